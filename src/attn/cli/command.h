@@ -1,0 +1,32 @@
+// What every subcommand is made of.
+//
+// One file a subcommand: add_NAME() declares its options on `app` and returns what to do once they
+// are parsed, which gives the exit code. Errors are thrown (tensor/error.h).
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace attn {
+
+using Action = std::function<int()>;
+
+Action add_run(CLI::App& app);
+Action add_examples(CLI::App& app);
+Action add_inspect(CLI::App& app);
+Action add_random(CLI::App& app);
+Action add_svd(CLI::App& app);
+Action add_convert(CLI::App& app);
+Action add_schema(CLI::App& app);
+
+/// "attn: TEXT" on stderr, unless -q was given.
+void note(const std::string& text);
+
+/// Writes data to standard output; a failure (a full disk, a closed pipe) is Error(io).
+void print(const std::string& text);
+
+}  // namespace attn

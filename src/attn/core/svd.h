@@ -1,0 +1,24 @@
+// Truncated singular value decomposition, through LAPACK's gesdd as NumPy's linalg.svd does.
+//
+//   A (m, n) = U diag(s) Vt,   U (m, k), s (k) descending, Vt (k, n),   k = min(m, n) or `rank`
+//
+// Keeping the `rank` largest gives the best approximation of that rank (Eckart and Young 1936).
+// Singular vectors have no determined sign, and those of equal or zero singular values no
+// determined direction.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+struct Svd {
+  Tensor U, s, Vt;  ///< f64, or f32 for an f32 matrix
+};
+
+/// Errors: data, for a matrix that is not 2-D, holds NaN or infinity, or a rank over min(m, n).
+Svd svd(const Tensor& matrix, std::optional<std::size_t> rank = std::nullopt);
+
+}  // namespace attn

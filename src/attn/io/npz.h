@@ -1,0 +1,34 @@
+// NumPy's .npz: a zip archive with one NAME.npy an array.
+//
+// Read through libzip with its consistency checks (overlapping entries, lying sizes, duplicate
+// names), and caps of our own on what compressed data may grow to. Stored and deflated entries,
+// zip64, and data descriptors are all read; encrypted ones and other methods are refused by name.
+// A member's name is only a key: it is never used as a path.
+#pragma once
+
+#include <string>
+
+#include "attn/io/file.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+struct NpzLimits {
+  std::size_t members = 65536;
+  std::size_t expanded = std::size_t{8} << 30;  ///< bytes that the whole archive may inflate to
+  std::size_t ratio = 2000;                     ///< inflated : stored, beyond 64 MiB
+};
+
+bool is_zip(std::span<const std::byte> bytes);
+
+/// The arrays by name, without ".npy", in the archive's order; members that are not .npy are
+/// passed over. `comment` (if asked for) receives the archive's comment, where attn keeps what made
+/// the file. Errors: data.
+TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
+                   const NpzLimits& limits = {});
+
+/// Stored (not compressed), member dates 1980-01-01, so the same arrays give the same bytes;
+/// zip64 where sizes need it. `comment` at most 65,535 bytes.
+void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out);
+
+}  // namespace attn

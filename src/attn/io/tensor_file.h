@@ -1,0 +1,50 @@
+// Any file of tensors: which format it is, and what it holds.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "attn/io/file.h"
+#include "attn/io/json.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+enum class Format { npy, npz, json, csv };
+
+std::string_view name_of(Format format);
+
+/// What the bytes are: by magic for .npy and .npz, then '{' or '[' for JSON; what is left is CSV
+/// when the name ends in .csv, JSON when it ends in .json. Errors: data.
+Format format_of(const FileBytes& file);
+
+/// By the suffix alone, for outputs; nothing when it is unknown or absent.
+std::optional<Format> format_of_suffix(const std::string& path);
+
+/// "FILE" or "FILE#NAME", split at the last '#' unless a file of the whole name exists.
+struct TensorRef {
+  std::string path, member;
+};
+TensorRef parse_tensor_ref(const std::string& text);
+
+/// Every tensor in a file. .npy, .csv and a JSON array hold one, under the name ""; .npz holds its
+/// members; a JSON object holds those of its values that are numbers or arrays of numbers.
+TensorMap read_tensors(const FileBytes& file);
+
+/// Reads each file once, however often it is named; remembers what was read, for provenance and
+/// for refusing to write onto an input.
+class TensorFiles {
+ public:
+  /// The one tensor that is meant. A file with several needs a member: the error lists their names.
+  /// Errors: no_input, data, io.
+  Tensor read(const TensorRef& ref);
+  const FileBytes& file(const std::string& path);
+  const std::map<std::string, FileBytes>& files() const { return files_; }
+
+ private:
+  std::map<std::string, FileBytes> files_;
+  std::map<std::string, TensorMap> tensors_;
+};
+
+}  // namespace attn

@@ -1,0 +1,23 @@
+// A tensor's elements as an xtensor expression. Heavy: include it from .cpp files only.
+#pragma once
+
+#include <xtensor/xadapt.hpp>
+
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// A read-only xtensor array over the tensor's own memory; valid while the tensor lives.
+template <class T>
+auto array_of(const Tensor& tensor) {
+  return xt::adapt(tensor.data<T>().data(), tensor.size(), xt::no_ownership(), tensor.shape());
+}
+
+/// A writable one.
+template <class T>
+auto mutable_array_of(Tensor& tensor) {
+  return xt::adapt(tensor.mutable_data<T>().data(), tensor.size(), xt::no_ownership(),
+                   tensor.shape());
+}
+
+}  // namespace attn

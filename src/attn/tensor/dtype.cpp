@@ -1,0 +1,101 @@
+#include "attn/tensor/dtype.h"
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+namespace attn {
+namespace {
+
+struct Names {
+  DType dtype;
+  std::string_view numpy, brief;
+};
+
+constexpr std::array<Names, 13> kNames = {{{DType::f64, "float64", "f64"},
+                                           {DType::f32, "float32", "f32"},
+                                           {DType::f16, "float16", "f16"},
+                                           {DType::bf16, "bfloat16", "bf16"},
+                                           {DType::i8, "int8", "i8"},
+                                           {DType::i16, "int16", "i16"},
+                                           {DType::i32, "int32", "i32"},
+                                           {DType::i64, "int64", "i64"},
+                                           {DType::u8, "uint8", "u8"},
+                                           {DType::u16, "uint16", "u16"},
+                                           {DType::u32, "uint32", "u32"},
+                                           {DType::u64, "uint64", "u64"},
+                                           {DType::boolean, "bool", "bool"}}};
+
+/// Rounds a double to a 16-bit format with `mantissa` fraction bits and exponents from `lowest`
+/// (of the smallest normal number) to `bias`. Done in double, where the scaled value is exact, so
+/// there is one rounding only.
+std::uint16_t round_to_bits(double value, int mantissa, int bias) {
+  const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+  const int exponent_bits = 15 - mantissa;
+  const std::uint32_t infinity = ((1u << exponent_bits) - 1u) << mantissa;
+  const double magnitude = std::fabs(value);
+  if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | 1u << (mantissa - 1));
+  if (magnitude == 0) return sign;
+  const int lowest = 1 - bias;
+  int exponent = std::isinf(value) ? bias + 1 : std::ilogb(magnitude);
+  if (exponent > bias) return static_cast<std::uint16_t>(sign | infinity);
+  if (exponent < lowest) exponent = lowest;
+  // Units in the last place; nearbyint rounds half to even. A carry out of the fraction moves into
+  // the exponent by itself, and from the largest number into infinity.
+  const auto units =
+      static_cast<std::uint32_t>(std::nearbyint(std::ldexp(magnitude, mantissa - exponent)));
+  const std::uint32_t bits = (static_cast<std::uint32_t>(exponent - lowest) << mantissa) + units;
+  return static_cast<std::uint16_t>(sign | bits);
+}
+
+}  // namespace
+
+Half::Half(double value) : bits(round_to_bits(value, 10, 15)) {}
+
+Half::operator float() const {
+  const int exponent = bits >> 10 & 0x1F;
+  const int fraction = bits & 0x3FF;
+  if (exponent == 0x1F) {  // infinity, or NaN with its payload kept
+    return std::bit_cast<float>((bits & 0x8000u) << 16 | 0x7F800000u |
+                                static_cast<std::uint32_t>(fraction) << 13);
+  }
+  const float magnitude = exponent == 0
+                              ? std::ldexp(static_cast<float>(fraction), -24)
+                              : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  return bits & 0x8000u ? -magnitude : magnitude;
+}
+
+BFloat16::BFloat16(double value) : bits(round_to_bits(value, 7, 127)) {}
+
+BFloat16::operator float() const {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+std::size_t size_of(DType dtype) {
+  return visit(dtype, []<class T>(Type<T>) { return sizeof(T); });
+}
+
+bool is_float(DType dtype) {
+  return dtype == DType::f64 || dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
+}
+
+bool is_signed(DType dtype) {
+  return dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32 || dtype == DType::i64;
+}
+
+bool is_integer(DType dtype) { return !is_float(dtype) && dtype != DType::boolean; }
+
+std::string_view name_of(DType dtype) {
+  for (const Names& names : kNames)
+    if (names.dtype == dtype) return names.numpy;
+  return "";
+}
+
+std::optional<DType> dtype_named(std::string_view name) {
+  for (const Names& names : kNames)
+    if (names.numpy == name || names.brief == name) return names.dtype;
+  return std::nullopt;
+}
+
+}  // namespace attn

@@ -1,0 +1,172 @@
+#include "attn/tensor/tensor.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <new>
+#include <type_traits>
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kAlignment = 64;  // a cache line, and the widest SIMD register
+
+std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
+  // calloc hands out untouched pages for large blocks, so zeroes cost nothing until written.
+  auto* block = static_cast<std::byte*>(std::calloc(bytes + kAlignment, 1));
+  if (block == nullptr) throw std::bad_alloc();
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  const std::size_t skip = (kAlignment - address % kAlignment) % kAlignment;
+  return {block + skip, [block](const std::byte*) { std::free(block); }};
+}
+
+template <class To, class From>
+To convert(From value) {
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return static_cast<double>(value) != 0;
+  } else if constexpr (std::is_integral_v<To> && std::is_integral_v<From>) {
+    if (!std::in_range<To>(
+            static_cast<std::conditional_t<std::is_same_v<From, bool>, int, From>>(value)))
+      throw Error(ErrorKind::data,
+                  std::to_string(value) + " does not fit " + std::string(name_of(dtype_of<To>)));
+    return static_cast<To>(value);
+  } else if constexpr (std::is_integral_v<To>) {
+    const double number = static_cast<double>(value);
+    const double limit = std::ldexp(1.0, std::numeric_limits<To>::digits);
+    const double lowest = std::is_signed_v<To> ? -limit : 0.0;
+    const double whole = std::trunc(number);
+    if (!(whole >= lowest && whole < limit))
+      throw Error(ErrorKind::data,
+                  std::to_string(number) + " does not fit " + std::string(name_of(dtype_of<To>)));
+    return static_cast<To>(whole);
+  } else if constexpr (std::is_same_v<To, float> || std::is_same_v<To, double>) {
+    return static_cast<To>(value);
+  } else {
+    return To(static_cast<double>(value));
+  }
+}
+
+}  // namespace
+
+std::string to_string(const Shape& shape) {
+  std::string text = "(";
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  return text + (shape.size() == 1 ? ",)" : ")");
+}
+
+std::size_t element_count(const Shape& shape) {
+  // A zero anywhere makes the array empty, but the other axes must still be representable: what
+  // follows multiplies them.
+  std::size_t count = 1, product = 1;
+  for (const std::size_t extent : shape) {
+    count *= extent;
+    if (extent != 0 && __builtin_mul_overflow(product, extent, &product))
+      product = std::numeric_limits<std::size_t>::max();
+    if (product > static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()))
+      throw Error(ErrorKind::data, "shape " + to_string(shape) + " has more than 2^63 elements");
+  }
+  return count;
+}
+
+Tensor::Tensor(DType dtype, Shape shape)
+    : dtype_(dtype), shape_(std::move(shape)), size_(element_count(shape_)), owned_(true) {
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(size_, size_of(dtype), &bytes) ||
+      bytes > std::numeric_limits<std::size_t>::max() / 4)
+    throw std::bad_alloc();
+  data_ = allocate_zeroed(bytes);
+}
+
+Tensor::Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data)
+    : dtype_(dtype),
+      shape_(std::move(shape)),
+      size_(element_count(shape_)),
+      data_(std::move(data)) {}
+
+std::byte* Tensor::mutable_raw() {
+  if (!owned_ || data_.use_count() > 1) {
+    Tensor copy(dtype_, shape_);
+    if (bytes() > 0) std::memcpy(const_cast<std::byte*>(copy.data_.get()), data_.get(), bytes());
+    *this = std::move(copy);
+  }
+  return const_cast<std::byte*>(data_.get());
+}
+
+Tensor Tensor::reshaped(Shape shape) const {
+  if (element_count(shape) != size_)
+    throw Error(ErrorKind::internal, "reshape " + to_string(shape_) + " to " + to_string(shape));
+  Tensor result = *this;
+  result.shape_ = std::move(shape);
+  return result;
+}
+
+Tensor Tensor::at(std::size_t index) const {
+  if (rank() == 0 || index >= shape_[0])
+    throw Error(ErrorKind::internal, "index " + std::to_string(index) + " in " + to_string(shape_));
+  Tensor result = *this;
+  result.shape_.erase(result.shape_.begin());
+  result.size_ = size_ / shape_[0];
+  const std::byte* start = data_.get() + index * result.bytes();
+  result.data_ = std::shared_ptr<const std::byte>(data_, start);
+  return result;
+}
+
+void Tensor::require_dtype(DType asked) const {
+  if (asked != dtype_)
+    throw Error(ErrorKind::internal, "tensor is " + std::string(name_of(dtype_)) + ", asked for " +
+                                         std::string(name_of(asked)));
+}
+
+void Tensor::require_size(std::size_t count) const {
+  if (count != size_)
+    throw Error(ErrorKind::internal, "shape " + to_string(shape_) + " takes " +
+                                         std::to_string(size_) + " elements, got " +
+                                         std::to_string(count));
+}
+
+Tensor cast(const Tensor& tensor, DType dtype) {
+  if (tensor.dtype() == dtype) return tensor;
+  Tensor result(dtype, tensor.shape());
+  visit(tensor.dtype(), [&]<class From>(Type<From>) {
+    visit(dtype, [&]<class To>(Type<To>) {
+      const auto from = tensor.data<From>();
+      const auto to = result.mutable_data<To>();
+      std::transform(from.begin(), from.end(), to.begin(),
+                     [](From value) { return convert<To>(value); });
+    });
+  });
+  return result;
+}
+
+void TensorMap::set(const std::string& name, Tensor tensor) {
+  const auto [place, added] = index_.try_emplace(name, entries_.size());
+  if (added)
+    entries_.emplace_back(name, std::move(tensor));
+  else
+    entries_[place->second].second = std::move(tensor);
+}
+
+const Tensor* TensorMap::find(const std::string& name) const {
+  const auto place = index_.find(name);
+  return place == index_.end() ? nullptr : &entries_[place->second].second;
+}
+
+const Tensor& TensorMap::at(const std::string& name) const {
+  const Tensor* tensor = find(name);
+  if (tensor == nullptr) throw Error(ErrorKind::internal, "no tensor '" + name + "'");
+  return *tensor;
+}
+
+std::vector<std::string> TensorMap::names() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.push_back(entry.first);
+  return names;
+}
+
+}  // namespace attn

@@ -1,0 +1,110 @@
+// What a file holds: a dtype, a shape and the elements, in row-major (C) order.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "attn/tensor/dtype.h"
+
+namespace attn {
+
+using Shape = std::vector<std::size_t>;
+
+/// "(4, 3)", "(4,)", "()": as Python writes a tuple.
+std::string to_string(const Shape& shape);
+
+/// The number of elements; throws Error(data) when it does not fit in 2^63 - 1.
+std::size_t element_count(const Shape& shape);
+
+/// A value: copying is cheap (the storage is shared) and no copy ever sees another's changes, as
+/// data for writing is detached from other copies first. The elements are always contiguous,
+/// row-major, in the machine's byte order. Arithmetic on them goes through xtensor, whose views
+/// stand in tensor/array.h.
+class Tensor {
+ public:
+  Tensor() : Tensor(DType::f64, Shape{0}) {}
+
+  /// Zero-filled. Throws std::bad_alloc; the caller has proved the size against what there is.
+  Tensor(DType dtype, Shape shape);
+
+  /// Elements that stand elsewhere (a file's bytes); `data` is aligned for dtype and keeps its
+  /// owner alive.
+  Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data);
+
+  /// From values in row-major order, e.g. Tensor::of<double>({2, 3}, {1, 2, 3, 4, 5, 6}).
+  template <class T>
+  static Tensor of(Shape shape, const std::vector<T>& values) {
+    Tensor tensor(dtype_of<T>, std::move(shape));
+    tensor.require_size(values.size());
+    std::copy(values.begin(), values.end(), tensor.mutable_data<T>().begin());
+    return tensor;
+  }
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  std::size_t rank() const { return shape_.size(); }
+  std::size_t size() const { return size_; }  ///< elements
+  std::size_t bytes() const { return size_ * size_of(dtype_); }
+  const std::byte* raw() const { return data_.get(); }
+  std::byte* mutable_raw();
+
+  /// The elements; T must be the C++ type of dtype() (Error(internal) otherwise).
+  template <class T>
+  std::span<const T> data() const {
+    require_dtype(dtype_of<T>);
+    return {reinterpret_cast<const T*>(data_.get()), size_};
+  }
+  template <class T>
+  std::span<T> mutable_data() {
+    require_dtype(dtype_of<T>);
+    return {reinterpret_cast<T*>(mutable_raw()), size_};
+  }
+
+  /// The same elements under another shape of the same size; shares the storage.
+  Tensor reshaped(Shape shape) const;
+
+  /// Element `index` of the first axis, without that axis; shares the storage.
+  Tensor at(std::size_t index) const;
+
+ private:
+  void require_dtype(DType asked) const;
+  void require_size(std::size_t count) const;
+
+  DType dtype_;
+  Shape shape_;
+  std::size_t size_;
+  std::shared_ptr<const std::byte> data_;
+  bool owned_ = false;  ///< made by us, so writable while nobody else holds it
+};
+
+/// Converts each element; floats round once to nearest even. Integers that do not fit the target,
+/// and NaN or infinity to an integer, throw Error(data).
+Tensor cast(const Tensor& tensor, DType dtype);
+
+/// Named tensors, in the order in which they were put in.
+class TensorMap {
+ public:
+  using Entry = std::pair<std::string, Tensor>;
+
+  void set(const std::string& name, Tensor tensor);   ///< replaces one of the same name
+  const Tensor* find(const std::string& name) const;  ///< nullptr when absent
+  const Tensor& at(const std::string& name) const;    ///< Error(internal) when absent
+  bool contains(const std::string& name) const { return find(name) != nullptr; }
+  std::vector<std::string> names() const;
+  std::size_t size() const { return entries_.size(); }
+  bool empty() const { return entries_.empty(); }
+  auto begin() const { return entries_.begin(); }
+  auto end() const { return entries_.end(); }
+
+ private:
+  std::vector<Entry> entries_;
+  std::unordered_map<std::string, std::size_t> index_;  ///< name -> place in entries_
+};
+
+}  // namespace attn

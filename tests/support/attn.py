@@ -1,0 +1,41 @@
+"""What the Python tests share: running the program, and counting what failed.
+
+Uses nothing but Debian's python3-numpy and the standard library. The program is taken from the
+environment variable ATTN, which ctest sets; without it, build/release/attn.
+"""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ATTN = os.environ.get("ATTN", str(ROOT / "build" / "release" / "attn"))
+
+
+def attn(*args, stdin=b"", cwd=None, timeout=120):
+    """Runs `attn ARGS...`; gives the CompletedProcess with bytes in stdout and stderr."""
+    if isinstance(stdin, str):
+        stdin = stdin.encode()
+    return subprocess.run([ATTN, *map(str, args)], input=stdin, capture_output=True, cwd=cwd,
+                          timeout=timeout)
+
+
+class Checks:
+    """Counts checks; `finish()` prints the count and exits 1 when one failed or none was made."""
+
+    def __init__(self, name):
+        self.name, self.passed, self.failures = name, 0, []
+
+    def check(self, holds, what):
+        if holds:
+            self.passed += 1
+        else:
+            self.failures.append(what)
+            if len(self.failures) <= 20:
+                print(f"FAILED: {what}", file=sys.stderr)
+        return holds
+
+    def finish(self):
+        print(f"{self.name}: {self.passed} passed, {len(self.failures)} failed")
+        sys.exit(1 if self.failures or not self.passed else 0)
