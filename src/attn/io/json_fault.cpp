@@ -20,12 +20,14 @@ std::string_view word_at(std::string_view text, std::size_t at) {
   return text.substr(at, end == at ? 1 : end - at);
 }
 
-/// `word` between quotes, the middle of a long one left out.
+/// `word` between quotes; of a long one, its start and size.
 std::string quoted_word(std::string_view word) {
   constexpr std::size_t kLongest = 40;
-  if (word.size() <= kLongest) return "'" + printable(std::string(word)) + "'";
-  return "'" + printable(std::string(word.substr(0, kLongest / 2))) + "...' (" +
-         std::to_string(word.size()) + " bytes)";
+  const bool whole = word.size() <= kLongest;
+  std::string text = "'";
+  text += printable(std::string(word.substr(0, whole ? kLongest : kLongest / 2)));
+  text += whole ? "'" : "...' (" + std::to_string(word.size()) + " bytes)";
+  return text;
 }
 
 std::string found_at(std::string_view text, std::size_t at) {

@@ -14,7 +14,7 @@ using Path = std::vector<std::size_t>;
 
 std::string to_string(const Path& path) {
   std::string text;
-  for (const std::size_t index : path) text += "[" + std::to_string(index) + "]";
+  for (const std::size_t index : path) text.append("[").append(std::to_string(index)).append("]");
   return text;
 }
 
