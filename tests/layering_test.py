@@ -29,6 +29,8 @@ DOORS = [
     ("CLI11", r"CLI/", r"cli/[^/]+\.cpp"),
     ("nlohmann-json", r"nlohmann/", r"io/json[^/]*\.cpp"),
     ("libzip", r"zip\.h", r"io/npz[^/]*\.cpp"),
+    ("zlib", r"zlib\.h", r"io/npz[^/]*\.cpp"),
+    ("xxHash", r"xxhash\.h", r"io/file\.cpp"),
     ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas",
      r"core/(gemm|svd)\.cpp|kernel/[^/]+\.cpp"),
     ("xtensor", r"xtensor/|xtl/|xsimd/", r".+\.cpp|tensor/array\.h"),
