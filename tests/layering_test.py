@@ -33,6 +33,7 @@ DOORS = [
     ("xxHash", r"xxhash\.h", r"io/file\.cpp"),
     ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas",
      r"core/(gemm|svd)\.cpp|kernel/[^/]+\.cpp"),
+    ("Highway", r"hwy/", r"kernel/[^/]+"),
     ("xtensor", r"xtensor/|xtl/|xsimd/", r".+\.cpp|tensor/array\.h"),
     ("tensor/array.h", r"attn/tensor/array\.h", r".+\.cpp"),
 ]
@@ -85,6 +86,7 @@ def check_the_rules_themselves(checks):
         ("io/npy.cpp", "<zip.h>"),
         ("core/attention.cpp", "<xtensor-blas/xlinalg.hpp>"),
         ("core/softmax.cpp", "<cblas.h>"),
+        ("core/attention.cpp", "<hwy/highway.h>"),
         ("core/attention.h", "<xtensor/xtensor_forward.hpp>"),
         ("core/inputs.h", '"attn/tensor/array.h"'),
         ("core/inputs.cpp", '"inputs.h"'),
