@@ -141,8 +141,12 @@ int dispatch(int argc, char** argv) {
 }  // namespace
 
 int run_cli(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
+  remove_temporaries_on_signals();
   try {
     return dispatch(argc, argv);
+  } catch (const BrokenPipe&) {
+    return 128 + SIGPIPE;
   } catch (const Error& error) {
     return fail(error);
   } catch (const std::bad_alloc&) {

@@ -2,12 +2,12 @@
 //
 //   RandomState   randint {low = 0, high, shape, dtype}   rand, random_sample, randn,
 //                 standard_normal {shape}   uniform {low = 0, high = 1, shape}
-//                 normal {loc = 0, scale = 1, shape}   permutation {n}
-//                 choice {n | values, shape, replace = true, p}
+//                 normal {loc = 0, scale = 1, shape}   permutation {n | values}
+//                 shuffle {values}   choice {n | values, shape, replace = true, p}
 //   default_rng   random {shape, dtype}   integers {low = 0, high, shape, dtype, endpoint = false}
 //                 uniform {low = 0, high = 1, shape}
 //
-// Names, defaults and numbers are NumPy's.
+// Names, defaults and numbers are NumPy's. Without a shape a draw gives one number.
 #pragma once
 
 #include <string>
@@ -28,10 +28,11 @@ using Stream = std::variant<RandomState, Generator>;
 /// Errors: data, for a negative number or one beyond what NumPy takes.
 Stream make_stream(const Json& seed, const std::string& generator);
 
-/// `spec` is an object with one member, the method. Errors: data, naming the method or argument and
-/// the nearest known one.
-Tensor draw(const Json& spec, Stream& stream);
+/// `spec` is an object with one member, the method; `values`, if any, stands for the argument of
+/// that name. Errors: data, naming the method or argument and the nearest known one.
+Tensor draw(const Json& spec, Stream& stream, const Tensor* values = nullptr);
 
-const std::vector<std::string>& draw_methods();  ///< of both generators
+std::vector<std::string> draw_methods();  ///< of both generators
+std::string draw_help();                  ///< every method and what it takes, a line each
 
 }  // namespace attn
