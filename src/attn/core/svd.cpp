@@ -44,6 +44,14 @@ void require_finite(const Tensor& matrix) {
                                    std::to_string(at / n) + ", " + std::to_string(at % n) + "]");
 }
 
+/// The sum of (value / unit)^2: no square overflows where no value is far over the unit.
+double squares(const Tensor& tensor, double unit) {
+  const Tensor values = cast(tensor, DType::f64);
+  double sum = 0;
+  for (const double value : values.data<double>()) sum += (value / unit) * (value / unit);
+  return sum;
+}
+
 }  // namespace
 
 Svd svd(const Tensor& matrix, std::optional<std::size_t> rank) {
@@ -71,6 +79,13 @@ Svd svd(const Tensor& matrix, std::optional<std::size_t> rank) {
   }
   require_finite<double>(floats);
   return decompose<double>(floats, kept);
+}
+
+double kept_share(const Tensor& matrix, const Svd& svd) {
+  const Tensor values = cast(matrix, DType::f64);
+  double largest = 0;
+  for (const double value : values.data<double>()) largest = std::max(largest, std::abs(value));
+  return largest == 0 ? 1 : squares(svd.s, largest) / squares(matrix, largest);
 }
 
 }  // namespace attn
