@@ -90,20 +90,21 @@ int check(const ExampleArgs& args) {
 
 Action add_examples(CLI::App& app) {
   const auto args = std::make_shared<ExampleArgs>();
-  app.add_option("--data", args->data, "Folder of the examples (also ATTN_DATA)")->type_name("DIR");
+  app.add_option("--data", args->data, "folder of the examples (also ATTN_DATA)")->type_name("DIR");
   app.require_subcommand(0, 1);
   app.fallthrough();
 
-  app.add_subcommand("list", "Name, title and source of each (the default)")->fallthrough();
-  CLI::App* run = app.add_subcommand("run", "Print each thing that the notebook prints");
+  app.add_subcommand("list", "name, title and source of each (the default)")->fallthrough();
+  CLI::App* run =
+      app.add_subcommand("run", "print each thing that the notebook printed, computed anew");
   CLI::App* verify =
-      app.add_subcommand("check", "Recompute, compare numbers and text; exit 1 where they differ");
+      app.add_subcommand("check", "recompute, compare numbers and text; exit 1 where they differ");
   for (CLI::App* command : {run, verify}) {
     command->fallthrough();
-    command->add_option("NAME", args->names, "Which examples");
+    command->add_option("NAME", args->names, "which examples");
   }
-  run->add_flag("--all", args->all, "Every example");
-  run->add_flag("--cells", args->cells, "A line '# In [20]' before what each cell prints");
+  run->add_flag("--all", args->all, "every example");
+  run->add_flag("--cells", args->cells, "a line '# In [20]' before what each cell prints");
 
   return [args, run, verify] {
     if (run->parsed()) return run_examples(*args);

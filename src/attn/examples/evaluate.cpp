@@ -15,11 +15,11 @@ using Results = std::map<std::string, std::map<std::string, Value>>;
 
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::data, what); }
 
-std::map<std::string, Value> run_job(const std::string& path) {
+std::map<std::string, Value> job_values(const std::string& path) {
   TensorFiles files;
   const Document document = read_document(path, files);
   std::map<std::string, Value> values;
-  for (const auto& [name, tensor] : run(make_job(document, files), document, files).outputs)
+  for (const auto& [name, tensor] : run_job(make_job(document, files), document, files).outputs)
     values[name] = {tensor, {}};
   return values;
 }
@@ -166,7 +166,7 @@ Evaluation evaluate(const Example& example) {
     auto& values = results[recipe.name];
     switch (recipe.kind) {
       case Recipe::Kind::job:
-        values = run_job((std::filesystem::path(example.folder) / recipe.file).string());
+        values = job_values((std::filesystem::path(example.folder) / recipe.file).string());
         break;
       case Recipe::Kind::svd:
         evaluation.decompositions.push_back(decompose(recipe, example.folder));
