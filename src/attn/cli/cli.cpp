@@ -8,6 +8,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/io/file.h"
+#include "attn/io/temporaries.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "attn/cli/command.h"
-#include "attn/core/inputs.h"
+#include "attn/core/attention.h"
 #include "attn/io/csv.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "attn/core/attention.h"
 #include "attn/core/inputs.h"
 #include "attn/io/csv.h"
 #include "attn/io/npy.h"
