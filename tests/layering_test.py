@@ -21,7 +21,8 @@ ARROWS = {
     "core": {"kernel", "tensor"},
     "report": {"tensor"},
     "job": {"core", "random", "io", "report", "tensor"},
-    "cli": {"job", "report", "core", "random", "io", "tensor"},
+    "examples": {"job", "report", "core", "random", "io", "tensor"},
+    "cli": {"examples", "job", "report", "core", "random", "io", "tensor"},
 }
 
 # Where a dependency's headers may be included: (what, its headers, the files that may).

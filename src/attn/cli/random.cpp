@@ -25,6 +25,9 @@ Json argument_value(const std::string& name, const std::string& text) {
   const bool list = name == "shape" || name == "p";
   const bool trailing = list && text.ends_with(',');  // "3," as in Python's (3,)
   const std::string body = trailing ? text.substr(0, text.size() - 1) : text;
+  // Digits beyond 64 bits (the end of uint64) go as a string.
+  const bool long_digits = !list && body.size() > 18 && entropy_words(body).has_value();
+  if (long_digits) return Json{body};
   return parse_json(list ? "[" + body + "]" : body, "--" + name);
 }
 
@@ -41,8 +44,8 @@ int run_random(const RandomArgs& args) {
   TensorFiles files;
   TensorMap arrays;
   try {
-    Stream stream = make_stream(value_of_flag(*find_field("seed"), args.seed, "--seed"),
-                                args.generator);
+    Stream stream =
+        make_stream(value_of_flag(*find_field("seed"), args.seed, "--seed"), args.generator);
     const Json spec = spec_of(args);
     std::optional<Tensor> values;
     if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));

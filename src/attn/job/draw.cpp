@@ -1,7 +1,6 @@
 #include "attn/job/draw.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "attn/job/draw_arguments.h"
 #include "attn/tensor/error.h"
@@ -72,6 +71,7 @@ const std::vector<Method<RandomState>>& legacy_methods() {
   static const std::vector<Method<RandomState>> methods = {
       {"randint", {"low", "high", "shape", "dtype"}, draw_randint},
       {"rand", {"shape"}, draw_sample},
+      {"random", {"shape"}, draw_sample},
       {"random_sample", {"shape"}, draw_sample},
       {"randn", {"shape"}, draw_standard},
       {"standard_normal", {"shape"}, draw_standard},
@@ -118,25 +118,30 @@ Tensor draw_from(Source& source, const std::vector<Method<Source>>& methods,
   fail("unknown random method '" + printable(name) + "'" + did_you_mean(name, names_of(methods)));
 }
 
-/// A whole number as 32-bit words, least significant first; zero is one word.
-std::vector<std::uint32_t> words_of(std::uint64_t value) {
-  std::vector<std::uint32_t> words = {static_cast<std::uint32_t>(value)};
-  if (value >> 32 != 0) words.push_back(static_cast<std::uint32_t>(value >> 32));
-  return words;
+/// A whole number of any size as 32-bit words, least significant first; zero is one word.
+std::vector<std::uint32_t> seed_words(const Json& number) {
+  std::string digits;
+  if (const auto* small = number.get<std::int64_t>()) digits = std::to_string(*small);
+  if (const auto* large = number.get<std::uint64_t>()) digits = std::to_string(*large);
+  if (const auto* text = number.get<std::string>()) digits = *text;
+  const auto words = entropy_words(digits);
+  if (!words)
+    fail("seed: expected whole numbers >= 0, found " +
+         (digits.empty() ? number.kind() : "'" + printable(digits) + "'"));
+  return *words;
 }
 
-/// The numbers of a seed, and whether they were a list.
-std::vector<std::uint64_t> seed_numbers(const Json& seed, std::uint64_t most) {
-  std::vector<std::uint64_t> numbers;
-  const auto add = [&](std::int64_t value) {
-    if (value < 0 || static_cast<std::uint64_t>(value) > most)
-      fail("seed: expected 0 to " + std::to_string(most) + ", found " + std::to_string(value));
-    numbers.push_back(static_cast<std::uint64_t>(value));
-  };
-  if (const auto* one = seed.get<std::int64_t>()) add(*one);
-  if (const auto* list = seed.get<JsonIntegers>())
-    for (const std::int64_t item : *list) add(item);
-  if (numbers.empty()) fail("seed: expected a whole number or a list of them");
+/// The numbers of a seed, each as words.
+std::vector<std::vector<std::uint32_t>> seed_numbers(const Json& seed) {
+  std::vector<std::vector<std::uint32_t>> numbers;
+  if (const auto* row = seed.get<JsonIntegers>()) {
+    for (const std::int64_t item : *row) numbers.push_back(seed_words(Json{item}));
+  } else if (const auto* list = seed.get<JsonArray>()) {
+    for (const Json& item : *list) numbers.push_back(seed_words(item));
+  } else {
+    numbers.push_back(seed_words(seed));
+  }
+  if (numbers.empty()) fail("seed: expected at least one whole number, found none");
   return numbers;
 }
 
@@ -144,16 +149,14 @@ std::vector<std::uint64_t> seed_numbers(const Json& seed, std::uint64_t most) {
 
 Stream make_stream(const Json& seed, const std::string& generator) {
   const bool legacy = generator == "RandomState";
-  const std::vector<std::uint64_t> numbers =
-      seed_numbers(seed, legacy ? std::numeric_limits<std::uint32_t>::max()
-                                : std::numeric_limits<std::int64_t>::max());
   std::vector<std::uint32_t> words;
-  for (const std::uint64_t number : numbers)
-    for (const std::uint32_t word : words_of(number)) words.push_back(word);
+  for (const std::vector<std::uint32_t>& number : seed_numbers(seed)) {
+    if (legacy && number.size() > 1) fail("seed: expected 0 to 4294967295, found a larger number");
+    words.insert(words.end(), number.begin(), number.end());
+  }
   if (!legacy) return Generator(words);
   // np.random.seed(42) and np.random.seed([42]) are different streams.
-  if (seed.get<std::int64_t>() != nullptr) return RandomState(words[0]);
-  return RandomState(words);
+  return seed.is_array() ? RandomState(words) : RandomState(words[0]);
 }
 
 Tensor draw(const Json& spec, Stream& stream, const Tensor* values) {

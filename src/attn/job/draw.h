@@ -24,7 +24,8 @@ namespace attn {
 /// The one stream that all random tensors of a job are drawn from.
 using Stream = std::variant<RandomState, Generator>;
 
-/// `seed` is a whole number or a list of them; `generator` is "RandomState" or "default_rng".
+/// `seed` is a whole number or a list of them, digits in a string where 64 bits do not hold one
+/// (default_rng takes any size); `generator` is "RandomState" or "default_rng".
 /// Errors: data, for a negative number or one beyond what NumPy takes.
 Stream make_stream(const Json& seed, const std::string& generator);
 

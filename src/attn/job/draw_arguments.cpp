@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "attn/random/generator.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -36,6 +37,15 @@ int128 DrawArguments::integer(const std::string& key, std::optional<std::int64_t
   const Json& value = need(key);
   if (const auto* number = value.get<std::int64_t>()) return *number;
   if (const auto* number = value.get<std::uint64_t>()) return *number;
+  if (const auto* text =
+          value.get<std::string>()) {  // what 64 bits do not hold: "18446744073709551616"
+    const auto words = entropy_words(*text);
+    if (words && words->size() <= 3) {
+      int128 number = 0;
+      for (std::size_t i = words->size(); i-- > 0;) number = number << 32 | (*words)[i];
+      return number;
+    }
+  }
   wrong(key, "a whole number", value);
 }
 

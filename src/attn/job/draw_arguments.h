@@ -12,7 +12,8 @@
 
 namespace attn {
 
-/// Each reader names the method and the argument when the value is not what it must be: Error(data).
+/// Each reader names the method and the argument when the value is not what it must be:
+/// Error(data).
 class DrawArguments {
  public:
   /// `known` are the names that the method takes; another one is an error that names the nearest.

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "attn/job/fields.h"
+#include "attn/random/generator.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -31,6 +32,9 @@ std::string expectation(const Field& field) {
       break;
     case FieldForm::strings:
       text = "a list of strings";
+      break;
+    case FieldForm::seed:
+      text = "a whole number >= 0 or a list of them";
       break;
     case FieldForm::word:
       break;
@@ -70,6 +74,20 @@ bool is_string_list(const Json& value) {
   return true;
 }
 
+bool is_seed_number(const Json& value) {
+  if (const auto* text = value.get<std::string>()) return entropy_words(*text).has_value();
+  const auto* number = value.get<std::int64_t>();
+  return (number != nullptr && *number >= 0) || value.get<std::uint64_t>() != nullptr;
+}
+
+bool is_seed(const Json& value) {
+  if (const auto* row = value.get<JsonIntegers>())
+    return std::all_of(row->begin(), row->end(), [](std::int64_t item) { return item >= 0; });
+  if (const auto* list = value.get<JsonArray>())
+    return !list->empty() && std::all_of(list->begin(), list->end(), is_seed_number);
+  return is_seed_number(value);
+}
+
 bool fits(const Field& field, const Json& value) {
   if (is_word(field, value)) return true;
   double real = 0;
@@ -86,11 +104,11 @@ bool fits(const Field& field, const Json& value) {
     case FieldForm::word:
       return false;
     case FieldForm::integers:
-      // One seed may stand alone: 42 is not [42] to NumPy.
-      if (field.key == "seed" && value.get<std::int64_t>() != nullptr) return true;
       return is_integer_list(field, value);
     case FieldForm::strings:
       return is_string_list(value);
+    case FieldForm::seed:
+      return is_seed(value);
   }
   return false;
 }
@@ -139,12 +157,19 @@ Json value_of_flag(const Field& field, const std::string& text, const std::strin
       return Json{list};
     }
     case FieldForm::integers:
-      if (field.key == "seed" && text.find(',') == std::string::npos) return scalar_of(text, name);
       try {
         return parse_json("[" + text + "]", name);
       } catch (const Error&) {
         return Json{text};
       }
+    case FieldForm::seed: {
+      // One number may stand alone: to NumPy 42 is not [42].
+      if (text.find(',') == std::string::npos) return scalar_of(text, name);
+      JsonArray list;
+      for (const std::string& part : split(text))
+        if (!part.empty()) list.push_back(scalar_of(part, name));
+      return Json{list};
+    }
     default:
       return scalar_of(text, name);
   }

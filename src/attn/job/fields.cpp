@@ -104,7 +104,7 @@ std::vector<Field> document_fields() {
        .what = "labels of the tokens, kept with the results"},
       {.key = "seed",
        .flag = "--seed",
-       .form = FieldForm::integers,
+       .form = FieldForm::seed,
        .placeholder = "N",
        .what = "NumPy seed (a number or a list) that random tensors are drawn from"},
       {.key = "generator",

@@ -21,6 +21,7 @@ enum class FieldForm {
   word,      ///< one of `words` only
   integers,  ///< a list of whole numbers
   strings,   ///< a list of strings
+  seed,      ///< a whole number or a list of them, of any size (digits in a string)
 };
 
 struct Field {

@@ -54,10 +54,14 @@ JsonArray alternatives(const Field& field) {
       break;
     case FieldForm::integers:
       any.push_back(list_schema(field, bounded(field, "integer")));
-      if (field.key == "seed") any.push_back(bounded(field, "integer"));
       break;
     case FieldForm::strings:
       any.push_back(list_schema(field, object({{"type", text("string")}})));
+      break;
+    case FieldForm::seed:
+      any.push_back(object({{"type", text("integer")}, {"minimum", Json{std::int64_t{0}}}}));
+      any.push_back(object({{"type", text("string")}, {"pattern", text("^[0-9]+$")}}));
+      any.push_back(object({{"type", text("array")}, {"minItems", Json{std::int64_t{1}}}}));
       break;
     case FieldForm::word:
       break;
