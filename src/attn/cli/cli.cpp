@@ -7,6 +7,7 @@
 #include <new>
 
 #include "attn/cli/command.h"
+#include "attn/cli/help.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
 #include "attn/job/version.h"
@@ -41,13 +42,6 @@ constexpr char kFooter[] =
     "\nExit codes: 0 done, 2 usage, 65 bad data, 66 no such input, 70 internal, 73 can't create\n"
     "output, 74 input/output error, 77 not permitted. 'attn COMMAND --help' tells more.";
 
-/// Ends the help with a blank line fewer, and puts every option's help in one column.
-std::shared_ptr<CLI::Formatter> formatter() {
-  auto result = std::make_shared<CLI::Formatter>();
-  result->column_width(32);
-  return result;
-}
-
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
   for (const CLI::Option* option : app.get_options())
@@ -55,18 +49,17 @@ std::vector<std::string> flags_of(const CLI::App& app) {
   return flags;
 }
 
-/// One line for what CLI11 found wrong, with the nearest flag where one was not known.
-std::string usage_message(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_name() == "ExtrasError") {
-    for (const std::string& word : app.remaining(true)) {
-      const std::string flag = word.substr(0, word.find('='));
-      if (flag.size() > 1 && flag[0] == '-')
-        return "unknown flag '" + printable(flag) + "'" + did_you_mean(flag, flags_of(app));
-    }
-    for (const std::string& word : app.remaining(true))
-      return "unexpected argument '" + printable(word) + "'";
+/// Arguments that nothing took: the first flag among them, with the nearest one that there is.
+void refuse_extras(const CLI::App& app) {
+  const std::vector<std::string> extras = app.remaining();
+  if (extras.empty()) return;
+  for (const std::string& word : extras) {
+    const std::string flag = word.substr(0, word.find('='));
+    if (flag.size() > 1 && flag[0] == '-')
+      throw Error(ErrorKind::usage,
+                  "unknown flag '" + printable(flag) + "'" + did_you_mean(flag, flags_of(app)));
   }
-  return printable(error.what());
+  throw Error(ErrorKind::usage, "unexpected argument '" + printable(extras[0]) + "'");
 }
 
 int fail(const Error& error) {
@@ -98,20 +91,24 @@ std::string overview() {
 }
 
 int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
-  CLI::App app;
-  app.name(std::string("attn ") + subcommand.name);
-  app.formatter(formatter());
+  const std::string name = std::string("attn ") + subcommand.name;
+  CLI::App app("", name);
+  app.formatter(help_formatter());
+  app.set_help_flag("-h,--help", "this text");
+  app.allow_extras();
   bool quiet = false;
   const Action action = subcommand.add(app);
   app.add_flag("-q,--quiet", quiet, "no notes or warnings on stderr");
   try {
     app.parse(argc - 1, argv + 1);
+    refuse_extras(app);
   } catch (const CLI::CallForHelp&) {
     print(app.help());
     return 0;
   } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::usage,
-                usage_message(app, error) + "; see 'attn " + subcommand.name + " --help'");
+    throw Error(ErrorKind::usage, printable(error.what()) + "; see '" + name + " --help'");
+  } catch (const Error& error) {
+    throw Error(error.kind(), std::string(error.what()) + "; see '" + name + " --help'");
   }
   set_quiet(quiet);
   return action();

@@ -110,7 +110,7 @@ std::vector<Field> document_fields() {
       {.key = "generator",
        .flag = "--generator",
        .placeholder = "WORD",
-       .what = "NumPy's generator: np.random.seed's stream, or default_rng's",
+       .what = "whose stream the seed starts",
        .words = {"RandomState", "default_rng"}},
       {.key = "outputs",
        .flag = "--outputs",
@@ -218,8 +218,7 @@ std::vector<Field> position_fields() {
        .what = "position of the first token; default: 0",
        .apply = [](const Json& v, Options& o) { o.position.first = integer(v); }},
       choice<Position::Exponent>(
-          "position.exponent", "--position-exponent",
-          "of column pair i: 2i/M (standard) or 4i/M (doubled)",
+          "position.exponent", "--position-exponent", "exponent of column pair i: 2i/M, or 4i/M",
           {{"standard", Position::Exponent::standard}, {"doubled", Position::Exponent::doubled}},
           [](Options& o) -> Position::Exponent& { return o.position.exponent; }),
       {.key = "position.last_column_zero",
