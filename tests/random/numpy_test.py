@@ -13,7 +13,7 @@ from support.attn import Checks, attn  # noqa: E402
 COUNT = 1_000_000
 SEEDS = [0, 42, 2**32 - 1, [1, 2, 3]]
 WEIGHTS = [0.1, 0.05, 0.25, 0.0, 0.4, 0.125, 0.075]
-RANGES = {  # the second seed draws from the second range, and so on
+RANGES = {  # each seed draws from a range of its own
     "bool": [(0, 2), (0, 2), (1, 2)],
     "int8": [(-128, 128), (-100, 100), (0, 3)],
     "uint8": [(0, 256), (3, 200), (0, 10)],
@@ -72,8 +72,8 @@ def float_methods(drawing):
 def integer_methods(drawing):
     for dtype, ranges in RANGES.items():
         for seed, (low, high) in zip(SEEDS, ranges):
-            args = ["--low", low, "--high", high, "--dtype", dtype, "--shape", f"1000,{COUNT // 1000}"]
             shape = (1000, COUNT // 1000)
+            args = ["--low", low, "--high", high, "--dtype", dtype, "--shape", "%d,%d" % shape]
             drawing.compare(np.random.RandomState(seed).randint(low, high, shape, dtype),
                             "randint", *args, seed=seed)
             drawing.compare(np.random.default_rng(seed).integers(low, high, shape, dtype),
