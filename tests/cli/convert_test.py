@@ -49,7 +49,8 @@ def sample(dtype, shape, rng):
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         values = rng.integers(limits.min, limits.max, count, dtype=dtype, endpoint=True)
-        return np.concatenate([[limits.min, limits.max], values])[:count].astype(dtype).reshape(shape)
+        ends = np.array([limits.min, limits.max], dtype)
+        return np.concatenate([ends, values])[:count].reshape(shape)
     values = rng.standard_normal(count) * 10.0 ** rng.integers(-3, 4, count)
     special = [0.0, -0.0, np.finfo(dtype).max, np.finfo(dtype).tiny, np.nan, np.inf, -np.inf]
     return np.concatenate([special, values])[:count].astype(dtype).reshape(shape)
@@ -76,32 +77,21 @@ def test_json_round_trips(folder, rng):
             np.save(folder / "in.npy", array)
             convert(folder / "in.npy", "-o", folder / "a.json", "--force")
             document = json.loads((folder / "a.json").read_text())
-            checks.check(json.dumps(document) == json.dumps(json_of(array.tolist())) or
-                         array.dtype.kind == "f", f"npy to json: {dtype} {shape}")
-            read = np.array(document, dtype=object)
-            checks.check(read.shape == shape and
-                         same(np.vectorize(float, otypes=[float])(read).astype(dtype), array)
-                         if array.dtype.kind == "f" else read.shape == shape,
-                         f"digits of {dtype} {shape} read back")
-            if dtype == "uint64":
-                continue  # beyond int64: a JSON integer that large is not read as a tensor
+            if array.dtype.kind == "f":
+                cells = [float(cell) for cell in np.array(document, dtype=object).ravel()]
+                read = np.array(cells).reshape(shape).astype(dtype)
+                checks.check(same(read, array), f"npy to json: digits of {dtype} {shape}")
+            else:
+                checks.check(json.dumps(document) == json.dumps(array.tolist()),
+                             f"npy to json: {dtype} {shape}")
             convert(folder / "a.json", "-o", folder / "back.npy", "--dtype", dtype, "--force")
             checks.check(same(np.load(folder / "back.npy"), array), f"json to npy: {dtype} {shape}")
-
-
-def json_of(value):
-    """Non-finite numbers as the strings that attn writes for them."""
-    if isinstance(value, list):
-        return [json_of(item) for item in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return "NaN" if np.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return value
 
 
 def test_csv_round_trips(folder, rng):
     for dtype in DTYPES:
         if dtype in ("bool", "uint64"):
-            continue
+            continue  # CSV has neither: it holds int64 and float64
         array = sample(dtype, (6, 4), rng)
         np.save(folder / "in.npy", array)
         convert(folder / "in.npy", "-o", folder / "a.csv", "--force")
@@ -140,8 +130,7 @@ def test_standard_streams(folder):
     buffer = io.BytesIO()
     np.save(buffer, array)
     checks.check(convert("-", stdin=buffer.getvalue()).decode() == f"{array}\n", "npy from stdin")
-    checks.check(convert("-", "--format", "csv", stdin="[[1, 2], [3, 4]]") == b"1,2\n3,4\n" or
-                 convert("-", "--format", "csv", stdin="[[1, 2], [3, 4]]") == b"1,2\r\n3,4\r\n",
+    checks.check(convert("-", "--format", "csv", stdin="[[1, 2], [3, 4]]") == b"1,2\n3,4\n",
                  "JSON from stdin to CSV")
     checks.check(json.loads(convert("-", "--format", "json", stdin=buffer.getvalue())) ==
                  array.tolist(), "JSON to stdout")

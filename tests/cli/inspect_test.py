@@ -17,11 +17,6 @@ DTYPES = ["float64", "float32", "float16", "int8", "int16", "int32", "int64", "u
 checks = Checks("inspect")
 
 
-def number(value):
-    """A number of the JSON output as float64."""
-    return float(value) if isinstance(value, str) else value
-
-
 def test_table(folder):
     np.savez(folder / "t.npz", W_Q=np.array([[2, 0, 2], [2, 0, 0], [2, 1, 2]]),
              mask=np.array([[True, False]]), scores=np.array([0.5, np.nan, -np.inf], np.float32),
@@ -95,10 +90,10 @@ def test_several_files(folder):
             "name  dtype    shape   min  max  mean  nan  inf\n"
             "m     float64  (1, 2)  1.5  2.5     2    0    0\n")
     errors = run.stderr.decode().splitlines()
-    checks.check(run.stdout.decode() == want, f"the readable ones are shown: {run.stdout.decode()!r}")
+    checks.check(run.stdout.decode() == want, f"the readable are shown: {run.stdout.decode()!r}")
     checks.check(run.returncode == 66, f"the first fault is the exit code: {run.returncode}")
     checks.check(len(errors) == 2 and "missing.npy" in errors[0] and "broken.npy" in errors[1] and
-                 all(line.startswith("attn: ") for line in errors), f"every fault is told: {errors}")
+                 all(line.startswith("attn: ") for line in errors), f"all faults: {errors}")
     run = attn("inspect", folder / "broken.npy", missing, "--json")
     checks.check(run.returncode == 65 and run.stdout == b"", f"broken first: {run.returncode}")
     run = attn("inspect", folder / "a.npy", folder / "b.json", "--json")

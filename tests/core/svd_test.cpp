@@ -140,3 +140,13 @@ TEST_CASE("what has no decomposition is refused") {
   CHECK_THROWS_WITH(svd(Tensor(DType::f64, {std::size_t{1} << 40, 0})),
                     Catch::Contains("at most 2^30 by 2^14"));
 }
+
+TEST_CASE("the share that is kept is that of the squares") {
+  const Tensor a = Tensor::of<double>({2, 2}, {3, 0, 0, 4});
+  CHECK(kept_share(a, svd(a)) == Approx(1));
+  CHECK(kept_share(a, svd(a, 1)) == Approx(16.0 / 25));
+  CHECK(kept_share(a, svd(a, 0)) == 0);
+  CHECK(kept_share(Tensor(DType::i64, {2, 2}), svd(Tensor(DType::i64, {2, 2}), 1)) == 1);
+  const Tensor huge = Tensor::of<double>({2, 2}, {3e300, 0, 0, 4e300});
+  CHECK(kept_share(huge, svd(huge, 1)) == Approx(16.0 / 25));
+}

@@ -40,14 +40,19 @@ std::string scalar(const Show& show, const Tensor& tensor) {
                                    to_string(tensor.shape()));
 }
 
-/// to_csv() leaves the corner empty, so what stands there only has to be put in front.
+/// Labels stand as they are, without quotes, as pandas writes them.
 std::string csv(const Show& show, const Tensor& tensor) {
   const Shape labels = {show.rows.size(), show.columns.size()};
-  if (tensor.shape() == labels)
-    return show.corner + to_csv(tensor, show.values[0].text, show.rows, show.columns);
-  throw Error(ErrorKind::data, show.values[0].text + ": expected shape " + to_string(labels) +
-                                   " to match rows and columns, found " +
-                                   to_string(tensor.shape()));
+  if (tensor.shape() != labels)
+    throw Error(ErrorKind::data, show.values[0].text + ": expected shape " + to_string(labels) +
+                                     " to match rows and columns, found " +
+                                     to_string(tensor.shape()));
+  std::string text = show.corner;
+  for (const std::string& column : show.columns) text += "," + column;
+  text += "\n";
+  for (std::size_t i = 0; i < show.rows.size(); ++i)
+    text += show.rows[i] + "," + to_csv(tensor.at(i), show.values[0].text);
+  return text;
 }
 
 }  // namespace
