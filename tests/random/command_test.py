@@ -14,7 +14,11 @@ from support.attn import Checks, attn  # noqa: E402
 
 
 def printed(arrays, show=str):
-    return "".join(show(array) + "\n" for array in arrays)
+    """One array alone; several under their names."""
+    texts = [show(array) + "\n" for array in arrays]
+    if len(texts) == 1:
+        return texts[0]
+    return "\n".join(f"arr_{i}:\n{text}" for i, text in enumerate(texts))
 
 
 def text(checks):
@@ -100,24 +104,24 @@ def files(checks, folder):
 def refusals(checks, folder):
     np.save(folder / "matrix.npy", np.zeros((2, 2)))
     usage = [
-        (["rand", "--seed", -1], "--seed: expected integers from 0 to 4294967295, found '-1'"),
-        (["rand", "--seed", 2**32], "--seed: expected integers from 0 to 4294967295"),
-        (["randint", "--seed", 1], "randint: --high is missing"),
-        (["randint", "--seed", 1, "--high", "3.5"], "--high: expected an integer, found '3.5'"),
+        (["rand", "--seed", -1], "seed: expected whole numbers >= 0, found '-1'"),
+        (["rand", "--seed", 2**32], "seed: expected 0 to 4294967295, found a larger number"),
+        (["randint", "--seed", 1], "randint: expected the argument 'high', found none"),
+        (["randint", "--seed", 1, "--high", "3.5"], "randint: high: expected a whole number"),
         (["randint", "--seed", 1, "--low", 5, "--high", 3], "expected low < high, found [5, 3)"),
         (["randint", "--seed", 1, "--high", 300, "--dtype", "u8"], "uint8 holds [0, 256)"),
-        (["randint", "--seed", 1, "--high", 3, "--dtype", "int3"], "found 'int3'"),
-        (["randn", "--seed", 1, "--low", 3], "randn: does not take --low"),
-        (["rand", "--seed", 1, "--shape", "3x3"], "--shape: expected sizes such as 3,3"),
+        (["randint", "--seed", 1, "--high", 3, "--dtype", "int3"], "randint: dtype: expected a dtype"),
+        (["randn", "--seed", 1, "--low", 3], "randn: unknown argument 'low'"),
+        (["rand", "--seed", 1, "--shape", "3x3"], "--shape: "),
         (["randnit", "--seed", 1], "did you mean 'randint'?"),
-        (["integers", "--seed", 1, "--high", 3], "integers: needs --generator default_rng"),
-        (["shuffle", "--seed", 1], "shuffle: --input is missing"),
-        (["permutation", "--seed", 1], "expected either --n or --input"),
+        (["integers", "--seed", 1, "--high", 3], "integers: a method of the other generator"),
+        (["shuffle", "--seed", 1], "shuffle: expected the argument 'values'"),
+        (["permutation", "--seed", 1], "permutation: expected either 'n' or 'values'"),
         (["choice", "--seed", 1, "--n", 2, "--p", "0.5,0.6"], "the sum 1.1"),
-        (["rand", "--seed", 1, "--repeat", 2, "--format", "csv"], "--repeat: several arrays"),
-        (["rand", "--seed", 1, "--repr", "--format", "json"], "--repr: goes with"),
+        (["rand", "--seed", 1, "--repeat", 2, "--format", "csv"], "holds one tensor, found 2"),
+        (["rand", "--seed", 1, "--repr", "--format", "json"], "--repr goes with"),
         (["rand", "--seed", 1, "-o", "x.txt"], "expected a name that ends in .npy"),
-        (["rand", "--seed", 1, "--repeat", 2, "-o", "x.npy"], "--repeat: several arrays"),
+        (["rand", "--seed", 1, "--repeat", 2, "-o", "x.npy"], "holds one tensor, found 2"),
     ]
     for args, message in usage:
         run = attn("random", *args, cwd=folder)

@@ -69,6 +69,8 @@ void add_emit_options(CLI::App& app, Emit& emit) {
 
 void emit_tensors(const TensorMap& tensors, const Emit& emit, const TensorFiles& files) {
   const bool to_stdout = emit.output.empty() || emit.output == "-";
+  if (emit.repr && (!to_stdout || emit.format != "text"))
+    throw Error(ErrorKind::usage, "--repr goes with text on standard output only");
   OutputPolicy policy{emit.force, {}};
   for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
   OutputFile out(to_stdout ? "-" : emit.output, policy);

@@ -133,6 +133,8 @@ int run(const RunArgs& args) {
     else
       targets.push_back(parse_target(typed));
   }
+  if (args.repr && (!on_stdout || args.format != "text"))
+    throw Error(ErrorKind::usage, "--repr goes with text on standard output only");
   TensorFiles files;
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
