@@ -47,8 +47,9 @@ Numbers scores(const Problem& p) {
   const bool cosine = p.options.score == attn::Score::cosine;
   Numbers result;
   for_each_pair(p, [&](const Pair& at) {
-    const long double* q = &p.Q.values[((at.b * p.H + at.h) * p.L + at.i) * p.D];
-    const long double* k = &p.K.values[((at.b * p.G + at.h / (p.H / p.G)) * p.S + at.j) * p.D];
+    const long double* q = p.Q.values.data() + ((at.b * p.H + at.h) * p.L + at.i) * p.D;
+    const long double* k =
+        p.K.values.data() + ((at.b * p.G + at.h / (p.H / p.G)) * p.S + at.j) * p.D;
     long double dot = 0, magnitude = 0, handed_on = 0, qq = 0, kk = 0;
     for (std::size_t d = 0; d < p.D; ++d) {
       dot += q[d] * k[d];

@@ -21,21 +21,19 @@ void Axes::equate(const std::string& letter, const std::string& other) {
 bool Axes::take(const std::string& name, const Tensor& tensor,
                 const std::vector<std::string>& letters) {
   const Shape& shape = tensor.shape();
-  bool agrees = shape.size() == letters.size();
+  const bool same_rank = shape.size() == letters.size();
   std::string expected;
   std::vector<std::string> reasons;
   for (std::size_t i = 0; i < letters.size(); ++i) {
     const bool known = knows(letters[i]);
     expected += (i == 0 ? "" : ", ") + (known ? std::to_string(axes_.at(letters[i]).length) : "*");
-    if (!known || i >= shape.size() || shape[i] == axes_.at(letters[i]).length) continue;
+    if (!known || (same_rank && shape[i] == axes_.at(letters[i]).length)) continue;
     const std::string reason = axes_.at(letters[i]).name + " " + axes_.at(letters[i]).found;
     if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
       reasons.push_back(reason);
   }
-  agrees = agrees && reasons.empty();
-  if (!agrees) {
-    expected += letters.size() == 1 ? ",)" : ")";
-    problem(name + ": expected (" + expected +
+  if (!same_rank || !reasons.empty()) {
+    problem(name + ": expected (" + expected + (letters.size() == 1 ? ",)" : ")") +
             (reasons.empty() ? "" : " to match " + listed(reasons)) + ", found " +
             to_string(shape));
     return false;
