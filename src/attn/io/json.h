@@ -22,7 +22,8 @@ using JsonArray = std::vector<Json>;
 using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the document's order
 
 /// A row of plain numbers, kept compactly: what tensors in a document mostly are. All integers, or
-/// all floats once one of them is, or is the string "NaN", "Infinity" or "-Infinity".
+/// all floats once one of them is, or is the string "NaN", "Infinity" or "-Infinity". (In an array
+/// that mixes numbers with other things, those that became floats so stay floats.)
 using JsonIntegers = std::vector<std::int64_t>;
 using JsonFloats = std::vector<double>;
 
