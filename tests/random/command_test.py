@@ -119,8 +119,8 @@ def refusals(checks, folder):
         (["permutation", "--seed", 1], "permutation: expected either 'n' or 'values'"),
         (["choice", "--seed", 1, "--n", 2, "--p", "0.5,0.6"], "the sum 1.1"),
         (["rand", "--seed", 1, "--repeat", 2, "--format", "csv"], "holds one tensor, found 2"),
-        (["rand", "--seed", 1, "--repr", "--format", "json"], "--repr goes with"),
-        (["rand", "--seed", 1, "-o", "x.txt"], "expected a name that ends in .npy"),
+        (["rand", "--seed", 1, "--repr", "--format", "json"], "--repr: goes with"),
+        (["rand", "--seed", 1, "-o", "x.txt"], "expected a name that ends in .npz"),
         (["rand", "--seed", 1, "--repeat", 2, "-o", "x.npy"], "holds one tensor, found 2"),
     ]
     for args, message in usage:

@@ -8,24 +8,33 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace attn {
 
 /// Where they go and how they look, as typed.
-struct Emit {
-  std::string output;           ///< -o; "" or "-": standard output
+struct EmitArgs {
+  std::string output = "-";     ///< -o; "-": standard output
   std::string format = "text";  ///< on standard output
+  std::string floatmode = "maxprec";
   bool force = false, repr = false;
   PrintOptions print;
+  std::string alone = "arr_0";  ///< what an .npz calls a nameless tensor (numpy.savez's default)
+  std::vector<const CLI::Option*> text_only;  ///< options that shape text and nothing else
 };
 
-/// Declares -o, --force, --format and --repr.
-void add_emit_options(CLI::App& app, Emit& emit);
+/// Declares -o, --force, --format, --repr and NumPy's print options.
+void add_emit_options(CLI::App& app, EmitArgs& args);
 
-/// One tensor alone, or several by name (text: each under a line "NAME:"; JSON: an object). `files`
-/// are what was read: writing onto one of them is refused. Errors: usage when the format holds one
-/// tensor and there are several; those of OutputFile.
-void emit_tensors(const TensorMap& tensors, const Emit& emit, const TensorFiles& files);
+/// Whether what was typed leads to a format that holds one tensor only (.npy, CSV).
+bool holds_one(const EmitArgs& args);
+
+/// A tensor without a name ("") stands alone: a JSON array, an .npy, text without a label. Named
+/// ones are a JSON object, members of an .npz, text under "NAME:" with an empty line between.
+/// `files` are what was read: writing onto one of them is refused. Errors: usage when the format
+/// holds one tensor and there are several, for an unknown suffix, or for an option of text beside
+/// another format; those of OutputFile.
+void emit_tensors(const TensorMap& tensors, const EmitArgs& args, const TensorFiles& files);
 
 }  // namespace attn

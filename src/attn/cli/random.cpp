@@ -16,7 +16,7 @@ struct RandomArgs {
   std::map<std::string, std::string> arguments;  ///< those that were typed, by NumPy's names
   std::size_t repeat = 1;
   bool endpoint = false, no_replace = false;
-  Emit emit;
+  EmitArgs emit;
 };
 
 /// What a job document would hold: "--shape 3,3" is [3, 3], "--p 0.5,0.5" a list.
@@ -53,7 +53,7 @@ int run_random(const RandomArgs& args) {
       Tensor drawn = draw(spec, stream, values ? &*values : nullptr);
       // Shuffling is in place in NumPy: the next round shuffles what this one left.
       if (args.method == "shuffle") values = drawn;
-      arrays.set("arr_" + std::to_string(i), std::move(drawn));
+      arrays.set(args.repeat == 1 ? "" : "arr_" + std::to_string(i), std::move(drawn));
     }
   } catch (const Error& error) {
     // What was typed is at fault, unless a file was read.
