@@ -5,7 +5,7 @@
 namespace attn {
 
 TensorMap tensors_of(const TensorRef& ref, TensorFiles& files) {
-  if (ref.member.empty()) return read_tensors(files.file(ref.path));
+  if (ref.member.empty()) return files.all(ref.path);
   TensorMap tensors;
   tensors.set(ref.member, files.read(ref));
   return tensors;
