@@ -16,6 +16,8 @@ bool on_stdout(const EmitArgs& args) { return args.output == "-"; }
 /// The format of what was typed; nothing: text.
 std::optional<Format> format_of(const EmitArgs& args) {
   if (on_stdout(args)) return format_of_suffix("." + args.format);
+  if (args.format_option->count() > 0)
+    throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
   const auto format = format_of_suffix(args.output);
   if (!format)
     throw Error(ErrorKind::usage, "-o " + printable(args.output) +
@@ -91,9 +93,10 @@ void add_emit_options(CLI::App& app, EmitArgs& args) {
   app.add_option("-o,--output", args.output, "FILE.npz, .npy, .json or .csv; default: stdout")
       ->type_name("FILE");
   app.add_flag("--force", args.force, "replace FILE where it exists");
-  app.add_option("--format", args.format, "on stdout: text, json, csv, npz or npy")
-      ->check(CLI::IsMember({"text", "json", "csv", "npz", "npy"}))
-      ->type_name("WORD");
+  CLI::Option* format =
+      app.add_option("--format", args.format, "on stdout: text, json, csv, npz or npy");
+  args.format_option = format;
+  format->check(CLI::IsMember({"text", "json", "csv", "npz", "npy"}))->type_name("WORD");
   const auto text_only = [&](CLI::Option* option, const std::string& type) {
     args.text_only.push_back(option);
     return option->group("Text, as numpy.set_printoptions")->type_name(type);

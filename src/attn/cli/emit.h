@@ -22,6 +22,7 @@ struct EmitArgs {
   PrintOptions print;
   std::string alone = "arr_0";  ///< what an .npz calls a nameless tensor (numpy.savez's default)
   std::vector<const CLI::Option*> text_only;  ///< options that shape text and nothing else
+  const CLI::Option* format_option = nullptr;
 };
 
 /// Declares -o, --force, --format, --repr and NumPy's print options.

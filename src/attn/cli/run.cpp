@@ -23,7 +23,7 @@ struct RunArgs {
   std::map<std::string, std::string> flags;     ///< key -> text, of the flags that were given
   std::map<std::string, std::string> switches;  ///< the same for --causal; empty: not given
   std::vector<std::string> outputs;             ///< -o
-  std::string format = "text";
+  std::string format;                           ///< "" is text
   std::string nan = "warn";
   bool repr = false;
   bool force = false;
@@ -133,8 +133,10 @@ int run(const RunArgs& args) {
     else
       targets.push_back(parse_target(typed));
   }
-  if (args.repr && (!on_stdout || args.format != "text"))
-    throw Error(ErrorKind::usage, "--repr goes with text on standard output only");
+  if (!on_stdout && !args.format.empty())
+    throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
+  if (args.repr && (!on_stdout || (!args.format.empty() && args.format != "text")))
+    throw Error(ErrorKind::usage, "--repr: goes with text on standard output only");
   TensorFiles files;
   const Document document = document_of(args, files);
   Job job = make_job(document, files);

@@ -56,7 +56,7 @@ TensorMap read_json_tensors(const FileBytes& file) {
     return tensors;
   }
   for (const auto& [key, value] : *object)
-    if (is_tensor(value)) tensors.set(key, tensor_from_json(value, name + "#" + key));
+    if (is_tensor(value)) tensors.set(key, tensor_from_json(value, name + ": " + printable(key)));
   if (tensors.empty()) fail(file, "holds no array of numbers");
   return tensors;
 }
