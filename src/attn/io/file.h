@@ -10,7 +10,8 @@
 
 namespace attn {
 
-/// The bytes of one input. `digest` is "xxh128:<32 hex digits>" (as `xxh128sum FILE` prints).
+/// The bytes of one input, aligned to 64 so that tensors can share them. `digest` is
+/// "xxh128:<32 hex digits>" (as `xxh128sum FILE` prints).
 struct FileBytes {
   std::string path;  ///< as the user wrote it; "-" is standard input
   std::shared_ptr<const std::byte> data;
@@ -20,9 +21,10 @@ struct FileBytes {
   std::string_view text() const { return {reinterpret_cast<const char*>(data.get()), size}; }
 };
 
-/// Reads a regular file, a pipe named on purpose ("-" for standard input, or a FIFO that has a
-/// writer) to its end. Errors: no_input (missing, is a directory, a device), permission, io.
-/// Memory grows with what was really read, never with what a header claims.
+/// Reads a regular file, or a pipe named on purpose, to its end: "-" or /dev/stdin (standard
+/// input), /dev/fd/N, or a FIFO, which must have a writer within two seconds. /dev/null is empty;
+/// other devices and sockets are refused. Errors: no_input (missing, a directory, a device),
+/// permission, io. Memory grows with what was really read, never with what a header claims.
 FileBytes read_file(const std::string& path);
 
 /// How an output may come into being.
@@ -31,10 +33,24 @@ struct OutputPolicy {
   std::set<std::string> inputs;  ///< paths that were read: writing onto one is refused
 };
 
-/// An output that is whole or not there. Bytes go to a temporary sibling (same folder, so the
-/// rename is atomic; O_EXCL, mode by umask), and commit() flushes, closes and renames it. Without
-/// commit() the destructor removes it and what stood under the name stays. "-" is standard output,
-/// which is written as it comes. Errors: cannot_create, permission, io; each names path and reason.
+/// Thrown when the reader of standard output or of a pipe has gone (`attn … | head`). Not an Error:
+/// nothing is wrong and nothing is to be said; the program ends with exit code 141, as if by
+/// SIGPIPE, which has to be ignored for this to be seen.
+struct BrokenPipe {};
+
+/// An output that is whole or not there.
+///
+/// Bytes go to a temporary sibling, ".attn-tmp-PID-RANDOM" (same folder, so the rename is atomic;
+/// nobody else may read it while it grows), and commit() flushes, closes and renames it. Without
+/// commit() the destructor removes it and what stood under the name stays.
+///
+/// Everything that can be known beforehand is refused by the constructor, so that nothing is
+/// computed in vain: a name that exists (without force), an input (even with force), a directory, a
+/// folder that is missing or closed. A name that appears later is not overwritten either. A
+/// symbolic link stays and its target is written. A replaced file's mode is kept; a new file's is
+/// the umask's. "-", /dev/stdout, /dev/fd/N, FIFOs and devices are written as the bytes come.
+///
+/// Errors: cannot_create, permission, io; each names path and reason. Throws BrokenPipe.
 class OutputFile {
  public:
   OutputFile(const std::string& path, const OutputPolicy& policy);
@@ -47,7 +63,7 @@ class OutputFile {
   void write(std::string_view text);
   void commit();
 
-  const std::string& path() const;
+  const std::string& path() const;  ///< as the user wrote it, or "standard output"
 
  private:
   struct State;

@@ -12,6 +12,7 @@
 // shapes whose product overflows or asks for more bytes than follow, and bytes left over.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "attn/io/file.h"
@@ -28,6 +29,15 @@ Tensor read_npy(const FileBytes& file, const std::string& name);
 /// Version 1.0, C order, little-endian: the header, byte for byte as numpy.save of NumPy 1.24
 /// writes it, padded to 64. bfloat16, which NumPy lacks, is written as float32 (exact).
 std::string npy_header(DType dtype, const Shape& shape);
+
+/// A whole file, for those who need to see it before it is written.
+struct NpyBytes {
+  std::string header;
+  Tensor elements;  ///< in the file's dtype and byte order
+  std::span<const std::byte> data() const { return {elements.raw(), elements.bytes()}; }
+};
+NpyBytes npy_bytes(const Tensor& tensor);
+
 void write_npy(const Tensor& tensor, OutputFile& out);
 
 }  // namespace attn

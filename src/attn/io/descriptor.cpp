@@ -1,0 +1,48 @@
+#include "attn/io/descriptor.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+#include <system_error>
+
+namespace attn {
+
+Descriptor::~Descriptor() { close(); }
+
+bool Descriptor::close() {
+  const int fd = std::exchange(fd_, -1);
+  // Linux frees the descriptor even when a signal interrupts close(): trying again would be wrong.
+  return fd < 0 || ::close(fd) == 0 || errno == EINTR;
+}
+
+std::optional<int> descriptor_named(const std::string& path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string_view folder : {"/dev/fd/", "/proc/self/fd/"}) {
+    if (!path.starts_with(folder)) continue;
+    int fd = -1;
+    const char* const end = path.data() + path.size();
+    const auto [rest, error] = std::from_chars(path.data() + folder.size(), end, fd);
+    if (error == std::errc() && rest == end && fd >= 0) return fd;
+  }
+  return std::nullopt;
+}
+
+Error system_error(ErrorKind kind, const std::string& path, int code) {
+  const bool forbidden = code == EACCES || code == EPERM;
+  return Error(forbidden ? ErrorKind::permission : kind,
+               printable(path) + ": " + std::generic_category().message(code));
+}
+
+void wait_for(int fd, short events) {
+  pollfd ready{fd, events, 0};
+  poll(&ready, 1, -1);
+}
+
+}  // namespace attn

@@ -1,0 +1,40 @@
+// What reading and writing files share: descriptors that close themselves, and what errno means.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+
+/// Closes its file descriptor at the end of its life.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  bool close();  ///< false, with errno, when the system reports that what was written is lost
+
+ private:
+  int fd_;
+};
+
+/// The descriptor that /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N or /proc/self/fd/N names.
+/// It is used as it is, for opening such a name anew would start at the file's beginning.
+std::optional<int> descriptor_named(const std::string& path);
+
+/// "PATH: reason" for errno `code`: `permission` where that is the reason, otherwise `kind`.
+Error system_error(ErrorKind kind, const std::string& path, int code);
+
+/// Waits until `fd`, which answered EAGAIN, can be read (`events` = POLLIN) or written (POLLOUT).
+void wait_for(int fd, short events);
+
+}  // namespace attn

@@ -1,0 +1,114 @@
+#include "attn/io/file.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "attn/io/bytes.h"
+#include "attn/io/descriptor.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace attn {
+namespace {
+
+constexpr int kWriterMilliseconds = 2000;  // how long a FIFO may be without a writer
+
+Error refused(const std::string& path, const std::string& reason) {
+  return Error(ErrorKind::no_input, printable(path) + ": " + reason);
+}
+
+bool is_null_device(const struct stat& info) {
+  return S_ISCHR(info.st_mode) && info.st_rdev == makedev(1, 3);
+}
+
+/// Refuses what has no end or is no file. `given` is a descriptor that the caller handed us, where
+/// a terminal or a socket is as good as a pipe.
+void require_readable(const std::string& path, int fd, const struct stat& info, bool given) {
+  const mode_t mode = info.st_mode;
+  if (S_ISREG(mode) || S_ISFIFO(mode) || is_null_device(info)) return;
+  if (given && (S_ISSOCK(mode) || isatty(fd) == 1)) return;
+  if (S_ISDIR(mode)) throw refused(path, "is a directory");
+  throw refused(path, "is a device, not a file");
+}
+
+Descriptor open_input(const std::string& path, bool& given) {
+  if (path.find('\0') != std::string::npos) throw refused(path, "a path cannot hold a NUL");
+  const std::optional<int> number = path == "-" ? STDIN_FILENO : descriptor_named(path);
+  given = number.has_value();
+  // O_NONBLOCK: opening a FIFO must not wait for ever for a writer.
+  Descriptor input(given ? fcntl(*number, F_DUPFD_CLOEXEC, 3)
+                         : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!input.is_open()) throw system_error(ErrorKind::no_input, path, errno);
+  return input;
+}
+
+/// Reads into `bytes` to the end; `capacity` is what is there to begin with.
+void read_to_end(FileBytes& file, int fd, std::size_t capacity) {
+  std::shared_ptr<std::byte> buffer = allocate_bytes(capacity);
+  for (;;) {
+    if (file.size == capacity) {
+      std::shared_ptr<std::byte> larger = allocate_bytes(2 * capacity);
+      std::memcpy(larger.get(), buffer.get(), file.size);
+      buffer = std::move(larger);
+      capacity *= 2;
+    }
+    const ssize_t count = read(fd, buffer.get() + file.size, capacity - file.size);
+    if (count > 0) {
+      file.size += static_cast<std::size_t>(count);
+    } else if (count == 0) {
+      break;
+    } else if (errno == EAGAIN) {
+      wait_for(fd, POLLIN);
+    } else if (errno != EINTR) {
+      throw system_error(errno == EISDIR ? ErrorKind::no_input : ErrorKind::io, file.path, errno);
+    }
+  }
+  file.data = std::move(buffer);
+}
+
+}  // namespace
+
+FileBytes read_file(const std::string& path) {
+  FileBytes file;
+  file.path = path;
+  bool given = false;
+  const Descriptor input = open_input(path, given);
+  struct stat info {};
+  if (fstat(input.get(), &info) != 0) throw system_error(ErrorKind::io, path, errno);
+  require_readable(path, input.get(), info, given);
+  const bool named_pipe = S_ISFIFO(info.st_mode) && !given;
+  if (named_pipe) {
+    pollfd ready{input.get(), POLLIN, 0};
+    poll(&ready, 1, kWriterMilliseconds);
+  }
+  // One byte more than the file has, so that its end is seen without a second allocation.
+  const auto expected = S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) + 1 : 0;
+  try {
+    read_to_end(file, input.get(), std::max<std::size_t>(expected, 65536));
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::io, printable(path) + ": does not fit in memory");
+  }
+  if (named_pipe && file.size == 0) throw refused(path, "is a FIFO that nobody writes to");
+  return file;
+}
+
+std::string FileBytes::digest() const {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(data.get(), size));
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string text = "xxh128:";
+  for (const unsigned char byte : canonical.digest) text += {kHex[byte >> 4], kHex[byte & 15]};
+  return text;
+}
+
+}  // namespace attn

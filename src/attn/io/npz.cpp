@@ -1,0 +1,157 @@
+#include "attn/io/npz.h"
+
+#include <zip.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+
+#include "attn/io/bytes.h"
+#include "attn/io/npy.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr std::string_view kSuffix = ".npy";
+constexpr std::size_t kRatioFrom = std::size_t{64} << 20;
+
+using Archive = std::unique_ptr<zip_t, decltype(&zip_discard)>;
+using Member = std::unique_ptr<zip_file_t, decltype(&zip_fclose)>;
+
+[[noreturn]] void fail(const std::string& name, const std::string& problem) {
+  throw Error(ErrorKind::data, printable(name) + ": " + problem);
+}
+
+Archive open_archive(const FileBytes& file) {
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* const source = zip_source_buffer_create(file.data.get(), file.size, 0, &error);
+  if (source == nullptr) throw std::bad_alloc();
+  Archive archive(zip_open_from_source(source, ZIP_CHECKCONS | ZIP_RDONLY, &error), &zip_discard);
+  if (archive == nullptr) {
+    zip_source_free(source);
+    const std::string reason = zip_error_strerror(&error);
+    zip_error_fini(&error);
+    fail(file.path, "not a sound .npz archive: " + reason);
+  }
+  return archive;
+}
+
+std::string method_name(int method) {
+  switch (method) {
+    case ZIP_CM_DEFLATE64:
+      return "deflate64";
+    case ZIP_CM_BZIP2:
+      return "bzip2";
+    case ZIP_CM_LZMA:
+      return "LZMA";
+    case ZIP_CM_XZ:
+      return "XZ";
+    case 93:  // libzip 1.7 has no name for it
+      return "zstd";
+    default:
+      return "method " + std::to_string(method);
+  }
+}
+
+/// What the archive says about a member, once it is known to be readable and within the limits.
+struct Entry {
+  zip_uint64_t index = 0;
+  std::size_t size = 0;
+};
+
+/// `expanded` sums the sizes of the members so far.
+Entry checked_entry(zip_t* archive, zip_uint64_t index, const std::string& name,
+                    const NpzLimits& limits, std::size_t& expanded) {
+  zip_stat_t stat;
+  if (zip_stat_index(archive, index, 0, &stat) != 0) fail(name, zip_strerror(archive));
+  if (stat.encryption_method != ZIP_EM_NONE) fail(name, "is encrypted");
+  if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE)
+    fail(name,
+         "is compressed with " + method_name(stat.comp_method) + ": expected stored or deflated");
+  if (stat.size > limits.expanded - expanded)
+    fail(name, "would bring the archive to more than " + std::to_string(limits.expanded) +
+                   " bytes, the most that is expanded");
+  expanded += stat.size;
+  if (stat.size > kRatioFrom && stat.size / limits.ratio > stat.comp_size)
+    fail(name, "claims to expand " + std::to_string(stat.comp_size) + " bytes to " +
+                   std::to_string(stat.size) + ", more than " + std::to_string(limits.ratio) +
+                   " to 1");
+  return {index, stat.size};
+}
+
+/// The member's bytes, after its checksum has been found right.
+FileBytes inflate(zip_t* archive, const Entry& entry, const std::string& name) {
+  const Member member(zip_fopen_index(archive, entry.index, 0), &zip_fclose);
+  if (member == nullptr) fail(name, zip_strerror(archive));
+  const std::shared_ptr<std::byte> data = allocate_bytes(entry.size);
+  std::size_t size = 0;
+  while (size < entry.size) {
+    const zip_int64_t count = zip_fread(member.get(), data.get() + size, entry.size - size);
+    if (count < 0) fail(name, zip_file_strerror(member.get()));
+    if (count == 0)
+      fail(name, "ends after " + std::to_string(size) + " of its " + std::to_string(entry.size) +
+                     " bytes");
+    size += static_cast<std::size_t>(count);
+  }
+  // Reading on to the end is what makes libzip compare the checksum.
+  std::byte extra;
+  const zip_int64_t more = zip_fread(member.get(), &extra, 1);
+  if (more < 0) fail(name, zip_file_strerror(member.get()));
+  if (more > 0) fail(name, "has more than its " + std::to_string(entry.size) + " bytes");
+  return {name, data, size};
+}
+
+std::string member_name(zip_t* archive, zip_uint64_t index, const FileBytes& file,
+                        const NpzLimits& limits) {
+  const char* const text = zip_get_name(archive, index, ZIP_FL_ENC_GUESS);
+  if (text == nullptr) fail(file.path, zip_strerror(archive));
+  std::string name = text;
+  if (name.size() > limits.name)
+    fail(file.path, "a member's name has " + std::to_string(name.size()) + " bytes; at most " +
+                        std::to_string(limits.name) + " are read");
+  return name;
+}
+
+}  // namespace
+
+bool is_zip(std::span<const std::byte> bytes) {
+  const std::string_view text = text_of(bytes);
+  return text.starts_with("PK\3\4") || text.starts_with("PK\5\6");
+}
+
+TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits& limits) {
+  const Archive archive = open_archive(file);
+  const auto members = static_cast<zip_uint64_t>(zip_get_num_entries(archive.get(), 0));
+  if (members > limits.members)
+    fail(file.path, "has " + std::to_string(members) + " members; at most " +
+                        std::to_string(limits.members) + " are read");
+  if (comment != nullptr) {
+    int length = 0;
+    const char* const text = zip_get_archive_comment(archive.get(), &length, ZIP_FL_ENC_RAW);
+    comment->assign(text == nullptr ? "" : text, static_cast<std::size_t>(length > 0 ? length : 0));
+  }
+  TensorMap tensors;
+  std::map<std::string, std::string> seen;  // the key that NumPy gives a member -> its name
+  std::size_t expanded = 0;
+  for (zip_uint64_t index = 0; index < members; ++index) {
+    const std::string name = member_name(archive.get(), index, file, limits);
+    const bool is_array = name.ends_with(kSuffix);
+    const std::string key = is_array ? name.substr(0, name.size() - kSuffix.size()) : name;
+    const auto [other, is_new] = seen.emplace(key, name);
+    if (!is_new)
+      fail(file.path, "holds both '" + printable(other->second) + "' and '" + printable(name) +
+                          "': expected one array of a name");
+    if (!is_array) continue;
+    const std::string full_name = file.path + "#" + key;
+    if (key.empty()) fail(file.path, "holds an array without a name");
+    const Entry entry = checked_entry(archive.get(), index, full_name, limits, expanded);
+    tensors.set(key, read_npy(inflate(archive.get(), entry, full_name), full_name));
+  }
+  if (tensors.empty()) fail(file.path, "holds no .npy member");
+  return tensors;
+}
+
+}  // namespace attn

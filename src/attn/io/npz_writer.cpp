@@ -1,0 +1,144 @@
+// A .npz archive written front to back. libzip would want the whole archive in memory or a file it
+// can seek in; with stored members there is nothing to it that needs either.
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attn/io/bytes.h"
+#include "attn/io/npy.h"
+#include "attn/io/npz.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+// APPNOTE.TXT, 4.3.7 (local header), 4.3.12 (central directory), 4.3.14 to 4.3.16 (its end).
+constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
+constexpr std::uint32_t kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
+constexpr std::uint64_t kFull32 = 0xFFFFFFFF;  // "see the zip64 field"
+constexpr std::uint64_t kFull16 = 0xFFFF;
+constexpr std::uint16_t kPlain = 20, kZip64 = 45;  // versions of the format that a reader needs
+constexpr std::uint16_t kUnix = 3 << 8;            // the maker's system: modes are Unix modes
+constexpr std::uint16_t kUtf8 = 1 << 11;           // flag: the name is UTF-8
+constexpr std::uint16_t kFirstDay = 1 << 5 | 1;    // 1980-01-01
+constexpr std::uint32_t kMode = 0100644u << 16;    // a regular file, rw-r--r--
+
+struct Member {
+  std::string name;
+  std::uint32_t checksum = 0;
+  std::uint64_t size = 0, offset = 0;
+};
+
+class Record {
+ public:
+  Record& u16(std::uint64_t value) { return append(static_cast<std::uint16_t>(value)); }
+  Record& u32(std::uint64_t value) { return append(static_cast<std::uint32_t>(value)); }
+  Record& u64(std::uint64_t value) { return append(value); }
+  Record& text(const std::string& text) {
+    bytes_ += text;
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  template <class T>
+  Record& append(T value) {
+    append_little_endian(bytes_, value);
+    return *this;
+  }
+  std::string bytes_;
+};
+
+std::uint64_t clipped(std::uint64_t value) { return std::min(value, kFull32); }
+
+std::uint32_t checksum(std::uint32_t start, std::string_view text) {
+  return static_cast<std::uint32_t>(
+      crc32_z(start, reinterpret_cast<const Bytef*>(text.data()), text.size()));
+}
+
+std::uint16_t flags(const std::string& name) {
+  for (const char c : name)
+    if (static_cast<unsigned char>(c) >= 0x80) return kUtf8;
+  return 0;
+}
+
+/// The zip64 field: the 64-bit values that did not fit their 32-bit places, in their order.
+std::string extra_field(const std::vector<std::uint64_t>& values) {
+  if (values.empty()) return "";
+  Record record;
+  record.u16(1).u16(8 * values.size());
+  for (const std::uint64_t value : values) record.u64(value);
+  return record.bytes();
+}
+
+/// What local header and central directory have in common.
+void put_member(Record& record, const Member& member, const std::string& extra) {
+  record.u16(extra.empty() ? kPlain : kZip64).u16(flags(member.name)).u16(0).u16(0).u16(kFirstDay);
+  record.u32(member.checksum).u32(clipped(member.size)).u32(clipped(member.size));
+  record.u16(member.name.size()).u16(extra.size());
+}
+
+std::string local_header(const Member& member) {
+  const std::string extra = member.size < kFull32 ? "" : extra_field({member.size, member.size});
+  Record record;
+  put_member(record.u32(kLocal), member, extra);
+  return record.text(member.name).text(extra).bytes();
+}
+
+std::string central_header(const Member& member) {
+  std::vector<std::uint64_t> large;
+  if (member.size >= kFull32) large = {member.size, member.size};
+  if (member.offset >= kFull32) large.push_back(member.offset);
+  const std::string extra = extra_field(large);
+  Record record;
+  record.u32(kCentral).u16(kUnix | kZip64);
+  put_member(record, member, extra);
+  record.u16(0).u16(0).u16(0).u32(kMode).u32(clipped(member.offset));
+  return record.text(member.name).text(extra).bytes();
+}
+
+std::string end_of_archive(std::uint64_t count, std::uint64_t start, std::uint64_t size,
+                           const std::string& comment) {
+  Record record;
+  if (count >= kFull16 || start >= kFull32 || size >= kFull32) {
+    record.u32(kEnd64).u64(44).u16(kUnix | kZip64).u16(kZip64).u32(0).u32(0);
+    record.u64(count).u64(count).u64(size).u64(start);
+    record.u32(kLocator64).u32(0).u64(start + size).u32(1);
+  }
+  const std::uint64_t shown = std::min(count, kFull16);
+  record.u32(kEnd).u16(0).u16(0).u16(shown).u16(shown).u32(clipped(size)).u32(clipped(start));
+  return record.u16(comment.size()).text(comment).bytes();
+}
+
+}  // namespace
+
+void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out) {
+  if (comment.size() > kFull16) throw Error(ErrorKind::internal, "archive comment too long");
+  std::vector<Member> members;
+  std::uint64_t offset = 0;
+  for (const auto& [name, tensor] : tensors) {
+    if (name.size() + 4 > kFull16) throw Error(ErrorKind::internal, "array name too long");
+    const NpyBytes npy = npy_bytes(tensor);
+    const std::string_view data = text_of(npy.data());
+    Member member{name + ".npy", checksum(checksum(0, npy.header), data),
+                  npy.header.size() + data.size(), offset};
+    const std::string header = local_header(member);
+    out.write(header);
+    out.write(npy.header);
+    out.write(data);
+    offset += header.size() + member.size;
+    members.push_back(std::move(member));
+  }
+  std::uint64_t size = 0;
+  for (const Member& member : members) {
+    const std::string header = central_header(member);
+    out.write(header);
+    size += header.size();
+  }
+  out.write(end_of_archive(members.size(), offset, size, comment));
+}
+
+}  // namespace attn

@@ -1,0 +1,196 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <random>
+
+#include "attn/io/bytes.h"
+#include "attn/io/descriptor.h"
+#include "attn/io/file.h"
+#include "attn/io/temporaries.h"
+
+namespace attn {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+constexpr int kMostLinks = 40;  // as many as Linux follows
+
+Error refused(const std::string& path, const std::string& reason) {
+  return Error(ErrorKind::cannot_create, printable(path) + ": " + reason);
+}
+
+Error exists_already(const std::string& path) {
+  return refused(path, "exists already; --force replaces it");
+}
+
+/// Where a chain of symbolic links ends, which need not exist. A circle stays a link, and stat()
+/// then names the fault.
+fs::path follow_links(fs::path path) {
+  std::error_code ignored;
+  for (int hops = 0; hops < kMostLinks && fs::is_symlink(fs::symlink_status(path, ignored)); ++hops)
+    path = path.parent_path() / fs::read_symlink(path, ignored);
+  return path;
+}
+
+bool is_input(const struct stat& target, const std::set<std::string>& inputs) {
+  return std::any_of(inputs.begin(), inputs.end(), [&](const std::string& input) {
+    struct stat info {};
+    return stat(input.c_str(), &info) == 0 && info.st_dev == target.st_dev &&
+           info.st_ino == target.st_ino;
+  });
+}
+
+mode_t mode_of_new_files() {
+  const mode_t mask = umask(077);  // it can only be read by setting it
+  umask(mask);
+  return 0666 & ~mask;
+}
+
+std::string temporary_name() {
+  std::random_device random;
+  char digits[16];
+  const std::uint64_t number = std::uint64_t{random()} << 32 | random();
+  const auto end = std::to_chars(digits, digits + sizeof digits, number, 36).ptr;
+  return ".attn-tmp-" + std::to_string(getpid()) + "-" + std::string(digits, end);
+}
+
+/// Gives `from` the name `to`; false, with errno EEXIST, when something has that name already.
+bool rename_without_replacing(const char* from, const char* to) {
+  if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
+  if (errno != EINVAL && errno != ENOSYS) return false;
+  // A file system (NFS) or kernel without that flag: a hard link never replaces anything either.
+  return link(from, to) == 0 && unlink(from) == 0;
+}
+
+}  // namespace
+
+struct OutputFile::State {
+  std::string path;    ///< as the user wrote it
+  std::string target;  ///< what it names, after symbolic links
+  bool force = false;
+  mode_t mode = 0;
+  Descriptor file;
+  std::unique_ptr<TemporaryName> temporary;  ///< none where bytes go straight to their place
+  std::string buffer;
+
+  void open_temporary();
+  void open(const OutputPolicy& policy);
+  void open_special(int fd);
+  void flush();
+  void write_through(std::string_view text);
+  void publish();
+};
+
+void OutputFile::State::open(const OutputPolicy& policy) {
+  if (path.find('\0') != std::string::npos) throw refused(path, "a path cannot hold a NUL");
+  const std::optional<int> number = path == "-" ? STDOUT_FILENO : descriptor_named(path);
+  if (path == "-") path = "standard output";
+  if (number) return open_special(fcntl(*number, F_DUPFD_CLOEXEC, 3));
+  target = follow_links(path).string();
+  struct stat info {};
+  if (stat(target.c_str(), &info) != 0) {
+    if (errno != ENOENT) throw system_error(ErrorKind::cannot_create, path, errno);
+    mode = mode_of_new_files();
+    return open_temporary();
+  }
+  if (S_ISDIR(info.st_mode)) throw refused(path, "is a directory");
+  if (is_input(info, policy.inputs)) throw refused(path, "is an input, too");
+  if (!S_ISREG(info.st_mode))
+    return open_special(::open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  if (!force) throw exists_already(path);
+  mode = info.st_mode & 0777;
+  open_temporary();
+}
+
+void OutputFile::State::open_temporary() {
+  const fs::path folder = fs::path(target).parent_path();
+  do {
+    temporary = std::make_unique<TemporaryName>((folder / temporary_name()).string());
+    file = Descriptor(::open(temporary->path().c_str(),
+                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  } while (!file.is_open() && errno == EEXIST);
+  if (file.is_open()) return;
+  const int code = errno;
+  temporary.reset();
+  if (code == ENOENT) throw refused(path, "there is no folder " + printable(folder.string()));
+  throw system_error(ErrorKind::cannot_create, path, code);
+}
+
+void OutputFile::State::open_special(int fd) {
+  file = Descriptor(fd);
+  if (!file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
+}
+
+void OutputFile::State::flush() {
+  write_through(buffer);
+  buffer.clear();
+}
+
+void OutputFile::State::write_through(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(file.get(), text.data(), text.size());
+    if (count > 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+    } else if (count < 0 && errno == EAGAIN) {
+      wait_for(file.get(), POLLOUT);
+    } else if (count == 0 || errno != EINTR) {
+      if (count < 0 && errno == EPIPE) throw BrokenPipe{};
+      throw system_error(ErrorKind::io, path, count == 0 ? EIO : errno);
+    }
+  }
+}
+
+void OutputFile::State::publish() {
+  fchmod(file.get(), mode);  // fails where a file system knows no modes, which loses nothing
+  if (!file.close()) throw system_error(ErrorKind::io, path, errno);
+  const char* const from = temporary->path().c_str();
+  const bool done =
+      force ? rename(from, target.c_str()) == 0 : rename_without_replacing(from, target.c_str());
+  if (!done && errno == EEXIST) throw exists_already(path);
+  if (!done) throw system_error(ErrorKind::io, path, errno);
+  temporary.reset();
+}
+
+OutputFile::OutputFile(const std::string& path, const OutputPolicy& policy)
+    : state_(std::make_unique<State>()) {
+  state_->path = path;
+  state_->force = policy.force;
+  state_->open(policy);
+}
+
+OutputFile::OutputFile(OutputFile&&) noexcept = default;
+
+OutputFile::~OutputFile() {
+  if (state_ && state_->temporary) unlink(state_->temporary->path().c_str());
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) { write(text_of(bytes)); }
+
+void OutputFile::write(std::string_view text) {
+  State& state = *state_;
+  if (state.buffer.size() + text.size() > kBufferBytes) state.flush();
+  if (text.size() > kBufferBytes)
+    state.write_through(text);
+  else
+    state.buffer += text;
+}
+
+void OutputFile::commit() {
+  state_->flush();
+  if (state_->temporary)
+    state_->publish();
+  else if (!state_->file.close())
+    throw system_error(ErrorKind::io, state_->path, errno);
+}
+
+const std::string& OutputFile::path() const { return state_->path; }
+
+}  // namespace attn
