@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 
 #include "support/oracle.h"
+#include "support/oracle_options.h"
 
 using namespace attn;
 
@@ -19,7 +19,7 @@ enum class Source { given, self, cross };
 /// Draws a case, piece by piece; `problem` grows beside the tensors.
 class Draw {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  explicit Draw(std::uint64_t seed) : dice_{std::mt19937_64(seed)} {}
 
   OracleCase run() {
     choose_shape();
@@ -36,10 +36,8 @@ class Draw {
   }
 
  private:
-  bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
-  std::size_t one_of(std::initializer_list<std::size_t> choices) {
-    return *(choices.begin() + static_cast<std::ptrdiff_t>(random_() % choices.size()));
-  }
+  bool chance(double p) { return dice_.chance(p); }
+  std::size_t one_of(std::initializer_list<std::size_t> choices) { return dice_.one_of(choices); }
 
   void choose_shape() {
     rank_ = one_of({2, 2, 3, 4});
@@ -63,35 +61,26 @@ class Draw {
 
   void choose_dtypes() {
     floats_ = std::vector<DType>{DType::f64, DType::f64, DType::f32,
-                                 DType::f32, DType::f16, DType::bf16}[random_() % 6];
+                                 DType::f32, DType::f16, DType::bf16}[dice_.random() % 6];
     integer_chance_ = chance(0.2) ? 1 : chance(0.15) ? 0.5 : 0;
     compute_ = chance(0.1) ? Compute::f32 : chance(0.1) ? Compute::f64 : Compute::automatic;
   }
 
   void choose_options() {
+    result_.options = random_options(dice_, integer_chance_ == 0 && p_.D > 0);
     Options& o = result_.options;
     o.compute = compute_;
     if (with_heads_ && (rank_ != 4 || chance(0.5))) o.heads = static_cast<std::int64_t>(p_.H);
     if (with_heads_ && (p_.G != p_.H || chance(0.3))) o.kv_heads = static_cast<std::int64_t>(p_.G);
-    o.layout = chance(0.5) ? Layout::bhld : Layout::blhd;
-    o.causal = static_cast<Causal>(one_of({0, 0, 1, 2}));
-    if (chance(0.3)) o.window.left = static_cast<std::int64_t>(one_of({0, 1, 3}));
-    if (chance(0.3)) o.window.right = static_cast<std::int64_t>(one_of({0, 1, 2}));
-    if (chance(0.3)) o.softcap = chance(0.5) ? 2.5 : 0.5;
-    if (integer_chance_ == 0 && p_.D > 0 && chance(0.2)) o.score = Score::cosine;
-    o.scale.kind = static_cast<Scale::Kind>(one_of({0, 0, 1, 2}));
     if (p_.D == 0) o.scale.kind = Scale::Kind::none;
-    if (o.scale.kind == Scale::Kind::number) o.scale.number = chance(0.5) ? 0.75 : -0.5;
-    if (chance(0.2)) o.softmax_axis = SoftmaxAxis::all;
-    o.empty_rows = chance(0.5) ? EmptyRows::zero : EmptyRows::uniform;
     for (std::size_t i = 0; i < p_.L; ++i) p_.rows.push_back(i);
     if (p_.L > 0 && chance(0.3)) choose_rows();
   }
 
   void choose_rows() {
     p_.rows.clear();
-    for (std::size_t i = 0; i < one_of({1, 2, 3}); ++i) {
-      const std::size_t row = random_() % p_.L;
+    for (std::size_t left = one_of({1, 2, 3}); left > 0; --left) {
+      const std::size_t row = dice_.random() % p_.L;
       p_.rows.push_back(row);
       result_.options.rows.push_back(static_cast<std::int64_t>(row) -
                                      (chance(0.5) ? static_cast<std::int64_t>(p_.L) : 0));
@@ -105,10 +94,10 @@ class Draw {
     std::normal_distribution<> normal;
     std::vector<double> values(element_count(shape));
     for (double& value : values)
-      value = integers ? static_cast<double>(random_() % 9) - 4
-                       : static_cast<double>(static_cast<float>(normal(random_)));
+      value = integers ? static_cast<double>(dice_.random() % 9) - 4
+                       : static_cast<double>(static_cast<float>(normal(dice_.random)));
     if (!integers && floats_ == DType::f64 && compute_ != Compute::f32)
-      for (double& value : values) value += 0x1p-40 * normal(random_);
+      for (double& value : values) value += 0x1p-40 * normal(dice_.random);
     const bool flags = integers && chance(0.1), bytes = integers && chance(0.3);
     const DType dtype = !integers ? floats_
                         : flags   ? DType::boolean
@@ -224,14 +213,8 @@ class Draw {
 
   void add_positions(Numbers& inputs) {
     Position& position = result_.options.position;
-    position.kind = Position::Kind::sinusoidal;
-    position.base = chance(0.5) ? 10000 : 100;
-    position.first = chance(0.5) ? 1 : 0;
-    position.exponent = chance(0.5) ? Position::Exponent::standard : Position::Exponent::doubled;
-    // A zero vector has no cosine.
-    position.last_column_zero = chance(0.5) && result_.options.score != Score::cosine;
-    position.embedding_scale_sqrt = chance(0.3);
-    if (chance(0.3)) position.embedding_scale = 0.5;
+    position = random_position(dice_);
+    if (result_.options.score == Score::cosine) position.last_column_zero = false;  // 0 / 0
     const Numbers waves = oracle::positions(position, p_.L, M_);
     inputs = oracle::add_positions(inputs, waves, position, p_.L, M_, p_.u);
     Numbers shown = rows_of(waves, 1, M_);
@@ -273,7 +256,7 @@ class Draw {
       value = chance(0.3) ? 0 : 1;
       if (additive_)
         value = chance(0.2) ? -std::numeric_limits<double>::infinity()
-                            : static_cast<double>(random_() % 64) / 8 - 4;
+                            : static_cast<double>(dice_.random() % 64) / 8 - 4;
     }
     const std::vector<double> values = doubles_of(mask);
     mask_.assign(values.begin(), values.end());
@@ -336,7 +319,7 @@ class Draw {
     expect("output", output, rank_ == 2 ? Shape{R, Mo_} : Shape{p_.B, R, Mo_});
   }
 
-  std::mt19937_64 random_;
+  Dice dice_;
   OracleCase result_;
   oracle::Problem p_;
   oracle::Solution solution_;
