@@ -101,7 +101,7 @@ TEST_CASE("heads have to divide") {
         Lines{"kv_heads: expected a number of key/value heads that divides the 4 of heads, found "
               "3"});
   CHECK(errors({{"Q", {2, 8}}, {"K", {5, 8}}}, with_heads(4, 2)) ==
-        Lines{"K: expected (*, 4) to match Q (2, 8), found (5, 8)"});
+        Lines{"K: expected (*, 4) to match Q (2, 8) with kv_heads = 2, found (5, 8)"});
   CHECK(errors({{"Q", {1, 4, 2, 3}}, {"K", {1, 3, 5, 3}}}) ==
         Lines{"K: expected a number of key/value heads that divides the 4 of Q, found 3"});
   CHECK(errors({{"Q", {1, 4, 2, 3}}, {"K", {1, 4, 5, 3}}}, with_heads(2)) ==

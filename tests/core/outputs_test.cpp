@@ -155,5 +155,4 @@ TEST_CASE("shapes that a file merely claims cost no time") {
   const TensorMap tensors = zeros({{"Q", {1, huge, 0, 4}}, {"K", {1, 1, 0, 4}}});
   const TensorMap results = attend(tensors, {}, {"weights", "logsumexp", "context"});
   CHECK(results.at("context").shape() == Shape{1, huge, 0, 4});
-  CHECK_THROWS(attend(zeros({{"Q", {1, huge, 1, 4}}, {"K", {1, huge, 0, 4}}}), {}, {"scores"}));
 }

@@ -161,42 +161,6 @@ Solution solve(const Problem& problem) {
   return result;
 }
 
-Numbers project(const Numbers& x, const std::vector<long double>* W,
-                const std::vector<long double>* b, std::size_t M, std::size_t P, long double u) {
-  Numbers y;
-  const std::size_t N = M == 0 ? 0 : x.values.size() / M;
-  for (std::size_t row = 0; row < N; ++row)
-    for (std::size_t c = 0; c < P; ++c) {
-      long double sum = W ? 0 : x.values[row * M + c], magnitude = std::fabs(sum);
-      long double handed_on = W ? 0 : x.error;
-      for (std::size_t m = 0; W && m < M; ++m) {
-        sum += x.values[row * M + m] * (*W)[m * P + c];
-        magnitude += std::fabs(x.values[row * M + m] * (*W)[m * P + c]);
-        handed_on += x.error * std::fabs((*W)[m * P + c]);
-      }
-      if (b) sum += (*b)[c], magnitude += std::fabs((*b)[c]);
-      y.values.push_back(sum);
-      y.error = std::max(y.error, (static_cast<long double>(M) + 3) * u * magnitude + handed_on);
-    }
-  return y;
-}
-
-Numbers split(const Numbers& packed, std::size_t B, std::size_t N, std::size_t heads,
-              std::size_t D) {
-  Numbers result{{}, packed.error};
-  for (std::size_t b = 0; b < B; ++b)
-    for (std::size_t h = 0; h < heads; ++h)
-      for (std::size_t n = 0; n < N; ++n)
-        for (std::size_t d = 0; d < D; ++d)
-          result.values.push_back(packed.values[((b * N + n) * heads + h) * D + d]);
-  return result;
-}
-
-Numbers join(const Numbers& heads_apart, std::size_t B, std::size_t N, std::size_t heads,
-             std::size_t D) {
-  return split(heads_apart, B, heads, N, D);  // the same exchange of axes
-}
-
 Expected expected(const Numbers& numbers, const attn::Shape& shape, long double result_u) {
   Expected result{shape, {}, 0};
   for (const long double value : numbers.values)

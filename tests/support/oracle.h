@@ -44,6 +44,17 @@ Solution solve(const Problem& problem);
 Numbers project(const Numbers& x, const std::vector<long double>* W,
                 const std::vector<long double>* b, std::size_t M, std::size_t P, long double u);
 
+/// (L, M): sines and cosines of the places.
+Numbers positions(const attn::Position& position, std::size_t L, std::size_t M);
+
+/// (B, L, M): the embeddings scaled, plus the positions.
+Numbers add_positions(const Numbers& embeddings, const Numbers& positions,
+                      const attn::Position& position, std::size_t L, std::size_t M, long double u);
+
+/// Values of shape `from`, four axes that are 1 or those of `to`, spread over `to`.
+std::vector<long double> broadcast(const std::vector<long double>& values, const attn::Shape& from,
+                                   const attn::Shape& to);
+
 /// (B, heads, N, D) from (B, N, heads * D), and back.
 Numbers split(const Numbers& packed, std::size_t B, std::size_t N, std::size_t heads,
               std::size_t D);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <random>
 
 #include "support/oracle.h"
+#include "support/oracle_options.h"
 
 using namespace attn;
 
@@ -19,7 +19,7 @@ enum class Source { given, self, cross };
 /// Draws a case, piece by piece; `problem` grows beside the tensors.
 class Draw {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
+  explicit Draw(std::uint64_t seed) : dice_{std::mt19937_64(seed)} {}
 
   OracleCase run() {
     choose_shape();
@@ -29,17 +29,15 @@ class Draw {
       draw_given();
     else
       draw_projected();
-    draw_mask();
+    spread_mask();
     expect_stages();
     expect_output();
     return result_;
   }
 
  private:
-  bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(random_) < p; }
-  std::size_t one_of(std::initializer_list<std::size_t> choices) {
-    return *(choices.begin() + static_cast<std::ptrdiff_t>(random_() % choices.size()));
-  }
+  bool chance(double p) { return dice_.chance(p); }
+  std::size_t one_of(std::initializer_list<std::size_t> choices) { return dice_.one_of(choices); }
 
   void choose_shape() {
     rank_ = one_of({2, 2, 3, 4});
@@ -63,35 +61,26 @@ class Draw {
 
   void choose_dtypes() {
     floats_ = std::vector<DType>{DType::f64, DType::f64, DType::f32,
-                                 DType::f32, DType::f16, DType::bf16}[random_() % 6];
+                                 DType::f32, DType::f16, DType::bf16}[dice_.random() % 6];
     integer_chance_ = chance(0.2) ? 1 : chance(0.15) ? 0.5 : 0;
     compute_ = chance(0.1) ? Compute::f32 : chance(0.1) ? Compute::f64 : Compute::automatic;
   }
 
   void choose_options() {
+    result_.options = random_options(dice_, integer_chance_ == 0 && p_.D > 0);
     Options& o = result_.options;
     o.compute = compute_;
     if (with_heads_ && (rank_ != 4 || chance(0.5))) o.heads = static_cast<std::int64_t>(p_.H);
     if (with_heads_ && (p_.G != p_.H || chance(0.3))) o.kv_heads = static_cast<std::int64_t>(p_.G);
-    o.layout = chance(0.5) ? Layout::bhld : Layout::blhd;
-    o.causal = static_cast<Causal>(one_of({0, 0, 1, 2}));
-    if (chance(0.3)) o.window.left = static_cast<std::int64_t>(one_of({0, 1, 3}));
-    if (chance(0.3)) o.window.right = static_cast<std::int64_t>(one_of({0, 1, 2}));
-    if (chance(0.3)) o.softcap = chance(0.5) ? 2.5 : 0.5;
-    if (integer_chance_ == 0 && p_.D > 0 && chance(0.2)) o.score = Score::cosine;
-    o.scale.kind = static_cast<Scale::Kind>(one_of({0, 0, 1, 2}));
     if (p_.D == 0) o.scale.kind = Scale::Kind::none;
-    if (o.scale.kind == Scale::Kind::number) o.scale.number = chance(0.5) ? 0.75 : -0.5;
-    if (chance(0.2)) o.softmax_axis = SoftmaxAxis::all;
-    o.empty_rows = chance(0.5) ? EmptyRows::zero : EmptyRows::uniform;
     for (std::size_t i = 0; i < p_.L; ++i) p_.rows.push_back(i);
     if (p_.L > 0 && chance(0.3)) choose_rows();
   }
 
   void choose_rows() {
     p_.rows.clear();
-    for (std::size_t i = 0; i < one_of({1, 2, 3}); ++i) {
-      const std::size_t row = random_() % p_.L;
+    for (std::size_t left = one_of({1, 2, 3}); left > 0; --left) {
+      const std::size_t row = dice_.random() % p_.L;
       p_.rows.push_back(row);
       result_.options.rows.push_back(static_cast<std::int64_t>(row) -
                                      (chance(0.5) ? static_cast<std::int64_t>(p_.L) : 0));
@@ -105,10 +94,10 @@ class Draw {
     std::normal_distribution<> normal;
     std::vector<double> values(element_count(shape));
     for (double& value : values)
-      value = integers ? static_cast<double>(random_() % 9) - 4
-                       : static_cast<double>(static_cast<float>(normal(random_)));
+      value = integers ? static_cast<double>(dice_.random() % 9) - 4
+                       : static_cast<double>(static_cast<float>(normal(dice_.random)));
     if (!integers && floats_ == DType::f64 && compute_ != Compute::f32)
-      for (double& value : values) value += 0x1p-40 * normal(random_);
+      for (double& value : values) value += 0x1p-40 * normal(dice_.random);
     const bool flags = integers && chance(0.1), bytes = integers && chance(0.3);
     const DType dtype = !integers ? floats_
                         : flags   ? DType::boolean
@@ -204,7 +193,7 @@ class Draw {
       add_positions(inputs);
       inputs_integer = false;
     }
-    expect("inputs", inputs_of_rows(inputs), with_batch(p_.rows.size(), M_));
+    expect("inputs", rows_of(inputs, p_.B, M_), with_batch(p_.rows.size(), M_));
     if (source_ == Source::self) memory = inputs, memory_integer = inputs_integer;
     p_.Q = projected(inputs, inputs_integer, q, p_.L, M_, p_.H, p_.D);
     p_.K = projected(memory, memory_integer, k, p_.S, Mk_, p_.G, p_.D);
@@ -212,50 +201,25 @@ class Draw {
     p_.exact_scores = inputs_integer && memory_integer && q.integer && k.integer;
   }
 
-  Numbers inputs_of_rows(const Numbers& inputs) const {
-    Numbers chosen{{}, inputs.error};
-    for (std::size_t b = 0; b < p_.B; ++b)
+  /// The rows asked for, of (matrices, L, width).
+  Numbers rows_of(const Numbers& all, std::size_t matrices, std::size_t width) const {
+    Numbers chosen{{}, all.error};
+    for (std::size_t matrix = 0; matrix < matrices; ++matrix)
       for (const std::size_t row : p_.rows)
-        for (std::size_t m = 0; m < M_; ++m)
-          chosen.values.push_back(inputs.values[(b * p_.L + row) * M_ + m]);
+        for (std::size_t m = 0; m < width; ++m)
+          chosen.values.push_back(all.values[(matrix * p_.L + row) * width + m]);
     return chosen;
   }
 
   void add_positions(Numbers& inputs) {
     Position& position = result_.options.position;
-    position.kind = Position::Kind::sinusoidal;
-    position.base = chance(0.5) ? 10000 : 100;
-    position.first = chance(0.5) ? 1 : 0;
-    position.exponent = chance(0.5) ? Position::Exponent::standard : Position::Exponent::doubled;
-    // A zero vector has no cosine.
-    position.last_column_zero = chance(0.5) && result_.options.score != Score::cosine;
-    position.embedding_scale_sqrt = chance(0.3);
-    if (chance(0.3)) position.embedding_scale = 0.5;
-    const long double scale = position.embedding_scale_sqrt
-                                  ? std::sqrt(static_cast<long double>(M_))
-                                  : position.embedding_scale;
-    Numbers positions;
-    for (std::size_t i = 0; i < inputs.values.size(); ++i) {
-      const std::size_t column = i % M_, row = i / M_ % p_.L;
-      const bool zero = position.last_column_zero && M_ % 2 == 1 && column + 1 == M_;
-      long double exponent =
-          static_cast<long double>(column / 2 * 2) / static_cast<long double>(M_);
-      if (position.exponent == Position::Exponent::doubled) exponent *= 2;
-      const long double term = static_cast<long double>(position.first + static_cast<long>(row)) /
-                               std::pow(static_cast<long double>(position.base), exponent);
-      const long double wave = zero ? 0 : column % 2 ? std::cos(term) : std::sin(term);
-      if (i < p_.L * M_) positions.values.push_back(wave);
-      inputs.values[i] = zero ? 0 : scale * inputs.values[i] + wave;
-      // A dozen roundings in double, amplified by a term of at most 9; one in the compute dtype.
-      const long double error =
-          16 * 0x1p-53L * (9 + std::fabs(inputs.values[i])) + p_.u * std::fabs(inputs.values[i]);
-      inputs.error = std::max(inputs.error, error);
-    }
-    if (p_.B == 0) return;
-    Numbers chosen{{}, 16 * 0x1p-53L * 9 + (p_.u > 0x1p-53L ? p_.u : 0)};
-    for (const std::size_t row : p_.rows)
-      for (std::size_t m = 0; m < M_; ++m) chosen.values.push_back(positions.values[row * M_ + m]);
-    expect("positions", chosen, {p_.rows.size(), M_});
+    position = random_position(dice_);
+    if (result_.options.score == Score::cosine) position.last_column_zero = false;  // 0 / 0
+    const Numbers waves = oracle::positions(position, p_.L, M_);
+    inputs = oracle::add_positions(inputs, waves, position, p_.L, M_, p_.u);
+    Numbers shown = rows_of(waves, 1, M_);
+    shown.error += p_.u;
+    expect("positions", shown, {p_.rows.size(), M_});
   }
 
   void maybe_W_O() {
@@ -292,32 +256,24 @@ class Draw {
       value = chance(0.3) ? 0 : 1;
       if (additive_)
         value = chance(0.2) ? -std::numeric_limits<double>::infinity()
-                            : static_cast<double>(random_() % 64) / 8 - 4;
+                            : static_cast<double>(dice_.random() % 64) / 8 - 4;
     }
-    mask_ = doubles_of(mask);
+    const std::vector<double> values = doubles_of(mask);
+    mask_.assign(values.begin(), values.end());
     all_integers_ = all_integers_ && !additive_;
     const DType dtype = kind == 1 ? DType::boolean : kind == 3 ? DType::u8 : floats_;
     if (!additive_ && chance(0.3)) result_.options.mask_polarity = MaskPolarity::ignore;
     result_.tensors.set("mask", cast(mask, dtype));
   }
 
-  void draw_mask() {
+  void spread_mask() {
     p_.options = result_.options;
     if (!result_.tensors.contains("mask")) return;
-    for (std::size_t b = 0; b < p_.B; ++b)
-      for (std::size_t h = 0; h < p_.H; ++h)
-        for (std::size_t i = 0; i < p_.L; ++i)
-          for (std::size_t j = 0; j < p_.S; ++j) {
-            const std::size_t at[] = {b, h, i, j};
-            std::size_t flat = 0;
-            for (std::size_t axis = 0; axis < 4; ++axis)
-              flat = flat * mask4_[axis] + (mask4_[axis] == 1 ? 0 : at[axis]);
-            const bool attend = result_.options.mask_polarity == MaskPolarity::attend;
-            if (additive_)
-              p_.bias.push_back(mask_[flat]);
-            else
-              p_.seen.push_back((mask_[flat] != 0) == attend);
-          }
+    const Reals mask = oracle::broadcast(mask_, mask4_, {p_.B, p_.H, p_.L, p_.S});
+    if (additive_) p_.bias = mask;
+    const bool attend = result_.options.mask_polarity == MaskPolarity::attend;
+    for (std::size_t i = 0; i < mask.size() && !additive_; ++i)
+      p_.seen.push_back((mask[i] != 0) == attend);
   }
 
   void expect(const std::string& name, const Numbers& numbers, const Shape& shape) {
@@ -335,11 +291,7 @@ class Draw {
 
   void expect_stages() {
     const std::size_t R = p_.rows.size();
-    Numbers queries{{}, p_.Q.error};
-    for (std::size_t bh = 0; bh < p_.B * p_.H; ++bh)
-      for (const std::size_t row : p_.rows)
-        for (std::size_t d = 0; d < p_.D; ++d)
-          queries.values.push_back(p_.Q.values[(bh * p_.L + row) * p_.D + d]);
+    const Numbers queries = rows_of(p_.Q, p_.B * p_.H, p_.D);
     expect("queries", queries, per_head(p_.H, {R, p_.D}));
     expect("keys", p_.K, per_head(p_.G, {p_.S, p_.D}));
     expect("values", p_.V, per_head(p_.G, {p_.S, p_.Dv}));
@@ -367,7 +319,7 @@ class Draw {
     expect("output", output, rank_ == 2 ? Shape{R, Mo_} : Shape{p_.B, R, Mo_});
   }
 
-  std::mt19937_64 random_;
+  Dice dice_;
   OracleCase result_;
   oracle::Problem p_;
   oracle::Solution solution_;
@@ -379,9 +331,8 @@ class Draw {
   DType floats_ = DType::f64;
   Compute compute_ = Compute::automatic;
   long double result_u_ = 0;
-  Reals W_O_, b_O_;
+  Reals W_O_, b_O_, mask_;
   Shape mask_shape_, mask4_;
-  std::vector<double> mask_;
 };
 
 }  // namespace
