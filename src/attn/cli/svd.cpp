@@ -105,7 +105,9 @@ Action add_svd(CLI::App& app) {
   app.add_option("MATRIX", args->file, "FILE, or FILE#NAME where it holds several tensors")
       ->required();
   app.add_option("--rank", args->rank, "keep the K largest singular values; default: all")
-      ->check(CLI::NonNegativeNumber)
+      ->check([](const std::string& text) {
+        return text.starts_with('-') ? "expected a number from 0, found " + text : "";
+      })
       ->type_name("K");
   app.add_option("-o,--output", args->outputs,
                  "where U, s and Vt go: FILE.npz, .json or FOLDER/; default: text on stdout")
