@@ -168,6 +168,8 @@ def check_changed_text(checks, folder):
     checks.check("In [29]: line 4: expected no more lines, found '       [0.995" in line, line)
     line = verdict(lambda text: text.replace("\n\n", "\n", 1))
     checks.check("expected an empty line after In [20]" in line, line)
+    line = verdict(lambda text: text[:-1])
+    checks.check("expected a newline at its end" in line, line)
 
 
 def check_errors(checks, folder):

@@ -2,14 +2,16 @@
 """attn svd against numpy.linalg.svd: values, vectors up to sign, forms of output, errors."""
 
 import json
+import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn
+from support.attn import ATTN, Checks, attn
 
 SHAPES = [(4, 4), (1, 1), (1, 6), (6, 1), (3, 8), (8, 3), (50, 20), (20, 50), (120, 120)]
 
@@ -61,6 +63,17 @@ def check_rank(checks, folder):
         checks.check(run.stderr.decode() == expected, f"{run.stderr} is not {expected}")
     quiet = attn("svd", folder / "a.csv", "--rank", 1, "-q")
     checks.check(quiet.stderr == b"", f"-q: {quiet.stderr}")
+
+
+def check_threads(checks, folder):
+    np.save(folder / "a.npy", np.random.RandomState(5).randn(300, 200))
+    outputs = set()
+    for threads in ("1", "2", "3"):
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": threads}
+        run = subprocess.run([ATTN, "svd", folder / "a.npy", "--format", "json"],
+                             capture_output=True, env=environment)
+        outputs.add(run.stdout)
+    checks.check(len(outputs) == 1 and outputs != {b""}, "the same bytes on any number of threads")
 
 
 def check_text(checks, folder):
@@ -125,6 +138,7 @@ if __name__ == "__main__":
         folder = pathlib.Path(name)
         check_random_matrices(checks, folder)
         check_rank(checks, folder)
+        check_threads(checks, folder)
         check_text(checks, folder)
         check_outputs(checks, folder)
         check_errors(checks, folder)

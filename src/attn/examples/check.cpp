@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "attn/examples/printed_numbers.h"
+#include "attn/examples/show_text.h"
 #include "attn/examples/singular.h"
 #include "attn/io/file.h"
 #include "attn/report/numpy_text.h"
@@ -131,6 +132,7 @@ Verdict compare(const Example& example, const Evaluation& evaluation, const std:
     const std::string different = difference(shown, take(lines_of(shown.text).size()), signs);
     if (!different.empty()) return {false, cell->label + ": " + different};
   }
+  if (!expected.ends_with('\n')) return {false, "expected.txt: expected a newline at its end"};
   if (!rest.empty())
     return {false, "expected.txt: more text than results: '" + printable(rest[0]) + "'"};
   return {true, results_of(example, evaluation)};

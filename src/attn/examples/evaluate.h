@@ -1,28 +1,14 @@
 // From an example to what it shows: every value computed anew, in the notebook's form.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "attn/core/svd.h"
 #include "attn/examples/example.h"
-#include "attn/tensor/tensor.h"
+#include "attn/examples/value.h"
 
 namespace attn {
-
-/// What is known of singular vectors: neither their signs are determined nor, where singular values
-/// are equal or zero, their directions.
-struct SingularVectors {
-  std::size_t recipe = 0;        ///< the decomposition that they belong to, in Example::recipes
-  std::size_t axis = 0;          ///< of the tensor: the one that counts the vectors
-  std::vector<bool> determined;  ///< each of them, up to its sign
-};
-
-struct Value {
-  Tensor tensor;
-  std::optional<SingularVectors> singular;
-};
 
 /// A decomposition among the results, kept for checks of its own.
 struct Decomposition {
@@ -46,9 +32,6 @@ struct Evaluation {
 
 /// Runs the jobs and everything else that the example names. Errors: data, no_input.
 Evaluation evaluate(const Example& example);
-
-/// The text of `show` for these values; ends in a newline.
-std::string text_of(const Show& show, const std::vector<Value>& values);
 
 /// Whether a line "# In [20]" stands before what each cell prints.
 enum class CellLabels { hidden, shown };

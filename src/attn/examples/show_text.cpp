@@ -1,8 +1,8 @@
-// What is shown, as text: the half of evaluate.h that is about form.
+#include "attn/examples/show_text.h"
 
-#include "attn/examples/evaluate.h"
 #include "attn/io/csv.h"
 #include "attn/report/ipython_text.h"
+#include "attn/report/numpy_text.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -77,20 +77,6 @@ std::string text_of(const Show& show, const std::vector<Value>& values) {
       break;
   }
   return show.text + "\n";
-}
-
-std::string text_of(const Evaluation& evaluation, CellLabels labels) {
-  std::string text;
-  const Cell* cell = nullptr;
-  for (const Shown& shown : evaluation.shown) {
-    if (cell != shown.cell) {
-      text += cell == nullptr ? "" : "\n";
-      text += labels == CellLabels::shown ? "# " + shown.cell->label + "\n" : "";
-      cell = shown.cell;
-    }
-    text += shown.text;
-  }
-  return text;
 }
 
 }  // namespace attn

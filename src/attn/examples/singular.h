@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/examples/evaluate.h"
+#include "attn/examples/value.h"
 
 namespace attn {
 
