@@ -4,7 +4,8 @@
     /usr/bin/python3 tests/random/golden.py
 
 Every file holds one call's draws for each seed, in the order of the seeds, on one axis; integers
-are stored in the narrowest type that holds them. golden_test.cpp knows each call by the file's name.
+are stored in the narrowest type that holds them. golden_test.cpp knows each call by the file's
+name.
 """
 
 import pathlib

@@ -3,148 +3,112 @@
 #include <memory>
 
 #include "attn/cli/command.h"
-#include "attn/cli/random_methods.h"
-#include "attn/io/csv.h"
-#include "attn/io/npy.h"
-#include "attn/io/npz.h"
-#include "attn/io/tensor_file.h"
-#include "attn/report/numpy_text.h"
+#include "attn/cli/emit.h"
+#include "attn/job/draw.h"
+#include "attn/job/fields.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
 
-struct Typed {
-  DrawOptions draw;
-  std::string output, format = "text";
-  bool force = false, repr = false;
+struct RandomArgs {
+  std::string method, seed, generator = "RandomState", input;
+  std::map<std::string, std::string> arguments;  ///< those that were typed, by NumPy's names
+  std::size_t repeat = 1;
+  bool endpoint = false, no_replace = false;
+  EmitArgs emit;
 };
 
-/// What formats of one array can hold.
-const Tensor& only(const TensorMap& arrays) {
-  if (arrays.size() > 1)
-    throw Error(ErrorKind::usage,
-                "--repeat: several arrays need text, JSON or .npz: .npy and CSV hold one");
-  return arrays.begin()->second;
+/// What a job document would hold: "--shape 3,3" is [3, 3], "--p 0.5,0.5" a list.
+Json argument_value(const std::string& name, const std::string& text) {
+  if (name == "dtype") return Json{text};
+  const bool list = name == "shape" || name == "p";
+  const bool trailing = list && text.ends_with(',');  // "3," as in Python's (3,)
+  const std::string body = trailing ? text.substr(0, text.size() - 1) : text;
+  // Digits beyond 64 bits (the end of uint64) go as a string.
+  const bool long_digits = !list && body.size() > 18 && entropy_words(body).has_value();
+  if (long_digits) return Json{body};
+  return parse_json(list ? "[" + body + "]" : body, "--" + name);
 }
 
-/// One array is a JSON array, several are an object of them.
-std::string json_text(const TensorMap& arrays) {
-  if (arrays.size() == 1) return to_json(only(arrays), 0) + "\n";
-  std::string text;
-  for (const auto& [name, tensor] : arrays)
-    text += (text.empty() ? "{\n  " : ",\n  ") + json_quoted(name) + ": " + to_json(tensor, 2);
-  return text + "\n}\n";
+Json spec_of(const RandomArgs& args) {
+  JsonObject arguments;
+  for (const auto& [name, text] : args.arguments)
+    arguments.emplace_back(name, argument_value(name, text));
+  if (args.endpoint) arguments.emplace_back("endpoint", Json{true});
+  if (args.no_replace) arguments.emplace_back("replace", Json{false});
+  return Json{JsonObject{{args.method, Json{std::move(arguments)}}}};
 }
 
-std::string numpy_text(const TensorMap& arrays, bool repr) {
-  std::string text;
-  for (const auto& [name, tensor] : arrays)
-    text += (repr ? numpy_repr(tensor) : numpy_str(tensor)) + "\n";
-  return text;
-}
-
-std::string stdout_text(const TensorMap& arrays, const Typed& typed) {
-  if (typed.format == "json") return json_text(arrays);
-  if (typed.format == "csv") return to_csv(only(arrays), "--format csv");
-  return numpy_text(arrays, typed.repr);
-}
-
-Format output_format(const Typed& typed) {
-  const auto format = format_of_suffix(typed.output);
-  if (!format)
-    throw Error(ErrorKind::usage, printable(typed.output) +
-                                      ": expected a name that ends in .npy, .npz, .json or .csv");
-  return *format;
-}
-
-void write_file(const TensorMap& arrays, const Typed& typed, const TensorFiles& files) {
-  const Format format = output_format(typed);
-  if (format == Format::npy || format == Format::csv) only(arrays);  // before there is a file
-  OutputPolicy policy{typed.force, {}};
-  for (const auto& [path, bytes] : files.files()) policy.inputs.insert(path);
-  OutputFile out(typed.output, policy);
-  switch (format) {
-    case Format::npy:
-      write_npy(only(arrays), out);
-      break;
-    case Format::npz:
-      write_npz(arrays, "", out);
-      break;
-    case Format::json:
-      out.write(json_text(arrays));
-      break;
-    case Format::csv:
-      out.write(to_csv(only(arrays), typed.output));
-      break;
-  }
-  out.commit();
-}
-
-int run_random(const Typed& typed) {
-  if (!typed.output.empty()) output_format(typed);
-  if (typed.repr && typed.format != "text")
-    throw Error(ErrorKind::usage, "--repr: goes with --format text only");
+int run_random(const RandomArgs& args) {
   TensorFiles files;
-  const std::string& path = typed.draw.input;
-  const Tensor input = path.empty() ? Tensor() : files.read(parse_tensor_ref(path));
-  const TensorMap arrays = draw(typed.draw, input);
-  if (typed.output.empty())
-    print(stdout_text(arrays, typed));
-  else
-    write_file(arrays, typed, files);
+  TensorMap arrays;
+  try {
+    Stream stream =
+        make_stream(value_of_flag(*find_field("seed"), args.seed, "--seed"), args.generator);
+    const Json spec = spec_of(args);
+    std::optional<Tensor> values;
+    if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
+    for (std::size_t i = 0; i < args.repeat; ++i) {
+      Tensor drawn = draw(spec, stream, values ? &*values : nullptr);
+      // Shuffling is in place in NumPy: the next round shuffles what this one left.
+      if (args.method == "shuffle") values = drawn;
+      arrays.set(args.repeat == 1 ? "" : "arr_" + std::to_string(i), std::move(drawn));
+    }
+  } catch (const Error& error) {
+    // What was typed is at fault, unless a file was read.
+    const bool typed = error.kind() == ErrorKind::data && args.input.empty();
+    throw Error(typed ? ErrorKind::usage : error.kind(), error.lines());
+  }
+  emit_tensors(arrays, args.emit, files);
   return 0;
 }
 
-/// The options that depend on the method.
-std::vector<CLI::Option*> add_drawing_options(CLI::App& app, DrawOptions& draw) {
-  return {app.add_option("--shape", draw.shape, "Sizes, e.g. 3,3; without it, one number"),
-          app.add_option("--low", draw.low, "Least value; 0 by default"),
-          app.add_option("--high", draw.high, "End of the values, itself not drawn"),
-          app.add_option("--dtype", draw.dtype,
-                         "int8 to int64, uint8 to uint64, bool; for random: float64, float32"),
-          app.add_option("--loc", draw.loc, "Mean")->capture_default_str(),
-          app.add_option("--scale", draw.scale, "Standard deviation")->capture_default_str(),
-          app.add_option("--n", draw.n, "Permute or choose from the numbers 0 to N-1"),
-          app.add_option("--input", draw.input, "Permute or choose from FILE or FILE#NAME"),
-          app.add_flag("--replace,!--no-replace", draw.replace,
-                       "Whether an element can be chosen twice; by default it can"),
-          app.add_option("--p", draw.p, "Probabilities, e.g. 0.5,0.2,0.3")};
-}
-
-void add_output_options(CLI::App& app, Typed& typed) {
-  CLI::Option* const output =
-      app.add_option("-o,--output", typed.output, "FILE.npy, .npz, .json or .csv");
-  app.add_flag("--force", typed.force, "Replace FILE where it exists")->needs(output);
-  app.add_option("--format", typed.format, "On standard output")
-      ->check(CLI::IsMember({"text", "json", "csv"}))
-      ->capture_default_str()
-      ->excludes(output);
-  app.add_flag("--repr", typed.repr, "Print array([...])")->excludes(output);
+void add_argument(CLI::App& app, RandomArgs& args, const std::string& name,
+                  const std::string& placeholder, const std::string& what) {
+  const auto store = [&args, name](const std::string& text) { args.arguments[name] = text; };
+  app.add_option_function<std::string>("--" + name, store, what)
+      ->type_name(placeholder)
+      ->group("Arguments of the methods");
 }
 
 }  // namespace
 
 Action add_random(CLI::App& app) {
-  const auto typed = std::make_shared<Typed>();
-  DrawOptions& draw = typed->draw;
-  app.add_option("METHOD", draw.method, "By NumPy's name: see below")->required();
-  app.add_option("--seed", draw.seed, "As in numpy.random.seed; N,M,... is seed([N, M, ...])")
+  const auto args = std::make_shared<RandomArgs>();
+  app.description(
+      "Draws arrays from NumPy's random streams, bit for bit.\n\n"
+      "Example:\n"
+      "  attn random randint --seed 42 --high 3 --shape 3,3 --repeat 3\n"
+      "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy\n");
+  app.add_option("METHOD", args->method, "NumPy's name: see below")->required();
+  app.add_option("--seed", args->seed, "N is np.random.seed(N); N,M is np.random.seed([N, M])")
+      ->type_name("N[,M...]")
       ->required();
-  app.add_option("--generator", draw.generator, "numpy.random's RandomState, or default_rng")
+  app.add_option("--generator", args->generator, "RandomState or default_rng")
       ->check(CLI::IsMember({"RandomState", "default_rng"}))
-      ->capture_default_str();
-  app.add_option("--repeat", draw.repeat, "How many arrays to draw, one after another")
+      ->type_name("WORD");
+  app.add_option("--repeat", args->repeat, "how many arrays to draw, one after another")
       ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  const std::vector<CLI::Option*> drawing = add_drawing_options(app, draw);
-  add_output_options(app, *typed);
-  app.footer(list_methods());
-  return [typed, drawing] {
-    for (const CLI::Option* option : drawing)
-      if (option->count() > 0) typed->draw.typed.push_back(option->get_name());
-    return run_random(*typed);
-  };
+      ->type_name("N");
+  add_argument(app, *args, "shape", "N,M,...", "sizes, such as 3,3; without it, one number");
+  add_argument(app, *args, "low", "X", "least value; default: 0");
+  add_argument(app, *args, "high", "X", "end of the values, itself not drawn");
+  add_argument(app, *args, "dtype", "DTYPE", "int8 to uint64, bool; of random: float64, float32");
+  add_argument(app, *args, "loc", "X", "mean; default: 0");
+  add_argument(app, *args, "scale", "X", "standard deviation; default: 1");
+  add_argument(app, *args, "n", "N", "permute or choose from the numbers 0 to N-1");
+  add_argument(app, *args, "p", "X,Y,...", "probability of each number to choose from");
+  app.add_option("--input", args->input, "permute, shuffle or choose from FILE or FILE#NAME")
+      ->type_name("FILE")
+      ->group("Arguments of the methods");
+  app.add_flag("--endpoint", args->endpoint, "integers: high is drawn, too")
+      ->group("Arguments of the methods");
+  app.add_flag("--no-replace", args->no_replace, "choice: each element at most once")
+      ->group("Arguments of the methods");
+  add_emit_options(app, args->emit);
+  app.footer("\nMethods and their arguments:\n" + draw_help());
+  return [args] { return run_random(*args); };
 }
 
 }  // namespace attn

@@ -23,8 +23,8 @@ namespace {
 
 constexpr int kWriterMilliseconds = 2000;  // how long a FIFO may be without a writer
 
-Error refused(const std::string& path, const std::string& reason) {
-  return Error(ErrorKind::no_input, printable(path) + ": " + reason);
+Error refused(const std::string& name, const std::string& reason) {
+  return Error(ErrorKind::no_input, printable(name) + ": " + reason);
 }
 
 bool is_null_device(const struct stat& info) {
@@ -33,22 +33,23 @@ bool is_null_device(const struct stat& info) {
 
 /// Refuses what has no end or is no file. `given` is a descriptor that the caller handed us, where
 /// a terminal or a socket is as good as a pipe.
-void require_readable(const std::string& path, int fd, const struct stat& info, bool given) {
+void require_readable(const std::string& name, int fd, const struct stat& info, bool given) {
   const mode_t mode = info.st_mode;
   if (S_ISREG(mode) || S_ISFIFO(mode) || is_null_device(info)) return;
   if (given && (S_ISSOCK(mode) || isatty(fd) == 1)) return;
-  if (S_ISDIR(mode)) throw refused(path, "is a directory");
-  throw refused(path, "is a device, not a file");
+  if (S_ISDIR(mode)) throw refused(name, "is a directory");
+  throw refused(name, "is a device, not a file");
 }
 
-Descriptor open_input(const std::string& path, bool& given) {
+Descriptor open_input(const FileBytes& file, bool& given) {
+  const std::string& path = file.path;
   if (path.find('\0') != std::string::npos) throw refused(path, "a path cannot hold a NUL");
   const std::optional<int> number = path == "-" ? STDIN_FILENO : descriptor_named(path);
   given = number.has_value();
   // O_NONBLOCK: opening a FIFO must not wait for ever for a writer.
   Descriptor input(given ? fcntl(*number, F_DUPFD_CLOEXEC, 3)
                          : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!input.is_open()) throw system_error(ErrorKind::no_input, path, errno);
+  if (!input.is_open()) throw system_error(ErrorKind::no_input, file.name(), errno);
   return input;
 }
 
@@ -70,7 +71,7 @@ void read_to_end(FileBytes& file, int fd, std::size_t capacity) {
     } else if (errno == EAGAIN) {
       wait_for(fd, POLLIN);
     } else if (errno != EINTR) {
-      throw system_error(errno == EISDIR ? ErrorKind::no_input : ErrorKind::io, file.path, errno);
+      throw system_error(ErrorKind::io, file.name(), errno);
     }
   }
   file.data = std::move(buffer);
@@ -81,11 +82,12 @@ void read_to_end(FileBytes& file, int fd, std::size_t capacity) {
 FileBytes read_file(const std::string& path) {
   FileBytes file;
   file.path = path;
+  const std::string name = file.name();
   bool given = false;
-  const Descriptor input = open_input(path, given);
+  const Descriptor input = open_input(file, given);
   struct stat info {};
-  if (fstat(input.get(), &info) != 0) throw system_error(ErrorKind::io, path, errno);
-  require_readable(path, input.get(), info, given);
+  if (fstat(input.get(), &info) != 0) throw system_error(ErrorKind::io, name, errno);
+  require_readable(name, input.get(), info, given);
   const bool named_pipe = S_ISFIFO(info.st_mode) && !given;
   if (named_pipe) {
     pollfd ready{input.get(), POLLIN, 0};
@@ -96,7 +98,7 @@ FileBytes read_file(const std::string& path) {
   try {
     read_to_end(file, input.get(), std::max<std::size_t>(expected, 65536));
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::io, printable(path) + ": does not fit in memory");
+    throw Error(ErrorKind::io, printable(name) + ": does not fit in memory");
   }
   if (named_pipe && file.size == 0) throw refused(path, "is a FIFO that nobody writes to");
   return file;

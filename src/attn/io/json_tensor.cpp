@@ -143,7 +143,7 @@ T* fill(const Json& json, T* out) {
   if (const auto* boolean = json.get<bool>())
     *out = static_cast<T>(*boolean);
   else
-    *out = std::visit(convert, *number_of(json));
+    *out = number_to<T>(*number_of(json));
   return out + 1;
 }
 

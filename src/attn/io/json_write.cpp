@@ -5,6 +5,7 @@
 #include "attn/io/json.h"
 #include "attn/io/number_text.h"
 #include "attn/io/numbers.h"
+#include "attn/tensor/error.h"
 #include "attn/tensor/utf8.h"
 
 namespace attn {
@@ -130,6 +131,20 @@ class TensorWriter {
   int indent_;
 };
 
+/// A shape without elements costs a file nothing, and can still name more rows than there is room
+/// to write.
+void require_room(const Shape& shape) {
+  constexpr std::size_t kMostEmptyRows = 1'000'000;
+  std::size_t rows = 1;
+  for (const std::size_t extent : shape) {
+    if (extent == 0 && rows > kMostEmptyRows)
+      throw Error(ErrorKind::data,
+                  "shape " + to_string(shape) + " has too many rows without elements");
+    if (extent == 0) return;
+    rows = extent > kMostEmptyRows / rows ? kMostEmptyRows + 1 : rows * extent;
+  }
+}
+
 }  // namespace
 
 std::string to_json(const Json& json) {
@@ -145,6 +160,7 @@ std::string json_quoted(std::string_view text) {
 }
 
 std::string to_json(const Tensor& tensor, int indent) {
+  require_room(tensor.shape());
   std::string out;
   visit(tensor.dtype(), [&]<class T>(Type<T>) { TensorWriter<T>(out, tensor, indent).write(); });
   return out;

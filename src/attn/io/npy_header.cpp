@@ -192,7 +192,7 @@ class Scanner {
       at_ = start;
       wrong("a length from 0 to 2^63 - 1");
     }
-    accept_word("L");
+    if (at_ < text_.size() && text_[at_] == 'L') ++at_;
     return static_cast<std::size_t>(value);
   }
 

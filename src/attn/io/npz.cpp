@@ -34,7 +34,7 @@ Archive open_archive(const FileBytes& file) {
     zip_source_free(source);
     const std::string reason = zip_error_strerror(&error);
     zip_error_fini(&error);
-    fail(file.path, "not a sound .npz archive: " + reason);
+    fail(file.name(), "not a sound .npz archive: " + reason);
   }
   return archive;
 }
@@ -107,11 +107,11 @@ FileBytes inflate(zip_t* archive, const Entry& entry, const std::string& name) {
 std::string member_name(zip_t* archive, zip_uint64_t index, const FileBytes& file,
                         const NpzLimits& limits) {
   const char* const text = zip_get_name(archive, index, ZIP_FL_ENC_GUESS);
-  if (text == nullptr) fail(file.path, zip_strerror(archive));
+  if (text == nullptr) fail(file.name(), zip_strerror(archive));
   std::string name = text;
   if (name.size() > limits.name)
-    fail(file.path, "a member's name has " + std::to_string(name.size()) + " bytes; at most " +
-                        std::to_string(limits.name) + " are read");
+    fail(file.name(), "a member's name has " + std::to_string(name.size()) + " bytes; at most " +
+                          std::to_string(limits.name) + " are read");
   return name;
 }
 
@@ -126,8 +126,8 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
   const Archive archive = open_archive(file);
   const auto members = static_cast<zip_uint64_t>(zip_get_num_entries(archive.get(), 0));
   if (members > limits.members)
-    fail(file.path, "has " + std::to_string(members) + " members; at most " +
-                        std::to_string(limits.members) + " are read");
+    fail(file.name(), "has " + std::to_string(members) + " members; at most " +
+                          std::to_string(limits.members) + " are read");
   if (comment != nullptr) {
     int length = 0;
     const char* const text = zip_get_archive_comment(archive.get(), &length, ZIP_FL_ENC_RAW);
@@ -142,15 +142,15 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
     const std::string key = is_array ? name.substr(0, name.size() - kSuffix.size()) : name;
     const auto [other, is_new] = seen.emplace(key, name);
     if (!is_new)
-      fail(file.path, "holds both '" + printable(other->second) + "' and '" + printable(name) +
-                          "': expected one array of a name");
+      fail(file.name(), "holds both '" + printable(other->second) + "' and '" + printable(name) +
+                            "': expected one array of a name");
     if (!is_array) continue;
-    const std::string full_name = file.path + "#" + key;
-    if (key.empty()) fail(file.path, "holds an array without a name");
+    const std::string full_name = file.name() + ": " + key;
+    if (key.empty()) fail(file.name(), "holds an array without a name");
     const Entry entry = checked_entry(archive.get(), index, full_name, limits, expanded);
     tensors.set(key, read_npy(inflate(archive.get(), entry, full_name), full_name));
   }
-  if (tensors.empty()) fail(file.path, "holds no .npy member");
+  if (tensors.empty()) fail(file.name(), "holds no .npy member");
   return tensors;
 }
 

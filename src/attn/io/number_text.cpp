@@ -44,20 +44,30 @@ void append_float(std::string& out, T value) {
   out.append(digits, whole);
 }
 
+/// `value` rounded to so many decimal digits.
+double rounded(double value, int digits) {
+  std::array<char, 32> buffer;
+  const auto end =
+      std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific, digits - 1);
+  std::from_chars(buffer.data(), end.ptr, value);
+  return value;
+}
+
 /// The double with the fewest digits among those that round to `value`: as its own shortest text
-/// has the same digits, printing it prints the 16-bit number.
+/// has the same digits, printing it prints the 16-bit number. The doubles that round to a power of
+/// two reach twice as far up as down, so rounding their middle may succeed where rounding `value`
+/// leads out of them.
 template <class T>
 double fewest_digits(T value) {
   const auto exact = static_cast<double>(value);
-  double brief = 0;
-  int digits = 1;  // 5 are enough to tell any two f16 apart, or any two bf16
-  do {
-    std::array<char, 16> buffer;
-    const auto end = std::to_chars(buffer.begin(), buffer.end(), exact,
-                                   std::chars_format::scientific, digits - 1);
-    std::from_chars(buffer.data(), end.ptr, brief);
-  } while (T(brief).bits != value.bits && ++digits <= 5);
-  return brief;
+  T above = value;
+  ++above.bits;
+  const double middle = exact + (static_cast<double>(above) - exact) / 8;
+  constexpr int kEnough = 5;  // to tell any two f16 apart, or any two bf16
+  for (int digits = 1; digits < kEnough; ++digits)
+    for (const double from : {exact, middle})
+      if (const double brief = rounded(from, digits); T(brief).bits == value.bits) return brief;
+  return rounded(exact, kEnough);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <limits>
 #include <string>
 
+#include "attn/random/decimal.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -18,11 +19,11 @@ std::uint64_t checked_range(int128 low, int128 high, DType dtype) {
       highest = std::numeric_limits<T>::max();
     }
   });
-  const std::string found = "found [" + to_string(low) + ", " + to_string(high) + ")";
+  const std::string found = "found [" + decimal(low) + ", " + decimal(high) + ")";
   if (low >= high) throw Error(ErrorKind::data, "bounds: expected low < high, " + found);
   if (low < lowest || high > highest + 1)
-    throw Error(ErrorKind::data, "bounds: " + name + " holds [" + to_string(lowest) + ", " +
-                                     to_string(highest + 1) + "), " + found);
+    throw Error(ErrorKind::data, "bounds: " + name + " holds [" + decimal(lowest) + ", " +
+                                     decimal(highest + 1) + "), " + found);
   return static_cast<std::uint64_t>(high - 1 - low);
 }
 

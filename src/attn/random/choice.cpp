@@ -5,6 +5,7 @@
 #include <limits>
 #include <numeric>
 
+#include "attn/random/decimal.h"
 #include "attn/random/random_state.h"
 #include "attn/tensor/error.h"
 
@@ -30,9 +31,9 @@ void check_probabilities(const std::vector<double>& p, std::size_t n) {
   const double sum = compensated_sum(p);
   if (std::isnan(sum)) refuse("expected probabilities, found NaN");
   for (const double value : p)
-    if (value < 0) refuse("expected no negative probability, found " + std::to_string(value));
+    if (value < 0) refuse("expected no negative probability, found " + decimal(value));
   if (std::abs(sum - 1) > std::sqrt(std::numeric_limits<double>::epsilon()))
-    refuse("expected probabilities that sum to 1, found the sum " + std::to_string(sum));
+    refuse("expected probabilities that sum to 1, found the sum " + decimal(sum));
 }
 
 std::vector<double> cumulative(const std::vector<double>& p) {

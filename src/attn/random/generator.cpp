@@ -3,6 +3,7 @@
 #include <string>
 
 #include "attn/random/bounded.h"
+#include "attn/random/decimal.h"
 #include "attn/random/uniform.h"
 #include "attn/tensor/error.h"
 
@@ -23,8 +24,8 @@ Tensor Generator::random_f32(const Shape& shape) {
 
 Tensor Generator::uniform(double low, double high, const Shape& shape) {
   if (high < low)
-    throw Error(ErrorKind::data, "bounds: expected low <= high, found [" + std::to_string(low) +
-                                     ", " + std::to_string(high) + ")");
+    throw Error(ErrorKind::data, "bounds: expected low <= high, found [" + decimal(low) + ", " +
+                                     decimal(high) + ")");
   return uniform_doubles(bits_, low, high, shape);
 }
 

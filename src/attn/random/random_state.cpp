@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attn/random/bounded.h"
+#include "attn/random/decimal.h"
 #include "attn/random/uniform.h"
 #include "attn/tensor/error.h"
 
@@ -67,7 +68,7 @@ Tensor RandomState::standard_normal(const Shape& shape) {
 Tensor RandomState::normal(double loc, double scale, const Shape& shape) {
   if (std::signbit(scale) && !std::isnan(scale))
     throw Error(ErrorKind::data,
-                "scale: expected a number that is not negative, found " + std::to_string(scale));
+                "scale: expected a number that is not negative, found " + decimal(scale));
   Tensor result(DType::f64, shape);
   for (double& value : result.mutable_data<double>()) value = loc + scale * next_gauss();
   return result;

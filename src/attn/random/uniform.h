@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "attn/random/decimal.h"
 #include "attn/tensor/error.h"
 #include "attn/tensor/tensor.h"
 
@@ -15,7 +16,7 @@ Tensor uniform_doubles(Bits& bits, double low, double high, const Shape& shape) 
   const double width = high - low;
   if (!std::isfinite(width))
     throw Error(ErrorKind::data, "bounds: expected high - low to be finite, found [" +
-                                     std::to_string(low) + ", " + std::to_string(high) + ")");
+                                     decimal(low) + ", " + decimal(high) + ")");
   Tensor result(DType::f64, shape);
   for (double& value : result.mutable_data<double>()) value = low + width * bits.next_double();
   return result;

@@ -47,9 +47,9 @@ bool reads_back(const std::string& text, double value, DType dtype) {
   return dtype == DType::f16 ? double(Half(read)) == value : read == value;
 }
 
-/// std::to_chars does not know the type. Five significant digits name every half. Of two decimals
-/// with as many digits the nearer one is taken, unless it is a power of two's neighbour below,
-/// where the gap is half as wide: then the one above may still name the value.
+/// std::to_chars does not know the type; five significant digits name every half. Below a power of
+/// two the gap is half as wide as above, so that where the nearest decimal misses the value, the
+/// next one above may still name it: rounding a little more than the value finds it.
 std::string shortest_half(double value) {
   const double above = value * (1 + 0.75 * 0x1p-11);
   for (int places = 0;; ++places)
@@ -97,8 +97,8 @@ std::string without_zeros(const std::string& text) {
   return text.substr(0, kept) + text.substr(end);
 }
 
-/// At more places than name the value. Just above a power of two the gap to the neighbour below is
-/// half as wide, and there the nearest decimal may already be that neighbour's.
+/// At more places than name the value. For the same reason a power of two, rounded there, may be
+/// nearer to its neighbour below; then zeros follow the shortest digits.
 std::string lengthened(double value, const Decimal& decimal, int places, DType dtype,
                        Notation notation) {
   std::string text = rounded_text(value, places, notation);

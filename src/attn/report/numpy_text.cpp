@@ -1,6 +1,7 @@
 #include "attn/report/numpy_text.h"
 
 #include <algorithm>
+#include <type_traits>
 #include <utility>
 
 #include "attn/report/array_layout.h"
@@ -52,9 +53,9 @@ std::string array_text(const Tensor& tensor, const PrintOptions& options,
   layout.indent = prefix;
   layout.linewidth = options.linewidth - static_cast<long>(suffix);
   const std::vector<std::size_t> shown = shown_elements(layout);
-  ArrayLayout whole = layout;
-  whole.summarised = layout.summarised && options.edgeitems > 0;  // NumPy measures all for none
-  const std::vector<std::size_t> measured = shown_elements(whole);
+  ArrayLayout deciding = layout;
+  deciding.summarised = layout.summarised && options.edgeitems > 0;  // with none, all decide
+  const std::vector<std::size_t> measured = shown_elements(deciding);
   return bracketed(
       visit(tensor.dtype(),
             [&]<class T>(Type<T>) { return words_of<T>(tensor, measured, shown, options); }),

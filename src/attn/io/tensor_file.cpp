@@ -1,0 +1,152 @@
+#include "attn/io/tensor_file.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "attn/io/csv.h"
+#include "attn/io/npy.h"
+#include "attn/io/npz.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr Format kFormats[] = {Format::npy, Format::npz, Format::json, Format::csv};
+
+[[noreturn]] void fail(const FileBytes& file, const std::string& problem) {
+  throw Error(ErrorKind::data, printable(file.name()) + ": " + problem);
+}
+
+/// What stands at the ends of nested arrays.
+struct Leaves {
+  std::size_t numbers = 0;  ///< and booleans
+  std::size_t words = 0;    ///< "NaN" and the like, which are numbers only among numbers
+  std::size_t others = 0;
+};
+
+void count_leaves(const Json& json, Leaves& leaves) {
+  double number = 0;
+  if (const JsonArray* array = json.get<JsonArray>()) {
+    for (const Json& member : *array) count_leaves(member, leaves);
+  } else if (json.is_array() || json.get<bool>() != nullptr) {
+    ++leaves.numbers;
+  } else if (json.as_number(number)) {
+    ++(json.get<std::string>() == nullptr ? leaves.numbers : leaves.words);
+  } else {
+    ++leaves.others;
+  }
+}
+
+/// Whether a member of a document is meant as a tensor: ["I", "am"] is not, and neither is false.
+/// One that mixes numbers and words is, so that its fault is told.
+bool is_tensor(const Json& json) {
+  if (json.get<bool>() != nullptr) return false;
+  Leaves leaves;
+  count_leaves(json, leaves);
+  return leaves.numbers > 0 || leaves.others == 0;
+}
+
+TensorMap read_json_tensors(const FileBytes& file) {
+  const std::string name = file.name();
+  const Json document = parse_json(file.text(), name);
+  TensorMap tensors;
+  const JsonObject* const object = document.get<JsonObject>();
+  if (object == nullptr) {
+    tensors.set("", tensor_from_json(document, name));
+    return tensors;
+  }
+  for (const auto& [key, value] : *object)
+    if (is_tensor(value)) tensors.set(key, tensor_from_json(value, name + ": " + printable(key)));
+  if (tensors.empty()) fail(file, "holds no array of numbers");
+  return tensors;
+}
+
+/// "Q, K, V", or the first few and how many more there are.
+std::string list_of(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 8;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kMost; ++i)
+    text.append(i == 0 ? "" : ", ").append(printable(names[i]));
+  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(Format format) {
+  switch (format) {
+    case Format::npy:
+      return "npy";
+    case Format::npz:
+      return "npz";
+    case Format::json:
+      return "json";
+    case Format::csv:
+      break;
+  }
+  return "csv";
+}
+
+std::optional<Format> format_of_suffix(const std::string& path) {
+  for (const Format format : kFormats)
+    if (path.ends_with(std::string(".").append(name_of(format)))) return format;
+  return std::nullopt;
+}
+
+Format format_of(const FileBytes& file) {
+  if (is_npy(file.bytes())) return Format::npy;
+  if (is_zip(file.bytes())) return Format::npz;
+  const std::size_t start = file.text().find_first_not_of(" \t\r\n");
+  const char first = start == std::string_view::npos ? '\0' : file.text()[start];
+  if (first == '{' || first == '[') return Format::json;
+  // A file that is not what its name says: the reader of that format tells what is wrong with it.
+  if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;
+  fail(file, file.size == 0 ? "is empty" : "expected .npy, .npz, JSON or CSV, found none of them");
+}
+
+TensorRef parse_tensor_ref(const std::string& text) {
+  const std::size_t hash = text.rfind('#');
+  std::error_code ignored;
+  if (hash == std::string::npos || std::filesystem::exists(text, ignored)) return {text, ""};
+  return {text.substr(0, hash), text.substr(hash + 1)};
+}
+
+TensorMap read_tensors(const FileBytes& file) {
+  const Format format = format_of(file);
+  if (format == Format::npz) return read_npz(file);
+  if (format == Format::json) return read_json_tensors(file);
+  const std::string name = file.name();
+  TensorMap tensors;
+  tensors.set("", format == Format::npy ? read_npy(file, name) : read_csv(file, name));
+  return tensors;
+}
+
+const FileBytes& TensorFiles::file(const std::string& path) {
+  const auto place = files_.find(path);
+  return place == files_.end() ? files_.emplace(path, read_file(path)).first->second
+                               : place->second;
+}
+
+const TensorMap& TensorFiles::all(const std::string& path) {
+  const auto place = tensors_.find(path);
+  return place == tensors_.end() ? tensors_.emplace(path, read_tensors(file(path))).first->second
+                                 : place->second;
+}
+
+Tensor TensorFiles::read(const TensorRef& ref) {
+  const FileBytes& bytes = file(ref.path);
+  const TensorMap& tensors = all(ref.path);
+  if (ref.member.empty() && tensors.size() == 1) return tensors.begin()->second;
+  const std::vector<std::string> names = tensors.names();
+  if (ref.member.empty())
+    fail(bytes, "has several arrays (" + list_of(names) + "): say which, e.g. " +
+                    printable(ref.path + "#" + names.front()));
+  if (const Tensor* tensor = tensors.find(ref.member)) return *tensor;
+  const std::string asked = std::string("'").append(printable(ref.member)).append("'");
+  if (names == std::vector<std::string>{""})
+    fail(bytes, "has one array, without a name; asked for " + asked);
+  fail(bytes, "has no array " + asked + printable(did_you_mean(ref.member, names)) + ", only " +
+                  list_of(names));
+}
+
+}  // namespace attn

@@ -1,0 +1,221 @@
+#include "attn/io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <thread>
+
+#include "attn/io/temporaries.h"
+#include "attn/tensor/error.h"
+#include "support/run_attn.h"
+
+using namespace attn;
+using Catch::Matchers::Contains;
+namespace fs = std::filesystem;
+
+namespace {
+
+/// The kind of Error that `action` throws; a failure of the test when it throws none.
+ErrorKind kind_of(const std::function<void()>& action, const std::string& says) {
+  try {
+    action();
+  } catch (const Error& error) {
+    CHECK_THAT(error.what(), Contains(says));
+    return error.kind();
+  }
+  FAIL("nothing was thrown; expected: " << says);
+  return ErrorKind::internal;
+}
+
+void write_whole(const fs::path& path, const std::string& text, const OutputPolicy& policy = {}) {
+  OutputFile out(path.string(), policy);
+  out.write(text);
+  out.commit();
+}
+
+mode_t mode_of(const fs::path& path) {
+  struct stat info {};
+  REQUIRE(stat(path.c_str(), &info) == 0);
+  return info.st_mode & 0777;
+}
+
+}  // namespace
+
+TEST_CASE("a file is read whole, into aligned memory, with xxh128sum's digest") {
+  const ScratchFolder folder;
+  std::string text(200000, 'x');
+  text += std::string("\0\xFF", 2);
+  const FileBytes file = read_file(folder.write("a", text).string());
+  CHECK(file.text() == text);
+  CHECK(reinterpret_cast<std::uintptr_t>(file.data.get()) % 64 == 0);
+  // Digests as Debian's libxxhash 0.8.1 gives them.
+  CHECK(read_file(folder.write("empty", "").string()).digest() ==
+        "xxh128:99aa06d3014798d86001c324468d497f");
+  CHECK(read_file(folder.write("abc", "abc").string()).digest() ==
+        "xxh128:06b05ab6733a618578af5f94892f3950");
+  CHECK(read_file(folder.write("zeros", std::string(1000000, '\0')).string()).digest() ==
+        "xxh128:ef233fc372a159319d648391f361d99a");
+}
+
+TEST_CASE("what is no file is refused by name") {
+  const ScratchFolder folder;
+  const auto refuse = [](const std::string& path, const std::string& says) {
+    CHECK(kind_of([&] { read_file(path); }, says) == ErrorKind::no_input);
+  };
+  refuse(folder.path() / "missing", "missing: No such file or directory");
+  refuse(folder.path(), "is a directory");
+  refuse("/dev/zero", "/dev/zero: is a device");
+  refuse(std::string("/dev/null\0.npy", 14), "NUL");
+  CHECK(read_file("/dev/null").size == 0);
+  fs::create_symlink("loop", folder.path() / "loop");
+  refuse(folder.path() / "loop", "Too many levels");
+}
+
+TEST_CASE("a FIFO is read to its end, and refused when nobody writes to it") {
+  const ScratchFolder folder;
+  const std::string path = folder.path() / "pipe";
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  CHECK(kind_of([&] { read_file(path); }, "nobody writes") == ErrorKind::no_input);
+  const std::string text(300000, 'y');
+  std::thread writer([&] { write_whole(path, text); });
+  const FileBytes file = read_file(path);
+  writer.join();
+  CHECK(file.text() == text);
+  CHECK(fs::is_fifo(path));
+}
+
+TEST_CASE("an output appears whole on commit and leaves nothing without it") {
+  const ScratchFolder folder;
+  const fs::path path = folder.path() / "out";
+  {
+    OutputFile out(path.string(), {});
+    out.write("half");
+    const std::vector<std::string> names = folder.names();
+    REQUIRE(names.size() == 1);
+    CHECK_THAT(names[0], Catch::Matchers::StartsWith(".attn-tmp-" + std::to_string(getpid())));
+    CHECK(mode_of(folder.path() / names[0]) == 0600);
+  }
+  CHECK(folder.names().empty());
+  std::string text;
+  OutputFile out(path.string(), {});
+  for (int i = 0; i < 300; ++i) {  // small pieces, then some larger than the buffer
+    const std::string piece(i % 100 == 99 ? 3000000 : 1 + i, static_cast<char>('a' + i % 26));
+    out.write(piece);
+    text += piece;
+  }
+  OutputFile moved = std::move(out);
+  moved.commit();
+  CHECK(folder.names() == std::vector<std::string>{"out"});
+  CHECK((folder.read("out") == text));
+}
+
+TEST_CASE("nothing is replaced unless asked for") {
+  const ScratchFolder folder;
+  const fs::path path = folder.write("out", "old");
+  const auto write_new = [&] { write_whole(path, "new"); };
+  CHECK(kind_of(write_new, "exists already; --force") == ErrorKind::cannot_create);
+  CHECK(folder.read("out") == "old");
+  fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read);
+  write_whole(path, "new", {true, {}});
+  CHECK(folder.read("out") == "new");
+  CHECK(mode_of(path) == 0640);
+  // A file that appears while the output is being made is not replaced either.
+  OutputFile late((folder.path() / "late").string(), {});
+  late.write("mine");
+  folder.write("late", "theirs");
+  CHECK(kind_of([&] { late.commit(); }, "exists already") == ErrorKind::cannot_create);
+  CHECK(folder.read("late") == "theirs");
+}
+
+TEST_CASE("the mode of a new file is the umask's") {
+  const ScratchFolder folder;
+  const mode_t before = umask(027);
+  write_whole(folder.path() / "out", "x");
+  umask(before);
+  CHECK(mode_of(folder.path() / "out") == 0640);
+}
+
+TEST_CASE("an output is never an input, under whatever name") {
+  const ScratchFolder folder;
+  const fs::path input = folder.write("in", "input");
+  fs::create_symlink("in", folder.path() / "link");
+  fs::create_hard_link(input, folder.path() / "hard");
+  for (const char* name : {"in", "link", "hard", "./in"}) {
+    const auto overwrite = [&] {
+      write_whole(folder.path() / name, "x", {true, {input.string()}});
+    };
+    CHECK(kind_of(overwrite, "is an input") == ErrorKind::cannot_create);
+  }
+  CHECK(folder.read("in") == "input");
+}
+
+TEST_CASE("symbolic links stay and what they name is written") {
+  const ScratchFolder folder;
+  fs::create_directory(folder.path() / "sub");
+  fs::create_symlink("sub/target", folder.path() / "link");
+  write_whole(folder.path() / "link", "one");
+  CHECK(fs::is_symlink(folder.path() / "link"));
+  CHECK(folder.read("sub/target") == "one");
+  CHECK(kind_of([&] { write_whole(folder.path() / "link", "two"); }, "exists already") ==
+        ErrorKind::cannot_create);
+  write_whole(folder.path() / "link", "two", {true, {}});
+  CHECK(fs::is_symlink(folder.path() / "link"));
+  CHECK(folder.read("sub/target") == "two");
+}
+
+TEST_CASE("places where no output can be are told at once") {
+  const ScratchFolder folder;
+  folder.write("file", "");
+  fs::create_symlink("loop", folder.path() / "loop");
+  const auto refuse = [&](const std::string& name, const std::string& says) {
+    const std::string path = folder.path() / name;
+    CHECK(kind_of([&] { OutputFile(path, {true, {}}); }, says) == ErrorKind::cannot_create);
+  };
+  refuse("", "is a directory");
+  refuse("missing/out", "there is no folder");
+  refuse("file/out", "Not a directory");
+  refuse("loop", "Too many levels");
+  refuse(std::string(300, 'n'), "File name too long");
+}
+
+TEST_CASE("a full disk is an error that names the file") {
+  const auto fill = [] { write_whole("/dev/full", "x"); };
+  CHECK(kind_of(fill, "/dev/full: No space left on device") == ErrorKind::io);
+  CHECK_NOTHROW(write_whole("/dev/null", "x"));
+}
+
+TEST_CASE("a reader that has gone is BrokenPipe") {
+  const auto before = signal(SIGPIPE, SIG_IGN);
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  close(ends[0]);
+  CHECK_THROWS_AS(write_whole("/dev/fd/" + std::to_string(ends[1]), "x"), BrokenPipe);
+  close(ends[1]);
+  signal(SIGPIPE, before);
+}
+
+TEST_CASE("a signal removes unfinished outputs and ends the program as ever") {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
+    const ScratchFolder folder;
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(number, SIG_DFL);
+      remove_temporaries_on_signals();
+      const OutputFile first((folder.path() / "a").string(), {});
+      const OutputFile second((folder.path() / "b").string(), {});
+      if (folder.names().size() == 2) raise(number);
+      _exit(1);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == number));
+    CHECK(folder.names().empty());
+  }
+}

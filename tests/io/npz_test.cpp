@@ -1,0 +1,139 @@
+#include "attn/io/npz.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "attn/io/bytes.h"
+#include "attn/tensor/error.h"
+#include "support/run_attn.h"
+
+using namespace attn;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// An archive of `tensors`, as bytes.
+std::string archive_of(const TensorMap& tensors, const std::string& comment = "") {
+  const ScratchFolder folder;
+  OutputFile out((folder.path() / "x.npz").string(), {});
+  write_npz(tensors, comment, out);
+  out.commit();
+  return folder.read("x.npz");
+}
+
+FileBytes file_of(const std::string& bytes) {
+  const std::shared_ptr<std::byte> data = allocate_bytes(bytes.size());
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(data.get()));
+  return {"x.npz", data, bytes.size()};
+}
+
+TensorMap two_arrays() {
+  TensorMap tensors;
+  tensors.set("Q", Tensor::of<double>({2, 2}, {1, 2, 3, 4}));
+  tensors.set("K", Tensor::of<std::int64_t>({3}, {5, 6, 7}));
+  return tensors;
+}
+
+void refuse(const std::string& bytes, const std::string& says, const NpzLimits& limits = {}) {
+  try {
+    read_npz(file_of(bytes), nullptr, limits);
+    FAIL("accepted; expected: " << says);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    CHECK_THAT(error.what(), Catch::Matchers::StartsWith("x.npz") && Contains(says));
+    CHECK_THAT(error.what(), !Contains("\n"));
+  }
+}
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + 1))
+    text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("an archive keeps its arrays, their order, names and comment") {
+  TensorMap tensors = two_arrays();
+  tensors.set("W_\xC3\xBC", Tensor::of<float>({}, {2.5f}));
+  tensors.set("../up", Tensor(DType::f16, {0, 3}));
+  std::string comment;
+  const TensorMap back = read_npz(file_of(archive_of(tensors, "{\"made\": \"by\"}")), &comment);
+  CHECK(back.names() == tensors.names());
+  CHECK(comment == "{\"made\": \"by\"}");
+  for (const auto& [name, tensor] : tensors) {
+    CHECK(back.at(name).dtype() == tensor.dtype());
+    CHECK(back.at(name).shape() == tensor.shape());
+    CHECK((std::equal(tensor.raw(), tensor.raw() + tensor.bytes(), back.at(name).raw())));
+  }
+}
+
+TEST_CASE("the same arrays give the same bytes") {
+  CHECK((archive_of(two_arrays(), "c") == archive_of(two_arrays(), "c")));
+}
+
+TEST_CASE("more members than a 16-bit count holds are written as zip64") {
+  TensorMap tensors;
+  for (int i = 0; i < 65536; ++i) tensors.set(std::to_string(i), Tensor::of<bool>({}, {true}));
+  const std::string bytes = archive_of(tensors);
+  CHECK(read_npz(file_of(bytes)).size() == 65536);
+  NpzLimits limits;
+  limits.members = 65535;
+  refuse(bytes, "has 65536 members; at most 65535", limits);
+}
+
+TEST_CASE("every flipped bit of an archive is an error or the same arrays") {
+  const std::string bytes = archive_of(two_arrays());
+  const TensorMap arrays = two_arrays();
+  std::size_t errors = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    std::string damaged = bytes;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1 << i % 8);
+    try {
+      for (const auto& [name, tensor] : read_npz(file_of(damaged)))
+        for (const auto& [known, original] : arrays)
+          if (name == known && !std::equal(tensor.raw(), tensor.raw() + tensor.bytes(),
+                                           original.raw(), original.raw() + original.bytes()))
+            FAIL("byte " << i << " changed '" << name << "' without an error");
+    } catch (const Error& error) {
+      REQUIRE(error.kind() == ErrorKind::data);
+      ++errors;
+    }
+  }
+  CHECK(errors > bytes.size() / 2);
+}
+
+TEST_CASE("an archive cut anywhere is an error") {
+  const std::string bytes = archive_of(two_arrays());
+  for (std::size_t size = 0; size < bytes.size(); ++size)
+    CHECK_THROWS_AS(read_npz(file_of(bytes.substr(0, size))), Error);
+}
+
+TEST_CASE("archives beyond the limits are refused") {
+  const std::string bytes = archive_of(two_arrays());
+  NpzLimits few, small, brief;
+  few.members = 1;
+  refuse(bytes, "has 2 members; at most 1", few);
+  small.expanded = 300;
+  refuse(bytes, "x.npz: K: would bring the archive to more than 300 bytes", small);
+  brief.name = 4;
+  refuse(bytes, "name has 5 bytes; at most 4", brief);
+}
+
+TEST_CASE("names that clash, or are missing, are refused") {
+  std::string bytes = archive_of(two_arrays());
+  replace_all(bytes, "K.npy", "Q.npy");
+  refuse(bytes, "x.npz: ");
+  TensorMap tensors = two_arrays();
+  tensors.set("Q.npy", Tensor::of<double>({}, {1}));  // becomes Q.npy.npy: another key
+  CHECK(read_npz(file_of(archive_of(tensors))).size() == 3);
+  refuse(archive_of({}), "holds no .npy member");
+  TensorMap nameless;
+  nameless.set("", Tensor::of<double>({}, {1}));
+  refuse(archive_of(nameless), "without a name");
+}
+
+TEST_CASE("a damaged element is found by its checksum and named") {
+  std::string bytes = archive_of(two_arrays());
+  bytes[bytes.find("\n") + 1] = 'x';
+  refuse(bytes, "x.npz: Q: CRC error");
+}
