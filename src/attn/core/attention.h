@@ -45,7 +45,7 @@ inline constexpr std::array<OutputName, 16> kOutputNames = {{
      "what share of its attention a query (row) gives each key (column)"},
     {"logsumexp", "(B, H, L)", "log of the sum of exp(masked_scores), per query"},
     {"head_context", "(B, H, L, Dv)", "weights V, head by head"},
-    {"context", "(B, L, H*Dv)", "weights V: the values, each by its weight; heads side by side"},
+    {"context", "(B, L, H*Dv)", "weights V, the values mixed by their weights; heads side by side"},
     {"output", "(B, L, Mo)", "context W_O + b_O"},
 }};
 
