@@ -16,7 +16,7 @@ namespace attn {
 struct NpzLimits {
   std::size_t members = 65536;
   std::size_t name = 1024;                      ///< bytes of a member's name
-  std::size_t expanded = std::size_t{8} << 30;  ///< bytes that the whole archive may inflate to
+  std::size_t expanded = std::size_t{8} << 30;  ///< bytes that all deflated members may become
   std::size_t ratio = 2000;                     ///< inflated : stored, beyond 64 MiB
 };
 
