@@ -64,19 +64,23 @@ class Entry:
         size = len(self.data) if self.size is None else self.size
         packed = len(self.data) if self.packed is None else self.packed
         extra = len(self.extra) if self.extra_length is None else self.extra_length
-        return struct.pack("<5H3I2H", self.version, self.flags, self.method, 0, 33, crc, packed, size, len(name), extra)
+        return struct.pack("<5H3I2H", self.version, self.flags, self.method, 0, 33, crc, packed,
+                           size, len(name), extra)
 
     def local(self):
         name = self.name if self.local_name is None else self.local_name
         return b"PK\3\4" + self.common(name) + name + self.extra + self.data
 
     def central(self, offset):
-        tail = struct.pack("<3H2I", 0, 0, 0, self.attributes, offset if self.at is None else self.at)
-        return b"PK\1\2" + struct.pack("<H", 0x314) + self.common(self.name) + tail + self.name + self.extra
+        tail = struct.pack("<3H2I", 0, 0, 0, self.attributes,
+                           offset if self.at is None else self.at)
+        return b"PK\1\2" + struct.pack("<H", 0x314) + self.common(
+            self.name) + tail + self.name + self.extra
 
 
 def end(count, size, start, comment=b"", disk=0):
-    return b"PK\5\6" + struct.pack("<4H2IH", disk, disk, count, count, size, start, len(comment)) + comment
+    return b"PK\5\6" + struct.pack("<4H2IH", disk, disk, count, count, size, start,
+                                   len(comment)) + comment
 
 
 def archive(*entries, comment=b"", disk=0, start=None, count=None):
@@ -85,7 +89,8 @@ def archive(*entries, comment=b"", disk=0, start=None, count=None):
         central += entry.central(len(body))
         body += b"" if entry.only_central else entry.local()
     count = min(len(entries), 0xFFFF) if count is None else count
-    return bytes(body + central + end(count, len(central), len(body) if start is None else start, comment, disk))
+    return bytes(body + central + end(count, len(central),
+                                      len(body) if start is None else start, comment, disk))
 
 
 def with_zip64_end(data, count, offset=None):
@@ -101,8 +106,8 @@ def with_zip64_end(data, count, offset=None):
 def local_zip64():
     """As NumPy on Python 3.11.7 writes a small member: 2^32 - 1 and a zip64 field up front."""
     sizes = struct.pack("<2H2Q", 1, 16, len(ARRAY), len(ARRAY))
-    local = (b"PK\3\4" + struct.pack("<5H3I2H", 45, 0, 0, 0, 33, zlib.crc32(ARRAY), 2**32 - 1, 2**32 - 1, 5, 20)
-             + b"Q.npy" + sizes + ARRAY)
+    local = (b"PK\3\4" + struct.pack("<5H3I2H", 45, 0, 0, 0, 33, zlib.crc32(ARRAY), 2**32 - 1,
+                                     2**32 - 1, 5, 20) + b"Q.npy" + sizes + ARRAY)
     central = Entry(b"Q.npy", version=45).central(0)
     return local + central + end(1, len(central), len(local))
 
@@ -128,22 +133,33 @@ def quoted_overlap():
 
 def good_rows():
     Q = np.arange(6.0)
-    stored, packed = Entry(b"Q.npy"), Entry(b"K.npy", deflated(ARRAY), 8, 0, zlib.crc32(ARRAY), len(ARRAY))
+    stored, packed = Entry(b"Q.npy"), Entry(b"K.npy", deflated(ARRAY), 8, 0, zlib.crc32(ARRAY),
+                                            len(ARRAY))
     for number, name, data, names in [
-            (75, "stored", savez(Q=Q), ["Q"]), (75, "deflated", savez(np.savez_compressed, Q=Q), ["Q"]),
-            (75, "both", archive(stored, packed), ["Q", "K"]), (76, "zip64 in the local header", local_zip64(), ["Q"]),
-            (77, "data descriptor", data_descriptor(), ["Q"]),
-            (79, "another archive inside", archive(stored, Entry(b"in.npz", archive(stored))), ["Q"]),
-            (86, "Q and q", archive(stored, Entry(b"q.npy", OTHER)), ["Q", "q"]),
-            (99, "attributes of a link", archive(Entry(b"Q.npy", attributes=0o120777 << 16)), ["Q"]),
-            (99, "a folder beside", archive(Entry(b"d/", b"", attributes=0x10), stored), ["Q"]),
-            (93, "zip64 end", with_zip64_end(archive(stored), 1), ["Q"])]:
+        (75, "stored", savez(Q=Q), ["Q"]), (75, "deflated", savez(np.savez_compressed, Q=Q), ["Q"]),
+        (75, "both", archive(stored, packed), ["Q", "K"]),
+        (76, "zip64 in the local header", local_zip64(), ["Q"]),
+        (77, "data descriptor", data_descriptor(), ["Q"]),
+        (79, "another archive inside", archive(stored, Entry(b"in.npz", archive(stored))), ["Q"]),
+        (86, "Q and q", archive(stored, Entry(b"q.npy", OTHER)), ["Q", "q"]),
+        (99, "attributes of a link", archive(Entry(b"Q.npy", attributes=0o120777 << 16)), ["Q"]),
+        (99, "a folder beside", archive(Entry(b"d/", b"", attributes=0x10), stored), ["Q"]),
+        (93, "zip64 end", with_zip64_end(archive(stored), 1), ["Q"])
+    ]:
         yield Row(number, name, data, gives=names)
-    for name in ["../../x", "/abs", "a\\b", "C:x", "a/../b", "line\nend", "\u202eright", "x" * 1000]:
-        yield Row(87, f"name {name!r:.20}", archive(Entry(name.encode() + b".npy", flags=2048)), gives=[name])
+    for name in [
+            "../../x", "/abs", "a\\b", "C:x", "a/../b", "line\nend", "\u202eright", "x" * 1000
+    ]:
+        yield Row(87,
+                  f"name {name!r:.20}",
+                  archive(Entry(name.encode() + b".npy", flags=2048)),
+                  gives=[name])
     yield Row(87, "NUL in the name", archive(Entry(b"Q\0.npy")), gives=["Q "])
     inner_end = end(0, 0, 0)
-    yield Row(91, "an end inside the comment", archive(stored, comment=b"x" + inner_end + b"x"), gives=["Q"])
+    yield Row(91,
+              "an end inside the comment",
+              archive(stored, comment=b"x" + inner_end + b"x"),
+              gives=["Q"])
 
 
 def lying_rows():
@@ -151,34 +167,44 @@ def lying_rows():
     packed = deflated(ARRAY)
     shared = Entry(b"Q.npy")
     for number, name, data, says in [
-            (80, "overlapping entries", quoted_overlap(), "#B: overlaps"),
-            (81, "two names for one member", archive(shared, Entry(b"K.npy", at=0, only_central=True)), UNSOUND),
-            (82, "names differ", archive(Entry(b"Q.npy", local_name=b"K.npy")), UNSOUND),
-            (83, "stored, bigger claimed", archive(Entry(b"Q.npy", size=size + 1)), "is stored as it is"),
-            (83, "stored, smaller claimed", archive(Entry(b"Q.npy", size=size - 1)), "is stored as it is"),
-            (83, "deflated, bigger claimed", archive(Entry(b"Q.npy", packed, 8, 0, crc, size + 1)), "case83.npz#Q: "),
-            (83, "deflated, smaller claimed", archive(Entry(b"Q.npy", packed, 8, 0, crc, size - 1)), "case83.npz#Q: "),
-            (83, "packed beyond the file", archive(Entry(b"Q.npy", packed=10**6)), UNSOUND),
-            (78, "claims 9 GiB", archive(Entry(b"Q.npy", packed, 8, 0, crc, 2**32 - 2)), "2000 to 1"),
-            (84, "wrong checksum", archive(Entry(b"Q.npy", crc=crc ^ 1)), "CRC error"),
-            (84, "wrong checksum, deflated", archive(Entry(b"Q.npy", packed, 8, 0, crc ^ 1, size)), "CRC error"),
-            (84, "deflate stream broken", archive(Entry(b"Q.npy", b"\xff" * 20, 8, 0, crc, size)), "#Q"),
-            (85, "a name twice", archive(shared, Entry(b"Q.npy", OTHER)), "case85.npz"),
-            (86, "Q and Q.npy", archive(Entry(b"Q"), shared), "'Q' and 'Q.npy'"),
-            (87, "65,000 bytes of name", archive(Entry(b"n" * 65000 + b".npy")), "name has 65004 bytes"),
-            (87, "name that is not UTF-8", archive(Entry(b"Q\xff\xfe.npy", flags=2048)), UNSOUND),
-            (87, "escape in a UTF-8 name", archive(Entry(b"\x1b[2J.npy", flags=2048)), UNSOUND),
-            (87, "no name", archive(Entry(b".npy")), "without a name"),
-            (88, "encrypted", archive(Entry(b"Q.npy", flags=1)), "#Q: is encrypted"),
-            (89, "bzip2", archive(Entry(b"Q.npy", method=12)), "#Q: is compressed with bzip2"),
-            (89, "LZMA", archive(Entry(b"Q.npy", method=14)), "#Q: is compressed with LZMA"),
-            (89, "zstd", archive(Entry(b"Q.npy", method=93)), "#Q: is compressed with zstd"),
-            (89, "unknown method", archive(Entry(b"Q.npy", method=77)), "method 77"),
-            (90, "several disks", archive(shared, disk=1), UNSOUND),
-            (97, "directory inside a member", archive(shared, start=20), UNSOUND),
-            (98, "extra field too long", archive(Entry(b"Q.npy", extra_length=60000)), UNSOUND),
-            (79, "an archive called .npy", archive(Entry(b"Q.npy", archive(shared))), "#Q: not a .npy file"),
-            (79, "a broken array", archive(Entry(b"Q.npy", ARRAY[:-1])), "#Q: shape (6,) of float64")]:
+        (80, "overlapping entries", quoted_overlap(), "#B: overlaps"),
+        (81, "two names for one member", archive(shared, Entry(b"K.npy", at=0,
+                                                               only_central=True)), UNSOUND),
+        (82, "names differ", archive(Entry(b"Q.npy", local_name=b"K.npy")), UNSOUND),
+        (83, "stored, bigger claimed", archive(Entry(b"Q.npy",
+                                                     size=size + 1)), "is stored as it is"),
+        (83, "stored, smaller claimed", archive(Entry(b"Q.npy",
+                                                      size=size - 1)), "is stored as it is"),
+        (83, "deflated, bigger claimed", archive(Entry(b"Q.npy", packed, 8, 0, crc,
+                                                       size + 1)), "case83.npz#Q: "),
+        (83, "deflated, smaller claimed", archive(Entry(b"Q.npy", packed, 8, 0, crc,
+                                                        size - 1)), "case83.npz#Q: "),
+        (83, "packed beyond the file", archive(Entry(b"Q.npy", packed=10**6)), UNSOUND),
+        (78, "claims 9 GiB", archive(Entry(b"Q.npy", packed, 8, 0, crc, 2**32 - 2)), "2000 to 1"),
+        (84, "wrong checksum", archive(Entry(b"Q.npy", crc=crc ^ 1)), "CRC error"),
+        (84, "wrong checksum, deflated", archive(Entry(b"Q.npy", packed, 8, 0, crc ^ 1,
+                                                       size)), "CRC error"),
+        (84, "deflate stream broken", archive(Entry(b"Q.npy", b"\xff" * 20, 8, 0, crc,
+                                                    size)), "#Q"),
+        (85, "a name twice", archive(shared, Entry(b"Q.npy", OTHER)), "case85.npz"),
+        (86, "Q and Q.npy", archive(Entry(b"Q"), shared), "'Q' and 'Q.npy'"),
+        (87, "65,000 bytes of name", archive(Entry(b"n" * 65000 + b".npy")),
+         "name has 65004 bytes"),
+        (87, "name that is not UTF-8", archive(Entry(b"Q\xff\xfe.npy", flags=2048)), UNSOUND),
+        (87, "escape in a UTF-8 name", archive(Entry(b"\x1b[2J.npy", flags=2048)), UNSOUND),
+        (87, "no name", archive(Entry(b".npy")), "without a name"),
+        (88, "encrypted", archive(Entry(b"Q.npy", flags=1)), "#Q: is encrypted"),
+        (89, "bzip2", archive(Entry(b"Q.npy", method=12)), "#Q: is compressed with bzip2"),
+        (89, "LZMA", archive(Entry(b"Q.npy", method=14)), "#Q: is compressed with LZMA"),
+        (89, "zstd", archive(Entry(b"Q.npy", method=93)), "#Q: is compressed with zstd"),
+        (89, "unknown method", archive(Entry(b"Q.npy", method=77)), "method 77"),
+        (90, "several disks", archive(shared, disk=1), UNSOUND),
+        (97, "directory inside a member", archive(shared, start=20), UNSOUND),
+        (98, "extra field too long", archive(Entry(b"Q.npy", extra_length=60000)), UNSOUND),
+        (79, "an archive called .npy", archive(Entry(b"Q.npy",
+                                                     archive(shared))), "#Q: not a .npy file"),
+        (79, "a broken array", archive(Entry(b"Q.npy", ARRAY[:-1])), "#Q: shape (6,) of float64")
+    ]:
         yield Row(number, name, data, says)
 
 
@@ -206,7 +232,8 @@ def other_formats(checks):
         for source in ["array.npz", "archive.npy"]:
             run = attn("convert", source, "-o", f"{source}.out.npy", cwd=folder)
             if checks.check(run.returncode == 0, f"100 {source}: {run.stderr}"):
-                checks.check((folder / f"{source}.out.npy").read_bytes() == ARRAY, f"100 {source}: value")
+                checks.check((folder / f"{source}.out.npy").read_bytes() == ARRAY,
+                             f"100 {source}: value")
 
 
 def bombs(checks):
@@ -218,9 +245,12 @@ def bombs(checks):
         (folder / "bomb.npz").write_bytes(archive(entry))
         run = attn("inspect", "bomb.npz", cwd=folder)
         checks.check(run.returncode == 0 and b"25000000" in run.stdout, f"78 bomb: {run.stderr}")
-        (folder / "names.npz").write_bytes(archive(Entry(b"\x1b[2J\n\r.npy"), Entry(b"\xe2\x80\xae.npy", flags=2048)))
+        (folder / "names.npz").write_bytes(
+            archive(Entry(b"\x1b[2J\n\r.npy"), Entry(b"\xe2\x80\xae.npy", flags=2048)))
         run = attn("inspect", "names.npz", cwd=folder)
-        raw = [mark for mark in [b"\x1b", b"\r", b"\xe2\x80\xae"] if mark in run.stdout + run.stderr]
+        raw = [
+            mark for mark in [b"\x1b", b"\r", b"\xe2\x80\xae"] if mark in run.stdout + run.stderr
+        ]
         checks.check(run.returncode == 0 and not raw, f"87 inspect: {run.returncode}, raw {raw}")
 
 
