@@ -104,5 +104,5 @@ TEST_CASE("the arrays of a JSON document are those of numbers") {
   CHECK_THAT(error_of(folder.write("none.json", R"({"tokens": ["I"]})")),
              Contains("holds no array of numbers"));
   CHECK_THAT(error_of(folder.write("ragged.json", R"({"Q": [[1, 2], [3]]})")),
-             Contains("ragged.json#Q"));
+             Contains("ragged.json: Q"));
 }

@@ -25,8 +25,9 @@ Action add_schema(CLI::App& app);
 
 /// "attn: TEXT" on stderr, unless -q was given.
 void note(const std::string& text);
+void set_quiet(bool quiet);
 
-/// Writes data to standard output; a failure (a full disk, a closed pipe) is Error(io).
+/// Writes data to standard output and flushes it; a failure (a full disk) is Error(io).
 void print(const std::string& text);
 
 }  // namespace attn

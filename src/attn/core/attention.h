@@ -13,6 +13,7 @@
 // infinite; a visible NaN goes through to the result.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,38 @@
 
 namespace attn {
 
-/// The outputs asked for, by name (kOutputNames), in the order asked. Ranks are the user's: 2-D
-/// tensors in, 2-D results out (with a head axis in front where heads were asked for).
+/// What each output is called, in the order in which they are computed; its shape and meaning.
+struct OutputName {
+  const char* name;
+  const char* shape;
+  const char* what;
+};
+inline constexpr std::array<OutputName, 16> kOutputNames = {{
+    {"positions", "(L, M)", "the positional encoding alone"},
+    {"inputs", "(B, L, M)", "embeddings after embedding scale and positional encoding"},
+    {"W_Q_heads", "(H, M, D)", "W_Q's columns, head by head"},
+    {"W_K_heads", "(G, Mk, D)", "W_K's columns, head by head"},
+    {"W_V_heads", "(G, Mk, Dv)", "W_V's columns, head by head"},
+    {"queries", "(B, H, L, D)", "inputs W_Q + b_Q, or Q as given"},
+    {"keys", "(B, G, S, D)", "inputs or memory W_K + b_K, or K as given"},
+    {"values", "(B, G, S, Dv)", "inputs or memory W_V + b_V, or V as given"},
+    {"scores", "(B, H, L, S)", "the score function alone; of integers, integers"},
+    {"scaled_scores", "(B, H, L, S)", "scores after scale and softcap"},
+    {"masked_scores", "(B, H, L, S)", "plus the additive mask; hidden keys are -inf"},
+    {"weights", "(B, H, L, S)", "softmax of the masked scores"},
+    {"logsumexp", "(B, H, L)", "log of the sum of exp(masked_scores), per query"},
+    {"head_context", "(B, H, L, Dv)", "weights times values, head by head"},
+    {"context", "(B, L, H*Dv)", "the heads' contexts side by side; as Q is where that is 4-D"},
+    {"output", "(B, L, Mo)", "context W_O + b_O"},
+}};
+
+/// The outputs that this problem has: those of kOutputNames that make sense for its tensors, then
+/// the given tensors by their own names.
+std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options);
+
+/// The outputs asked for, by name, in the order asked. Ranks are the user's: 2-D tensors in, 2-D
+/// results out, with a head axis in front where heads were asked for; axes L hold the `rows` asked
+/// for. A given tensor's own name gives it back as it was. Only what the outputs need is computed.
 /// Errors: usage for an output that this problem does not have (`output` without W_O), data.
 TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs);

@@ -1,13 +1,22 @@
 // The only door to BLAS.
 #pragma once
 
+#include <string>
+
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
-/// C (m, n) = op(A) op(B) for matrices (2-D tensors) of one dtype, f32, f64 or i64; op transposes
-/// when asked. f32 and f64 go through BLAS, i64 through a loop that is exact or throws Error(data)
-/// on overflow. m, n or k may be 0.
-Tensor matmul(const Tensor& a, const Tensor& b, bool transpose_b = false);
+enum class Second { plain, transposed };
+
+/// a (..., m, k) times b (..., k, n), or (..., n, k) transposed: a matrix product for each matrix
+/// of a. Where b has fewer matrices, as many neighbours in a share one as it takes, so that
+/// grouped heads and one weight matrix for a whole batch are this product, too. The result has a's
+/// leading axes.
+///
+/// Dtypes: i64, f32 and f64; integers beside floats become those floats. f32 and f64 go through
+/// BLAS, on one thread so that the bits do not depend on the machine's cores. i64 is exact, or
+/// Error(data) naming `stage` when an element does not fit. m, n and k may be 0.
+Tensor matmul(const Tensor& a, const Tensor& b, Second second, const std::string& stage);
 
 }  // namespace attn

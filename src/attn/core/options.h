@@ -11,19 +11,24 @@
 
 namespace attn {
 
-/// How raw scores become scaled ones: scaled = factor * scores.
+/// How raw scores become scaled ones.
 struct Scale {
-  enum class Kind { automatic, none, number };
-  Kind kind = Kind::automatic;  ///< automatic: 1/sqrt(D); none: 1
-  double number = 1;            ///< with Kind::number; any sign
+  enum class Kind {
+    automatic,  ///< scores / sqrt(D); cosine scores as they are
+    none,       ///< scores as they are
+    number,     ///< number * scores
+  };
+  Kind kind = Kind::automatic;
+  double number = 1;  ///< with Kind::number; any sign
 };
 
 enum class Score {
   dot,     ///< q . k
-  cosine,  ///< q . k / (|q| |k|)
+  cosine,  ///< q . k / (|q| |k|); NaN where a vector is zero
 };
 
-/// Query i sees key j when j <= i + offset.
+/// Query i sees key j when j <= i + offset. i is the query's place among all L, whatever `rows`
+/// says.
 enum class Causal {
   none,
   top_left,      ///< offset 0: the first query sees the first key only
@@ -31,6 +36,7 @@ enum class Causal {
 };
 
 /// Which keys around i + offset a query sees: [i + offset - left, i + offset + right]; -1 is open.
+/// The offset is that of Causal, 0 with Causal::none.
 struct Window {
   std::int64_t left = -1, right = -1;
 };
@@ -42,10 +48,10 @@ enum class MaskPolarity {
 
 enum class SoftmaxAxis {
   keys,  ///< each query's weights sum to 1
-  all,   ///< the whole (L, S) matrix of a head sums to 1 (scipy.special.softmax without an axis)
+  all,   ///< a head's whole matrix does (scipy.special.softmax without an axis): its selected rows
 };
 
-/// The weights of a query that sees no key.
+/// The weights of a query that sees no key (with SoftmaxAxis::all: of a matrix in which none does).
 enum class EmptyRows { zero, uniform, nan };
 
 /// The axes of 4-D queries, keys and values.
@@ -63,7 +69,8 @@ enum class Compute {
 /// What is added to the embeddings before they are projected:
 ///   inputs = embedding_scale * embeddings + positions,
 ///   positions[p, 2i] = sin(t), positions[p, 2i+1] = cos(t), t = (first + p) / base^(2i / M)
-/// (Vaswani et al. 2017, section 3.5, arXiv:1706.03762).
+/// (Vaswani et al. 2017, section 3.5, arXiv:1706.03762). Memory gets neither. The embedding scale
+/// holds with Kind::none, too.
 struct Position {
   enum class Kind { none, sinusoidal };
   /// standard: base^(2i / M) for the pair of columns (2i, 2i+1). doubled: base^(4i / M), which a
@@ -74,7 +81,9 @@ struct Position {
   double base = 10000;
   std::int64_t first = 0;  ///< the position of the first token
   Exponent exponent = Exponent::standard;
-  bool even_columns_only = false;  ///< leave the last column of an odd width alone
+  /// The last column of an odd M, a sine without its cosine, is 0 in `positions` and in `inputs`
+  /// (not even the embedding is there): what a loop over pairs of columns leaves in zeros.
+  bool last_column_zero = false;
   double embedding_scale = 1;
   bool embedding_scale_sqrt = false;  ///< embedding_scale = sqrt(M)
 };
@@ -92,7 +101,9 @@ struct Options {
   SoftmaxAxis softmax_axis = SoftmaxAxis::keys;
   EmptyRows empty_rows = EmptyRows::zero;
   Position position;
-  std::vector<std::int64_t> rows;  ///< the queries wanted, negative from the end; empty: all
+  /// The queries wanted, negative from the end; empty: all. The others are as if never given, save
+  /// that masks, causality and positions count all L.
+  std::vector<std::int64_t> rows;
   Compute compute = Compute::automatic;
 };
 

@@ -22,11 +22,14 @@ using JsonArray = std::vector<Json>;
 using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the document's order
 
 /// A row of plain numbers, kept compactly: what tensors in a document mostly are. All integers, or
-/// all floats once one of them is.
+/// all floats once one of them is, or is the string "NaN", "Infinity" or "-Infinity". (In an array
+/// that mixes numbers with other things, those that became floats so stay floats.)
 using JsonIntegers = std::vector<std::int64_t>;
 using JsonFloats = std::vector<double>;
 
-/// One value. An array of numbers alone is JsonIntegers or JsonFloats; any other is a JsonArray.
+/// One value. An array of numbers alone is JsonIntegers or JsonFloats; any other is a JsonArray: an
+/// empty one, one of strings alone, and one with an integer beyond std::int64_t. std::uint64_t
+/// holds only such integers.
 struct Json {
   std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, JsonArray,
                JsonObject, JsonIntegers, JsonFloats>
@@ -45,22 +48,26 @@ struct Json {
   bool as_number(double& number) const;
 };
 
-/// `name` stands in errors. Errors: data, with line and column.
+/// `name` stands in errors: "NAME: line 3, column 7: expected a value, found ','". Errors: data.
 Json parse_json(std::string_view text, const std::string& name);
 
-/// Nested arrays of numbers (or booleans) as a tensor: int64 when every number is an integer,
-/// float64 otherwise, bool when every cell is a boolean. A lone number is 0-d. Ragged rows and
-/// mixed cells are errors that name the row: "W_Q: row [1] has 2 elements, row [0] has 3".
-/// Errors: data.
+/// Nested arrays of numbers (or booleans) as a tensor: int64 when every number is an integer
+/// (uint64 when one needs it), float64 otherwise or when there are none, bool when every cell is a
+/// boolean. A lone number is 0-d; [[]] is (1, 0). Ragged rows and mixed cells are errors that name
+/// the row: "W_Q: row [1] has 2 elements, row [0] has 3". Errors: data.
 Tensor tensor_from_json(const Json& json, const std::string& name);
 
 /// Compact text. Floats get the fewest digits that read back as the same value, and always a '.'
 /// or an exponent, so that a float stays a float.
 std::string to_json(const Json& json);
+
+/// A string in double quotes; bytes that are not UTF-8 become U+FFFD.
 std::string json_quoted(std::string_view text);
 
-/// A tensor as nested arrays; rows of a matrix on lines of their own, indented by `indent` spaces.
-/// indent < 0: all on one line. f32/f16/bf16 are written with the digits of their own precision.
+/// A tensor as nested arrays. indent < 0: compact, on one line. Otherwise each row of a matrix has
+/// a line of its own, indented by `indent` spaces and two more for each axis further in; the last
+/// bracket stands two fewer in. f32/f16/bf16 are written with the digits of their own precision.
+/// Errors: data, when millions of rows have no elements.
 std::string to_json(const Tensor& tensor, int indent);
 
 }  // namespace attn

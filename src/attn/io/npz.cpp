@@ -154,7 +154,7 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
       fail(file.name(), "holds both '" + printable(other->second) + "' and '" + printable(name) +
                             "': expected one array of a name");
     if (!is_array) continue;
-    const std::string full_name = file.name() + "#" + key;
+    const std::string full_name = file.name() + ": " + key;
     if (key.empty()) fail(file.name(), "holds an array without a name");
     const Entry entry = checked_entry(archive.get(), index, full_name, limits, file, sums);
     tensors.set(key, read_npy(inflate(archive.get(), entry, full_name), full_name));

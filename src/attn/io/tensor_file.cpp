@@ -56,7 +56,7 @@ TensorMap read_json_tensors(const FileBytes& file) {
     return tensors;
   }
   for (const auto& [key, value] : *object)
-    if (is_tensor(value)) tensors.set(key, tensor_from_json(value, name + "#" + key));
+    if (is_tensor(value)) tensors.set(key, tensor_from_json(value, name + ": " + printable(key)));
   if (tensors.empty()) fail(file, "holds no array of numbers");
   return tensors;
 }
@@ -127,11 +127,15 @@ const FileBytes& TensorFiles::file(const std::string& path) {
                                : place->second;
 }
 
+const TensorMap& TensorFiles::all(const std::string& path) {
+  const auto place = tensors_.find(path);
+  return place == tensors_.end() ? tensors_.emplace(path, read_tensors(file(path))).first->second
+                                 : place->second;
+}
+
 Tensor TensorFiles::read(const TensorRef& ref) {
   const FileBytes& bytes = file(ref.path);
-  auto place = tensors_.find(ref.path);
-  if (place == tensors_.end()) place = tensors_.emplace(ref.path, read_tensors(bytes)).first;
-  const TensorMap& tensors = place->second;
+  const TensorMap& tensors = all(ref.path);
   if (ref.member.empty() && tensors.size() == 1) return tensors.begin()->second;
   const std::vector<std::string> names = tensors.names();
   if (ref.member.empty())

@@ -40,6 +40,8 @@ class TensorFiles {
   /// Errors: no_input, data, io.
   Tensor read(const TensorRef& ref);
   const FileBytes& file(const std::string& path);
+  /// Everything that the file holds. Errors as read().
+  const TensorMap& all(const std::string& path);
   const std::map<std::string, FileBytes>& files() const { return files_; }
 
  private:

@@ -14,26 +14,25 @@ namespace attn {
 
 /// A job as it is meant: every key understood, every tensor in memory.
 struct Job {
-  TensorMap tensors;  ///< by the names of core/inputs.h
+  TensorMap tensors;                           ///< by the names of core/inputs.h
+  std::map<std::string, std::string> origins;  ///< where each tensor came from, for messages
   Options options;
   std::vector<std::string> outputs;
   std::vector<std::string> tokens;
 };
 
-/// Reads a job file: a JSON document, or an .npz whose arrays carry the keys' names. "-" is
-/// standard input. Errors: no_input; data, naming each unknown key and the nearest known one.
-Document read_document(const std::string& path, TensorFiles& files);
-
-/// Understands every key, reads every file named, draws every random tensor. All that is wrong
-/// with the document is told at once. Errors: data (usage where only flags are at fault), no_input.
+/// Understands every key, reads every file that is named and draws every random tensor, in the
+/// order of kInputNames. All that is wrong with the values is told at once. Errors: data, usage
+/// (when only flags are at fault), no_input.
 Job make_job(const Document& document, TensorFiles& files);
 
 struct Result {
   TensorMap outputs;
   std::vector<std::string> tokens;
-  std::string provenance;  ///< a JSON object: schema, program version, options, input digests
+  Json made_by;  ///< schema, program, version, the job's options, digests of its inputs
 };
 
-Result run(const Job& job, const Document& document, const TensorFiles& files);
+/// Computes. Errors name the file that each tensor came from.
+Result run_job(const Job& job, const Document& document, const TensorFiles& files);
 
 }  // namespace attn

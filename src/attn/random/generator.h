@@ -1,12 +1,14 @@
-// numpy.random.default_rng: PCG64 (O'Neill 2014, HMC-CS-2014-0905; XSL-RR 128/64) seeded through
-// NumPy's SeedSequence. random(), integers() and uniform() are bit for bit those of NumPy 1.17-2.x.
+// numpy.random.default_rng: PCG64 seeded through NumPy's SeedSequence. random(), integers() and
+// uniform() are bit for bit those of NumPy 1.24.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "attn/random/int128.h"
+#include "attn/random/pcg64.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -20,18 +22,21 @@ class Generator {
 
   Tensor random(const Shape& shape);  ///< [0, 1), f64
   Tensor random_f32(const Shape& shape);
+
+  /// low + (high - low) * random. Errors: data, when high - low is negative or not finite.
   Tensor uniform(double low, double high, const Shape& shape);
-  /// Generator.integers(low, high, size, dtype): integers from [low, high); pass high + 1 for
-  /// endpoint=True. dtype: i8-i64, u8-u64, bool. Lemire's method (arXiv:1805.10941), masked
-  /// rejection where NumPy uses it. Errors: data, for low >= high or bounds that dtype cannot hold.
+
+  /// integers(low, high, shape, dtype): integers from [low, high); pass high + 1 for
+  /// endpoint=True. dtype: i8-i64, u8-u64, bool. Errors: data, for low >= high or bounds that dtype
+  /// cannot hold; a shape without elements is not checked.
   Tensor integers(int128 low, int128 high, DType dtype, const Shape& shape);
 
-  std::uint64_t next64();
-  std::uint32_t next32();  ///< the low half of a word, then its high half
-
  private:
-  uint128 state_ = 0, increment_ = 0;
-  std::optional<std::uint32_t> half_;
+  Pcg64 bits_;
 };
+
+/// The 32-bit words of a decimal integer, least significant first, at least one; nothing when
+/// `digits` is not made of digits alone.
+std::optional<std::vector<std::uint32_t>> entropy_words(std::string_view digits);
 
 }  // namespace attn

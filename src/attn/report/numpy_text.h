@@ -1,4 +1,8 @@
 // Arrays as text, byte for byte as NumPy 1.24 prints them (numpy.core.arrayprint).
+//
+// The elements that are shown decide together on one notation and one number of digits
+// (report/float_format.h), then fill lines between brackets (report/array_layout.h). bfloat16,
+// which NumPy lacks, is printed with the digits of float32, in which each of its values is exact.
 #pragma once
 
 #include <string>
@@ -7,9 +11,14 @@
 
 namespace attn {
 
-/// numpy.set_printoptions, with its defaults.
+/// numpy.set_printoptions, with its defaults. No number is negative.
 struct PrintOptions {
-  enum class FloatMode { fixed, unique, maxprec, maxprec_equal };
+  enum class FloatMode {
+    fixed,         ///< exactly `precision` digits after the point
+    unique,        ///< for each element as few as tell it from its neighbours; precision is ignored
+    maxprec,       ///< the same, but `precision` at most
+    maxprec_equal  ///< the same, and all elements as many as the longest of them
+  };
   int precision = 8;      ///< digits after the point
   long threshold = 1000;  ///< arrays of more elements are summarised with '...'
   int edgeitems = 3;      ///< elements shown at each end of a summarised axis

@@ -1,0 +1,78 @@
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "attn/cli/command.h"
+#include "attn/cli/emit.h"
+#include "attn/cli/tensors_of.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+struct ConvertArgs {
+  std::string input, dtype;
+  EmitArgs emit;
+};
+
+std::optional<DType> dtype_typed(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const std::optional<DType> dtype = dtype_named(name);
+  if (!dtype)
+    throw Error(ErrorKind::usage, "--dtype: '" + printable(name) +
+                                      "' is none of f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 "
+                                      "bool, nor NumPy's name of one");
+  return dtype;
+}
+
+/// What is to be written. A member that was asked for, or what goes into a file of one tensor,
+/// stands alone, without its name.
+TensorMap tensors_meant(const TensorRef& ref, bool one, TensorFiles& files) {
+  if (!one && ref.member.empty()) return tensors_of(ref, files);
+  TensorMap alone;
+  alone.set("", files.read(ref));
+  return alone;
+}
+
+TensorMap converted(const TensorMap& tensors, DType dtype, const TensorRef& ref) {
+  TensorMap result;
+  for (const auto& [name, tensor] : tensors) {
+    try {
+      result.set(name, cast(tensor, dtype));
+    } catch (const Error& error) {
+      const std::string& member = name.empty() ? ref.member : name;
+      throw Error(error.kind(), label_of(ref.path, member) + ": " + error.what());
+    }
+  }
+  return result;
+}
+
+int convert(ConvertArgs& args) {
+  const std::optional<DType> dtype = dtype_typed(args.dtype);
+  const TensorRef ref = parse_tensor_ref(args.input);
+  TensorFiles files;
+  TensorMap tensors = tensors_meant(ref, holds_one(args.emit), files);
+  if (dtype) tensors = converted(tensors, *dtype, ref);
+  if (!ref.member.empty()) args.emit.alone = ref.member;
+  emit_tensors(tensors, args.emit, files);
+  return 0;
+}
+
+}  // namespace
+
+Action add_convert(CLI::App& app) {
+  const auto args = std::make_shared<ConvertArgs>();
+  app.description(
+      "Converts a tensor file to another format, or prints it as NumPy does.\n\n"
+      "Example:\n"
+      "  attn convert weights.npz#W_Q --repr\n"
+      "  attn convert embeddings.csv -o embeddings.npy --dtype f32\n");
+  app.add_option("FILE", args->input,
+                 "FILE or FILE#NAME: .npy, .npz, .json or .csv; - is standard input")
+      ->required();
+  app.add_option("--dtype", args->dtype, "convert the elements first: f64, f32, i64, bool, ...")
+      ->type_name("DTYPE");
+  add_emit_options(app, args->emit);
+  return [args] { return convert(*args); };
+}
+
+}  // namespace attn

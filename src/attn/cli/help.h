@@ -1,0 +1,14 @@
+// How help looks: an example first, one column of flags, text wrapped to 80 columns.
+#pragma once
+
+#include <memory>
+
+namespace CLI {
+class FormatterBase;
+}
+
+namespace attn {
+
+std::shared_ptr<CLI::FormatterBase> help_formatter();
+
+}  // namespace attn

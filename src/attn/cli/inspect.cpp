@@ -1,0 +1,149 @@
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <memory>
+#include <optional>
+
+#include "attn/cli/command.h"
+#include "attn/cli/tensors_of.h"
+#include "attn/io/json.h"
+#include "attn/report/numpy_text.h"
+#include "attn/report/statistics.h"
+#include "attn/tensor/error.h"
+#include "attn/tensor/utf8.h"
+
+namespace attn {
+namespace {
+
+using Row = std::array<std::string, 8>;
+
+constexpr std::size_t kFirstNumber = 3;  // the columns from here on are numbers, set to the right
+
+std::string six_digits(double value) {
+  std::string text(32, '\0');
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
+  text.resize(static_cast<std::size_t>(end.ptr - text.data()));
+  return text;
+}
+
+Row row_of(const std::string& name, const Tensor& tensor) {
+  const Statistics statistics = statistics_of(tensor);
+  Row row = {name.empty() ? "-" : printable(name),
+             std::string(name_of(tensor.dtype())),
+             to_string(tensor.shape()),
+             "-",
+             "-",
+             "-",
+             std::to_string(statistics.nan),
+             std::to_string(statistics.infinite)};
+  if (const auto& range = statistics.range) {
+    row[3] = numpy_str(range->minimum);
+    row[4] = numpy_str(range->maximum);
+    row[5] = six_digits(range->mean);
+  }
+  return row;
+}
+
+/// Characters, not bytes: names may hold any UTF-8.
+std::size_t width_of(const std::string& text) {
+  std::size_t width = 0;
+  for (std::size_t i = 0; i < text.size(); ++width)
+    i += std::max<std::size_t>(utf8_length(text, i), 1);
+  return width;
+}
+
+/// One line a row, the columns two spaces apart.
+std::string aligned(const std::vector<Row>& rows) {
+  std::array<std::size_t, std::tuple_size_v<Row>> widths{};
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const std::string padding(widths[i] - width_of(row[i]), ' ');
+      if (i > 0) text += "  ";
+      text += i < kFirstNumber ? row[i] + padding : padding + row[i];
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string as_table(const TensorMap& tensors) {
+  std::vector<Row> rows = {{"name", "dtype", "shape", "min", "max", "mean", "nan", "inf"}};
+  for (const auto& [name, tensor] : tensors) rows.push_back(row_of(name, tensor));
+  return aligned(rows);
+}
+
+/// One line; min, max and mean are null where there is no number to take them from.
+std::string as_json(const std::string& path, const std::string& name, const Tensor& tensor) {
+  const Statistics statistics = statistics_of(tensor);
+  const auto& range = statistics.range;
+  const JsonIntegers shape(tensor.shape().begin(), tensor.shape().end());
+  std::string line = "{\"file\":" + json_quoted(path);
+  line += ",\"name\":" + (name.empty() ? "null" : json_quoted(name));
+  line += ",\"dtype\":" + json_quoted(name_of(tensor.dtype()));
+  line += ",\"shape\":" + to_json(Json{shape});
+  line += ",\"min\":" + (range ? to_json(range->minimum, -1) : "null");
+  line += ",\"max\":" + (range ? to_json(range->maximum, -1) : "null");
+  line += ",\"mean\":" + (range ? to_json(Json{range->mean}) : "null");
+  line += ",\"nan\":" + std::to_string(statistics.nan);
+  line += ",\"inf\":" + std::to_string(statistics.infinite);
+  return line + "}\n";
+}
+
+std::string report_on(const std::string& file, bool json, bool heading) {
+  TensorFiles files;
+  const TensorRef ref = parse_tensor_ref(file);
+  const TensorMap tensors = tensors_of(ref, files);
+  if (!json) return (heading ? printable(file) + ":\n" : "") + as_table(tensors);
+  std::string lines;
+  for (const auto& [name, tensor] : tensors) lines += as_json(ref.path, name, tensor);
+  return lines;
+}
+
+/// Files that cannot be read do not keep the others from being shown; they are told at the end,
+/// and the first of them gives the exit code.
+int inspect(const std::vector<std::string>& paths, bool json) {
+  std::vector<std::string> faults;
+  std::optional<ErrorKind> kind;
+  bool first = true;
+  for (const std::string& path : paths) {
+    std::string text;
+    try {
+      text = report_on(path, json, paths.size() > 1);
+    } catch (const Error& error) {
+      faults.insert(faults.end(), error.lines().begin(), error.lines().end());
+      if (!kind) kind = error.kind();
+      continue;
+    }
+    print(first || json ? text : "\n" + text);
+    first = false;
+  }
+  if (kind) throw Error(*kind, faults);
+  return 0;
+}
+
+}  // namespace
+
+Action add_inspect(CLI::App& app) {
+  struct Typed {
+    std::vector<std::string> files;
+    bool json = false;
+  };
+  const auto typed = std::make_shared<Typed>();
+  app.description(
+      "Shows what tensor files hold: names, dtypes, shapes, smallest and largest element, mean,\n"
+      "and how many elements are NaN or infinite. NaN is left out of min, max and mean.\n\n"
+      "Example:\n"
+      "  attn inspect weights.npz embeddings.npy");
+  app.add_option("files", typed->files, ".npy, .npz, .json or .csv files, '-' for standard input")
+      ->type_name("FILE[#NAME]")
+      ->required();
+  app.add_flag("--json", typed->json, "One JSON object a line for each tensor");
+  return [typed] { return inspect(typed->files, typed->json); };
+}
+
+}  // namespace attn

@@ -1,0 +1,28 @@
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "attn/cli/command.h"
+#include "attn/io/file.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+bool g_quiet = false;
+
+}  // namespace
+
+void set_quiet(bool quiet) { g_quiet = quiet; }
+
+void note(const std::string& text) {
+  if (!g_quiet) std::fprintf(stderr, "attn: %s\n", text.c_str());
+}
+
+void print(const std::string& text) {
+  OutputFile out("-", {});
+  out.write(text);
+  out.commit();
+}
+
+}  // namespace attn

@@ -1,0 +1,114 @@
+// attn random: arrays from NumPy's random streams, by the names that NumPy gives the methods.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "attn/cli/command.h"
+#include "attn/cli/emit.h"
+#include "attn/job/draw.h"
+#include "attn/job/fields.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+struct RandomArgs {
+  std::string method, seed, generator = "RandomState", input;
+  std::map<std::string, std::string> arguments;  ///< those that were typed, by NumPy's names
+  std::size_t repeat = 1;
+  bool endpoint = false, no_replace = false;
+  EmitArgs emit;
+};
+
+/// What a job document would hold: "--shape 3,3" is [3, 3], "--p 0.5,0.5" a list.
+Json argument_value(const std::string& name, const std::string& text) {
+  if (name == "dtype") return Json{text};
+  const bool list = name == "shape" || name == "p";
+  const bool trailing = list && text.ends_with(',');  // "3," as in Python's (3,)
+  const std::string body = trailing ? text.substr(0, text.size() - 1) : text;
+  // Digits beyond 64 bits (the end of uint64) go as a string.
+  const bool long_digits = !list && body.size() > 18 && entropy_words(body).has_value();
+  if (long_digits) return Json{body};
+  return parse_json(list ? "[" + body + "]" : body, "--" + name);
+}
+
+Json spec_of(const RandomArgs& args) {
+  JsonObject arguments;
+  for (const auto& [name, text] : args.arguments)
+    arguments.emplace_back(name, argument_value(name, text));
+  if (args.endpoint) arguments.emplace_back("endpoint", Json{true});
+  if (args.no_replace) arguments.emplace_back("replace", Json{false});
+  return Json{JsonObject{{args.method, Json{std::move(arguments)}}}};
+}
+
+int run_random(const RandomArgs& args) {
+  TensorFiles files;
+  TensorMap arrays;
+  try {
+    Stream stream =
+        make_stream(value_of_flag(*find_field("seed"), args.seed, "--seed"), args.generator);
+    const Json spec = spec_of(args);
+    std::optional<Tensor> values;
+    if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
+    for (std::size_t i = 0; i < args.repeat; ++i) {
+      Tensor drawn = draw(spec, stream, values ? &*values : nullptr);
+      // Shuffling is in place in NumPy: the next round shuffles what this one left.
+      if (args.method == "shuffle") values = drawn;
+      arrays.set(args.repeat == 1 ? "" : "arr_" + std::to_string(i), std::move(drawn));
+    }
+  } catch (const Error& error) {
+    // What was typed is at fault, unless a file was read.
+    const bool typed = error.kind() == ErrorKind::data && args.input.empty();
+    throw Error(typed ? ErrorKind::usage : error.kind(), error.lines());
+  }
+  emit_tensors(arrays, args.emit, files);
+  return 0;
+}
+
+void add_argument(CLI::App& app, RandomArgs& args, const std::string& name,
+                  const std::string& placeholder, const std::string& what) {
+  const auto store = [&args, name](const std::string& text) { args.arguments[name] = text; };
+  app.add_option_function<std::string>("--" + name, store, what)
+      ->type_name(placeholder)
+      ->group("Arguments of the methods");
+}
+
+}  // namespace
+
+Action add_random(CLI::App& app) {
+  const auto args = std::make_shared<RandomArgs>();
+  app.description(
+      "Draws arrays from NumPy's random streams, bit for bit.\n\n"
+      "Example:\n"
+      "  attn random randint --seed 42 --high 3 --shape 3,3 --repeat 3\n"
+      "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy\n");
+  app.add_option("METHOD", args->method, "NumPy's name: see below")->required();
+  app.add_option("--seed", args->seed, "N is np.random.seed(N); N,M is np.random.seed([N, M])")
+      ->type_name("N[,M...]")
+      ->required();
+  app.add_option("--generator", args->generator, "RandomState or default_rng")
+      ->check(CLI::IsMember({"RandomState", "default_rng"}))
+      ->type_name("WORD");
+  app.add_option("--repeat", args->repeat, "how many arrays to draw, one after another")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N");
+  add_argument(app, *args, "shape", "N,M,...", "sizes, such as 3,3; without it, one number");
+  add_argument(app, *args, "low", "X", "least value; default: 0");
+  add_argument(app, *args, "high", "X", "end of the values, itself not drawn");
+  add_argument(app, *args, "dtype", "DTYPE", "int8 to uint64, bool; of random: float64, float32");
+  add_argument(app, *args, "loc", "X", "mean; default: 0");
+  add_argument(app, *args, "scale", "X", "standard deviation; default: 1");
+  add_argument(app, *args, "n", "N", "permute or choose from the numbers 0 to N-1");
+  add_argument(app, *args, "p", "X,Y,...", "probability of each number to choose from");
+  app.add_option("--input", args->input, "permute, shuffle or choose from FILE or FILE#NAME")
+      ->type_name("FILE")
+      ->group("Arguments of the methods");
+  app.add_flag("--endpoint", args->endpoint, "integers: high is drawn, too")
+      ->group("Arguments of the methods");
+  app.add_flag("--no-replace", args->no_replace, "choice: each element at most once")
+      ->group("Arguments of the methods");
+  add_emit_options(app, args->emit);
+  app.footer("\nMethods and their arguments:\n" + draw_help());
+  return [args] { return run_random(*args); };
+}
+
+}  // namespace attn

@@ -1,0 +1,123 @@
+// attn svd: a matrix as U diag(s) Vt.
+#include "attn/core/svd.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <optional>
+
+#include "attn/cli/command.h"
+#include "attn/io/tensor_file.h"
+#include "attn/job/job.h"
+#include "attn/job/output.h"
+#include "attn/job/version.h"
+#include "attn/report/numpy_text.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+struct SvdArgs {
+  std::string file;
+  std::optional<std::size_t> rank;
+  std::vector<std::string> outputs;  ///< -o
+  std::string format = "text";
+  bool repr = false;
+  bool force = false;
+};
+
+const std::vector<std::pair<std::string, std::string>> kFactors = {
+    {"U", "left singular vectors, a column each"},
+    {"s", "singular values"},
+    {"Vt", "right singular vectors, a row each"}};
+
+Svd decompose(const SvdArgs& args, const Tensor& matrix) {
+  try {
+    return svd(matrix, args.rank);
+  } catch (const Error& error) {
+    throw Error(error.kind(), printable(args.file) + ": " + error.lines()[0]);
+  }
+}
+
+Json made_by(const SvdArgs& args, const TensorFiles& files) {
+  JsonObject options = {{"matrix", Json{args.file}}}, inputs;
+  if (args.rank) options.emplace_back("rank", Json{static_cast<std::int64_t>(*args.rank)});
+  for (const auto& [path, file] : files.files()) inputs.emplace_back(path, Json{file.digest()});
+  return Json{JsonObject{{"schema", Json{std::string("attn/1")}},
+                         {"program", Json{std::string("attn ") + kVersion}},
+                         {"svd", Json{std::move(options)}},
+                         {"inputs", Json{std::move(inputs)}}}};
+}
+
+/// "U (7, 2): left singular vectors, a column each", then the array as NumPy prints it.
+std::string as_text(const TensorMap& factors, bool repr) {
+  std::string text;
+  for (const auto& [name, what] : kFactors) {
+    const Tensor& tensor = factors.at(name);
+    text += (text.empty() ? "" : "\n") + name + " " + to_string(tensor.shape()) + ": " + what +
+            "\n" + (repr ? numpy_repr(tensor) : numpy_str(tensor)) + "\n";
+  }
+  return text;
+}
+
+/// "2 of 5 singular values keep 99.2637% of the sum of squares"
+std::string kept_text(const Tensor& matrix, const Svd& svd) {
+  char share[32];
+  std::snprintf(share, sizeof share, "%.6g%%", 100 * kept_share(matrix, svd));
+  const std::size_t all = std::min(matrix.shape()[0], matrix.shape()[1]);
+  return std::to_string(svd.s.size()) + " of " + std::to_string(all) + " singular values keep " +
+         share + " of the sum of squares";
+}
+
+int run(const SvdArgs& args) {
+  std::vector<OutputTarget> targets;
+  for (const std::string& typed : args.outputs) targets.push_back(parse_target(typed));
+  TensorFiles files;
+  const Tensor matrix = files.read(parse_tensor_ref(args.file));
+  OutputPolicy policy;
+  policy.force = args.force;
+  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+  ResultWriter writer(targets, {"U", "s", "Vt"}, policy);
+
+  const Svd factors = decompose(args, matrix);
+  Result result;
+  result.outputs.set("U", factors.U);
+  result.outputs.set("s", factors.s);
+  result.outputs.set("Vt", factors.Vt);
+  result.made_by = made_by(args, files);
+  writer.write(result);
+  if (targets.empty())
+    print(args.format == "json" ? result_json(result, 2) + "\n"
+                                : as_text(result.outputs, args.repr));
+  if (args.rank) note(kept_text(matrix, factors));
+  return 0;
+}
+
+}  // namespace
+
+Action add_svd(CLI::App& app) {
+  const auto args = std::make_shared<SvdArgs>();
+  app.description(
+      "Decomposes a matrix A into U diag(s) Vt, singular values in descending order.\n\n"
+      "Example:\n"
+      "  attn svd ratings.csv --rank 2\n"
+      "  attn svd model.npz#W_Q -o factors.npz");
+  app.add_option("MATRIX", args->file, "FILE, or FILE#NAME where it holds several tensors")
+      ->required();
+  app.add_option("--rank", args->rank, "keep the K largest singular values; default: all")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("K");
+  app.add_option("-o,--output", args->outputs,
+                 "where U, s and Vt go: FILE.npz, .json or FOLDER/; default: text on stdout")
+      ->type_name("PATH")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--format", args->format, "on stdout: text or json")
+      ->check(CLI::IsMember({"text", "json"}))
+      ->type_name("WORD");
+  app.add_flag("--repr", args->repr, "text as repr(): array([...])");
+  app.add_flag("--force", args->force, "replace output files that exist");
+  return [args] { return run(*args); };
+}
+
+}  // namespace attn

@@ -1,0 +1,124 @@
+#include "attn/core/gemm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+#include <xtensor-blas/xblas.hpp>
+#include <xtensor/xadapt.hpp>
+
+#include "attn/tensor/error.h"
+
+extern "C" void openblas_set_num_threads(int threads);
+
+namespace attn {
+namespace {
+
+__extension__ typedef __int128 Wide;
+
+/// The extents of one product: (m, k) times (k, n).
+struct Extents {
+  std::size_t m, n, k;
+};
+
+template <class T>
+auto matrix(T* data, std::size_t rows, std::size_t columns) {
+  return xt::adapt(data, rows * columns, xt::no_ownership(),
+                   std::array<std::size_t, 2>{rows, columns});
+}
+
+/// c (m, n) = a b for one pair of matrices. xt::blas::gemm and not xt::linalg::dot, which gives
+/// wrong shapes for views that alias and for empty axes.
+template <class T>
+void multiply(const T* a, const T* b, T* c, const Extents& size, Second second,
+              const std::string&) {
+  const bool transposed = second == Second::transposed;
+  auto product = matrix(c, size.m, size.n);
+  xt::blas::gemm(matrix(a, size.m, size.k),
+                 transposed ? matrix(b, size.n, size.k) : matrix(b, size.k, size.n), product, false,
+                 transposed);
+}
+
+/// Integers: each element summed in 128 bits, so that only a result that does not fit is an error.
+void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, const Extents& size,
+              Second second, const std::string& stage) {
+  const bool transposed = second == Second::transposed;
+  const std::size_t step = transposed ? 1 : size.n;
+  for (std::size_t i = 0; i < size.m; ++i)
+    for (std::size_t j = 0; j < size.n; ++j) {
+      const std::int64_t* row = a + i * size.k;
+      const std::int64_t* column = transposed ? b + j * size.k : b + j;
+      Wide sum = 0;
+      bool overflow = false;
+      for (std::size_t l = 0; l < size.k; ++l)
+        overflow |= __builtin_add_overflow(sum, Wide{row[l]} * column[l * step], &sum);
+      if (overflow || sum < std::numeric_limits<std::int64_t>::min() ||
+          sum > std::numeric_limits<std::int64_t>::max())
+        throw Error(ErrorKind::data, stage + ": expected integers within int64, found an overflow" +
+                                         "; give the tensors as floating-point numbers");
+      c[i * size.n + j] = static_cast<std::int64_t>(sum);
+    }
+}
+
+double largest_magnitude(const Tensor& integers) {
+  double largest = 0;
+  for (const std::int64_t value : integers.data<std::int64_t>())
+    largest = std::max(largest, std::fabs(static_cast<double>(value)));
+  return largest;
+}
+
+/// Whether every product and every partial sum, in any order, is an integer that a double holds.
+bool exact_in_double(const Tensor& a, const Tensor& b, std::size_t k) {
+  return largest_magnitude(a) * largest_magnitude(b) * static_cast<double>(k) <= 0x1p52;
+}
+
+std::size_t matrices(const Tensor& tensor) {
+  std::size_t count = 1;
+  for (std::size_t axis = 0; axis + 2 < tensor.rank(); ++axis) count *= tensor.shape()[axis];
+  return count;
+}
+
+void require_blas_extents(const Extents& size, const std::string& stage) {
+  constexpr std::size_t kMost = std::numeric_limits<xt::blas_index_t>::max();
+  if (std::max({size.m, size.n, size.k}) > kMost)
+    throw Error(ErrorKind::data, stage + ": expected axes of at most " + std::to_string(kMost) +
+                                     ", found " + to_string({size.m, size.k}) + " times " +
+                                     to_string({size.k, size.n}));
+}
+
+template <class T>
+Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, const std::string& stage) {
+  const std::size_t r = a.rank(), s = b.rank();
+  const Extents size{a.shape()[r - 2], b.shape()[second == Second::plain ? s - 1 : s - 2],
+                     a.shape()[r - 1]};
+  Shape shape = a.shape();
+  shape[r - 1] = size.n;
+  Tensor product(dtype_of<T>, shape);
+  if (product.size() == 0 || size.k == 0) return product;  // an empty sum is 0
+  require_blas_extents(size, stage);
+  const std::size_t sharing = matrices(a) / matrices(b);
+  T* c = product.mutable_data<T>().data();
+  for (std::size_t i = 0; i < matrices(a); ++i)
+    multiply(a.data<T>().data() + i * size.m * size.k,
+             b.data<T>().data() + i / sharing * size.k * size.n, c + i * size.m * size.n, size,
+             second, stage);
+  return product;
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b, Second second, const std::string& stage) {
+  static std::once_flag once;
+  std::call_once(once, openblas_set_num_threads, 1);
+  const DType dtype = a.dtype() == DType::i64 ? b.dtype() : a.dtype();
+  const Tensor left = cast(a, dtype), right = cast(b, dtype);
+  if (dtype == DType::f64) return multiply_all<double>(left, right, second, stage);
+  if (dtype == DType::f32) return multiply_all<float>(left, right, second, stage);
+  if (exact_in_double(a, b, a.shape().back()))
+    return cast(multiply_all<double>(cast(a, DType::f64), cast(b, DType::f64), second, stage),
+                DType::i64);
+  return multiply_all<std::int64_t>(a, b, second, stage);
+}
+
+}  // namespace attn

@@ -1,0 +1,47 @@
+#include "attn/core/heads.h"
+
+#include <cstring>
+
+namespace attn {
+
+Tensor swap_middle_axes(const Tensor& tensor) {
+  const Shape& from = tensor.shape();
+  Tensor swapped(tensor.dtype(), {from[0], from[2], from[1], from[3]});
+  const std::size_t row = from[3] * size_of(tensor.dtype());
+  if (tensor.size() == 0) return swapped;
+  std::byte* to = swapped.mutable_raw();
+  for (std::size_t a = 0; a < from[0]; ++a)
+    for (std::size_t c = 0; c < from[2]; ++c)
+      for (std::size_t b = 0; b < from[1]; ++b, to += row)
+        std::memcpy(to, tensor.raw() + ((a * from[1] + b) * from[2] + c) * row, row);
+  return swapped;
+}
+
+Tensor split_heads(const Tensor& packed, std::size_t heads) {
+  const Shape& shape = packed.shape();
+  return swap_middle_axes(packed.reshaped({shape[0], shape[1], heads, shape[2] / heads}));
+}
+
+Tensor side_by_side(const Tensor& split) {
+  const Shape& shape = split.shape();
+  return swap_middle_axes(split).reshaped({shape[0], shape[2], shape[1] * shape[3]});
+}
+
+Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows) {
+  Shape shape = tensor.shape();
+  const std::size_t n = shape[shape.size() - 2];
+  const std::size_t row = shape.back() * size_of(tensor.dtype());
+  shape[shape.size() - 2] = rows.size();
+  Tensor taken(tensor.dtype(), shape);
+  if (taken.size() == 0) return taken;
+  std::byte* to = taken.mutable_raw();
+  for (const std::byte* matrix = tensor.raw(); matrix != tensor.raw() + tensor.bytes();
+       matrix += n * row)
+    for (const std::size_t index : rows) {
+      std::memcpy(to, matrix + index * row, row);
+      to += row;
+    }
+  return taken;
+}
+
+}  // namespace attn

@@ -1,0 +1,23 @@
+// Moving between heads side by side and heads as an axis; no arithmetic, any dtype.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// (B, N, heads * D) -> (B, heads, N, D): head h has the columns h * D to h * D + D - 1.
+Tensor split_heads(const Tensor& packed, std::size_t heads);
+
+/// (B, heads, N, D) -> (B, N, heads * D), the inverse.
+Tensor side_by_side(const Tensor& split);
+
+/// (A, B, C, D) -> (A, C, B, D).
+Tensor swap_middle_axes(const Tensor& tensor);
+
+/// The rows named, of the next-to-last axis: (..., N, D) -> (..., rows.size(), D).
+Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows);
+
+}  // namespace attn

@@ -1,0 +1,103 @@
+#include "attn/core/inputs.h"
+
+#include "attn/core/axes.h"
+#include "attn/core/checks.h"
+#include "attn/core/heads.h"
+#include "attn/core/shapes.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+/// The mask with four axes: missing ones are 1, on the left, and the head axis where the user has
+/// no heads.
+Tensor lifted_mask(const Tensor& mask, bool with_heads) {
+  Shape shape = mask.shape();
+  if (!with_heads && shape.size() == 3) shape.insert(shape.begin() + 1, 1);
+  while (shape.size() < 4) shape.insert(shape.begin(), 1);
+  return mask.reshaped(shape);
+}
+
+/// `full` is (B, H, L, S); the message shows the scores as the user sees them.
+void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
+  const Shape shape = lifted_mask(mask, in.with_heads).shape();
+  bool fits = shape.size() == 4;
+  for (std::size_t axis = 0; fits && axis < 4; ++axis)
+    fits = shape[axis] == 1 || shape[axis] == full[axis];
+  if (fits) return;
+  if (!in.with_heads) full.erase(full.begin() + 1);
+  if (!in.batched) full.erase(full.begin());
+  axes.problem("mask: expected a shape that broadcasts to the scores " + to_string(full) +
+               ", found " + to_string(mask.shape()));
+}
+
+void set_mask_and_rows(const TensorMap& tensors, const Options& options, Inputs& in, Axes& axes) {
+  if (!axes.knows("L")) return;
+  in.rows = chosen_rows(options.rows, axes["L"].length, axes);
+  const Tensor* mask = tensors.find("mask");
+  if (mask == nullptr || !axes.knows("H") || !axes.knows("S")) return;
+  const std::size_t B = axes.knows("B") ? axes["B"].length : 1;
+  check_mask(*mask, {B, axes["H"].length, axes["L"].length, axes["S"].length}, in, axes);
+  in.mask = lifted_mask(as_mask(*mask, in.compute, axes), in.with_heads);
+}
+
+/// (N, M) or (B, N, M) -> (B, N, M).
+Tensor lifted(const Tensor& tensor) {
+  const Shape& shape = tensor.shape();
+  return tensor.rank() == 3 ? tensor : tensor.reshaped({1, shape[0], shape[1]});
+}
+
+/// Q, K or V in any of their forms -> (B, heads, N, D).
+Tensor lifted_heads(const Tensor& tensor, std::size_t heads, Layout layout) {
+  if (tensor.rank() != 4) return split_heads(lifted(tensor), heads);
+  return layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
+}
+
+void set_tensors(const TensorMap& numbers, Layout layout, Inputs& in) {
+  const auto find = [&](const std::string& name) {
+    const Tensor* tensor = numbers.find(name);
+    return tensor ? std::optional(*tensor) : std::nullopt;
+  };
+  in.W_Q = find("W_Q"), in.W_K = find("W_K"), in.W_V = find("W_V"), in.W_O = find("W_O");
+  in.b_Q = find("b_Q"), in.b_K = find("b_K"), in.b_V = find("b_V"), in.b_O = find("b_O");
+  if (in.projected) {
+    in.embeddings = lifted(numbers.at("embeddings"));
+    if (const auto memory = find("memory")) in.memory = lifted(*memory);
+  } else {
+    in.Q = lifted_heads(numbers.at("Q"), in.H, layout);
+    in.K = lifted_heads(numbers.at("K"), in.G, layout);
+    in.V = numbers.contains("V") ? lifted_heads(numbers.at("V"), in.G, layout) : in.K;
+  }
+}
+
+void set_lengths(Inputs& in, const Axes& axes) {
+  in.B = axes.knows("B") ? axes["B"].length : 1;
+  in.H = axes["H"].length, in.G = axes["G"].length;
+  in.L = axes["L"].length, in.S = axes["S"].length;
+  in.D = axes["D"].length, in.Dv = axes["Dv"].length;
+}
+
+}  // namespace
+
+Inputs make_inputs(const TensorMap& tensors, const Options& options) {
+  Axes axes;
+  Inputs in;
+  in.result = result_dtype(tensors, options.compute);
+  in.compute = in.result == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor* Q = tensors.find("Q");
+  in.projected = Q == nullptr;
+  in.packed = Q == nullptr || Q->rank() != 4;
+  in.with_heads = options.heads > 0 || !in.packed;
+  check_options(tensors, options, axes);
+  check_names(tensors, axes);
+  const TensorMap numbers = as_numbers(tensors, in.compute, axes);
+  check_shapes(tensors, options, axes);
+  in.batched = axes.knows("B");
+  set_mask_and_rows(tensors, options, in, axes);
+  if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());
+  set_lengths(in, axes);
+  set_tensors(numbers, options.layout, in);
+  return in;
+}
+
+}  // namespace attn

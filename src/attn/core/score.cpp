@@ -1,0 +1,76 @@
+#include "attn/core/score.h"
+
+#include <cmath>
+#include <vector>
+#include <xtensor/xmath.hpp>
+#include <xtensor/xnoalias.hpp>
+
+#include "attn/core/gemm.h"
+#include "attn/tensor/array.h"
+
+namespace attn {
+namespace {
+
+/// |x| of each row of (..., N, D).
+std::vector<double> row_norms(const Tensor& tensor) {
+  const std::size_t D = tensor.shape().back();
+  const Tensor doubles = cast(tensor, DType::f64);
+  const auto x = doubles.data<double>();
+  std::vector<double> norms(tensor.shape()[0] * tensor.shape()[1] * tensor.shape()[2]);
+  for (std::size_t i = 0; i < norms.size(); ++i) {
+    double squares = 0;
+    for (std::size_t d = 0; d < D; ++d) squares += x[i * D + d] * x[i * D + d];
+    norms[i] = std::sqrt(squares);
+  }
+  return norms;
+}
+
+Tensor cosines(const Tensor& dots, const Tensor& queries, const Tensor& keys) {
+  const std::size_t L = queries.shape()[2], S = keys.shape()[2];
+  const std::size_t sharing = queries.shape()[1] / keys.shape()[1];
+  const std::vector<double> q = row_norms(queries), k = row_norms(keys);
+  Tensor cosines = cast(dots, DType::f64);
+  double* cosine = cosines.mutable_data<double>().data();
+  for (std::size_t i = 0; i < q.size(); ++i)
+    for (std::size_t j = 0; j < S; ++j) *cosine++ /= q[i] * k[i / L / sharing * S + j];
+  return cosines;
+}
+
+/// Applies f to each element as a double.
+template <class F>
+Tensor map(const Tensor& x, DType dtype, F&& f) {
+  Tensor y = cast(x, DType::f64);
+  auto elements = mutable_array_of<double>(y);
+  xt::noalias(elements) = f(elements);
+  return cast(y, dtype);
+}
+
+Tensor scaled(const Tensor& scores, const Options& options, std::size_t D, DType compute) {
+  const double root = std::sqrt(static_cast<double>(D)), factor = options.scale.number;
+  switch (options.scale.kind) {
+    case Scale::Kind::number:
+      return map(scores, compute, [=](const auto& s) { return factor * s; });
+    case Scale::Kind::automatic:
+      if (options.score == Score::dot)
+        return map(scores, compute, [=](const auto& s) { return s / root; });
+      break;
+    case Scale::Kind::none:
+      break;
+  }
+  return cast(scores, compute);
+}
+
+}  // namespace
+
+Tensor score(const Tensor& queries, const Tensor& keys, Score kind, DType compute) {
+  const Tensor dots = matmul(queries, keys, Second::transposed, "scores");
+  return kind == Score::dot ? dots : cast(cosines(dots, queries, keys), compute);
+}
+
+Tensor scale_scores(const Tensor& scores, const Options& options, std::size_t D, DType compute) {
+  const Tensor s = scaled(scores, options, D, compute);
+  const double c = options.softcap;
+  return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
+}
+
+}  // namespace attn

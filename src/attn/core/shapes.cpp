@@ -1,0 +1,169 @@
+#include "attn/core/shapes.h"
+
+namespace attn {
+namespace {
+
+using Letters = std::vector<std::string>;
+
+Letters with_batch(bool batched, Letters letters) {
+  if (batched) letters.insert(letters.begin(), "B");
+  return letters;
+}
+
+bool check_rank(const std::string& name, const Tensor& tensor, std::size_t most, Axes& axes) {
+  if (tensor.rank() >= 2 && tensor.rank() <= most) return true;
+  axes.problem(name + ": expected " + (most == 4 ? "2, 3 or 4" : "2 or 3") + " axes, found " +
+               to_string(tensor.shape()) +
+               (tensor.rank() == 1 ? "; one vector is written [[...]]" : ""));
+  return false;
+}
+
+/// part = whole / heads, where that divides: D of H*D.
+void split_axis(const std::string& whole, const std::string& heads, const std::string& part,
+                Axes& axes) {
+  if (!axes.knows(whole) || !axes.knows(heads)) return;
+  const auto& [width, name, found] = axes[whole];
+  const auto& [count, option, setting] = axes[heads];
+  if (width % count != 0 || (width == 0 && count > 1))
+    axes.problem(name + ": expected a width that " + option + " " + setting + " divides, found " +
+                 found);
+  else
+    axes.settle(part, {width / count, name, found});
+}
+
+/// whole = part * heads; `why` goes behind what settled the part.
+void join_axis(const std::string& whole, const std::string& heads, const std::string& part,
+               Axes& axes, const std::string& why = "") {
+  if (!axes.knows(part) || !axes.knows(heads)) return;
+  const auto& [length, name, found] = axes[part];
+  axes.settle(whole, {length * axes[heads].length, name, found + why});
+}
+
+void settle_heads(const Options& options, Axes& axes) {
+  const auto settle = [&](const char* letter, const char* name, std::int64_t count) {
+    if (count > 0)
+      axes.settle(letter, {static_cast<std::size_t>(count), name, "= " + std::to_string(count)});
+  };
+  settle("H", "heads", options.heads);
+  settle("G", "kv_heads", options.kv_heads);
+}
+
+/// Once "HD" is known: H and G where not given, then D and "GD".
+void settle_packed_heads(Axes& axes) {
+  axes.settle("H", {1, "heads", "= 1"});
+  axes.equate("G", "H");
+  split_axis("HD", "H", "D", axes);
+  join_axis("GD", "G", "D", axes,
+            axes["G"].length == axes["H"].length ? "" : " with kv_heads " + axes["G"].found);
+}
+
+void check_groups(Axes& axes) {
+  if (!axes.knows("H") || !axes.knows("G")) return;
+  const auto& [H, name, found] = axes["H"];
+  const auto& [G, kv_name, kv_found] = axes["G"];
+  if (H == 0 || G == 0 || H % G != 0)
+    axes.problem(kv_name + ": expected a number of key/value heads that divides the " +
+                 std::to_string(H) + " of " + name + ", found " + std::to_string(G));
+}
+
+/// W_K where it is not given: the source itself has to be as wide as the keys.
+void check_identity_keys(Axes& axes) {
+  if (axes.knows("Mk") && axes.knows("GD") && axes["Mk"].length != axes["GD"].length)
+    axes.problem("W_K: expected (" + std::to_string(axes["Mk"].length) + ", " +
+                 std::to_string(axes["GD"].length) + ") to match " + axes["GD"].name + " " +
+                 axes["GD"].found + ", found none");
+}
+
+void check_projected(const TensorMap& tensors, Axes& axes) {
+  const Tensor& embeddings = tensors.at("embeddings");
+  if (!check_rank("embeddings", embeddings, 3, axes)) return;
+  const bool batched = embeddings.rank() == 3;
+  axes.take("embeddings", embeddings, with_batch(batched, {"L", "M"}));
+  if (const Tensor* memory = tensors.find("memory")) {
+    axes.take("memory", *memory, with_batch(batched, {"S", "Mk"}));
+  } else {
+    axes.equate("S", "L");
+    axes.equate("Mk", "M");
+  }
+  if (const Tensor* W_Q = tensors.find("W_Q"))
+    axes.take("W_Q", *W_Q, {"M", "HD"});
+  else
+    axes.equate("HD", "M");
+  settle_packed_heads(axes);
+  if (const Tensor* W_K = tensors.find("W_K"))
+    axes.take("W_K", *W_K, {"Mk", "GD"});
+  else
+    check_identity_keys(axes);
+  if (const Tensor* W_V = tensors.find("W_V"))
+    axes.take("W_V", *W_V, {"Mk", "GDv"});
+  else
+    axes.equate("GDv", "Mk");
+  split_axis("GDv", "G", "Dv", axes);
+}
+
+/// Q, K and V with heads as an axis.
+void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, Layout layout, Axes& axes) {
+  const auto letters = [=](const char* heads, const char* rows, const char* width) {
+    return layout == Layout::bhld ? Letters{"B", heads, rows, width}
+                                  : Letters{"B", rows, heads, width};
+  };
+  axes.take("Q", Q, letters("H", "L", "D"));
+  axes.take("K", K, letters("G", "S", "D"));
+  if (V != nullptr)
+    axes.take("V", *V, letters("G", "S", "Dv"));
+  else
+    axes.equate("Dv", "D");
+}
+
+void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, Axes& axes) {
+  const bool batched = Q.rank() == 3;
+  axes.take("Q", Q, with_batch(batched, {"L", "HD"}));
+  settle_packed_heads(axes);
+  axes.take("K", K, with_batch(batched, {"S", "GD"}));
+  if (V != nullptr)
+    axes.take("V", *V, with_batch(batched, {"S", "GDv"}));
+  else
+    axes.equate("GDv", "GD");
+  split_axis("GDv", "G", "Dv", axes);
+}
+
+void check_given(const TensorMap& tensors, Layout layout, Axes& axes) {
+  const Tensor &Q = tensors.at("Q"), &K = tensors.at("K");
+  if (!check_rank("Q", Q, 4, axes)) return;
+  if (Q.rank() == 4)
+    check_split(Q, K, tensors.find("V"), layout, axes);
+  else
+    check_packed(Q, K, tensors.find("V"), axes);
+}
+
+void check_parts(const TensorMap& tensors, Axes& axes) {
+  join_axis("HDv", "H", "Dv", axes);
+  if (const Tensor* W_O = tensors.find("W_O")) axes.take("W_O", *W_O, {"HDv", "Mo"});
+  const std::vector<std::pair<std::string, std::string>> kBiases = {
+      {"b_Q", "HD"}, {"b_K", "GD"}, {"b_V", "GDv"}, {"b_O", "Mo"}};
+  for (const auto& [name, letter] : kBiases)
+    if (const Tensor* bias = tensors.find(name)) axes.take(name, *bias, {letter});
+}
+
+void check_scale(const Options& options, Axes& axes) {
+  const bool divides = options.scale.kind == Scale::Kind::automatic && options.score == Score::dot;
+  if (divides && axes.knows("D") && axes["D"].length == 0)
+    axes.problem(axes["D"].name +
+                 ": expected a width D of at least 1 to divide by sqrt(D), found " +
+                 axes["D"].found + "; give a scale");
+}
+
+}  // namespace
+
+void check_shapes(const TensorMap& tensors, const Options& options, Axes& axes) {
+  settle_heads(options, axes);
+  if (tensors.contains("Q") && tensors.contains("K"))
+    check_given(tensors, options.layout, axes);
+  else if (tensors.contains("embeddings"))
+    check_projected(tensors, axes);
+  check_groups(axes);
+  check_parts(tensors, axes);
+  check_scale(options, axes);
+}
+
+}  // namespace attn

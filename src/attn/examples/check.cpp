@@ -1,0 +1,152 @@
+#include "attn/examples/check.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <sstream>
+
+#include "attn/examples/printed_numbers.h"
+#include "attn/examples/show_text.h"
+#include "attn/examples/singular.h"
+#include "attn/io/file.h"
+#include "attn/report/numpy_text.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::string joined(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+/// The printed numbers dealt out to the values, or nothing when there are more or fewer of them.
+std::optional<std::vector<std::vector<PrintedNumber>>> dealt(const Show& show,
+                                                             const std::vector<Value>& values,
+                                                             const std::string& text) {
+  // A csv's header has no values, but may have numbers ("Unnamed: 0").
+  const std::size_t start = show.form == Form::csv ? text.find('\n') + 1 : 0;
+  const auto numbers = printed_numbers(std::string_view(text).substr(start));
+  std::vector<std::vector<PrintedNumber>> shares;
+  auto next = numbers.begin();
+  for (const Value& value : values) {
+    const auto left = static_cast<std::size_t>(numbers.end() - next);
+    if (value.tensor.size() > left) return std::nullopt;
+    const auto end = next + static_cast<std::ptrdiff_t>(value.tensor.size());
+    shares.emplace_back(next, end);
+    next = end;
+  }
+  return next == numbers.end() ? std::optional(shares) : std::nullopt;
+}
+
+/// The first value that is not as printed, or "".
+std::string different_number(const Show& show, const std::vector<Value>& values,
+                             const std::vector<std::vector<PrintedNumber>>& printed) {
+  for (std::size_t v = 0; v < values.size(); ++v) {
+    const Tensor numbers = cast(values[v].tensor, DType::f64);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      if (!is_printed_as(numbers.data<double>()[i], printed[v][i]))
+        return show.values[v].text + ": value " + std::to_string(i + 1) + ": expected " +
+               printed[v][i].text + ", found " + python_repr(numbers.data<double>()[i]);
+  }
+  return "";
+}
+
+std::string different_line(const std::string& expected, const std::string& found) {
+  const auto wanted = lines_of(expected), got = lines_of(found);
+  const auto [want, have] = std::mismatch(wanted.begin(), wanted.end(), got.begin(), got.end());
+  const auto shown = [](auto line, auto end) {
+    return line == end ? std::string("no more lines") : "'" + printable(*line) + "'";
+  };
+  return "line " + std::to_string(want - wanted.begin() + 1) + ": expected " +
+         shown(want, wanted.end()) + ", found " + shown(have, got.end());
+}
+
+/// What tells the computed result from the printed one, or "".
+std::string difference(const Shown& shown, const std::string& expected, ChosenSigns& signs) {
+  const Show& show = *shown.show;
+  std::vector<Value> values = shown.values;
+  if (const auto printed = dealt(show, values, expected)) {
+    for (std::size_t v = 0; v < values.size(); ++v)
+      if (values[v].singular) {
+        std::vector<double> numbers;
+        for (const PrintedNumber& number : (*printed)[v]) numbers.push_back(number.value);
+        values[v].tensor = turned(values[v], numbers, signs);
+      }
+    const std::string different = different_number(show, values, *printed);
+    if (!different.empty()) return different;
+  }
+  const std::string text = text_of(show, values);
+  return text == expected ? "" : different_line(expected, text);
+}
+
+/// What the comparison leaves out, in words; "" when nothing.
+std::string left_open(const Evaluation& evaluation) {
+  const std::vector<bool>* most = nullptr;
+  for (const Shown& shown : evaluation.shown)
+    for (const Value& value : shown.values)
+      if (value.singular && (most == nullptr || value.singular->determined.size() > most->size()))
+        most = &value.singular->determined;
+  if (most == nullptr) return "";
+  return "; signs and the vectors of equal or zero singular values are not determined: compared " +
+         std::to_string(std::count(most->begin(), most->end(), true)) + " of " +
+         std::to_string(most->size()) +
+         " up to sign, and that all are orthonormal and U diag(s) Vt is the matrix";
+}
+
+std::string results_of(const Example& example, const Evaluation& evaluation) {
+  const auto count = std::count_if(evaluation.shown.begin(), evaluation.shown.end(),
+                                   [](const Shown& s) { return s.show->form != Form::text; });
+  return std::to_string(count) + (count == 1 ? " result" : " results") + left_open(evaluation) +
+         (example.note.empty() ? "" : "; " + example.note);
+}
+
+}  // namespace
+
+Verdict compare(const Example& example, const Evaluation& evaluation, const std::string& expected) {
+  for (const Decomposition& decomposition : evaluation.decompositions)
+    if (const std::string flaw = flaw_of(decomposition); !flaw.empty()) return {false, flaw};
+
+  std::vector<std::string> rest = lines_of(expected);
+  const auto take = [&rest](std::size_t count) {
+    const auto end = rest.begin() + static_cast<std::ptrdiff_t>(std::min(count, rest.size()));
+    const std::string text = joined({rest.begin(), end});
+    rest.erase(rest.begin(), end);
+    return text;
+  };
+
+  ChosenSigns signs;
+  const Cell* cell = nullptr;
+  for (const Shown& shown : evaluation.shown) {
+    if (cell != nullptr && cell != shown.cell && take(1) != "\n")
+      return {false, "expected.txt: expected an empty line after " + cell->label};
+    cell = shown.cell;
+    const std::string different = difference(shown, take(lines_of(shown.text).size()), signs);
+    if (!different.empty()) return {false, cell->label + ": " + different};
+  }
+  if (!expected.ends_with('\n')) return {false, "expected.txt: expected a newline at its end"};
+  if (!rest.empty())
+    return {false, "expected.txt: more text than results: '" + printable(rest[0]) + "'"};
+  return {true, results_of(example, evaluation)};
+}
+
+Verdict check_example(const std::string& folder) {
+  try {
+    const Example example = read_example(folder);
+    const std::string path = (std::filesystem::path(folder) / "expected.txt").string();
+    const FileBytes expected = read_file(path);
+    return compare(example, evaluate(example), std::string(expected.text()));
+  } catch (const Error& error) {
+    return {false, error.lines()[0]};
+  }
+}
+
+}  // namespace attn

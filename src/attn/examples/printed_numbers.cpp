@@ -1,0 +1,62 @@
+#include "attn/examples/printed_numbers.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace attn {
+namespace {
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+/// How many digits of a decimal number stand after its point.
+int decimals(std::string_view number) {
+  const std::size_t point = number.find('.'), end = std::min(number.find('e'), number.size());
+  return point == std::string_view::npos ? 0 : static_cast<int>(end - point - 1);
+}
+
+int exponent(std::string_view number) {
+  const std::size_t e = number.find('e');
+  int value = 0;
+  if (e == std::string_view::npos) return value;
+  const std::size_t sign = number[e + 1] == '+' ? 2 : 1;
+  std::from_chars(number.data() + e + sign, number.data() + number.size(), value);
+  return value;
+}
+
+}  // namespace
+
+std::vector<PrintedNumber> printed_numbers(std::string_view text) {
+  std::vector<PrintedNumber> numbers;
+  int most = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    PrintedNumber number;
+    const char* start = text.data() + at;
+    const auto [rest, error] = std::from_chars(start, text.data() + text.size(), number.value);
+    const bool in_word = at > 0 && is_word(text[at - 1]);
+    const bool into_word = rest != text.data() + text.size() && is_word(*rest);
+    if (error != std::errc() || in_word || into_word) {
+      ++at;
+      continue;
+    }
+    number.text.assign(start, rest);
+    most = std::max(most, decimals(number.text));
+    numbers.push_back(number);
+    at += number.text.size();
+  }
+  for (PrintedNumber& number : numbers)
+    number.half_unit = 0.5 * std::pow(10.0, exponent(number.text) - most);
+  return numbers;
+}
+
+bool is_printed_as(double value, const PrintedNumber& number) {
+  if (!std::isfinite(value) || !std::isfinite(number.value))
+    return value == number.value || (std::isnan(value) && std::isnan(number.value));
+  // The printed number was read back into binary: one rounding.
+  const double rounding = std::numeric_limits<double>::epsilon() * std::abs(value);
+  return std::abs(value - number.value) <= number.half_unit + rounding;
+}
+
+}  // namespace attn

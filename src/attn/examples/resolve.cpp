@@ -1,0 +1,101 @@
+#include "attn/examples/resolve.h"
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+[[noreturn]] void fail(const Reference& reference, const std::string& what) {
+  throw Error(ErrorKind::data, reference.text + ": " + what);
+}
+
+Tensor transpose(const Tensor& matrix) {
+  const std::size_t m = matrix.shape()[0], n = matrix.shape()[1];
+  Tensor result(matrix.dtype(), {n, m});
+  visit(matrix.dtype(), [&]<class T>(Type<T>) {
+    const auto from = matrix.data<T>();
+    const auto to = result.mutable_data<T>();
+    for (std::size_t i = 0; i < m; ++i)
+      for (std::size_t j = 0; j < n; ++j) to[j * m + i] = from[i * n + j];
+  });
+  return result;
+}
+
+/// (H, M, D) -> (M, H*D)
+Tensor side_by_side(const Tensor& heads) {
+  const std::size_t H = heads.shape()[0], M = heads.shape()[1], D = heads.shape()[2];
+  Tensor result(heads.dtype(), {M, H * D});
+  visit(heads.dtype(), [&]<class T>(Type<T>) {
+    const auto from = heads.data<T>();
+    const auto to = result.mutable_data<T>();
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      const std::size_t h = i / (M * D), m = i / D % M, d = i % D;
+      to[m * H * D + h * D + d] = from[i];
+    }
+  });
+  return result;
+}
+
+Tensor shape_tensor(const Shape& shape) {
+  return Tensor::of<std::int64_t>({shape.size()}, {shape.begin(), shape.end()});
+}
+
+void require_rank(const Value& value, std::size_t rank, const Reference& reference) {
+  if (value.tensor.rank() != rank)
+    fail(reference, "expected " + std::to_string(rank) + " axes, found shape " +
+                        to_string(value.tensor.shape()));
+}
+
+void apply(const Access& access, Value& value, const Reference& reference) {
+  switch (access.kind) {
+    case Access::Kind::index:
+      if (value.singular) fail(reference, "singular vectors are shown all together");
+      if (value.tensor.rank() == 0 || access.index >= value.tensor.shape()[0])
+        fail(reference, "no element [" + std::to_string(access.index) + "] in shape " +
+                            to_string(value.tensor.shape()));
+      value.tensor = value.tensor.at(access.index);
+      break;
+    case Access::Kind::transpose:
+      require_rank(value, 2, reference);
+      value.tensor = transpose(value.tensor);
+      if (value.singular) value.singular->axis = 1 - value.singular->axis;
+      break;
+    case Access::Kind::joined:
+      require_rank(value, 3, reference);
+      value.tensor = side_by_side(value.tensor);
+      break;
+    case Access::Kind::shape:
+      value = {shape_tensor(value.tensor.shape()), {}};
+      break;
+  }
+}
+
+template <class Map>
+const typename Map::mapped_type& look_up(const Map& map, const std::string& name,
+                                         const Reference& reference) {
+  const auto found = map.find(name);
+  if (found != map.end()) return found->second;
+  std::vector<std::string> known;
+  std::string list;
+  for (const auto& entry : map) {
+    known.push_back(entry.first);
+    list += (list.empty() ? "" : ", ") + entry.first;
+  }
+  fail(reference, "'" + printable(name) + "' is none of " + list + did_you_mean(name, known));
+}
+
+Value resolve(const Reference& reference, const Results& results) {
+  Value value = look_up(look_up(results, reference.result, reference), reference.value, reference);
+  for (const Access& access : reference.accesses) apply(access, value, reference);
+  return value;
+}
+
+}  // namespace
+
+std::vector<Value> resolve(const std::vector<Reference>& references, const Results& results) {
+  std::vector<Value> values;
+  for (const Reference& reference : references) values.push_back(resolve(reference, results));
+  return values;
+}
+
+}  // namespace attn

@@ -1,0 +1,169 @@
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "attn/io/json.h"
+#include "attn/io/number_text.h"
+#include "attn/io/numbers.h"
+#include "attn/tensor/error.h"
+#include "attn/tensor/utf8.h"
+
+namespace attn {
+namespace {
+
+template <class T>
+void append_cell(std::string& out, T value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    out += value ? "true" : "false";
+  } else if constexpr (std::is_integral_v<T>) {
+    append_number(out, value);
+  } else if (const auto wide = static_cast<double>(value); std::isfinite(wide)) {
+    append_number(out, value);
+  } else {
+    out += '"';
+    out += non_finite_name(wide);
+    out += '"';
+  }
+}
+
+void append_quoted(std::string& out, std::string_view text) {
+  constexpr char kHex[] = "0123456789abcdef";
+  out += '"';
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = utf8_length(text, i);
+    const char c = text[i];
+    if (length == 0)
+      out += "\uFFFD";
+    else if (c == '"' || c == '\\')
+      (out += '\\') += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (length == 1 && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F))
+      out += {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15]};
+    else
+      out.append(text, i, length);
+    i += length == 0 ? 1 : length;
+  }
+  out += '"';
+}
+
+void append_json(std::string& out, const Json& json);
+
+template <class T>
+void append_element(std::string& out, const T& element) {
+  if constexpr (std::is_same_v<T, Json>)
+    append_json(out, element);
+  else
+    append_cell(out, element);
+}
+
+template <class T>
+void append_array(std::string& out, const std::vector<T>& array) {
+  out += '[';
+  for (std::size_t i = 0; i < array.size(); ++i) {
+    if (i > 0) out += ',';
+    append_element(out, array[i]);
+  }
+  out += ']';
+}
+
+void append_object(std::string& out, const JsonObject& object) {
+  out += '{';
+  for (std::size_t i = 0; i < object.size(); ++i) {
+    if (i > 0) out += ',';
+    append_quoted(out, object[i].first);
+    out += ':';
+    append_json(out, object[i].second);
+  }
+  out += '}';
+}
+
+void append_json(std::string& out, const Json& json) {
+  std::visit(
+      [&]<class T>(const T& value) {
+        if constexpr (std::is_same_v<T, std::nullptr_t>)
+          out += "null";
+        else if constexpr (std::is_same_v<T, std::string>)
+          append_quoted(out, value);
+        else if constexpr (std::is_same_v<T, JsonObject>)
+          append_object(out, value);
+        else if constexpr (std::is_arithmetic_v<T>)
+          append_cell(out, value);
+        else
+          append_array(out, value);
+      },
+      json.value);
+}
+
+/// Writes a tensor's elements one after another, with brackets round each axis.
+template <class T>
+class TensorWriter {
+ public:
+  TensorWriter(std::string& out, const Tensor& tensor, int indent)
+      : out_(out), shape_(tensor.shape()), next_(tensor.data<T>().data()), indent_(indent) {}
+
+  void write(std::size_t axis = 0) {
+    if (axis == shape_.size()) return append_cell(out_, *next_++);
+    const bool on_lines = indent_ >= 0 && axis + 1 < shape_.size() && shape_[axis] > 0;
+    out_ += '[';
+    for (std::size_t i = 0; i < shape_[axis]; ++i) {
+      if (i > 0) out_ += on_lines || indent_ < 0 ? "," : ", ";
+      if (on_lines) break_line(static_cast<int>(axis));
+      write(axis + 1);
+    }
+    if (on_lines) break_line(static_cast<int>(axis) - 1);
+    out_ += ']';
+  }
+
+ private:
+  /// Elements of axis 0 start `indent` columns in, each axis two more; axis -1 two fewer.
+  void break_line(int axis) {
+    const int column = indent_ + 2 * axis;
+    out_ += '\n';
+    out_.append(static_cast<std::size_t>(std::max(column, 0)), ' ');
+  }
+
+  std::string& out_;
+  const Shape& shape_;
+  const T* next_;
+  int indent_;
+};
+
+/// A shape without elements costs a file nothing, and can still name more rows than there is room
+/// to write.
+void require_room(const Shape& shape) {
+  constexpr std::size_t kMostEmptyRows = 1'000'000;
+  std::size_t rows = 1;
+  for (const std::size_t extent : shape) {
+    if (extent == 0 && rows > kMostEmptyRows)
+      throw Error(ErrorKind::data,
+                  "shape " + to_string(shape) + " has too many rows without elements");
+    if (extent == 0) return;
+    rows = extent > kMostEmptyRows / rows ? kMostEmptyRows + 1 : rows * extent;
+  }
+}
+
+}  // namespace
+
+std::string to_json(const Json& json) {
+  std::string out;
+  append_json(out, json);
+  return out;
+}
+
+std::string json_quoted(std::string_view text) {
+  std::string out;
+  append_quoted(out, text);
+  return out;
+}
+
+std::string to_json(const Tensor& tensor, int indent) {
+  require_room(tensor.shape());
+  std::string out;
+  visit(tensor.dtype(), [&]<class T>(Type<T>) { TensorWriter<T>(out, tensor, indent).write(); });
+  return out;
+}
+
+}  // namespace attn

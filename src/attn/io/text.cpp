@@ -1,0 +1,45 @@
+#include "attn/io/text.h"
+
+#include <algorithm>
+
+#include "attn/tensor/error.h"
+#include "attn/tensor/utf8.h"
+
+namespace attn {
+namespace {
+
+[[noreturn]] void fail(const std::string& name, const std::string& what) {
+  throw Error(ErrorKind::data, name + ": " + what);
+}
+
+bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0u) == 0x80u; }
+
+}  // namespace
+
+std::string_view checked_text(std::string_view text, const std::string& name) {
+  if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
+    fail(name, "is UTF-16, expected UTF-8 (save it as UTF-8)");
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
+    fail(name, "byte " + std::to_string(nul) + " is NUL, expected text in UTF-8");
+  if (const std::size_t bad = find_invalid_utf8(text); bad != std::string_view::npos)
+    fail(name, "byte " + std::to_string(bad) + " is not UTF-8");
+  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) fail(name, "is empty");
+  return text;
+}
+
+std::string line_and_column(std::string_view text, std::size_t offset) {
+  const std::string_view before = text.substr(0, offset);
+  const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0: the first line
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const auto column = std::count_if(before.begin() + static_cast<std::ptrdiff_t>(line_start),
+                                    before.end(), [](char c) { return !is_continuation(c); }) +
+                      1;
+  return "line " + std::to_string(line) + ", column " + std::to_string(column);
+}
+
+std::string counted(std::size_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+}  // namespace attn

@@ -1,0 +1,20 @@
+// What every text format asks of its bytes before it looks at them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace attn {
+
+/// `text` without a UTF-8 byte order mark. Errors (data): nothing but white space, UTF-16, a NUL
+/// byte, bytes that are not UTF-8; the last two give the byte's offset, counted from 0.
+std::string_view checked_text(std::string_view text, const std::string& name);
+
+/// "line 3, column 7" of the byte at `offset`; both count from 1, columns in characters.
+std::string line_and_column(std::string_view text, std::size_t offset);
+
+/// "1 cell", "2 cells".
+std::string counted(std::size_t count, const std::string& noun);
+
+}  // namespace attn

@@ -1,0 +1,115 @@
+#include "attn/job/document.h"
+
+#include "attn/job/fields.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+std::vector<std::string> known_keys() {
+  std::vector<std::string> keys;
+  for (const Field& field : job_fields()) keys.push_back(field.key);
+  return keys;
+}
+
+/// The known keys below an object's name: "position." gives kind, base, ...
+std::vector<std::string> known_members(const std::string& group) {
+  std::vector<std::string> members;
+  for (const std::string& key : known_keys())
+    if (key.rfind(group + ".", 0) == 0) members.push_back(key.substr(group.size() + 1));
+  return members;
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "" : path.substr(0, slash);
+}
+
+/// Puts one member of a document in its place; a line in `problems` for a key that is not known.
+void add_member(Document& document, const std::string& key, const Json& value,
+                std::vector<std::string>& problems) {
+  const std::string& name = document.name;
+  const auto* members = value.get<JsonObject>();
+  const std::vector<std::string> known = known_members(key);
+  if (find_field(key) != nullptr && key.find('.') == std::string::npos) {
+    document.set({key, value, name, folder_of(name)});
+  } else if (known.empty()) {
+    problems.push_back(printable(name) + ": unknown key '" + printable(key) + "'" +
+                       did_you_mean(key, known_keys()));
+  } else if (members == nullptr) {
+    problems.push_back(printable(name) + ": " + key + ": expected an object, found " +
+                       value.kind());
+  } else {
+    for (const auto& [member, inner] : *members) {
+      if (find_field(key + "." + member) == nullptr)
+        problems.push_back(printable(name) + ": " + key + ": unknown key '" + printable(member) +
+                           "'" + did_you_mean(member, known));
+      else
+        document.set({key + "." + member, inner, name, folder_of(name)});
+    }
+  }
+}
+
+/// An array of an .npz that is not a tensor of the job but an option: heads, scale, window, ...
+Json option_from(const Tensor& tensor, const std::string& where) {
+  if (tensor.rank() == 0 || tensor.rank() == 1) return parse_json(to_json(tensor, -1), where);
+  throw Error(ErrorKind::data,
+              where + ": expected one number or a list, found shape " + to_string(tensor.shape()));
+}
+
+void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::string>& problems) {
+  for (const auto& [key, tensor] : arrays) {
+    const Field* field = find_field(key);
+    if (field != nullptr && field->form == FieldForm::tensor)
+      document.set({key, Json{document.name + "#" + key}, document.name, ""});
+    else
+      add_member(document, key,
+                 field == nullptr ? Json{} : option_from(tensor, document.name + "#" + key),
+                 problems);
+  }
+}
+
+}  // namespace
+
+const Entry* Document::find(const std::string& key) const {
+  for (const Entry& entry : entries)
+    if (entry.key == key) return &entry;
+  return nullptr;
+}
+
+void Document::set(Entry entry) {
+  for (Entry& old : entries) {
+    if (old.key == entry.key) {
+      old = std::move(entry);
+      return;
+    }
+  }
+  entries.push_back(std::move(entry));
+}
+
+Document read_document(const std::string& path, TensorFiles& files) {
+  Document document;
+  document.name = path;
+  const FileBytes& file = files.file(path);
+  std::vector<std::string> problems;
+  const Format format = format_of(file);
+  if (format == Format::npz) {
+    add_arrays(document, files.all(path), problems);
+  } else if (format == Format::json) {
+    const Json json = parse_json(file.text(), printable(path));
+    const auto* members = json.get<JsonObject>();
+    if (members == nullptr)
+      throw Error(ErrorKind::data,
+                  printable(path) + ": expected a job (an object), found " + json.kind());
+    for (const auto& [key, value] : *members) add_member(document, key, value, problems);
+  } else {
+    throw Error(ErrorKind::data, printable(path) +
+                                     ": expected a job (.json or .npz), found one array; name its "
+                                     "role with a flag, such as --embeddings " +
+                                     printable(path));
+  }
+  if (!problems.empty()) throw Error(ErrorKind::data, problems);
+  return document;
+}
+
+}  // namespace attn

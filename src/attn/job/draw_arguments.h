@@ -1,0 +1,45 @@
+// The arguments of one random draw, as a job document writes them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/io/json.h"
+#include "attn/random/int128.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// Each reader names the method and the argument when the value is not what it must be:
+/// Error(data).
+class DrawArguments {
+ public:
+  /// `known` are the names that the method takes; another one is an error that names the nearest.
+  /// `values`, if any, stands for the argument of that name.
+  DrawArguments(std::string method, const Json& json, const std::vector<std::string>& known,
+                const Tensor* values);
+
+  bool has(const std::string& key) const;
+  int128 integer(const std::string& key, std::optional<std::int64_t> fallback = {}) const;
+  std::int64_t count(const std::string& key) const;  ///< 0 to 2^31 - 1
+  double number(const std::string& key, double fallback) const;
+  bool boolean(const std::string& key, bool fallback) const;
+  std::vector<double> numbers(const std::string& key) const;  ///< empty when absent
+  Shape shape() const;                                        ///< () when absent: one number
+  DType dtype(DType fallback) const;
+  Tensor values() const;
+
+ private:
+  const Json* find(const std::string& key) const;  ///< nullptr when absent
+  const Json& need(const std::string& key) const;
+  [[noreturn]] void wrong(const std::string& key, const std::string& expected,
+                          const Json& found) const;
+
+  std::string method_;
+  const Json& json_;
+  const Tensor* values_;
+};
+
+}  // namespace attn

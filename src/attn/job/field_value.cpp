@@ -1,0 +1,178 @@
+// What a field's value may be, and what a flag's text means.
+#include <algorithm>
+#include <cmath>
+
+#include "attn/job/fields.h"
+#include "attn/random/generator.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+/// "a whole number >= 1 or one of auto, none": what a field takes, for messages.
+std::string expectation(const Field& field) {
+  std::string text;
+  const std::string bound = field.minimum ? " >= " + std::to_string(*field.minimum) : std::string();
+  switch (field.form) {
+    case FieldForm::tensor:
+      text = "numbers, \"FILE\", \"FILE#NAME\" or a random draw";
+      break;
+    case FieldForm::integer:
+      text = "a whole number" + bound;
+      break;
+    case FieldForm::number:
+      text = "a finite number" + bound;
+      break;
+    case FieldForm::boolean:
+      text = "true or false";
+      break;
+    case FieldForm::integers:
+      text = field.length ? std::to_string(*field.length) + " whole numbers" : "whole numbers";
+      text += bound;
+      break;
+    case FieldForm::strings:
+      text = "a list of strings";
+      break;
+    case FieldForm::seed:
+      text = "a whole number >= 0 or a list of them";
+      break;
+    case FieldForm::word:
+      break;
+  }
+  for (std::size_t i = 0; i < field.words.size(); ++i)
+    text += (text.empty() ? "" : i + 1 == field.words.size() ? " or " : ", ") + field.words[i];
+  return text;
+}
+
+bool in_bounds(const Field& field, double value) {
+  return std::isfinite(value) && (!field.minimum || value >= static_cast<double>(*field.minimum));
+}
+
+bool is_word(const Field& field, const Json& value) {
+  const std::string* text = value.get<std::string>();
+  if (text == nullptr) return false;
+  for (const std::string& word : field.words)
+    if (word == *text) return true;
+  return false;
+}
+
+bool is_integer_list(const Field& field, const Json& value) {
+  const auto* empty = value.get<JsonArray>();
+  const auto* list = value.get<JsonIntegers>();
+  if (list == nullptr) return empty != nullptr && empty->empty() && !field.length;
+  if (field.length && list->size() != *field.length) return false;
+  for (const std::int64_t item : *list)
+    if (!in_bounds(field, static_cast<double>(item))) return false;
+  return true;
+}
+
+bool is_string_list(const Json& value) {
+  const auto* list = value.get<JsonArray>();
+  if (list == nullptr) return false;
+  for (const Json& item : *list)
+    if (item.get<std::string>() == nullptr) return false;
+  return true;
+}
+
+bool is_seed_number(const Json& value) {
+  if (const auto* text = value.get<std::string>()) return entropy_words(*text).has_value();
+  const auto* number = value.get<std::int64_t>();
+  return (number != nullptr && *number >= 0) || value.get<std::uint64_t>() != nullptr;
+}
+
+bool is_seed(const Json& value) {
+  if (const auto* row = value.get<JsonIntegers>())
+    return std::all_of(row->begin(), row->end(), [](std::int64_t item) { return item >= 0; });
+  if (const auto* list = value.get<JsonArray>())
+    return !list->empty() && std::all_of(list->begin(), list->end(), is_seed_number);
+  return is_seed_number(value);
+}
+
+bool fits(const Field& field, const Json& value) {
+  if (is_word(field, value)) return true;
+  double real = 0;
+  switch (field.form) {
+    case FieldForm::tensor:
+      return true;  // looked at when it is read
+    case FieldForm::integer:
+      return value.get<std::int64_t>() != nullptr &&
+             in_bounds(field, static_cast<double>(*value.get<std::int64_t>()));
+    case FieldForm::number:
+      return value.as_number(real) && in_bounds(field, real);
+    case FieldForm::boolean:
+      return value.get<bool>() != nullptr;
+    case FieldForm::word:
+      return false;
+    case FieldForm::integers:
+      return is_integer_list(field, value);
+    case FieldForm::strings:
+      return is_string_list(value);
+    case FieldForm::seed:
+      return is_seed(value);
+  }
+  return false;
+}
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', start), text.size());
+    parts.push_back(text.substr(start, comma - start));
+    start = comma + 1;
+  }
+  return parts;
+}
+
+/// JSON when it is JSON, otherwise the text itself.
+Json scalar_of(const std::string& text, const std::string& name) {
+  try {
+    return parse_json(text, name);
+  } catch (const Error&) {
+    return Json{text};
+  }
+}
+
+}  // namespace
+
+std::string problem_with(const Field& field, const Json& value) {
+  if (fits(field, value)) return "";
+  std::string found = value.kind();
+  if (const std::string* text = value.get<std::string>())
+    found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words);
+  else if (const auto* whole = value.get<std::int64_t>())
+    found = std::to_string(*whole);
+  return "expected " + expectation(field) + ", found " + found;
+}
+
+Json value_of_flag(const Field& field, const std::string& text, const std::string& name) {
+  const bool inline_json = !text.empty() && (text[0] == '[' || text[0] == '{');
+  if (inline_json) return parse_json(text, name);
+  switch (field.form) {
+    case FieldForm::tensor:
+    case FieldForm::word:
+      return Json{text};
+    case FieldForm::strings: {
+      JsonArray list;
+      for (const std::string& part : split(text)) list.push_back(Json{part});
+      return Json{list};
+    }
+    case FieldForm::integers:
+      try {
+        return parse_json("[" + text + "]", name);
+      } catch (const Error&) {
+        return Json{text};
+      }
+    case FieldForm::seed: {
+      // One number may stand alone: to NumPy 42 is not [42].
+      if (text.find(',') == std::string::npos) return scalar_of(text, name);
+      JsonArray list;
+      for (const std::string& part : split(text))
+        if (!part.empty()) list.push_back(scalar_of(part, name));
+      return Json{list};
+    }
+    default:
+      return scalar_of(text, name);
+  }
+}
+
+}  // namespace attn

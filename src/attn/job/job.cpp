@@ -1,0 +1,152 @@
+#include "attn/job/job.h"
+
+#include <algorithm>
+
+#include "attn/core/attention.h"
+#include "attn/core/inputs.h"
+#include "attn/job/draw.h"
+#include "attn/job/fields.h"
+#include "attn/job/version.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+/// Every problem with the values, a line each; usage when only flags are at fault.
+void check_values(const Document& document) {
+  std::vector<std::string> problems;
+  bool only_flags = true;
+  for (const Entry& entry : document.entries) {
+    const std::string problem = problem_with(*find_field(entry.key), entry.value);
+    if (problem.empty()) continue;
+    only_flags = only_flags && entry.from_flag;
+    problems.push_back(printable(entry.origin) + ": " + (entry.from_flag ? "" : entry.key + ": ") +
+                       problem);
+  }
+  if (!problems.empty())
+    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems));
+}
+
+std::vector<std::string> strings(const Entry* entry) {
+  std::vector<std::string> list;
+  if (entry != nullptr)
+    if (const auto* items = entry->value.get<JsonArray>())
+      for (const Json& item : *items) list.push_back(*item.get<std::string>());
+  return list;
+}
+
+std::string joined(const std::string& folder, const std::string& path) {
+  const bool stands_alone = folder.empty() || path == "-" || path.rfind("-#", 0) == 0 ||
+                            (!path.empty() && path[0] == '/');
+  return stands_alone ? path : folder + "/" + path;
+}
+
+/// The tensors of a job, one after another from files, inline numbers and one random stream.
+class TensorReader {
+ public:
+  TensorReader(const Document& document, TensorFiles& files) : document_(document), files_(files) {}
+
+  Tensor read(const Entry& entry) {
+    if (const auto* text = entry.value.get<std::string>())
+      return files_.read(parse_tensor_ref(joined(entry.folder, *text)));
+    const std::string name = printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key);
+    if (entry.value.get<JsonObject>() == nullptr) return tensor_from_json(entry.value, name);
+    try {
+      return draw(entry.value, stream());
+    } catch (const Error& error) {
+      throw Error(error.kind(), name + ": " + error.what());
+    }
+  }
+
+ private:
+  Stream& stream() {
+    if (!stream_) {
+      const Entry* seed = document_.find("seed");
+      const Entry* generator = document_.find("generator");
+      if (seed == nullptr)
+        throw Error(ErrorKind::data, "a random tensor needs a seed (key \"seed\" or --seed)");
+      stream_ = make_stream(
+          seed->value, generator == nullptr ? "RandomState" : *generator->value.get<std::string>());
+    }
+    return *stream_;
+  }
+
+  const Document& document_;
+  TensorFiles& files_;
+  std::optional<Stream> stream_;
+};
+
+std::vector<std::string> default_outputs(const Document& document) {
+  std::vector<std::string> outputs = {"scores", "weights", "context"};
+  if (document.find("W_O") != nullptr) outputs.push_back("output");
+  return outputs;
+}
+
+/// Puts the file that a tensor came from before a message that begins with the tensor's name.
+std::string with_origin(const Job& job, const std::string& job_name, const std::string& line) {
+  const auto origin = job.origins.find(line.substr(0, line.find(':')));
+  const std::string file = origin != job.origins.end() ? origin->second : job_name;
+  return file.empty() ? line : printable(file) + ": " + line;
+}
+
+/// What was typed for a key, short enough to stand in a result: inline numbers give their shape.
+Json typed(const Entry& entry, const Job& job) {
+  const Field* field = find_field(entry.key);
+  const Tensor* tensor = job.tensors.find(entry.key);
+  const bool numbers = field->form == FieldForm::tensor && tensor != nullptr &&
+                       entry.value.get<std::string>() == nullptr &&
+                       entry.value.get<JsonObject>() == nullptr;
+  return numbers ? Json{"numbers of shape " + to_string(tensor->shape())} : entry.value;
+}
+
+Json provenance(const Job& job, const Document& document, const TensorFiles& files) {
+  JsonObject options, inputs;
+  for (const Entry& entry : document.entries)
+    if (entry.key != "schema" && entry.key != "tokens")
+      options.emplace_back(entry.key, typed(entry, job));
+  for (const auto& [path, file] : files.files()) inputs.emplace_back(path, Json{file.digest()});
+  return Json{JsonObject{{"schema", Json{std::string("attn/1")}},
+                         {"program", Json{std::string("attn ") + kVersion}},
+                         {"job", Json{std::move(options)}},
+                         {"inputs", Json{std::move(inputs)}}}};
+}
+
+}  // namespace
+
+Job make_job(const Document& document, TensorFiles& files) {
+  check_values(document);
+  Job job;
+  TensorReader reader(document, files);
+  for (const std::string& name : kInputNames) {
+    const Entry* entry = document.find(name);
+    if (entry == nullptr) continue;
+    job.tensors.set(name, reader.read(*entry));
+    const auto* path = entry->value.get<std::string>();
+    job.origins[name] = path != nullptr ? joined(entry->folder, *path) : entry->origin;
+  }
+  for (const Entry& entry : document.entries) {
+    const Field* field = find_field(entry.key);
+    if (field->apply) field->apply(entry.value, job.options);
+  }
+  job.outputs = strings(document.find("outputs"));
+  if (job.outputs.empty()) job.outputs = default_outputs(document);
+  job.tokens = strings(document.find("tokens"));
+  return job;
+}
+
+Result run_job(const Job& job, const Document& document, const TensorFiles& files) {
+  Result result;
+  try {
+    result.outputs = attend(job.tensors, job.options, job.outputs);
+  } catch (const Error& error) {
+    std::vector<std::string> lines;
+    for (const std::string& line : error.lines())
+      lines.push_back(with_origin(job, document.name, line));
+    throw Error(error.kind(), std::move(lines));
+  }
+  result.tokens = job.tokens;
+  result.made_by = provenance(job, document, files);
+  return result;
+}
+
+}  // namespace attn

@@ -1,0 +1,14 @@
+// What is said about NaN: attention lets a visible NaN through, but never in silence.
+#pragma once
+
+#include <string>
+
+#include "attn/job/job.h"
+
+namespace attn {
+
+/// A line that says which output holds NaN and which input brought it ("Q.npy: Q: expected no NaN,
+/// found 2, the first at [0, 1]; context: 8 of 12 are NaN"), or "" when no output holds any.
+std::string nan_report(const Job& job, const Result& result);
+
+}  // namespace attn

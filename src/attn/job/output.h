@@ -1,0 +1,50 @@
+// Where results go: files by suffix, folders, one file an output; whole or not there.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/io/tensor_file.h"
+#include "attn/job/job.h"
+
+namespace attn {
+
+/// One -o as typed: "out.npz", "folder/", or "weights=w.npy" for one output alone.
+struct OutputTarget {
+  std::string name;  ///< the one output, or "" for all of them
+  std::string path;
+  std::optional<Format> format;  ///< nothing: a folder, which gets one .npy an output
+};
+
+/// Errors: usage, for a suffix that is not known (naming those that are) or an output that is not.
+OutputTarget parse_target(const std::string& typed);
+
+/// The outputs that targets name one by one, in order; empty when one of them takes all.
+std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets);
+
+/// Opens every file before anything is computed, so that what can't be written is known at once,
+/// and puts them all in place at the end, so that a failure leaves none.
+class ResultWriter {
+ public:
+  /// `outputs` are the names that the job computes. Errors: usage (an .npy for several outputs),
+  /// cannot_create, permission.
+  ResultWriter(const std::vector<OutputTarget>& targets, const std::vector<std::string>& outputs,
+               const OutputPolicy& policy);
+  void write(const Result& result);
+
+ private:
+  struct Part {
+    std::string name;  ///< "" for all
+    Format format;
+    OutputFile file;
+  };
+  std::vector<Part> parts_;
+};
+
+/// The result in a format, as it stands in a file. JSON: an object with schema, made_by, tokens and
+/// the outputs, matrices one row a line; `indent` < 0 puts all on one line.
+std::string result_json(const Result& result, int indent);
+void write_tensors(const TensorMap& tensors, const Result& result, Format format, OutputFile& out);
+
+}  // namespace attn

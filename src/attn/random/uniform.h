@@ -1,0 +1,25 @@
+// Uniform doubles, which RandomState and Generator make of their bits in the same way.
+#pragma once
+
+#include <cmath>
+
+#include "attn/random/decimal.h"
+#include "attn/tensor/error.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// low + (high - low) * u for u from [0, 1): with 0 and 1, u itself, exactly. `bits` has
+/// next_double(). Errors: data, when high - low is not finite.
+template <class Bits>
+Tensor uniform_doubles(Bits& bits, double low, double high, const Shape& shape) {
+  const double width = high - low;
+  if (!std::isfinite(width))
+    throw Error(ErrorKind::data, "bounds: expected high - low to be finite, found [" +
+                                     decimal(low) + ", " + decimal(high) + ")");
+  Tensor result(DType::f64, shape);
+  for (double& value : result.mutable_data<double>()) value = low + width * bits.next_double();
+  return result;
+}
+
+}  // namespace attn

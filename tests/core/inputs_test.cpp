@@ -1,0 +1,229 @@
+// What make_inputs() takes and what it refuses, word for word.
+#include "attn/core/inputs.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "attn/tensor/error.h"
+
+using namespace attn;
+
+namespace {
+
+struct Given {
+  std::string name;
+  Shape shape;
+  DType dtype = DType::f64;
+};
+
+TensorMap zeros(const std::vector<Given>& given) {
+  TensorMap tensors;
+  for (const Given& one : given) tensors.set(one.name, Tensor(one.dtype, one.shape));
+  return tensors;
+}
+
+using Lines = std::vector<std::string>;
+
+Lines errors(const TensorMap& tensors, const Options& options = {}) {
+  try {
+    make_inputs(tensors, options);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    return error.lines();
+  }
+  return {};
+}
+
+Lines errors(const std::vector<Given>& given, const Options& options = {}) {
+  return errors(zeros(given), options);
+}
+
+Options with_heads(std::int64_t heads, std::int64_t kv_heads = 0) {
+  Options options;
+  options.heads = heads;
+  options.kv_heads = kv_heads;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("letters are read from each form of problem") {
+  const Inputs packed =
+      make_inputs(zeros({{"Q", {2, 3, 8}}, {"K", {2, 5, 4}}, {"V", {2, 5, 6}}}), with_heads(4, 2));
+  CHECK(Shape{packed.B, packed.H, packed.G, packed.L, packed.S, packed.D, packed.Dv} ==
+        Shape{2, 4, 2, 3, 5, 2, 3});
+  CHECK((packed.packed && packed.batched && packed.with_heads));
+
+  Options blhd;
+  blhd.layout = Layout::blhd;
+  const Inputs split = make_inputs(zeros({{"Q", {2, 3, 4, 7}}, {"K", {2, 5, 2, 7}}}), blhd);
+  CHECK(Shape{split.B, split.H, split.G, split.L, split.S, split.D, split.Dv} ==
+        Shape{2, 4, 2, 3, 5, 7, 7});
+  CHECK(split.K.shape() == Shape{2, 2, 5, 7});
+  CHECK((!split.packed && split.batched && split.with_heads));
+
+  const Inputs cross = make_inputs(
+      zeros({{"embeddings", {3, 6}}, {"memory", {5, 4}}, {"W_K", {4, 6}}, {"W_V", {4, 8}}}),
+      with_heads(2));
+  CHECK(Shape{cross.B, cross.H, cross.G, cross.L, cross.S, cross.D, cross.Dv} ==
+        Shape{1, 2, 2, 3, 5, 3, 4});
+  CHECK_FALSE(cross.batched);
+}
+
+TEST_CASE("what does not fit is told with what it should match") {
+  CHECK(errors({{"embeddings", {4, 3}}, {"W_Q", {2, 3}}}) ==
+        Lines{"W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3)"});
+  CHECK(errors({{"Q", {2, 3}}, {"K", {5, 4}}}) ==
+        Lines{"K: expected (*, 3) to match Q (2, 3), found (5, 4)"});
+  CHECK(errors({{"Q", {2, 3}}, {"K", {5, 3}}, {"V", {4, 3}}}) ==
+        Lines{"V: expected (5, *) to match K (5, 3), found (4, 3)"});
+  CHECK(errors({{"Q", {2, 2, 3}}, {"K", {3, 5, 3}}}) ==
+        Lines{"K: expected (2, *, 3) to match Q (2, 2, 3), found (3, 5, 3)"});
+  CHECK(errors({{"Q", {2, 3}}, {"K", {1, 5, 3}}}) ==
+        Lines{"K: expected (*, 3) to match Q (2, 3), found (1, 5, 3)"});
+  CHECK(errors({{"Q", {1, 4, 2, 3}}, {"K", {1, 2, 5, 6}}}) ==
+        Lines{"K: expected (1, *, *, 3) to match Q (1, 4, 2, 3), found (1, 2, 5, 6)"});
+  CHECK(errors({{"embeddings", {4, 3}}, {"b_V", {4}}}) ==
+        Lines{"b_V: expected (3,) to match embeddings (4, 3), found (4,)"});
+  CHECK(errors({{"Q", {2, 3}}, {"K", {5, 3}}, {"V", {5, 7}}, {"W_O", {3, 3}}, {"b_O", {3}}}) ==
+        Lines{"W_O: expected (7, *) to match V (5, 7), found (3, 3)"});
+  CHECK(errors({{"embeddings", {4, 3}}, {"W_Q", {3, 2}}}) ==
+        Lines{"W_K: expected (3, 2) to match W_Q (3, 2), found none"});
+}
+
+TEST_CASE("heads have to divide") {
+  CHECK(errors({{"Q", {2, 8}}, {"K", {5, 9}}}, with_heads(3)) ==
+        Lines{"Q: expected a width that heads = 3 divides, found (2, 8)"});
+  CHECK(errors({{"Q", {2, 8}}, {"K", {5, 8}}, {"V", {5, 5}}}, with_heads(2)) ==
+        Lines{"V: expected a width that heads = 2 divides, found (5, 5)"});
+  CHECK(errors({{"Q", {2, 8}}, {"K", {5, 6}}}, with_heads(4, 3)) ==
+        Lines{"kv_heads: expected a number of key/value heads that divides the 4 of heads, found "
+              "3"});
+  CHECK(errors({{"Q", {2, 8}}, {"K", {5, 8}}}, with_heads(4, 2)) ==
+        Lines{"K: expected (*, 4) to match Q (2, 8) with kv_heads = 2, found (5, 8)"});
+  CHECK(errors({{"Q", {1, 4, 2, 3}}, {"K", {1, 3, 5, 3}}}) ==
+        Lines{"K: expected a number of key/value heads that divides the 4 of Q, found 3"});
+  CHECK(errors({{"Q", {1, 4, 2, 3}}, {"K", {1, 4, 5, 3}}}, with_heads(2)) ==
+        Lines{"Q: expected (*, 2, *, *) to match heads = 2, found (1, 4, 2, 3)",
+              "K: expected a number of key/value heads that divides the 2 of heads, found 4"});
+  CHECK(errors({{"Q", {1, 0, 2, 3}}, {"K", {1, 0, 5, 3}}}) ==
+        Lines{"K: expected a number of key/value heads that divides the 0 of Q, found 0"});
+  CHECK(errors({{"Q", {2, 0}}, {"K", {5, 0}}}, with_heads(1000000000000)).size() == 2);
+}
+
+TEST_CASE("ranks are two or three and four only for heads apart") {
+  CHECK(errors({{"embeddings", {3}}}) ==
+        Lines{"embeddings: expected 2 or 3 axes, found (3,); one vector is written [[...]]"});
+  CHECK(errors({{"Q", {3}}, {"K", {2, 3}}}) ==
+        Lines{"Q: expected 2, 3 or 4 axes, found (3,); one vector is written [[...]]"});
+  CHECK(errors({{"Q", {1, 1, 1, 1, 1}}, {"K", {2, 3}}}) ==
+        Lines{"Q: expected 2, 3 or 4 axes, found (1, 1, 1, 1, 1)"});
+  CHECK(errors({{"embeddings", {1, 1, 2, 3}}}) ==
+        Lines{"embeddings: expected 2 or 3 axes, found (1, 1, 2, 3)"});
+  CHECK(errors({{"embeddings", {2, 3}}, {"W_Q", {3}}}) ==
+        Lines{"W_Q: expected (3, *) to match embeddings (2, 3), found (3,)"});
+}
+
+TEST_CASE("tensors that contradict or miss each other") {
+  CHECK(errors(std::vector<Given>{}) ==
+        Lines{"embeddings: expected embeddings, or Q and K, found neither"});
+  CHECK(errors({{"memory", {2, 3}}}) ==
+        Lines{"embeddings: expected embeddings, or Q and K, found neither"});
+  CHECK(errors({{"Q", {2, 3}}}) == Lines{"K: expected Q and K together, found Q alone"});
+  CHECK(errors({{"V", {2, 3}}}).size() == 2);
+  CHECK(errors({{"embeddings", {2, 3}}, {"Q", {2, 3}}, {"K", {2, 3}}}) ==
+        Lines{"embeddings: expected either embeddings or Q, K and V, found embeddings beside Q"});
+  CHECK(errors({{"Q", {2, 3}}, {"K", {2, 3}}, {"W_Q", {3, 3}}}) ==
+        Lines{"W_Q: expected embeddings to project, found Q"});
+  CHECK(errors({{"embeddings", {2, 3}}, {"b_O", {3}}}) ==
+        Lines{"b_O: expected W_O beside it, found none"});
+  CHECK(errors({{"embeddings", {2, 3}}, {"W_q", {3, 3}}, {"x\n", {1}}}) ==
+        Lines{"W_q: expected a tensor that attention knows, found this name (did you mean 'W_Q'?)",
+              "x\\x0a: expected a tensor that attention knows, found this name"});
+}
+
+TEST_CASE("masks broadcast from the right") {
+  const std::vector<Given> batch = {{"Q", {2, 3, 4}}, {"K", {2, 5, 4}}};
+  const auto mask_errors = [&](const Shape& mask, const Options& options) {
+    std::vector<Given> given = batch;
+    given.push_back({"mask", mask, DType::boolean});
+    return errors(given, options);
+  };
+  for (const Shape& fits :
+       {Shape{}, {5}, {1}, {3, 5}, {3, 1}, {2, 3, 5}, {1, 3, 5}, {2, 1, 3, 5}}) {
+    INFO(to_string(fits));
+    CHECK(mask_errors(fits, {}).empty());
+  }
+  for (const Shape& fits : {Shape{3, 5}, {4, 3, 5}, {2, 4, 3, 5}, {2, 1, 1, 5}}) {
+    INFO(to_string(fits));
+    CHECK(mask_errors(fits, with_heads(4)).empty());
+  }
+  const std::string expected = "mask: expected a shape that broadcasts to the scores ";
+  CHECK(mask_errors({5, 3}, {}) == Lines{expected + "(2, 3, 5), found (5, 3)"});
+  CHECK(mask_errors({2, 5}, {}) == Lines{expected + "(2, 3, 5), found (2, 5)"});
+  CHECK(mask_errors({2, 3, 5}, with_heads(4)) == Lines{expected + "(2, 4, 3, 5), found (2, 3, 5)"});
+  CHECK(mask_errors({1, 2, 1, 3, 5}, {}) == Lines{expected + "(2, 3, 5), found (1, 2, 1, 3, 5)"});
+}
+
+TEST_CASE("an integer mask holds 0 and 1 only") {
+  TensorMap tensors = zeros({{"Q", {2, 3}}, {"K", {2, 3}}});
+  tensors.set("mask", Tensor::of<std::int64_t>({2}, {1, 0}));
+  CHECK(make_inputs(tensors, {}).mask->dtype() == DType::boolean);
+  tensors.set("mask", Tensor::of<std::int64_t>({2}, {0, -1000}));
+  CHECK(errors(tensors) == Lines{"mask: expected booleans, 0 and 1, or floating-point numbers to "
+                                 "add, found the integer -1000"});
+}
+
+TEST_CASE("options out of range") {
+  const std::vector<Given> good = {{"embeddings", {3, 4}}};
+  Options options;
+  options.heads = -1;
+  options.softcap = -2;
+  options.scale = {Scale::Kind::number, std::numeric_limits<double>::infinity()};
+  options.window.left = -2;
+  options.position.base = 0;
+  options.position.embedding_scale = std::numeric_limits<double>::quiet_NaN();
+  options.rows = {2, 3, -4};
+  CHECK(errors(good, options) ==
+        Lines{"heads: expected a positive number, found -1",
+              "scale: expected a finite number, found inf",
+              "softcap: expected a positive number, or 0 for none, found -2",
+              "window: expected two numbers of at least 0, or -1 for open, found -2",
+              "position.base: expected a positive number, found 0",
+              "position.embedding_scale: expected a finite number, found nan",
+              "rows: expected places among 3 queries, found 3",
+              "rows: expected places among 3 queries, found -4"});
+  Options position;
+  position.position.kind = Position::Kind::sinusoidal;
+  CHECK(errors({{"Q", {2, 3}}, {"K", {2, 3}}}, position) ==
+        Lines{"position: expected embeddings to add positions to, found none"});
+}
+
+TEST_CASE("a width of zero has no square root to divide by") {
+  const std::vector<Given> empty = {{"Q", {2, 0}}, {"K", {3, 0}}, {"V", {3, 1}}};
+  CHECK(errors(empty) == Lines{"Q: expected a width D of at least 1 to divide by sqrt(D), found "
+                               "(2, 0); give a scale"});
+  Options options;
+  options.scale.kind = Scale::Kind::none;
+  CHECK(errors(empty, options).empty());
+}
+
+TEST_CASE("everything wrong is told at once") {
+  TensorMap tensors = zeros({{"embeddings", {4, 3}},
+                             {"W_Q", {2, 4}},
+                             {"W_K", {3, 4}},
+                             {"W_V", {5, 4}},
+                             {"b_O", {1}},
+                             {"mask", {7}, DType::boolean}});
+  tensors.set("b_V", Tensor::of<std::uint64_t>({4}, {~std::uint64_t{0}, 0, 0, 0}));
+  Options options;
+  options.rows = {9};
+  const Lines lines = errors(tensors, options);
+  CHECK(lines.size() == 6);
+  for (const char* start : {"b_O:", "b_V:", "W_Q:", "W_V:", "rows:", "mask:"}) {
+    INFO(start);
+    CHECK(std::count_if(lines.begin(), lines.end(),
+                        [&](const std::string& line) { return line.rfind(start, 0) == 0; }) == 1);
+  }
+}

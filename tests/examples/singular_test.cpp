@@ -1,0 +1,68 @@
+#include "attn/examples/singular.h"
+
+#include <catch2/catch.hpp>
+
+using namespace attn;
+
+namespace {
+
+std::vector<double> numbers(const Tensor& tensor) {
+  const auto data = tensor.data<double>();
+  return {data.begin(), data.end()};
+}
+
+/// A matrix of rank 2, so that the third vectors are not determined.
+Decomposition of_rank_two() {
+  const Tensor matrix = Tensor::of<double>({3, 3}, {1, 2, 3, 0, 1, 1, 1, 3, 4});
+  const Svd factors = svd(matrix);
+  return {matrix, factors, factors.s};
+}
+
+}  // namespace
+
+TEST_CASE("vectors are turned to the printed signs, the same for U and Vt") {
+  const Svd factors = of_rank_two().svd;
+  const std::vector<bool> known = {true, true, false};
+  const Value U{factors.U, SingularVectors{0, 1, known}};
+  const Value Vt{factors.Vt, SingularVectors{0, 0, known}};
+
+  // As another program might give them: the first pair turned round, the third something else.
+  auto u = numbers(factors.U), v = numbers(factors.Vt);
+  for (std::size_t i = 0; i < 3; ++i) {
+    u[3 * i] = -u[3 * i];
+    v[i] = -v[i];
+    u[3 * i + 2] = 0.25;
+    v[6 + i] = -0.5;
+  }
+  ChosenSigns signs;
+  CHECK(numbers(turned(U, u, signs)) == u);
+  CHECK(numbers(turned(Vt, v, signs)) == v);
+  CHECK(signs.size() == 1);
+
+  // Vt turned without U is another decomposition, of another matrix.
+  auto wrong = v;
+  for (std::size_t j = 0; j < 3; ++j) wrong[3 + j] = -wrong[3 + j];
+  CHECK(numbers(turned(Vt, wrong, signs)) != wrong);
+}
+
+TEST_CASE("a decomposition is orthonormal and gives the matrix back") {
+  Decomposition good = of_rank_two();
+  CHECK(flaw_of(good).empty());
+
+  Decomposition cut = good;
+  cut.svd = svd(good.matrix, 1);
+  CHECK(flaw_of(cut).empty());  // it misses what it says that it cuts off
+
+  Decomposition skewed = good;
+  skewed.svd.U.mutable_data<double>()[0] += 1e-12;
+  CHECK(flaw_of(skewed) == "the singular vectors are not orthonormal");
+
+  Decomposition scaled = good;
+  scaled.svd.s.mutable_data<double>()[1] += 1e-12;
+  CHECK(flaw_of(scaled) == "U diag(s) Vt is not the matrix");
+
+  Decomposition turned_row = good;
+  const auto row = turned_row.svd.Vt.mutable_data<double>();
+  for (std::size_t j = 0; j < 3; ++j) row[j] = -row[j];
+  CHECK(flaw_of(turned_row) == "U diag(s) Vt is not the matrix");
+}

@@ -1,0 +1,52 @@
+#include "support/close.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+using attn::Tensor;
+
+namespace {
+const double kInf = std::numeric_limits<double>::infinity();
+const double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+bool equal(double found, double wanted, double bound = 0.5) {
+  return difference(Tensor::of<double>({1}, {found}), {{1}, {wanted}, bound}).empty();
+}
+}  // namespace
+
+TEST_CASE("the comparator sees what differs") {
+  CHECK(equal(1, 1, 0));
+  CHECK(equal(1, 1.5));
+  CHECK_FALSE(equal(1, 1.5001));
+  CHECK_FALSE(equal(1, std::nextafter(1.0, 2.0), 0));
+  CHECK(equal(0.0, -0.0, 0));
+  CHECK(difference(Tensor::of<double>({3}, {1, 2, 3}), {{3}, {1, 7, 4}, 0.5})
+            .find("element 1 is 2, expected 7") == 0);
+}
+
+TEST_CASE("the comparator never lets a NaN or a wrong infinity through") {
+  CHECK_FALSE(equal(kNaN, 1, kInf));
+  CHECK_FALSE(equal(1, kNaN, kInf));
+  CHECK_FALSE(equal(kNaN, kNaN, kInf));
+  CHECK_FALSE(equal(1, 1, kNaN));
+  CHECK(equal(kInf, kInf));
+  CHECK(equal(-kInf, -kInf));
+  CHECK_FALSE(equal(kInf, -kInf));
+  CHECK_FALSE(equal(kInf, 1e308));
+  CHECK_FALSE(equal(-1e308, -kInf));
+  CHECK_FALSE(difference(Tensor::of<double>({2}, {kNaN, 9}), {{2}, {1, 1}, 0.5}).empty());
+}
+
+TEST_CASE("the comparator sees shapes") {
+  const Tensor row = Tensor::of<double>({1, 2}, {1, 2});
+  CHECK(difference(row, {{1, 2}, {1, 2}, 0}).empty());
+  CHECK(difference(row, {{2}, {1, 2}, 0}) == "shape (1, 2), expected (2,)");
+  CHECK_FALSE(difference(row, {{1, 2}, {1}, 0}).empty());
+  CHECK(difference(Tensor::of<double>({0, 2}, {}), {{0, 2}, {}, 0}).empty());
+}
+
+TEST_CASE("a bound relative to the norm passes over infinities") {
+  CHECK(norm_bound({1, -4, kInf, kNaN}, 0.25) == 1);
+  CHECK(norm_bound({}, 0.25) == 0);
+}

@@ -1,0 +1,21 @@
+// Random choices for the oracle's cases.
+#pragma once
+
+#include <initializer_list>
+#include <random>
+
+#include "attn/core/options.h"
+
+struct Dice {
+  std::mt19937_64 random;
+  bool chance(double p) { return std::uniform_real_distribution<>(0, 1)(random) < p; }
+  std::size_t one_of(std::initializer_list<std::size_t> choices) {
+    return *(choices.begin() + static_cast<std::ptrdiff_t>(random() % choices.size()));
+  }
+};
+
+/// Everything that is free of the shapes; a cosine only where `cosine` allows it.
+attn::Options random_options(Dice& dice, bool cosine);
+
+/// Sinusoidal, in one of all its forms.
+attn::Position random_position(Dice& dice);
