@@ -178,7 +178,7 @@ void fill_random(Case<T>& c, std::mt19937_64& random) {
   if (p.D == 0) p.scale = 1;
   if (chance(random, 0.2)) p.softcap = static_cast<T>(std::array{0.5, 5.0, 30.0}[random() % 3]);
   add_limits(c, random);
-  if (chance(random, 0.1))
+  if (p.offset < 1 << 20 && chance(random, 0.1))
     for (std::size_t h = 0; h < p.H; ++h)
       c.alibi.push_back(static_cast<T>(std::ldexp(1, -int(h) - 1)));
   if (chance(random, 0.15))
