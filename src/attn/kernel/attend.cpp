@@ -84,7 +84,7 @@ class Run {
     const std::size_t segments = count * plan_.segments_per_pair();
     const std::size_t blocks = plan_.blocks_per_segment();
     pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
-      const std::size_t segment = task % segments, number = blocks - 1 - task / segments;
+      const std::size_t segment = task / blocks, number = blocks - 1 - task % blocks;
       const std::size_t pair = segment / plan_.segments_per_pair();
       const std::size_t row = number * plan_.block_rows;
       KeyValues<T> kv = unpacked(first + pair);

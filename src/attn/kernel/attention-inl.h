@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstring>
 
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/pack-inl.h"
@@ -24,36 +25,70 @@ HWY_INLINE T pivot(T max) {
 }
 
 template <class T>
+Tile reach_of(const Row<T>* row, std::size_t rows) {
+  Tile tile{std::numeric_limits<std::int64_t>::max(), 0, 0,
+            std::numeric_limits<std::int64_t>::max()};
+  for (std::size_t r = 0; r < rows; ++r) {
+    tile.all_first = greater(tile.all_first, row[r].first);
+    tile.all_last = lesser(tile.all_last, row[r].last);
+    if (row[r].first >= row[r].last) continue;
+    tile.first = lesser(tile.first, row[r].first);
+    tile.last = greater(tile.last, row[r].last);
+  }
+  return tile;
+}
+
+template <class T>
 void begin(RowBlock<T>& block, const Results<T>& results) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
+  make_rows(p, results, block.first, block.rows, s.row);
   for (std::size_t i = 0; i < block.rows; ++i) {
-    s.row[i] = make_row(p, results, block.first + i);
     T* room = s.query + i * p.D;
-    const T* query = widened_row(query_of(p, block.first + i), 0, p.D, room);
-    if (query != room)
-      for (std::size_t j = 0; j < p.D; ++j) room[j] = query[j];
+    const T* query = widened_row(s.row[i].query, 0, p.D, room);
+    if (query != room) std::memcpy(room, query, p.D * sizeof(T));
   }
-  for (std::size_t i = 0; i < block.rows; i += kTileRows) {
-    Tile tile{std::numeric_limits<std::int64_t>::max(), 0, 0,
-              std::numeric_limits<std::int64_t>::max()};
-    for (std::size_t r = i; r < HWY_MIN(i + kTileRows, block.rows); ++r) {
-      const Row<T>& row = s.row[r];
-      tile.all_first = greater(tile.all_first, row.first);
-      tile.all_last = lesser(tile.all_last, row.last);
-      if (row.first >= row.last) continue;
-      tile.first = lesser(tile.first, row.first);
-      tile.last = greater(tile.last, row.last);
-    }
-    s.tile[i / kTileRows] = tile;
-  }
+  for (std::size_t i = 0; i < block.rows; i += kTileRows)
+    s.tile[i / kTileRows] = reach_of(s.row + i, HWY_MIN(kTileRows, block.rows - i));
   fill(s.partial.max, block.rows, -kInfinity<T>);
   fill(s.partial.sum, block.rows, T(0));
   fill(s.partial.values, block.rows * s.partial.stride, T(0));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);
 }
 
-/// row[from, to) = exp(row - max); returns the sum. Sums run along whole panels, so that a wider
+/// Key block `number` as panels.
+template <class T>
+const T* key_panels(const RowBlock<T>& block, std::size_t number) {
+  const Problem<T>& p = block.problem;
+  const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
+  if (block.kv.keys != nullptr) return block.kv.keys + from * p.D;
+  T* panel = block.scratch.key_block;
+  for (std::size_t key = from; key < to; key += kPanel<T>, panel += kPanel<T> * p.D)
+    pack_keys(block.kv.k, key, HWY_MIN(kPanel<T>, to - key), p.D, block.scratch.widened, panel);
+  return block.scratch.key_block;
+}
+
+/// Value panels that are `keys` keys long, in which a key block starts at key `at`.
+template <class T>
+struct ValuePanels {
+  const T* panels;
+  std::size_t keys, at;
+  bool tainted;
+};
+
+template <class T>
+ValuePanels<T> value_panels(const RowBlock<T>& block, std::size_t number) {
+  const Problem<T>& p = block.problem;
+  const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
+  if (block.kv.values != nullptr)
+    return {block.kv.values, p.S, from, block.kv.tainted[number] != 0};
+  T* packed = block.scratch.value_block;
+  const bool tainted =
+      pack_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
+  return {packed, kKeyBlock, 0, tainted};
+}
+
+/// row[from, to) = 2^(row - max); returns the sum. Sums run along whole panels, so that a wider
 /// range around the same visible keys gives the same bytes.
 template <class T>
 T exponentiate(T* row, std::int64_t from, std::int64_t to, T max) {
@@ -65,7 +100,7 @@ T exponentiate(T* row, std::int64_t from, std::int64_t to, T max) {
 #pragma GCC unroll 4
     for (std::size_t j = 0; j < kTileVectors; ++j) {
       T* at = row + i + j * kLanes<T>;
-      const Vec<T> e = exp<T>(hn::Sub(hn::Load(d, at), most));
+      const Vec<T> e = exp2<T>(hn::Sub(hn::Load(d, at), most));
       hn::Store(e, d, at);
       sums[j] = hn::Add(sums[j], e);
     }
@@ -77,138 +112,137 @@ HWY_INLINE std::int64_t round_down(std::int64_t n, std::size_t unit) {
   return n - n % static_cast<std::int64_t>(unit);
 }
 
-/// The rows' maxima and sums over the keys in `span`, whose scores become exp(score - max). Key 0
-/// of the strip is key `origin`.
+/// A number for each row of a tile, in whole vectors.
 template <class T>
-void softmax_block(const RowBlock<T>& block, Span span, std::int64_t origin) {
-  const Scratch<T>& s = block.scratch;
-  for (std::size_t i = 0; i < block.rows; ++i) {
-    const Tile& tile = s.tile[i / kTileRows];
-    const Span keys = intersection(span, {tile.first, tile.last});
-    T* running_max = s.running_max + i * kLanes<T>;
-    s.block_max[i] = greatest<T>(hn::Load(Tag<T>(), running_max));
-    s.block_sum[i] = 0;
-    if (!keys.empty())
-      s.block_sum[i] =
-          exponentiate(s.strip + i * s.strip_stride, round_down(keys.first, kPanel<T>) - origin,
-                       keys.last - origin, s.block_max[i]);
+struct PerRow {
+  HWY_ALIGN T of[round_up(kTileRows, kLanes<T>)] = {};
+};
+
+/// The rows' softmax over the keys in `span`: scores become 2^(score - max). Column 0 of the strip
+/// is key `origin`.
+template <class T>
+void softmax(const TileView<T>& tile, Span span, std::int64_t origin, PerRow<T>& max,
+             PerRow<T>& sum) {
+  const Span keys = intersection(span, {tile.reach.first, tile.reach.last});
+  for (std::size_t r = 0; r < tile.rows; ++r) {
+    T* running_max = tile.s.running_max + (tile.i + r) * kLanes<T>;
+    max.of[r] = greatest<T>(hn::Load(Tag<T>(), running_max));
     fill(running_max, kLanes<T>, -kInfinity<T>);
+    if (!keys.empty())
+      sum.of[r] =
+          exponentiate(tile.strip + r * tile.s.strip_stride,
+                       round_down(keys.first, kPanel<T>) - origin, keys.last - origin, max.of[r]);
   }
 }
 
-/// Folds (max, sum) of `rows` rows into the partial's and leaves in keep and add the factors of its
-/// values and of the other's: e^(old max - new max), e^(other max - new max).
+/// Folds (max, sum) into the partial's from row i on; they become the factors by which the
+/// partial's values and the others are to be multiplied: 2^(old max - new max), 2^(max - new max).
 template <class T>
-void fold_softmax(const Scratch<T>& s, std::size_t rows, const T* max, const T* sum) {
+void fold_softmax(const Partial<T>& partial, std::size_t i, std::size_t rows, PerRow<T>& max,
+                  PerRow<T>& sum) {
   const Tag<T> d;
-  const Vec<T> lowest = hn::Set(d, -kInfinity<T>);
-  for (std::size_t i = 0; i < rows; i += kLanes<T>) {
-    const Vec<T> old_max = hn::LoadU(d, s.partial.max + i), other_max = hn::LoadU(d, max + i);
-    const Vec<T> new_max = hn::Max(old_max, other_max);
-    const Vec<T> zero_point = hn::IfThenZeroElse(hn::Eq(new_max, lowest), new_max);
-    const Vec<T> keep = exp<T>(hn::Sub(old_max, zero_point));
-    const Vec<T> add = exp<T>(hn::Sub(other_max, zero_point));
-    const Vec<T> old_sum = hn::LoadU(d, s.partial.sum + i), other_sum = hn::LoadU(d, sum + i);
-    hn::StoreU(hn::MulAdd(old_sum, keep, hn::Mul(other_sum, add)), d, s.partial.sum + i);
-    hn::StoreU(new_max, d, s.partial.max + i);
-    hn::StoreU(keep, d, s.keep + i);
-    hn::StoreU(add, d, s.add + i);
+  PerRow<T> old_max, old_sum;
+  for (std::size_t r = 0; r < rows; ++r) {
+    old_max.of[r] = partial.max[i + r];
+    old_sum.of[r] = partial.sum[i + r];
+  }
+  for (std::size_t r = 0; r < rows; r += kLanes<T>) {
+    const Vec<T> old = hn::Load(d, old_max.of + r), other = hn::Load(d, max.of + r);
+    const Vec<T> most = hn::Max(old, other);
+    const Vec<T> zero_point = hn::IfThenZeroElse(hn::Eq(most, hn::Set(d, -kInfinity<T>)), most);
+    const Vec<T> keep = exp2<T>(hn::Sub(old, zero_point)),
+                 add = exp2<T>(hn::Sub(other, zero_point));
+    const Vec<T> added = hn::Mul(hn::Load(d, sum.of + r), add);
+    hn::Store(hn::MulAdd(hn::Load(d, old_sum.of + r), keep, added), d, old_sum.of + r);
+    hn::Store(most, d, old_max.of + r);
+    hn::Store(keep, d, max.of + r);
+    hn::Store(add, d, sum.of + r);
+  }
+  for (std::size_t r = 0; r < rows; ++r) {
+    partial.max[i + r] = old_max.of[r];
+    partial.sum[i + r] = old_sum.of[r];
   }
 }
 
-/// What the zeros that stand for NaN and infinite values should have added.
+/// What the zeros that stand for NaN and infinite values in `keys` should have added.
 template <class T>
-void add_tainted(const RowBlock<T>& block, Span span, std::int64_t origin) {
-  const Problem<T>& p = block.problem;
-  const Scratch<T>& s = block.scratch;
-  for (std::int64_t key = span.first; key < lesser(span.last, static_cast<std::int64_t>(p.S));
-       ++key)
+void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64_t origin) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
-      const auto value = static_cast<T>(element(block.kv.v, static_cast<std::size_t>(key), column));
+      const auto value = static_cast<T>(element(v, static_cast<std::size_t>(key), column));
       if (is_finite(value)) continue;
-      for (std::size_t i = 0; i < block.rows; ++i)
-        if (sees(p, s.row[i], static_cast<std::size_t>(key)))
-          s.partial.values[i * s.partial.stride + column] +=
-              s.strip[static_cast<std::int64_t>(i * s.strip_stride) + key - origin] * value;
+      for (std::size_t r = 0; r < rows; ++r)
+        if (sees(p, s.row[i + r], static_cast<std::size_t>(key)))
+          s.partial.values[(i + r) * s.partial.stride + column] +=
+              strip[static_cast<std::int64_t>(r * s.strip_stride) + key - origin] * value;
     }
 }
 
-/// partial.values = keep * partial.values + add * (strip V), over the keys in `span`, all of key
-/// block `number`.
+/// partial.values = keep * partial.values + add * (strip V), over the keys in `span`, all of one
+/// block of values.
 template <class T>
-void add_values(const RowBlock<T>& block, std::size_t number, Span span, std::int64_t origin) {
-  const Problem<T>& p = block.problem;
-  const Scratch<T>& s = block.scratch;
-  const std::size_t block_first = number * kKeyBlock;
-  const std::size_t count = HWY_MIN(kKeyBlock, p.S - block_first);
-  const T* values = block.kv.values;
-  std::size_t keys = p.S, at = block_first;  // how long a packed panel is, where the block starts
-  bool tainted = false;
-  if (values != nullptr) {
-    tainted = block.kv.tainted[number] != 0;
-  } else {
-    values = s.value_block;
-    keys = kKeyBlock;
-    at = 0;
-    tainted = pack_values(block.kv.v, block_first, count, p.Dv, s.widened, s.value_block, keys, at);
-  }
+void add_values(const TileView<T>& tile, const ValuePanels<T>& values, const Matrix& v, Span span,
+                std::int64_t origin, const PerRow<T>& keep, const PerRow<T>& add) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  const Span keys = intersection(span, {reach.first, reach.last});
+  if (keys.empty()) return;
+  const auto at = values.at + static_cast<std::size_t>(keys.first) % kKeyBlock;
   for (std::size_t column = 0; column < p.Dv; column += kPanel<T>) {
     const std::size_t width = round_up(HWY_MIN(kPanel<T>, p.Dv - column), kLanes<T>);
-    const T* panel = values + column * keys + at * width;
-    for (std::size_t i = 0; i < block.rows; i += kTileRows) {
-      const Tile& tile = s.tile[i / kTileRows];
-      const Span seen = intersection(span, {tile.first, tile.last});
-      if (seen.empty()) continue;
-      const auto skipped = static_cast<std::size_t>(seen.first) - block_first;
-      value_tile<T>(HWY_MIN(kTileRows, block.rows - i), width / kLanes<T>,
-                    static_cast<std::size_t>(seen.last - seen.first),
-                    s.strip + static_cast<std::int64_t>(i * s.strip_stride) + seen.first - origin,
-                    s.strip_stride, panel + skipped * width, s.keep + i, s.add + i,
-                    s.partial.values + i * s.partial.stride + column, s.partial.stride);
-    }
+    value_tile<T>(rows, width / kLanes<T>, static_cast<std::size_t>(keys.last - keys.first),
+                  strip + keys.first - origin, s.strip_stride,
+                  values.panels + column * values.keys + at * width, keep.of, add.of,
+                  s.partial.values + i * s.partial.stride + column, s.partial.stride);
   }
-  if (tainted) add_tainted(block, span, origin);
+  if (values.tainted) add_tainted(tile, v, keys, origin);
+}
+
+/// Whether some row of the block reaches key block `number`.
+template <class T>
+bool reaches(const RowBlock<T>& block, std::size_t number) {
+  for (std::size_t i = 0; i < block.rows; i += kTileRows) {
+    const Tile& tile = block.scratch.tile[i / kTileRows];
+    if (!intersection({tile.first, tile.last}, key_block_span(number)).empty()) return true;
+  }
+  return false;
 }
 
 template <class T>
 void stream(RowBlock<T>& block, std::size_t from, std::size_t to) {
-  const Scratch<T>& s = block.scratch;
-  const Span reach = reach_of(block);
   for (std::size_t number = from; number < to; ++number) {
-    if (intersection(reach, key_block_span(number)).empty()) continue;
-    const Span seen = score_block(block, number, 0);
-    if (seen.empty()) continue;
+    if (!reaches(block, number)) continue;
+    const T* keys = key_panels(block, number);
+    const ValuePanels<T> values = value_panels(block, number);
     const std::int64_t origin = key_block_span(number).first;
-    softmax_block(block, seen, origin);
-    fold_softmax(s, block.rows, s.block_max, s.block_sum);
-    add_values(block, number, seen, origin);
+    // A tile's scores stay in the first level cache until they have met the values.
+    for (std::size_t i = 0; i < block.rows; i += kTileRows) {
+      const TileView<T> tile(block, i);
+      const Span seen = score_block(tile, number, keys, 0);
+      if (seen.empty()) continue;
+      PerRow<T> max, sum;
+      softmax(tile, seen, origin, max, sum);
+      fold_softmax(block.scratch.partial, i, tile.rows, max, sum);
+      add_values(tile, values, block.kv.v, seen, origin, max, sum);
+    }
   }
 }
 
-/// Turns exp(score - max) into weights: divided by the sum, 0 where nothing is seen.
+/// Turns one row of 2^(score - max) over the panels of `span` into weights; 0 for what is not
+/// seen.
 template <class T>
-void normalize_strip(const RowBlock<T>& block, Span span) {
-  const Problem<T>& p = block.problem;
-  const Scratch<T>& s = block.scratch;
+void normalize(const Problem<T>& p, const Row<T>& row, T sum, Span span, T* strip) {
   const Tag<T> d;
-  for (std::size_t i = 0; i < block.rows; ++i) {
-    T* row = s.strip + i * s.strip_stride;
-    const T sum = s.partial.sum[i];
-    const Tile& tile = s.tile[i / kTileRows];
-    const Span keys = intersection(span, {tile.first, tile.last});
-    const auto from =
-        keys.empty() ? 0 : static_cast<std::size_t>(round_down(keys.first, kPanel<T>));
-    const auto to = keys.empty() ? 0 : round_up(static_cast<std::size_t>(keys.last), kPanel<T>);
-    fill(row, from, T(0));
-    if (to < p.S) fill(row + to, p.S - to, T(0));
-    if (sum == sum) {
-      const Vec<T> factor = hn::Set(d, sum == 0 ? T(0) : 1 / sum);
-      for (std::size_t j = from; j < to; j += kLanes<T>)
-        hn::Store(hn::Mul(hn::Load(d, row + j), factor), d, row + j);
-    } else {  // NaN for what is seen, nothing for what is hidden
-      for (std::size_t j = from; j < HWY_MIN(to, p.S); ++j)
-        row[j] = sees(p, s.row[i], j) ? sum : T(0);
-    }
+  const auto from = span.empty() ? 0 : static_cast<std::size_t>(round_down(span.first, kPanel<T>));
+  const auto to = span.empty() ? 0 : round_up(static_cast<std::size_t>(span.last), kPanel<T>);
+  fill(strip, from, T(0));
+  if (to < p.S) fill(strip + to, p.S - to, T(0));
+  if (sum == sum) {
+    const Vec<T> factor = hn::Set(d, sum == 0 ? T(0) : 1 / sum);
+    for (std::size_t j = from; j < to; j += kLanes<T>)
+      hn::Store(hn::Mul(hn::Load(d, strip + j), factor), d, strip + j);
+  } else {  // NaN for what is seen, nothing for what is hidden
+    for (std::size_t j = from; j < HWY_MIN(to, p.S); ++j) strip[j] = sees(p, row, j) ? sum : T(0);
   }
 }
 
@@ -217,40 +251,61 @@ void strip(RowBlock<T>& block) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   const std::size_t blocks = (p.S + kKeyBlock - 1) / kKeyBlock;
-  const Span reach = reach_of(block);
-  Span seen{std::numeric_limits<std::int64_t>::max(), 0};
+  const auto each_tile = [&](auto f) {
+    for (std::size_t i = 0; i < block.rows; i += kTileRows)
+      f(TileView<T>(block, i), s.seen[i / kTileRows]);
+  };
+  each_tile([](const auto&, Span& seen) { seen = {}; });
   for (std::size_t number = 0; number < blocks; ++number) {
-    if (s.raw == nullptr && intersection(reach, key_block_span(number)).empty()) continue;
-    const Span here = score_block(block, number, number * kKeyBlock);
-    if (!here.empty()) seen = {lesser(seen.first, here.first), here.last};
+    if (s.raw == nullptr && !reaches(block, number)) continue;
+    const T* keys = key_panels(block, number);
+    each_tile([&](const auto& tile, Span& seen) {
+      const Span here = score_block(tile, number, keys, number * kKeyBlock);
+      if (!here.empty()) seen = {lesser(seen.first, here.first), here.last};
+    });
   }
-  if (!seen.empty()) {
-    softmax_block(block, seen, 0);
-    fold_softmax(s, block.rows, s.block_max, s.block_sum);
-    fill(s.keep, block.rows, T(1));
-    fill(s.add, block.rows, T(1));
-    for (std::size_t number = 0; number < blocks; ++number) {
-      const Span span = intersection(seen, key_block_span(number));
-      if (!span.empty()) add_values(block, number, span, 0);
-    }
+  each_tile([&](const auto& tile, Span& seen) {
+    PerRow<T> max, sum;
+    softmax(tile, seen, 0, max, sum);
+    fold_softmax(s.partial, tile.i, tile.rows, max, sum);
+  });
+  PerRow<T> ones;
+  fill(ones.of, kTileRows, T(1));
+  for (std::size_t number = 0; number < blocks; ++number) {
+    if (!reaches(block, number)) continue;
+    const ValuePanels<T> values = value_panels(block, number);
+    each_tile([&](const auto& tile, const Span& seen) {
+      const Span here = intersection(seen, key_block_span(number));
+      if (!here.empty()) add_values(tile, values, block.kv.v, here, 0, ones, ones);
+    });
   }
-  normalize_strip(block, seen);
+  each_tile([&](const auto& tile, const Span& seen) {
+    const Span keys = intersection(seen, {tile.reach.first, tile.reach.last});
+    for (std::size_t r = 0; r < tile.rows; ++r)
+      normalize(p, s.row[tile.i + r], s.partial.sum[tile.i + r], keys,
+                tile.strip + r * s.strip_stride);
+  });
 }
 
 template <class T>
 void merge(RowBlock<T>& block, const Partial<T>& other) {
-  const Problem<T>& p = block.problem;
-  const Scratch<T>& s = block.scratch;
   const Tag<T> d;
-  fold_softmax(s, block.rows, other.max, other.sum);
-  for (std::size_t i = 0; i < block.rows; ++i) {
-    if (other.sum[i] == 0) continue;  // nothing seen, and nothing written
-    const Vec<T> keep = hn::Set(d, s.keep[i]), add = hn::Set(d, s.add[i]);
-    T* values = s.partial.values + i * s.partial.stride;
-    const T* others = other.values + i * other.stride;
-    for (std::size_t j = 0; j < p.Dv; j += kLanes<T>)
-      hn::Store(hn::MulAdd(hn::Load(d, values + j), keep, hn::Mul(hn::Load(d, others + j), add)), d,
-                values + j);
+  const Partial<T>& partial = block.scratch.partial;
+  for (std::size_t i = 0; i < block.rows; i += kTileRows) {
+    const std::size_t rows = HWY_MIN(kTileRows, block.rows - i);
+    PerRow<T> max, sum;
+    for (std::size_t r = 0; r < rows; ++r) {
+      max.of[r] = other.max[i + r];
+      sum.of[r] = other.sum[i + r];
+    }
+    fold_softmax(partial, i, rows, max, sum);
+    for (std::size_t r = 0; r < rows; ++r)
+      for (std::size_t j = 0; j < partial.stride; j += kLanes<T>) {
+        T* values = partial.values + (i + r) * partial.stride + j;
+        const Vec<T> added =
+            hn::Mul(hn::Load(d, other.values + (i + r) * other.stride + j), hn::Set(d, sum.of[r]));
+        hn::Store(hn::MulAdd(hn::Load(d, values), hn::Set(d, max.of[r]), added), d, values);
+      }
   }
 }
 
@@ -267,7 +322,8 @@ void finish(RowBlock<T>& block, const Results<T>& results) {
     for (std::size_t j = 0; j < p.Dv; ++j) context[j] = values[j] * factor + T(0);
     if (results.logsumexp)
       results.logsumexp[block.first + i] =
-          sum == 0 ? -kInfinity<T> : partial.max[i] + std::log(sum);
+          sum == 0 ? -kInfinity<T>
+                   : static_cast<T>(partial.max[i] / kLog2e + std::log(double(sum)));
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "attn/kernel/isa.h"
 #include "attn/kernel/rows.h"
@@ -28,8 +29,14 @@ struct Geometry {
   std::size_t tile_rows = 1;  ///< query rows of the micro-kernel
 };
 
-/// Keys that a run of `tile_rows` rows sees: any of them those in [first, last), all of them those
-/// in [all_first, all_last), masks and bias left aside.
+/// Keys [first, last); none at first.
+struct Span {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = 0;
+  bool empty() const { return first >= last; }
+};
+
+/// Keys that a run of `tile_rows` rows reaches: any of them those in [first, last), all of them
+/// those in [all_first, all_last), masks and bias left aside.
 struct Tile {
   std::int64_t first = 0, last = 0, all_first = 0, all_last = 0;
 };
@@ -43,8 +50,8 @@ struct KeyValues {
   const std::uint8_t* tainted = nullptr;  ///< per key block: some value in it is NaN or infinite
 };
 
-/// What a softmax so far amounts to, per row: the greatest score, the sum of exp(score - max), and
-/// the values weighted by them, (rows, stride).
+/// What a softmax so far amounts to, per row: the greatest score (in units of log(2)), the sum of
+/// 2^(score - max), and the values weighted by them, (rows, stride).
 template <class T>
 struct Partial {
   T* max = nullptr;
@@ -56,20 +63,18 @@ struct Partial {
 /// Scratch of one worker.
 template <class T>
 struct Scratch {
-  Row<T>* row = nullptr;  ///< (rows)
-  Tile* tile = nullptr;   ///< (rows / tile_rows, rounded up)
-  T* query = nullptr;     ///< (rows, D)
-  T* strip = nullptr;     ///< (rows, strip_stride): scores, then exp(score - max)
-  T* raw = nullptr;       ///< (rows, strip_stride): q . k, where scores are asked for
+  Row<T>* row = nullptr;    ///< (rows)
+  Tile* tile = nullptr;     ///< (rows / tile_rows, rounded up)
+  Span* seen = nullptr;     ///< (rows / tile_rows, rounded up)
+  T* query = nullptr;       ///< (rows, D)
+  bool whole_rows = false;  ///< the strip holds all rows and keys; otherwise a tile and a key block
+  T* strip = nullptr;       ///< scores, then 2^(score - max)
+  T* raw = nullptr;         ///< (rows, strip_stride): q . k, where scores are asked for
   std::size_t strip_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
-  T* block_max = nullptr;    ///< (rows) of one key block, as are the next three
-  T* block_sum = nullptr;
-  T* keep = nullptr;  ///< factor of what was there before
-  T* add = nullptr;   ///< factor of what is added
   Partial<T> partial;
   T* widened = nullptr;      ///< (panel, max(D, Dv)): rows of T on their way into a panel
-  T* key_panel = nullptr;    ///< (D, panel), for unpacked keys
+  T* key_block = nullptr;    ///< (kKeyBlock, D), for unpacked keys
   T* value_block = nullptr;  ///< (Dv, kKeyBlock), for unpacked values
 };
 

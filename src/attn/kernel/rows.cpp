@@ -13,27 +13,17 @@ std::int64_t saturating_add(std::int64_t a, std::int64_t b) {
                : std::numeric_limits<std::int64_t>::max();
 }
 
-struct Place {
-  std::size_t batch, head, query;
-};
-
-template <class T>
-Place place_of(const Problem<T>& problem, std::size_t flat) {
-  return {flat / problem.L / problem.H, flat / problem.L % problem.H, flat % problem.L};
-}
-
 std::ptrdiff_t offset_of(const Strides& strides, std::size_t batch, std::size_t head,
                          std::int64_t row) {
   return static_cast<std::int64_t>(batch) * strides.batch +
          static_cast<std::int64_t>(head) * strides.head + row * strides.row;
 }
 
-}  // namespace
-
 template <class T>
-Row<T> make_row(const Problem<T>& problem, const Results<T>& results, std::size_t flat) {
-  const auto [b, h, l] = place_of(problem, flat);
-  const auto position = problem.positions ? problem.positions[l] : static_cast<std::int64_t>(l);
+Row<T> make_row(const Problem<T>& problem, const Results<T>& results, std::size_t b, std::size_t h,
+                std::size_t l) {
+  const auto query = static_cast<std::int64_t>(l);
+  const std::int64_t position = problem.positions ? problem.positions[l] : query;
   Row<T> row;
   row.center = saturating_add(position, problem.offset);
   row.last = static_cast<std::int64_t>(problem.S);
@@ -47,10 +37,36 @@ Row<T> make_row(const Problem<T>& problem, const Results<T>& results, std::size_
   if (problem.mask) row.mask = problem.mask + offset_of(problem.mask_strides, b, h, position);
   if (problem.bias) row.bias = problem.bias + offset_of(problem.bias_strides, b, h, position);
   if (problem.alibi) row.slope = problem.alibi[h];
+  row.query = matrix_of(problem.q, b, h, query);
   if (results.context)
-    row.context =
-        results.context + offset_of(results.context_strides, b, h, static_cast<std::int64_t>(l));
+    row.context = results.context + offset_of(results.context_strides, b, h, query);
   return row;
+}
+
+}  // namespace
+
+template <class T>
+void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t first,
+               std::size_t count, Row<T>* rows) {
+  std::size_t l = first % problem.L, h = first / problem.L % problem.H;
+  std::size_t b = first / problem.L / problem.H;
+  for (std::size_t i = 0; i < count; ++i) {
+    rows[i] = make_row(problem, results, b, h, l);
+    if (++l < problem.L) continue;
+    l = 0;
+    if (++h < problem.H) continue;
+    h = 0;
+    ++b;
+  }
+}
+
+Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head, std::int64_t row) {
+  const Strides& strides = operand.strides;
+  if (operand.data == nullptr) return {nullptr, operand.dtype};
+  return {static_cast<const std::byte*>(operand.data) +
+              offset_of(strides, batch, head, row) *
+                  static_cast<std::ptrdiff_t>(size_of(operand.dtype)),
+          operand.dtype, strides.row, strides.column};
 }
 
 template <class T>
@@ -60,23 +76,6 @@ bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
   if (row.mask && row.mask[key * problem.mask_strides.column] == 0) return false;
   return !row.bias ||
          row.bias[key * problem.bias_strides.column] != -std::numeric_limits<T>::infinity();
-}
-
-Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head) {
-  if (operand.data == nullptr) return {nullptr, operand.dtype};
-  const std::ptrdiff_t offset = offset_of(operand.strides, batch, head, 0);
-  return {static_cast<const std::byte*>(operand.data) +
-              offset * static_cast<std::ptrdiff_t>(size_of(operand.dtype)),
-          operand.dtype, operand.strides.row, operand.strides.column};
-}
-
-template <class T>
-Matrix query_of(const Problem<T>& problem, std::size_t flat) {
-  const auto [b, h, l] = place_of(problem, flat);
-  Matrix matrix = matrix_of(problem.q, b, h);
-  matrix.data += static_cast<std::int64_t>(l) * matrix.row *
-                 static_cast<std::ptrdiff_t>(size_of(matrix.dtype));
-  return matrix;
 }
 
 double element(const Matrix& matrix, std::size_t i, std::size_t j) {
@@ -94,11 +93,11 @@ double element(const Matrix& matrix, std::size_t i, std::size_t j) {
   }
 }
 
-template Row<float> make_row(const Problem<float>&, const Results<float>&, std::size_t);
-template Row<double> make_row(const Problem<double>&, const Results<double>&, std::size_t);
+template void make_rows(const Problem<float>&, const Results<float>&, std::size_t, std::size_t,
+                        Row<float>*);
+template void make_rows(const Problem<double>&, const Results<double>&, std::size_t, std::size_t,
+                        Row<double>*);
 template bool sees(const Problem<float>&, const Row<float>&, std::size_t);
 template bool sees(const Problem<double>&, const Row<double>&, std::size_t);
-template Matrix query_of(const Problem<float>&, std::size_t);
-template Matrix query_of(const Problem<double>&, std::size_t);
 
 }  // namespace attn::kernel

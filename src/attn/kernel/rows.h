@@ -8,6 +8,15 @@
 
 namespace attn::kernel {
 
+/// A matrix that stands elsewhere.
+struct Matrix {
+  const std::byte* data = nullptr;
+  DType dtype = DType::f32;
+  std::int64_t row = 0, column = 1;  ///< strides in elements
+};
+/// That of one batch item and head of an operand, from row `row` on.
+Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head, std::int64_t row = 0);
+
 /// One row of the flat (B * H * L) rows of queries.
 template <class T>
 struct Row {
@@ -16,28 +25,18 @@ struct Row {
   const std::uint8_t* mask = nullptr;  ///< of this row, key 0
   const T* bias = nullptr;             ///< of this row, key 0
   T slope = 0;                         ///< of ALiBi
+  Matrix query;                        ///< (1, D)
   T* context = nullptr;
 };
 
-/// Row `flat` of the problem: batch item, head and query in row-major order.
+/// Rows [first, first + count), batch item, head and query counted in row-major order.
 template <class T>
-Row<T> make_row(const Problem<T>& problem, const Results<T>& results, std::size_t flat);
+void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t first,
+               std::size_t count, Row<T>* rows);
 
 /// Whether the row sees key j, mask and bias included.
 template <class T>
 bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j);
-
-/// The matrix of one batch item and head of an operand.
-struct Matrix {
-  const std::byte* data = nullptr;
-  DType dtype = DType::f32;
-  std::int64_t row = 0, column = 1;  ///< strides in elements
-};
-Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head);
-
-/// Row i of the queries that belongs to row `flat`, as a matrix of one row.
-template <class T>
-Matrix query_of(const Problem<T>& problem, std::size_t flat);
 
 /// Element (i, j), whatever the dtype.
 double element(const Matrix& matrix, std::size_t i, std::size_t j);

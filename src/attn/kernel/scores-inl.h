@@ -2,13 +2,12 @@
 #pragma once
 
 #include "attn/kernel/kernels.h"
-#include "attn/kernel/pack-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// How much of a panel a mask lets some row of a block see.
+/// How much of a panel the masks let the rows of a tile see.
 enum class Seen { none, some, all };
 
 HWY_INLINE std::int64_t lesser(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
@@ -40,16 +39,14 @@ HWY_INLINE AnyAll any_all(const X* x, std::int64_t stride, std::int64_t count, I
   return {any != 0, all != 0};
 }
 
-/// What mask and bias say about keys [first, first + count) in any of the block's rows.
+/// What mask and bias say about keys [first, first + count) in any of the tile's rows.
 template <class T>
-Seen seen_by_masks(const RowBlock<T>& block, std::int64_t first, std::int64_t count) {
-  const Problem<T>& p = block.problem;
+Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first,
+                   std::int64_t count) {
   if (!p.mask && !p.bias) return Seen::all;
-  const Row<T>* row = block.scratch.row;
   AnyAll seen;
-  for (std::size_t i = 0; i < block.rows; ++i) {
-    const bool same = i > 0 && row[i].mask == row[i - 1].mask && row[i].bias == row[i - 1].bias;
-    if (same) continue;  // one mask for all queries
+  for (std::size_t i = 0; i < rows; ++i) {
+    if (i > 0 && row[i].mask == row[i - 1].mask && row[i].bias == row[i - 1].bias) continue;
     AnyAll here{true, true};
     if (p.mask)
       here = any_all(row[i].mask + first * p.mask_strides.column, p.mask_strides.column, count,
@@ -58,11 +55,9 @@ Seen seen_by_masks(const RowBlock<T>& block, std::int64_t first, std::int64_t co
       const AnyAll biased =
           any_all(row[i].bias + first * p.bias_strides.column, p.bias_strides.column, count,
                   [](T x) -> unsigned { return !(x == -kInfinity<T>); });
-      here.any = biased.any;
-      here.all = here.all && biased.all;
+      here = {biased.any, here.all && biased.all};
     }
-    seen.any = seen.any || here.any;
-    seen.all = seen.all && here.all;
+    seen = {seen.any || here.any, seen.all && here.all};
     if (seen.any && !seen.all) return Seen::some;
   }
   return !seen.any ? Seen::none : seen.all ? Seen::all : Seen::some;
@@ -94,30 +89,55 @@ void read_addend(const Problem<T>& p, const Row<T>& row, std::int64_t first, T* 
   }
 }
 
-/// Softcap, ALiBi, bias and hiding on one row's scaled scores of a panel, of which `vectors`
-/// vectors have been computed and the rest are all hidden; raises the row's running maximum.
+/// Whether anything but hiding comes between the scaled scores and the softmax.
+template <class T>
+HWY_INLINE bool has_terms(const Problem<T>& p) {
+  return p.bias || p.alibi || p.softcap > 0;
+}
+
+/// Scores in the strip are in units of log(2), as exp2() takes them. Where terms are added it is
+/// finish_scores() that makes them that; otherwise it is part of the scale.
+template <class T>
+HWY_INLINE T strip_scale(const Problem<T>& p) {
+  return has_terms(p) ? p.scale : static_cast<T>(p.scale * kLog2e);
+}
+
+/// Softcap, ALiBi and bias on scaled scores, then to units of log(2).
+template <class T>
+HWY_INLINE Vec<T> add_terms(const Problem<T>& p, Vec<T> score, Vec<T> slope, Vec<T> ahead,
+                            Vec<T> bias) {
+  const Tag<T> d;
+  if (p.softcap > 0)
+    score = hn::Mul(hn::Set(d, p.softcap), tanh<T>(hn::Mul(score, hn::Set(d, T(1) / p.softcap))));
+  if (p.alibi) score = hn::NegMulAdd(slope, hn::Abs(ahead), score);
+  score = hn::Add(score, bias);
+  // A mask of the lowest finite numbers hides by outweighing only, and has to stay finite.
+  const Vec<T> lowest = hn::Set(d, std::numeric_limits<T>::lowest());
+  const Vec<T> scaled = hn::Mul(score, hn::Set(d, static_cast<T>(kLog2e)));
+  return hn::IfThenElse(hn::And(hn::Lt(scaled, lowest), hn::Ge(score, lowest)), lowest, scaled);
+}
+
+/// Terms and hiding on one row's scaled scores of a panel, of which `vectors` vectors have been
+/// computed and the rest are all hidden; raises the row's running maximum.
 template <class T>
 void finish_scores(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::size_t vectors,
                    T* scores, T* running_max) {
   const Tag<T> d;
   HWY_ALIGN T addend[kPanel<T>];
   read_addend(p, row, first, addend);
-  const Vec<T> hidden = hn::Set(d, -kInfinity<T>);
-  const Vec<T> slope = hn::Set(d, -row.slope);
-  const Vec<T> cap = hn::Set(d, p.softcap), inverse_cap = hn::Set(d, T(1) / p.softcap);
+  const Vec<T> hidden = hn::Set(d, -kInfinity<T>), slope = hn::Set(d, row.slope);
   Vec<T> most = hn::Load(d, running_max);
   for (std::size_t j = 0; j < kTileVectors; ++j) {
     const std::size_t lane = j * kLanes<T>;
     Vec<T> score = hidden;
     if (j < vectors) {
       score = hn::Load(d, scores + lane);
-      if (p.softcap > 0) score = hn::Mul(cap, tanh<T>(hn::Mul(score, inverse_cap)));
-      if (p.alibi) {
-        const auto ahead = static_cast<T>(first + static_cast<std::int64_t>(lane) - row.center);
-        score = hn::MulAdd(slope, hn::Abs(hn::Iota(d, ahead)), score);
-      }
       const Vec<T> term = hn::Load(d, addend + lane);
-      score = hn::IfThenElse(hn::Eq(term, hidden), hidden, hn::Add(score, term));
+      if (has_terms(p)) {
+        const auto ahead = static_cast<T>(first + static_cast<std::int64_t>(lane) - row.center);
+        score = add_terms(p, score, slope, hn::Iota(d, ahead), term);
+      }
+      score = hn::IfThenElse(hn::Eq(term, hidden), hidden, score);
       most = hn::Max(most, score);
     }
     hn::Store(score, d, scores + lane);
@@ -141,50 +161,6 @@ void scale_raw(std::size_t rows, std::size_t vectors, const T* raw, T* strip, st
     }
 }
 
-/// Whether no row of the tile needs finish_scores() for keys [first, first + kPanel).
-template <class T>
-bool is_plain(const Problem<T>& p, const Tile& tile, std::int64_t first, Seen masks) {
-  return masks == Seen::all && !p.bias && !p.alibi && !(p.softcap > 0) && tile.all_first <= first &&
-         tile.all_last >= first + static_cast<std::int64_t>(kPanel<T>);
-}
-
-/// Scores of one tile of rows, number `number`, against the panel of keys that starts at `first`.
-template <class T>
-void score_panel_tile(const RowBlock<T>& block, std::size_t number, std::int64_t first, Seen masks,
-                      const T* keys, std::size_t strip_column) {
-  const Problem<T>& p = block.problem;
-  const Scratch<T>& s = block.scratch;
-  const Tile& tile = s.tile[number];
-  const std::size_t i = number * kTileRows, rows = HWY_MIN(kTileRows, block.rows - i);
-  const T* query = s.query + i * p.D;
-  T* scores = s.strip + i * s.strip_stride + strip_column;
-  T* running_max = s.running_max + i * kLanes<T>;
-  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
-  const bool reached = tile.first < first + kWidth && tile.last > first;
-  const auto reach = static_cast<std::size_t>(between(0, tile.last - first, kWidth));
-  const std::size_t vectors =
-      reached && masks != Seen::none ? round_up(reach, kLanes<T>) / kLanes<T> : 0;
-  const bool plain = vectors > 0 && is_plain<T>(p, tile, first, masks);
-  T* plain_max = plain ? running_max : nullptr;
-  if (s.raw != nullptr) {
-    T* raw = s.raw + i * s.strip_stride + strip_column;
-    score_tile<T>(rows, kTileVectors, p.D, query, keys, T(1), raw, s.strip_stride, nullptr);
-    scale_raw<T>(rows, vectors, raw, scores, s.strip_stride, p.scale, plain_max);
-  } else if (vectors > 0) {
-    score_tile<T>(rows, vectors, p.D, query, keys, p.scale, scores, s.strip_stride, plain_max);
-  }
-  if (plain || !reached) return;
-  for (std::size_t r = 0; r < rows; ++r)
-    finish_scores(p, s.row[i + r], first, vectors, scores + r * s.strip_stride,
-                  running_max + r * kLanes<T>);
-}
-
-/// Keys [first, last).
-struct Span {
-  std::int64_t first = 0, last = 0;
-  bool empty() const { return first >= last; }
-};
-
 HWY_INLINE Span intersection(Span a, Span b) {
   return {greater(a.first, b.first), lesser(a.last, b.last)};
 }
@@ -194,44 +170,76 @@ HWY_INLINE Span key_block_span(std::size_t number) {
   return {first, first + static_cast<std::int64_t>(kKeyBlock)};
 }
 
-/// The least span that holds all keys that the block's rows reach.
+/// A few rows of a block, as many as the micro-kernel takes at once.
 template <class T>
-Span reach_of(const RowBlock<T>& block) {
-  Span reach{std::numeric_limits<std::int64_t>::max(), 0};
-  for (std::size_t t = 0; t * kTileRows < block.rows; ++t) {
-    const Tile& tile = block.scratch.tile[t];
-    if (tile.first >= tile.last) continue;
-    reach.first = lesser(reach.first, tile.first);
-    reach.last = greater(reach.last, tile.last);
+struct TileView {
+  const Problem<T>& p;
+  const Scratch<T>& s;
+  std::size_t i, rows;  ///< rows [i, i + rows) of the block
+  const Tile& reach;
+  T* strip;  ///< of the first row
+
+  TileView(const RowBlock<T>& block, std::size_t row)
+      : p(block.problem),
+        s(block.scratch),
+        i(row),
+        rows(HWY_MIN(kTileRows, block.rows - row)),
+        reach(s.tile[row / kTileRows]),
+        strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
+
+  /// Whether no row needs finish_scores() for keys [first, first + kPanel).
+  bool is_plain(std::int64_t first, Seen masks) const {
+    return masks == Seen::all && !has_terms(p) && reach.all_first <= first &&
+           reach.all_last >= first + static_cast<std::int64_t>(kPanel<T>);
   }
-  return reach;
+};
+
+/// Scores against the panel of keys that starts at `first`, of which the masks show `masks`, into
+/// column `column` of the strip.
+template <class T>
+void score_panel(const TileView<T>& tile, std::int64_t first, Seen masks, const T* keys,
+                 std::size_t column) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  const T* query = s.query + i * p.D;
+  T* running_max = s.running_max + i * kLanes<T>;
+  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
+  const auto width = static_cast<std::size_t>(between(0, reach.last - first, kWidth));
+  const bool reached = width > 0 && reach.first < first + kWidth;
+  const std::size_t vectors =
+      reached && masks != Seen::none ? round_up(width, kLanes<T>) / kLanes<T> : 0;
+  const bool plain = vectors > 0 && tile.is_plain(first, masks);
+  T* plain_max = plain ? running_max : nullptr;
+  if (s.raw != nullptr) {
+    T* raw = s.raw + i * s.strip_stride + column;
+    score_tile<T>(rows, kTileVectors, p.D, query, keys, T(1), raw, s.strip_stride, nullptr);
+    scale_raw<T>(rows, vectors, raw, strip + column, s.strip_stride, strip_scale(p), plain_max);
+  } else if (vectors > 0) {
+    score_tile<T>(rows, vectors, p.D, query, keys, strip_scale(p), strip + column, s.strip_stride,
+                  plain_max);
+  }
+  if (plain || !reached) return;
+  for (std::size_t r = 0; r < rows; ++r)
+    finish_scores(p, s.row[i + r], first, vectors, strip + r * s.strip_stride + column,
+                  running_max + r * kLanes<T>);
 }
 
-/// Scores of key block `number` against all rows, to strip column `strip_column` and on; the span
-/// of whole panels outside of which nothing is seen.
+/// Scores against key block `number`, whose panels start at `keys`, into the strip from `column`
+/// on; the span of whole panels outside of which nothing is seen.
 template <class T>
-Span score_block(const RowBlock<T>& block, std::size_t number, std::size_t strip_column) {
-  const Problem<T>& p = block.problem;
-  const Scratch<T>& s = block.scratch;
-  const Span reach = reach_of(block);
-  const std::size_t end = HWY_MIN(p.S, (number + 1) * kKeyBlock);
-  Span seen{std::numeric_limits<std::int64_t>::max(), 0};
-  for (std::size_t key = number * kKeyBlock; key < end; key += kPanel<T>) {
-    const std::size_t count = HWY_MIN(kPanel<T>, end - key);
-    const auto first = static_cast<std::int64_t>(key),
-               last = static_cast<std::int64_t>(key + count);
-    const bool reached = reach.first < last && reach.last > first;
-    const Seen masks = reached ? seen_by_masks(block, first, last - first) : Seen::none;
+Span score_block(const TileView<T>& tile, std::size_t number, const T* keys, std::size_t column) {
+  const Problem<T>& p = tile.p;
+  const auto end = static_cast<std::int64_t>(HWY_MIN(p.S, (number + 1) * kKeyBlock));
+  Span seen;
+  for (std::int64_t first = key_block_span(number).first; first < end; first += kPanel<T>) {
+    const std::int64_t last = lesser(end, first + static_cast<std::int64_t>(kPanel<T>));
+    const bool reached = tile.reach.first < last && tile.reach.last > first;
+    const Seen masks = reached
+                           ? seen_by_masks(p, tile.s.row + tile.i, tile.rows, first, last - first)
+                           : Seen::none;
     if (masks != Seen::none) seen = {lesser(seen.first, first), last};
-    const T* keys = block.kv.keys + key * p.D;
-    if (block.kv.keys == nullptr) {
-      keys = s.key_panel;
-      if (masks != Seen::none || s.raw)
-        pack_keys(block.kv.k, key, count, p.D, s.widened, s.key_panel);
-    }
-    if (reached || s.raw)
-      for (std::size_t t = 0; t * kTileRows < block.rows; ++t)
-        score_panel_tile(block, t, first, masks, keys, strip_column + key % kKeyBlock);
+    if (reached || tile.s.raw) score_panel(tile, first, masks, keys, column);
+    keys += kPanel<T> * p.D;
+    column += kPanel<T>;
   }
   return seen;
 }
