@@ -45,7 +45,7 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
   make_rows(p, results, block.first, block.rows, s.row);
   for (std::size_t i = 0; i < block.rows; ++i) {
     T* room = s.query + i * p.D;
-    const T* query = widened_row(s.row[i].query, 0, p.D, room);
+    const T* query = Rows<T>(s.row[i].query, p.D).at(0, room);
     if (query != room) std::memcpy(room, query, p.D * sizeof(T));
   }
   for (std::size_t i = 0; i < block.rows; i += kTileRows)
@@ -54,38 +54,6 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
   fill(s.partial.sum, block.rows, T(0));
   fill(s.partial.values, block.rows * s.partial.stride, T(0));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);
-}
-
-/// Key block `number` as panels.
-template <class T>
-const T* key_panels(const RowBlock<T>& block, std::size_t number) {
-  const Problem<T>& p = block.problem;
-  const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
-  if (block.kv.keys != nullptr) return block.kv.keys + from * p.D;
-  T* panel = block.scratch.key_block;
-  for (std::size_t key = from; key < to; key += kPanel<T>, panel += kPanel<T> * p.D)
-    pack_keys(block.kv.k, key, HWY_MIN(kPanel<T>, to - key), p.D, block.scratch.widened, panel);
-  return block.scratch.key_block;
-}
-
-/// Value panels that are `keys` keys long, in which a key block starts at key `at`.
-template <class T>
-struct ValuePanels {
-  const T* panels;
-  std::size_t keys, at;
-  bool tainted;
-};
-
-template <class T>
-ValuePanels<T> value_panels(const RowBlock<T>& block, std::size_t number) {
-  const Problem<T>& p = block.problem;
-  const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
-  if (block.kv.values != nullptr)
-    return {block.kv.values, p.S, from, block.kv.tainted[number] != 0};
-  T* packed = block.scratch.value_block;
-  const bool tainted =
-      pack_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
-  return {packed, kKeyBlock, 0, tainted};
 }
 
 /// row[from, to) = 2^(row - max); returns the sum. Sums run along whole panels, so that a wider
@@ -164,6 +132,43 @@ void fold_softmax(const Partial<T>& partial, std::size_t i, std::size_t rows, Pe
   }
 }
 
+/// The values of one key block as the micro-kernel reads them.
+template <class T>
+struct ValueBlock {
+  const T* values;
+  std::size_t keys, at;  ///< packed: panels are `keys` keys long, and the block starts at key `at`
+  std::size_t row = 0;   ///< in place: elements from one row to the next; 0: packed
+  bool tainted = false;
+
+  const T* from(std::size_t key, std::size_t column, std::size_t width) const {
+    return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
+  }
+};
+
+template <class T>
+ValueBlock<T> packed_values(const RowBlock<T>& block, std::size_t number) {
+  const Problem<T>& p = block.problem;
+  const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
+  if (block.kv.values != nullptr)
+    return {block.kv.values, p.S, from, 0, block.kv.tainted[number] != 0};
+  T* packed = block.scratch.value_block;
+  const bool tainted =
+      pack_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
+  return {packed, kKeyBlock, 0, 0, tainted};
+}
+
+/// Those of key block `number`: in place where one tile of rows is all that is to use them, and
+/// whole vectors can be read.
+template <class T>
+ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
+  const Problem<T>& p = block.problem;
+  const Rows<T> rows(block.kv.v, p.Dv);
+  if (block.kv.values != nullptr || block.rows > kTileRows || !rows.in_place() ||
+      block.kv.v.row <= 0 || p.Dv % kLanes<T> != 0)
+    return packed_values(block, number);
+  return {rows.at(number * kKeyBlock, nullptr), 0, 0, static_cast<std::size_t>(block.kv.v.row)};
+}
+
 /// What the zeros that stand for NaN and infinite values in `keys` should have added.
 template <class T>
 void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64_t origin) {
@@ -179,23 +184,48 @@ void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64
     }
 }
 
-/// partial.values = keep * partial.values + add * (strip V), over the keys in `span`, all of one
-/// block of values.
+/// What softmax() left in a strip: weights of the keys in `span`, column 0 being key `origin`, and
+/// the factors of what is there already and of what is added.
 template <class T>
-void add_values(const TileView<T>& tile, const ValuePanels<T>& values, const Matrix& v, Span span,
-                std::int64_t origin, const PerRow<T>& keep, const PerRow<T>& add) {
+struct Weights {
+  Span span;
+  std::int64_t origin;
+  const PerRow<T>& keep;
+  const PerRow<T>& add;
+};
+
+/// partial.values = keep * partial.values + add * (strip V), over keys of one block of values.
+template <class T>
+void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matrix& v,
+                const Weights<T>& weights) {
   const auto& [p, s, i, rows, reach, strip] = tile;
-  const Span keys = intersection(span, {reach.first, reach.last});
+  const Span keys = intersection(weights.span, {reach.first, reach.last});
   if (keys.empty()) return;
-  const auto at = values.at + static_cast<std::size_t>(keys.first) % kKeyBlock;
   for (std::size_t column = 0; column < p.Dv; column += kPanel<T>) {
     const std::size_t width = round_up(HWY_MIN(kPanel<T>, p.Dv - column), kLanes<T>);
     value_tile<T>(rows, width / kLanes<T>, static_cast<std::size_t>(keys.last - keys.first),
-                  strip + keys.first - origin, s.strip_stride,
-                  values.panels + column * values.keys + at * width, keep.of, add.of,
+                  strip + keys.first - weights.origin, s.strip_stride,
+                  values.from(static_cast<std::size_t>(keys.first) % kKeyBlock, column, width),
+                  values.row != 0 ? values.row : width, weights.keep.of, weights.add.of,
                   s.partial.values + i * s.partial.stride + column, s.partial.stride);
   }
-  if (values.tainted) add_tainted(tile, v, keys, origin);
+  if (values.tainted) add_tainted(tile, v, keys, weights.origin);
+}
+
+/// add_values(), whatever the values. Those read in place may hold NaN and infinity, and leave such
+/// behind even where they are hidden: then all is done again with packed ones.
+template <class T>
+void add_any_values(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
+                    const ValueBlock<T>& values, const Weights<T>& weights) {
+  if (values.row == 0) return add_values(tile, values, block.kv.v, weights);
+  const Scratch<T>& s = block.scratch;
+  const std::size_t count = tile.rows * s.partial.stride;
+  T* sums = s.partial.values + tile.i * s.partial.stride;
+  copy_row(sums, count, count, s.saved);
+  add_values(tile, values, block.kv.v, weights);
+  if (all_finite(sums, count)) return;
+  copy_row(s.saved, count, count, sums);
+  add_values(tile, packed_values(block, number), block.kv.v, weights);
 }
 
 /// Whether some row of the block reaches key block `number`.
@@ -213,17 +243,17 @@ void stream(RowBlock<T>& block, std::size_t from, std::size_t to) {
   for (std::size_t number = from; number < to; ++number) {
     if (!reaches(block, number)) continue;
     const T* keys = key_panels(block, number);
-    const ValuePanels<T> values = value_panels(block, number);
-    const std::int64_t origin = key_block_span(number).first;
+    const ValueBlock<T> values = value_block(block, number);
     // A tile's scores stay in the first level cache until they have met the values.
     for (std::size_t i = 0; i < block.rows; i += kTileRows) {
       const TileView<T> tile(block, i);
-      const Span seen = score_block(tile, number, keys, 0);
+      const Span seen = score_block(block, tile, number, keys, 0);
       if (seen.empty()) continue;
       PerRow<T> max, sum;
+      const std::int64_t origin = key_block_span(number).first;
       softmax(tile, seen, origin, max, sum);
       fold_softmax(block.scratch.partial, i, tile.rows, max, sum);
-      add_values(tile, values, block.kv.v, seen, origin, max, sum);
+      add_any_values(block, tile, number, values, {seen, origin, max, sum});
     }
   }
 }
@@ -260,7 +290,7 @@ void strip(RowBlock<T>& block) {
     if (s.raw == nullptr && !reaches(block, number)) continue;
     const T* keys = key_panels(block, number);
     each_tile([&](const auto& tile, Span& seen) {
-      const Span here = score_block(tile, number, keys, number * kKeyBlock);
+      const Span here = score_block(block, tile, number, keys, number * kKeyBlock);
       if (!here.empty()) seen = {lesser(seen.first, here.first), here.last};
     });
   }
@@ -273,10 +303,10 @@ void strip(RowBlock<T>& block) {
   fill(ones.of, kTileRows, T(1));
   for (std::size_t number = 0; number < blocks; ++number) {
     if (!reaches(block, number)) continue;
-    const ValuePanels<T> values = value_panels(block, number);
+    const ValueBlock<T> values = value_block(block, number);
     each_tile([&](const auto& tile, const Span& seen) {
       const Span here = intersection(seen, key_block_span(number));
-      if (!here.empty()) add_values(tile, values, block.kv.v, here, 0, ones, ones);
+      if (!here.empty()) add_any_values(block, tile, number, values, {here, 0, ones, ones});
     });
   }
   each_tile([&](const auto& tile, const Span& seen) {

@@ -73,6 +73,7 @@ struct Scratch {
   std::size_t strip_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
   Partial<T> partial;
+  T* saved = nullptr;        ///< (tile_rows, partial.stride)
   T* widened = nullptr;      ///< (panel, max(D, Dv)): rows of T on their way into a panel
   T* key_block = nullptr;    ///< (kKeyBlock, D), for unpacked keys
   T* value_block = nullptr;  ///< (Dv, kKeyBlock), for unpacked values

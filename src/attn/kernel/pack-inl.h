@@ -34,30 +34,47 @@ void convert_narrow(const In* in, std::int64_t stride, std::size_t count, T* out
     out[done] = static_cast<T>(float(in[static_cast<std::int64_t>(done) * stride]));
 }
 
-/// Row i of a matrix, `count` long, as contiguous T: in place where it is that, otherwise in
-/// `room`.
+/// Rows of a matrix as contiguous T: in place where they are that, otherwise widened one by one.
 template <class T>
-const T* widened_row(const Matrix& matrix, std::size_t i, std::size_t count, T* room) {
-  const std::byte* at = matrix.data + static_cast<std::int64_t>(i) * matrix.row *
-                                          static_cast<std::int64_t>(size_of(matrix.dtype));
-  switch (matrix.dtype) {
-    case DType::f16:
-      convert_narrow<hwy::float16_t>(reinterpret_cast<const Half*>(at), matrix.column, count, room);
-      return room;
-    case DType::bf16:
-      convert_narrow<hwy::bfloat16_t>(reinterpret_cast<const BFloat16*>(at), matrix.column, count,
-                                      room);
-      return room;
-    case DType::f64:
-      if (std::is_same_v<T, double> && matrix.column == 1) return reinterpret_cast<const T*>(at);
-      convert(reinterpret_cast<const double*>(at), matrix.column, count, room);
-      return room;
-    default:
-      if (std::is_same_v<T, float> && matrix.column == 1) return reinterpret_cast<const T*>(at);
-      convert(reinterpret_cast<const float*>(at), matrix.column, count, room);
-      return room;
+class Rows {
+ public:
+  Rows(const Matrix& matrix, std::size_t columns)
+      : matrix_(matrix),
+        columns_(columns),
+        row_bytes_(matrix.row * static_cast<std::int64_t>(size_of(matrix.dtype))),
+        in_place_(matrix.dtype == dtype_of<T> && matrix.column == 1) {}
+
+  bool in_place() const { return in_place_; }
+  std::int64_t row_bytes() const { return row_bytes_; }
+
+  /// Row i; `room` is where it is widened to.
+  const T* at(std::size_t i, T* room) const {
+    const std::byte* row = matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
+    if (in_place_) return reinterpret_cast<const T*>(row);
+    switch (matrix_.dtype) {
+      case DType::f16:
+        convert_narrow<hwy::float16_t>(reinterpret_cast<const Half*>(row), matrix_.column, columns_,
+                                       room);
+        break;
+      case DType::bf16:
+        convert_narrow<hwy::bfloat16_t>(reinterpret_cast<const BFloat16*>(row), matrix_.column,
+                                        columns_, room);
+        break;
+      case DType::f64:
+        convert(reinterpret_cast<const double*>(row), matrix_.column, columns_, room);
+        break;
+      default:
+        convert(reinterpret_cast<const float*>(row), matrix_.column, columns_, room);
+    }
+    return room;
   }
-}
+
+ private:
+  Matrix matrix_;
+  std::size_t columns_;
+  std::int64_t row_bytes_;
+  bool in_place_;
+};
 
 template <class T>
 using BlockTag = hn::CappedTag<T, 16 / sizeof(T)>;  ///< 128 bits, within which lanes interleave
@@ -98,17 +115,36 @@ HWY_INLINE void transpose_blocks(const T* const* rows, std::size_t column, T* pa
   }
 }
 
+/// Asks for one line of four of the next panel's rows, a different one at each of the places of a
+/// panel that transpose_blocks() is called for. The order in which a panel is read is not one that
+/// a machine foresees.
+template <class T>
+HWY_INLINE void prefetch_next(const T* const* rows, std::size_t column, std::int64_t row_bytes) {
+  constexpr std::size_t kLine = 64 / sizeof(T), kSteps = kLine / kBlockLanes<T>;
+  constexpr std::size_t kAtOnce = HWY_MAX(kLanes<T> / kSteps, 1);
+  const std::size_t step = column % kLine / kBlockLanes<T>;
+  for (std::size_t i = step * kAtOnce; i < HWY_MIN((step + 1) * kAtOnce, kLanes<T>); ++i) {
+    const auto row = reinterpret_cast<std::uintptr_t>(rows[i] + column / kLine * kLine);
+    const auto ahead =
+        static_cast<std::uintptr_t>(row_bytes * static_cast<std::int64_t>(kPanel<T>));
+    __builtin_prefetch(reinterpret_cast<const void*>(row + ahead));
+  }
+}
+
 template <class T>
 void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t D, T* widened,
                T* panel) {
+  const Rows<T> source(k, D);
   const T* rows[kPanel<T>];
-  for (std::size_t i = 0; i < count; ++i) rows[i] = widened_row(k, first + i, D, widened + i * D);
+  for (std::size_t i = 0; i < count; ++i) rows[i] = source.at(first + i, widened + i * D);
   std::size_t column = 0;
   if constexpr (kLanes<T> >= kBlockLanes<T>) {
     if (count == kPanel<T>)
       for (; column + kBlockLanes<T> <= D; column += kBlockLanes<T>)
-        for (std::size_t i = 0; i < kPanel<T>; i += kLanes<T>)
+        for (std::size_t i = 0; i < kPanel<T>; i += kLanes<T>) {
+          if (source.in_place()) prefetch_next<T>(rows + i, column, source.row_bytes());
           transpose_blocks<T>(rows + i, column, panel + column * kPanel<T> + i);
+        }
   }
   for (; column < D; ++column)
     for (std::size_t i = 0; i < kPanel<T>; ++i)
@@ -141,11 +177,21 @@ HWY_INLINE bool copy_row(const T* in, std::size_t count, std::size_t width, T* o
 }
 
 template <class T>
+bool all_finite(const T* x, std::size_t count) {
+  const Tag<T> d;
+  Vec<T> taint = hn::Zero(d);
+  for (std::size_t i = 0; i < count; i += kLanes<T>)
+    taint = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), taint);
+  return is_finite(total<T>(taint));
+}
+
+template <class T>
 bool pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv, T* widened,
                  T* packed, std::size_t keys, std::size_t at) {
+  const Rows<T> source(v, Dv);
   bool tainted = false;
   for (std::size_t i = 0; i < count; ++i) {
-    const T* row = widened_row(v, first + i, Dv, widened);
+    const T* row = source.at(first + i, widened);
     for (std::size_t column = 0; column < Dv; column += kPanel<T>) {
       const std::size_t used = HWY_MIN(kPanel<T>, Dv - column);
       const std::size_t width = round_up(used, kLanes<T>);

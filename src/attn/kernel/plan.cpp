@@ -89,6 +89,7 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
   T* partial = nullptr;
   take(partial, plan.partial_size);
   if (memory) s.partial = partial_at(plan, geometry, partial);
+  take(s.saved, geometry.tile_rows * plan.value_stride);
   take(s.widened, geometry.panel * std::max(p.D, p.Dv));
   if (!plan.packed) take(s.key_block, kKeyBlock * p.D);
   if (!plan.packed) take(s.value_block, kKeyBlock * plan.value_stride);

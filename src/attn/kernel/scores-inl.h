@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attn/kernel/kernels.h"
+#include "attn/kernel/pack-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
 
@@ -58,35 +59,50 @@ Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std
       here = {biased.any, here.all && biased.all};
     }
     seen = {seen.any || here.any, seen.all && here.all};
-    if (seen.any && !seen.all) return Seen::some;
+    if (seen.any && (!seen.all || p.bias)) return Seen::some;  // a bias has to be added anyway
   }
   return !seen.any ? Seen::none : seen.all ? Seen::all : Seen::some;
 }
 
-/// What is added to the scores of keys first .. first + kPanel: the bias, -inf where hidden.
+/// A row's mask and bias for keys first .. first + kPanel, contiguous: where they stand, or copied.
 template <class T>
-void read_addend(const Problem<T>& p, const Row<T>& row, std::int64_t first, T* addend) {
-  constexpr std::int64_t kWidth = kPanel<T>;
-  const std::int64_t from = between(0, row.first - first, kWidth);
-  const std::int64_t to = between(from, row.last - first, kWidth);
-  for (std::int64_t i = 0; i < kWidth; ++i) addend[i] = i < from || i >= to ? -kInfinity<T> : T(0);
-  if (row.bias) {
-    const std::int64_t stride = p.bias_strides.column;
-    const T* bias = row.bias + first * stride;
-    if (stride == 1)
-      for (std::int64_t i = from; i < to; ++i) addend[i] = bias[i];
-    else
-      for (std::int64_t i = from; i < to; ++i) addend[i] = bias[i * stride];
+struct PanelMasks {
+  const std::uint8_t* mask = nullptr;
+  const T* bias = nullptr;
+  std::uint8_t mask_copy[kPanel<T>];
+  T bias_copy[kPanel<T>];
+
+  PanelMasks(const Problem<T>& p, const Row<T>& row, std::int64_t first) {
+    const std::int64_t count = lesser(kPanel<T>, static_cast<std::int64_t>(p.S) - first);
+    if (row.mask) mask = contiguous(row.mask, p.mask_strides.column, first, count, mask_copy);
+    if (row.bias) bias = contiguous(row.bias, p.bias_strides.column, first, count, bias_copy);
   }
-  if (row.mask) {
-    const std::int64_t stride = p.mask_strides.column;
-    const std::uint8_t* mask = row.mask + first * stride;
-    if (stride == 1)
-      for (std::int64_t i = from; i < to; ++i) addend[i] = mask[i] ? addend[i] : -kInfinity<T>;
-    else
-      for (std::int64_t i = from; i < to; ++i)
-        addend[i] = mask[i * stride] ? addend[i] : -kInfinity<T>;
+
+ private:
+  template <class X>
+  static const X* contiguous(const X* from, std::int64_t stride, std::int64_t first,
+                             std::int64_t count, X* copy) {
+    from += first * stride;
+    if (stride == 1 && count == static_cast<std::int64_t>(kPanel<T>)) return from;
+    for (std::int64_t i = 0; i < static_cast<std::int64_t>(kPanel<T>); ++i)
+      copy[i] = i < count ? from[i * stride] : X(0);
+    return copy;
   }
+};
+
+/// Which lanes' bytes are not zero.
+HWY_INLINE hn::Mask<Tag<float>> nonzero(const std::uint8_t* bytes, Tag<float> d) {
+  const hn::RebindToUnsigned<Tag<float>> du;
+  const hn::Rebind<std::uint8_t, Tag<float>> d8;
+  return hn::MaskFromVec(hn::BitCast(
+      d, hn::VecFromMask(du, hn::Ne(hn::PromoteTo(du, hn::LoadU(d8, bytes)), hn::Zero(du)))));
+}
+HWY_INLINE hn::Mask<Tag<double>> nonzero(const std::uint8_t* bytes, Tag<double> d) {
+  const hn::RebindToUnsigned<Tag<double>> du;
+  const hn::Rebind<std::uint32_t, Tag<double>> d32;
+  const hn::Rebind<std::uint8_t, Tag<double>> d8;
+  const auto wide = hn::PromoteTo(du, hn::PromoteTo(d32, hn::LoadU(d8, bytes)));
+  return hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(du, hn::Ne(wide, hn::Zero(du)))));
 }
 
 /// Whether anything but hiding comes between the scaled scores and the softmax.
@@ -102,46 +118,55 @@ HWY_INLINE T strip_scale(const Problem<T>& p) {
   return has_terms(p) ? p.scale : static_cast<T>(p.scale * kLog2e);
 }
 
-/// Softcap, ALiBi and bias on scaled scores, then to units of log(2).
+/// Softcap and ALiBi on scaled scores, the bias (nullptr: none) added, in units of log(2).
 template <class T>
-HWY_INLINE Vec<T> add_terms(const Problem<T>& p, Vec<T> score, Vec<T> slope, Vec<T> ahead,
-                            Vec<T> bias) {
+HWY_INLINE Vec<T> add_terms(const Problem<T>& p, Vec<T> score, T slope, T ahead, const T* bias) {
   const Tag<T> d;
-  if (p.softcap > 0)
-    score = hn::Mul(hn::Set(d, p.softcap), tanh<T>(hn::Mul(score, hn::Set(d, T(1) / p.softcap))));
-  if (p.alibi) score = hn::NegMulAdd(slope, hn::Abs(ahead), score);
-  score = hn::Add(score, bias);
-  // A mask of the lowest finite numbers hides by outweighing only, and has to stay finite.
+  const Vec<T> log2e = hn::Set(d, static_cast<T>(kLog2e));
+  if (p.softcap > 0) score = softcap<T>(score, p.softcap);
+  if (p.alibi) score = hn::NegMulAdd(hn::Set(d, slope), hn::Abs(hn::Iota(d, ahead)), score);
+  if (bias == nullptr) return hn::Mul(score, log2e);
+  const Vec<T> hidden = hn::Set(d, -kInfinity<T>), term = hn::LoadU(d, bias);
   const Vec<T> lowest = hn::Set(d, std::numeric_limits<T>::lowest());
-  const Vec<T> scaled = hn::Mul(score, hn::Set(d, static_cast<T>(kLog2e)));
-  return hn::IfThenElse(hn::And(hn::Lt(scaled, lowest), hn::Ge(score, lowest)), lowest, scaled);
+  score = hn::Add(score, term);
+  const Vec<T> scaled = hn::Mul(score, log2e);
+  // A bias of the lowest finite numbers hides by outweighing only, and has to stay finite.
+  const Vec<T> kept =
+      hn::IfThenElse(hn::And(hn::Lt(scaled, lowest), hn::Ge(score, lowest)), lowest, scaled);
+  return hn::IfThenElse(hn::Eq(term, hidden), hidden, kept);
 }
 
 /// Terms and hiding on one row's scaled scores of a panel, of which `vectors` vectors have been
 /// computed and the rest are all hidden; raises the row's running maximum.
 template <class T>
-void finish_scores(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::size_t vectors,
-                   T* scores, T* running_max) {
+HWY_INLINE void finish_scores(const Problem<T>& p, const Row<T>& row, std::int64_t first,
+                              std::size_t vectors, T* scores, T* running_max) {
   const Tag<T> d;
-  HWY_ALIGN T addend[kPanel<T>];
-  read_addend(p, row, first, addend);
-  const Vec<T> hidden = hn::Set(d, -kInfinity<T>), slope = hn::Set(d, row.slope);
+  const PanelMasks<T> masks(p, row, first);
+  const Vec<T> hidden = hn::Set(d, -kInfinity<T>);
+  const bool terms = has_terms(p);
+  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
+  const auto from = static_cast<T>(between(0, row.first - first, kWidth));
+  const auto to = static_cast<T>(between(0, row.last - first, kWidth));
+  const bool partly = from > 0 || to < static_cast<T>(kWidth);
   Vec<T> most = hn::Load(d, running_max);
-  for (std::size_t j = 0; j < kTileVectors; ++j) {
-    const std::size_t lane = j * kLanes<T>;
-    Vec<T> score = hidden;
-    if (j < vectors) {
-      score = hn::Load(d, scores + lane);
-      const Vec<T> term = hn::Load(d, addend + lane);
-      if (has_terms(p)) {
-        const auto ahead = static_cast<T>(first + static_cast<std::int64_t>(lane) - row.center);
-        score = add_terms(p, score, slope, hn::Iota(d, ahead), term);
-      }
-      score = hn::IfThenElse(hn::Eq(term, hidden), hidden, score);
-      most = hn::Max(most, score);
+  for (std::size_t lane = 0; lane < vectors * kLanes<T>; lane += kLanes<T>) {
+    Vec<T> score = hn::Load(d, scores + lane);
+    if (terms)
+      score = add_terms(p, score, row.slope,
+                        static_cast<T>(first + static_cast<std::int64_t>(lane) - row.center),
+                        masks.bias ? masks.bias + lane : nullptr);
+    if (masks.mask) score = hn::IfThenElse(nonzero(masks.mask + lane, d), score, hidden);
+    if (partly) {
+      const Vec<T> at = hn::Iota(d, static_cast<T>(lane));
+      score = hn::IfThenElse(hn::And(hn::Ge(at, hn::Set(d, from)), hn::Lt(at, hn::Set(d, to))),
+                             score, hidden);
     }
+    most = hn::Max(most, score);
     hn::Store(score, d, scores + lane);
   }
+  for (std::size_t lane = vectors * kLanes<T>; lane < kPanel<T>; lane += kLanes<T>)
+    hn::Store(hidden, d, scores + lane);
   hn::Store(most, d, running_max);
 }
 
@@ -223,23 +248,50 @@ void score_panel(const TileView<T>& tile, std::int64_t first, Seen masks, const 
                   running_max + r * kLanes<T>);
 }
 
-/// Scores against key block `number`, whose panels start at `keys`, into the strip from `column`
-/// on; the span of whole panels outside of which nothing is seen.
+/// The panel of keys that starts at `first`, packed into scratch.
 template <class T>
-Span score_block(const TileView<T>& tile, std::size_t number, const T* keys, std::size_t column) {
+const T* pack_panel(const RowBlock<T>& block, std::size_t first, T* panel) {
+  const Problem<T>& p = block.problem;
+  pack_keys(block.kv.k, first, HWY_MIN(kPanel<T>, p.S - first), p.D, block.scratch.widened, panel);
+  return panel;
+}
+
+/// Key block `number` as panels; nullptr when each is best packed as it is used, there being but
+/// one tile of rows to use it.
+template <class T>
+const T* key_panels(const RowBlock<T>& block, std::size_t number) {
+  const Problem<T>& p = block.problem;
+  const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
+  if (block.kv.keys != nullptr) return block.kv.keys + from * p.D;
+  if (block.rows <= kTileRows) return nullptr;
+  T* panels = block.scratch.key_block;
+  for (std::size_t key = from; key < to; key += kPanel<T>)
+    pack_panel(block, key, panels + (key - from) * p.D);
+  return panels;
+}
+
+/// Scores against key block `number` (its key_panels()) into the strip from `column` on; the span
+/// of whole panels outside of which nothing is seen.
+template <class T>
+Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
+                 const T* keys, std::size_t column) {
   const Problem<T>& p = tile.p;
-  const auto end = static_cast<std::int64_t>(HWY_MIN(p.S, (number + 1) * kKeyBlock));
+  const Span all = key_block_span(number);
+  const std::int64_t end = lesser(static_cast<std::int64_t>(p.S), all.last);
   Span seen;
-  for (std::int64_t first = key_block_span(number).first; first < end; first += kPanel<T>) {
+  for (std::int64_t first = all.first; first < end; first += kPanel<T>) {
     const std::int64_t last = lesser(end, first + static_cast<std::int64_t>(kPanel<T>));
     const bool reached = tile.reach.first < last && tile.reach.last > first;
+    if (!reached && !tile.s.raw) continue;
     const Seen masks = reached
                            ? seen_by_masks(p, tile.s.row + tile.i, tile.rows, first, last - first)
                            : Seen::none;
     if (masks != Seen::none) seen = {lesser(seen.first, first), last};
-    if (reached || tile.s.raw) score_panel(tile, first, masks, keys, column);
-    keys += kPanel<T> * p.D;
-    column += kPanel<T>;
+    const auto at = static_cast<std::size_t>(first - all.first);
+    const T* panel = keys + at * p.D;
+    if (keys == nullptr && (masks != Seen::none || tile.s.raw))
+      panel = pack_panel(block, static_cast<std::size_t>(first), tile.s.key_block);
+    score_panel(tile, first, masks, panel, column + at);
   }
   return seen;
 }

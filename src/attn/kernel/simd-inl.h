@@ -79,17 +79,31 @@ HWY_INLINE Vec<T> exp2(Vec<T> t) {
   return hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, Exp2Constants<T>::kLowest)), e);
 }
 
-/// tanh(x) = -e / (2 + e) for x >= 0, e = e^(-2x) - 1 = 2^n r h + (2^n - 1), which keeps small x.
+/// a / b for b of about 1, within 2 units in the last place.
 template <class T>
-HWY_INLINE Vec<T> tanh(Vec<T> x) {
+HWY_INLINE Vec<T> divide(Vec<T> a, Vec<T> b) {
+  if constexpr (std::is_same_v<T, float>) {  // a table's dozen bits, doubled by one step of Newton
+    const Vec<T> reciprocal = hn::ApproximateReciprocal(b);
+    const Vec<T> quotient = hn::Mul(a, reciprocal);
+    return hn::MulAdd(hn::NegMulAdd(quotient, b, a), reciprocal, quotient);
+  } else {
+    return hn::Div(a, b);
+  }
+}
+
+/// cap * tanh(x / cap), where tanh(y) = -e / (2 + e) for y >= 0, e = e^(-2y) - 1 = 2^n r h + (2^n -
+/// 1): this keeps small y.
+template <class T>
+HWY_INLINE Vec<T> softcap(Vec<T> x, T cap) {
   const Tag<T> d;
   const Vec<T> least = hn::Set(d, T(-80));  // a comparison keeps NaN, which Max need not
-  const Vec<T> exponent = hn::Mul(hn::Set(d, static_cast<T>(-2 * kLog2e)), hn::Abs(x));
+  const Vec<T> exponent = hn::Mul(hn::Set(d, static_cast<T>(-2 * kLog2e) / cap), hn::Abs(x));
   const SplitExp2<T> split =
       split_exp2<T>(hn::IfThenElse(hn::Lt(exponent, least), least, exponent));
   const Vec<T> e =
       hn::MulAdd(split.power, hn::Mul(split.r, split.h), hn::Sub(split.power, hn::Set(d, T(1))));
-  return hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, T(2)))), x);
+  const Vec<T> tanh = hn::CopySign(divide<T>(e, hn::Add(e, hn::Set(d, T(2)))), x);
+  return hn::Mul(hn::Set(d, cap), tanh);
 }
 
 /// The greatest and the sum of the lanes; which of several NaNs and others wins is left open.

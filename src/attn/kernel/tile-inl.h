@@ -27,7 +27,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
     Vec<T> b_row[Vectors];
 #pragma GCC unroll 4
-    for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::Load(d, b + j * kLanes<T>);
+    for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < Rows; ++i) {
       const Vec<T> a_element = hn::Set(d, a[i * a_stride + k]);
@@ -86,12 +86,12 @@ void score_tile(std::size_t rows, std::size_t vectors, std::size_t depth, const 
 /// out = keep * out + add * (A B), with a factor of each kind a row.
 template <class T>
 void value_tile(std::size_t rows, std::size_t vectors, std::size_t depth, const T* weights,
-                std::size_t weights_stride, const T* values, const T* keep, const T* add, T* out,
-                std::size_t out_stride) {
+                std::size_t weights_stride, const T* values, std::size_t values_stride,
+                const T* keep, const T* add, T* out, std::size_t out_stride) {
   with_tile(rows, vectors, [&](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     multiply_tile<T, kRows, kVectors>(
-        depth, weights, weights_stride, values, kVectors * kLanes<T>, [&](auto& sums) {
+        depth, weights, weights_stride, values, values_stride, [&](auto& sums) {
           const Tag<T> d;
 #pragma GCC unroll 16
           for (std::size_t i = 0; i < kRows; ++i) {
