@@ -6,6 +6,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/core/attention.h"
+#include "attn/core/fast.h"
 #include "attn/io/csv.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
@@ -27,6 +28,7 @@ struct RunArgs {
   std::string nan = "warn";
   bool repr = false;
   bool force = false;
+  std::size_t threads = 0;
 };
 
 std::string group_of(const Field& field) {
@@ -149,6 +151,7 @@ int run(const RunArgs& args) {
         std::find(job.outputs.begin(), job.outputs.end(), target.name) == job.outputs.end())
       job.outputs.push_back(target.name);
 
+  set_threads(args.threads);
   ResultWriter writer(targets, job.outputs, policy_of(args, files));
   const Result result = run_job(job, document, files);
   const std::string nan = nan_report(job, result);
@@ -185,6 +188,10 @@ Action add_run(CLI::App& app) {
       ->group("Results");
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
   app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
+  app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->group("Results");
   app.add_option("--nan", args->nan, "NaN in a result: warn, allow or refuse (exit 65)")
       ->check(CLI::IsMember({"warn", "allow", "refuse"}))
       ->type_name("WORD")
