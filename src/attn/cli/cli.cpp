@@ -27,6 +27,7 @@ constexpr Subcommand kSubcommands[] = {
     {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
+    {"compare", "how far two files of tensors are apart", add_compare},
     {"random", "NumPy's random streams, bit for bit", add_random},
     {"svd", "truncated singular value decomposition", add_svd},
     {"schema", "the JSON Schema of a job", add_schema},
@@ -39,8 +40,9 @@ constexpr char kDescription[] =
     "  attn examples run general-attention\n";
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 done, 2 usage, 65 bad data, 66 no such input, 70 internal, 73 can't create\n"
-    "output, 74 input/output error, 77 not permitted. 'attn COMMAND --help' tells more.";
+    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 65 bad data,\n"
+    "66 no such input, 70 internal, 73 can't create output, 74 input/output error,\n"
+    "77 not permitted. 'attn COMMAND --help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
