@@ -33,8 +33,8 @@ DOORS = [
     ("libzip", r"zip\.h", r"io/npz[^/]*\.cpp"),
     ("zlib", r"zlib\.h", r"io/npz[^/]*\.cpp"),
     ("xxHash", r"xxhash\.h", r"io/digest\.cpp"),
-    ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas",
-     r"core/(gemm|svd)\.cpp|kernel/[^/]+\.cpp"),
+    ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas", r"core/(gemm|svd)\.cpp"),
+    ("Highway", r"hwy/", r"kernel/[^/]+"),
     ("xtensor", r"xtensor/|xtl/|xsimd/", r".+\.cpp|tensor/array\.h"),
     ("tensor/array.h", r"attn/tensor/array\.h", r".+\.cpp"),
 ]
@@ -87,6 +87,7 @@ def check_the_rules_themselves(checks):
         ("io/npy.cpp", "<zip.h>"),
         ("core/attention.cpp", "<xtensor-blas/xlinalg.hpp>"),
         ("core/softmax.cpp", "<cblas.h>"),
+        ("core/attention.cpp", "<hwy/highway.h>"),
         ("core/attention.h", "<xtensor/xtensor_forward.hpp>"),
         ("core/inputs.h", '"attn/tensor/array.h"'),
         ("core/inputs.cpp", '"inputs.h"'),

@@ -20,7 +20,7 @@ struct FileBytes {
   std::size_t size = 0;
   std::string known_digest = {};  ///< set where the bytes are shared by many, who all ask for it
   std::string digest() const;
-  std::string name() const { return path == "-" ? "standard input" : path; }  ///< for errors
+  std::string name() const { return path == "-" ? "standard input" : path; }  ///< in errors
   std::span<const std::byte> bytes() const { return {data.get(), size}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data.get()), size}; }
 };

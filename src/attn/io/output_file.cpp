@@ -81,8 +81,8 @@ struct OutputFile::State {
   std::string buffer;
   std::optional<Digest> digest;
 
-  void open_temporary();
   void open(const OutputPolicy& policy);
+  void open_temporary();
   void open_special(int fd);
   void flush();
   void write_through(std::string_view text);
@@ -103,9 +103,9 @@ void OutputFile::State::open(const OutputPolicy& policy) {
     return open_temporary();
   }
   if (S_ISDIR(info.st_mode)) throw refused(path, "is a directory");
-  if (is_input(info, policy.inputs)) throw refused(path, "is an input, too");
   if (!S_ISREG(info.st_mode))
     return open_special(::open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
+  if (is_input(info, policy.inputs)) throw refused(path, "is an input, too");
   if (!force) throw ExistsAlready(path);
   mode = info.st_mode & 0777;
   open_temporary();

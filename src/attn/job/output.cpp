@@ -139,13 +139,14 @@ std::string result_json(const Result& result, int indent) {
   const auto member = [&](const std::string& name, const std::string& value) {
     text += separator + json_quoted(name) + (indent < 0 ? ":" : ": ") + value;
   };
-  member("made_by", to_json(result.made_by));
+  member("made_by", to_json(result.made_by, indent));
   if (!result.tokens.empty()) {
     JsonArray tokens;
     for (const std::string& token : result.tokens) tokens.push_back(Json{token});
-    member("tokens", to_json(Json{std::move(tokens)}));
+    member("tokens", to_json(Json{std::move(tokens)}, indent));
   }
-  for (const auto& [name, tensor] : result.outputs) member(name, to_json(tensor, indent));
+  for (const auto& [name, tensor] : result.outputs)
+    member(name, to_json(tensor, indent < 0 ? indent : indent + 2));
   return text + (indent < 0 ? "}" : "\n}");
 }
 
