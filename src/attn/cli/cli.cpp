@@ -24,6 +24,8 @@ struct Subcommand {
 
 constexpr Subcommand kSubcommands[] = {
     {"run", "compute attention: one job, from a file or from flags", add_run},
+    {"batch", "compute attention: many jobs, on several threads, and go on after a stop",
+     add_batch},
     {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
@@ -140,11 +142,9 @@ int dispatch(int argc, char** argv) {
 
 }  // namespace
 
-int run_cli(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
-  remove_temporaries_on_signals();
+int tell_fault(const std::exception_ptr& fault) {
   try {
-    return dispatch(argc, argv);
+    std::rethrow_exception(fault);
   } catch (const BrokenPipe&) {
     return 128 + SIGPIPE;
   } catch (const Error& error) {
@@ -153,6 +153,16 @@ int run_cli(int argc, char** argv) {
     return fail(Error(ErrorKind::data, "not enough memory for this job"));
   } catch (const std::exception& error) {
     return fail(Error(ErrorKind::internal, std::string("internal error: ") + error.what()));
+  }
+}
+
+int run_cli(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
+  remove_temporaries_on_signals();
+  try {
+    return dispatch(argc, argv);
+  } catch (...) {
+    return tell_fault(std::current_exception());
   }
 }
 

@@ -120,7 +120,16 @@ void ResultWriter::write(const Result& result) {
     if (!part.name.empty()) chosen.set(part.name, result.outputs.at(part.name));
     write_tensors(part.name.empty() ? result.outputs : chosen, result, part.format, part.file);
   }
+}
+
+void ResultWriter::commit() {
   for (Part& part : parts_) part.file.commit();
+}
+
+std::vector<std::pair<std::string, std::string>> ResultWriter::digests() const {
+  std::vector<std::pair<std::string, std::string>> digests;
+  for (const Part& part : parts_) digests.emplace_back(part.file.path(), part.file.digest());
+  return digests;
 }
 
 std::string result_json(const Result& result, int indent) {
