@@ -25,6 +25,7 @@ Action add_svd(CLI::App& app);
 Action add_convert(CLI::App& app);
 Action add_compare(CLI::App& app);
 Action add_schema(CLI::App& app);
+Action add_view(CLI::App& app);
 
 /// "attn: TEXT" on stderr, unless -q was given.
 void note(const std::string& text);
