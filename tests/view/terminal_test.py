@@ -37,7 +37,7 @@ def what_is_drawn(checks, folder):
     assert attn("run", "job.json", "-o", "r.npz", "-o", "r.json", cwd=folder).returncode == 0
     text = view("r.npz", cwd=folder)
     low, high = 1 / (1 + np.exp(6)), 1 / (1 + np.exp(-6))
-    want = ["weights: softmax of the masked scores", "queries down, keys across", "",
+    want = ["weights: how much each query (row) attends to each key (column)", "queries down, keys across", "",
             "      one     two   ", "one    1    ╱╱╱╱╱╱╱╱",
             f"two  {low:.3f}    {1 if high > .995 else high:.2g}    "]
     lines = text.splitlines()
