@@ -212,10 +212,11 @@ struct TileView {
         reach(s.tile[row / kTileRows]),
         strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
 
-  /// Whether no row needs finish_scores() for keys [first, first + kPanel).
-  bool is_plain(std::int64_t first, Seen masks) const {
-    return masks == Seen::all && !has_terms(p) && reach.all_first <= first &&
-           reach.all_last >= first + static_cast<std::int64_t>(kPanel<T>);
+  /// How many panels from key `first` to key `end` on hide nothing by causal, window and lengths
+  /// and add no terms.
+  std::size_t plain_panels(std::int64_t first, std::int64_t end) const {
+    if (has_terms(p) || first < reach.all_first) return 0;
+    return static_cast<std::size_t>(greater(0, lesser(end, reach.all_last) - first)) / kPanel<T>;
   }
 };
 
@@ -232,15 +233,15 @@ void score_panel(const TileView<T>& tile, std::int64_t first, Seen masks, const 
   const bool reached = width > 0 && reach.first < first + kWidth;
   const std::size_t vectors =
       reached && masks != Seen::none ? round_up(width, kLanes<T>) / kLanes<T> : 0;
-  const bool plain = vectors > 0 && tile.is_plain(first, masks);
+  const bool plain = masks == Seen::all && tile.plain_panels(first, first + kWidth) == 1;
   T* plain_max = plain ? running_max : nullptr;
   if (s.raw != nullptr) {
     T* raw = s.raw + i * s.strip_stride + column;
-    score_tile<T>(rows, kTileVectors, p.D, query, keys, T(1), raw, s.strip_stride, nullptr);
+    score_tile<T>(rows, kTileVectors, 1, p.D, query, keys, T(1), raw, s.strip_stride, nullptr);
     scale_raw<T>(rows, vectors, raw, strip + column, s.strip_stride, strip_scale(p), plain_max);
   } else if (vectors > 0) {
-    score_tile<T>(rows, vectors, p.D, query, keys, strip_scale(p), strip + column, s.strip_stride,
-                  plain_max);
+    score_tile<T>(rows, vectors, 1, p.D, query, keys, strip_scale(p), strip + column,
+                  s.strip_stride, plain_max);
   }
   if (plain || !reached) return;
   for (std::size_t r = 0; r < rows; ++r)
@@ -275,22 +276,32 @@ const T* key_panels(const RowBlock<T>& block, std::size_t number) {
 template <class T>
 Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
                  const T* keys, std::size_t column) {
-  const Problem<T>& p = tile.p;
+  const auto& [p, s, i, rows, reach, strip] = tile;
   const Span all = key_block_span(number);
   const std::int64_t end = lesser(static_cast<std::int64_t>(p.S), all.last);
+  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
+  const bool simple = keys != nullptr && s.raw == nullptr && p.mask == nullptr;
   Span seen;
-  for (std::int64_t first = all.first; first < end; first += kPanel<T>) {
-    const std::int64_t last = lesser(end, first + static_cast<std::int64_t>(kPanel<T>));
-    const bool reached = tile.reach.first < last && tile.reach.last > first;
-    if (!reached && !tile.s.raw) continue;
-    const Seen masks = reached
-                           ? seen_by_masks(p, tile.s.row + tile.i, tile.rows, first, last - first)
-                           : Seen::none;
-    if (masks != Seen::none) seen = {lesser(seen.first, first), last};
+  for (std::int64_t first = all.first; first < end; first += kWidth) {
+    const std::int64_t last = lesser(end, first + kWidth);
+    const bool reached = reach.first < last && reach.last > first;
+    if (!reached && !s.raw) continue;
     const auto at = static_cast<std::size_t>(first - all.first);
+    if (const std::size_t panels = simple ? tile.plain_panels(first, end) : 0; panels > 0) {
+      score_tile<T>(rows, kTileVectors, panels, p.D, s.query + i * p.D, keys + at * p.D,
+                    strip_scale(p), strip + column + at, s.strip_stride,
+                    s.running_max + i * kLanes<T>);
+      const std::int64_t done = first + static_cast<std::int64_t>(panels) * kWidth;
+      seen = {lesser(seen.first, first), done};
+      first = done - kWidth;
+      continue;
+    }
+    const Seen masks =
+        reached ? seen_by_masks(p, s.row + i, rows, first, last - first) : Seen::none;
+    if (masks != Seen::none) seen = {lesser(seen.first, first), last};
     const T* panel = keys + at * p.D;
-    if (keys == nullptr && (masks != Seen::none || tile.s.raw))
-      panel = pack_panel(block, static_cast<std::size_t>(first), tile.s.key_block);
+    if (keys == nullptr && (masks != Seen::none || s.raw))
+      panel = pack_panel(block, static_cast<std::size_t>(first), s.key_block);
     score_panel(tile, first, masks, panel, column + at);
   }
   return seen;
