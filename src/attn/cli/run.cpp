@@ -4,9 +4,11 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/job_flags.h"
+#include "attn/cli/limit_options.h"
 #include "attn/core/attention.h"
 #include "attn/io/csv.h"
 #include "attn/job/job.h"
+#include "attn/job/limits.h"
 #include "attn/job/nan.h"
 #include "attn/job/output.h"
 #include "attn/report/numpy_text.h"
@@ -22,8 +24,10 @@ struct RunArgs {
   std::vector<std::string> outputs;  ///< -o
   std::string format;                ///< "" is text
   NanPolicy nan = NanPolicy::warn;
+  LimitArgs limits;
   bool repr = false;
-  bool force = false;
+  bool force = false, no_clobber = false, durable = false;
+  bool dry_run = false;
 };
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
@@ -41,6 +45,7 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
 OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
   OutputPolicy policy;
   policy.force = args.force;
+  policy.durable = args.durable;
   for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
   return policy;
 }
@@ -79,6 +84,15 @@ void show(const Result& result, const RunArgs& args) {
                                   : as_text(result, args.repr));
 }
 
+/// Whether any output is JSON or CSV, whose digits take memory (NumPy's text is summarised).
+bool has_text(const std::vector<OutputTarget>& targets, bool on_stdout, const std::string& format) {
+  const auto is_text = [](const OutputTarget& target) {
+    return target.format == Format::json || target.format == Format::csv;
+  };
+  return std::any_of(targets.begin(), targets.end(), is_text) ||
+         (on_stdout && (format == "json" || format == "ndjson" || format == "csv"));
+}
+
 int run(const RunArgs& args) {
   std::vector<OutputTarget> targets;
   bool on_stdout = args.outputs.empty();
@@ -92,7 +106,10 @@ int run(const RunArgs& args) {
     throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
   if (args.repr && (!on_stdout || (!args.format.empty() && args.format != "text")))
     throw Error(ErrorKind::usage, "--repr: goes with text on standard output only");
-  TensorFiles files;
+  if (args.force && args.no_clobber)
+    throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
+  const ReadLimits limits = limits_of(args.limits);
+  TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
   if (document.find("outputs") == nullptr && !on_stdout) {
@@ -104,6 +121,14 @@ int run(const RunArgs& args) {
         std::find(job.outputs.begin(), job.outputs.end(), target.name) == job.outputs.end())
       job.outputs.push_back(target.name);
 
+  Plan plan = plan_job(job, document);
+  if (has_text(targets, on_stdout, args.format)) add_text(plan);
+  if (args.dry_run) {
+    print(args.format == "json" || args.format == "ndjson" ? plan_json(plan) + "\n"
+                                                           : plan_text(plan));
+    return 0;
+  }
+  require_memory(plan, document.name, limits.memory);
   ResultWriter writer(targets, job.outputs, policy_of(args, files));
   const Result result = run_job(job, document, files);
   const std::string nan = nan_warning(job, result, args.nan);
@@ -112,6 +137,16 @@ int run(const RunArgs& args) {
   if (on_stdout) show(result, args);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
+}
+
+int run_unless_there(const RunArgs& args) {
+  try {
+    return run(args);
+  } catch (const ExistsAlready& error) {
+    if (!args.no_clobber) throw;
+    note(std::string(error.what()) + "; nothing was done");
+    return 0;
+  }
 }
 
 }  // namespace
@@ -139,8 +174,15 @@ Action add_run(CLI::App& app) {
       ->group("Results");
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
   app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
+  app.add_flag("--no-clobber", args->no_clobber, "do nothing where an output file exists")
+      ->group("Results");
+  app.add_flag("--durable", args->durable, "results outlast a power cut (fsync)")->group("Results");
+  app.add_flag("--dry-run", args->dry_run,
+               "show shapes, memory and arithmetic of the outputs; compute and write nothing")
+      ->group("Results");
   add_nan_option(app, args->nan);
-  return [args] { return run(*args); };
+  add_limit_options(app, args->limits);
+  return [args] { return run_unless_there(*args); };
 }
 
 }  // namespace attn

@@ -99,12 +99,8 @@ Tensor weight_heads(const Tensor& W, std::size_t heads) {
   return split_heads(W.reshaped({1, M, width}), heads).reshaped({heads, M, width / heads});
 }
 
-/// Takes off the axes that the user does not see: batch in front, heads behind it.
 Tensor without_lifted_axes(const Tensor& tensor, const Inputs& in, bool has_heads) {
-  Shape shape = tensor.shape();
-  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
-  if (!in.batched) shape.erase(shape.begin());
-  return tensor.reshaped(shape);
+  return tensor.reshaped(user_shape(tensor.shape(), in, has_heads));
 }
 
 Tensor context_as_given(Stages& stages, const Inputs& in, Layout layout) {
@@ -151,6 +147,8 @@ std::string missing(const std::string& name, const TensorMap& tensors, const Opt
   return needed.empty() || tensors.contains(needed) ? "" : needed;
 }
 
+}  // namespace
+
 void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
                    const Options& options) {
   std::vector<std::string> known = kInputNames, problems;
@@ -168,8 +166,6 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
 }
-
-}  // namespace
 
 std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options) {
   std::vector<std::string> names;
