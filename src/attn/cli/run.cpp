@@ -6,10 +6,12 @@
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/job_flags.h"
+#include "attn/cli/limit_options.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/io/csv.h"
 #include "attn/job/job.h"
+#include "attn/job/limits.h"
 #include "attn/job/nan.h"
 #include "attn/job/output.h"
 #include "attn/report/numpy_text.h"
@@ -26,8 +28,10 @@ struct RunArgs {
   std::string format;                ///< "" is text
   NanPolicy nan = NanPolicy::warn;
   std::string view;  ///< --view: "-" is the terminal, "" not given
+  LimitArgs limits;
   bool repr = false;
-  bool force = false;
+  bool force = false, no_clobber = false, durable = false;
+  bool dry_run = false;
   std::size_t threads = 0;
 };
 
@@ -46,6 +50,7 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
 OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
   OutputPolicy policy;
   policy.force = args.force;
+  policy.durable = args.durable;
   for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
   return policy;
 }
@@ -121,6 +126,15 @@ struct Targets {
   bool on_stdout = false;
 };
 
+/// Whether any output is JSON or CSV, whose digits take memory (NumPy's text is summarised).
+bool has_text(const Targets& targets, const std::string& format) {
+  const auto is_text = [](const OutputTarget& target) {
+    return target.format == Format::json || target.format == Format::csv;
+  };
+  return std::any_of(targets.files.begin(), targets.files.end(), is_text) ||
+         (targets.on_stdout && (format == "json" || format == "ndjson" || format == "csv"));
+}
+
 Targets targets_of(const RunArgs& args) {
   Targets targets{{}, args.outputs.empty() && args.view.empty()};
   for (const std::string& typed : args.outputs) {
@@ -148,17 +162,28 @@ std::vector<std::string> outputs_of(const Job& job, const Document& document,
 }
 
 int run(const RunArgs& args) {
+  if (args.force && args.no_clobber)
+    throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
   const Targets targets = targets_of(args);
-  TensorFiles files;
+  const ReadLimits limits = limits_of(args.limits);
+  TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
   const std::vector<std::string> outputs = outputs_of(job, document, targets);
+  job.outputs = outputs;
+  if (!args.view.empty()) append_missing(job.outputs, View::outputs());
+
+  Plan plan = plan_job(job, document);
+  if (has_text(targets, args.format)) add_text(plan);
+  if (args.dry_run) {
+    print(args.format == "json" || args.format == "ndjson" ? plan_json(plan) + "\n"
+                                                           : plan_text(plan));
+    return 0;
+  }
+  require_memory(plan, document.name, limits.memory);
   ResultWriter writer(targets.files, outputs, policy_of(args, files));
   std::optional<View> view;
   if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
-
-  job.outputs = outputs;
-  if (view) append_missing(job.outputs, View::outputs());
   set_threads(args.threads);
   const Result computed = run_job(job, document, files);
   const Result result = only(computed, outputs);
@@ -169,6 +194,16 @@ int run(const RunArgs& args) {
   if (view) view->write(computed);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
+}
+
+int run_unless_there(const RunArgs& args) {
+  try {
+    return run(args);
+  } catch (const ExistsAlready& error) {
+    if (!args.no_clobber) throw;
+    note(std::string(error.what()) + "; nothing was done");
+    return 0;
+  }
 }
 
 }  // namespace
@@ -204,8 +239,15 @@ Action add_run(CLI::App& app) {
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group("Results");
+  app.add_flag("--no-clobber", args->no_clobber, "do nothing where an output file exists")
+      ->group("Results");
+  app.add_flag("--durable", args->durable, "results outlast a power cut (fsync)")->group("Results");
+  app.add_flag("--dry-run", args->dry_run,
+               "show shapes, memory and arithmetic of the outputs; compute and write nothing")
+      ->group("Results");
   add_nan_option(app, args->nan);
-  return [args] { return run(*args); };
+  add_limit_options(app, args->limits);
+  return [args] { return run_unless_there(*args); };
 }
 
 }  // namespace attn

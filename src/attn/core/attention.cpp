@@ -118,16 +118,11 @@ class Stages {
     return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
   }
 
-  /// Whether the kernels give all of these outputs. They pass over stages between the scores and
-  /// the weights, and are not needed for the scores alone; integers are the reference's.
+  /// Integers are the reference's: exact until they are scaled.
   bool is_fast() {
     return once(is_fast_, [&] {
-      const bool past_scores = wants("weights") || wants("logsumexp") || wants("head_context") ||
-                               wants("context") || wants("output");
-      return options_.path == Path::automatic && fast_path_knows(in_, options_) && past_scores &&
-             !wants("scaled_scores") && !wants("masked_scores") &&
-             queries().dtype() == in_.compute && present_keys().dtype() == in_.compute &&
-             present_values().dtype() == in_.compute;
+      return takes_fast_path(in_, options_, outputs_) && queries().dtype() == in_.compute &&
+             present_keys().dtype() == in_.compute && present_values().dtype() == in_.compute;
     });
   }
 
@@ -155,12 +150,8 @@ Tensor weight_heads(const Tensor& W, std::size_t heads) {
   return split_heads(W.reshaped({1, M, width}), heads).reshaped({heads, M, width / heads});
 }
 
-/// Takes off the axes that the user does not see: batch in front, heads behind it.
 Tensor without_lifted_axes(const Tensor& tensor, const Inputs& in, bool has_heads) {
-  Shape shape = tensor.shape();
-  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
-  if (!in.batched) shape.erase(shape.begin());
-  return tensor.reshaped(shape);
+  return tensor.reshaped(user_shape(tensor.shape(), in, has_heads));
 }
 
 Tensor context_as_given(Stages& stages, const Inputs& in, Layout layout) {
@@ -208,6 +199,8 @@ std::string missing(const std::string& name, const TensorMap& tensors, const Opt
   return needed.empty() || tensors.contains(needed) ? "" : needed;
 }
 
+}  // namespace
+
 void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
                    const Options& options) {
   std::vector<std::string> known = kInputNames, problems;
@@ -225,8 +218,6 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
 }
-
-}  // namespace
 
 std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options) {
   std::vector<std::string> names;
