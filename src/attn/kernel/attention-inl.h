@@ -201,12 +201,17 @@ void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matr
   const auto& [p, s, i, rows, reach, strip] = tile;
   const Span keys = intersection(weights.span, {reach.first, reach.last});
   if (keys.empty()) return;
+  const std::int64_t block = round_down(keys.first, kKeyBlock);
+  ValueProduct<T> product{};
+  product.from = static_cast<std::size_t>(keys.first - block);
+  product.to = static_cast<std::size_t>(keys.last - block);
+  product.weights = strip + (block - weights.origin);
+  product.weights_stride = s.strip_stride;
   for (std::size_t column = 0; column < p.Dv; column += kPanel<T>) {
     const std::size_t width = round_up(HWY_MIN(kPanel<T>, p.Dv - column), kLanes<T>);
-    value_tile<T>(rows, width / kLanes<T>, static_cast<std::size_t>(keys.last - keys.first),
-                  strip + keys.first - weights.origin, s.strip_stride,
-                  values.from(static_cast<std::size_t>(keys.first) % kKeyBlock, column, width),
-                  values.row != 0 ? values.row : width, weights.keep.of, weights.add.of,
+    product.values = values.from(0, column, width);
+    product.values_stride = values.row != 0 ? values.row : width;
+    value_tile<T>(rows, width / kLanes<T>, product, weights.keep.of, weights.add.of,
                   s.partial.values + i * s.partial.stride + column, s.partial.stride);
   }
   if (values.tainted) add_tainted(tile, v, keys, weights.origin);
