@@ -25,7 +25,7 @@ struct Subcommand {
 constexpr Subcommand kSubcommands[] = {
     {"run", "compute attention: one job, from a file or from flags", add_run},
     {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
-    {"view", "a result as a heat map: on the terminal, as SVG or PNG", add_view},
+    {"view", "a result as a heat map: on the terminal, as SVG, PNG or HTML", add_view},
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
     {"random", "NumPy's random streams, bit for bit", add_random},
