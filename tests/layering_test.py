@@ -22,7 +22,8 @@ ARROWS = {
     "report": {"tensor"},
     "job": {"core", "random", "io", "report", "tensor"},
     "examples": {"job", "report", "core", "random", "io", "tensor"},
-    "cli": {"examples", "job", "report", "core", "random", "io", "tensor"},
+    "batch": {"job", "io", "tensor"},
+    "cli": {"batch", "examples", "job", "report", "core", "random", "io", "tensor"},
 }
 
 # Where a dependency's headers may be included: (what, its headers, the files that may).
@@ -33,9 +34,9 @@ DOORS = [
     ("zlib", r"zlib\.h", r"io/npz[^/]*\.cpp"),
     ("libpng", r"png\.h", r"report/png\.cpp"),
     ("FreeType", r"ft2build\.h|freetype", r"report/font\.cpp"),
-    ("xxHash", r"xxhash\.h", r"io/file\.cpp"),
-    ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas",
-     r"core/(gemm|svd)\.cpp|kernel/[^/]+\.cpp"),
+    ("xxHash", r"xxhash\.h", r"io/digest\.cpp"),
+    ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas", r"core/(gemm|svd)\.cpp"),
+    ("Highway", r"hwy/", r"kernel/[^/]+"),
     ("xtensor", r"xtensor/|xtl/|xsimd/", r".+\.cpp|tensor/array\.h"),
     ("tensor/array.h", r"attn/tensor/array\.h", r".+\.cpp"),
 ]
@@ -88,6 +89,7 @@ def check_the_rules_themselves(checks):
         ("io/npy.cpp", "<zip.h>"),
         ("core/attention.cpp", "<xtensor-blas/xlinalg.hpp>"),
         ("core/softmax.cpp", "<cblas.h>"),
+        ("core/attention.cpp", "<hwy/highway.h>"),
         ("core/attention.h", "<xtensor/xtensor_forward.hpp>"),
         ("core/inputs.h", '"attn/tensor/array.h"'),
         ("core/inputs.cpp", '"inputs.h"'),

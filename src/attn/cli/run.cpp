@@ -1,15 +1,14 @@
 // attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
 #include <CLI/CLI.hpp>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
+#include "attn/cli/job_flags.h"
 #include "attn/core/attention.h"
+#include "attn/core/fast.h"
 #include "attn/io/csv.h"
-#include "attn/job/fields.h"
 #include "attn/job/job.h"
 #include "attn/job/nan.h"
 #include "attn/job/output.h"
@@ -22,62 +21,20 @@ namespace {
 /// What was typed.
 struct RunArgs {
   std::string job;
-  std::map<std::string, std::string> flags;     ///< key -> text, of the flags that were given
-  std::map<std::string, std::string> switches;  ///< the same for --causal; empty: not given
-  std::vector<std::string> outputs;             ///< -o
-  std::string format;                           ///< "" is text
-  std::string view;                             ///< --view: "-" is the terminal, "" not given
-  std::string nan = "warn";
+  JobFlags flags;
+  std::vector<std::string> outputs;  ///< -o
+  std::string format;                ///< "" is text
+  NanPolicy nan = NanPolicy::warn;
+  std::string view;                  ///< --view: "-" is the terminal, "" not given
   bool repr = false;
   bool force = false;
+  std::size_t threads = 0;
 };
-
-std::string group_of(const Field& field) {
-  if (field.form == FieldForm::tensor) return "Tensors";
-  if (field.key.rfind("position.", 0) == 0) return "Positional encoding";
-  return field.apply ? "Attention" : "Job";
-}
-
-std::string help_of(const Field& field) {
-  std::string text = field.what;
-  if (field.form != FieldForm::word) return text;
-  text += ":";
-  for (std::size_t i = 0; i < field.words.size(); ++i)
-    text += (i == 0 ? " " : i + 1 == field.words.size() ? " or " : ", ") + field.words[i];
-  return text;
-}
-
-void add_field(CLI::App& app, const Field& field, RunArgs& args) {
-  CLI::Option* option = nullptr;
-  if (field.form == FieldForm::boolean) {
-    // It may stand alone; a value needs '=', as what follows may be the job file.
-    option = app.add_flag(field.flag + "{true}", args.switches[field.key], help_of(field));
-  } else {
-    const auto store = [&args, key = field.key](const std::string& text) {
-      args.flags[key] = text;
-    };
-    option = app.add_option_function<std::string>(field.flag, store, help_of(field));
-    option->type_name(field.placeholder);
-  }
-  option->group(group_of(field));
-}
-
-/// What was typed for a field, or nullptr.
-const std::string* given(const RunArgs& args, const Field& field) {
-  const auto flag = args.flags.find(field.key);
-  if (flag != args.flags.end()) return &flag->second;
-  const auto on = args.switches.find(field.key);
-  return on == args.switches.end() || on->second.empty() ? nullptr : &on->second;
-}
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
   Document document;
   if (!args.job.empty()) document = read_document(args.job, files);
-  for (const Field& field : job_fields()) {
-    const std::string* text = given(args, field);
-    if (text == nullptr) continue;
-    document.set({field.key, value_of_flag(field, *text, field.flag), field.flag, "", true});
-  }
+  apply_job_flags(args.flags, document);
   if (document.entries.empty())
     throw Error(
         ErrorKind::usage,
@@ -202,14 +159,15 @@ int run(const RunArgs& args) {
 
   job.outputs = outputs;
   if (view) append_missing(job.outputs, View::outputs());
+  set_threads(args.threads);
   const Result computed = run_job(job, document, files);
   const Result result = only(computed, outputs);
-  const std::string nan = nan_report(job, result);
-  if (!nan.empty() && args.nan == "refuse") throw Error(ErrorKind::data, nan);
+  const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
+  writer.commit();
   if (targets.on_stdout) show(result, args);
   if (view) view->write(computed);
-  if (!nan.empty() && args.nan == "warn") note("warning: " + nan);
+  if (!nan.empty()) note("warning: " + nan);
   return 0;
 }
 
@@ -224,8 +182,7 @@ Action add_run(CLI::App& app) {
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
       "  attn run --embeddings x.npy --wq model.npz#W_Q --wk model.npz#W_K -o weights=w.npy");
   app.add_option("JOB", args->job, "job file (.json or .npz); - is standard input");
-  for (const Field& field : job_fields())
-    if (!field.flag.empty()) add_field(app, field, *args);
+  add_job_flags(app, args->flags);
   app.add_option("-o,--output", args->outputs,
                  "where results go: FILE.npz, .json, .npy or .csv, FOLDER/, or NAME=FILE for one "
                  "output; repeatable; default: text on stdout")
@@ -244,10 +201,11 @@ Action add_run(CLI::App& app) {
       ->group("Results");
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
   app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
-  app.add_option("--nan", args->nan, "NaN in a result: warn, allow or refuse (exit 65)")
-      ->check(CLI::IsMember({"warn", "allow", "refuse"}))
-      ->type_name("WORD")
+  app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
       ->group("Results");
+  add_nan_option(app, args->nan);
   return [args] { return run(*args); };
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "attn/core/fast.h"
 #include "attn/core/heads.h"
 #include "attn/core/mask.h"
 #include "attn/core/position.h"
@@ -24,7 +25,8 @@ const T& once(std::optional<T>& value, F&& compute) {
 /// The stages of one problem: each is a line of the formula, computed when something needs it.
 class Stages {
  public:
-  Stages(const Inputs& inputs, const Options& options) : in_(inputs), options_(options) {}
+  Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs)
+      : in_(inputs), options_(options), outputs_(outputs) {}
 
   const Tensor& inputs() {
     return once(inputs_,
@@ -53,6 +55,7 @@ class Stages {
   }
 
   const Tensor& scores() {
+    if (is_fast()) return fast().scores;
     return once(scores_, [&] { return score(queries(), keys(), options_.score, in_.compute); });
   }
 
@@ -65,12 +68,12 @@ class Stages {
                 [&] { return mask_scores(scaled_scores(), in_.mask, options_, in_.rows, in_.L); });
   }
 
-  const Normalised& normalised() {
-    return once(normalised_,
-                [&] { return softmax(masked(), options_.softmax_axis, options_.empty_rows); });
-  }
+  const Tensor& weights() { return is_fast() ? fast().weights : normalised().weights; }
+
+  const Tensor& logsumexp() { return is_fast() ? fast().logsumexp : normalised().logsumexp; }
 
   const Tensor& head_context() {  // (B, H, rows, Dv)
+    if (is_fast()) return fast().head_context;
     return once(head_context_,
                 [&] { return weigh(normalised().weights, values(), masked().visible); });
   }
@@ -86,8 +89,40 @@ class Stages {
  private:
   const Tensor& memory() { return in_.memory ? *in_.memory : inputs(); }
 
+  const Normalised& normalised() {
+    return once(normalised_,
+                [&] { return softmax(masked(), options_.softmax_axis, options_.empty_rows); });
+  }
+
+  bool wants(const std::string& name) const {
+    return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
+  }
+
+  /// Whether the kernels give all of these outputs. They pass over stages between the scores and
+  /// the weights, and are not needed for the scores alone; integers are the reference's.
+  bool is_fast() {
+    return once(is_fast_, [&] {
+      const bool past_scores = wants("weights") || wants("logsumexp") || wants("head_context") ||
+                               wants("context") || wants("output");
+      return options_.path == Path::automatic && fast_path_knows(options_) && past_scores &&
+             !wants("scaled_scores") && !wants("masked_scores") &&
+             queries().dtype() == in_.compute && keys().dtype() == in_.compute &&
+             values().dtype() == in_.compute;
+    });
+  }
+
+  const FastStages& fast() {
+    return once(fast_, [&] {
+      return attend_fast(queries(), keys(), values(), in_, options_,
+                         {wants("scores"), wants("weights")});
+    });
+  }
+
   const Inputs& in_;
   const Options& options_;
+  const std::vector<std::string>& outputs_;
+  std::optional<bool> is_fast_;
+  std::optional<FastStages> fast_;
   std::optional<Tensor> inputs_, queries_, keys_, values_, scores_, scaled_, head_context_;
   std::optional<Masked> masked_;
   std::optional<Normalised> normalised_;
@@ -123,8 +158,8 @@ Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const
   if (name == "scores") return per_head(stages.scores());
   if (name == "scaled_scores") return per_head(stages.scaled_scores());
   if (name == "masked_scores") return per_head(stages.masked().scores);
-  if (name == "weights") return per_head(stages.normalised().weights);
-  if (name == "logsumexp") return per_head(stages.normalised().logsumexp);
+  if (name == "weights") return per_head(stages.weights());
+  if (name == "logsumexp") return per_head(stages.logsumexp());
   if (name == "head_context") return per_head(stages.head_context());
   if (name == "context") return context_as_given(stages, in, options.layout);
   return without_lifted_axes(stages.output(), in, false);
@@ -183,7 +218,7 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs) {
   const Inputs in = make_inputs(tensors, options);
   check_outputs(outputs, tensors, options);
-  Stages stages(in, options);
+  Stages stages(in, options, outputs);
   TensorMap results;
   for (const std::string& name : outputs) {
     if (const auto tensor = given(name, tensors, in)) {

@@ -9,7 +9,8 @@
 //     come, and any of W_Q, W_K, W_V (the identity where absent) and b_Q, b_K, b_V;
 //   Q and K, and V (K where absent), all (L, D), all (B, L, D) or all (B, H, L, D).
 // With either: W_O, b_O and a mask. A single vector is written as a matrix of one row: 1-D is
-// refused. Integers and booleans (0 and 1) become int64, floats the dtype that is computed in.
+// refused. Integers and booleans (0 and 1) become int64, floats the dtype that is computed in. In a
+// mask, booleans and the integers 0 and 1 say what is seen; floats, 0.0 and 1.0 too, are added.
 //
 // Any of B, L, S, Dv may be 0. D may be 0 where the scale does not divide by sqrt(D). With S = 0
 // no query sees a key.

@@ -20,6 +20,7 @@ struct Scale {
   };
   Kind kind = Kind::automatic;
   double number = 1;  ///< with Kind::number; any sign
+  bool operator==(const Scale&) const = default;
 };
 
 enum class Score {
@@ -39,6 +40,7 @@ enum class Causal {
 /// The offset is that of Causal, 0 with Causal::none.
 struct Window {
   std::int64_t left = -1, right = -1;
+  bool operator==(const Window&) const = default;
 };
 
 enum class MaskPolarity {
@@ -66,6 +68,12 @@ enum class Compute {
   f64,
 };
 
+/// Which code computes scores, weights and context.
+enum class Path {
+  automatic,  ///< the fast kernels where they know all that is asked for, otherwise the reference
+  reference,  ///< the formula step by step, in long-established BLAS: what the kernels are held to
+};
+
 /// What is added to the embeddings before they are projected:
 ///   inputs = embedding_scale * embeddings + positions,
 ///   positions[p, 2i] = sin(t), positions[p, 2i+1] = cos(t), t = (first + p) / base^(2i / M)
@@ -86,6 +94,7 @@ struct Position {
   bool last_column_zero = false;
   double embedding_scale = 1;
   bool embedding_scale_sqrt = false;  ///< embedding_scale = sqrt(M)
+  bool operator==(const Position&) const = default;
 };
 
 struct Options {
@@ -105,6 +114,8 @@ struct Options {
   /// that masks, causality and positions count all L.
   std::vector<std::int64_t> rows;
   Compute compute = Compute::automatic;
+  Path path = Path::automatic;
+  bool operator==(const Options&) const = default;
 };
 
 }  // namespace attn

@@ -45,7 +45,7 @@ double normalise(const Group<T>& group, EmptyRows empty_rows) {
   T largest = -std::numeric_limits<T>::infinity();
   bool has_nan = false;
   for (std::size_t j = 0; j < x.size(); ++j) {
-    if (visible[j] && x[j] > largest) largest = x[j];
+    if (x[j] > largest) largest = x[j];  // hidden ones are -inf
     has_nan |= visible[j] && std::isnan(x[j]);
   }
   double sum = 0;
