@@ -211,7 +211,8 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
       }
     map.panels.push_back(std::move(panel));
   }
-  map.title = printable(source.name) + (source.what.empty() ? "" : ": " + source.what);
+  map.title = printable(source.name);
+  if (!source.what.empty()) map.notes.push_back(source.what);
   if (map.panels.size() == 1 && !map.panels[0].title.empty())
     map.title += ", " + std::exchange(map.panels[0].title, "");
   map.row_axis = source.row_axis;
