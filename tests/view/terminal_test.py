@@ -43,7 +43,7 @@ def what_is_drawn(checks, folder):
             f"two  {low:.3f}    {1 if high > .995 else high:.2g}    "]
     checks.check([line.rstrip() for line in lines[:6]] == [line.rstrip() for line in want[:6]],
                  f"small: {text}")
-    checks.check(lines[6].split() == want[6].split() and 'share' in lines[1], f"values: {lines}")
+    checks.check(lines[6].split() == want[6].split() and 'key (column)' in lines[1], f"values: {lines}")
     checks.check("hidden" in lines[-1] and text.count("╱") == 9, f"legend: {lines[-1]}")
     checks.check(view("r.json", cwd=folder) == text, "JSON and .npz give the same")
     checks.check(attn("run", "job.json", "--view", cwd=folder).stdout.decode() == text, "run --view")

@@ -25,7 +25,7 @@ struct RunArgs {
   std::vector<std::string> outputs;  ///< -o
   std::string format;                ///< "" is text
   NanPolicy nan = NanPolicy::warn;
-  std::string view;                  ///< --view: "-" is the terminal, "" not given
+  std::string view;  ///< --view: "-" is the terminal, "" not given
   bool repr = false;
   bool force = false;
   std::size_t threads = 0;
