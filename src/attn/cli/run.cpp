@@ -100,8 +100,8 @@ class View {
 
   void write(const Result& result) {
     const ResultFile file{result.outputs, result.tokens, result.made_by};
-    const HeatMap map = make_heat_map(heat_source(file, "weights", "result"), {});
-    out_.write(drawn(map, format_, terminal_style("auto", 0)));
+    const HeatSource source = heat_source(file, "weights", "result");
+    out_.write(drawn({page_set(source, {}, "result")}, format_, {}));
     out_.commit();
   }
 
@@ -230,7 +230,8 @@ Action add_run(CLI::App& app) {
       ->type_name("WORD")
       ->group("Results");
   app.add_flag("--view{-}", args->view,
-               "the weights as a heat map on the terminal, or as a picture: --view=FILE.svg, .png")
+               "the weights as a heat map on the terminal, or as a picture or page: "
+               "--view=FILE.svg, .png, .html")
       ->type_name("[=FILE]")
       ->group("Results");
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
