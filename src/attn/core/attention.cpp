@@ -5,10 +5,14 @@
 
 #include "attn/core/heads.h"
 #include "attn/core/mask.h"
+#include "attn/core/normalise.h"
 #include "attn/core/position.h"
 #include "attn/core/project.h"
+#include "attn/core/qk_norm.h"
+#include "attn/core/rotary.h"
 #include "attn/core/score.h"
-#include "attn/core/softmax.h"
+#include "attn/core/summaries.h"
+#include "attn/core/weigh.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -36,15 +40,17 @@ class Stages {
 
   const Tensor& queries() {  // (B, H, rows, D)
     return once(queries_, [&] {
-      if (!in_.projected) return chosen(in_.Q);
-      return split_heads(project(chosen(inputs()), in_.W_Q, in_.b_Q, "queries"), in_.H);
+      if (!in_.projected) return placed(chosen(in_.Q), in_.q_norm, query_angles());
+      return placed(split_heads(project(chosen(inputs()), in_.W_Q, in_.b_Q, "queries"), in_.H),
+                    in_.q_norm, query_angles());
     });
   }
 
   const Tensor& keys() {  // (B, G, N, D)
     return once(keys_, [&] {
-      if (!in_.projected) return in_.K;
-      return split_heads(project(memory(), in_.W_K, in_.b_K, "keys"), in_.G);
+      if (!in_.projected) return placed(in_.K, in_.k_norm, key_angles());
+      return placed(split_heads(project(memory(), in_.W_K, in_.b_K, "keys"), in_.G), in_.k_norm,
+                    key_angles());
     });
   }
 
@@ -66,8 +72,9 @@ class Stages {
   }
 
   const Tensor& scores() {
-    return once(scores_,
-                [&] { return score(queries(), present_keys(), options_.score, in_.compute); });
+    return once(scores_, [&] {
+      return score(queries(), appended(present_keys(), in_.bias_K), in_, options_.score);
+    });
   }
 
   const Tensor& scaled_scores() {
@@ -79,13 +86,13 @@ class Stages {
   }
 
   const Normalised& normalised() {
-    return once(normalised_,
-                [&] { return softmax(masked(), options_.softmax_axis, options_.empty_rows); });
+    return once(normalised_, [&] { return normalise(masked(), in_.sinks, options_); });
   }
 
   const Tensor& head_context() {  // (B, H, rows, Dv)
-    return once(head_context_,
-                [&] { return weigh(normalised().weights, present_values(), masked().visible); });
+    return once(head_context_, [&] {
+      return weigh(normalised().weights, appended(present_values(), in_.bias_V), masked().visible);
+    });
   }
 
   Tensor context() { return side_by_side(head_context()); }  // (B, rows, H*Dv)
@@ -97,10 +104,42 @@ class Stages {
   }
 
  private:
+  Angles angles(const Tensor& positions) const {
+    return in_.cos ? rotary_angles(*in_.cos, *in_.sin, positions)
+                   : rotary_angles(options_.rotary, in_.D, positions);
+  }
+
+  /// Queries or keys normalised and turned, where that is asked for.
+  Tensor placed(Tensor x, const std::optional<Tensor>& weight, const std::optional<Angles>& turn) {
+    if (options_.qk_norm != QkNorm::none)
+      x = qk_normalised(x, weight, options_.qk_norm, options_.qk_norm_epsilon, in_.compute);
+    return turn ? rotated(x, *turn, options_.rotary.kind, in_.compute) : x;
+  }
+
+  std::optional<Angles> query_angles() const {
+    if (options_.rotary.kind == Rotary::Kind::none) return std::nullopt;
+    const Angles all = angles(in_.query_positions);
+    return Angles{chosen(all.cos), chosen(all.sin)};
+  }
+
+  std::optional<Angles> key_angles() const {
+    if (options_.rotary.kind == Rotary::Kind::none) return std::nullopt;
+    return angles(in_.key_positions);
+  }
+
+  /// The keys or values that every query sees, behind all others.
+  Tensor appended(const Tensor& x, const std::optional<Tensor>& bias) const {
+    const Tensor first = bias ? append_rows(x, *bias) : x;
+    if (!options_.zero_key) return first;
+    Shape one = first.shape();
+    one[2] = 1;
+    return append_rows(first, Tensor(first.dtype(), one));
+  }
+
   /// The past's tokens stand before the embeddings, unless the past is that of another memory.
   Position position() const {
     Position position = options_.position;
-    if (!in_.memory) position.first += static_cast<std::int64_t>(in_.P);
+    if (!in_.past_of_memory) position.first += static_cast<std::int64_t>(in_.P);
     return position;
   }
 
@@ -146,6 +185,10 @@ Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const
   if (name == "scaled_scores") return per_head(stages.scaled_scores());
   if (name == "masked_scores") return per_head(stages.masked().scores);
   if (name == "weights") return per_head(stages.normalised().weights);
+  if (name == "mean_weights")
+    return without_lifted_axes(mean_over_heads(stages.normalised().weights), in, false);
+  if (name == "key_weights") return per_head(sum_over_queries(stages.normalised().weights));
+  if (name == "row_max") return per_head(largest_of_queries(stages.masked().scores));
   if (name == "logsumexp") return per_head(stages.normalised().logsumexp);
   if (name == "head_context") return per_head(stages.head_context());
   if (name == "context") return context_as_given(stages, in, options.layout);
