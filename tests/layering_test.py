@@ -22,7 +22,8 @@ ARROWS = {
     "report": {"tensor"},
     "job": {"core", "random", "io", "report", "tensor"},
     "examples": {"job", "report", "core", "random", "io", "tensor"},
-    "cli": {"examples", "job", "report", "core", "random", "io", "tensor"},
+    "batch": {"job", "io", "tensor"},
+    "cli": {"batch", "examples", "job", "report", "core", "random", "io", "tensor"},
 }
 
 # Where a dependency's headers may be included: (what, its headers, the files that may).
@@ -31,7 +32,9 @@ DOORS = [
     ("nlohmann-json", r"nlohmann/", r"io/json[^/]*\.cpp"),
     ("libzip", r"zip\.h", r"io/npz[^/]*\.cpp"),
     ("zlib", r"zlib\.h", r"io/npz[^/]*\.cpp"),
-    ("xxHash", r"xxhash\.h", r"io/file\.cpp"),
+    ("libpng", r"png\.h", r"report/png\.cpp"),
+    ("FreeType", r"ft2build\.h|freetype", r"report/font\.cpp"),
+    ("xxHash", r"xxhash\.h", r"io/digest\.cpp"),
     ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas", r"core/(gemm|svd)\.cpp"),
     ("Highway", r"hwy/", r"kernel/[^/]+"),
     ("xtensor", r"xtensor/|xtl/|xsimd/", r".+\.cpp|tensor/array\.h"),

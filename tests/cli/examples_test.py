@@ -24,7 +24,7 @@ NAMES = sorted(path.parent.name for path in DATA.glob("*/example.json"))
 # One digit of one input changed, and the first cell that then differs.
 CHANGED_INPUTS = [
     ("general-attention", "first-word.json", "[0, 0, 1]", "[0, 0, 2]", "In [20]"),
-    ("general-attention", "all-words.json", '"seed": 42', '"seed": 43', "In [29]"),
+    ("general-attention", "job.json", '"seed": 42', '"seed": 43', "In [29]"),
     ("single-query", "job.json", '"rows": [0]', '"rows": [1]', "In [15]"),
     ("attention-sample", "job.json", "[1, 1, 0]", "[1, 2, 0]", "In [9]"),
     ("positional-encoding", "job.json", "[6, 1, 2, 2]", "[6, 1, 3, 2]", "In [201]"),
@@ -219,7 +219,7 @@ def check_errors(checks, folder):
     broken(lambda d: d["cells"][0]["show"][0].update(style={"floatmode": "fixd"}), "'fixed'?")
     broken(lambda d: d["cells"][0]["show"][0].update(style={"precision": -1}), "precision")
     broken(lambda d: d["cells"][0]["show"][0].update(corner="x"), "unknown key 'corner'")
-    broken(lambda d: d["results"].update(s={"job": "all-words.json", "rank": 1}), "'rank'")
+    broken(lambda d: d["results"].update(s={"job": "job.json", "rank": 1}), "'rank'")
     broken(lambda d: d["results"].update(s={"sum_of_product": ["first.scores"]}), "two references")
     broken(lambda d: d["results"].update(s={"sum_of_product": ["all.scores", "all.scores"]}),
            "expected a vector (n,) and a matrix (m, n)")

@@ -96,6 +96,41 @@ TEST_CASE("hidden keys of a query with a visible NaN still weigh nothing") {
   CHECK(row.weights[2] == 0);
 }
 
+TEST_CASE("hidden keys weigh nothing beside visible ones that are all NaN or -inf") {
+  for (const double score : {kNaN, -kInf}) {
+    TensorMap tensors = one_query({score, 0}, {1, 2});
+    tensors.set("mask", Tensor::of<bool>({2}, {true, false}));
+    const Row row = row_of(tensors);
+    CHECK(std::isnan(row.weights[0]));
+    CHECK(row.weights[1] == 0);
+  }
+}
+
+TEST_CASE("a hidden NaN changes no number of any head in any group") {
+  TensorMap tensors;
+  const auto set = [&](const char* name, const Shape& shape, double step) {
+    std::vector<double> values(element_count(shape));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = std::sin(step * static_cast<double>(i));
+    tensors.set(name, Tensor::of<double>(shape, values));
+  };
+  set("Q", {2, 4, 3, 2}, 0.7);
+  set("K", {2, 2, 3, 2}, 1.3);
+  set("V", {2, 2, 3, 5}, 2.1);
+  tensors.set("mask", Tensor::of<bool>({3}, {true, false, true}));
+  const Tensor clean = attend(tensors, {}, {"context"}).at("context");
+  for (const char* name : {"K", "V"}) {
+    Tensor poisoned = tensors.at(name);
+    const std::size_t width = poisoned.shape()[3];
+    const auto values = poisoned.mutable_data<double>();
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (i / width % 3 == 1) values[i] = kNaN;
+    tensors.set(name, poisoned);
+  }
+  const Tensor context = attend(tensors, {}, {"context"}).at("context");
+  CHECK(difference(context, {clean.shape(), doubles_of(clean), 1e-15}) == "");
+}
+
 TEST_CASE("infinite visible scores give what NumPy gives") {
   const Row high = row_of(one_query({kInf, 0}, {1, 2}));  // inf - inf
   CHECK(std::isnan(high.weights[0]));

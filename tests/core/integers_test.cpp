@@ -63,7 +63,8 @@ TEST_CASE("integer products reach both ends of int64 and no further") {
   CHECK(product(1 << 30, 3, 1 << 30, -2) == (std::int64_t{1} << 60) - 6);
   CHECK_THROWS_AS(product(kMax, 1, 1, 1), Error);
   CHECK_THROWS_AS(product(kMin, 0, -1, 0), Error);
-  CHECK_THROWS_AS(product(kMin, kMin, kMin, kMin), Error);  // 2^127 does not fit 128 bits, either
+  const Tensor four = integers({1, 4}, {kMin, kMin, kMin, kMin});  // 2^128: 0 in 128 bits
+  CHECK_THROWS_AS(matmul(four, four, Second::transposed, "x"), Error);
 }
 
 TEST_CASE("an overflow is an error that names its stage") {

@@ -83,6 +83,25 @@ TEST_CASE("every choice of positions changes the inputs") {
   }
 }
 
+TEST_CASE("positions are the digits that the formula gives in doubles") {
+  const std::size_t L = 40, M = 17;
+  TensorMap tensors;
+  tensors.set("embeddings", Tensor(DType::f64, {L, M}));
+  for (const double doubled : {1.0, 2.0}) {
+    Options options;
+    options.position.kind = Position::Kind::sinusoidal;
+    if (doubled == 2) options.position.exponent = Position::Exponent::doubled;
+    std::vector<double> expected;
+    for (std::size_t p = 0; p < L; ++p)
+      for (std::size_t c = 0; c < M; ++c) {
+        const double exponent = (doubled * static_cast<double>(c / 2 * 2)) / static_cast<double>(M);
+        const double term = static_cast<double>(p) / std::pow(10000.0, exponent);
+        expected.push_back(c % 2 == 0 ? std::sin(term) : std::cos(term));
+      }
+    CHECK(doubles_of(attend(tensors, options, {"positions"}).at("positions")) == expected);
+  }
+}
+
 TEST_CASE("the automatic scale divides by the square root of D as NumPy does") {
   TensorMap tensors;
   tensors.set("Q", Tensor::of<std::int64_t>({1, 3}, {1, 1, 1}));

@@ -226,3 +226,21 @@ TEST_CASE("among many keys a duplicate is found") {
   CHECK(parse_json(text + "}", "F").get<JsonObject>()->size() == 200'000);
   CHECK(complaint(text + ",\"k77777\":1}").ends_with("the key 'k77777' stands here a second time"));
 }
+
+TEST_CASE("an indented document has members on lines and lists of scalars on one") {
+  const Json json =
+      parse_json(R"({"a": [1, 2], "b": {"c": "x", "d": []}, "e": [{"f": null}]})", "j");
+  CHECK(to_json(json) == R"({"a":[1,2],"b":{"c":"x","d":[]},"e":[{"f":null}]})");
+  CHECK(to_json(json, 0) == R"({
+  "a": [1, 2],
+  "b": {
+    "c": "x",
+    "d": []
+  },
+  "e": [
+    {
+      "f": null
+    }
+  ]
+})");
+}

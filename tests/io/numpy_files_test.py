@@ -67,16 +67,19 @@ def versions(folder):
 
 
 def archives(folder):
-    arrays = {"Q": np.arange(6.0).reshape(2, 3), "W_\u00fc": np.arange(4, dtype=">i2"),
-              "empty": np.zeros((0, 3), "f4"), "scalar": np.float16(1.5),
-              "F": np.asfortranarray(np.arange(12).reshape(3, 4)), "a/b": np.array([True, False])}
+    arrays = {
+        "Q": np.arange(6.0).reshape(2, 3), "W_\u00fc": np.arange(4, dtype=">i2"), "empty": np.zeros(
+            (0, 3), "f4"), "scalar": np.float16(1.5),
+        "F": np.asfortranarray(np.arange(12).reshape(3, 4)), "a/b": np.array([True, False])
+    }
     np.savez(folder / "stored.npz", **arrays)
     np.savez_compressed(folder / "deflated.npz", **arrays)
     # A pipe cannot be sought in, so zipfile writes the sizes behind the data.
     program = ("import numpy as np, sys; a = np.load(sys.argv[1]);"
                "np.savez(sys.stdout.buffer, **a)")
     run = subprocess.run([sys.executable, "-c", program, folder / "stored.npz"],
-                         capture_output=True, check=True)
+                         capture_output=True,
+                         check=True)
     (folder / "piped.npz").write_bytes(run.stdout)
     for kind in ["stored", "deflated", "piped"]:
         if not convert(folder / f"{kind}.npz", folder / "out.npz"):
@@ -84,8 +87,8 @@ def archives(folder):
         with np.load(folder / "out.npz") as out:
             checks.check(out.files == list(arrays), f"{kind}: names and their order {out.files}")
             for name in out.files:
-                checks.check(saved(out[name]) == saved(native(np.asarray(arrays[name]))),
-                             f"{kind}: {name}")
+                checks.check(
+                    saved(out[name]) == saved(native(np.asarray(arrays[name]))), f"{kind}: {name}")
         test = subprocess.run([sys.executable, "-m", "zipfile", "-t", folder / "out.npz"],
                               capture_output=True)
         checks.check(b"Done testing" in test.stdout and not test.stderr, f"{kind}: zipfile -t")

@@ -12,8 +12,8 @@ from attn import attn
 class Row:
     """One hostile (or merely odd) file.
 
-    `says` is a part of the message with which it is refused, by exit code 65. Instead of it, `gives`
-    is what it has to be read as: for .npy (descr, shape, bytes), for .npz the names.
+    `says` is a part of the message with which it is refused, by exit code 65. Instead of it,
+    `gives` is what it has to be read as: for .npy (descr, shape, bytes), for .npz the names.
     """
 
     number: int
@@ -36,8 +36,9 @@ def check_refusal(checks, row, run, source):
     lines = run.stderr.decode("utf-8", "replace").splitlines()
     what = f"{row.number} {row.name}: exit {run.returncode}, {lines}"
     checks.check(run.returncode == 65 and not run.stdout, what)
-    checks.check(len(lines) == 1 and lines[0].startswith("attn: ") and source in lines[0]
-                 and row.says in lines[0] and lines[0].isprintable(), what)
+    checks.check(
+        len(lines) == 1 and lines[0].startswith("attn: ") and source in lines[0] and
+        row.says in lines[0] and lines[0].isprintable(), what)
 
 
 def run_rows(checks, rows, suffix, read_output):

@@ -24,9 +24,13 @@ struct Subcommand {
 
 constexpr Subcommand kSubcommands[] = {
     {"run", "compute attention: one job, from a file or from flags", add_run},
+    {"batch", "compute attention: many jobs, on several threads, and go on after a stop",
+     add_batch},
     {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
+    {"view", "a result as a heat map: on the terminal, as SVG or PNG", add_view},
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
+    {"compare", "how far two files of tensors are apart", add_compare},
     {"random", "NumPy's random streams, bit for bit", add_random},
     {"svd", "truncated singular value decomposition", add_svd},
     {"schema", "the JSON Schema of a job", add_schema},
@@ -39,8 +43,9 @@ constexpr char kDescription[] =
     "  attn examples run general-attention\n";
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 done, 2 usage, 65 bad data, 66 no such input, 70 internal, 73 can't create\n"
-    "output, 74 input/output error, 77 not permitted. 'attn COMMAND --help' tells more.";
+    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 65 bad data,\n"
+    "66 no such input, 70 internal, 73 can't create output, 74 input/output error,\n"
+    "77 not permitted. 'attn COMMAND --help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -138,11 +143,9 @@ int dispatch(int argc, char** argv) {
 
 }  // namespace
 
-int run_cli(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
-  remove_temporaries_on_signals();
+int tell_fault(const std::exception_ptr& fault) {
   try {
-    return dispatch(argc, argv);
+    std::rethrow_exception(fault);
   } catch (const BrokenPipe&) {
     return 128 + SIGPIPE;
   } catch (const Error& error) {
@@ -151,6 +154,16 @@ int run_cli(int argc, char** argv) {
     return fail(Error(ErrorKind::data, "not enough memory for this job"));
   } catch (const std::exception& error) {
     return fail(Error(ErrorKind::internal, std::string("internal error: ") + error.what()));
+  }
+}
+
+int run_cli(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
+  remove_temporaries_on_signals();
+  try {
+    return dispatch(argc, argv);
+  } catch (...) {
+    return tell_fault(std::current_exception());
   }
 }
 

@@ -4,6 +4,7 @@
 // are parsed, which gives the exit code. Errors are thrown (tensor/error.h).
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <string>
 
@@ -16,16 +17,23 @@ namespace attn {
 using Action = std::function<int()>;
 
 Action add_run(CLI::App& app);
+Action add_batch(CLI::App& app);
 Action add_examples(CLI::App& app);
 Action add_inspect(CLI::App& app);
 Action add_random(CLI::App& app);
 Action add_svd(CLI::App& app);
 Action add_convert(CLI::App& app);
+Action add_compare(CLI::App& app);
 Action add_schema(CLI::App& app);
+Action add_view(CLI::App& app);
 
 /// "attn: TEXT" on stderr, unless -q was given.
 void note(const std::string& text);
 void set_quiet(bool quiet);
+bool is_quiet();
+
+/// Says on stderr what an exception means, and gives the exit code. Never throws.
+int tell_fault(const std::exception_ptr& fault);
 
 /// Writes data to standard output and flushes it; a failure (a full disk) is Error(io).
 void print(const std::string& text);

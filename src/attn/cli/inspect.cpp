@@ -28,6 +28,12 @@ std::string six_digits(double value) {
   return text;
 }
 
+/// Integers whole; floats in six digits, for reading (--json has all).
+std::string cell(const Tensor& value) {
+  return is_float(value.dtype()) ? six_digits(cast(value, DType::f64).data<double>()[0])
+                                 : numpy_str(value);
+}
+
 Row row_of(const std::string& name, const Tensor& tensor) {
   const Statistics statistics = statistics_of(tensor);
   Row row = {name.empty() ? "-" : printable(name),
@@ -39,8 +45,8 @@ Row row_of(const std::string& name, const Tensor& tensor) {
              std::to_string(statistics.nan),
              std::to_string(statistics.infinite)};
   if (const auto& range = statistics.range) {
-    row[3] = numpy_str(range->minimum);
-    row[4] = numpy_str(range->maximum);
+    row[3] = cell(range->minimum);
+    row[4] = cell(range->maximum);
     row[5] = six_digits(range->mean);
   }
   return row;

@@ -15,6 +15,8 @@ bool g_quiet = false;
 
 void set_quiet(bool quiet) { g_quiet = quiet; }
 
+bool is_quiet() { return g_quiet; }
+
 void note(const std::string& text) {
   if (!g_quiet) std::fprintf(stderr, "attn: %s\n", text.c_str());
 }

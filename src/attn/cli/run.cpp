@@ -1,13 +1,14 @@
 // attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
 #include <CLI/CLI.hpp>
-#include <map>
 #include <memory>
-#include <set>
+#include <optional>
 
 #include "attn/cli/command.h"
+#include "attn/cli/draw.h"
+#include "attn/cli/job_flags.h"
 #include "attn/core/attention.h"
+#include "attn/core/fast.h"
 #include "attn/io/csv.h"
-#include "attn/job/fields.h"
 #include "attn/job/job.h"
 #include "attn/job/nan.h"
 #include "attn/job/output.h"
@@ -20,62 +21,20 @@ namespace {
 /// What was typed.
 struct RunArgs {
   std::string job;
-  std::map<std::string, std::string> flags;     ///< key -> text, of the flags that were given
-  std::map<std::string, std::string> switches;  ///< the same for --causal; empty: not given
-  std::vector<std::string> outputs;             ///< -o
-  std::string format;                           ///< "" is text
-  std::string nan = "warn";
+  JobFlags flags;
+  std::vector<std::string> outputs;  ///< -o
+  std::string format;                ///< "" is text
+  NanPolicy nan = NanPolicy::warn;
+  std::string view;  ///< --view: "-" is the terminal, "" not given
   bool repr = false;
   bool force = false;
+  std::size_t threads = 0;
 };
-
-std::string group_of(const Field& field) {
-  if (field.form == FieldForm::tensor) return "Tensors";
-  for (const char* group : {"position.", "rotary.", "qk_norm"})
-    if (field.key.rfind(group, 0) == 0) return "Positions";
-  return field.apply ? "Attention" : "Job";
-}
-
-std::string help_of(const Field& field) {
-  std::string text = field.what;
-  if (field.form != FieldForm::word) return text;
-  text += ":";
-  for (std::size_t i = 0; i < field.words.size(); ++i)
-    text += (i == 0 ? " " : i + 1 == field.words.size() ? " or " : ", ") + field.words[i];
-  return text;
-}
-
-void add_field(CLI::App& app, const Field& field, RunArgs& args) {
-  CLI::Option* option = nullptr;
-  if (field.form == FieldForm::boolean) {
-    // It may stand alone; a value needs '=', as what follows may be the job file.
-    option = app.add_flag(field.flag + "{true}", args.switches[field.key], help_of(field));
-  } else {
-    const auto store = [&args, key = field.key](const std::string& text) {
-      args.flags[key] = text;
-    };
-    option = app.add_option_function<std::string>(field.flag, store, help_of(field));
-    option->type_name(field.placeholder);
-  }
-  option->group(group_of(field));
-}
-
-/// What was typed for a field, or nullptr.
-const std::string* given(const RunArgs& args, const Field& field) {
-  const auto flag = args.flags.find(field.key);
-  if (flag != args.flags.end()) return &flag->second;
-  const auto on = args.switches.find(field.key);
-  return on == args.switches.end() || on->second.empty() ? nullptr : &on->second;
-}
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
   Document document;
   if (!args.job.empty()) document = read_document(args.job, files);
-  for (const Field& field : job_fields()) {
-    const std::string* text = given(args, field);
-    if (text == nullptr) continue;
-    document.set({field.key, value_of_flag(field, *text, field.flag), field.flag, "", true});
-  }
+  apply_job_flags(args.flags, document);
   if (document.entries.empty())
     throw Error(
         ErrorKind::usage,
@@ -125,38 +84,90 @@ void show(const Result& result, const RunArgs& args) {
                                   : as_text(result, args.repr));
 }
 
-int run(const RunArgs& args) {
-  std::vector<OutputTarget> targets;
-  bool on_stdout = args.outputs.empty();
+/// The heat map of --view: its file stands open while the job is computed.
+class View {
+ public:
+  View(const std::string& path, const OutputPolicy& policy)
+      : format_(draw_format(path)), out_(path, policy) {}
+
+  /// What has to be computed for it: the masked scores tell what is hidden.
+  static std::vector<std::string> outputs() { return {"masked_scores", "weights"}; }
+
+  void write(const Result& result) {
+    const ResultFile file{result.outputs, result.tokens, result.made_by};
+    const HeatMap map = make_heat_map(heat_source(file, "weights", "result"), {});
+    out_.write(drawn(map, format_, terminal_style("auto", 0)));
+    out_.commit();
+  }
+
+ private:
+  DrawFormat format_;
+  OutputFile out_;
+};
+
+void append_missing(std::vector<std::string>& names, const std::vector<std::string>& more) {
+  for (const std::string& name : more)
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
+Result only(const Result& result, const std::vector<std::string>& names) {
+  Result part{{}, result.tokens, result.made_by};
+  for (const std::string& name : names) part.outputs.set(name, result.outputs.at(name));
+  return part;
+}
+
+struct Targets {
+  std::vector<OutputTarget> files;
+  bool on_stdout = false;
+};
+
+Targets targets_of(const RunArgs& args) {
+  Targets targets{{}, args.outputs.empty() && args.view.empty()};
   for (const std::string& typed : args.outputs) {
     if (typed == "-")
-      on_stdout = true;
+      targets.on_stdout = true;
     else
-      targets.push_back(parse_target(typed));
+      targets.files.push_back(parse_target(typed));
   }
-  if (!on_stdout && !args.format.empty())
+  if (!targets.on_stdout && !args.format.empty())
     throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
-  if (args.repr && (!on_stdout || (!args.format.empty() && args.format != "text")))
+  if (args.repr && (!targets.on_stdout || (!args.format.empty() && args.format != "text")))
     throw Error(ErrorKind::usage, "--repr: goes with text on standard output only");
+  return targets;
+}
+
+/// What is written: the job's outputs, or those that -o NAME=FILE names, all of which are added.
+std::vector<std::string> outputs_of(const Job& job, const Document& document,
+                                    const Targets& targets) {
+  std::vector<std::string> outputs = job.outputs;
+  const std::vector<std::string> named = outputs_named(targets.files);
+  if (document.find("outputs") == nullptr && !targets.on_stdout && !named.empty()) outputs = named;
+  for (const OutputTarget& target : targets.files)
+    if (!target.name.empty()) append_missing(outputs, {target.name});
+  return outputs;
+}
+
+int run(const RunArgs& args) {
+  const Targets targets = targets_of(args);
   TensorFiles files;
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
-  if (document.find("outputs") == nullptr && !on_stdout) {
-    const std::vector<std::string> named = outputs_named(targets);
-    if (!named.empty()) job.outputs = named;
-  }
-  for (const OutputTarget& target : targets)
-    if (!target.name.empty() &&
-        std::find(job.outputs.begin(), job.outputs.end(), target.name) == job.outputs.end())
-      job.outputs.push_back(target.name);
+  const std::vector<std::string> outputs = outputs_of(job, document, targets);
+  ResultWriter writer(targets.files, outputs, policy_of(args, files));
+  std::optional<View> view;
+  if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
 
-  ResultWriter writer(targets, job.outputs, policy_of(args, files));
-  const Result result = run_job(job, document, files);
-  const std::string nan = nan_report(job, result);
-  if (!nan.empty() && args.nan == "refuse") throw Error(ErrorKind::data, nan);
+  job.outputs = outputs;
+  if (view) append_missing(job.outputs, View::outputs());
+  set_threads(args.threads);
+  const Result computed = run_job(job, document, files);
+  const Result result = only(computed, outputs);
+  const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
-  if (on_stdout) show(result, args);
-  if (!nan.empty() && args.nan == "warn") note("warning: " + nan);
+  writer.commit();
+  if (targets.on_stdout) show(result, args);
+  if (view) view->write(computed);
+  if (!nan.empty()) note("warning: " + nan);
   return 0;
 }
 
@@ -171,8 +182,7 @@ Action add_run(CLI::App& app) {
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
       "  attn run --embeddings x.npy --wq model.npz#W_Q --wk model.npz#W_K -o weights=w.npy");
   app.add_option("JOB", args->job, "job file (.json or .npz); - is standard input");
-  for (const Field& field : job_fields())
-    if (!field.flag.empty()) add_field(app, field, *args);
+  add_job_flags(app, args->flags);
   app.add_option("-o,--output", args->outputs,
                  "where results go: FILE.npz, .json, .npy or .csv, FOLDER/, or NAME=FILE for one "
                  "output; repeatable; default: text on stdout")
@@ -184,12 +194,17 @@ Action add_run(CLI::App& app) {
       ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy"}))
       ->type_name("WORD")
       ->group("Results");
+  app.add_flag("--view{-}", args->view,
+               "the weights as a heat map on the terminal, or as a picture: --view=FILE.svg, .png")
+      ->type_name("[=FILE]")
+      ->group("Results");
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
   app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
-  app.add_option("--nan", args->nan, "NaN in a result: warn, allow or refuse (exit 65)")
-      ->check(CLI::IsMember({"warn", "allow", "refuse"}))
-      ->type_name("WORD")
+  app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
       ->group("Results");
+  add_nan_option(app, args->nan);
   return [args] { return run(*args); };
 }
 

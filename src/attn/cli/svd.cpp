@@ -86,6 +86,7 @@ int run(const SvdArgs& args) {
   result.outputs.set("Vt", factors.Vt);
   result.made_by = made_by(args, files);
   writer.write(result);
+  writer.commit();
   if (targets.empty())
     print(args.format == "json" ? result_json(result, 2) + "\n"
                                 : as_text(result.outputs, args.repr));

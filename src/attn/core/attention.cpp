@@ -4,154 +4,12 @@
 #include <optional>
 
 #include "attn/core/heads.h"
-#include "attn/core/mask.h"
-#include "attn/core/normalise.h"
-#include "attn/core/position.h"
-#include "attn/core/project.h"
-#include "attn/core/qk_norm.h"
-#include "attn/core/rotary.h"
-#include "attn/core/score.h"
+#include "attn/core/stages.h"
 #include "attn/core/summaries.h"
-#include "attn/core/weigh.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
-
-/// Computes a value when it is first asked for.
-template <class T, class F>
-const T& once(std::optional<T>& value, F&& compute) {
-  if (!value) value = compute();
-  return *value;
-}
-
-/// The stages of one problem: each is a line of the formula, computed when something needs it.
-class Stages {
- public:
-  Stages(const Inputs& inputs, const Options& options) : in_(inputs), options_(options) {}
-
-  Tensor positions() const {
-    return chosen(sinusoidal_positions(position(), in_.L, in_.embeddings.shape()[2]));
-  }
-
-  const Tensor& inputs() {
-    return once(inputs_, [&] { return add_positions(in_.embeddings, position(), in_.compute); });
-  }
-
-  const Tensor& queries() {  // (B, H, rows, D)
-    return once(queries_, [&] {
-      if (!in_.projected) return placed(chosen(in_.Q), in_.q_norm, query_angles());
-      return placed(split_heads(project(chosen(inputs()), in_.W_Q, in_.b_Q, "queries"), in_.H),
-                    in_.q_norm, query_angles());
-    });
-  }
-
-  const Tensor& keys() {  // (B, G, N, D)
-    return once(keys_, [&] {
-      if (!in_.projected) return placed(in_.K, in_.k_norm, key_angles());
-      return placed(split_heads(project(memory(), in_.W_K, in_.b_K, "keys"), in_.G), in_.k_norm,
-                    key_angles());
-    });
-  }
-
-  const Tensor& values() {  // (B, G, N, Dv)
-    return once(values_, [&] {
-      if (!in_.projected) return in_.V;
-      return split_heads(project(memory(), in_.W_V, in_.b_V, "values"), in_.G);
-    });
-  }
-
-  const Tensor& present_keys() {  // (B, G, S, D)
-    return in_.past_K ? once(present_keys_, [&] { return append_rows(*in_.past_K, keys()); })
-                      : keys();
-  }
-
-  const Tensor& present_values() {  // (B, G, S, Dv)
-    return in_.past_V ? once(present_values_, [&] { return append_rows(*in_.past_V, values()); })
-                      : values();
-  }
-
-  const Tensor& scores() {
-    return once(scores_, [&] {
-      return score(queries(), appended(present_keys(), in_.bias_K), in_, options_.score);
-    });
-  }
-
-  const Tensor& scaled_scores() {
-    return once(scaled_, [&] { return scale_scores(scores(), options_, in_.D, in_.compute); });
-  }
-
-  const Masked& masked() {
-    return once(masked_, [&] { return mask_scores(scaled_scores(), in_, options_); });
-  }
-
-  const Normalised& normalised() {
-    return once(normalised_, [&] { return normalise(masked(), in_.sinks, options_); });
-  }
-
-  const Tensor& head_context() {  // (B, H, rows, Dv)
-    return once(head_context_, [&] {
-      return weigh(normalised().weights, appended(present_values(), in_.bias_V), masked().visible);
-    });
-  }
-
-  Tensor context() { return side_by_side(head_context()); }  // (B, rows, H*Dv)
-
-  Tensor output() { return project(context(), in_.W_O, in_.b_O, "output"); }
-
-  Tensor chosen(const Tensor& tensor) const {
-    return options_.rows.empty() ? tensor : take_rows(tensor, in_.rows);
-  }
-
- private:
-  Angles angles(const Tensor& positions) const {
-    return in_.cos ? rotary_angles(*in_.cos, *in_.sin, positions)
-                   : rotary_angles(options_.rotary, in_.D, positions);
-  }
-
-  /// Queries or keys normalised and turned, where that is asked for.
-  Tensor placed(Tensor x, const std::optional<Tensor>& weight, const std::optional<Angles>& turn) {
-    if (options_.qk_norm != QkNorm::none)
-      x = qk_normalised(x, weight, options_.qk_norm, options_.qk_norm_epsilon, in_.compute);
-    return turn ? rotated(x, *turn, options_.rotary.kind, in_.compute) : x;
-  }
-
-  std::optional<Angles> query_angles() const {
-    if (options_.rotary.kind == Rotary::Kind::none) return std::nullopt;
-    const Angles all = angles(in_.query_positions);
-    return Angles{chosen(all.cos), chosen(all.sin)};
-  }
-
-  std::optional<Angles> key_angles() const {
-    if (options_.rotary.kind == Rotary::Kind::none) return std::nullopt;
-    return angles(in_.key_positions);
-  }
-
-  /// The keys or values that every query sees, behind all others.
-  Tensor appended(const Tensor& x, const std::optional<Tensor>& bias) const {
-    const Tensor first = bias ? append_rows(x, *bias) : x;
-    if (!options_.zero_key) return first;
-    Shape one = first.shape();
-    one[2] = 1;
-    return append_rows(first, Tensor(first.dtype(), one));
-  }
-
-  /// The past's tokens stand before the embeddings, unless the past is that of another memory.
-  Position position() const {
-    Position position = options_.position;
-    if (!in_.past_of_memory) position.first += static_cast<std::int64_t>(in_.P);
-    return position;
-  }
-
-  const Tensor& memory() { return in_.memory ? *in_.memory : inputs(); }
-
-  const Inputs& in_;
-  const Options& options_;
-  std::optional<Tensor> inputs_, queries_, keys_, values_, present_keys_, present_values_;
-  std::optional<Tensor> scores_, scaled_, head_context_;
-  std::optional<Masked> masked_;
-  std::optional<Normalised> normalised_;
-};
 
 /// (M, heads * D) -> (heads, M, D).
 Tensor weight_heads(const Tensor& W, std::size_t heads) {
@@ -184,12 +42,12 @@ Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const
   if (name == "scores") return per_head(stages.scores());
   if (name == "scaled_scores") return per_head(stages.scaled_scores());
   if (name == "masked_scores") return per_head(stages.masked().scores);
-  if (name == "weights") return per_head(stages.normalised().weights);
+  if (name == "weights") return per_head(stages.weights());
   if (name == "mean_weights")
-    return without_lifted_axes(mean_over_heads(stages.normalised().weights), in, false);
-  if (name == "key_weights") return per_head(sum_over_queries(stages.normalised().weights));
+    return without_lifted_axes(mean_over_heads(stages.weights()), in, false);
+  if (name == "key_weights") return per_head(sum_over_queries(stages.weights()));
   if (name == "row_max") return per_head(largest_of_queries(stages.masked().scores));
-  if (name == "logsumexp") return per_head(stages.normalised().logsumexp);
+  if (name == "logsumexp") return per_head(stages.logsumexp());
   if (name == "head_context") return per_head(stages.head_context());
   if (name == "context") return context_as_given(stages, in, options.layout);
   return without_lifted_axes(stages.output(), in, false);
@@ -248,7 +106,7 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs) {
   const Inputs in = make_inputs(tensors, options);
   check_outputs(outputs, tensors, options);
-  Stages stages(in, options);
+  Stages stages(in, options, outputs);
   TensorMap results;
   for (const std::string& name : outputs) {
     if (const auto tensor = given(name, tensors, in)) {

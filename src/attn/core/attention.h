@@ -43,14 +43,13 @@ inline constexpr std::array<OutputName, 21> kOutputNames = {{
     {"scores", "(B, H, L, S)", "how well each query (row) meets each key (column): Q K^T"},
     {"scaled_scores", "(B, H, L, S)", "scores times scale, then softcap"},
     {"masked_scores", "(B, H, L, S)", "scaled scores plus mask; hidden keys are -inf"},
-    {"weights", "(B, H, L, S)",
-     "what share of its attention a query (row) gives each key (column)"},
+    {"weights", "(B, H, L, S)", "how much each query (row) attends to each key (column)"},
     {"mean_weights", "(B, L, S)", "weights averaged over the heads"},
     {"key_weights", "(B, H, S)", "weights added up over the queries: what each key is given"},
     {"row_max", "(B, H, L)", "the largest masked score of each query"},
     {"logsumexp", "(B, H, L)", "log of the sum of exp(masked_scores), per query"},
     {"head_context", "(B, H, L, Dv)", "weights V, head by head"},
-    {"context", "(B, L, H*Dv)", "weights V: the values, each by its weight; heads side by side"},
+    {"context", "(B, L, H*Dv)", "weights V, the values mixed by their weights; heads side by side"},
     {"output", "(B, L, Mo)", "context W_O + b_O"},
 }};
 

@@ -18,7 +18,7 @@ void Axes::equate(const std::string& letter, const std::string& other) {
   if (knows(other)) settle(letter, axes_.at(other));
 }
 
-bool Axes::take(const std::string& name, const Tensor& tensor,
+void Axes::take(const std::string& name, const Tensor& tensor,
                 const std::vector<std::string>& letters) {
   const Shape& shape = tensor.shape();
   const bool same_rank = shape.size() == letters.size();
@@ -36,11 +36,10 @@ bool Axes::take(const std::string& name, const Tensor& tensor,
     problem(name + ": expected (" + expected + (letters.size() == 1 ? ",)" : ")") +
             (reasons.empty() ? "" : " to match " + listed(reasons)) + ", found " +
             to_string(shape));
-    return false;
+    return;
   }
   for (std::size_t i = 0; i < letters.size(); ++i)
     settle(letters[i], {shape[i], name, to_string(shape)});
-  return true;
 }
 
 }  // namespace attn

@@ -25,10 +25,10 @@ class Axes {
   /// Settles `letter` as what `other` is, if that is settled.
   void equate(const std::string& letter, const std::string& other);
 
-  /// Holds `tensor` to `letters`, one for each of its axes. When all agree, letters not met before
-  /// are settled by it and true is returned; otherwise it is a problem:
+  /// Holds `tensor` to `letters`, one for each of its axes. When all agree, it settles those not
+  /// met before; otherwise it is a problem and settles nothing:
   ///   "W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3)".
-  bool take(const std::string& name, const Tensor& tensor, const std::vector<std::string>& letters);
+  void take(const std::string& name, const Tensor& tensor, const std::vector<std::string>& letters);
 
   bool knows(const std::string& letter) const { return axes_.count(letter) != 0; }
   const Axis& operator[](const std::string& letter) const { return axes_.at(letter); }

@@ -20,6 +20,7 @@ struct Scale {
   };
   Kind kind = Kind::automatic;
   double number = 1;  ///< with Kind::number; any sign
+  bool operator==(const Scale&) const = default;
 };
 
 /// How similar a query q and a key k are (core/score.h); the tensors that each may be given.
@@ -46,6 +47,7 @@ enum class Alignment {
 /// Which keys around its place a query sees: [i + offset - left, i + offset + right]; -1 is open.
 struct Window {
   std::int64_t left = -1, right = -1;
+  bool operator==(const Window&) const = default;
 };
 
 enum class SoftcapOrder {
@@ -114,6 +116,12 @@ enum class Compute {
   f64,
 };
 
+/// Which code computes scores, weights and context.
+enum class Path {
+  automatic,  ///< the fast kernels where they know all that is asked for, otherwise the reference
+  reference,  ///< the formula step by step, in long-established BLAS: what the kernels are held to
+};
+
 /// What is added to the embeddings before they are projected:
 ///   inputs = embedding_scale * embeddings + positions,
 ///   positions[p, 2i] = sin(t), positions[p, 2i+1] = cos(t), t = (first + p) / base^(2i / M)
@@ -134,6 +142,7 @@ struct Position {
   bool last_column_zero = false;
   double embedding_scale = 1;
   bool embedding_scale_sqrt = false;  ///< embedding_scale = sqrt(M)
+  bool operator==(const Position&) const = default;
 };
 
 struct Options {
@@ -165,6 +174,8 @@ struct Options {
   /// that masks, causality and positions count all L.
   std::vector<std::int64_t> rows;
   Compute compute = Compute::automatic;
+  Path path = Path::automatic;
+  bool operator==(const Options&) const = default;
 };
 
 }  // namespace attn

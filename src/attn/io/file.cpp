@@ -14,9 +14,7 @@
 
 #include "attn/io/bytes.h"
 #include "attn/io/descriptor.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "attn/io/digest.h"
 
 namespace attn {
 namespace {
@@ -105,12 +103,7 @@ FileBytes read_file(const std::string& path) {
 }
 
 std::string FileBytes::digest() const {
-  XXH128_canonical_t canonical;
-  XXH128_canonicalFromHash(&canonical, XXH3_128bits(data.get(), size));
-  constexpr char kHex[] = "0123456789abcdef";
-  std::string text = "xxh128:";
-  for (const unsigned char byte : canonical.digest) text += {kHex[byte >> 4], kHex[byte & 15]};
-  return text;
+  return known_digest.empty() ? digest_of(bytes()) : known_digest;
 }
 
 }  // namespace attn

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "attn/tensor/error.h"
+
 namespace attn {
 
 /// The bytes of one input, aligned to 64 so that tensors can share them. `digest` is
@@ -16,8 +18,9 @@ struct FileBytes {
   std::string path;  ///< as the user wrote it; "-" is standard input
   std::shared_ptr<const std::byte> data;
   std::size_t size = 0;
+  std::string known_digest = {};  ///< set where the bytes are shared by many, who all ask for it
   std::string digest() const;
-  std::string name() const { return path == "-" ? "standard input" : path; }  ///< for errors
+  std::string name() const { return path == "-" ? "standard input" : path; }  ///< in errors
   std::span<const std::byte> bytes() const { return {data.get(), size}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data.get()), size}; }
 };
@@ -30,8 +33,15 @@ FileBytes read_file(const std::string& path);
 
 /// How an output may come into being.
 struct OutputPolicy {
-  bool force = false;            ///< replace what stands there already
-  std::set<std::string> inputs;  ///< paths that were read: writing onto one is refused
+  bool force = false;                 ///< replace what stands there already
+  std::set<std::string> inputs = {};  ///< paths that were read: writing onto one is refused
+  bool durable = false;               ///< outlast a power cut: fsync of the file and its folder
+  bool digest = false;                ///< digest() will be asked for
+};
+
+/// An output exists and may not be replaced.
+struct ExistsAlready : Error {
+  explicit ExistsAlready(const std::string& path);
 };
 
 /// Thrown when the reader of standard output or of a pipe has gone (`attn … | head`). Not an Error:
@@ -65,6 +75,7 @@ class OutputFile {
   void commit();
 
   const std::string& path() const;  ///< as the user wrote it, or "standard output"
+  std::string digest() const;       ///< of what was written (io/digest.h)
 
  private:
   struct State;

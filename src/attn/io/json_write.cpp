@@ -49,53 +49,75 @@ void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
-void append_json(std::string& out, const Json& json);
+/// Writes a value; `indent` < 0: compact, otherwise members of objects and elements that are
+/// objects or lists stand on lines of their own, two columns further in at each level.
+class JsonWriter {
+ public:
+  JsonWriter(std::string& out, int indent) : out_(out), on_lines_(indent >= 0), column_(indent) {}
 
-template <class T>
-void append_element(std::string& out, const T& element) {
-  if constexpr (std::is_same_v<T, Json>)
-    append_json(out, element);
-  else
-    append_cell(out, element);
-}
-
-template <class T>
-void append_array(std::string& out, const std::vector<T>& array) {
-  out += '[';
-  for (std::size_t i = 0; i < array.size(); ++i) {
-    if (i > 0) out += ',';
-    append_element(out, array[i]);
+  void write(const Json& json) {
+    std::visit(
+        [&]<class T>(const T& value) {
+          if constexpr (std::is_same_v<T, std::nullptr_t>)
+            out_ += "null";
+          else if constexpr (std::is_same_v<T, std::string>)
+            append_quoted(out_, value);
+          else if constexpr (std::is_same_v<T, JsonObject>)
+            list('{', value, '}', on_lines_);
+          else if constexpr (std::is_same_v<T, JsonArray>)
+            list('[', value, ']', on_lines_ && std::any_of(value.begin(), value.end(), is_nested));
+          else if constexpr (std::is_arithmetic_v<T>)
+            append_cell(out_, value);
+          else
+            list('[', value, ']', false);
+        },
+        json.value);
   }
-  out += ']';
-}
 
-void append_object(std::string& out, const JsonObject& object) {
-  out += '{';
-  for (std::size_t i = 0; i < object.size(); ++i) {
-    if (i > 0) out += ',';
-    append_quoted(out, object[i].first);
-    out += ':';
-    append_json(out, object[i].second);
+ private:
+  static bool is_nested(const Json& json) {
+    return json.is_array() || json.get<JsonObject>() != nullptr;
   }
-  out += '}';
-}
 
-void append_json(std::string& out, const Json& json) {
-  std::visit(
-      [&]<class T>(const T& value) {
-        if constexpr (std::is_same_v<T, std::nullptr_t>)
-          out += "null";
-        else if constexpr (std::is_same_v<T, std::string>)
-          append_quoted(out, value);
-        else if constexpr (std::is_same_v<T, JsonObject>)
-          append_object(out, value);
-        else if constexpr (std::is_arithmetic_v<T>)
-          append_cell(out, value);
-        else
-          append_array(out, value);
-      },
-      json.value);
-}
+  template <class List>
+  void list(char open, const List& items, char close, bool on_lines) {
+    out_ += open;
+    column_ += 2;
+    bool first = true;
+    for (const auto& item : items) {
+      const bool spaced = on_lines_ && !on_lines;
+      if (!first) out_ += spaced ? ", " : ",";
+      if (on_lines) break_line();
+      element(item);
+      first = false;
+    }
+    column_ -= 2;
+    if (on_lines && !first) break_line();
+    out_ += close;
+  }
+
+  template <class T>
+  void element(const T& item) {
+    if constexpr (std::is_same_v<T, Json>) {
+      write(item);
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      append_cell(out_, item);
+    } else {  // a member of an object
+      append_quoted(out_, item.first);
+      out_ += on_lines_ ? ": " : ":";
+      write(item.second);
+    }
+  }
+
+  void break_line() {
+    out_ += '\n';
+    out_.append(static_cast<std::size_t>(column_), ' ');
+  }
+
+  std::string& out_;
+  bool on_lines_;
+  int column_;
+};
 
 /// Writes a tensor's elements one after another, with brackets round each axis.
 template <class T>
@@ -147,9 +169,9 @@ void require_room(const Shape& shape) {
 
 }  // namespace
 
-std::string to_json(const Json& json) {
+std::string to_json(const Json& json, int indent) {
   std::string out;
-  append_json(out, json);
+  JsonWriter(out, indent).write(json);
   return out;
 }
 

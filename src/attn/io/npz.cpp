@@ -62,23 +62,32 @@ struct Entry {
   std::size_t size = 0;
 };
 
-/// `expanded` sums the sizes of the members so far.
+/// What the members so far take in the archive and out of it.
+struct Sums {
+  std::size_t packed = 0, expanded = 0;
+};
+
 Entry checked_entry(zip_t* archive, zip_uint64_t index, const std::string& name,
-                    const NpzLimits& limits, std::size_t& expanded) {
+                    const NpzLimits& limits, const FileBytes& file, Sums& sums) {
   zip_stat_t stat;
   if (zip_stat_index(archive, index, 0, &stat) != 0) fail(name, zip_strerror(archive));
   if (stat.encryption_method != ZIP_EM_NONE) fail(name, "is encrypted");
-  if (stat.comp_method != ZIP_CM_STORE && stat.comp_method != ZIP_CM_DEFLATE)
+  const bool deflated = stat.comp_method == ZIP_CM_DEFLATE;
+  if (!deflated && stat.comp_method != ZIP_CM_STORE)
     fail(name,
          "is compressed with " + method_name(stat.comp_method) + ": expected stored or deflated");
-  if (stat.size > limits.expanded - expanded)
-    fail(name, "would bring the archive to more than " + std::to_string(limits.expanded) +
-                   " bytes, the most that is expanded");
-  expanded += stat.size;
+  const std::string claim = "claims to expand " + std::to_string(stat.comp_size) + " bytes to " +
+                            std::to_string(stat.size);
+  if (!deflated && stat.size != stat.comp_size) fail(name, claim + ", but is stored as it is");
   if (stat.size > kRatioFrom && stat.size / limits.ratio > stat.comp_size)
-    fail(name, "claims to expand " + std::to_string(stat.comp_size) + " bytes to " +
-                   std::to_string(stat.size) + ", more than " + std::to_string(limits.ratio) +
-                   " to 1");
+    fail(name, claim + ", more than " + std::to_string(limits.ratio) + " to 1");
+  // Members that share bytes of the archive could otherwise grow with the square of its size.
+  if (stat.comp_size > file.size - sums.packed) fail(name, "overlaps other members");
+  sums.packed += stat.comp_size;
+  if (deflated && stat.size > limits.expanded - sums.expanded)
+    fail(name,
+         "would expand the archive to more than " + std::to_string(limits.expanded) + " bytes");
+  if (deflated) sums.expanded += stat.size;
   return {index, stat.size};
 }
 
@@ -135,7 +144,7 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
   }
   TensorMap tensors;
   std::map<std::string, std::string> seen;  // the key that NumPy gives a member -> its name
-  std::size_t expanded = 0;
+  Sums sums;
   for (zip_uint64_t index = 0; index < members; ++index) {
     const std::string name = member_name(archive.get(), index, file, limits);
     const bool is_array = name.ends_with(kSuffix);
@@ -147,7 +156,7 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
     if (!is_array) continue;
     const std::string full_name = file.name() + ": " + key;
     if (key.empty()) fail(file.name(), "holds an array without a name");
-    const Entry entry = checked_entry(archive.get(), index, full_name, limits, expanded);
+    const Entry entry = checked_entry(archive.get(), index, full_name, limits, file, sums);
     tensors.set(key, read_npy(inflate(archive.get(), entry, full_name), full_name));
   }
   if (tensors.empty()) fail(file.name(), "holds no .npy member");

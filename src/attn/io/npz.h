@@ -1,9 +1,10 @@
 // NumPy's .npz: a zip archive with one NAME.npy an array.
 //
-// Read through libzip with its consistency checks (overlapping entries, lying sizes, duplicate
-// names), and caps of our own on what compressed data may grow to. Stored and deflated entries,
-// zip64, and data descriptors are all read; encrypted ones and other methods are refused by name.
-// A member's name is only a key: it is never used as a path.
+// Read through libzip with its consistency checks, and checks of our own: on what compressed data
+// may grow to, on members that share bytes, and on two members of one key ("Q" and "Q.npy"; "Q" and
+// "q" are two keys). Stored and deflated members, zip64, and data descriptors are all read;
+// encrypted ones and other methods are refused by name. Nothing is delivered from a member whose
+// checksum is wrong. A member's name is only a key: it is never used as a path.
 #pragma once
 
 #include <string>
@@ -16,15 +17,15 @@ namespace attn {
 struct NpzLimits {
   std::size_t members = 65536;
   std::size_t name = 1024;                      ///< bytes of a member's name
-  std::size_t expanded = std::size_t{8} << 30;  ///< bytes that the whole archive may inflate to
+  std::size_t expanded = std::size_t{8} << 30;  ///< bytes that all deflated members may become
   std::size_t ratio = 2000;                     ///< inflated : stored, beyond 64 MiB
 };
 
 bool is_zip(std::span<const std::byte> bytes);
 
 /// The arrays by name, without ".npy", in the archive's order; members that are not .npy are
-/// passed over. `comment` (if asked for) receives the archive's comment, where attn keeps what made
-/// the file. Errors: data.
+/// passed over, yet an archive without any is refused. `comment` (if asked for) receives the
+/// archive's comment, where attn keeps what made the file. Errors: data.
 TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
                    const NpzLimits& limits = {});
 

@@ -6,13 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <optional>
-#include <random>
 
 #include "attn/io/bytes.h"
 #include "attn/io/descriptor.h"
+#include "attn/io/digest.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
 
@@ -25,10 +24,6 @@ constexpr int kMostLinks = 40;  // as many as Linux follows
 
 Error refused(const std::string& path, const std::string& reason) {
   return Error(ErrorKind::cannot_create, printable(path) + ": " + reason);
-}
-
-Error exists_already(const std::string& path) {
-  return refused(path, "exists already; --force replaces it");
 }
 
 /// Where a chain of symbolic links ends, which need not exist. A circle stays a link, and stat()
@@ -49,17 +44,21 @@ bool is_input(const struct stat& target, const std::set<std::string>& inputs) {
 }
 
 mode_t mode_of_new_files() {
-  const mode_t mask = umask(077);  // it can only be read by setting it
-  umask(mask);
+  static const mode_t mask = [] {
+    const mode_t old = umask(077);  // it can only be read by setting it
+    umask(old);
+    return old;
+  }();
   return 0666 & ~mask;
 }
 
-std::string temporary_name() {
-  std::random_device random;
-  char digits[16];
-  const std::uint64_t number = std::uint64_t{random()} << 32 | random();
-  const auto end = std::to_chars(digits, digits + sizeof digits, number, 36).ptr;
-  return ".attn-tmp-" + std::to_string(getpid()) + "-" + std::string(digits, end);
+void sync_folder(const std::string& path, const fs::path& folder) {
+  Descriptor opened(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // EINVAL: a file system that cannot sync folders, as some network ones, keeps them in its own
+  // way.
+  if (!opened.is_open() || (fsync(opened.get()) != 0 && errno != EINVAL))
+    throw system_error(ErrorKind::io, path, errno);
 }
 
 /// Gives `from` the name `to`; false, with errno EEXIST, when something has that name already.
@@ -75,18 +74,20 @@ bool rename_without_replacing(const char* from, const char* to) {
 struct OutputFile::State {
   std::string path;    ///< as the user wrote it
   std::string target;  ///< what it names, after symbolic links
-  bool force = false;
+  bool force = false, durable = false;
   mode_t mode = 0;
   Descriptor file;
   std::unique_ptr<TemporaryName> temporary;  ///< none where bytes go straight to their place
   std::string buffer;
+  std::optional<Digest> digest;
 
-  void open_temporary();
   void open(const OutputPolicy& policy);
+  void open_temporary();
   void open_special(int fd);
   void flush();
   void write_through(std::string_view text);
   void publish();
+  void give_name();
 };
 
 void OutputFile::State::open(const OutputPolicy& policy) {
@@ -102,18 +103,19 @@ void OutputFile::State::open(const OutputPolicy& policy) {
     return open_temporary();
   }
   if (S_ISDIR(info.st_mode)) throw refused(path, "is a directory");
-  if (is_input(info, policy.inputs)) throw refused(path, "is an input, too");
   if (!S_ISREG(info.st_mode))
     return open_special(::open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
-  if (!force) throw exists_already(path);
+  if (is_input(info, policy.inputs)) throw refused(path, "is an input, too");
+  if (!force) throw ExistsAlready(path);
   mode = info.st_mode & 0777;
   open_temporary();
 }
 
 void OutputFile::State::open_temporary() {
   const fs::path folder = fs::path(target).parent_path();
+  const SignalShelter shelter;
   do {
-    temporary = std::make_unique<TemporaryName>((folder / temporary_name()).string());
+    temporary = std::make_unique<TemporaryName>((folder / new_temporary_name()).string());
     file = Descriptor(::open(temporary->path().c_str(),
                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   } while (!file.is_open() && errno == EEXIST);
@@ -150,19 +152,31 @@ void OutputFile::State::write_through(std::string_view text) {
 
 void OutputFile::State::publish() {
   fchmod(file.get(), mode);  // fails where a file system knows no modes, which loses nothing
+  if (durable && fsync(file.get()) != 0) throw system_error(ErrorKind::io, path, errno);
   if (!file.close()) throw system_error(ErrorKind::io, path, errno);
+  give_name();
+  if (durable) sync_folder(path, fs::path(target).parent_path());
+}
+
+void OutputFile::State::give_name() {
+  const SignalShelter shelter;
   const char* const from = temporary->path().c_str();
   const bool done =
       force ? rename(from, target.c_str()) == 0 : rename_without_replacing(from, target.c_str());
-  if (!done && errno == EEXIST) throw exists_already(path);
+  if (!done && errno == EEXIST) throw ExistsAlready(path);
   if (!done) throw system_error(ErrorKind::io, path, errno);
   temporary.reset();
 }
+
+ExistsAlready::ExistsAlready(const std::string& path)
+    : Error(refused(path, "exists already; --force replaces it")) {}
 
 OutputFile::OutputFile(const std::string& path, const OutputPolicy& policy)
     : state_(std::make_unique<State>()) {
   state_->path = path;
   state_->force = policy.force;
+  state_->durable = policy.durable;
+  if (policy.digest) state_->digest.emplace();
   state_->open(policy);
 }
 
@@ -176,6 +190,7 @@ void OutputFile::write(std::span<const std::byte> bytes) { write(text_of(bytes))
 
 void OutputFile::write(std::string_view text) {
   State& state = *state_;
+  if (state.digest) state.digest->add(bytes_of(text));
   if (state.buffer.size() + text.size() > kBufferBytes) state.flush();
   if (text.size() > kBufferBytes)
     state.write_through(text);
@@ -192,5 +207,7 @@ void OutputFile::commit() {
 }
 
 const std::string& OutputFile::path() const { return state_->path; }
+
+std::string OutputFile::digest() const { return state_->digest->text(); }
 
 }  // namespace attn

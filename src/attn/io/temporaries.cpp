@@ -5,8 +5,12 @@
 
 #include <array>
 #include <atomic>
+#include <charconv>
 #include <climits>
 #include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <random>
 
 namespace attn {
 namespace {
@@ -20,7 +24,11 @@ struct Slot {
 };
 static_assert(std::atomic<Use>::is_always_lock_free);
 
-std::array<Slot, 64> slots;
+std::array<Slot, 1024> slots;
+std::atomic<int> sheltered = 0;
+std::atomic<bool> ending = false;
+
+constexpr char kPrefix[] = ".attn-tmp-";
 
 int remember(const std::string& path) {
   for (std::size_t i = 0; i < slots.size() && path.size() < PATH_MAX; ++i) {
@@ -34,12 +42,56 @@ int remember(const std::string& path) {
 }
 
 extern "C" void remove_and_die(int signal_number) {
-  for (const Slot& slot : slots)
-    if (slot.use == Use::taken) unlink(slot.path.data());
+  remove_temporaries();
   raise(signal_number);  // SA_RESETHAND has restored the default action
 }
 
 }  // namespace
+
+std::string new_temporary_name() {
+  static std::atomic<std::uint64_t> count = 0;
+  return kPrefix + std::to_string(getpid()) + "-" + temporaries_token() + "-" +
+         std::to_string(count++);
+}
+
+const std::string& temporaries_token() {
+  static const std::string token = [] {
+    std::random_device random;
+    char digits[16];
+    const std::uint64_t number = std::uint64_t{random()} << 32 | random();
+    return std::string(digits, std::to_chars(digits, digits + sizeof digits, number, 36).ptr);
+  }();
+  return token;
+}
+
+void remove_leftovers(const std::string& folder, const std::string& token) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(kPrefix) || name.find("-" + token + "-") == std::string::npos) continue;
+    std::error_code ignored;  // what cannot be removed harms nobody
+    fs::remove(entry->path(), ignored);
+  }
+}
+
+void remove_temporaries() {
+  ending = true;
+  constexpr timespec kMillisecond{0, 1000000};
+  for (int waited = 0; sheltered > 0 && waited < 200; ++waited) nanosleep(&kMillisecond, nullptr);
+  for (const Slot& slot : slots)
+    if (slot.use == Use::taken) unlink(slot.path.data());
+}
+
+SignalShelter::SignalShelter() {
+  ++sheltered;
+  if (!ending) return;
+  --sheltered;
+  for (;;) pause();
+}
+
+SignalShelter::~SignalShelter() { --sheltered; }
 
 void remove_temporaries_on_signals() {
   for (const int signal_number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU}) {

@@ -5,14 +5,35 @@
 
 namespace attn {
 
+/// ".attn-tmp-PID-TOKEN-N": a new one each time. TOKEN is random and this run's own.
+std::string new_temporary_name();
+const std::string& temporaries_token();
+
+/// Removes what a run that is known to have ended (by SIGKILL, say) left in a folder and below it.
+void remove_leftovers(const std::string& folder, const std::string& token);
+
 /// From now on SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGXCPU first remove every unfinished output
 /// and then do what they always do, so that the shell sees 130 or 143; a signal that was ignored
 /// stays ignored (nohup). SIGXFSZ is ignored, which makes a file-size limit an ordinary write
 /// error. To be called once, at the start.
 void remove_temporaries_on_signals();
 
-/// The name of a file that a signal has to remove; forgotten at the end of its life. Up to 64 at a
-/// time are remembered: with more, the rest would outlive a signal.
+/// Removes every unfinished output now, before an end of the program that runs no destructors.
+void remove_temporaries();
+
+/// While one lives the program does not end by a signal (for up to a fifth of a second): a thread
+/// holds it while a file appears or gets its final name, so that nothing appears unseen. Once the
+/// program is ending, to ask for one is to wait for the end.
+class SignalShelter {
+ public:
+  SignalShelter();
+  SignalShelter(const SignalShelter&) = delete;
+  SignalShelter& operator=(const SignalShelter&) = delete;
+  ~SignalShelter();
+};
+
+/// The name of a file that a signal has to remove; forgotten at the end of its life. Up to 1024 at
+/// a time are remembered: with more, the rest would outlive a signal.
 class TemporaryName {
  public:
   explicit TemporaryName(std::string path);

@@ -111,9 +111,9 @@ TensorRef parse_tensor_ref(const std::string& text) {
   return {text.substr(0, hash), text.substr(hash + 1)};
 }
 
-TensorMap read_tensors(const FileBytes& file) {
+TensorMap read_tensors(const FileBytes& file, const NpzLimits& limits) {
   const Format format = format_of(file);
-  if (format == Format::npz) return read_npz(file);
+  if (format == Format::npz) return read_npz(file, nullptr, limits);
   if (format == Format::json) return read_json_tensors(file);
   const std::string name = file.name();
   TensorMap tensors;
@@ -121,16 +121,25 @@ TensorMap read_tensors(const FileBytes& file) {
   return tensors;
 }
 
+void TensorFiles::add(FileBytes file) {
+  added_.insert(file.path);
+  files_.insert_or_assign(file.path, std::move(file));
+}
+
 const FileBytes& TensorFiles::file(const std::string& path) {
   const auto place = files_.find(path);
-  return place == files_.end() ? files_.emplace(path, read_file(path)).first->second
-                               : place->second;
+  if (place != files_.end()) return place->second;
+  return files_.emplace(path, shared_ ? shared_->bytes(path) : read_file(path)).first->second;
 }
 
 const TensorMap& TensorFiles::all(const std::string& path) {
   const auto place = tensors_.find(path);
-  return place == tensors_.end() ? tensors_.emplace(path, read_tensors(file(path))).first->second
-                                 : place->second;
+  if (place != tensors_.end()) return *place->second;
+  const bool own = shared_ == nullptr || added_.contains(path);
+  const FileBytes& bytes = file(path);
+  auto tensors = own ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_))
+                     : shared_->tensors(path);
+  return *tensors_.emplace(path, std::move(tensors)).first->second;
 }
 
 Tensor TensorFiles::read(const TensorRef& ref) {

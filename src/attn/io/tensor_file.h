@@ -2,11 +2,15 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "attn/io/file.h"
+#include "attn/io/file_cache.h"
 #include "attn/io/json.h"
+#include "attn/io/npz.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -30,12 +34,18 @@ TensorRef parse_tensor_ref(const std::string& text);
 
 /// Every tensor in a file. .npy, .csv and a JSON array hold one, under the name ""; .npz holds its
 /// members; a JSON object holds those of its values that are numbers or arrays of numbers.
-TensorMap read_tensors(const FileBytes& file);
+TensorMap read_tensors(const FileBytes& file, const NpzLimits& limits = {});
 
 /// Reads each file once, however often it is named; remembers what was read, for provenance and
 /// for refusing to write onto an input.
 class TensorFiles {
  public:
+  explicit TensorFiles(const NpzLimits& limits = {}) : limits_(limits) {}
+  /// Reads through `shared`, which outlives this.
+  explicit TensorFiles(FileCache& shared) : shared_(&shared), limits_(shared.limits()) {}
+
+  /// A file that has been read already.
+  void add(FileBytes file);
   /// The one tensor that is meant. A file with several needs a member: the error lists their names.
   /// Errors: no_input, data, io.
   Tensor read(const TensorRef& ref);
@@ -45,8 +55,11 @@ class TensorFiles {
   const std::map<std::string, FileBytes>& files() const { return files_; }
 
  private:
+  FileCache* shared_ = nullptr;
+  NpzLimits limits_;
   std::map<std::string, FileBytes> files_;
-  std::map<std::string, TensorMap> tensors_;
+  std::set<std::string> added_;
+  std::map<std::string, std::shared_ptr<const TensorMap>> tensors_;
 };
 
 }  // namespace attn

@@ -146,6 +146,9 @@ std::vector<Field> attention_fields() {
       choice<Compute>("compute", "--compute", "precision of the arithmetic",
                       {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
                       [](Options& o) -> Compute& { return o.compute; }),
+      choice<Path>("path", "--path", "which code computes: the fast kernels where they can, or not",
+                   {{"auto", Path::automatic}, {"reference", Path::reference}},
+                   [](Options& o) -> Path& { return o.path; }),
   };
 }
 

@@ -26,14 +26,14 @@ std::string folder_of(const std::string& path) {
 }
 
 /// Puts one member of a document in its place; a line in `problems` for a key that is not known.
-void add_member(Document& document, const std::string& key, const Json& value,
-                std::vector<std::string>& problems) {
+void add_member(Document& document, const std::string& folder, const std::string& key,
+                const Json& value, std::vector<std::string>& problems) {
   const std::string& name = document.name;
+  if (find_field(key) != nullptr && key.find('.') == std::string::npos)
+    return document.set({key, value, name, folder});
   const auto* members = value.get<JsonObject>();
   const std::vector<std::string> known = known_members(key);
-  if (find_field(key) != nullptr && key.find('.') == std::string::npos) {
-    document.set({key, value, name, folder_of(name)});
-  } else if (known.empty()) {
+  if (known.empty()) {
     problems.push_back(printable(name) + ": unknown key '" + printable(key) + "'" +
                        did_you_mean(key, known_keys()));
   } else if (members == nullptr) {
@@ -45,7 +45,7 @@ void add_member(Document& document, const std::string& key, const Json& value,
         problems.push_back(printable(name) + ": " + key + ": unknown key '" + printable(member) +
                            "'" + did_you_mean(member, known));
       else
-        document.set({key + "." + member, inner, name, folder_of(name)});
+        document.set({key + "." + member, inner, name, folder});
     }
   }
 }
@@ -63,7 +63,7 @@ void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::st
     if (field != nullptr && field->form == FieldForm::tensor)
       document.set({key, Json{document.name + "#" + key}, document.name, ""});
     else
-      add_member(document, key,
+      add_member(document, "", key,
                  field == nullptr ? Json{} : option_from(tensor, document.name + "#" + key),
                  problems);
   }
@@ -87,6 +87,34 @@ void Document::set(Entry entry) {
   entries.push_back(std::move(entry));
 }
 
+void Document::set_all(const Document& other) {
+  name = other.name;
+  for (const Entry& entry : other.entries) set(entry);
+}
+
+Document parse_document(std::string_view json, const std::string& name, const std::string& folder) {
+  Document document;
+  document.name = name;
+  const Json parsed = parse_json(json, printable(name));
+  const auto* members = parsed.get<JsonObject>();
+  if (members == nullptr)
+    throw Error(ErrorKind::data,
+                printable(name) + ": expected a job (an object), found " + parsed.kind());
+  std::vector<std::string> problems;
+  for (const auto& [key, value] : *members) add_member(document, folder, key, value, problems);
+  if (!problems.empty()) throw Error(ErrorKind::data, problems);
+  return document;
+}
+
+void read_numbers(Document& document) {
+  for (Entry& entry : document.entries) {
+    if (find_field(entry.key)->form != FieldForm::tensor || !entry.value.is_array()) continue;
+    entry.numbers = tensor_from_json(
+        entry.value, printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key));
+    entry.value = Json{};
+  }
+}
+
 Document read_document(const std::string& path, TensorFiles& files) {
   Document document;
   document.name = path;
@@ -96,12 +124,7 @@ Document read_document(const std::string& path, TensorFiles& files) {
   if (format == Format::npz) {
     add_arrays(document, files.all(path), problems);
   } else if (format == Format::json) {
-    const Json json = parse_json(file.text(), printable(path));
-    const auto* members = json.get<JsonObject>();
-    if (members == nullptr)
-      throw Error(ErrorKind::data,
-                  printable(path) + ": expected a job (an object), found " + json.kind());
-    for (const auto& [key, value] : *members) add_member(document, key, value, problems);
+    return parse_document(file.text(), path, folder_of(path));
   } else {
     throw Error(ErrorKind::data, printable(path) +
                                      ": expected a job (.json or .npz), found one array; name its "

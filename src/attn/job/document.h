@@ -1,7 +1,9 @@
 // What was typed: a job document on disk, flags on the command line, or both (a flag wins).
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/io/json.h"
@@ -16,6 +18,7 @@ struct Entry {
   std::string origin;  ///< for messages: "job.json", "--wq"
   std::string folder;  ///< relative paths in the value start here
   bool from_flag = false;
+  std::optional<Tensor> numbers = {};  ///< of a tensor written out, once read; `value` is then null
 };
 
 struct Document {
@@ -23,12 +26,20 @@ struct Document {
   std::vector<Entry> entries;
 
   const Entry* find(const std::string& key) const;
-  void set(Entry entry);  ///< replaces one of the same key
+  void set(Entry entry);                ///< replaces one of the same key
+  void set_all(const Document& other);  ///< as set(), for each entry; takes the name over
 };
 
 /// Reads a job file: a JSON document, or an .npz whose arrays carry the keys' names ("-" is
 /// standard input). Keys are looked up, values are not looked at yet. Errors: no_input; data, with
 /// a line for each unknown key, naming the nearest known one.
 Document read_document(const std::string& path, TensorFiles& files);
+
+/// The same from JSON text; relative paths in it start in `folder`. Errors: data.
+Document parse_document(std::string_view json, const std::string& name, const std::string& folder);
+
+/// Reads tensors that are written out, so that documents which share the entries need not do it
+/// again and again. Errors: data.
+void read_numbers(Document& document);
 
 }  // namespace attn

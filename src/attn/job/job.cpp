@@ -62,6 +62,7 @@ class TensorReader {
   TensorReader(const Document& document, TensorFiles& files) : document_(document), files_(files) {}
 
   Tensor read(const Entry& entry) {
+    if (entry.numbers) return *entry.numbers;
     if (const auto* text = entry.value.get<std::string>())
       return files_.read(parse_tensor_ref(joined(entry.folder, *text)));
     const std::string name = printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key);

@@ -57,4 +57,11 @@ std::string nan_report(const Job& job, const Result& result) {
   return "";
 }
 
+std::string nan_warning(const Job& job, const Result& result, NanPolicy policy) {
+  if (policy == NanPolicy::allow) return "";
+  std::string report = nan_report(job, result);
+  if (!report.empty() && policy == NanPolicy::refuse) throw Error(ErrorKind::data, report);
+  return report;
+}
+
 }  // namespace attn

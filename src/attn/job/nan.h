@@ -11,4 +11,10 @@ namespace attn {
 /// found 2, the first at [0, 1]; context: 8 of 12 are NaN"), or "" when no output holds any.
 std::string nan_report(const Job& job, const Result& result);
 
+enum class NanPolicy { warn, allow, refuse };
+
+/// What `policy` wants to be said: nan_report(), or "" where NaN is allowed. Errors: data, with the
+/// report, where it is refused.
+std::string nan_warning(const Job& job, const Result& result, NanPolicy policy);
+
 }  // namespace attn

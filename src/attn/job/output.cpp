@@ -120,7 +120,16 @@ void ResultWriter::write(const Result& result) {
     if (!part.name.empty()) chosen.set(part.name, result.outputs.at(part.name));
     write_tensors(part.name.empty() ? result.outputs : chosen, result, part.format, part.file);
   }
+}
+
+void ResultWriter::commit() {
   for (Part& part : parts_) part.file.commit();
+}
+
+std::vector<std::pair<std::string, std::string>> ResultWriter::digests() const {
+  std::vector<std::pair<std::string, std::string>> digests;
+  for (const Part& part : parts_) digests.emplace_back(part.file.path(), part.file.digest());
+  return digests;
 }
 
 std::string result_json(const Result& result, int indent) {
@@ -130,13 +139,14 @@ std::string result_json(const Result& result, int indent) {
   const auto member = [&](const std::string& name, const std::string& value) {
     text += separator + json_quoted(name) + (indent < 0 ? ":" : ": ") + value;
   };
-  member("made_by", to_json(result.made_by));
+  member("made_by", to_json(result.made_by, indent));
   if (!result.tokens.empty()) {
     JsonArray tokens;
     for (const std::string& token : result.tokens) tokens.push_back(Json{token});
-    member("tokens", to_json(Json{std::move(tokens)}));
+    member("tokens", to_json(Json{std::move(tokens)}, indent));
   }
-  for (const auto& [name, tensor] : result.outputs) member(name, to_json(tensor, indent));
+  for (const auto& [name, tensor] : result.outputs)
+    member(name, to_json(tensor, indent < 0 ? indent : indent + 2));
   return text + (indent < 0 ? "}" : "\n}");
 }
 

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/io/tensor_file.h"
@@ -23,8 +24,8 @@ OutputTarget parse_target(const std::string& typed);
 /// The outputs that targets name one by one, in order; empty when one of them takes all.
 std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets);
 
-/// Opens every file before anything is computed, so that what can't be written is known at once,
-/// and puts them all in place at the end, so that a failure leaves none.
+/// Opens every file before anything is computed, so that what can't be written is known at once;
+/// write() fills them, and commit() puts them all in place, so that a failure before leaves none.
 class ResultWriter {
  public:
   /// `outputs` are the names that the job computes. Errors: usage (an .npy for several outputs),
@@ -32,6 +33,9 @@ class ResultWriter {
   ResultWriter(const std::vector<OutputTarget>& targets, const std::vector<std::string>& outputs,
                const OutputPolicy& policy);
   void write(const Result& result);
+  void commit();
+  /// After commit(): path and digest of each file, where the policy asked for digests.
+  std::vector<std::pair<std::string, std::string>> digests() const;
 
  private:
   struct Part {

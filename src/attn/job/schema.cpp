@@ -129,12 +129,13 @@ JsonObject properties() {
 
 std::string job_schema() {
   return to_json(object({{"$schema", text("https://json-schema.org/draft/2020-12/schema")},
-                         {"$id", text("attn/1")},
+                         {"$id", text("urn:attn:job:1")},
                          {"title", text("A job of attn")},
                          {"type", text("object")},
                          {"additionalProperties", Json{false}},
                          {"properties", object(properties())},
-                         {"$defs", object({{"tensor", tensor_schema()}})}}));
+                         {"$defs", object({{"tensor", tensor_schema()}})}}),
+                 0);
 }
 
 }  // namespace attn

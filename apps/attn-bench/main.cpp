@@ -1,0 +1,156 @@
+// attn-bench [--quick] [--json] [--threads N] [TEXT]...: the kernels against the machine's peak.
+//
+// Each repetition measures the peak and then the kernel; a row tells the medians and the spread of
+// their ratio. For decoding, which is bound by memory, the peak is the rate at which as many bytes
+// are read. TEXT: only workloads whose name or group has it. ATTN_ISA chooses a lower instruction
+// set.
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "attn/tensor/error.h"
+#include "measure.h"
+#include "reference.h"
+#include "workload.h"
+
+namespace attn::bench {
+namespace {
+
+struct Arguments {
+  bool quick = false, json = false;
+  std::size_t threads = kernel::available_cpus();
+  std::vector<std::string> only;
+};
+
+Arguments read_arguments(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string text = argv[i];
+    if (text == "--quick") {
+      arguments.quick = true;
+    } else if (text == "--json") {
+      arguments.json = true;
+    } else if (text == "--threads" && i + 1 < argc) {
+      const char* end = argv[i + 1] + std::strlen(argv[i + 1]);
+      const auto parsed = std::from_chars(argv[++i], end, arguments.threads);
+      if (parsed.ptr != end || arguments.threads == 0 || arguments.threads > 4096)
+        throw Error(ErrorKind::usage,
+                    "--threads: expected 1 to 4096, found '" + printable(argv[i]) + "'");
+    } else if (text.starts_with("-")) {
+      throw Error(ErrorKind::usage, "expected [--quick] [--json] [--threads N] [TEXT]..., found '" +
+                                        printable(text) + "'");
+    } else {
+      arguments.only.push_back(text);
+    }
+  }
+  return arguments;
+}
+
+bool wanted(const Arguments& arguments, const Shape& shape) {
+  const std::string name = std::string(shape.group) + " " + name_of(shape);
+  return arguments.only.empty() ||
+         std::any_of(arguments.only.begin(), arguments.only.end(),
+                     [&](const std::string& text) { return name.find(text) != std::string::npos; });
+}
+
+struct Measured {
+  Summary seconds, rate, peak, fraction;  ///< rates in flops, or bytes when decoding, a second
+  double blas_seconds = 0;                ///< 0: not measured
+};
+
+template <class T>
+Measured measure(const Shape& shape, const Arguments& arguments, kernel::ThreadPool& pool) {
+  const Workload<T> workload(shape);
+  const bool decode = shape.L == 1;
+  const double amount = decode ? workload.bytes_read() : workload.flops();
+  const auto attend = [&] { kernel::attend(workload.problem(), workload.results(), pool); };
+  attend();  // starts threads and faults memory in
+  const double once = seconds_of(attend), budget = arguments.quick ? 0.3 : 2;
+  const int repetitions = std::clamp(static_cast<int>(budget / (once + 0.01)), 5, 41);
+  std::vector<double> seconds, rates, peaks, fractions;
+  for (int i = 0; i < repetitions; ++i) {
+    peaks.push_back(decode ? read_rate(pool, static_cast<std::size_t>(amount))
+                           : peak_flops<T>(pool));
+    seconds.push_back(seconds_of(attend));
+    rates.push_back(amount / seconds.back());
+    fractions.push_back(rates.back() / peaks.back());
+  }
+  Measured measured{summarize(seconds), summarize(rates), summarize(peaks), summarize(fractions)};
+  if (shape.beside_blas) {
+    std::vector<T> context(shape.H * shape.L * shape.D);
+    const auto blas = [&] { blas_attention(workload.problem(), context.data(), pool.threads()); };
+    blas();
+    measured.blas_seconds = std::min(seconds_of(blas), seconds_of(blas));
+  }
+  return measured;
+}
+
+void print_text(const Shape& shape, const Measured& m) {
+  static std::string group;
+  if (group != shape.group)
+    std::printf("\n%-36s %10s %10s %10s %8s %17s %8s\n", (group = shape.group).c_str(), "ms", "G/s",
+                "peak G/s", "of peak", "spread", "vs BLAS");
+  std::printf("%-36s %10.3f %10.1f %10.1f %8.3f   %6.3f .. %5.3f", name_of(shape).c_str(),
+              m.seconds.median * 1e3, m.rate.median / 1e9, m.peak.median / 1e9, m.fraction.median,
+              m.fraction.least, m.fraction.most);
+  if (m.blas_seconds > 0) std::printf(" %7.2fx", m.blas_seconds / m.seconds.median);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+
+void print_json(const Shape& s, const Measured& m, bool first) {
+  std::printf(
+      "%s\n    {\"group\": \"%s\", \"name\": \"%s\", \"dtype\": \"%s\", \"extra\": \"%s\",\n",
+      first ? "" : ",", s.group, name_of(s).c_str(), s.f64 ? "f64" : "f32",
+      std::string(name_of(s.extra)).c_str());
+  std::printf("     \"H\": %zu, \"G\": %zu, \"L\": %zu, \"S\": %zu, \"D\": %zu,\n", s.H, s.G, s.L,
+              s.S, s.D);
+  std::printf("     \"unit\": \"%s\", \"seconds\": %.9g, \"rate\": %.9g, \"peak\": %.9g,\n",
+              s.L == 1 ? "bytes" : "flops", m.seconds.median, m.rate.median, m.peak.median);
+  std::printf("     \"fraction\": %.4f, \"fraction_least\": %.4f, \"fraction_most\": %.4f",
+              m.fraction.median, m.fraction.least, m.fraction.most);
+  if (m.blas_seconds > 0) std::printf(", \"blas_seconds\": %.9g", m.blas_seconds);
+  std::printf("}");
+  std::fflush(stdout);
+}
+
+void run(const Arguments& arguments) {
+  kernel::ThreadPool pool(arguments.threads);
+  const std::string isa(kernel::isa());
+  if (arguments.json)
+    std::printf(
+        "{\n  \"schema\": \"attn-bench/1\", \"isa\": \"%s\", \"threads\": %zu,\n  \"rows\": [",
+        isa.c_str(), pool.threads());
+  else
+    std::printf(
+        "%s, %zu thread%s; G/s: flops, or bytes when decoding, in thousand millions a second\n",
+        isa.c_str(), pool.threads(), pool.threads() == 1 ? "" : "s");
+  bool first = true;
+  for (const Shape& shape : shapes(arguments.quick)) {
+    if (!wanted(arguments, shape)) continue;
+    const Measured measured = shape.f64 ? measure<double>(shape, arguments, pool)
+                                        : measure<float>(shape, arguments, pool);
+    arguments.json ? print_json(shape, measured, first) : print_text(shape, measured);
+    first = false;
+  }
+  if (arguments.json) std::printf("\n  ]\n}\n");
+}
+
+}  // namespace
+}  // namespace attn::bench
+
+int main(int argc, char** argv) {
+  try {
+    attn::bench::run(attn::bench::read_arguments(argc, argv));
+    return 0;
+  } catch (const attn::Error& error) {
+    for (const std::string& line : error.lines())
+      std::fprintf(stderr, "attn-bench: %s\n", line.c_str());
+    return static_cast<int>(error.kind());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "attn-bench: %s\n", error.what());
+    return static_cast<int>(attn::ErrorKind::internal);
+  }
+}

@@ -1,0 +1,54 @@
+// What is measured: attention problems of fixed shapes on random data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "attn/kernel/attend.h"
+
+namespace attn::bench {
+
+/// What a workload has beside queries, keys and values.
+enum class Extra { none, causal, window, lengths, mask, bias, alibi, softcap, half, weights };
+
+struct Shape {
+  const char* group;  ///< part of the table
+  bool f64 = false;
+  std::size_t H = 8, G = 8, L = 0, S = 0, D = 0;
+  Extra extra = Extra::none;
+  bool beside_blas = false;  ///< run the unfused reference, too
+};
+
+/// All of them in the order of the table; `quick` leaves out what takes long.
+std::vector<Shape> shapes(bool quick);
+
+/// "f32 H8:2 L2048 S2048 D64 causal".
+std::string name_of(const Shape& shape);
+std::string_view name_of(Extra extra);
+
+/// Owns the data of a problem. Copying would leave the pointers behind.
+template <class T>
+class Workload {
+ public:
+  explicit Workload(const Shape& shape);
+  Workload(const Workload&) = delete;
+  Workload& operator=(const Workload&) = delete;
+
+  const kernel::Problem<T>& problem() const { return problem_; }
+  const kernel::Results<T>& results() const { return results_; }
+  double flops() const;       ///< two for each multiply-add of a visible query and key
+  double bytes_read() const;  ///< keys and values once
+
+ private:
+  void add(Extra extra);
+
+  kernel::Problem<T> problem_;
+  kernel::Results<T> results_;
+  std::vector<T> q_, k_, v_, context_, bias_, alibi_;
+  std::vector<std::uint16_t> half_;
+  std::vector<std::uint8_t> mask_;
+  std::vector<std::int64_t> lengths_;
+};
+
+}  // namespace attn::bench

@@ -1,0 +1,56 @@
+#include "attn/batch/item.h"
+
+#include <cmath>
+
+#include "attn/io/json.h"
+#include "attn/io/number_text.h"
+
+namespace attn {
+namespace {
+
+std::string object_of(const std::vector<Stamp>& stamps) {
+  std::string text = "{";
+  for (const auto& [file, digest] : stamps)
+    text += (text.size() > 1 ? "," : "") + json_quoted(file) + ":" + json_quoted(digest);
+  return text + "}";
+}
+
+std::string error_members(const Outcome& outcome) {
+  std::string text = "\"error\":[";
+  for (const std::string& line : outcome.error)
+    text += (text.back() == '[' ? "" : ",") + json_quoted(line);
+  return text + "],\"code\":" + std::to_string(outcome.code);
+}
+
+}  // namespace
+
+const char* name_of(Status status) {
+  switch (status) {
+    case Status::done:
+      return "done";
+    case Status::failed:
+      return "failed";
+    case Status::skipped:
+      break;
+  }
+  return "skipped";
+}
+
+std::string outcome_json(const Outcome& outcome, const std::string& options) {
+  std::string text = "{\"job\":" + json_quoted(outcome.name);
+  text += ",\"item\":" + std::to_string(outcome.number);
+  text += std::string(",\"status\":\"") + name_of(outcome.status) + "\",\"seconds\":";
+  append_number(text, std::round(outcome.seconds * 1e6) / 1e6);
+  if (!options.empty()) text += ",\"options\":" + json_quoted(options);
+  text += ",\"inputs\":" + object_of(outcome.inputs) + ",\"outputs\":" + object_of(outcome.outputs);
+  if (!outcome.warning.empty()) text += ",\"warning\":" + json_quoted(outcome.warning);
+  if (outcome.status == Status::failed) text += "," + error_members(outcome);
+  return text + "}";
+}
+
+std::string failure_json(const Outcome& outcome) {
+  return "{\"schema\":\"attn/1\",\"job\":" + json_quoted(outcome.name) + "," +
+         error_members(outcome) + "}";
+}
+
+}  // namespace attn

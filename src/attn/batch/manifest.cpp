@@ -1,0 +1,136 @@
+#include "attn/batch/manifest.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "attn/io/json.h"
+#include "attn/io/temporaries.h"
+#include "attn/job/version.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr std::string_view kLineStart = "{\"job\":";
+
+Descriptor open_locked(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
+  if (!file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) throw system_error(ErrorKind::io, path, errno);
+  if (!S_ISREG(info.st_mode))
+    throw Error(ErrorKind::cannot_create, printable(path) + ": is not a regular file");
+  if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  if (errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
+  throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
+}
+
+void cut(const Descriptor& file, const std::string& path, std::size_t size) {
+  if (ftruncate(file.get(), static_cast<off_t>(size)) != 0)
+    throw system_error(ErrorKind::io, path, errno);
+}
+
+/// {"job":"a\"b.json",... -> "a\"b.json" with its quotes; empty where the line is of another kind.
+std::string_view quoted_job(std::string_view line) {
+  if (!line.starts_with(kLineStart)) return {};
+  const std::string_view rest = line.substr(kLineStart.size());
+  for (std::size_t at = 1; at < rest.size(); ++at) {
+    if (rest[at] == '\\')
+      ++at;
+    else if (rest[at] == '"')
+      return rest.substr(0, at + 1);
+  }
+  return {};
+}
+
+std::string text_in(const Json& json, const std::string& key) {
+  const Json* member = json.find(key);
+  const std::string* text = member ? member->get<std::string>() : nullptr;
+  return text ? *text : "";
+}
+
+/// The members of an object of strings.
+std::vector<Stamp> stamps_in(const Json& json, const std::string& key) {
+  std::vector<Stamp> stamps;
+  const Json* member = json.find(key);
+  const JsonObject* object = member ? member->get<JsonObject>() : nullptr;
+  if (object == nullptr) return stamps;
+  for (const auto& [file, digest] : *object)
+    if (const std::string* text = digest.get<std::string>()) stamps.emplace_back(file, *text);
+  return stamps;
+}
+
+bool unchanged(const std::vector<Stamp>& stamps, const Manifest::DigestOf& digest_of) {
+  for (const auto& [file, digest] : stamps) {
+    try {
+      if (digest_of(file) != digest) return false;
+    } catch (const Error&) {  // gone, or not to be read: not what it was
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Manifest::Manifest(const std::string& path, ManifestUse use, std::string options, bool durable)
+    : path_(path), options_(std::move(options)), durable_(durable), file_(open_locked(path)) {
+  read_earlier();
+  if (use == ManifestUse::create && earlier_.size > 0)
+    throw Error(ErrorKind::cannot_create, printable(path) +
+                                              ": exists already; --resume goes on with it, --force "
+                                              "begins anew");
+  if (use == ManifestUse::replace) {
+    lines_.clear();
+    cut(file_, path_, 0);
+  }
+  append(std::string("{\"schema\":\"attn-batch/1\",\"program\":\"attn ") + kVersion +
+         "\",\"run\":\"" + temporaries_token() + "\"}");
+}
+
+void Manifest::read_earlier() {
+  earlier_ = read_file(path_);
+  const std::string_view text = earlier_.text();
+  std::size_t start = 0;
+  for (std::size_t end; (end = text.find('\n', start)) != std::string_view::npos; start = end + 1) {
+    const std::string_view line = text.substr(start, end - start);
+    if (const std::string_view job = quoted_job(line); !job.empty())
+      lines_.insert_or_assign(job, line);
+    else if (line.starts_with("{\"schema\":"))
+      runs_.push_back(text_in(parse_json(line, printable(path_)), "run"));
+  }
+  if (start < text.size()) cut(file_, path_, start);  // a line that was cut off
+}
+
+std::vector<Stamp> Manifest::finished(const std::string& job, const DigestOf& digest_of_input,
+                                      const DigestOf& digest_of_output) const {
+  const auto line = lines_.find(json_quoted(job));
+  if (line == lines_.end()) return {};
+  const Json record = parse_json(line->second, printable(path_));
+  if (text_in(record, "status") != name_of(Status::done)) return {};
+  if (text_in(record, "options") != options_) return {};
+  const std::vector<Stamp> outputs = stamps_in(record, "outputs");
+  const bool same = unchanged(stamps_in(record, "inputs"), digest_of_input) &&
+                    unchanged(outputs, digest_of_output);
+  return same ? outputs : std::vector<Stamp>{};
+}
+
+void Manifest::add(const Outcome& outcome) { append(outcome_json(outcome, options_)); }
+
+void Manifest::append(const std::string& line) {
+  const std::string text = line + "\n";
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = write(file_.get(), text.data() + done, text.size() - done);
+    if (count > 0)
+      done += static_cast<std::size_t>(count);
+    else if (errno != EINTR)
+      throw system_error(ErrorKind::io, path_, errno);
+  }
+  if (durable_ && fdatasync(file_.get()) != 0) throw system_error(ErrorKind::io, path_, errno);
+}
+
+}  // namespace attn

@@ -1,0 +1,63 @@
+// What became of each item, on disk: one line of JSON an item (NDJSON), written as items finish.
+//
+// Each run begins with {"schema": "attn-batch/1", "program": ..., "run": TOKEN}; then come lines of
+//   {"job": NAME, "item": NUMBER, "status": "done"|"failed", "seconds": X, "options": DIGEST,
+//    "inputs": {FILE: DIGEST}, "outputs": {FILE: DIGEST}, "error": [LINE], "code": N}
+// where outputs stand below the output folder. A later line about a job replaces an earlier one. A
+// line cut off by the end of the machine is no line.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "attn/batch/item.h"
+#include "attn/io/descriptor.h"
+#include "attn/io/file.h"
+
+namespace attn {
+
+enum class ManifestUse {
+  create,   ///< it must not exist yet
+  replace,  ///< begin anew
+  resume,   ///< go on with it; begin when there is none
+};
+
+class Manifest {
+ public:
+  /// Locks the file for as long as this lives. `options` is the digest of what all items share.
+  /// With `durable` each line is on disk before the next. Errors: busy when another run has it,
+  /// cannot_create, permission, io.
+  Manifest(const std::string& path, ManifestUse use, std::string options, bool durable);
+
+  /// The tokens of earlier runs (io/temporaries.h), all of which have ended.
+  const std::vector<std::string>& earlier_runs() const { return runs_; }
+
+  /// The outputs of a job that an earlier run finished with the same options and inputs, when its
+  /// outputs are still as they were; otherwise nothing. `digest_of_input` and `digest_of_output`
+  /// give a file's digest now, or throw. May be called by several threads.
+  using DigestOf = std::function<std::string(const std::string&)>;
+  std::vector<Stamp> finished(const std::string& job, const DigestOf& digest_of_input,
+                              const DigestOf& digest_of_output) const;
+
+  void add(const Outcome& outcome);
+
+  const std::string& path() const { return path_; }
+
+ private:
+  void read_earlier();
+  void append(const std::string& line);
+
+  std::string path_, options_;
+  bool durable_;
+  Descriptor file_;
+  FileBytes earlier_;  ///< what stood there before
+  std::unordered_map<std::string_view, std::string_view>
+      lines_;  ///< job in quotes -> its last line
+  std::vector<std::string> runs_;
+};
+
+}  // namespace attn

@@ -1,0 +1,80 @@
+#include "attn/batch/naming.h"
+
+#include <filesystem>
+#include <unordered_map>
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace fs = std::filesystem;
+namespace {
+
+[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
+
+std::string without_suffix(const std::string& path) {
+  return fs::path(path).replace_extension().lexically_normal().string();
+}
+
+/// What a word in braces stands for.
+std::string meaning(const std::string& word, const Item& item) {
+  if (word == "index") return std::to_string(item.number);
+  if (word == "stem") return fs::path(item.below).stem().string();
+  if (word == "job") return without_suffix(item.below);
+  usage("--name: unknown {" + printable(word) + "}" + did_you_mean(word, {"stem", "index", "job"}) +
+        "; known are {stem}, {index} and {job}");
+}
+
+std::string expand(const std::string& pattern, const Item& item) {
+  std::string name;
+  for (std::size_t at = 0; at < pattern.size();) {
+    const std::size_t open = std::min(pattern.find('{', at), pattern.size());
+    name.append(pattern, at, open - at);
+    if (open == pattern.size()) break;
+    const std::size_t close = pattern.find('}', open);
+    if (close == std::string::npos) usage("--name " + printable(pattern) + ": expected a '}'");
+    name += meaning(pattern.substr(open + 1, close - open - 1), item);
+    at = close + 1;
+  }
+  return name;
+}
+
+bool stays_below(const fs::path& name) {
+  if (name.empty() || name.is_absolute()) return false;
+  for (const fs::path& part : name)
+    if (part.empty() || part == "." || part == "..") return false;
+  return true;
+}
+
+}  // namespace
+
+std::string Naming::name_of(const Item& item) const {
+  const std::string name = expand(pattern, item);
+  if (!stays_below(name))
+    usage("--name " + printable(pattern) + ": expected a name within --out-dir for " +
+          printable(item.name) + ", found '" + printable(name) + "'; {stem} has no folders");
+  return name + suffix;
+}
+
+void check_pattern(const std::string& pattern, bool lines) {
+  expand(pattern, {1, "job", "job"});
+  if (lines && pattern.find("{index}") == std::string::npos)
+    usage("--name " + printable(pattern) + ": expected {index}, as lines have no file names");
+  if (lines &&
+      (pattern.find("{stem}") != std::string::npos || pattern.find("{job}") != std::string::npos))
+    usage("--name " + printable(pattern) + ": {stem} and {job} go with job files, not lines");
+}
+
+void refuse_clashes(const std::vector<JobFile>& files, const Naming& naming) {
+  std::unordered_map<std::string, std::size_t> owners;
+  owners.reserve(files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const std::string name = naming.name_of({i + 1, files[i].path, files[i].below});
+    const auto [owner, is_new] = owners.emplace(name, i);
+    if (!is_new)
+      usage("--name " + printable(naming.pattern) + ": " + printable(files[owner->second].path) +
+            " and " + printable(files[i].path) + " would both be " + printable(name) +
+            "; {job} keeps folders, {index} is never the same");
+  }
+}
+
+}  // namespace attn

@@ -1,0 +1,234 @@
+#include "attn/batch/pool.h"
+
+#include <signal.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr std::size_t kMostWaiting = 4096;
+constexpr std::size_t kMostWaitingBytes = std::size_t{64} << 20;
+
+enum class Owner { nobody, worker, clock };
+
+struct Task {
+  Item item;
+  std::size_t place = 0;  ///< among the items started
+  Clock::time_point start = Clock::now();
+  std::atomic<Owner> owner = Owner::nobody;
+
+  bool claim(Owner who) {
+    Owner expected = Owner::nobody;
+    return owner.compare_exchange_strong(expected, who) || expected == who;
+  }
+};
+
+struct Worker {
+  std::thread thread;
+  std::shared_ptr<Task> task;  ///< what it works on
+  bool abandoned = false;
+};
+
+/// Held by each thread, as overdue ones outlive run_pool().
+class Pool : public std::enable_shared_from_this<Pool> {
+ public:
+  Pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
+       std::atomic<bool>& stop)
+      : source_(source), options_(options), tasks_(tasks), stop_(stop) {}
+
+  PoolEnd run();
+
+ private:
+  void start_worker();
+  void work(Worker& self);
+  std::shared_ptr<Task> take(Worker& self);
+  void end_worker(Worker& self);
+  // With mutex_ held:
+  void finish(std::size_t place, Outcome outcome);
+  void fail(std::exception_ptr fault);
+  void give_up_overdue();
+
+  ItemSource& source_;
+  const PoolOptions options_;
+  const PoolTasks tasks_;
+  std::atomic<bool>& stop_;
+
+  std::mutex source_mutex_;  ///< taken before mutex_ where both are
+  std::mutex mutex_;         ///< of all below
+  std::condition_variable changed_;
+  std::list<Worker> workers_;
+  std::size_t live_ = 0, overdue_ = 0;
+  std::exception_ptr fault_;
+  std::size_t started_ = 0, reported_ = 0;
+  std::map<std::size_t, Outcome> waiting_;  ///< finished, by place, for those before them
+  std::size_t waiting_bytes_ = 0;
+};
+
+/// Blocks every signal on this thread, and so on those that it starts, as long as it lives.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+Outcome overdue(const Task& task, double seconds) {
+  Outcome outcome{.number = task.item.number, .name = task.item.name, .status = Status::failed};
+  outcome.seconds = seconds;
+  outcome.error = {printable(task.item.name) + ": took longer than --timeout allows"};
+  outcome.code = static_cast<int>(ErrorKind::busy);
+  return outcome;
+}
+
+PoolEnd Pool::run() {
+  std::unique_lock lock(mutex_);
+  for (std::size_t i = 0; i < options_.threads; ++i) start_worker();
+  while (live_ > 0) {
+    changed_.wait_for(lock, kTick, [&] { return live_ == 0; });
+    try {
+      if (options_.timeout > 0) give_up_overdue();
+      tasks_.tick();
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+  const PoolEnd end{fault_, overdue_};
+  lock.unlock();
+  for (Worker& worker : workers_) {
+    if (worker.abandoned)
+      worker.thread.detach();
+    else
+      worker.thread.join();
+  }
+  return end;
+}
+
+void Pool::start_worker() {
+  const SignalsBlocked blocked;
+  Worker& worker = workers_.emplace_back();
+  try {
+    worker.thread = std::thread([self = shared_from_this(), &worker] { self->work(worker); });
+  } catch (const std::system_error&) {  // no more threads: those that there are do the work
+    workers_.pop_back();
+    if (live_ == 0)
+      throw Error(ErrorKind::busy, "expected to start a thread, found no room for one");
+    return;
+  }
+  ++live_;
+}
+
+void Pool::work(Worker& self) {
+  try {
+    while (const std::shared_ptr<Task> task = take(self)) {
+      const Claim claim = [&] { return task->claim(Owner::worker); };
+      Outcome outcome = tasks_.work(task->item, claim);
+      if (!claim()) break;  // reported as overdue; another worker is in this one's place
+      const std::chrono::duration<double> taken = Clock::now() - task->start;
+      outcome.seconds = taken.count();
+      const std::lock_guard lock(mutex_);
+      finish(task->place, std::move(outcome));
+    }
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    fail(std::current_exception());
+  }
+  end_worker(self);
+}
+
+void Pool::end_worker(Worker& self) {
+  const std::lock_guard lock(mutex_);
+  self.task.reset();
+  if (self.abandoned)
+    --overdue_;
+  else
+    --live_;
+  changed_.notify_all();
+}
+
+std::shared_ptr<Task> Pool::take(Worker& self) {
+  const std::lock_guard source_lock(source_mutex_);
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] {
+      return stop_ || waiting_.empty() ||
+             (waiting_.size() < kMostWaiting && waiting_bytes_ < kMostWaitingBytes);
+    });
+  }
+  if (stop_) return nullptr;
+  std::optional<Item> item = source_.next();
+  if (!item || stop_) return nullptr;
+  const auto task = std::make_shared<Task>();
+  task->item = std::move(*item);
+  const std::lock_guard lock(mutex_);
+  task->place = started_++;
+  self.task = task;
+  return task;
+}
+
+void Pool::finish(std::size_t place, Outcome outcome) {
+  if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
+  if (!options_.in_order) {
+    tasks_.report(outcome);
+    ++reported_;
+  } else {
+    waiting_bytes_ += outcome.text.size();
+    waiting_.emplace(place, std::move(outcome));
+    while (!waiting_.empty() && waiting_.begin()->first == reported_) {
+      waiting_bytes_ -= waiting_.begin()->second.text.size();
+      tasks_.report(waiting_.begin()->second);
+      waiting_.erase(waiting_.begin());
+      ++reported_;
+    }
+  }
+  changed_.notify_all();
+}
+
+void Pool::fail(std::exception_ptr fault) {
+  if (!fault_) fault_ = std::move(fault);
+  stop_ = true;
+  changed_.notify_all();
+}
+
+void Pool::give_up_overdue() {
+  const auto now = Clock::now();
+  for (Worker& worker : workers_) {
+    const std::shared_ptr<Task> task = worker.task;
+    if (worker.abandoned || task == nullptr) continue;
+    const std::chrono::duration<double> taken = now - task->start;
+    if (taken.count() < options_.timeout || !task->claim(Owner::clock)) continue;
+    worker.abandoned = true;
+    --live_;
+    ++overdue_;
+    finish(task->place, overdue(*task, taken.count()));
+    if (!stop_) start_worker();
+  }
+}
+
+}  // namespace
+
+PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
+                 std::atomic<bool>& stop) {
+  return std::make_shared<Pool>(source, options, tasks, stop)->run();
+}
+
+}  // namespace attn

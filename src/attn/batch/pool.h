@@ -1,0 +1,50 @@
+// Many items on a few threads.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <exception>
+#include <functional>
+
+#include "attn/batch/item.h"
+
+namespace attn {
+
+/// The right to say what became of an item: either its worker has it, or, once the item's time is
+/// up, the clock. True when it is the worker's, however often it asks.
+using Claim = std::function<bool()>;
+
+struct PoolOptions {
+  std::size_t threads = 1;
+  double timeout = 0;      ///< seconds an item may take; 0: any
+  bool fail_fast = false;  ///< start no item once one has failed
+  bool in_order = false;   ///< report in the order of the items, not as they finish
+};
+
+/// `report` and `tick` are called one at a time.
+struct PoolTasks {
+  /// Called on many threads at once. Asks its claim before what cannot be taken back.
+  std::function<Outcome(const Item&, const Claim&)> work;
+  std::function<void(const Outcome&)> report;
+  std::function<void()> tick;  ///< about twenty times a second, on the caller's thread
+};
+
+struct PoolEnd {
+  std::exception_ptr fault;  ///< what `work`, `report` or the source threw, which ends the whole
+  std::size_t overdue = 0;   ///< threads that still compute items whose time was up
+};
+
+/// Runs every item of `source` through `tasks.work`. Workers leave signals to the calling thread.
+///
+/// In order, a finished item waits for those before it; no more are started while those that wait
+/// hold 64 MiB of text, or are 4096.
+///
+/// A computation cannot be stopped from outside. An item whose time is up is reported as failed at
+/// once, its thread is left to itself and another takes its place; whatever it computes is thrown
+/// away. Where such threads are left at the end (`overdue`), the caller has to end the program
+/// without destructors, as they may use anything. Everything in `tasks`, `source` and `stop` lives
+/// until then. `stop` is set when no more items are wanted.
+PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
+                 std::atomic<bool>& stop);
+
+}  // namespace attn

@@ -1,0 +1,130 @@
+#include "attn/batch/work.h"
+
+#include <filesystem>
+#include <new>
+
+#include "attn/io/bytes.h"
+#include "attn/io/digest.h"
+#include "attn/job/job.h"
+#include "attn/job/output.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+/// The item's own document, read by nobody else, and so kept out of the cache.
+Document document_of(const Item& item, TensorFiles& files) {
+  if (item.line) return parse_document(*item.line, item.name, "");
+  files.add(read_file(item.name));
+  return read_document(item.name, files);
+}
+
+Document merged(const Item& item, const Common& common, TensorFiles& files) {
+  if (!common.base_file.empty()) files.file(common.base_file);  // it is an input of each item
+  Document document = common.base;
+  document.set_all(document_of(item, files));
+  return document;
+}
+
+std::vector<Stamp> stamps_of(const Item& item, const TensorFiles& files) {
+  std::vector<Stamp> stamps;
+  if (item.line) stamps.emplace_back(item.name, digest_of(bytes_of(*item.line)));
+  for (const auto& [path, file] : files.files()) stamps.emplace_back(path, file.digest());
+  return stamps;
+}
+
+/// What an earlier run made of this item, if nothing has changed since.
+std::vector<Stamp> finished_earlier(const Item& item, const Common& common) {
+  const std::string name = common.naming->name_of(item);
+  const auto input = [&](const std::string& path) {
+    if (item.line && path == item.name) return digest_of(bytes_of(*item.line));
+    return path == item.name ? read_file(path).digest() : common.files->bytes(path).digest();
+  };
+  const auto output = [&](const std::string& path) {
+    const bool ours = path == name || (name.ends_with('/') && path.starts_with(name));
+    return ours ? read_file(common.naming->folder + "/" + path).digest() : "";
+  };
+  return common.earlier->finished(item.name, input, output);
+}
+
+void make_folders(const Naming& naming, const std::string& name) {
+  const std::size_t slash = name.rfind('/', name.size() - 2);
+  if (slash == std::string::npos) return;
+  const std::string folder = naming.folder + "/" + name.substr(0, slash);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw system_error(ErrorKind::cannot_create, folder, error.value());
+}
+
+void compute(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
+  TensorFiles files(*common.files);
+  const Document document = merged(item, common, files);
+  const Job job = make_job(document, files);
+  outcome.inputs = stamps_of(item, files);
+  std::optional<ResultWriter> writer;
+  if (common.naming) {
+    const std::string name = common.naming->name_of(item);
+    make_folders(*common.naming, name);
+    OutputPolicy policy = common.policy;
+    for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+    writer.emplace(std::vector{parse_target(common.naming->folder + "/" + name)}, job.outputs,
+                   policy);
+  }
+  const Result result = run_job(job, document, files);
+  outcome.warning = nan_warning(job, result, common.nan);
+  if (!writer) {
+    outcome.text = result_json(result, -1) + "\n";
+    return;
+  }
+  writer->write(result);
+  if (!claim()) return;
+  writer->commit();
+  for (const auto& [path, digest] : writer->digests())
+    outcome.outputs.emplace_back(path.substr(common.naming->folder.size() + 1), digest);
+}
+
+void fail(Outcome& outcome, const Error& error) {
+  outcome.status = Status::failed;
+  outcome.code = static_cast<int>(error.kind());
+  outcome.error = error.lines();
+}
+
+void work(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
+  try {
+    if (common.earlier != nullptr) {
+      outcome.outputs = finished_earlier(item, common);
+      if (!outcome.outputs.empty()) {
+        outcome.status = Status::skipped;
+        return;
+      }
+    }
+    compute(item, common, claim, outcome);
+  } catch (const ExistsAlready& error) {
+    if (!common.no_clobber) return fail(outcome, error);
+    outcome.status = Status::skipped;
+  } catch (const Error& error) {
+    fail(outcome, error);
+  } catch (const std::bad_alloc&) {
+    fail(outcome, Error(ErrorKind::data, "not enough memory for this job"));
+  } catch (const std::exception& error) {
+    fail(outcome, Error(ErrorKind::internal, std::string("internal error: ") + error.what()));
+  }
+}
+
+/// Lines that do not say which item they are about say it.
+void name_item(Outcome& outcome) {
+  const std::string name = printable(outcome.name);
+  for (std::string& line : outcome.error)
+    if (!line.starts_with(name + ":")) line.insert(0, name + ": ");
+}
+
+}  // namespace
+
+Outcome work_on(const Item& item, const Common& common, const Claim& claim) {
+  Outcome outcome{.number = item.number, .name = item.name};
+  work(item, common, claim, outcome);
+  name_item(outcome);
+  return outcome;
+}
+
+}  // namespace attn

@@ -1,0 +1,187 @@
+#include "attn/kernel/attend.h"
+
+#include <algorithm>
+#include <string>
+
+#include "attn/kernel/kernels.h"
+#include "attn/kernel/plan.h"
+#include "attn/tensor/error.h"
+
+namespace attn::kernel {
+namespace {
+
+constexpr double kWorkOfOneWorker = 1e7;  // below it, waking another takes longer than helping
+
+/// One call of attend(): the problem, its plan, and where things stand in memory.
+template <class T>
+class Run {
+ public:
+  Run(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa)
+      : p_(problem),
+        results_(results),
+        pool_(pool),
+        kernels_(kernels<T>(isa)),
+        plan_(make_plan(problem, results, kernels_.geometry)),
+        workers_(static_cast<std::size_t>(
+            std::clamp(plan_.work / kWorkOfOneWorker, 1.0, static_cast<double>(pool.threads())))) {
+    for (std::size_t worker = 0; worker < workers_; ++worker) {
+      Scratch<T> scratch;
+      const std::size_t bytes = lay_out(plan_, p_, kernels_.geometry, nullptr, scratch);
+      lay_out(plan_, p_, kernels_.geometry, pool_.scratch(worker).reserve(bytes), scratch);
+      scratch_.push_back(scratch);
+    }
+  }
+
+  void all() {
+    for (std::size_t pair = 0; pair < plan_.pairs; pair += plan_.wave) {
+      const std::size_t count = std::min(plan_.wave, plan_.pairs - pair);
+      if (plan_.split) {
+        split_wave(pair, count);
+      } else {
+        if (plan_.packed) pack_wave(pair, count);
+        rows_wave(pair, count);
+      }
+    }
+  }
+
+ private:
+  KeyValues<T> unpacked(std::size_t pair) const {
+    return {matrix_of(p_.k, pair / p_.G, pair % p_.G), matrix_of(p_.v, pair / p_.G, pair % p_.G)};
+  }
+
+  RowBlock<T> block(std::size_t first, std::size_t rows, const KeyValues<T>& kv,
+                    std::size_t worker) const {
+    return {p_, first, rows, kv, scratch_[worker]};
+  }
+
+  /// Packs pairs [first, first + count), a task for each block of keys.
+  void pack_wave(std::size_t first, std::size_t count) {
+    const std::size_t elements = count * (plan_.packed_keys + plan_.packed_values);
+    const std::size_t blocks = count * plan_.key_blocks;
+    std::byte* memory = pool_.shared().reserve(elements * sizeof(T) + blocks);
+    keys_ = reinterpret_cast<T*>(memory);
+    values_ = keys_ + count * plan_.packed_keys;
+    tainted_ = reinterpret_cast<std::uint8_t*>(values_ + count * plan_.packed_values);
+    pool_.run(blocks, workers_, [&](std::size_t task, std::size_t worker) {
+      const std::size_t pair = task / plan_.key_blocks, number = task % plan_.key_blocks;
+      tainted_[task] = pack_block(unpacked(first + pair), pair, number, scratch_[worker].widened);
+    });
+  }
+
+  bool pack_block(const KeyValues<T>& kv, std::size_t pair, std::size_t number, T* widened) const {
+    const std::size_t panel = kernels_.geometry.panel;
+    const std::size_t from = number * kKeyBlock, to = std::min(p_.S, from + kKeyBlock);
+    T* keys = keys_ + pair * plan_.packed_keys;
+    for (std::size_t key = from; key < to; key += panel)
+      kernels_.pack_keys(kv.k, key, std::min(panel, to - key), p_.D, widened, keys + key * p_.D);
+    return kernels_.pack_values(kv.v, from, to - from, p_.Dv, widened,
+                                values_ + pair * plan_.packed_values, p_.S, from);
+  }
+
+  /// Whether heads share rows of a mask or bias, so that these are better read for all heads at
+  /// once.
+  bool shares_rows() const {
+    return (p_.mask && p_.mask_strides.head == 0) || (p_.bias && p_.bias_strides.head == 0);
+  }
+
+  /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
+  /// are hidden causally they take longest, and are not left to one thread at the end.
+  void rows_wave(std::size_t first, std::size_t count) {
+    const std::size_t segments = count * plan_.segments_per_pair();
+    const std::size_t blocks = plan_.blocks_per_segment();
+    const bool rows_first = shares_rows();
+    pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
+      const std::size_t segment = rows_first ? task % segments : task / blocks;
+      const std::size_t number = blocks - 1 - (rows_first ? task / segments : task % blocks);
+      const std::size_t pair = segment / plan_.segments_per_pair();
+      const std::size_t row = number * plan_.block_rows;
+      KeyValues<T> kv = unpacked(first + pair);
+      if (plan_.packed) {
+        kv.keys = keys_ + pair * plan_.packed_keys;
+        kv.values = values_ + pair * plan_.packed_values;
+        kv.tainted = tainted_ + pair * plan_.key_blocks;
+      }
+      whole_rows(block(first * plan_.pair_rows + segment * plan_.segment_rows + row,
+                       std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
+    });
+  }
+
+  void whole_rows(RowBlock<T> rows) const {
+    kernels_.begin(rows, results_);
+    if (plan_.strip) {
+      kernels_.strip(rows);
+      results_.sink({rows.first, rows.rows, results_.scores ? rows.scratch.raw : nullptr,
+                     results_.weights ? rows.scratch.strip : nullptr, plan_.strip_stride});
+    } else {
+      kernels_.stream(rows, 0, plan_.key_blocks);
+    }
+    kernels_.finish(rows, results_);
+  }
+
+  /// Few rows: a task for each pair and block of keys, then one for each pair that merges them.
+  void split_wave(std::size_t first, std::size_t count) {
+    const std::size_t blocks = plan_.key_blocks, rows = plan_.pair_rows;
+    T* partials = reinterpret_cast<T*>(
+        pool_.shared().reserve(count * blocks * plan_.partial_size * sizeof(T)));
+    const auto partial = [&](std::size_t task) {
+      return partial_at(plan_, kernels_.geometry, partials + task * plan_.partial_size);
+    };
+    pool_.run(count * blocks, workers_, [&](std::size_t task, std::size_t worker) {
+      const std::size_t pair = first + task / blocks, number = task % blocks;
+      RowBlock<T> part = block(pair * rows, rows, unpacked(pair), worker);
+      part.scratch.partial = partial(task);
+      kernels_.begin(part, results_);
+      kernels_.stream(part, number, number + 1);
+    });
+    pool_.run(count, workers_, [&](std::size_t task, std::size_t worker) {
+      const std::size_t pair = first + task;
+      RowBlock<T> whole = block(pair * rows, rows, unpacked(pair), worker);
+      kernels_.begin(whole, results_);
+      for (std::size_t number = 0; number < blocks; ++number)
+        kernels_.merge(whole, partial(task * blocks + number));
+      kernels_.finish(whole, results_);
+    });
+  }
+
+  const Problem<T>& p_;
+  const Results<T>& results_;
+  ThreadPool& pool_;
+  const Kernels<T>& kernels_;
+  const Plan plan_;
+  const std::size_t workers_;
+  std::vector<Scratch<T>> scratch_;
+  T* keys_ = nullptr;  ///< of the wave, packed
+  T* values_ = nullptr;
+  std::uint8_t* tainted_ = nullptr;
+};
+
+}  // namespace
+
+template <class T>
+void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa) {
+  if (problem.G == 0 ? problem.H != 0 : problem.H % problem.G != 0)
+    throw Error(ErrorKind::internal, "attend: expected heads in groups, found " +
+                                         std::to_string(problem.H) + " over " +
+                                         std::to_string(problem.G));
+  if (problem.B * problem.H * problem.L == 0) return;
+  Run<T>(problem, results, pool, isa).all();
+}
+
+template void attend(const Problem<float>&, const Results<float>&, ThreadPool&, Isa);
+template void attend(const Problem<double>&, const Results<double>&, ThreadPool&, Isa);
+
+template <class T>
+std::function<void(const FinishedRows<T>&)> store_rows(T* scores, T* weights, std::size_t S) {
+  return [=](const FinishedRows<T>& rows) {
+    for (std::size_t i = 0; i < rows.count; ++i) {
+      const std::size_t from = i * rows.stride, to = (rows.first + i) * S;
+      if (scores) std::copy_n(rows.scores + from, S, scores + to);
+      if (weights) std::copy_n(rows.weights + from, S, weights + to);
+    }
+  };
+}
+
+template std::function<void(const FinishedRows<float>&)> store_rows(float*, float*, std::size_t);
+template std::function<void(const FinishedRows<double>&)> store_rows(double*, double*, std::size_t);
+
+}  // namespace attn::kernel

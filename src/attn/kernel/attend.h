@@ -1,0 +1,29 @@
+// Attention, fast: what core/ computes by the formula, from packed blocks and vector kernels.
+//
+// Two ways over one micro-kernel:
+//   streaming  blocks of keys, each with a softmax of its own, folded together in key order
+//              (Milakov & Gimelshein, arXiv:1805.02867; Dao, arXiv:2307.08691): O(L + S) memory;
+//   strip      whole rows of scores, softmax in two passes: when scores or weights are asked for.
+// With few queries (decoding) the blocks of one row are computed side by side and folded in the
+// same order after (Flash-Decoding), straight from unpacked keys and values.
+//
+// The bytes of a row of results depend on its own inputs, the instruction set and the way only:
+// not on the number of threads, nor on the other rows, heads and batch items computed beside it.
+#pragma once
+
+#include "attn/kernel/isa.h"
+#include "attn/kernel/problem.h"
+#include "attn/kernel/thread_pool.h"
+
+namespace attn::kernel {
+
+/// Computes `results` of `problem` (float or double). The context is within a few units in the last
+/// place, times sqrt(D) and the norms involved, of an exact one; exp() is within 1 unit in the last
+/// place and flushes to zero below e^-87 (float), e^-708 (double).
+/// Errors: internal, for a head count that G does not divide. Throws std::bad_alloc, and what the
+/// sink throws; results are undefined then.
+template <class T>
+void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
+            Isa isa = active_isa());
+
+}  // namespace attn::kernel

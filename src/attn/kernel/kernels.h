@@ -1,0 +1,127 @@
+// What each instruction set provides, as a table of functions over blocks of one key/value head.
+//
+// Packed keys stand in panels of `panel` keys: [key / panel][D][panel], the last one padded with
+// zeros. Packed values stand in panels of `panel` columns: [column / panel][key][panel], the last
+// one narrowed to a multiple of `lanes` and padded with zeros; a NaN or infinity is packed as zero
+// and added again by hand, only where it is visible (0 * NaN would leak through a product).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "attn/kernel/isa.h"
+#include "attn/kernel/rows.h"
+
+namespace attn::kernel {
+
+/// Keys whose softmax is computed together; the same for every shape and instruction set, as
+/// results depend on it in their last bits. A multiple of every `panel`.
+inline constexpr std::size_t kKeyBlock = 512;
+
+constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+
+struct Geometry {
+  std::size_t lanes = 1;      ///< elements of a vector
+  std::size_t panel = 1;      ///< keys of a key panel, columns of a value panel
+  std::size_t tile_rows = 1;  ///< query rows of the micro-kernel
+};
+
+/// Keys [first, last); none at first.
+struct Span {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = 0;
+  bool empty() const { return first >= last; }
+};
+
+/// Keys that a run of `tile_rows` rows reaches: any of them those in [first, last), all of them
+/// those in [all_first, all_last), masks and bias left aside.
+struct Tile {
+  std::int64_t first = 0, last = 0, all_first = 0, all_last = 0;
+};
+
+/// Keys and values of one head. Unpacked (keys == nullptr), blocks are packed into scratch as used.
+template <class T>
+struct KeyValues {
+  Matrix k, v;
+  const T* keys = nullptr;
+  const T* values = nullptr;
+  const std::uint8_t* tainted = nullptr;  ///< per key block: some value in it is NaN or infinite
+};
+
+/// What a softmax so far amounts to, per row: the greatest score (in units of log(2)), the sum of
+/// 2^(score - max), and the values weighted by them, (rows, stride).
+template <class T>
+struct Partial {
+  T* max = nullptr;
+  T* sum = nullptr;
+  T* values = nullptr;
+  std::size_t stride = 0;
+};
+
+/// Scratch of one worker.
+template <class T>
+struct Scratch {
+  Row<T>* row = nullptr;    ///< (rows)
+  Tile* tile = nullptr;     ///< (rows / tile_rows, rounded up)
+  Span* seen = nullptr;     ///< (rows / tile_rows, rounded up)
+  T* query = nullptr;       ///< (rows, D)
+  bool whole_rows = false;  ///< the strip holds all rows and keys; otherwise a tile and a key block
+  T* strip = nullptr;       ///< scores, then 2^(score - max)
+  T* raw = nullptr;         ///< (rows, strip_stride): q . k, where scores are asked for
+  std::size_t strip_stride = 0;
+  T* running_max = nullptr;  ///< (rows, lanes)
+  Partial<T> partial;
+  T* saved = nullptr;        ///< (tile_rows, partial.stride)
+  T* widened = nullptr;      ///< (panel, max(D, Dv)): rows of T on their way into a panel
+  T* key_block = nullptr;    ///< (kKeyBlock, D), for unpacked keys
+  T* value_block = nullptr;  ///< (Dv, kKeyBlock), for unpacked values
+};
+
+/// A block of query rows that share a key/value head.
+template <class T>
+struct RowBlock {
+  const Problem<T>& problem;
+  std::size_t first = 0, rows = 0;  ///< flat rows
+  KeyValues<T> kv;
+  Scratch<T> scratch;
+};
+
+template <class T>
+struct Kernels {
+  Geometry geometry;
+
+  /// Packs keys [first, first + count), count <= panel, into one panel.
+  void (*pack_keys)(const Matrix& k, std::size_t first, std::size_t count, std::size_t D,
+                    T* widened, T* panel);
+
+  /// Packs values [first, first + count) to keys `at` and on of panels that are `keys` long;
+  /// whether one of them is NaN or infinite.
+  bool (*pack_values)(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
+                      T* widened, T* packed, std::size_t keys, std::size_t at);
+
+  /// Reads rows and queries into scratch and empties the partial.
+  void (*begin)(RowBlock<T>& block, const Results<T>& results);
+
+  /// Folds key blocks [from, to) into the partial, in this order.
+  void (*stream)(RowBlock<T>& block, std::size_t from, std::size_t to);
+
+  /// The same for all key blocks at once, leaving weights in the strip (and scores in raw).
+  void (*strip)(RowBlock<T>& block);
+
+  /// Folds another partial into the block's.
+  void (*merge)(RowBlock<T>& block, const Partial<T>& other);
+
+  /// Writes context and logsumexp.
+  void (*finish)(RowBlock<T>& block, const Results<T>& results);
+
+  /// Runs `rounds` rounds of independent multiply-adds in registers and returns how many floating
+  /// point operations these were: what the machine's peak is measured by.
+  double (*multiply_add)(std::size_t rounds);
+};
+
+template <class T>
+const Kernels<T>& kernels(Isa isa);
+
+}  // namespace attn::kernel

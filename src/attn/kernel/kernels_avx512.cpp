@@ -1,0 +1,17 @@
+// The kernels for machines with AVX-512 F, BW, CD, DQ and VL; compiled with flags of its own.
+#if defined(__x86_64__)
+#include "attn/kernel/attention-inl.h"
+#include "attn/kernel/kernel_tables.h"
+
+namespace attn::kernel {
+
+template <class T>
+Kernels<T> avx512_kernels() {
+  return HWY_NAMESPACE::make_kernels<T>();
+}
+
+template Kernels<float> avx512_kernels();
+template Kernels<double> avx512_kernels();
+
+}  // namespace attn::kernel
+#endif

@@ -1,0 +1,208 @@
+// Keys and values into the order in which the micro-kernel reads them, widened on the way.
+#pragma once
+
+#include "attn/kernel/kernels.h"
+#include "attn/kernel/simd-inl.h"
+#include "attn/kernel/tile-inl.h"
+
+namespace attn::kernel::HWY_NAMESPACE {
+
+template <class In, class T>
+void convert(const In* in, std::int64_t stride, std::size_t count, T* out) {
+  for (std::size_t i = 0; i < count; ++i)
+    out[i] = static_cast<T>(in[static_cast<std::int64_t>(i) * stride]);
+}
+
+// Highway's emulation of widening takes no infinity and no NaN.
+template <class Narrow>
+inline constexpr bool kWidensAll =
+    std::is_same_v<Narrow, hwy::bfloat16_t> || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
+
+/// hwy::float16_t or hwy::bfloat16_t to float or double.
+template <class Narrow, class In, class T>
+void convert_narrow(const In* in, std::int64_t stride, std::size_t count, T* out) {
+  std::size_t done = 0;
+  if constexpr (std::is_same_v<T, float> && kWidensAll<Narrow>) {
+    const Tag<float> d;
+    const hn::Rebind<Narrow, Tag<float>> narrow;
+    if (stride == 1)
+      for (; done + kLanes<float> <= count; done += kLanes<float>)
+        hn::StoreU(hn::PromoteTo(d, hn::LoadU(narrow, reinterpret_cast<const Narrow*>(in) + done)),
+                   d, out + done);
+  }
+  for (; done < count; ++done)
+    out[done] = static_cast<T>(float(in[static_cast<std::int64_t>(done) * stride]));
+}
+
+/// Rows of a matrix as contiguous T: in place where they are that, otherwise widened one by one.
+template <class T>
+class Rows {
+ public:
+  Rows(const Matrix& matrix, std::size_t columns)
+      : matrix_(matrix),
+        columns_(columns),
+        row_bytes_(matrix.row * static_cast<std::int64_t>(size_of(matrix.dtype))),
+        in_place_(matrix.dtype == dtype_of<T> && matrix.column == 1) {}
+
+  bool in_place() const { return in_place_; }
+  std::int64_t row_bytes() const { return row_bytes_; }
+
+  /// Row i; `room` is where it is widened to.
+  const T* at(std::size_t i, T* room) const {
+    const std::byte* row = matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
+    if (in_place_) return reinterpret_cast<const T*>(row);
+    switch (matrix_.dtype) {
+      case DType::f16:
+        convert_narrow<hwy::float16_t>(reinterpret_cast<const Half*>(row), matrix_.column, columns_,
+                                       room);
+        break;
+      case DType::bf16:
+        convert_narrow<hwy::bfloat16_t>(reinterpret_cast<const BFloat16*>(row), matrix_.column,
+                                        columns_, room);
+        break;
+      case DType::f64:
+        convert(reinterpret_cast<const double*>(row), matrix_.column, columns_, room);
+        break;
+      default:
+        convert(reinterpret_cast<const float*>(row), matrix_.column, columns_, room);
+    }
+    return room;
+  }
+
+ private:
+  Matrix matrix_;
+  std::size_t columns_;
+  std::int64_t row_bytes_;
+  bool in_place_;
+};
+
+template <class T>
+using BlockTag = hn::CappedTag<T, 16 / sizeof(T)>;  ///< 128 bits, within which lanes interleave
+template <class T>
+inline constexpr std::size_t kBlockLanes = 16 / sizeof(T);
+
+/// The vector whose b-th 128-bit block is that at rows[b * kBlockLanes][column].
+template <class T, std::size_t Lanes>
+HWY_INLINE auto gather_blocks(const T* const* rows, std::size_t column) {
+  if constexpr (Lanes == kBlockLanes<T>) {
+    return hn::LoadU(BlockTag<T>(), rows[0] + column);
+  } else {
+    const hn::CappedTag<T, Lanes> d;
+    return hn::Combine(d, gather_blocks<T, Lanes / 2>(rows + Lanes / 2, column),
+                       gather_blocks<T, Lanes / 2>(rows, column));
+  }
+}
+
+/// Columns column .. column + kBlockLanes of kLanes rows, one vector of `panel` each.
+template <class T>
+HWY_INLINE void transpose_blocks(const T* const* rows, std::size_t column, T* panel) {
+  const Tag<T> d;
+  constexpr std::size_t kStep = kPanel<T>;
+  const Vec<T> a = gather_blocks<T, kLanes<T>>(rows, column);
+  const Vec<T> b = gather_blocks<T, kLanes<T>>(rows + 1, column);
+  if constexpr (sizeof(T) == 8) {
+    hn::StoreU(hn::InterleaveLower(d, a, b), d, panel);
+    hn::StoreU(hn::InterleaveUpper(d, a, b), d, panel + kStep);
+  } else {
+    const Vec<T> c = gather_blocks<T, kLanes<T>>(rows + 2, column);
+    const Vec<T> e = gather_blocks<T, kLanes<T>>(rows + 3, column);
+    const Vec<T> ac_low = hn::InterleaveLower(d, a, c), be_low = hn::InterleaveLower(d, b, e);
+    const Vec<T> ac_high = hn::InterleaveUpper(d, a, c), be_high = hn::InterleaveUpper(d, b, e);
+    hn::StoreU(hn::InterleaveLower(d, ac_low, be_low), d, panel);
+    hn::StoreU(hn::InterleaveUpper(d, ac_low, be_low), d, panel + kStep);
+    hn::StoreU(hn::InterleaveLower(d, ac_high, be_high), d, panel + 2 * kStep);
+    hn::StoreU(hn::InterleaveUpper(d, ac_high, be_high), d, panel + 3 * kStep);
+  }
+}
+
+/// Asks for one line of four of the next panel's rows, a different one at each of the places of a
+/// panel that transpose_blocks() is called for. The order in which a panel is read is not one that
+/// a machine foresees.
+template <class T>
+HWY_INLINE void prefetch_next(const T* const* rows, std::size_t column, std::int64_t row_bytes) {
+  constexpr std::size_t kLine = 64 / sizeof(T), kSteps = kLine / kBlockLanes<T>;
+  constexpr std::size_t kAtOnce = HWY_MAX(kLanes<T> / kSteps, 1);
+  const std::size_t step = column % kLine / kBlockLanes<T>;
+  for (std::size_t i = step * kAtOnce; i < HWY_MIN((step + 1) * kAtOnce, kLanes<T>); ++i) {
+    const auto row = reinterpret_cast<std::uintptr_t>(rows[i] + column / kLine * kLine);
+    const auto ahead =
+        static_cast<std::uintptr_t>(row_bytes * static_cast<std::int64_t>(kPanel<T>));
+    __builtin_prefetch(reinterpret_cast<const void*>(row + ahead));
+  }
+}
+
+template <class T>
+void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t D, T* widened,
+               T* panel) {
+  const Rows<T> source(k, D);
+  const T* rows[kPanel<T>];
+  for (std::size_t i = 0; i < count; ++i) rows[i] = source.at(first + i, widened + i * D);
+  std::size_t column = 0;
+  if constexpr (kLanes<T> >= kBlockLanes<T>) {
+    if (count == kPanel<T>)
+      for (; column + kBlockLanes<T> <= D; column += kBlockLanes<T>)
+        for (std::size_t i = 0; i < kPanel<T>; i += kLanes<T>) {
+          if (source.in_place()) prefetch_next<T>(rows + i, column, source.row_bytes());
+          transpose_blocks<T>(rows + i, column, panel + column * kPanel<T> + i);
+        }
+  }
+  for (; column < D; ++column)
+    for (std::size_t i = 0; i < kPanel<T>; ++i)
+      panel[column * kPanel<T> + i] = i < count ? rows[i][column] : T(0);
+}
+
+template <class T>
+HWY_INLINE bool is_finite(T x) {
+  return x - x == 0;
+}
+
+/// Copies `count` elements and pads with zeros up to `width`; whether all were finite.
+template <class T>
+HWY_INLINE bool copy_row(const T* in, std::size_t count, std::size_t width, T* out) {
+  const Tag<T> d;
+  Vec<T> taint = hn::Zero(d);  // 0 * x + taint stays 0 while every x is finite
+  std::size_t i = 0;
+  for (; i + kLanes<T> <= count; i += kLanes<T>) {
+    const Vec<T> v = hn::LoadU(d, in + i);
+    hn::StoreU(v, d, out + i);
+    taint = hn::MulAdd(v, hn::Zero(d), taint);
+  }
+  bool finite = is_finite(total<T>(taint));
+  for (; i < count; ++i) {
+    out[i] = in[i];
+    finite = finite && is_finite(in[i]);
+  }
+  for (; i < width; ++i) out[i] = 0;
+  return finite;
+}
+
+template <class T>
+bool all_finite(const T* x, std::size_t count) {
+  const Tag<T> d;
+  Vec<T> taint = hn::Zero(d);
+  for (std::size_t i = 0; i < count; i += kLanes<T>)
+    taint = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), taint);
+  return is_finite(total<T>(taint));
+}
+
+template <class T>
+bool pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv, T* widened,
+                 T* packed, std::size_t keys, std::size_t at) {
+  const Rows<T> source(v, Dv);
+  bool tainted = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    const T* row = source.at(first + i, widened);
+    for (std::size_t column = 0; column < Dv; column += kPanel<T>) {
+      const std::size_t used = HWY_MIN(kPanel<T>, Dv - column);
+      const std::size_t width = round_up(used, kLanes<T>);
+      T* out = packed + column * keys + (at + i) * width;
+      if (copy_row(row + column, used, width, out)) continue;
+      tainted = true;
+      for (std::size_t j = 0; j < used; ++j)
+        if (!is_finite(out[j])) out[j] = 0;
+    }
+  }
+  return tainted;
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE

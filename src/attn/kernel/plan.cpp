@@ -1,0 +1,108 @@
+#include "attn/kernel/plan.h"
+
+#include <algorithm>
+
+namespace attn::kernel {
+namespace {
+
+constexpr std::size_t kMostRows = 96;            // 16 tiles: keys are read this much less often
+constexpr std::size_t kStripBytes = 768u << 10;  // of one worker's level 2 cache
+constexpr std::size_t kWaveBytes = std::size_t{64} << 20;
+constexpr std::size_t kEnoughTasks = 32;  // for any usual number of threads to share evenly
+
+/// Rows of a block: many, to use each key often, yet few enough for the tasks to be shared out and
+/// for the strip to stay in cache.
+std::size_t choose_rows(const Plan& plan, std::size_t strip_row_bytes) {
+  std::size_t rows = kMostRows;
+  const auto tasks = [&] {
+    return plan.pairs * plan.pair_rows / plan.segment_rows *
+           ((plan.segment_rows + rows - 1) / rows);
+  };
+  while (rows > 6 && rows * strip_row_bytes > kStripBytes) rows /= 2;
+  while (rows > 12 && tasks() < kEnoughTasks) rows /= 2;
+  return rows;
+}
+
+}  // namespace
+
+template <class T>
+Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& geometry) {
+  Plan plan;
+  plan.raw = results.sink && results.scores;
+  plan.strip = results.sink && (results.scores || results.weights);
+  plan.pairs = p.B * p.G;
+  plan.pair_rows = p.H / p.G * p.L;
+  plan.key_blocks = (p.S + kKeyBlock - 1) / kKeyBlock;
+  const std::size_t padded_keys = round_up(p.S, geometry.panel);
+  // One vector more than the keys need, so that rows do not all fall into the same sets of a cache.
+  plan.strip_stride =
+      (plan.strip ? padded_keys : std::min(padded_keys, kKeyBlock)) + geometry.lanes;
+  plan.value_stride = round_up(p.Dv, geometry.lanes);
+  plan.packed_keys = padded_keys * p.D;
+  plan.packed_values = p.S * plan.value_stride;
+
+  const bool few_rows = plan.pair_rows <= kMostRows && !plan.strip;
+  plan.segment_rows = few_rows || p.L < kMostRows / 2 ? plan.pair_rows : p.L;
+  plan.block_rows =
+      few_rows ? plan.pair_rows : choose_rows(plan, plan.strip ? plan.strip_stride * sizeof(T) : 0);
+  plan.packed = plan.pair_rows > plan.block_rows;
+  plan.split = few_rows && plan.key_blocks > 1 && plan.pairs < 2 * kEnoughTasks;
+  plan.partial_size =
+      2 * round_up(plan.block_rows, geometry.lanes) + plan.block_rows * plan.value_stride;
+
+  std::size_t pair_bytes = 0;
+  if (plan.packed) pair_bytes = (plan.packed_keys + plan.packed_values) * sizeof(T);
+  if (plan.split) pair_bytes = plan.key_blocks * plan.partial_size * sizeof(T);
+  plan.wave = pair_bytes == 0 ? plan.pairs
+                              : std::clamp<std::size_t>(kWaveBytes / pair_bytes, 1, plan.pairs);
+  // Reading and packing an element of K or V takes about as long as twenty operations on it.
+  plan.work = static_cast<double>(plan.pairs) * static_cast<double>(p.S) *
+              static_cast<double>(p.D + p.Dv) * (2.0 * static_cast<double>(plan.pair_rows) + 20.0);
+  return plan;
+}
+
+template <class T>
+Partial<T> partial_at(const Plan& plan, const Geometry& geometry, T* memory) {
+  const std::size_t rows = round_up(plan.block_rows, geometry.lanes);
+  return {memory, memory + rows, memory + 2 * rows, plan.value_stride};
+}
+
+template <class T>
+std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geometry,
+                    std::byte* memory, Scratch<T>& s) {
+  constexpr std::size_t kLine = 64;
+  std::size_t bytes = 0;
+  const auto take = [&]<class X>(X*& pointer, std::size_t count) {
+    if (memory) pointer = reinterpret_cast<X*>(memory + bytes);
+    bytes = round_up(bytes + count * sizeof(X), kLine);
+  };
+  const std::size_t rows = plan.block_rows, tiles = rows / geometry.tile_rows + 1;
+  take(s.row, rows);
+  take(s.tile, tiles);
+  take(s.seen, tiles);
+  take(s.query, rows * p.D);
+  s.whole_rows = plan.strip;
+  s.strip_stride = plan.strip_stride;
+  take(s.strip, (plan.strip ? rows : geometry.tile_rows) * plan.strip_stride);
+  if (plan.raw) take(s.raw, rows * plan.strip_stride);
+  take(s.running_max, rows * geometry.lanes);
+  T* partial = nullptr;
+  take(partial, plan.partial_size);
+  if (memory) s.partial = partial_at(plan, geometry, partial);
+  take(s.saved, geometry.tile_rows * plan.value_stride);
+  take(s.widened, geometry.panel * std::max(p.D, p.Dv));
+  if (!plan.packed) take(s.key_block, kKeyBlock * p.D);
+  if (!plan.packed) take(s.value_block, kKeyBlock * plan.value_stride);
+  return bytes;
+}
+
+template Plan make_plan(const Problem<float>&, const Results<float>&, const Geometry&);
+template Plan make_plan(const Problem<double>&, const Results<double>&, const Geometry&);
+template Partial<float> partial_at(const Plan&, const Geometry&, float*);
+template Partial<double> partial_at(const Plan&, const Geometry&, double*);
+template std::size_t lay_out(const Plan&, const Problem<float>&, const Geometry&, std::byte*,
+                             Scratch<float>&);
+template std::size_t lay_out(const Plan&, const Problem<double>&, const Geometry&, std::byte*,
+                             Scratch<double>&);
+
+}  // namespace attn::kernel

@@ -1,0 +1,64 @@
+// Threads that share out numbered tasks.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "attn/kernel/arena.h"
+#include "attn/kernel/cpus.h"
+
+namespace attn::kernel {
+
+/// Starts no thread before the first run() that asks for more than one worker.
+class ThreadPool {
+ public:
+  explicit ThreadPool(std::size_t threads = available_cpus());
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  std::size_t threads() const { return threads_; }  ///< at least 1, the caller's own included
+
+  /// What a task does: its number, and the worker (0 .. threads() - 1) that it runs on.
+  using Task = std::function<void(std::size_t task, std::size_t worker)>;
+
+  /// Runs every task once, on at most `workers` threads, the caller's among them (worker 0),
+  /// started in ascending order; returns when all have ended. After a task has thrown, tasks not
+  /// yet started are left out and the first exception is thrown on. Not to be called from a task or
+  /// from two threads at once.
+  void run(std::size_t tasks, std::size_t workers, const Task& task);
+
+  /// Scratch memory of one worker, and memory that all share, both kept between runs.
+  Arena& scratch(std::size_t worker) { return scratch_[worker]; }
+  Arena& shared() { return shared_; }
+
+ private:
+  void start_helpers(std::size_t count);
+  void help(std::size_t worker, std::uint64_t seen);
+  void work(std::size_t worker);
+  bool join(std::size_t worker, std::uint64_t& seen);
+
+  std::size_t threads_;
+  std::vector<Arena> scratch_;
+  Arena shared_;
+  std::vector<std::thread> helpers_;
+
+  std::mutex mutex_;
+  std::condition_variable job_posted_;
+  std::atomic<std::uint64_t> job_{0};  ///< counts runs; the fields below belong to the latest
+  bool open_ = false;                  ///< helpers may still join
+  bool stop_ = false;
+  const Task* task_ = nullptr;
+  std::size_t tasks_ = 0, workers_ = 0;
+  std::atomic<std::size_t> next_{0};
+  std::atomic<std::size_t> busy_{0};  ///< helpers that have joined and not yet left
+  std::exception_ptr failure_;
+};
+
+}  // namespace attn::kernel

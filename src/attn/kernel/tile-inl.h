@@ -1,0 +1,138 @@
+// The micro-kernel: a tile of C = A B in registers, where B is packed.
+#pragma once
+
+#include "attn/kernel/simd-inl.h"
+
+namespace attn::kernel::HWY_NAMESPACE {
+
+// Tiles that fill the registers: 6 x 4 of 32 (24 sums, 4 of B, one of A), 6 x 2 of 16.
+inline constexpr std::size_t kTileRows = 6;
+inline constexpr std::size_t kTileVectors = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
+template <class T>
+inline constexpr std::size_t kPanel = kTileVectors* kLanes<T>;
+
+/// finish(sums), sums[i][j] = the i-th row of A (depth long, rows a_stride apart) times the j-th
+/// vector of B's columns (depth rows, b_stride apart). Each sum is built in the order of the depth,
+/// whatever the tile, so that a row's result does not depend on its neighbours.
+template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
+                              std::size_t b_stride, Finish finish) {
+  const Tag<T> d;
+  Vec<T> sums[Rows][Vectors];
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < Rows; ++i)
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < Vectors; ++j) sums[i][j] = hn::Zero(d);
+#pragma GCC unroll 1
+  for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
+    Vec<T> b_row[Vectors];
+#pragma GCC unroll 4
+    for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i) {
+      const Vec<T> a_element = hn::Set(d, a[i * a_stride + k]);
+#pragma GCC unroll 4
+      for (std::size_t j = 0; j < Vectors; ++j)
+        sums[i][j] = hn::MulAdd(a_element, b_row[j], sums[i][j]);
+    }
+  }
+  finish(sums);
+}
+
+/// Calls f(std::integral_constant<std::size_t, count>), for 1 <= count <= Most.
+template <std::size_t Most, class F>
+HWY_INLINE void with_constant(std::size_t count, F f) {
+  if constexpr (Most > 1) {
+    if (count < Most) return with_constant<Most - 1>(count, f);
+  }
+  f(std::integral_constant<std::size_t, Most>{});
+}
+
+/// with_constant for both sides of a tile: f(rows, vectors).
+template <class F>
+HWY_INLINE void with_tile(std::size_t rows, std::size_t vectors, F f) {
+  with_constant<kTileRows>(
+      rows, [&](auto r) { with_constant<kTileVectors>(vectors, [&](auto v) { f(r, v); }); });
+}
+
+/// One row's part of score_tile(): stores scaled sums and raises the running maximum.
+template <class T, std::size_t Vectors>
+HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* running_max) {
+  const Tag<T> d;
+#pragma GCC unroll 4
+  for (std::size_t j = 0; j < Vectors; ++j) {
+    sums[j] = hn::Mul(sums[j], scale);
+    hn::Store(sums[j], d, out + j * kLanes<T>);
+  }
+  if (running_max == nullptr) return;
+  Vec<T> most = hn::Load(d, running_max);
+#pragma GCC unroll 4
+  for (std::size_t j = 0; j < Vectors; ++j) most = hn::Max(most, sums[j]);
+  hn::Store(most, d, running_max);
+}
+
+/// out = scale * (A B) for `panels` panels of keys, of each but the first `vectors` vectors, and
+/// running_max, a vector a row, raised to it unless it is nullptr.
+template <class T>
+void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
+                const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
+                T* running_max) {
+  with_tile(rows, vectors, [=](auto r, auto v) {
+    constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
+    const Vec<T> factor = hn::Set(Tag<T>(), scale);
+    for (std::size_t panel = 0; panel < panels; ++panel)
+      multiply_tile<T, kRows, kVectors>(
+          depth, query, depth, keys + panel * kPanel<T> * depth, kPanel<T>, [&](auto& sums) {
+            T* at = out + panel * kPanel<T>;
+#pragma GCC unroll 16
+            for (std::size_t i = 0; i < kRows; ++i)
+              store_scores<T>(sums[i], factor, at + i * out_stride,
+                              running_max ? running_max + i * kLanes<T> : nullptr);
+          });
+  });
+}
+
+/// out = keep * out + add * (A B), with a factor of each kind a row.
+template <class T>
+void value_tile(std::size_t rows, std::size_t vectors, std::size_t depth, const T* weights,
+                std::size_t weights_stride, const T* values, std::size_t values_stride,
+                const T* keep, const T* add, T* out, std::size_t out_stride) {
+  with_tile(rows, vectors, [=](auto r, auto v) {
+    constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
+    multiply_tile<T, kRows, kVectors>(
+        depth, weights, weights_stride, values, values_stride, [&](auto& sums) {
+          const Tag<T> d;
+#pragma GCC unroll 16
+          for (std::size_t i = 0; i < kRows; ++i) {
+            const Vec<T> old_factor = hn::Set(d, keep[i]), new_factor = hn::Set(d, add[i]);
+#pragma GCC unroll 4
+            for (std::size_t j = 0; j < kVectors; ++j) {
+              T* at = out + i * out_stride + j * kLanes<T>;
+              hn::Store(hn::MulAdd(hn::Load(d, at), old_factor, hn::Mul(sums[i][j], new_factor)), d,
+                        at);
+            }
+          }
+        });
+  });
+}
+
+/// Floating point operations of a tile's worth of multiply-adds, `rounds` times, in registers.
+template <class T>
+double multiply_add(std::size_t rounds) {
+  constexpr std::size_t kSums = 12;  // enough to hide the latency of two units
+  const Tag<T> d;
+  Vec<T> sums[kSums];
+  for (std::size_t i = 0; i < kSums; ++i) sums[i] = hn::Set(d, T(1) + static_cast<T>(i));
+  const Vec<T> factor = hn::Set(d, T(0.999)), term = hn::Set(d, T(0.001));
+  for (std::size_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 12
+    for (std::size_t i = 0; i < kSums; ++i) sums[i] = hn::MulAdd(sums[i], factor, term);
+  }
+  Vec<T> all = sums[0];
+  for (std::size_t i = 1; i < kSums; ++i) all = hn::Add(all, sums[i]);
+  volatile T sink = hn::GetLane(all);  // so that the work is not left out
+  static_cast<void>(sink);
+  return 2.0 * kSums * kLanes<T> * static_cast<double>(rounds);
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE

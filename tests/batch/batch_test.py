@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""`attn batch` from outside: which jobs, in which order, under which names, and what fails."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import ATTN, Checks, attn  # noqa: E402
+from support.jobs import (WORDS, contents, is_expected, job, manifest_of,  # noqa: E402
+                          write_jobs)
+
+
+def lines_of(run):
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def which_jobs(checks, folder):
+    write_jobs(folder / "jobs", range(3))
+    write_jobs(folder / "jobs" / "deep", [3])
+    (folder / "jobs" / "notes.txt").write_text("no job")
+    (folder / "jobs" / ".hidden.json").write_text("no job")
+    names = [f"jobs/job{i:04}.json" for i in range(3)]
+    for words, seeds in [
+        (["jobs"], [3, 0, 1, 2]),  # by name: jobs/deep/... comes first
+        (["jobs/job*.json"], [0, 1, 2]),
+        ([names[2], names[0]], [2, 0]),
+        ([names[1], "jobs", names[1]], [1, 3, 0, 2]),  # each job once
+    ]:
+        run = attn("batch", *words, cwd=folder)
+        results = lines_of(run)
+        checks.check(run.returncode == 0 and len(results) == len(seeds), f"{words}: {run}")
+        checks.check(all(map(is_expected, results, seeds)), f"{words}: results in order")
+
+    for flags, listing in [([], "\n".join(names)), ([], "\r\n".join(names) + "\r\n"),
+                           (["-0"], "\0".join(names) + "\0")]:
+        run = attn("batch", "--files-from", "-", *flags, stdin=listing, cwd=folder)
+        checks.check(all(map(is_expected, lines_of(run), range(3))), f"--files-from -: {run}")
+        (folder / "list").write_text(listing)
+        again = attn("batch", "--files-from", "list", *flags, cwd=folder)
+        checks.check(again.stdout == run.stdout, "--files-from FILE")
+
+    alone = b"".join(attn("run", name, "--format", "ndjson", cwd=folder).stdout for name in names)
+    checks.check(attn("batch", *names, cwd=folder).stdout == alone, "the same bytes as attn run")
+
+    for words, code in [(["none.json"], 66), (["no*.json"], 66), ([], 2), (["-", "jobs"], 2),
+                        (["jobs", "-0"], 2), (["-", "--files-from", "list"], 2)]:
+        run = attn("batch", *words, cwd=folder)
+        checks.check(run.returncode == code and not run.stdout, f"{words}: {run}")
+
+
+def lines_on_stdin(checks, folder):
+    text = "".join(json.dumps(job(seed)) + "\n" for seed in range(200))
+    run = attn("batch", "-", "-j", "4", stdin=text)
+    results = lines_of(run)
+    checks.check(len(results) == 200 and all(map(is_expected, results, range(200))),
+                 "200 lines in, 200 results out, in order")
+    one = attn("batch", "-", "-j", "1", stdin=text)
+    checks.check(one.stdout == run.stdout, "the same bytes with one worker and with four")
+
+    text = "\n".join([json.dumps(job(0)), "", "{nonsense", json.dumps({"Q": [[1.0]]}), "  \r",
+                      json.dumps(job(1))])  # the last line has no end
+    run = attn("batch", "-", stdin=text)
+    results = lines_of(run)
+    checks.check(run.returncode == 3 and len(results) == 4, f"a line that is no job: {run}")
+    checks.check(is_expected(results[0], 0) and is_expected(results[3], 1), "the others")
+    checks.check(results[1]["job"] == "line 3" and results[1]["code"] == 65
+                 and results[1]["error"][0].startswith("line 3: "), f"its error: {results[1]}")
+    checks.check("K" in results[2]["error"][0], f"the other error: {results[2]}")
+    checks.check(b"attn: line 3: " in run.stderr and b"2 failed" in run.stderr, f"{run.stderr}")
+
+    run = attn("batch", "-", stdin="")
+    checks.check(run.returncode == 0 and run.stdout == b"", "no lines, no results")
+
+    # Each result comes before the next job is given.
+    process = subprocess.Popen([ATTN, "batch", "-", "-q"], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE)
+    for seed in range(3):
+        process.stdin.write((json.dumps(job(seed)) + "\n").encode())
+        process.stdin.flush()
+        checks.check(is_expected(json.loads(process.stdout.readline()), seed), "question, answer")
+    process.stdin.close()
+    checks.check(process.stdout.read() == b"" and process.wait() == 0, "and the end")
+    process.stdout.close()
+
+
+def a_common_base(checks, folder):
+    rng = np.random.default_rng(1)
+    q, k, v = rng.standard_normal((3, 5, 4))
+    (folder / "sub").mkdir()
+    np.save(folder / "sub" / "k.npy", k)
+    np.save(folder / "v.npy", v)
+    base = {"K": "k.npy", "V": [[9.0] * 4] * 5, "scale": 2, "causal": True}
+    (folder / "sub" / "base.json").write_text(json.dumps(base))
+    lines = "".join(json.dumps(line) + "\n" for line in [
+        {"Q": q.tolist()}, {"Q": q.tolist(), "scale": "none"}, {"Q": q.tolist(), "causal": False}])
+    run = attn("batch", "-", "--base", "sub/base.json", "--v", "v.npy", stdin=lines, cwd=folder)
+    results = lines_of(run)
+    for result, scale, causal in zip(results, [2, 1, 2], [True, True, False]):
+        scores = np.where(np.tri(5, dtype=bool) | (not causal), scale * (q @ k.T), -np.inf)
+        e = np.exp(scores - scores.max(axis=1, keepdims=True))
+        want = e / e.sum(axis=1, keepdims=True) @ v
+        checks.check(np.allclose(result["context"], want, rtol=1e-12), f"scale {scale}, {causal}")
+        checks.check("sub/base.json" in result["made_by"]["inputs"], "the base is an input")
+    checks.check(len(results) == 3, f"{run}")
+
+    # Numbers written out in the base are read once and still known by their shape.
+    base = {"K": k.tolist(), "V": v.tolist()}
+    (folder / "base.json").write_text(json.dumps(base))
+    run = attn("batch", "-", "--base", "base.json", stdin=json.dumps({"Q": q.tolist()}), cwd=folder)
+    result = lines_of(run)[0]
+    checks.check(result["made_by"]["job"]["K"] == "numbers of shape (5, 4)", f"{result['made_by']}")
+    run = attn("batch", "-", "--heads", "none", stdin="{}")
+    checks.check(run.returncode == 3 and b"--heads" in run.stderr, f"a flag that is wrong: {run}")
+
+
+def names_of_results(checks, folder):
+    write_jobs(folder / "jobs" / "a", [0, 1])
+    write_jobs(folder / "jobs" / "b", [0])
+    clash = attn("batch", "jobs", "--out-dir", "out", cwd=folder)
+    checks.check(clash.returncode == 2 and b"jobs/a/job0000.json" in clash.stderr
+                 and b"jobs/b/job0000.json" in clash.stderr, f"one name for two: {clash}")
+    checks.check(not (folder / "out").exists(), "a clash is found before anything runs")
+    for number, (flags, want) in enumerate([
+        (["--name", "{job}"], ["a/job0000.npz", "a/job0001.npz", "b/job0000.npz"]),
+        (["--name", "r{index}-{stem}", "--format", "json"],
+         ["r1-job0000.json", "r2-job0001.json", "r3-job0000.json"]),
+        (["--name", "{index}", "--format", "csv", "--outputs", "weights"],
+         ["1.csv", "2.csv", "3.csv"]),
+        (["--name", "{index}", "--format", "folder", "--outputs", "scores,weights"],
+         [f"{i}/{name}.npy" for i in (1, 2, 3) for name in ("scores", "weights")]),
+    ]):
+        out = f"out{number}"
+        run = attn("batch", "jobs", "--out-dir", out, *flags, cwd=folder)
+        checks.check(run.returncode == 0 and run.stdout == b"", f"{flags}: {run}")
+        checks.check(list(contents(folder / out)) == want, f"{list(contents(folder / out))}")
+        lines = manifest_of(folder / out)
+        recorded = sorted(name for line in lines.values() for name in line["outputs"])
+        checks.check(recorded == want, f"the manifest names them: {recorded}")
+    with np.load(folder / "out0" / "a" / "job0001.npz") as result:
+        checks.check(is_expected(result, 1), "what is in the .npz")
+    checks.check(is_expected(json.loads((folder / "out1" / "r2-job0001.json").read_text()), 1),
+                 "what is in the .json")
+
+    for flags in [["--name", "{stm}"], ["--name", "{stem"], ["--name", "x"], ["--name", "../{stem}"],
+                  ["--name", "/tmp/{index}"]]:
+        run = attn("batch", "jobs/a", "--out-dir", "bad", *flags, cwd=folder)
+        checks.check(run.returncode == 2 and run.stderr.count(b"\n") == 1, f"{flags}: {run}")
+    run = attn("batch", "../" + folder.name + "/jobs/a/job0000.json", "--out-dir", "bad", "--name",
+               "{job}", cwd=folder)
+    checks.check(run.returncode == 2, f"no name above the folder: {run}")
+    run = attn("batch", "-", "--out-dir", "lines", stdin=json.dumps(job(5)), cwd=folder)
+    checks.check(list(contents(folder / "lines")) == ["1.npz"], f"names of lines: {run}")
+    for flags in [["--name", "{index}"], ["--resume"], ["--force"], ["--format", "json"]]:
+        run = attn("batch", "jobs/a", *flags, cwd=folder)
+        checks.check(run.returncode == 2 and b"--out-dir" in run.stderr, f"{flags} alone: {run}")
+    # An output folder within the folder of jobs holds no jobs.
+    flags = ["--name", "{index}", "--format", "json", "--out-dir", "jobs/out"]
+    attn("batch", "jobs", *flags, cwd=folder)
+    run = attn("batch", "jobs", *flags, "--resume", cwd=folder)
+    checks.check(b"3 jobs: 0 done, 3 skipped" in run.stderr, f"{run}")
+
+
+def failures(checks, folder):
+    paths = write_jobs(folder, range(6))
+    paths[1].write_text('{"embeddings": [[1, 2], [3]]}')
+    paths[2].write_text('{"Q": "gone.npy", "K": [[1.0]]}')
+    paths[3].write_text("")
+    run = attn("batch", *paths, "--out-dir", "out", cwd=folder)
+    checks.check(run.returncode == 3, f"exit code 3: {run}")
+    checks.check(sorted(contents(folder / "out"))
+                 == ["job0000.npz", "job0004.npz", "job0005.npz"], "the others are there")
+    lines = manifest_of(folder / "out")
+    codes = [lines[str(path)].get("code", 0) for path in paths]
+    checks.check(codes == [0, 65, 66, 65, 0, 0], f"codes in the manifest: {codes}")
+    checks.check("gone.npy" in lines[str(paths[2])]["error"][0], "and the error")
+    checks.check(b"out/manifest.ndjson" in run.stderr, "the summary says where to look")
+    for path in paths[1:4]:
+        checks.check(f"attn: {path}: ".encode() in run.stderr, f"{path.name} is named")
+
+    many = write_jobs(folder / "many", range(50))
+    for path in many[1:]:
+        path.write_text("{}")
+    run = attn("batch", "many", "-j", "1", "--fail-fast", "--out-dir", "fast", cwd=folder)
+    checks.check(run.returncode == 3 and len(manifest_of(folder / "fast")) == 2, f"{run}")
+    checks.check(b"48 not started" in run.stderr, f"what was not done: {run.stderr}")
+    run = attn("batch", "many", "--out-dir", "slow", cwd=folder)
+    checks.check(len(manifest_of(folder / "slow")) == 50, "by default it keeps going")
+    checks.check(run.stderr.count(b"\n") == 22, f"errors shown: {run.stderr.count(b'%c' % 10)}")
+
+    # What stands there is replaced with --force only, and left alone with --no-clobber.
+    (folder / "kept").mkdir()
+    (folder / "kept" / "job0000.npz").write_text("mine")
+    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", cwd=folder)
+    checks.check(run.returncode == 3 and b"exists already" in run.stderr, f"{run}")
+    checks.check((folder / "kept" / "job0000.npz").read_text() == "mine", "not overwritten")
+    (folder / "kept" / "manifest.ndjson").unlink()
+    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", "--no-clobber", cwd=folder)
+    checks.check(run.returncode == 0 and b"0 done, 2 skipped" in run.stderr, f"{run}")
+    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", cwd=folder)
+    checks.check(run.returncode == 73 and b"--resume" in run.stderr, f"a manifest there: {run}")
+    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", "--force", cwd=folder)
+    with np.load(folder / "kept" / "job0000.npz") as result:
+        checks.check(run.returncode == 0 and is_expected(result, 0), f"--force: {run}")
+
+    run = attn("batch", "-", "--nan", "refuse", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')
+    checks.check(run.returncode == 3 and b"NaN" in run.stderr, f"--nan refuse: {run}")
+    run = attn("batch", "-", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')
+    checks.check(run.returncode == 0 and b"line 1: warning: " in run.stderr, f"--nan warn: {run}")
+
+
+def shards(checks, folder):
+    write_jobs(folder / "jobs", range(10))
+    attn("batch", "jobs", "--out-dir", "whole", "--name", "{index}", cwd=folder)
+    for i in (1, 2, 3):
+        run = attn("batch", "jobs", "--out-dir", "parts", "--name", "{index}", "--shard", f"{i}/3",
+                   cwd=folder)
+        done = len(manifest_of(folder / "parts", f"manifest.{i}-of-3.ndjson"))
+        checks.check(run.returncode == 0 and done == (4 if i == 1 else 3), f"shard {i}: {run}")
+    checks.check(contents(folder / "whole") == contents(folder / "parts"),
+                 "all shards together are the whole")
+    for shard in ["0/3", "4/3", "1", "1/", "a/b", "1/3x", "-1/3"]:
+        run = attn("batch", "jobs", f"--shard={shard}", cwd=folder)
+        checks.check(run.returncode == 2 and b"--shard" in run.stderr, f"{shard}: {run}")
+
+
+def files_shared_by_all(checks, folder):
+    """A file that many jobs name is read once: a FIFO gives its bytes one time only."""
+    os.mkfifo(folder / "w")
+    rng = np.random.default_rng(2)
+    weights = rng.standard_normal((3, 3))
+    np.save(folder / "w.npy", weights)
+    line = json.dumps({"embeddings": WORDS, "W_Q": "w"}) + "\n"
+    process = subprocess.Popen([ATTN, "batch", "-", "-j", "4"], stdin=subprocess.PIPE, cwd=folder,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    feeder = subprocess.Popen(["sh", "-c", "cat w.npy > w"], cwd=folder)
+    out, err = process.communicate((line * 20).encode(), timeout=60)
+    feeder.wait()
+    results = [json.loads(text) for text in out.splitlines()]
+    want = np.array(WORDS) @ weights @ np.array(WORDS).T
+    checks.check(len(results) == 20 and all(np.allclose(result["scores"], want, rtol=1e-12)
+                                            for result in results), f"{err}")
+
+
+if __name__ == "__main__":
+    checks = Checks("attn batch")
+    for part in (which_jobs, lines_on_stdin, a_common_base, names_of_results, failures, shards,
+                 files_shared_by_all):
+        with tempfile.TemporaryDirectory() as folder:
+            part(checks, pathlib.Path(folder))
+    checks.finish()

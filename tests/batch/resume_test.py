@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""`attn batch --resume`: what is finished stays, what changed is done again, and nothing is lost
+when a run is killed at any moment."""
+
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import ATTN, Checks, attn  # noqa: E402
+from support.jobs import contents, job, manifest_of, slow_job, write_jobs  # noqa: E402
+
+
+def counts(run):
+    """done, skipped, failed, as the summary tells them."""
+    words = run.stderr.decode().split(": ", 1)[-1].replace(",", "").replace(";", "").split()
+    return tuple(int(words[words.index(word) - 1]) for word in ("done", "skipped", "failed"))
+
+
+def batch(folder, *flags, stdin=b""):
+    return attn("batch", "jobs", "--out-dir", "out", *flags, stdin=stdin, cwd=folder)
+
+
+def what_changed_is_done_again(checks, folder):
+    paths = write_jobs(folder / "jobs", range(6))
+    np.save(folder / "w.npy", np.eye(3))
+    shared = job(3) | {"W_Q": "../w.npy"}
+    paths[3].write_text(json.dumps(shared))
+    checks.check(counts(batch(folder, "--resume")) == (6, 0, 0), "nothing to resume: all is done")
+    before = contents(folder / "out")
+    checks.check(counts(batch(folder, "--resume")) == (0, 6, 0), "all finished: nothing is done")
+    checks.check(contents(folder / "out") == before, "the same bytes")
+
+    def resumed(want, why):
+        run = batch(folder, "--resume")
+        checks.check(run.returncode == 0 and counts(run) == want, f"{why}: {run.stderr}")
+        fresh = attn("batch", "jobs", "--out-dir", "fresh", "--force", cwd=folder)
+        checks.check(fresh.returncode == 0
+                     and contents(folder / "out") == contents(folder / "fresh"), f"{why}: bytes")
+
+    paths[0].write_text(json.dumps(job(100)))
+    resumed((1, 5, 0), "a job that changed")
+    np.save(folder / "w.npy", 2 * np.eye(3))
+    resumed((1, 5, 0), "a file that a job names changed")
+    (folder / "out" / "job0002.npz").unlink()
+    resumed((1, 5, 0), "a result that is gone")
+    (folder / "out" / "job0002.npz").write_bytes(b"cut off")
+    resumed((1, 5, 0), "a result that is not what was written")
+    write_jobs(folder / "jobs", [200], "a{}.json")  # listed first: all others have new numbers
+    resumed((1, 6, 0), "a job that is new")
+    os.utime(paths[4])
+    resumed((0, 7, 0), "a job that was touched only")
+
+    run = batch(folder, "--resume", "--causal")
+    checks.check(counts(run) == (7, 0, 0), f"other options: {run.stderr}")
+    run = batch(folder, "--resume", "--format", "json")
+    checks.check(counts(run) == (7, 0, 0), f"another format: {run.stderr}")
+
+
+def failures_are_tried_again(checks, folder):
+    paths = write_jobs(folder / "jobs", range(4))
+    paths[2].write_text("{")
+    checks.check(counts(batch(folder)) == (3, 0, 1), "one fails")
+    run = batch(folder, "--resume")
+    checks.check(run.returncode == 3 and counts(run) == (0, 3, 1), f"it fails again: {run.stderr}")
+    paths[2].write_text(json.dumps(job(2)))
+    run = batch(folder, "--resume")
+    checks.check(run.returncode == 0 and counts(run) == (1, 3, 0), f"mended: {run.stderr}")
+    checks.check(manifest_of(folder / "out")["jobs/job0002.json"]["status"] == "done", "manifest")
+
+
+def lines_can_be_resumed(checks, folder):
+    lines = [json.dumps(job(seed)) + "\n" for seed in range(5)]
+    flags = ["batch", "-", "--out-dir", "out", "--resume"]
+    checks.check(counts(attn(*flags, stdin="".join(lines[:3]), cwd=folder)) == (3, 0, 0), "three")
+    lines[1] = json.dumps(job(50)) + "\n"
+    run = attn(*flags, stdin="".join(lines), cwd=folder)
+    checks.check(counts(run) == (3, 2, 0), f"one changed, two more: {run.stderr}")
+
+
+def a_damaged_manifest(checks, folder):
+    write_jobs(folder / "jobs", range(5))
+    batch(folder, "-j", "1")
+    manifest = folder / "out" / "manifest.ndjson"
+    manifest.write_bytes(manifest.read_bytes()[:-40])
+    run = batch(folder, "--resume")
+    checks.check(counts(run) == (1, 4, 0), f"a line cut off: {run.stderr}")
+    checks.check(all(json.loads(line) for line in manifest.read_text().splitlines()), "is gone")
+    elsewhere = attn("batch", "jobs", "--out-dir", "out2", "--manifest", "m.ndjson", cwd=folder)
+    checks.check(elsewhere.returncode == 0 and (folder / "m.ndjson").exists()
+                 and not (folder / "out2" / "manifest.ndjson").exists(), "--manifest elsewhere")
+    run = attn("batch", "jobs", "--out-dir", "out3", "--manifest", "/dev/null", cwd=folder)
+    checks.check(run.returncode == 73, f"a manifest that is no file: {run}")
+
+
+def one_run_at_a_time(checks, folder):
+    write_jobs(folder / "jobs", range(2))
+    process = subprocess.Popen([ATTN, "batch", "-", "--out-dir", "out", "-q"], cwd=folder,
+                               stdin=subprocess.PIPE)
+    manifest = folder / "out" / "manifest.ndjson"
+    while not (manifest.exists() and manifest.stat().st_size):
+        time.sleep(0.01)
+    for flags in ["--resume"], ["--force"], []:
+        run = batch(folder, *flags)
+        checks.check(run.returncode == 75 and b"another run" in run.stderr, f"{flags}: {run}")
+    process.communicate(json.dumps(job(0)).encode())
+    checks.check(process.returncode == 0, "the first run is not disturbed")
+    checks.check(batch(folder, "--resume").returncode == 0, "and then the lock is free")
+
+
+def killed_at_any_moment(checks, folder, kills=20, jobs=150):
+    """After each SIGKILL a resumed run, itself killed now and then, ends in the same bytes."""
+    write_jobs(folder / "jobs", range(jobs))
+    flags = ["batch", "jobs", "--format", "folder", "-j", "4", "-q", "--out-dir"]
+    start = time.monotonic()
+    attn(*flags, "whole", cwd=folder)
+    whole, seconds = contents(folder / "whole", ("manifest",)), time.monotonic() - start
+    checks.check(len(whole) == 3 * jobs, "an unbroken run")
+    dice, killed = random.Random(7), 0
+    for kill in range(kills):
+        process = subprocess.Popen([ATTN, *flags, "out", "--resume"], cwd=folder)
+        time.sleep(dice.uniform(0, seconds))
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        if kill % 4 == 3:
+            run = attn(*flags, "out", "--resume", cwd=folder)
+            checks.check(run.returncode == 0 and contents(folder / "out") == whole,
+                         f"kill {kill}: {run}")
+            subprocess.run(["rm", "-r", "out"], cwd=folder, check=True)
+    checks.check(killed > kills // 4, f"{killed} of {kills} runs were killed")
+
+
+def stopped_by_a_signal(checks, folder):
+    """Finished results stay, temporary files go, and it takes less than some seconds."""
+    (folder / "jobs").mkdir()
+    for number in range(8):
+        (folder / "jobs" / f"slow{number}.json").write_text(json.dumps(slow_job()))
+    write_jobs(folder / "jobs", range(20))
+    whole = None
+    for number, code in (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129):
+        process = subprocess.Popen([ATTN, "batch", "jobs", "--out-dir", "out", "-j", "4", "--resume"],
+                                   cwd=folder, stderr=subprocess.PIPE)
+        manifest = folder / "out" / "manifest.ndjson"
+        while not (manifest.exists() and manifest.read_bytes().count(b'"status"') >= 20):
+            time.sleep(0.01)
+        asked = time.monotonic()
+        process.send_signal(number)
+        process.communicate()
+        checks.check(process.returncode == -number, f"exit by signal, {code} to a shell")
+        checks.check(time.monotonic() - asked < 5, "it does not wait for the work")
+        left = contents(folder / "out")
+        checks.check(not any(".attn-tmp" in name for name in left), f"litter: {list(left)}")
+        fast = {name: left[name] for name in left if "job" in name}
+        checks.check(len(fast) == 20 and fast == (whole or fast), "what was finished stays")
+        whole = fast
+
+
+if __name__ == "__main__":
+    checks = Checks("attn batch --resume")
+    for part in (what_changed_is_done_again, failures_are_tried_again, lines_can_be_resumed,
+                 a_damaged_manifest, one_run_at_a_time, killed_at_any_moment,
+                 stopped_by_a_signal):
+        with tempfile.TemporaryDirectory() as folder:
+            part(checks, pathlib.Path(folder))
+    checks.finish()

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The commands in README.md and docs/ print what the pages say.
+
+A ```console block is run line by line, in the order of its page, in a folder of its own: `$ cat
+FILE` makes the file from the text that follows, any other `$ COMMAND` has to print what follows.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from support.attn import ATTN, ROOT, Checks  # noqa: E402
+
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def steps(page):
+    """(command, expected output) of every console block."""
+    for block in BLOCK.findall(page):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            while command.endswith("\\"):
+                more, _, output = output.partition("\n")
+                command = command[:-1] + more.lstrip("> ")
+            yield command, output.strip("\n")
+
+
+def run_page(checks, path, folder):
+    env = {**os.environ, "PATH": f"{folder}/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    (folder / "bin").mkdir()
+    (folder / "bin" / "attn").symlink_to(ATTN)
+    (folder / "data").symlink_to(ROOT / "data")
+    count = 0
+    for command, expected in steps(path.read_text(encoding="utf-8")):
+        count += 1
+        if command.startswith("cat ") and not (folder / command[4:]).exists():
+            (folder / command[4:]).write_text(expected + "\n", encoding="utf-8")
+            continue
+        run = subprocess.run(["bash", "-c", command], cwd=folder, env=env, timeout=60,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        printed = "\n".join(line.rstrip() for line in run.stdout.strip("\n").split("\n"))
+        checks.check(printed == expected,
+                     f"{path.name}: $ {command}\n--- the page says\n{expected}\n--- printed\n{printed}")
+    return count
+
+
+def main():
+    checks = Checks("docs")
+    # The runner sees a difference.
+    checks.check(list(steps("```console\n$ a \\\n> b\n1\n\n2\n$ c\n```\n")) ==
+                 [("a b", "1\n\n2"), ("c", "")], "commands and outputs are told apart")
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    commands = 0
+    for page in pages:
+        with tempfile.TemporaryDirectory() as folder:
+            commands += run_page(checks, page, pathlib.Path(folder))
+        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            checks.check((page.parent / link).exists(), f"{page.name}: no such page: {link}")
+    checks.check(commands > 10, f"only {commands} commands were found")
+    checks.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,108 @@
+#include "attn/io/tensor_file.h"
+
+#include <catch2/catch.hpp>
+
+#include "attn/io/npy.h"
+#include "attn/io/npz.h"
+#include "attn/tensor/error.h"
+#include "support/run_attn.h"
+
+using namespace attn;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string write_archive(const ScratchFolder& folder) {
+  TensorMap tensors;
+  tensors.set("Q", Tensor::of<double>({2}, {1, 2}));
+  tensors.set("K", Tensor::of<double>({1}, {3}));
+  tensors.set("values", Tensor::of<double>({1}, {4}));
+  const std::string path = folder.path() / "x.npz";
+  OutputFile out(path, {});
+  write_npz(tensors, "", out);
+  out.commit();
+  return path;
+}
+
+std::string error_of(const std::string& ref) {
+  try {
+    TensorFiles().read(parse_tensor_ref(ref));
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::data);
+    return error.what();
+  }
+  FAIL("accepted " << ref);
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("a format is known by what the bytes are, then by the name") {
+  const ScratchFolder folder;
+  const auto format = [&](const std::string& name, const std::string& bytes) {
+    return format_of(read_file(folder.write(name, bytes).string()));
+  };
+  CHECK(format("a.csv", "\x93NUMPY") == Format::npy);
+  CHECK(format("a.npy", "PK\3\4") == Format::npz);
+  CHECK(format("a.txt", " \n{\"Q\": 1}") == Format::json);
+  CHECK(format("a", "[1]") == Format::json);
+  CHECK(format("a.csv", "1,2") == Format::csv);
+  CHECK(format("a.json", "7") == Format::json);
+  CHECK(format("a.npy", "") == Format::npy);
+  CHECK_THROWS_WITH(format("a.txt", "1,2"), Contains("expected .npy, .npz, JSON or CSV"));
+  CHECK_THROWS_WITH(format("a.txt", ""), Contains("a.txt: is empty"));
+}
+
+TEST_CASE("an output's format is its suffix") {
+  for (const Format format : {Format::npy, Format::npz, Format::json, Format::csv})
+    CHECK(format_of_suffix("d.x/a." + std::string(name_of(format))) == format);
+  CHECK_FALSE(format_of_suffix("npy").has_value());
+  CHECK_FALSE(format_of_suffix("a.txt").has_value());
+}
+
+TEST_CASE("FILE#NAME is split at the last '#', unless there is such a file") {
+  const ScratchFolder folder;
+  const std::string odd = folder.write("a#b.npy", "");
+  CHECK(parse_tensor_ref(odd).path == odd);
+  CHECK(parse_tensor_ref(odd).member.empty());
+  CHECK(parse_tensor_ref(odd + "#Q").path == odd);
+  CHECK(parse_tensor_ref("x.npz#a#Q").path == "x.npz#a");
+  CHECK(parse_tensor_ref("x.npz#Q").member == "Q");
+  CHECK(parse_tensor_ref("-").path == "-");
+}
+
+TEST_CASE("a member of an archive is found by its name") {
+  const ScratchFolder folder;
+  const std::string path = write_archive(folder);
+  TensorFiles files;
+  CHECK(files.read({path, "Q"}).shape() == Shape{2});
+  CHECK(files.read({path, "K"}).data<double>()[0] == 3);
+  CHECK(files.files().size() == 1);
+  CHECK_THAT(error_of(path), Contains("has several arrays (Q, K, values): say which, e.g. ") &&
+                                 Contains("x.npz#Q"));
+  CHECK_THAT(error_of(path + "#value"),
+             Contains("has no array 'value' (did you mean 'values'?), only Q, K, values"));
+}
+
+TEST_CASE("a file of one array needs no name and has none") {
+  const ScratchFolder folder;
+  const std::string path = folder.write("m.csv", "1,2\n3,4\n");
+  TensorFiles files;
+  CHECK(files.read({path, ""}).shape() == Shape{2, 2});
+  CHECK_THAT(error_of(path + "#Q"), Contains("has one array, without a name; asked for 'Q'"));
+}
+
+TEST_CASE("the arrays of a JSON document are those of numbers") {
+  const ScratchFolder folder;
+  const std::string path = folder.write(
+      "job.json",
+      R"({"tokens": ["I", "NaN"], "Q": [[1, 2], [3, 4]], "causal": false, "seed": 7, "scale": "auto",
+          "odd": ["NaN", 1.5], "all": ["NaN"], "mask": [[true], [false]], "options": {"a": [1]}})");
+  const TensorMap tensors = read_tensors(read_file(path));
+  CHECK(tensors.names() == std::vector<std::string>{"Q", "seed", "odd", "all", "mask"});
+  CHECK(tensors.at("mask").dtype() == DType::boolean);
+  CHECK_THAT(error_of(folder.write("none.json", R"({"tokens": ["I"]})")),
+             Contains("holds no array of numbers"));
+  CHECK_THAT(error_of(folder.write("ragged.json", R"({"Q": [[1, 2], [3]]})")),
+             Contains("ragged.json: Q"));
+}

@@ -1,0 +1,56 @@
+"""Jobs for the tests of `attn batch`, and what NumPy and SciPy make of them."""
+
+import json
+
+import numpy as np
+from scipy.special import softmax
+
+WORDS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]
+
+
+def job(seed):
+    """The worked example of four words, with weights drawn from `seed`."""
+    draw = {"randint": {"high": 3, "shape": [3, 3]}}
+    return {"embeddings": WORDS, "seed": seed, "W_Q": draw, "W_K": draw, "W_V": draw}
+
+
+def expected(seed):
+    random = np.random.RandomState(seed)
+    q, k, v = (np.array(WORDS) @ random.randint(3, size=(3, 3)) for _ in range(3))
+    scores = q @ k.T
+    weights = softmax(scores / np.sqrt(3), axis=1)
+    return {"scores": scores, "weights": weights, "context": weights @ v}
+
+
+def is_expected(outputs, seed):
+    want = expected(seed)
+    return all(np.allclose(outputs[name], want[name], rtol=1e-13, atol=0) for name in want)
+
+
+def write_jobs(folder, seeds, name="job{:04}.json"):
+    """One file a seed; gives their paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / name.format(seed) for seed in seeds]
+    for seed, path in zip(seeds, paths):
+        path.write_text(json.dumps(job(seed)))
+    return paths
+
+
+def slow_job(tokens=3000):
+    """A job of some seconds: the work grows with the square of `tokens`."""
+    draw = {"rand": {"shape": [tokens, 512]}}
+    return {"seed": 1, "generator": "RandomState", "Q": draw, "K": draw, "V": draw,
+            "outputs": ["context"]}
+
+
+def contents(folder, without=("manifest",)):
+    """Every file below `folder` with its bytes, save those whose names begin with `without`."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes()
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and not path.name.startswith(without)}
+
+
+def manifest_of(folder, name="manifest.ndjson"):
+    """Each job's last line, by job; the lines that begin a run are left out."""
+    lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+    return {line["job"]: line for line in lines if "job" in line}

@@ -1,0 +1,384 @@
+#include "support/kernel_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+namespace attn::test {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+std::size_t index(const kernel::Strides& s, std::size_t b, std::size_t h, std::size_t i,
+                  std::size_t j) {
+  return b * s.batch + h * s.head + i * s.row + j * s.column;
+}
+
+std::size_t pick(std::mt19937_64& random, std::initializer_list<std::size_t> choices) {
+  return choices.begin()[random() % choices.size()];
+}
+
+bool chance(std::mt19937_64& random, double probability) {
+  return std::uniform_real_distribution<>()(random) < probability;
+}
+
+}  // namespace
+
+double Elements::at(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
+  return values[index(strides, b, h, i, j)];
+}
+
+void Elements::set(std::size_t b, std::size_t h, std::size_t i, std::size_t j, double value) {
+  const std::size_t at = index(strides, b, h, i, j);
+  visit(dtype, [&](auto type) {
+    using X = typename decltype(type)::type;
+    const X stored(static_cast<X>(value));
+    std::memcpy(bytes.data() + at * sizeof(X), &stored, sizeof(X));
+    if constexpr (std::is_same_v<X, Half> || std::is_same_v<X, BFloat16>)
+      values[at] = double(float(stored));
+    else
+      values[at] = static_cast<double>(stored);
+  });
+}
+
+Elements make_elements(DType dtype, std::array<std::size_t, 4> shape, Order order) {
+  const auto [b, h, l, d] = shape;
+  const auto s = [](std::size_t n) { return static_cast<std::int64_t>(n); };
+  Elements e;
+  e.dtype = dtype;
+  if (order == Order::bhld) e.strides = {s(h * l * d), s(l * d), s(d), 1};
+  if (order == Order::blhd) e.strides = {s(l * h * d), s(d), s(h * d), 1};
+  if (order == Order::transposed) e.strides = {s(h * l * d), s(l * d), 1, s(l)};
+  e.values.resize(b * h * l * d + 1);
+  e.bytes.resize(e.values.size() * size_of(dtype));
+  return e;
+}
+
+template <class T>
+void Case<T>::point() {
+  problem.q = q.operand();
+  problem.k = k.operand();
+  problem.v = v.operand();
+  problem.bias = bias.empty() ? nullptr : bias.data();
+  problem.alibi = alibi.empty() ? nullptr : alibi.data();
+  problem.mask = mask.empty() ? nullptr : mask.data();
+  problem.positions = positions.empty() ? nullptr : positions.data();
+  problem.lengths = lengths.empty() ? nullptr : lengths.data();
+}
+
+template <class T>
+std::string Case<T>::text() const {
+  const auto& p = problem;
+  std::ostringstream out;
+  out << (sizeof(T) == 4 ? "f32" : "f64") << " of " << name_of(q.dtype) << " B" << p.B << " H"
+      << p.H << " G" << p.G << " L" << p.L << " S" << p.S << " D" << p.D << " Dv" << p.Dv
+      << " scale " << p.scale << " softcap " << p.softcap << " causal " << p.causal << " window "
+      << p.left << "," << p.right << " offset " << p.offset;
+  if (p.bias) out << " bias " << p.bias_strides.row << "," << p.bias_strides.column;
+  if (p.mask) out << " mask " << p.mask_strides.row << "," << p.mask_strides.column;
+  if (p.alibi) out << " alibi";
+  if (p.positions) out << " positions";
+  if (p.lengths) out << " lengths";
+  return out.str();
+}
+
+namespace {
+
+void fill_normal(Elements& e, std::array<std::size_t, 4> shape, std::mt19937_64& random,
+                 double spread) {
+  std::normal_distribution<> normal(0, spread);
+  for (std::size_t b = 0; b < shape[0]; ++b)
+    for (std::size_t h = 0; h < shape[1]; ++h)
+      for (std::size_t i = 0; i < shape[2]; ++i)
+        for (std::size_t j = 0; j < shape[3]; ++j) e.set(b, h, i, j, normal(random));
+}
+
+/// Strides of a (B, H, L, S) array in which some axes are broadcast; returns its size.
+std::size_t random_strides(kernel::Strides& strides, std::array<std::size_t, 4> shape,
+                           std::mt19937_64& random) {
+  std::size_t size = 1;
+  std::int64_t* const all[] = {&strides.batch, &strides.head, &strides.row, &strides.column};
+  for (std::size_t axis = 4; axis-- > 0;) {
+    const bool broadcast = chance(random, axis == 3 ? 0.1 : 0.4);
+    *all[axis] = broadcast ? 0 : static_cast<std::int64_t>(size);
+    if (!broadcast) size *= shape[axis];
+  }
+  return size;
+}
+
+template <class T>
+void add_masks(Case<T>& c, std::mt19937_64& random, std::size_t rows) {
+  auto& p = c.problem;
+  if (chance(random, 0.3)) {
+    const std::size_t size = random_strides(p.mask_strides, {p.B, p.H, rows, p.S}, random) + 1;
+    const double shown = std::array{0.0, 0.05, 0.6, 0.98, 1.0}[random() % 5];
+    const std::size_t run = pick(random, {1, 1, 70, 600});  // runs hide whole panels and blocks
+    for (std::size_t i = 0; i < size; ++i)
+      c.mask.push_back(i % run == 0 ? chance(random, shown) : c.mask.back());
+  }
+  if (chance(random, 0.3)) {
+    const std::size_t size = random_strides(p.bias_strides, {p.B, p.H, rows, p.S}, random) + 1;
+    const bool hides = chance(random, 0.5);
+    const std::size_t run = pick(random, {1, 70, 600});
+    std::normal_distribution<> normal;
+    for (std::size_t i = 0; i < size; ++i) {
+      const bool hidden = i % run == 0 ? hides && chance(random, 0.4)
+                                       : c.bias.back() == -std::numeric_limits<T>::infinity();
+      c.bias.push_back(hidden ? -std::numeric_limits<T>::infinity()
+                              : static_cast<T>(normal(random)));
+    }
+  }
+}
+
+template <class T>
+void add_limits(Case<T>& c, std::mt19937_64& random) {
+  auto& p = c.problem;
+  const auto near = [&](std::size_t n) {
+    return static_cast<std::int64_t>(random() % (n + 4)) - 2;
+  };
+  p.causal = chance(random, 0.4);
+  if (chance(random, 0.3)) p.left = std::max<std::int64_t>(-1, near(p.S));
+  if (chance(random, 0.3)) p.right = std::max<std::int64_t>(-1, near(p.S));
+  if (chance(random, 0.4))
+    p.offset = static_cast<std::int64_t>(p.S) - static_cast<std::int64_t>(p.L);
+  if (chance(random, 0.1)) p.offset = near(p.S);
+  if (chance(random, 0.02)) p.offset = std::numeric_limits<std::int64_t>::max() - 1;
+  if (chance(random, 0.25))
+    for (std::size_t b = 0; b < p.B; ++b) c.lengths.push_back(near(p.S));
+}
+
+}  // namespace
+
+template <class T>
+void fill_random(Case<T>& c, std::mt19937_64& random) {
+  auto& p = c.problem;
+  do {
+    p.B = pick(random, {1, 1, 2, 3});
+    p.G = pick(random, {1, 1, 2, 3});
+    p.H = p.G * pick(random, {1, 1, 2, 4});
+    p.L = pick(random, {0, 1, 1, 1, 2, 3, 5, 6, 7, 12, 13, 31, 48, 61, 97, 130, 200});
+    p.S = pick(random, {0,  1,  1,   2,   3,   8,   15,  16,  17,   31,  63,
+                        64, 65, 100, 129, 511, 512, 513, 700, 1025, 1600});
+    p.D = pick(random, {0, 1, 2, 3, 4, 7, 8, 16, 17, 32, 64, 80});
+    p.Dv = pick(random, {0, 1, 3, 5, 8, 16, 33, 64, 65, 80, 130});
+  } while (p.B * p.H * p.L * p.S * (p.D + p.Dv + 1) > 1500000);
+  const DType narrow[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
+  const auto dtype = [&] { return chance(random, 0.7) ? dtype_of<T> : narrow[random() % 4]; };
+  const auto order = [&] { return static_cast<Order>(random() % 8 < 5 ? 0 : random() % 3); };
+  c.q = make_elements(dtype(), {p.B, p.H, p.L, p.D}, order());
+  c.k = make_elements(dtype(), {p.B, p.G, p.S, p.D}, order());
+  c.v = make_elements(dtype(), {p.B, p.G, p.S, p.Dv}, order());
+  const double spread = std::array{0.1, 1.0, 1.0, 3.0}[random() % 4];
+  fill_normal(c.q, {p.B, p.H, p.L, p.D}, random, spread);
+  fill_normal(c.k, {p.B, p.G, p.S, p.D}, random, spread);
+  fill_normal(c.v, {p.B, p.G, p.S, p.Dv}, random, 1);
+  p.scale = static_cast<T>(chance(random, 0.2) ? -0.3 : 1 / std::sqrt(double(p.D) + 1e-9));
+  if (p.D == 0) p.scale = 1;
+  if (chance(random, 0.2)) p.softcap = static_cast<T>(std::array{0.5, 5.0, 30.0}[random() % 3]);
+  add_limits(c, random);
+  if (p.offset < 1 << 20 && chance(random, 0.1))
+    for (std::size_t h = 0; h < p.H; ++h)
+      c.alibi.push_back(static_cast<T>(std::ldexp(1, -int(h) - 1)));
+  if (chance(random, 0.15))
+    for (std::size_t l = 0; l < p.L; ++l)
+      c.positions.push_back(static_cast<std::int64_t>(random() % (p.L + 5)));
+  add_masks(c, random, p.L + 5);
+  if (chance(random, 0.25) && p.S > 0)  // NaN and infinity, hidden and not
+    for (int n = 0; n < 3; ++n) {
+      // Infinity times a weight that underflows in T but not in the oracle would be NaN there.
+      const bool spiky = spread > 2 || p.scale < 0 || !c.alibi.empty();
+      const double bad = std::array{std::nan(""), kInfinity, -kInfinity}[spiky ? 0 : random() % 3];
+      if (p.Dv > 0) c.v.set(random() % p.B, random() % p.G, random() % p.S, random() % p.Dv, bad);
+      if (p.D > 0 && n == 0)
+        c.k.set(random() % p.B, random() % p.G, random() % p.S, random() % p.D, std::nan(""));
+    }
+  c.point();
+}
+
+template <class T>
+void fill_plain(Case<T>& c, std::mt19937_64& random, std::array<std::size_t, 7> bhglsdv,
+                DType dtype, double spread) {
+  auto& p = c.problem;
+  std::tie(p.B, p.H, p.G, p.L, p.S, p.D, p.Dv) = std::tuple_cat(bhglsdv);
+  c.q = make_elements(dtype, {p.B, p.H, p.L, p.D}, Order::bhld);
+  c.k = make_elements(dtype, {p.B, p.G, p.S, p.D}, Order::bhld);
+  c.v = make_elements(dtype, {p.B, p.G, p.S, p.Dv}, Order::bhld);
+  fill_normal(c.q, {p.B, p.H, p.L, p.D}, random, spread);
+  fill_normal(c.k, {p.B, p.G, p.S, p.D}, random, spread);
+  fill_normal(c.v, {p.B, p.G, p.S, p.Dv}, random, 1);
+  p.scale = static_cast<T>(1 / std::sqrt(static_cast<double>(p.D)));
+  c.point();
+}
+
+template <class T>
+Answer<T> compute(const kernel::Problem<T>& p, bool rows, kernel::ThreadPool& pool,
+                  kernel::Isa isa) {
+  const T unset = T(-12345);
+  const std::size_t count = p.B * p.H * p.L;
+  Answer<T> answer;
+  answer.context.assign(count * p.Dv, unset);
+  answer.logsumexp.assign(count, unset);
+  kernel::Results<T> results;
+  results.context = answer.context.data();
+  results.context_strides = {static_cast<std::int64_t>(p.H * p.L * p.Dv),
+                             static_cast<std::int64_t>(p.L * p.Dv), static_cast<std::int64_t>(p.Dv),
+                             1};
+  results.logsumexp = answer.logsumexp.data();
+  if (rows) {
+    answer.scores.assign(count * p.S, unset);
+    answer.weights.assign(count * p.S, unset);
+    results.scores = results.weights = true;
+    results.sink = kernel::store_rows(answer.scores.data(), answer.weights.data(), p.S);
+  }
+  kernel::attend(p, results, pool, isa);
+  return answer;
+}
+
+namespace {
+
+template <class T>
+bool is_seen(const kernel::Problem<T>& p, std::size_t b, std::size_t h, std::size_t l,
+             std::size_t key) {
+  const long double i = p.positions ? p.positions[l] : static_cast<std::int64_t>(l);
+  const long double j = key, center = i + p.offset;  // no overflow, 64 bits exact
+  const auto at = [&](const kernel::Strides& s) {
+    return b * s.batch + h * s.head + static_cast<std::int64_t>(i) * s.row + key * s.column;
+  };
+  return !(p.lengths && j >= p.lengths[b]) && !(p.causal && j > center) &&
+         !(p.left >= 0 && j < center - p.left) && !(p.right >= 0 && j > center + p.right) &&
+         !(p.mask && p.mask[at(p.mask_strides)] == 0) &&
+         !(p.bias && p.bias[at(p.bias_strides)] == -std::numeric_limits<T>::infinity());
+}
+
+using Real = long double;
+
+/// One row by the formula: scores, weights, logsumexp and context, each with its tolerance.
+template <class T>
+void expect_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, Expected<T>& out) {
+  const auto& p = c.problem;
+  const double eps = std::numeric_limits<T>::epsilon() / 2;
+  const std::size_t g = h / (p.H / p.G), row = (b * p.H + h) * p.L + l;
+  std::vector<Real> masked(p.S), weight(p.S);
+  std::vector<bool> seen(p.S);
+  Real most = -kInfinity, sum = 0;
+  double off = 0;  // how far a masked score may be off
+  bool any = false;
+  for (std::size_t j = 0; j < p.S; ++j) {
+    Real raw = 0, size = 0;
+    for (std::size_t x = 0; x < p.D; ++x) {
+      const Real product = Real(c.q.at(b, h, l, x)) * c.k.at(b, g, j, x);
+      raw += product;
+      size += std::abs(product);
+    }
+    const double raw_off = static_cast<double>(size) * eps * (static_cast<double>(p.D) + 2) +
+                           static_cast<double>(std::numeric_limits<T>::denorm_min());
+    out.value.scores[row * p.S + j] = static_cast<double>(raw);
+    out.tolerance.scores[row * p.S + j] = raw_off;
+    seen[j] = is_seen(p, b, h, l, j);
+    if (!seen[j]) continue;
+    any = true;
+    Real x = raw * p.scale;
+    double x_off = raw_off * std::abs(double(p.scale)) + std::abs(double(x)) * eps;
+    if (p.softcap > 0) {
+      x = p.softcap * std::tanh(x / p.softcap);
+      x_off += std::abs(double(x)) * eps * 8;
+    }
+    const Real i = static_cast<Real>(p.positions ? p.positions[l] : static_cast<std::int64_t>(l));
+    const Real before = x;
+    if (p.alibi) x -= p.alibi[h] * std::abs(i + p.offset - static_cast<Real>(j));
+    if (p.bias)
+      x += p.bias[b * p.bias_strides.batch + h * p.bias_strides.head +
+                  static_cast<std::int64_t>(i) * p.bias_strides.row + j * p.bias_strides.column];
+    x_off += (std::abs(double(x)) + 2 * std::abs(double(x - before))) * eps * 2;
+    masked[j] = x;
+    off = std::max(off, x_off);
+    most = std::isnan(x) ? most : std::max(most, x);
+  }
+  for (std::size_t j = 0; j < p.S; ++j)
+    if (seen[j]) sum += weight[j] = std::exp(masked[j] - most);
+  // Sums run over at most one key block, then over the blocks.
+  const double sum_off =
+      eps * (20 + static_cast<double>(std::min<std::size_t>(p.S, 512) + 3 * (p.S / 512)));
+  const double tiny = 4 * std::numeric_limits<T>::min();  // what underflows is lost
+  for (std::size_t j = 0; j < p.S; ++j) {
+    const double w = seen[j] ? static_cast<double>(weight[j] / sum) : 0;
+    const double lag = seen[j] && w > 0 ? std::abs(double(masked[j] - most)) * eps * 2 : 0;
+    out.value.weights[row * p.S + j] = w;
+    out.tolerance.weights[row * p.S + j] = w * (std::expm1(2 * off) + sum_off + lag) + tiny;
+  }
+  out.value.logsumexp[row] = any ? static_cast<double>(most + std::log(sum)) : -kInfinity;
+  out.tolerance.logsumexp[row] = off + sum_off + std::abs(static_cast<double>(most)) * eps +
+                                 std::abs(std::log(double(sum))) * eps * 2;
+  for (std::size_t x = 0; x < p.Dv; ++x) {
+    Real total = 0, size = 0;
+    for (std::size_t j = 0; j < p.S; ++j) {
+      if (!seen[j]) continue;
+      const Real term = weight[j] / sum * c.v.at(b, g, j, x);
+      total += term;
+      size += std::abs(term);
+    }
+    out.value.context[row * p.Dv + x] = static_cast<double>(total);
+    out.tolerance.context[row * p.Dv + x] =
+        static_cast<double>(size) * (std::expm1(2 * off) + 2 * sum_off) +
+        tiny * static_cast<double>(p.S);
+  }
+}
+
+}  // namespace
+
+template <class T>
+Expected<T> expect(const Case<T>& c) {
+  const auto& p = c.problem;
+  Expected<T> out;
+  for (Answer<double>* answer : {&out.value, &out.tolerance}) {
+    answer->context.resize(p.B * p.H * p.L * p.Dv);
+    answer->logsumexp.resize(p.B * p.H * p.L);
+    answer->scores.resize(p.B * p.H * p.L * p.S);
+    answer->weights.resize(p.B * p.H * p.L * p.S);
+  }
+  for (std::size_t b = 0; b < p.B; ++b)
+    for (std::size_t h = 0; h < p.H; ++h)
+      for (std::size_t l = 0; l < p.L; ++l) expect_row(c, b, h, l, out);
+  return out;
+}
+
+template <class T>
+std::string difference(const std::vector<T>& found, const std::vector<double>& expected,
+                       const std::vector<double>& tolerance) {
+  if (found.size() != expected.size()) return "sizes differ";
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto x = static_cast<double>(found[i]);
+    const bool same = std::isnan(expected[i])
+                          ? std::isnan(x)
+                          : x == expected[i] || std::abs(x - expected[i]) <= tolerance[i];
+    if (same) continue;
+    std::ostringstream out;
+    out.precision(10);
+    out << "element " << i << ": expected " << expected[i] << " +- " << tolerance[i] << ", found "
+        << x;
+    return out.str();
+  }
+  return "";
+}
+
+template struct Case<float>;
+template struct Case<double>;
+template void fill_random(Case<float>&, std::mt19937_64&);
+template void fill_random(Case<double>&, std::mt19937_64&);
+template void fill_plain(Case<float>&, std::mt19937_64&, std::array<std::size_t, 7>, DType, double);
+template void fill_plain(Case<double>&, std::mt19937_64&, std::array<std::size_t, 7>, DType,
+                         double);
+template Answer<float> compute(const kernel::Problem<float>&, bool, kernel::ThreadPool&,
+                               kernel::Isa);
+template Answer<double> compute(const kernel::Problem<double>&, bool, kernel::ThreadPool&,
+                                kernel::Isa);
+template Expected<float> expect(const Case<float>&);
+template Expected<double> expect(const Case<double>&);
+template std::string difference(const std::vector<float>&, const std::vector<double>&,
+                                const std::vector<double>&);
+template std::string difference(const std::vector<double>&, const std::vector<double>&,
+                                const std::vector<double>&);
+
+}  // namespace attn::test
