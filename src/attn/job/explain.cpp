@@ -159,7 +159,10 @@ class Explainer {
     const bool cosine = from_.options().score == Score::cosine;
     words(std::string("How well each query (row) meets each key (column): the ") +
           (cosine ? "cosine of their angle." : "product of the two.") + shape("S", scores_));
-    lines({{name("S"), {row({name("Q"), transposed("K")}), shown(scores_)}}});
+    const Math formula =
+        cosine ? row({sign("cos"), sign("("), name("Q"), sign(","), name("K"), sign(")")})
+               : row({name("Q"), transposed("K")});
+    lines({{name("S"), {formula, shown(scores_)}}});
     std::vector<Equation> worked;
     for (const std::size_t j : edges(scores_.columns)) {
       double qq = 0, kk = 0;
@@ -194,6 +197,7 @@ class Explainer {
     const Matrix result = from_.matrix("scaled_scores");
     if (result.values == scores_.values) return;
     heading("Scale");
+    scores_letter_ = "s'";
     words(
         "Products grow with the width of the vectors; the scale keeps them in the range in which "
         "softmax is not all or nothing.");
@@ -211,6 +215,7 @@ class Explainer {
     const Matrix result = from_.matrix("masked_scores");
     if (result.values == from_.matrix("scaled_scores").values) return;
     heading("Mask");
+    scores_letter_ = "s''";
     words("What a query may not see is set to minus infinity, and weighs nothing below.");
     lines({{name("S''"), {shown(result)}}});
   }
@@ -227,7 +232,8 @@ class Explainer {
             : "Exponentials, divided by the sum over the keys: weights that sum to 1 in each row. "
               "Taking away the largest score first changes nothing but keeps them from "
               "overflowing.");
-    const Math terms = superscript(name("e"), row({name("s"), sign("−"), sign("max"), name("s")}));
+    const Math s = name(scores_letter_);
+    const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
     lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), shown(weights)}}});
     double most = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::size_t k = 0; k < count; ++k) most = std::max(most, scores.values[begin + k]);
@@ -237,7 +243,7 @@ class Explainer {
       const double score = scores.values[begin + k];
       return is_hidden(score) ? number(0) : power_of_e(score - most);
     };
-    std::vector<Equation> worked = {{row({sign("max"), name("s")}), {number(most)}},
+    std::vector<Equation> worked = {{row({sign("max"), s}), {number(most)}},
                                     {sign("Σ"), {sum(count, term), number(total)}}};
     for (const std::size_t j : edges(weights.columns)) {
       const double score = scores.at(query_, j);
@@ -296,7 +302,8 @@ class Explainer {
   const ExplainSource& from_;
   std::size_t query_;
   Matrix scores_;
-  int number_ = 0;  ///< of the last heading
+  std::string scores_letter_ = "s";  ///< of the last stage before softmax
+  int number_ = 0;                   ///< of the last heading
   WorkedSteps steps_;
 };
 

@@ -12,9 +12,9 @@ namespace {
 
 /// Signs that LaTeX writes by a command.
 constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
-    {"·", "\\cdot "},  {"×", "\\times "}, {"Σ", "\\sum "},  {"…", "\\dots "},
-    {"⋮", "\\vdots "}, {"⋱", "\\ddots "}, {"−", "-"},       {"∞", "\\infty "},
-    {"∈", "\\in "},    {"|", "\\vert "},  {"max", "\\max "}};
+    {"·", "\\cdot "},  {"×", "\\times "}, {"Σ", "\\sum "},   {"…", "\\dots "},
+    {"⋮", "\\vdots "}, {"⋱", "\\ddots "}, {"−", "-"},        {"∞", "\\infty "},
+    {"∈", "\\in "},    {"|", "\\vert "},  {"max", "\\max "}, {"cos", "\\cos "}};
 
 std::string command_for(const std::string& text) {
   for (const auto& [sign, command] : kCommands)
@@ -39,6 +39,15 @@ std::string latex_matrix(const Math& math) {
 
 std::string element(const std::string& tag, const std::string& inside) {
   return "<" + tag + ">" + inside + "</" + tag + ">";
+}
+
+/// A prime is a sign of its own, so that the letter before it stays a letter.
+std::string mathml_name(const std::string& text) {
+  const std::size_t letters = text.find_last_not_of('\'') + 1;
+  const std::string name = element("mi", markup(text.substr(0, letters)));
+  std::string primes;
+  for (std::size_t i = letters; i < text.size(); ++i) primes += "′";
+  return primes.empty() ? name : element("msup", name + element("mo", primes));
 }
 
 std::string mathml_matrix(const Math& math) {
@@ -123,7 +132,7 @@ std::string latex(const Math& math) {
 std::string mathml(const Math& math) {
   switch (math.kind) {
     case Math::Kind::name:
-      return element("mi", markup(math.text));
+      return mathml_name(math.text);
     case Math::Kind::number:
       return element("mn", markup(math.text));
     case Math::Kind::sign:
