@@ -1,12 +1,11 @@
 // attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 
 #include "attn/cli/command.h"
-#include "attn/cli/draw.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/run_views.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/io/csv.h"
@@ -27,12 +26,12 @@ struct RunArgs {
   std::vector<std::string> outputs;  ///< -o
   std::string format;                ///< "" is text
   NanPolicy nan = NanPolicy::warn;
-  std::string view;  ///< --view: "-" is the terminal, "" not given
   LimitArgs limits;
   bool repr = false;
   bool force = false, no_clobber = false, durable = false;
   bool dry_run = false;
   std::size_t threads = 0;
+  RunViewArgs views;
 };
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
@@ -89,27 +88,6 @@ void show(const Result& result, const RunArgs& args) {
                                   : as_text(result, args.repr));
 }
 
-/// The heat map of --view: its file stands open while the job is computed.
-class View {
- public:
-  View(const std::string& path, const OutputPolicy& policy)
-      : format_(draw_format(path)), out_(path, policy) {}
-
-  /// What has to be computed for it: the masked scores tell what is hidden.
-  static std::vector<std::string> outputs() { return {"masked_scores", "weights"}; }
-
-  void write(const Result& result) {
-    const ResultFile file{result.outputs, result.tokens, result.made_by};
-    const HeatSource source = heat_source(file, "weights", "result");
-    out_.write(drawn({page_set(source, {}, "result")}, format_, {}));
-    out_.commit();
-  }
-
- private:
-  DrawFormat format_;
-  OutputFile out_;
-};
-
 void append_missing(std::vector<std::string>& names, const std::vector<std::string>& more) {
   for (const std::string& name : more)
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -136,7 +114,7 @@ bool has_text(const Targets& targets, const std::string& format) {
 }
 
 Targets targets_of(const RunArgs& args) {
-  Targets targets{{}, args.outputs.empty() && args.view.empty()};
+  Targets targets{{}, args.outputs.empty() && args.views.empty()};
   for (const std::string& typed : args.outputs) {
     if (typed == "-")
       targets.on_stdout = true;
@@ -171,7 +149,8 @@ int run(const RunArgs& args) {
   Job job = make_job(document, files);
   const std::vector<std::string> outputs = outputs_of(job, document, targets);
   job.outputs = outputs;
-  if (!args.view.empty()) append_missing(job.outputs, View::outputs());
+  RunViews views(args.views, policy_of(args, files));
+  append_missing(job.outputs, views.outputs(job));
 
   Plan plan = plan_job(job, document);
   if (has_text(targets, args.format)) add_text(plan);
@@ -182,8 +161,6 @@ int run(const RunArgs& args) {
   }
   require_memory(plan, document.name, limits.memory);
   ResultWriter writer(targets.files, outputs, policy_of(args, files));
-  std::optional<View> view;
-  if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
   set_threads(args.threads);
   const Result computed = run_job(job, document, files);
   const Result result = only(computed, outputs);
@@ -191,7 +168,7 @@ int run(const RunArgs& args) {
   writer.write(result);
   writer.commit();
   if (targets.on_stdout) show(result, args);
-  if (view) view->write(computed);
+  views.write(job, computed);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
 }
@@ -229,11 +206,7 @@ Action add_run(CLI::App& app) {
       ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy"}))
       ->type_name("WORD")
       ->group("Results");
-  app.add_flag("--view{-}", args->view,
-               "the weights as a heat map on the terminal, or as a picture or page: "
-               "--view=FILE.svg, .png, .html")
-      ->type_name("[=FILE]")
-      ->group("Results");
+  add_view_options(app, args->views);
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
   app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
   app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
