@@ -55,11 +55,10 @@ void ThreadPool::run(std::size_t tasks, std::size_t workers, const Task& task) {
   }
   job_posted_.notify_all();
   work(0);
-  {
-    std::lock_guard lock(mutex_);
-    open_ = false;  // nothing is left to start: whoever has not woken yet need not be waited for
-  }
-  for (int spins = 0; busy_ != 0; ++spins) spins < kSpins ? pause() : std::this_thread::yield();
+  for (int spins = 0; spins < kSpins && busy_ != 0; ++spins) pause();
+  std::unique_lock lock(mutex_);
+  open_ = false;  // nothing is left to start: whoever has not woken yet need not be waited for
+  all_left_.wait(lock, [&] { return busy_ == 0; });
   if (failure_) std::rethrow_exception(failure_);
 }
 
@@ -76,11 +75,10 @@ bool ThreadPool::join(std::size_t worker, std::uint64_t& seen) {
 
 void ThreadPool::help(std::size_t worker, std::uint64_t seen) {
   while (true) {
-    if (join(worker, seen)) {
-      work(worker);
-      --busy_;
-    }
+    const bool joined = join(worker, seen);
+    if (joined) work(worker);
     std::lock_guard lock(mutex_);
+    if (joined && --busy_ == 0) all_left_.notify_one();
     if (stop_) return;
   }
 }
