@@ -1,6 +1,7 @@
 #include "attn/kernel/thread_pool.h"
 
 #include <algorithm>
+#include <system_error>
 
 namespace attn::kernel {
 namespace {
@@ -32,8 +33,12 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::start_helpers(std::size_t count) {
-  while (helpers_.size() < count)
-    helpers_.emplace_back(&ThreadPool::help, this, helpers_.size() + 1, job_.load());
+  try {
+    while (helpers_.size() < count)
+      helpers_.emplace_back(&ThreadPool::help, this, helpers_.size() + 1, job_.load());
+  } catch (const std::system_error&) {
+    // The system grants no more threads: those that there are do all the work.
+  }
 }
 
 void ThreadPool::run(std::size_t tasks, std::size_t workers, const Task& task) {
