@@ -121,7 +121,8 @@ int run(const RunArgs& args) {
         std::find(job.outputs.begin(), job.outputs.end(), target.name) == job.outputs.end())
       job.outputs.push_back(target.name);
 
-  Plan plan = plan_job(job, document);
+  PreparedJob prepared = prepare_job(job, document);
+  Plan& plan = prepared.plan;
   if (has_text(targets, on_stdout, args.format)) add_text(plan);
   if (args.dry_run) {
     print(args.format == "json" || args.format == "ndjson" ? plan_json(plan) + "\n"
@@ -130,7 +131,7 @@ int run(const RunArgs& args) {
   }
   require_memory(plan, document.name, limits.memory);
   ResultWriter writer(targets, job.outputs, policy_of(args, files));
-  const Result result = run_job(job, document, files);
+  const Result result = run_job(job, prepared, document, files);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
   writer.commit();
