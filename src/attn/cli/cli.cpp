@@ -41,8 +41,9 @@ constexpr char kDescription[] =
     "  attn examples run general-attention\n";
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 done, 2 usage, 65 bad data, 66 no such input, 70 internal, 73 can't create\n"
-    "output, 74 input/output error, 77 not permitted. 'attn COMMAND --help' tells more.";
+    "\nExit codes: 0 done, 2 usage, 3 some jobs failed, 65 bad data, 66 no such input, 70 internal,\n"
+    "73 can't create output, 74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND\n"
+    "--help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
