@@ -160,19 +160,25 @@ int batch(BatchArgs& args) {
 
   BatchReport report({args.progress, args.json, is_quiet(), source->count(),
                       manifest ? printable(manifest->path()) : "the results"});
+  std::optional<OutputFile> results;
+  if (manifest == nullptr) results.emplace("-", OutputPolicy{});
   PoolTasks tasks;
   tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
   tasks.report = [&](const Outcome& outcome) {
     report.item(outcome);
-    if (manifest == nullptr)
-      print(outcome.status == Status::failed ? failure_json(outcome) + "\n" : outcome.text);
-    else if (outcome.status != Status::skipped)
+    if (results) {
+      results->write(outcome.status == Status::failed ? failure_json(outcome) + "\n"
+                                                      : outcome.text);
+      results->flush();
+    } else if (outcome.status != Status::skipped) {
       manifest->add(outcome);
+    }
   };
   tasks.tick = [&] { report.tick(); };
   args.pool.in_order = manifest == nullptr;
   const PoolEnd end = run_pool(*source, args.pool, tasks, stop);
   report.end();
+  if (results && !end.fault) results->commit();
   const int code = end.fault ? tell_fault(end.fault) : report.failed() > 0 ? 3 : 0;
   if (end.overdue > 0) end_at_once(code);
   return code;

@@ -152,7 +152,8 @@ int run(const RunArgs& args) {
   RunViews views(args.views, policy_of(args, files));
   append_missing(job.outputs, views.outputs(job));
 
-  Plan plan = plan_job(job, document);
+  PreparedJob prepared = prepare_job(job, document);
+  Plan& plan = prepared.plan;
   if (has_text(targets, args.format)) add_text(plan);
   if (args.dry_run) {
     print(args.format == "json" || args.format == "ndjson" ? plan_json(plan) + "\n"
@@ -162,7 +163,7 @@ int run(const RunArgs& args) {
   require_memory(plan, document.name, limits.memory);
   ResultWriter writer(targets.files, outputs, policy_of(args, files));
   set_threads(args.threads);
-  const Result computed = run_job(job, document, files);
+  const Result computed = run_job(job, prepared, document, files);
   const Result result = only(computed, outputs);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
