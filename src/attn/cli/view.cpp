@@ -63,7 +63,8 @@ Action add_view(CLI::App& app) {
       "Example:\n"
       "  attn view result.npz\n"
       "  attn view result.npz --of scores --head 3 -o scores.svg");
-  app.add_option("FILE", args->file, ".npz, .json, .npy or .csv; - is standard input")->required();
+  app.add_option("FILE", args->file, ".npz, .safetensors, .json, .npy or .csv; - is standard input")
+      ->required();
   app.add_option("-o,--output", args->output,
                  "FILE.svg or FILE.png; default: text on stdout, for a terminal")
       ->type_name("FILE");
