@@ -32,6 +32,8 @@ DOORS = [
     ("nlohmann-json", r"nlohmann/", r"io/json[^/]*\.cpp"),
     ("libzip", r"zip\.h", r"io/npz[^/]*\.cpp"),
     ("zlib", r"zlib\.h", r"io/npz[^/]*\.cpp"),
+    ("libpng", r"png\.h", r"report/png\.cpp"),
+    ("FreeType", r"ft2build\.h|freetype", r"report/font\.cpp"),
     ("xxHash", r"xxhash\.h", r"io/digest\.cpp"),
     ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas", r"core/(gemm|svd)\.cpp"),
     ("Highway", r"hwy/", r"kernel/[^/]+"),

@@ -27,8 +27,10 @@ constexpr Subcommand kSubcommands[] = {
     {"batch", "compute attention: many jobs, on several threads, and go on after a stop",
      add_batch},
     {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
+    {"view", "a result as a heat map: on the terminal, as SVG, PNG or HTML", add_view},
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
+    {"compare", "how far two files of tensors are apart", add_compare},
     {"random", "NumPy's random streams, bit for bit", add_random},
     {"svd", "truncated singular value decomposition", add_svd},
     {"schema", "the JSON Schema of a job", add_schema},
@@ -41,9 +43,9 @@ constexpr char kDescription[] =
     "  attn examples run general-attention\n";
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 done, 2 usage, 3 some jobs failed, 65 bad data, 66 no such input, 70 internal,\n"
-    "73 can't create output, 74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND\n"
-    "--help' tells more.";
+    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 3 some jobs failed\n"
+    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output,\n"
+    "74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;

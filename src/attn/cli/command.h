@@ -23,7 +23,9 @@ Action add_inspect(CLI::App& app);
 Action add_random(CLI::App& app);
 Action add_svd(CLI::App& app);
 Action add_convert(CLI::App& app);
+Action add_compare(CLI::App& app);
 Action add_schema(CLI::App& app);
+Action add_view(CLI::App& app);
 
 /// "attn: TEXT" on stderr, unless -q was given.
 void note(const std::string& text);

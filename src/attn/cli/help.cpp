@@ -29,6 +29,12 @@ std::string wrapped(const std::string& text) {
   return out;
 }
 
+/// "N", without what CLI11 adds to it for a check: "N:NONNEGATIVE".
+std::string placeholder_of(const CLI::Option& option) {
+  const std::string name = option.get_type_name();
+  return name.substr(0, name.find(':'));
+}
+
 /// "-o, --output PATH": short name, long name, what it takes.
 std::string flags_of(const CLI::Option& option, bool positional) {
   if (positional) return option.get_name(true);
@@ -37,7 +43,7 @@ std::string flags_of(const CLI::Option& option, bool positional) {
   if (text.empty()) text = "    ";
   for (const std::string& name : option.get_lnames()) text += "--" + name;
   const bool takes_one = option.get_expected_min() > 0;
-  return takes_one ? text + " " + option.get_type_name() : text;
+  return takes_one ? text + " " + placeholder_of(option) : text;
 }
 
 class HelpFormatter : public CLI::Formatter {

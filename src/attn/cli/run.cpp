@@ -1,11 +1,14 @@
 // attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
 #include <CLI/CLI.hpp>
 #include <memory>
+#include <optional>
 
 #include "attn/cli/command.h"
+#include "attn/cli/draw.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
 #include "attn/core/attention.h"
+#include "attn/core/fast.h"
 #include "attn/io/csv.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
@@ -24,10 +27,12 @@ struct RunArgs {
   std::vector<std::string> outputs;  ///< -o
   std::string format;                ///< "" is text
   NanPolicy nan = NanPolicy::warn;
+  std::string view;  ///< --view: "-" is the terminal, "" not given
   LimitArgs limits;
   bool repr = false;
   bool force = false, no_clobber = false, durable = false;
   bool dry_run = false;
+  std::size_t threads = 0;
 };
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
@@ -84,58 +89,110 @@ void show(const Result& result, const RunArgs& args) {
                                   : as_text(result, args.repr));
 }
 
+/// The heat map of --view: its file stands open while the job is computed.
+class View {
+ public:
+  View(const std::string& path, const OutputPolicy& policy)
+      : format_(draw_format(path)), out_(path, policy) {}
+
+  /// What has to be computed for it: the masked scores tell what is hidden.
+  static std::vector<std::string> outputs() { return {"masked_scores", "weights"}; }
+
+  void write(const Result& result) {
+    const ResultFile file{result.outputs, result.tokens, result.made_by};
+    const HeatSource source = heat_source(file, "weights", "result");
+    out_.write(drawn({page_set(source, {}, "result")}, format_, {}));
+    out_.commit();
+  }
+
+ private:
+  DrawFormat format_;
+  OutputFile out_;
+};
+
+void append_missing(std::vector<std::string>& names, const std::vector<std::string>& more) {
+  for (const std::string& name : more)
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+}
+
+Result only(const Result& result, const std::vector<std::string>& names) {
+  Result part{{}, result.tokens, result.made_by};
+  for (const std::string& name : names) part.outputs.set(name, result.outputs.at(name));
+  return part;
+}
+
+struct Targets {
+  std::vector<OutputTarget> files;
+  bool on_stdout = false;
+};
+
 /// Whether any output is JSON or CSV, whose digits take memory (NumPy's text is summarised).
-bool has_text(const std::vector<OutputTarget>& targets, bool on_stdout, const std::string& format) {
+bool has_text(const Targets& targets, const std::string& format) {
   const auto is_text = [](const OutputTarget& target) {
     return target.format == Format::json || target.format == Format::csv;
   };
-  return std::any_of(targets.begin(), targets.end(), is_text) ||
-         (on_stdout && (format == "json" || format == "ndjson" || format == "csv"));
+  return std::any_of(targets.files.begin(), targets.files.end(), is_text) ||
+         (targets.on_stdout && (format == "json" || format == "ndjson" || format == "csv"));
+}
+
+Targets targets_of(const RunArgs& args) {
+  Targets targets{{}, args.outputs.empty() && args.view.empty()};
+  for (const std::string& typed : args.outputs) {
+    if (typed == "-")
+      targets.on_stdout = true;
+    else
+      targets.files.push_back(parse_target(typed));
+  }
+  if (!targets.on_stdout && !args.format.empty())
+    throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
+  if (args.repr && (!targets.on_stdout || (!args.format.empty() && args.format != "text")))
+    throw Error(ErrorKind::usage, "--repr: goes with text on standard output only");
+  return targets;
+}
+
+/// What is written: the job's outputs, or those that -o NAME=FILE names, all of which are added.
+std::vector<std::string> outputs_of(const Job& job, const Document& document,
+                                    const Targets& targets) {
+  std::vector<std::string> outputs = job.outputs;
+  const std::vector<std::string> named = outputs_named(targets.files);
+  if (document.find("outputs") == nullptr && !targets.on_stdout && !named.empty()) outputs = named;
+  for (const OutputTarget& target : targets.files)
+    if (!target.name.empty()) append_missing(outputs, {target.name});
+  return outputs;
 }
 
 int run(const RunArgs& args) {
-  std::vector<OutputTarget> targets;
-  bool on_stdout = args.outputs.empty();
-  for (const std::string& typed : args.outputs) {
-    if (typed == "-")
-      on_stdout = true;
-    else
-      targets.push_back(parse_target(typed));
-  }
-  if (!on_stdout && !args.format.empty())
-    throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
-  if (args.repr && (!on_stdout || (!args.format.empty() && args.format != "text")))
-    throw Error(ErrorKind::usage, "--repr: goes with text on standard output only");
   if (args.force && args.no_clobber)
     throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
+  const Targets targets = targets_of(args);
   const ReadLimits limits = limits_of(args.limits);
   TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
-  if (document.find("outputs") == nullptr && !on_stdout) {
-    const std::vector<std::string> named = outputs_named(targets);
-    if (!named.empty()) job.outputs = named;
-  }
-  for (const OutputTarget& target : targets)
-    if (!target.name.empty() &&
-        std::find(job.outputs.begin(), job.outputs.end(), target.name) == job.outputs.end())
-      job.outputs.push_back(target.name);
+  const std::vector<std::string> outputs = outputs_of(job, document, targets);
+  job.outputs = outputs;
+  if (!args.view.empty()) append_missing(job.outputs, View::outputs());
 
   PreparedJob prepared = prepare_job(job, document);
   Plan& plan = prepared.plan;
-  if (has_text(targets, on_stdout, args.format)) add_text(plan);
+  if (has_text(targets, args.format)) add_text(plan);
   if (args.dry_run) {
     print(args.format == "json" || args.format == "ndjson" ? plan_json(plan) + "\n"
                                                            : plan_text(plan));
     return 0;
   }
   require_memory(plan, document.name, limits.memory);
-  ResultWriter writer(targets, job.outputs, policy_of(args, files));
-  const Result result = run_job(job, prepared, document, files);
+  ResultWriter writer(targets.files, outputs, policy_of(args, files));
+  std::optional<View> view;
+  if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
+  set_threads(args.threads);
+  const Result computed = run_job(job, prepared, document, files);
+  const Result result = only(computed, outputs);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
   writer.commit();
-  if (on_stdout) show(result, args);
+  if (targets.on_stdout) show(result, args);
+  if (view) view->write(computed);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
 }
@@ -173,8 +230,17 @@ Action add_run(CLI::App& app) {
       ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy"}))
       ->type_name("WORD")
       ->group("Results");
+  app.add_flag("--view{-}", args->view,
+               "the weights as a heat map on the terminal, or as a picture or page: "
+               "--view=FILE.svg, .png, .html")
+      ->type_name("[=FILE]")
+      ->group("Results");
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
   app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
+  app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
+      ->check(CLI::PositiveNumber)
+      ->type_name("N")
+      ->group("Results");
   app.add_flag("--no-clobber", args->no_clobber, "do nothing where an output file exists")
       ->group("Results");
   app.add_flag("--durable", args->durable, "results outlast a power cut (fsync)")->group("Results");

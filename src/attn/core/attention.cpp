@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "attn/core/fast.h"
 #include "attn/core/heads.h"
 #include "attn/core/mask.h"
 #include "attn/core/position.h"
@@ -24,11 +25,15 @@ const T& once(std::optional<T>& value, F&& compute) {
 /// The stages of one problem: each is a line of the formula, computed when something needs it.
 class Stages {
  public:
-  Stages(const Inputs& inputs, const Options& options) : in_(inputs), options_(options) {}
+  Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs)
+      : in_(inputs), options_(options), outputs_(outputs) {}
+
+  Tensor positions() const {
+    return chosen(sinusoidal_positions(position(), in_.L, in_.embeddings.shape()[2]));
+  }
 
   const Tensor& inputs() {
-    return once(inputs_,
-                [&] { return add_positions(in_.embeddings, options_.position, in_.compute); });
+    return once(inputs_, [&] { return add_positions(in_.embeddings, position(), in_.compute); });
   }
 
   const Tensor& queries() {  // (B, H, rows, D)
@@ -38,22 +43,34 @@ class Stages {
     });
   }
 
-  const Tensor& keys() {  // (B, G, S, D)
+  const Tensor& keys() {  // (B, G, N, D)
     return once(keys_, [&] {
       if (!in_.projected) return in_.K;
       return split_heads(project(memory(), in_.W_K, in_.b_K, "keys"), in_.G);
     });
   }
 
-  const Tensor& values() {  // (B, G, S, Dv)
+  const Tensor& values() {  // (B, G, N, Dv)
     return once(values_, [&] {
       if (!in_.projected) return in_.V;
       return split_heads(project(memory(), in_.W_V, in_.b_V, "values"), in_.G);
     });
   }
 
+  const Tensor& present_keys() {  // (B, G, S, D)
+    return in_.past_K ? once(present_keys_, [&] { return append_rows(*in_.past_K, keys()); })
+                      : keys();
+  }
+
+  const Tensor& present_values() {  // (B, G, S, Dv)
+    return in_.past_V ? once(present_values_, [&] { return append_rows(*in_.past_V, values()); })
+                      : values();
+  }
+
   const Tensor& scores() {
-    return once(scores_, [&] { return score(queries(), keys(), options_.score, in_.compute); });
+    if (is_fast()) return fast().scores;
+    return once(scores_,
+                [&] { return score(queries(), present_keys(), options_.score, in_.compute); });
   }
 
   const Tensor& scaled_scores() {
@@ -61,18 +78,17 @@ class Stages {
   }
 
   const Masked& masked() {
-    return once(masked_,
-                [&] { return mask_scores(scaled_scores(), in_.mask, options_, in_.rows, in_.L); });
+    return once(masked_, [&] { return mask_scores(scaled_scores(), in_, options_); });
   }
 
-  const Normalised& normalised() {
-    return once(normalised_,
-                [&] { return softmax(masked(), options_.softmax_axis, options_.empty_rows); });
-  }
+  const Tensor& weights() { return is_fast() ? fast().weights : normalised().weights; }
+
+  const Tensor& logsumexp() { return is_fast() ? fast().logsumexp : normalised().logsumexp; }
 
   const Tensor& head_context() {  // (B, H, rows, Dv)
+    if (is_fast()) return fast().head_context;
     return once(head_context_,
-                [&] { return weigh(normalised().weights, values(), masked().visible); });
+                [&] { return weigh(normalised().weights, present_values(), masked().visible); });
   }
 
   Tensor context() { return side_by_side(head_context()); }  // (B, rows, H*Dv)
@@ -84,11 +100,46 @@ class Stages {
   }
 
  private:
+  /// The past's tokens stand before the embeddings, unless the past is that of another memory.
+  Position position() const {
+    Position position = options_.position;
+    if (!in_.memory) position.first += static_cast<std::int64_t>(in_.P);
+    return position;
+  }
+
   const Tensor& memory() { return in_.memory ? *in_.memory : inputs(); }
+
+  const Normalised& normalised() {
+    return once(normalised_,
+                [&] { return softmax(masked(), options_.softmax_axis, options_.empty_rows); });
+  }
+
+  bool wants(const std::string& name) const {
+    return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
+  }
+
+  /// Integers are the reference's: exact until they are scaled.
+  bool is_fast() {
+    return once(is_fast_, [&] {
+      return takes_fast_path(in_, options_, outputs_) && queries().dtype() == in_.compute &&
+             present_keys().dtype() == in_.compute && present_values().dtype() == in_.compute;
+    });
+  }
+
+  const FastStages& fast() {
+    return once(fast_, [&] {
+      return attend_fast(queries(), present_keys(), present_values(), in_, options_,
+                         {wants("scores"), wants("weights")});
+    });
+  }
 
   const Inputs& in_;
   const Options& options_;
-  std::optional<Tensor> inputs_, queries_, keys_, values_, scores_, scaled_, head_context_;
+  const std::vector<std::string>& outputs_;
+  std::optional<bool> is_fast_;
+  std::optional<FastStages> fast_;
+  std::optional<Tensor> inputs_, queries_, keys_, values_, present_keys_, present_values_;
+  std::optional<Tensor> scores_, scaled_, head_context_;
   std::optional<Masked> masked_;
   std::optional<Normalised> normalised_;
 };
@@ -110,17 +161,18 @@ Tensor context_as_given(Stages& stages, const Inputs& in, Layout layout) {
 
 Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const Options& options) {
   const auto per_head = [&](const Tensor& tensor) { return without_lifted_axes(tensor, in, true); };
-  if (name == "positions")
-    return stages.chosen(sinusoidal_positions(options.position, in.L, in.embeddings.shape()[2]));
+  if (name == "positions") return stages.positions();
   if (name == "inputs") return without_lifted_axes(stages.chosen(stages.inputs()), in, false);
   if (name == "queries") return per_head(stages.queries());
   if (name == "keys") return per_head(stages.keys());
   if (name == "values") return per_head(stages.values());
+  if (name == "present_K") return per_head(stages.present_keys());
+  if (name == "present_V") return per_head(stages.present_values());
   if (name == "scores") return per_head(stages.scores());
   if (name == "scaled_scores") return per_head(stages.scaled_scores());
   if (name == "masked_scores") return per_head(stages.masked().scores);
-  if (name == "weights") return per_head(stages.normalised().weights);
-  if (name == "logsumexp") return per_head(stages.normalised().logsumexp);
+  if (name == "weights") return per_head(stages.weights());
+  if (name == "logsumexp") return per_head(stages.logsumexp());
   if (name == "head_context") return per_head(stages.head_context());
   if (name == "context") return context_as_given(stages, in, options.layout);
   return without_lifted_axes(stages.output(), in, false);
@@ -192,7 +244,7 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
 
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs) {
-  Stages stages(in, options);
+  Stages stages(in, options, outputs);
   TensorMap results;
   for (const std::string& name : outputs) {
     if (const auto tensor = given(name, tensors, in)) {

@@ -11,6 +11,10 @@
 namespace attn {
 namespace {
 
+/// A tensor that means nothing without another.
+const std::vector<std::pair<std::string, std::string>> kTogether = {
+    {"b_O", "W_O"}, {"past_K", "past_V"}, {"past_V", "past_K"}};
+
 /// The first of `names` that was given, or "".
 std::string first_given(const TensorMap& tensors, const std::vector<std::string>& names) {
   for (const std::string& name : names)
@@ -54,8 +58,9 @@ void check_names(const TensorMap& tensors, Axes& axes) {
     check_direct(tensors, given, axes);
   else if (!tensors.contains("embeddings"))
     axes.problem("embeddings: expected embeddings, or Q and K, found neither");
-  if (tensors.contains("b_O") && !tensors.contains("W_O"))
-    axes.problem("b_O: expected W_O beside it, found none");
+  for (const auto& [name, other] : kTogether)
+    if (tensors.contains(name) && !tensors.contains(other))
+      axes.problem(name + ": expected " + other + " beside it, found none");
 }
 
 void check_options(const TensorMap& tensors, const Options& options, Axes& axes) {

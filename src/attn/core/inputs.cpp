@@ -3,6 +3,7 @@
 #include "attn/core/axes.h"
 #include "attn/core/checks.h"
 #include "attn/core/heads.h"
+#include "attn/core/places.h"
 #include "attn/core/shapes.h"
 #include "attn/tensor/error.h"
 
@@ -31,13 +32,10 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
                ", found " + to_string(mask.shape()));
 }
 
-void set_mask_and_rows(const TensorMap& tensors, const Options& options, Inputs& in, Axes& axes) {
-  if (!axes.knows("L")) return;
-  in.rows = chosen_rows(options.rows, axes["L"].length, axes);
+void set_mask(const TensorMap& tensors, Inputs& in, Axes& axes) {
   const Tensor* mask = tensors.find("mask");
-  if (mask == nullptr || !axes.knows("H") || !axes.knows("S")) return;
-  const std::size_t B = axes.knows("B") ? axes["B"].length : 1;
-  check_mask(*mask, {B, axes["H"].length, axes["L"].length, axes["S"].length}, in, axes);
+  if (mask == nullptr) return;
+  check_mask(*mask, {in.B, in.H, in.L, in.S}, in, axes);
   in.mask = lifted_mask(as_mask(*mask, in.compute, axes), in.with_heads);
 }
 
@@ -45,6 +43,13 @@ void set_mask_and_rows(const TensorMap& tensors, const Options& options, Inputs&
 Tensor lifted(const Tensor& tensor) {
   const Shape& shape = tensor.shape();
   return tensor.rank() == 3 ? tensor : tensor.reshaped({1, shape[0], shape[1]});
+}
+
+/// A cache in the shape of the user's keys, or with all four axes -> (B, G, P, D).
+std::optional<Tensor> lifted_past(const Tensor* past, const Inputs& in) {
+  if (past == nullptr) return std::nullopt;
+  const std::size_t rank = past->rank();
+  return past->reshaped({in.B, in.G, past->shape()[rank - 2], past->shape()[rank - 1]});
 }
 
 /// Q, K or V in any of their forms -> (B, heads, N, D).
@@ -60,6 +65,8 @@ void set_tensors(const TensorMap& numbers, Layout layout, Inputs& in) {
   };
   in.W_Q = find("W_Q"), in.W_K = find("W_K"), in.W_V = find("W_V"), in.W_O = find("W_O");
   in.b_Q = find("b_Q"), in.b_K = find("b_K"), in.b_V = find("b_V"), in.b_O = find("b_O");
+  in.past_K = lifted_past(numbers.find("past_K"), in);
+  in.past_V = lifted_past(numbers.find("past_V"), in);
   if (in.projected) {
     in.embeddings = lifted(numbers.at("embeddings"));
     if (const auto memory = find("memory")) in.memory = lifted(*memory);
@@ -71,10 +78,13 @@ void set_tensors(const TensorMap& numbers, Layout layout, Inputs& in) {
 }
 
 void set_lengths(Inputs& in, const Axes& axes) {
-  in.B = axes.knows("B") ? axes["B"].length : 1;
-  in.H = axes["H"].length, in.G = axes["G"].length;
-  in.L = axes["L"].length, in.S = axes["S"].length;
-  in.D = axes["D"].length, in.Dv = axes["Dv"].length;
+  const auto take = [&](const char* letter, std::size_t& length) {
+    if (axes.knows(letter)) length = axes[letter].length;
+  };
+  in.batched = axes.knows("B");
+  take("B", in.B), take("H", in.H), take("G", in.G);
+  take("L", in.L), take("S", in.S), take("P", in.P), take("N", in.N);
+  take("D", in.D), take("Dv", in.Dv);
 }
 
 }  // namespace
@@ -98,10 +108,13 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   check_names(tensors, axes);
   const TensorMap numbers = as_numbers(tensors, in.compute, axes);
   check_shapes(tensors, options, axes);
-  in.batched = axes.knows("B");
-  set_mask_and_rows(tensors, options, in, axes);
-  if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());
   set_lengths(in, axes);
+  if (axes.knows("L")) in.rows = chosen_rows(options.rows, in.L, axes);
+  if (axes.knows("L") && axes.knows("S") && axes.knows("H")) {
+    set_mask(tensors, in, axes);
+    in.places = make_places(numbers, options.alignment, in, axes);
+  }
+  if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());
   set_tensors(numbers, options.layout, in);
   return in;
 }

@@ -11,56 +11,59 @@
 namespace attn {
 namespace {
 
-bool is_open(const Options& options) {
-  return options.causal == Causal::none && options.window.left < 0 && options.window.right < 0;
-}
-
-/// Causality and the window, for a key this far behind (negative) or ahead of i + offset.
+/// Causality and the window, for a key this far behind (negative) or ahead of a query's place.
 bool reaches(const Options& options, std::int64_t distance) {
-  return !(options.causal != Causal::none && distance > 0) &&
+  return !(options.causal && distance > 0) &&
          !(options.window.left >= 0 && -distance > options.window.left) &&
          !(options.window.right >= 0 && distance > options.window.right);
 }
 
-/// (R, S), boolean: what causality and the window leave visible.
-Tensor band(const Options& options, const std::vector<std::size_t>& rows, std::size_t L,
-            std::size_t S) {
-  Tensor visible(DType::boolean, {rows.size(), S});
+/// (B, 1, R, S) or (1, 1, R, S), boolean: what the places of queries and keys leave visible.
+Tensor band(const Inputs& in, const Options& options) {
+  Tensor visible(DType::boolean, {in.places.size(), 1, in.rows.size(), in.S});
   bool* out = visible.mutable_data<bool>().data();
-  const auto offset = options.causal == Causal::bottom_right
-                          ? static_cast<std::int64_t>(S) - static_cast<std::int64_t>(L)
-                          : 0;
-  for (const std::size_t i : rows)
-    for (std::size_t j = 0; j < S; ++j)
-      *out++ =
-          reaches(options, static_cast<std::int64_t>(j) - static_cast<std::int64_t>(i) - offset);
+  for (const auto& [queries, keys] : in.places)
+    for (const std::size_t i : in.rows)
+      for (std::size_t j = 0; j < in.S; ++j)
+        *out++ = queries.document[i] != Places::kPadding &&
+                 queries.document[i] == keys.document[j] &&
+                 reaches(options, keys.place[j] - queries.place[i]);
   return visible;
 }
 
+std::vector<bool> padding(const Inputs& in) {
+  std::vector<bool> is_padding;
+  for (std::size_t b = 0; b < in.B; ++b)
+    for (const std::size_t i : in.rows) {
+      const Places& places = in.places[in.places.size() == 1 ? 0 : b];
+      is_padding.push_back(places.queries.document[i] == Places::kPadding);
+    }
+  return is_padding;
+}
+
 /// The mask for the rows computed, where it has a row for each query.
-Tensor rows_of(const Tensor& mask, const std::vector<std::size_t>& rows, std::size_t L) {
-  return mask.shape()[2] == L && L != 1 ? take_rows(mask, rows) : mask;
+Tensor rows_of(const Tensor& mask, const Inputs& in) {
+  return mask.shape()[2] == in.L && in.L != 1 ? take_rows(mask, in.rows) : mask;
 }
 
 template <class T>
-Masked masked(const Tensor& scaled, const std::optional<Tensor>& mask, const Options& options,
-              const std::vector<std::size_t>& rows, std::size_t L) {
+Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
-  Masked result{scaled, Tensor(DType::boolean, scaled.shape())};
+  Masked result{scaled, Tensor(DType::boolean, scaled.shape()), padding(in)};
   auto scores = mutable_array_of<T>(result.scores);
   auto visible = mutable_array_of<bool>(result.visible);
-  visible.fill(true);
-  if (!is_open(options)) {
-    const Tensor seen = band(options, rows, L, scaled.shape()[3]);
-    xt::noalias(visible) = visible && array_of<bool>(seen);  // broadcast over B and H
-  }
-  if (mask && mask->dtype() == DType::boolean) {
-    const bool attend = options.mask_polarity == MaskPolarity::attend;
-    xt::noalias(visible) = visible && xt::equal(array_of<bool>(*mask), attend);
-  } else if (mask) {
-    const auto bias = array_of<T>(*mask);
-    xt::noalias(visible) = visible && xt::not_equal(bias, kHidden);
-    xt::noalias(scores) = scores + bias;
+  const Tensor seen = band(in, options);
+  xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), scaled.shape());
+  if (in.mask) {
+    const Tensor mask = rows_of(*in.mask, in);
+    if (mask.dtype() == DType::boolean) {
+      const bool attend = options.mask_polarity == MaskPolarity::attend;
+      xt::noalias(visible) = visible && xt::equal(array_of<bool>(mask), attend);
+    } else {
+      const auto bias = array_of<T>(mask);
+      xt::noalias(visible) = visible && xt::not_equal(bias, kHidden);
+      xt::noalias(scores) = scores + bias;
+    }
   }
   xt::noalias(scores) = xt::where(visible, scores, kHidden);
   return result;
@@ -68,12 +71,9 @@ Masked masked(const Tensor& scaled, const std::optional<Tensor>& mask, const Opt
 
 }  // namespace
 
-Masked mask_scores(const Tensor& scaled, const std::optional<Tensor>& mask, const Options& options,
-                   const std::vector<std::size_t>& rows, std::size_t L) {
-  const std::optional<Tensor> mask_rows =
-      mask ? std::optional<Tensor>(rows_of(*mask, rows, L)) : std::nullopt;
-  return scaled.dtype() == DType::f64 ? masked<double>(scaled, mask_rows, options, rows, L)
-                                      : masked<float>(scaled, mask_rows, options, rows, L);
+Masked mask_scores(const Tensor& scaled, const Inputs& in, const Options& options) {
+  return scaled.dtype() == DType::f64 ? masked<double>(scaled, in, options)
+                                      : masked<float>(scaled, in, options);
 }
 
 }  // namespace attn

@@ -20,6 +20,7 @@ struct Scale {
   };
   Kind kind = Kind::automatic;
   double number = 1;  ///< with Kind::number; any sign
+  bool operator==(const Scale&) const = default;
 };
 
 enum class Score {
@@ -27,18 +28,18 @@ enum class Score {
   cosine,  ///< q . k / (|q| |k|); NaN where a vector is zero
 };
 
-/// Query i sees key j when j <= i + offset. i is the query's place among all L, whatever `rows`
-/// says.
-enum class Causal {
-  none,
-  top_left,      ///< offset 0: the first query sees the first key only
-  bottom_right,  ///< offset S - L: the last query sees every key
+/// Where query i stands among the keys: at i + offset, which is what causality, the window and
+/// everything that counts distances start from. i is the query's place among all L, whatever `rows`
+/// says. Places and lengths are counted document by document where there are documents.
+enum class Alignment {
+  top_left,      ///< offset: the past's keys; the first query stands at the first key that is new
+  bottom_right,  ///< offset: keys - queries; the last query stands at the last key
 };
 
-/// Which keys around i + offset a query sees: [i + offset - left, i + offset + right]; -1 is open.
-/// The offset is that of Causal, 0 with Causal::none.
+/// Which keys around its place a query sees: [i + offset - left, i + offset + right]; -1 is open.
 struct Window {
   std::int64_t left = -1, right = -1;
+  bool operator==(const Window&) const = default;
 };
 
 enum class MaskPolarity {
@@ -66,6 +67,12 @@ enum class Compute {
   f64,
 };
 
+/// Which code computes scores, weights and context.
+enum class Path {
+  automatic,  ///< the fast kernels where they know all that is asked for, otherwise the reference
+  reference,  ///< the formula step by step, in long-established BLAS: what the kernels are held to
+};
+
 /// What is added to the embeddings before they are projected:
 ///   inputs = embedding_scale * embeddings + positions,
 ///   positions[p, 2i] = sin(t), positions[p, 2i+1] = cos(t), t = (first + p) / base^(2i / M)
@@ -86,6 +93,7 @@ struct Position {
   bool last_column_zero = false;
   double embedding_scale = 1;
   bool embedding_scale_sqrt = false;  ///< embedding_scale = sqrt(M)
+  bool operator==(const Position&) const = default;
 };
 
 struct Options {
@@ -96,7 +104,8 @@ struct Options {
   Scale scale;
   double softcap = 0;  ///< c > 0: c * tanh(scaled / c), before the mask; 0: off
   MaskPolarity mask_polarity = MaskPolarity::attend;
-  Causal causal = Causal::none;
+  bool causal = false;  ///< query i sees key j when j <= i + offset
+  Alignment alignment = Alignment::top_left;
   Window window;
   SoftmaxAxis softmax_axis = SoftmaxAxis::keys;
   EmptyRows empty_rows = EmptyRows::zero;
@@ -105,6 +114,8 @@ struct Options {
   /// that masks, causality and positions count all L.
   std::vector<std::int64_t> rows;
   Compute compute = Compute::automatic;
+  Path path = Path::automatic;
+  bool operator==(const Options&) const = default;
 };
 
 }  // namespace attn

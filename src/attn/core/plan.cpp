@@ -5,6 +5,7 @@
 #include <map>
 
 #include "attn/core/attention.h"
+#include "attn/core/fast.h"
 #include "attn/core/inputs.h"
 
 namespace attn {
@@ -47,6 +48,11 @@ class Stages {
 
   const Stage& at(const std::string& name) const { return stages_.at(name); }
 
+  /// Whether the kernels are handed this problem: then no stage is kept that is not an output.
+  bool all_floats() const {
+    return !at("queries").whole && !at("present_K").whole && !at("present_V").whole;
+  }
+
   std::size_t bytes_of(const std::string& name) const {
     const Stage& stage = at(name);
     const std::size_t extra = name == "masked_scores" ? 1 : 0;  // which keys are visible
@@ -74,6 +80,13 @@ class Stages {
     stages_[name] = stage;
   }
 
+  /// The past before the new ones; without a past no copy is made.
+  void add_present(const std::string& name, const std::string& from, const std::string& past,
+                   const Shape& shape) {
+    stages_[name] = {
+        .shape = shape, .whole = at(from).whole && whole(past), .has_heads = true, .needs = {from}};
+  }
+
   void add_sources(const Options& options) {
     const bool positions = options.position.kind != Position::Kind::none;
     const bool scaled =
@@ -90,8 +103,10 @@ class Stages {
     add_projection("queries", "Q", {in_.B, in_.H, rows_, in_.D}, M, whole_inputs, "inputs");
     const bool whole_memory = in_.memory ? whole("memory") : whole_inputs;
     const std::string source = in_.memory ? "" : "inputs";
-    add_projection("keys", "K", {in_.B, in_.G, in_.S, in_.D}, Mk, whole_memory, source);
-    add_projection("values", "V", {in_.B, in_.G, in_.S, in_.Dv}, Mk, whole_memory, source);
+    add_projection("keys", "K", {in_.B, in_.G, in_.N, in_.D}, Mk, whole_memory, source);
+    add_projection("values", "V", {in_.B, in_.G, in_.N, in_.Dv}, Mk, whole_memory, source);
+    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.S, in_.D});
+    add_present("present_V", "values", "past_V", {in_.B, in_.G, in_.S, in_.Dv});
   }
 
   void add_scores(const Options& options) {
@@ -102,8 +117,9 @@ class Stages {
     };
     add("scores", 2 * static_cast<double>(in_.D), "queries");
     Stage& scores = stages_["scores"];
-    scores.needs.push_back("keys");
-    scores.whole = options.score == Score::dot && stages_["queries"].whole && stages_["keys"].whole;
+    scores.needs.push_back("present_K");
+    scores.whole =
+        options.score == Score::dot && stages_["queries"].whole && stages_["present_K"].whole;
     add("scaled_scores", 1, "scores");
     add("masked_scores", 1, "scaled_scores");
     add("weights", 4, "masked_scores");
@@ -116,7 +132,7 @@ class Stages {
     stages_["head_context"] = {.shape = heads,
                                .flops = 2 * real_product(heads) * static_cast<double>(in_.S),
                                .has_heads = true,
-                               .needs = {"weights", "values"}};
+                               .needs = {"weights", "present_V"}};
     const std::size_t width = in_.H * in_.Dv;
     Stage context{.shape = {in_.B, rows_, width}, .needs = {"head_context"}};
     if (!in_.packed)
@@ -185,8 +201,14 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
     result.outputs.push_back(output);
   }
   std::size_t largest = 0;
+  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats();
+  const auto is_matrix = [&](const std::string& name) {  // of the size L * S
+    return name == "scores" || name == "scaled_scores" || name == "masked_scores" ||
+           name == "weights";
+  };
   for (const std::string& name : needed) {
-    const std::size_t bytes = stages.bytes_of(name);
+    const bool asked = std::find(outputs.begin(), outputs.end(), name) != outputs.end();
+    const std::size_t bytes = fast && is_matrix(name) && !asked ? 0 : stages.bytes_of(name);
     largest = std::max(largest, bytes);
     result.bytes = sum(result.bytes, bytes);
     result.flops += stages.at(name).flops;

@@ -80,9 +80,9 @@ void check_projected(const TensorMap& tensors, Axes& axes) {
   const bool batched = embeddings.rank() == 3;
   axes.take("embeddings", embeddings, with_batch(batched, {"L", "M"}));
   if (const Tensor* memory = tensors.find("memory")) {
-    axes.take("memory", *memory, with_batch(batched, {"S", "Mk"}));
+    axes.take("memory", *memory, with_batch(batched, {"N", "Mk"}));
   } else {
-    axes.equate("S", "L");
+    axes.equate("N", "L");
     axes.equate("Mk", "M");
   }
   if (const Tensor* W_Q = tensors.find("W_Q"))
@@ -108,9 +108,9 @@ void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, Layout layou
                                   : Letters{"B", rows, heads, width};
   };
   axes.take("Q", Q, letters("H", "L", "D"));
-  axes.take("K", K, letters("G", "S", "D"));
+  axes.take("K", K, letters("G", "N", "D"));
   if (V != nullptr)
-    axes.take("V", *V, letters("G", "S", "Dv"));
+    axes.take("V", *V, letters("G", "N", "Dv"));
   else
     axes.equate("Dv", "D");
 }
@@ -119,9 +119,9 @@ void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, Axes& axes)
   const bool batched = Q.rank() == 3;
   axes.take("Q", Q, with_batch(batched, {"L", "HD"}));
   settle_packed_heads(axes);
-  axes.take("K", K, with_batch(batched, {"S", "GD"}));
+  axes.take("K", K, with_batch(batched, {"N", "GD"}));
   if (V != nullptr)
-    axes.take("V", *V, with_batch(batched, {"S", "GDv"}));
+    axes.take("V", *V, with_batch(batched, {"N", "GDv"}));
   else
     axes.equate("GDv", "GD");
   split_axis("GDv", "G", "Dv", axes);
@@ -134,6 +134,24 @@ void check_given(const TensorMap& tensors, Layout layout, Axes& axes) {
     check_split(Q, K, tensors.find("V"), layout, axes);
   else
     check_packed(Q, K, tensors.find("V"), axes);
+}
+
+/// The cache, shaped as the keys that the user sees, or with all four axes; then S.
+void check_past(const TensorMap& tensors, bool with_heads, Axes& axes) {
+  const auto take = [&](const char* name, const char* width) {
+    const Tensor* past = tensors.find(name);
+    if (past == nullptr) return;
+    Letters letters = {"P", width};
+    if (with_heads || past->rank() == 4) letters.insert(letters.begin(), "G");
+    axes.take(name, *past, with_batch(axes.knows("B"), letters));
+  };
+  take("past_K", "D");
+  take("past_V", "Dv");
+  if (axes.knows("N") && axes.knows("P")) {
+    const auto& [length, name, found] = axes["N"];
+    axes.settle("S", {axes["P"].length + length, name, found + " after past_K " + axes["P"].found});
+  }
+  axes.equate("S", "N");
 }
 
 void check_parts(const TensorMap& tensors, Axes& axes) {
@@ -162,6 +180,8 @@ void check_shapes(const TensorMap& tensors, const Options& options, Axes& axes) 
   else if (tensors.contains("embeddings"))
     check_projected(tensors, axes);
   check_groups(axes);
+  const Tensor* Q = tensors.find("Q");
+  check_past(tensors, options.heads > 0 || (Q != nullptr && Q->rank() == 4), axes);
   check_parts(tensors, axes);
   check_scale(options, axes);
 }

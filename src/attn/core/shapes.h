@@ -7,7 +7,8 @@
 
 namespace attn {
 
-/// Settles the letters of a problem: B (where there is a batch axis), H, G, L, S, D, Dv, and
+/// Settles the letters of a problem: B (where there is a batch axis), H, G, L, S, D, Dv, N and P
+/// (new keys and those of the past, if any: S = P + N), and
 ///   HD = H * D, GD = G * D, GDv = G * Dv, HDv = H * Dv   the widths of packed tensors
 ///   M, Mk, Mo                                            of embeddings, memory and output.
 /// With no problems all of the first row are known.

@@ -61,7 +61,7 @@ double normalise(const Group<T>& group, EmptyRows empty_rows) {
 template <class T>
 Normalised softmax_as(const Masked& masked, SoftmaxAxis axis, EmptyRows empty_rows) {
   const Shape& shape = masked.scores.shape();
-  const std::size_t L = shape[2], S = shape[3];
+  const std::size_t H = shape[1], L = shape[2], S = shape[3];
   Normalised result{Tensor(masked.scores.dtype(), shape),
                     Tensor(masked.scores.dtype(), {shape[0], shape[1], L})};
   const auto x = masked.scores.data<T>();
@@ -71,8 +71,10 @@ Normalised softmax_as(const Masked& masked, SoftmaxAxis axis, EmptyRows empty_ro
   const std::size_t rows = axis == SoftmaxAxis::all ? L : 1;  // normalised together
   for (std::size_t i = 0; i < out.size(); i += rows) {
     const std::size_t from = i * S, count = rows * S;
-    const double log_sum_exp = normalise<T>(
-        {x.subspan(from, count), visible.subspan(from, count), w.subspan(from, count)}, empty_rows);
+    const bool is_padding = rows == 1 && masked.padding[i / L / H * L + i % L];
+    const double log_sum_exp =
+        normalise<T>({x.subspan(from, count), visible.subspan(from, count), w.subspan(from, count)},
+                     is_padding ? EmptyRows::zero : empty_rows);
     std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(i), rows, static_cast<T>(log_sum_exp));
   }
   return result;

@@ -15,7 +15,8 @@ struct Normalised {
 /// Over the visible keys of a query (SoftmaxAxis::keys), or of all queries of a head
 /// (SoftmaxAxis::all, where all its rows have one logsumexp):
 ///   weights = exp(x - max x) / sum exp(x - max x),   logsumexp = max x + log(sum exp(x - max x))
-/// Hidden keys weigh 0. Where none is visible: EmptyRows, and logsumexp is -inf. A visible NaN
+/// Hidden keys weigh 0. Where none is visible: EmptyRows (padding
+/// weighs 0 whatever that is), and logsumexp is -inf. A visible NaN
 /// makes the weights of all visible keys NaN, and so does a visible +inf (inf - inf), as in NumPy.
 /// exp is taken in the scores' dtype; sums are in double.
 Normalised softmax(const Masked& masked, SoftmaxAxis axis, EmptyRows empty_rows);

@@ -13,6 +13,16 @@
 namespace attn {
 namespace {
 
+/// causal: "top-left" beside an alignment that is another.
+std::string contradiction(const Document& document) {
+  const Entry *causal = document.find("causal"), *alignment = document.find("alignment");
+  if (causal == nullptr || alignment == nullptr) return "";
+  const auto *word = causal->value.get<std::string>(), *other = alignment->value.get<std::string>();
+  if (word == nullptr || *word == *other) return "";
+  return printable(causal->origin) + ": causal: expected the alignment " + *other + " of " +
+         printable(alignment->origin) + ", found " + *word;
+}
+
 /// Every problem with the values, a line each; usage when only flags are at fault.
 void check_values(const Document& document) {
   std::vector<std::string> problems;
@@ -23,6 +33,11 @@ void check_values(const Document& document) {
     only_flags = only_flags && entry.from_flag;
     problems.push_back(printable(entry.origin) + ": " + (entry.from_flag ? "" : entry.key + ": ") +
                        problem);
+  }
+  const std::string against = problems.empty() ? contradiction(document) : "";
+  if (!against.empty()) {
+    problems.push_back(against);
+    only_flags = document.name.empty();
   }
   if (!problems.empty())
     throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems));

@@ -1,0 +1,101 @@
+#include "attn/cli/draw.h"
+
+#include "attn/cli/command.h"
+#include "attn/cli/terminal.h"
+#include "attn/core/attention.h"
+#include "attn/report/heat_picture.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+/// The tokens of the rows that the job chose, as --rows may have taken a few only.
+std::vector<std::string> chosen(const std::vector<std::string>& tokens, const Json* rows) {
+  const auto* places = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
+  if (places == nullptr) return tokens;
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  std::vector<std::string> picked;
+  for (const std::int64_t place : *places) {
+    const std::int64_t at = place < 0 ? place + count : place;
+    if (at < 0 || at >= count) return tokens;
+    picked.push_back(tokens[static_cast<std::size_t>(at)]);
+  }
+  return picked;
+}
+
+const OutputName* output_named(const std::string& name) {
+  for (const OutputName& output : kOutputNames)
+    if (name == output.name) return &output;
+  return nullptr;
+}
+
+/// Without a name asked for: the weights, or the only tensor that there is.
+std::string name_in(const ResultFile& result, const std::string& asked, const std::string& file) {
+  const std::vector<std::string> names = result.tensors.names();
+  if (!asked.empty() && result.tensors.contains(asked)) return asked;
+  if (asked.empty() && result.tensors.contains("weights")) return "weights";
+  if (asked.empty() && names.size() == 1) return names[0];
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + printable(name);
+  const std::string wanted = asked.empty() ? "weights" : asked;
+  throw Error(ErrorKind::usage, printable(file) + ": has no " + printable(wanted) +
+                                    did_you_mean(wanted, names) + "; --of chooses one of " + list);
+}
+
+}  // namespace
+
+DrawFormat draw_format(const std::string& path) {
+  if (path == "-") return DrawFormat::text;
+  if (path.ends_with(".svg")) return DrawFormat::svg;
+  if (path.ends_with(".png")) return DrawFormat::png;
+  if (path.ends_with(".html")) return DrawFormat::html;
+  throw Error(ErrorKind::usage,
+              printable(path) + ": expected a name that ends in .svg, .png or .html");
+}
+
+HeatSource heat_source(const ResultFile& result, const std::string& asked,
+                       const std::string& file) {
+  HeatSource source;
+  source.name = name_in(result, asked, file);
+  source.tensor = result.tensors.at(source.name);
+  const OutputName* output = output_named(source.name);
+  if (output != nullptr) source.what = output->what;
+  const bool of_pairs = output == nullptr || std::string_view(output->shape) == "(B, H, L, S)";
+  source.row_axis = of_pairs ? "queries" : "tokens";
+  source.column_axis = of_pairs ? "keys" : "columns";
+  source.row_tokens = chosen(result.tokens, result.job("rows"));
+  if (of_pairs) source.column_tokens = result.tokens;
+  if (result.made_by.find("job") != nullptr && result.job("heads") == nullptr &&
+      source.tensor.rank() == 3)
+    source.third_axis = "batch";
+  const Tensor* masked = result.tensors.find("masked_scores");
+  if (of_pairs && masked != nullptr && masked->shape() == source.tensor.shape())
+    source.masked = *masked;
+  if (source.name.empty()) source.name = file;
+  return source;
+}
+
+PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::string& file) {
+  const DType dtype = source.tensor.dtype();
+  const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
+  return {file, make_heat_map(source, choice), wide ? 64 : 32};
+}
+
+std::string drawn(const std::vector<PageSet>& sets, DrawFormat format, const DrawStyle& style) {
+  const HeatMap& map = sets[0].map;
+  switch (format) {
+    case DrawFormat::text:
+      return heat_text(map, terminal_style(style.colour, style.width));
+    case DrawFormat::svg:
+      return svg_of(heat_picture(map));
+    case DrawFormat::png:
+      return png_of(heat_picture(map));
+    case DrawFormat::html:
+      break;
+  }
+  const PagePlan plan = plan_page(sets, style.most_html_bytes);
+  note("page: " + plan.text());
+  return page_html(sets, plan);
+}
+
+}  // namespace attn

@@ -1,0 +1,46 @@
+#include "attn/cli/terminal.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+namespace attn {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+TerminalColours promised() {
+  const std::string colours = environment("COLORTERM"), term = environment("TERM");
+  if (colours == "truecolor" || colours == "24bit" || term.ends_with("-direct"))
+    return TerminalColours::truecolour;
+  return term.find("256color") != std::string::npos ? TerminalColours::palette_256
+                                                    : TerminalColours::none;
+}
+
+std::size_t terminal_width() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  const long columns = std::strtol(environment("COLUMNS").c_str(), nullptr, 10);
+  return columns > 0 ? static_cast<std::size_t>(columns) : 80;
+}
+
+}  // namespace
+
+TerminalStyle terminal_style(const std::string& when, std::size_t width) {
+  TerminalStyle style;
+  const bool fit = isatty(STDOUT_FILENO) == 1 && environment("NO_COLOR").empty();
+  if (when == "always")
+    style.colours = promised() == TerminalColours::truecolour ? TerminalColours::truecolour
+                                                              : TerminalColours::palette_256;
+  else if (when == "auto" && fit)
+    style.colours = promised();
+  style.width = std::clamp<std::size_t>(width == 0 ? terminal_width() : width, 20, 1000);
+  return style;
+}
+
+}  // namespace attn

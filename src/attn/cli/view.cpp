@@ -1,0 +1,97 @@
+// attn view: a tensor of a result as a heat map, on the terminal or as a picture.
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "attn/cli/command.h"
+#include "attn/cli/draw.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+/// What was typed.
+struct ViewArgs {
+  std::string file, other, output = "-";
+  std::vector<std::string> tokens, key_tokens;
+  HeatChoice choice;
+  std::string of;
+  DrawStyle style;
+  bool force = false;
+};
+
+PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
+  ResultFile result = read_result(file, files);
+  if (!args.tokens.empty()) result.tokens = args.tokens;
+  HeatSource source = heat_source(result, args.of, file);
+  if (!args.key_tokens.empty()) source.column_tokens = args.key_tokens;
+  return page_set(source, args.choice, file);
+}
+
+int view(const ViewArgs& args) {
+  const DrawFormat format = draw_format(args.output);
+  if (!args.other.empty() && format != DrawFormat::html)
+    throw Error(ErrorKind::usage, "two files are compared on a page: -o FILE.html");
+  TensorFiles files;
+  std::vector<PageSet> sets = {set_of(args.file, args, files)};
+  if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
+  OutputPolicy policy{args.force, {}};
+  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+  OutputFile out(args.output, policy);
+  out.write(drawn(sets, format, args.style));
+  out.commit();
+  return 0;
+}
+
+void add_choice(CLI::App& app, ViewArgs& args) {
+  HeatChoice& choice = args.choice;
+  const auto add = [&](const std::string& flag, auto& place, const std::string& what,
+                       const std::string& type) {
+    return app.add_option(flag, place, what)->type_name(type)->group("What is drawn");
+  };
+  add("--of", args.of, "which tensor; default: weights, or the only one", "NAME");
+  add("--head", choice.head, "this head alone; default: all, side by side", "I");
+  add("--batch", choice.batch, "this batch alone", "I");
+  add("--layer", choice.layer, "this layer alone (five axes: layer, batch, head, L, S)", "I");
+  add("--rows", choice.rows, "these queries: indices and ranges, as 0:32,-1", "LIST");
+  add("--cols", choice.columns, "these keys", "LIST");
+  add("--vmin", choice.low, "the value at the low end of the colours", "X");
+  add("--vmax", choice.high, "the value at the high end", "X");
+  app.add_flag("--log", choice.logarithmic, "colours by the logarithm; for values above 0")
+      ->group("What is drawn");
+  add("--tokens", args.tokens, "labels, instead of those in the file", "A,B,...")->delimiter(',');
+  add("--key-tokens", args.key_tokens, "labels of the keys, where they have their own", "A,B,...")
+      ->delimiter(',');
+}
+
+}  // namespace
+
+Action add_view(CLI::App& app) {
+  const auto args = std::make_shared<ViewArgs>();
+  app.description(
+      "Draws a tensor of a result as a heat map: rows are queries, columns are keys.\n\n"
+      "Example:\n"
+      "  attn view result.npz\n"
+      "  attn view result.npz --of scores --head 3 -o scores.svg\n"
+      "  attn view before.npz after.npz -o page.html");
+  app.add_option("FILE", args->file, ".npz, .json, .npy or .csv; - is standard input")->required();
+  app.add_option("OTHER", args->other, "a second result to compare with, on a page");
+  app.add_option("-o,--output", args->output,
+                 "FILE.svg, FILE.png, or FILE.html, a page to explore; default: text on stdout")
+      ->type_name("FILE");
+  app.add_flag("--force", args->force, "replace FILE where it exists");
+  app.add_option("--color", args->style.colour, "colours on the terminal: auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->type_name("WORD");
+  app.add_option("--width", args->style.width,
+                 "columns of the terminal; default: as many as it has")
+      ->type_name("N")
+      ->check(CLI::Range(20, 1000));
+  app.add_option("--max-html-bytes", args->style.most_html_bytes,
+                 "how large a page may be, as 20MB; values become coarser; default: 50MB")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(false));
+  add_choice(app, *args);
+  return [args] { return view(*args); };
+}
+
+}  // namespace attn

@@ -1,0 +1,181 @@
+#include "attn/core/fast.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include "attn/kernel/attend.h"
+
+namespace attn {
+namespace {
+
+thread_local std::size_t t_threads = 0;
+thread_local std::unique_ptr<kernel::ThreadPool> t_pool;
+
+kernel::ThreadPool& pool() {
+  if (!t_pool)
+    t_pool =
+        std::make_unique<kernel::ThreadPool>(t_threads == 0 ? kernel::available_cpus() : t_threads);
+  return *t_pool;
+}
+
+/// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of 1 is repeated.
+kernel::Strides strides_of(const Tensor& tensor) {
+  const Shape& shape = tensor.shape();
+  std::int64_t strides[4], step = 1;
+  for (std::size_t axis = 4; axis-- > 0;) {
+    strides[axis] = shape[axis] == 1 ? 0 : step;
+    step *= static_cast<std::int64_t>(shape[axis]);
+  }
+  return {strides[0], strides[1], strides[2], strides[3]};
+}
+
+kernel::Operand operand(const Tensor& tensor) {
+  return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
+}
+
+double factor_of(const Scale& scale, std::size_t D) {
+  if (scale.kind == Scale::Kind::number) return scale.number;
+  return scale.kind == Scale::Kind::none ? 1 : 1 / std::sqrt(static_cast<double>(D));
+}
+
+Tensor inverted(const Tensor& mask) {
+  Tensor result = mask;
+  for (bool& cell : result.mutable_data<bool>()) cell = !cell;
+  return result;
+}
+
+/// Places as the kernels know them: query i stands at i + offset, key j at j, and of each batch
+/// row's keys the first `lengths` are there.
+struct PlainPlaces {
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> lengths;  ///< (B)
+};
+
+std::optional<PlainPlaces> plain_places(const Inputs& in) {
+  PlainPlaces plain;
+  if (in.L > 0 && !in.places.empty()) plain.offset = in.places[0].queries.place[0];
+  for (std::size_t b = 0; b < in.B; ++b) {
+    const Places& places = in.places[in.places.size() == 1 ? 0 : b];
+    const std::int64_t document = in.L > 0 ? places.queries.document[0] : 0;
+    for (std::size_t i = 0; i < in.L; ++i)
+      if (places.queries.document[i] != document || document == Places::kPadding ||
+          places.queries.place[i] != static_cast<std::int64_t>(i) + plain.offset)
+        return std::nullopt;
+    std::size_t length = 0;
+    while (length < in.S && places.keys.document[length] == document &&
+           places.keys.place[length] == static_cast<std::int64_t>(length))
+      ++length;
+    for (std::size_t j = length; j < in.S; ++j)
+      if (places.keys.document[j] != Places::kPadding) return std::nullopt;
+    plain.lengths.push_back(static_cast<std::int64_t>(length));
+  }
+  return plain;
+}
+
+/// What the problem points to has to outlive it.
+struct Kept {
+  Tensor mask;
+  std::vector<std::int64_t> positions;
+  PlainPlaces places;
+};
+
+template <class T>
+void set_visibility(kernel::Problem<T>& problem, const Inputs& in, const Options& options,
+                    Kept& kept) {
+  auto& [mask, positions, places] = kept;
+  places = *plain_places(in);
+  problem.causal = options.causal;
+  problem.left = options.window.left;
+  problem.right = options.window.right;
+  problem.offset = places.offset;
+  problem.lengths = places.lengths.data();
+  if (!options.rows.empty()) {
+    positions.assign(in.rows.begin(), in.rows.end());
+    problem.positions = positions.data();
+  }
+  if (!in.mask) return;
+  const bool boolean = in.mask->dtype() == DType::boolean;
+  mask = boolean && options.mask_polarity == MaskPolarity::ignore ? inverted(*in.mask) : *in.mask;
+  if (boolean) {
+    problem.mask = reinterpret_cast<const std::uint8_t*>(mask.raw());
+    problem.mask_strides = strides_of(mask);
+  } else {
+    problem.bias = mask.data<T>().data();
+    problem.bias_strides = strides_of(mask);
+  }
+}
+
+template <class T>
+FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                    const Inputs& in, const Options& options, FastWanted wanted) {
+  kernel::Problem<T> problem;
+  problem.B = in.B, problem.H = in.H, problem.G = in.G;
+  problem.L = in.rows.size(), problem.S = in.S, problem.D = in.D, problem.Dv = in.Dv;
+  problem.q = operand(queries), problem.k = operand(keys), problem.v = operand(values);
+  problem.scale = static_cast<T>(factor_of(options.scale, in.D));
+  problem.softcap = static_cast<T>(options.softcap);
+  Kept kept;
+  set_visibility(problem, in, options, kept);
+
+  const Shape rows = {in.B, in.H, problem.L}, matrix = {in.B, in.H, problem.L, in.S};
+  FastStages stages;
+  stages.logsumexp = Tensor(dtype_of<T>, rows);
+  stages.head_context = Tensor(dtype_of<T>, {in.B, in.H, problem.L, in.Dv});
+  if (wanted.scores) stages.scores = Tensor(dtype_of<T>, matrix);
+  if (wanted.weights) stages.weights = Tensor(dtype_of<T>, matrix);
+
+  kernel::Results<T> results;
+  results.context = stages.head_context.template mutable_data<T>().data();
+  results.context_strides = strides_of(stages.head_context);
+  results.logsumexp = stages.logsumexp.template mutable_data<T>().data();
+  results.scores = wanted.scores, results.weights = wanted.weights;
+  results.sink = kernel::store_rows<T>(
+      wanted.scores ? stages.scores.template mutable_data<T>().data() : nullptr,
+      wanted.weights ? stages.weights.template mutable_data<T>().data() : nullptr, in.S);
+  kernel::attend(problem, results, pool());
+  return stages;
+}
+
+}  // namespace
+
+bool fast_path_knows(const Inputs& in, const Options& options) {
+  Options unknown = options;
+  unknown.heads = unknown.kv_heads = 0;
+  unknown.layout = Layout::bhld;
+  unknown.scale = {};
+  unknown.softcap = 0;
+  unknown.mask_polarity = MaskPolarity::attend;
+  unknown.causal = false;
+  unknown.alignment = Alignment::top_left;  // in the places already
+  unknown.window = {};
+  unknown.position = {};  // in the inputs already
+  unknown.rows.clear();
+  unknown.compute = Compute::automatic;
+  return unknown == Options{} && plain_places(in).has_value();
+}
+
+bool takes_fast_path(const Inputs& in, const Options& options,
+                     const std::vector<std::string>& outputs) {
+  const auto wants = [&](const char* name) {
+    return std::find(outputs.begin(), outputs.end(), name) != outputs.end();
+  };
+  const bool past_scores = wants("weights") || wants("logsumexp") || wants("head_context") ||
+                           wants("context") || wants("output");
+  return past_scores && !wants("scaled_scores") && !wants("masked_scores") &&
+         options.path == Path::automatic && fast_path_knows(in, options);
+}
+
+FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                       const Inputs& in, const Options& options, FastWanted wanted) {
+  return in.compute == DType::f32 ? computed<float>(queries, keys, values, in, options, wanted)
+                                  : computed<double>(queries, keys, values, in, options, wanted);
+}
+
+void set_threads(std::size_t threads) {
+  t_threads = threads;
+  t_pool.reset();
+}
+
+}  // namespace attn

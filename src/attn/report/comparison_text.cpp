@@ -1,0 +1,132 @@
+#include <algorithm>
+#include <cstdio>
+
+#include "attn/report/comparison.h"
+#include "attn/report/numpy_text.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kLongestBar = 40;
+constexpr int kMostDecades = 12;  // smaller errors than the largest 12 decades share a bar
+
+std::string six_digits(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.6g", value);
+  return text;
+}
+
+/// "[1, 0, 2]"; "[]" of the one element of a 0-d tensor.
+std::string place_text(std::size_t at, const Shape& shape) {
+  std::string text;
+  for (const std::size_t i : index_of(at, shape))
+    text += (text.empty() ? "" : ", ") + std::to_string(i);
+  return "[" + text + "]";
+}
+
+/// Every digit that tells the element from its neighbours.
+std::string element_text(const Tensor& tensor, std::size_t at) {
+  return numpy_str(tensor.reshaped({tensor.size()}).at(at));
+}
+
+std::string values_text(std::size_t at, const Tensor& a, const Tensor& b) {
+  return place_text(at, a.shape()) + ": " + element_text(a, at) + " and " + element_text(b, at);
+}
+
+std::string extreme_line(const char* what, const std::optional<Extreme>& extreme, const Tensor& a,
+                         const Tensor& b) {
+  if (!extreme) return "";
+  const std::string place = extreme->value == 0 ? "" : " at " + values_text(extreme->at, a, b);
+  return std::string("  ") + what + six_digits(extreme->value) + place + "\n";
+}
+
+std::string nan_line(const Comparison& found, const Tensor& a, const Tensor& b) {
+  if (found.nan_in_both + found.nan_in_a + found.nan_in_b == 0) return "";
+  std::string text = "  NaN              " + std::to_string(found.nan_in_both) + " in both, " +
+                     std::to_string(found.nan_in_a) + " in A only, " +
+                     std::to_string(found.nan_in_b) + " in B only";
+  if (found.first_nan) text += "; the first that differs at " + values_text(*found.first_nan, a, b);
+  return text + "\n";
+}
+
+struct Bar {
+  std::string label;
+  std::size_t count;
+};
+
+std::string power(int exponent) {
+  char text[16];
+  std::snprintf(text, sizeof text, "1e%+03d", exponent);
+  return text;
+}
+
+std::vector<Bar> bars_of(const Comparison& found) {
+  std::vector<Bar> bars = {{"0", found.equal}};
+  if (!found.decades.empty()) {
+    const int last = found.decades.rbegin()->first;
+    const int first = std::max(found.decades.begin()->first, last - kMostDecades + 1);
+    std::size_t below = 0;
+    for (const auto& [exponent, count] : found.decades)
+      if (exponent < first) below += count;
+    if (below > 0) bars.push_back({"below " + power(first), below});
+    for (int exponent = first; exponent <= last; ++exponent) {
+      const auto place = found.decades.find(exponent);
+      bars.push_back({power(exponent) + " to " + power(exponent + 1),
+                      place == found.decades.end() ? 0 : place->second});
+    }
+  }
+  if (found.infinitely_apart > 0) bars.push_back({"infinite", found.infinitely_apart});
+  return bars;
+}
+
+/// A bar for each decade of |a - b|; one that is not empty has at least one '#'.
+std::string histogram(const Comparison& found) {
+  const std::vector<Bar> bars = bars_of(found);
+  std::size_t most = 1;
+  for (const Bar& bar : bars) most = std::max(most, bar.count);
+  std::string text = "  |a - b|\n";
+  for (const Bar& bar : bars) {
+    std::string label = bar.label;
+    label.resize(std::max<std::size_t>(label.size(), 14), ' ');
+    const std::size_t length = (bar.count * kLongestBar + most - 1) / most;
+    text += "    " + label + " " + std::string(length, '#') + (length > 0 ? " " : "") +
+            std::to_string(bar.count) + "\n";
+  }
+  return text;
+}
+
+std::string both(const std::string& a, const std::string& b) {
+  return a == b ? a : a + " and " + b;
+}
+
+std::string verdict(const Comparison& found) {
+  if (!found.same_shape) return "shapes differ";
+  if (found.differing > 0)
+    return std::to_string(found.differing) + " of " + std::to_string(found.elements) +
+           (found.elements == 1 ? " element differs" : " elements differ");
+  return found.equal + found.nan_in_both == found.elements ? "equal" : "close";
+}
+
+}  // namespace
+
+std::string comparison_text(const std::string& name, const Tensor& a, const Tensor& b,
+                            const Comparison& found) {
+  std::string text = name + " " + both(to_string(a.shape()), to_string(b.shape())) + " " +
+                     both(std::string(name_of(a.dtype())), std::string(name_of(b.dtype()))) + ": " +
+                     verdict(found) + "\n";
+  if (!found.same_shape ||
+      (found.differing == 0 && found.equal + found.nan_in_both == found.elements))
+    return text;
+  text += extreme_line("max |a - b|      ", found.max_abs, a, b);
+  text += extreme_line("max |a - b|/|b|  ", found.max_rel, a, b);
+  text += extreme_line("max ulps         ", found.max_ulps, a, b);
+  if (found.rms) text += "  RMS of a - b     " + six_digits(*found.rms) + "\n";
+  if (found.cosine) {
+    char cosine[32];
+    std::snprintf(cosine, sizeof cosine, "%.12g", *found.cosine);
+    text += "  cosine           " + std::string(cosine) + "\n";
+  }
+  return text + nan_line(found, a, b) + histogram(found);
+}
+
+}  // namespace attn

@@ -1,0 +1,242 @@
+#include "attn/report/heat_map.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kMostPanels = 4096;
+
+[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
+
+std::size_t place_of(std::int64_t index, std::size_t count, const std::string& flag) {
+  const auto n = static_cast<std::int64_t>(count);
+  if (index < -n || index >= n)
+    usage(flag + " " + std::to_string(index) + ": expected " + std::to_string(-n) + " to " +
+          std::to_string(n - 1));
+  return static_cast<std::size_t>(index < 0 ? index + n : index);
+}
+
+std::int64_t integer(const std::string& text, const std::string& flag, const std::string& typed) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    usage(flag + " " + printable(typed) + ": expected indices and ranges, such as 0:32,-1");
+  return value;
+}
+
+/// One part of a list: "3", or "A:B" with either end open, as Python slices.
+void append_part(std::vector<std::size_t>& places, const std::string& part, std::size_t count,
+                 const std::string& flag, const std::string& typed) {
+  const std::size_t colon = part.find(':');
+  if (colon == std::string::npos) {
+    places.push_back(place_of(integer(part, flag, typed), count, flag));
+    return;
+  }
+  const auto n = static_cast<std::int64_t>(count);
+  const auto bound = [&](const std::string& text, std::int64_t open) {
+    const std::int64_t value = text.empty() ? open : integer(text, flag, typed);
+    return std::clamp(value < 0 ? value + n : value, std::int64_t{0}, n);
+  };
+  const std::int64_t stop = bound(part.substr(colon + 1), n);
+  for (std::int64_t i = bound(part.substr(0, colon), 0); i < stop; ++i)
+    places.push_back(static_cast<std::size_t>(i));
+}
+
+std::vector<std::size_t> places_of(const std::string& typed, std::size_t count,
+                                   const std::string& flag) {
+  std::vector<std::size_t> places;
+  for (std::size_t start = 0; start <= typed.size();) {
+    const std::size_t comma = std::min(typed.find(',', start), typed.size());
+    append_part(places, typed.empty() ? ":" : typed.substr(start, comma - start), count, flag,
+                typed);
+    start = comma + 1;
+  }
+  if (places.empty()) usage(flag + " " + printable(typed) + ": leaves nothing to draw");
+  return places;
+}
+
+std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::size_t count,
+                                   const std::vector<std::size_t>& places) {
+  std::vector<std::string> labels;
+  for (const std::size_t place : places)
+    labels.push_back(tokens.size() == count ? printable(tokens[place]) : std::to_string(place));
+  return labels;
+}
+
+/// A way to one panel: the index on each axis before the last two.
+struct Panels {
+  std::vector<std::string> titles;
+  std::vector<std::size_t> places;  ///< of the matrix among all matrices
+};
+
+Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape& shape) {
+  const std::size_t leading = shape.size() - 2;
+  const std::string names[] = {source.third_axis, "batch", "layer"};
+  const std::optional<std::int64_t> picks[] = {
+      source.third_axis == "head" ? choice.head : choice.batch,
+      source.third_axis == "head" ? choice.batch : choice.head, choice.layer};
+  const std::string flags[] = {"--" + names[0], names[0] == "head" ? "--batch" : "--head",
+                               "--layer"};
+  for (std::size_t i = leading; i < 3; ++i)
+    if (picks[i])
+      usage(flags[i] + ": " + source.name + " " + to_string(source.tensor.shape()) +
+            " has no such axis");
+  Panels panels{{""}, {0}};
+  for (std::size_t i = 0; i < leading; ++i) {  // from the outermost axis inwards
+    const std::size_t k = leading - 1 - i;
+    std::vector<std::size_t> indices;
+    if (picks[k])
+      indices = {place_of(*picks[k], shape[i], flags[k])};
+    else
+      for (std::size_t j = 0; j < shape[i]; ++j) indices.push_back(j);
+    if (panels.places.size() * indices.size() > kMostPanels)
+      throw Error(ErrorKind::data, source.name + ": expected at most " +
+                                       std::to_string(kMostPanels) + " matrices, found shape " +
+                                       to_string(shape) + "; choose with --layer, --batch, --head");
+    Panels next;
+    for (std::size_t p = 0; p < panels.places.size(); ++p)
+      for (const std::size_t index : indices) {
+        const std::string title = shape[i] == 1 ? "" : names[k] + " " + std::to_string(index);
+        const std::string before = panels.titles[p];
+        next.titles.push_back(before.empty() || title.empty() ? before + title
+                                                              : before + ", " + title);
+        next.places.push_back(panels.places[p] * shape[i] + index);
+      }
+    panels = std::move(next);
+  }
+  return panels;
+}
+
+bool is_scores(const std::string& name) { return name.ends_with("scores"); }
+
+CellKind kind_of(double value, bool hidden, const HeatSource& source) {
+  if (hidden) return CellKind::hidden;
+  if (value == -std::numeric_limits<double>::infinity()) return CellKind::hidden;
+  if (!source.masked && source.name == "weights" && value == 0) return CellKind::hidden;
+  return std::isnan(value) ? CellKind::nan : CellKind::value;
+}
+
+/// The least and most of what is drawn; `positive` looks at numbers above 0 only.
+struct Range {
+  double low = std::numeric_limits<double>::infinity(), high = -low;
+};
+
+Range range_of(const std::vector<HeatPanel>& panels, bool positive) {
+  Range range;
+  for (const HeatPanel& panel : panels)
+    for (std::size_t i = 0; i < panel.values.size(); ++i) {
+      const double value = panel.values[i];
+      if (panel.kinds[i] != CellKind::value || !std::isfinite(value) || (positive && value <= 0))
+        continue;
+      range.low = std::min(range.low, value);
+      range.high = std::max(range.high, value);
+    }
+  return range;
+}
+
+HeatScale scale_of(const std::vector<HeatPanel>& panels, const HeatChoice& choice,
+                   const std::string& name) {
+  HeatScale scale;
+  Range range = range_of(panels, choice.logarithmic);
+  if (range.low > range.high) range = {choice.logarithmic ? 1.0 : 0.0, 1};  // nothing to see
+  scale.logarithmic = choice.logarithmic;
+  if (choice.logarithmic) {
+    scale.low = choice.low.value_or(range.low);
+    scale.high = choice.high.value_or(range.high);
+    if (scale.low <= 0) usage("--vmin: expected a number above 0 with --log");
+    if (scale.low == scale.high && !choice.low) scale.low = scale.high / 10;
+  } else {
+    scale.is_signed = is_scores(name) || range.low < 0;
+    const double reach = std::max(std::abs(range.low), std::abs(range.high));
+    scale.high = choice.high.value_or(scale.is_signed ? reach : range.high);
+    scale.low = choice.low.value_or(scale.is_signed ? -std::abs(scale.high) : 0.0);
+    if (scale.low == scale.high && !choice.high) scale.high = scale.low + 1;
+  }
+  if (!std::isfinite(scale.low) || !std::isfinite(scale.high) || !(scale.low < scale.high))
+    usage("--vmin, --vmax: expected two numbers, the first below the second, found " +
+          short_number(scale.low) + " and " + short_number(scale.high));
+  return scale;
+}
+
+Shape lifted(const HeatSource& source) {
+  Shape shape = source.tensor.shape();
+  if (shape.size() < 2) shape.insert(shape.begin(), 2 - shape.size(), 1);
+  if (shape.size() > 5 || source.tensor.size() == 0)
+    throw Error(ErrorKind::data, source.name + ": expected one to five axes and none of them " +
+                                     "empty, found shape " + to_string(source.tensor.shape()));
+  return shape;
+}
+
+}  // namespace
+
+double HeatScale::place(double value) const {
+  if (is_signed)
+    return std::clamp(0.5 + 0.5 * value / std::max(std::abs(low), std::abs(high)), 0.0, 1.0);
+  if (logarithmic)
+    return value <= low ? 0 : std::min(std::log(value / low) / std::log(high / low), 1.0);
+  return std::clamp((value - low) / (high - low), 0.0, 1.0);
+}
+
+HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
+  const Shape shape = lifted(source);
+  const std::size_t L = shape[shape.size() - 2], S = shape.back();
+  const std::vector<std::size_t> rows = places_of(choice.rows, L, "--rows");
+  const std::vector<std::size_t> columns = places_of(choice.columns, S, "--cols");
+  const Panels panels = panels_of(source, choice, shape);
+  HeatMap map;
+  const Shape matrices{source.tensor.size() / (L * S), L * S};
+  for (std::size_t p = 0; p < panels.places.size(); ++p) {
+    HeatPanel panel{panels.titles[p], {}, {}};
+    const Tensor values = cast(source.tensor.reshaped(matrices).at(panels.places[p]), DType::f64);
+    const Tensor masked =
+        source.masked ? cast(source.masked->reshaped(matrices).at(panels.places[p]), DType::f64)
+                      : Tensor();
+    for (const std::size_t i : rows)
+      for (const std::size_t j : columns) {
+        const std::size_t at = i * S + j;
+        const bool hidden =
+            source.masked && masked.data<double>()[at] == -std::numeric_limits<double>::infinity();
+        const double value = values.data<double>()[at];
+        panel.kinds.push_back(kind_of(value, hidden, source));
+        panel.values.push_back(panel.kinds.back() == CellKind::value ? value : 0);
+        if (panel.kinds.back() == CellKind::hidden)
+          map.hidden_means = source.masked || source.name != "weights" ? "hidden" : "exactly 0";
+      }
+    map.panels.push_back(std::move(panel));
+  }
+  map.title = printable(source.name);
+  if (!source.what.empty()) map.notes.push_back(source.what);
+  if (map.panels.size() == 1 && !map.panels[0].title.empty())
+    map.title += ", " + std::exchange(map.panels[0].title, "");
+  map.row_axis = source.row_axis;
+  map.column_axis = source.column_axis;
+  map.row_labels = labels_of(source.row_tokens, L, rows);
+  map.column_labels = labels_of(source.column_tokens, S, columns);
+  map.scale = scale_of(map.panels, choice, source.name);
+  return map;
+}
+
+std::string short_number(double value) {
+  char text[32];
+  const double size = std::abs(value);
+  const bool plain = value == 0 || (size >= 0.001 && size < 99999.5) || !std::isfinite(value);
+  const int digits = size >= 100 ? 5 : size >= 1 ? 3 : size >= 0.01 ? 2 : 1;
+  const auto end =
+      plain ? std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits)
+            : std::to_chars(text, text + sizeof text, value, std::chars_format::scientific, 0);
+  std::string short_text(text, end.ptr);
+  const std::size_t e = short_text.find('e');  // "5e-04" has a digit too many
+  if (e != std::string::npos && short_text.size() == e + 4 && short_text[e + 2] == '0')
+    short_text.erase(e + 2, 1);
+  if (e != std::string::npos && short_text[e + 1] == '+') short_text.erase(e + 1, 1);
+  return short_text;
+}
+
+}  // namespace attn

@@ -1,0 +1,235 @@
+#include "attn/report/heat_picture.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace attn {
+namespace {
+
+constexpr double kMargin = 16, kGap = 10, kBarWidth = 14;
+constexpr double kTitleSize = 15, kTextSize = 12, kSmallest = 7.5;
+constexpr double kLongestLabel = 110;
+constexpr Rgb kInk{30, 30, 34}, kSoftInk{96, 96, 104}, kFrame{150, 150, 156};
+
+/// Where everything stands.
+struct Figure {
+  std::size_t across = 1, down = 1;  ///< panels
+  double cell = 1;
+  double label_size = kTextSize;
+  std::size_t row_step = 1, column_step = 1;  ///< every so many rows and columns have a label
+  bool labelled = true;
+  bool upright = true;           ///< column labels
+  double left = 0, top = 0;      ///< room for the labels of a panel
+  double panel_title = 0;        ///< room for it
+  double width = 0, height = 0;  ///< of a panel's matrix
+  double stride_x() const { return left + width + kGap; }
+  double stride_y() const { return panel_title + top + height + kGap; }
+};
+
+double widest(const std::vector<std::string>& labels, double size) {
+  double most = 0;
+  for (const std::string& label : labels) most = std::max(most, text_width(label, size));
+  return std::min(most, kLongestLabel);
+}
+
+/// 1, 2, 5, 10, 20, ...: the least of them with which labels stay apart.
+std::size_t step_for(double cell, double room) {
+  std::size_t step = 1;
+  for (std::size_t i = 0; static_cast<double>(step) * cell < room; ++i)
+    step = i % 3 == 1 ? step / 2 * 5 : step * 2;
+  return step;
+}
+
+Figure figure_of(const HeatMap& map) {
+  Figure f;
+  const std::size_t panels = map.panels.size();
+  f.across = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(panels))));
+  f.down = (panels + f.across - 1) / f.across;
+  const bool grid = panels > 1;
+  const double most = static_cast<double>(std::max(map.rows(), map.columns()));
+  const double room = grid ? std::max(96.0, 880 / static_cast<double>(f.across) - 24) : 620;
+  f.cell = std::clamp(room / most, 1.0, grid ? 34.0 : 52.0);
+  if (f.cell > 3) f.cell = std::floor(f.cell);
+  f.width = f.cell * static_cast<double>(map.columns());
+  f.height = f.cell * static_cast<double>(map.rows());
+  f.labelled = !grid || f.cell >= 13;
+  f.panel_title = grid ? kTextSize + 6 : 0;
+  if (!f.labelled) return f;
+  f.label_size = std::clamp(f.cell * 0.9, kSmallest, kTextSize);
+  f.row_step = f.column_step = step_for(f.cell, f.label_size * 1.1);
+  f.upright = widest(map.column_labels, f.label_size) > f.cell - 4;
+  f.left = widest(map.row_labels, f.label_size) + 8;
+  f.top = f.upright ? widest(map.column_labels, f.label_size) + 8 : f.label_size + 8;
+  return f;
+}
+
+/// `text` in lines of at most `width`, broken between words.
+std::vector<std::string> wrapped(const std::string& text, double size, double width) {
+  std::vector<std::string> lines = {""};
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t space = std::min(text.find(' ', start), text.size());
+    const std::string word = text.substr(start, space - start);
+    const std::string longer = lines.back().empty() ? word : lines.back() + " " + word;
+    if (!lines.back().empty() && text_width(longer, size) > width)
+      lines.push_back(word);
+    else
+      lines.back() = longer;
+    start = space + 1;
+  }
+  return lines;
+}
+
+class Layout {
+ public:
+  explicit Layout(const HeatMap& map) : map_(map), f_(figure_of(map)) {
+    picture_.title = map.title;
+    double y = heading();
+    const double x = kMargin + kTextSize + 6;  // right of the title of the row axis
+    const double across = f_.stride_x() * static_cast<double>(f_.across) - kGap;
+    const double down = f_.stride_y() * static_cast<double>(f_.down) - kGap;
+    const double matrix_y = f_.panel_title + f_.top;
+    y += kTextSize + 4;
+    text(x + f_.left + (across - f_.left) / 2, y - 4, map.column_axis, kTextSize, Anchor::middle);
+    picture_.shapes.push_back(TextShape{kMargin + kTextSize, y + matrix_y + (down - matrix_y) / 2,
+                                        map.row_axis, kTextSize, Anchor::middle, true, kSoftInk});
+    for (std::size_t p = 0; p < map.panels.size(); ++p) {
+      const std::size_t row = p / f_.across, column = p % f_.across;
+      panel(map.panels[p], x + static_cast<double>(column) * f_.stride_x() + f_.left,
+            y + static_cast<double>(row) * f_.stride_y());
+    }
+    const double bar_bottom = colour_bar(x + across + 18, y + matrix_y, f_.height);
+    picture_.height = std::max(y + down, bar_bottom) + kMargin;
+    picture_.width = std::max(picture_.width, x + across + 18 + bar_room_ + kMargin);
+  }
+
+  Picture take() { return std::move(picture_); }
+
+ private:
+  void text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::start,
+            Rgb colour = kSoftInk) {
+    picture_.shapes.push_back(TextShape{x, y, text, size, anchor, false, colour});
+  }
+
+  /// Title and notes; gives where what follows may start.
+  double heading() {
+    double y = kMargin + kTitleSize;
+    text(kMargin, y, map_.title, kTitleSize, Anchor::start, kInk);
+    picture_.width = 2 * kMargin + text_width(map_.title, kTitleSize);
+    const double width = std::max(300.0, f_.stride_x() * static_cast<double>(f_.across));
+    for (const std::string& note : map_.notes)
+      for (const std::string& line : wrapped(note, kTextSize, width)) {
+        y += kTextSize + 5;
+        text(kMargin, y, line, kTextSize);
+        picture_.width = std::max(picture_.width, 2 * kMargin + text_width(line, kTextSize));
+      }
+    return y + 12;
+  }
+
+  /// `x` is the matrix's left edge, `y` the top of everything that belongs to the panel.
+  void panel(const HeatPanel& panel, double x, double y) {
+    if (!panel.title.empty()) text(x, y + kTextSize, panel.title, kTextSize, Anchor::start, kInk);
+    const double top = y + f_.panel_title + f_.top;
+    CellsShape cells{{x, top, f_.width, f_.height}, map_.rows(), map_.columns(), {}, panel.kinds};
+    const ColourMap colours = map_.scale.is_signed ? ColourMap::diverging : ColourMap::paper;
+    for (const double value : panel.values)
+      cells.colours.push_back(colour_at(colours, map_.scale.place(value)));
+    const std::vector<Rgb> grounds = cells.colours;
+    picture_.shapes.push_back(std::move(cells));
+    picture_.shapes.push_back(BoxShape{{x, top, f_.width, f_.height}, kFrame, true});
+    if (f_.cell >= 34) numbers(panel, grounds, x, top);
+    if (f_.labelled) labels(x, top);
+  }
+
+  void numbers(const HeatPanel& panel, const std::vector<Rgb>& grounds, double x, double top) {
+    const double size = f_.cell >= 44 ? 12 : 9.5;
+    for (std::size_t at = 0; at < panel.values.size(); ++at) {
+      if (panel.kinds[at] == CellKind::hidden) continue;
+      const std::size_t row = at / map_.columns(), column = at % map_.columns();
+      const double i = static_cast<double>(row) + 0.5;
+      const double j = static_cast<double>(column) + 0.5;
+      const bool nan = panel.kinds[at] == CellKind::nan;
+      text(x + j * f_.cell, top + i * f_.cell + size * 0.36,
+           nan ? "nan" : short_number(panel.values[at]), size, Anchor::middle,
+           nan ? kInk : ink_on(grounds[at]));
+    }
+  }
+
+  void labels(double x, double top) {
+    const double size = f_.label_size;
+    for (std::size_t i = 0; i < map_.rows(); i += f_.row_step)
+      text(x - 5, top + (static_cast<double>(i) + 0.5) * f_.cell + size * 0.36,
+           cut_to_width(map_.row_labels[i], size, kLongestLabel), size, Anchor::end, kInk);
+    for (std::size_t j = 0; j < map_.columns(); j += f_.column_step) {
+      const std::string label = cut_to_width(map_.column_labels[j], size, kLongestLabel);
+      const double middle = x + (static_cast<double>(j) + 0.5) * f_.cell;
+      if (f_.upright)
+        picture_.shapes.push_back(
+            TextShape{middle + size * 0.36, top - 5, label, size, Anchor::start, true, kInk});
+      else
+        text(middle, top - 6, label, size, Anchor::middle, kInk);
+    }
+  }
+
+  /// The bar, its five numbers, and what hatched and crossed cells are; gives the lowest y.
+  double colour_bar(double x, double top, double tall) {
+    const HeatScale& scale = map_.scale;
+    tall = std::clamp(tall, 100.0, 320.0);
+    const auto steps = static_cast<std::size_t>(tall);
+    CellsShape bar{{x, top, kBarWidth, tall}, steps, 1, {}, {}};
+    bar.kinds.assign(steps, CellKind::value);
+    const auto value_at = [&](double share) {
+      return scale.logarithmic ? scale.low * std::pow(scale.high / scale.low, share)
+                               : std::lerp(scale.low, scale.high, share);
+    };
+    for (std::size_t i = 0; i < steps; ++i)
+      bar.colours.push_back(
+          colour_at(scale.is_signed ? ColourMap::diverging : ColourMap::paper,
+                    scale.place(value_at(1 - (static_cast<double>(i) + 0.5) / tall))));
+    picture_.shapes.push_back(std::move(bar));
+    picture_.shapes.push_back(BoxShape{{x, top, kBarWidth, tall}, kFrame, true});
+    for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0})
+      note_beside(x, top + tall * (1 - share) + kTextSize * 0.36, short_number(value_at(share)));
+    double y = top + tall + 24;
+    if (scale.logarithmic) {
+      text(x, y, "log scale", kTextSize);
+      bar_room_ = std::max(bar_room_, text_width("log scale", kTextSize));
+      y += 20;
+    }
+    for (const CellKind kind : {CellKind::hidden, CellKind::nan}) {
+      if (!has(kind)) continue;
+      const Box box{x, y - 11, kBarWidth, kBarWidth};
+      picture_.shapes.push_back(CellsShape{box, 1, 1, {Rgb{}}, {kind}});
+      picture_.shapes.push_back(BoxShape{box, kFrame, true});
+      note_beside(x, y, kind == CellKind::nan ? "nan" : map_.hidden_means);
+      y += 20;
+    }
+    return y - 12;
+  }
+
+  void note_beside(double x, double y, const std::string& words) {
+    text(x + kBarWidth + 6, y, words, kTextSize, Anchor::start, kInk);
+    bar_room_ = std::max(bar_room_, kBarWidth + 6 + text_width(words, kTextSize));
+  }
+
+  bool has(CellKind kind) const {
+    return std::any_of(map_.panels.begin(), map_.panels.end(), [&](const HeatPanel& panel) {
+      return std::find(panel.kinds.begin(), panel.kinds.end(), kind) != panel.kinds.end();
+    });
+  }
+
+  const HeatMap& map_;
+  Figure f_;
+  Picture picture_;
+  double bar_room_ = 0;  ///< width of bar and numbers
+};
+
+}  // namespace
+
+Picture heat_picture(const HeatMap& whole) {
+  const std::size_t panels = whole.panels.size();
+  const std::size_t most = panels > 36 ? 128 : panels > 1 ? 256 : 1024;
+  const HeatMap map = reduced(whole, most, most);
+  return Layout(map).take();
+}
+
+}  // namespace attn

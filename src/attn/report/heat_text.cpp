@@ -1,0 +1,249 @@
+#include "attn/report/heat_text.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attn/report/text_width.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kValueCell = 6;     // "-0.25" and a space
+constexpr std::size_t kTallestLabel = 8;  // lines of a column label that stands upright
+constexpr std::size_t kWidestLabel = 14;  // columns of a row label
+constexpr std::size_t kBetweenPanels = 2;
+constexpr const char* kShades[] = {"·", "░", "▒", "▓", "█"};
+
+using Lines = std::vector<std::string>;
+
+/// One panel's measures; all panels have the same.
+struct Measures {
+  std::size_t label = 0;     ///< columns of the row labels and the space after them
+  std::size_t cell = 1;      ///< columns of a cell
+  bool half_blocks = false;  ///< two rows a line
+  bool column_labels = true;
+  std::size_t panel_width(std::size_t columns) const { return label + cell * columns; }
+};
+
+std::string padded(const std::string& text, std::size_t columns) {
+  const std::size_t width = columns_of(text);
+  return text + std::string(columns - std::min(width, columns), ' ');
+}
+
+std::string centred(const std::string& text, std::size_t columns) {
+  const std::size_t width = columns_of(text);
+  return padded(std::string(columns > width ? (columns - width) / 2 : 0, ' ') + text, columns);
+}
+
+ColourMap colours_of(const HeatMap& map) {
+  return map.scale.is_signed ? ColourMap::diverging : ColourMap::night;
+}
+
+/// Switches the foreground ("38") or the background ("48") to a colour.
+std::string switched(const char* what, Rgb colour, TerminalColours colours) {
+  const std::string start = std::string("\x1b[") + what;
+  if (colours == TerminalColours::palette_256)
+    return start + ";5;" + std::to_string(nearest_of_256(colour)) + "m";
+  return start + ";2;" + std::to_string(colour.red) + ";" + std::to_string(colour.green) + ";" +
+         std::to_string(colour.blue) + "m";
+}
+
+constexpr const char* kPlain = "\x1b[0m";
+
+/// Draws the cells of one panel.
+class Painter {
+ public:
+  Painter(const HeatMap& map, const HeatPanel& panel, const Measures& measures,
+          TerminalColours colours)
+      : map_(map), panel_(panel), measures_(measures), colours_(colours) {}
+
+  std::string line(std::size_t row) const {
+    std::string text;
+    for (std::size_t j = 0; j < map_.columns(); ++j)
+      text += measures_.half_blocks ? halves(row, j) : cell(row, j);
+    return text;
+  }
+
+ private:
+  CellKind kind(std::size_t row, std::size_t column) const {
+    return panel_.kinds[row * map_.columns() + column];
+  }
+  double value(std::size_t row, std::size_t column) const {
+    return panel_.values[row * map_.columns() + column];
+  }
+  Rgb colour(std::size_t row, std::size_t column) const {
+    return colour_at(colours_of(map_), map_.scale.place(value(row, column)));
+  }
+
+  std::string cell(std::size_t row, std::size_t column) const {
+    const std::size_t width = measures_.cell;
+    if (kind(row, column) != CellKind::value) return mark(kind(row, column), width);
+    const std::string number = short_number(value(row, column));
+    const bool fits = width >= kValueCell;
+    if (colours_ == TerminalColours::none)
+      return fits ? centred(number, width) : shade(row, column);
+    const Rgb ground = colour(row, column);
+    return switched("48", ground, colours_) + switched("38", ink_on(ground), colours_) +
+           (fits ? centred(number, width) : std::string(width, ' ')) + kPlain;
+  }
+
+  /// Two rows in one line: the upper is the foreground of ▀, the lower its background.
+  std::string halves(std::size_t row, std::size_t column) const {
+    const bool last = row + 1 == map_.rows();
+    const bool upper = kind(row, column) == CellKind::value;
+    const bool lower = !last && kind(row + 1, column) == CellKind::value;
+    const auto nan = [&](std::size_t i) { return kind(i, column) == CellKind::nan; };
+    if (nan(row) || (!last && nan(row + 1))) return "?";
+    if (!upper && !lower) return mark(CellKind::hidden, 1);
+    if (!lower) return switched("38", colour(row, column), colours_) + "▀" + kPlain;
+    if (!upper) return switched("38", colour(row + 1, column), colours_) + "▄" + kPlain;
+    return switched("38", colour(row, column), colours_) +
+           switched("48", colour(row + 1, column), colours_) + "▀" + kPlain;
+  }
+
+  std::string mark(CellKind kind, std::size_t width) const {
+    if (kind == CellKind::nan) return width == 1 ? "?" : centred(width > 3 ? "nan" : "??", width);
+    std::string text;
+    for (std::size_t i = 0; i < width; ++i) text += "╱";
+    return colours_ == TerminalColours::none ? text : "\x1b[2m" + text + kPlain;
+  }
+
+  /// Without colour and signed, the strength alone would hide the sign: negative ones get a minus.
+  std::string shade(std::size_t row, std::size_t column) const {
+    const double place = map_.scale.place(value(row, column));
+    const bool negative = map_.scale.is_signed && value(row, column) < 0;
+    const double strength = map_.scale.is_signed ? std::abs(2 * place - 1) : place;
+    const std::string block = kShades[std::min<std::size_t>(
+        static_cast<std::size_t>(strength * std::size(kShades)), std::size(kShades) - 1)];
+    std::string text = negative && measures_.cell > 1 ? "-" : block;
+    for (std::size_t i = 1; i < measures_.cell; ++i) text += block;
+    return text;
+  }
+
+  const HeatMap& map_;
+  const HeatPanel& panel_;
+  const Measures& measures_;
+  TerminalColours colours_;
+};
+
+/// Labels over the columns: in their cells, or upright, a character a line.
+Lines column_heads(const HeatMap& map, const Measures& m) {
+  const std::string indent(m.label, ' ');
+  Lines lines;
+  if (m.cell >= kValueCell) {
+    std::string line = indent;
+    for (const std::string& label : map.column_labels)
+      line += centred(cut(label, m.cell - 1), m.cell);
+    return {line};
+  }
+  std::vector<std::vector<std::string_view>> letters;
+  std::size_t tallest = 0;
+  for (const std::string& label : map.column_labels) {
+    letters.push_back(characters_of(label));
+    tallest = std::max(tallest, std::min(letters.back().size(), kTallestLabel));
+  }
+  for (std::size_t k = 0; k < tallest; ++k) {
+    std::string line = indent;
+    for (const auto& label : letters) {
+      const std::size_t shown = std::min(label.size(), tallest);
+      const std::size_t above = tallest - shown;
+      std::string letter(k < above ? " " : label[k - above]);
+      if (label.size() > tallest && k + 1 == tallest) letter = "…";
+      line += padded(columns_of(letter) > m.cell ? "·" : letter, m.cell);
+    }
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+Lines panel_lines(const HeatMap& map, const HeatPanel& panel, const Measures& m,
+                  const TerminalStyle& style) {
+  const std::size_t width = m.panel_width(map.columns());
+  Lines lines;
+  if (!panel.title.empty()) lines.push_back(padded(cut(panel.title, width), width));
+  if (m.column_labels)
+    for (const std::string& line : column_heads(map, m)) lines.push_back(padded(line, width));
+  const Painter painter(map, panel, m, style.colours);
+  for (std::size_t i = 0; i < map.rows(); i += m.half_blocks ? 2 : 1) {
+    const std::string label = m.label == 0 ? "" : cut(map.row_labels[i], m.label - 1);
+    lines.push_back(padded(label, m.label) + painter.line(i));
+  }
+  return lines;
+}
+
+std::string colour_bar(const HeatMap& map, const TerminalStyle& style) {
+  const std::size_t steps = std::min<std::size_t>(style.width - 14, 24);  // two numbers beside it
+  const HeatScale& scale = map.scale;
+  std::string bar;
+  for (std::size_t i = 0; i < steps; ++i) {
+    const double share = (static_cast<double>(i) + 0.5) / static_cast<double>(steps);
+    const double value = scale.logarithmic ? scale.low * std::pow(scale.high / scale.low, share)
+                                           : std::lerp(scale.low, scale.high, share);
+    const double place = scale.place(value);
+    const double strength = scale.is_signed ? std::abs(2 * place - 1) : place;
+    bar += style.colours == TerminalColours::none
+               ? kShades[std::min<std::size_t>(static_cast<std::size_t>(strength * 5), 4)]
+               : switched("48", colour_at(colours_of(map), place), style.colours) + " ";
+  }
+  if (style.colours != TerminalColours::none) bar += kPlain;
+  std::string text = short_number(scale.low) + " " + bar + " " + short_number(scale.high);
+  if (scale.logarithmic) text += "\nlog scale";
+  if (!map.hidden_means.empty()) text += "\n╱ " + map.hidden_means;
+  return text;
+}
+
+std::size_t widest(const std::vector<std::string>& labels) {
+  std::size_t most = 0;
+  for (const std::string& label : labels) most = std::max(most, columns_of(label));
+  return most;
+}
+
+Measures measures_of(const HeatMap& map, std::size_t width, bool grid, TerminalColours colours) {
+  Measures m;
+  const bool small = map.columns() * 2 + 4 <= width;
+  m.label = grid && !small ? 0 : std::min({widest(map.row_labels), kWidestLabel, width / 4}) + 1;
+  const std::size_t room = (width - m.label) / map.columns();
+  m.cell = room >= kValueCell ? std::min(room, kValueCell + 2) : room >= 2 ? 2 : 1;
+  m.half_blocks = m.cell == 1 && colours != TerminalColours::none;
+  m.column_labels = !grid || small;
+  return m;
+}
+
+/// `panels` beside each other, each padded to the height of the tallest by what stands below.
+std::string beside(const std::vector<Lines>& panels) {
+  std::string text;
+  for (std::size_t line = 0; line < panels[0].size(); ++line) {
+    for (std::size_t p = 0; p < panels.size(); ++p)
+      text += (p > 0 ? std::string(kBetweenPanels, ' ') : "") + panels[p][line];
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string heat_text(const HeatMap& whole, const TerminalStyle& style) {
+  const bool grid = whole.panels.size() > 1;
+  const std::size_t across =
+      std::min<std::size_t>(whole.panels.size(), grid ? style.width / 38 + 1 : 1);
+  const std::size_t room = (style.width + kBetweenPanels) / across - kBetweenPanels;
+  const std::size_t label =
+      grid ? 0 : std::min({widest(whole.row_labels), kWidestLabel, room / 4}) + 1;
+  const std::size_t step = (whole.columns() + room - label - 1) / (room - label);
+  const HeatMap map = reduced(whole, (whole.rows() + step - 1) / step, room - label);
+  const Measures m = measures_of(map, room, grid, style.colours);
+  std::string text = cut(map.title, style.width) + "\n";
+  for (const std::string& line : map.notes) text += cut(line, style.width) + "\n";
+  text += cut(map.row_axis + " down, " + map.column_axis + " across", style.width) + "\n\n";
+  const std::size_t fit = std::max<std::size_t>(
+      (style.width + kBetweenPanels) / (m.panel_width(map.columns()) + kBetweenPanels), 1);
+  for (std::size_t first = 0; first < map.panels.size(); first += fit) {
+    std::vector<Lines> panels;
+    for (std::size_t p = first; p < std::min(first + fit, map.panels.size()); ++p)
+      panels.push_back(panel_lines(map, map.panels[p], m, style));
+    text += beside(panels) + "\n";
+  }
+  return text + colour_bar(map, style) + "\n";
+}
+
+}  // namespace attn

@@ -1,0 +1,208 @@
+// What stands at the edges: nothing to see, huge numbers, NaN, infinity, masks of finite numbers.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "attn/tensor/error.h"
+#include "support/kernel_case.h"
+
+using namespace attn;
+using namespace attn::test;
+using kernel::ThreadPool;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+/// One head whose queries, keys and values are given as columns: D = Dv = 1.
+struct Column {
+  Case<float> c;
+  Column(std::vector<double> q, std::vector<double> k, std::vector<double> v) {
+    auto& p = c.problem;
+    p.L = q.size();
+    p.S = k.size();
+    p.D = p.Dv = 1;
+    const auto fill = [](Elements& e, const std::vector<double>& values) {
+      e = make_elements(DType::f32, {1, 1, values.size(), 1}, Order::bhld);
+      for (std::size_t i = 0; i < values.size(); ++i) e.set(0, 0, i, 0, values[i]);
+    };
+    fill(c.q, q);
+    fill(c.k, k);
+    fill(c.v, v);
+    c.point();
+  }
+  Answer<float> operator()(kernel::Isa isa, bool rows = true) {
+    ThreadPool pool(1);
+    return compute(c.problem, rows, pool, isa);
+  }
+};
+
+void on_every_isa(const std::function<void(kernel::Isa)>& check) {
+  for (kernel::Isa isa : kernel::available_isas()) {
+    INFO(name_of(isa));
+    check(isa);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("kernel: a query that sees nothing has zeros and -inf", "[kernel]") {
+  using Hide = std::function<void(Case<float>&)>;
+  const std::pair<const char*, Hide> ways[] = {
+      {"length", [](auto& c) { c.lengths = {0}; }},
+      {"negative length", [](auto& c) { c.lengths = {-5}; }},
+      {"mask",
+       [](auto& c) {
+         c.mask = {0, 0, 0};
+       }},
+      {"bias",
+       [](auto& c) {
+         c.bias = {-kInf, -kInf, -kInf};
+       }},
+      {"causal", [](auto& c) { c.problem.causal = true, c.problem.offset = -2; }},
+      {"window", [](auto& c) { c.problem.left = 0, c.problem.offset = 3; }}};
+  on_every_isa([&](kernel::Isa isa) {
+    for (const auto& [way, hide] : ways) {
+      INFO(way);
+      Column x({1, 2}, {1, kNaN, 3}, {4, kNaN, kInf});
+      hide(x.c);
+      x.c.point();
+      for (bool rows : {false, true}) {
+        const Answer<float> found = x(isa, rows);
+        CHECK(found.context == std::vector<float>{0, 0});
+        CHECK(found.logsumexp == std::vector<float>{-kInf, -kInf});
+        if (rows) CHECK(found.weights == std::vector<float>(6, 0));
+      }
+    }
+  });
+}
+
+TEST_CASE("kernel: no keys at all", "[kernel]") {
+  on_every_isa([](kernel::Isa isa) {
+    Column x({1, 2}, {}, {});
+    CHECK(x(isa).context == std::vector<float>{0, 0});
+    CHECK(x(isa).logsumexp == std::vector<float>{-kInf, -kInf});
+  });
+}
+
+TEST_CASE("kernel: scores of +-1e30 choose, and do not overflow", "[kernel]") {
+  on_every_isa([](kernel::Isa isa) {
+    Column x({1e30, -1e30, 1e-30}, {1, -1, 0.5}, {10, 20, 30});
+    const Answer<float> found = x(isa);
+    CHECK(found.weights[0] == 1);
+    CHECK(found.weights[1] == 0);
+    CHECK(found.weights[2] == 0);
+    CHECK(found.weights[4] == 1);
+    CHECK(found.context[0] == 10);
+    CHECK(found.context[1] == 20);
+    CHECK(found.context[2] == Approx(20));
+    CHECK(found.logsumexp[0] == Approx(1e30));
+    CHECK(found.scores[0] == 1e30f);
+    CHECK(found.scores[1] == -1e30f);
+  });
+}
+
+TEST_CASE("kernel: a visible NaN or infinite score makes its own row NaN only", "[kernel]") {
+  on_every_isa([](kernel::Isa isa) {
+    for (double bad : {double(kNaN), double(kInf)}) {
+      Column x({1, bad, 1}, {1, 2, 3}, {1, 1, 1});
+      for (bool rows : {false, true}) {
+        const Answer<float> found = x(isa, rows);
+        CHECK(found.context[0] == Approx(1));
+        CHECK(std::isnan(found.context[1]));
+        CHECK(found.context[2] == Approx(1));
+        CHECK(std::isnan(found.logsumexp[1]));
+        if (rows) CHECK(std::isnan(found.weights[3]));
+      }
+    }
+  });
+}
+
+TEST_CASE("kernel: NaN of any payload stays NaN", "[kernel]") {
+  on_every_isa([](kernel::Isa isa) {
+    for (std::uint32_t bits : {0x7f800001u, 0x7fc00001u, 0x7fffffffu, 0xff8001ffu, 0xffc001ffu}) {
+      Column x({1, 1}, {1, 2}, {1, 1});
+      std::memcpy(x.c.q.bytes.data(), &bits, 4);
+      CHECK(std::isnan(x(isa).context[0]));
+      CHECK(x(isa).context[1] == 1);
+    }
+  });
+}
+
+TEST_CASE("kernel: weights of an infinite value that is seen, and of one that is not", "[kernel]") {
+  on_every_isa([](kernel::Isa isa) {
+    Column x({1, 1}, {0, 0, 0}, {1, kInf, kNaN});
+    x.c.problem.causal = true;
+    for (bool rows : {false, true}) {
+      const Answer<float> found = x(isa, rows);
+      CHECK(found.context[0] == 1);
+      CHECK(found.context[1] == kInf);
+    }
+    x.c.problem.offset = 1;
+    CHECK(x(isa).context[0] == kInf);
+    CHECK(std::isnan(x(isa).context[1]));
+  });
+}
+
+TEST_CASE("kernel: a mask of the lowest finite numbers leaves a row uniform", "[kernel]") {
+  on_every_isa([](kernel::Isa isa) {
+    const float low = std::numeric_limits<float>::lowest();
+    Column x({1, 1}, {1, 2, 3, 4}, {1, 2, 3, 4});
+    x.c.bias = {low, low, low, low, 0, low, low, low};
+    x.c.problem.bias_strides = {0, 0, 4, 1};
+    x.c.point();
+    const Answer<float> found = x(isa);
+    CHECK(found.context[0] == Approx(2.5));
+    CHECK(found.context[1] == 1);
+  });
+}
+
+TEST_CASE("kernel: heads that groups do not divide are refused", "[kernel]") {
+  Column x({1}, {1}, {1});
+  x.c.problem.H = 3;
+  x.c.problem.G = 2;
+  CHECK_THROWS_AS(x(kernel::Isa::baseline), Error);
+}
+
+TEST_CASE("kernel: what the sink throws comes out", "[kernel][threads]") {
+  std::mt19937_64 random(3);
+  Case<float> c;
+  fill_plain(c, random, {1, 4, 4, 200, 200, 64, 64}, DType::f32);
+  std::vector<float> context(4 * 200 * 64);
+  kernel::Results<float> results;
+  results.context = context.data();
+  results.context_strides = {0, 200 * 64, 64, 1};
+  results.weights = true;
+  results.sink = [](const kernel::FinishedRows<float>& rows) {
+    if (rows.first >= 400) throw Error(ErrorKind::io, "disk: expected room, found none");
+  };
+  ThreadPool pool(3);
+  CHECK_THROWS_AS(kernel::attend(c.problem, results, pool), Error);
+  results.sink = {};
+  CHECK_NOTHROW(kernel::attend(c.problem, results, pool));
+}
+
+TEST_CASE("kernel: every row comes to the sink once", "[kernel][threads]") {
+  std::mt19937_64 random(4);
+  Case<float> c;
+  fill_plain(c, random, {2, 6, 2, 61, 130, 8, 8}, DType::f32);
+  std::vector<float> context(2 * 6 * 61 * 8);
+  std::vector<std::atomic<int>> seen(2 * 6 * 61);
+  kernel::Results<float> results;
+  results.context = context.data();
+  results.context_strides = {6 * 61 * 8, 61 * 8, 8, 1};
+  results.weights = true;
+  results.sink = [&](const kernel::FinishedRows<float>& rows) {
+    for (std::size_t i = 0; i < rows.count; ++i) {
+      ++seen[rows.first + i];
+      double sum = 0;
+      for (std::size_t j = 0; j < c.problem.S; ++j) sum += rows.weights[i * rows.stride + j];
+      if (std::abs(sum - 1) > 1e-5) seen[rows.first + i] = -1000;
+    }
+  };
+  ThreadPool pool(3);
+  kernel::attend(c.problem, results, pool);
+  for (const auto& times : seen) CHECK(times == 1);
+}

@@ -1,0 +1,74 @@
+// The same bytes, whatever the number of threads and whatever is asked for beside.
+#include <catch2/catch.hpp>
+#include <cstring>
+
+#include "support/kernel_case.h"
+
+using namespace attn;
+using namespace attn::test;
+using kernel::ThreadPool;
+
+namespace {
+
+template <class N>
+bool same_bytes(const std::vector<N>& a, const std::vector<N>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(N)) == 0);
+}
+
+template <class T>
+void check_threads(std::array<std::size_t, 7> shape, bool causal) {
+  std::mt19937_64 random(7);
+  Case<T> c;
+  fill_plain(c, random, shape, dtype_of<T>);
+  c.problem.causal = causal;
+  for (kernel::Isa isa : kernel::available_isas())
+    for (bool rows : {false, true}) {
+      ThreadPool one(1);
+      const Answer<T> expected = compute(c.problem, rows, one, isa);
+      for (std::size_t threads : {2, 3, 4, 7}) {
+        INFO(c.text() << " " << name_of(isa) << " " << threads << " threads, rows " << rows);
+        ThreadPool pool(threads);
+        const Answer<T> found = compute(c.problem, rows, pool, isa);
+        REQUIRE(same_bytes(found.context, expected.context));
+        REQUIRE(same_bytes(found.logsumexp, expected.logsumexp));
+        REQUIRE(same_bytes(found.weights, expected.weights));
+        REQUIRE(same_bytes(found.scores, expected.scores));
+      }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("kernel: any number of threads gives the same bytes", "[kernel][threads]") {
+  check_threads<float>({1, 4, 2, 300, 300, 64, 64}, true);
+  check_threads<float>({2, 3, 3, 97, 1100, 40, 24}, false);
+  check_threads<double>({1, 2, 1, 200, 600, 64, 64}, false);
+}
+
+TEST_CASE("kernel: decoding splits keys among threads to the same bytes", "[kernel][threads]") {
+  check_threads<float>({1, 2, 1, 1, 20000, 64, 64}, false);
+  check_threads<double>({1, 1, 1, 3, 9000, 32, 48}, false);
+}
+
+TEST_CASE("kernel: scores asked for change no weight, and weights no score", "[kernel]") {
+  std::mt19937_64 random(8);
+  Case<float> c;
+  fill_plain(c, random, {1, 2, 2, 50, 700, 64, 16}, DType::f32);
+  ThreadPool pool(2);
+  const Answer<float> both = compute(c.problem, true, pool, kernel::active_isa());
+  Answer<float> alone = both;
+  kernel::Results<float> results;
+  results.context = alone.context.data();
+  results.context_strides = {0, 50 * 16, 16, 1};
+  for (bool weights : {false, true}) {
+    std::vector<float> found(both.weights.size());
+    results.weights = weights;
+    results.scores = !weights;
+    results.sink = kernel::store_rows(weights ? nullptr : found.data(),
+                                      weights ? found.data() : nullptr, c.problem.S);
+    kernel::attend(c.problem, results, pool);
+    CHECK(same_bytes(found, weights ? both.weights : both.scores));
+    CHECK(same_bytes(alone.context, both.context));
+  }
+}

@@ -1,0 +1,41 @@
+#include "attn/kernel/isa.h"
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "attn/tensor/error.h"
+
+using namespace attn;
+using namespace attn::kernel;
+
+namespace {
+
+struct Forced {
+  explicit Forced(const char* name) { setenv("ATTN_ISA", name, 1); }
+  ~Forced() { unsetenv("ATTN_ISA"); }
+};
+
+}  // namespace
+
+TEST_CASE("isa: ATTN_ISA chooses any that the machine has", "[kernel]") {
+  for (Isa each : available_isas()) {
+    const Forced forced(std::string(name_of(each)).c_str());
+    CHECK(active_isa() == each);
+    CHECK(isa() == name_of(each));
+  }
+  const Forced empty("");
+  CHECK(active_isa() == available_isas().back());
+}
+
+TEST_CASE("isa: an unknown name is refused with those that there are", "[kernel]") {
+  const Forced forced("mmx\n");
+  try {
+    active_isa();
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    CHECK(std::string(error.what()).find("baseline") != std::string::npos);
+    CHECK(std::string(error.what()).find("'mmx\\x0a'") != std::string::npos);
+  }
+}
