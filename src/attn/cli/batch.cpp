@@ -15,6 +15,7 @@
 #include "attn/cli/command.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
+#include "attn/core/fast.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/temporaries.h"
@@ -163,6 +164,11 @@ int batch(BatchArgs& args) {
   std::optional<OutputFile> results;
   if (manifest == nullptr) results.emplace("-", OutputPolicy{});
   PoolTasks tasks;
+  // Processors that no worker has are for the kernels.
+  const std::size_t processors = std::max(1u, std::thread::hardware_concurrency());
+  tasks.begin = [threads = std::max<std::size_t>(1, processors / args.pool.threads)] {
+    set_threads(threads);
+  };
   tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
   tasks.report = [&](const Outcome& outcome) {
     report.item(outcome);

@@ -45,8 +45,8 @@ constexpr char kDescription[] =
 
 constexpr char kFooter[] =
     "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 3 some jobs failed\n"
-    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output, 74 input/output\n"
-    "error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
+    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output,\n"
+    "74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
