@@ -81,6 +81,8 @@ std::string missing(const std::string& name, const TensorMap& tensors, const Opt
   return needed.empty() || tensors.contains(needed) ? "" : needed;
 }
 
+}  // namespace
+
 void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
                    const Options& options) {
   std::vector<std::string> known = kInputNames, problems;
@@ -98,8 +100,6 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
 }
-
-}  // namespace
 
 std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options) {
   std::vector<std::string> names;

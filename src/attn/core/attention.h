@@ -57,6 +57,11 @@ inline constexpr std::array<OutputName, 21> kOutputNames = {{
 /// the given tensors by their own names.
 std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options);
 
+/// Errors: usage, for each name that is no output, or none that this problem has (`output` without
+/// W_O).
+void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
+                   const Options& options);
+
 /// The outputs asked for, by name, in the order asked. Ranks are the user's: 2-D tensors in, 2-D
 /// results out, with a head axis in front where heads were asked for; axes L hold the `rows` asked
 /// for. A given tensor's own name gives it back as it was. Only what the outputs need is computed.

@@ -157,6 +157,12 @@ void set_lengths(Inputs& in, const Axes& axes) {
 
 }  // namespace
 
+Shape user_shape(Shape shape, const Inputs& in, bool has_heads) {
+  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
+  if (!in.batched) shape.erase(shape.begin());
+  return shape;
+}
+
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   Axes axes;
   Inputs in;

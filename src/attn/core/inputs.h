@@ -123,4 +123,7 @@ struct Inputs {
 
 Inputs make_inputs(const TensorMap& tensors, const Options& options);
 
+/// A shape without the axes that the user does not see: batch in front, heads behind it.
+Shape user_shape(Shape shape, const Inputs& in, bool has_heads);
+
 }  // namespace attn

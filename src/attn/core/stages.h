@@ -168,16 +168,11 @@ class Stages {
     return wants("weights") || wants("mean_weights") || wants("key_weights");
   }
 
-  /// Whether the kernels give all of these outputs. They pass over stages between the scores and
-  /// the weights, and are not needed for the scores alone; integers are the reference's.
+  /// Integers are the reference's: exact until they are scaled.
   bool is_fast() {
     return once(is_fast_, [&] {
-      const bool past_scores = wants_weights() || wants("logsumexp") || wants("head_context") ||
-                               wants("context") || wants("output");
-      return options_.path == Path::automatic && fast_path_knows(in_, options_) && past_scores &&
-             !wants("scaled_scores") && !wants("masked_scores") && !wants("row_max") &&
-             queries().dtype() == in_.compute && present_keys().dtype() == in_.compute &&
-             present_values().dtype() == in_.compute;
+      return takes_fast_path(in_, options_, outputs_) && queries().dtype() == in_.compute &&
+             present_keys().dtype() == in_.compute && present_values().dtype() == in_.compute;
     });
   }
 
