@@ -34,6 +34,7 @@ constexpr Subcommand kSubcommands[] = {
     {"compare", "how far two files of tensors are apart", add_compare},
     {"random", "NumPy's random streams, bit for bit", add_random},
     {"svd", "truncated singular value decomposition", add_svd},
+    {"conventions", "what each library means by attention, as a table", add_conventions},
     {"schema", "the JSON Schema of a job", add_schema},
 };
 
@@ -89,7 +90,7 @@ std::string overview() {
   std::string text = std::string(kDescription) + "\nUsage: attn COMMAND [ARGUMENTS]\n\nCommands:\n";
   for (const Subcommand& subcommand : kSubcommands) {
     std::string name = subcommand.name;
-    name.resize(10, ' ');
+    name.resize(13, ' ');
     text += "  " + name + subcommand.what + "\n";
   }
   return text + "\nOptions:\n  -h, --help     this text, or a command's\n" +

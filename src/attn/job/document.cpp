@@ -1,6 +1,7 @@
 #include "attn/job/document.h"
 
 #include "attn/job/fields.h"
+#include "attn/job/saved_layer.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -58,7 +59,15 @@ Json option_from(const Tensor& tensor, const std::string& where) {
 }
 
 void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::string>& problems) {
+  const SavedLayer layer = saved_layer(arrays, document.name);
+  for (const auto& [key, tensor] : layer.tensors)
+    document.set({key, Json{}, document.name, "", false, tensor});
+  const auto set_count = [&](const char* key, std::int64_t count) {
+    if (count > 0) document.set({key, Json{count}, document.name, ""});
+  };
+  set_count("heads", layer.heads), set_count("kv_heads", layer.kv_heads);
   for (const auto& [key, tensor] : arrays) {
+    if (layer.names.count(key) != 0) continue;
     const Field* field = find_field(key);
     if (field != nullptr && field->form == FieldForm::tensor)
       document.set({key, Json{document.name + "#" + key}, document.name, ""});
