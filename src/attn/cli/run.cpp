@@ -6,13 +6,11 @@
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/job_flags.h"
+#include "attn/cli/show.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
-#include "attn/io/csv.h"
 #include "attn/job/job.h"
 #include "attn/job/nan.h"
-#include "attn/job/output.h"
-#include "attn/report/numpy_text.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -22,12 +20,9 @@ namespace {
 struct RunArgs {
   std::string job;
   JobFlags flags;
-  std::vector<std::string> outputs;  ///< -o
-  std::string format;                ///< "" is text
+  ShowArgs show;
   NanPolicy nan = NanPolicy::warn;
-  std::string view;                  ///< --view: "-" is the terminal, "" not given
-  bool repr = false;
-  bool force = false;
+  std::string view;  ///< --view: "-" is the terminal, "" not given
   std::size_t threads = 0;
 };
 
@@ -43,45 +38,10 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
   return document;
 }
 
-OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
-  OutputPolicy policy;
-  policy.force = args.force;
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-  return policy;
-}
-
-/// "scores (4, 4): raw similarity Q K^T", then the array as NumPy prints it.
-std::string as_text(const Result& result, bool repr) {
-  std::string text;
-  for (const auto& [name, tensor] : result.outputs) {
-    text += (text.empty() ? "" : "\n") + name + " " + to_string(tensor.shape());
-    for (const OutputName& output : kOutputNames)
-      if (name == output.name) text += ": " + std::string(output.what);
-    text += "\n" + (repr ? numpy_repr(tensor) : numpy_str(tensor)) + "\n";
-  }
-  return text;
-}
-
-std::string as_csv(const Result& result) {
-  if (result.outputs.size() != 1)
-    throw Error(ErrorKind::usage, "--format csv holds one output; choose it with --outputs");
-  const auto& [name, tensor] = *result.outputs.begin();
-  return to_csv(tensor, name);
-}
-
-void show(const Result& result, const RunArgs& args) {
-  if (args.format == "npz" || args.format == "npy") {
-    const Format format = args.format == "npz" ? Format::npz : Format::npy;
-    if (format == Format::npy && result.outputs.size() != 1)
-      throw Error(ErrorKind::usage, "--format npy holds one output; choose it with --outputs");
-    OutputFile out("-", {});
-    write_tensors(result.outputs, result, format, out);
-    return out.commit();
-  }
-  print(args.format == "json"     ? result_json(result, 2) + "\n"
-        : args.format == "ndjson" ? result_json(result, -1) + "\n"
-        : args.format == "csv"    ? as_csv(result)
-                                  : as_text(result, args.repr));
+std::string meaning_of(const std::string& name) {
+  for (const OutputName& output : kOutputNames)
+    if (name == output.name) return output.what;
+  return "";
 }
 
 /// The heat map of --view: its file stands open while the job is computed.
@@ -116,46 +76,27 @@ Result only(const Result& result, const std::vector<std::string>& names) {
   return part;
 }
 
-struct Targets {
-  std::vector<OutputTarget> files;
-  bool on_stdout = false;
-};
-
-Targets targets_of(const RunArgs& args) {
-  Targets targets{{}, args.outputs.empty() && args.view.empty()};
-  for (const std::string& typed : args.outputs) {
-    if (typed == "-")
-      targets.on_stdout = true;
-    else
-      targets.files.push_back(parse_target(typed));
-  }
-  if (!targets.on_stdout && !args.format.empty())
-    throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
-  if (args.repr && (!targets.on_stdout || (!args.format.empty() && args.format != "text")))
-    throw Error(ErrorKind::usage, "--repr: goes with text on standard output only");
-  return targets;
-}
-
 /// What is written: the job's outputs, or those that -o NAME=FILE names, all of which are added.
 std::vector<std::string> outputs_of(const Job& job, const Document& document,
-                                    const Targets& targets) {
+                                    const Destination& destination) {
   std::vector<std::string> outputs = job.outputs;
-  const std::vector<std::string> named = outputs_named(targets.files);
-  if (document.find("outputs") == nullptr && !targets.on_stdout && !named.empty()) outputs = named;
-  for (const OutputTarget& target : targets.files)
+  const std::vector<std::string> named = outputs_named(destination.targets);
+  if (document.find("outputs") == nullptr && !destination.on_stdout && !named.empty())
+    outputs = named;
+  for (const OutputTarget& target : destination.targets)
     if (!target.name.empty()) append_missing(outputs, {target.name});
   return outputs;
 }
 
 int run(const RunArgs& args) {
-  const Targets targets = targets_of(args);
+  const Destination destination = destination_of(args.show, job_output_names(), args.view.empty());
   TensorFiles files;
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
-  const std::vector<std::string> outputs = outputs_of(job, document, targets);
-  ResultWriter writer(targets.files, outputs, policy_of(args, files));
+  const std::vector<std::string> outputs = outputs_of(job, document, destination);
+  ResultWriter writer(destination.targets, outputs, policy_of(args.show, files));
   std::optional<View> view;
-  if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
+  if (!args.view.empty()) view.emplace(args.view, policy_of(args.show, files));
 
   job.outputs = outputs;
   if (view) append_missing(job.outputs, View::outputs());
@@ -165,7 +106,7 @@ int run(const RunArgs& args) {
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
   writer.commit();
-  if (targets.on_stdout) show(result, args);
+  if (destination.shown) show(result, args.show, meaning_of);
   if (view) view->write(computed);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
@@ -183,23 +124,11 @@ Action add_run(CLI::App& app) {
       "  attn run --embeddings x.npy --wq model.npz#W_Q --wk model.npz#W_K -o weights=w.npy");
   app.add_option("JOB", args->job, "job file (.json or .npz); - is standard input");
   add_job_flags(app, args->flags);
-  app.add_option("-o,--output", args->outputs,
-                 "where results go: FILE.npz, .json, .npy or .csv, FOLDER/, or NAME=FILE for one "
-                 "output; repeatable; default: text on stdout")
-      ->type_name("[NAME=]PATH")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group("Results");
-  app.add_option("--format", args->format, "on stdout: text, json, ndjson, csv, npz or npy")
-      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy"}))
-      ->type_name("WORD")
-      ->group("Results");
+  add_show_options(app, args->show);
   app.add_flag("--view{-}", args->view,
                "the weights as a heat map on the terminal, or as a picture: --view=FILE.svg, .png")
       ->type_name("[=FILE]")
       ->group("Results");
-  app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
-  app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
   app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
       ->check(CLI::PositiveNumber)
       ->type_name("N")
