@@ -59,7 +59,7 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
 /// row[from, to) = 2^(row - max); returns the sum. Sums run along whole panels, so that a wider
 /// range around the same visible keys gives the same bytes.
 template <class T>
-T exponentiate(T* row, std::int64_t from, std::int64_t to, T max) {
+HWY_INLINE T exponentiate(T* row, std::int64_t from, std::int64_t to, T max) {
   const Tag<T> d;
   const Vec<T> most = hn::Set(d, pivot(max));
   Vec<T> sums[kTileVectors];

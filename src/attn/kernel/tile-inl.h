@@ -55,31 +55,40 @@ HWY_INLINE void with_tile(std::size_t rows, std::size_t vectors, F f) {
       rows, [&](auto r) { with_constant<kTileVectors>(vectors, [&](auto v) { f(r, v); }); });
 }
 
-/// out = scale * (A B), and running_max, a vector a row, raised to it unless it is nullptr.
+/// One row's part of score_tile(): stores scaled sums and raises the running maximum.
+template <class T, std::size_t Vectors>
+HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* running_max) {
+  const Tag<T> d;
+#pragma GCC unroll 4
+  for (std::size_t j = 0; j < Vectors; ++j) {
+    sums[j] = hn::Mul(sums[j], scale);
+    hn::Store(sums[j], d, out + j * kLanes<T>);
+  }
+  if (running_max == nullptr) return;
+  Vec<T> most = hn::Load(d, running_max);
+#pragma GCC unroll 4
+  for (std::size_t j = 0; j < Vectors; ++j) most = hn::Max(most, sums[j]);
+  hn::Store(most, d, running_max);
+}
+
+/// out = scale * (A B) for `panels` panels of keys, of each but the first `vectors` vectors, and
+/// running_max, a vector a row, raised to it unless it is nullptr.
 template <class T>
-void score_tile(std::size_t rows, std::size_t vectors, std::size_t depth, const T* query,
-                const T* keys, T scale, T* out, std::size_t out_stride, T* running_max) {
-  with_tile(rows, vectors, [&](auto r, auto v) {
+void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
+                const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
+                T* running_max) {
+  with_tile(rows, vectors, [=](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    multiply_tile<T, kRows, kVectors>(depth, query, depth, keys, kPanel<T>, [&](auto& sums) {
-      const Tag<T> d;
-      const Vec<T> factor = hn::Set(d, scale);
+    const Vec<T> factor = hn::Set(Tag<T>(), scale);
+    for (std::size_t panel = 0; panel < panels; ++panel)
+      multiply_tile<T, kRows, kVectors>(
+          depth, query, depth, keys + panel * kPanel<T> * depth, kPanel<T>, [&](auto& sums) {
+            T* at = out + panel * kPanel<T>;
 #pragma GCC unroll 16
-      for (std::size_t i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-        for (std::size_t j = 0; j < kVectors; ++j) {
-          sums[i][j] = hn::Mul(sums[i][j], factor);
-          hn::Store(sums[i][j], d, out + i * out_stride + j * kLanes<T>);
-        }
-        if (running_max != nullptr) {
-          T* at = running_max + i * kLanes<T>;
-          Vec<T> most = hn::Load(d, at);
-#pragma GCC unroll 4
-          for (std::size_t j = 0; j < kVectors; ++j) most = hn::Max(most, sums[i][j]);
-          hn::Store(most, d, at);
-        }
-      }
-    });
+            for (std::size_t i = 0; i < kRows; ++i)
+              store_scores<T>(sums[i], factor, at + i * out_stride,
+                              running_max ? running_max + i * kLanes<T> : nullptr);
+          });
   });
 }
 
@@ -88,7 +97,7 @@ template <class T>
 void value_tile(std::size_t rows, std::size_t vectors, std::size_t depth, const T* weights,
                 std::size_t weights_stride, const T* values, std::size_t values_stride,
                 const T* keep, const T* add, T* out, std::size_t out_stride) {
-  with_tile(rows, vectors, [&](auto r, auto v) {
+  with_tile(rows, vectors, [=](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     multiply_tile<T, kRows, kVectors>(
         depth, weights, weights_stride, values, values_stride, [&](auto& sums) {

@@ -76,9 +76,11 @@ class Layout {
     text(x + f_.left + (across - f_.left) / 2, y - 4, map.column_axis, kTextSize, Anchor::middle);
     picture_.shapes.push_back(TextShape{kMargin + kTextSize, y + matrix_y + (down - matrix_y) / 2,
                                         map.row_axis, kTextSize, Anchor::middle, true, kSoftInk});
-    for (std::size_t p = 0; p < map.panels.size(); ++p)
-      panel(map.panels[p], x + static_cast<double>(p % f_.across) * f_.stride_x() + f_.left,
-            y + static_cast<double>(p / f_.across) * f_.stride_y());
+    for (std::size_t p = 0; p < map.panels.size(); ++p) {
+      const std::size_t row = p / f_.across, column = p % f_.across;
+      panel(map.panels[p], x + static_cast<double>(column) * f_.stride_x() + f_.left,
+            y + static_cast<double>(row) * f_.stride_y());
+    }
     const double bar_bottom = colour_bar(x + across + 18, y + matrix_y, f_.height);
     picture_.height = std::max(y + down, bar_bottom) + kMargin;
     picture_.width = std::max(picture_.width, x + across + 18 + bar_room_ + kMargin);
@@ -124,8 +126,9 @@ class Layout {
     const double size = f_.cell >= 44 ? 12 : 9.5;
     for (std::size_t at = 0; at < panel.values.size(); ++at) {
       if (panel.kinds[at] == CellKind::hidden) continue;
-      const double i = static_cast<double>(at / map_.columns()) + 0.5;
-      const double j = static_cast<double>(at % map_.columns()) + 0.5;
+      const std::size_t row = at / map_.columns(), column = at % map_.columns();
+      const double i = static_cast<double>(row) + 0.5;
+      const double j = static_cast<double>(column) + 0.5;
       const bool nan = panel.kinds[at] == CellKind::nan;
       text(x + j * f_.cell, top + i * f_.cell + size * 0.36,
            nan ? "nan" : short_number(panel.values[at]), size, Anchor::middle,
