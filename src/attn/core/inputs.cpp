@@ -32,6 +32,18 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
                ", found " + to_string(mask.shape()));
 }
 
+/// A few bytes can claim any length for tensors that hold nothing, and what is kept for each row
+/// would have to be paid for.
+void refuse_hollow(const TensorMap& tensors) {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  for (const auto& [name, tensor] : tensors)
+    for (const std::size_t length : tensor.shape())
+      if (tensor.size() == 0 && length > kLongest)
+        throw Error(ErrorKind::data,
+                    printable(name) + ": expected axes of at most " + std::to_string(kLongest) +
+                        " in a tensor without elements, found " + to_string(tensor.shape()));
+}
+
 void set_mask(const TensorMap& tensors, Inputs& in, Axes& axes) {
   const Tensor* mask = tensors.find("mask");
   if (mask == nullptr) return;
@@ -90,6 +102,7 @@ void set_lengths(Inputs& in, const Axes& axes) {
 }  // namespace
 
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
+  refuse_hollow(tensors);
   Axes axes;
   Inputs in;
   in.result = result_dtype(tensors, options.compute);

@@ -11,11 +11,10 @@
 namespace attn {
 namespace {
 
-/// |x| of each row of (..., N, D).
+/// |x| of each row of (..., N, D), in float64.
 std::vector<double> row_norms(const Tensor& tensor) {
   const std::size_t D = tensor.shape().back();
-  const Tensor doubles = cast(tensor, DType::f64);
-  const auto x = doubles.data<double>();
+  const auto x = tensor.data<double>();
   std::vector<double> norms(tensor.shape()[0] * tensor.shape()[1] * tensor.shape()[2]);
   for (std::size_t i = 0; i < norms.size(); ++i) {
     double squares = 0;
@@ -29,7 +28,7 @@ Tensor cosines(const Tensor& dots, const Tensor& queries, const Tensor& keys) {
   const std::size_t L = queries.shape()[2], S = keys.shape()[2];
   const std::size_t sharing = queries.shape()[1] / keys.shape()[1];
   const std::vector<double> q = row_norms(queries), k = row_norms(keys);
-  Tensor cosines = cast(dots, DType::f64);
+  Tensor cosines = dots;
   double* cosine = cosines.mutable_data<double>().data();
   for (std::size_t i = 0; i < q.size(); ++i)
     for (std::size_t j = 0; j < S; ++j) *cosine++ /= q[i] * k[i / L / sharing * S + j];
@@ -63,8 +62,10 @@ Tensor scaled(const Tensor& scores, const Options& options, std::size_t D, DType
 }  // namespace
 
 Tensor score(const Tensor& queries, const Tensor& keys, Score kind, DType compute) {
-  const Tensor dots = matmul(queries, keys, Second::transposed, "scores");
-  return kind == Score::dot ? dots : cast(cosines(dots, queries, keys), compute);
+  if (kind == Score::dot) return matmul(queries, keys, Second::transposed, "scores");
+  // In float64 throughout: the squares of float32, and of integers, leave their own range.
+  const Tensor q = cast(queries, DType::f64), k = cast(keys, DType::f64);
+  return cast(cosines(matmul(q, k, Second::transposed, "scores"), q, k), compute);
 }
 
 Tensor scale_scores(const Tensor& scores, const Options& options, std::size_t D, DType compute) {
