@@ -24,8 +24,9 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def matrix_box(rows):
     """left, top, width, height of the first frame: the matrix, in pixels."""
-    top = next(y for y, row in enumerate(rows) if FRAME in row)
-    left = rows[top].index(FRAME)
+    line = [FRAME] * 20  # longer than anything that a letter's grey edge makes
+    top, left = next((y, x) for y, row in enumerate(rows) for x in range(len(row))
+                     if row[x] == FRAME and row[x:x + 20] == line)
     right = left
     while rows[top][right] == FRAME:
         right += 1

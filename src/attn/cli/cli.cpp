@@ -27,7 +27,7 @@ constexpr Subcommand kSubcommands[] = {
     {"batch", "compute attention: many jobs, on several threads, and go on after a stop",
      add_batch},
     {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
-    {"view", "a result as a heat map: on the terminal, as SVG or PNG", add_view},
+    {"view", "a result as a heat map: on the terminal, as SVG, PNG or HTML", add_view},
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
     {"compare", "how far two files of tensors are apart", add_compare},

@@ -6,10 +6,12 @@
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/job_flags.h"
+#include "attn/cli/limit_options.h"
 #include "attn/cli/show.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/job/job.h"
+#include "attn/job/limits.h"
 #include "attn/job/nan.h"
 #include "attn/tensor/error.h"
 
@@ -23,6 +25,9 @@ struct RunArgs {
   ShowArgs show;
   NanPolicy nan = NanPolicy::warn;
   std::string view;  ///< --view: "-" is the terminal, "" not given
+  LimitArgs limits;
+  bool no_clobber = false, durable = false;
+  bool dry_run = false;
   std::size_t threads = 0;
 };
 
@@ -36,6 +41,12 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
         "expected a job file or tensors (--q, --k, --v or --embeddings, ...); see 'attn run "
         "--help'");
   return document;
+}
+
+OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
+  OutputPolicy policy = policy_of(args.show, files);
+  policy.durable = args.durable;
+  return policy;
 }
 
 std::string meaning_of(const std::string& name) {
@@ -55,8 +66,8 @@ class View {
 
   void write(const Result& result) {
     const ResultFile file{result.outputs, result.tokens, result.made_by};
-    const HeatMap map = make_heat_map(heat_source(file, "weights", "result"), {});
-    out_.write(drawn(map, format_, terminal_style("auto", 0)));
+    const HeatSource source = heat_source(file, "weights", "result");
+    out_.write(drawn({page_set(source, {}, "result")}, format_, {}));
     out_.commit();
   }
 
@@ -76,6 +87,15 @@ Result only(const Result& result, const std::vector<std::string>& names) {
   return part;
 }
 
+/// Whether any output is JSON or CSV, whose digits take memory (NumPy's text is summarised).
+bool has_text(const Destination& destination, const std::string& format) {
+  const auto is_text = [](const OutputTarget& target) {
+    return target.format == Format::json || target.format == Format::csv;
+  };
+  return std::any_of(destination.targets.begin(), destination.targets.end(), is_text) ||
+         (destination.shown && format == "ndjson");
+}
+
 /// What is written: the job's outputs, or those that -o NAME=FILE names, all of which are added.
 std::vector<std::string> outputs_of(const Job& job, const Document& document,
                                     const Destination& destination) {
@@ -89,17 +109,28 @@ std::vector<std::string> outputs_of(const Job& job, const Document& document,
 }
 
 int run(const RunArgs& args) {
+  if (args.show.force && args.no_clobber)
+    throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
   const Destination destination = destination_of(args.show, job_output_names(), args.view.empty());
-  TensorFiles files;
+  const ReadLimits limits = limits_of(args.limits);
+  TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
   const std::vector<std::string> outputs = outputs_of(job, document, destination);
-  ResultWriter writer(destination.targets, outputs, policy_of(args.show, files));
-  std::optional<View> view;
-  if (!args.view.empty()) view.emplace(args.view, policy_of(args.show, files));
-
   job.outputs = outputs;
-  if (view) append_missing(job.outputs, View::outputs());
+  if (!args.view.empty()) append_missing(job.outputs, View::outputs());
+
+  Plan plan = plan_job(job, document);
+  if (has_text(destination, args.show.format)) add_text(plan);
+  if (args.dry_run) {
+    print(args.show.format == "json" || args.show.format == "ndjson" ? plan_json(plan) + "\n"
+                                                                     : plan_text(plan));
+    return 0;
+  }
+  require_memory(plan, document.name, limits.memory);
+  ResultWriter writer(destination.targets, outputs, policy_of(args, files));
+  std::optional<View> view;
+  if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
   set_threads(args.threads);
   const Result computed = run_job(job, document, files);
   const Result result = only(computed, outputs);
@@ -110,6 +141,16 @@ int run(const RunArgs& args) {
   if (view) view->write(computed);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
+}
+
+int run_unless_there(const RunArgs& args) {
+  try {
+    return run(args);
+  } catch (const ExistsAlready& error) {
+    if (!args.no_clobber) throw;
+    note(std::string(error.what()) + "; nothing was done");
+    return 0;
+  }
 }
 
 }  // namespace
@@ -126,15 +167,23 @@ Action add_run(CLI::App& app) {
   add_job_flags(app, args->flags);
   add_show_options(app, args->show);
   app.add_flag("--view{-}", args->view,
-               "the weights as a heat map on the terminal, or as a picture: --view=FILE.svg, .png")
+               "the weights as a heat map on the terminal, or as a picture or page: "
+               "--view=FILE.svg, .png, .html")
       ->type_name("[=FILE]")
       ->group("Results");
   app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group("Results");
+  app.add_flag("--no-clobber", args->no_clobber, "do nothing where an output file exists")
+      ->group("Results");
+  app.add_flag("--durable", args->durable, "results outlast a power cut (fsync)")->group("Results");
+  app.add_flag("--dry-run", args->dry_run,
+               "show shapes, memory and arithmetic of the outputs; compute and write nothing")
+      ->group("Results");
   add_nan_option(app, args->nan);
-  return [args] { return run(*args); };
+  add_limit_options(app, args->limits);
+  return [args] { return run_unless_there(*args); };
 }
 
 }  // namespace attn

@@ -1,5 +1,6 @@
 #include "attn/core/fast.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <optional>
@@ -149,10 +150,26 @@ bool fast_path_knows(const Inputs& in, const Options& options) {
   unknown.causal = false;
   unknown.alignment = Alignment::top_left;  // in the places already
   unknown.window = {};
-  unknown.position = {};  // in the inputs already
+  unknown.position = {};           // in the inputs already
+  unknown.qk_norm = QkNorm::none;  // in queries and keys already, as the rotary positions are
+  unknown.qk_norm_epsilon = 0;
+  unknown.rotary = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
+  if (in.E > 0 || in.slopes || in.relative_bias || in.sinks) return false;
   return unknown == Options{} && plain_places(in).has_value();
+}
+
+bool takes_fast_path(const Inputs& in, const Options& options,
+                     const std::vector<std::string>& outputs) {
+  const auto wants = [&](const char* name) {
+    return std::find(outputs.begin(), outputs.end(), name) != outputs.end();
+  };
+  const bool past_scores = wants("weights") || wants("mean_weights") || wants("key_weights") ||
+                           wants("logsumexp") || wants("head_context") || wants("context") ||
+                           wants("output");
+  return past_scores && !wants("scaled_scores") && !wants("masked_scores") && !wants("row_max") &&
+         options.path == Path::automatic && fast_path_knows(in, options);
 }
 
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,

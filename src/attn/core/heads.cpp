@@ -44,6 +44,15 @@ Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows) {
   return taken;
 }
 
+Tensor repeated(const Tensor& tensor, std::size_t count) {
+  Shape shape = tensor.shape();
+  shape[0] = count;
+  Tensor all(tensor.dtype(), shape);
+  for (std::size_t i = 0; i < count && tensor.bytes() > 0; ++i)
+    std::memcpy(all.mutable_raw() + i * tensor.bytes(), tensor.raw(), tensor.bytes());
+  return all;
+}
+
 Tensor append_rows(const Tensor& before, const Tensor& behind) {
   const DType dtype = before.dtype() == DType::i64 ? behind.dtype() : before.dtype();
   const Tensor parts[] = {cast(before, dtype), cast(behind, dtype)};

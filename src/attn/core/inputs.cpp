@@ -1,8 +1,12 @@
 #include "attn/core/inputs.h"
 
+#include <algorithm>
+
+#include "attn/core/alibi.h"
 #include "attn/core/axes.h"
 #include "attn/core/checks.h"
 #include "attn/core/heads.h"
+#include "attn/core/option_shapes.h"
 #include "attn/core/places.h"
 #include "attn/core/shapes.h"
 #include "attn/tensor/error.h"
@@ -47,7 +51,7 @@ void refuse_hollow(const TensorMap& tensors) {
 void set_mask(const TensorMap& tensors, Inputs& in, Axes& axes) {
   const Tensor* mask = tensors.find("mask");
   if (mask == nullptr) return;
-  check_mask(*mask, {in.B, in.H, in.L, in.S}, in, axes);
+  check_mask(*mask, {in.B, in.H, in.L, in.P + in.N}, in, axes);
   in.mask = lifted_mask(as_mask(*mask, in.compute, axes), in.with_heads);
 }
 
@@ -70,13 +74,36 @@ Tensor lifted_heads(const Tensor& tensor, std::size_t heads, Layout layout) {
   return layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
 }
 
+std::optional<Tensor> found(const TensorMap& numbers, const char* name) {
+  const Tensor* tensor = numbers.find(name);
+  return tensor ? std::optional(*tensor) : std::nullopt;
+}
+
+/// (heads * D) -> (B, heads, 1, D), the same in every batch row.
+std::optional<Tensor> lifted_key(const Tensor* bias, const Inputs& in) {
+  if (bias == nullptr) return std::nullopt;
+  const std::size_t width = bias->shape()[0] / in.G;
+  return repeated(bias->reshaped({1, in.G, 1, width}), in.B);
+}
+
+void set_option_tensors(const TensorMap& numbers, Inputs& in) {
+  in.bias_K = lifted_key(numbers.find("bias_K"), in);
+  in.bias_V = lifted_key(numbers.find("bias_V"), in);
+  in.q_norm = found(numbers, "q_norm"), in.k_norm = found(numbers, "k_norm");
+  in.cos = found(numbers, "cos"), in.sin = found(numbers, "sin");
+  in.relative_bias = found(numbers, "relative_bias"), in.sinks = found(numbers, "sinks");
+  in.slopes = found(numbers, "alibi_slopes");
+  if (in.slopes && in.slopes->rank() == 1) in.slopes = in.slopes->reshaped({1, in.H});
+  in.W_score = found(numbers, "W_score"), in.W_score_Q = found(numbers, "W_score_Q");
+  in.W_score_K = found(numbers, "W_score_K"), in.b_score = found(numbers, "b_score");
+  in.v_score = found(numbers, "v_score"), in.g_score = found(numbers, "g_score");
+}
+
 void set_tensors(const TensorMap& numbers, Layout layout, Inputs& in) {
-  const auto find = [&](const std::string& name) {
-    const Tensor* tensor = numbers.find(name);
-    return tensor ? std::optional(*tensor) : std::nullopt;
-  };
+  const auto find = [&](const char* name) { return found(numbers, name); };
   in.W_Q = find("W_Q"), in.W_K = find("W_K"), in.W_V = find("W_V"), in.W_O = find("W_O");
   in.b_Q = find("b_Q"), in.b_K = find("b_K"), in.b_V = find("b_V"), in.b_O = find("b_O");
+  set_option_tensors(numbers, in);
   in.past_K = lifted_past(numbers.find("past_K"), in);
   in.past_V = lifted_past(numbers.find("past_V"), in);
   if (in.projected) {
@@ -97,9 +124,16 @@ void set_lengths(Inputs& in, const Axes& axes) {
   take("B", in.B), take("H", in.H), take("G", in.G);
   take("L", in.L), take("S", in.S), take("P", in.P), take("N", in.N);
   take("D", in.D), take("Dv", in.Dv);
+  in.E = in.S - std::min(in.S, in.P + in.N);
 }
 
 }  // namespace
+
+Shape user_shape(Shape shape, const Inputs& in, bool has_heads) {
+  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
+  if (!in.batched) shape.erase(shape.begin());
+  return shape;
+}
 
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   refuse_hollow(tensors);
@@ -109,20 +143,24 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   in.compute = in.result == DType::f64 ? DType::f64 : DType::f32;
   const Tensor* Q = tensors.find("Q");
   in.projected = Q == nullptr;
+  in.past_of_memory = tensors.contains("memory");
   in.packed = Q == nullptr || Q->rank() != 4;
   in.with_heads = options.heads > 0 || !in.packed;
   check_options(tensors, options, axes);
   check_names(tensors, axes);
   const TensorMap numbers = as_numbers(tensors, in.compute, axes);
   check_shapes(tensors, options, axes);
+  check_contradictions(tensors, options, axes);
   set_lengths(in, axes);
   if (axes.knows("L")) in.rows = chosen_rows(options.rows, in.L, axes);
   if (axes.knows("L") && axes.knows("S") && axes.knows("H")) {
     set_mask(tensors, in, axes);
+    if (axes.knows("D")) set_rotary(numbers, options, in, axes);
     in.places = make_places(numbers, options.alignment, in, axes);
   }
   if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());
   set_tensors(numbers, options.layout, in);
+  if (options.alibi) in.slopes = standard_slopes(in.H);
   return in;
 }
 

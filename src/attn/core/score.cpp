@@ -5,6 +5,7 @@
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
 
+#include "attn/core/additive.h"
 #include "attn/core/gemm.h"
 #include "attn/tensor/array.h"
 
@@ -24,11 +25,12 @@ std::vector<double> row_norms(const Tensor& tensor) {
   return norms;
 }
 
-Tensor cosines(const Tensor& dots, const Tensor& queries, const Tensor& keys) {
+/// In float64 throughout: the squares of float32, and of integers, leave their own range.
+Tensor cosines(const Tensor& queries, const Tensor& keys) {
   const std::size_t L = queries.shape()[2], S = keys.shape()[2];
   const std::size_t sharing = queries.shape()[1] / keys.shape()[1];
   const std::vector<double> q = row_norms(queries), k = row_norms(keys);
-  Tensor cosines = dots;
+  Tensor cosines = matmul(queries, keys, Second::transposed, "scores");
   double* cosine = cosines.mutable_data<double>().data();
   for (std::size_t i = 0; i < q.size(); ++i)
     for (std::size_t j = 0; j < S; ++j) *cosine++ /= q[i] * k[i / L / sharing * S + j];
@@ -61,16 +63,27 @@ Tensor scaled(const Tensor& scores, const Options& options, std::size_t D, DType
 
 }  // namespace
 
-Tensor score(const Tensor& queries, const Tensor& keys, Score kind, DType compute) {
-  if (kind == Score::dot) return matmul(queries, keys, Second::transposed, "scores");
-  // In float64 throughout: the squares of float32, and of integers, leave their own range.
-  const Tensor q = cast(queries, DType::f64), k = cast(keys, DType::f64);
-  return cast(cosines(matmul(q, k, Second::transposed, "scores"), q, k), compute);
+Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind) {
+  switch (kind) {
+    case Score::l2:
+      return negative_square_distances(queries, keys, in.compute);
+    case Score::additive:
+    case Score::concat:
+      return additive_scores(queries, keys, in, kind);
+    case Score::general:
+      return matmul(matmul(queries, *in.W_score, Second::plain, "scores"), keys, Second::transposed,
+                    "scores");
+    case Score::cosine:
+      return cast(cosines(cast(queries, DType::f64), cast(keys, DType::f64)), in.compute);
+    case Score::dot:
+      break;
+  }
+  return matmul(queries, keys, Second::transposed, "scores");
 }
 
 Tensor scale_scores(const Tensor& scores, const Options& options, std::size_t D, DType compute) {
   const Tensor s = scaled(scores, options, D, compute);
-  const double c = options.softcap;
+  const double c = options.softcap_order == SoftcapOrder::before_mask ? options.softcap : 0;
   return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
 }
 

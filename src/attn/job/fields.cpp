@@ -68,8 +68,8 @@ Field switch_field(std::string key, std::string flag, std::string what, bool& (*
 const std::vector<Field>& job_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (const auto& part :
-         {tensor_fields(), attention_fields(), position_fields(), document_fields()})
+    for (const auto& part : {tensor_fields(), attention_fields(), position_fields(),
+                             rotary_fields(), document_fields()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();

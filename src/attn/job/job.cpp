@@ -1,6 +1,7 @@
 #include "attn/job/job.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
@@ -68,6 +69,7 @@ class TensorReader {
     const std::string name = printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key);
     if (entry.value.get<JsonObject>() == nullptr) return tensor_from_json(entry.value, name);
     try {
+      require_room(entry.value);
       return draw(entry.value, stream());
     } catch (const Error& error) {
       throw Error(error.kind(), name + ": " + error.what());
@@ -75,6 +77,15 @@ class TensorReader {
   }
 
  private:
+  void require_room(const Json& spec) {
+    drawn_ += static_cast<double>(bytes_of_draw(spec));
+    if (drawn_ > static_cast<double>(files_.limits().memory))
+      throw Error(ErrorKind::data,
+                  "would bring what is drawn to " + std::to_string(std::llround(drawn_)) +
+                      " bytes, expected at most " + std::to_string(files_.limits().memory) +
+                      "; --max-memory permits more");
+  }
+
   Stream& stream() {
     if (!stream_) {
       const Entry* seed = document_.find("seed");
@@ -90,6 +101,7 @@ class TensorReader {
   const Document& document_;
   TensorFiles& files_;
   std::optional<Stream> stream_;
+  double drawn_ = 0;  ///< bytes
 };
 
 /// Each once, in the order of its first mention.
@@ -111,6 +123,19 @@ std::string with_origin(const Job& job, const std::string& job_name, const std::
   const auto origin = job.origins.find(line.substr(0, line.find(':')));
   const std::string file = origin != job.origins.end() ? origin->second : job_name;
   return file.empty() ? line : printable(file) + ": " + line;
+}
+
+/// What `compute` gives; the lines of its errors name files.
+template <class Compute>
+auto with_origins(const Job& job, const Document& document, Compute&& compute) {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    std::vector<std::string> lines;
+    for (const std::string& line : error.lines())
+      lines.push_back(with_origin(job, document.name, line));
+    throw Error(error.kind(), std::move(lines));
+  }
 }
 
 /// What was typed for a key, short enough to stand in a result: inline numbers give their shape.
@@ -158,16 +183,14 @@ Job make_job(const Document& document, TensorFiles& files) {
   return job;
 }
 
+Plan plan_job(const Job& job, const Document& document) {
+  return with_origins(job, document, [&] { return plan(job.tensors, job.options, job.outputs); });
+}
+
 Result run_job(const Job& job, const Document& document, const TensorFiles& files) {
   Result result;
-  try {
-    result.outputs = attend(job.tensors, job.options, job.outputs);
-  } catch (const Error& error) {
-    std::vector<std::string> lines;
-    for (const std::string& line : error.lines())
-      lines.push_back(with_origin(job, document.name, line));
-    throw Error(error.kind(), std::move(lines));
-  }
+  result.outputs =
+      with_origins(job, document, [&] { return attend(job.tensors, job.options, job.outputs); });
   result.tokens = job.tokens;
   result.made_by = provenance(job, document, files);
   return result;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/core/options.h"
+#include "attn/core/plan.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/tensor/tensor.h"
@@ -31,6 +32,9 @@ struct Result {
   std::vector<std::string> tokens;
   Json made_by;  ///< schema, program, version, the job's options, digests of its inputs
 };
+
+/// What run_job() would give and take (core/plan.h). Errors as its own.
+Plan plan_job(const Job& job, const Document& document);
 
 /// Computes. Errors name the file that each tensor came from.
 Result run_job(const Job& job, const Document& document, const TensorFiles& files);

@@ -56,12 +56,12 @@ std::string zip_comment(const Result& result) {
 }
 
 /// A file to be written, and the one output in it, or "" for all.
-struct Plan {
+struct PlannedFile {
   std::string name, path;
   Format format;
 };
 
-Plan plan_of(const OutputTarget& target, const std::vector<std::string>& outputs) {
+PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& outputs) {
   const bool one_only = *target.format == Format::npy || *target.format == Format::csv;
   if (!one_only || !target.name.empty()) return {target.name, target.path, *target.format};
   if (outputs.size() == 1) return {outputs.front(), target.path, *target.format};
@@ -73,9 +73,9 @@ Plan plan_of(const OutputTarget& target, const std::vector<std::string>& outputs
         "=" + path + ") or use .npz or .json");
 }
 
-void refuse_two_for_one(const std::vector<Plan>& plans) {
+void refuse_two_for_one(const std::vector<PlannedFile>& plans) {
   std::set<fs::path> taken;
-  for (const Plan& plan : plans) {
+  for (const PlannedFile& plan : plans) {
     std::error_code ignored;
     const fs::path place = fs::weakly_canonical(fs::absolute(plan.path, ignored), ignored);
     if (!is_stream(plan.path) && !taken.insert(place).second)
@@ -83,9 +83,9 @@ void refuse_two_for_one(const std::vector<Plan>& plans) {
   }
 }
 
-std::vector<Plan> planned(const std::vector<OutputTarget>& targets,
-                          const std::vector<std::string>& outputs) {
-  std::vector<Plan> plans;
+std::vector<PlannedFile> planned(const std::vector<OutputTarget>& targets,
+                                 const std::vector<std::string>& outputs) {
+  std::vector<PlannedFile> plans;
   for (const OutputTarget& target : targets) {
     if (target.format) {
       plans.push_back(plan_of(target, outputs));
@@ -157,10 +157,10 @@ std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets)
 
 ResultWriter::ResultWriter(const std::vector<OutputTarget>& targets,
                            const std::vector<std::string>& outputs, const OutputPolicy& policy) {
-  const std::vector<Plan> plans = planned(targets, outputs);
+  const std::vector<PlannedFile> plans = planned(targets, outputs);
   for (const OutputTarget& target : targets)
     if (!target.format) folders_.make(target.path);
-  for (const Plan& plan : plans)
+  for (const PlannedFile& plan : plans)
     parts_.push_back({plan.name, plan.format, OutputFile(plan.path, policy)});
 }
 

@@ -1,6 +1,7 @@
 // The micro-kernel: a tile of C = A B in registers, where B is packed.
 #pragma once
 
+#include "attn/kernel/kernels.h"
 #include "attn/kernel/simd-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
@@ -92,27 +93,52 @@ void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::
   });
 }
 
-/// out = keep * out + add * (A B), with a factor of each kind a row.
+// Rounding errors grow with the length of a sum: shorter ones, put together, are nearer to the
+// truth.
+inline constexpr std::size_t kSumDepth = 128;
+
+/// What value_tile() multiplies: weights of keys [from, to) of a block with their values.
 template <class T>
-void value_tile(std::size_t rows, std::size_t vectors, std::size_t depth, const T* weights,
-                std::size_t weights_stride, const T* values, std::size_t values_stride,
+struct ValueProduct {
+  std::size_t from, to;
+  const T* weights;  ///< of key 0, rows weights_stride apart
+  std::size_t weights_stride;
+  const T* values;  ///< of key 0, keys values_stride apart
+  std::size_t values_stride;
+};
+
+/// out = keep * out + add * (weights values), with a factor of each kind a row. Sums are cut at
+/// multiples of kSumDepth, wherever they begin, so that weights of 0 before or after change
+/// nothing.
+template <class T>
+void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
                 const T* keep, const T* add, T* out, std::size_t out_stride) {
   with_tile(rows, vectors, [=](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    multiply_tile<T, kRows, kVectors>(
-        depth, weights, weights_stride, values, values_stride, [&](auto& sums) {
-          const Tag<T> d;
+    const Tag<T> d;
+    Vec<T> all[kRows][kVectors];
+    for (auto& row : all)
+      for (auto& sum : row) sum = hn::Zero(d);
+    for (std::size_t from = product.from, to = 0; from < product.to; from = to) {
+      to = HWY_MIN(product.to, round_up(from + 1, kSumDepth));
+      multiply_tile<T, kRows, kVectors>(to - from, product.weights + from, product.weights_stride,
+                                        product.values + from * product.values_stride,
+                                        product.values_stride, [&](auto& sums) {
 #pragma GCC unroll 16
-          for (std::size_t i = 0; i < kRows; ++i) {
-            const Vec<T> old_factor = hn::Set(d, keep[i]), new_factor = hn::Set(d, add[i]);
+                                          for (std::size_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 4
-            for (std::size_t j = 0; j < kVectors; ++j) {
-              T* at = out + i * out_stride + j * kLanes<T>;
-              hn::Store(hn::MulAdd(hn::Load(d, at), old_factor, hn::Mul(sums[i][j], new_factor)), d,
-                        at);
-            }
-          }
-        });
+                                            for (std::size_t j = 0; j < kVectors; ++j)
+                                              all[i][j] = hn::Add(all[i][j], sums[i][j]);
+                                        });
+    }
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 4
+      for (std::size_t j = 0; j < kVectors; ++j) {
+        T* at = out + i * out_stride + j * kLanes<T>;
+        const Vec<T> added = hn::Mul(all[i][j], hn::Set(d, add[i]));
+        hn::Store(hn::MulAdd(hn::Load(d, at), hn::Set(d, keep[i]), added), d, at);
+      }
   });
 }
 

@@ -63,6 +63,22 @@ Figure figure_of(const HeatMap& map) {
   return f;
 }
 
+/// `text` in lines of at most `width`, broken between words.
+std::vector<std::string> wrapped(const std::string& text, double size, double width) {
+  std::vector<std::string> lines = {""};
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t space = std::min(text.find(' ', start), text.size());
+    const std::string word = text.substr(start, space - start);
+    const std::string longer = lines.back().empty() ? word : lines.back() + " " + word;
+    if (!lines.back().empty() && text_width(longer, size) > width)
+      lines.push_back(word);
+    else
+      lines.back() = longer;
+    start = space + 1;
+  }
+  return lines;
+}
+
 class Layout {
  public:
   explicit Layout(const HeatMap& map) : map_(map), f_(figure_of(map)) {
@@ -99,11 +115,13 @@ class Layout {
     double y = kMargin + kTitleSize;
     text(kMargin, y, map_.title, kTitleSize, Anchor::start, kInk);
     picture_.width = 2 * kMargin + text_width(map_.title, kTitleSize);
-    for (const std::string& line : map_.notes) {
-      y += kTextSize + 5;
-      text(kMargin, y, line, kTextSize);
-      picture_.width = std::max(picture_.width, 2 * kMargin + text_width(line, kTextSize));
-    }
+    const double width = std::max(300.0, f_.stride_x() * static_cast<double>(f_.across));
+    for (const std::string& note : map_.notes)
+      for (const std::string& line : wrapped(note, kTextSize, width)) {
+        y += kTextSize + 5;
+        text(kMargin, y, line, kTextSize);
+        picture_.width = std::max(picture_.width, 2 * kMargin + text_width(line, kTextSize));
+      }
     return y + 12;
   }
 
