@@ -1,12 +1,11 @@
 // attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 
 #include "attn/cli/command.h"
-#include "attn/cli/draw.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/run_views.h"
 #include "attn/cli/show.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
@@ -24,11 +23,11 @@ struct RunArgs {
   JobFlags flags;
   ShowArgs show;
   NanPolicy nan = NanPolicy::warn;
-  std::string view;  ///< --view: "-" is the terminal, "" not given
   LimitArgs limits;
   bool no_clobber = false, durable = false;
   bool dry_run = false;
   std::size_t threads = 0;
+  RunViewArgs views;
 };
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
@@ -54,27 +53,6 @@ std::string meaning_of(const std::string& name) {
     if (name == output.name) return output.what;
   return "";
 }
-
-/// The heat map of --view: its file stands open while the job is computed.
-class View {
- public:
-  View(const std::string& path, const OutputPolicy& policy)
-      : format_(draw_format(path)), out_(path, policy) {}
-
-  /// What has to be computed for it: the masked scores tell what is hidden.
-  static std::vector<std::string> outputs() { return {"masked_scores", "weights"}; }
-
-  void write(const Result& result) {
-    const ResultFile file{result.outputs, result.tokens, result.made_by};
-    const HeatSource source = heat_source(file, "weights", "result");
-    out_.write(drawn({page_set(source, {}, "result")}, format_, {}));
-    out_.commit();
-  }
-
- private:
-  DrawFormat format_;
-  OutputFile out_;
-};
 
 void append_missing(std::vector<std::string>& names, const std::vector<std::string>& more) {
   for (const std::string& name : more)
@@ -111,14 +89,15 @@ std::vector<std::string> outputs_of(const Job& job, const Document& document,
 int run(const RunArgs& args) {
   if (args.show.force && args.no_clobber)
     throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
-  const Destination destination = destination_of(args.show, job_output_names(), args.view.empty());
+  const Destination destination = destination_of(args.show, job_output_names(), args.views.empty());
   const ReadLimits limits = limits_of(args.limits);
   TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
   const std::vector<std::string> outputs = outputs_of(job, document, destination);
   job.outputs = outputs;
-  if (!args.view.empty()) append_missing(job.outputs, View::outputs());
+  RunViews views(args.views, policy_of(args, files));
+  append_missing(job.outputs, views.outputs(job));
 
   Plan plan = plan_job(job, document);
   if (has_text(destination, args.show.format)) add_text(plan);
@@ -129,8 +108,6 @@ int run(const RunArgs& args) {
   }
   require_memory(plan, document.name, limits.memory);
   ResultWriter writer(destination.targets, outputs, policy_of(args, files));
-  std::optional<View> view;
-  if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
   set_threads(args.threads);
   const Result computed = run_job(job, document, files);
   const Result result = only(computed, outputs);
@@ -138,7 +115,7 @@ int run(const RunArgs& args) {
   writer.write(result);
   writer.commit();
   if (destination.shown) show(result, args.show, meaning_of);
-  if (view) view->write(computed);
+  views.write(job, computed);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
 }
@@ -166,11 +143,7 @@ Action add_run(CLI::App& app) {
   app.add_option("JOB", args->job, "job file (.json or .npz); - is standard input");
   add_job_flags(app, args->flags);
   add_show_options(app, args->show);
-  app.add_flag("--view{-}", args->view,
-               "the weights as a heat map on the terminal, or as a picture or page: "
-               "--view=FILE.svg, .png, .html")
-      ->type_name("[=FILE]")
-      ->group("Results");
+  add_view_options(app, args->views);
   app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
       ->check(CLI::PositiveNumber)
       ->type_name("N")
