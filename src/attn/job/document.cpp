@@ -1,5 +1,6 @@
 #include "attn/job/document.h"
 
+#include "attn/io/descriptor.h"
 #include "attn/job/fields.h"
 #include "attn/job/saved_layer.h"
 #include "attn/tensor/error.h"
@@ -21,7 +22,10 @@ std::vector<std::string> known_members(const std::string& group) {
   return members;
 }
 
+/// A document that came through a descriptor (/dev/stdin, <(...)) stands nowhere: its paths start
+/// where those that are typed start.
 std::string folder_of(const std::string& path) {
+  if (descriptor_named(path)) return "";
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
@@ -136,10 +140,9 @@ Document read_document(const std::string& path, TensorFiles& files) {
     return parse_document(file.text(), path, folder_of(path));
   } else {
     throw Error(ErrorKind::data,
-                printable(path) +
-                    ": expected a job (.json, .npz or .safetensors), found one array; name its "
-                    "role with a flag, such as --embeddings " +
-                    printable(path));
+                printable(path) + ": expected a job (.json, .npz or .safetensors), found " +
+                    (format == Format::csv ? "CSV" : "one array") +
+                    "; name its role with a flag, such as --embeddings " + printable(path));
   }
   if (!problems.empty()) throw Error(ErrorKind::data, problems);
   return document;

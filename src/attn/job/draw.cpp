@@ -126,8 +126,8 @@ std::vector<std::uint32_t> seed_words(const Json& number) {
   if (const auto* text = number.get<std::string>()) digits = *text;
   const auto words = entropy_words(digits);
   if (!words)
-    fail("seed: expected whole numbers >= 0, found " +
-         (digits.empty() ? number.kind() : "'" + printable(digits) + "'"));
+    fail("seed: expected whole numbers >= 0 of at most " + std::to_string(kMostSeedDigits) +
+         " digits, found " + (digits.empty() ? number.kind() : "'" + printable(digits) + "'"));
   return *words;
 }
 

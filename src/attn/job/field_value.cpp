@@ -34,7 +34,8 @@ std::string expectation(const Field& field) {
       text = "a list of strings";
       break;
     case FieldForm::seed:
-      text = "a whole number >= 0 or a list of them";
+      text = "a whole number >= 0 of at most " + std::to_string(kMostSeedDigits) +
+             " digits or a list of them";
       break;
     case FieldForm::word:
       break;

@@ -105,6 +105,14 @@ class TensorReader {
   double drawn_ = 0;  ///< bytes
 };
 
+/// Each once, in the order of its first mention.
+std::vector<std::string> without_repeats(const std::vector<std::string>& names) {
+  std::vector<std::string> once;
+  for (const std::string& name : names)
+    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
+  return once;
+}
+
 std::vector<std::string> default_outputs(const Document& document) {
   std::vector<std::string> outputs = {"scores", "weights", "context"};
   if (document.find("W_O") != nullptr) outputs.push_back("output");
@@ -172,7 +180,7 @@ Job make_job(const Document& document, TensorFiles& files) {
     const Field* field = find_field(entry.key);
     if (field->apply) field->apply(entry.value, job.options);
   }
-  job.outputs = strings(document.find("outputs"));
+  job.outputs = without_repeats(strings(document.find("outputs")));
   if (job.outputs.empty()) job.outputs = default_outputs(document);
   job.tokens = strings(document.find("tokens"));
   return job;
