@@ -99,7 +99,8 @@ int run(const RunArgs& args) {
   RunViews views(args.views, policy_of(args, files));
   append_missing(job.outputs, views.outputs(job));
 
-  Plan plan = plan_job(job, document);
+  PreparedJob prepared = prepare_job(job, document);
+  Plan& plan = prepared.plan;
   if (has_text(destination, args.show.format)) add_text(plan);
   if (args.dry_run) {
     print(args.show.format == "json" || args.show.format == "ndjson" ? plan_json(plan) + "\n"
@@ -109,7 +110,7 @@ int run(const RunArgs& args) {
   require_memory(plan, document.name, limits.memory);
   ResultWriter writer(destination.targets, outputs, policy_of(args, files));
   set_threads(args.threads);
-  const Result computed = run_job(job, document, files);
+  const Result computed = run_job(job, prepared, document, files);
   const Result result = only(computed, outputs);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
@@ -140,7 +141,7 @@ Action add_run(CLI::App& app) {
       "  attn run job.json\n"
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
       "  attn run --embeddings x.npy --wq model.npz#W_Q --wk model.npz#W_K -o weights=w.npy");
-  app.add_option("JOB", args->job, "job file (.json or .npz); - is standard input");
+  app.add_option("JOB", args->job, "job file (.json, .npz or .safetensors); - is standard input");
   add_job_flags(app, args->flags);
   add_show_options(app, args->show);
   add_view_options(app, args->views);

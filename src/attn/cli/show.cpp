@@ -22,14 +22,16 @@ bool takes_format(const OutputTarget& target) {
 
 void add_show_options(CLI::App& app, ShowArgs& args) {
   app.add_option("-o,--output", args.outputs,
-                 "where results go: FILE.npz, .json, .npy or .csv, FOLDER/, or NAME=FILE for one "
+                 "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or "
+                 "NAME=FILE for one "
                  "output; repeatable; default: text on stdout")
       ->type_name("[NAME=]PATH")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group("Results");
-  app.add_option("--format", args.format, "on stdout: text, json, ndjson, csv, npz or npy")
-      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy"}))
+  app.add_option("--format", args.format,
+                 "on stdout: text, json, ndjson, csv, npz, npy or safetensors")
+      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"}))
       ->type_name("WORD")
       ->group("Results");
   app.add_flag("--repr", args.repr, "text as repr(): array([...])")->group("Results");
