@@ -6,6 +6,7 @@
 
 #include "attn/core/attention.h"
 #include "attn/job/explain_source.h"
+#include "attn/job/explainable.h"
 
 namespace attn {
 namespace {
@@ -310,6 +311,7 @@ class Explainer {
 }  // namespace
 
 std::vector<std::string> explained_outputs(const Job& job) {
+  require_explainable(job);
   const std::vector<std::string> available = available_outputs(job.tensors, job.options);
   std::vector<std::string> names;
   for (const char* needed : kNeeded)
