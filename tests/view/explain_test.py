@@ -57,8 +57,8 @@ def lines_hold(checks, text, what):
 
 
 def explained(folder, job, *args):
-    (folder / "job.json").write_text(json.dumps(job))
-    run = attn("run", "job.json", "--explain", "-", *args, cwd=folder)
+    (folder / "explained.json").write_text(json.dumps(job))
+    run = attn("run", "explained.json", "--explain", "-", *args, cwd=folder)
     assert run.returncode == 0, run
     return run.stdout.decode()
 
@@ -127,6 +127,18 @@ def options(checks, folder):
     text = explained(folder, {**job, "rows": [2], "tokens": ["a", "b", "<c>"]})
     checks.check("query 2 (\\<c\\>), row 0" in text, "--rows keeps the query's name")
     close(checks, matrices(text)["A"], softmax(s)[2:], "one row")
+
+    for more in ({"rotary": {"kind": "half"}}, {"qk_norm": "rms"}, {"score": "l2"},
+                 {"normaliser": "sparsemax"}, {"temperature": 2}, {"sinks": [0.5]},
+                 {"zero_key": True}, {"alibi": True}, {"softcap": 1, "softcap_order": "after-mask"},
+                 {"past_K": k[:2].tolist(), "past_V": v[:2].tolist()}):
+        text = explained(folder, {**job, **more}, "--outputs", "scores,weights,context")
+        lines_hold(checks, text, f"{more}")
+        (folder / "job.json").write_text(json.dumps({**job, **more}))
+        run = attn("run", "job.json", "--format", "json", "--outputs", "scores,weights,context", cwd=folder)
+        want, got = json.loads(run.stdout), matrices(text)
+        for letter, output in ("S", "scores"), ("A", "weights"), ("C", "context"):
+            close(checks, got[letter], np.array(want[output]), f"{more}: {output}")
 
     big = rng.standard_normal((20, 10))
     text = explained(folder, {"Q": big.tolist(), "K": big.tolist()}, "--explain-query", "19")

@@ -8,6 +8,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/help.h"
+#include "attn/core/blas.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
 #include "attn/job/version.h"
@@ -45,9 +46,9 @@ constexpr char kDescription[] =
     "  attn examples run general-attention\n";
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 65 bad data,\n"
-    "66 no such input, 70 internal, 73 can't create output, 74 input/output error,\n"
-    "77 not permitted. 'attn COMMAND --help' tells more.";
+    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 3 some jobs failed\n"
+    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output,\n"
+    "74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -162,6 +163,7 @@ int tell_fault(const std::exception_ptr& fault) {
 int run_cli(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
   remove_temporaries_on_signals();
+  configure_blas();
   try {
     return dispatch(argc, argv);
   } catch (...) {

@@ -74,12 +74,12 @@ std::string as_csv(const Result& result) {
 }
 
 void show(const Result& result, const RunArgs& args) {
-  if (args.format == "npz" || args.format == "npy") {
-    const Format format = args.format == "npz" ? Format::npz : Format::npy;
-    if (format == Format::npy && result.outputs.size() != 1)
-      throw Error(ErrorKind::usage, "--format npy holds one output; choose it with --outputs");
+  const std::optional<Format> format = format_of_suffix("." + args.format);
+  if (format == Format::npy && result.outputs.size() != 1)
+    throw Error(ErrorKind::usage, "--format npy holds one output; choose it with --outputs");
+  if (format == Format::npy || format == Format::npz || format == Format::safetensors) {
     OutputFile out("-", {});
-    write_tensors(result.outputs, result, format, out);
+    write_tensors(result.outputs, result, *format, out);
     return out.commit();
   }
   print(args.format == "json"     ? result_json(result, 2) + "\n"
@@ -152,7 +152,8 @@ int run(const RunArgs& args) {
   RunViews views(args.views, policy_of(args, files));
   append_missing(job.outputs, views.outputs(job));
 
-  Plan plan = plan_job(job, document);
+  PreparedJob prepared = prepare_job(job, document);
+  Plan& plan = prepared.plan;
   if (has_text(targets, args.format)) add_text(plan);
   if (args.dry_run) {
     print(args.format == "json" || args.format == "ndjson" ? plan_json(plan) + "\n"
@@ -162,7 +163,7 @@ int run(const RunArgs& args) {
   require_memory(plan, document.name, limits.memory);
   ResultWriter writer(targets.files, outputs, policy_of(args, files));
   set_threads(args.threads);
-  const Result computed = run_job(job, document, files);
+  const Result computed = run_job(job, prepared, document, files);
   const Result result = only(computed, outputs);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
@@ -193,17 +194,19 @@ Action add_run(CLI::App& app) {
       "  attn run job.json\n"
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
       "  attn run --embeddings x.npy --wq model.npz#W_Q --wk model.npz#W_K -o weights=w.npy");
-  app.add_option("JOB", args->job, "job file (.json or .npz); - is standard input");
+  app.add_option("JOB", args->job, "job file (.json, .npz or .safetensors); - is standard input");
   add_job_flags(app, args->flags);
   app.add_option("-o,--output", args->outputs,
-                 "where results go: FILE.npz, .json, .npy or .csv, FOLDER/, or NAME=FILE for one "
+                 "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or "
+                 "NAME=FILE for one "
                  "output; repeatable; default: text on stdout")
       ->type_name("[NAME=]PATH")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group("Results");
-  app.add_option("--format", args->format, "on stdout: text, json, ndjson, csv, npz or npy")
-      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy"}))
+  app.add_option("--format", args->format,
+                 "on stdout: text, json, ndjson, csv, npz, npy or safetensors")
+      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"}))
       ->type_name("WORD")
       ->group("Results");
   add_view_options(app, args->views);

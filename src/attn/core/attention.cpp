@@ -81,18 +81,26 @@ std::string missing(const std::string& name, const TensorMap& tensors, const Opt
   return needed.empty() || tensors.contains(needed) ? "" : needed;
 }
 
+std::vector<std::string> every_name() {
+  std::vector<std::string> names = kInputNames;
+  for (const OutputName& output : kOutputNames) names.emplace_back(output.name);
+  return names;
+}
+
 }  // namespace
 
 void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
                    const Options& options) {
-  std::vector<std::string> known = kInputNames, problems;
-  for (const OutputName& output : kOutputNames) known.emplace_back(output.name);
+  std::vector<std::string> problems;
   for (const std::string& name : outputs) {
     const bool is_input =
         std::find(kInputNames.begin(), kInputNames.end(), name) != kInputNames.end();
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    const bool is_output =
+        std::any_of(kOutputNames.begin(), kOutputNames.end(),
+                    [&](const OutputName& output) { return name == output.name; });
+    if (!is_input && !is_output)
       problems.push_back("outputs: expected names of outputs, found '" + printable(name) + "'" +
-                         did_you_mean(name, known));
+                         did_you_mean(name, every_name()));
     else if (is_input && !tensors.contains(name))
       problems.push_back("outputs: expected " + name + " among the tensors, found none");
     else if (const std::string needed = missing(name, tensors, options); !needed.empty())
@@ -113,6 +121,11 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs) {
   const Inputs in = make_inputs(tensors, options);
   check_outputs(outputs, tensors, options);
+  return attend(in, tensors, options, outputs);
+}
+
+TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
+                 const std::vector<std::string>& outputs) {
   Stages stages(in, options, outputs);
   TensorMap results;
   for (const std::string& name : outputs) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "attn/core/attention.h"
+#include "attn/job/explain_rules.h"
 #include "attn/job/explain_source.h"
 #include "attn/job/explainable.h"
 
@@ -20,12 +21,10 @@ using math::sign;
 using math::subscript;
 using math::superscript;
 
-constexpr const char* kNeeded[] = {"positions",    "inputs",        "W_Q_heads",     "W_K_heads",
-                                   "W_V_heads",    "queries",       "keys",          "values",
-                                   "scores",       "scaled_scores", "masked_scores", "weights",
-                                   "head_context", "context",       "output"};
-
-Math transposed(const std::string& letter) { return superscript(name(letter), name("T")); }
+constexpr const char* kNeeded[] = {
+    "positions",    "inputs",  "W_Q_heads", "W_K_heads",     "W_V_heads",     "queries",
+    "keys",         "values",  "scores",    "scaled_scores", "masked_scores", "weights",
+    "head_context", "context", "output",    "present_K",     "present_V"};
 
 Math power_of_e(double exponent) { return superscript(name("e"), number(exponent)); }
 
@@ -156,14 +155,20 @@ class Explainer {
 
   void score() {
     heading("Scores");
+    words("How well each query (row) meets each key (column)." + shape("S", scores_));
+    if (!plain_vectors(from_))
+      words(
+          "Queries and keys are normalised or turned by their positions before they meet, as the "
+          "job says.");
+    std::vector<Math> rights = score_formula(from_.options());
+    const bool known = !rights.empty() && plain_vectors(from_);
+    rights.push_back(shown(scores_));
+    lines({{name("S"), std::move(rights)}});
     const Matrix q = from_.matrix("queries"), k = keys();
-    const bool cosine = from_.options().score == Score::cosine;
-    words(std::string("How well each query (row) meets each key (column): the ") +
-          (cosine ? "cosine of their angle." : "product of the two.") + shape("S", scores_));
-    const Math formula =
-        cosine ? row({sign("cos"), sign("("), name("Q"), sign(","), name("K"), sign(")")})
-               : row({name("Q"), transposed("K")});
-    lines({{name("S"), {formula, shown(scores_)}}});
+    if (known && k.rows == scores_.columns) work_out_scores(q, k);
+  }
+
+  void work_out_scores(const Matrix& q, const Matrix& k) {
     std::vector<Equation> worked;
     for (const std::size_t j : edges(scores_.columns)) {
       double qq = 0, kk = 0;
@@ -173,25 +178,11 @@ class Explainer {
       }
       Math total =
           sum(q.columns, [&](std::size_t d) { return product(q.at(query_, d), k.at(j, d)); });
-      if (cosine) total = fraction(total, row({root(number(qq)), sign("·"), root(number(kk))}));
+      if (from_.options().score == Score::cosine)
+        total = fraction(total, row({root(number(qq)), sign("·"), root(number(kk))}));
       worked.push_back({of_query("s", j), {total, number(scores_.at(query_, j))}});
     }
     lines(std::move(worked));
-  }
-
-  /// A score with the scale put on it, as the option says.
-  Math scaled(const Math& value, double width) const {
-    const Options& options = from_.options();
-    if (options.scale.kind == Scale::Kind::number)
-      return row({math::factor(options.scale.number), sign("·"), value});
-    const bool plain = options.scale.kind == Scale::Kind::none || options.score == Score::cosine;
-    return plain ? value : fraction(value, root(number(width)));
-  }
-
-  Math capped(const Math& value) const {
-    if (from_.options().softcap == 0) return value;
-    const Math cap = number(from_.options().softcap);
-    return row({cap, sign("·"), name("tanh"), sign("("), fraction(value, cap), sign(")")});
   }
 
   void scale() {
@@ -203,12 +194,12 @@ class Explainer {
         "Products grow with the width of the vectors; the scale keeps them in the range in which "
         "softmax is not all or nothing.");
     const auto width = static_cast<double>(from_.matrix("queries").columns);
-    lines({{name("S'"), {capped(scaled(name("S"), width)), shown(result)}}});
+    lines({{name("S'"), {scaled(name("S"), width, from_.options()), shown(result)}}});
     std::vector<Equation> worked;
     for (const std::size_t j : edges(result.columns))
-      worked.push_back(
-          {of_query("s'", j),
-           {capped(scaled(number(scores_.at(query_, j)), width)), number(result.at(query_, j))}});
+      worked.push_back({of_query("s'", j),
+                        {scaled(number(scores_.at(query_, j)), width, from_.options()),
+                         number(result.at(query_, j))}});
     lines(std::move(worked));
   }
 
@@ -217,22 +208,34 @@ class Explainer {
     if (result.values == from_.matrix("scaled_scores").values) return;
     heading("Mask");
     scores_letter_ = "s''";
-    words("What a query may not see is set to minus infinity, and weighs nothing below.");
+    words(
+        "What the job adds to the scores (an additive mask, biases by distance) is added, and what "
+        "a query may not see is set to minus infinity and weighs nothing below.");
     lines({{name("S''"), {shown(result)}}});
   }
 
   void normalise() {
-    heading("Softmax");
     const Matrix scores = from_.matrix("masked_scores"), weights = from_.matrix("weights");
+    if (plain_softmax(from_)) {
+      heading("Softmax");
+      work_out_softmax(scores, weights);
+    } else {
+      heading("Weights");
+      words("Scores become weights by the normaliser, temperature and sinks of the job." +
+            shape("A", weights));
+      lines({{name("A"), {shown(weights)}}});
+    }
+    picture(scores, weights);
+  }
+
+  void work_out_softmax(const Matrix& scores, const Matrix& weights) {
     const bool whole = from_.options().softmax_axis == SoftmaxAxis::all;
     const std::size_t begin = whole ? 0 : query_ * scores.columns;
     const std::size_t count = whole ? scores.values.size() : scores.columns;
-    words(
-        whole
-            ? "Exponentials, divided by the sum of all in the matrix: weights that sum to 1."
-            : "Exponentials, divided by the sum over the keys: weights that sum to 1 in each row. "
-              "Taking away the largest score first changes nothing but keeps them from "
-              "overflowing.");
+    words("Exponentials, divided by their sum over " +
+          std::string(whole ? "the whole matrix" : "the keys") +
+          ". Taking away the largest score first changes nothing but keeps them from overflowing." +
+          shape("A", weights));
     const Math s = name(scores_letter_);
     const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
     lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), shown(weights)}}});
@@ -240,20 +243,19 @@ class Explainer {
     for (std::size_t k = 0; k < count; ++k) most = std::max(most, scores.values[begin + k]);
     if (is_hidden(most)) return words("This query sees no key.");
     for (std::size_t k = 0; k < count; ++k) total += std::exp(scores.values[begin + k] - most);
-    const auto term = [&](std::size_t k) {
-      const double score = scores.values[begin + k];
+    const auto power = [&](double score) {
       return is_hidden(score) ? number(0) : power_of_e(score - most);
     };
-    std::vector<Equation> worked = {{row({sign("max"), s}), {number(most)}},
-                                    {sign("Σ"), {sum(count, term), number(total)}}};
-    for (const std::size_t j : edges(weights.columns)) {
-      const double score = scores.at(query_, j);
-      const Math above = is_hidden(score) ? number(0) : power_of_e(score - most);
+    std::vector<Equation> worked = {
+        {row({sign("max"), s}), {number(most)}},
+        {sign("Σ"),
+         {sum(count, [&](std::size_t k) { return power(scores.values[begin + k]); }),
+          number(total)}}};
+    for (const std::size_t j : edges(weights.columns))
       worked.push_back(
-          {of_query("a", j), {fraction(above, number(total)), number(weights.at(query_, j))}});
-    }
+          {of_query("a", j),
+           {fraction(power(scores.at(query_, j)), number(total)), number(weights.at(query_, j))}});
     lines(std::move(worked));
-    picture(scores, weights);
   }
 
   void picture(const Matrix& scores, const Matrix& weights) {
@@ -272,6 +274,7 @@ class Explainer {
     const Matrix result = from_.matrix("head_context");
     words("Every query receives the values, mixed by its weights." + shape("C", result));
     lines({{name("C"), {row({name("A"), name("V")}), shown(result)}}});
+    if (v.rows != weights.columns) return;
     std::vector<Equation> worked;
     for (const std::size_t d : edges(result.columns))
       worked.push_back(

@@ -178,14 +178,20 @@ Job make_job(const Document& document, TensorFiles& files) {
   return job;
 }
 
-Plan plan_job(const Job& job, const Document& document) {
-  return with_origins(job, document, [&] { return plan(job.tensors, job.options, job.outputs); });
+PreparedJob prepare_job(const Job& job, const Document& document) {
+  return with_origins(job, document, [&] {
+    PreparedJob prepared{make_inputs(job.tensors, job.options), {}};
+    prepared.plan = plan(prepared.inputs, job.tensors, job.options, job.outputs);
+    return prepared;
+  });
 }
 
-Result run_job(const Job& job, const Document& document, const TensorFiles& files) {
+Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
+               const TensorFiles& files) {
   Result result;
-  result.outputs =
-      with_origins(job, document, [&] { return attend(job.tensors, job.options, job.outputs); });
+  result.outputs = with_origins(job, document, [&] {
+    return attend(prepared.inputs, job.tensors, job.options, job.outputs);
+  });
   result.tokens = job.tokens;
   result.made_by = provenance(job, document, files);
   return result;

@@ -115,7 +115,7 @@ struct ValueProduct {
 
 /// out = keep * out + add * (weights values), with a factor of each kind a row. Sums are cut at
 /// multiples of kSumDepth, wherever they begin, so that weights of 0 before or after change
-/// nothing.
+/// nothing; they start from +0, so that no zero of theirs is -0.
 template <class T>
 void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
                 const T* keep, const T* add, T* out, std::size_t out_stride) {

@@ -76,10 +76,16 @@ namespace math {
 Math name(const std::string& text) { return {Math::Kind::name, text}; }
 Math sign(const std::string& text) { return {Math::Kind::sign, text}; }
 Math row(std::vector<Math> parts) { return of(Math::Kind::row, std::move(parts)); }
-Math superscript(Math base, Math power) { return of(Math::Kind::superscript, {base, power}); }
-Math subscript(Math base, Math index) { return of(Math::Kind::subscript, {base, index}); }
-Math fraction(Math above, Math below) { return of(Math::Kind::fraction, {above, below}); }
-Math root(Math inside) { return of(Math::Kind::root, {inside}); }
+Math superscript(Math base, Math power) {
+  return of(Math::Kind::superscript, {std::move(base), std::move(power)});
+}
+Math subscript(Math base, Math index) {
+  return of(Math::Kind::subscript, {std::move(base), std::move(index)});
+}
+Math fraction(Math above, Math below) {
+  return of(Math::Kind::fraction, {std::move(above), std::move(below)});
+}
+Math root(Math inside) { return of(Math::Kind::root, {std::move(inside)}); }
 
 Math matrix(std::vector<Math> cells, std::size_t columns) {
   return {Math::Kind::matrix, "", std::move(cells), columns};
