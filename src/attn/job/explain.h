@@ -17,8 +17,7 @@ struct ExplainChoice {
   std::int64_t head = 0;
 };
 
-/// The outputs that the explanation of this job needs, as far as the job has them. Errors: usage,
-/// for a job that cannot be explained (job/explainable.h).
+/// The outputs that the explanation of this job needs, as far as the job has them.
 std::vector<std::string> explained_outputs(const Job& job);
 
 /// `outputs` holds at least explained_outputs(job). Of batches the first is explained. Matrices of
