@@ -32,6 +32,7 @@ constexpr Subcommand kSubcommands[] = {
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
     {"compare", "how far two files of tensors are apart", add_compare},
+    {"merge", "attention over parts of the keys, put together", add_merge},
     {"random", "NumPy's random streams, bit for bit", add_random},
     {"svd", "truncated singular value decomposition", add_svd},
     {"conventions", "what each library means by attention, as a table", add_conventions},

@@ -25,6 +25,7 @@ Action add_svd(CLI::App& app);
 Action add_convert(CLI::App& app);
 Action add_compare(CLI::App& app);
 Action add_conventions(CLI::App& app);
+Action add_merge(CLI::App& app);
 Action add_schema(CLI::App& app);
 Action add_view(CLI::App& app);
 
