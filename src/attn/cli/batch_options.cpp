@@ -13,9 +13,10 @@ namespace {
 [[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
 void add_inputs(CLI::App& app, BatchArgs& args) {
-  app.add_option("JOB", args.jobs,
-                 "job files (.json or .npz), folders of .json files, quoted patterns; - alone: "
-                 "jobs as lines of JSON on standard input");
+  app.add_option(
+      "JOB", args.jobs,
+      "job files (.json, .npz or .safetensors), folders of .json files, quoted patterns; - alone: "
+      "jobs as lines of JSON on standard input");
   app.add_option("--files-from", args.files_from, "read names of job files, one a line; - is stdin")
       ->type_name("FILE")
       ->group("Jobs");
@@ -39,8 +40,9 @@ void add_results(CLI::App& app, BatchArgs& args) {
       ->type_name("PATTERN")
       ->group("Results");
   args.format_option =
-      app.add_option("--format", args.format, "npz (default), json, csv, npy or folder")
-          ->check(CLI::IsMember({"npz", "json", "csv", "npy", "folder"}))
+      app.add_option("--format", args.format,
+                     "npz (default), safetensors, json, csv, npy or folder")
+          ->check(CLI::IsMember({"npz", "safetensors", "json", "csv", "npy", "folder"}))
           ->type_name("WORD")
           ->group("Results");
   app.add_flag("--force", args.force, "replace results and manifest that exist")->group("Results");

@@ -3,146 +3,13 @@
 #include <algorithm>
 #include <optional>
 
-#include "attn/core/fast.h"
 #include "attn/core/heads.h"
-#include "attn/core/mask.h"
-#include "attn/core/position.h"
-#include "attn/core/project.h"
-#include "attn/core/score.h"
-#include "attn/core/softmax.h"
+#include "attn/core/stages.h"
+#include "attn/core/summaries.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
-
-/// Computes a value when it is first asked for.
-template <class T, class F>
-const T& once(std::optional<T>& value, F&& compute) {
-  if (!value) value = compute();
-  return *value;
-}
-
-/// The stages of one problem: each is a line of the formula, computed when something needs it.
-class Stages {
- public:
-  Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs)
-      : in_(inputs), options_(options), outputs_(outputs) {}
-
-  Tensor positions() const {
-    return chosen(sinusoidal_positions(position(), in_.L, in_.embeddings.shape()[2]));
-  }
-
-  const Tensor& inputs() {
-    return once(inputs_, [&] { return add_positions(in_.embeddings, position(), in_.compute); });
-  }
-
-  const Tensor& queries() {  // (B, H, rows, D)
-    return once(queries_, [&] {
-      if (!in_.projected) return chosen(in_.Q);
-      return split_heads(project(chosen(inputs()), in_.W_Q, in_.b_Q, "queries"), in_.H);
-    });
-  }
-
-  const Tensor& keys() {  // (B, G, N, D)
-    return once(keys_, [&] {
-      if (!in_.projected) return in_.K;
-      return split_heads(project(memory(), in_.W_K, in_.b_K, "keys"), in_.G);
-    });
-  }
-
-  const Tensor& values() {  // (B, G, N, Dv)
-    return once(values_, [&] {
-      if (!in_.projected) return in_.V;
-      return split_heads(project(memory(), in_.W_V, in_.b_V, "values"), in_.G);
-    });
-  }
-
-  const Tensor& present_keys() {  // (B, G, S, D)
-    return in_.past_K ? once(present_keys_, [&] { return append_rows(*in_.past_K, keys()); })
-                      : keys();
-  }
-
-  const Tensor& present_values() {  // (B, G, S, Dv)
-    return in_.past_V ? once(present_values_, [&] { return append_rows(*in_.past_V, values()); })
-                      : values();
-  }
-
-  const Tensor& scores() {
-    if (is_fast()) return fast().scores;
-    return once(scores_,
-                [&] { return score(queries(), present_keys(), options_.score, in_.compute); });
-  }
-
-  const Tensor& scaled_scores() {
-    return once(scaled_, [&] { return scale_scores(scores(), options_, in_.D, in_.compute); });
-  }
-
-  const Masked& masked() {
-    return once(masked_, [&] { return mask_scores(scaled_scores(), in_, options_); });
-  }
-
-  const Tensor& weights() { return is_fast() ? fast().weights : normalised().weights; }
-
-  const Tensor& logsumexp() { return is_fast() ? fast().logsumexp : normalised().logsumexp; }
-
-  const Tensor& head_context() {  // (B, H, rows, Dv)
-    if (is_fast()) return fast().head_context;
-    return once(head_context_,
-                [&] { return weigh(normalised().weights, present_values(), masked().visible); });
-  }
-
-  Tensor context() { return side_by_side(head_context()); }  // (B, rows, H*Dv)
-
-  Tensor output() { return project(context(), in_.W_O, in_.b_O, "output"); }
-
-  Tensor chosen(const Tensor& tensor) const {
-    return options_.rows.empty() ? tensor : take_rows(tensor, in_.rows);
-  }
-
- private:
-  /// The past's tokens stand before the embeddings, unless the past is that of another memory.
-  Position position() const {
-    Position position = options_.position;
-    if (!in_.memory) position.first += static_cast<std::int64_t>(in_.P);
-    return position;
-  }
-
-  const Tensor& memory() { return in_.memory ? *in_.memory : inputs(); }
-
-  const Normalised& normalised() {
-    return once(normalised_,
-                [&] { return softmax(masked(), options_.softmax_axis, options_.empty_rows); });
-  }
-
-  bool wants(const std::string& name) const {
-    return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
-  }
-
-  /// Integers are the reference's: exact until they are scaled.
-  bool is_fast() {
-    return once(is_fast_, [&] {
-      return takes_fast_path(in_, options_, outputs_) && queries().dtype() == in_.compute &&
-             present_keys().dtype() == in_.compute && present_values().dtype() == in_.compute;
-    });
-  }
-
-  const FastStages& fast() {
-    return once(fast_, [&] {
-      return attend_fast(queries(), present_keys(), present_values(), in_, options_,
-                         {wants("scores"), wants("weights")});
-    });
-  }
-
-  const Inputs& in_;
-  const Options& options_;
-  const std::vector<std::string>& outputs_;
-  std::optional<bool> is_fast_;
-  std::optional<FastStages> fast_;
-  std::optional<Tensor> inputs_, queries_, keys_, values_, present_keys_, present_values_;
-  std::optional<Tensor> scores_, scaled_, head_context_;
-  std::optional<Masked> masked_;
-  std::optional<Normalised> normalised_;
-};
 
 /// (M, heads * D) -> (heads, M, D).
 Tensor weight_heads(const Tensor& W, std::size_t heads) {
@@ -150,19 +17,30 @@ Tensor weight_heads(const Tensor& W, std::size_t heads) {
   return split_heads(W.reshaped({1, M, width}), heads).reshaped({heads, M, width / heads});
 }
 
+/// Takes off the axes that the user does not see: batch in front, heads behind it.
 Tensor without_lifted_axes(const Tensor& tensor, const Inputs& in, bool has_heads) {
-  return tensor.reshaped(user_shape(tensor.shape(), in, has_heads));
+  Shape shape = tensor.shape();
+  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
+  if (!in.batched) shape.erase(shape.begin());
+  return tensor.reshaped(shape);
 }
 
-Tensor context_as_given(Stages& stages, const Inputs& in, Layout layout) {
-  if (in.packed) return without_lifted_axes(stages.context(), in, false);
-  return layout == Layout::bhld ? stages.head_context() : swap_middle_axes(stages.head_context());
+/// (B, L, M) as the embeddings, or packed queries, are given.
+Tensor rows_as_given(const Tensor& rows, const Inputs& in, const Options& options) {
+  if (!in.batched) return without_lifted_axes(rows, in, false);
+  return options.batch_second ? swap_first_axes(rows) : rows;
+}
+
+Tensor context_as_given(Stages& stages, const Inputs& in, const Options& options) {
+  if (in.packed) return rows_as_given(stages.context(), in, options);
+  return options.layout == Layout::bhld ? stages.head_context()
+                                        : swap_middle_axes(stages.head_context());
 }
 
 Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const Options& options) {
   const auto per_head = [&](const Tensor& tensor) { return without_lifted_axes(tensor, in, true); };
   if (name == "positions") return stages.positions();
-  if (name == "inputs") return without_lifted_axes(stages.chosen(stages.inputs()), in, false);
+  if (name == "inputs") return rows_as_given(stages.chosen(stages.inputs()), in, options);
   if (name == "queries") return per_head(stages.queries());
   if (name == "keys") return per_head(stages.keys());
   if (name == "values") return per_head(stages.values());
@@ -172,10 +50,14 @@ Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const
   if (name == "scaled_scores") return per_head(stages.scaled_scores());
   if (name == "masked_scores") return per_head(stages.masked().scores);
   if (name == "weights") return per_head(stages.weights());
+  if (name == "mean_weights")
+    return without_lifted_axes(mean_over_heads(stages.weights()), in, false);
+  if (name == "key_weights") return per_head(sum_over_queries(stages.weights()));
+  if (name == "row_max") return per_head(largest_of_queries(stages.masked().scores));
   if (name == "logsumexp") return per_head(stages.logsumexp());
   if (name == "head_context") return per_head(stages.head_context());
-  if (name == "context") return context_as_given(stages, in, options.layout);
-  return without_lifted_axes(stages.output(), in, false);
+  if (name == "context") return context_as_given(stages, in, options);
+  return rows_as_given(stages.output(), in, options);
 }
 
 /// A given tensor, or its columns head by head: as it was given, whatever is computed in.

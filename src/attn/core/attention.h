@@ -29,7 +29,7 @@ struct OutputName {
   const char* shape;
   const char* what;
 };
-inline constexpr std::array<OutputName, 18> kOutputNames = {{
+inline constexpr std::array<OutputName, 21> kOutputNames = {{
     {"positions", "(L, M)", "the positional encoding alone"},
     {"inputs", "(B, L, M)", "embeddings after embedding scale and positional encoding"},
     {"W_Q_heads", "(H, M, D)", "W_Q's columns, head by head"},
@@ -44,6 +44,9 @@ inline constexpr std::array<OutputName, 18> kOutputNames = {{
     {"scaled_scores", "(B, H, L, S)", "scores times scale, then softcap"},
     {"masked_scores", "(B, H, L, S)", "scaled scores plus mask; hidden keys are -inf"},
     {"weights", "(B, H, L, S)", "how much each query (row) attends to each key (column)"},
+    {"mean_weights", "(B, L, S)", "weights averaged over the heads"},
+    {"key_weights", "(B, H, S)", "weights added up over the queries: what each key is given"},
+    {"row_max", "(B, H, L)", "the largest masked score of each query"},
     {"logsumexp", "(B, H, L)", "log of the sum of exp(masked_scores), per query"},
     {"head_context", "(B, H, L, Dv)", "weights V, head by head"},
     {"context", "(B, L, H*Dv)", "weights V, the values mixed by their weights; heads side by side"},

@@ -146,13 +146,19 @@ bool fast_path_knows(const Inputs& in, const Options& options) {
   unknown.layout = Layout::bhld;
   unknown.scale = {};
   unknown.softcap = 0;
+  unknown.batch_second = false;
+  unknown.short_mask = ShortMask::refuse;
   unknown.mask_polarity = MaskPolarity::attend;
   unknown.causal = false;
   unknown.alignment = Alignment::top_left;  // in the places already
   unknown.window = {};
-  unknown.position = {};  // in the inputs already
+  unknown.position = {};           // in the inputs already
+  unknown.qk_norm = QkNorm::none;  // in queries and keys already, as the rotary positions are
+  unknown.qk_norm_epsilon = 0;
+  unknown.rotary = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
+  if (in.key_mask || in.E > 0 || in.slopes || in.relative_bias || in.sinks) return false;
   return unknown == Options{} && plain_places(in).has_value();
 }
 
@@ -161,9 +167,10 @@ bool takes_fast_path(const Inputs& in, const Options& options,
   const auto wants = [&](const char* name) {
     return std::find(outputs.begin(), outputs.end(), name) != outputs.end();
   };
-  const bool past_scores = wants("weights") || wants("logsumexp") || wants("head_context") ||
-                           wants("context") || wants("output");
-  return past_scores && !wants("scaled_scores") && !wants("masked_scores") &&
+  const bool past_scores = wants("weights") || wants("mean_weights") || wants("key_weights") ||
+                           wants("logsumexp") || wants("head_context") || wants("context") ||
+                           wants("output");
+  return past_scores && !wants("scaled_scores") && !wants("masked_scores") && !wants("row_max") &&
          options.path == Path::automatic && fast_path_knows(in, options);
 }
 

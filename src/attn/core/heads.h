@@ -17,10 +17,16 @@ Tensor side_by_side(const Tensor& split);
 /// (A, B, C, D) -> (A, C, B, D).
 Tensor swap_middle_axes(const Tensor& tensor);
 
+/// (A, B, C) -> (B, A, C).
+Tensor swap_first_axes(const Tensor& tensor);
+
 /// The rows named, of the next-to-last axis: (..., N, D) -> (..., rows.size(), D).
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows);
 
 /// (B, G, N, D) behind (B, G, P, D): (B, G, P + N, D). Integers beside floats become those floats.
 Tensor append_rows(const Tensor& before, const Tensor& behind);
+
+/// (1, ...) as (count, ...).
+Tensor repeated(const Tensor& tensor, std::size_t count);
 
 }  // namespace attn

@@ -1,11 +1,15 @@
 #include "attn/core/mask.h"
 
+#include <cmath>
 #include <limits>
+#include <optional>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
 #include <xtensor/xoperation.hpp>
 
+#include "attn/core/alibi.h"
 #include "attn/core/heads.h"
+#include "attn/core/relative_bias.h"
 #include "attn/tensor/array.h"
 
 namespace attn {
@@ -26,8 +30,8 @@ Tensor band(const Inputs& in, const Options& options) {
     for (const std::size_t i : in.rows)
       for (std::size_t j = 0; j < in.S; ++j)
         *out++ = queries.document[i] != Places::kPadding &&
-                 queries.document[i] == keys.document[j] &&
-                 reaches(options, keys.place[j] - queries.place[i]);
+                 (j >= in.P + in.N || (queries.document[i] == keys.document[j] &&
+                                       reaches(options, keys.place[j] - queries.place[i])));
   return visible;
 }
 
@@ -41,9 +45,27 @@ std::vector<bool> padding(const Inputs& in) {
   return is_padding;
 }
 
-/// The mask for the rows computed, where it has a row for each query.
-Tensor rows_of(const Tensor& mask, const Inputs& in) {
-  return mask.shape()[2] == in.L && in.L != 1 ? take_rows(mask, in.rows) : mask;
+/// The mask for the rows computed, where it has a row for each query, and open to appended keys.
+Tensor fitted(const Tensor& given, const Inputs& in, MaskPolarity polarity) {
+  const Tensor mask = given.shape()[2] == in.L && in.L != 1 ? take_rows(given, in.rows) : given;
+  if (in.E == 0) return mask;
+  const Shape& shape = mask.shape();
+  const std::size_t keys = in.P + in.N, step = shape[3] == 1 ? 0 : 1;
+  Tensor wide(mask.dtype(), {shape[0], shape[1], shape[2], in.S});
+  visit(mask.dtype(), [&]<class T>(Type<T>) {
+    const bool open = mask.dtype() == DType::boolean && polarity == MaskPolarity::attend;
+    T* out = wide.mutable_data<T>().data();
+    for (std::size_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row)
+      for (std::size_t j = 0; j < in.S; ++j)
+        *out++ = j < keys ? mask.data<T>()[row * shape[3] + j * step] : static_cast<T>(open);
+  });
+  return wide;
+}
+
+/// c tanh(x / c), in doubles.
+template <class T>
+void cap(std::span<T> scores, double c) {
+  for (T& x : scores) x = static_cast<T>(c * std::tanh(static_cast<double>(x) / c));
 }
 
 template <class T>
@@ -54,8 +76,9 @@ Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
   auto visible = mutable_array_of<bool>(result.visible);
   const Tensor seen = band(in, options);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), scaled.shape());
-  if (in.mask) {
-    const Tensor mask = rows_of(*in.mask, in);
+  for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask}) {
+    if (!*given) continue;
+    const Tensor mask = fitted(**given, in, options.mask_polarity);
     if (mask.dtype() == DType::boolean) {
       const bool attend = options.mask_polarity == MaskPolarity::attend;
       xt::noalias(visible) = visible && xt::equal(array_of<bool>(mask), attend);
@@ -65,6 +88,16 @@ Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
       xt::noalias(scores) = scores + bias;
     }
   }
+  if (in.slopes) {
+    const Tensor bias = alibi_bias(*in.slopes, in);
+    xt::noalias(scores) = scores + array_of<T>(bias);
+  }
+  if (in.relative_bias) {
+    const Tensor bias = relative_bias(*in.relative_bias, in, options);
+    xt::noalias(scores) = scores + array_of<T>(bias);
+  }
+  if (options.softcap_order == SoftcapOrder::after_mask)
+    cap(result.scores.mutable_data<T>(), options.softcap);
   xt::noalias(scores) = xt::where(visible, scores, kHidden);
   return result;
 }

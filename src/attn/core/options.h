@@ -23,10 +23,18 @@ struct Scale {
   bool operator==(const Scale&) const = default;
 };
 
+/// How similar a query q and a key k are (core/score.h); the tensors that each may be given.
 enum class Score {
-  dot,     ///< q . k
-  cosine,  ///< q . k / (|q| |k|); NaN where a vector is zero
+  dot,       ///< q . k
+  cosine,    ///< q . k / (|q| |k|); NaN where a vector is zero
+  l2,        ///< -|q - k|^2
+  general,   ///< q W_score k
+  additive,  ///< v_score . tanh(q W_score_Q + k W_score_K + b_score)
+  concat,    ///< v_score . tanh([q k] W_score + b_score)
 };
+
+/// How masked scores become weights (core/normalise.h).
+enum class Normaliser { softmax, sparsemax, entmax15, hardmax, sigmoid, top_k, none };
 
 /// Where query i stands among the keys: at i + offset, which is what causality, the window and
 /// everything that counts distances start from. i is the query's place among all L, whatever `rows`
@@ -42,9 +50,20 @@ struct Window {
   bool operator==(const Window&) const = default;
 };
 
+enum class SoftcapOrder {
+  before_mask,  ///< of the scaled scores
+  after_mask,   ///< of what is left when the mask and all biases are added; hidden stays hidden
+};
+
 enum class MaskPolarity {
   attend,  ///< true in a boolean mask: may be seen
   ignore,  ///< true: hidden
+};
+
+/// A mask with fewer columns than there are keys (or with one, where there are more).
+enum class ShortMask {
+  refuse,  ///< an error; one column is broadcast
+  hide,    ///< keys beyond its columns are hidden
 };
 
 enum class SoftmaxAxis {
@@ -60,6 +79,42 @@ enum class Layout {
   bhld,  ///< (B, H, L, D)
   blhd,  ///< (B, L, H, D)
 };
+
+/// What is done to each head's queries and keys before they meet: x / sqrt(mean(x^2) + epsilon), or
+/// x / max(|x|, epsilon); then times q_norm, or k_norm, where that is given.
+enum class QkNorm { none, rms, l2 };
+
+/// Rotary positions (core/rotary.h).
+struct Rotary {
+  enum class Kind {
+    none,
+    half,         ///< pairs of columns (k, k + width / 2)
+    interleaved,  ///< pairs (2k, 2k + 1)
+  };
+  enum class Scaling { none, linear, ntk, yarn, llama3 };
+
+  Kind kind = Kind::none;
+  std::int64_t width = 0;  ///< the first so many columns are turned; 0: all D
+  double base = 10000;
+  Scaling scaling = Scaling::none;
+  double factor = 1;                 ///< how much longer than what the model was trained on
+  std::int64_t original_length = 0;  ///< what it was trained on; yarn and llama3
+  double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
+  double beta_fast = 32, beta_slow = 1;                        ///< yarn
+  double attention_factor = 0;  ///< yarn, on cosines and sines; 0: 0.1 log(factor) + 1
+  bool operator==(const Rotary&) const = default;
+};
+
+/// Which bucket of relative_bias a distance falls in (core/relative_bias.h).
+struct RelativeBias {
+  enum class Direction { automatic, both, past };  ///< automatic: past where causal
+  Direction direction = Direction::automatic;
+  std::int64_t max_distance = 128;  ///< from there on all share the last bucket
+  bool operator==(const RelativeBias&) const = default;
+};
+
+/// Precision of the softmax alone: its scores are rounded to it, and so are its weights.
+enum class SoftmaxPrecision { automatic, f16, bf16, f32, f64 };
 
 enum class Compute {
   automatic,  ///< the widest float given; float64 for integers; float32 for f16 and bf16
@@ -100,16 +155,29 @@ struct Options {
   std::int64_t heads = 0;     ///< H; 0: not given, so 2-D and 3-D inputs are one head
   std::int64_t kv_heads = 0;  ///< G; 0: as many as heads
   Layout layout = Layout::bhld;
+  bool batch_second = false;  ///< 3-D inputs and results are (L, B, M) instead of (B, L, M)
   Score score = Score::dot;
   Scale scale;
-  double softcap = 0;  ///< c > 0: c * tanh(scaled / c), before the mask; 0: off
+  double softcap = 0;  ///< c > 0: c * tanh(x / c); 0: off
+  SoftcapOrder softcap_order = SoftcapOrder::before_mask;
+  bool alibi = false;     ///< the standard slopes (core/alibi.h); alibi_slopes are others
+  RelativeBias relative;  ///< with relative_bias
+  bool zero_key = false;  ///< one more key and value of zeros, which every query sees
   MaskPolarity mask_polarity = MaskPolarity::attend;
+  ShortMask short_mask = ShortMask::refuse;
   bool causal = false;  ///< query i sees key j when j <= i + offset
   Alignment alignment = Alignment::top_left;
   Window window;
+  Normaliser normaliser = Normaliser::softmax;
+  std::int64_t top_k = 0;  ///< with Normaliser::top_k: how many keys a query weighs
+  double temperature = 1;  ///< divides what is normalised
   SoftmaxAxis softmax_axis = SoftmaxAxis::keys;
+  SoftmaxPrecision softmax_precision = SoftmaxPrecision::automatic;
   EmptyRows empty_rows = EmptyRows::zero;
   Position position;
+  QkNorm qk_norm = QkNorm::none;
+  double qk_norm_epsilon = 0;  ///< 0: 1e-6 of rms, 1e-12 of l2
+  Rotary rotary;
   /// The queries wanted, negative from the end; empty: all. The others are as if never given, save
   /// that masks, causality and positions count all L.
   std::vector<std::int64_t> rows;

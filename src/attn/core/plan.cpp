@@ -105,8 +105,8 @@ class Stages {
     const std::string source = in_.memory ? "" : "inputs";
     add_projection("keys", "K", {in_.B, in_.G, in_.N, in_.D}, Mk, whole_memory, source);
     add_projection("values", "V", {in_.B, in_.G, in_.N, in_.Dv}, Mk, whole_memory, source);
-    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.S, in_.D});
-    add_present("present_V", "values", "past_V", {in_.B, in_.G, in_.S, in_.Dv});
+    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.P + in_.N, in_.D});
+    add_present("present_V", "values", "past_V", {in_.B, in_.G, in_.P + in_.N, in_.Dv});
   }
 
   void add_scores(const Options& options) {
@@ -123,8 +123,14 @@ class Stages {
     add("scaled_scores", 1, "scores");
     add("masked_scores", 1, "scaled_scores");
     add("weights", 4, "masked_scores");
-    stages_["logsumexp"] = {
-        .shape = {in_.B, in_.H, rows_}, .has_heads = true, .needs = {"weights"}};
+    const auto summary = [&](const std::string& name, const Shape& sizes, bool has_heads) {
+      stages_[name] = {
+          .shape = sizes, .flops = count, .has_heads = has_heads, .needs = {"weights"}};
+    };
+    summary("row_max", {in_.B, in_.H, rows_}, true);
+    summary("logsumexp", {in_.B, in_.H, rows_}, true);
+    summary("mean_weights", {in_.B, rows_, in_.S}, false);
+    summary("key_weights", {in_.B, in_.H, in_.S}, true);
   }
 
   void add_contexts(const Options& options) {

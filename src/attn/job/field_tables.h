@@ -13,6 +13,7 @@ namespace attn {
 std::vector<Field> tensor_fields();
 std::vector<Field> attention_fields();  ///< what the softmax sees and how it weighs
 std::vector<Field> position_fields();   ///< where tokens stand
+std::vector<Field> rotary_fields();     ///< what is done to queries and keys before they meet
 std::vector<Field> document_fields();   ///< the document itself: seed, tokens, outputs
 
 // A value that is known to fit its field.

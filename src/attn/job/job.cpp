@@ -5,6 +5,7 @@
 
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
+#include "attn/job/conventions.h"
 #include "attn/job/draw.h"
 #include "attn/job/fields.h"
 #include "attn/job/version.h"
@@ -165,6 +166,8 @@ Job make_job(const Document& document, TensorFiles& files) {
     const auto* path = entry->value.get<std::string>();
     job.origins[name] = path != nullptr ? joined(entry->folder, *path) : entry->origin;
   }
+  if (const Entry* convention = document.find("convention"))
+    job.options = options_of_convention(*convention->value.get<std::string>(), job.tensors);
   for (const Entry& entry : document.entries) {
     const Field* field = find_field(entry.key);
     if (field->apply) field->apply(entry.value, job.options);

@@ -41,4 +41,59 @@ std::vector<Field> position_fields() {
   };
 }
 
+std::vector<Field> rotary_fields() {
+  const auto whole = [](const char* key, const char* flag, const char* what,
+                        std::int64_t& (*member)(Options&)) {
+    return Field{.key = key,
+                 .flag = flag,
+                 .form = FieldForm::integer,
+                 .placeholder = "N",
+                 .what = what,
+                 .minimum = 1,
+                 .apply = [member](const Json& v, Options& o) { member(o) = integer_of(v); }};
+  };
+  return {
+      choice<QkNorm>("qk_norm", "--qk-norm", "queries and keys normalised, head by head",
+                     {{"none", QkNorm::none}, {"rms", QkNorm::rms}, {"l2", QkNorm::l2}},
+                     [](Options& o) -> QkNorm& { return o.qk_norm; }),
+      number_field("qk_norm_epsilon", "--qk-norm-epsilon",
+                   "keeps qk_norm from dividing by 0; default: 1e-6 (rms), 1e-12 (l2)", 0,
+                   [](Options& o) -> double& { return o.qk_norm_epsilon; }),
+      choice<Rotary::Kind>("rotary.kind", "--rotary",
+                           "rotary positions: which columns of queries and keys are pairs",
+                           {{"none", Rotary::Kind::none},
+                            {"half", Rotary::Kind::half},
+                            {"interleaved", Rotary::Kind::interleaved}},
+                           [](Options& o) -> Rotary::Kind& { return o.rotary.kind; }),
+      whole("rotary.width", "--rotary-width", "columns that are turned; default: all D",
+            [](Options& o) -> std::int64_t& { return o.rotary.width; }),
+      number_field("rotary.base", "--rotary-base", "base of the wavelengths; default: 10000", 0,
+                   [](Options& o) -> double& { return o.rotary.base; }),
+      choice<Rotary::Scaling>("rotary.scaling", "--rotary-scaling",
+                              "how angles are scaled to longer texts",
+                              {{"none", Rotary::Scaling::none},
+                               {"linear", Rotary::Scaling::linear},
+                               {"ntk", Rotary::Scaling::ntk},
+                               {"yarn", Rotary::Scaling::yarn},
+                               {"llama3", Rotary::Scaling::llama3}},
+                              [](Options& o) -> Rotary::Scaling& { return o.rotary.scaling; }),
+      number_field("rotary.factor", "--rotary-factor", "how many times longer; default: 1", 0,
+                   [](Options& o) -> double& { return o.rotary.factor; }),
+      whole("rotary.original_length", "--rotary-original-length",
+            "length that the model was trained on (yarn, llama3)",
+            [](Options& o) -> std::int64_t& { return o.rotary.original_length; }),
+      number_field("rotary.low_frequency_factor", "--rotary-low", "of llama3; default: 1", 0,
+                   [](Options& o) -> double& { return o.rotary.low_frequency_factor; }),
+      number_field("rotary.high_frequency_factor", "--rotary-high", "of llama3; default: 4", 0,
+                   [](Options& o) -> double& { return o.rotary.high_frequency_factor; }),
+      number_field("rotary.beta_fast", "--rotary-beta-fast", "of yarn; default: 32", 0,
+                   [](Options& o) -> double& { return o.rotary.beta_fast; }),
+      number_field("rotary.beta_slow", "--rotary-beta-slow", "of yarn; default: 1", 0,
+                   [](Options& o) -> double& { return o.rotary.beta_slow; }),
+      number_field("rotary.attention_factor", "--rotary-attention-factor",
+                   "of yarn, on the cosines and sines; default: 0.1 log(factor) + 1", 0,
+                   [](Options& o) -> double& { return o.rotary.attention_factor; }),
+  };
+}
+
 }  // namespace attn
