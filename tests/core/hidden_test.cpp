@@ -65,7 +65,7 @@ TEST_CASE("hidden by causality alone is hidden as well") {
   tensors.set("K", Tensor::of<float>({2, 1}, {0, 0}));
   tensors.set("V", Tensor::of<float>({2, 1}, {5, std::numeric_limits<float>::infinity()}));
   Options options;
-  options.causal = Causal::top_left;
+  options.causal = true;
   const std::vector<double> context =
       doubles_of(attend(tensors, options, {"context"}).at("context"));
   CHECK(context == std::vector<double>{5, kInf});

@@ -192,6 +192,7 @@ TEST_CASE("options out of range") {
               "window: expected two numbers of at least 0, or -1 for open, found -2",
               "position.base: expected a positive number, found 0",
               "position.embedding_scale: expected a finite number, found nan",
+              "position: expected kind sinusoidal for its other settings, found none",
               "rows: expected places among 3 queries, found 3",
               "rows: expected places among 3 queries, found -4"});
   Options position;

@@ -43,7 +43,7 @@ TEST_CASE("every option changes the weights") {
          o.scale = {Scale::Kind::number, -2};
        }},
       {"softcap", [](Options& o) { o.softcap = 0.5; }},
-      {"causal", [](Options& o) { o.causal = Causal::top_left; }},
+      {"causal", [](Options& o) { o.causal = true; }},
       {"window left", [](Options& o) { o.window.left = 0; }},
       {"window right", [](Options& o) { o.window.right = 0; }},
       {"softmax axis", [](Options& o) { o.softmax_axis = SoftmaxAxis::all; }},
@@ -147,27 +147,29 @@ TEST_CASE("softcap bounds the scaled scores before the mask is added") {
 
 TEST_CASE("causality and windows show the right keys") {
   struct Case {
-    Causal causal;
+    bool causal;
+    Alignment alignment;
     std::int64_t left, right;
     std::string seen;  // a row for each query
   };
   const std::vector<Case> cases = {
-      {Causal::none, -1, -1, "1111 1111"},
-      {Causal::top_left, -1, -1, "1000 1100"},
-      {Causal::bottom_right, -1, -1, "1110 1111"},
-      {Causal::none, 0, 0, "1000 0100"},
-      {Causal::none, 0, 1, "1100 0110"},
-      {Causal::none, 1, -1, "1111 1111"},
-      {Causal::none, 0, -1, "1111 0111"},
-      {Causal::bottom_right, 1, -1, "0110 0011"},
-      {Causal::bottom_right, 0, 5, "0010 0001"},
-      {Causal::top_left, 0, 0, "1000 0100"},
-      {Causal::none, -1, std::numeric_limits<std::int64_t>::max(), "1111 1111"},
+      {false, Alignment::top_left, -1, -1, "1111 1111"},
+      {true, Alignment::top_left, -1, -1, "1000 1100"},
+      {true, Alignment::bottom_right, -1, -1, "1110 1111"},
+      {false, Alignment::top_left, 0, 0, "1000 0100"},
+      {false, Alignment::top_left, 0, 1, "1100 0110"},
+      {false, Alignment::top_left, 1, -1, "1111 1111"},
+      {false, Alignment::top_left, 0, -1, "1111 0111"},
+      {true, Alignment::bottom_right, 1, -1, "0110 0011"},
+      {true, Alignment::bottom_right, 0, 5, "0010 0001"},
+      {true, Alignment::top_left, 0, 0, "1000 0100"},
+      {false, Alignment::top_left, -1, std::numeric_limits<std::int64_t>::max(), "1111 1111"},
   };
   for (const Case& c : cases) {
     INFO(c.seen);
     Options options;
     options.causal = c.causal;
+    options.alignment = c.alignment;
     options.window = {c.left, c.right};
     const Tensor masked =
         attend(scored(2, {1, 2, 3, 4}), options, {"masked_scores"}).at("masked_scores");
@@ -184,7 +186,7 @@ TEST_CASE("rows keep their place for causality masks and positions") {
   TensorMap tensors = words();
   tensors.set("mask", Tensor::of<double>({4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}));
   Options all;
-  all.causal = Causal::top_left;
+  all.causal = true;
   all.position.kind = Position::Kind::sinusoidal;
   const std::vector<std::string> names = {"positions", "inputs",  "queries",  "scores",
                                           "weights",   "context", "logsumexp"};

@@ -36,11 +36,10 @@ def write_jobs(folder, seeds, name="job{:04}.json"):
     return paths
 
 
-def slow_job(tokens=3000):
-    """A job of some seconds: the work grows with the square of `tokens`."""
-    draw = {"rand": {"shape": [tokens, 512]}}
-    return {"seed": 1, "generator": "RandomState", "Q": draw, "K": draw, "V": draw,
-            "outputs": ["context"]}
+def slow_job(tokens=2000):
+    """A job of many seconds and little memory: integers whose sums need 128 bits."""
+    draw = {"randint": {"high": 2**25, "shape": [tokens, 2000]}}
+    return {"seed": 1, "Q": draw, "K": draw, "outputs": ["scores"]}
 
 
 def contents(folder, without=("manifest",)):

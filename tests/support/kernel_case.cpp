@@ -151,9 +151,10 @@ void add_limits(Case<T>& c, std::mt19937_64& random) {
 
 }  // namespace
 
+namespace {
+
 template <class T>
-void fill_random(Case<T>& c, std::mt19937_64& random) {
-  auto& p = c.problem;
+void choose_sizes(kernel::Problem<T>& p, std::mt19937_64& random) {
   do {
     p.B = pick(random, {1, 1, 2, 3});
     p.G = pick(random, {1, 1, 2, 3});
@@ -164,6 +165,12 @@ void fill_random(Case<T>& c, std::mt19937_64& random) {
     p.D = pick(random, {0, 1, 2, 3, 4, 7, 8, 16, 17, 32, 64, 80});
     p.Dv = pick(random, {0, 1, 3, 5, 8, 16, 33, 64, 65, 80, 130});
   } while (p.B * p.H * p.L * p.S * (p.D + p.Dv + 1) > 1500000);
+}
+
+/// Random queries, keys and values of any dtype in any order; returns the spread of the first two.
+template <class T>
+double fill_operands(Case<T>& c, std::mt19937_64& random) {
+  const auto& p = c.problem;
   const DType narrow[] = {DType::f16, DType::bf16, DType::f32, DType::f64};
   const auto dtype = [&] { return chance(random, 0.7) ? dtype_of<T> : narrow[random() % 4]; };
   const auto order = [&] { return static_cast<Order>(random() % 8 < 5 ? 0 : random() % 3); };
@@ -174,6 +181,16 @@ void fill_random(Case<T>& c, std::mt19937_64& random) {
   fill_normal(c.q, {p.B, p.H, p.L, p.D}, random, spread);
   fill_normal(c.k, {p.B, p.G, p.S, p.D}, random, spread);
   fill_normal(c.v, {p.B, p.G, p.S, p.Dv}, random, 1);
+  return spread;
+}
+
+}  // namespace
+
+template <class T>
+void fill_random(Case<T>& c, std::mt19937_64& random) {
+  auto& p = c.problem;
+  choose_sizes(p, random);
+  const double spread = fill_operands(c, random);
   p.scale = static_cast<T>(chance(random, 0.2) ? -0.3 : 1 / std::sqrt(double(p.D) + 1e-9));
   if (p.D == 0) p.scale = 1;
   if (chance(random, 0.2)) p.softcap = static_cast<T>(std::array{0.5, 5.0, 30.0}[random() % 3]);
@@ -236,133 +253,6 @@ Answer<T> compute(const kernel::Problem<T>& p, bool rows, kernel::ThreadPool& po
   return answer;
 }
 
-namespace {
-
-template <class T>
-bool is_seen(const kernel::Problem<T>& p, std::size_t b, std::size_t h, std::size_t l,
-             std::size_t key) {
-  const long double i = p.positions ? p.positions[l] : static_cast<std::int64_t>(l);
-  const long double j = key, center = i + p.offset;  // no overflow, 64 bits exact
-  const auto at = [&](const kernel::Strides& s) {
-    return b * s.batch + h * s.head + static_cast<std::int64_t>(i) * s.row + key * s.column;
-  };
-  return !(p.lengths && j >= p.lengths[b]) && !(p.causal && j > center) &&
-         !(p.left >= 0 && j < center - p.left) && !(p.right >= 0 && j > center + p.right) &&
-         !(p.mask && p.mask[at(p.mask_strides)] == 0) &&
-         !(p.bias && p.bias[at(p.bias_strides)] == -std::numeric_limits<T>::infinity());
-}
-
-using Real = long double;
-
-/// One row by the formula: scores, weights, logsumexp and context, each with its tolerance.
-template <class T>
-void expect_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, Expected<T>& out) {
-  const auto& p = c.problem;
-  const double eps = std::numeric_limits<T>::epsilon() / 2;
-  const std::size_t g = h / (p.H / p.G), row = (b * p.H + h) * p.L + l;
-  std::vector<Real> masked(p.S), weight(p.S);
-  std::vector<bool> seen(p.S);
-  Real most = -kInfinity, sum = 0;
-  double off = 0;  // how far a masked score may be off
-  bool any = false;
-  for (std::size_t j = 0; j < p.S; ++j) {
-    Real raw = 0, size = 0;
-    for (std::size_t x = 0; x < p.D; ++x) {
-      const Real product = Real(c.q.at(b, h, l, x)) * c.k.at(b, g, j, x);
-      raw += product;
-      size += std::abs(product);
-    }
-    const double raw_off = static_cast<double>(size) * eps * (static_cast<double>(p.D) + 2) +
-                           static_cast<double>(std::numeric_limits<T>::denorm_min());
-    out.value.scores[row * p.S + j] = static_cast<double>(raw);
-    out.tolerance.scores[row * p.S + j] = raw_off;
-    seen[j] = is_seen(p, b, h, l, j);
-    if (!seen[j]) continue;
-    any = true;
-    Real x = raw * p.scale;
-    double x_off = raw_off * std::abs(double(p.scale)) + std::abs(double(x)) * eps;
-    if (p.softcap > 0) {
-      x = p.softcap * std::tanh(x / p.softcap);
-      x_off += std::abs(double(x)) * eps * 8;
-    }
-    const Real i = static_cast<Real>(p.positions ? p.positions[l] : static_cast<std::int64_t>(l));
-    const Real before = x;
-    if (p.alibi) x -= p.alibi[h] * std::abs(i + p.offset - static_cast<Real>(j));
-    if (p.bias)
-      x += p.bias[b * p.bias_strides.batch + h * p.bias_strides.head +
-                  static_cast<std::int64_t>(i) * p.bias_strides.row + j * p.bias_strides.column];
-    x_off += (std::abs(double(x)) + 2 * std::abs(double(x - before))) * eps * 2;
-    masked[j] = x;
-    off = std::max(off, x_off);
-    most = std::isnan(x) ? most : std::max(most, x);
-  }
-  for (std::size_t j = 0; j < p.S; ++j)
-    if (seen[j]) sum += weight[j] = std::exp(masked[j] - most);
-  // Sums run over at most one key block, then over the blocks.
-  const double sum_off =
-      eps * (20 + static_cast<double>(std::min<std::size_t>(p.S, 512) + 3 * (p.S / 512)));
-  const double tiny = 4 * std::numeric_limits<T>::min();  // what underflows is lost
-  for (std::size_t j = 0; j < p.S; ++j) {
-    const double w = seen[j] ? static_cast<double>(weight[j] / sum) : 0;
-    const double lag = seen[j] && w > 0 ? std::abs(double(masked[j] - most)) * eps * 2 : 0;
-    out.value.weights[row * p.S + j] = w;
-    out.tolerance.weights[row * p.S + j] = w * (std::expm1(2 * off) + sum_off + lag) + tiny;
-  }
-  out.value.logsumexp[row] = any ? static_cast<double>(most + std::log(sum)) : -kInfinity;
-  out.tolerance.logsumexp[row] = off + sum_off + std::abs(static_cast<double>(most)) * eps +
-                                 std::abs(std::log(double(sum))) * eps * 2;
-  for (std::size_t x = 0; x < p.Dv; ++x) {
-    Real total = 0, size = 0;
-    for (std::size_t j = 0; j < p.S; ++j) {
-      if (!seen[j]) continue;
-      const Real term = weight[j] / sum * c.v.at(b, g, j, x);
-      total += term;
-      size += std::abs(term);
-    }
-    out.value.context[row * p.Dv + x] = static_cast<double>(total);
-    out.tolerance.context[row * p.Dv + x] =
-        static_cast<double>(size) * (std::expm1(2 * off) + 2 * sum_off) +
-        tiny * static_cast<double>(p.S);
-  }
-}
-
-}  // namespace
-
-template <class T>
-Expected<T> expect(const Case<T>& c) {
-  const auto& p = c.problem;
-  Expected<T> out;
-  for (Answer<double>* answer : {&out.value, &out.tolerance}) {
-    answer->context.resize(p.B * p.H * p.L * p.Dv);
-    answer->logsumexp.resize(p.B * p.H * p.L);
-    answer->scores.resize(p.B * p.H * p.L * p.S);
-    answer->weights.resize(p.B * p.H * p.L * p.S);
-  }
-  for (std::size_t b = 0; b < p.B; ++b)
-    for (std::size_t h = 0; h < p.H; ++h)
-      for (std::size_t l = 0; l < p.L; ++l) expect_row(c, b, h, l, out);
-  return out;
-}
-
-template <class T>
-std::string difference(const std::vector<T>& found, const std::vector<double>& expected,
-                       const std::vector<double>& tolerance) {
-  if (found.size() != expected.size()) return "sizes differ";
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    const auto x = static_cast<double>(found[i]);
-    const bool same = std::isnan(expected[i])
-                          ? std::isnan(x)
-                          : x == expected[i] || std::abs(x - expected[i]) <= tolerance[i];
-    if (same) continue;
-    std::ostringstream out;
-    out.precision(10);
-    out << "element " << i << ": expected " << expected[i] << " +- " << tolerance[i] << ", found "
-        << x;
-    return out.str();
-  }
-  return "";
-}
-
 template struct Case<float>;
 template struct Case<double>;
 template void fill_random(Case<float>&, std::mt19937_64&);
@@ -374,11 +264,5 @@ template Answer<float> compute(const kernel::Problem<float>&, bool, kernel::Thre
                                kernel::Isa);
 template Answer<double> compute(const kernel::Problem<double>&, bool, kernel::ThreadPool&,
                                 kernel::Isa);
-template Expected<float> expect(const Case<float>&);
-template Expected<double> expect(const Case<double>&);
-template std::string difference(const std::vector<float>&, const std::vector<double>&,
-                                const std::vector<double>&);
-template std::string difference(const std::vector<double>&, const std::vector<double>&,
-                                const std::vector<double>&);
 
 }  // namespace attn::test

@@ -35,9 +35,9 @@ bool is_visible(const Problem& p, const Pair& at) {
   const std::size_t flat = ((at.b * p.H + at.h) * p.L + at.i) * p.S + at.j;
   if (!p.seen.empty() && !p.seen[flat]) return false;
   if (!p.bias.empty() && p.bias[flat] == -kInf) return false;
-  const long shift = options.causal == attn::Causal::bottom_right ? long(p.S) - long(p.L) : 0;
+  const long shift = options.alignment == attn::Alignment::bottom_right ? long(p.S) - long(p.L) : 0;
   const long centre = long(at.i) + shift, j = long(at.j);
-  if (options.causal != attn::Causal::none && j > centre) return false;
+  if (options.causal && j > centre) return false;
   if (options.window.left != -1 && j < centre - options.window.left) return false;
   if (options.window.right != -1 && j > centre + options.window.right) return false;
   return true;

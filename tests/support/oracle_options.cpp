@@ -5,7 +5,9 @@ using namespace attn;
 Options random_options(Dice& dice, bool cosine) {
   Options o;
   o.layout = dice.chance(0.5) ? Layout::bhld : Layout::blhd;
-  o.causal = static_cast<Causal>(dice.one_of({0, 0, 1, 2}));
+  const std::size_t causal = dice.one_of({0, 0, 1, 2});
+  o.causal = causal > 0;
+  if (causal == 2) o.alignment = Alignment::bottom_right;
   if (dice.chance(0.3)) o.window.left = static_cast<std::int64_t>(dice.one_of({0, 1, 3}));
   if (dice.chance(0.3)) o.window.right = static_cast<std::int64_t>(dice.one_of({0, 1, 2}));
   if (dice.chance(0.3)) o.softcap = dice.chance(0.5) ? 2.5 : 0.5;

@@ -37,13 +37,13 @@ def what_is_drawn(checks, folder):
     assert attn("run", "job.json", "-o", "r.npz", "-o", "r.json", cwd=folder).returncode == 0
     text = view("r.npz", cwd=folder)
     low, high = 1 / (1 + np.exp(6)), 1 / (1 + np.exp(-6))
-    want = ["weights: softmax of the masked scores", "queries down, keys across", "",
+    lines = text.splitlines()
+    want = ["weights", lines[1], "queries down, keys across", "",
             "      one     two   ", "one    1    ╱╱╱╱╱╱╱╱",
             f"two  {low:.3f}    {1 if high > .995 else high:.2g}    "]
-    lines = text.splitlines()
-    checks.check([line.rstrip() for line in lines[:5]] == [line.rstrip() for line in want[:5]],
+    checks.check([line.rstrip() for line in lines[:6]] == [line.rstrip() for line in want[:6]],
                  f"small: {text}")
-    checks.check(lines[5].split() == want[5].split(), f"values: {lines[5]}")
+    checks.check(lines[6].split() == want[6].split() and 'key (column)' in lines[1], f"values: {lines}")
     checks.check("hidden" in lines[-1] and text.count("╱") == 9, f"legend: {lines[-1]}")
     checks.check(view("r.json", cwd=folder) == text, "JSON and .npz give the same")
     checks.check(attn("run", "job.json", "--view", cwd=folder).stdout.decode() == text, "run --view")
@@ -112,11 +112,11 @@ def choices(checks, folder):
     np.savez(folder / "w.npz", weights=w)
     text = view("w.npz", "--batch", "1", "--head", "2", "--rows", "3,0", "--cols", "1:3,-1",
                 cwd=folder)
-    got = [[float(x) for x in line.split()[1:]] for line in text.splitlines()[4:6]]
+    got = [[float(x) for x in line.split()[1:]] for line in text.splitlines()[5:7]]
     want = w[1, 2][[3, 0]][:, [1, 2, 4]]
     checks.check(np.allclose(got, want, atol=6e-3), f"--rows, --cols, --head, --batch: {text}")
     checks.check("batch 1, head 2" in text.splitlines()[0], f"which one: {text}")
-    checks.check(text.splitlines()[3].split() == ["1", "2", "4"], "indices as labels")
+    checks.check(text.splitlines()[4].split() == ["1", "2", "4"], "indices as labels")
     np.save(folder / "w.npy", w[0, 0])
     checks.check("w.npy" in view("w.npy", "--vmax", "2", cwd=folder).splitlines()[0], ".npy")
     checks.check(view("w.npy", "--vmax", "2", cwd=folder).splitlines()[-1].endswith(" 2"), "--vmax")

@@ -3,9 +3,12 @@
 #include <filesystem>
 #include <new>
 
+#include "attn/core/fast.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
+#include "attn/io/json.h"
 #include "attn/job/job.h"
+#include "attn/job/limits.h"
 #include "attn/job/output.h"
 #include "attn/tensor/error.h"
 
@@ -56,10 +59,29 @@ void make_folders(const Naming& naming, const std::string& name) {
   if (error) throw system_error(ErrorKind::cannot_create, folder, error.value());
 }
 
+/// {"job": NAME, "item": N, "output": FILE, and what plan_json() gives}
+std::string dry_run_json(const Item& item, const Common& common, const Plan& plan) {
+  std::string text =
+      "{\"job\":" + json_quoted(item.name) + ",\"item\":" + std::to_string(item.number);
+  if (common.naming) text += ",\"output\":" + json_quoted(common.naming->path_of(item));
+  return text + "," + plan_json(plan).substr(1) + "\n";
+}
+
 void compute(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
+  set_threads(1);  // the workers are the threads
   TensorFiles files(*common.files);
   const Document document = merged(item, common, files);
   const Job job = make_job(document, files);
+  PreparedJob prepared = prepare_job(job, document);
+  Plan& plan = prepared.plan;
+  if (!common.naming || common.naming->suffix == ".json" || common.naming->suffix == ".csv")
+    add_text(plan);
+  if (common.dry_run) {
+    outcome.text = dry_run_json(item, common, plan);
+    return;
+  }
+  require_memory(plan, item.name, common.memory->most());
+  const Memory::Share share(*common.memory, plan.bytes);
   outcome.inputs = stamps_of(item, files);
   std::optional<ResultWriter> writer;
   if (common.naming) {
@@ -70,7 +92,7 @@ void compute(const Item& item, const Common& common, const Claim& claim, Outcome
     writer.emplace(std::vector{parse_target(common.naming->folder + "/" + name)}, job.outputs,
                    policy);
   }
-  const Result result = run_job(job, document, files);
+  const Result result = run_job(job, prepared, document, files);
   outcome.warning = nan_warning(job, result, common.nan);
   if (!writer) {
     outcome.text = result_json(result, -1) + "\n";

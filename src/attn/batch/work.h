@@ -6,6 +6,7 @@
 
 #include "attn/batch/item.h"
 #include "attn/batch/manifest.h"
+#include "attn/batch/memory.h"
 #include "attn/batch/naming.h"
 #include "attn/batch/pool.h"
 #include "attn/io/file_cache.h"
@@ -19,12 +20,13 @@ struct Common {
   Document base;          ///< what an item's own keys go on top of
   std::string base_file;  ///< where it was read, or ""
   FileCache* files = nullptr;
+  Memory* memory = nullptr;
   std::optional<Naming> naming = {};  ///< none: results are text for standard output
   const Manifest* earlier = nullptr;  ///< to resume; may be none
   OutputPolicy policy = {};           ///< of outputs
   bool no_clobber = false;            ///< an output that exists counts as done
   NanPolicy nan = NanPolicy::warn;
-  bool dry_run = false;  ///< stop before computing; the text says what would be done
+  bool dry_run = false;  ///< nothing is computed or written; the text says what would be
 };
 
 /// Never throws an Error: that is an outcome, too. Throws BrokenPipe.

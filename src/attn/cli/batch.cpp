@@ -14,6 +14,7 @@
 #include "attn/cli/batch_report.h"
 #include "attn/cli/command.h"
 #include "attn/cli/job_flags.h"
+#include "attn/cli/limit_options.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/temporaries.h"
@@ -29,7 +30,8 @@ struct BatchArgs {
   std::string files_from, base, out_dir, name, manifest, shard;
   std::string format = "npz";
   bool nul = false, resume = false, force = false, no_clobber = false, durable = false;
-  bool json = false;
+  bool json = false, dry_run = false;
+  LimitArgs limits;
   PoolOptions pool;
   ProgressStyle progress = ProgressStyle::automatic;
   NanPolicy nan = NanPolicy::warn;
@@ -38,6 +40,9 @@ struct BatchArgs {
 
   bool lines() const { return jobs.size() == 1 && jobs[0] == "-"; }
 };
+
+// Parts of --max-memory: files kept for jobs to come, and the longest line that is a job.
+constexpr std::size_t kCachePart = 4, kLinePart = 8;
 
 [[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
@@ -99,9 +104,8 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
 }
 
 std::unique_ptr<ItemSource> list_items(const BatchArgs& args, const std::optional<Naming>& naming,
-                                       const std::atomic<bool>& stop) {
-  constexpr std::size_t kLongestLine = std::size_t{1} << 30;
-  if (args.lines()) return items_of_standard_input(kLongestLine, stop);
+                                       std::size_t longest_line, const std::atomic<bool>& stop) {
+  if (args.lines()) return items_of_standard_input(longest_line, stop);
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
     const std::vector<std::string> names = read_names(args.files_from, args.nul);
@@ -137,33 +141,44 @@ int batch(BatchArgs& args) {
   common.policy.force = args.force || args.resume;
   common.policy.durable = args.durable;
   common.policy.digest = true;
-  FileCache cache(std::size_t{1} << 30, {});
+  common.dry_run = args.dry_run;
+  const ReadLimits limits = limits_of(args.limits);
+  Memory memory(limits.memory);
+  common.memory = &memory;
+  FileCache cache(limits.memory / kCachePart, limits);
   common.files = &cache;
   common.base_file = args.base;
   common.base = base_of(args, cache);
   const Shard shard = parse_shard(args.shard);
-  const auto source = shard_of(list_items(args, common.naming, stop), shard);
+  const auto source =
+      shard_of(list_items(args, common.naming, limits.memory / kLinePart, stop), shard);
   std::unique_ptr<Manifest> manifest;
-  if (common.naming)
+  if (common.naming && !args.dry_run)
     manifest = open_manifest(args, *common.naming, shard, options_digest(args, common.base));
   if (args.resume) common.earlier = manifest.get();
   read_numbers(common.base);
 
   BatchReport report({args.progress, args.json, is_quiet(), source->count(),
                       manifest ? printable(manifest->path()) : "the results"});
+  std::optional<OutputFile> results;
+  if (manifest == nullptr) results.emplace("-", OutputPolicy{});
   PoolTasks tasks;
   tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
   tasks.report = [&](const Outcome& outcome) {
     report.item(outcome);
-    if (manifest == nullptr)
-      print(outcome.status == Status::failed ? failure_json(outcome) + "\n" : outcome.text);
-    else if (outcome.status != Status::skipped)
+    if (results) {
+      results->write(outcome.status == Status::failed ? failure_json(outcome) + "\n"
+                                                      : outcome.text);
+      results->flush();
+    } else if (outcome.status != Status::skipped) {
       manifest->add(outcome);
+    }
   };
   tasks.tick = [&] { report.tick(); };
   args.pool.in_order = manifest == nullptr;
   const PoolEnd end = run_pool(*source, args.pool, tasks, stop);
   report.end();
+  if (results && !end.fault) results->commit();
   const int code = end.fault ? tell_fault(end.fault) : report.failed() > 0 ? 3 : 0;
   if (end.overdue > 0) end_at_once(code);
   return code;
@@ -235,6 +250,9 @@ void add_running(CLI::App& app, BatchArgs& args) {
       ->check(CLI::IsMember({"auto", "plain", "none"}))
       ->type_name("WORD")
       ->group("Running");
+  app.add_flag("--dry-run", args.dry_run,
+               "show each job's outputs, memory and arithmetic as lines of JSON; compute nothing")
+      ->group("Running");
   app.add_flag("--json", args.json, "events as lines of JSON on standard error")->group("Running");
 }
 
@@ -252,6 +270,7 @@ Action add_batch(CLI::App& app) {
   add_job_flags(app, args->flags);
   add_results(app, *args);
   add_running(app, *args);
+  add_limit_options(app, args->limits);
   return [args] { return batch(*args); };
 }
 

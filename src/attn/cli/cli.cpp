@@ -8,6 +8,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/help.h"
+#include "attn/core/blas.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
 #include "attn/job/version.h"
@@ -27,7 +28,7 @@ constexpr Subcommand kSubcommands[] = {
     {"batch", "compute attention: many jobs, on several threads, and go on after a stop",
      add_batch},
     {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
-    {"view", "a result as a heat map: on the terminal, as SVG or PNG", add_view},
+    {"view", "a result as a heat map: on the terminal, as SVG, PNG or HTML", add_view},
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
     {"compare", "how far two files of tensors are apart", add_compare},
@@ -43,9 +44,9 @@ constexpr char kDescription[] =
     "  attn examples run general-attention\n";
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 65 bad data,\n"
-    "66 no such input, 70 internal, 73 can't create output, 74 input/output error,\n"
-    "77 not permitted. 'attn COMMAND --help' tells more.";
+    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 3 some jobs failed\n"
+    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output, 74 input/output\n"
+    "error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -160,6 +161,7 @@ int tell_fault(const std::exception_ptr& fault) {
 int run_cli(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
   remove_temporaries_on_signals();
+  configure_blas();
   try {
     return dispatch(argc, argv);
   } catch (...) {

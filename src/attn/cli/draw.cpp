@@ -1,5 +1,7 @@
 #include "attn/cli/draw.h"
 
+#include "attn/cli/command.h"
+#include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/report/heat_picture.h"
 #include "attn/tensor/error.h"
@@ -46,7 +48,9 @@ DrawFormat draw_format(const std::string& path) {
   if (path == "-") return DrawFormat::text;
   if (path.ends_with(".svg")) return DrawFormat::svg;
   if (path.ends_with(".png")) return DrawFormat::png;
-  throw Error(ErrorKind::usage, printable(path) + ": expected a name that ends in .svg or .png");
+  if (path.ends_with(".html")) return DrawFormat::html;
+  throw Error(ErrorKind::usage,
+              printable(path) + ": expected a name that ends in .svg, .png or .html");
 }
 
 HeatSource heat_source(const ResultFile& result, const std::string& asked,
@@ -71,16 +75,27 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
   return source;
 }
 
-std::string drawn(const HeatMap& map, DrawFormat format, const TerminalStyle& style) {
+PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::string& file) {
+  const DType dtype = source.tensor.dtype();
+  const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
+  return {file, make_heat_map(source, choice), wide ? 64 : 32};
+}
+
+std::string drawn(const std::vector<PageSet>& sets, DrawFormat format, const DrawStyle& style) {
+  const HeatMap& map = sets[0].map;
   switch (format) {
     case DrawFormat::text:
-      return heat_text(map, style);
+      return heat_text(map, terminal_style(style.colour, style.width));
     case DrawFormat::svg:
       return svg_of(heat_picture(map));
     case DrawFormat::png:
+      return png_of(heat_picture(map));
+    case DrawFormat::html:
       break;
   }
-  return png_of(heat_picture(map));
+  const PagePlan plan = plan_page(sets, style.most_html_bytes);
+  note("page: " + plan.text());
+  return page_html(sets, plan);
 }
 
 }  // namespace attn

@@ -2,25 +2,37 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "attn/cli/terminal.h"
 #include "attn/job/result_file.h"
 #include "attn/report/heat_map.h"
+#include "attn/report/page.h"
 
 namespace attn {
 
 /// What "FILE" as a drawing's name means; nothing else can be drawn to.
-enum class DrawFormat { text, svg, png };
+enum class DrawFormat { text, svg, png, html };
 
-/// "-" is text on standard output. Errors: usage, for another suffix than .svg and .png.
+/// "-" is text on standard output. Errors: usage, for another suffix than .svg, .png and .html.
 DrawFormat draw_format(const std::string& path);
+
+/// What shapes a drawing beside its numbers.
+struct DrawStyle {
+  std::string colour = "auto";                          ///< on the terminal: auto, always or never
+  std::size_t width = 0;                                ///< columns; 0: the terminal's
+  std::size_t most_html_bytes = std::size_t{50} << 20;  ///< a page's values are coarser beyond
+};
 
 /// The tensor called `name` ("": the only one) with what belongs to it: labels, hidden cells, the
 /// names of its axes.
 /// Errors: usage, for a tensor that is not there.
 HeatSource heat_source(const ResultFile& result, const std::string& name, const std::string& file);
 
-/// The map as text, SVG or PNG.
-std::string drawn(const HeatMap& map, DrawFormat format, const TerminalStyle& style);
+/// The page's set for a source: its heat map under the file's name.
+PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::string& file);
+
+/// One set in any format, two as HTML. Says on stderr what an HTML page will hold before it is
+/// made.
+std::string drawn(const std::vector<PageSet>& sets, DrawFormat format, const DrawStyle& style);
 
 }  // namespace attn

@@ -9,7 +9,8 @@ namespace {
 
 std::string group_of(const Field& field) {
   if (field.form == FieldForm::tensor) return "Tensors";
-  if (field.key.rfind("position.", 0) == 0) return "Positional encoding";
+  for (const char* group : {"position.", "rotary.", "qk_norm"})
+    if (field.key.rfind(group, 0) == 0) return "Positions";
   return field.apply ? "Attention" : "Job";
 }
 

@@ -1,15 +1,16 @@
 // attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 
 #include "attn/cli/command.h"
-#include "attn/cli/draw.h"
 #include "attn/cli/job_flags.h"
+#include "attn/cli/limit_options.h"
+#include "attn/cli/run_views.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/io/csv.h"
 #include "attn/job/job.h"
+#include "attn/job/limits.h"
 #include "attn/job/nan.h"
 #include "attn/job/output.h"
 #include "attn/report/numpy_text.h"
@@ -25,10 +26,12 @@ struct RunArgs {
   std::vector<std::string> outputs;  ///< -o
   std::string format;                ///< "" is text
   NanPolicy nan = NanPolicy::warn;
-  std::string view;  ///< --view: "-" is the terminal, "" not given
+  LimitArgs limits;
   bool repr = false;
-  bool force = false;
+  bool force = false, no_clobber = false, durable = false;
+  bool dry_run = false;
   std::size_t threads = 0;
+  RunViewArgs views;
 };
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
@@ -46,6 +49,7 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
 OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
   OutputPolicy policy;
   policy.force = args.force;
+  policy.durable = args.durable;
   for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
   return policy;
 }
@@ -84,27 +88,6 @@ void show(const Result& result, const RunArgs& args) {
                                   : as_text(result, args.repr));
 }
 
-/// The heat map of --view: its file stands open while the job is computed.
-class View {
- public:
-  View(const std::string& path, const OutputPolicy& policy)
-      : format_(draw_format(path)), out_(path, policy) {}
-
-  /// What has to be computed for it: the masked scores tell what is hidden.
-  static std::vector<std::string> outputs() { return {"masked_scores", "weights"}; }
-
-  void write(const Result& result) {
-    const ResultFile file{result.outputs, result.tokens, result.made_by};
-    const HeatMap map = make_heat_map(heat_source(file, "weights", "result"), {});
-    out_.write(drawn(map, format_, terminal_style("auto", 0)));
-    out_.commit();
-  }
-
- private:
-  DrawFormat format_;
-  OutputFile out_;
-};
-
 void append_missing(std::vector<std::string>& names, const std::vector<std::string>& more) {
   for (const std::string& name : more)
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -121,8 +104,17 @@ struct Targets {
   bool on_stdout = false;
 };
 
+/// Whether any output is JSON or CSV, whose digits take memory (NumPy's text is summarised).
+bool has_text(const Targets& targets, const std::string& format) {
+  const auto is_text = [](const OutputTarget& target) {
+    return target.format == Format::json || target.format == Format::csv;
+  };
+  return std::any_of(targets.files.begin(), targets.files.end(), is_text) ||
+         (targets.on_stdout && (format == "json" || format == "ndjson" || format == "csv"));
+}
+
 Targets targets_of(const RunArgs& args) {
-  Targets targets{{}, args.outputs.empty() && args.view.empty()};
+  Targets targets{{}, args.outputs.empty() && args.views.empty()};
   for (const std::string& typed : args.outputs) {
     if (typed == "-")
       targets.on_stdout = true;
@@ -148,27 +140,48 @@ std::vector<std::string> outputs_of(const Job& job, const Document& document,
 }
 
 int run(const RunArgs& args) {
+  if (args.force && args.no_clobber)
+    throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
   const Targets targets = targets_of(args);
-  TensorFiles files;
+  const ReadLimits limits = limits_of(args.limits);
+  TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
   const std::vector<std::string> outputs = outputs_of(job, document, targets);
-  ResultWriter writer(targets.files, outputs, policy_of(args, files));
-  std::optional<View> view;
-  if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
-
   job.outputs = outputs;
-  if (view) append_missing(job.outputs, View::outputs());
+  RunViews views(args.views, policy_of(args, files));
+  append_missing(job.outputs, views.outputs(job));
+
+  PreparedJob prepared = prepare_job(job, document);
+  Plan& plan = prepared.plan;
+  if (has_text(targets, args.format)) add_text(plan);
+  if (args.dry_run) {
+    print(args.format == "json" || args.format == "ndjson" ? plan_json(plan) + "\n"
+                                                           : plan_text(plan));
+    return 0;
+  }
+  require_memory(plan, document.name, limits.memory);
+  ResultWriter writer(targets.files, outputs, policy_of(args, files));
   set_threads(args.threads);
-  const Result computed = run_job(job, document, files);
+  const Result computed = run_job(job, prepared, document, files);
   const Result result = only(computed, outputs);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
   writer.commit();
   if (targets.on_stdout) show(result, args);
-  if (view) view->write(computed);
+  views.write(job, computed);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
+}
+
+int run_unless_there(const RunArgs& args) {
+  try {
+    return run(args);
+  } catch (const ExistsAlready& error) {
+    if (!args.no_clobber) throw;
+    note(std::string(error.what()) + "; nothing was done");
+    return 0;
+  }
 }
 
 }  // namespace
@@ -196,18 +209,22 @@ Action add_run(CLI::App& app) {
       ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"}))
       ->type_name("WORD")
       ->group("Results");
-  app.add_flag("--view{-}", args->view,
-               "the weights as a heat map on the terminal, or as a picture: --view=FILE.svg, .png")
-      ->type_name("[=FILE]")
-      ->group("Results");
+  add_view_options(app, args->views);
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
   app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
   app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
       ->check(CLI::PositiveNumber)
       ->type_name("N")
       ->group("Results");
+  app.add_flag("--no-clobber", args->no_clobber, "do nothing where an output file exists")
+      ->group("Results");
+  app.add_flag("--durable", args->durable, "results outlast a power cut (fsync)")->group("Results");
+  app.add_flag("--dry-run", args->dry_run,
+               "show shapes, memory and arithmetic of the outputs; compute and write nothing")
+      ->group("Results");
   add_nan_option(app, args->nan);
-  return [args] { return run(*args); };
+  add_limit_options(app, args->limits);
+  return [args] { return run_unless_there(*args); };
 }
 
 }  // namespace attn

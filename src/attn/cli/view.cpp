@@ -11,24 +11,33 @@ namespace {
 
 /// What was typed.
 struct ViewArgs {
-  std::string file, output = "-";
+  std::string file, other, output = "-";
   std::vector<std::string> tokens, key_tokens;
   HeatChoice choice;
-  std::string of, colour = "auto";
-  std::size_t width = 0;
+  std::string of;
+  DrawStyle style;
   bool force = false;
 };
 
+PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
+  ResultFile result = read_result(file, files);
+  if (!args.tokens.empty()) result.tokens = args.tokens;
+  HeatSource source = heat_source(result, args.of, file);
+  if (!args.key_tokens.empty()) source.column_tokens = args.key_tokens;
+  return page_set(source, args.choice, file);
+}
+
 int view(const ViewArgs& args) {
   const DrawFormat format = draw_format(args.output);
+  if (!args.other.empty() && format != DrawFormat::html)
+    throw Error(ErrorKind::usage, "two files are compared on a page: -o FILE.html");
   TensorFiles files;
-  ResultFile result = read_result(args.file, files);
-  if (!args.tokens.empty()) result.tokens = args.tokens;
-  HeatSource source = heat_source(result, args.of, args.file);
-  if (!args.key_tokens.empty()) source.column_tokens = args.key_tokens;
-  OutputFile out(args.output, {args.force, {args.file}});
-  const HeatMap map = make_heat_map(source, args.choice);
-  out.write(drawn(map, format, terminal_style(args.colour, args.width)));
+  std::vector<PageSet> sets = {set_of(args.file, args, files)};
+  if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
+  OutputPolicy policy{args.force, {}};
+  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+  OutputFile out(args.output, policy);
+  out.write(drawn(sets, format, args.style));
   out.commit();
   return 0;
 }
@@ -62,19 +71,26 @@ Action add_view(CLI::App& app) {
       "Draws a tensor of a result as a heat map: rows are queries, columns are keys.\n\n"
       "Example:\n"
       "  attn view result.npz\n"
-      "  attn view result.npz --of scores --head 3 -o scores.svg");
+      "  attn view result.npz --of scores --head 3 -o scores.svg\n"
+      "  attn view before.npz after.npz -o page.html");
   app.add_option("FILE", args->file, ".npz, .safetensors, .json, .npy or .csv; - is standard input")
       ->required();
+  app.add_option("OTHER", args->other, "a second result to compare with, on a page");
   app.add_option("-o,--output", args->output,
-                 "FILE.svg or FILE.png; default: text on stdout, for a terminal")
+                 "FILE.svg, FILE.png, or FILE.html, a page to explore; default: text on stdout")
       ->type_name("FILE");
   app.add_flag("--force", args->force, "replace FILE where it exists");
-  app.add_option("--color", args->colour, "colours on the terminal: auto, always or never")
+  app.add_option("--color", args->style.colour, "colours on the terminal: auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WORD");
-  app.add_option("--width", args->width, "columns of the terminal; default: as many as it has")
+  app.add_option("--width", args->style.width,
+                 "columns of the terminal; default: as many as it has")
       ->type_name("N")
       ->check(CLI::Range(20, 1000));
+  app.add_option("--max-html-bytes", args->style.most_html_bytes,
+                 "how large a page may be, as 20MB; values become coarser; default: 50MB")
+      ->type_name("SIZE")
+      ->transform(CLI::AsSizeValue(false));
   add_choice(app, *args);
   return [args] { return view(*args); };
 }

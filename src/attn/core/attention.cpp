@@ -3,130 +3,13 @@
 #include <algorithm>
 #include <optional>
 
-#include "attn/core/fast.h"
 #include "attn/core/heads.h"
-#include "attn/core/mask.h"
-#include "attn/core/position.h"
-#include "attn/core/project.h"
-#include "attn/core/score.h"
-#include "attn/core/softmax.h"
+#include "attn/core/stages.h"
+#include "attn/core/summaries.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
-
-/// Computes a value when it is first asked for.
-template <class T, class F>
-const T& once(std::optional<T>& value, F&& compute) {
-  if (!value) value = compute();
-  return *value;
-}
-
-/// The stages of one problem: each is a line of the formula, computed when something needs it.
-class Stages {
- public:
-  Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs)
-      : in_(inputs), options_(options), outputs_(outputs) {}
-
-  const Tensor& inputs() {
-    return once(inputs_,
-                [&] { return add_positions(in_.embeddings, options_.position, in_.compute); });
-  }
-
-  const Tensor& queries() {  // (B, H, rows, D)
-    return once(queries_, [&] {
-      if (!in_.projected) return chosen(in_.Q);
-      return split_heads(project(chosen(inputs()), in_.W_Q, in_.b_Q, "queries"), in_.H);
-    });
-  }
-
-  const Tensor& keys() {  // (B, G, S, D)
-    return once(keys_, [&] {
-      if (!in_.projected) return in_.K;
-      return split_heads(project(memory(), in_.W_K, in_.b_K, "keys"), in_.G);
-    });
-  }
-
-  const Tensor& values() {  // (B, G, S, Dv)
-    return once(values_, [&] {
-      if (!in_.projected) return in_.V;
-      return split_heads(project(memory(), in_.W_V, in_.b_V, "values"), in_.G);
-    });
-  }
-
-  const Tensor& scores() {
-    if (is_fast()) return fast().scores;
-    return once(scores_, [&] { return score(queries(), keys(), options_.score, in_.compute); });
-  }
-
-  const Tensor& scaled_scores() {
-    return once(scaled_, [&] { return scale_scores(scores(), options_, in_.D, in_.compute); });
-  }
-
-  const Masked& masked() {
-    return once(masked_,
-                [&] { return mask_scores(scaled_scores(), in_.mask, options_, in_.rows, in_.L); });
-  }
-
-  const Tensor& weights() { return is_fast() ? fast().weights : normalised().weights; }
-
-  const Tensor& logsumexp() { return is_fast() ? fast().logsumexp : normalised().logsumexp; }
-
-  const Tensor& head_context() {  // (B, H, rows, Dv)
-    if (is_fast()) return fast().head_context;
-    return once(head_context_,
-                [&] { return weigh(normalised().weights, values(), masked().visible); });
-  }
-
-  Tensor context() { return side_by_side(head_context()); }  // (B, rows, H*Dv)
-
-  Tensor output() { return project(context(), in_.W_O, in_.b_O, "output"); }
-
-  Tensor chosen(const Tensor& tensor) const {
-    return options_.rows.empty() ? tensor : take_rows(tensor, in_.rows);
-  }
-
- private:
-  const Tensor& memory() { return in_.memory ? *in_.memory : inputs(); }
-
-  const Normalised& normalised() {
-    return once(normalised_,
-                [&] { return softmax(masked(), options_.softmax_axis, options_.empty_rows); });
-  }
-
-  bool wants(const std::string& name) const {
-    return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
-  }
-
-  /// Whether the kernels give all of these outputs. They pass over stages between the scores and
-  /// the weights, and are not needed for the scores alone; integers are the reference's.
-  bool is_fast() {
-    return once(is_fast_, [&] {
-      const bool past_scores = wants("weights") || wants("logsumexp") || wants("head_context") ||
-                               wants("context") || wants("output");
-      return options_.path == Path::automatic && fast_path_knows(options_) && past_scores &&
-             !wants("scaled_scores") && !wants("masked_scores") &&
-             queries().dtype() == in_.compute && keys().dtype() == in_.compute &&
-             values().dtype() == in_.compute;
-    });
-  }
-
-  const FastStages& fast() {
-    return once(fast_, [&] {
-      return attend_fast(queries(), keys(), values(), in_, options_,
-                         {wants("scores"), wants("weights")});
-    });
-  }
-
-  const Inputs& in_;
-  const Options& options_;
-  const std::vector<std::string>& outputs_;
-  std::optional<bool> is_fast_;
-  std::optional<FastStages> fast_;
-  std::optional<Tensor> inputs_, queries_, keys_, values_, scores_, scaled_, head_context_;
-  std::optional<Masked> masked_;
-  std::optional<Normalised> normalised_;
-};
 
 /// (M, heads * D) -> (heads, M, D).
 Tensor weight_heads(const Tensor& W, std::size_t heads) {
@@ -149,16 +32,21 @@ Tensor context_as_given(Stages& stages, const Inputs& in, Layout layout) {
 
 Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const Options& options) {
   const auto per_head = [&](const Tensor& tensor) { return without_lifted_axes(tensor, in, true); };
-  if (name == "positions")
-    return stages.chosen(sinusoidal_positions(options.position, in.L, in.embeddings.shape()[2]));
+  if (name == "positions") return stages.positions();
   if (name == "inputs") return without_lifted_axes(stages.chosen(stages.inputs()), in, false);
   if (name == "queries") return per_head(stages.queries());
   if (name == "keys") return per_head(stages.keys());
   if (name == "values") return per_head(stages.values());
+  if (name == "present_K") return per_head(stages.present_keys());
+  if (name == "present_V") return per_head(stages.present_values());
   if (name == "scores") return per_head(stages.scores());
   if (name == "scaled_scores") return per_head(stages.scaled_scores());
   if (name == "masked_scores") return per_head(stages.masked().scores);
   if (name == "weights") return per_head(stages.weights());
+  if (name == "mean_weights")
+    return without_lifted_axes(mean_over_heads(stages.weights()), in, false);
+  if (name == "key_weights") return per_head(sum_over_queries(stages.weights()));
+  if (name == "row_max") return per_head(largest_of_queries(stages.masked().scores));
   if (name == "logsumexp") return per_head(stages.logsumexp());
   if (name == "head_context") return per_head(stages.head_context());
   if (name == "context") return context_as_given(stages, in, options.layout);
@@ -186,16 +74,26 @@ std::string missing(const std::string& name, const TensorMap& tensors, const Opt
   return needed.empty() || tensors.contains(needed) ? "" : needed;
 }
 
+std::vector<std::string> every_name() {
+  std::vector<std::string> names = kInputNames;
+  for (const OutputName& output : kOutputNames) names.emplace_back(output.name);
+  return names;
+}
+
+}  // namespace
+
 void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
                    const Options& options) {
-  std::vector<std::string> known = kInputNames, problems;
-  for (const OutputName& output : kOutputNames) known.emplace_back(output.name);
+  std::vector<std::string> problems;
   for (const std::string& name : outputs) {
     const bool is_input =
         std::find(kInputNames.begin(), kInputNames.end(), name) != kInputNames.end();
-    if (std::find(known.begin(), known.end(), name) == known.end())
+    const bool is_output =
+        std::any_of(kOutputNames.begin(), kOutputNames.end(),
+                    [&](const OutputName& output) { return name == output.name; });
+    if (!is_input && !is_output)
       problems.push_back("outputs: expected names of outputs, found '" + printable(name) + "'" +
-                         did_you_mean(name, known));
+                         did_you_mean(name, every_name()));
     else if (is_input && !tensors.contains(name))
       problems.push_back("outputs: expected " + name + " among the tensors, found none");
     else if (const std::string needed = missing(name, tensors, options); !needed.empty())
@@ -203,8 +101,6 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
 }
-
-}  // namespace
 
 std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options) {
   std::vector<std::string> names;
@@ -218,6 +114,11 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs) {
   const Inputs in = make_inputs(tensors, options);
   check_outputs(outputs, tensors, options);
+  return attend(in, tensors, options, outputs);
+}
+
+TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
+                 const std::vector<std::string>& outputs) {
   Stages stages(in, options, outputs);
   TensorMap results;
   for (const std::string& name : outputs) {

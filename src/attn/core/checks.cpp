@@ -5,11 +5,20 @@
 #include <charconv>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
+
+/// A tensor that means nothing without another.
+const std::vector<std::pair<std::string, std::string>> kTogether = {
+    {"b_O", "W_O"},       {"past_K", "past_V"}, {"past_V", "past_K"}, {"bias_K", "bias_V"},
+    {"bias_V", "bias_K"}, {"cos", "sin"},       {"sin", "cos"}};
+
+/// Tables and the like, whose precision says nothing of the precision of what is computed.
+const std::set<std::string> kAside = {"cos", "sin", "alibi_slopes", "relative_bias", "sinks"};
 
 /// The first of `names` that was given, or "".
 std::string first_given(const TensorMap& tensors, const std::vector<std::string>& names) {
@@ -54,8 +63,9 @@ void check_names(const TensorMap& tensors, Axes& axes) {
     check_direct(tensors, given, axes);
   else if (!tensors.contains("embeddings"))
     axes.problem("embeddings: expected embeddings, or Q and K, found neither");
-  if (tensors.contains("b_O") && !tensors.contains("W_O"))
-    axes.problem("b_O: expected W_O beside it, found none");
+  for (const auto& [name, other] : kTogether)
+    if (tensors.contains(name) && !tensors.contains(other))
+      axes.problem(name + ": expected " + other + " beside it, found none");
 }
 
 void check_options(const TensorMap& tensors, const Options& options, Axes& axes) {
@@ -83,8 +93,9 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
   if (compute == Compute::f32) return DType::f32;
   if (compute == Compute::f64) return DType::f64;
   const auto given = [&](DType dtype) {
-    return std::any_of(tensors.begin(), tensors.end(),
-                       [=](const auto& entry) { return entry.second.dtype() == dtype; });
+    return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
+      return entry.second.dtype() == dtype && kAside.count(entry.first) == 0;
+    });
   };
   if (given(DType::f64)) return DType::f64;
   if (given(DType::f32) || (given(DType::f16) && given(DType::bf16))) return DType::f32;

@@ -18,7 +18,8 @@ void check_names(const TensorMap& tensors, Axes& axes);
 void check_options(const TensorMap& tensors, const Options& options, Axes& axes);
 
 /// The dtype of float results: the one asked for, or the widest float given (float64 for integers
-/// alone, float32 for float16 beside bfloat16).
+/// alone, float32 for float16 beside bfloat16). Tables do not count: cos, sin, alibi_slopes,
+/// relative_bias, sinks.
 DType result_dtype(const TensorMap& tensors, Compute compute);
 
 /// Every tensor but the mask as int64 or `compute`. A uint64 that does not fit int64 is a problem.

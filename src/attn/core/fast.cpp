@@ -1,7 +1,9 @@
 #include "attn/core/fast.h"
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include "attn/kernel/attend.h"
 
@@ -44,15 +46,51 @@ Tensor inverted(const Tensor& mask) {
   return result;
 }
 
-/// `mask` and `positions` keep alive what the problem points to.
+/// Places as the kernels know them: query i stands at i + offset, key j at j, and of each batch
+/// row's keys the first `lengths` are there.
+struct PlainPlaces {
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> lengths;  ///< (B)
+};
+
+std::optional<PlainPlaces> plain_places(const Inputs& in) {
+  PlainPlaces plain;
+  if (in.L > 0 && !in.places.empty()) plain.offset = in.places[0].queries.place[0];
+  for (std::size_t b = 0; b < in.B; ++b) {
+    const Places& places = in.places[in.places.size() == 1 ? 0 : b];
+    const std::int64_t document = in.L > 0 ? places.queries.document[0] : 0;
+    for (std::size_t i = 0; i < in.L; ++i)
+      if (places.queries.document[i] != document || document == Places::kPadding ||
+          places.queries.place[i] != static_cast<std::int64_t>(i) + plain.offset)
+        return std::nullopt;
+    std::size_t length = 0;
+    while (length < in.S && places.keys.document[length] == document &&
+           places.keys.place[length] == static_cast<std::int64_t>(length))
+      ++length;
+    for (std::size_t j = length; j < in.S; ++j)
+      if (places.keys.document[j] != Places::kPadding) return std::nullopt;
+    plain.lengths.push_back(static_cast<std::int64_t>(length));
+  }
+  return plain;
+}
+
+/// What the problem points to has to outlive it.
+struct Kept {
+  Tensor mask;
+  std::vector<std::int64_t> positions;
+  PlainPlaces places;
+};
+
 template <class T>
 void set_visibility(kernel::Problem<T>& problem, const Inputs& in, const Options& options,
-                    Tensor& mask, std::vector<std::int64_t>& positions) {
-  problem.causal = options.causal != Causal::none;
+                    Kept& kept) {
+  auto& [mask, positions, places] = kept;
+  places = *plain_places(in);
+  problem.causal = options.causal;
   problem.left = options.window.left;
   problem.right = options.window.right;
-  if (options.causal == Causal::bottom_right)
-    problem.offset = static_cast<std::int64_t>(in.S) - static_cast<std::int64_t>(in.L);
+  problem.offset = places.offset;
+  problem.lengths = places.lengths.data();
   if (!options.rows.empty()) {
     positions.assign(in.rows.begin(), in.rows.end());
     problem.positions = positions.data();
@@ -78,9 +116,8 @@ FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& val
   problem.q = operand(queries), problem.k = operand(keys), problem.v = operand(values);
   problem.scale = static_cast<T>(factor_of(options.scale, in.D));
   problem.softcap = static_cast<T>(options.softcap);
-  Tensor mask;
-  std::vector<std::int64_t> positions;
-  set_visibility(problem, in, options, mask, positions);
+  Kept kept;
+  set_visibility(problem, in, options, kept);
 
   const Shape rows = {in.B, in.H, problem.L}, matrix = {in.B, in.H, problem.L, in.S};
   FastStages stages;
@@ -103,19 +140,36 @@ FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& val
 
 }  // namespace
 
-bool fast_path_knows(const Options& options) {
+bool fast_path_knows(const Inputs& in, const Options& options) {
   Options unknown = options;
   unknown.heads = unknown.kv_heads = 0;
   unknown.layout = Layout::bhld;
   unknown.scale = {};
   unknown.softcap = 0;
   unknown.mask_polarity = MaskPolarity::attend;
-  unknown.causal = Causal::none;
+  unknown.causal = false;
+  unknown.alignment = Alignment::top_left;  // in the places already
   unknown.window = {};
-  unknown.position = {};  // in the inputs already
+  unknown.position = {};           // in the inputs already
+  unknown.qk_norm = QkNorm::none;  // in queries and keys already, as the rotary positions are
+  unknown.qk_norm_epsilon = 0;
+  unknown.rotary = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
-  return unknown == Options{};
+  if (in.E > 0 || in.slopes || in.relative_bias || in.sinks) return false;
+  return unknown == Options{} && plain_places(in).has_value();
+}
+
+bool takes_fast_path(const Inputs& in, const Options& options,
+                     const std::vector<std::string>& outputs) {
+  const auto wants = [&](const char* name) {
+    return std::find(outputs.begin(), outputs.end(), name) != outputs.end();
+  };
+  const bool past_scores = wants("weights") || wants("mean_weights") || wants("key_weights") ||
+                           wants("logsumexp") || wants("head_context") || wants("context") ||
+                           wants("output");
+  return past_scores && !wants("scaled_scores") && !wants("masked_scores") && !wants("row_max") &&
+         options.path == Path::automatic && fast_path_knows(in, options);
 }
 
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,

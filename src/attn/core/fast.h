@@ -5,6 +5,8 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
+#include <vector>
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
@@ -12,9 +14,15 @@
 
 namespace attn {
 
-/// Whether the kernels compute what these options mean: anything that they do not know makes this
-/// false, so that no option can be dropped on the way.
-bool fast_path_knows(const Options& options);
+/// Whether the kernels compute what these options mean, on these places: anything that they do not
+/// know makes this false, so that no option can be dropped on the way.
+bool fast_path_knows(const Inputs& in, const Options& options);
+
+/// Whether attend() computes these outputs by the kernels when queries, keys and values are floats
+/// of one dtype. The kernels pass over the stages between scores and weights, and are not needed
+/// for the scores alone.
+bool takes_fast_path(const Inputs& in, const Options& options,
+                     const std::vector<std::string>& outputs);
 
 /// What one pass over the keys gives; scores and weights only where they are wanted.
 struct FastStages {
@@ -28,7 +36,8 @@ struct FastWanted {
   bool scores = false, weights = false;
 };
 
-/// `queries` (B, H, rows, D), `keys` (B, G, S, D), `values` (B, G, S, Dv), all of dtype in.compute.
+/// `queries` (B, H, rows, D), `keys` (B, G, S, D), `values` (B, G, S, Dv), the past included, all
+/// of dtype in.compute.
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,
                        const Inputs& in, const Options& options, FastWanted wanted);
 

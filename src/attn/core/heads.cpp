@@ -44,4 +44,31 @@ Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows) {
   return taken;
 }
 
+Tensor repeated(const Tensor& tensor, std::size_t count) {
+  Shape shape = tensor.shape();
+  shape[0] = count;
+  Tensor all(tensor.dtype(), shape);
+  for (std::size_t i = 0; i < count && tensor.bytes() > 0; ++i)
+    std::memcpy(all.mutable_raw() + i * tensor.bytes(), tensor.raw(), tensor.bytes());
+  return all;
+}
+
+Tensor append_rows(const Tensor& before, const Tensor& behind) {
+  const DType dtype = before.dtype() == DType::i64 ? behind.dtype() : before.dtype();
+  const Tensor parts[] = {cast(before, dtype), cast(behind, dtype)};
+  Shape shape = before.shape();
+  const std::size_t matrices = shape[0] * shape[1], width = shape[3] * size_of(dtype);
+  shape[2] += behind.shape()[2];
+  Tensor joined(dtype, shape);
+  if (joined.size() == 0) return joined;
+  std::byte* to = joined.mutable_raw();
+  for (std::size_t i = 0; i < matrices; ++i)
+    for (const Tensor& part : parts) {
+      const std::size_t bytes = part.shape()[2] * width;
+      if (bytes > 0) std::memcpy(to, part.raw() + i * bytes, bytes);
+      to += bytes;
+    }
+  return joined;
+}
+
 }  // namespace attn

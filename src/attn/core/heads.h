@@ -20,4 +20,10 @@ Tensor swap_middle_axes(const Tensor& tensor);
 /// The rows named, of the next-to-last axis: (..., N, D) -> (..., rows.size(), D).
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows);
 
+/// (B, G, N, D) behind (B, G, P, D): (B, G, P + N, D). Integers beside floats become those floats.
+Tensor append_rows(const Tensor& before, const Tensor& behind);
+
+/// (1, ...) as (count, ...).
+Tensor repeated(const Tensor& tensor, std::size_t count);
+
 }  // namespace attn

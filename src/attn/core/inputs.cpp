@@ -1,8 +1,13 @@
 #include "attn/core/inputs.h"
 
+#include <algorithm>
+
+#include "attn/core/alibi.h"
 #include "attn/core/axes.h"
 #include "attn/core/checks.h"
 #include "attn/core/heads.h"
+#include "attn/core/option_shapes.h"
+#include "attn/core/places.h"
 #include "attn/core/shapes.h"
 #include "attn/tensor/error.h"
 
@@ -31,13 +36,10 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
                ", found " + to_string(mask.shape()));
 }
 
-void set_mask_and_rows(const TensorMap& tensors, const Options& options, Inputs& in, Axes& axes) {
-  if (!axes.knows("L")) return;
-  in.rows = chosen_rows(options.rows, axes["L"].length, axes);
+void set_mask(const TensorMap& tensors, Inputs& in, Axes& axes) {
   const Tensor* mask = tensors.find("mask");
-  if (mask == nullptr || !axes.knows("H") || !axes.knows("S")) return;
-  const std::size_t B = axes.knows("B") ? axes["B"].length : 1;
-  check_mask(*mask, {B, axes["H"].length, axes["L"].length, axes["S"].length}, in, axes);
+  if (mask == nullptr) return;
+  check_mask(*mask, {in.B, in.H, in.L, in.P + in.N}, in, axes);
   in.mask = lifted_mask(as_mask(*mask, in.compute, axes), in.with_heads);
 }
 
@@ -47,19 +49,51 @@ Tensor lifted(const Tensor& tensor) {
   return tensor.rank() == 3 ? tensor : tensor.reshaped({1, shape[0], shape[1]});
 }
 
+/// A cache in the shape of the user's keys, or with all four axes -> (B, G, P, D).
+std::optional<Tensor> lifted_past(const Tensor* past, const Inputs& in) {
+  if (past == nullptr) return std::nullopt;
+  const std::size_t rank = past->rank();
+  return past->reshaped({in.B, in.G, past->shape()[rank - 2], past->shape()[rank - 1]});
+}
+
 /// Q, K or V in any of their forms -> (B, heads, N, D).
 Tensor lifted_heads(const Tensor& tensor, std::size_t heads, Layout layout) {
   if (tensor.rank() != 4) return split_heads(lifted(tensor), heads);
   return layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
 }
 
+std::optional<Tensor> found(const TensorMap& numbers, const char* name) {
+  const Tensor* tensor = numbers.find(name);
+  return tensor ? std::optional(*tensor) : std::nullopt;
+}
+
+/// (heads * D) -> (B, heads, 1, D), the same in every batch row.
+std::optional<Tensor> lifted_key(const Tensor* bias, const Inputs& in) {
+  if (bias == nullptr) return std::nullopt;
+  const std::size_t width = bias->shape()[0] / in.G;
+  return repeated(bias->reshaped({1, in.G, 1, width}), in.B);
+}
+
+void set_option_tensors(const TensorMap& numbers, Inputs& in) {
+  in.bias_K = lifted_key(numbers.find("bias_K"), in);
+  in.bias_V = lifted_key(numbers.find("bias_V"), in);
+  in.q_norm = found(numbers, "q_norm"), in.k_norm = found(numbers, "k_norm");
+  in.cos = found(numbers, "cos"), in.sin = found(numbers, "sin");
+  in.relative_bias = found(numbers, "relative_bias"), in.sinks = found(numbers, "sinks");
+  in.slopes = found(numbers, "alibi_slopes");
+  if (in.slopes && in.slopes->rank() == 1) in.slopes = in.slopes->reshaped({1, in.H});
+  in.W_score = found(numbers, "W_score"), in.W_score_Q = found(numbers, "W_score_Q");
+  in.W_score_K = found(numbers, "W_score_K"), in.b_score = found(numbers, "b_score");
+  in.v_score = found(numbers, "v_score"), in.g_score = found(numbers, "g_score");
+}
+
 void set_tensors(const TensorMap& numbers, Layout layout, Inputs& in) {
-  const auto find = [&](const std::string& name) {
-    const Tensor* tensor = numbers.find(name);
-    return tensor ? std::optional(*tensor) : std::nullopt;
-  };
+  const auto find = [&](const char* name) { return found(numbers, name); };
   in.W_Q = find("W_Q"), in.W_K = find("W_K"), in.W_V = find("W_V"), in.W_O = find("W_O");
   in.b_Q = find("b_Q"), in.b_K = find("b_K"), in.b_V = find("b_V"), in.b_O = find("b_O");
+  set_option_tensors(numbers, in);
+  in.past_K = lifted_past(numbers.find("past_K"), in);
+  in.past_V = lifted_past(numbers.find("past_V"), in);
   if (in.projected) {
     in.embeddings = lifted(numbers.at("embeddings"));
     if (const auto memory = find("memory")) in.memory = lifted(*memory);
@@ -71,13 +105,23 @@ void set_tensors(const TensorMap& numbers, Layout layout, Inputs& in) {
 }
 
 void set_lengths(Inputs& in, const Axes& axes) {
-  in.B = axes.knows("B") ? axes["B"].length : 1;
-  in.H = axes["H"].length, in.G = axes["G"].length;
-  in.L = axes["L"].length, in.S = axes["S"].length;
-  in.D = axes["D"].length, in.Dv = axes["Dv"].length;
+  const auto take = [&](const char* letter, std::size_t& length) {
+    if (axes.knows(letter)) length = axes[letter].length;
+  };
+  in.batched = axes.knows("B");
+  take("B", in.B), take("H", in.H), take("G", in.G);
+  take("L", in.L), take("S", in.S), take("P", in.P), take("N", in.N);
+  take("D", in.D), take("Dv", in.Dv);
+  in.E = in.S - std::min(in.S, in.P + in.N);
 }
 
 }  // namespace
+
+Shape user_shape(Shape shape, const Inputs& in, bool has_heads) {
+  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
+  if (!in.batched) shape.erase(shape.begin());
+  return shape;
+}
 
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   Axes axes;
@@ -86,17 +130,24 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   in.compute = in.result == DType::f64 ? DType::f64 : DType::f32;
   const Tensor* Q = tensors.find("Q");
   in.projected = Q == nullptr;
+  in.past_of_memory = tensors.contains("memory");
   in.packed = Q == nullptr || Q->rank() != 4;
   in.with_heads = options.heads > 0 || !in.packed;
   check_options(tensors, options, axes);
   check_names(tensors, axes);
   const TensorMap numbers = as_numbers(tensors, in.compute, axes);
   check_shapes(tensors, options, axes);
-  in.batched = axes.knows("B");
-  set_mask_and_rows(tensors, options, in, axes);
-  if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());
+  check_contradictions(tensors, options, axes);
   set_lengths(in, axes);
+  if (axes.knows("L")) in.rows = chosen_rows(options.rows, in.L, axes);
+  if (axes.knows("L") && axes.knows("S") && axes.knows("H")) {
+    set_mask(tensors, in, axes);
+    if (axes.knows("D")) set_rotary(numbers, options, in, axes);
+    in.places = make_places(numbers, options.alignment, in, axes);
+  }
+  if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());
   set_tensors(numbers, options.layout, in);
+  if (options.alibi) in.slopes = standard_slopes(in.H);
   return in;
 }
 

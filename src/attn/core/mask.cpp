@@ -1,79 +1,110 @@
 #include "attn/core/mask.h"
 
+#include <cmath>
 #include <limits>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
 #include <xtensor/xoperation.hpp>
 
+#include "attn/core/alibi.h"
 #include "attn/core/heads.h"
+#include "attn/core/relative_bias.h"
 #include "attn/tensor/array.h"
 
 namespace attn {
 namespace {
 
-bool is_open(const Options& options) {
-  return options.causal == Causal::none && options.window.left < 0 && options.window.right < 0;
-}
-
-/// Causality and the window, for a key this far behind (negative) or ahead of i + offset.
+/// Causality and the window, for a key this far behind (negative) or ahead of a query's place.
 bool reaches(const Options& options, std::int64_t distance) {
-  return !(options.causal != Causal::none && distance > 0) &&
+  return !(options.causal && distance > 0) &&
          !(options.window.left >= 0 && -distance > options.window.left) &&
          !(options.window.right >= 0 && distance > options.window.right);
 }
 
-/// (R, S), boolean: what causality and the window leave visible.
-Tensor band(const Options& options, const std::vector<std::size_t>& rows, std::size_t L,
-            std::size_t S) {
-  Tensor visible(DType::boolean, {rows.size(), S});
+/// (B, 1, R, S) or (1, 1, R, S), boolean: what the places of queries and keys leave visible.
+Tensor band(const Inputs& in, const Options& options) {
+  Tensor visible(DType::boolean, {in.places.size(), 1, in.rows.size(), in.S});
   bool* out = visible.mutable_data<bool>().data();
-  const auto offset = options.causal == Causal::bottom_right
-                          ? static_cast<std::int64_t>(S) - static_cast<std::int64_t>(L)
-                          : 0;
-  for (const std::size_t i : rows)
-    for (std::size_t j = 0; j < S; ++j)
-      *out++ =
-          reaches(options, static_cast<std::int64_t>(j) - static_cast<std::int64_t>(i) - offset);
+  for (const auto& [queries, keys] : in.places)
+    for (const std::size_t i : in.rows)
+      for (std::size_t j = 0; j < in.S; ++j)
+        *out++ = queries.document[i] != Places::kPadding &&
+                 (j >= in.P + in.N || (queries.document[i] == keys.document[j] &&
+                                       reaches(options, keys.place[j] - queries.place[i])));
   return visible;
 }
 
-/// The mask for the rows computed, where it has a row for each query.
-Tensor rows_of(const Tensor& mask, const std::vector<std::size_t>& rows, std::size_t L) {
-  return mask.shape()[2] == L && L != 1 ? take_rows(mask, rows) : mask;
+std::vector<bool> padding(const Inputs& in) {
+  std::vector<bool> is_padding;
+  for (std::size_t b = 0; b < in.B; ++b)
+    for (const std::size_t i : in.rows) {
+      const Places& places = in.places[in.places.size() == 1 ? 0 : b];
+      is_padding.push_back(places.queries.document[i] == Places::kPadding);
+    }
+  return is_padding;
+}
+
+/// The mask for the rows computed, where it has a row for each query, and open to appended keys.
+Tensor fitted(const Tensor& given, const Inputs& in, MaskPolarity polarity) {
+  const Tensor mask = given.shape()[2] == in.L && in.L != 1 ? take_rows(given, in.rows) : given;
+  if (in.E == 0) return mask;
+  const Shape& shape = mask.shape();
+  const std::size_t keys = in.P + in.N, step = shape[3] == 1 ? 0 : 1;
+  Tensor wide(mask.dtype(), {shape[0], shape[1], shape[2], in.S});
+  visit(mask.dtype(), [&]<class T>(Type<T>) {
+    const bool open = mask.dtype() == DType::boolean && polarity == MaskPolarity::attend;
+    T* out = wide.mutable_data<T>().data();
+    for (std::size_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row)
+      for (std::size_t j = 0; j < in.S; ++j)
+        *out++ = j < keys ? mask.data<T>()[row * shape[3] + j * step] : static_cast<T>(open);
+  });
+  return wide;
+}
+
+/// c tanh(x / c), in doubles.
+template <class T>
+void cap(std::span<T> scores, double c) {
+  for (T& x : scores) x = static_cast<T>(c * std::tanh(static_cast<double>(x) / c));
 }
 
 template <class T>
-Masked masked(const Tensor& scaled, const std::optional<Tensor>& mask, const Options& options,
-              const std::vector<std::size_t>& rows, std::size_t L) {
+Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
-  Masked result{scaled, Tensor(DType::boolean, scaled.shape())};
+  Masked result{scaled, Tensor(DType::boolean, scaled.shape()), padding(in)};
   auto scores = mutable_array_of<T>(result.scores);
   auto visible = mutable_array_of<bool>(result.visible);
-  visible.fill(true);
-  if (!is_open(options)) {
-    const Tensor seen = band(options, rows, L, scaled.shape()[3]);
-    xt::noalias(visible) = visible && array_of<bool>(seen);  // broadcast over B and H
+  const Tensor seen = band(in, options);
+  xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), scaled.shape());
+  if (in.mask) {
+    const Tensor mask = fitted(*in.mask, in, options.mask_polarity);
+    if (mask.dtype() == DType::boolean) {
+      const bool attend = options.mask_polarity == MaskPolarity::attend;
+      xt::noalias(visible) = visible && xt::equal(array_of<bool>(mask), attend);
+    } else {
+      const auto bias = array_of<T>(mask);
+      xt::noalias(visible) = visible && xt::not_equal(bias, kHidden);
+      xt::noalias(scores) = scores + bias;
+    }
   }
-  if (mask && mask->dtype() == DType::boolean) {
-    const bool attend = options.mask_polarity == MaskPolarity::attend;
-    xt::noalias(visible) = visible && xt::equal(array_of<bool>(*mask), attend);
-  } else if (mask) {
-    const auto bias = array_of<T>(*mask);
-    xt::noalias(visible) = visible && xt::not_equal(bias, kHidden);
-    xt::noalias(scores) = scores + bias;
+  if (in.slopes) {
+    const Tensor bias = alibi_bias(*in.slopes, in);
+    xt::noalias(scores) = scores + array_of<T>(bias);
   }
+  if (in.relative_bias) {
+    const Tensor bias = relative_bias(*in.relative_bias, in, options);
+    xt::noalias(scores) = scores + array_of<T>(bias);
+  }
+  if (options.softcap_order == SoftcapOrder::after_mask)
+    cap(result.scores.mutable_data<T>(), options.softcap);
   xt::noalias(scores) = xt::where(visible, scores, kHidden);
   return result;
 }
 
 }  // namespace
 
-Masked mask_scores(const Tensor& scaled, const std::optional<Tensor>& mask, const Options& options,
-                   const std::vector<std::size_t>& rows, std::size_t L) {
-  const std::optional<Tensor> mask_rows =
-      mask ? std::optional<Tensor>(rows_of(*mask, rows, L)) : std::nullopt;
-  return scaled.dtype() == DType::f64 ? masked<double>(scaled, mask_rows, options, rows, L)
-                                      : masked<float>(scaled, mask_rows, options, rows, L);
+Masked mask_scores(const Tensor& scaled, const Inputs& in, const Options& options) {
+  return scaled.dtype() == DType::f64 ? masked<double>(scaled, in, options)
+                                      : masked<float>(scaled, in, options);
 }
 
 }  // namespace attn

@@ -1,8 +1,9 @@
 // Which keys a query sees, and what is added to their scores.
 #pragma once
 
-#include <optional>
+#include <vector>
 
+#include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
 
@@ -10,16 +11,16 @@ namespace attn {
 
 /// Scores after masking, and what was masked.
 struct Masked {
-  Tensor scores;   ///< (B, H, L, S): scaled scores plus an additive mask; -inf where hidden
-  Tensor visible;  ///< (B, H, L, S), boolean. A visible score can be -inf by itself: not the same
+  Tensor scores;   ///< (B, H, R, S): scaled scores plus biases; -inf where hidden
+  Tensor visible;  ///< (B, H, R, S), boolean. A visible score can be -inf by itself: not the same
+  /// (B, R): a query behind its batch row's length, which sees nothing and is no empty row either.
+  std::vector<bool> padding;
 };
 
-/// Query i sees key j when the boolean mask, the additive mask (not -inf), causality and the window
-/// all let it. A hidden score is -inf whatever it was, NaN included.
-///
-/// `scaled` (B, H, R, S) has the rows `rows` of L queries; `mask`, boolean or of scaled's dtype,
-/// has four axes which are 1 or those of (B, H, L, S).
-Masked mask_scores(const Tensor& scaled, const std::optional<Tensor>& mask, const Options& options,
-                   const std::vector<std::size_t>& rows, std::size_t L);
+/// Query i sees key j when the boolean mask, the additive mask (not -inf), causality, the window,
+/// documents and lengths all let it; and every key appended for all. Added are the additive mask,
+/// ALiBi and the relative bias, then a softcap that comes after them. A hidden score is -inf
+/// whatever it was, NaN included. `scaled` (B, H, R, S) has the rows `in.rows` of L queries.
+Masked mask_scores(const Tensor& scaled, const Inputs& in, const Options& options);
 
 }  // namespace attn

@@ -23,24 +23,36 @@ struct Scale {
   bool operator==(const Scale&) const = default;
 };
 
+/// How similar a query q and a key k are (core/score.h); the tensors that each may be given.
 enum class Score {
-  dot,     ///< q . k
-  cosine,  ///< q . k / (|q| |k|); NaN where a vector is zero
+  dot,       ///< q . k
+  cosine,    ///< q . k / (|q| |k|); NaN where a vector is zero
+  l2,        ///< -|q - k|^2
+  general,   ///< q W_score k
+  additive,  ///< v_score . tanh(q W_score_Q + k W_score_K + b_score)
+  concat,    ///< v_score . tanh([q k] W_score + b_score)
 };
 
-/// Query i sees key j when j <= i + offset. i is the query's place among all L, whatever `rows`
-/// says.
-enum class Causal {
-  none,
-  top_left,      ///< offset 0: the first query sees the first key only
-  bottom_right,  ///< offset S - L: the last query sees every key
+/// How masked scores become weights (core/normalise.h).
+enum class Normaliser { softmax, sparsemax, entmax15, hardmax, sigmoid, top_k, none };
+
+/// Where query i stands among the keys: at i + offset, which is what causality, the window and
+/// everything that counts distances start from. i is the query's place among all L, whatever `rows`
+/// says. Places and lengths are counted document by document where there are documents.
+enum class Alignment {
+  top_left,      ///< offset: the past's keys; the first query stands at the first key that is new
+  bottom_right,  ///< offset: keys - queries; the last query stands at the last key
 };
 
-/// Which keys around i + offset a query sees: [i + offset - left, i + offset + right]; -1 is open.
-/// The offset is that of Causal, 0 with Causal::none.
+/// Which keys around its place a query sees: [i + offset - left, i + offset + right]; -1 is open.
 struct Window {
   std::int64_t left = -1, right = -1;
   bool operator==(const Window&) const = default;
+};
+
+enum class SoftcapOrder {
+  before_mask,  ///< of the scaled scores
+  after_mask,   ///< of what is left when the mask and all biases are added; hidden stays hidden
 };
 
 enum class MaskPolarity {
@@ -61,6 +73,42 @@ enum class Layout {
   bhld,  ///< (B, H, L, D)
   blhd,  ///< (B, L, H, D)
 };
+
+/// What is done to each head's queries and keys before they meet: x / sqrt(mean(x^2) + epsilon), or
+/// x / max(|x|, epsilon); then times q_norm, or k_norm, where that is given.
+enum class QkNorm { none, rms, l2 };
+
+/// Rotary positions (core/rotary.h).
+struct Rotary {
+  enum class Kind {
+    none,
+    half,         ///< pairs of columns (k, k + width / 2)
+    interleaved,  ///< pairs (2k, 2k + 1)
+  };
+  enum class Scaling { none, linear, ntk, yarn, llama3 };
+
+  Kind kind = Kind::none;
+  std::int64_t width = 0;  ///< the first so many columns are turned; 0: all D
+  double base = 10000;
+  Scaling scaling = Scaling::none;
+  double factor = 1;                 ///< how much longer than what the model was trained on
+  std::int64_t original_length = 0;  ///< what it was trained on; yarn and llama3
+  double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
+  double beta_fast = 32, beta_slow = 1;                        ///< yarn
+  double attention_factor = 0;  ///< yarn, on cosines and sines; 0: 0.1 log(factor) + 1
+  bool operator==(const Rotary&) const = default;
+};
+
+/// Which bucket of relative_bias a distance falls in (core/relative_bias.h).
+struct RelativeBias {
+  enum class Direction { automatic, both, past };  ///< automatic: past where causal
+  Direction direction = Direction::automatic;
+  std::int64_t max_distance = 128;  ///< from there on all share the last bucket
+  bool operator==(const RelativeBias&) const = default;
+};
+
+/// Precision of the softmax alone: its scores are rounded to it, and so are its weights.
+enum class SoftmaxPrecision { automatic, f16, bf16, f32, f64 };
 
 enum class Compute {
   automatic,  ///< the widest float given; float64 for integers; float32 for f16 and bf16
@@ -103,13 +151,25 @@ struct Options {
   Layout layout = Layout::bhld;
   Score score = Score::dot;
   Scale scale;
-  double softcap = 0;  ///< c > 0: c * tanh(scaled / c), before the mask; 0: off
+  double softcap = 0;  ///< c > 0: c * tanh(x / c); 0: off
+  SoftcapOrder softcap_order = SoftcapOrder::before_mask;
+  bool alibi = false;     ///< the standard slopes (core/alibi.h); alibi_slopes are others
+  RelativeBias relative;  ///< with relative_bias
+  bool zero_key = false;  ///< one more key and value of zeros, which every query sees
   MaskPolarity mask_polarity = MaskPolarity::attend;
-  Causal causal = Causal::none;
+  bool causal = false;  ///< query i sees key j when j <= i + offset
+  Alignment alignment = Alignment::top_left;
   Window window;
+  Normaliser normaliser = Normaliser::softmax;
+  std::int64_t top_k = 0;  ///< with Normaliser::top_k: how many keys a query weighs
+  double temperature = 1;  ///< divides what is normalised
   SoftmaxAxis softmax_axis = SoftmaxAxis::keys;
+  SoftmaxPrecision softmax_precision = SoftmaxPrecision::automatic;
   EmptyRows empty_rows = EmptyRows::zero;
   Position position;
+  QkNorm qk_norm = QkNorm::none;
+  double qk_norm_epsilon = 0;  ///< 0: 1e-6 of rms, 1e-12 of l2
+  Rotary rotary;
   /// The queries wanted, negative from the end; empty: all. The others are as if never given, save
   /// that masks, causality and positions count all L.
   std::vector<std::int64_t> rows;

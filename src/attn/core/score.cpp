@@ -5,6 +5,7 @@
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
 
+#include "attn/core/additive.h"
 #include "attn/core/gemm.h"
 #include "attn/tensor/array.h"
 
@@ -62,14 +63,27 @@ Tensor scaled(const Tensor& scores, const Options& options, std::size_t D, DType
 
 }  // namespace
 
-Tensor score(const Tensor& queries, const Tensor& keys, Score kind, DType compute) {
+Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind) {
+  switch (kind) {
+    case Score::l2:
+      return negative_square_distances(queries, keys, in.compute);
+    case Score::additive:
+    case Score::concat:
+      return additive_scores(queries, keys, in, kind);
+    case Score::general:
+      return matmul(matmul(queries, *in.W_score, Second::plain, "scores"), keys, Second::transposed,
+                    "scores");
+    case Score::dot:
+    case Score::cosine:
+      break;
+  }
   const Tensor dots = matmul(queries, keys, Second::transposed, "scores");
-  return kind == Score::dot ? dots : cast(cosines(dots, queries, keys), compute);
+  return kind == Score::dot ? dots : cast(cosines(dots, queries, keys), in.compute);
 }
 
 Tensor scale_scores(const Tensor& scores, const Options& options, std::size_t D, DType compute) {
   const Tensor s = scaled(scores, options, D, compute);
-  const double c = options.softcap;
+  const double c = options.softcap_order == SoftcapOrder::before_mask ? options.softcap : 0;
   return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
 }
 

@@ -1,5 +1,7 @@
 #include "attn/core/shapes.h"
 
+#include "attn/core/option_shapes.h"
+
 namespace attn {
 namespace {
 
@@ -48,12 +50,19 @@ void settle_heads(const Options& options, Axes& axes) {
   settle("G", "kv_heads", options.kv_heads);
 }
 
-/// Once "HD" is known: H and G where not given, then D and "GD".
-void settle_packed_heads(Axes& axes) {
+/// Whether keys may be of another width than queries, as weights stand between them.
+bool keys_have_own_width(Score score) {
+  return score == Score::general || score == Score::additive || score == Score::concat;
+}
+
+/// Once "HD" is known: H and G where not given, then D and, where the keys share it, "GD".
+void settle_packed_heads(Score score, Axes& axes) {
   axes.settle("H", {1, "heads", "= 1"});
   axes.equate("G", "H");
   split_axis("HD", "H", "D", axes);
-  join_axis("GD", "G", "D", axes,
+  if (keys_have_own_width(score)) return;
+  axes.equate("Dk", "D");
+  join_axis("GD", "G", "Dk", axes,
             axes["G"].length == axes["H"].length ? "" : " with kv_heads " + axes["G"].found);
 }
 
@@ -74,26 +83,29 @@ void check_identity_keys(Axes& axes) {
                  axes["GD"].found + ", found none");
 }
 
-void check_projected(const TensorMap& tensors, Axes& axes) {
+void check_projected(const TensorMap& tensors, Score score, Axes& axes) {
   const Tensor& embeddings = tensors.at("embeddings");
   if (!check_rank("embeddings", embeddings, 3, axes)) return;
   const bool batched = embeddings.rank() == 3;
   axes.take("embeddings", embeddings, with_batch(batched, {"L", "M"}));
   if (const Tensor* memory = tensors.find("memory")) {
-    axes.take("memory", *memory, with_batch(batched, {"S", "Mk"}));
+    axes.take("memory", *memory, with_batch(batched, {"N", "Mk"}));
   } else {
-    axes.equate("S", "L");
+    axes.equate("N", "L");
     axes.equate("Mk", "M");
   }
   if (const Tensor* W_Q = tensors.find("W_Q"))
     axes.take("W_Q", *W_Q, {"M", "HD"});
   else
     axes.equate("HD", "M");
-  settle_packed_heads(axes);
+  settle_packed_heads(score, axes);
   if (const Tensor* W_K = tensors.find("W_K"))
     axes.take("W_K", *W_K, {"Mk", "GD"});
+  else if (keys_have_own_width(score))
+    axes.equate("GD", "Mk");
   else
     check_identity_keys(axes);
+  if (keys_have_own_width(score)) split_axis("GD", "G", "Dk", axes);
   if (const Tensor* W_V = tensors.find("W_V"))
     axes.take("W_V", *W_V, {"Mk", "GDv"});
   else
@@ -102,42 +114,72 @@ void check_projected(const TensorMap& tensors, Axes& axes) {
 }
 
 /// Q, K and V with heads as an axis.
-void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, Layout layout, Axes& axes) {
-  const auto letters = [=](const char* heads, const char* rows, const char* width) {
-    return layout == Layout::bhld ? Letters{"B", heads, rows, width}
-                                  : Letters{"B", rows, heads, width};
+void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, const Options& options,
+                 Axes& axes) {
+  const auto letters = [&](const char* heads, const char* rows, const char* width) {
+    return options.layout == Layout::bhld ? Letters{"B", heads, rows, width}
+                                          : Letters{"B", rows, heads, width};
   };
   axes.take("Q", Q, letters("H", "L", "D"));
-  axes.take("K", K, letters("G", "S", "D"));
+  if (!keys_have_own_width(options.score)) axes.equate("Dk", "D");
+  axes.take("K", K, letters("G", "N", "Dk"));
   if (V != nullptr)
-    axes.take("V", *V, letters("G", "S", "Dv"));
+    axes.take("V", *V, letters("G", "N", "Dv"));
   else
-    axes.equate("Dv", "D");
+    axes.equate("Dv", "Dk");
 }
 
-void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, Axes& axes) {
+void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, Score score, Axes& axes) {
   const bool batched = Q.rank() == 3;
   axes.take("Q", Q, with_batch(batched, {"L", "HD"}));
-  settle_packed_heads(axes);
-  axes.take("K", K, with_batch(batched, {"S", "GD"}));
+  settle_packed_heads(score, axes);
+  axes.take("K", K, with_batch(batched, {"N", "GD"}));
+  if (keys_have_own_width(score)) split_axis("GD", "G", "Dk", axes);
   if (V != nullptr)
-    axes.take("V", *V, with_batch(batched, {"S", "GDv"}));
+    axes.take("V", *V, with_batch(batched, {"N", "GDv"}));
   else
     axes.equate("GDv", "GD");
   split_axis("GDv", "G", "Dv", axes);
 }
 
-void check_given(const TensorMap& tensors, Layout layout, Axes& axes) {
+void check_given(const TensorMap& tensors, const Options& options, Axes& axes) {
   const Tensor &Q = tensors.at("Q"), &K = tensors.at("K");
   if (!check_rank("Q", Q, 4, axes)) return;
   if (Q.rank() == 4)
-    check_split(Q, K, tensors.find("V"), layout, axes);
+    check_split(Q, K, tensors.find("V"), options, axes);
   else
-    check_packed(Q, K, tensors.find("V"), axes);
+    check_packed(Q, K, tensors.find("V"), options.score, axes);
+}
+
+/// The cache, shaped as the keys that the user sees, or with all four axes.
+void check_past(const TensorMap& tensors, bool with_heads, Axes& axes) {
+  const auto take = [&](const char* name, const char* width) {
+    const Tensor* past = tensors.find(name);
+    if (past == nullptr) return;
+    Letters letters = {"P", width};
+    if (with_heads || past->rank() == 4) letters.insert(letters.begin(), "G");
+    axes.take(name, *past, with_batch(axes.knows("B"), letters));
+  };
+  take("past_K", "Dk");
+  take("past_V", "Dv");
+}
+
+/// S, all keys: those of the past, the new ones and those appended.
+void settle_keys(const TensorMap& tensors, const Options& options, Axes& axes) {
+  if (!axes.knows("N")) return;
+  auto [length, name, found] = axes["N"];
+  if (axes.knows("P")) {
+    length += axes["P"].length;
+    found += " after past_K " + axes["P"].found;
+  }
+  length += (tensors.contains("bias_K") ? 1u : 0u) + (options.zero_key ? 1u : 0u);
+  axes.settle("S", {length, name, found});
 }
 
 void check_parts(const TensorMap& tensors, Axes& axes) {
   join_axis("HDv", "H", "Dv", axes);
+  join_axis("GD", "G", "Dk", axes);
+  join_axis("GDv", "G", "Dv", axes);
   if (const Tensor* W_O = tensors.find("W_O")) axes.take("W_O", *W_O, {"HDv", "Mo"});
   const std::vector<std::pair<std::string, std::string>> kBiases = {
       {"b_Q", "HD"}, {"b_K", "GD"}, {"b_V", "GDv"}, {"b_O", "Mo"}};
@@ -158,11 +200,15 @@ void check_scale(const Options& options, Axes& axes) {
 void check_shapes(const TensorMap& tensors, const Options& options, Axes& axes) {
   settle_heads(options, axes);
   if (tensors.contains("Q") && tensors.contains("K"))
-    check_given(tensors, options.layout, axes);
+    check_given(tensors, options, axes);
   else if (tensors.contains("embeddings"))
-    check_projected(tensors, axes);
+    check_projected(tensors, options.score, axes);
   check_groups(axes);
+  const Tensor* Q = tensors.find("Q");
+  check_past(tensors, options.heads > 0 || (Q != nullptr && Q->rank() == 4), axes);
+  settle_keys(tensors, options, axes);
   check_parts(tensors, axes);
+  check_option_shapes(tensors, options, axes);
   check_scale(options, axes);
 }
 

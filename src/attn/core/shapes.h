@@ -7,9 +7,15 @@
 
 namespace attn {
 
-/// Settles the letters of a problem: B (where there is a batch axis), H, G, L, S, D, Dv, and
-///   HD = H * D, GD = G * D, GDv = G * Dv, HDv = H * Dv   the widths of packed tensors
-///   M, Mk, Mo                                            of embeddings, memory and output.
+/// Settles the letters of a problem: B (where there is a batch axis), H, G, L, D, Dk, Dv,
+/// S = P + N + E (keys of the past, new ones, and those appended for all to see),
+///   HD = H * D, GD = G * Dk, GDv = G * Dv, HDv = H * Dv   the widths of packed tensors
+///   M, Mk, Mo                                            of embeddings, memory and output
+/// and, of the tensors that options take,
+///   bias_K (G*Dk) · bias_V (G*Dv) · q_norm (D) · k_norm (Dk) · alibi_slopes (H) or (B, H) · sinks
+///   (H) relative_bias (buckets, H) · W_score (D, Dk) or (D + Dk, A) · W_score_Q (D, A) W_score_K
+///   (Dk, A) · b_score, v_score (A) · g_score ()
+/// Dk is D unless a score function has weights that meet keys of another width.
 /// With no problems all of the first row are known.
 void check_shapes(const TensorMap& tensors, const Options& options, Axes& axes);
 

@@ -51,8 +51,14 @@ Descriptor open_input(const FileBytes& file, bool& given) {
   return input;
 }
 
+[[noreturn]] void too_large(const FileBytes& file, std::size_t size, std::size_t most) {
+  throw Error(ErrorKind::data, printable(file.name()) + ": expected at most " +
+                                   std::to_string(most) + " bytes, found " + std::to_string(size) +
+                                   " or more; --max-memory sets how many are read");
+}
+
 /// Reads into `bytes` to the end; `capacity` is what is there to begin with.
-void read_to_end(FileBytes& file, int fd, std::size_t capacity) {
+void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most) {
   std::shared_ptr<std::byte> buffer = allocate_bytes(capacity);
   for (;;) {
     if (file.size == capacity) {
@@ -64,6 +70,7 @@ void read_to_end(FileBytes& file, int fd, std::size_t capacity) {
     const ssize_t count = read(fd, buffer.get() + file.size, capacity - file.size);
     if (count > 0) {
       file.size += static_cast<std::size_t>(count);
+      if (file.size > most) too_large(file, file.size, most);
     } else if (count == 0) {
       break;
     } else if (errno == EAGAIN) {
@@ -77,7 +84,7 @@ void read_to_end(FileBytes& file, int fd, std::size_t capacity) {
 
 }  // namespace
 
-FileBytes read_file(const std::string& path) {
+FileBytes read_file(const std::string& path, std::size_t most) {
   FileBytes file;
   file.path = path;
   const std::string name = file.name();
@@ -92,9 +99,10 @@ FileBytes read_file(const std::string& path) {
     poll(&ready, 1, kWriterMilliseconds);
   }
   // One byte more than the file has, so that its end is seen without a second allocation.
-  const auto expected = S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) + 1 : 0;
+  const auto size = S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) : 0;
+  if (size > most) too_large(file, size, most);
   try {
-    read_to_end(file, input.get(), std::max<std::size_t>(expected, 65536));
+    read_to_end(file, input.get(), std::max<std::size_t>(size + 1, 65536), most);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::io, printable(name) + ": does not fit in memory");
   }

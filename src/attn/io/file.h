@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <set>
 #include <span>
@@ -28,8 +29,10 @@ struct FileBytes {
 /// Reads a regular file, or a pipe named on purpose, to its end: "-" or /dev/stdin (standard
 /// input), /dev/fd/N, or a FIFO, which must have a writer within two seconds. /dev/null is empty;
 /// other devices and sockets are refused. Errors: no_input (missing, a directory, a device),
-/// permission, io. Memory grows with what was really read, never with what a header claims.
-FileBytes read_file(const std::string& path);
+/// permission, io; data, for more than `most` bytes. Memory grows with what was really read, never
+/// with what a header claims.
+FileBytes read_file(const std::string& path,
+                    std::size_t most = std::numeric_limits<std::size_t>::max());
 
 /// How an output may come into being.
 struct OutputPolicy {
@@ -72,6 +75,7 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  void flush();  ///< what was written so far leaves this process
   void commit();
 
   const std::string& path() const;  ///< as the user wrote it, or "standard output"

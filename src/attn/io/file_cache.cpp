@@ -6,7 +6,7 @@ namespace attn {
 
 void SharedFile::read() {
   if (bytes_.data != nullptr) return;
-  FileBytes bytes = read_file(path_);
+  FileBytes bytes = read_file(path_, limits_.memory);
   bytes.known_digest = bytes.digest();
   bytes_ = std::move(bytes);
 }

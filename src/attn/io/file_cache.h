@@ -9,7 +9,7 @@
 #include <string>
 
 #include "attn/io/file.h"
-#include "attn/io/npz.h"
+#include "attn/io/limits.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -17,7 +17,7 @@ namespace attn {
 /// A file, and its tensors once somebody has asked for them.
 class SharedFile {
  public:
-  SharedFile(const std::string& path, const NpzLimits& limits) : path_(path), limits_(limits) {}
+  SharedFile(const std::string& path, const ReadLimits& limits) : path_(path), limits_(limits) {}
   /// Errors: as read_file() and read_tensors(), for each who asks.
   FileBytes bytes();
   std::shared_ptr<const TensorMap> tensors();
@@ -27,7 +27,7 @@ class SharedFile {
   void read();
 
   const std::string path_;
-  const NpzLimits limits_;
+  const ReadLimits limits_;
   std::mutex mutex_;
   FileBytes bytes_;
   std::shared_ptr<const TensorMap> tensors_;
@@ -38,10 +38,10 @@ class SharedFile {
 /// it was read is not read again while it is held.
 class FileCache {
  public:
-  FileCache(std::size_t most, const NpzLimits& limits) : most_(most), limits_(limits) {}
+  FileCache(std::size_t most, const ReadLimits& limits) : most_(most), limits_(limits) {}
   FileBytes bytes(const std::string& path);
   std::shared_ptr<const TensorMap> tensors(const std::string& path);
-  const NpzLimits& limits() const { return limits_; }
+  const ReadLimits& limits() const { return limits_; }
 
  private:
   struct Place {
@@ -53,7 +53,7 @@ class FileCache {
   void count(const std::string& path, SharedFile& file);
 
   const std::size_t most_;
-  const NpzLimits limits_;
+  const ReadLimits limits_;
   std::mutex mutex_;
   std::map<std::string, Place> places_;
   std::list<std::string> uses_;  ///< the one asked for last in front

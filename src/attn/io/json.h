@@ -57,9 +57,9 @@ Json parse_json(std::string_view text, const std::string& name);
 /// the row: "W_Q: row [1] has 2 elements, row [0] has 3". Errors: data.
 Tensor tensor_from_json(const Json& json, const std::string& name);
 
-/// indent < 0: compact. Otherwise the members of objects have lines of their own, `indent` spaces and
-/// two more in for each level. Floats get the fewest digits that read back as the same value, and always a '.'
-/// or an exponent, so that a float stays a float.
+/// indent < 0: compact. Otherwise the members of objects have lines of their own, `indent` spaces
+/// and two more in for each level. Floats get the fewest digits that read back as the same value,
+/// and always a '.' or an exponent, so that a float stays a float.
 std::string to_json(const Json& json, int indent = -1);
 
 /// A string in double quotes; bytes that are not UTF-8 become U+FFFD.

@@ -80,13 +80,15 @@ Entry checked_entry(zip_t* archive, zip_uint64_t index, const std::string& name,
                             std::to_string(stat.size);
   if (!deflated && stat.size != stat.comp_size) fail(name, claim + ", but is stored as it is");
   if (stat.size > kRatioFrom && stat.size / limits.ratio > stat.comp_size)
-    fail(name, claim + ", more than " + std::to_string(limits.ratio) + " to 1");
+    fail(name,
+         claim + ", more than " + std::to_string(limits.ratio) + " to 1; --max-expand permits it");
   // Members that share bytes of the archive could otherwise grow with the square of its size.
   if (stat.comp_size > file.size - sums.packed) fail(name, "overlaps other members");
   sums.packed += stat.comp_size;
   if (deflated && stat.size > limits.expanded - sums.expanded)
-    fail(name,
-         "would expand the archive to more than " + std::to_string(limits.expanded) + " bytes");
+    fail(name, "would expand the archive to " + std::to_string(sums.expanded + stat.size) +
+                   " bytes, more than " + std::to_string(limits.expanded) +
+                   "; --max-expand raises that");
   if (deflated) sums.expanded += stat.size;
   return {index, stat.size};
 }

@@ -10,16 +10,10 @@
 #include <string>
 
 #include "attn/io/file.h"
+#include "attn/io/limits.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
-
-struct NpzLimits {
-  std::size_t members = 65536;
-  std::size_t name = 1024;                      ///< bytes of a member's name
-  std::size_t expanded = std::size_t{8} << 30;  ///< bytes that all deflated members may become
-  std::size_t ratio = 2000;                     ///< inflated : stored, beyond 64 MiB
-};
 
 bool is_zip(std::span<const std::byte> bytes);
 

@@ -118,9 +118,9 @@ TensorRef parse_tensor_ref(const std::string& text) {
   return {text.substr(0, hash), text.substr(hash + 1)};
 }
 
-TensorMap read_tensors(const FileBytes& file, const NpzLimits& limits) {
+TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits) {
   const Format format = format_of(file);
-  if (format == Format::npz) return read_npz(file, nullptr, limits);
+  if (format == Format::npz) return read_npz(file, nullptr, limits.npz);
   if (format == Format::safetensors) return read_safetensors(file);
   if (format == Format::json) return read_json_tensors(file);
   const std::string name = file.name();
@@ -137,7 +137,8 @@ void TensorFiles::add(FileBytes file) {
 const FileBytes& TensorFiles::file(const std::string& path) {
   const auto place = files_.find(path);
   if (place != files_.end()) return place->second;
-  return files_.emplace(path, shared_ ? shared_->bytes(path) : read_file(path)).first->second;
+  return files_.emplace(path, shared_ ? shared_->bytes(path) : read_file(path, limits_.memory))
+      .first->second;
 }
 
 const TensorMap& TensorFiles::all(const std::string& path) {

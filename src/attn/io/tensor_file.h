@@ -10,7 +10,7 @@
 #include "attn/io/file.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/json.h"
-#include "attn/io/npz.h"
+#include "attn/io/limits.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -39,13 +39,13 @@ TensorRef parse_tensor_ref(const std::string& text);
 /// Every tensor in a file. .npy, .csv and a JSON array hold one, under the name ""; .npz and
 /// .safetensors hold theirs; a JSON object holds those of its values that are numbers or arrays of
 /// numbers.
-TensorMap read_tensors(const FileBytes& file, const NpzLimits& limits = {});
+TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits = {});
 
 /// Reads each file once, however often it is named; remembers what was read, for provenance and
 /// for refusing to write onto an input.
 class TensorFiles {
  public:
-  explicit TensorFiles(const NpzLimits& limits = {}) : limits_(limits) {}
+  explicit TensorFiles(const ReadLimits& limits = {}) : limits_(limits) {}
   /// Reads through `shared`, which outlives this.
   explicit TensorFiles(FileCache& shared) : shared_(&shared), limits_(shared.limits()) {}
 
@@ -58,10 +58,11 @@ class TensorFiles {
   /// Everything that the file holds. Errors as read().
   const TensorMap& all(const std::string& path);
   const std::map<std::string, FileBytes>& files() const { return files_; }
+  const ReadLimits& limits() const { return limits_; }
 
  private:
   FileCache* shared_ = nullptr;
-  NpzLimits limits_;
+  ReadLimits limits_;
   std::map<std::string, FileBytes> files_;
   std::set<std::string> added_;
   std::map<std::string, std::shared_ptr<const TensorMap>> tensors_;

@@ -169,6 +169,21 @@ Tensor draw(const Json& spec, Stream& stream, const Tensor* values) {
   return draw_from(std::get<Generator>(stream), generator_methods(), name, arguments, values);
 }
 
+std::uint64_t bytes_of_draw(const Json& spec) {
+  const auto* members = spec.get<JsonObject>();
+  if (members == nullptr || members->size() != 1) return 0;
+  const Json& arguments = members->front().second;
+  double bytes = sizeof(double);
+  for (const char* const key : {"shape", "n"}) {
+    const Json* const value = arguments.find(key);
+    if (value == nullptr) continue;
+    if (const auto* one = value->get<std::int64_t>()) bytes *= static_cast<double>(*one);
+    if (const auto* list = value->get<JsonIntegers>())
+      for (const std::int64_t extent : *list) bytes *= static_cast<double>(extent);
+  }
+  return bytes > 0 ? static_cast<std::uint64_t>(std::min(bytes, 0x1p63)) : 0;
+}
+
 std::vector<std::string> draw_methods() {
   std::vector<std::string> all = names_of(legacy_methods());
   for (const std::string& name : names_of(generator_methods()))

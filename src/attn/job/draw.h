@@ -10,6 +10,7 @@
 // Names, defaults and numbers are NumPy's. Without a shape a draw gives one number.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <variant>
 #include <vector>
@@ -32,6 +33,10 @@ Stream make_stream(const Json& seed, const std::string& generator);
 /// `spec` is an object with one member, the method; `values`, if any, stands for the argument of
 /// that name. Errors: data, naming the method or argument and the nearest known one.
 Tensor draw(const Json& spec, Stream& stream, const Tensor* values = nullptr);
+
+/// What the tensor will take, as far as a shape or a count says; the faults of either are for
+/// draw() to tell. Never more than 2^63.
+std::uint64_t bytes_of_draw(const Json& spec);
 
 std::vector<std::string> draw_methods();  ///< of both generators
 std::string draw_help();                  ///< every method and what it takes, a line each

@@ -1,6 +1,7 @@
 #include "attn/job/job.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
@@ -12,6 +13,16 @@
 namespace attn {
 namespace {
 
+/// causal: "top-left" beside an alignment that is another.
+std::string contradiction(const Document& document) {
+  const Entry *causal = document.find("causal"), *alignment = document.find("alignment");
+  if (causal == nullptr || alignment == nullptr) return "";
+  const auto *word = causal->value.get<std::string>(), *other = alignment->value.get<std::string>();
+  if (word == nullptr || *word == *other) return "";
+  return printable(causal->origin) + ": causal: expected the alignment " + *other + " of " +
+         printable(alignment->origin) + ", found " + *word;
+}
+
 /// Every problem with the values, a line each; usage when only flags are at fault.
 void check_values(const Document& document) {
   std::vector<std::string> problems;
@@ -22,6 +33,11 @@ void check_values(const Document& document) {
     only_flags = only_flags && entry.from_flag;
     problems.push_back(printable(entry.origin) + ": " + (entry.from_flag ? "" : entry.key + ": ") +
                        problem);
+  }
+  const std::string against = problems.empty() ? contradiction(document) : "";
+  if (!against.empty()) {
+    problems.push_back(against);
+    only_flags = document.name.empty();
   }
   if (!problems.empty())
     throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems));
@@ -53,6 +69,7 @@ class TensorReader {
     const std::string name = printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key);
     if (entry.value.get<JsonObject>() == nullptr) return tensor_from_json(entry.value, name);
     try {
+      require_room(entry.value);
       return draw(entry.value, stream());
     } catch (const Error& error) {
       throw Error(error.kind(), name + ": " + error.what());
@@ -60,6 +77,15 @@ class TensorReader {
   }
 
  private:
+  void require_room(const Json& spec) {
+    drawn_ += static_cast<double>(bytes_of_draw(spec));
+    if (drawn_ > static_cast<double>(files_.limits().memory))
+      throw Error(ErrorKind::data,
+                  "would bring what is drawn to " + std::to_string(std::llround(drawn_)) +
+                      " bytes, expected at most " + std::to_string(files_.limits().memory) +
+                      "; --max-memory permits more");
+  }
+
   Stream& stream() {
     if (!stream_) {
       const Entry* seed = document_.find("seed");
@@ -75,6 +101,7 @@ class TensorReader {
   const Document& document_;
   TensorFiles& files_;
   std::optional<Stream> stream_;
+  double drawn_ = 0;  ///< bytes
 };
 
 std::vector<std::string> default_outputs(const Document& document) {
@@ -88,6 +115,19 @@ std::string with_origin(const Job& job, const std::string& job_name, const std::
   const auto origin = job.origins.find(line.substr(0, line.find(':')));
   const std::string file = origin != job.origins.end() ? origin->second : job_name;
   return file.empty() ? line : printable(file) + ": " + line;
+}
+
+/// What `compute` gives; the lines of its errors name files.
+template <class Compute>
+auto with_origins(const Job& job, const Document& document, Compute&& compute) {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    std::vector<std::string> lines;
+    for (const std::string& line : error.lines())
+      lines.push_back(with_origin(job, document.name, line));
+    throw Error(error.kind(), std::move(lines));
+  }
 }
 
 /// What was typed for a key, short enough to stand in a result: inline numbers give their shape.
@@ -135,16 +175,20 @@ Job make_job(const Document& document, TensorFiles& files) {
   return job;
 }
 
-Result run_job(const Job& job, const Document& document, const TensorFiles& files) {
+PreparedJob prepare_job(const Job& job, const Document& document) {
+  return with_origins(job, document, [&] {
+    PreparedJob prepared{make_inputs(job.tensors, job.options), {}};
+    prepared.plan = plan(prepared.inputs, job.tensors, job.options, job.outputs);
+    return prepared;
+  });
+}
+
+Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
+               const TensorFiles& files) {
   Result result;
-  try {
-    result.outputs = attend(job.tensors, job.options, job.outputs);
-  } catch (const Error& error) {
-    std::vector<std::string> lines;
-    for (const std::string& line : error.lines())
-      lines.push_back(with_origin(job, document.name, line));
-    throw Error(error.kind(), std::move(lines));
-  }
+  result.outputs = with_origins(job, document, [&] {
+    return attend(prepared.inputs, job.tensors, job.options, job.outputs);
+  });
   result.tokens = job.tokens;
   result.made_by = provenance(job, document, files);
   return result;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/core/options.h"
+#include "attn/core/plan.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/tensor/tensor.h"
@@ -32,7 +33,17 @@ struct Result {
   Json made_by;  ///< schema, program, version, the job's options, digests of its inputs
 };
 
-/// Computes. Errors name the file that each tensor came from.
-Result run_job(const Job& job, const Document& document, const TensorFiles& files);
+/// A job whose shapes are proved, and what it will give and take.
+struct PreparedJob {
+  Inputs inputs;
+  Plan plan;
+};
+
+/// Computes nothing yet. Errors name the file that each tensor came from.
+PreparedJob prepare_job(const Job& job, const Document& document);
+
+/// Computes. Errors as prepare_job().
+Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
+               const TensorFiles& files);
 
 }  // namespace attn

@@ -78,13 +78,21 @@ class Run {
                                 values_ + pair * plan_.packed_values, p_.S, from);
   }
 
+  /// Whether heads share rows of a mask or bias, so that these are better read for all heads at
+  /// once.
+  bool shares_rows() const {
+    return (p_.mask && p_.mask_strides.head == 0) || (p_.bias && p_.bias_strides.head == 0);
+  }
+
   /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
   /// are hidden causally they take longest, and are not left to one thread at the end.
   void rows_wave(std::size_t first, std::size_t count) {
     const std::size_t segments = count * plan_.segments_per_pair();
     const std::size_t blocks = plan_.blocks_per_segment();
+    const bool rows_first = shares_rows();
     pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
-      const std::size_t segment = task / blocks, number = blocks - 1 - task % blocks;
+      const std::size_t segment = rows_first ? task % segments : task / blocks;
+      const std::size_t number = blocks - 1 - (rows_first ? task / segments : task % blocks);
       const std::size_t pair = segment / plan_.segments_per_pair();
       const std::size_t row = number * plan_.block_rows;
       KeyValues<T> kv = unpacked(first + pair);

@@ -1,109 +1,13 @@
-// Scores of a block of queries and a panel of keys: softcap, biases and what is hidden.
+// Scores of a tile of queries and a block of keys.
 #pragma once
 
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/pack-inl.h"
+#include "attn/kernel/panel_scores-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
-
-/// How much of a panel the masks let the rows of a tile see.
-enum class Seen { none, some, all };
-
-HWY_INLINE std::int64_t lesser(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-HWY_INLINE std::int64_t greater(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
-HWY_INLINE std::int64_t between(std::int64_t low, std::int64_t x, std::int64_t high) {
-  return x < low ? low : x > high ? high : x;
-}
-
-/// Whether any and whether all of `count` elements let a key be seen.
-struct AnyAll {
-  bool any = false, all = true;
-};
-template <class X, class IsSeen>
-HWY_INLINE AnyAll any_all(const X* x, std::int64_t stride, std::int64_t count, IsSeen is_seen) {
-  unsigned any = 0, all = 1;
-  if (stride == 1) {  // by itself, so that it is compiled to vectors
-    for (std::int64_t i = 0; i < count; ++i) {
-      const unsigned seen = is_seen(x[i]);
-      any |= seen;
-      all &= seen;
-    }
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const unsigned seen = is_seen(x[i * stride]);
-      any |= seen;
-      all &= seen;
-    }
-  }
-  return {any != 0, all != 0};
-}
-
-/// What mask and bias say about keys [first, first + count) in any of the tile's rows.
-template <class T>
-Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first,
-                   std::int64_t count) {
-  if (!p.mask && !p.bias) return Seen::all;
-  AnyAll seen;
-  for (std::size_t i = 0; i < rows; ++i) {
-    if (i > 0 && row[i].mask == row[i - 1].mask && row[i].bias == row[i - 1].bias) continue;
-    AnyAll here{true, true};
-    if (p.mask)
-      here = any_all(row[i].mask + first * p.mask_strides.column, p.mask_strides.column, count,
-                     [](std::uint8_t m) -> unsigned { return m != 0; });
-    if (p.bias && here.any) {
-      const AnyAll biased =
-          any_all(row[i].bias + first * p.bias_strides.column, p.bias_strides.column, count,
-                  [](T x) -> unsigned { return !(x == -kInfinity<T>); });
-      here = {biased.any, here.all && biased.all};
-    }
-    seen = {seen.any || here.any, seen.all && here.all};
-    if (seen.any && (!seen.all || p.bias)) return Seen::some;  // a bias has to be added anyway
-  }
-  return !seen.any ? Seen::none : seen.all ? Seen::all : Seen::some;
-}
-
-/// A row's mask and bias for keys first .. first + kPanel, contiguous: where they stand, or copied.
-template <class T>
-struct PanelMasks {
-  const std::uint8_t* mask = nullptr;
-  const T* bias = nullptr;
-  std::uint8_t mask_copy[kPanel<T>];
-  T bias_copy[kPanel<T>];
-
-  PanelMasks(const Problem<T>& p, const Row<T>& row, std::int64_t first) {
-    const std::int64_t count = lesser(kPanel<T>, static_cast<std::int64_t>(p.S) - first);
-    if (row.mask) mask = contiguous(row.mask, p.mask_strides.column, first, count, mask_copy);
-    if (row.bias) bias = contiguous(row.bias, p.bias_strides.column, first, count, bias_copy);
-  }
-
- private:
-  template <class X>
-  static const X* contiguous(const X* from, std::int64_t stride, std::int64_t first,
-                             std::int64_t count, X* copy) {
-    from += first * stride;
-    if (stride == 1 && count == static_cast<std::int64_t>(kPanel<T>)) return from;
-    for (std::int64_t i = 0; i < static_cast<std::int64_t>(kPanel<T>); ++i)
-      copy[i] = i < count ? from[i * stride] : X(0);
-    return copy;
-  }
-};
-
-/// Which lanes' bytes are not zero.
-HWY_INLINE hn::Mask<Tag<float>> nonzero(const std::uint8_t* bytes, Tag<float> d) {
-  const hn::RebindToUnsigned<Tag<float>> du;
-  const hn::Rebind<std::uint8_t, Tag<float>> d8;
-  return hn::MaskFromVec(hn::BitCast(
-      d, hn::VecFromMask(du, hn::Ne(hn::PromoteTo(du, hn::LoadU(d8, bytes)), hn::Zero(du)))));
-}
-HWY_INLINE hn::Mask<Tag<double>> nonzero(const std::uint8_t* bytes, Tag<double> d) {
-  const hn::RebindToUnsigned<Tag<double>> du;
-  const hn::Rebind<std::uint32_t, Tag<double>> d32;
-  const hn::Rebind<std::uint8_t, Tag<double>> d8;
-  const auto wide = hn::PromoteTo(du, hn::PromoteTo(d32, hn::LoadU(d8, bytes)));
-  return hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(du, hn::Ne(wide, hn::Zero(du)))));
-}
 
 /// Whether anything but hiding comes between the scaled scores and the softmax.
 template <class T>
@@ -116,58 +20,6 @@ HWY_INLINE bool has_terms(const Problem<T>& p) {
 template <class T>
 HWY_INLINE T strip_scale(const Problem<T>& p) {
   return has_terms(p) ? p.scale : static_cast<T>(p.scale * kLog2e);
-}
-
-/// Softcap and ALiBi on scaled scores, the bias (nullptr: none) added, in units of log(2).
-template <class T>
-HWY_INLINE Vec<T> add_terms(const Problem<T>& p, Vec<T> score, T slope, T ahead, const T* bias) {
-  const Tag<T> d;
-  const Vec<T> log2e = hn::Set(d, static_cast<T>(kLog2e));
-  if (p.softcap > 0) score = softcap<T>(score, p.softcap);
-  if (p.alibi) score = hn::NegMulAdd(hn::Set(d, slope), hn::Abs(hn::Iota(d, ahead)), score);
-  if (bias == nullptr) return hn::Mul(score, log2e);
-  const Vec<T> hidden = hn::Set(d, -kInfinity<T>), term = hn::LoadU(d, bias);
-  const Vec<T> lowest = hn::Set(d, std::numeric_limits<T>::lowest());
-  score = hn::Add(score, term);
-  const Vec<T> scaled = hn::Mul(score, log2e);
-  // A bias of the lowest finite numbers hides by outweighing only, and has to stay finite.
-  const Vec<T> kept =
-      hn::IfThenElse(hn::And(hn::Lt(scaled, lowest), hn::Ge(score, lowest)), lowest, scaled);
-  return hn::IfThenElse(hn::Eq(term, hidden), hidden, kept);
-}
-
-/// Terms and hiding on one row's scaled scores of a panel, of which `vectors` vectors have been
-/// computed and the rest are all hidden; raises the row's running maximum.
-template <class T>
-HWY_INLINE void finish_scores(const Problem<T>& p, const Row<T>& row, std::int64_t first,
-                              std::size_t vectors, T* scores, T* running_max) {
-  const Tag<T> d;
-  const PanelMasks<T> masks(p, row, first);
-  const Vec<T> hidden = hn::Set(d, -kInfinity<T>);
-  const bool terms = has_terms(p);
-  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
-  const auto from = static_cast<T>(between(0, row.first - first, kWidth));
-  const auto to = static_cast<T>(between(0, row.last - first, kWidth));
-  const bool partly = from > 0 || to < static_cast<T>(kWidth);
-  Vec<T> most = hn::Load(d, running_max);
-  for (std::size_t lane = 0; lane < vectors * kLanes<T>; lane += kLanes<T>) {
-    Vec<T> score = hn::Load(d, scores + lane);
-    if (terms)
-      score = add_terms(p, score, row.slope,
-                        static_cast<T>(first + static_cast<std::int64_t>(lane) - row.center),
-                        masks.bias ? masks.bias + lane : nullptr);
-    if (masks.mask) score = hn::IfThenElse(nonzero(masks.mask + lane, d), score, hidden);
-    if (partly) {
-      const Vec<T> at = hn::Iota(d, static_cast<T>(lane));
-      score = hn::IfThenElse(hn::And(hn::Ge(at, hn::Set(d, from)), hn::Lt(at, hn::Set(d, to))),
-                             score, hidden);
-    }
-    most = hn::Max(most, score);
-    hn::Store(score, d, scores + lane);
-  }
-  for (std::size_t lane = vectors * kLanes<T>; lane < kPanel<T>; lane += kLanes<T>)
-    hn::Store(hidden, d, scores + lane);
-  hn::Store(most, d, running_max);
 }
 
 /// strip = scale * raw for `rows` rows of a panel, and the running maximum as score_tile() has it.
@@ -212,10 +64,11 @@ struct TileView {
         reach(s.tile[row / kTileRows]),
         strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
 
-  /// Whether no row needs finish_scores() for keys [first, first + kPanel).
-  bool is_plain(std::int64_t first, Seen masks) const {
-    return masks == Seen::all && !has_terms(p) && reach.all_first <= first &&
-           reach.all_last >= first + static_cast<std::int64_t>(kPanel<T>);
+  /// How many panels from key `first` to key `end` on hide nothing by causal, window and lengths
+  /// and add no terms.
+  std::size_t plain_panels(std::int64_t first, std::int64_t end) const {
+    if (has_terms(p) || first < reach.all_first) return 0;
+    return static_cast<std::size_t>(greater(0, lesser(end, reach.all_last) - first)) / kPanel<T>;
   }
 };
 
@@ -232,20 +85,24 @@ void score_panel(const TileView<T>& tile, std::int64_t first, Seen masks, const 
   const bool reached = width > 0 && reach.first < first + kWidth;
   const std::size_t vectors =
       reached && masks != Seen::none ? round_up(width, kLanes<T>) / kLanes<T> : 0;
-  const bool plain = vectors > 0 && tile.is_plain(first, masks);
+  const bool plain = masks == Seen::all && tile.plain_panels(first, first + kWidth) == 1;
   T* plain_max = plain ? running_max : nullptr;
   if (s.raw != nullptr) {
     T* raw = s.raw + i * s.strip_stride + column;
-    score_tile<T>(rows, kTileVectors, p.D, query, keys, T(1), raw, s.strip_stride, nullptr);
+    score_tile<T>(rows, kTileVectors, 1, p.D, query, keys, T(1), raw, s.strip_stride, nullptr);
     scale_raw<T>(rows, vectors, raw, strip + column, s.strip_stride, strip_scale(p), plain_max);
   } else if (vectors > 0) {
-    score_tile<T>(rows, vectors, p.D, query, keys, strip_scale(p), strip + column, s.strip_stride,
-                  plain_max);
+    score_tile<T>(rows, vectors, 1, p.D, query, keys, strip_scale(p), strip + column,
+                  s.strip_stride, plain_max);
   }
   if (plain || !reached) return;
-  for (std::size_t r = 0; r < rows; ++r)
-    finish_scores(p, s.row[i + r], first, vectors, strip + r * s.strip_stride + column,
-                  running_max + r * kLanes<T>);
+  const PanelScores<T> scores(p, s.row + i, rows, first, vectors, strip + column, s.strip_stride);
+  if (p.softcap > 0) scores.softcap();
+  if (p.alibi) scores.add_alibi();
+  if (p.bias) scores.add_bias();
+  if (p.mask) scores.hide_masked();
+  scores.hide_unreached();
+  scores.raise_max(has_terms(p) && !p.bias ? static_cast<T>(kLog2e) : T(1), running_max);
 }
 
 /// The panel of keys that starts at `first`, packed into scratch.
@@ -275,22 +132,32 @@ const T* key_panels(const RowBlock<T>& block, std::size_t number) {
 template <class T>
 Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
                  const T* keys, std::size_t column) {
-  const Problem<T>& p = tile.p;
+  const auto& [p, s, i, rows, reach, strip] = tile;
   const Span all = key_block_span(number);
   const std::int64_t end = lesser(static_cast<std::int64_t>(p.S), all.last);
+  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
+  const bool simple = keys != nullptr && s.raw == nullptr && p.mask == nullptr;
   Span seen;
-  for (std::int64_t first = all.first; first < end; first += kPanel<T>) {
-    const std::int64_t last = lesser(end, first + static_cast<std::int64_t>(kPanel<T>));
-    const bool reached = tile.reach.first < last && tile.reach.last > first;
-    if (!reached && !tile.s.raw) continue;
-    const Seen masks = reached
-                           ? seen_by_masks(p, tile.s.row + tile.i, tile.rows, first, last - first)
-                           : Seen::none;
-    if (masks != Seen::none) seen = {lesser(seen.first, first), last};
+  for (std::int64_t first = all.first; first < end; first += kWidth) {
+    const std::int64_t last = lesser(end, first + kWidth);
+    const bool reached = reach.first < last && reach.last > first;
+    if (!reached && !s.raw) continue;
     const auto at = static_cast<std::size_t>(first - all.first);
+    if (const std::size_t panels = simple ? tile.plain_panels(first, end) : 0; panels > 0) {
+      score_tile<T>(rows, kTileVectors, panels, p.D, s.query + i * p.D, keys + at * p.D,
+                    strip_scale(p), strip + column + at, s.strip_stride,
+                    s.running_max + i * kLanes<T>);
+      const std::int64_t done = first + static_cast<std::int64_t>(panels) * kWidth;
+      seen = {lesser(seen.first, first), done};
+      first = done - kWidth;
+      continue;
+    }
+    const Seen masks =
+        reached ? seen_by_masks(p, s.row + i, rows, first, last - first) : Seen::none;
+    if (masks != Seen::none) seen = {lesser(seen.first, first), last};
     const T* panel = keys + at * p.D;
-    if (keys == nullptr && (masks != Seen::none || tile.s.raw))
-      panel = pack_panel(block, static_cast<std::size_t>(first), tile.s.key_block);
+    if (keys == nullptr && (masks != Seen::none || s.raw))
+      panel = pack_panel(block, static_cast<std::size_t>(first), s.key_block);
     score_panel(tile, first, masks, panel, column + at);
   }
   return seen;

@@ -24,12 +24,13 @@ inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 inline constexpr double kLog2e = 1.4426950408889634074;  ///< log2(e): 2^(t log2(e)) = e^t
 
 /// 2^r = 1 + r h(r) for |r| <= 1/2, h a minimax fit of the relative error (3e-9, 2e-17). Adding
-/// kShift rounds to an integer n and leaves n + the bias of exponents in the lowest bits.
+/// kShift rounds to an integer n and leaves n + the bias of exponents in the lowest bits; for
+/// kLowest that is 0, which as an exponent makes the number 0.
 template <class T>
 struct Exp2Constants;
 template <>
 struct Exp2Constants<float> {
-  static constexpr float kLowest = -126;
+  static constexpr float kLowest = -127;
   static constexpr float kShift = 0x1.8p23f + 127;
   static constexpr int kMantissa = 23;
   static constexpr float kH[] = {0.0001559508785f, 0.001340679754f, 0.009617691128f,
@@ -37,7 +38,7 @@ struct Exp2Constants<float> {
 };
 template <>
 struct Exp2Constants<double> {
-  static constexpr double kLowest = -1022;
+  static constexpr double kLowest = -1023;
   static constexpr double kShift = 0x1.8p52 + 1023;
   static constexpr int kMantissa = 52;
   static constexpr double kH[] = {
@@ -46,7 +47,17 @@ struct Exp2Constants<double> {
       0x1.c6b08d7048f0cp-5,  0x1.ebfbdff82c598p-3,  0x1.62e42fefa39f3p-1};
 };
 
-/// 2^t in parts: t = n + r, 2^t = 2^n (1 + r h).
+/// The greater of t and low; NaN where t is.
+template <class T>
+HWY_INLINE Vec<T> at_least(T low, Vec<T> t) {
+  const Vec<T> limit = hn::Set(Tag<T>(), low);
+  if constexpr (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
+    return hn::Max(limit, t);  // x86's instruction gives its second operand where one is NaN
+  else
+    return hn::IfThenElse(hn::Lt(t, limit), limit, t);
+}
+
+/// 2^t in parts, for t >= kLowest: t = n + r, 2^t = 2^n (1 + r h).
 template <class T>
 struct SplitExp2 {
   Vec<T> r, h, power;  ///< power: 2^n
@@ -68,15 +79,13 @@ HWY_INLINE SplitExp2<T> split_exp2(Vec<T> t) {
   return split;
 }
 
-/// 2^t for t <= 0 within 1 unit in the last place, and 1 for 0; 0 below kLowest and for -inf; NaN
-/// for NaN and inf.
+/// 2^t for t <= 0 within 1 unit in the last place, and 1 for 0; 0 from where 2^t is no longer a
+/// normal number down to -inf; NaN for NaN and inf.
 template <class T>
 HWY_INLINE Vec<T> exp2(Vec<T> t) {
-  const Tag<T> d;
-  const SplitExp2<T> split = split_exp2<T>(t);
+  const SplitExp2<T> split = split_exp2<T>(at_least(Exp2Constants<T>::kLowest, t));
   // A product, rather than n added to the exponent's bits, keeps every NaN one.
-  const Vec<T> e = hn::Mul(hn::MulAdd(split.h, split.r, hn::Set(d, T(1))), split.power);
-  return hn::IfThenZeroElse(hn::Lt(t, hn::Set(d, Exp2Constants<T>::kLowest)), e);
+  return hn::Mul(hn::MulAdd(split.h, split.r, hn::Set(Tag<T>(), T(1))), split.power);
 }
 
 /// a / b for b of about 1, within 2 units in the last place.
@@ -96,10 +105,8 @@ HWY_INLINE Vec<T> divide(Vec<T> a, Vec<T> b) {
 template <class T>
 HWY_INLINE Vec<T> softcap(Vec<T> x, T cap) {
   const Tag<T> d;
-  const Vec<T> least = hn::Set(d, T(-80));  // a comparison keeps NaN, which Max need not
   const Vec<T> exponent = hn::Mul(hn::Set(d, static_cast<T>(-2 * kLog2e) / cap), hn::Abs(x));
-  const SplitExp2<T> split =
-      split_exp2<T>(hn::IfThenElse(hn::Lt(exponent, least), least, exponent));
+  const SplitExp2<T> split = split_exp2<T>(at_least(T(-80), exponent));
   const Vec<T> e =
       hn::MulAdd(split.power, hn::Mul(split.r, split.h), hn::Sub(split.power, hn::Set(d, T(1))));
   const Vec<T> tanh = hn::CopySign(divide<T>(e, hn::Add(e, hn::Set(d, T(2)))), x);

@@ -1,6 +1,7 @@
 // The micro-kernel: a tile of C = A B in registers, where B is packed.
 #pragma once
 
+#include "attn/kernel/kernels.h"
 #include "attn/kernel/simd-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
@@ -21,17 +22,17 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
   Vec<T> sums[Rows][Vectors];
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < Rows; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) sums[i][j] = hn::Zero(d);
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
     Vec<T> b_row[Vectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < Rows; ++i) {
       const Vec<T> a_element = hn::Set(d, a[i * a_stride + k]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (std::size_t j = 0; j < Vectors; ++j)
         sums[i][j] = hn::MulAdd(a_element, b_row[j], sums[i][j]);
     }
@@ -48,62 +49,102 @@ HWY_INLINE void with_constant(std::size_t count, F f) {
   f(std::integral_constant<std::size_t, Most>{});
 }
 
+/// As many vectors as a tile of so many rows has room for.
+constexpr std::size_t most_vectors(std::size_t rows) {
+  return rows <= 2 ? 2 * kTileVectors : kTileVectors;
+}
+
 /// with_constant for both sides of a tile: f(rows, vectors).
 template <class F>
 HWY_INLINE void with_tile(std::size_t rows, std::size_t vectors, F f) {
-  with_constant<kTileRows>(
-      rows, [&](auto r) { with_constant<kTileVectors>(vectors, [&](auto v) { f(r, v); }); });
-}
-
-/// out = scale * (A B), and running_max, a vector a row, raised to it unless it is nullptr.
-template <class T>
-void score_tile(std::size_t rows, std::size_t vectors, std::size_t depth, const T* query,
-                const T* keys, T scale, T* out, std::size_t out_stride, T* running_max) {
-  with_tile(rows, vectors, [&](auto r, auto v) {
-    constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    multiply_tile<T, kRows, kVectors>(depth, query, depth, keys, kPanel<T>, [&](auto& sums) {
-      const Tag<T> d;
-      const Vec<T> factor = hn::Set(d, scale);
-#pragma GCC unroll 16
-      for (std::size_t i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-        for (std::size_t j = 0; j < kVectors; ++j) {
-          sums[i][j] = hn::Mul(sums[i][j], factor);
-          hn::Store(sums[i][j], d, out + i * out_stride + j * kLanes<T>);
-        }
-        if (running_max != nullptr) {
-          T* at = running_max + i * kLanes<T>;
-          Vec<T> most = hn::Load(d, at);
-#pragma GCC unroll 4
-          for (std::size_t j = 0; j < kVectors; ++j) most = hn::Max(most, sums[i][j]);
-          hn::Store(most, d, at);
-        }
-      }
-    });
+  with_constant<kTileRows>(rows, [&](auto r) {
+    with_constant<most_vectors(decltype(r)::value)>(vectors, [&](auto v) { f(r, v); });
   });
 }
 
-/// out = keep * out + add * (A B), with a factor of each kind a row.
+/// One row's part of score_tile(): stores scaled sums and raises the running maximum.
+template <class T, std::size_t Vectors>
+HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* running_max) {
+  const Tag<T> d;
+#pragma GCC unroll 8
+  for (std::size_t j = 0; j < Vectors; ++j) {
+    sums[j] = hn::Mul(sums[j], scale);
+    hn::Store(sums[j], d, out + j * kLanes<T>);
+  }
+  if (running_max == nullptr) return;
+  Vec<T> most = hn::Load(d, running_max);
+#pragma GCC unroll 8
+  for (std::size_t j = 0; j < Vectors; ++j) most = hn::Max(most, sums[j]);
+  hn::Store(most, d, running_max);
+}
+
+/// out = scale * (A B) for `panels` panels of keys, of each but the first `vectors` vectors, and
+/// running_max, a vector a row, raised to it unless it is nullptr.
 template <class T>
-void value_tile(std::size_t rows, std::size_t vectors, std::size_t depth, const T* weights,
-                std::size_t weights_stride, const T* values, std::size_t values_stride,
-                const T* keep, const T* add, T* out, std::size_t out_stride) {
-  with_tile(rows, vectors, [&](auto r, auto v) {
+void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
+                const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
+                T* running_max) {
+  with_tile(rows, vectors, [=](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    multiply_tile<T, kRows, kVectors>(
-        depth, weights, weights_stride, values, values_stride, [&](auto& sums) {
-          const Tag<T> d;
+    const Vec<T> factor = hn::Set(Tag<T>(), scale);
+    for (std::size_t panel = 0; panel < panels; ++panel)
+      multiply_tile<T, kRows, kVectors>(
+          depth, query, depth, keys + panel * kPanel<T> * depth, kPanel<T>, [&](auto& sums) {
+            T* at = out + panel * kPanel<T>;
 #pragma GCC unroll 16
-          for (std::size_t i = 0; i < kRows; ++i) {
-            const Vec<T> old_factor = hn::Set(d, keep[i]), new_factor = hn::Set(d, add[i]);
-#pragma GCC unroll 4
-            for (std::size_t j = 0; j < kVectors; ++j) {
-              T* at = out + i * out_stride + j * kLanes<T>;
-              hn::Store(hn::MulAdd(hn::Load(d, at), old_factor, hn::Mul(sums[i][j], new_factor)), d,
-                        at);
-            }
-          }
-        });
+            for (std::size_t i = 0; i < kRows; ++i)
+              store_scores<T>(sums[i], factor, at + i * out_stride,
+                              running_max ? running_max + i * kLanes<T> : nullptr);
+          });
+  });
+}
+
+// Rounding errors grow with the length of a sum: shorter ones, put together, are nearer to the
+// truth.
+inline constexpr std::size_t kSumDepth = 128;
+
+/// What value_tile() multiplies: weights of keys [from, to) of a block with their values.
+template <class T>
+struct ValueProduct {
+  std::size_t from, to;
+  const T* weights;  ///< of key 0, rows weights_stride apart
+  std::size_t weights_stride;
+  const T* values;  ///< of key 0, keys values_stride apart
+  std::size_t values_stride;
+};
+
+/// out = keep * out + add * (weights values), with a factor of each kind a row. Sums are cut at
+/// multiples of kSumDepth, wherever they begin, so that weights of 0 before or after change
+/// nothing; they start from +0, so that no zero of theirs is -0.
+template <class T>
+void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
+                const T* keep, const T* add, T* out, std::size_t out_stride) {
+  with_tile(rows, vectors, [=](auto r, auto v) {
+    constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
+    const Tag<T> d;
+    Vec<T> all[kRows][kVectors];
+    for (auto& row : all)
+      for (auto& sum : row) sum = hn::Zero(d);
+    for (std::size_t from = product.from, to = 0; from < product.to; from = to) {
+      to = HWY_MIN(product.to, round_up(from + 1, kSumDepth));
+      multiply_tile<T, kRows, kVectors>(to - from, product.weights + from, product.weights_stride,
+                                        product.values + from * product.values_stride,
+                                        product.values_stride, [&](auto& sums) {
+#pragma GCC unroll 16
+                                          for (std::size_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+                                            for (std::size_t j = 0; j < kVectors; ++j)
+                                              all[i][j] = hn::Add(all[i][j], sums[i][j]);
+                                        });
+    }
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < kRows; ++i)
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < kVectors; ++j) {
+        T* at = out + i * out_stride + j * kLanes<T>;
+        const Vec<T> added = hn::Mul(all[i][j], hn::Set(d, add[i]));
+        hn::Store(hn::MulAdd(hn::Load(d, at), hn::Set(d, keep[i]), added), d, at);
+      }
   });
 }
 

@@ -25,7 +25,7 @@ struct Face {
   FT_Face face = nullptr;
   Face() {
     require(FT_Init_FreeType(&library));
-    const std::string_view font = embedded_font();
+    const std::string_view font = embedded_font().bytes;
     require(FT_New_Memory_Face(library, reinterpret_cast<const FT_Byte*>(font.data()),
                                static_cast<FT_Long>(font.size()), 0, &face));
   }

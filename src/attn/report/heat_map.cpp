@@ -73,7 +73,7 @@ std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::
 /// A way to one panel: the index on each axis before the last two.
 struct Panels {
   std::vector<std::string> titles;
-  std::vector<std::size_t> offsets;  ///< of the panel's first element
+  std::vector<std::size_t> places;  ///< of the matrix among all matrices
 };
 
 Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape& shape) {
@@ -96,22 +96,21 @@ Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape
       indices = {place_of(*picks[k], shape[i], flags[k])};
     else
       for (std::size_t j = 0; j < shape[i]; ++j) indices.push_back(j);
-    if (panels.offsets.size() * indices.size() > kMostPanels)
+    if (panels.places.size() * indices.size() > kMostPanels)
       throw Error(ErrorKind::data, source.name + ": expected at most " +
                                        std::to_string(kMostPanels) + " matrices, found shape " +
                                        to_string(shape) + "; choose with --layer, --batch, --head");
     Panels next;
-    for (std::size_t p = 0; p < panels.offsets.size(); ++p)
+    for (std::size_t p = 0; p < panels.places.size(); ++p)
       for (const std::size_t index : indices) {
         const std::string title = shape[i] == 1 ? "" : names[k] + " " + std::to_string(index);
         const std::string before = panels.titles[p];
         next.titles.push_back(before.empty() || title.empty() ? before + title
                                                               : before + ", " + title);
-        next.offsets.push_back(panels.offsets[p] * shape[i] + index);
+        next.places.push_back(panels.places[p] * shape[i] + index);
       }
     panels = std::move(next);
   }
-  for (std::size_t& offset : panels.offsets) offset *= shape[leading] * shape[leading + 1];
   return panels;
 }
 
@@ -192,13 +191,16 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   const std::vector<std::size_t> columns = places_of(choice.columns, S, "--cols");
   const Panels panels = panels_of(source, choice, shape);
   HeatMap map;
-  const Tensor values = cast(source.tensor, DType::f64);
-  const Tensor masked = source.masked ? cast(*source.masked, DType::f64) : Tensor();
-  for (std::size_t p = 0; p < panels.offsets.size(); ++p) {
+  const Shape matrices{source.tensor.size() / (L * S), L * S};
+  for (std::size_t p = 0; p < panels.places.size(); ++p) {
     HeatPanel panel{panels.titles[p], {}, {}};
+    const Tensor values = cast(source.tensor.reshaped(matrices).at(panels.places[p]), DType::f64);
+    const Tensor masked =
+        source.masked ? cast(source.masked->reshaped(matrices).at(panels.places[p]), DType::f64)
+                      : Tensor();
     for (const std::size_t i : rows)
       for (const std::size_t j : columns) {
-        const std::size_t at = panels.offsets[p] + i * S + j;
+        const std::size_t at = i * S + j;
         const bool hidden =
             source.masked && masked.data<double>()[at] == -std::numeric_limits<double>::infinity();
         const double value = values.data<double>()[at];
@@ -209,7 +211,8 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
       }
     map.panels.push_back(std::move(panel));
   }
-  map.title = printable(source.name) + (source.what.empty() ? "" : ": " + source.what);
+  map.title = printable(source.name);
+  if (!source.what.empty()) map.notes.push_back(source.what);
   if (map.panels.size() == 1 && !map.panels[0].title.empty())
     map.title += ", " + std::exchange(map.panels[0].title, "");
   map.row_axis = source.row_axis;

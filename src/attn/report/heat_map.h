@@ -37,8 +37,8 @@ struct HeatPanel {
 };
 
 struct HeatMap {
-  std::string title;                  ///< "weights · softmax of the masked scores"
-  std::vector<std::string> notes;     ///< what the reader has to know: how it was reduced
+  std::string title;                  ///< "weights, head 3"
+  std::vector<std::string> notes;     ///< what it shows; how it was reduced
   std::string row_axis, column_axis;  ///< "queries", "keys"
   std::string hidden_means;           ///< what a hatched cell is; "" when there is none
   std::vector<std::string> row_labels, column_labels;  ///< as many as rows and columns
@@ -61,7 +61,7 @@ struct HeatChoice {
 struct HeatSource {
   Tensor tensor;                 ///< (S), (L, S) or with axes head, batch, layer in front
   std::optional<Tensor> masked;  ///< masked_scores, of the same shape: hidden where -inf
-  std::string name, what;        ///< "weights", "softmax of the masked scores"
+  std::string name, what;        ///< "weights", what that is in words; may be ""
   std::string row_axis = "queries", column_axis = "keys";
   std::string third_axis = "head";  ///< what the axis before the last two is called
   std::vector<std::string> row_tokens, column_tokens;  ///< used where their number fits

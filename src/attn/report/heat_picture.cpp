@@ -63,6 +63,22 @@ Figure figure_of(const HeatMap& map) {
   return f;
 }
 
+/// `text` in lines of at most `width`, broken between words.
+std::vector<std::string> wrapped(const std::string& text, double size, double width) {
+  std::vector<std::string> lines = {""};
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t space = std::min(text.find(' ', start), text.size());
+    const std::string word = text.substr(start, space - start);
+    const std::string longer = lines.back().empty() ? word : lines.back() + " " + word;
+    if (!lines.back().empty() && text_width(longer, size) > width)
+      lines.push_back(word);
+    else
+      lines.back() = longer;
+    start = space + 1;
+  }
+  return lines;
+}
+
 class Layout {
  public:
   explicit Layout(const HeatMap& map) : map_(map), f_(figure_of(map)) {
@@ -76,9 +92,11 @@ class Layout {
     text(x + f_.left + (across - f_.left) / 2, y - 4, map.column_axis, kTextSize, Anchor::middle);
     picture_.shapes.push_back(TextShape{kMargin + kTextSize, y + matrix_y + (down - matrix_y) / 2,
                                         map.row_axis, kTextSize, Anchor::middle, true, kSoftInk});
-    for (std::size_t p = 0; p < map.panels.size(); ++p)
-      panel(map.panels[p], x + static_cast<double>(p % f_.across) * f_.stride_x() + f_.left,
-            y + static_cast<double>(p / f_.across) * f_.stride_y());
+    for (std::size_t p = 0; p < map.panels.size(); ++p) {
+      const std::size_t row = p / f_.across, column = p % f_.across;
+      panel(map.panels[p], x + static_cast<double>(column) * f_.stride_x() + f_.left,
+            y + static_cast<double>(row) * f_.stride_y());
+    }
     const double bar_bottom = colour_bar(x + across + 18, y + matrix_y, f_.height);
     picture_.height = std::max(y + down, bar_bottom) + kMargin;
     picture_.width = std::max(picture_.width, x + across + 18 + bar_room_ + kMargin);
@@ -97,11 +115,13 @@ class Layout {
     double y = kMargin + kTitleSize;
     text(kMargin, y, map_.title, kTitleSize, Anchor::start, kInk);
     picture_.width = 2 * kMargin + text_width(map_.title, kTitleSize);
-    for (const std::string& line : map_.notes) {
-      y += kTextSize + 5;
-      text(kMargin, y, line, kTextSize);
-      picture_.width = std::max(picture_.width, 2 * kMargin + text_width(line, kTextSize));
-    }
+    const double width = std::max(300.0, f_.stride_x() * static_cast<double>(f_.across));
+    for (const std::string& note : map_.notes)
+      for (const std::string& line : wrapped(note, kTextSize, width)) {
+        y += kTextSize + 5;
+        text(kMargin, y, line, kTextSize);
+        picture_.width = std::max(picture_.width, 2 * kMargin + text_width(line, kTextSize));
+      }
     return y + 12;
   }
 
@@ -124,8 +144,9 @@ class Layout {
     const double size = f_.cell >= 44 ? 12 : 9.5;
     for (std::size_t at = 0; at < panel.values.size(); ++at) {
       if (panel.kinds[at] == CellKind::hidden) continue;
-      const double i = static_cast<double>(at / map_.columns()) + 0.5;
-      const double j = static_cast<double>(at % map_.columns()) + 0.5;
+      const std::size_t row = at / map_.columns(), column = at % map_.columns();
+      const double i = static_cast<double>(row) + 0.5;
+      const double j = static_cast<double>(column) + 0.5;
       const bool nan = panel.kinds[at] == CellKind::nan;
       text(x + j * f_.cell, top + i * f_.cell + size * 0.36,
            nan ? "nan" : short_number(panel.values[at]), size, Anchor::middle,

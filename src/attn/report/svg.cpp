@@ -3,8 +3,8 @@
 #include <map>
 #include <string_view>
 
+#include "attn/report/markup.h"
 #include "attn/report/picture.h"
-#include "attn/tensor/utf8.h"
 
 namespace attn {
 namespace {
@@ -28,23 +28,6 @@ std::string hex(Rgb colour) {
     text += kDigits[channel & 15];
   }
   return text;
-}
-
-/// What XML cannot hold (controls, bytes that are not UTF-8) becomes U+FFFD.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = utf8_length(text, i);
-    const char c = text[i];
-    if (length == 0 || static_cast<unsigned char>(c) < 0x20)
-      out += "\uFFFD";
-    else if (c == '&' || c == '<' || c == '>' || c == '"' || c == '\'')
-      out += "&#" + std::to_string(static_cast<int>(c)) + ";";
-    else
-      out += text.substr(i, length);
-    i += std::max<std::size_t>(length, 1);
-  }
-  return out;
 }
 
 std::string attributes(const Box& box) {
@@ -91,7 +74,7 @@ std::string svg(const TextShape& shape) {
   if (shape.anchor != Anchor::start)
     text += shape.anchor == Anchor::middle ? " text-anchor=\"middle\"" : " text-anchor=\"end\"";
   if (shape.upright) text += " transform=\"rotate(-90 " + x + " " + y + ")\"";
-  return text + " fill=\"" + hex(shape.colour) + "\">" + escaped(shape.text) + "</text>\n";
+  return text + " fill=\"" + hex(shape.colour) + "\">" + markup(shape.text) + "</text>\n";
 }
 
 /// Hidden: slanted lines. NaN: crosses. Both on white, as neither is a value.
@@ -113,7 +96,7 @@ std::string svg_of(const Picture& picture) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + width + "\" height=\"" + height +
       "\" viewBox=\"0 0 " + width + " " + height +
       "\" font-family=\"'DejaVu Sans', Verdana, sans-serif\" role=\"img\">\n<title>" +
-      escaped(picture.title) + "</title>\n";
+      markup(picture.title) + "</title>\n";
   text += kPatterns;
   text += "<rect width=\"" + width + "\" height=\"" + height + "\" fill=\"#fff\"/>\n";
   for (const auto& shape : picture.shapes)

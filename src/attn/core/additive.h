@@ -1,0 +1,16 @@
+// Score functions of every pair of a query and a key that are no product of matrices.
+#pragma once
+
+#include "attn/core/inputs.h"
+#include "attn/core/options.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// Score::additive and Score::concat as core/score.h has them: (B, H, L, S) of dtype in.compute.
+Tensor additive_scores(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind);
+
+/// Score::l2.
+Tensor negative_square_distances(const Tensor& queries, const Tensor& keys, DType compute);
+
+}  // namespace attn

@@ -1,0 +1,36 @@
+// From scores to weights, most of which sum to 1.
+#pragma once
+
+#include <optional>
+
+#include "attn/core/mask.h"
+#include "attn/core/options.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+struct Normalised {
+  Tensor weights;    ///< (B, H, L, S)
+  Tensor logsumexp;  ///< (B, H, L): log(sum exp x), whatever the normaliser
+};
+
+/// Over the visible keys of a query (SoftmaxAxis::keys), or of all queries of a head
+/// (SoftmaxAxis::all, where all its rows have one logsumexp), with x = masked score / temperature:
+///   softmax:   exp(x - max x) / sum exp(x - max x);   logsumexp = max x + log(sum exp(x - max x))
+///   sigmoid:   1 / (1 + exp(-x)), each key by itself
+///   none:      x
+///   sparsemax, entmax15, hardmax, top_k: core/sparse.h
+/// Hidden keys weigh 0. Where none is visible: EmptyRows (padding weighs 0 whatever that is), and
+/// logsumexp is -inf. Where they are normalised together, a visible NaN makes the weights of all
+/// visible keys NaN, and so does a visible +inf (inf - inf), as in NumPy.
+///
+/// `sinks` (H): a score per head that takes its share and has no value (Xiao et al. 2023,
+/// arXiv:2309.17453; the learned form): it joins maximum and sum, so that weights sum to less than
+/// 1; a query with a sink is never empty. For softmax over keys.
+///
+/// exp is taken in the scores' dtype (or SoftmaxPrecision, which rounds x and the weights too);
+/// sums are in double.
+Normalised normalise(const Masked& masked, const std::optional<Tensor>& sinks,
+                     const Options& options);
+
+}  // namespace attn

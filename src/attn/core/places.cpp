@@ -1,0 +1,148 @@
+#include "attn/core/places.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+namespace attn {
+namespace {
+
+using Ids = std::vector<std::int64_t>;
+
+/// One number for each batch row, or one for all; nothing where the tensor is absent or wrong.
+std::optional<Ids> lengths(const std::string& name, const TensorMap& numbers, std::size_t B,
+                           std::size_t most, Axes& axes) {
+  const Tensor* tensor = numbers.find(name);
+  if (tensor == nullptr) return std::nullopt;
+  if (tensor->dtype() != DType::i64 || tensor->rank() > 1 ||
+      (tensor->size() != 1 && tensor->size() != B)) {
+    axes.problem(name + ": expected a whole number for each of the " + std::to_string(B) +
+                 " batch rows, found " + std::string(name_of(tensor->dtype())) + " " +
+                 to_string(tensor->shape()));
+    return std::nullopt;
+  }
+  const auto data = tensor->data<std::int64_t>();
+  for (const std::int64_t length : data)
+    if (length < 0 || length > static_cast<std::int64_t>(most)) {
+      axes.problem(name + ": expected lengths of 0 to " + std::to_string(most) + ", found " +
+                   std::to_string(length));
+      return std::nullopt;
+    }
+  Ids all(data.begin(), data.end());
+  all.resize(std::max<std::size_t>(B, 1), all.empty() ? 0 : all[0]);
+  return all;
+}
+
+/// Numbers of documents of shape (N) or (B, N).
+std::optional<Tensor> ids(const std::string& name, const TensorMap& numbers, std::size_t B,
+                          std::size_t N, Axes& axes) {
+  const Tensor* tensor = numbers.find(name);
+  if (tensor == nullptr) return std::nullopt;
+  const Shape& shape = tensor->shape();
+  if (tensor->dtype() == DType::i64 && (shape == Shape{N} || shape == Shape{B, N})) return *tensor;
+  axes.problem(name + ": expected whole numbers of shape " + to_string({N}) + " or " +
+               to_string({B, N}) + ", found " + std::string(name_of(tensor->dtype())) + " " +
+               to_string(shape));
+  return std::nullopt;
+}
+
+/// cu_seqlens (n + 1), 0 = cu[0] <= cu[1] <= ... <= cu[n] = N, as numbers of documents (N).
+std::optional<Tensor> packed_ids(const std::string& name, const TensorMap& numbers, std::size_t N,
+                                 Axes& axes) {
+  const Tensor* tensor = numbers.find(name);
+  if (tensor == nullptr) return std::nullopt;
+  const bool list = tensor->dtype() == DType::i64 && tensor->rank() == 1 && tensor->size() > 0;
+  const Ids cu = list
+                     ? Ids(tensor->data<std::int64_t>().begin(), tensor->data<std::int64_t>().end())
+                     : Ids{-1};
+  if (cu.front() != 0 || cu.back() != static_cast<std::int64_t>(N) ||
+      !std::is_sorted(cu.begin(), cu.end())) {
+    axes.problem(name + ": expected whole numbers that rise from 0 to " + std::to_string(N) +
+                 ", found " + (list ? "others" : to_string(tensor->shape())));
+    return std::nullopt;
+  }
+  Tensor documents(DType::i64, {N});
+  const auto out = documents.mutable_data<std::int64_t>();
+  for (std::size_t d = 0; d + 1 < cu.size(); ++d)
+    std::fill(out.begin() + cu[d], out.begin() + cu[d + 1], static_cast<std::int64_t>(d));
+  return documents;
+}
+
+/// How many of each a document has.
+struct Count {
+  std::int64_t queries = 0, keys = 0, past = 0;
+};
+
+/// The documents of one batch row, padding from `length` on.
+Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N,
+            std::int64_t length) {
+  Ids row(N, 0);
+  if (documents) {
+    const auto all = documents->data<std::int64_t>();
+    const std::size_t from = documents->rank() == 2 ? b * N : 0;
+    std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(from), N, row.begin());
+    for (std::int64_t& id : row) id = std::max<std::int64_t>(id, Places::kPadding);
+  }
+  std::fill(row.begin() + length, row.end(), Places::kPadding);
+  return row;
+}
+
+/// Places within each document, from its documents alone.
+Places placed(Ids queries, Ids keys, const Inputs& in, Alignment alignment) {
+  std::map<std::int64_t, Count> counts, met;
+  for (const std::int64_t id : queries) ++counts[id].queries;
+  for (std::size_t j = 0; j < keys.size(); ++j) {
+    ++counts[keys[j]].keys;
+    if (j < in.P) ++counts[keys[j]].past;
+  }
+  Places places{{std::move(queries), {}}, {std::move(keys), {}}};
+  for (const std::int64_t id : places.queries.document) {
+    const Count& count = counts[id];
+    const std::int64_t offset =
+        alignment == Alignment::top_left ? count.past : count.keys - count.queries;
+    places.queries.place.push_back(met[id].queries++ + offset);
+  }
+  for (const std::int64_t id : places.keys.document) places.keys.place.push_back(met[id].keys++);
+  return places;
+}
+
+}  // namespace
+
+std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, const Inputs& in,
+                                Axes& axes) {
+  const std::size_t S = in.P + in.N;
+  const auto query_lengths = lengths("query_lengths", numbers, in.B, in.L, axes);
+  const auto key_lengths = lengths("key_lengths", numbers, in.B, S, axes);
+  const bool packed = numbers.contains("cu_seqlens_q") || numbers.contains("cu_seqlens_k");
+  if (packed && (numbers.contains("documents") || numbers.contains("key_documents")))
+    axes.problem("documents: expected either documents or cu_seqlens, found both");
+  const auto of = [&](const char* cu, const char* documents, std::size_t N) {
+    return packed ? packed_ids(cu, numbers, N, axes) : ids(documents, numbers, in.B, N, axes);
+  };
+  const auto queries = of("cu_seqlens_q", "documents", in.L);
+  auto keys = of("cu_seqlens_k", "key_documents", S);
+  const std::string q = packed ? "cu_seqlens_q" : "documents",
+                    k = packed ? "cu_seqlens_k" : "key_documents";
+  if (numbers.contains(k) && !numbers.contains(q))
+    axes.problem(q + ": expected the documents of the queries beside " + k + ", found none");
+  if (numbers.contains(q) && !numbers.contains(k)) {
+    if (S == in.L)
+      keys = queries;
+    else
+      axes.problem(k + ": expected the documents of the " + std::to_string(S) +
+                   " keys, as there are " + std::to_string(in.L) + " queries, found none");
+  }
+  if (!axes.problems().empty()) return {};
+  const bool same = !query_lengths && !key_lengths && !(queries && queries->rank() == 2) &&
+                    !(keys && keys->rank() == 2);
+  std::vector<Places> all;
+  for (std::size_t b = 0; b < (same ? 1 : in.B); ++b)
+    all.push_back(
+        placed(row_ids(queries, b, in.L,
+                       query_lengths ? (*query_lengths)[b] : static_cast<std::int64_t>(in.L)),
+               row_ids(keys, b, S, key_lengths ? (*key_lengths)[b] : static_cast<std::int64_t>(S)),
+               in, alignment));
+  return all;
+}
+
+}  // namespace attn

@@ -1,0 +1,226 @@
+#include "attn/core/plan.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "attn/core/attention.h"
+#include "attn/core/fast.h"
+#include "attn/core/inputs.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+
+std::size_t sum(std::size_t a, std::size_t b) { return a > kMost - b ? kMost : a + b; }
+
+std::size_t product(const Shape& factors) {
+  std::size_t result = 1;
+  for (const std::size_t factor : factors)
+    if (__builtin_mul_overflow(result, factor, &result)) return kMost;
+  return result;
+}
+
+double real_product(const Shape& factors) {
+  double result = 1;
+  for (const std::size_t factor : factors) result *= static_cast<double>(factor);
+  return result;
+}
+
+struct Stage {
+  Shape shape;         ///< with the full letters
+  bool whole = false;  ///< of integers
+  double flops = 0;
+  bool has_heads = false;
+  std::vector<std::string> needs = {};
+};
+
+/// The stages of one problem, as attention.cpp computes them.
+class Stages {
+ public:
+  Stages(const TensorMap& tensors, const Inputs& in, const Options& options)
+      : tensors_(tensors), in_(in), rows_(in.rows.size()) {
+    add_sources(options);
+    add_scores(options);
+    add_contexts(options);
+  }
+
+  const Stage& at(const std::string& name) const { return stages_.at(name); }
+
+  /// Whether the kernels are handed this problem: then no stage is kept that is not an output.
+  bool all_floats() const {
+    return !at("queries").whole && !at("present_K").whole && !at("present_V").whole;
+  }
+
+  std::size_t bytes_of(const std::string& name) const {
+    const Stage& stage = at(name);
+    const std::size_t extra = name == "masked_scores" ? 1 : 0;  // which keys are visible
+    return product({product(stage.shape), size_of(stage.whole ? DType::i64 : in_.compute) + extra});
+  }
+
+ private:
+  bool whole(const std::string& name) const {
+    const Tensor* tensor = tensors_.find(name);
+    return tensor == nullptr || !is_float(tensor->dtype());
+  }
+
+  /// queries, keys or values: x W + b with x of (B, N, M), or as given.
+  void add_projection(const std::string& name, const std::string& letter, const Shape& shape,
+                      std::size_t width, bool whole_source, const std::string& needs) {
+    Stage stage{.shape = shape, .has_heads = true};
+    if (!in_.projected) {
+      const std::string given = letter == "V" && !tensors_.contains("V") ? "K" : letter;
+      stage.whole = whole(given);
+    } else {
+      stage.whole = whole_source && whole("W_" + letter) && whole("b_" + letter);
+      stage.flops = tensors_.contains("W_" + letter) ? 2 * real_product(shape) * double(width) : 0;
+      if (!needs.empty()) stage.needs = {needs};
+    }
+    stages_[name] = stage;
+  }
+
+  /// The past before the new ones; without a past no copy is made.
+  void add_present(const std::string& name, const std::string& from, const std::string& past,
+                   const Shape& shape) {
+    stages_[name] = {
+        .shape = shape, .whole = at(from).whole && whole(past), .has_heads = true, .needs = {from}};
+  }
+
+  void add_sources(const Options& options) {
+    const bool positions = options.position.kind != Position::Kind::none;
+    const bool scaled =
+        options.position.embedding_scale != 1 || options.position.embedding_scale_sqrt;
+    const std::size_t M = in_.projected ? in_.embeddings.shape()[2] : 0;
+    const std::size_t Mk = in_.memory ? in_.memory->shape()[2] : M;
+    const bool whole_inputs = whole("embeddings") && !positions && !scaled;
+    if (in_.projected) {
+      stages_["positions"] = {.shape = {rows_, M}, .flops = real_product({in_.L, M})};
+      stages_["inputs"] = {.shape = {in_.B, rows_, M},
+                           .whole = whole_inputs,
+                           .flops = positions || scaled ? real_product({in_.B, in_.L, M}) : 0};
+    }
+    add_projection("queries", "Q", {in_.B, in_.H, rows_, in_.D}, M, whole_inputs, "inputs");
+    const bool whole_memory = in_.memory ? whole("memory") : whole_inputs;
+    const std::string source = in_.memory ? "" : "inputs";
+    add_projection("keys", "K", {in_.B, in_.G, in_.N, in_.D}, Mk, whole_memory, source);
+    add_projection("values", "V", {in_.B, in_.G, in_.N, in_.Dv}, Mk, whole_memory, source);
+    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.P + in_.N, in_.D});
+    add_present("present_V", "values", "past_V", {in_.B, in_.G, in_.P + in_.N, in_.Dv});
+  }
+
+  void add_scores(const Options& options) {
+    const Shape shape = {in_.B, in_.H, rows_, in_.S};
+    const double count = real_product(shape);
+    const auto add = [&](const std::string& name, double each, const std::string& needs) {
+      stages_[name] = {.shape = shape, .flops = each * count, .has_heads = true, .needs = {needs}};
+    };
+    add("scores", 2 * static_cast<double>(in_.D), "queries");
+    Stage& scores = stages_["scores"];
+    scores.needs.push_back("present_K");
+    scores.whole =
+        options.score == Score::dot && stages_["queries"].whole && stages_["present_K"].whole;
+    add("scaled_scores", 1, "scores");
+    add("masked_scores", 1, "scaled_scores");
+    add("weights", 4, "masked_scores");
+    const auto summary = [&](const std::string& name, const Shape& sizes, bool has_heads) {
+      stages_[name] = {
+          .shape = sizes, .flops = count, .has_heads = has_heads, .needs = {"weights"}};
+    };
+    summary("row_max", {in_.B, in_.H, rows_}, true);
+    summary("logsumexp", {in_.B, in_.H, rows_}, true);
+    summary("mean_weights", {in_.B, rows_, in_.S}, false);
+    summary("key_weights", {in_.B, in_.H, in_.S}, true);
+  }
+
+  void add_contexts(const Options& options) {
+    const Shape heads = {in_.B, in_.H, rows_, in_.Dv};
+    stages_["head_context"] = {.shape = heads,
+                               .flops = 2 * real_product(heads) * static_cast<double>(in_.S),
+                               .has_heads = true,
+                               .needs = {"weights", "present_V"}};
+    const std::size_t width = in_.H * in_.Dv;
+    Stage context{.shape = {in_.B, rows_, width}, .needs = {"head_context"}};
+    if (!in_.packed)
+      context.shape = options.layout == Layout::bhld ? heads : Shape{in_.B, rows_, in_.H, in_.Dv};
+    stages_["context"] = context;
+    if (!in_.W_O) return;
+    const Shape output = {in_.B, rows_, in_.W_O->shape()[1]};
+    stages_["output"] = {.shape = output,
+                         .flops = 2 * real_product(output) * static_cast<double>(width),
+                         .needs = {"context"}};
+  }
+
+  const TensorMap& tensors_;
+  const Inputs& in_;
+  const std::size_t rows_;
+  std::map<std::string, Stage> stages_;
+};
+
+void need(const std::string& name, const Stages& stages, std::vector<std::string>& needed) {
+  if (std::find(needed.begin(), needed.end(), name) != needed.end()) return;
+  needed.push_back(name);
+  for (const std::string& other : stages.at(name).needs) need(other, stages, needed);
+}
+
+PlannedOutput planned(const std::string& name, const TensorMap& tensors, const Stages& stages,
+                      const Inputs& in) {
+  const std::size_t heads = name == "W_Q_heads" ? in.H : in.G;
+  if (const Tensor* tensor = tensors.find(name))
+    return {name, tensor->shape(), tensor->dtype(), tensor->bytes()};
+  if (name.ends_with("_heads")) {
+    const Tensor& W = tensors.at(name.substr(0, 3));
+    return {name, {heads, W.shape()[0], W.shape()[1] / heads}, W.dtype(), W.bytes()};
+  }
+  const Stage& stage = stages.at(name);
+  const DType dtype = stage.whole ? DType::i64 : in.result;
+  const bool lifted = name != "positions" && (name != "context" || in.packed);
+  const Shape shape = lifted ? user_shape(stage.shape, in, stage.has_heads) : stage.shape;
+  const double flops = stages.at(name == "context" ? "head_context" : name).flops;
+  return {name, shape, dtype, product({product(shape), size_of(dtype)}), flops};
+}
+
+/// The tensors, and their copies in the dtype that is computed in.
+std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
+  std::size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
+    bytes += tensor.bytes();
+    if (tensor.dtype() != used) bytes = sum(bytes, product({tensor.size(), size_of(used)}));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
+          const std::vector<std::string>& outputs) {
+  check_outputs(outputs, tensors, options);
+  const Stages stages(tensors, in, options);
+  Plan result;
+  std::vector<std::string> needed;
+  for (const std::string& name : outputs) {
+    const PlannedOutput output = planned(name, tensors, stages, in);
+    const bool given = tensors.contains(name) || name.ends_with("_heads");
+    if (!given) need(name, stages, needed);
+    if (!given && in.result != in.compute) result.bytes = sum(result.bytes, output.bytes);
+    result.outputs.push_back(output);
+  }
+  std::size_t largest = 0;
+  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats();
+  const auto is_matrix = [&](const std::string& name) {  // of the size L * S
+    return name == "scores" || name == "scaled_scores" || name == "masked_scores" ||
+           name == "weights";
+  };
+  for (const std::string& name : needed) {
+    const bool asked = std::find(outputs.begin(), outputs.end(), name) != outputs.end();
+    const std::size_t bytes = fast && is_matrix(name) && !asked ? 0 : stages.bytes_of(name);
+    largest = std::max(largest, bytes);
+    result.bytes = sum(result.bytes, bytes);
+    result.flops += stages.at(name).flops;
+  }
+  result.bytes = sum(result.bytes, sum(largest, bytes_of_inputs(tensors, in)));
+  return result;
+}
+
+}  // namespace attn

@@ -1,0 +1,22 @@
+// A learned bias for each distance, distances in buckets that grow with them (Raffel et al. 2020,
+// arXiv:1910.10683, section 2.1).
+#pragma once
+
+#include "attn/core/inputs.h"
+#include "attn/core/options.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// The bucket, of `buckets`, of a key so far ahead of the query's place (negative: behind). Looking
+/// both ways, the upper half of the buckets is for keys ahead; otherwise keys ahead count as near.
+/// Of the buckets of one direction, n of them: the first n / 2 are one for each distance, the
+/// others widen exponentially up to max_distance, and everything beyond is in the last.
+std::size_t relative_bucket(std::int64_t ahead, std::size_t buckets, bool both_ways,
+                            std::int64_t max_distance);
+
+/// table[bucket(distance), head] for the rows chosen: (B, H, R, S) or (1, H, R, S) from a table
+/// (buckets, H). Keys appended behind all others get 0.
+Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& options);
+
+}  // namespace attn

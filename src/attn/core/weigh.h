@@ -1,0 +1,13 @@
+// From weights to contexts.
+#pragma once
+
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// context (B, H, L, Dv) = weights (B, H, L, S) times values (B, G, S, Dv). A hidden key that
+/// weighs 0 contributes nothing even where its value is NaN or infinite (0 * NaN is NaN); a visible
+/// one does, as in NumPy.
+Tensor weigh(const Tensor& weights, const Tensor& values, const Tensor& visible);
+
+}  // namespace attn

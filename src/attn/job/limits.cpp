@@ -1,0 +1,103 @@
+#include "attn/job/limits.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+#include "attn/io/json.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr std::string_view kUnits = "KMGT";
+constexpr std::size_t kTextBytes = 75;  // of an element: its digits, in three strings at the most
+
+/// "K" is 1024, "M" its square, ...; 0 for what is no unit. "B" and "iB" may follow.
+double unit_named(std::string_view text) {
+  if (text.empty() || text == "B") return 1;
+  const std::size_t place = kUnits.find(text[0]);
+  const std::string_view rest = text.substr(1);
+  const bool known = rest.empty() || rest == "B" || rest == "iB";
+  return place == std::string_view::npos || !known
+             ? 0
+             : std::pow(1024.0, static_cast<double>(place + 1));
+}
+
+std::string scientific(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, number < 1e6 ? "%.0f" : "%.3g", number);
+  return text;
+}
+
+}  // namespace
+
+std::size_t parse_size(const std::string& text, const std::string& flag) {
+  double number = -1;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number, std::chars_format::fixed);
+  const double bytes =
+      number * unit_named(std::string_view(rest, static_cast<std::size_t>(end - rest)));
+  if (error != std::errc() || !(bytes >= 1) || bytes >= 0x1p63)
+    throw Error(ErrorKind::usage,
+                flag + ": expected a size such as 500M or 8G, found '" + printable(text) + "'");
+  return static_cast<std::size_t>(bytes);
+}
+
+std::string size_text(std::size_t bytes) {
+  if (bytes < 1024) return std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes");
+  double number = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; number >= 1024 && unit + 1 < kUnits.size(); ++unit) number /= 1024;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.1f %ciB", number, kUnits[unit]);
+  return text;
+}
+
+std::size_t default_memory() { return memory_of_this_process() / 10 * 9; }
+
+void add_text(Plan& plan) {
+  for (const PlannedOutput& output : plan.outputs) {
+    const double bytes = static_cast<double>(output.bytes) /
+                             static_cast<double>(size_of(output.dtype)) *
+                             static_cast<double>(kTextBytes) +
+                         static_cast<double>(plan.bytes);
+    plan.bytes = bytes < 0x1p63 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 63;
+  }
+}
+
+void require_memory(const Plan& plan, const std::string& job, std::size_t most) {
+  if (plan.bytes <= most) return;
+  throw Error(ErrorKind::data, (job.empty() ? "" : printable(job) + ": ") + "needs " +
+                                   size_text(plan.bytes) + " of memory (" +
+                                   std::to_string(plan.bytes) + " bytes), expected at most " +
+                                   size_text(most) +
+                                   "; --max-memory permits more, --outputs and "
+                                   "--rows ask for less");
+}
+
+std::string plan_json(const Plan& plan) {
+  std::string text = "{\"outputs\":[";
+  for (const PlannedOutput& output : plan.outputs) {
+    if (text.back() != '[') text += ",";
+    text += "{\"name\":" + json_quoted(output.name) + ",\"shape\":[";
+    for (const std::size_t extent : output.shape)
+      text += (text.back() == '[' ? "" : ",") + std::to_string(extent);
+    text += "],\"dtype\":" + json_quoted(name_of(output.dtype)) +
+            ",\"bytes\":" + std::to_string(output.bytes) +
+            ",\"flops\":" + scientific(output.flops) + "}";
+  }
+  return text + "],\"memory\":" + std::to_string(plan.bytes) +
+         ",\"flops\":" + scientific(plan.flops) + "}";
+}
+
+std::string plan_text(const Plan& plan) {
+  std::string text;
+  for (const PlannedOutput& output : plan.outputs)
+    text += output.name + " " + to_string(output.shape) + " " + std::string(name_of(output.dtype)) +
+            ": " + size_text(output.bytes) + ", " + scientific(output.flops) + " flops\n";
+  return text + "in all: at most " + size_text(plan.bytes) + " of memory, " +
+         scientific(plan.flops) + " flops\n";
+}
+
+}  // namespace attn

@@ -1,0 +1,113 @@
+// Weights times values, whatever the values are: NaN and infinity count only where they are seen.
+#pragma once
+
+#include "attn/kernel/pack-inl.h"
+#include "attn/kernel/softmax-inl.h"
+#include "attn/kernel/tile-inl.h"
+
+namespace attn::kernel::HWY_NAMESPACE {
+
+/// The values of one key block as the micro-kernel reads them.
+template <class T>
+struct ValueBlock {
+  const T* values;
+  std::size_t keys, at;  ///< packed: panels are `keys` keys long, and the block starts at key `at`
+  std::size_t row = 0;   ///< in place: elements from one row to the next; 0: packed
+  bool tainted = false;
+
+  const T* from(std::size_t key, std::size_t column, std::size_t width) const {
+    return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
+  }
+};
+
+template <class T>
+ValueBlock<T> packed_values(const RowBlock<T>& block, std::size_t number) {
+  const Problem<T>& p = block.problem;
+  const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
+  if (block.kv.values != nullptr)
+    return {block.kv.values, p.S, from, 0, block.kv.tainted[number] != 0};
+  T* packed = block.scratch.value_block;
+  const bool tainted =
+      pack_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
+  return {packed, kKeyBlock, 0, 0, tainted};
+}
+
+/// Those of key block `number`: in place where one tile of rows is all that is to use them, and
+/// whole vectors can be read.
+template <class T>
+ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
+  const Problem<T>& p = block.problem;
+  const Rows<T> rows(block.kv.v, p.Dv);
+  if (block.kv.values != nullptr || block.rows > kTileRows || !rows.in_place() ||
+      block.kv.v.row <= 0 || p.Dv % kLanes<T> != 0)
+    return packed_values(block, number);
+  return {rows.at(number * kKeyBlock, nullptr), 0, 0, static_cast<std::size_t>(block.kv.v.row)};
+}
+
+/// What the zeros that stand for NaN and infinite values in `keys` should have added.
+template <class T>
+void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64_t origin) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  for (std::int64_t key = keys.first; key < keys.last; ++key)
+    for (std::size_t column = 0; column < p.Dv; ++column) {
+      const auto value = static_cast<T>(element(v, static_cast<std::size_t>(key), column));
+      if (is_finite(value)) continue;
+      for (std::size_t r = 0; r < rows; ++r)
+        if (sees(p, s.row[i + r], static_cast<std::size_t>(key)))
+          s.partial.values[(i + r) * s.partial.stride + column] +=
+              strip[static_cast<std::int64_t>(r * s.strip_stride) + key - origin] * value;
+    }
+}
+
+/// What softmax() left in a strip: weights of the keys in `span`, column 0 being key `origin`, and
+/// the factors of what is there already and of what is added.
+template <class T>
+struct Weights {
+  Span span;
+  std::int64_t origin;
+  const PerRow<T>& keep;
+  const PerRow<T>& add;
+};
+
+/// partial.values = keep * partial.values + add * (strip V), over keys of one block of values.
+template <class T>
+void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matrix& v,
+                const Weights<T>& weights) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  const Span keys = intersection(weights.span, {reach.first, reach.last});
+  if (keys.empty()) return;
+  const std::int64_t block = round_down(keys.first, kKeyBlock);
+  ValueProduct<T> product{};
+  product.from = static_cast<std::size_t>(keys.first - block);
+  product.to = static_cast<std::size_t>(keys.last - block);
+  product.weights = strip + (block - weights.origin);
+  product.weights_stride = s.strip_stride;
+  // Panels are of a width; rows in place are best read as far as there is room.
+  const std::size_t widest = values.row != 0 ? most_vectors(rows) * kLanes<T> : kPanel<T>;
+  for (std::size_t column = 0; column < p.Dv; column += widest) {
+    const std::size_t width = round_up(HWY_MIN(widest, p.Dv - column), kLanes<T>);
+    product.values = values.from(0, column, width);
+    product.values_stride = values.row != 0 ? values.row : width;
+    value_tile<T>(rows, width / kLanes<T>, product, weights.keep.of, weights.add.of,
+                  s.partial.values + i * s.partial.stride + column, s.partial.stride);
+  }
+  if (values.tainted) add_tainted(tile, v, keys, weights.origin);
+}
+
+/// add_values(), whatever the values. Those read in place may hold NaN and infinity, and leave such
+/// behind even where they are hidden: then all is done again with packed ones.
+template <class T>
+void add_any_values(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
+                    const ValueBlock<T>& values, const Weights<T>& weights) {
+  if (values.row == 0) return add_values(tile, values, block.kv.v, weights);
+  const Scratch<T>& s = block.scratch;
+  const std::size_t count = tile.rows * s.partial.stride;
+  T* sums = s.partial.values + tile.i * s.partial.stride;
+  copy_row(sums, count, count, s.saved);
+  add_values(tile, values, block.kv.v, weights);
+  if (all_finite(sums, count)) return;
+  copy_row(s.saved, count, count, sums);
+  add_values(tile, packed_values(block, number), block.kv.v, weights);
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE

@@ -1,0 +1,198 @@
+#include "attn/report/page.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attn/report/embedded.h"
+#include "attn/report/markup.h"
+#include "attn/report/numpy_text.h"
+#include "attn/report/page_values.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kTags = 120;    // around the numbers of one matrix
+constexpr std::size_t kFacts = 8192;  // the colour maps, titles, notes and the policy
+
+std::size_t divided_up(std::size_t count, std::size_t step) { return (count + step - 1) / step; }
+
+std::size_t base64_size(std::size_t bytes) { return divided_up(bytes, 3) * 4; }
+
+std::size_t frame_size() {
+  std::size_t size = embedded_page().bytes.size() + embedded_style().bytes.size() + kFacts;
+  for (const EmbeddedFile& script : embedded_scripts()) size += script.bytes.size();
+  return size;
+}
+
+/// Of the page: a little more than it will have.
+std::size_t size_of(const std::vector<PageSet>& sets, int bits, std::size_t step) {
+  const HeatMap& map = sets[0].map;
+  const std::size_t rows = divided_up(map.rows(), step), columns = divided_up(map.columns(), step);
+  const std::size_t matrix = base64_size(rows * columns * static_cast<std::size_t>(bits) / 8) +
+                             base64_size(rows * 16) + kTags;
+  std::size_t size = frame_size() + sets.size() * map.panels.size() * matrix;
+  for (const auto* labels : {&map.row_labels, &map.column_labels})
+    for (std::size_t i = 0; i < labels->size(); i += step)
+      size += script_string((*labels)[i]).size() + 1;
+  for (const HeatPanel& panel : map.panels) size += panel.title.size() + 3;
+  return size;
+}
+
+std::string hex_table(ColourMap map) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (int i = 0; i < 256; ++i) {
+    const Rgb colour = colour_at(map, i / 255.0);
+    for (const std::uint8_t channel : {colour.red, colour.green, colour.blue}) {
+      text += kDigits[channel >> 4];
+      text += kDigits[channel & 15];
+    }
+  }
+  return text;
+}
+
+std::string list(const std::vector<std::string>& texts) {
+  std::string out;
+  for (const std::string& text : texts) out += (out.empty() ? "" : ",") + script_string(text);
+  return "[" + out + "]";
+}
+
+/// The ends of the colours that all sets share.
+HeatScale shared_scale(const std::vector<PageSet>& sets) {
+  HeatScale scale = sets[0].map.scale;
+  for (const PageSet& set : sets) {
+    scale.low = std::min(scale.low, set.map.scale.low);
+    scale.high = std::max(scale.high, set.map.scale.high);
+    scale.is_signed |= set.map.scale.is_signed;
+  }
+  return scale;
+}
+
+/// #attn: everything but the numbers.
+std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const PagePlan& plan) {
+  std::vector<std::string> names, titles, notes = map.notes;
+  for (const PageSet& set : sets) names.push_back(printable(set.name));
+  for (const HeatPanel& panel : map.panels) titles.push_back(panel.title);
+  if (!plan.exact) notes.push_back("values rounded to " + std::to_string(plan.bits) + " bits");
+  const HeatScale scale = shared_scale(sets);
+  const auto member = [](const std::string& key, const std::string& value) {
+    return ",\n\"" + key + "\":" + value;
+  };
+  const auto truth = [](bool value) { return std::string(value ? "true" : "false"); };
+  std::string text = "{\"title\":" + script_string(map.title);
+  text += member("notes", list(notes)) + member("sets", list(names));
+  text += member("rowAxis", script_string(map.row_axis));
+  text += member("columnAxis", script_string(map.column_axis));
+  text += member("rows", list(map.row_labels)) + member("columns", list(map.column_labels));
+  text += member("panels", list(titles)) + member("bits", std::to_string(plan.bits));
+  text += member("hidden", script_string(map.hidden_means));
+  text += member("limits", "[" + python_repr(scale.low) + "," + python_repr(scale.high) + "]");
+  text += member("signed", truth(scale.is_signed)) + member("log", truth(scale.logarithmic));
+  text += member("maps", "{\"paper\":\"" + hex_table(ColourMap::paper) + "\",\"night\":\"" +
+                             hex_table(ColourMap::night) + "\",\"diverging\":\"" +
+                             hex_table(ColourMap::diverging) + "\"}");
+  return text + "}";
+}
+
+void append_data(std::string& page, const std::string& id, const std::string& type,
+                 const std::string& data) {
+  page += "<script type=\"" + type + "\" id=\"" + id + "\">" + data + "</script>\n";
+}
+
+std::string data_of(const std::vector<PageSet>& sets, const PagePlan& plan) {
+  std::string page;
+  page.reserve(plan.bytes);
+  for (std::size_t s = 0; s < sets.size(); ++s) {
+    const HeatMap map = reduced(sets[s].map, plan.rows, plan.columns);
+    if (s == 0) append_data(page, "attn", "application/json", facts(sets, map, plan));
+    for (std::size_t p = 0; p < map.panels.size(); ++p) {
+      const PageValues values = page_values(map, map.panels[p], plan.bits, plan.step == 1);
+      const std::string id = std::to_string(s) + "-" + std::to_string(p);
+      append_data(page, "values-" + id, "text/plain", values.cells);
+      append_data(page, "rows-" + id, "text/plain", values.rows);
+    }
+  }
+  return page;
+}
+
+std::string policy() {
+  std::string scripts;
+  for (const EmbeddedFile& script : embedded_scripts()) scripts += " " + hash_source(script);
+  return "default-src 'none'; script-src" + scripts + "; style-src " +
+         hash_source(embedded_style()) + "; base-uri 'none'; form-action 'none'";
+}
+
+std::string scripts() {
+  std::string text;
+  for (const EmbeddedFile& script : embedded_scripts())
+    text.append("<script>").append(script.bytes).append("</script>\n");
+  return text;
+}
+
+/// What stands for @NAME@ in the frame.
+std::string part(std::string_view name, const std::vector<PageSet>& sets, const PagePlan& plan) {
+  if (name == "POLICY") return policy();
+  if (name == "GENERATOR") return "attn " ATTN_VERSION;
+  if (name == "TITLE") return markup(sets[0].map.title);
+  if (name == "STYLE") return std::string(embedded_style().bytes);
+  if (name == "DATA") return data_of(sets, plan);
+  return scripts();
+}
+
+std::string megabytes(std::size_t bytes) {
+  return short_number(static_cast<double>(bytes) / 1e6) + " MB";
+}
+
+}  // namespace
+
+std::string PagePlan::text() const {
+  return std::to_string(matrices) + (matrices == 1 ? " matrix of " : " matrices of ") +
+         std::to_string(rows) + " x " + std::to_string(columns) + ", " + std::to_string(bits) +
+         " bits a value" + (exact ? "" : " (rounded)") +
+         (step == 1
+              ? ""
+              : ", each the strongest of " + std::to_string(step) + " x " + std::to_string(step)) +
+         ", " + megabytes(bytes);
+}
+
+PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t most) {
+  const HeatMap& map = sets[0].map;
+  for (const PageSet& set : sets)
+    if (set.map.rows() != map.rows() || set.map.columns() != map.columns() ||
+        set.map.panels.size() != map.panels.size())
+      throw Error(ErrorKind::usage, printable(sets[0].name) + ", " + printable(set.name) +
+                                        ": expected the same shape to compare");
+  int bits = 32;
+  for (const PageSet& set : sets) bits = std::max(bits, set.bits);
+  PagePlan plan{bits, 1, 0, true, sets.size() * map.panels.size(), 0, 0};
+  while (plan.bits > 8 && size_of(sets, plan.bits, 1) > most) plan.bits /= 2;
+  while (size_of(sets, plan.bits, plan.step) > most &&
+         plan.step < std::max(map.rows(), map.columns()))
+    ++plan.step;
+  plan.exact = plan.bits == bits;
+  plan.bytes = size_of(sets, plan.bits, plan.step);
+  plan.rows = divided_up(map.rows(), plan.step);
+  plan.columns = divided_up(map.columns(), plan.step);
+  if (plan.bytes > most)
+    throw Error(ErrorKind::usage, "--max-html-bytes: the smallest page that can be made has " +
+                                      megabytes(plan.bytes) + "; choose fewer heads, rows or keys");
+  return plan;
+}
+
+std::string page_html(const std::vector<PageSet>& sets, const PagePlan& plan) {
+  const std::string_view frame = embedded_page().bytes;
+  std::string page;
+  page.reserve(plan.bytes);
+  for (std::size_t at = 0; at < frame.size();) {
+    const std::size_t start = std::min(frame.find('@', at), frame.size());
+    page += frame.substr(at, start - at);
+    if (start == frame.size()) break;
+    const std::size_t end = frame.find('@', start + 1);
+    page += part(frame.substr(start + 1, end - start - 1), sets, plan);
+    at = end + 1;
+  }
+  return page;
+}
+
+}  // namespace attn

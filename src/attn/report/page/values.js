@@ -1,0 +1,94 @@
+
+'use strict';
+// The numbers: #attn says what there is, and each matrix stands in base64 in an element of its own,
+// decoded when it is first looked at. A hidden cell is null, never a number.
+
+const facts = JSON.parse(document.getElementById('attn').textContent);
+const rows = facts.rows.length, columns = facts.columns.length;
+
+function decoded(id, Type) {
+  const text = atob(document.getElementById(id).textContent);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
+  return new Type(bytes.buffer);
+}
+
+// What a matrix says of its rows, four numbers each: sum, entropy in bits, least, most.
+const kSum = 0, kEntropy = 1, kLeast = 2, kMost = 3;
+
+class Matrix {
+  constructor(set, panel) {
+    const types = {64: Float64Array, 32: Float32Array, 16: Uint16Array, 8: Uint8Array};
+    this.cells = decoded(`values-${set}-${panel}`, types[facts.bits]);
+    this.ofRows = decoded(`rows-${set}-${panel}`, Float32Array);
+    this.top = facts.bits > 16 ? 0 : 2 ** facts.bits - 1;  // hidden; one below: NaN
+  }
+  row(i, what) { return this.ofRows[4 * i + what]; }
+  value(i, j) {
+    const cell = this.cells[i * columns + j];
+    if (this.top === 0) return cell === -Infinity ? null : cell;
+    if (cell >= this.top - 1) return cell === this.top ? null : NaN;
+    const least = this.row(i, kLeast);
+    return least + (this.row(i, kMost) - least) * cell / (this.top - 2);
+  }
+  // How far from the file's value the one here may be; 0: it is the same.
+  error(i) {
+    return this.top === 0 ? 0 : (this.row(i, kMost) - this.row(i, kLeast)) / (this.top - 2) / 2;
+  }
+  range() {
+    let least = Infinity, most = -Infinity;
+    for (let i = 0; i < rows; ++i) {
+      if (this.row(i, kLeast) <= this.row(i, kMost)) {
+        least = Math.min(least, this.row(i, kLeast));
+        most = Math.max(most, this.row(i, kMost));
+      }
+    }
+    return least <= most ? [least, most] : [0, 1];
+  }
+}
+
+// The first set less the second; hidden where either is.
+class Difference {
+  constructor(panel) { this.a = matrix(0, panel); this.b = matrix(1, panel); }
+  row() { return NaN; }
+  value(i, j) {
+    const a = this.a.value(i, j), b = this.b.value(i, j);
+    return a === null || b === null ? null : a - b;
+  }
+  error(i) { return this.a.error(i) + this.b.error(i); }
+  range() {
+    let most = 0;
+    for (let i = 0; i < rows; ++i)
+      for (let j = 0; j < columns; ++j) most = Math.max(most, Math.abs(this.value(i, j)) || 0);
+    return [-most, most];
+  }
+}
+
+const compares = facts.sets.length === 2;
+const kDifference = 2;
+const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1]}`] : facts.sets;
+const matrices = new Map();
+
+function matrix(set, panel) {
+  const key = `${set}-${panel}`;
+  if (!matrices.has(key))
+    matrices.set(key, set === kDifference ? new Difference(panel) : new Matrix(set, panel));
+  return matrices.get(key);
+}
+
+// The digits that tell a value apart: all of them where they are exact, else those that are sure.
+function written(value, error) {
+  if (value === null) return facts.hidden || 'hidden';
+  if (value === undefined || Number.isNaN(value)) return 'nan';
+  if (error > 0) return `${Number(value.toPrecision(4))} ± ${error.toPrecision(1)}`;
+  return String(facts.bits === 32 ? shortest32(value) : value);
+}
+
+// The fewest digits that name a 32-bit float.
+function shortest32(value) {
+  for (let digits = 1; digits < 9; ++digits) {
+    const number = Number(value.toPrecision(digits));
+    if (Math.fround(number) === value) return number;
+  }
+  return Number(value.toPrecision(9));
+}

@@ -1,0 +1,113 @@
+#include "attn/report/page_values.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "attn/report/markup.h"
+
+namespace attn {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+/// One row of a panel.
+struct Row {
+  std::span<const double> values;
+  std::span<const CellKind> kinds;
+};
+
+struct RowFacts {
+  double sum = 0, entropy = 0;
+  float least = std::numeric_limits<float>::infinity(), most = -least;
+};
+
+RowFacts facts_of(const Row& row) {
+  RowFacts facts;
+  bool negative = false;
+  for (std::size_t j = 0; j < row.values.size(); ++j) {
+    const double value = row.values[j];
+    if (row.kinds[j] == CellKind::hidden) continue;
+    if (row.kinds[j] == CellKind::nan) {
+      facts.sum = kNan;
+      continue;
+    }
+    facts.sum += value;
+    negative = negative || value < 0;
+    facts.least = std::min(facts.least, static_cast<float>(value));
+    facts.most = std::max(facts.most, static_cast<float>(value));
+  }
+  if (negative || !(facts.sum > 0)) {
+    facts.entropy = kNan;
+    return facts;
+  }
+  for (std::size_t j = 0; j < row.values.size(); ++j) {
+    const double share = row.values[j] / facts.sum;
+    if (row.kinds[j] == CellKind::value && share > 0) facts.entropy -= share * std::log2(share);
+  }
+  return facts;
+}
+
+template <class Unsigned>
+void append_bytes(std::vector<std::byte>& bytes, Unsigned bits) {
+  for (std::size_t i = 0; i < sizeof(Unsigned); ++i)
+    bytes.push_back(static_cast<std::byte>(bits >> (8 * i) & 0xFFu));
+}
+
+void append_float(std::vector<std::byte>& bytes, double value, int bits) {
+  if (bits == 64)
+    append_bytes(bytes, std::bit_cast<std::uint64_t>(value));
+  else
+    append_bytes(bytes, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
+}
+
+/// The step of the row's range that is nearest to the value.
+std::uint32_t code_of(double value, CellKind kind, const RowFacts& facts, int bits) {
+  const std::uint32_t top = (1u << bits) - 1;
+  if (kind == CellKind::hidden) return top;
+  if (kind == CellKind::nan) return top - 1;
+  const double low = facts.least, high = facts.most;
+  if (!(low < high)) return 0;
+  const double share = std::clamp((value - low) / (high - low), 0.0, 1.0);
+  return static_cast<std::uint32_t>(std::lround(share * (top - 2)));
+}
+
+void append_row(std::vector<std::byte>& bytes, const Row& row, const RowFacts& facts, int bits) {
+  for (std::size_t j = 0; j < row.values.size(); ++j) {
+    const CellKind kind = row.kinds[j];
+    const double value = kind == CellKind::hidden ? -kInfinity
+                         : kind == CellKind::nan  ? kNan
+                                                  : row.values[j];
+    if (bits >= 32)
+      append_float(bytes, value, bits);
+    else if (bits == 16)
+      append_bytes(bytes, static_cast<std::uint16_t>(code_of(value, kind, facts, bits)));
+    else
+      append_bytes(bytes, static_cast<std::uint8_t>(code_of(value, kind, facts, bits)));
+  }
+}
+
+}  // namespace
+
+PageValues page_values(const HeatMap& map, const HeatPanel& panel, int bits, bool whole) {
+  std::vector<std::byte> cells, rows;
+  const std::size_t columns = map.columns();
+  for (std::size_t i = 0; i < map.rows(); ++i) {
+    const Row row{std::span(panel.values).subspan(i * columns, columns),
+                  std::span(panel.kinds).subspan(i * columns, columns)};
+    const RowFacts facts = facts_of(row);
+    append_row(cells, row, facts, bits);
+    append_float(rows, whole ? facts.sum : kNan, 32);
+    append_float(rows, whole ? facts.entropy : kNan, 32);
+    append_float(rows, facts.least, 32);
+    append_float(rows, facts.most, 32);
+  }
+  PageValues values;
+  append_base64(values.cells, cells);
+  append_base64(values.rows, rows);
+  return values;
+}
+
+}  // namespace attn

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""`attn batch` while it runs: progress, SIGUSR1, events, --timeout, closed pipes, --durable."""
+
+import json
+import os
+import pathlib
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import ATTN, Checks, attn  # noqa: E402
+from support.jobs import contents, is_expected, job, manifest_of, slow_job, write_jobs  # noqa: E402
+
+
+def a_terminal(checks, folder):
+    write_jobs(folder / "jobs", range(3))
+    (folder / "jobs" / "slow.json").write_text(json.dumps(slow_job()))
+    (folder / "jobs" / "bad.json").write_text("{}")
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([ATTN, "batch", "jobs", "--out-dir", "out", "-j", "2"], cwd=folder,
+                               stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while True:
+        try:
+            part = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not part:
+            break
+        seen += part
+        if b" left" in seen and process.poll() is None:
+            process.terminate()
+    process.wait()
+    os.close(ours)
+    checks.check(b"[###################.....] 4 of 5 jobs, 1 failed, " in seen, f"a bar: {seen}")
+    checks.check(b"attn: jobs/bad.json: " in seen, "errors stand beside it")
+    quiet = attn("batch", "jobs/job0000.json", "--out-dir", "out2", "-q", cwd=folder)
+    checks.check(quiet.stderr == b"", f"-q: {quiet}")
+
+
+def asked_by_a_signal(checks, folder):
+    for flags in [], ["--json"]:
+        process = subprocess.Popen([ATTN, "batch", "-", *flags], cwd=folder, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdin.write((json.dumps(job(1)) + "\n").encode())
+        process.stdin.flush()
+        checks.check(is_expected(json.loads(process.stdout.readline()), 1), "one result")
+        process.send_signal(signal.SIGUSR1)
+        line = process.stderr.readline()
+        while flags and b'"progress"' not in line and line:
+            line = process.stderr.readline()
+        if flags:
+            event = json.loads(line)
+            checks.check(event["done"] == 1 and event["failed"] == 0, f"an event: {line}")
+        else:
+            checks.check(re.match(rb"attn: 1 job, 0 failed, [0-9.]+ a second$", line.strip()),
+                         f"one line: {line}")
+        process.communicate()
+        checks.check(process.returncode == 0, "and it goes on")
+
+
+def events(checks, folder):
+    write_jobs(folder / "jobs", range(3))
+    (folder / "jobs" / "job0001.json").write_text("{}")
+    run = attn("batch", "jobs", "--out-dir", "out", "--json", cwd=folder)
+    lines = [json.loads(line) for line in run.stderr.splitlines()]
+    checks.check([line["event"] for line in lines] == ["start"] + ["item"] * 3 + ["end"], f"{lines}")
+    items = {line["job"]: line for line in lines if line["event"] == "item"}
+    recorded = manifest_of(folder / "out")
+    for name, line in items.items():
+        checks.check(all(line[key] == recorded[name][key] for key in line if key != "event"),
+                     f"as in the manifest: {line}")
+    end = lines[-1]
+    checks.check((end["total"], end["done"], end["failed"], end["skipped"]) == (3, 2, 1, 0), f"{end}")
+
+
+def no_more_time(checks, folder):
+    write_jobs(folder / "jobs", range(6))
+    for number in range(3):
+        (folder / "jobs" / f"a{number}.json").write_text(json.dumps(slow_job()))
+    start = time.monotonic()
+    run = attn("batch", "jobs", "--out-dir", "out", "--timeout", "0.5", "-j", "1", "-q", cwd=folder)
+    lines = manifest_of(folder / "out")
+    slow = [lines[f"jobs/a{number}.json"] for number in range(3)]
+    checks.check(run.returncode == 3 and all(line["status"] == "failed" and line["code"] == 75
+                                             and "--timeout" in line["error"][0] for line in slow),
+                 f"overdue jobs fail: {run} {slow}")
+    checks.check(sum(line["status"] == "done" for line in lines.values()) == 6, "the others are done")
+    checks.check(len(contents(folder / "out")) == 6, f"no litter: {list(contents(folder / 'out'))}")
+    checks.check(time.monotonic() - start < 15, "nobody waits for what is overdue")
+    text = "\n".join(json.dumps(line) for line in (job(0), slow_job(), job(1)))
+    run = attn("batch", "-", "--timeout", "0.5", stdin=text)
+    results = [json.loads(line) for line in run.stdout.splitlines()]
+    checks.check(len(results) == 3 and is_expected(results[0], 0) and results[1]["code"] == 75
+                 and is_expected(results[2], 1), f"in order: {run}")
+
+
+def closed_pipes(checks, folder):
+    text = "".join(json.dumps(job(seed)) + "\n" for seed in range(3000)).encode()
+    (folder / "jobs.ndjson").write_bytes(text)
+    run = subprocess.run(["bash", "-c", f"{ATTN} batch - < jobs.ndjson | head -1; "
+                                        "echo ${PIPESTATUS[0]}"], cwd=folder, capture_output=True)
+    checks.check(run.stdout.splitlines()[-1] == b"141", f"exit code, as by SIGPIPE: {run.stdout[-9:]}")
+    checks.check(b"rror" not in run.stderr and b"failed" not in run.stderr.replace(b"0 failed", b""),
+                 f"no complaint: {run.stderr}")
+    with open("/dev/full", "wb") as full:
+        run = subprocess.run([ATTN, "batch", "-"], input=text, stdout=full, stderr=subprocess.PIPE)
+    checks.check(run.returncode == 74 and b"standard output: No space" in run.stderr, f"{run}")
+    run = subprocess.run(["bash", "-c", f"{ATTN} batch - < jobs.ndjson 2>/dev/full >out; echo $?"],
+                         cwd=folder, capture_output=True)
+    checks.check(run.stdout == b"0\n", f"a full stderr loses nothing: {run}")
+    checks.check((folder / "out").read_bytes().count(b"\n") == 3000, "all results")
+
+
+def calls_of(folder, *arguments):
+    """The names of the calls that make files last, in order, on one thread at a time."""
+    strace = ["strace", "-f", "-o", "trace", "-e", "trace=fsync,fdatasync,renameat2,rename"]
+    subprocess.run([*strace, ATTN, *map(str, arguments)], cwd=folder, check=True,
+                   env=dict(os.environ, LSAN_OPTIONS="detect_leaks=0"))
+    return re.findall(r"^\d+ +(\w+)\(", (folder / "trace").read_text(), re.MULTILINE)
+
+
+def what_lasts(checks, folder):
+    paths = write_jobs(folder / "jobs", range(2))
+    if not checks.check(shutil.which("strace"), "strace is there to look with"):
+        return
+    usual = calls_of(folder, "run", paths[0], "-o", "a.npz")
+    checks.check(usual == ["renameat2"], f"without --durable: {usual}")
+    durable = calls_of(folder, "run", paths[0], "-o", "b.npz", "--durable")
+    checks.check(durable == ["fsync", "renameat2", "fsync"], f"run --durable: {durable}")
+    batch = calls_of(folder, "batch", "jobs", "-j", "1", "--out-dir", "out", "--durable", "-q")
+    one = ["fsync", "renameat2", "fsync", "fdatasync"]
+    checks.check(batch == ["fdatasync"] + 2 * one, f"batch --durable: {batch}")
+
+
+def run_leaves_what_is_there(checks, folder):
+    path, = write_jobs(folder, [0])
+    (folder / "out.json").write_text("mine")
+    run = attn("run", path, "-o", "out.json", "--no-clobber", cwd=folder)
+    checks.check(run.returncode == 0 and b"exists already" in run.stderr
+                 and (folder / "out.json").read_text() == "mine", f"run --no-clobber: {run}")
+    run = attn("run", path, "-o", "new.json", "--no-clobber", cwd=folder)
+    checks.check(run.returncode == 0 and is_expected(json.loads((folder / "new.json").read_text()), 0),
+                 f"and writes what is not there: {run}")
+    run = attn("run", path, "-o", "new.json", "--no-clobber", "--force", cwd=folder)
+    checks.check(run.returncode == 2, f"not with --force: {run}")
+
+
+if __name__ == "__main__":
+    checks = Checks("attn batch, running")
+    for part in (a_terminal, asked_by_a_signal, events, no_more_time, closed_pipes, what_lasts,
+                 run_leaves_what_is_there):
+        with tempfile.TemporaryDirectory() as folder:
+            part(checks, pathlib.Path(folder))
+    checks.finish()

@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Options that contradict each other or their tensors are told before anything is computed."""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import Checks, attn  # noqa: E402
+
+
+def ones(*shape):
+    return np.ones(shape).tolist()
+
+
+QKV = {"Q": ones(2, 3), "K": ones(4, 3), "V": ones(4, 3)}
+BATCH = {"Q": ones(2, 2, 3), "K": ones(2, 4, 3)}
+CASES = [
+    # what is added to the job, what the lines say
+    ({"past_K": ones(2, 3)}, ["past_K: expected past_V beside it, found none"]),
+    ({"past_K": ones(2, 2), "past_V": ones(3, 3)},
+     ["past_K: expected (*, 3) to match Q (2, 3), found (2, 2)"]),
+    ({"past_K": ones(2, 3), "past_V": ones(3, 3)},
+     ["past_V: expected (2, 3) to match past_K (2, 3), found (3, 3)"]),
+    ({"past_K": ones(2, 3), "past_V": ones(2, 3), "mask": ones(2, 4)},
+     ["mask: expected a shape that broadcasts to the scores (2, 6), found (2, 4)"]),
+    ({"key_lengths": [5]}, ["key_lengths: expected lengths of 0 to 4, found 5"]),
+    ({"query_lengths": [-1]}, ["query_lengths: expected lengths of 0 to 2, found -1"]),
+    ({"key_lengths": [1, 2]},
+     ["key_lengths: expected a whole number for each of the 1 batch rows, found int64 (2,)"]),
+    ({"key_lengths": [1.5]}, ["key_lengths: expected a whole number for each"]),
+    ({"documents": [0, 1]}, ["key_documents: expected the documents of the 4 keys"]),
+    ({"key_documents": [0, 1, 0, 1]}, ["documents: expected the documents of the queries"]),
+    ({"documents": [0, 1, 2], "key_documents": [0, 1, 0, 1]},
+     ["documents: expected whole numbers of shape (2,) or (1, 2), found int64 (3,)"]),
+    ({"documents": [0, 1], "cu_seqlens_q": [0, 2], "cu_seqlens_k": [0, 4]},
+     ["documents: expected either documents or cu_seqlens, found both"]),
+    ({"cu_seqlens_q": [0, 3], "cu_seqlens_k": [1, 4]},
+     ["cu_seqlens_q: expected whole numbers that rise from 0 to 2, found others",
+      "cu_seqlens_k: expected whole numbers that rise from 0 to 4, found others"]),
+    ({"causal": "top-left", "alignment": "bottom-right"}, ["causal: expected the alignment bottom-right of -, found top-left"]),
+    ({"bias_K": ones(3)}, ["bias_K: expected bias_V beside it, found none"]),
+    ({"bias_K": ones(2), "bias_V": ones(3)},
+     ["bias_K: expected (3,) to match Q (2, 3), found (2,)"]),
+    ({"sinks": ones(2)}, ["sinks: expected (1,) to match heads = 1, found (2,)"]),
+    ({"sinks": ones(1), "normaliser": "sparsemax"}, ["sinks: expected normaliser softmax"]),
+    ({"sinks": ones(1), "softmax": {"axis": "all"}}, ["sinks: expected normaliser softmax"]),
+    ({"softcap_order": "after-mask"}, ["softcap_order: expected a softcap beside it, found none"]),
+    ({"q_norm": ones(3)}, ["q_norm: expected qk_norm rms or l2"]),
+    ({"qk_norm": "rms", "k_norm": ones(4)},
+     ["k_norm: expected (3,) to match Q (2, 3), found (4,)"]),
+    ({"qk_norm_epsilon": 1}, ["qk_norm_epsilon: expected qk_norm rms or l2"]),
+    ({"alibi": True, "alibi_slopes": ones(1)}, ["alibi: expected either the standard slopes"]),
+    ({"alibi_slopes": ones(2)}, ["alibi_slopes: expected (1,) to match heads = 1, found (2,)"]),
+    ({"relative": {"max_distance": 9}}, ["relative: expected relative_bias, found none"]),
+    ({"relative_bias": ones(3, 1)}, ["relative_bias: expected at least 4 buckets, an even number"]),
+    ({"relative_bias": ones(32, 1), "relative": {"max_distance": 8}},
+     ["relative.max_distance: expected more than 8"]),
+    ({"top_k": 2}, ["top_k: expected normaliser top_k"]),
+    ({"normaliser": "top_k"}, ["normaliser: expected top_k, the number of keys"]),
+    ({"temperature": 0}, ["temperature: expected a number over 0"]),
+    ({"score": "general"}, ["W_score: expected weights for score general and concat, found none"]),
+    ({"score": "general", "W_score": ones(3, 2)},
+     ["W_score: expected (3, 3) to match K (4, 3), found (3, 2)"]),
+    ({"score": "concat", "W_score": ones(3, 2)}, ["W_score: expected (6, *) to match Q"]),
+    ({"W_score": ones(3, 3), "v_score": ones(3)},
+     ["W_score: expected score general or concat", "v_score: expected score additive or concat"]),
+    ({"score": "additive", "W_score_Q": ones(3, 2)}, ["W_score_K: expected (3, 2) to match"]),
+    ({"score": "additive", "g_score": ones(2)}, ["g_score: expected one number, found (2,)"]),
+    ({"position": {"base": 10}}, ["position: expected kind sinusoidal for its other settings"]),
+    ({"rotary": {"base": 10}}, ["rotary: expected kind half or interleaved"]),
+    ({"rotary": {"kind": "half"}}, ["rotary.width: expected an even number of 2 to 3, found 3"]),
+    ({"rotary": {"kind": "half", "width": 2, "factor": 2}},
+     ["rotary.factor: expected rotary.scaling"]),
+    ({"rotary": {"kind": "half", "width": 2, "scaling": "yarn", "factor": 2}},
+     ["rotary.scaling: expected rotary.original_length"]),
+    ({"rotary": {"kind": "half", "width": 2, "scaling": "ntk", "factor": 2}},
+     ["rotary.width: expected an even number of 2 to 3, with ntk over 2, found 2"]),
+    ({"rotary": {"kind": "half", "width": 2, "beta_fast": 9}},
+     ["rotary.beta_fast: expected rotary.scaling yarn"]),
+    ({"rotary": {"kind": "half", "width": 2, "low_frequency_factor": 2}},
+     ["rotary.low_frequency_factor: expected rotary.scaling llama3"]),
+    ({"cos": ones(9, 1), "sin": ones(9, 1)}, ["cos: expected rotary.kind half or interleaved"]),
+    ({"cos": ones(3, 1), "sin": ones(3, 1), "rotary": {"kind": "half"}},
+     ["cos: expected a row for position 3, found (3, 1)"]),
+    ({"cos": ones(9, 1), "sin": ones(8, 1), "rotary": {"kind": "half"}},
+     ["sin: expected the shape of cos (9, 1), found (8, 1)"]),
+    ({"cos": ones(9, 2), "sin": ones(9, 2), "rotary": {"kind": "half"}},
+     ["cos: expected (places, r/2) or (B, L, r/2) with r up to 3, found (9, 2)"]),
+    ({"cos": ones(9, 1), "sin": ones(9, 1), "rotary": {"kind": "half", "base": 10}},
+     ["cos: expected either tables or rotary.width, base and scaling, found both"]),
+    ({"position_ids": [0, 1], "rotary": {"kind": "half", "width": 2}},
+     ["key_position_ids: expected the positions of the 4 new keys"]),
+    ({"position_ids": [0, 1]}, ["position_ids: expected rotary.kind half or interleaved"]),
+]
+
+
+def main():
+    checks = Checks("refusals")
+    for added, lines in CASES:
+        run = attn("run", "-", stdin=json.dumps({**QKV, **added}))
+        err = run.stderr.decode()
+        checks.check(run.returncode == 65 and run.stdout == b"", f"{added}: {run}")
+        for line in lines:
+            checks.check(line in err, f"{added}: expected '{line}' in {err}")
+        checks.check(len(err.splitlines()) == len(lines), f"{added}: all, and no more: {err}")
+    run = attn("run", "-", stdin=json.dumps({**BATCH, "key_lengths": [1, 2, 3]}))
+    checks.check(b"each of the 2 batch rows" in run.stderr, f"{run}")
+    checks.finish()
+
+
+main()

@@ -1,0 +1,283 @@
+#!/usr/bin/env python3
+"""The page in headless Chromium: what hands do, what it shows, what it may not do.
+
+Every number that the page shows is held to the file's, read with NumPy. scripts/test-page runs this.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+import numpy as np
+from selenium import webdriver
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.chrome.service import Service
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import Checks, attn  # noqa: E402
+
+ARGUMENTS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+             "--disable-background-networking", "--disable-component-update", "--disable-sync",
+             "--window-size=1280,1000"]
+EVIL = ["</script><img src=x onerror=\"window.broken=1\">", "<b>bold</b>", "\u2028'\"\\", "${1}`",
+        "<!--", "]]>"]
+
+
+class Page:
+    def __init__(self, folder, dark=False):
+        options = webdriver.ChromeOptions()
+        for argument in ARGUMENTS + [f"--user-data-dir={folder}/browser-{time.monotonic_ns()}"]:
+            options.add_argument(argument)
+        if dark:
+            options.add_argument("--force-dark-mode")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        self.driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
+
+    def open(self, path):
+        start = time.monotonic()
+        self.driver.get(f"file://{path}")
+        self.wait("return document.body.dataset.ready === 'yes'")
+        return time.monotonic() - start
+
+    def wait(self, script, seconds=20):
+        end = time.monotonic() + seconds
+        while not self.driver.execute_script(script):
+            if time.monotonic() > end:
+                raise TimeoutError(script)
+            time.sleep(0.02)
+
+    def text(self, name):
+        time.sleep(0.06)  # a frame or two
+        return self.driver.execute_script("return document.getElementById(arguments[0]).textContent",
+                                          name)
+
+    def box(self, which=0):
+        return self.driver.find_elements(By.CLASS_NAME, "matrix")[which]
+
+    def over(self, row, column, which=0, click=False):
+        g = self.driver.execute_script(f"return figures[{which}].g")
+        box = self.box(which)
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", box)
+        x = g["left"] + (column + .5) * g["cell"] - box.rect["width"] / 2
+        y = g["top"] + (row + .5) * g["cell"] - box.rect["height"] / 2
+        actions = ActionChains(self.driver).move_to_element_with_offset(box, round(x), round(y))
+        (actions.click() if click else actions).perform()
+
+    def press(self, *keys):
+        ActionChains(self.driver).send_keys(*keys).perform()
+
+    def logs(self):
+        """(lines on the console, addresses asked for) since the last call."""
+        console = [e["message"] for e in self.driver.get_log("browser")
+                   if "willReadFrequently" not in e["message"]]  # said of pixel(), below
+        events = [json.loads(e["message"])["message"] for e in self.driver.get_log("performance")]
+        asked = [e["params"]["request"]["url"] for e in events
+                 if e["method"] == "Network.requestWillBeSent"]
+        return console, asked
+
+
+def entropy(row):
+    p = row[row > 0] / row.sum()
+    return -(p * np.log2(p)).sum()
+
+
+def shows(checks, page, w, head, i, j, tokens, what):
+    """The facts beside the matrix are those of this cell."""
+    got = {name: page.text(name) for name in ("query", "key", "value", "sum", "entropy")}
+    row = w[head, i]
+    want = {"query": f"{i}: {tokens[i]}", "key": f"{j}: {tokens[j]}"}
+    right = all(got[k] == v for k, v in want.items())
+    if row[j] == 0:
+        right &= got["value"] in ("hidden", "exactly 0")
+    else:
+        right &= float(got["value"]) == row[j]
+    right &= np.isclose(float(got["sum"]), row.sum(), rtol=2e-6)
+    right &= abs(float(got["entropy"].split()[0]) - entropy(row)) < 6e-4
+    checks.check(bool(right), f"{what}: {got}, not {want} {row[j]}")
+
+
+def hands(checks, page, folder):
+    rng = np.random.default_rng(4)
+    n, heads = 12, 6
+    tokens = [f"t{i}" for i in range(n)]
+    s = rng.standard_normal((heads, n, n)) * 2 + np.triu(np.full((n, n), -np.inf), 1)
+    w = np.exp(s) / np.exp(s).sum(2, keepdims=True)
+    np.savez(folder / "w.npz", weights=w, masked_scores=s)
+    run = attn("view", "w.npz", "-o", "hands.html", "--tokens", ",".join(tokens), cwd=folder)
+    checks.check(run.returncode == 0 and b"6 matrices of 12 x 12, 64 bits" in run.stderr, f"{run}")
+    page.open(folder / "hands.html")
+    for i, j in (5, 3), (11, 0), (7, 7), (2, 9):
+        page.over(i, j)
+        shows(checks, page, w, 0, i, j, tokens, f"hover {i, j}")
+    page.over(4, 2, click=True)
+    checks.check(page.text("locked") == "locked", "a click locks")
+    page.over(9, 1)
+    shows(checks, page, w, 0, 4, 2, tokens, "locked: hovering changes nothing")
+    page.press(Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    shows(checks, page, w, 0, 5, 4, tokens, "arrow keys")
+    page.press(Keys.END, Keys.ARROW_RIGHT, Keys.HOME, Keys.ARROW_LEFT, Keys.ARROW_UP)
+    shows(checks, page, w, 0, 4, 0, tokens, "Home, End, and the edges hold")
+    page.press("]", "]")
+    shows(checks, page, w, 2, 4, 0, tokens, "] is the next head")
+    page.press("[", "[", "[")
+    shows(checks, page, w, 5, 4, 0, tokens, "[ goes round to the last")
+    page.driver.find_elements(By.CSS_SELECTOR, "#grid button")[3].click()
+    shows(checks, page, w, 3, 4, 0, tokens, "a head of the grid")
+    page.press(Keys.ESCAPE)
+    checks.check(page.text("locked") == "free", "Escape unlocks")
+    page.driver.execute_script("document.activeElement.blur()")
+    page.press("/", "T1")
+    checks.check(page.text("found") == "3 of 12", f"search: {page.text('found')}")
+    page.press(Keys.ENTER)
+    shows(checks, page, w, 3, 10, 0, tokens, "Enter goes to the next that is found")
+    page.press(Keys.ENTER)
+    shows(checks, page, w, 3, 11, 0, tokens, "and on")
+
+
+def colours(checks, page):
+    """The pixel of a cell, under each scale."""
+    def pixel(row, column):
+        return page.driver.execute_script(
+            "const f = figures[0], g = f.g, r = f.base.width / g.width;"
+            "return [...f.base.getContext('2d').getImageData((g.left + (arguments[1] + .2) * g.cell)"
+            " * r, (g.top + (arguments[0] + .2) * g.cell) * r, 1, 1).data].slice(0, 3)", row, column)
+
+    scale = page.driver.find_element(By.ID, "scale")
+    page.driver.execute_script("choosePanel(0)")
+    most = page.driver.execute_script("return matrix(0, 0).range()[1]")
+    at = page.driver.execute_script(
+        "for (let i = 0; i < rows; ++i) for (let j = 0; j < columns; ++j)"
+        " if (Math.fround(matrix(0, 0).value(i, j)) === arguments[0]) return [i, j]", most)
+    checks.check(pixel(*at) == [18, 18, 52], f"the most is darkest: {pixel(*at)}")
+    scale.send_keys("per head")
+    page.driver.execute_script("choosePanel(1)")
+    own = page.driver.execute_script(
+        "const m = matrix(0, 1), top = m.range()[1];"
+        "for (let i = 0; i < rows; ++i) for (let j = 0; j < columns; ++j)"
+        " if (Math.fround(m.value(i, j)) === top) return [i, j]")
+    checks.check(pixel(*own) == [18, 18, 52], f"per head, each has its darkest: {pixel(*own)}")
+    page.driver.find_element(By.ID, "theme").click()
+    theme = page.driver.execute_script("return document.documentElement.dataset.theme")
+    want = [253, 244, 180] if theme == "dark" else [18, 18, 52]
+    checks.check(pixel(*own) == want, f"{theme}: {pixel(*own)}")
+    page.driver.find_element(By.ID, "theme").click()
+    before = pixel(6, 2)
+    page.driver.find_element(By.ID, "log").click()
+    checks.check(sum(pixel(6, 2)) < sum(before), "log darkens what is small")
+    page.driver.find_element(By.ID, "log").click()
+
+
+def evil_tokens(checks, page, folder):
+    np.savez(folder / "e.npz", weights=np.full((6, 6), 1 / 6))
+    (folder / "e.json").write_text(json.dumps({"weights": [[1 / 6] * 6] * 6, "tokens": EVIL}))
+    attn("view", "e.json", "-o", "evil.html", cwd=folder)
+    page.open(folder / "evil.html")
+    page.over(0, 1)
+    checks.check("onerror" in page.text("query"), f"shown as it is: {page.text('query')}")
+    checks.check(page.text("key") == "1: <b>bold</b>", f"text, not markup: {page.text('key')}")
+    time.sleep(0.3)
+    counts = page.driver.execute_script(
+        "return [typeof window.broken, document.images.length, document.querySelectorAll('b').length]")
+    checks.check(counts == ["undefined", 0, 0], f"nothing runs: {counts}")
+    stopped = page.driver.execute_script(
+        "const s = document.createElement('script'); s.textContent = 'window.broken = 2';"
+        "document.body.append(s); return typeof window.broken")
+    checks.check(stopped == "undefined", "the policy stops a script that is not the page's")
+    page.logs()  # the refusal just asked for
+
+
+def two_results(checks, page, folder):
+    rng = np.random.default_rng(6)
+    a, b = (rng.random((2, 5, 5)) for _ in range(2))
+    np.savez(folder / "a.npz", weights=a)
+    np.savez(folder / "b.npz", weights=b)
+    attn("view", "a.npz", "b.npz", "-o", "two.html", cwd=folder)
+    page.open(folder / "two.html")
+    for which in range(3):
+        page.over(3, which, which)
+        got = [float(page.text(name)) for name in ("value", "other", "difference")]
+        want = [a[0, 3, which], b[0, 3, which], a[0, 3, which] - b[0, 3, which]]
+        checks.check(got == want, f"side by side: {got}, not {want}")
+    captions = [e.text for e in page.driver.find_elements(By.CSS_SELECTOR, "#matrices figcaption")]
+    checks.check(captions == ["a.npz", "b.npz", "a.npz − b.npz"], f"{captions}")
+
+
+def large(checks, page, folder):
+    """12 layers of 12 heads, 512 tokens: in 50 MB, open within 3 seconds, within half a step."""
+    rng = np.random.default_rng(7)
+    w = rng.random((12, 1, 12, 512, 512), np.float32) ** 8
+    w /= w.sum(-1, keepdims=True)
+    np.save(folder / "large.npy", w)
+    run = attn("view", "large.npy", "-o", "large.html", cwd=folder)
+    size = (folder / "large.html").stat().st_size
+    checks.check(run.returncode == 0 and size <= 50 << 20, f"{size} bytes: {run.stderr}")
+    seconds = page.open(folder / "large.html")
+    start = time.monotonic()
+    page.wait("return document.body.dataset.grid === 'drawn'")
+    print(f"12 x 12 heads of 512 x 512: {size / 1e6:.1f} MB, ready in {seconds:.2f} s, "
+          f"all heads drawn {time.monotonic() - start:.2f} s later", file=sys.stderr)
+    checks.check(seconds < 3, f"ready in {seconds:.2f} s")
+    page.driver.execute_script("choosePanel(100); focusOn(300, 17)")
+    value, error = page.text("value").split(" ± ")
+    want = w[8, 0, 4, 300, 17]
+    checks.check(abs(float(value) - want) <= float(error) * 1.1 + 1e-7, f"{value} ± {error}: {want}")
+    checks.check("rounded to 8 bits" in page.text("notes"), "and says so")
+    moves = page.driver.execute_script(
+        "const start = performance.now();"
+        "for (let i = 0; i < 50; ++i) { state.row = i; drawFocusAndFacts(); }"
+        "return (performance.now() - start) / 50")
+    print(f"a move of the focus is drawn in {moves:.1f} ms", file=sys.stderr)
+
+
+def phone(checks, page, folder):
+    page.driver.set_window_size(500, 850)  # as narrow as a headless window gets
+    page.open(folder / "hands.html")
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride",
+                                {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True})
+    time.sleep(0.3)
+    wide = page.driver.execute_script("return [document.documentElement.scrollWidth, innerWidth]")
+    checks.check(wide[0] <= 360, f"nothing runs over the edge of a phone: {wide}")
+
+
+def main():
+    checks = Checks("page")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        shots = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else None
+        page = Page(folder)
+
+        def shot(what):
+            if shots:
+                page.driver.save_screenshot(str(shots / f"{what}.png"))
+
+        try:
+            hands(checks, page, folder)
+            shot("hands")
+            colours(checks, page)
+            page.driver.find_element(By.ID, "theme").click()
+            shot("dark")
+            console, asked = page.logs()
+            checks.check(not console, f"the console: {console}")
+            evil_tokens(checks, page, folder)
+            shot("evil")
+            two_results(checks, page, folder)
+            shot("two")
+            large(checks, page, folder)
+            shot("large")
+            phone(checks, page, folder)
+            shot("phone")
+            console, more = page.logs()
+            checks.check(not console, f"the console: {console}")
+            ours = f"file://{folder}", "data:", "chrome:"  # the browser's own first page is chrome:
+            outside = [url for url in asked + more if not url.startswith(ours)]
+            checks.check(not outside, f"no request leaves: {outside}")
+        finally:
+            page.driver.quit()
+    checks.finish()
+
+
+main()
