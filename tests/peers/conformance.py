@@ -37,6 +37,9 @@ FAMILIES = {
     "torch-flex": Family("torch FlexAttention", "torch", "torch_family", "flex"),
     "keras-mha": Family("Keras MultiHeadAttention", "keras", "keras_family", "multi_head"),
     "keras-additive": Family("Keras AdditiveAttention", "keras", "keras_family", "additive"),
+    **{f"transformers-{name}": Family(f"{title} layer", "transformers", "layers_family", name)
+       for name, title in {"bert": "BERT", "gpt2": "GPT-2", "llama": "Llama", "mistral": "Mistral",
+                           "gemma2": "Gemma 2", "t5": "T5"}.items()},
 }
 
 
@@ -68,7 +71,8 @@ def judge(dtype, cases, results, onnx_tolerance):
 def run_family(name, show, write_golden):
     family = FAMILIES[name]
     began = time.monotonic()
-    cases = list(getattr(importlib.import_module(family.module), family.cases)())
+    module = importlib.import_module(family.module)
+    cases = list(getattr(module, family.cases)())
     made = time.monotonic()
     results = run_jobs([case.job for case in cases])
     version = importlib.metadata.version(family.package)
