@@ -56,9 +56,18 @@ bool wanted(const Arguments& arguments, const Shape& shape) {
 }
 
 struct Measured {
-  Summary seconds, rate, peak, fraction;  ///< rates in flops, or bytes when decoding, a second
-  double blas_seconds = 0;                ///< 0: not measured
+  Summary seconds, rate, peak;     ///< rates in flops, or bytes when decoding, a second
+  Summary fraction, cpu_fraction;  ///< of the peak, by time gone by and by processor time
+  double blas_seconds = 0;         ///< 0: not measured
 };
+
+template <class T>
+double measure_blas(const Workload<T>& workload, const Shape& shape, std::size_t threads) {
+  std::vector<T> context(shape.H * shape.L * shape.D);
+  const auto blas = [&] { blas_attention(workload.problem(), context.data(), threads); };
+  blas();
+  return std::min(seconds_of(blas).wall, seconds_of(blas).wall);
+}
 
 template <class T>
 Measured measure(const Shape& shape, const Arguments& arguments, kernel::ThreadPool& pool) {
@@ -67,34 +76,36 @@ Measured measure(const Shape& shape, const Arguments& arguments, kernel::ThreadP
   const double amount = decode ? workload.bytes_read() : workload.flops();
   const auto attend = [&] { kernel::attend(workload.problem(), workload.results(), pool); };
   attend();  // starts threads and faults memory in
-  const double once = seconds_of(attend), budget = arguments.quick ? 0.3 : 2;
+  const double once = seconds_of(attend).wall, budget = arguments.quick ? 0.3 : 2;
   const int repetitions = std::clamp(static_cast<int>(budget / (once + 0.01)), 5, 41);
-  std::vector<double> seconds, rates, peaks, fractions;
+  std::vector<double> seconds, rates, peaks, fractions, cpu_fractions;
   for (int i = 0; i < repetitions; ++i) {
-    peaks.push_back(decode ? read_rate(pool, static_cast<std::size_t>(amount))
-                           : peak_flops<T>(pool));
-    seconds.push_back(seconds_of(attend));
-    rates.push_back(amount / seconds.back());
-    fractions.push_back(rates.back() / peaks.back());
+    const Measurement peak =
+        decode ? measure_reading(pool, static_cast<std::size_t>(amount)) : measure_peak<T>(pool);
+    const Measurement kernel{amount, seconds_of(attend)};
+    seconds.push_back(kernel.seconds.wall);
+    rates.push_back(kernel.rate());
+    peaks.push_back(peak.rate());
+    fractions.push_back(kernel.rate() / peak.rate());
+    cpu_fractions.push_back(kernel.cpu_rate() / peak.cpu_rate());
   }
-  Measured measured{summarize(seconds), summarize(rates), summarize(peaks), summarize(fractions)};
-  if (shape.beside_blas) {
-    std::vector<T> context(shape.H * shape.L * shape.D);
-    const auto blas = [&] { blas_attention(workload.problem(), context.data(), pool.threads()); };
-    blas();
-    measured.blas_seconds = std::min(seconds_of(blas), seconds_of(blas));
-  }
-  return measured;
+  return {summarize(seconds),
+          summarize(rates),
+          summarize(peaks),
+          summarize(fractions),
+          summarize(cpu_fractions),
+          shape.beside_blas ? measure_blas(workload, shape, pool.threads()) : 0};
 }
 
 void print_text(const Shape& shape, const Measured& m) {
   static std::string group;
   if (group != shape.group)
-    std::printf("\n%-36s %10s %10s %10s %8s %17s %8s\n", (group = shape.group).c_str(), "ms", "G/s",
-                "peak G/s", "of peak", "spread", "vs BLAS");
-  std::printf("%-36s %10.3f %10.1f %10.1f %8.3f   %6.3f .. %5.3f", name_of(shape).c_str(),
-              m.seconds.median * 1e3, m.rate.median / 1e9, m.peak.median / 1e9, m.fraction.median,
-              m.fraction.least, m.fraction.most);
+    std::printf("\n%-34s %9s %8s %8s   %-21s %-21s %8s\n", (group = shape.group).c_str(), "ms",
+                "G/s", "peak", "of peak (spread)", "by processor time", "vs BLAS");
+  std::printf("%-34s %9.3f %8.1f %8.1f   %.3f (%.3f..%.3f)  %.3f (%.3f..%.3f)",
+              name_of(shape).c_str(), m.seconds.median * 1e3, m.rate.median / 1e9,
+              m.peak.median / 1e9, m.fraction.median, m.fraction.least, m.fraction.most,
+              m.cpu_fraction.median, m.cpu_fraction.least, m.cpu_fraction.most);
   if (m.blas_seconds > 0) std::printf(" %7.2fx", m.blas_seconds / m.seconds.median);
   std::printf("\n");
   std::fflush(stdout);
@@ -109,8 +120,11 @@ void print_json(const Shape& s, const Measured& m, bool first) {
               s.S, s.D);
   std::printf("     \"unit\": \"%s\", \"seconds\": %.9g, \"rate\": %.9g, \"peak\": %.9g,\n",
               s.L == 1 ? "bytes" : "flops", m.seconds.median, m.rate.median, m.peak.median);
-  std::printf("     \"fraction\": %.4f, \"fraction_least\": %.4f, \"fraction_most\": %.4f",
+  std::printf("     \"fraction\": %.4f, \"fraction_least\": %.4f, \"fraction_most\": %.4f,\n",
               m.fraction.median, m.fraction.least, m.fraction.most);
+  std::printf(
+      "     \"cpu_fraction\": %.4f, \"cpu_fraction_least\": %.4f, \"cpu_fraction_most\": %.4f",
+      m.cpu_fraction.median, m.cpu_fraction.least, m.cpu_fraction.most);
   if (m.blas_seconds > 0) std::printf(", \"blas_seconds\": %.9g", m.blas_seconds);
   std::printf("}");
   std::fflush(stdout);

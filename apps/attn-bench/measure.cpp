@@ -3,37 +3,50 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 
 #include "attn/kernel/kernels.h"
 
 namespace attn::bench {
 
-double seconds_of(const std::function<void()>& work) {
+namespace {
+
+double cpu_now() {
+  timespec time{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+}  // namespace
+
+Seconds seconds_of(const std::function<void()>& work) {
+  const double cpu = cpu_now();
   const auto start = std::chrono::steady_clock::now();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+  return {wall.count(), cpu_now() - cpu};
 }
 
 template <class T>
-double peak_flops(kernel::ThreadPool& pool) {
+Measurement measure_peak(kernel::ThreadPool& pool) {
   constexpr std::size_t kTasksOfThread = 20, kRounds = 40000;
   const auto multiply_add = kernel::kernels<T>(kernel::active_isa()).multiply_add;
   std::atomic<std::uint64_t> flops{0};
-  const double seconds = seconds_of([&] {
+  const Seconds seconds = seconds_of([&] {
     pool.run(pool.threads() * kTasksOfThread, pool.threads(), [&](std::size_t, std::size_t) {
       flops += static_cast<std::uint64_t>(multiply_add(kRounds));
     });
   });
-  return static_cast<double>(flops) / seconds;
+  return {static_cast<double>(flops), seconds};
 }
 
-double read_rate(kernel::ThreadPool& pool, std::size_t bytes) {
+Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes) {
   static std::vector<std::uint64_t> memory;
   const std::size_t words = bytes / sizeof(std::uint64_t);
   if (memory.size() < words) memory.assign(words, 1);
   const std::size_t tasks = pool.threads() * 16, share = words / tasks;
   std::atomic<std::uint64_t> total{0};
-  const double seconds = seconds_of([&] {
+  const Seconds seconds = seconds_of([&] {
     pool.run(tasks, pool.threads(), [&](std::size_t task, std::size_t) {
       const std::uint64_t* from = memory.data() + task * share;
       std::uint64_t sums[32] = {};  // many, so that loads do not wait for additions
@@ -44,7 +57,8 @@ double read_rate(kernel::ThreadPool& pool, std::size_t bytes) {
       total += sum;
     });
   });
-  return total == 0 ? 0 : static_cast<double>(tasks * share * sizeof(std::uint64_t)) / seconds;
+  // The sum is of ones, one for each word; using it keeps the reading from being left out.
+  return {static_cast<double>(total * sizeof(std::uint64_t)), seconds};
 }
 
 Summary summarize(std::vector<double> values) {
@@ -52,7 +66,7 @@ Summary summarize(std::vector<double> values) {
   return {values[values.size() / 2], values.front(), values.back()};
 }
 
-template double peak_flops<float>(kernel::ThreadPool&);
-template double peak_flops<double>(kernel::ThreadPool&);
+template Measurement measure_peak<float>(kernel::ThreadPool&);
+template Measurement measure_peak<double>(kernel::ThreadPool&);
 
 }  // namespace attn::bench

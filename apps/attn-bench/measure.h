@@ -10,14 +10,27 @@
 
 namespace attn::bench {
 
-double seconds_of(const std::function<void()>& work);
+struct Seconds {
+  double wall = 0;  ///< gone by
+  double cpu = 0;   ///< spent by all of the process's threads
+};
+Seconds seconds_of(const std::function<void()>& work);
 
-/// Multiply-adds in registers on all of the pool's threads: floating point operations a second.
+/// So much work, of floating point operations or bytes, in so much time.
+struct Measurement {
+  double amount = 0;
+  Seconds seconds;
+
+  double rate() const { return amount / seconds.wall; }
+  double cpu_rate() const { return amount / seconds.cpu; }
+};
+
+/// Multiply-adds in registers on all of the pool's threads, in floating point operations.
 template <class T>
-double peak_flops(kernel::ThreadPool& pool);
+Measurement measure_peak(kernel::ThreadPool& pool);
 
-/// Bytes a second at which all of the pool's threads read `bytes`, which stand in memory already.
-double read_rate(kernel::ThreadPool& pool, std::size_t bytes);
+/// All of the pool's threads reading about `bytes`, which stand in memory already.
+Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes);
 
 /// The middle of several measurements and how far they are apart.
 struct Summary {

@@ -14,7 +14,8 @@ TEST_CASE("every output of random problems has the planned shape, dtype and size
     const OracleCase c = oracle_case(seed);
     const std::vector<std::string> names = available_outputs(c.tensors, c.options);
     INFO("seed " << seed);
-    const Plan planned = plan(c.tensors, c.options, names);
+    const Inputs in = make_inputs(c.tensors, c.options);
+    const Plan planned = plan(in, c.tensors, c.options, names);
     const TensorMap results = attend(c.tensors, c.options, names);
     REQUIRE(planned.outputs.size() == names.size());
     std::size_t bytes = 0;

@@ -65,9 +65,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   const PoolTasks tasks_;
   std::atomic<bool>& stop_;
 
-  std::mutex source_mutex_;  ///< taken before mutex_ where both are
-  std::mutex mutex_;         ///< of all below
-  std::condition_variable changed_;
+  std::mutex source_mutex_;               ///< taken before mutex_ where both are
+  std::mutex mutex_;                      ///< of all below
+  std::condition_variable ended_, room_;  ///< a worker has ended; fewer outcomes wait
   std::list<Worker> workers_;
   std::size_t live_ = 0, overdue_ = 0;
   std::exception_ptr fault_;
@@ -104,7 +104,7 @@ PoolEnd Pool::run() {
   std::unique_lock lock(mutex_);
   for (std::size_t i = 0; i < options_.threads; ++i) start_worker();
   while (live_ > 0) {
-    changed_.wait_for(lock, kTick, [&] { return live_ == 0; });
+    ended_.wait_for(lock, kTick, [&] { return live_ == 0; });
     try {
       if (options_.timeout > 0) give_up_overdue();
       tasks_.tick();
@@ -139,6 +139,7 @@ void Pool::start_worker() {
 
 void Pool::work(Worker& self) {
   try {
+    tasks_.begin();
     while (const std::shared_ptr<Task> task = take(self)) {
       const Claim claim = [&] { return task->claim(Owner::worker); };
       Outcome outcome = tasks_.work(task->item, claim);
@@ -162,14 +163,14 @@ void Pool::end_worker(Worker& self) {
     --overdue_;
   else
     --live_;
-  changed_.notify_all();
+  ended_.notify_all();
 }
 
 std::shared_ptr<Task> Pool::take(Worker& self) {
   const std::lock_guard source_lock(source_mutex_);
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] {
+    room_.wait(lock, [&] {
       return stop_ || waiting_.empty() ||
              (waiting_.size() < kMostWaiting && waiting_bytes_ < kMostWaitingBytes);
     });
@@ -200,13 +201,13 @@ void Pool::finish(std::size_t place, Outcome outcome) {
       ++reported_;
     }
   }
-  changed_.notify_all();
+  room_.notify_all();
 }
 
 void Pool::fail(std::exception_ptr fault) {
   if (!fault_) fault_ = std::move(fault);
   stop_ = true;
-  changed_.notify_all();
+  room_.notify_all();
 }
 
 void Pool::give_up_overdue() {

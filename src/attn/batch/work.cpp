@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <new>
 
+#include "attn/core/fast.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/json.h"
@@ -67,10 +68,12 @@ std::string dry_run_json(const Item& item, const Common& common, const Plan& pla
 }
 
 void compute(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
+  set_threads(1);  // the workers are the threads
   TensorFiles files(*common.files);
   const Document document = merged(item, common, files);
   const Job job = make_job(document, files);
-  Plan plan = plan_job(job, document);
+  PreparedJob prepared = prepare_job(job, document);
+  Plan& plan = prepared.plan;
   if (!common.naming || common.naming->suffix == ".json" || common.naming->suffix == ".csv")
     add_text(plan);
   if (common.dry_run) {
@@ -89,7 +92,7 @@ void compute(const Item& item, const Common& common, const Claim& claim, Outcome
     writer.emplace(std::vector{parse_target(common.naming->folder + "/" + name)}, job.outputs,
                    policy);
   }
-  const Result result = run_job(job, document, files);
+  const Result result = run_job(job, prepared, document, files);
   outcome.warning = nan_warning(job, result, common.nan);
   if (!writer) {
     outcome.text = result_json(result, -1) + "\n";

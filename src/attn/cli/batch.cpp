@@ -15,6 +15,7 @@
 #include "attn/cli/command.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
+#include "attn/core/fast.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/temporaries.h"
@@ -160,28 +161,40 @@ int batch(BatchArgs& args) {
 
   BatchReport report({args.progress, args.json, is_quiet(), source->count(),
                       manifest ? printable(manifest->path()) : "the results"});
+  std::optional<OutputFile> results;
+  if (manifest == nullptr) results.emplace("-", OutputPolicy{});
   PoolTasks tasks;
+  // Processors that no worker has are for the kernels.
+  const std::size_t processors = std::max(1u, std::thread::hardware_concurrency());
+  tasks.begin = [threads = std::max<std::size_t>(1, processors / args.pool.threads)] {
+    set_threads(threads);
+  };
   tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
   tasks.report = [&](const Outcome& outcome) {
     report.item(outcome);
-    if (manifest == nullptr)
-      print(outcome.status == Status::failed ? failure_json(outcome) + "\n" : outcome.text);
-    else if (outcome.status != Status::skipped)
+    if (results) {
+      results->write(outcome.status == Status::failed ? failure_json(outcome) + "\n"
+                                                      : outcome.text);
+      results->flush();
+    } else if (outcome.status != Status::skipped) {
       manifest->add(outcome);
+    }
   };
   tasks.tick = [&] { report.tick(); };
   args.pool.in_order = manifest == nullptr;
   const PoolEnd end = run_pool(*source, args.pool, tasks, stop);
   report.end();
+  if (results && !end.fault) results->commit();
   const int code = end.fault ? tell_fault(end.fault) : report.failed() > 0 ? 3 : 0;
   if (end.overdue > 0) end_at_once(code);
   return code;
 }
 
 void add_inputs(CLI::App& app, BatchArgs& args) {
-  app.add_option("JOB", args.jobs,
-                 "job files (.json or .npz), folders of .json files, quoted patterns; - alone: "
-                 "jobs as lines of JSON on standard input");
+  app.add_option(
+      "JOB", args.jobs,
+      "job files (.json, .npz or .safetensors), folders of .json files, quoted patterns; - alone: "
+      "jobs as lines of JSON on standard input");
   app.add_option("--files-from", args.files_from, "read names of job files, one a line; - is stdin")
       ->type_name("FILE")
       ->group("Jobs");
@@ -205,8 +218,9 @@ void add_results(CLI::App& app, BatchArgs& args) {
       ->type_name("PATTERN")
       ->group("Results");
   args.format_option =
-      app.add_option("--format", args.format, "npz (default), json, csv, npy or folder")
-          ->check(CLI::IsMember({"npz", "json", "csv", "npy", "folder"}))
+      app.add_option("--format", args.format,
+                     "npz (default), safetensors, json, csv, npy or folder")
+          ->check(CLI::IsMember({"npz", "safetensors", "json", "csv", "npy", "folder"}))
           ->type_name("WORD")
           ->group("Results");
   app.add_flag("--force", args.force, "replace results and manifest that exist")->group("Results");

@@ -8,6 +8,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/help.h"
+#include "attn/core/blas.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
 #include "attn/job/version.h"
@@ -33,6 +34,7 @@ constexpr Subcommand kSubcommands[] = {
     {"compare", "how far two files of tensors are apart", add_compare},
     {"random", "NumPy's random streams, bit for bit", add_random},
     {"svd", "truncated singular value decomposition", add_svd},
+    {"conventions", "what each library means by attention, as a table", add_conventions},
     {"schema", "the JSON Schema of a job", add_schema},
 };
 
@@ -43,9 +45,9 @@ constexpr char kDescription[] =
     "  attn examples run general-attention\n";
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 65 bad data,\n"
-    "66 no such input, 70 internal, 73 can't create output, 74 input/output error,\n"
-    "77 not permitted. 'attn COMMAND --help' tells more.";
+    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 3 some jobs failed\n"
+    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output,\n"
+    "74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -88,7 +90,7 @@ std::string overview() {
   std::string text = std::string(kDescription) + "\nUsage: attn COMMAND [ARGUMENTS]\n\nCommands:\n";
   for (const Subcommand& subcommand : kSubcommands) {
     std::string name = subcommand.name;
-    name.resize(10, ' ');
+    name.resize(13, ' ');
     text += "  " + name + subcommand.what + "\n";
   }
   return text + "\nOptions:\n  -h, --help     this text, or a command's\n" +
@@ -160,6 +162,7 @@ int tell_fault(const std::exception_ptr& fault) {
 int run_cli(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
   remove_temporaries_on_signals();
+  configure_blas();
   try {
     return dispatch(argc, argv);
   } catch (...) {

@@ -67,7 +67,7 @@ Action add_convert(CLI::App& app) {
       "  attn convert weights.npz#W_Q --repr\n"
       "  attn convert embeddings.csv -o embeddings.npy --dtype f32\n");
   app.add_option("FILE", args->input,
-                 "FILE or FILE#NAME: .npy, .npz, .json or .csv; - is standard input")
+                 "FILE or FILE#NAME: .npz, .safetensors, .npy, .json or .csv; - is standard input")
       ->required();
   app.add_option("--dtype", args->dtype, "convert the elements first: f64, f32, i64, bool, ...")
       ->type_name("DTYPE");

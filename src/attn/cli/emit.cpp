@@ -6,6 +6,7 @@
 #include "attn/io/csv.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
+#include "attn/io/safetensors.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -20,8 +21,8 @@ std::optional<Format> format_of(const EmitArgs& args) {
     throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
   const auto format = format_of_suffix(args.output);
   if (!format)
-    throw Error(ErrorKind::usage, "-o " + printable(args.output) +
-                                      ": expected a name that ends in .npz, .npy, .json or .csv");
+    throw Error(ErrorKind::usage,
+                "-o " + printable(args.output) + ": expected a name that ends in " + kSuffixes);
   return format;
 }
 
@@ -45,7 +46,8 @@ PrintOptions print_options(const EmitArgs& args) {
 const Tensor& only(const TensorMap& tensors, const OutputFile& out) {
   if (tensors.size() != 1)
     throw Error(ErrorKind::usage, printable(out.path()) + ": holds one tensor, found " +
-                                      std::to_string(tensors.size()) + "; use .npz or .json");
+                                      std::to_string(tensors.size()) +
+                                      "; use .npz, .safetensors or .json");
   return tensors.begin()->second;
 }
 
@@ -80,6 +82,8 @@ void write(const TensorMap& tensors, Format format, const EmitArgs& args, Output
       return write_npy(only(tensors, out), out);
     case Format::npz:
       return write_npz(with_names(tensors, args.alone), "", out);
+    case Format::safetensors:
+      return write_safetensors(with_names(tensors, args.alone), {}, out);
     case Format::json:
       return out.write(as_json(tensors));
     case Format::csv:
@@ -90,13 +94,15 @@ void write(const TensorMap& tensors, Format format, const EmitArgs& args, Output
 }  // namespace
 
 void add_emit_options(CLI::App& app, EmitArgs& args) {
-  app.add_option("-o,--output", args.output, "FILE.npz, .npy, .json or .csv; default: stdout")
+  app.add_option("-o,--output", args.output,
+                 std::string("FILE ending in ") + kSuffixes + "; default: stdout")
       ->type_name("FILE");
   app.add_flag("--force", args.force, "replace FILE where it exists");
-  CLI::Option* format =
-      app.add_option("--format", args.format, "on stdout: text, json, csv, npz or npy");
+  CLI::Option* format = app.add_option("--format", args.format,
+                                       "on stdout: text, json, csv, npz, npy or safetensors");
   args.format_option = format;
-  format->check(CLI::IsMember({"text", "json", "csv", "npz", "npy"}))->type_name("WORD");
+  format->check(CLI::IsMember({"text", "json", "csv", "npz", "npy", "safetensors"}))
+      ->type_name("WORD");
   const auto text_only = [&](CLI::Option* option, const std::string& type) {
     args.text_only.push_back(option);
     return option->group("Text, as numpy.set_printoptions")->type_name(type);

@@ -145,7 +145,8 @@ Action add_inspect(CLI::App& app) {
       "and how many elements are NaN or infinite. NaN is left out of min, max and mean.\n\n"
       "Example:\n"
       "  attn inspect weights.npz embeddings.npy");
-  app.add_option("files", typed->files, ".npy, .npz, .json or .csv files, '-' for standard input")
+  app.add_option("files", typed->files,
+                 ".npz, .safetensors, .npy, .json or .csv files; - is standard input")
       ->type_name("FILE[#NAME]")
       ->required();
   app.add_flag("--json", typed->json, "One JSON object a line for each tensor");

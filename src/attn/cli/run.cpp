@@ -1,12 +1,11 @@
 // attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <optional>
 
 #include "attn/cli/command.h"
-#include "attn/cli/draw.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/run_views.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/io/csv.h"
@@ -27,12 +26,12 @@ struct RunArgs {
   std::vector<std::string> outputs;  ///< -o
   std::string format;                ///< "" is text
   NanPolicy nan = NanPolicy::warn;
-  std::string view;  ///< --view: "-" is the terminal, "" not given
   LimitArgs limits;
   bool repr = false;
   bool force = false, no_clobber = false, durable = false;
   bool dry_run = false;
   std::size_t threads = 0;
+  RunViewArgs views;
 };
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
@@ -75,12 +74,12 @@ std::string as_csv(const Result& result) {
 }
 
 void show(const Result& result, const RunArgs& args) {
-  if (args.format == "npz" || args.format == "npy") {
-    const Format format = args.format == "npz" ? Format::npz : Format::npy;
-    if (format == Format::npy && result.outputs.size() != 1)
-      throw Error(ErrorKind::usage, "--format npy holds one output; choose it with --outputs");
+  const std::optional<Format> format = format_of_suffix("." + args.format);
+  if (format == Format::npy && result.outputs.size() != 1)
+    throw Error(ErrorKind::usage, "--format npy holds one output; choose it with --outputs");
+  if (format == Format::npy || format == Format::npz || format == Format::safetensors) {
     OutputFile out("-", {});
-    write_tensors(result.outputs, result, format, out);
+    write_tensors(result.outputs, result, *format, out);
     return out.commit();
   }
   print(args.format == "json"     ? result_json(result, 2) + "\n"
@@ -88,27 +87,6 @@ void show(const Result& result, const RunArgs& args) {
         : args.format == "csv"    ? as_csv(result)
                                   : as_text(result, args.repr));
 }
-
-/// The heat map of --view: its file stands open while the job is computed.
-class View {
- public:
-  View(const std::string& path, const OutputPolicy& policy)
-      : format_(draw_format(path)), out_(path, policy) {}
-
-  /// What has to be computed for it: the masked scores tell what is hidden.
-  static std::vector<std::string> outputs() { return {"masked_scores", "weights"}; }
-
-  void write(const Result& result) {
-    const ResultFile file{result.outputs, result.tokens, result.made_by};
-    const HeatSource source = heat_source(file, "weights", "result");
-    out_.write(drawn({page_set(source, {}, "result")}, format_, {}));
-    out_.commit();
-  }
-
- private:
-  DrawFormat format_;
-  OutputFile out_;
-};
 
 void append_missing(std::vector<std::string>& names, const std::vector<std::string>& more) {
   for (const std::string& name : more)
@@ -136,7 +114,7 @@ bool has_text(const Targets& targets, const std::string& format) {
 }
 
 Targets targets_of(const RunArgs& args) {
-  Targets targets{{}, args.outputs.empty() && args.view.empty()};
+  Targets targets{{}, args.outputs.empty() && args.views.empty()};
   for (const std::string& typed : args.outputs) {
     if (typed == "-")
       targets.on_stdout = true;
@@ -171,9 +149,11 @@ int run(const RunArgs& args) {
   Job job = make_job(document, files);
   const std::vector<std::string> outputs = outputs_of(job, document, targets);
   job.outputs = outputs;
-  if (!args.view.empty()) append_missing(job.outputs, View::outputs());
+  RunViews views(args.views, policy_of(args, files));
+  append_missing(job.outputs, views.outputs(job));
 
-  Plan plan = plan_job(job, document);
+  PreparedJob prepared = prepare_job(job, document);
+  Plan& plan = prepared.plan;
   if (has_text(targets, args.format)) add_text(plan);
   if (args.dry_run) {
     print(args.format == "json" || args.format == "ndjson" ? plan_json(plan) + "\n"
@@ -182,16 +162,14 @@ int run(const RunArgs& args) {
   }
   require_memory(plan, document.name, limits.memory);
   ResultWriter writer(targets.files, outputs, policy_of(args, files));
-  std::optional<View> view;
-  if (!args.view.empty()) view.emplace(args.view, policy_of(args, files));
   set_threads(args.threads);
-  const Result computed = run_job(job, document, files);
+  const Result computed = run_job(job, prepared, document, files);
   const Result result = only(computed, outputs);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
   writer.commit();
   if (targets.on_stdout) show(result, args);
-  if (view) view->write(computed);
+  views.write(job, computed);
   if (!nan.empty()) note("warning: " + nan);
   return 0;
 }
@@ -216,24 +194,22 @@ Action add_run(CLI::App& app) {
       "  attn run job.json\n"
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
       "  attn run --embeddings x.npy --wq model.npz#W_Q --wk model.npz#W_K -o weights=w.npy");
-  app.add_option("JOB", args->job, "job file (.json or .npz); - is standard input");
+  app.add_option("JOB", args->job, "job file (.json, .npz or .safetensors); - is standard input");
   add_job_flags(app, args->flags);
   app.add_option("-o,--output", args->outputs,
-                 "where results go: FILE.npz, .json, .npy or .csv, FOLDER/, or NAME=FILE for one "
+                 "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or "
+                 "NAME=FILE for one "
                  "output; repeatable; default: text on stdout")
       ->type_name("[NAME=]PATH")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->group("Results");
-  app.add_option("--format", args->format, "on stdout: text, json, ndjson, csv, npz or npy")
-      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy"}))
+  app.add_option("--format", args->format,
+                 "on stdout: text, json, ndjson, csv, npz, npy or safetensors")
+      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"}))
       ->type_name("WORD")
       ->group("Results");
-  app.add_flag("--view{-}", args->view,
-               "the weights as a heat map on the terminal, or as a picture or page: "
-               "--view=FILE.svg, .png, .html")
-      ->type_name("[=FILE]")
-      ->group("Results");
+  add_view_options(app, args->views);
   app.add_flag("--repr", args->repr, "text as repr(): array([...])")->group("Results");
   app.add_flag("--force", args->force, "replace output files that exist")->group("Results");
   app.add_option("--threads", args->threads, "at most N threads; default: one a processor")

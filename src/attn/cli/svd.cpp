@@ -108,8 +108,9 @@ Action add_svd(CLI::App& app) {
   app.add_option("--rank", args->rank, "keep the K largest singular values; default: all")
       ->check(CLI::NonNegativeNumber)
       ->type_name("K");
-  app.add_option("-o,--output", args->outputs,
-                 "where U, s and Vt go: FILE.npz, .json or FOLDER/; default: text on stdout")
+  app.add_option(
+         "-o,--output", args->outputs,
+         "where U, s and Vt go: FILE.npz, .safetensors, .json or FOLDER/; default: text on stdout")
       ->type_name("PATH")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);

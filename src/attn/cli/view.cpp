@@ -73,7 +73,8 @@ Action add_view(CLI::App& app) {
       "  attn view result.npz\n"
       "  attn view result.npz --of scores --head 3 -o scores.svg\n"
       "  attn view before.npz after.npz -o page.html");
-  app.add_option("FILE", args->file, ".npz, .json, .npy or .csv; - is standard input")->required();
+  app.add_option("FILE", args->file, ".npz, .safetensors, .json, .npy or .csv; - is standard input")
+      ->required();
   app.add_option("OTHER", args->other, "a second result to compare with, on a page");
   app.add_option("-o,--output", args->output,
                  "FILE.svg, FILE.png, or FILE.html, a page to explore; default: text on stdout")

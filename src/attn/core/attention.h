@@ -69,4 +69,8 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
 TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs);
 
+/// The same of a problem that make_inputs() has proved and outputs that check_outputs() has passed.
+TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
+                 const std::vector<std::string>& outputs);
+
 }  // namespace attn

@@ -4,13 +4,10 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <mutex>
 #include <xtensor-blas/xblas.hpp>
 #include <xtensor/xadapt.hpp>
 
 #include "attn/tensor/error.h"
-
-extern "C" void openblas_set_num_threads(int threads);
 
 namespace attn {
 namespace {
@@ -109,8 +106,6 @@ Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, const std::
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b, Second second, const std::string& stage) {
-  static std::once_flag once;
-  std::call_once(once, openblas_set_num_threads, 1);
   const DType dtype = a.dtype() == DType::i64 ? b.dtype() : a.dtype();
   const Tensor left = cast(a, dtype), right = cast(b, dtype);
   if (dtype == DType::f64) return multiply_all<double>(left, right, second, stage);

@@ -193,9 +193,8 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
 
 }  // namespace
 
-Plan plan(const TensorMap& tensors, const Options& options,
+Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs) {
-  const Inputs in = make_inputs(tensors, options);
   check_outputs(outputs, tensors, options);
   const Stages stages(tensors, in, options);
   Plan result;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
 
@@ -27,9 +28,8 @@ struct Plan {
 /// What attend() would give and take. A product of (m, k) and (k, n) counts 2 m k n operations;
 /// each element of inputs, scaled_scores and masked_scores counts 1, of weights 4 (subtract,
 /// exponential, sum, divide). Every stage that is needed stays in memory to the end; the bound adds
-/// room for copies. Sizes beyond 2^64 - 1 are told as 2^64 - 1. Errors: as attend(), for shapes and
-/// names.
-Plan plan(const TensorMap& tensors, const Options& options,
+/// room for copies. Sizes beyond 2^64 - 1 are told as 2^64 - 1. Errors: as check_outputs().
+Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs);
 
 }  // namespace attn

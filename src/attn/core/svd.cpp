@@ -11,8 +11,6 @@
 #include "attn/tensor/array.h"
 #include "attn/tensor/error.h"
 
-extern "C" void openblas_set_num_threads(int threads);
-
 namespace attn {
 namespace {
 
@@ -21,8 +19,6 @@ Svd decompose(const Tensor& matrix, std::size_t rank) {
   // LAPACK is given A itself, in column-major order, as NumPy gives it: the transpose, which would
   // save the copy, has the same singular values but other signs.
   xt::xtensor<T, 2, xt::layout_type::column_major> a = array_of<T>(matrix);
-  // On one thread: how OpenBLAS divides the work among several changes the last bits.
-  [[maybe_unused]] static const bool one_thread = (openblas_set_num_threads(1), true);
   const auto [info, u, s, vt] = xt::lapack::gesdd(a, 'S');
   if (info != 0) throw Error(ErrorKind::data, "the singular value decomposition did not converge");
 

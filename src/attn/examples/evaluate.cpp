@@ -15,7 +15,8 @@ namespace {
 Values job_values(const std::string& path) {
   TensorFiles files;
   const Document document = read_document(path, files);
-  const Result result = run_job(make_job(document, files), document, files);
+  const Job job = make_job(document, files);
+  const Result result = run_job(job, prepare_job(job, document), document, files);
   Values values;
   for (const auto& [name, tensor] : result.outputs) values[name] = {tensor, {}};
   return values;

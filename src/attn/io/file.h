@@ -75,6 +75,7 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  void flush();  ///< what was written so far leaves this process
   void commit();
 
   const std::string& path() const;  ///< as the user wrote it, or "standard output"

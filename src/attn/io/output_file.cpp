@@ -198,6 +198,8 @@ void OutputFile::write(std::string_view text) {
     state.buffer += text;
 }
 
+void OutputFile::flush() { state_->flush(); }
+
 void OutputFile::commit() {
   state_->flush();
   if (state_->temporary)

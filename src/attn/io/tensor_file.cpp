@@ -6,12 +6,14 @@
 #include "attn/io/csv.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
+#include "attn/io/safetensors.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
 
-constexpr Format kFormats[] = {Format::npy, Format::npz, Format::json, Format::csv};
+constexpr Format kFormats[] = {Format::npy, Format::npz, Format::safetensors, Format::json,
+                               Format::csv};
 
 [[noreturn]] void fail(const FileBytes& file, const std::string& problem) {
   throw Error(ErrorKind::data, printable(file.name()) + ": " + problem);
@@ -79,6 +81,8 @@ std::string_view name_of(Format format) {
       return "npy";
     case Format::npz:
       return "npz";
+    case Format::safetensors:
+      return "safetensors";
     case Format::json:
       return "json";
     case Format::csv:
@@ -96,12 +100,15 @@ std::optional<Format> format_of_suffix(const std::string& path) {
 Format format_of(const FileBytes& file) {
   if (is_npy(file.bytes())) return Format::npy;
   if (is_zip(file.bytes())) return Format::npz;
+  if (is_safetensors(file.bytes()) || format_of_suffix(file.path) == Format::safetensors)
+    return Format::safetensors;
   const std::size_t start = file.text().find_first_not_of(" \t\r\n");
   const char first = start == std::string_view::npos ? '\0' : file.text()[start];
   if (first == '{' || first == '[') return Format::json;
   // A file that is not what its name says: the reader of that format tells what is wrong with it.
   if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;
-  fail(file, file.size == 0 ? "is empty" : "expected .npy, .npz, JSON or CSV, found none of them");
+  fail(file, file.size == 0 ? "is empty"
+                            : "expected .npy, .npz, .safetensors, JSON or CSV, found none of them");
 }
 
 TensorRef parse_tensor_ref(const std::string& text) {
@@ -114,6 +121,7 @@ TensorRef parse_tensor_ref(const std::string& text) {
 TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits) {
   const Format format = format_of(file);
   if (format == Format::npz) return read_npz(file, nullptr, limits.npz);
+  if (format == Format::safetensors) return read_safetensors(file);
   if (format == Format::json) return read_json_tensors(file);
   const std::string name = file.name();
   TensorMap tensors;
@@ -145,6 +153,8 @@ const TensorMap& TensorFiles::all(const std::string& path) {
 
 Tensor TensorFiles::read(const TensorRef& ref) {
   const FileBytes& bytes = file(ref.path);
+  if (!ref.member.empty() && format_of(bytes) == Format::safetensors)
+    return read_safetensor(bytes, ref.member);
   const TensorMap& tensors = all(ref.path);
   if (ref.member.empty() && tensors.size() == 1) return tensors.begin()->second;
   const std::vector<std::string> names = tensors.names();

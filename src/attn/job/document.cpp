@@ -1,6 +1,7 @@
 #include "attn/job/document.h"
 
 #include "attn/job/fields.h"
+#include "attn/job/saved_layer.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -50,7 +51,7 @@ void add_member(Document& document, const std::string& folder, const std::string
   }
 }
 
-/// An array of an .npz that is not a tensor of the job but an option: heads, scale, window, ...
+/// An array of such a file that is not a tensor of the job but an option: heads, scale, window, ...
 Json option_from(const Tensor& tensor, const std::string& where) {
   if (tensor.rank() == 0 || tensor.rank() == 1) return parse_json(to_json(tensor, -1), where);
   throw Error(ErrorKind::data,
@@ -58,7 +59,15 @@ Json option_from(const Tensor& tensor, const std::string& where) {
 }
 
 void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::string>& problems) {
+  const SavedLayer layer = saved_layer(arrays, document.name);
+  for (const auto& [key, tensor] : layer.tensors)
+    document.set({key, Json{}, document.name, "", false, tensor});
+  const auto set_count = [&](const char* key, std::int64_t count) {
+    if (count > 0) document.set({key, Json{count}, document.name, ""});
+  };
+  set_count("heads", layer.heads), set_count("kv_heads", layer.kv_heads);
   for (const auto& [key, tensor] : arrays) {
+    if (layer.names.count(key) != 0) continue;
     const Field* field = find_field(key);
     if (field != nullptr && field->form == FieldForm::tensor)
       document.set({key, Json{document.name + "#" + key}, document.name, ""});
@@ -121,15 +130,16 @@ Document read_document(const std::string& path, TensorFiles& files) {
   const FileBytes& file = files.file(path);
   std::vector<std::string> problems;
   const Format format = format_of(file);
-  if (format == Format::npz) {
+  if (format == Format::npz || format == Format::safetensors) {
     add_arrays(document, files.all(path), problems);
   } else if (format == Format::json) {
     return parse_document(file.text(), path, folder_of(path));
   } else {
-    throw Error(ErrorKind::data, printable(path) +
-                                     ": expected a job (.json or .npz), found one array; name its "
-                                     "role with a flag, such as --embeddings " +
-                                     printable(path));
+    throw Error(ErrorKind::data,
+                printable(path) +
+                    ": expected a job (.json, .npz or .safetensors), found one array; name its "
+                    "role with a flag, such as --embeddings " +
+                    printable(path));
   }
   if (!problems.empty()) throw Error(ErrorKind::data, problems);
   return document;

@@ -1,8 +1,18 @@
 #include "attn/job/fields.h"
 
+#include "attn/job/conventions.h"
 #include "attn/job/field_tables.h"
 
 namespace attn {
+namespace {
+
+std::vector<std::string> convention_names() {
+  std::vector<std::string> names;
+  for (const Convention& convention : conventions()) names.emplace_back(convention.name);
+  return names;
+}
+
+}  // namespace
 
 std::vector<Field> document_fields() {
   return {
@@ -16,6 +26,11 @@ std::vector<Field> document_fields() {
        .form = FieldForm::strings,
        .placeholder = "A,B,...",
        .what = "labels of the tokens, kept with the results"},
+      {.key = "convention",
+       .flag = "--convention",
+       .placeholder = "NAME",
+       .what = "mean what a library means ('attn conventions'); other options still win",
+       .words = convention_names()},
       {.key = "seed",
        .flag = "--seed",
        .form = FieldForm::seed,

@@ -5,6 +5,7 @@
 
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
+#include "attn/job/conventions.h"
 #include "attn/job/draw.h"
 #include "attn/job/fields.h"
 #include "attn/job/version.h"
@@ -165,6 +166,8 @@ Job make_job(const Document& document, TensorFiles& files) {
     const auto* path = entry->value.get<std::string>();
     job.origins[name] = path != nullptr ? joined(entry->folder, *path) : entry->origin;
   }
+  if (const Entry* convention = document.find("convention"))
+    job.options = options_of_convention(*convention->value.get<std::string>(), job.tensors);
   for (const Entry& entry : document.entries) {
     const Field* field = find_field(entry.key);
     if (field->apply) field->apply(entry.value, job.options);
@@ -175,14 +178,20 @@ Job make_job(const Document& document, TensorFiles& files) {
   return job;
 }
 
-Plan plan_job(const Job& job, const Document& document) {
-  return with_origins(job, document, [&] { return plan(job.tensors, job.options, job.outputs); });
+PreparedJob prepare_job(const Job& job, const Document& document) {
+  return with_origins(job, document, [&] {
+    PreparedJob prepared{make_inputs(job.tensors, job.options), {}};
+    prepared.plan = plan(prepared.inputs, job.tensors, job.options, job.outputs);
+    return prepared;
+  });
 }
 
-Result run_job(const Job& job, const Document& document, const TensorFiles& files) {
+Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
+               const TensorFiles& files) {
   Result result;
-  result.outputs =
-      with_origins(job, document, [&] { return attend(job.tensors, job.options, job.outputs); });
+  result.outputs = with_origins(job, document, [&] {
+    return attend(prepared.inputs, job.tensors, job.options, job.outputs);
+  });
   result.tokens = job.tokens;
   result.made_by = provenance(job, document, files);
   return result;

@@ -33,10 +33,17 @@ struct Result {
   Json made_by;  ///< schema, program, version, the job's options, digests of its inputs
 };
 
-/// What run_job() would give and take (core/plan.h). Errors as its own.
-Plan plan_job(const Job& job, const Document& document);
+/// A job whose shapes are proved, and what it will give and take.
+struct PreparedJob {
+  Inputs inputs;
+  Plan plan;
+};
 
-/// Computes. Errors name the file that each tensor came from.
-Result run_job(const Job& job, const Document& document, const TensorFiles& files);
+/// Computes nothing yet. Errors name the file that each tensor came from.
+PreparedJob prepare_job(const Job& job, const Document& document);
+
+/// Computes. Errors as prepare_job().
+Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
+               const TensorFiles& files);
 
 }  // namespace attn

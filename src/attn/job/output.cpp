@@ -12,6 +12,7 @@
 #include "attn/io/csv.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
+#include "attn/io/safetensors.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -45,23 +46,33 @@ std::size_t name_length(const std::string& typed) {
   return word ? equals : 0;
 }
 
-std::string metadata(const Result& result, bool with_tokens) {
+Json tokens_json(const Result& result) {
+  JsonArray tokens;
+  for (const std::string& token : result.tokens) tokens.push_back(Json{token});
+  return Json{std::move(tokens)};
+}
+
+std::string metadata_text(const Result& result, bool with_tokens) {
   Json made_by = result.made_by;
-  if (with_tokens && !result.tokens.empty()) {
-    JsonArray tokens;
-    for (const std::string& token : result.tokens) tokens.push_back(Json{token});
-    std::get<JsonObject>(made_by.value).emplace_back("tokens", Json{std::move(tokens)});
-  }
+  if (with_tokens && !result.tokens.empty())
+    std::get<JsonObject>(made_by.value).emplace_back("tokens", tokens_json(result));
   return to_json(made_by);
 }
 
 /// What fits a zip comment: all of it, or without the tokens, or nothing.
 std::string zip_comment(const Result& result) {
   for (const bool with_tokens : {true, false}) {
-    std::string text = metadata(result, with_tokens);
+    std::string text = metadata_text(result, with_tokens);
     if (text.size() <= kLongestComment) return text;
   }
   return "";
+}
+
+/// The same, as strings under keys: what the format has room for.
+SafetensorsMetadata safetensors_metadata(const Result& result) {
+  SafetensorsMetadata metadata = {{"schema", "attn/1"}, {"made_by", metadata_text(result, false)}};
+  if (!result.tokens.empty()) metadata.emplace_back("tokens", to_json(tokens_json(result)));
+  return metadata;
 }
 
 }  // namespace
@@ -77,8 +88,8 @@ OutputTarget parse_target(const std::string& typed) {
   if (target.path.empty()) usage("-o " + printable(typed) + ": expected a path");
   target.format = format_of_suffix(target.path);
   if (!target.format && (!target.name.empty() || !is_folder(target.path)))
-    usage("-o " + printable(typed) +
-          ": expected a name that ends in .npz, .npy, .json or .csv, or a folder (ending in /)");
+    usage("-o " + printable(typed) + ": expected a name that ends in " + kSuffixes +
+          ", or a folder (ending in /)");
   return target;
 }
 
@@ -108,7 +119,7 @@ ResultWriter::ResultWriter(const std::vector<OutputTarget>& targets,
     if (one_only && several)
       usage("-o " + printable(target.path) + ": holds one output, found " +
             std::to_string(outputs.size()) + "; name it (-o " + outputs.front() + "=" +
-            printable(target.path) + ") or use .npz or .json");
+            printable(target.path) + ") or use .npz, .safetensors or .json");
     const std::string name = one_only && target.name.empty() ? outputs.front() : target.name;
     parts_.push_back({name, *target.format, OutputFile(target.path, policy)});
   }
@@ -140,11 +151,7 @@ std::string result_json(const Result& result, int indent) {
     text += separator + json_quoted(name) + (indent < 0 ? ":" : ": ") + value;
   };
   member("made_by", to_json(result.made_by, indent));
-  if (!result.tokens.empty()) {
-    JsonArray tokens;
-    for (const std::string& token : result.tokens) tokens.push_back(Json{token});
-    member("tokens", to_json(Json{std::move(tokens)}, indent));
-  }
+  if (!result.tokens.empty()) member("tokens", to_json(tokens_json(result), indent));
   for (const auto& [name, tensor] : result.outputs)
     member(name, to_json(tensor, indent < 0 ? indent : indent + 2));
   return text + (indent < 0 ? "}" : "\n}");
@@ -154,6 +161,9 @@ void write_tensors(const TensorMap& tensors, const Result& result, Format format
   switch (format) {
     case Format::npz:
       write_npz(tensors, zip_comment(result), out);
+      break;
+    case Format::safetensors:
+      write_safetensors(tensors, safetensors_metadata(result), out);
       break;
     case Format::json: {
       const Result part{tensors, result.tokens, result.made_by};

@@ -1,14 +1,15 @@
 #include "attn/job/result_file.h"
 
 #include "attn/io/npz.h"
+#include "attn/io/safetensors.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
 
-std::vector<std::string> strings(const Json* json) {
+std::vector<std::string> strings(const Json& json) {
   std::vector<std::string> list;
-  const JsonArray* items = json == nullptr ? nullptr : json->get<JsonArray>();
+  const JsonArray* items = json.get<JsonArray>();
   if (items == nullptr) return list;
   for (const Json& item : *items) {
     const std::string* text = item.get<std::string>();
@@ -18,10 +19,10 @@ std::vector<std::string> strings(const Json* json) {
   return list;
 }
 
-/// The comment of an .npz is free text: what is not JSON says nothing.
-Json parsed_comment(const std::string& comment, const std::string& name) {
+/// What a file says about itself is free text: what is not JSON says nothing.
+Json parsed(const std::string& text, const std::string& name) {
   try {
-    return comment.empty() ? Json{} : parse_json(comment, name);
+    return text.empty() ? Json{} : parse_json(text, name);
   } catch (const Error&) {
     return {};
   }
@@ -41,14 +42,23 @@ ResultFile read_result(const std::string& path, TensorFiles& files) {
   if (format == Format::npz) {
     std::string comment;
     result.tensors = read_npz(file, &comment);
-    result.made_by = parsed_comment(comment, printable(path));
-    result.tokens = strings(result.made_by.find("tokens"));
+    result.made_by = parsed(comment, printable(path));
+    if (const Json* tokens = result.made_by.find("tokens")) result.tokens = strings(*tokens);
+    return result;
+  }
+  if (format == Format::safetensors) {
+    SafetensorsMetadata metadata;
+    result.tensors = read_safetensors(file, &metadata);
+    for (const auto& [key, value] : metadata) {
+      if (key == "made_by") result.made_by = parsed(value, printable(path));
+      if (key == "tokens") result.tokens = strings(parsed(value, printable(path)));
+    }
     return result;
   }
   result.tensors = files.all(path);
   if (format != Format::json) return result;
   const Json document = parse_json(file.text(), printable(path));
-  result.tokens = strings(document.find("tokens"));
+  if (const Json* tokens = document.find("tokens")) result.tokens = strings(*tokens);
   if (const Json* made_by = document.find("made_by")) result.made_by = *made_by;
   return result;
 }

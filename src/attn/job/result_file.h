@@ -10,7 +10,8 @@
 namespace attn {
 
 /// Tokens and made_by stand where job/output.h put them: in a JSON result under these keys, in an
-/// .npz in the archive's comment. Both are empty for any other file.
+/// .npz in the archive's comment, in a .safetensors in its metadata. Both are empty for any other
+/// file.
 struct ResultFile {
   TensorMap tensors;
   std::vector<std::string> tokens;

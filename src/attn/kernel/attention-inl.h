@@ -165,8 +165,7 @@ void finish(RowBlock<T>& block, const Results<T>& results) {
     const T factor = sum == 0 ? T(0) : 1 / sum;
     const T* values = partial.values + i * partial.stride;
     T* context = block.scratch.row[i].context;
-    // + 0 makes one zero of both: which one it was depends on how many hidden keys were passed by.
-    for (std::size_t j = 0; j < p.Dv; ++j) context[j] = values[j] * factor + T(0);
+    for (std::size_t j = 0; j < p.Dv; ++j) context[j] = values[j] * factor;
     if (results.logsumexp)
       results.logsumexp[block.first + i] =
           sum == 0 ? -kInfinity<T>

@@ -1,6 +1,7 @@
 #include "attn/kernel/thread_pool.h"
 
 #include <algorithm>
+#include <system_error>
 
 namespace attn::kernel {
 namespace {
@@ -32,8 +33,12 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::start_helpers(std::size_t count) {
-  while (helpers_.size() < count)
-    helpers_.emplace_back(&ThreadPool::help, this, helpers_.size() + 1, job_.load());
+  try {
+    while (helpers_.size() < count)
+      helpers_.emplace_back(&ThreadPool::help, this, helpers_.size() + 1, job_.load());
+  } catch (const std::system_error&) {
+    // The system grants no more threads: those that there are do all the work.
+  }
 }
 
 void ThreadPool::run(std::size_t tasks, std::size_t workers, const Task& task) {
@@ -55,11 +60,10 @@ void ThreadPool::run(std::size_t tasks, std::size_t workers, const Task& task) {
   }
   job_posted_.notify_all();
   work(0);
-  {
-    std::lock_guard lock(mutex_);
-    open_ = false;  // nothing is left to start: whoever has not woken yet need not be waited for
-  }
-  for (int spins = 0; busy_ != 0; ++spins) spins < kSpins ? pause() : std::this_thread::yield();
+  for (int spins = 0; spins < kSpins && busy_ != 0; ++spins) pause();
+  std::unique_lock lock(mutex_);
+  open_ = false;  // nothing is left to start: whoever has not woken yet need not be waited for
+  all_left_.wait(lock, [&] { return busy_ == 0; });
   if (failure_) std::rethrow_exception(failure_);
 }
 
@@ -76,11 +80,10 @@ bool ThreadPool::join(std::size_t worker, std::uint64_t& seen) {
 
 void ThreadPool::help(std::size_t worker, std::uint64_t seen) {
   while (true) {
-    if (join(worker, seen)) {
-      work(worker);
-      --busy_;
-    }
+    const bool joined = join(worker, seen);
+    if (joined) work(worker);
     std::lock_guard lock(mutex_);
+    if (joined && --busy_ == 0) all_left_.notify_one();
     if (stop_) return;
   }
 }

@@ -50,7 +50,7 @@ class ThreadPool {
   std::vector<std::thread> helpers_;
 
   std::mutex mutex_;
-  std::condition_variable job_posted_;
+  std::condition_variable job_posted_, all_left_;
   std::atomic<std::uint64_t> job_{0};  ///< counts runs; the fields below belong to the latest
   bool open_ = false;                  ///< helpers may still join
   bool stop_ = false;

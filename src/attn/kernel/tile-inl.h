@@ -22,17 +22,17 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
   Vec<T> sums[Rows][Vectors];
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < Rows; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) sums[i][j] = hn::Zero(d);
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
     Vec<T> b_row[Vectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < Rows; ++i) {
       const Vec<T> a_element = hn::Set(d, a[i * a_stride + k]);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (std::size_t j = 0; j < Vectors; ++j)
         sums[i][j] = hn::MulAdd(a_element, b_row[j], sums[i][j]);
     }
@@ -49,25 +49,31 @@ HWY_INLINE void with_constant(std::size_t count, F f) {
   f(std::integral_constant<std::size_t, Most>{});
 }
 
+/// As many vectors as a tile of so many rows has room for.
+constexpr std::size_t most_vectors(std::size_t rows) {
+  return rows <= 2 ? 2 * kTileVectors : kTileVectors;
+}
+
 /// with_constant for both sides of a tile: f(rows, vectors).
 template <class F>
 HWY_INLINE void with_tile(std::size_t rows, std::size_t vectors, F f) {
-  with_constant<kTileRows>(
-      rows, [&](auto r) { with_constant<kTileVectors>(vectors, [&](auto v) { f(r, v); }); });
+  with_constant<kTileRows>(rows, [&](auto r) {
+    with_constant<most_vectors(decltype(r)::value)>(vectors, [&](auto v) { f(r, v); });
+  });
 }
 
 /// One row's part of score_tile(): stores scaled sums and raises the running maximum.
 template <class T, std::size_t Vectors>
 HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* running_max) {
   const Tag<T> d;
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (std::size_t j = 0; j < Vectors; ++j) {
     sums[j] = hn::Mul(sums[j], scale);
     hn::Store(sums[j], d, out + j * kLanes<T>);
   }
   if (running_max == nullptr) return;
   Vec<T> most = hn::Load(d, running_max);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
   for (std::size_t j = 0; j < Vectors; ++j) most = hn::Max(most, sums[j]);
   hn::Store(most, d, running_max);
 }
@@ -109,7 +115,7 @@ struct ValueProduct {
 
 /// out = keep * out + add * (weights values), with a factor of each kind a row. Sums are cut at
 /// multiples of kSumDepth, wherever they begin, so that weights of 0 before or after change
-/// nothing.
+/// nothing; they start from +0, so that no zero of theirs is -0.
 template <class T>
 void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
                 const T* keep, const T* add, T* out, std::size_t out_stride) {
@@ -126,14 +132,14 @@ void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& pr
                                         product.values_stride, [&](auto& sums) {
 #pragma GCC unroll 16
                                           for (std::size_t i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
                                             for (std::size_t j = 0; j < kVectors; ++j)
                                               all[i][j] = hn::Add(all[i][j], sums[i][j]);
                                         });
     }
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < kRows; ++i)
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (std::size_t j = 0; j < kVectors; ++j) {
         T* at = out + i * out_stride + j * kLanes<T>;
         const Vec<T> added = hn::Mul(all[i][j], hn::Set(d, add[i]));

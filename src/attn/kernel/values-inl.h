@@ -82,8 +82,10 @@ void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matr
   product.to = static_cast<std::size_t>(keys.last - block);
   product.weights = strip + (block - weights.origin);
   product.weights_stride = s.strip_stride;
-  for (std::size_t column = 0; column < p.Dv; column += kPanel<T>) {
-    const std::size_t width = round_up(HWY_MIN(kPanel<T>, p.Dv - column), kLanes<T>);
+  // Panels are of a width; rows in place are best read as far as there is room.
+  const std::size_t widest = values.row != 0 ? most_vectors(rows) * kLanes<T> : kPanel<T>;
+  for (std::size_t column = 0; column < p.Dv; column += widest) {
+    const std::size_t width = round_up(HWY_MIN(widest, p.Dv - column), kLanes<T>);
     product.values = values.from(0, column, width);
     product.values_stride = values.row != 0 ? values.row : width;
     value_tile<T>(rows, width / kLanes<T>, product, weights.keep.of, weights.add.of,

@@ -38,20 +38,15 @@ Mt19937::Mt19937(std::span<const std::uint32_t> key) : Mt19937(19650218u) {
   state_[0] = 0x80000000u;  // so that the state is never all zeroes
 }
 
-void Mt19937::twist() {
-  constexpr std::size_t kMiddle = 397;
-  for (std::size_t i = 0; i < kWords; ++i) {
-    const std::uint32_t joined =
-        (state_[i] & 0x80000000u) | (state_[(i + 1) % kWords] & 0x7FFFFFFFu);
-    const std::uint32_t matrix = (joined & 1u) != 0 ? 0x9908B0DFu : 0u;
-    state_[i] = state_[(i + kMiddle) % kWords] ^ joined >> 1 ^ matrix;
-  }
-  position_ = 0;
-}
-
 std::uint32_t Mt19937::next32() {
-  if (position_ == kWords) twist();
-  std::uint32_t word = state_[position_++];
+  // Each word is renewed when it is handed out, as most streams end long before all 624 are used.
+  constexpr std::size_t kMiddle = 397;
+  const std::size_t i = position_;
+  position_ = i + 1 < kWords ? i + 1 : 0;
+  const std::uint32_t joined = (state_[i] & 0x80000000u) | (state_[position_] & 0x7FFFFFFFu);
+  const std::uint32_t matrix = (joined & 1u) != 0 ? 0x9908B0DFu : 0u;
+  const std::size_t middle = i + kMiddle < kWords ? i + kMiddle : i + kMiddle - kWords;
+  std::uint32_t word = state_[i] = state_[middle] ^ joined >> 1 ^ matrix;
   word ^= word >> 11;
   word ^= word << 7 & 0x9D2C5680u;
   word ^= word << 15 & 0xEFC60000u;

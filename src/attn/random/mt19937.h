@@ -22,10 +22,8 @@ class Mt19937 {
  private:
   static constexpr std::size_t kWords = 624;
 
-  void twist();
-
   std::array<std::uint32_t, kWords> state_{};
-  std::size_t position_ = kWords;  ///< the next word to hand out; kWords: twist first
+  std::size_t position_ = 0;  ///< the next word to renew and hand out
 };
 
 }  // namespace attn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace attn {
@@ -17,5 +18,10 @@ EmbeddedFile embedded_font();  ///< DejaVu Sans, TrueType
 EmbeddedFile embedded_page();
 EmbeddedFile embedded_style();
 std::span<const EmbeddedFile> embedded_scripts();
+
+EmbeddedFile embedded_steps_style();  ///< of worked steps (report/worked_steps.h)
+
+/// "'sha256-...'", as a Content-Security-Policy names a script or a style.
+std::string hash_source(const EmbeddedFile& file);
 
 }  // namespace attn

@@ -116,17 +116,6 @@ std::string data_of(const std::vector<PageSet>& sets, const PagePlan& plan) {
   return page;
 }
 
-/// "'sha256-...'", as a Content-Security-Policy names a script.
-std::string hash_source(const EmbeddedFile& file) {
-  std::vector<std::byte> bytes;
-  for (std::size_t i = 0; i < file.sha256.size(); i += 2)
-    bytes.push_back(
-        static_cast<std::byte>(std::stoi(std::string(file.sha256.substr(i, 2)), nullptr, 16)));
-  std::string text = "'sha256-";
-  append_base64(text, bytes);
-  return text + "'";
-}
-
 std::string policy() {
   std::string scripts;
   for (const EmbeddedFile& script : embedded_scripts()) scripts += " " + hash_source(script);

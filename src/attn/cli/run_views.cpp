@@ -1,0 +1,78 @@
+#include "attn/cli/run_views.h"
+
+#include <CLI/CLI.hpp>
+
+#include "attn/cli/draw.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+enum class StepsFormat { markdown, html, latex };
+
+StepsFormat steps_format(const std::string& path) {
+  if (path == "-" || path.ends_with(".md")) return StepsFormat::markdown;
+  if (path.ends_with(".html")) return StepsFormat::html;
+  if (path.ends_with(".tex")) return StepsFormat::latex;
+  throw Error(ErrorKind::usage,
+              "--explain " + printable(path) + ": expected a name that ends in .md, .html or .tex");
+}
+
+std::string written(const WorkedSteps& steps, StepsFormat format) {
+  return format == StepsFormat::markdown ? markdown_of(steps)
+         : format == StepsFormat::html   ? html_of(steps)
+                                         : latex_of(steps);
+}
+
+}  // namespace
+
+void add_view_options(CLI::App& app, RunViewArgs& args) {
+  app.add_flag("--view{-}", args.view,
+               "the weights as a heat map on the terminal, or as a picture or page: "
+               "--view=FILE.svg, .png, .html")
+      ->type_name("[=FILE]")
+      ->group("Results");
+  app.add_option("--explain", args.explain,
+                 "every stage with its formula and numbers, worked out for one query: FILE.md, "
+                 ".html or .tex; - is Markdown on stdout")
+      ->type_name("FILE")
+      ->group("Results");
+  CLI::Option* query =
+      app.add_option("--explain-query", args.choice.query, "which query; default: the first");
+  CLI::Option* head = app.add_option("--explain-head", args.choice.head, "which head; default: 0");
+  for (CLI::Option* option : {query, head})
+    option->type_name("I")->group("Results")->needs("--explain");
+}
+
+RunViews::RunViews(const RunViewArgs& args, const OutputPolicy& policy) : args_(args) {
+  if (!args.view.empty()) {
+    draw_format(args.view);
+    view_.emplace(args.view, policy);
+  }
+  if (!args.explain.empty()) {
+    steps_format(args.explain);
+    explain_.emplace(args.explain, policy);
+  }
+}
+
+std::vector<std::string> RunViews::outputs(const Job& job) const {
+  std::vector<std::string> names;
+  if (explain_) names = explained_outputs(job);
+  if (view_) names.insert(names.end(), {"masked_scores", "weights"});  // the first: what is hidden
+  return names;
+}
+
+void RunViews::write(const Job& job, const Result& result) {
+  if (explain_) {
+    const WorkedSteps steps = explain(job, result.outputs, args_.choice);
+    explain_->write(written(steps, steps_format(args_.explain)));
+    explain_->commit();
+  }
+  if (!view_) return;
+  const ResultFile file{result.outputs, result.tokens, result.made_by};
+  const HeatSource source = heat_source(file, "weights", "result");
+  view_->write(drawn({page_set(source, {}, "result")}, draw_format(args_.view), {}));
+  view_->commit();
+}
+
+}  // namespace attn

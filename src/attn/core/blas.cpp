@@ -1,0 +1,117 @@
+// Defines the functions of BLAS and LAPACK that xtensor-blas calls here, each of which goes on to
+// the library of that name.
+#include "attn/core/blas.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr char kLibrary[] = "libopenblas.so.0";
+
+/// OpenBLAS asks for its work space (128 MiB) again and again, for ever, when there is none: so it
+/// is asked for here first. It is room enough to open the library, too.
+constexpr std::size_t kWorkSpace = std::size_t{160} << 20;
+
+void require_work_space() {
+  thread_local bool found = false;
+  if (found) return;
+  void* space =
+      mmap(nullptr, kWorkSpace, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (space == MAP_FAILED) throw std::bad_alloc();
+  munmap(space, kWorkSpace);
+  found = true;
+}
+
+class Library {
+ public:
+  Library() : handle_(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
+    if (handle_ == nullptr) {
+      const char* reason = dlerror();
+      throw Error(ErrorKind::internal, std::string("OpenBLAS: ") + (reason ? reason : kLibrary));
+    }
+    find<void (*)(int)>("openblas_set_num_threads")(1);
+    // A build without threads (libopenblas0-serial) must not be called by two threads at once: it
+    // gives wrong sums in silence.
+    serial_ = find<int (*)()>("openblas_get_parallel")() == 0;
+  }
+
+  template <class Function>
+  Function find(const char* name) const {
+    void* symbol = dlsym(handle_, name);
+    if (symbol == nullptr)
+      throw Error(ErrorKind::internal, std::string(kLibrary) + ": has no function " + name);
+    return reinterpret_cast<Function>(symbol);
+  }
+
+  template <class... Parameters, class... Values>
+  void call(void (*function)(Parameters...), Values... values) {
+    std::unique_lock<std::mutex> lock(one_at_a_time_, std::defer_lock);
+    if (serial_) lock.lock();
+    function(values...);
+  }
+
+ private:
+  void* handle_;
+  bool serial_ = false;
+  std::mutex one_at_a_time_;
+};
+
+Library& library() {
+  static Library opened;
+  return opened;
+}
+
+/// The function of this name in the library, with the parameters of the one that stands here.
+template <class... Parameters>
+using Function = void (*)(Parameters...);
+
+template <class... Parameters>
+void forward(const char* name, Parameters... parameters) {
+  require_work_space();
+  library().call(library().find<Function<Parameters...>>(name), parameters...);
+}
+
+}  // namespace
+
+void configure_blas() { setenv("OPENBLAS_NUM_THREADS", "1", 1); }
+
+}  // namespace attn
+
+// The parameters as in cblas.h and LAPACK; enums are ints.
+extern "C" {
+
+void cblas_dgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, double alpha,
+                 const double* a, int lda, const double* b, int ldb, double beta, double* c,
+                 int ldc) {
+  attn::forward("cblas_dgemm", order, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb,
+                beta, c, ldc);
+}
+
+void cblas_sgemm(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+                 const float* a, int lda, const float* b, int ldb, float beta, float* c, int ldc) {
+  attn::forward("cblas_sgemm", order, transpose_a, transpose_b, m, n, k, alpha, a, lda, b, ldb,
+                beta, c, ldc);
+}
+
+void dgesdd_(const char* jobz, const int* m, const int* n, double* a, const int* lda, double* s,
+             double* u, const int* ldu, double* vt, const int* ldvt, double* work, const int* lwork,
+             int* iwork, int* info) {
+  attn::forward("dgesdd_", jobz, m, n, a, lda, s, u, ldu, vt, ldvt, work, lwork, iwork, info);
+}
+
+void sgesdd_(const char* jobz, const int* m, const int* n, float* a, const int* lda, float* s,
+             float* u, const int* ldu, float* vt, const int* ldvt, float* work, const int* lwork,
+             int* iwork, int* info) {
+  attn::forward("sgesdd_", jobz, m, n, a, lda, s, u, ldu, vt, ldvt, work, lwork, iwork, info);
+}
+
+}  // extern "C"

@@ -1,0 +1,147 @@
+#include "attn/io/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <tuple>
+
+#include "attn/io/bytes.h"
+#include "attn/io/elements.h"
+#include "attn/io/json.h"
+#include "attn/io/safetensors_header.h"
+#include "attn/tensor/error.h"
+#include "attn/tensor/utf8.h"
+
+namespace attn {
+namespace {
+
+using Coding = SafetensorsKind::Coding;
+
+[[noreturn]] void fail(const std::string& name, const std::string& problem) {
+  throw Error(ErrorKind::data, printable(name) + ": " + problem);
+}
+
+/// Four bits of exponent with bias 7, three of fraction; no infinity, and one NaN of each sign.
+float e4m3(std::uint8_t bits) {
+  const int exponent = bits >> 3 & 0xF, fraction = bits & 7;
+  const float magnitude = exponent == 0xF && fraction == 7 ? std::numeric_limits<float>::quiet_NaN()
+                          : exponent == 0
+                              ? std::ldexp(static_cast<float>(fraction), -9)
+                              : std::ldexp(static_cast<float>(8 + fraction), exponent - 10);
+  return std::copysign(magnitude, bits < 0x80 ? 1.0F : -1.0F);
+}
+
+/// The upper byte of a binary16.
+float e5m2(std::uint8_t bits) {
+  Half half;
+  half.bits = static_cast<std::uint16_t>(bits << 8);
+  return static_cast<float>(half);
+}
+
+Tensor widened(const FileBytes& file, const SafetensorsEntry& entry) {
+  std::array<float, 256> values;
+  for (std::size_t bits = 0; bits < values.size(); ++bits) {
+    const auto byte = static_cast<std::uint8_t>(bits);
+    values[bits] = entry.kind->coding == Coding::e4m3 ? e4m3(byte) : e5m2(byte);
+  }
+  Tensor tensor(DType::f32, entry.shape);
+  const std::span<const std::byte> bytes = file.bytes().subspan(entry.begin, tensor.size());
+  std::transform(bytes.begin(), bytes.end(), tensor.mutable_data<float>().begin(),
+                 [&](std::byte byte) { return values[std::to_integer<std::size_t>(byte)]; });
+  return tensor;
+}
+
+Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry) {
+  if (entry.kind->coding == Coding::unsupported)
+    fail(file.name() + ": " + entry.name, "dtype " + std::string(entry.kind->name) +
+                                              " is not one that attn computes with; others in "
+                                              "the file can be named, FILE#NAME");
+  if (entry.kind->coding != Coding::plain) return widened(file, entry);
+  return little_endian_elements(elements_at(file, entry.begin, entry.kind->dtype, entry.shape));
+}
+
+/// The tensors in the order in which the format's own writer puts them.
+std::vector<const TensorMap::Entry*> in_order(const TensorMap& tensors) {
+  std::vector<const TensorMap::Entry*> order;
+  for (const TensorMap::Entry& entry : tensors) order.push_back(&entry);
+  const auto key = [](const TensorMap::Entry* entry) {
+    const std::size_t size = size_of(entry->second.dtype());
+    return std::tuple(-static_cast<std::int64_t>(size), std::string_view(entry->first));
+  };
+  std::sort(order.begin(), order.end(),
+            [&](const auto* a, const auto* b) { return key(a) < key(b); });
+  return order;
+}
+
+std::string metadata_text(const SafetensorsMetadata& metadata) {
+  std::string text;
+  for (const auto& [key, value] : metadata)
+    text += (text.empty() ? "" : ",") + json_quoted(key) + ":" + json_quoted(value);
+  return "\"__metadata__\":{" + text + "}";
+}
+
+/// The length, then the header, padded to a multiple of 8.
+std::string header_of(const std::vector<const TensorMap::Entry*>& order,
+                      const SafetensorsMetadata& metadata, const std::string& file) {
+  std::string text = metadata.empty() ? "" : metadata_text(metadata);
+  std::size_t offset = 0;
+  for (const TensorMap::Entry* entry : order) {
+    const auto& [name, tensor] = *entry;
+    if (name == "__metadata__") fail(file, "no tensor can be called '__metadata__' in this format");
+    if (find_invalid_utf8(name) != std::string::npos)
+      fail(file + ": " + name, "the name is not UTF-8, which this format asks for");
+    const JsonIntegers shape(tensor.shape().begin(), tensor.shape().end());
+    const std::size_t end = offset + tensor.bytes();
+    text += (text.empty() ? "" : ",") + json_quoted(name) + ":{\"dtype\":\"";
+    text += safetensors_name(tensor.dtype());
+    text += "\",\"shape\":" + to_json(Json{shape}) + ",\"data_offsets\":[";
+    text += std::to_string(offset) + "," + std::to_string(end) + "]}";
+    offset = end;
+  }
+  text = "{" + text + "}";
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  std::string header;
+  append_little_endian(header, static_cast<std::uint64_t>(text.size()));
+  return header + text;
+}
+
+}  // namespace
+
+bool is_safetensors(std::span<const std::byte> bytes) {
+  if (bytes.size() < 10 || bytes[8] != std::byte{'{'}) return false;
+  return little_endian<std::uint64_t>(bytes) <= bytes.size() - 8;
+}
+
+TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata) {
+  SafetensorsHeader header = parse_safetensors_header(file);
+  TensorMap tensors;
+  for (const SafetensorsEntry& entry : header.entries)
+    tensors.set(entry.name, tensor_of(file, entry));
+  if (metadata != nullptr) *metadata = std::move(header.metadata);
+  return tensors;
+}
+
+Tensor read_safetensor(const FileBytes& file, const std::string& name) {
+  const SafetensorsHeader header = parse_safetensors_header(file);
+  std::vector<std::string> names;
+  for (const SafetensorsEntry& entry : header.entries) {
+    if (entry.name == name) return tensor_of(file, entry);
+    names.push_back(entry.name);
+  }
+  fail(file.name(), "has no tensor '" + name + "'" + did_you_mean(name, names));
+}
+
+void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& metadata,
+                       OutputFile& out) {
+  const std::vector<const TensorMap::Entry*> order = in_order(tensors);
+  out.write(header_of(order, metadata, out.path()));
+  for (const TensorMap::Entry* entry : order) {
+    const Tensor elements = little_endian_elements(entry->second);
+    out.write(std::span(elements.raw(), elements.bytes()));
+  }
+}
+
+}  // namespace attn

@@ -1,0 +1,49 @@
+#include "attn/job/explain_rules.h"
+
+namespace attn {
+
+using math::fraction;
+using math::name;
+using math::number;
+using math::row;
+using math::sign;
+
+bool plain_vectors(const ExplainSource& source) {
+  return source.options().qk_norm == QkNorm::none &&
+         source.options().rotary.kind == Rotary::Kind::none && !source.given("q_norm") &&
+         !source.given("k_norm") && !source.given("cos");
+}
+
+bool plain_softmax(const ExplainSource& source) {
+  const Options& options = source.options();
+  return options.normaliser == Normaliser::softmax && options.temperature == 1 &&
+         options.softmax_precision == SoftmaxPrecision::automatic && !source.given("sinks");
+}
+
+std::vector<Math> score_formula(const Options& options) {
+  if (options.score == Score::dot)
+    return {row({name("Q"), math::superscript(name("K"), name("T"))})};
+  if (options.score == Score::cosine)
+    return {row({sign("cos"), sign("("), name("Q"), sign(","), name("K"), sign(")")})};
+  return {};
+}
+
+namespace {
+
+Math with_scale(const Math& value, double width, const Options& options) {
+  if (options.scale.kind == Scale::Kind::number)
+    return row({math::factor(options.scale.number), sign("·"), value});
+  if (options.scale.kind == Scale::Kind::none || options.score != Score::dot) return value;
+  return fraction(value, math::root(number(width)));
+}
+
+}  // namespace
+
+Math scaled(const Math& value, double width, const Options& options) {
+  const Math product = with_scale(value, width, options);
+  if (options.softcap == 0 || options.softcap_order == SoftcapOrder::after_mask) return product;
+  const Math cap = number(options.softcap);
+  return row({cap, sign("·"), name("tanh"), sign("("), fraction(product, cap), sign(")")});
+}
+
+}  // namespace attn

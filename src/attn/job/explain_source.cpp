@@ -1,0 +1,75 @@
+#include "attn/job/explain_source.h"
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+
+ExplainSource::ExplainSource(const Job& job, const TensorMap& outputs, const ExplainChoice& choice)
+    : job_(job), outputs_(outputs), heads_(heads_of("scores")) {
+  if (outputs.at("scores").size() == 0)
+    throw Error(ErrorKind::data, "--explain: expected queries and keys, found none");
+  if (choice.head < 0 || static_cast<std::size_t>(choice.head) >= heads_)
+    throw Error(ErrorKind::usage, "--explain-head " + std::to_string(choice.head) +
+                                      ": expected 0 to " + std::to_string(heads_ - 1));
+  head_ = static_cast<std::size_t>(choice.head);
+  choose_query(choice);
+}
+
+/// Heads of a (B, H, L, D), (H, L, D), (B, L, D) or (L, D) output.
+std::size_t ExplainSource::heads_of(const std::string& output) const {
+  const Shape& shape = outputs_.at(output).shape();
+  if (shape.size() == 4) return shape[1];
+  return shape.size() == 3 && job_.options.heads > 0 ? shape[0] : 1;
+}
+
+void ExplainSource::choose_query(const ExplainChoice& choice) {
+  const std::vector<std::int64_t>& rows = job_.options.rows;
+  const std::size_t count = matrix("scores").rows;
+  for (query_ = 0; query_ < count; ++query_) {
+    place_ = rows.empty() ? static_cast<std::int64_t>(query_) : rows[query_];
+    if (!choice.query || *choice.query == place_) return;
+  }
+  throw Error(ErrorKind::usage, "--explain-query " + std::to_string(*choice.query) +
+                                    ": expected one of the " + std::to_string(count) +
+                                    " queries that are computed, counted from 0");
+}
+
+std::string ExplainSource::query_name() const {
+  const auto count = static_cast<std::int64_t>(job_.tokens.size());
+  const std::int64_t at = place_ < 0 ? place_ + count : place_;
+  std::string name = "query " + std::to_string(place_);
+  if (at >= 0 && at < count)
+    name += " (" + printable(job_.tokens[static_cast<std::size_t>(at)]) + ")";
+  return name;
+}
+
+Matrix ExplainSource::matrix(const std::string& output) const {
+  const Tensor& tensor = outputs_.at(output);
+  const std::size_t head = head_ * heads_of(output) / heads_;
+  if (tensor.rank() == 4) return matrix_of(tensor.at(0).at(head));
+  return matrix_of(tensor.rank() == 3 ? tensor.at(job_.options.heads > 0 ? head : 0) : tensor);
+}
+
+Matrix ExplainSource::first(const std::string& output) const {
+  const Tensor& tensor = outputs_.at(output);
+  return matrix_of(tensor.rank() == 3 ? tensor.at(0) : tensor);
+}
+
+std::optional<Matrix> ExplainSource::weights_of(const std::string& letter) const {
+  const std::string whole = "W_" + letter, split = whole + "_heads";
+  if (!given(whole)) return std::nullopt;
+  if (!has(split) || outputs_.at(split).rank() != 3) return matrix_of(input(whole));
+  const Tensor& heads = outputs_.at(split);
+  return matrix_of(heads.at(head_ * heads.shape()[0] / heads_));
+}
+
+std::optional<Matrix> ExplainSource::bias_of(const std::string& letter, std::size_t width) const {
+  if (!given("b_" + letter)) return std::nullopt;
+  const Matrix all = matrix_of(input("b_" + letter));
+  const std::size_t start = head_ * (all.columns / width) / heads_ * width;
+  Matrix part{1, width, {}};
+  for (std::size_t j = 0; j < width; ++j) part.values.push_back(all.values[start + j]);
+  return part;
+}
+
+}  // namespace attn

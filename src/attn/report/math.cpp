@@ -1,0 +1,162 @@
+#include "attn/report/math.h"
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "attn/report/markup.h"
+
+namespace attn {
+namespace {
+
+/// Signs that LaTeX writes by a command.
+constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
+    {"·", "\\cdot "},  {"×", "\\times "}, {"Σ", "\\sum "},   {"…", "\\dots "},
+    {"⋮", "\\vdots "}, {"⋱", "\\ddots "}, {"−", "-"},        {"∞", "\\infty "},
+    {"∈", "\\in "},    {"|", "\\vert "},  {"max", "\\max "}, {"cos", "\\cos "}};
+
+std::string command_for(const std::string& text) {
+  for (const auto& [sign, command] : kCommands)
+    if (text == sign) return std::string(command);
+  return text;
+}
+
+std::string six_digits(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);
+  return {text, end.ptr};
+}
+
+std::string latex_matrix(const Math& math) {
+  std::string text = "\\begin{bmatrix}";
+  for (std::size_t i = 0; i < math.parts.size(); ++i) {
+    if (i > 0) text += i % math.columns == 0 ? "\\\\ " : "& ";
+    text += latex(math.parts[i]);
+  }
+  return text + "\\end{bmatrix}";
+}
+
+std::string element(const std::string& tag, const std::string& inside) {
+  return "<" + tag + ">" + inside + "</" + tag + ">";
+}
+
+/// A prime is a sign of its own, so that the letter before it stays a letter.
+std::string mathml_name(const std::string& text) {
+  const std::size_t letters = text.find_last_not_of('\'') + 1;
+  const std::string name = element("mi", markup(text.substr(0, letters)));
+  std::string primes;
+  for (std::size_t i = letters; i < text.size(); ++i) primes += "′";
+  return primes.empty() ? name : element("msup", name + element("mo", primes));
+}
+
+std::string mathml_matrix(const Math& math) {
+  std::string rows;
+  for (std::size_t i = 0; i < math.parts.size(); i += math.columns) {
+    std::string cells;
+    for (std::size_t j = i; j < i + math.columns; ++j)
+      cells += element("mtd", mathml(math.parts[j]));
+    rows += element("mtr", cells);
+  }
+  return "<mrow><mo>[</mo>" + element("mtable", rows) + "<mo>]</mo></mrow>";
+}
+
+std::string all(const Math& math, std::string (*write)(const Math&)) {
+  std::string text;
+  for (const Math& part : math.parts) text += write(part);
+  return text;
+}
+
+Math of(Math::Kind kind, std::vector<Math> parts) { return {kind, "", std::move(parts), 0}; }
+
+}  // namespace
+
+namespace math {
+
+Math name(const std::string& text) { return {Math::Kind::name, text}; }
+Math sign(const std::string& text) { return {Math::Kind::sign, text}; }
+Math row(std::vector<Math> parts) { return of(Math::Kind::row, std::move(parts)); }
+Math superscript(Math base, Math power) {
+  return of(Math::Kind::superscript, {std::move(base), std::move(power)});
+}
+Math subscript(Math base, Math index) {
+  return of(Math::Kind::subscript, {std::move(base), std::move(index)});
+}
+Math fraction(Math above, Math below) {
+  return of(Math::Kind::fraction, {std::move(above), std::move(below)});
+}
+Math root(Math inside) { return of(Math::Kind::root, {std::move(inside)}); }
+
+Math matrix(std::vector<Math> cells, std::size_t columns) {
+  return {Math::Kind::matrix, "", std::move(cells), columns};
+}
+
+Math number(double value) {
+  if (std::isnan(value)) return name("NaN");
+  std::string digits = std::isinf(value) ? "∞" : six_digits(std::abs(value));
+  const std::size_t e = digits.find('e');
+  Math size = std::isinf(value) ? sign(digits) : Math{Math::Kind::number, digits.substr(0, e)};
+  if (e != std::string::npos) {
+    const double power = std::stod(digits.substr(e + 1));
+    size = row({size, sign("·"), superscript({Math::Kind::number, "10"}, number(power))});
+  }
+  return std::signbit(value) && value != 0 ? row({sign("−"), size}) : size;
+}
+
+Math factor(double value) {
+  return value < 0 ? row({sign("("), number(value), sign(")")}) : number(value);
+}
+
+}  // namespace math
+
+std::string latex(const Math& math) {
+  switch (math.kind) {
+    case Math::Kind::name:
+      return math.text.find_first_not_of('\'', 1) == std::string::npos
+                 ? math.text
+                 : "\\mathrm{" + math.text + "}";
+    case Math::Kind::number:
+      return math.text;
+    case Math::Kind::sign:
+      return command_for(math.text);
+    case Math::Kind::row:
+      return all(math, latex);
+    case Math::Kind::superscript:
+      return latex(math.parts[0]) + "^{" + latex(math.parts[1]) + "}";
+    case Math::Kind::subscript:
+      return latex(math.parts[0]) + "_{" + latex(math.parts[1]) + "}";
+    case Math::Kind::fraction:
+      return "\\frac{" + latex(math.parts[0]) + "}{" + latex(math.parts[1]) + "}";
+    case Math::Kind::root:
+      return "\\sqrt{" + latex(math.parts[0]) + "}";
+    case Math::Kind::matrix:
+      break;
+  }
+  return latex_matrix(math);
+}
+
+std::string mathml(const Math& math) {
+  switch (math.kind) {
+    case Math::Kind::name:
+      return mathml_name(math.text);
+    case Math::Kind::number:
+      return element("mn", markup(math.text));
+    case Math::Kind::sign:
+      return element("mo", markup(math.text));
+    case Math::Kind::row:
+      return element("mrow", all(math, mathml));
+    case Math::Kind::superscript:
+      return element("msup", all(math, mathml));
+    case Math::Kind::subscript:
+      return element("msub", all(math, mathml));
+    case Math::Kind::fraction:
+      return element("mfrac", all(math, mathml));
+    case Math::Kind::root:
+      return element("msqrt", all(math, mathml));
+    case Math::Kind::matrix:
+      break;
+  }
+  return mathml_matrix(math);
+}
+
+}  // namespace attn

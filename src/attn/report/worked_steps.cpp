@@ -1,0 +1,128 @@
+#include "attn/report/worked_steps.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "attn/report/embedded.h"
+#include "attn/report/heat_picture.h"
+#include "attn/report/markup.h"
+#include "attn/tensor/utf8.h"
+
+namespace attn {
+namespace {
+
+/// Characters that mean something to Markdown, each behind a backslash.
+std::string markdown_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (std::string_view("\\`*_[]<>|~$&").find(c) != std::string_view::npos) out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string latex_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\')
+      out += "\\textbackslash{}";
+    else if (c == '~' || c == '^')
+      out.append("\\").append(1, c).append("{}");
+    else if (std::string_view("{}$&#%_").find(c) != std::string_view::npos)
+      out.append("\\").append(1, c);
+    else
+      out += c;
+  }
+  return out;
+}
+
+std::string latex_lines(const Derivation& derivation) {
+  std::string text = "\\begin{aligned}\n";
+  for (std::size_t i = 0; i < derivation.lines.size(); ++i) {
+    const Equation& line = derivation.lines[i];
+    text += latex(line.left);
+    for (std::size_t r = 0; r < line.rights.size(); ++r)
+      text += (r == 0 ? " &= " : " = ") + latex(line.rights[r]);
+    text += i + 1 < derivation.lines.size() ? " \\\\\n" : "\n";
+  }
+  return text + "\\end{aligned}";
+}
+
+std::string mathml_lines(const Derivation& derivation) {
+  std::string rows;
+  for (const Equation& line : derivation.lines) {
+    std::string rights;
+    for (const Math& right : line.rights) rights += "<mo>=</mo>" + mathml(right);
+    rows += "<mtr><mtd class=\"left\">" + mathml(line.left) + "</mtd><mtd class=\"right\"><mrow>" +
+            rights + "</mrow></mtd></mtr>";
+  }
+  return "<div class=\"math\"><math display=\"block\"><mtable displaystyle=\"true\">" + rows +
+         "</mtable></math></div>\n";
+}
+
+struct Markdown {
+  std::string operator()(const Heading& block) const {
+    return "## " + markdown_text(block.text) + "\n\n";
+  }
+  std::string operator()(const Words& block) const { return markdown_text(block.text) + "\n\n"; }
+  std::string operator()(const Derivation& block) const {
+    return "$$\n" + latex_lines(block) + "\n$$\n\n";
+  }
+  std::string operator()(const HeatMap&) const { return ""; }
+};
+
+struct Html {
+  std::string operator()(const Heading& block) const {
+    return "<h2>" + markup(block.text) + "</h2>\n";
+  }
+  std::string operator()(const Words& block) const { return "<p>" + markup(block.text) + "</p>\n"; }
+  std::string operator()(const Derivation& block) const { return mathml_lines(block); }
+  std::string operator()(const HeatMap& map) const {
+    return "<figure>" + svg_of(heat_picture(map)) + "</figure>\n";
+  }
+};
+
+struct Latex {
+  std::string operator()(const Heading& block) const {
+    return "\\section*{" + latex_text(block.text) + "}\n";
+  }
+  std::string operator()(const Words& block) const { return latex_text(block.text) + "\n"; }
+  std::string operator()(const Derivation& block) const {
+    return "\\[\n" + latex_lines(block) + "\n\\]\n\n";
+  }
+  std::string operator()(const HeatMap&) const { return ""; }
+};
+
+template <class Writer>
+std::string all(const WorkedSteps& steps, const Writer& writer) {
+  std::string text;
+  for (const auto& block : steps.blocks) text += std::visit(writer, block);
+  return text;
+}
+
+}  // namespace
+
+std::string markdown_of(const WorkedSteps& steps) {
+  return "# " + markdown_text(steps.title) + "\n\n" + all(steps, Markdown{});
+}
+
+std::string html_of(const WorkedSteps& steps) {
+  const EmbeddedFile style = embedded_steps_style();
+  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src " +
+         hash_source(style) +
+         "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
+         markup(steps.title) + "</title>\n<style>" + std::string(style.bytes) +
+         "</style>\n</head>\n<body>\n<h1>" + markup(steps.title) + "</h1>\n" + all(steps, Html{}) +
+         "</body>\n</html>\n";
+}
+
+std::string latex_of(const WorkedSteps& steps) {
+  return "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n"
+         "\\usepackage{amsmath}\n\\usepackage[margin=2cm]{geometry}\n\\setlength{\\parindent}{0pt}"
+         "\n"
+         "\\setcounter{MaxMatrixCols}{20}\n\\begin{document}\n\\section*{\\LARGE " +
+         latex_text(steps.title) + "}\n" + all(steps, Latex{}) + "\\end{document}\n";
+}
+
+}  // namespace attn

@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+"""`attn run --explain`: the matrices are NumPy's, and every line of arithmetic holds as it is written."""
+
+import json
+import pathlib
+import re
+import sys
+import tempfile
+import xml.etree.ElementTree
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import Checks, attn  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def value(latex):
+    """The number that an expression of the explanation has."""
+    text = re.sub(r"\\frac\{((?:[^{}]|\{[^{}]*\})*)\}\{((?:[^{}]|\{[^{}]*\})*)\}", r"((\1)/(\2))", latex)
+    text = re.sub(r"\\sqrt\{([^{}]*)\}", r"(\1)**0.5", text)
+    text = re.sub(r"e\^\{([^{}]*)\}", r"np.exp(\1)", text)
+    text = re.sub(r"10\^\{([^{}]*)\}", r"10**(\1)", text)
+    text = text.replace("\\cdot", "*").replace("\\mathrm{tanh}", "np.tanh")
+    return float(eval(text.replace("\\infty", "np.inf"), {"np": np}))  # our own output
+
+
+def matrices(text):
+    """Name -> the last matrix on its line; '…' and '⋮' rows are NaN."""
+    found = {}
+    for line in text.splitlines():
+        name, _, rest = line.partition(" &= ")
+        blocks = re.findall(r"\\begin\{bmatrix\}(.*?)\\end\{bmatrix\}", rest)
+        if blocks:
+            found[name] = np.array(
+                [[np.nan if "dots" in cell else value(cell) for cell in row.split("&")]
+                 for row in blocks[-1].split("\\\\")])
+    return found
+
+
+def lines_hold(checks, text, what):
+    """Each "left = arithmetic = number" line without dots; gives {left: number}."""
+    stated, counted = {}, 0
+    for line in text.splitlines():
+        name, _, rest = line.rstrip("\\ ").partition(" &= ")
+        if not rest or "bmatrix" in rest or re.search(r"[A-Z]", rest):
+            continue
+        parts = rest.split(" = ")
+        stated[name.strip()] = value(parts[-1])
+        if len(parts) == 2 and "\\dots" not in parts[0]:
+            counted += 1
+            got, want = value(parts[0]), value(parts[1])
+            checks.check(np.isclose(got, want, rtol=3e-4, atol=2e-4), f"{what}: {line}: {got}")
+    checks.check(counted > 0, f"{what}: there is arithmetic")
+    return stated
+
+
+def explained(folder, job, *args):
+    (folder / "explained.json").write_text(json.dumps(job))
+    run = attn("run", "explained.json", "--explain", "-", *args, cwd=folder)
+    assert run.returncode == 0, run
+    return run.stdout.decode()
+
+
+def close(checks, got, want, what):
+    ok = got.shape == want.shape and np.allclose(got, want, rtol=1e-5, atol=1e-12)
+    checks.check(ok, f"{what}: {got}, not {want}")
+
+
+def softmax(s, axis=-1):
+    e = np.exp(s - s.max(axis=axis, keepdims=True))
+    return e / e.sum(axis=axis, keepdims=True)
+
+
+def the_notebook(checks, folder):
+    words = np.array([[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]])
+    np.random.seed(42)
+    wq, wk, wv = (np.random.randint(3, size=(3, 3)) for _ in range(3))
+    q, k, v = words @ wq, words @ wk, words @ wv
+    job = ROOT / "data" / "examples" / "general-attention" / "job.json"
+    text = attn("run", job, "--explain", "-", "--explain-query", "2").stdout.decode()
+    got = matrices(text)
+    a = softmax(q @ k.T / np.sqrt(3))
+    for name, want in (("X", words), ("W_{Q}", wq), ("Q", q), ("W_{K}", wk), ("K", k), ("V", v),
+                       ("S", q @ k.T), ("S'", q @ k.T / np.sqrt(3)), ("A", a), ("C", a @ v)):
+        close(checks, got[name], want, name)
+    stated = lines_hold(checks, text, "general-attention")
+    for j in range(4):
+        checks.check(stated[f"s_{{2,{j}}}"] == (q @ k.T)[2, j], f"score {j}")
+        checks.check(np.isclose(stated[f"a_{{2,{j}}}"], a[2, j], rtol=1e-5), f"weight {j}")
+    for d in range(3):
+        checks.check(np.isclose(stated[f"c_{{2,{d}}}"], (a @ v)[2, d], rtol=1e-5), f"context {d}")
+    checks.check("query 2 (word\\_3)" in text and "S is (4, 4)." in text, "words and shapes")
+    headings = re.findall(r"^## \d\. (.*)$", text, re.MULTILINE)
+    checks.check(headings == ["Queries", "Keys and values", "Scores", "Scale", "Softmax", "Context"],
+                 f"stages: {headings}")
+
+
+def options(checks, folder):
+    rng = np.random.default_rng(8)
+    q, k, v = rng.standard_normal((3, 4)), rng.standard_normal((4, 4)), rng.standard_normal((4, 2))
+    job = {"Q": q.tolist(), "K": k.tolist(), "V": v.tolist()}
+    cosine = q @ k.T / np.outer(np.linalg.norm(q, axis=1), np.linalg.norm(k, axis=1))
+    text = explained(folder, {**job, "score": "cosine"}, "--explain-query", "1")
+    close(checks, matrices(text)["S"], cosine, "cosine")
+    lines_hold(checks, text, "cosine")
+    checks.check("Scale" not in text, "cosines are not scaled")
+
+    text = explained(folder, {**job, "softcap": 2, "scale": -0.75})
+    close(checks, matrices(text)["S'"], 2 * np.tanh(-0.75 * q @ k.T / 2), "softcap")
+    lines_hold(checks, text, "softcap and scale")
+
+    s = q @ k.T / 2
+    masked = np.where(np.tri(3, 4, dtype=bool), s, -np.inf)
+    text = explained(folder, {**job, "causal": True}, "--explain-query", "1")
+    got = matrices(text)
+    close(checks, got["S''"], masked, "causal")
+    close(checks, got["A"], softmax(masked), "hidden keys weigh nothing")
+    stated = lines_hold(checks, text, "causal")
+    checks.check(stated["a_{1,2}"] == 0 and stated["a_{1,3}"] == 0, "hidden keys, one by one")
+
+    text = explained(folder, {**job, "softmax": {"axis": "all"}})
+    close(checks, matrices(text)["A"], softmax(s, axis=None), "softmax over all")
+    lines_hold(checks, text, "softmax over all")
+
+    text = explained(folder, {**job, "rows": [2], "tokens": ["a", "b", "<c>"]})
+    checks.check("query 2 (\\<c\\>), row 0" in text, "--rows keeps the query's name")
+    close(checks, matrices(text)["A"], softmax(s)[2:], "one row")
+
+    for more in ({"rotary": {"kind": "half"}}, {"qk_norm": "rms"}, {"score": "l2"},
+                 {"normaliser": "sparsemax"}, {"temperature": 2}, {"sinks": [0.5]},
+                 {"zero_key": True}, {"alibi": True}, {"softcap": 1, "softcap_order": "after-mask"},
+                 {"past_K": k[:2].tolist(), "past_V": v[:2].tolist()}):
+        text = explained(folder, {**job, **more}, "--outputs", "scores,weights,context")
+        lines_hold(checks, text, f"{more}")
+        (folder / "job.json").write_text(json.dumps({**job, **more}))
+        run = attn("run", "job.json", "--format", "json", "--outputs", "scores,weights,context", cwd=folder)
+        want, got = json.loads(run.stdout), matrices(text)
+        for letter, output in ("S", "scores"), ("A", "weights"), ("C", "context"):
+            close(checks, got[letter], np.array(want[output]), f"{more}: {output}")
+
+    big = rng.standard_normal((20, 10))
+    text = explained(folder, {"Q": big.tolist(), "K": big.tolist()}, "--explain-query", "19")
+    got, want = matrices(text)["S"], big @ big.T
+    checks.check(got.shape == (7, 7), f"large ones by their edges: {got.shape}")
+    keep = [0, 1, 2, 4, 5, 6]
+    close(checks, got[np.ix_(keep, keep)], want[np.ix_([0, 1, 2, 17, 18, 19], [0, 1, 2, 17, 18, 19])],
+          "edges")
+
+
+def heads(checks, folder):
+    rng = np.random.default_rng(9)
+    x = rng.integers(-2, 3, (2, 3, 4)).astype(float)
+    wq, wk, wv, wo = (rng.integers(-2, 3, s).astype(float) for s in ((4, 8), (4, 4), (4, 4), (8, 3)))
+    bq, bo = rng.standard_normal(8), rng.standard_normal(3)
+    job = {"embeddings": x.tolist(), "W_Q": wq.tolist(), "W_K": wk.tolist(), "W_V": wv.tolist(),
+           "W_O": wo.tolist(), "b_Q": bq.tolist(), "b_O": bo.tolist(), "heads": 4, "kv_heads": 2}
+    text = explained(folder, job, "--explain-head", "3", "--explain-query", "2")
+    got = matrices(text)
+    contexts = []
+    for h in range(4):
+        q = x[0] @ wq[:, 2 * h:2 * h + 2] + bq[2 * h:2 * h + 2]
+        g = h // 2
+        k, v = x[0] @ wk[:, 2 * g:2 * g + 2], x[0] @ wv[:, 2 * g:2 * g + 2]
+        a = softmax(q @ k.T / np.sqrt(2))
+        contexts.append(a @ v)
+    close(checks, got["W_{Q}"], wq[:, 6:], "this head's W_Q")
+    close(checks, got["b_{Q}"], bq[None, 6:], "this head's b_Q")
+    close(checks, got["Q"], q, "queries of head 3")
+    close(checks, got["K"], k, "which sees the keys of group 1")
+    close(checks, got["A"], a, "weights of head 3")
+    close(checks, got["Y"][:, :3], np.hstack(contexts) @ wo + bo, "output")
+    lines_hold(checks, text, "heads")
+    checks.check("Of 4 heads this is head 3" in text and "Of several batches" in text, "which one")
+
+
+def formats(checks, folder):
+    tokens = ["</p><script>x</script>", "\\input{x}$%&", "_a_ | `b`"]
+    job = {"Q": [[1.0, 2], [0, 1], [1, 1]], "K": [[1.0, 0], [2, 1], [0, 3]], "tokens": tokens}
+    (folder / "job.json").write_text(json.dumps(job))
+    for suffix in "md", "html", "tex":
+        for query in "0", "1", "2":
+            run = attn("run", "job.json", "--explain", f"s{query}.{suffix}", "--explain-query", query,
+                       cwd=folder)
+            checks.check(run.returncode == 0 and run.stdout == b"", f"{suffix}: {run}")
+    page = (folder / "s0.html").read_text()
+    checks.check("<script" not in page and "default-src 'none'" in page, "a token is never markup")
+    body = re.search(r"<body>.*</body>", page, re.DOTALL).group()
+    tree = xml.etree.ElementTree.fromstring(body)
+    numbers = [e.text for e in tree.iter("mn")]
+    checks.check(len(numbers) > 40 and "0" in numbers, "MathML holds the numbers")
+    checks.check(len(list(tree.iter("math"))) >= 8, "formulas")
+    checks.check(len(list(tree.iter("{http://www.w3.org/2000/svg}svg"))) == 1, "the weights as a picture")
+    tex = (folder / "s1.tex").read_text()
+    checks.check("\\input{" not in tex and "\\textbackslash{}input\\{x\\}\\$\\%\\&" in tex, "LaTeX")
+    checks.check(tex.count("\\begin{") == tex.count("\\end{") and tex.count("{") - tex.count("\\{") ==
+                 tex.count("}") - tex.count("\\}"), "LaTeX is balanced")
+    checks.check("\\_a\\_ \\| \\`b\\`" in (folder / "s2.md").read_text(), "Markdown")
+
+
+def refusals(checks, folder):
+    for args, code, word in ((["--explain", "x.doc"], 2, ".tex"),
+                             (["--explain", "-", "--explain-query", "7"], 2, "--explain-query 7"),
+                             (["--explain", "-", "--explain-head", "1"], 2, "--explain-head 1"),
+                             (["--explain-query", "1"], 2, "--explain")):
+        run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]", *args, cwd=folder)
+        checks.check(run.returncode == code and word in run.stderr.decode() and run.stdout == b"",
+                     f"{args}: {run}")
+    run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]", "--explain", "e.md", "-o", "w.npz",
+               "--outputs", "weights", cwd=folder)
+    with np.load(folder / "w.npz") as made:
+        checks.check(run.returncode == 0 and made.files == ["weights"], "results as without it")
+
+
+def main():
+    checks = Checks("explain")
+    with tempfile.TemporaryDirectory() as name:
+        for test in the_notebook, options, heads, formats, refusals:
+            test(checks, pathlib.Path(name))
+    checks.finish()
+
+
+main()
