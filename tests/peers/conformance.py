@@ -73,6 +73,8 @@ def run_family(name, show, write_golden):
     began = time.monotonic()
     module = importlib.import_module(family.module)
     cases = list(getattr(module, family.cases)())
+    if not cases:
+        sys.exit(f"{name}: no cases")
     made = time.monotonic()
     results = run_jobs([case.job for case in cases])
     version = importlib.metadata.version(family.package)

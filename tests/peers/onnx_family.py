@@ -1,5 +1,7 @@
 """Every node test of Attention and RotaryEmbedding that the onnx package generates."""
 
+import functools
+
 import numpy as np
 import onnx
 from onnx.backend.test.case.node import collect_testcases
@@ -10,10 +12,14 @@ PRECISIONS = {1: "f32", 10: "f16", 11: "f64", 16: "bf16"}
 STAGES = {0: "scaled_scores", 1: "scaled_scores", 2: "masked_scores", 3: "weights"}
 
 
+@functools.cache
+def all_tests():
+    return {test.name: test for test in collect_testcases("")}
+
+
 def node_tests(operator):
-    """(name, attributes, inputs by name, outputs by name) of each test, expanded twins left out."""
-    tests = {test.name: test for test in collect_testcases(operator)}
-    for test in tests.values():
+    """(name, attributes, inputs by name, outputs by name) of the tests of one node."""
+    for test in all_tests().values():
         node = test.model.graph.node[0]
         if node.op_type != operator:
             continue
