@@ -46,8 +46,7 @@ def attention():
     for seed in range(COUNT):
         draw, dtype = Draw("jax", seed), DTYPES[seed % len(DTYPES)]
         B, L, S, H, G, E = draw.pick(*SHAPES)
-        # blhd: heads stand behind places; a row that sees nothing is the mean of all values.
-        job = {"layout": "blhd", "empty_rows": "uniform",
+        job = {"convention": "jax",
                "Q": draw.normal(B, L, H, E, dtype=dtype), "K": draw.normal(B, S, G, E, dtype=dtype),
                "V": draw.normal(B, S, G, E, dtype=dtype), "outputs": ["context"]}
         given = {}

@@ -32,7 +32,7 @@ def multi_head():
         query = draw.normal(B, L, width, dtype=dtype)
         value = draw.normal(B, S, value_width, dtype=dtype)
         given = {"use_causal_mask": draw.chance(0.3)}
-        job = {"embeddings": query, "memory": value, "heads": H, "outputs": ["output", "weights"]}
+        job = {"convention": "keras", "embeddings": query, "memory": value, "heads": H, "outputs": ["output", "weights"]}
         if given["use_causal_mask"]:
             job["causal"] = True
         if draw.chance(0.4):

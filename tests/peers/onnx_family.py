@@ -38,33 +38,18 @@ def node_tests(operator):
 def attention_job(attributes, inputs):
     tensors = {"Q": "Q", "K": "K", "V": "V", "attn_mask": "mask", "past_key": "past_K",
                "past_value": "past_V", "nonpad_kv_seqlen": "key_lengths"}
-    job = {tensors[name]: value for name, value in inputs.items()}
+    job = {"convention": "onnx"} | {tensors[name]: value for name, value in inputs.items()}
     if "q_num_heads" in attributes:
         job |= {"heads": attributes["q_num_heads"], "kv_heads": attributes["kv_num_heads"]}
     if attributes.get("is_causal"):
-        # The last query stands at the last key that is not padding; without lengths, top-left.
-        job["causal"] = "bottom-right" if "key_lengths" in job else True
+        job["causal"] = True
     if "scale" in attributes:
         job["scale"] = attributes["scale"]
     if attributes.get("softcap"):
         job["softcap"] = attributes["softcap"]
     if "softmax_precision" in attributes:
         job["softmax_precision"] = PRECISIONS[attributes["softmax_precision"]]
-    if "mask" in job:
-        job["mask"] = padded(job["mask"], keys=total_keys(job))
     return job
-
-
-def total_keys(job):
-    past = job["past_K"].shape[2] if "past_K" in job else 0
-    return past + job["K"].shape[-2]
-
-
-def padded(mask, keys):
-    """ONNX hides the keys that a mask is too short for."""
-    missing = keys - mask.shape[-1]
-    hidden = False if mask.dtype == bool else -np.inf
-    return np.pad(mask, [(0, 0)] * (mask.ndim - 1) + [(0, missing)], constant_values=hidden)
 
 
 def attention():

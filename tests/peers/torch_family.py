@@ -65,15 +65,16 @@ def sdpa():
                 q, k, v, attn_mask=mask, is_causal=kind == "causal", scale=job.get("scale"),
                 enable_gqa=q.ndim == 4)}
 
-        yield Case(f"sdpa {seed}", dtype, {**job, "outputs": ["context"]}, *both(compute, dtype))
+        yield Case(f"sdpa {seed}", dtype, {"convention": "torch", **job, "outputs": ["context"]},
+                   *both(compute, dtype))
 
 
-def layer_of(draw, dtype, width, heads, key_width):
+def layer_of(draw, dtype, width, heads, key_width, value_width, batch_first):
     """A MultiheadAttention with random weights, and the tensors of the job that they are."""
     extra = {"bias": draw.chance(0.7), "add_bias_kv": draw.chance(0.25), "add_zero_attn": draw.chance(0.25)}
     torch.manual_seed(draw.choose.getrandbits(32))
-    layer = torch.nn.MultiheadAttention(width, heads, kdim=key_width, vdim=key_width, batch_first=True,
-                                        dtype=getattr(torch, dtype), **extra)
+    layer = torch.nn.MultiheadAttention(width, heads, kdim=key_width, vdim=value_width,
+                                        batch_first=batch_first, dtype=getattr(torch, dtype), **extra)
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
     state = {name: value.detach().numpy() for name, value in layer.state_dict().items()}
@@ -99,11 +100,22 @@ def mha():
         heads, size = draw.pick(1, 2, 4), draw.pick(1, 4, 8)
         width, alone = heads * size, draw.chance(0.3)
         key_width = width if alone or draw.chance(0.5) else draw.pick(3, 6, 10)
+        apart = not alone and draw.chance(0.5)  # values from another source than keys
+        value_width = draw.pick(3, 7) if apart else key_width
         S = L if alone else S
-        layer, job = layer_of(draw, dtype, width, heads, key_width)
-        job |= {"embeddings": draw.normal(B, L, width, dtype=dtype), "heads": heads}
+        first = draw.chance(0.5)
+        layer, job = layer_of(draw, dtype, width, heads, key_width, value_width, first)
+
+        def source(places, columns):
+            return draw.normal(*((B, places) if first else (places, B)), columns, dtype=dtype)
+
+        job |= {"convention": "torch-mha", "embeddings": source(L, width), "heads": heads}
+        if first:
+            job["batch_axis"] = "first"
         if not alone:
-            job["memory"] = draw.normal(B, S, key_width, dtype=dtype)
+            job["memory"] = source(S, key_width)
+        if apart:
+            job["memory_V"] = source(S, value_width)
         averaged = draw.chance(0.5)
         job["outputs"] = ["output", "mean_weights" if averaged else "weights"]
         # Its boolean masks say what to ignore, and a query that sees no key becomes NaN.
@@ -118,21 +130,16 @@ def mha():
             masks["attn_mask"] = ~np.tri(L, S, dtype=bool)
             job["causal"] = True
         if kind in ("padding", "both"):
-            job["key_lengths"] = draw.rng.integers(0 if kind == "both" else 1, S + 1, B)
-            masks["key_padding_mask"] = np.arange(S) >= job["key_lengths"][:, None]
+            masks["key_padding_mask"] = job["key_mask"] = ~draw.sees(B, S, p=0.8)
         if "attn_mask" in masks and kind != "causal":
             mask = masks["attn_mask"]
             job["mask"] = mask.reshape(B, heads, L, S) if mask.ndim == 3 else mask
-            if mask.dtype == bool:
-                job["mask_polarity"] = "ignore"
-        if not job.keys().isdisjoint({"mask", "causal", "key_lengths"}):
-            job["empty_rows"] = "nan"
 
         def compute(d):
             layer.to(getattr(torch, d))
-            memory = tensor(job.get("memory", job["embeddings"]), d)
-            output, weights = layer(tensor(job["embeddings"], d), memory, memory, need_weights=True,
-                                    average_attn_weights=averaged,
+            keys = job.get("memory", job["embeddings"])
+            inputs = [tensor(x, d) for x in (job["embeddings"], keys, job.get("memory_V", keys))]
+            output, weights = layer(*inputs, need_weights=True, average_attn_weights=averaged,
                                     **{name: tensor(value, d) for name, value in masks.items()})
             return {"output": output, job["outputs"][1]: weights}
 
