@@ -149,24 +149,26 @@ TEST_CASE("floats are refused where their bounds make no sense") {
 
 TEST_CASE("choice refuses what NumPy refuses") {
   RandomState stream(0);
-  using P = std::optional<std::vector<double>>;
-  const auto refuse = [&](std::int64_t n, std::size_t size, bool replace, const P& p) {
+  const auto refuse = [&](std::int64_t n, std::size_t size, bool replace,
+                          const std::optional<std::vector<double>>& p) {
     return refusal([&] { stream.choice(n, {size}, replace, p); });
   };
-  CHECK(refuse(0, 1, true, {}).find("found none") != std::string::npos);
-  CHECK(refuse(3, 4, false, {}).find("found 3") != std::string::npos);
-  CHECK(refuse(3, 3, false, P({0.5, 0.5, 0})).find("found 2") != std::string::npos);
-  CHECK(refuse(3, 1, true, P({0.5, 0.5})).find("expected 3 probabilities") != std::string::npos);
-  CHECK(refuse(2, 1, true, P({0.5, kNan})).find("NaN") != std::string::npos);
-  CHECK(refuse(2, 1, true, P({1.5, -0.5})).find("negative") != std::string::npos);
-  CHECK(refuse(2, 1, true, P({0.5, 0.75})) ==
+  CHECK(refuse(0, 1, true, std::nullopt).find("found none") != std::string::npos);
+  CHECK(refuse(3, 4, false, std::nullopt).find("found 3") != std::string::npos);
+  CHECK(refuse(3, 3, false, std::vector<double>{0.5, 0.5, 0}).find("found 2") != std::string::npos);
+  CHECK(refuse(3, 1, true, std::vector<double>{}).find("expected 3 prob") != std::string::npos);
+  CHECK(refuse(3, 1, true, std::vector<double>{0.5, 0.5}).find("expected 3 probabilities") !=
+        std::string::npos);
+  CHECK(refuse(2, 1, true, std::vector<double>{0.5, kNan}).find("NaN") != std::string::npos);
+  CHECK(refuse(2, 1, true, std::vector<double>{1.5, -0.5}).find("negative") != std::string::npos);
+  CHECK(refuse(2, 1, true, std::vector<double>{0.5, 0.75}) ==
         "p: expected probabilities that sum to 1, found the sum 1.25");
-  CHECK(refuse(2, 1, true, P({0.5, 0.5 + 2e-8})).find("sum to 1") != std::string::npos);
-  CHECK(stream.choice(2, {5}, true, std::vector{0.5, 0.5 + 1e-8}).size() ==
+  CHECK(refuse(2, 1, true, std::vector<double>{0.5, 0.5 + 2e-8}).find("sum to 1") !=
+        std::string::npos);
+  CHECK(stream.choice(2, {5}, true, std::vector<double>{0.5, 0.5 + 1e-8}).size() ==
         5);  // within the tolerance
-  CHECK(refuse(2, 1, true, P(std::vector<double>{})).find("found 0") != std::string::npos);
   const Tensor matrix(DType::f64, {2, 2});
-  CHECK(refusal([&] { stream.choice(matrix, {1}, true, {}); }).find("one axis") !=
+  CHECK(refusal([&] { stream.choice(matrix, {1}, true, std::nullopt); }).find("one axis") !=
         std::string::npos);
 }
 
@@ -187,6 +189,4 @@ TEST_CASE("a seed of any size becomes 32-bit words") {
   CHECK_FALSE(entropy_words("").has_value());
   CHECK_FALSE(entropy_words("-1").has_value());
   CHECK_FALSE(entropy_words("1e3").has_value());
-  CHECK(entropy_words(std::string(kMostSeedDigits, '9')).has_value());
-  CHECK_FALSE(entropy_words(std::string(kMostSeedDigits + 1, '9')).has_value());
 }

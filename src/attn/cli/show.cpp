@@ -21,10 +21,10 @@ bool takes_format(const OutputTarget& target) {
 }  // namespace
 
 void add_show_options(CLI::App& app, ShowArgs& args) {
-  app.add_option("-o,--output", args.outputs,
-                 "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or "
-                 "NAME=FILE for one "
-                 "output; repeatable; default: text on stdout")
+  app.add_option(
+         "-o,--output", args.outputs,
+         "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or NAME=FILE "
+         "for one output; repeatable; default: text on stdout")
       ->type_name("[NAME=]PATH")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
