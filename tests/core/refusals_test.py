@@ -41,13 +41,6 @@ CASES = [
      ["cu_seqlens_q: expected whole numbers that rise from 0 to 2, found others",
       "cu_seqlens_k: expected whole numbers that rise from 0 to 4, found others"]),
     ({"causal": "top-left", "alignment": "bottom-right"}, ["causal: expected the alignment bottom-right of -, found top-left"]),
-    ({"layout": "blhd"}, ["layout: expected 4-D Q, K and V"]),
-    ({"batch_axis": "second"}, ["batch_axis: expected 3-D tensors"]),
-    ({"mask_polarity": "ignore"}, ["mask_polarity: expected a boolean mask, found none"]),
-    ({"mask_polarity": "ignore", "mask": np.full((2, 4), 0.5).tolist()},
-     ["mask_polarity: expected a boolean mask, found none"]),
-    ({"short_mask": "hide"}, ["short_mask: expected a mask, found none"]),
-    ({"key_mask": [1, 0]}, ["key_mask: expected a shape of (4,) or (1, 4), found (2,)"]),
     ({"bias_K": ones(3)}, ["bias_K: expected bias_V beside it, found none"]),
     ({"bias_K": ones(2), "bias_V": ones(3)},
      ["bias_K: expected (3,) to match Q (2, 3), found (2,)"]),
@@ -101,6 +94,9 @@ CASES = [
     ({"position_ids": [0, 1], "rotary": {"kind": "half", "width": 2}},
      ["key_position_ids: expected the positions of the 4 new keys"]),
     ({"position_ids": [0, 1]}, ["position_ids: expected rotary.kind half or interleaved"]),
+    ({"batch_axis": "second"}, ["batch_axis: expected 3-D tensors"]),
+    ({"short_mask": "hide"}, ["short_mask: expected a mask, found none"]),
+    ({"key_mask": [1, 0]}, ["key_mask: expected a shape of (4,) or (1, 4), found (2,)"]),
 ]
 
 

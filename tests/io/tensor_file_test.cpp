@@ -49,7 +49,7 @@ TEST_CASE("a format is known by what the bytes are, then by the name") {
   CHECK(format("a.csv", "1,2") == Format::csv);
   CHECK(format("a.json", "7") == Format::json);
   CHECK(format("a.npy", "") == Format::npy);
-  CHECK_THROWS_WITH(format("a.txt", "1,2"), Contains("expected .npy, .npz, JSON or CSV"));
+  CHECK_THROWS_WITH(format("a.txt", "1,2"), Contains("expected .npy, .npz, .safetensors, JSON or CSV"));
   CHECK_THROWS_WITH(format("a.txt", ""), Contains("a.txt: is empty"));
 }
 
