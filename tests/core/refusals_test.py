@@ -101,6 +101,9 @@ CASES = [
     ({"position_ids": [0, 1], "rotary": {"kind": "half", "width": 2}},
      ["key_position_ids: expected the positions of the 4 new keys"]),
     ({"position_ids": [0, 1]}, ["position_ids: expected rotary.kind half or interleaved"]),
+    ({"batch_axis": "second"}, ["batch_axis: expected 3-D tensors"]),
+    ({"short_mask": "hide"}, ["short_mask: expected a mask, found none"]),
+    ({"key_mask": [1, 0]}, ["key_mask: expected a shape of (4,) or (1, 4), found (2,)"]),
 ]
 
 
