@@ -139,6 +139,7 @@ void Pool::start_worker() {
 
 void Pool::work(Worker& self) {
   try {
+    tasks_.begin();
     while (const std::shared_ptr<Task> task = take(self)) {
       const Claim claim = [&] { return task->claim(Owner::worker); };
       Outcome outcome = tasks_.work(task->item, claim);

@@ -23,6 +23,7 @@ struct PoolOptions {
 
 /// `report` and `tick` are called one at a time.
 struct PoolTasks {
+  std::function<void()> begin;  ///< on each worker's thread, before its first item
   /// Called on many threads at once. Asks its claim before what cannot be taken back.
   std::function<Outcome(const Item&, const Claim&)> work;
   std::function<void(const Outcome&)> report;

@@ -17,8 +17,10 @@ constexpr Subcommand kSubcommands[] = {
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
     {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
     {"compare", "how far two files of tensors are apart", add_compare},
+    {"merge", "attention over parts of the keys, put together", add_merge},
     {"random", "NumPy's random streams, bit for bit", add_random},
     {"svd", "truncated singular value decomposition", add_svd},
+    {"conventions", "what each library means by attention, as a table", add_conventions},
     {"completions", "completions for bash, zsh or fish", add_completions},
     {"man", "the manual pages", add_man},
     {"schema", "the JSON Schema of a job", add_schema},
@@ -32,8 +34,8 @@ constexpr char kDescription[] =
 
 constexpr char kFooter[] =
     "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 3 some jobs failed\n"
-    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output, 74 input/output\n"
-    "error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
+    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output,\n"
+    "74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
 
 /// What may be given: the words of a job's key, or those that CLI11 checks, "WORD:{text,json}".
 std::vector<std::string> words_of(const CLI::Option& option) {

@@ -25,15 +25,22 @@ Tensor without_lifted_axes(const Tensor& tensor, const Inputs& in, bool has_head
   return tensor.reshaped(shape);
 }
 
-Tensor context_as_given(Stages& stages, const Inputs& in, Layout layout) {
-  if (in.packed) return without_lifted_axes(stages.context(), in, false);
-  return layout == Layout::bhld ? stages.head_context() : swap_middle_axes(stages.head_context());
+/// (B, L, M) as the embeddings, or packed queries, are given.
+Tensor rows_as_given(const Tensor& rows, const Inputs& in, const Options& options) {
+  if (!in.batched) return without_lifted_axes(rows, in, false);
+  return options.batch_second ? swap_first_axes(rows) : rows;
+}
+
+Tensor context_as_given(Stages& stages, const Inputs& in, const Options& options) {
+  if (in.packed) return rows_as_given(stages.context(), in, options);
+  return options.layout == Layout::bhld ? stages.head_context()
+                                        : swap_middle_axes(stages.head_context());
 }
 
 Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const Options& options) {
   const auto per_head = [&](const Tensor& tensor) { return without_lifted_axes(tensor, in, true); };
   if (name == "positions") return stages.positions();
-  if (name == "inputs") return without_lifted_axes(stages.chosen(stages.inputs()), in, false);
+  if (name == "inputs") return rows_as_given(stages.chosen(stages.inputs()), in, options);
   if (name == "queries") return per_head(stages.queries());
   if (name == "keys") return per_head(stages.keys());
   if (name == "values") return per_head(stages.values());
@@ -49,8 +56,8 @@ Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const
   if (name == "row_max") return per_head(largest_of_queries(stages.masked().scores));
   if (name == "logsumexp") return per_head(stages.logsumexp());
   if (name == "head_context") return per_head(stages.head_context());
-  if (name == "context") return context_as_given(stages, in, options.layout);
-  return without_lifted_axes(stages.output(), in, false);
+  if (name == "context") return context_as_given(stages, in, options);
+  return rows_as_given(stages.output(), in, options);
 }
 
 /// A given tensor, or its columns head by head: as it was given, whatever is computed in.

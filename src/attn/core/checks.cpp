@@ -15,7 +15,7 @@ namespace {
 /// A tensor that means nothing without another.
 const std::vector<std::pair<std::string, std::string>> kTogether = {
     {"b_O", "W_O"},       {"past_K", "past_V"}, {"past_V", "past_K"}, {"bias_K", "bias_V"},
-    {"bias_V", "bias_K"}, {"cos", "sin"},       {"sin", "cos"}};
+    {"bias_V", "bias_K"}, {"cos", "sin"},       {"sin", "cos"},       {"memory_V", "memory"}};
 
 /// Tables and the like, whose precision says nothing of the precision of what is computed.
 const std::set<std::string> kAside = {"cos", "sin", "alibi_slopes", "relative_bias", "sinks"};
@@ -28,7 +28,7 @@ std::string first_given(const TensorMap& tensors, const std::vector<std::string>
 }
 
 void check_direct(const TensorMap& tensors, const std::string& given, Axes& axes) {
-  for (const char* name : {"embeddings", "memory"})
+  for (const char* name : {"embeddings", "memory", "memory_V"})
     if (tensors.contains(name))
       axes.problem(name + std::string(": expected either embeddings or Q, K and V, found ") + name +
                    " beside " + given);
@@ -106,7 +106,7 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
 TensorMap as_numbers(const TensorMap& tensors, DType compute, Axes& axes) {
   TensorMap numbers;
   for (const auto& [name, tensor] : tensors) {
-    if (name == "mask") continue;
+    if (name == "mask" || name == "key_mask") continue;
     try {
       numbers.set(name, cast(tensor, is_float(tensor.dtype()) ? compute : DType::i64));
     } catch (const Error& error) {
@@ -117,17 +117,17 @@ TensorMap as_numbers(const TensorMap& tensors, DType compute, Axes& axes) {
   return numbers;
 }
 
-Tensor as_mask(const Tensor& mask, DType compute, Axes& axes) {
+Tensor as_mask(const std::string& name, const Tensor& mask, DType compute, Axes& axes) {
   if (mask.dtype() == DType::boolean) return mask;
   if (is_float(mask.dtype())) return cast(mask, compute);
   visit(mask.dtype(), [&]<class T>(Type<T>) {
     if constexpr (std::is_integral_v<T>)
       for (const T value : mask.data<T>())
         if (value != T{0} && value != T{1})
-          return axes.problem(
-              "mask: expected booleans, 0 and 1, or floating-point numbers to add, "
-              "found the integer " +
-              std::to_string(value));
+          return axes.problem(name +
+                              ": expected booleans, 0 and 1, or floating-point numbers to add, "
+                              "found the integer " +
+                              std::to_string(value));
   });
   return cast(mask, DType::boolean);
 }

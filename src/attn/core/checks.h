@@ -22,12 +22,12 @@ void check_options(const TensorMap& tensors, const Options& options, Axes& axes)
 /// relative_bias, sinks.
 DType result_dtype(const TensorMap& tensors, Compute compute);
 
-/// Every tensor but the mask as int64 or `compute`. A uint64 that does not fit int64 is a problem.
+/// Every tensor but the masks as int64 or `compute`. A uint64 that does not fit int64 is a problem.
 TensorMap as_numbers(const TensorMap& tensors, DType compute, Axes& axes);
 
 /// A mask's elements: boolean, or floats of dtype `compute` to be added. Integers are taken as
 /// booleans when they are all 0 or 1, and are a problem otherwise.
-Tensor as_mask(const Tensor& mask, DType compute, Axes& axes);
+Tensor as_mask(const std::string& name, const Tensor& mask, DType compute, Axes& axes);
 
 /// Places among L queries, negative ones counted from the end; all of them when none is given.
 std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std::size_t L,

@@ -79,7 +79,17 @@ void check_contradictions(const TensorMap& tensors, const Options& options, Axes
   const bool positions = position.base != bare.base || position.first != bare.first ||
                          position.exponent != bare.exponent || position.last_column_zero;
   const bool top_k = options.normaliser == Normaliser::top_k;
+  const Tensor* rows = tensors.find(given("Q") ? "Q" : "embeddings");
+  const std::size_t rank = rows == nullptr ? 0 : rows->rank();
+  const auto says_seen = [&](const char* name) {
+    return given(name) && !is_float(tensors.at(name).dtype());
+  };
   const Rule rules[] = {
+      {"layout", options.layout == Layout::blhd && rank > 0, rank == 4, "4-D Q, K and V"},
+      {"batch_axis", options.batch_second && rank > 0, rank == 3, "3-D tensors"},
+      {"mask_polarity", options.mask_polarity == MaskPolarity::ignore,
+       says_seen("mask") || says_seen("key_mask"), "a boolean mask", "none"},
+      {"short_mask", options.short_mask == ShortMask::hide, given("mask"), "a mask", "none"},
       {"softcap_order", options.softcap_order == SoftcapOrder::after_mask, options.softcap > 0,
        "a softcap beside it", "none"},
       {"q_norm", given("q_norm"), options.qk_norm != QkNorm::none, "qk_norm rms or l2"},

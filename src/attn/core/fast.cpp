@@ -146,6 +146,8 @@ bool fast_path_knows(const Inputs& in, const Options& options) {
   unknown.layout = Layout::bhld;
   unknown.scale = {};
   unknown.softcap = 0;
+  unknown.batch_second = false;
+  unknown.short_mask = ShortMask::refuse;
   unknown.mask_polarity = MaskPolarity::attend;
   unknown.causal = false;
   unknown.alignment = Alignment::top_left;  // in the places already
@@ -156,7 +158,7 @@ bool fast_path_knows(const Inputs& in, const Options& options) {
   unknown.rotary = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
-  if (in.E > 0 || in.slopes || in.relative_bias || in.sinks) return false;
+  if (in.key_mask || in.E > 0 || in.slopes || in.relative_bias || in.sinks) return false;
   return unknown == Options{} && plain_places(in).has_value();
 }
 

@@ -27,6 +27,12 @@ Tensor side_by_side(const Tensor& split) {
   return swap_middle_axes(split).reshaped({shape[0], shape[2], shape[1] * shape[3]});
 }
 
+Tensor swap_first_axes(const Tensor& tensor) {
+  const Shape& shape = tensor.shape();
+  return swap_middle_axes(tensor.reshaped({1, shape[0], shape[1], shape[2]}))
+      .reshaped({shape[1], shape[0], shape[2]});
+}
+
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows) {
   Shape shape = tensor.shape();
   const std::size_t n = shape[shape.size() - 2];

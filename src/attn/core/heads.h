@@ -17,6 +17,9 @@ Tensor side_by_side(const Tensor& split);
 /// (A, B, C, D) -> (A, C, B, D).
 Tensor swap_middle_axes(const Tensor& tensor);
 
+/// (A, B, C) -> (B, A, C).
+Tensor swap_first_axes(const Tensor& tensor);
+
 /// The rows named, of the next-to-last axis: (..., N, D) -> (..., rows.size(), D).
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows);
 

@@ -1,6 +1,7 @@
 #include "attn/core/inputs.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "attn/core/alibi.h"
 #include "attn/core/axes.h"
@@ -36,17 +37,67 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
                ", found " + to_string(mask.shape()));
 }
 
-void set_mask(const TensorMap& tensors, Inputs& in, Axes& axes) {
-  const Tensor* mask = tensors.find("mask");
-  if (mask == nullptr) return;
-  check_mask(*mask, {in.B, in.H, in.L, in.P + in.N}, in, axes);
-  in.mask = lifted_mask(as_mask(*mask, in.compute, axes), in.with_heads);
+/// A few bytes can claim any length for tensors that hold nothing, and what is kept for each row
+/// would have to be paid for.
+void refuse_hollow(const TensorMap& tensors) {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  for (const auto& [name, tensor] : tensors)
+    for (const std::size_t length : tensor.shape())
+      if (tensor.size() == 0 && length > kLongest)
+        throw Error(ErrorKind::data,
+                    printable(name) + ": expected axes of at most " + std::to_string(kLongest) +
+                        " in a tensor without elements, found " + to_string(tensor.shape()));
 }
 
-/// (N, M) or (B, N, M) -> (B, N, M).
-Tensor lifted(const Tensor& tensor) {
+/// A mask with a column for each of `keys`: those that it lacks are hidden.
+Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity polarity) {
+  if (mask.rank() == 0 || mask.shape().back() >= keys) return mask;
+  Shape shape = mask.shape();
+  const std::size_t columns = shape.back();
+  shape.back() = keys;
+  Tensor wide(mask.dtype(), shape);
+  visit(mask.dtype(), [&]<class T>(Type<T>) {
+    const auto hidden = is_float(mask.dtype())
+                            ? static_cast<T>(-std::numeric_limits<double>::infinity())
+                            : static_cast<T>(polarity == MaskPolarity::ignore);
+    const auto from = mask.data<T>(), to = wide.mutable_data<T>();
+    for (std::size_t i = 0; i < to.size(); ++i)
+      to[i] = i % keys < columns ? from[i / keys * columns + i % keys] : hidden;
+  });
+  return wide;
+}
+
+/// (B * H, L, S), a matrix for each head of each batch row, with these axes apart.
+Tensor with_heads_apart(const Tensor& mask, const Inputs& in) {
+  const Shape& shape = mask.shape();
+  const bool joined = shape.size() == 3 && in.with_heads && in.B > 1 && shape[0] == in.B * in.H;
+  return joined ? mask.reshaped({in.B, in.H, shape[1], shape[2]}) : mask;
+}
+
+void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axes& axes) {
+  const std::size_t keys = in.P + in.N;
+  if (const Tensor* given = tensors.find("mask")) {
+    Tensor mask = with_heads_apart(as_mask("mask", *given, in.compute, axes), in);
+    if (options.short_mask == ShortMask::hide)
+      mask = with_hidden_columns(mask, keys, options.mask_polarity);
+    check_mask(mask, {in.B, in.H, in.L, keys}, in, axes);
+    in.mask = lifted_mask(mask, in.with_heads);
+  }
+  if (const Tensor* given = tensors.find("key_mask")) {
+    const Tensor mask = as_mask("key_mask", *given, in.compute, axes);
+    const bool fits = mask.shape() == Shape{keys} || mask.shape() == Shape{in.B, keys};
+    if (!fits)
+      return axes.problem("key_mask: expected a shape of " + to_string({keys}) + " or " +
+                          to_string({in.B, keys}) + ", found " + to_string(mask.shape()));
+    in.key_mask = mask.reshaped({mask.rank() == 1 ? 1 : in.B, 1, 1, keys});
+  }
+}
+
+/// (N, M), (B, N, M) or, with the batch second, (N, B, M) -> (B, N, M).
+Tensor lifted(const Tensor& tensor, const Options& options) {
   const Shape& shape = tensor.shape();
-  return tensor.rank() == 3 ? tensor : tensor.reshaped({1, shape[0], shape[1]});
+  if (tensor.rank() == 2) return tensor.reshaped({1, shape[0], shape[1]});
+  return options.batch_second ? swap_first_axes(tensor) : tensor;
 }
 
 /// A cache in the shape of the user's keys, or with all four axes -> (B, G, P, D).
@@ -57,9 +108,9 @@ std::optional<Tensor> lifted_past(const Tensor* past, const Inputs& in) {
 }
 
 /// Q, K or V in any of their forms -> (B, heads, N, D).
-Tensor lifted_heads(const Tensor& tensor, std::size_t heads, Layout layout) {
-  if (tensor.rank() != 4) return split_heads(lifted(tensor), heads);
-  return layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
+Tensor lifted_heads(const Tensor& tensor, std::size_t heads, const Options& options) {
+  if (tensor.rank() != 4) return split_heads(lifted(tensor, options), heads);
+  return options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
 }
 
 std::optional<Tensor> found(const TensorMap& numbers, const char* name) {
@@ -87,7 +138,7 @@ void set_option_tensors(const TensorMap& numbers, Inputs& in) {
   in.v_score = found(numbers, "v_score"), in.g_score = found(numbers, "g_score");
 }
 
-void set_tensors(const TensorMap& numbers, Layout layout, Inputs& in) {
+void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
   const auto find = [&](const char* name) { return found(numbers, name); };
   in.W_Q = find("W_Q"), in.W_K = find("W_K"), in.W_V = find("W_V"), in.W_O = find("W_O");
   in.b_Q = find("b_Q"), in.b_K = find("b_K"), in.b_V = find("b_V"), in.b_O = find("b_O");
@@ -95,12 +146,13 @@ void set_tensors(const TensorMap& numbers, Layout layout, Inputs& in) {
   in.past_K = lifted_past(numbers.find("past_K"), in);
   in.past_V = lifted_past(numbers.find("past_V"), in);
   if (in.projected) {
-    in.embeddings = lifted(numbers.at("embeddings"));
-    if (const auto memory = find("memory")) in.memory = lifted(*memory);
+    in.embeddings = lifted(numbers.at("embeddings"), options);
+    if (const auto memory = find("memory")) in.memory = lifted(*memory, options);
+    if (const auto memory_V = find("memory_V")) in.memory_V = lifted(*memory_V, options);
   } else {
-    in.Q = lifted_heads(numbers.at("Q"), in.H, layout);
-    in.K = lifted_heads(numbers.at("K"), in.G, layout);
-    in.V = numbers.contains("V") ? lifted_heads(numbers.at("V"), in.G, layout) : in.K;
+    in.Q = lifted_heads(numbers.at("Q"), in.H, options);
+    in.K = lifted_heads(numbers.at("K"), in.G, options);
+    in.V = numbers.contains("V") ? lifted_heads(numbers.at("V"), in.G, options) : in.K;
   }
 }
 
@@ -124,6 +176,7 @@ Shape user_shape(Shape shape, const Inputs& in, bool has_heads) {
 }
 
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
+  refuse_hollow(tensors);
   Axes axes;
   Inputs in;
   in.result = result_dtype(tensors, options.compute);
@@ -141,12 +194,12 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   set_lengths(in, axes);
   if (axes.knows("L")) in.rows = chosen_rows(options.rows, in.L, axes);
   if (axes.knows("L") && axes.knows("S") && axes.knows("H")) {
-    set_mask(tensors, in, axes);
+    set_mask(tensors, options, in, axes);
     if (axes.knows("D")) set_rotary(numbers, options, in, axes);
     in.places = make_places(numbers, options.alignment, in, axes);
   }
   if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());
-  set_tensors(numbers, options.layout, in);
+  set_tensors(numbers, options, in);
   if (options.alibi) in.slopes = standard_slopes(in.H);
   return in;
 }

@@ -6,7 +6,8 @@
 //
 // Two forms of problem:
 //   embeddings (L, M) or (B, L, M), perhaps memory (S, Mk) or (B, S, Mk) from which keys and values
-//     come, and any of W_Q, W_K, W_V (the identity where absent) and b_Q, b_K, b_V;
+//     come (or memory_V (S, Mv) from which the values do), and any of W_Q, W_K, W_V (the identity
+//     where absent) and b_Q, b_K, b_V;
 //   Q and K, and V (K where absent), all (L, D), all (B, L, D) or all (B, H, L, D).
 // With either: W_O, b_O, a mask, past_K and past_V (shaped as the outputs keys and values are, or
 // (B, G, P, D)), what core/places.h says of lengths and documents, and what the options name
@@ -67,7 +68,9 @@ inline const std::vector<std::string> kInputNames = {"W_Q",
                                                      "W_score_K",
                                                      "b_score",
                                                      "v_score",
-                                                     "g_score"};
+                                                     "g_score",
+                                                     "memory_V",
+                                                     "key_mask"};
 
 /// Where the queries and keys of a batch row stand (core/places.h).
 struct Places {
@@ -84,13 +87,15 @@ struct Places {
 struct Inputs {
   bool projected = false;                ///< embeddings and weights, rather than Q, K and V
   Tensor embeddings;                     ///< (B, L, M)
-  std::optional<Tensor> memory;          ///< (B, S, Mk)
+  std::optional<Tensor> memory;          ///< (B, N, Mk)
+  std::optional<Tensor> memory_V;        ///< (B, N, Mv)
   Tensor Q, K, V;                        ///< (B, H, L, D), (B, G, N, D), (B, G, N, Dv)
   std::optional<Tensor> past_K, past_V;  ///< (B, G, P, D), (B, G, P, Dv); before the new keys
 
   std::optional<Tensor> W_Q, W_K, W_V, W_O;  ///< (M, H*D) (Mk, G*D) (Mk, G*Dv) (H*Dv, Mo)
   std::optional<Tensor> b_Q, b_K, b_V, b_O;  ///< (H*D) (G*D) (G*Dv) (Mo)
-  std::optional<Tensor> mask;  ///< boolean or to be added; axes 1 or those of (B, H, L, P + N)
+  std::optional<Tensor> mask;      ///< boolean or to be added; axes 1 or those of (B, H, L, P + N)
+  std::optional<Tensor> key_mask;  ///< the same, (B, 1, 1, P + N) or 1 for B
 
   std::optional<Tensor> bias_K, bias_V;   ///< (B, G, 1, D), (B, G, 1, Dv): a key behind all others
   std::optional<Tensor> q_norm, k_norm;   ///< (D)

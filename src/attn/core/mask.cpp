@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
 #include <xtensor/xoperation.hpp>
@@ -75,8 +76,9 @@ Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
   auto visible = mutable_array_of<bool>(result.visible);
   const Tensor seen = band(in, options);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), scaled.shape());
-  if (in.mask) {
-    const Tensor mask = fitted(*in.mask, in, options.mask_polarity);
+  for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask}) {
+    if (!*given) continue;
+    const Tensor mask = fitted(**given, in, options.mask_polarity);
     if (mask.dtype() == DType::boolean) {
       const bool attend = options.mask_polarity == MaskPolarity::attend;
       xt::noalias(visible) = visible && xt::equal(array_of<bool>(mask), attend);

@@ -60,6 +60,12 @@ enum class MaskPolarity {
   ignore,  ///< true: hidden
 };
 
+/// A mask with fewer columns than there are keys (or with one, where there are more).
+enum class ShortMask {
+  refuse,  ///< an error; one column is broadcast
+  hide,    ///< keys beyond its columns are hidden
+};
+
 enum class SoftmaxAxis {
   keys,  ///< each query's weights sum to 1
   all,   ///< a head's whole matrix does (scipy.special.softmax without an axis): its selected rows
@@ -149,6 +155,7 @@ struct Options {
   std::int64_t heads = 0;     ///< H; 0: not given, so 2-D and 3-D inputs are one head
   std::int64_t kv_heads = 0;  ///< G; 0: as many as heads
   Layout layout = Layout::bhld;
+  bool batch_second = false;  ///< 3-D inputs and results are (L, B, M) instead of (B, L, M)
   Score score = Score::dot;
   Scale scale;
   double softcap = 0;  ///< c > 0: c * tanh(x / c); 0: off
@@ -157,6 +164,7 @@ struct Options {
   RelativeBias relative;  ///< with relative_bias
   bool zero_key = false;  ///< one more key and value of zeros, which every query sees
   MaskPolarity mask_polarity = MaskPolarity::attend;
+  ShortMask short_mask = ShortMask::refuse;
   bool causal = false;  ///< query i sees key j when j <= i + offset
   Alignment alignment = Alignment::top_left;
   Window window;

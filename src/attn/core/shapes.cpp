@@ -7,8 +7,9 @@ namespace {
 
 using Letters = std::vector<std::string>;
 
-Letters with_batch(bool batched, Letters letters) {
-  if (batched) letters.insert(letters.begin(), "B");
+/// The letters with "B" in front, or second.
+Letters with_batch(bool batched, Letters letters, bool second = false) {
+  if (batched) letters.insert(letters.begin() + (second ? 1 : 0), "B");
   return letters;
 }
 
@@ -83,33 +84,40 @@ void check_identity_keys(Axes& axes) {
                  axes["GD"].found + ", found none");
 }
 
-void check_projected(const TensorMap& tensors, Score score, Axes& axes) {
+void check_projected(const TensorMap& tensors, const Options& options, Axes& axes) {
   const Tensor& embeddings = tensors.at("embeddings");
   if (!check_rank("embeddings", embeddings, 3, axes)) return;
   const bool batched = embeddings.rank() == 3;
-  axes.take("embeddings", embeddings, with_batch(batched, {"L", "M"}));
+  const auto rows = [&](const char* count, const char* width) {
+    return with_batch(batched, {count, width}, options.batch_second);
+  };
+  axes.take("embeddings", embeddings, rows("L", "M"));
   if (const Tensor* memory = tensors.find("memory")) {
-    axes.take("memory", *memory, with_batch(batched, {"N", "Mk"}));
+    axes.take("memory", *memory, rows("N", "Mk"));
   } else {
     axes.equate("N", "L");
     axes.equate("Mk", "M");
   }
+  if (const Tensor* memory_V = tensors.find("memory_V"))
+    axes.take("memory_V", *memory_V, rows("N", "Mv"));
+  else
+    axes.equate("Mv", "Mk");
   if (const Tensor* W_Q = tensors.find("W_Q"))
     axes.take("W_Q", *W_Q, {"M", "HD"});
   else
     axes.equate("HD", "M");
-  settle_packed_heads(score, axes);
+  settle_packed_heads(options.score, axes);
   if (const Tensor* W_K = tensors.find("W_K"))
     axes.take("W_K", *W_K, {"Mk", "GD"});
-  else if (keys_have_own_width(score))
+  else if (keys_have_own_width(options.score))
     axes.equate("GD", "Mk");
   else
     check_identity_keys(axes);
-  if (keys_have_own_width(score)) split_axis("GD", "G", "Dk", axes);
+  if (keys_have_own_width(options.score)) split_axis("GD", "G", "Dk", axes);
   if (const Tensor* W_V = tensors.find("W_V"))
-    axes.take("W_V", *W_V, {"Mk", "GDv"});
+    axes.take("W_V", *W_V, {"Mv", "GDv"});
   else
-    axes.equate("GDv", "Mk");
+    axes.equate("GDv", "Mv");
   split_axis("GDv", "G", "Dv", axes);
 }
 
@@ -129,14 +137,18 @@ void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, const Option
     axes.equate("Dv", "Dk");
 }
 
-void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, Score score, Axes& axes) {
+void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, const Options& options,
+                  Axes& axes) {
   const bool batched = Q.rank() == 3;
-  axes.take("Q", Q, with_batch(batched, {"L", "HD"}));
-  settle_packed_heads(score, axes);
-  axes.take("K", K, with_batch(batched, {"N", "GD"}));
-  if (keys_have_own_width(score)) split_axis("GD", "G", "Dk", axes);
+  const auto rows = [&](const char* count, const char* width) {
+    return with_batch(batched, {count, width}, options.batch_second);
+  };
+  axes.take("Q", Q, rows("L", "HD"));
+  settle_packed_heads(options.score, axes);
+  axes.take("K", K, rows("N", "GD"));
+  if (keys_have_own_width(options.score)) split_axis("GD", "G", "Dk", axes);
   if (V != nullptr)
-    axes.take("V", *V, with_batch(batched, {"N", "GDv"}));
+    axes.take("V", *V, rows("N", "GDv"));
   else
     axes.equate("GDv", "GD");
   split_axis("GDv", "G", "Dv", axes);
@@ -148,7 +160,7 @@ void check_given(const TensorMap& tensors, const Options& options, Axes& axes) {
   if (Q.rank() == 4)
     check_split(Q, K, tensors.find("V"), options, axes);
   else
-    check_packed(Q, K, tensors.find("V"), options.score, axes);
+    check_packed(Q, K, tensors.find("V"), options, axes);
 }
 
 /// The cache, shaped as the keys that the user sees, or with all four axes.
@@ -202,7 +214,7 @@ void check_shapes(const TensorMap& tensors, const Options& options, Axes& axes) 
   if (tensors.contains("Q") && tensors.contains("K"))
     check_given(tensors, options, axes);
   else if (tensors.contains("embeddings"))
-    check_projected(tensors, options.score, axes);
+    check_projected(tensors, options, axes);
   check_groups(axes);
   const Tensor* Q = tensors.find("Q");
   check_past(tensors, options.heads > 0 || (Q != nullptr && Q->rank() == 4), axes);

@@ -65,7 +65,8 @@ class Stages {
   const Tensor& values() {  // (B, G, N, Dv)
     return once(values_, [&] {
       if (!in_.projected) return in_.V;
-      return split_heads(project(memory(), in_.W_V, in_.b_V, "values"), in_.G);
+      return split_heads(
+          project(in_.memory_V ? *in_.memory_V : memory(), in_.W_V, in_.b_V, "values"), in_.G);
     });
   }
 

@@ -1,8 +1,18 @@
 #include "attn/job/fields.h"
 
+#include "attn/job/conventions.h"
 #include "attn/job/field_tables.h"
 
 namespace attn {
+namespace {
+
+std::vector<std::string> convention_names() {
+  std::vector<std::string> names;
+  for (const Convention& convention : conventions()) names.emplace_back(convention.name);
+  return names;
+}
+
+}  // namespace
 
 std::vector<Field> document_fields() {
   return {
@@ -16,6 +26,11 @@ std::vector<Field> document_fields() {
        .form = FieldForm::strings,
        .placeholder = "A,B,...",
        .what = "labels of the tokens, kept with the results"},
+      {.key = "convention",
+       .flag = "--convention",
+       .placeholder = "NAME",
+       .what = "mean what a library means ('attn conventions'); other options still win",
+       .words = convention_names()},
       {.key = "seed",
        .flag = "--seed",
        .form = FieldForm::seed,
@@ -40,9 +55,17 @@ double number_of(const Json& value) {
   return result;
 }
 
+std::int64_t integer_of(const Json& value) {
+  const auto* whole = value.get<std::int64_t>();
+  return whole != nullptr ? *whole : static_cast<std::int64_t>(number_of(value));
+}
+
 std::vector<std::int64_t> integers_of(const Json& value) {
-  const auto* list = value.get<JsonIntegers>();
-  return list != nullptr ? *list : std::vector<std::int64_t>{};
+  if (const auto* list = value.get<JsonIntegers>()) return *list;
+  std::vector<std::int64_t> whole;
+  if (const auto* floats = value.get<JsonFloats>())
+    for (const double item : *floats) whole.push_back(static_cast<std::int64_t>(item));
+  return whole;
 }
 
 Field number_field(std::string key, std::string flag, std::string what,

@@ -17,6 +17,7 @@ std::vector<Field> tensor_fields() {
   return {
       tensor("embeddings", "--embeddings", "token embeddings X (L, M): the queries' side"),
       tensor("memory", "--memory", "what keys and values come from (S, M); default: embeddings"),
+      tensor("memory_V", "--memory-v", "what values come from (S, Mv); default: memory"),
       tensor("W_Q", "--wq", "query weights (M, H*D)"),
       tensor("W_K", "--wk", "key weights (M, G*D)"),
       tensor("W_V", "--wv", "value weights (M, G*Dv)"),
@@ -29,6 +30,7 @@ std::vector<Field> tensor_fields() {
       tensor("K", "--k", "keys (S, D)"),
       tensor("V", "--v", "values (S, Dv); default: the keys"),
       tensor("mask", "--mask", "boolean (true: may attend) or additive, broadcast to (B, H, L, S)"),
+      tensor("key_mask", "--key-mask", "a mask of the keys alone, (S) or (B, S)"),
       tensor("past_K", "--past-k", "keys of the past (B, G, P, D), before the new ones"),
       tensor("past_V", "--past-v", "values of the past (B, G, P, Dv)"),
       tensor("query_lengths", "--query-lengths", "queries of each batch row; the rest is padding"),

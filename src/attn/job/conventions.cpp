@@ -1,0 +1,103 @@
+#include "attn/job/conventions.h"
+
+#include <algorithm>
+#include <array>
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kColumns = 7;
+using Row = std::array<std::string, kColumns>;
+
+std::string word(Alignment alignment) {
+  return alignment == Alignment::top_left ? "top-left" : "bottom-right";
+}
+
+Row row_of(const Convention& c) {
+  const std::string empty = c.empty_rows == EmptyRows::zero      ? "zero"
+                            : c.empty_rows == EmptyRows::uniform ? "uniform"
+                                                                 : "nan";
+  const bool by_lengths = c.alignment_of_lengths != c.alignment;
+  return {
+      c.name,
+      c.layout == Layout::bhld ? "bhld" : "blhd",
+      c.batch_second ? "second" : "first",
+      c.mask_polarity == MaskPolarity::attend ? "attend" : "ignore",
+      word(c.alignment) + (by_lengths ? "; " + word(c.alignment_of_lengths) + " of lengths" : ""),
+      empty,
+      c.short_mask == ShortMask::hide ? "hide" : "refuse"};
+}
+
+}  // namespace
+
+const std::vector<Convention>& conventions() {
+  static const std::vector<Convention> table = {
+      {.name = "attn", .library = "this program's own"},
+      {.name = "onnx",
+       .library = "ONNX Attention (opset 23 on, as of onnx 1.22)",
+       .alignment_of_lengths = Alignment::bottom_right,
+       .short_mask = ShortMask::hide},
+      {.name = "torch", .library = "torch.nn.functional.scaled_dot_product_attention"},
+      {.name = "torch-mha",
+       .library = "torch.nn.MultiheadAttention, batch_first=False",
+       .batch_second = true,
+       .mask_polarity = MaskPolarity::ignore,
+       .empty_rows = EmptyRows::nan},
+      {.name = "jax",
+       .library = "jax.nn.dot_product_attention",
+       .layout = Layout::blhd,
+       .empty_rows = EmptyRows::uniform},
+      {.name = "keras",
+       .library = "keras.layers.MultiHeadAttention, keras.ops.nn.dot_product_attention",
+       .layout = Layout::blhd,
+       .empty_rows = EmptyRows::uniform},
+      {.name = "flash",
+       .library = "flash_attn.flash_attn_func",
+       .layout = Layout::blhd,
+       .alignment = Alignment::bottom_right,
+       .alignment_of_lengths = Alignment::bottom_right},
+  };
+  return table;
+}
+
+Options options_of_convention(const std::string& name, const TensorMap& tensors) {
+  Options options;
+  const Tensor* rows = tensors.find(tensors.contains("Q") ? "Q" : "embeddings");
+  const std::size_t rank = rows == nullptr ? 0 : rows->rank();
+  const auto says_seen = [&](const char* mask) {
+    return tensors.contains(mask) && !is_float(tensors.at(mask).dtype());
+  };
+  for (const Convention& c : conventions()) {
+    if (c.name != name) continue;
+    if (rank == 4) options.layout = c.layout;
+    options.batch_second = c.batch_second && rank == 3;
+    if (says_seen("mask") || says_seen("key_mask")) options.mask_polarity = c.mask_polarity;
+    if (tensors.contains("mask")) options.short_mask = c.short_mask;
+    options.alignment = tensors.contains("key_lengths") ? c.alignment_of_lengths : c.alignment;
+    options.empty_rows = c.empty_rows;
+  }
+  return options;
+}
+
+std::string conventions_table() {
+  std::vector<Row> rows = {
+      {"convention", "layout", "batch axis", "mask true", "alignment", "empty rows", "short mask"}};
+  for (const Convention& convention : conventions()) rows.push_back(row_of(convention));
+  std::array<std::size_t, kColumns> widths{};
+  for (const Row& row : rows)
+    for (std::size_t i = 0; i < kColumns; ++i) widths[i] = std::max(widths[i], row[i].size());
+  std::string text;
+  for (const Row& row : rows) {
+    for (std::size_t i = 0; i + 1 < kColumns; ++i)
+      text += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
+    text += row.back() + "\n";
+  }
+  text += "\n";
+  for (const Convention& convention : conventions())
+    text += std::string(convention.name) +
+            std::string(widths[0] + 2 - std::string(convention.name).size(), ' ') +
+            convention.library + "\n";
+  return text;
+}
+
+}  // namespace attn

@@ -1,0 +1,84 @@
+"""Cases of conformance: a job for attn, and what a library makes of the same tensors."""
+
+import dataclasses
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import ATTN  # noqa: E402
+
+
+@dataclasses.dataclass
+class Case:
+    """`job` holds options as JSON has them and tensors as arrays. `library` and `exact` have an array
+    an output: what the library gives, and what it gives for the same numbers in float64."""
+    name: str
+    dtype: str
+    job: dict
+    library: dict
+    exact: dict
+
+
+class Draw:
+    """A seeded source of shapes, choices and tensors."""
+
+    def __init__(self, *seed):
+        self.choose = random.Random(repr(seed))
+        self.rng = np.random.default_rng(self.choose.getrandbits(64))
+
+    def chance(self, p):
+        return self.choose.random() < p
+
+    def pick(self, *values):
+        return self.choose.choice(values)
+
+    def normal(self, *shape, dtype="float64"):
+        return self.rng.standard_normal(shape).astype(dtype)
+
+    def sees(self, *shape, p=0.7):
+        return self.rng.random(shape) < p
+
+
+def error_of(found, exact):
+    """Largest difference, relative to the largest number where that is above 1; inf where NaN and
+    infinities stand elsewhere, or the shape is another."""
+    found, exact = np.asarray(found, dtype="float64"), np.asarray(exact, dtype="float64")
+    if found.shape != exact.shape:
+        return np.inf
+    finite = np.isfinite(exact)
+    if not np.array_equal(found[~finite], exact[~finite], equal_nan=True):
+        return np.inf
+    if not finite.any():
+        return 0.0
+    difference = np.max(np.abs(found[finite] - exact[finite]))
+    return float(difference / max(1.0, np.max(np.abs(exact[finite]))))
+
+
+def run_jobs(jobs):
+    """The outputs of each job, a dict of arrays, or the message that refused it; by one `attn batch`."""
+    with tempfile.TemporaryDirectory() as folder:
+        lines = []
+        for number, job in enumerate(jobs, 1):
+            path = pathlib.Path(folder) / f"{number}-in.npz"
+            np.savez(path, **{k: v for k, v in job.items() if isinstance(v, np.ndarray)})
+            lines.append(json.dumps({k: f"{path}#{k}" if isinstance(v, np.ndarray) else v
+                                     for k, v in job.items()}))
+        out = pathlib.Path(folder) / "out"
+        run = subprocess.run([ATTN, "batch", "-", "--out-dir", out, "--name", "{index}", "--quiet",
+                              "--progress", "none", "--nan", "allow"],
+                             input="\n".join(lines).encode(), capture_output=True)
+        results, told = [], run.stderr.decode().splitlines()
+        for number in range(1, len(jobs) + 1):
+            path = out / f"{number}.npz"
+            if path.exists():
+                with np.load(path) as arrays:
+                    results.append(dict(arrays))
+            else:
+                results.append("; ".join(t for t in told if f"line {number}:" in t) or "no result")
+    return results

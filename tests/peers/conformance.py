@@ -1,0 +1,114 @@
+"""Runs the families of conformance and prints their table; scripts/peers starts it."""
+
+import argparse
+import dataclasses
+import importlib
+import importlib.metadata
+import pathlib
+import sys
+import time
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import golden  # noqa: E402
+from cases import error_of, run_jobs  # noqa: E402
+
+
+# A library that is further from float64 than this has been asked something else.
+OWN_LIMIT = {"float64": 1e-6, "float32": 1e-5, "float16": 1e-2}
+
+
+@dataclasses.dataclass
+class Family:
+    title: str
+    package: str
+    module: str
+    cases: str
+    onnx_tolerance: bool = False
+
+
+FAMILIES = {
+    "onnx": Family("ONNX Attention node tests", "onnx", "onnx_family", "attention", True),
+    "onnx-rotary": Family("ONNX RotaryEmbedding node tests", "onnx", "onnx_family", "rotary", True),
+    "torch-sdpa": Family("torch scaled_dot_product_attention", "torch", "torch_family", "sdpa"),
+    "torch-mha": Family("torch MultiheadAttention", "torch", "torch_family", "mha"),
+    "jax": Family("jax.nn.dot_product_attention", "jax", "jax_family", "attention"),
+    "torch-flex": Family("torch FlexAttention", "torch", "torch_family", "flex"),
+    "keras-mha": Family("Keras MultiHeadAttention", "keras", "keras_family", "multi_head"),
+    "keras-additive": Family("Keras AdditiveAttention", "keras", "keras_family", "additive"),
+    **{f"transformers-{name}": Family(f"{title} layer", "transformers", "layers_family", name)
+       for name, title in {"bert": "BERT", "gpt2": "GPT-2", "llama": "Llama", "mistral": "Mistral",
+                           "gemma2": "Gemma 2", "t5": "T5"}.items()},
+}
+
+
+def judge(dtype, cases, results, onnx_tolerance):
+    """A row of the table: the cases of one dtype, against the tolerance that belongs to it."""
+    own = max(error_of(c.library[o], c.exact[o]) for c in cases for o in c.library)
+    if own > OWN_LIMIT[dtype]:
+        sys.exit(f"{cases[0].name}: the library's own error is {own:.1e}")
+    if onnx_tolerance:
+        allowed = {"float32": 2.0 ** -20, "float16": 2.0 ** -10}  # the runner of ONNX asks for 1e-3
+        tolerance, why = allowed[dtype], {"float32": "8 ulp of 1", "float16": "1 ulp of 1"}[dtype]
+    elif dtype == "float64":
+        tolerance, why = 1e-12, "float64"
+    else:
+        tolerance, why = 2 * own, f"twice its own error, {own:.1e}"
+    worst, failed = 0.0, []
+    for case, result in zip(cases, results):
+        if isinstance(result, str):
+            failed.append((case, result))
+            continue
+        errors = {o: error_of(result[o], case.exact[o]) for o in case.exact}
+        largest = max(errors.values())
+        if largest <= tolerance:
+            worst = max(worst, largest)
+        else:
+            failed.append((case, f"{errors}"))
+    return worst, tolerance, why, failed
+
+
+def run_family(name, show, write_golden):
+    family = FAMILIES[name]
+    began = time.monotonic()
+    module = importlib.import_module(family.module)
+    cases = list(getattr(module, family.cases)())
+    if not cases:
+        sys.exit(f"{name}: no cases")
+    made = time.monotonic()
+    results = run_jobs([case.job for case in cases])
+    version = importlib.metadata.version(family.package)
+    green = True
+    for dtype in sorted({case.dtype for case in cases}, reverse=True):
+        chosen = [(c, r) for c, r in zip(cases, results) if c.dtype == dtype]
+        worst, tolerance, why, failed = judge(dtype, *zip(*chosen), family.onnx_tolerance)
+        print(f"| {family.title} ({family.package} {version}) | {dtype} | {len(chosen)} "
+              f"| {len(chosen) - len(failed)} | {worst:.1e} | {tolerance:.1e}, {why} |", flush=True)
+        for case, message in failed[:show]:
+            options = {k: v if not isinstance(v, np.ndarray) else f"{v.dtype}{list(v.shape)}"
+                       for k, v in case.job.items()}
+            print(f"{case.name}: {message}\n    {options}", file=sys.stderr)
+        green = green and not failed
+        if write_golden and not failed and dtype == max(c.dtype for c in cases):
+            golden.write(name, [case for case, _ in chosen], tolerance)
+    print(f"{name}: {made - began:.1f} s for the library, {time.monotonic() - made:.1f} s for attn",
+          file=sys.stderr)
+    return green
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="scripts/peers")
+    parser.add_argument("--family", action="append", choices=list(FAMILIES), help="default: all")
+    parser.add_argument("--show", type=int, default=3, help="failures to show of each row")
+    parser.add_argument("--golden", action="store_true", help="write tests/golden/peers anew")
+    arguments = parser.parse_args()
+    print("| family | dtype | cases | passed | largest error | tolerance and why |\n"
+          "| --- | --- | --- | --- | --- | --- |")
+    green = [run_family(name, arguments.show, arguments.golden)
+             for name in arguments.family or FAMILIES]
+    sys.exit(0 if all(green) else 1)
+
+
+if __name__ == "__main__":
+    main()

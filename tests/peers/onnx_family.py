@@ -1,0 +1,77 @@
+"""Every node test of Attention and RotaryEmbedding that the onnx package generates."""
+
+import functools
+
+import numpy as np
+import onnx
+from onnx.backend.test.case.node import collect_testcases
+from cases import Case
+
+# onnx counts its data types; qk_matmul_output_mode, our stages.
+PRECISIONS = {1: "f32", 10: "f16", 11: "f64", 16: "bf16"}
+STAGES = {0: "scaled_scores", 1: "scaled_scores", 2: "masked_scores", 3: "weights"}
+
+
+@functools.cache
+def all_tests():
+    return {test.name: test for test in collect_testcases("")}
+
+
+def node_tests(operator):
+    """(name, attributes, inputs by name, outputs by name) of the tests of one node."""
+    for test in all_tests().values():
+        node = test.model.graph.node[0]
+        if node.op_type != operator:
+            continue
+        schema = onnx.defs.get_schema(operator, test.model.opset_import[0].version)
+        attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+        def named(formal, names, values):
+            values = iter(values)
+            return {f.name: np.asarray(next(values)) for f, n in zip(formal, names) if n}
+
+        inputs, outputs = test.data_sets[0]
+        yield (test.name, attributes, named(schema.inputs, node.input, inputs),
+               named(schema.outputs, node.output, outputs))
+
+
+def attention_job(attributes, inputs):
+    tensors = {"Q": "Q", "K": "K", "V": "V", "attn_mask": "mask", "past_key": "past_K",
+               "past_value": "past_V", "nonpad_kv_seqlen": "key_lengths"}
+    job = {"convention": "onnx"} | {tensors[name]: value for name, value in inputs.items()}
+    if "q_num_heads" in attributes:
+        job |= {"heads": attributes["q_num_heads"], "kv_heads": attributes["kv_num_heads"]}
+    if attributes.get("is_causal"):
+        job["causal"] = True
+    if "scale" in attributes:
+        job["scale"] = attributes["scale"]
+    if attributes.get("softcap"):
+        job["softcap"] = attributes["softcap"]
+    if "softmax_precision" in attributes:
+        job["softmax_precision"] = PRECISIONS[attributes["softmax_precision"]]
+    return job
+
+
+def attention():
+    for name, attributes, inputs, expected in node_tests("Attention"):
+        job = attention_job(attributes, inputs)
+        stage = STAGES[attributes.get("qk_matmul_output_mode", 0)]
+        ours = {"Y": "context", "present_key": "present_K", "present_value": "present_V",
+                "qk_matmul_output": stage}
+        results = {ours[output]: value for output, value in expected.items()}
+        job["outputs"] = list(results)
+        yield Case(name, str(inputs["Q"].dtype), job, results, results)
+
+
+def rotary():
+    for name, attributes, inputs, expected in node_tests("RotaryEmbedding"):
+        x, y = inputs["X"], expected["Y"]
+        job = {"Q": x, "K": x, "cos": inputs["cos_cache"], "sin": inputs["sin_cache"],
+               "rotary": {"kind": "interleaved" if attributes.get("interleaved") else "half"},
+               "outputs": ["queries"]}
+        if "position_ids" in inputs:
+            job["position_ids"] = inputs["position_ids"]
+        if x.ndim == 3:  # heads side by side; ours are an axis before the places
+            job["heads"] = attributes["num_heads"]
+            y = y.reshape(*y.shape[:2], job["heads"], -1).swapaxes(1, 2)
+        yield Case(name, str(x.dtype), job, {"queries": y}, {"queries": y})

@@ -1,0 +1,206 @@
+"""Random cases of PyTorch's scaled_dot_product_attention, MultiheadAttention and FlexAttention."""
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.nn.attention import flex_attention as flex_module
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
+from cases import Case, Draw
+
+COUNT = 600
+torch.set_num_threads(1)
+flex_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # the formula itself, nothing compiled
+DTYPES = ["float64", "float64", "float32", "float32", "float16"]
+
+
+def tensor(array, dtype):
+    """A torch tensor; floats as `dtype`."""
+    made = torch.from_numpy(np.ascontiguousarray(array))
+    return made.to(getattr(torch, dtype)) if made.is_floating_point() else made
+
+
+def both(compute, dtype):
+    """What `compute(dtype)` gives in the case's dtype and in float64, as NumPy arrays."""
+    with torch.no_grad():
+        return [{name: value.numpy() for name, value in compute(d).items()}
+                for d in (dtype, "float64")]
+
+
+def draw_qkv(draw, dtype):
+    """Q, K, V of rank 2, 3 or 4, with heads in groups now and then, and the mask's full shape."""
+    L, S, E, Ev = draw.pick(1, 2, 5, 17, 40), draw.pick(1, 3, 8, 33), draw.pick(1, 4, 8, 24), draw.pick(1, 8, 10)
+    rank = draw.pick(2, 3, 4, 4, 4)
+    B, G, times = draw.pick(1, 2, 3), draw.pick(1, 2, 3), draw.pick(1, 1, 2, 4)
+    lead_q, lead_k = {2: ((), ()), 3: ((B,), (B,)), 4: ((B, G * times), (B, G))}[rank]
+    return {"Q": draw.normal(*lead_q, L, E, dtype=dtype), "K": draw.normal(*lead_k, S, E, dtype=dtype),
+            "V": draw.normal(*lead_k, S, Ev, dtype=dtype)}, (*lead_q, L, S)
+
+
+def draw_mask(draw, full, dtype):
+    """A boolean or additive mask that broadcasts to `full`."""
+    rank = draw.choose.randint(2, len(full))
+    shape = [1 if axis < len(full) - 2 and draw.chance(0.3) else n for axis, n in enumerate(full)]
+    shape = shape[len(full) - rank:]
+    sees = draw.sees(*shape)
+    if draw.chance(0.5):
+        return sees
+    return np.where(sees | draw.chance(0.5), draw.normal(*shape), -np.inf).astype(dtype)
+
+
+def sdpa():
+    for seed in range(COUNT):
+        draw, dtype = Draw("sdpa", seed), DTYPES[seed % len(DTYPES)]
+        job, full = draw_qkv(draw, dtype)
+        kind = draw.pick("none", "causal", "mask", "mask")
+        if kind == "causal":
+            job["causal"] = True
+        elif kind == "mask":
+            job["mask"] = draw_mask(draw, full, dtype)
+        if draw.chance(0.3):
+            job["scale"] = draw.pick(0.01, 0.5, 1.0, 1.0 if kind == "causal" else -0.7)
+
+        def compute(d):
+            q, k, v, mask = (tensor(job[x], d) if x in job else None for x in ("Q", "K", "V", "mask"))
+            return {"context": functional.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, is_causal=kind == "causal", scale=job.get("scale"),
+                enable_gqa=q.ndim == 4)}
+
+        yield Case(f"sdpa {seed}", dtype, {"convention": "torch", **job, "outputs": ["context"]},
+                   *both(compute, dtype))
+
+
+def layer_of(draw, dtype, width, heads, key_width, value_width, batch_first):
+    """A MultiheadAttention with random weights, and the tensors of the job that they are."""
+    extra = {"bias": draw.chance(0.7), "add_bias_kv": draw.chance(0.25), "add_zero_attn": draw.chance(0.25)}
+    torch.manual_seed(draw.choose.getrandbits(32))
+    layer = torch.nn.MultiheadAttention(width, heads, kdim=key_width, vdim=value_width,
+                                        batch_first=batch_first, dtype=getattr(torch, dtype), **extra)
+    for parameter in layer.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)
+    state = {name: value.detach().numpy() for name, value in layer.state_dict().items()}
+    if "in_proj_weight" in state:
+        W = np.split(state["in_proj_weight"], 3)
+    else:
+        W = [state[f"{x}_proj_weight"] for x in "qkv"]
+    tensors = {"W_Q": W[0].T, "W_K": W[1].T, "W_V": W[2].T, "W_O": state["out_proj.weight"].T}
+    if extra["bias"]:
+        b = np.split(state["in_proj_bias"], 3)
+        tensors |= {"b_Q": b[0], "b_K": b[1], "b_V": b[2], "b_O": state["out_proj.bias"]}
+    if extra["add_bias_kv"]:
+        tensors |= {"bias_K": state["bias_k"].ravel(), "bias_V": state["bias_v"].ravel()}
+    if extra["add_zero_attn"]:
+        tensors["zero_key"] = True
+    return layer, tensors
+
+
+def mha():
+    for seed in range(COUNT):
+        draw, dtype = Draw("mha", seed), ["float64", "float32"][seed % 2]
+        B, L, S = draw.pick(1, 2, 3), draw.pick(1, 4, 9, 20), draw.pick(1, 5, 12)
+        heads, size = draw.pick(1, 2, 4), draw.pick(1, 4, 8)
+        width, alone = heads * size, draw.chance(0.3)
+        key_width = width if alone or draw.chance(0.5) else draw.pick(3, 6, 10)
+        apart = not alone and draw.chance(0.5)  # values from another source than keys
+        value_width = draw.pick(3, 7) if apart else key_width
+        S = L if alone else S
+        first = draw.chance(0.5)
+        layer, job = layer_of(draw, dtype, width, heads, key_width, value_width, first)
+
+        def source(places, columns):
+            return draw.normal(*((B, places) if first else (places, B)), columns, dtype=dtype)
+
+        job |= {"convention": "torch-mha", "embeddings": source(L, width), "heads": heads}
+        if first:
+            job["batch_axis"] = "first"
+        if not alone:
+            job["memory"] = source(S, key_width)
+        if apart:
+            job["memory_V"] = source(S, value_width)
+        averaged = draw.chance(0.5)
+        job["outputs"] = ["output", "mean_weights" if averaged else "weights"]
+        # Its boolean masks say what to ignore, and a query that sees no key becomes NaN.
+        masks = {}
+        kind = draw.pick("none", "bool", "float", "causal", "padding", "padding", "both")
+        if kind in ("bool", "both"):
+            shape = draw.pick((L, S), (B * heads, L, S))
+            masks["attn_mask"] = ~draw.sees(*shape)
+        elif kind == "float":
+            masks["attn_mask"] = draw.normal(*draw.pick((L, S), (B * heads, L, S)), dtype=dtype)
+        elif kind == "causal":
+            masks["attn_mask"] = ~np.tri(L, S, dtype=bool)
+            job["causal"] = True
+        if kind in ("padding", "both"):
+            masks["key_padding_mask"] = job["key_mask"] = ~draw.sees(B, S, p=0.8)
+        if "attn_mask" in masks and kind != "causal":
+            mask = masks["attn_mask"]
+            job["mask"] = mask.reshape(B, heads, L, S) if mask.ndim == 3 else mask
+
+        def compute(d):
+            layer.to(getattr(torch, d))
+            keys = job.get("memory", job["embeddings"])
+            inputs = [tensor(x, d) for x in (job["embeddings"], keys, job.get("memory_V", keys))]
+            output, weights = layer(*inputs, need_weights=True, average_attn_weights=averaged,
+                                    **{name: tensor(value, d) for name, value in masks.items()})
+            return {"output": output, job["outputs"][1]: weights}
+
+        layer.eval()
+        yield Case(f"mha {seed}", dtype, job, *both(compute, dtype))
+
+
+def window_mod(left, right, causal, lengths):
+    """Which keys a query sees, as FlexAttention asks."""
+    def sees(b, h, q, k):
+        keep = (k >= q - left) & (k <= q + right) & (k < lengths[b])
+        return keep & (q >= k) if causal else keep
+    return sees
+
+
+def score_mod(softcap, slopes, bias):
+    """Softcap, ALiBi and a table of biases by head and distance, one after another."""
+    def change(score, b, h, q, k):
+        if softcap:
+            score = softcap * torch.tanh(score / softcap)
+        if slopes is not None:
+            score = score - slopes[h] * (q - k).abs()
+        if bias is not None:
+            score = score + bias[b, h, q, k]
+        return score
+    return change
+
+
+def flex():
+    for seed in range(COUNT):
+        draw, dtype = Draw("flex", seed), ["float64", "float32"][seed % 2]
+        B, G, times = draw.pick(1, 2), draw.pick(1, 2), draw.pick(1, 1, 2)
+        H, L, S = G * times, draw.pick(1, 4, 9, 16), draw.pick(1, 6, 16)
+        E, Ev = draw.pick(4, 8), draw.pick(4, 8)
+        job = {"Q": draw.normal(B, H, L, E, dtype=dtype), "K": draw.normal(B, G, S, E, dtype=dtype),
+               "V": draw.normal(B, G, S, Ev, dtype=dtype), "outputs": ["context", "logsumexp"]}
+        left = right = S + L
+        if draw.chance(0.4):
+            job["window"] = [left, right] = [draw.choose.randint(0, 4), draw.choose.randint(0, 3)]
+        if draw.chance(0.4):
+            job["causal"] = True
+        lengths = np.full(B, S)
+        if draw.chance(0.3):
+            lengths = job["key_lengths"] = draw.rng.integers(0, S + 1, B)
+        if draw.chance(0.3):
+            job["softcap"] = draw.pick(0.5, 2.0, 10.0)
+        if draw.chance(0.3):
+            job["alibi_slopes"] = np.abs(draw.normal(H, dtype=dtype))
+        if draw.chance(0.3):
+            job["mask"] = draw.normal(B, H, L, S, dtype=dtype)
+        if draw.chance(0.3):
+            job["scale"] = draw.pick(0.1, 1.0)
+        sees = window_mod(left, right, "causal" in job, torch.from_numpy(lengths))
+
+        def compute(d):
+            q, k, v = (tensor(job[x], d) for x in "QKV")
+            slopes, bias = (tensor(job[x], d) if x in job else None for x in ("alibi_slopes", "mask"))
+            blocks = create_block_mask(sees, B, H, L, S, device="cpu")
+            context, aux = flex_attention(
+                q, k, v, score_mod(job.get("softcap"), slopes, bias), blocks, job.get("scale"),
+                enable_gqa=times > 1, return_aux=AuxRequest(lse=True))
+            return {"context": context, "logsumexp": aux.lse}
+
+        yield Case(f"flex {seed}", dtype, job, *both(compute, dtype))
