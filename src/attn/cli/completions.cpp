@@ -144,7 +144,7 @@ std::string fish() {
             quoted(offer.what) + "\n";
     const std::string within =
         "complete -c attn -n '__fish_seen_subcommand_from " + offer.name + "'";
-    if (!offer.words.empty()) text += within + " -a " + quoted(joined(offer.words)) + "\n";
+    if (!offer.words.empty()) text += within + " -f -a " + quoted(joined(offer.words)) + "\n";
     for (const OptionFacts& option : offer.options) {
       text += within;
       for (const std::string& name : option.names)
