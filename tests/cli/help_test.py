@@ -45,7 +45,8 @@ def make_files(folder):
     rng = np.random.default_rng(3)
     arrays = {name: rng.standard_normal((8, 8)) for name in ["Q", "K", "V", "W_Q", "W_K", "x"]}
     for name, array in [("q", "Q"), ("k", "K"), ("v", "V"), ("queries", "Q"), ("keys", "K"),
-                        ("values", "V"), ("x", "x"), ("embeddings", "x")]:
+                        ("values", "V"), ("x", "x"), ("embeddings", "x"), ("k1", "K"),
+                        ("k2", "V"), ("v1", "V"), ("v2", "K")]:
         np.save(folder / f"{name}.npy", arrays[array])
     np.savez(folder / "model.npz", W_Q=arrays["W_Q"], W_K=arrays["W_K"])
     np.savez(folder / "weights.npz", W_Q=arrays["W_Q"])
