@@ -61,6 +61,9 @@ def make_files(folder):
     for name in ["expected", "before", "after", "result"]:
         attn("run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--heads", "4", "-o", f"{name}.npz",
              cwd=folder)
+    for part in ["1", "2"]:
+        attn("run", "--q", "q.npy", "--k", f"k{part}.npy", "--v", f"v{part}.npy", "--outputs",
+             "logsumexp,head_context", "-o", f"{part}.npz", cwd=folder)
     np.save(folder / "mine.npy", np.load(folder / "result.npz")["weights"])
 
 
