@@ -8,7 +8,7 @@ from cases import error_of, run_jobs
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "golden" / "peers"
 DATA = {"Q", "K", "V", "embeddings", "memory", "outputs", "cos", "sin"}
-CANDIDATES = 6
+CANDIDATES = 60
 BINDS = 1e-3  # an option counts where leaving it out changes a result by so much
 
 
