@@ -41,7 +41,10 @@ if __name__ == "__main__":
         prefix = pathlib.Path(folder) / "to here"
         install = run(["cmake", "--install", build, "--prefix", prefix], folder)
         if checks.check(install.returncode == 0, f"cmake --install: {install}"):
-            for file in ["bin/attn", "share/doc/attn/README.md", "share/doc/attn/LICENSE"]:
+            for file in ["bin/attn", "share/doc/attn/README.md", "share/doc/attn/LICENSE",
+                         "share/man/man1/attn.1", "share/man/man1/attn-run.1",
+                         "share/bash-completion/completions/attn", "share/zsh/site-functions/_attn",
+                         "share/fish/vendor_completions.d/attn.fish"]:
                 checks.check((prefix / file).is_file(), f"{file} is not installed")
             check_installed(checks, prefix)
     checks.finish()

@@ -22,7 +22,7 @@ ARROWS = {
     "report": {"tensor"},
     "job": {"core", "random", "io", "report", "tensor"},
     "examples": {"job", "report", "core", "random", "io", "tensor"},
-    "batch": {"job", "core", "io", "tensor"},
+    "batch": {"job", "io", "tensor"},
     "cli": {"batch", "examples", "job", "report", "core", "random", "io", "tensor"},
 }
 

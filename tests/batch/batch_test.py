@@ -74,6 +74,10 @@ def lines_on_stdin(checks, folder):
     checks.check("K" in results[2]["error"][0], f"the other error: {results[2]}")
     checks.check(b"attn: line 3: " in run.stderr and b"2 failed" in run.stderr, f"{run.stderr}")
 
+    for path in "-", "/dev/stdin", "/dev/fd/0":
+        run = attn("batch", "-", "--q", path, stdin='{"K": [[1.0]]}\n{"K": [[2.0]]}\n')
+        checks.check(run.returncode == 3 and len(lines_of(run)) == 2
+                     and b"standard input holds the jobs" in run.stderr, f"--q {path}: {run}")
     run = attn("batch", "-", stdin="")
     checks.check(run.returncode == 0 and run.stdout == b"", "no lines, no results")
 

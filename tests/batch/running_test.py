@@ -105,7 +105,7 @@ def no_more_time(checks, folder):
 def closed_pipes(checks, folder):
     text = "".join(json.dumps(job(seed)) + "\n" for seed in range(3000)).encode()
     (folder / "jobs.ndjson").write_bytes(text)
-    run = subprocess.run(["bash", "-c", f"{ATTN} batch - < jobs.ndjson | head -1; "
+    run = subprocess.run(["bash", "-c", f"'{ATTN}' batch - < jobs.ndjson | head -1; "
                                         "echo ${PIPESTATUS[0]}"], cwd=folder, capture_output=True)
     checks.check(run.stdout.splitlines()[-1] == b"141", f"exit code, as by SIGPIPE: {run.stdout[-9:]}")
     checks.check(b"rror" not in run.stderr and b"failed" not in run.stderr.replace(b"0 failed", b""),
@@ -113,7 +113,7 @@ def closed_pipes(checks, folder):
     with open("/dev/full", "wb") as full:
         run = subprocess.run([ATTN, "batch", "-"], input=text, stdout=full, stderr=subprocess.PIPE)
     checks.check(run.returncode == 74 and b"standard output: No space" in run.stderr, f"{run}")
-    run = subprocess.run(["bash", "-c", f"{ATTN} batch - < jobs.ndjson 2>/dev/full >out; echo $?"],
+    run = subprocess.run(["bash", "-c", f"'{ATTN}' batch - < jobs.ndjson 2>/dev/full >out; echo $?"],
                          cwd=folder, capture_output=True)
     checks.check(run.stdout == b"0\n", f"a full stderr loses nothing: {run}")
     checks.check((folder / "out").read_bytes().count(b"\n") == 3000, "all results")

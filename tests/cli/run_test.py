@@ -182,7 +182,7 @@ def refusals(checks, folder):
         ([*qkv, "-o", "none/x.npz"], 73, "none"),
         ([*qkv, "--repr", "--format", "json"], 2, "--repr"),
         (["--q", json.dumps(huge), "--k", json.dumps(huge)], 65, "int64"),
-        (["--q", "nan.npy", "--k", "k.npy", "--nan", "refuse"], 65, "nan.npy: Q: expected no NaN"),
+        (["--q", "nan.npy", "--k", "k.npy", "--nan", "refuse"], 65, "weights: expected no NaN"),
         ([], 2, "expected a job file or tensors"),
     ]
     for args, code, says in cases:
@@ -196,7 +196,7 @@ def refusals(checks, folder):
         checks.check(says in err, f"{args}: expected '{says}' in {err}")
         checks.check(not (folder / "result.npz").exists(), f"{args}: no output")
     run = attn("run", "--q", "nan.npy", "--k", "k.npy", cwd=folder)
-    checks.check(run.returncode == 0 and b"warning: nan.npy: Q: " in run.stderr, f"NaN: {run}")
+    checks.check(run.returncode == 0 and b"nan.npy: Q holds 12, the first at [0, 0]" in run.stderr, f"NaN: {run}")
     run = attn("run", "--q", "nan.npy", "--k", "k.npy", "--nan", "allow", cwd=folder)
     checks.check(run.returncode == 0 and run.stderr == b"", f"--nan allow: {run}")
     run = attn("run", "--q", "nan.npy", "--k", "k.npy", "-q", cwd=folder)

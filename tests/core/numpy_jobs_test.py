@@ -189,6 +189,8 @@ class Draw:
             if out and self.chance(0.3):
                 self.draw("b_O", (self.tensors["W_O"].shape[1],))
             self.position()
+        if not hasattr(self, "stream"):  # a seed that nothing is drawn from is refused
+            self.job.pop("seed", None)
         self.options(length, keys, heads)
 
     def chance(self, p):

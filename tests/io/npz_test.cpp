@@ -140,7 +140,8 @@ TEST_CASE("archives beyond the limits are refused") {
   small.expanded = 2 * 8128;
   CHECK(read_npz(file_of(from_hex(kDeflated)), nullptr, small).size() == 2);
   small.expanded -= 1;
-  refuse(from_hex(kDeflated), "x.npz: B: would expand the archive to 16256 bytes, more than 16255; --max-expand", small);
+  refuse(from_hex(kDeflated),
+         "x.npz: B: would expand the archive to 16256 bytes, more than 16255; --max-expand", small);
 }
 
 TEST_CASE("names that clash, or are missing, are refused") {

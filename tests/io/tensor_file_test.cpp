@@ -48,13 +48,20 @@ TEST_CASE("a format is known by what the bytes are, then by the name") {
   CHECK(format("a", "[1]") == Format::json);
   CHECK(format("a.csv", "1,2") == Format::csv);
   CHECK(format("a.json", "7") == Format::json);
+  const std::string header = std::string("\2\0\0\0\0\0\0\0{}", 10);
+  CHECK(format("a.txt", header) == Format::safetensors);
+  CHECK(format("a.txt", "{" + header.substr(1, 7) + "{" + std::string(122, ' ')) ==
+        Format::safetensors);  // 123 bytes of header: a length that looks like JSON
+  CHECK(format("a.safetensors", "{}") == Format::safetensors);
   CHECK(format("a.npy", "") == Format::npy);
-  CHECK_THROWS_WITH(format("a.txt", "1,2"), Contains("expected .npy, .npz, JSON or CSV"));
+  CHECK_THROWS_WITH(format("a.txt", "1,2"),
+                    Contains("expected .npy, .npz, .safetensors, JSON or CSV"));
   CHECK_THROWS_WITH(format("a.txt", ""), Contains("a.txt: is empty"));
 }
 
 TEST_CASE("an output's format is its suffix") {
-  for (const Format format : {Format::npy, Format::npz, Format::json, Format::csv})
+  for (const Format format :
+       {Format::npy, Format::npz, Format::safetensors, Format::json, Format::csv})
     CHECK(format_of_suffix("d.x/a." + std::string(name_of(format))) == format);
   CHECK_FALSE(format_of_suffix("npy").has_value());
   CHECK_FALSE(format_of_suffix("a.txt").has_value());

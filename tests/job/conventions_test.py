@@ -182,7 +182,7 @@ def by_themselves(checks, folder):
         {**job, "K": q})).stdout)["weights"]
     checks.check(np.shape(shape) == (1, 2, 3, 3), "layout bhld over jax's blhd")
     for added, says in (({"convention": "jaxx"}, "did you mean 'jax'?"),
-                        ({"convention": "torch-mha", "batch_axis": "second"}, "batch_axis: expected"),
+                        ({"convention": "torch-mha", "batch_axis": "second"}, "batch_axis: expected 3-D tensors"),
                         ({"short_mask": "hide", "mask": [[0.5, 1, 1, 1]]}, "mask: expected")):
         done = attn("run", "-", stdin=json.dumps({**job, **added}))
         checks.check(done.returncode == 65 and says in done.stderr.decode(), f"{added}: {done}")

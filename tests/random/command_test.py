@@ -104,7 +104,7 @@ def files(checks, folder):
 def refusals(checks, folder):
     np.save(folder / "matrix.npy", np.zeros((2, 2)))
     usage = [
-        (["rand", "--seed", -1], "seed: expected whole numbers >= 0, found '-1'"),
+        (["rand", "--seed", -1], "seed: expected whole numbers >= 0 of at most 10000 digits, found '-1'"),
         (["rand", "--seed", 2**32], "seed: expected 0 to 4294967295, found a larger number"),
         (["randint", "--seed", 1], "randint: expected the argument 'high', found none"),
         (["randint", "--seed", 1, "--high", "3.5"], "randint: high: expected a whole number"),

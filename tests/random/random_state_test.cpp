@@ -150,21 +150,25 @@ TEST_CASE("floats are refused where their bounds make no sense") {
 TEST_CASE("choice refuses what NumPy refuses") {
   RandomState stream(0);
   const auto refuse = [&](std::int64_t n, std::size_t size, bool replace,
-                          const std::vector<double>& p) {
+                          const std::optional<std::vector<double>>& p) {
     return refusal([&] { stream.choice(n, {size}, replace, p); });
   };
-  CHECK(refuse(0, 1, true, {}).find("found none") != std::string::npos);
-  CHECK(refuse(3, 4, false, {}).find("found 3") != std::string::npos);
-  CHECK(refuse(3, 3, false, {0.5, 0.5, 0}).find("found 2") != std::string::npos);
-  CHECK(refuse(3, 1, true, {0.5, 0.5}).find("expected 3 probabilities") != std::string::npos);
-  CHECK(refuse(2, 1, true, {0.5, kNan}).find("NaN") != std::string::npos);
-  CHECK(refuse(2, 1, true, {1.5, -0.5}).find("negative") != std::string::npos);
-  CHECK(refuse(2, 1, true, {0.5, 0.75}) ==
+  CHECK(refuse(0, 1, true, std::nullopt).find("found none") != std::string::npos);
+  CHECK(refuse(3, 4, false, std::nullopt).find("found 3") != std::string::npos);
+  CHECK(refuse(3, 3, false, std::vector<double>{0.5, 0.5, 0}).find("found 2") != std::string::npos);
+  CHECK(refuse(3, 1, true, std::vector<double>{}).find("expected 3 prob") != std::string::npos);
+  CHECK(refuse(3, 1, true, std::vector<double>{0.5, 0.5}).find("expected 3 probabilities") !=
+        std::string::npos);
+  CHECK(refuse(2, 1, true, std::vector<double>{0.5, kNan}).find("NaN") != std::string::npos);
+  CHECK(refuse(2, 1, true, std::vector<double>{1.5, -0.5}).find("negative") != std::string::npos);
+  CHECK(refuse(2, 1, true, std::vector<double>{0.5, 0.75}) ==
         "p: expected probabilities that sum to 1, found the sum 1.25");
-  CHECK(refuse(2, 1, true, {0.5, 0.5 + 2e-8}).find("sum to 1") != std::string::npos);
-  CHECK(stream.choice(2, {5}, true, {0.5, 0.5 + 1e-8}).size() == 5);  // within the tolerance
+  CHECK(refuse(2, 1, true, std::vector<double>{0.5, 0.5 + 2e-8}).find("sum to 1") !=
+        std::string::npos);
+  CHECK(stream.choice(2, {5}, true, std::vector<double>{0.5, 0.5 + 1e-8}).size() ==
+        5);  // within the tolerance
   const Tensor matrix(DType::f64, {2, 2});
-  CHECK(refusal([&] { stream.choice(matrix, {1}, true, {}); }).find("one axis") !=
+  CHECK(refusal([&] { stream.choice(matrix, {1}, true, std::nullopt); }).find("one axis") !=
         std::string::npos);
 }
 

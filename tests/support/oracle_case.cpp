@@ -70,6 +70,7 @@ class Draw {
     result_.options = random_options(dice_, integer_chance_ == 0 && p_.D > 0);
     Options& o = result_.options;
     o.compute = compute_;
+    if (rank_ != 4) o.layout = Layout::bhld;
     if (with_heads_ && (rank_ != 4 || chance(0.5))) o.heads = static_cast<std::int64_t>(p_.H);
     if (with_heads_ && (p_.G != p_.H || chance(0.3))) o.kv_heads = static_cast<std::int64_t>(p_.G);
     if (p_.D == 0) o.scale.kind = Scale::Kind::none;

@@ -3,7 +3,6 @@
 #include <filesystem>
 #include <new>
 
-#include "attn/core/fast.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/json.h"
@@ -68,7 +67,6 @@ std::string dry_run_json(const Item& item, const Common& common, const Plan& pla
 }
 
 void compute(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
-  set_threads(1);  // the workers are the threads
   TensorFiles files(*common.files);
   const Document document = merged(item, common, files);
   const Job job = make_job(document, files);

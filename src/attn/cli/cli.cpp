@@ -7,7 +7,7 @@
 #include <new>
 
 #include "attn/cli/command.h"
-#include "attn/cli/help.h"
+#include "attn/cli/subcommand.h"
 #include "attn/core/blas.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
@@ -16,38 +16,6 @@
 
 namespace attn {
 namespace {
-
-struct Subcommand {
-  const char* name;
-  const char* what;
-  Action (*add)(CLI::App&);
-};
-
-constexpr Subcommand kSubcommands[] = {
-    {"run", "compute attention: one job, from a file or from flags", add_run},
-    {"batch", "compute attention: many jobs, on several threads, and go on after a stop",
-     add_batch},
-    {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
-    {"view", "a result as a heat map: on the terminal, as SVG, PNG or HTML", add_view},
-    {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
-    {"convert", "one tensor file into another, or into text as NumPy prints it", add_convert},
-    {"compare", "how far two files of tensors are apart", add_compare},
-    {"random", "NumPy's random streams, bit for bit", add_random},
-    {"svd", "truncated singular value decomposition", add_svd},
-    {"conventions", "what each library means by attention, as a table", add_conventions},
-    {"schema", "the JSON Schema of a job", add_schema},
-};
-
-constexpr char kDescription[] =
-    "attn computes attention from files: scores, weights and context.\n\n"
-    "Example:\n"
-    "  attn run --q queries.npy --k keys.npy --v values.npy --causal -o result.npz\n"
-    "  attn examples run general-attention\n";
-
-constexpr char kFooter[] =
-    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 3 some jobs failed\n"
-    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output,\n"
-    "74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
 
 std::vector<std::string> flags_of(const CLI::App& app) {
   std::vector<std::string> flags;
@@ -74,38 +42,10 @@ int fail(const Error& error) {
   return static_cast<int>(error.kind());
 }
 
-const Subcommand* find_subcommand(const std::string& name) {
-  for (const Subcommand& subcommand : kSubcommands)
-    if (name == subcommand.name) return &subcommand;
-  return nullptr;
-}
-
-std::vector<std::string> subcommand_names() {
-  std::vector<std::string> names;
-  for (const Subcommand& subcommand : kSubcommands) names.emplace_back(subcommand.name);
-  return names;
-}
-
-std::string overview() {
-  std::string text = std::string(kDescription) + "\nUsage: attn COMMAND [ARGUMENTS]\n\nCommands:\n";
-  for (const Subcommand& subcommand : kSubcommands) {
-    std::string name = subcommand.name;
-    name.resize(13, ' ');
-    text += "  " + name + subcommand.what + "\n";
-  }
-  return text + "\nOptions:\n  -h, --help     this text, or a command's\n" +
-         "      --version  the program's version\n" + kFooter + "\n";
-}
-
 int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
   const std::string name = std::string("attn ") + subcommand.name;
-  CLI::App app("", name);
-  app.formatter(help_formatter());
-  app.set_help_flag("-h,--help", "this text");
-  app.allow_extras();
-  bool quiet = false;
-  const Action action = subcommand.add(app);
-  app.add_flag("-q,--quiet", quiet, "no notes or warnings on stderr");
+  const std::unique_ptr<DeclaredCommand> command = declare(subcommand);
+  CLI::App& app = *command->app;
   try {
     app.parse(argc - 1, argv + 1);
     refuse_extras(app);
@@ -117,16 +57,29 @@ int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
   } catch (const Error& error) {
     throw Error(error.kind(), std::string(error.what()) + "; see '" + name + " --help'");
   }
-  set_quiet(quiet);
-  return action();
+  set_quiet(command->quiet);
+  return command->action();
+}
+
+/// 'attn help', 'attn help COMMAND'.
+int help(const std::string& topic) {
+  if (topic.empty()) {
+    print(overview());
+    return 0;
+  }
+  const Subcommand* subcommand = find_subcommand(topic);
+  if (subcommand == nullptr)
+    throw Error(ErrorKind::usage, "no help on '" + printable(topic) + "'" +
+                                      did_you_mean(topic, subcommand_names()) +
+                                      "; 'attn help' names the commands");
+  print(declare(*subcommand)->app->help());
+  return 0;
 }
 
 int dispatch(int argc, char** argv) {
   const std::string first = argc > 1 ? argv[1] : "";
-  if (first == "-h" || first == "--help" || first == "help") {
-    print(overview());
-    return 0;
-  }
+  if (first == "-h" || first == "--help" || first == "help")
+    return help(first == "help" && argc > 2 ? argv[2] : "");
   if (first == "--version") {
     print(std::string("attn ") + kVersion + "\n");
     return 0;

@@ -25,6 +25,9 @@ Action add_svd(CLI::App& app);
 Action add_convert(CLI::App& app);
 Action add_compare(CLI::App& app);
 Action add_conventions(CLI::App& app);
+Action add_merge(CLI::App& app);
+Action add_completions(CLI::App& app);
+Action add_man(CLI::App& app);
 Action add_schema(CLI::App& app);
 Action add_view(CLI::App& app);
 

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "attn/io/csv.h"
+#include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
@@ -12,11 +13,14 @@
 namespace attn {
 namespace {
 
-bool on_stdout(const EmitArgs& args) { return args.output == "-"; }
+/// Whether no suffix says what goes there, and --format does.
+bool unsaid(const EmitArgs& args) {
+  return is_stream(args.output) && !format_of_suffix(args.output);
+}
 
 /// The format of what was typed; nothing: text.
 std::optional<Format> format_of(const EmitArgs& args) {
-  if (on_stdout(args)) return format_of_suffix("." + args.format);
+  if (unsaid(args)) return format_of_suffix("." + args.format);
   if (args.format_option->count() > 0)
     throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
   const auto format = format_of_suffix(args.output);

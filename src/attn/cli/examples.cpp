@@ -90,6 +90,12 @@ int check(const ExampleArgs& args) {
 
 Action add_examples(CLI::App& app) {
   const auto args = std::make_shared<ExampleArgs>();
+  app.description(
+      "The worked examples that ship with attn, as their notebooks print them.\n\n"
+      "Example:\n"
+      "  attn examples list\n"
+      "  attn examples run general-attention\n"
+      "  attn examples check");
   app.add_option("--data", args->data, "folder of the examples (also ATTN_DATA)")->type_name("DIR");
   app.require_subcommand(0, 1);
   app.fallthrough();

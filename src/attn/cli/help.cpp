@@ -41,7 +41,8 @@ std::string flags_of(const CLI::Option& option, bool positional) {
   std::string text;
   for (const std::string& name : option.get_snames()) text += "-" + name + ", ";
   if (text.empty()) text = "    ";
-  for (const std::string& name : option.get_lnames()) text += "--" + name;
+  for (const std::string& name : option.get_lnames())
+    text += (text.ends_with(' ') ? "--" : ", --") + name;
   const bool takes_one = option.get_expected_min() > 0;
   return takes_one ? text + " " + placeholder_of(option) : text;
 }

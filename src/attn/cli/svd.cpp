@@ -7,11 +7,9 @@
 #include <optional>
 
 #include "attn/cli/command.h"
+#include "attn/cli/show.h"
 #include "attn/io/tensor_file.h"
-#include "attn/job/job.h"
-#include "attn/job/output.h"
 #include "attn/job/version.h"
-#include "attn/report/numpy_text.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -20,10 +18,7 @@ namespace {
 struct SvdArgs {
   std::string file;
   std::optional<std::size_t> rank;
-  std::vector<std::string> outputs;  ///< -o
-  std::string format = "text";
-  bool repr = false;
-  bool force = false;
+  ShowArgs show;
 };
 
 const std::vector<std::pair<std::string, std::string>> kFactors = {
@@ -49,15 +44,10 @@ Json made_by(const SvdArgs& args, const TensorFiles& files) {
                          {"inputs", Json{std::move(inputs)}}}};
 }
 
-/// "U (7, 2): left singular vectors, a column each", then the array as NumPy prints it.
-std::string as_text(const TensorMap& factors, bool repr) {
-  std::string text;
-  for (const auto& [name, what] : kFactors) {
-    const Tensor& tensor = factors.at(name);
-    text += (text.empty() ? "" : "\n") + name + " " + to_string(tensor.shape()) + ": " + what +
-            "\n" + (repr ? numpy_repr(tensor) : numpy_str(tensor)) + "\n";
-  }
-  return text;
+std::string meaning_of(const std::string& factor) {
+  for (const auto& [name, what] : kFactors)
+    if (factor == name) return what;
+  return "";
 }
 
 /// "2 of 5 singular values keep 99.2637% of the sum of squares"
@@ -70,14 +60,14 @@ std::string kept_text(const Tensor& matrix, const Svd& svd) {
 }
 
 int run(const SvdArgs& args) {
-  std::vector<OutputTarget> targets;
-  for (const std::string& typed : args.outputs) targets.push_back(parse_target(typed));
+  std::vector<std::string> names;
+  for (const auto& [name, what] : kFactors) names.push_back(name);
+  const Destination destination = destination_of(args.show, names);
   TensorFiles files;
   const Tensor matrix = files.read(parse_tensor_ref(args.file));
-  OutputPolicy policy;
-  policy.force = args.force;
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-  ResultWriter writer(targets, {"U", "s", "Vt"}, policy);
+  const std::vector<std::string> asked = outputs_named(destination.targets);
+  const bool all = destination.on_stdout || asked.empty();
+  ResultWriter writer(destination.targets, all ? names : asked, policy_of(args.show, files));
 
   const Svd factors = decompose(args, matrix);
   Result result;
@@ -87,9 +77,7 @@ int run(const SvdArgs& args) {
   result.made_by = made_by(args, files);
   writer.write(result);
   writer.commit();
-  if (targets.empty())
-    print(args.format == "json" ? result_json(result, 2) + "\n"
-                                : as_text(result.outputs, args.repr));
+  if (destination.shown) show(result, args.show, meaning_of);
   if (args.rank) note(kept_text(matrix, factors));
   return 0;
 }
@@ -108,17 +96,7 @@ Action add_svd(CLI::App& app) {
   app.add_option("--rank", args->rank, "keep the K largest singular values; default: all")
       ->check(CLI::NonNegativeNumber)
       ->type_name("K");
-  app.add_option(
-         "-o,--output", args->outputs,
-         "where U, s and Vt go: FILE.npz, .safetensors, .json or FOLDER/; default: text on stdout")
-      ->type_name("PATH")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  app.add_option("--format", args->format, "on stdout: text or json")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->type_name("WORD");
-  app.add_flag("--repr", args->repr, "text as repr(): array([...])");
-  app.add_flag("--force", args->force, "replace output files that exist");
+  add_show_options(app, args->show);
   return [args] { return run(*args); };
 }
 

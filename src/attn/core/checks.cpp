@@ -85,10 +85,6 @@ void check_options(const TensorMap& tensors, const Options& options, Axes& axes)
           position.base, axes);
   require(std::isfinite(position.embedding_scale), "position.embedding_scale", "a finite number",
           position.embedding_scale, axes);
-  const Tensor* Q = tensors.find("Q");
-  if (options.batch_second && Q != nullptr && Q->rank() == 4)
-    axes.problem(
-        "batch_axis: expected first, as layout says the axes of 4-D tensors, found second");
   if (position.kind != Position::Kind::none && !tensors.contains("embeddings"))
     axes.problem("position: expected embeddings to add positions to, found none");
 }

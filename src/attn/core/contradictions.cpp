@@ -79,7 +79,11 @@ void check_contradictions(const TensorMap& tensors, const Options& options, Axes
   const bool positions = position.base != bare.base || position.first != bare.first ||
                          position.exponent != bare.exponent || position.last_column_zero;
   const bool top_k = options.normaliser == Normaliser::top_k;
+  const Tensor* rows = tensors.find(given("Q") ? "Q" : "embeddings");
+  const std::size_t rank = rows == nullptr ? 0 : rows->rank();
   const Rule rules[] = {
+      {"batch_axis", options.batch_second && rank > 0, rank == 3, "3-D tensors"},
+      {"short_mask", options.short_mask == ShortMask::hide, given("mask"), "a mask", "none"},
       {"softcap_order", options.softcap_order == SoftcapOrder::after_mask, options.softcap > 0,
        "a softcap beside it", "none"},
       {"q_norm", given("q_norm"), options.qk_norm != QkNorm::none, "qk_norm rms or l2"},
@@ -95,7 +99,6 @@ void check_contradictions(const TensorMap& tensors, const Options& options, Axes
       {"position", positions, position.kind != Position::Kind::none,
        "kind sinusoidal for its other settings", "none"},
       {"temperature", true, options.temperature > 0, "a number over 0"},
-
   };
   for (const Rule& rule : rules) check(rule, axes);
   check_rotary(tensors, options.rotary, axes);

@@ -37,6 +37,18 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
                ", found " + to_string(mask.shape()));
 }
 
+/// A few bytes can claim any length for tensors that hold nothing, and what is kept for each row
+/// would have to be paid for.
+void refuse_hollow(const TensorMap& tensors) {
+  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  for (const auto& [name, tensor] : tensors)
+    for (const std::size_t length : tensor.shape())
+      if (tensor.size() == 0 && length > kLongest)
+        throw Error(ErrorKind::data,
+                    printable(name) + ": expected axes of at most " + std::to_string(kLongest) +
+                        " in a tensor without elements, found " + to_string(tensor.shape()));
+}
+
 /// A mask with a column for each of `keys`: those that it lacks are hidden.
 Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity polarity) {
   if (mask.rank() == 0 || mask.shape().back() >= keys) return mask;
@@ -164,6 +176,7 @@ Shape user_shape(Shape shape, const Inputs& in, bool has_heads) {
 }
 
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
+  refuse_hollow(tensors);
   Axes axes;
   Inputs in;
   in.result = result_dtype(tensors, options.compute);

@@ -12,11 +12,10 @@
 namespace attn {
 namespace {
 
-/// |x| of each row of (..., N, D).
+/// |x| of each row of (..., N, D), in float64.
 std::vector<double> row_norms(const Tensor& tensor) {
   const std::size_t D = tensor.shape().back();
-  const Tensor doubles = cast(tensor, DType::f64);
-  const auto x = doubles.data<double>();
+  const auto x = tensor.data<double>();
   std::vector<double> norms(tensor.shape()[0] * tensor.shape()[1] * tensor.shape()[2]);
   for (std::size_t i = 0; i < norms.size(); ++i) {
     double squares = 0;
@@ -26,11 +25,12 @@ std::vector<double> row_norms(const Tensor& tensor) {
   return norms;
 }
 
-Tensor cosines(const Tensor& dots, const Tensor& queries, const Tensor& keys) {
+/// In float64 throughout: the squares of float32, and of integers, leave their own range.
+Tensor cosines(const Tensor& queries, const Tensor& keys) {
   const std::size_t L = queries.shape()[2], S = keys.shape()[2];
   const std::size_t sharing = queries.shape()[1] / keys.shape()[1];
   const std::vector<double> q = row_norms(queries), k = row_norms(keys);
-  Tensor cosines = cast(dots, DType::f64);
+  Tensor cosines = matmul(queries, keys, Second::transposed, "scores");
   double* cosine = cosines.mutable_data<double>().data();
   for (std::size_t i = 0; i < q.size(); ++i)
     for (std::size_t j = 0; j < S; ++j) *cosine++ /= q[i] * k[i / L / sharing * S + j];
@@ -73,12 +73,12 @@ Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score 
     case Score::general:
       return matmul(matmul(queries, *in.W_score, Second::plain, "scores"), keys, Second::transposed,
                     "scores");
-    case Score::dot:
     case Score::cosine:
+      return cast(cosines(cast(queries, DType::f64), cast(keys, DType::f64)), in.compute);
+    case Score::dot:
       break;
   }
-  const Tensor dots = matmul(queries, keys, Second::transposed, "scores");
-  return kind == Score::dot ? dots : cast(cosines(dots, queries, keys), in.compute);
+  return matmul(queries, keys, Second::transposed, "scores");
 }
 
 Tensor scale_scores(const Tensor& scores, const Options& options, std::size_t D, DType compute) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -32,6 +33,12 @@ std::optional<int> descriptor_named(const std::string& path) {
     if (error == std::errc() && rest == end && fd >= 0) return fd;
   }
   return std::nullopt;
+}
+
+bool is_stream(const std::string& path) {
+  struct stat info {};
+  return path == "-" || descriptor_named(path) ||
+         (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
 }
 
 Error system_error(ErrorKind kind, const std::string& path, int code) {

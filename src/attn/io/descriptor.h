@@ -31,6 +31,10 @@ class Descriptor {
 /// It is used as it is, for opening such a name anew would start at the file's beginning.
 std::optional<int> descriptor_named(const std::string& path);
 
+/// Whether a path names an open descriptor ("-" is standard output), a device or a pipe: bytes are
+/// written there as they come, and no suffix says what they are.
+bool is_stream(const std::string& path);
+
 /// "PATH: reason" for errno `code`: `permission` where that is the reason, otherwise `kind`.
 Error system_error(ErrorKind kind, const std::string& path, int code);
 

@@ -1,6 +1,10 @@
 #include "attn/io/file_cache.h"
 
+#include <unistd.h>
+
+#include "attn/io/descriptor.h"
 #include "attn/io/tensor_file.h"
+#include "attn/tensor/error.h"
 
 namespace attn {
 
@@ -48,6 +52,8 @@ std::shared_ptr<const TensorMap> FileCache::tensors(const std::string& path) {
 }
 
 std::shared_ptr<SharedFile> FileCache::find(const std::string& path) {
+  if (standard_input_taken_ && (path == "-" || descriptor_named(path) == STDIN_FILENO))
+    throw Error(ErrorKind::no_input, printable(path) + ": standard input holds the jobs");
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = places_.try_emplace(path);
   if (is_new) {

@@ -38,7 +38,9 @@ class SharedFile {
 /// it was read is not read again while it is held.
 class FileCache {
  public:
-  FileCache(std::size_t most, const ReadLimits& limits) : most_(most), limits_(limits) {}
+  /// `standard_input_taken`: it holds something else, and to name it is Error(no_input).
+  FileCache(std::size_t most, const ReadLimits& limits, bool standard_input_taken = false)
+      : most_(most), limits_(limits), standard_input_taken_(standard_input_taken) {}
   FileBytes bytes(const std::string& path);
   std::shared_ptr<const TensorMap> tensors(const std::string& path);
   const ReadLimits& limits() const { return limits_; }
@@ -54,6 +56,7 @@ class FileCache {
 
   const std::size_t most_;
   const ReadLimits limits_;
+  const bool standard_input_taken_;
   std::mutex mutex_;
   std::map<std::string, Place> places_;
   std::list<std::string> uses_;  ///< the one asked for last in front

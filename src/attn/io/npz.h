@@ -24,7 +24,8 @@ TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
                    const NpzLimits& limits = {});
 
 /// Stored (not compressed), member dates 1980-01-01, so the same arrays give the same bytes;
-/// zip64 where sizes need it. `comment` at most 65,535 bytes.
+/// zip64 where sizes need it. `comment` at most 65,535 bytes. Errors: data, for more members or
+/// longer names than NpzLimits lets the reader take.
 void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out);
 
 }  // namespace attn

@@ -24,7 +24,8 @@ constexpr std::uint16_t kPlain = 20, kZip64 = 45;  // versions of the format tha
 constexpr std::uint16_t kUnix = 3 << 8;            // the maker's system: modes are Unix modes
 constexpr std::uint16_t kUtf8 = 1 << 11;           // flag: the name is UTF-8
 constexpr std::uint16_t kFirstDay = 1 << 5 | 1;    // 1980-01-01
-constexpr std::uint32_t kMode = 0100644u << 16;    // a regular file, rw-r--r--
+constexpr std::string_view kSuffix = ".npy";
+constexpr std::uint32_t kMode = 0100644u << 16;  // a regular file, rw-r--r--
 
 struct Member {
   std::string name;
@@ -113,17 +114,35 @@ std::string end_of_archive(std::uint64_t count, std::uint64_t start, std::uint64
   return record.u16(comment.size()).text(comment).bytes();
 }
 
+/// What read_npz() would not read is not written.
+void refuse_unreadable(const TensorMap& tensors, const std::string& path) {
+  const NpzLimits limits;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::data, printable(path) + ": " + what);
+  };
+  if (tensors.size() > limits.members)
+    refuse("an .npz holds at most " + std::to_string(limits.members) + " arrays, found " +
+           std::to_string(tensors.size()));
+  for (const auto& [name, tensor] : tensors) {
+    if (name.size() + kSuffix.size() > limits.name)
+      refuse("an .npz holds names of at most " + std::to_string(limits.name - kSuffix.size()) +
+             " bytes, found one of " + std::to_string(name.size()));
+    if (name.find('\0') != std::string::npos)
+      refuse("a name in an .npz cannot hold a NUL, found '" + printable(name) + "'");
+  }
+}
+
 }  // namespace
 
 void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out) {
   if (comment.size() > kFull16) throw Error(ErrorKind::internal, "archive comment too long");
+  refuse_unreadable(tensors, out.path());
   std::vector<Member> members;
   std::uint64_t offset = 0;
   for (const auto& [name, tensor] : tensors) {
-    if (name.size() + 4 > kFull16) throw Error(ErrorKind::internal, "array name too long");
     const NpyBytes npy = npy_bytes(tensor);
     const std::string_view data = text_of(npy.data());
-    Member member{name + ".npy", checksum(checksum(0, npy.header), data),
+    Member member{name + std::string(kSuffix), checksum(checksum(0, npy.header), data),
                   npy.header.size() + data.size(), offset};
     const std::string header = local_header(member);
     out.write(header);

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <tuple>
 
 #include "attn/io/bytes.h"
 #include "attn/io/elements.h"
@@ -67,12 +66,11 @@ Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry) {
 std::vector<const TensorMap::Entry*> in_order(const TensorMap& tensors) {
   std::vector<const TensorMap::Entry*> order;
   for (const TensorMap::Entry& entry : tensors) order.push_back(&entry);
-  const auto key = [](const TensorMap::Entry* entry) {
-    const std::size_t size = size_of(entry->second.dtype());
-    return std::tuple(-static_cast<std::int64_t>(size), std::string_view(entry->first));
-  };
-  std::sort(order.begin(), order.end(),
-            [&](const auto* a, const auto* b) { return key(a) < key(b); });
+  std::sort(order.begin(), order.end(), [&](const auto* a, const auto* b) {
+    const auto *kind_a = &safetensors_kind(a->second.dtype()),
+               *kind_b = &safetensors_kind(b->second.dtype());
+    return kind_a == kind_b ? a->first < b->first : kind_a > kind_b;
+  });
   return order;
 }
 
@@ -96,7 +94,7 @@ std::string header_of(const std::vector<const TensorMap::Entry*>& order,
     const JsonIntegers shape(tensor.shape().begin(), tensor.shape().end());
     const std::size_t end = offset + tensor.bytes();
     text += (text.empty() ? "" : ",") + json_quoted(name) + ":{\"dtype\":\"";
-    text += safetensors_name(tensor.dtype());
+    text += safetensors_kind(tensor.dtype()).name;
     text += "\",\"shape\":" + to_json(Json{shape}) + ",\"data_offsets\":[";
     text += std::to_string(offset) + "," + std::to_string(end) + "]}";
     offset = end;

@@ -37,7 +37,7 @@ TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata 
 /// The one of that name; others may be of a dtype that attn has no numbers for. Errors: data.
 Tensor read_safetensor(const FileBytes& file, const std::string& name);
 
-/// Ordered by size of element, the largest first, then by name, and padded to 8 bytes, as the
+/// Ordered by dtype, the largest elements first, then by name, and padded to 8 bytes, as the
 /// format's own writer does: so every tensor is aligned, and the same tensors give the same bytes.
 /// Errors: data, for a name that is not UTF-8 or is "__metadata__".
 void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& metadata,

@@ -18,28 +18,29 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kLongestHeader = 100'000'000;
 constexpr std::string_view kMetadata = "__metadata__";
 
-constexpr std::array<SafetensorsKind, 22> kKinds = {{{"F64", 64, plain, DType::f64},
-                                                     {"F32", 32, plain, DType::f32},
-                                                     {"F16", 16, plain, DType::f16},
-                                                     {"BF16", 16, plain, DType::bf16},
-                                                     {"I8", 8, plain, DType::i8},
-                                                     {"I16", 16, plain, DType::i16},
-                                                     {"I32", 32, plain, DType::i32},
-                                                     {"I64", 64, plain, DType::i64},
-                                                     {"U8", 8, plain, DType::u8},
-                                                     {"U16", 16, plain, DType::u16},
-                                                     {"U32", 32, plain, DType::u32},
-                                                     {"U64", 64, plain, DType::u64},
-                                                     {"BOOL", 8, plain, DType::boolean},
-                                                     {"F8_E4M3", 8, e4m3, DType::f32},
-                                                     {"F8_E5M2", 8, e5m2, DType::f32},
+// In the order of the format's own reader.
+constexpr std::array<SafetensorsKind, 22> kKinds = {{{"BOOL", 8, plain, DType::boolean},
                                                      {"F4", 4, unsupported, DType::f32},
                                                      {"F6_E2M3", 6, unsupported, DType::f32},
                                                      {"F6_E3M2", 6, unsupported, DType::f32},
+                                                     {"U8", 8, plain, DType::u8},
+                                                     {"I8", 8, plain, DType::i8},
+                                                     {"F8_E5M2", 8, e5m2, DType::f32},
+                                                     {"F8_E4M3", 8, e4m3, DType::f32},
                                                      {"F8_E8M0", 8, unsupported, DType::f32},
                                                      {"F8_E4M3FNUZ", 8, unsupported, DType::f32},
                                                      {"F8_E5M2FNUZ", 8, unsupported, DType::f32},
-                                                     {"C64", 64, unsupported, DType::f32}}};
+                                                     {"I16", 16, plain, DType::i16},
+                                                     {"U16", 16, plain, DType::u16},
+                                                     {"F16", 16, plain, DType::f16},
+                                                     {"BF16", 16, plain, DType::bf16},
+                                                     {"I32", 32, plain, DType::i32},
+                                                     {"U32", 32, plain, DType::u32},
+                                                     {"F32", 32, plain, DType::f32},
+                                                     {"C64", 64, unsupported, DType::f32},
+                                                     {"F64", 64, plain, DType::f64},
+                                                     {"I64", 64, plain, DType::i64},
+                                                     {"U64", 64, plain, DType::u64}}};
 
 [[noreturn]] void fail(const std::string& name, const std::string& problem) {
   throw Error(ErrorKind::data, printable(name) + ": " + problem);
@@ -208,12 +209,10 @@ SafetensorsHeader parse_safetensors_header(const FileBytes& file) {
   return header;
 }
 
-std::string_view safetensors_name(DType dtype) {
-  return std::find_if(kKinds.begin(), kKinds.end(),
-                      [&](const SafetensorsKind& kind) {
-                        return kind.coding == plain && kind.dtype == dtype;
-                      })
-      ->name;
+const SafetensorsKind& safetensors_kind(DType dtype) {
+  return *std::find_if(kKinds.begin(), kKinds.end(), [&](const SafetensorsKind& kind) {
+    return kind.coding == plain && kind.dtype == dtype;
+  });
 }
 
 }  // namespace attn

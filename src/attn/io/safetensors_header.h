@@ -40,7 +40,8 @@ struct SafetensorsHeader {
 /// Errors: data, for anything that the format does not allow.
 SafetensorsHeader parse_safetensors_header(const FileBytes& file);
 
-/// The name that the format has for one of our dtypes: "F32".
-std::string_view safetensors_name(DType dtype);
+/// How the format holds one of our dtypes. All are members of one table, in the order in which the
+/// format's own writer puts them, last to first.
+const SafetensorsKind& safetensors_kind(DType dtype);
 
 }  // namespace attn

@@ -1,9 +1,11 @@
 #include "attn/io/tensor_file.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
 #include "attn/io/csv.h"
+#include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
@@ -49,7 +51,7 @@ bool is_tensor(const Json& json) {
 }
 
 TensorMap read_json_tensors(const FileBytes& file) {
-  const std::string name = file.name();
+  const std::string name = printable(file.name());
   const Json document = parse_json(file.text(), name);
   TensorMap tensors;
   const JsonObject* const object = document.get<JsonObject>();
@@ -57,10 +59,22 @@ TensorMap read_json_tensors(const FileBytes& file) {
     tensors.set("", tensor_from_json(document, name));
     return tensors;
   }
-  for (const auto& [key, value] : *object)
-    if (is_tensor(value)) tensors.set(key, tensor_from_json(value, name + ": " + printable(key)));
+  for (const auto& [key, value] : *object) {
+    if (!is_tensor(value)) continue;
+    if (key.empty()) fail(file, "holds an array without a name");
+    tensors.set(key, tensor_from_json(value, name + ": " + printable(key)));
+  }
   if (tensors.empty()) fail(file, "holds no array of numbers");
   return tensors;
+}
+
+/// Whether bytes may be CSV: there are some, and none that text never holds.
+bool is_plain_text(std::string_view text) {
+  constexpr std::size_t kLooked = 4096;
+  const std::string_view start = text.substr(0, kLooked);
+  return !start.empty() && std::none_of(start.begin(), start.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r' && c != '\n';
+  });
 }
 
 /// "Q, K, V", or the first few and how many more there are.
@@ -107,6 +121,8 @@ Format format_of(const FileBytes& file) {
   if (first == '{' || first == '[') return Format::json;
   // A file that is not what its name says: the reader of that format tells what is wrong with it.
   if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;
+  // Standard input has no name to say it.
+  if (is_stream(file.path) && is_plain_text(file.text())) return Format::csv;
   fail(file, file.size == 0 ? "is empty"
                             : "expected .npy, .npz, .safetensors, JSON or CSV, found none of them");
 }
@@ -123,7 +139,7 @@ TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits) {
   if (format == Format::npz) return read_npz(file, nullptr, limits.npz);
   if (format == Format::safetensors) return read_safetensors(file);
   if (format == Format::json) return read_json_tensors(file);
-  const std::string name = file.name();
+  const std::string name = printable(file.name());
   TensorMap tensors;
   tensors.set("", format == Format::npy ? read_npy(file, name) : read_csv(file, name));
   return tensors;

@@ -23,8 +23,8 @@ inline constexpr char kSuffixes[] = ".npz, .safetensors, .npy, .json or .csv";
 std::string_view name_of(Format format);
 
 /// What the bytes are: by magic for .npy and .npz, by a header for safetensors (or the name, where
-/// the header is broken), then '{' or '[' for JSON; what is left is CSV when the name ends in .csv,
-/// JSON when it ends in .json. Errors: data.
+/// the header is broken), then '{' or '[' for JSON; what is left is CSV when the name ends in .csv
+/// or text comes through standard input or a pipe, JSON when it ends in .json. Errors: data.
 Format format_of(const FileBytes& file);
 
 /// By the suffix alone, for outputs; nothing when it is unknown or absent.
@@ -38,7 +38,7 @@ TensorRef parse_tensor_ref(const std::string& text);
 
 /// Every tensor in a file. .npy, .csv and a JSON array hold one, under the name ""; .npz and
 /// .safetensors hold theirs; a JSON object holds those of its values that are numbers or arrays of
-/// numbers.
+/// numbers. An array of several without a name (the key "") is an error.
 TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits = {});
 
 /// Reads each file once, however often it is named; remembers what was read, for provenance and

@@ -62,15 +62,19 @@ const std::vector<Convention>& conventions() {
 
 Options options_of_convention(const std::string& name, const TensorMap& tensors) {
   Options options;
+  const Tensor* rows = tensors.find(tensors.contains("Q") ? "Q" : "embeddings");
+  const std::size_t rank = rows == nullptr ? 0 : rows->rank();
+  const auto says_seen = [&](const char* mask) {
+    return tensors.contains(mask) && !is_float(tensors.at(mask).dtype());
+  };
   for (const Convention& c : conventions()) {
     if (c.name != name) continue;
-    options.layout = c.layout;
-    const Tensor* Q = tensors.find("Q");
-    options.batch_second = c.batch_second && (Q == nullptr || Q->rank() != 4);
-    options.mask_polarity = c.mask_polarity;
+    if (rank == 4) options.layout = c.layout;
+    options.batch_second = c.batch_second && rank == 3;
+    if (says_seen("mask") || says_seen("key_mask")) options.mask_polarity = c.mask_polarity;
+    if (tensors.contains("mask")) options.short_mask = c.short_mask;
     options.alignment = tensors.contains("key_lengths") ? c.alignment_of_lengths : c.alignment;
     options.empty_rows = c.empty_rows;
-    options.short_mask = c.short_mask;
   }
   return options;
 }

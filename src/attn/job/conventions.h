@@ -25,7 +25,8 @@ struct Convention {
 
 const std::vector<Convention>& conventions();
 
-/// The options to start from; `name` is one of conventions().
+/// The options to start from, as far as they mean anything for these tensors; `name` is one of
+/// conventions().
 Options options_of_convention(const std::string& name, const TensorMap& tensors);
 
 /// The table of conventions, a line each, as `attn conventions` prints it.

@@ -1,5 +1,6 @@
 #include "attn/job/document.h"
 
+#include "attn/io/descriptor.h"
 #include "attn/job/fields.h"
 #include "attn/job/saved_layer.h"
 #include "attn/tensor/error.h"
@@ -21,7 +22,10 @@ std::vector<std::string> known_members(const std::string& group) {
   return members;
 }
 
+/// A document that came through a descriptor (/dev/stdin, <(...)) stands nowhere: its paths start
+/// where those that are typed start.
 std::string folder_of(const std::string& path) {
+  if (descriptor_named(path)) return "";
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
@@ -34,7 +38,11 @@ void add_member(Document& document, const std::string& folder, const std::string
     return document.set({key, value, name, folder});
   const auto* members = value.get<JsonObject>();
   const std::vector<std::string> known = known_members(key);
-  if (known.empty()) {
+  const std::size_t dot = key.find('.');
+  if (find_field(key) != nullptr) {
+    problems.push_back(printable(name) + ": unknown key '" + key + "': expected the key '" +
+                       key.substr(dot + 1) + "' in an object '" + key.substr(0, dot) + "'");
+  } else if (known.empty()) {
     problems.push_back(printable(name) + ": unknown key '" + printable(key) + "'" +
                        did_you_mean(key, known_keys()));
   } else if (members == nullptr) {
@@ -71,10 +79,11 @@ void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::st
     const Field* field = find_field(key);
     if (field != nullptr && field->form == FieldForm::tensor)
       document.set({key, Json{document.name + "#" + key}, document.name, ""});
+    else if (field != nullptr)  // "position.base", too: an archive holds no objects
+      document.set(
+          {key, option_from(tensor, printable(document.name + "#" + key)), document.name, ""});
     else
-      add_member(document, "", key,
-                 field == nullptr ? Json{} : option_from(tensor, document.name + "#" + key),
-                 problems);
+      add_member(document, "", key, Json{}, problems);
   }
 }
 
@@ -133,13 +142,12 @@ Document read_document(const std::string& path, TensorFiles& files) {
   if (format == Format::npz || format == Format::safetensors) {
     add_arrays(document, files.all(path), problems);
   } else if (format == Format::json) {
-    return parse_document(file.text(), path, folder_of(path));
+    return parse_document(file.text(), file.name(), folder_of(path));
   } else {
     throw Error(ErrorKind::data,
-                printable(path) +
-                    ": expected a job (.json, .npz or .safetensors), found one array; name its "
-                    "role with a flag, such as --embeddings " +
-                    printable(path));
+                printable(file.name()) + ": expected a job (.json, .npz or .safetensors), found " +
+                    (format == Format::csv ? "CSV" : "one array") +
+                    "; name its role with a flag, such as --embeddings " + printable(path));
   }
   if (!problems.empty()) throw Error(ErrorKind::data, problems);
   return document;

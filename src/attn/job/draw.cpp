@@ -122,12 +122,14 @@ Tensor draw_from(Source& source, const std::vector<Method<Source>>& methods,
 std::vector<std::uint32_t> seed_words(const Json& number) {
   std::string digits;
   if (const auto* small = number.get<std::int64_t>()) digits = std::to_string(*small);
+  if (const auto* real = number.get<double>())
+    digits = std::to_string(static_cast<std::int64_t>(*real));  // whole: the field was checked
   if (const auto* large = number.get<std::uint64_t>()) digits = std::to_string(*large);
   if (const auto* text = number.get<std::string>()) digits = *text;
   const auto words = entropy_words(digits);
   if (!words)
-    fail("seed: expected whole numbers >= 0, found " +
-         (digits.empty() ? number.kind() : "'" + printable(digits) + "'"));
+    fail("seed: expected whole numbers >= 0 of at most " + std::to_string(kMostSeedDigits) +
+         " digits, found " + (digits.empty() ? number.kind() : "'" + printable(digits) + "'"));
   return *words;
 }
 
@@ -136,6 +138,8 @@ std::vector<std::vector<std::uint32_t>> seed_numbers(const Json& seed) {
   std::vector<std::vector<std::uint32_t>> numbers;
   if (const auto* row = seed.get<JsonIntegers>()) {
     for (const std::int64_t item : *row) numbers.push_back(seed_words(Json{item}));
+  } else if (const auto* floats = seed.get<JsonFloats>()) {
+    for (const double item : *floats) numbers.push_back(seed_words(Json{item}));
   } else if (const auto* list = seed.get<JsonArray>()) {
     for (const Json& item : *list) numbers.push_back(seed_words(item));
   } else {
@@ -188,6 +192,19 @@ std::vector<std::string> draw_methods() {
   std::vector<std::string> all = names_of(legacy_methods());
   for (const std::string& name : names_of(generator_methods()))
     if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
+  return all;
+}
+
+std::vector<std::string> draw_arguments(const std::string& method) {
+  std::vector<std::string> all;
+  const auto add = [&](const auto& methods) {
+    for (const auto& known : methods)
+      for (const std::string& argument : known.arguments)
+        if (known.name == method && std::find(all.begin(), all.end(), argument) == all.end())
+          all.push_back(argument);
+  };
+  add(legacy_methods());
+  add(generator_methods());
   return all;
 }
 

@@ -38,7 +38,8 @@ Tensor draw(const Json& spec, Stream& stream, const Tensor* values = nullptr);
 /// draw() to tell. Never more than 2^63.
 std::uint64_t bytes_of_draw(const Json& spec);
 
-std::vector<std::string> draw_methods();  ///< of both generators
-std::string draw_help();                  ///< every method and what it takes, a line each
+std::vector<std::string> draw_methods();                             ///< of both generators
+std::vector<std::string> draw_arguments(const std::string& method);  ///< in either generator
+std::string draw_help();  ///< every method and what it takes, a line each
 
 }  // namespace attn

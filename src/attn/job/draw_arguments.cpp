@@ -70,13 +70,13 @@ bool DrawArguments::boolean(const std::string& key, bool fallback) const {
   wrong(key, "true or false", *value);
 }
 
-std::vector<double> DrawArguments::numbers(const std::string& key) const {
+std::optional<std::vector<double>> DrawArguments::numbers(const std::string& key) const {
   const Json* value = find(key);
-  if (value == nullptr) return {};
+  if (value == nullptr) return std::nullopt;
   const Tensor tensor = cast(tensor_from_json(*value, method_ + ": " + key), DType::f64);
   if (tensor.rank() != 1) wrong(key, "a list of numbers", *value);
   const auto data = tensor.data<double>();
-  return {data.begin(), data.end()};
+  return std::vector<double>(data.begin(), data.end());
 }
 
 Shape DrawArguments::shape() const {

@@ -26,8 +26,8 @@ class DrawArguments {
   std::int64_t count(const std::string& key) const;  ///< 0 to 2^31 - 1
   double number(const std::string& key, double fallback) const;
   bool boolean(const std::string& key, bool fallback) const;
-  std::vector<double> numbers(const std::string& key) const;  ///< empty when absent
-  Shape shape() const;                                        ///< () when absent: one number
+  std::optional<std::vector<double>> numbers(const std::string& key) const;
+  Shape shape() const;  ///< () when absent: one number
   DType dtype(DType fallback) const;
   Tensor values() const;
 

@@ -17,7 +17,7 @@ std::vector<Field> rotary_fields();     ///< what is done to queries and keys be
 std::vector<Field> document_fields();   ///< the document itself: seed, tokens, outputs
 
 // A value that is known to fit its field.
-inline std::int64_t integer_of(const Json& value) { return *value.get<std::int64_t>(); }
+std::int64_t integer_of(const Json& value);  ///< 2.0 is 2
 inline const std::string* word_of(const Json& value) { return value.get<std::string>(); }
 double number_of(const Json& value);
 std::vector<std::int64_t> integers_of(const Json& value);
@@ -43,6 +43,12 @@ Field choice(std::string key, std::string flag, std::string what,
 /// A finite number, at least `minimum` where that is given.
 Field number_field(std::string key, std::string flag, std::string what,
                    std::optional<std::int64_t> minimum, double& (*member)(Options&));
+
+/// The same field, which its minimum itself does not fit.
+inline Field above(Field field) {
+  field.above = true;
+  return field;
+}
 
 /// true or false; as a flag it may stand alone.
 Field switch_field(std::string key, std::string flag, std::string what, bool& (*member)(Options&));

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attn/job/field_tables.h"
 #include "attn/job/fields.h"
 #include "attn/random/generator.h"
 #include "attn/tensor/error.h"
@@ -12,7 +13,9 @@ namespace {
 /// "a whole number >= 1 or one of auto, none": what a field takes, for messages.
 std::string expectation(const Field& field) {
   std::string text;
-  const std::string bound = field.minimum ? " >= " + std::to_string(*field.minimum) : std::string();
+  const std::string bound = field.minimum
+                                ? (field.above ? " > " : " >= ") + std::to_string(*field.minimum)
+                                : std::string();
   switch (field.form) {
     case FieldForm::tensor:
       text = "numbers, \"FILE\", \"FILE#NAME\" or a random draw";
@@ -34,7 +37,8 @@ std::string expectation(const Field& field) {
       text = "a list of strings";
       break;
     case FieldForm::seed:
-      text = "a whole number >= 0 or a list of them";
+      text = "a whole number >= 0 of at most " + std::to_string(kMostSeedDigits) +
+             " digits or a list of them";
       break;
     case FieldForm::word:
       break;
@@ -45,7 +49,8 @@ std::string expectation(const Field& field) {
 }
 
 bool in_bounds(const Field& field, double value) {
-  return std::isfinite(value) && (!field.minimum || value >= static_cast<double>(*field.minimum));
+  return std::isfinite(value) && (!field.minimum || value > static_cast<double>(*field.minimum) ||
+                                  (!field.above && value == static_cast<double>(*field.minimum)));
 }
 
 bool is_word(const Field& field, const Json& value) {
@@ -56,12 +61,26 @@ bool is_word(const Field& field, const Json& value) {
   return false;
 }
 
+/// JSON Schema takes 2.0 for an integer, and so do we, as far as floats are exact.
+bool is_whole(double value) { return std::trunc(value) == value && std::abs(value) <= 0x1p53; }
+
+bool is_whole(const Json& value) {
+  const auto* real = value.get<double>();
+  return value.get<std::int64_t>() != nullptr || (real != nullptr && is_whole(*real));
+}
+
+bool are_whole(const JsonFloats& values) {
+  return std::all_of(values.begin(), values.end(), [](double item) { return is_whole(item); });
+}
+
 bool is_integer_list(const Field& field, const Json& value) {
   const auto* empty = value.get<JsonArray>();
-  const auto* list = value.get<JsonIntegers>();
-  if (list == nullptr) return empty != nullptr && empty->empty() && !field.length;
-  if (field.length && list->size() != *field.length) return false;
-  for (const std::int64_t item : *list)
+  const auto* floats = value.get<JsonFloats>();
+  if (empty != nullptr) return empty->empty() && !field.length;
+  if (!value.is_array() || (floats != nullptr && !are_whole(*floats))) return false;
+  const std::vector<std::int64_t> list = integers_of(value);
+  if (field.length && list.size() != *field.length) return false;
+  for (const std::int64_t item : list)
     if (!in_bounds(field, static_cast<double>(item))) return false;
   return true;
 }
@@ -75,12 +94,16 @@ bool is_string_list(const Json& value) {
 }
 
 bool is_seed_number(const Json& value) {
+  if (const auto* real = value.get<double>()) return is_whole(*real) && *real >= 0;
   if (const auto* text = value.get<std::string>()) return entropy_words(*text).has_value();
   const auto* number = value.get<std::int64_t>();
   return (number != nullptr && *number >= 0) || value.get<std::uint64_t>() != nullptr;
 }
 
 bool is_seed(const Json& value) {
+  if (const auto* row = value.get<JsonFloats>())
+    return are_whole(*row) &&
+           std::all_of(row->begin(), row->end(), [](double item) { return item >= 0; });
   if (const auto* row = value.get<JsonIntegers>())
     return std::all_of(row->begin(), row->end(), [](std::int64_t item) { return item >= 0; });
   if (const auto* list = value.get<JsonArray>())
@@ -95,8 +118,7 @@ bool fits(const Field& field, const Json& value) {
     case FieldForm::tensor:
       return true;  // looked at when it is read
     case FieldForm::integer:
-      return value.get<std::int64_t>() != nullptr &&
-             in_bounds(field, static_cast<double>(*value.get<std::int64_t>()));
+      return is_whole(value) && value.as_number(real) && in_bounds(field, real);
     case FieldForm::number:
       return value.as_number(real) && in_bounds(field, real);
     case FieldForm::boolean:
@@ -135,23 +157,27 @@ Json scalar_of(const std::string& text, const std::string& name) {
 }  // namespace
 
 std::string problem_with(const Field& field, const Json& value) {
+  constexpr std::size_t kLongestShown = 40;
   if (fits(field, value)) return "";
   std::string found = value.kind();
   if (const std::string* text = value.get<std::string>())
     found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words);
-  else if (const auto* whole = value.get<std::int64_t>())
-    found = std::to_string(*whole);
+  else if (const std::string written = to_json(value); written.size() <= kLongestShown)
+    found = printable(written);
   return "expected " + expectation(field) + ", found " + found;
 }
 
 Json value_of_flag(const Field& field, const std::string& text, const std::string& name) {
   const bool inline_json = !text.empty() && (text[0] == '[' || text[0] == '{');
-  if (inline_json) return parse_json(text, name);
+  // "[CLS],a,b" looks like JSON and is not.
+  if (inline_json && field.form != FieldForm::strings) return parse_json(text, name);
   switch (field.form) {
     case FieldForm::tensor:
     case FieldForm::word:
       return Json{text};
     case FieldForm::strings: {
+      if (Json written = inline_json ? scalar_of(text, name) : Json{}; written.is_array())
+        return written;
       JsonArray list;
       for (const std::string& part : split(text)) list.push_back(Json{part});
       return Json{list};

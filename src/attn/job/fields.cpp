@@ -55,9 +55,17 @@ double number_of(const Json& value) {
   return result;
 }
 
+std::int64_t integer_of(const Json& value) {
+  const auto* whole = value.get<std::int64_t>();
+  return whole != nullptr ? *whole : static_cast<std::int64_t>(number_of(value));
+}
+
 std::vector<std::int64_t> integers_of(const Json& value) {
-  const auto* list = value.get<JsonIntegers>();
-  return list != nullptr ? *list : std::vector<std::int64_t>{};
+  if (const auto* list = value.get<JsonIntegers>()) return *list;
+  std::vector<std::int64_t> whole;
+  if (const auto* floats = value.get<JsonFloats>())
+    for (const double item : *floats) whole.push_back(static_cast<std::int64_t>(item));
+  return whole;
 }
 
 Field number_field(std::string key, std::string flag, std::string what,

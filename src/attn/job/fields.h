@@ -1,5 +1,5 @@
-// The keys of a job, in one table: the reader, the flags of `attn run`, its help, `attn schema` and
-// the tables in docs/ all come from it.
+// The keys of a job, in one table: the reader, the flags of `attn run`, its help and `attn schema`
+// all come from it.
 #pragma once
 
 #include <functional>
@@ -32,6 +32,7 @@ struct Field {
   std::string what;                                       ///< one line
   std::vector<std::string> words = {};                    ///< words allowed
   std::optional<std::int64_t> minimum = {};               ///< of a number
+  bool above = false;                                     ///< the minimum itself does not fit
   std::optional<std::size_t> length = {};                 ///< of a list
   std::function<void(const Json&, Options&)> apply = {};  ///< into Options; none: it is not one
 };

@@ -8,6 +8,7 @@
 #include "attn/job/conventions.h"
 #include "attn/job/draw.h"
 #include "attn/job/fields.h"
+#include "attn/job/needs.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"
 
@@ -65,9 +66,8 @@ class TensorReader {
 
   Tensor read(const Entry& entry) {
     if (entry.numbers) return *entry.numbers;
-    if (const auto* text = entry.value.get<std::string>())
-      return files_.read(parse_tensor_ref(joined(entry.folder, *text)));
     const std::string name = printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key);
+    if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text, name);
     if (entry.value.get<JsonObject>() == nullptr) return tensor_from_json(entry.value, name);
     try {
       require_room(entry.value);
@@ -78,6 +78,18 @@ class TensorReader {
   }
 
  private:
+  Tensor read_file(const Entry& entry, const std::string& text, const std::string& name) {
+    if (text.empty())
+      throw Error(ErrorKind::data, name + ": expected the name of a file, found none");
+    try {
+      return files_.read(parse_tensor_ref(joined(entry.folder, text)));
+    } catch (const Error& error) {
+      std::vector<std::string> lines;
+      for (const std::string& line : error.lines()) lines.push_back(name + ": " + line);
+      throw Error(error.kind(), std::move(lines));
+    }
+  }
+
   void require_room(const Json& spec) {
     drawn_ += static_cast<double>(bytes_of_draw(spec));
     if (drawn_ > static_cast<double>(files_.limits().memory))
@@ -105,17 +117,30 @@ class TensorReader {
   double drawn_ = 0;  ///< bytes
 };
 
+/// Each once, in the order of its first mention.
+std::vector<std::string> without_repeats(const std::vector<std::string>& names) {
+  std::vector<std::string> once;
+  for (const std::string& name : names)
+    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
+  return once;
+}
+
 std::vector<std::string> default_outputs(const Document& document) {
   std::vector<std::string> outputs = {"scores", "weights", "context"};
   if (document.find("W_O") != nullptr) outputs.push_back("output");
   return outputs;
 }
 
-/// Puts the file that a tensor came from before a message that begins with the tensor's name.
-std::string with_origin(const Job& job, const std::string& job_name, const std::string& line) {
-  const auto origin = job.origins.find(line.substr(0, line.find(':')));
-  const std::string file = origin != job.origins.end() ? origin->second : job_name;
-  return file.empty() ? line : printable(file) + ": " + line;
+/// Puts the file that a tensor came from before a message that begins with the tensor's name, and
+/// the flag that set an option before one that begins with the option's.
+std::string with_origin(const Job& job, const Document& document, const std::string& line) {
+  const std::string name = line.substr(0, line.find(':'));
+  const auto origin = job.origins.find(name);
+  const Entry* entry = document.find(name);
+  const std::string where = origin != job.origins.end()            ? origin->second
+                            : entry != nullptr && entry->from_flag ? entry->origin
+                                                                   : document.name;
+  return where.empty() ? line : printable(where) + ": " + line;
 }
 
 /// What `compute` gives; the lines of its errors name files.
@@ -125,8 +150,7 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
     return compute();
   } catch (const Error& error) {
     std::vector<std::string> lines;
-    for (const std::string& line : error.lines())
-      lines.push_back(with_origin(job, document.name, line));
+    for (const std::string& line : error.lines()) lines.push_back(with_origin(job, document, line));
     throw Error(error.kind(), std::move(lines));
   }
 }
@@ -172,9 +196,13 @@ Job make_job(const Document& document, TensorFiles& files) {
     const Field* field = find_field(entry.key);
     if (field->apply) field->apply(entry.value, job.options);
   }
-  job.outputs = strings(document.find("outputs"));
+  job.outputs = without_repeats(strings(document.find("outputs")));
   if (job.outputs.empty()) job.outputs = default_outputs(document);
   job.tokens = strings(document.find("tokens"));
+  bool only_flags = true;
+  std::vector<std::string> unmet = unmet_needs(job, document, only_flags);
+  if (!unmet.empty())
+    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(unmet));
   return job;
 }
 

@@ -1,5 +1,6 @@
 #include "attn/job/nan.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "attn/tensor/error.h"
@@ -36,23 +37,38 @@ std::string index_of(std::size_t flat, const Shape& shape) {
   return "[" + text + "]";
 }
 
+/// Whether an output is computed behind the mask, where what is hidden has gone.
+bool is_masked(const std::string& name) {
+  static const std::vector<std::string> kMasked = {"masked_scores", "weights", "logsumexp",
+                                                   "head_context",  "context", "output"};
+  return std::find(kMasked.begin(), kMasked.end(), name) != kMasked.end();
+}
+
+/// "; Q.npy: Q holds 2, the first at [0, 1]" for each given tensor with NaN. Which of them was the
+/// cause, or whether an infinity was, is not known.
+std::string given_nan(const Job& job) {
+  std::string text;
+  for (const auto& [name, tensor] : job.tensors) {
+    const Found in = find_nan(tensor);
+    if (in.count == 0) continue;
+    text += "; " + printable(job.origins.at(name)) + ": " + name + " holds " +
+            std::to_string(in.count) + ", the first at " + index_of(in.first, tensor.shape());
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string nan_report(const Job& job, const Result& result) {
+  const bool any_masked = std::any_of(result.outputs.begin(), result.outputs.end(),
+                                      [](const auto& entry) { return is_masked(entry.first); });
   for (const auto& [name, tensor] : result.outputs) {
+    if (any_masked && !is_masked(name)) continue;
     const Found out = find_nan(tensor);
     if (out.count == 0) continue;
-    const std::string effect = name + ": " + std::to_string(out.count) + " of " +
-                               std::to_string(tensor.size()) + " are NaN, the first at " +
-                               index_of(out.first, tensor.shape());
-    for (const auto& [input, given] : job.tensors) {
-      const Found in = find_nan(given);
-      if (in.count == 0) continue;
-      return printable(job.origins.at(input)) + ": " + input + ": expected no NaN, found " +
-             std::to_string(in.count) + ", the first at " + index_of(in.first, given.shape()) +
-             "; " + effect;
-    }
-    return effect;
+    return name + ": expected no NaN, found " + std::to_string(out.count) + " of " +
+           std::to_string(tensor.size()) + ", the first at " + index_of(out.first, tensor.shape()) +
+           given_nan(job);
   }
   return "";
 }

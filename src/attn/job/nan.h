@@ -7,8 +7,10 @@
 
 namespace attn {
 
-/// A line that says which output holds NaN and which input brought it ("Q.npy: Q: expected no NaN,
-/// found 2, the first at [0, 1]; context: 8 of 12 are NaN"), or "" when no output holds any.
+/// A line that says which output holds NaN and which inputs do ("context: expected no NaN, found 8
+/// of 12, the first at [0, 0]; Q.npy: Q holds 2, the first at [0, 1]"), or "" when no output holds
+/// any. Outputs from before the mask, where a hidden NaN still stands, count only when there are no
+/// others.
 std::string nan_report(const Job& job, const Result& result);
 
 enum class NanPolicy { warn, allow, refuse };

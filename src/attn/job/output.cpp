@@ -5,32 +5,23 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
+#include <filesystem>
+#include <set>
 
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
 #include "attn/io/csv.h"
+#include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
+namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kLongestComment = 65535;  // what a zip archive can carry
-
-std::vector<std::string> output_names() {
-  std::vector<std::string> names;
-  for (const OutputName& output : kOutputNames) names.push_back(output.name);
-  for (const std::string& input : kInputNames) names.push_back(input);
-  return names;
-}
-
-bool is_output(const std::string& name) {
-  const std::vector<std::string> names = output_names();
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 bool is_folder(const std::string& path) {
   struct stat status {};
@@ -75,21 +66,95 @@ SafetensorsMetadata safetensors_metadata(const Result& result) {
   return metadata;
 }
 
+/// A file to be written, and the one output in it, or "" for all.
+struct PlannedFile {
+  std::string name, path;
+  Format format;
+};
+
+PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& outputs) {
+  const bool one_only = *target.format == Format::npy || *target.format == Format::csv;
+  if (!one_only || !target.name.empty()) return {target.name, target.path, *target.format};
+  if (outputs.size() == 1) return {outputs.front(), target.path, *target.format};
+  const std::string path = printable(target.path), found = std::to_string(outputs.size());
+  if (is_stream(target.path))
+    usage("--format " + std::string(name_of(*target.format)) + ": holds one output, found " +
+          found + "; name it (-o " + outputs.front() + "=" + path +
+          ") or use npz, safetensors or json");
+  usage("-o " + path + ": holds one output, found " + found + "; name it (-o " + outputs.front() +
+        "=" + path + ") or use .npz, .safetensors or .json");
+}
+
+void refuse_two_for_one(const std::vector<PlannedFile>& plans) {
+  std::set<fs::path> taken;
+  for (const PlannedFile& plan : plans) {
+    std::error_code ignored;
+    const fs::path place = fs::weakly_canonical(fs::absolute(plan.path, ignored), ignored);
+    if (!is_stream(plan.path) && !taken.insert(place).second)
+      usage("-o " + printable(plan.path) + ": expected another file for each -o, found it twice");
+  }
+}
+
+std::vector<PlannedFile> planned(const std::vector<OutputTarget>& targets,
+                                 const std::vector<std::string>& outputs) {
+  std::vector<PlannedFile> plans;
+  for (const OutputTarget& target : targets) {
+    if (target.format) {
+      plans.push_back(plan_of(target, outputs));
+      continue;
+    }
+    const std::string folder = target.path.back() == '/' ? target.path : target.path + "/";
+    for (const std::string& name : outputs)
+      plans.push_back({name, folder + name + ".npy", Format::npy});
+  }
+  refuse_two_for_one(plans);
+  return plans;
+}
+
 }  // namespace
 
-OutputTarget parse_target(const std::string& typed) {
+NewFolders::~NewFolders() {
+  for (const std::string& path : made_) rmdir(path.c_str());
+}
+
+void NewFolders::make(const std::string& path) {
+  if (mkdir(path.c_str(), 0777) == 0)
+    made_.push_back(path);
+  else if (errno != EEXIST)
+    throw system_error(ErrorKind::cannot_create, path, errno);
+}
+
+const std::vector<std::string>& job_output_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const OutputName& output : kOutputNames) all.push_back(output.name);
+    all.insert(all.end(), kInputNames.begin(), kInputNames.end());
+    return all;
+  }();
+  return names;
+}
+
+OutputTarget parse_target(const std::string& typed, const std::vector<std::string>& names,
+                          std::optional<Format> stream) {
   OutputTarget target;
   const std::size_t length = name_length(typed);
   target.name = typed.substr(0, length);
   target.path = length == 0 ? typed : typed.substr(length + 1);
-  if (!target.name.empty() && !is_output(target.name))
+  const bool known = std::find(names.begin(), names.end(), target.name) != names.end();
+  if (!target.name.empty() && !known)
     usage("-o " + printable(typed) + ": unknown output '" + printable(target.name) + "'" +
-          did_you_mean(target.name, output_names()));
+          did_you_mean(target.name, names));
   if (target.path.empty()) usage("-o " + printable(typed) + ": expected a path");
   target.format = format_of_suffix(target.path);
-  if (!target.format && (!target.name.empty() || !is_folder(target.path)))
+  if (!target.format && is_stream(target.path)) {
+    target.format = stream;
+    if (!stream)
+      usage("-o " + printable(typed) +
+            ": expected --format npz, npy, json, csv or safetensors beside it");
+  } else if (!target.format && (!target.name.empty() || !is_folder(target.path))) {
     usage("-o " + printable(typed) + ": expected a name that ends in " + kSuffixes +
           ", or a folder (ending in /)");
+  }
   return target;
 }
 
@@ -105,24 +170,11 @@ std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets)
 
 ResultWriter::ResultWriter(const std::vector<OutputTarget>& targets,
                            const std::vector<std::string>& outputs, const OutputPolicy& policy) {
-  for (const OutputTarget& target : targets) {
-    if (!target.format) {
-      if (mkdir(target.path.c_str(), 0777) != 0 && errno != EEXIST)
-        throw Error(ErrorKind::cannot_create, printable(target.path) + ": " + std::strerror(errno));
-      const std::string folder = target.path.back() == '/' ? target.path : target.path + "/";
-      for (const std::string& name : outputs)
-        parts_.push_back({name, Format::npy, OutputFile(folder + name + ".npy", policy)});
-      continue;
-    }
-    const bool one_only = *target.format == Format::npy || *target.format == Format::csv;
-    const bool several = target.name.empty() && outputs.size() != 1;
-    if (one_only && several)
-      usage("-o " + printable(target.path) + ": holds one output, found " +
-            std::to_string(outputs.size()) + "; name it (-o " + outputs.front() + "=" +
-            printable(target.path) + ") or use .npz, .safetensors or .json");
-    const std::string name = one_only && target.name.empty() ? outputs.front() : target.name;
-    parts_.push_back({name, *target.format, OutputFile(target.path, policy)});
-  }
+  const std::vector<PlannedFile> plans = planned(targets, outputs);
+  for (const OutputTarget& target : targets)
+    if (!target.format) folders_.make(target.path);
+  for (const PlannedFile& plan : plans)
+    parts_.push_back({plan.name, plan.format, OutputFile(plan.path, policy)});
 }
 
 void ResultWriter::write(const Result& result) {
@@ -135,6 +187,7 @@ void ResultWriter::write(const Result& result) {
 
 void ResultWriter::commit() {
   for (Part& part : parts_) part.file.commit();
+  folders_.keep();
 }
 
 std::vector<std::pair<std::string, std::string>> ResultWriter::digests() const {
@@ -175,7 +228,7 @@ void write_tensors(const TensorMap& tensors, const Result& result, Format format
       break;
     case Format::csv: {
       const auto& [name, tensor] = *tensors.begin();
-      out.write(to_csv(tensor, out.path() + ": " + name));
+      out.write(to_csv(tensor, printable(out.path()) + ": " + printable(name)));
       break;
     }
   }

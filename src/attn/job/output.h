@@ -18,18 +18,41 @@ struct OutputTarget {
   std::optional<Format> format;  ///< nothing: a folder, which gets one .npy an output
 };
 
-/// Errors: usage, for a suffix that is not known (naming those that are) or an output that is not.
-OutputTarget parse_target(const std::string& typed);
+/// What a job's outputs may be called.
+const std::vector<std::string>& job_output_names();
+
+/// `names` are the outputs that there are; `stream` is the format of what has no suffix to say it:
+/// "-", a device, a pipe. Errors: usage, for a suffix that is not known (naming those that are) or
+/// an output that is not.
+OutputTarget parse_target(const std::string& typed,
+                          const std::vector<std::string>& names = job_output_names(),
+                          std::optional<Format> stream = {});
 
 /// The outputs that targets name one by one, in order; empty when one of them takes all.
 std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets);
 
+/// Folders that are removed again, where nothing came into them, unless keep() is called.
+class NewFolders {
+ public:
+  NewFolders() = default;
+  NewFolders(const NewFolders&) = delete;
+  NewFolders& operator=(const NewFolders&) = delete;
+  ~NewFolders();
+  void make(
+      const std::string& path);  ///< nothing where it exists. Errors: cannot_create, permission
+  void keep() { made_.clear(); }
+
+ private:
+  std::vector<std::string> made_;
+};
+
 /// Opens every file before anything is computed, so that what can't be written is known at once;
-/// write() fills them, and commit() puts them all in place, so that a failure before leaves none.
+/// write() fills them, and commit() puts them all in place, so that a failure before leaves none,
+/// nor a folder made for them.
 class ResultWriter {
  public:
-  /// `outputs` are the names that the job computes. Errors: usage (an .npy for several outputs),
-  /// cannot_create, permission.
+  /// `outputs` are the names that the job computes. Errors: usage (an .npy for several outputs,
+  /// two outputs for one file), cannot_create, permission.
   ResultWriter(const std::vector<OutputTarget>& targets, const std::vector<std::string>& outputs,
                const OutputPolicy& policy);
   void write(const Result& result);
@@ -43,6 +66,7 @@ class ResultWriter {
     Format format;
     OutputFile file;
   };
+  NewFolders folders_;  // before the files, which have to be gone when a folder goes
   std::vector<Part> parts_;
 };
 

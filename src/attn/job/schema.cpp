@@ -32,7 +32,8 @@ Json list_schema(const Field& field, Json items) {
 
 Json bounded(const Field& field, const char* type) {
   JsonObject schema = {{"type", text(type)}};
-  if (field.minimum) schema.emplace_back("minimum", Json{*field.minimum});
+  if (field.minimum)
+    schema.emplace_back(field.above ? "exclusiveMinimum" : "minimum", Json{*field.minimum});
   return object(std::move(schema));
 }
 
@@ -59,9 +60,10 @@ JsonArray alternatives(const Field& field) {
       any.push_back(list_schema(field, object({{"type", text("string")}})));
       break;
     case FieldForm::seed:
-      any.push_back(object({{"type", text("integer")}, {"minimum", Json{std::int64_t{0}}}}));
-      any.push_back(object({{"type", text("string")}, {"pattern", text("^[0-9]+$")}}));
-      any.push_back(object({{"type", text("array")}, {"minItems", Json{std::int64_t{1}}}}));
+      any.push_back(reference("seed"));
+      any.push_back(object({{"type", text("array")},
+                            {"items", reference("seed")},
+                            {"minItems", Json{std::int64_t{1}}}}));
       break;
     case FieldForm::word:
       break;
@@ -80,25 +82,43 @@ Json field_schema(const Field& field) {
   return object(std::move(schema));
 }
 
-Json draws_schema() {
-  JsonArray draws;
-  for (const std::string& method : draw_methods())
-    draws.push_back(object({{"type", text("object")},
-                            {"properties", object({{method, object({{"type", text("object")}})}})},
-                            {"required", Json{JsonArray{Json{method}}}},
-                            {"additionalProperties", Json{false}}}));
-  return Json{std::move(draws)};
+/// One number of a seed.
+Json seed_schema() {
+  JsonArray any = {object({{"type", text("integer")}, {"minimum", Json{std::int64_t{0}}}}),
+                   object({{"type", text("string")}, {"pattern", text("^[0-9]{1,10000}$")}})};
+  return object({{"anyOf", Json{std::move(any)}}});
+}
+
+Json draw_schema(const std::string& method) {
+  JsonObject arguments;
+  for (const std::string& argument : draw_arguments(method))
+    arguments.emplace_back(argument, object({}));
+  Json inner = object({{"type", text("object")},
+                       {"properties", object(std::move(arguments))},
+                       {"additionalProperties", Json{false}}});
+  return object({{"type", text("object")},
+                 {"properties", object({{method, std::move(inner)}})},
+                 {"required", Json{JsonArray{Json{method}}}},
+                 {"additionalProperties", Json{false}}});
+}
+
+Json numbers_schema() {
+  JsonArray any = {object({{"type", text("number")}}), object({{"type", text("boolean")}}),
+                   words_schema({"NaN", "Infinity", "-Infinity"}),
+                   object({{"type", text("array")}, {"items", reference("numbers")}})};
+  return object({{"anyOf", Json{std::move(any)}}});
 }
 
 Json tensor_schema() {
+  JsonArray draws;
+  for (const std::string& method : draw_methods()) draws.push_back(draw_schema(method));
   JsonArray any = {
-      object({{"type", text("number")}}),
-      object({{"type", text("boolean")}}),
+      reference("numbers"),
       object({{"type", text("string")},
-              {"description", text("\"FILE\", \"FILE#NAME\", or \"NaN\", \"Infinity\", "
-                                   "\"-Infinity\" as a cell")}}),
-      object({{"type", text("array")}, {"items", reference("tensor")}}),
-      object({{"description", text("a draw from the seed's stream")}, {"oneOf", draws_schema()}}),
+              {"minLength", Json{std::int64_t{1}}},
+              {"description", text("\"FILE\" or \"FILE#NAME\"")}}),
+      object({{"description", text("a draw from the seed's stream")},
+              {"oneOf", Json{std::move(draws)}}}),
   };
   return object({{"description", text("nested numbers, a file, or a random draw")},
                  {"anyOf", Json{std::move(any)}}});
@@ -134,7 +154,9 @@ std::string job_schema() {
                          {"type", text("object")},
                          {"additionalProperties", Json{false}},
                          {"properties", object(properties())},
-                         {"$defs", object({{"tensor", tensor_schema()}})}}),
+                         {"$defs", object({{"tensor", tensor_schema()},
+                                           {"numbers", numbers_schema()},
+                                           {"seed", seed_schema()}})}}),
                  0);
 }
 

@@ -74,23 +74,23 @@ Tensor RandomState::weighted_choice(const Shape& shape, bool replace, std::vecto
 }
 
 Tensor RandomState::choice(std::int64_t n, const Shape& shape, bool replace,
-                           const std::vector<double>& p) {
+                           const std::optional<std::vector<double>>& p) {
   const std::size_t size = element_count(shape);
   const auto population = static_cast<std::size_t>(std::max<std::int64_t>(n, 0));
   if (population == 0 && size > 0)
     throw Error(ErrorKind::data, "population: expected at least one element, found none");
-  if (!p.empty()) check_probabilities(p, population);
+  if (p) check_probabilities(*p, population);
   if (!replace) {
-    const auto drawable = p.empty() ? population
-                                    : static_cast<std::size_t>(std::count_if(
-                                          p.begin(), p.end(), [](double x) { return x > 0; }));
+    const auto drawable = !p ? population
+                             : static_cast<std::size_t>(std::count_if(
+                                   p->begin(), p->end(), [](double x) { return x > 0; }));
     if (size > drawable)
       throw Error(ErrorKind::data, "population: " + std::to_string(size) +
                                        " draws without replacement need as many elements" +
-                                       (p.empty() ? "" : " of non-zero probability") + ", found " +
+                                       (!p ? "" : " of non-zero probability") + ", found " +
                                        std::to_string(drawable));
   }
-  if (!p.empty()) return weighted_choice(shape, replace, p);
+  if (p) return weighted_choice(shape, replace, *p);
   if (replace) return randint(0, n, DType::i64, shape);
   const Tensor order = permutation(n);
   Tensor result(DType::i64, shape);
@@ -100,7 +100,7 @@ Tensor RandomState::choice(std::int64_t n, const Shape& shape, bool replace,
 }
 
 Tensor RandomState::choice(const Tensor& population, const Shape& shape, bool replace,
-                           const std::vector<double>& p) {
+                           const std::optional<std::vector<double>>& p) {
   if (population.rank() != 1)
     throw Error(ErrorKind::data,
                 "population: expected one axis, found shape " + to_string(population.shape()));

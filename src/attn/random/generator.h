@@ -36,7 +36,9 @@ class Generator {
 };
 
 /// The 32-bit words of a decimal integer, least significant first, at least one; nothing when
-/// `digits` is not made of digits alone.
+/// `digits` is not made of digits alone, or is more than kMostSeedDigits (the time goes with the
+/// square of their number).
+inline constexpr std::size_t kMostSeedDigits = 10000;
 std::optional<std::vector<std::uint32_t>> entropy_words(std::string_view digits);
 
 }  // namespace attn

@@ -43,15 +43,16 @@ class RandomState {
   Tensor permutation(std::int64_t n);        ///< a shuffled arange(n), int64; n < 0 is as 0
   Tensor permutation(const Tensor& tensor);  ///< rows shuffled, in a copy
 
-  /// choice(n, shape, replace, p): int64 from [0, n). `p`: n probabilities, or empty for equal
+  /// choice(n, shape, replace, p): int64 from [0, n). `p`: n probabilities; none: equal
   /// ones. With p: inversion of the cumulative sums; without replacement in rounds, each drawing as
   /// many as are missing and keeping the first of each value. Errors: data, for nothing to choose
   /// from, more without replacement than there are (with p > 0), and p that is negative, NaN or
   /// does not sum to 1 within sqrt(epsilon).
-  Tensor choice(std::int64_t n, const Shape& shape, bool replace, const std::vector<double>& p);
+  Tensor choice(std::int64_t n, const Shape& shape, bool replace,
+                const std::optional<std::vector<double>>& p);
   /// The elements of a 1-D population at those indices. Errors: also data, when it is not 1-D.
   Tensor choice(const Tensor& population, const Shape& shape, bool replace,
-                const std::vector<double>& p);
+                const std::optional<std::vector<double>>& p);
 
  private:
   double next_gauss();

@@ -1,0 +1,178 @@
+// attn completions: what a shell offers at the Tab key, made from the options' table.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+
+#include "attn/cli/subcommand.h"
+
+namespace attn {
+namespace {
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+/// `text` in single quotes, as every shell takes it.
+std::string quoted(std::string text) {
+  for (std::size_t i = 0; (i = text.find('\'', i)) != std::string::npos; i += 4)
+    text.replace(i, 1, "'\\''");
+  return "'" + text + "'";
+}
+
+struct Offer {
+  std::string name, what;
+  std::vector<OptionFacts> options;  ///< without positionals
+  std::vector<std::string> words;    ///< what its first argument may be, where that is known
+};
+
+std::vector<Offer> offers() {
+  std::vector<Offer> all;
+  for (const Subcommand& subcommand : subcommands()) {
+    const auto command = declare(subcommand);
+    Offer offer{subcommand.name, subcommand.what, {}, {}};
+    for (const CLI::App* part : command->app->get_subcommands({}))
+      offer.words.push_back(part->get_name());
+    for (OptionFacts& facts : facts_of(*command->app)) {
+      if (!facts.positional)
+        offer.options.push_back(std::move(facts));
+      else if (offer.words.empty())
+        offer.words = facts.words;
+    }
+    all.push_back(std::move(offer));
+  }
+  return all;
+}
+
+/// Every name of every option, "--causal" for "--causal[=WORD]".
+std::vector<std::string> flags_of(const Offer& offer) {
+  std::vector<std::string> flags;
+  for (const OptionFacts& option : offer.options)
+    flags.insert(flags.end(), option.names.begin(), option.names.end());
+  return flags;
+}
+
+std::string bash() {
+  std::string values, flags, firsts, commands;
+  for (const Offer& offer : offers()) {
+    commands += (commands.empty() ? "" : " ") + offer.name;
+    flags += "    " + offer.name + ") words=" + quoted(joined(flags_of(offer))) + " ;;\n";
+    if (!offer.words.empty())
+      firsts += "    " + offer.name + ") words=" + quoted(joined(offer.words)) + " ;;\n";
+    for (const OptionFacts& option : offer.options) {
+      if (option.words.empty()) continue;
+      for (const std::string& name : option.names)
+        values += "    " + quoted(offer.name + " " + name) +
+                  ") words=" + quoted(joined(option.words)) + " ;;\n";
+    }
+  }
+  return "# Completions of attn for bash: source this file, or install it as "
+         "bash-completion/completions/attn.\n"
+         "_attn() {\n"
+         "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+         "  case \"${COMP_WORDS[1]} $previous\" in\n" +
+         values +
+         "  esac\n"
+         "  if ((COMP_CWORD == 1)); then\n"
+         "    words=" +
+         quoted(commands + " help --help --version") +
+         "\n"
+         "  elif [[ -z $words && $current == -* ]]; then\n"
+         "    case ${COMP_WORDS[1]} in\n" +
+         flags +
+         "    esac\n"
+         "  elif [[ -z $words ]] && ((COMP_CWORD == 2)); then\n"
+         "    case ${COMP_WORDS[1]} in\n" +
+         firsts + "    help) words=" + quoted(commands) +
+         " ;;\n"
+         "    esac\n"
+         "  fi\n"
+         "  if [[ -n $words ]]; then\n"
+         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+         "  else\n"
+         "    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
+         "    compopt -o filenames 2>/dev/null\n"
+         "  fi\n"
+         "}\n"
+         "complete -F _attn attn\n";
+}
+
+/// For _arguments: brackets, colons and backslashes mean something there.
+std::string zsh_text(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '[' || c == ']' || c == ':' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string zsh() {
+  std::string commands, cases;
+  for (const Offer& offer : offers()) {
+    commands += "    " + quoted(offer.name + ":" + zsh_text(offer.what)) + "\n";
+    cases += "    " + offer.name + ") _arguments -S";
+    for (const OptionFacts& option : offer.options)
+      for (const std::string& name : option.names) {
+        std::string spec = "*" + name + "[" + zsh_text(option.what) + "]";
+        if (option.takes_value)
+          spec += ":" + zsh_text(option.placeholder) + ":" +
+                  (option.words.empty() ? "_files" : "(" + joined(option.words) + ")");
+        cases += " \\\n      " + quoted(spec);
+      }
+    const std::string first = offer.words.empty() ? "_files" : "(" + joined(offer.words) + ")";
+    cases += " \\\n      " + quoted("1: :" + first) + " '*: :_files' ;;\n";
+  }
+  return "#compdef attn\n# Completions of attn for zsh: install as _attn in a folder of $fpath.\n"
+         "_attn() {\n  local -a commands=(\n" +
+         commands +
+         "  )\n"
+         "  if ((CURRENT == 2)); then\n    _describe command commands\n    return\n  fi\n"
+         "  shift words\n  ((CURRENT--))\n"
+         "  case $words[1] in\n" +
+         cases +
+         "  esac\n}\n"
+         "if [[ $funcstack[1] == _attn ]]; then _attn \"$@\"; else compdef _attn attn; fi\n";
+}
+
+std::string fish() {
+  std::string text =
+      "# Completions of attn for fish: install as attn.fish in vendor_completions.d.\n";
+  for (const Offer& offer : offers()) {
+    text += "complete -c attn -n __fish_use_subcommand -f -a " + offer.name + " -d " +
+            quoted(offer.what) + "\n";
+    const std::string within =
+        "complete -c attn -n '__fish_seen_subcommand_from " + offer.name + "'";
+    if (!offer.words.empty()) text += within + " -f -a " + quoted(joined(offer.words)) + "\n";
+    for (const OptionFacts& option : offer.options) {
+      text += within;
+      for (const std::string& name : option.names)
+        text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+      if (option.takes_value)
+        text += option.words.empty() ? " -r" : " -x -a " + quoted(joined(option.words));
+      text += " -d " + quoted(option.what) + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+Action add_completions(CLI::App& app) {
+  const auto shell = std::make_shared<std::string>();
+  app.description(
+      "Prints a shell's completions of attn: commands, flags, and the words that flags take.\n\n"
+      "Example:\n"
+      "  attn completions bash > attn.bash\n"
+      "  attn completions zsh > _attn");
+  app.add_option("SHELL", *shell, "bash, zsh or fish")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->required();
+  return [shell] {
+    print(*shell == "bash" ? bash() : *shell == "zsh" ? zsh() : fish());
+    return 0;
+  };
+}
+
+}  // namespace attn

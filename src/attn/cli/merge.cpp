@@ -1,0 +1,68 @@
+// attn merge: attention over keys that were split over several runs.
+#include "attn/core/merge.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "attn/cli/command.h"
+#include "attn/cli/emit.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+struct MergeArgs {
+  std::vector<std::string> parts;
+  EmitArgs emit;
+};
+
+Partial read_part(const std::string& path, TensorFiles& files) {
+  const TensorMap tensors = files.all(path);
+  std::vector<std::string> problems;
+  for (const char* name : {"logsumexp", "head_context"})
+    if (!tensors.contains(name))
+      problems.push_back(
+          printable(path) + ": " + name +
+          ": expected it in each part (--outputs logsumexp,head_context), found none");
+  if (!problems.empty()) throw Error(ErrorKind::data, problems);
+  Partial part{tensors.at("logsumexp"), tensors.at("head_context"), std::nullopt};
+  if (const Tensor* weights = tensors.find("weights")) part.weights = *weights;
+  return part;
+}
+
+int run(const MergeArgs& args) {
+  TensorFiles files;
+  std::vector<Partial> parts;
+  std::vector<std::string> names;
+  for (const std::string& path : args.parts) {
+    parts.push_back(read_part(path, files));
+    names.push_back(printable(path));
+  }
+  const Partial merged = merge(parts, names);
+  TensorMap results;
+  if (merged.weights) results.set("weights", *merged.weights);
+  results.set("logsumexp", merged.logsumexp);
+  results.set("head_context", merged.head_context);
+  emit_tensors(results, args.emit, files);
+  return 0;
+}
+
+}  // namespace
+
+Action add_merge(CLI::App& app) {
+  const auto args = std::make_shared<MergeArgs>();
+  app.description(
+      "Puts attention over parts of the keys together: exact, as if all keys had been in one run.\n"
+      "Each part is a result with logsumexp and head_context, and perhaps weights; the parts'\n"
+      "queries are the same, their keys stand one behind another. A sink belongs to one part "
+      "only.\n\n"
+      "Example:\n"
+      "  attn run --q q.npy --k k1.npy --v v1.npy --outputs logsumexp,head_context -o 1.npz\n"
+      "  attn run --q q.npy --k k2.npy --v v2.npy --outputs logsumexp,head_context -o 2.npz\n"
+      "  attn merge 1.npz 2.npz -o all.npz");
+  app.add_option("PART", args->parts, "results over parts of the keys (.npz or .json)")->required();
+  add_emit_options(app, args->emit);
+  return [args] { return run(*args); };
+}
+
+}  // namespace attn

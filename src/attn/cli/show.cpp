@@ -1,0 +1,84 @@
+#include "attn/cli/show.h"
+
+#include <CLI/CLI.hpp>
+
+#include "attn/cli/command.h"
+#include "attn/io/descriptor.h"
+#include "attn/report/numpy_text.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+bool is_text(const ShowArgs& args) { return args.format.empty() || args.format == "text"; }
+
+bool is_stdout(const std::string& typed) { return typed == "-" || typed == "/dev/stdout"; }
+
+bool takes_format(const OutputTarget& target) {
+  return target.format && !format_of_suffix(target.path) && is_stream(target.path);
+}
+
+}  // namespace
+
+void add_show_options(CLI::App& app, ShowArgs& args) {
+  app.add_option(
+         "-o,--output", args.outputs,
+         "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or NAME=FILE "
+         "for one output; repeatable; default: text on stdout")
+      ->type_name("[NAME=]PATH")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group("Results");
+  app.add_option("--format", args.format,
+                 "on stdout: text, json, ndjson, csv, npz, npy or safetensors")
+      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"}))
+      ->type_name("WORD")
+      ->group("Results");
+  app.add_flag("--repr", args.repr, "text as repr(): array([...])")->group("Results");
+  app.add_flag("--force", args.force, "replace output files that exist")->group("Results");
+}
+
+Destination destination_of(const ShowArgs& args, const std::vector<std::string>& names,
+                           bool by_default) {
+  const std::optional<Format> stream = format_of_suffix("." + args.format);
+  Destination destination;
+  destination.on_stdout = args.outputs.empty() && by_default;
+  bool format_used = false;
+  for (const std::string& typed : args.outputs) {
+    if (is_stdout(typed)) {
+      destination.on_stdout = true;
+      continue;
+    }
+    destination.targets.push_back(parse_target(typed, names, stream));
+    format_used = format_used || takes_format(destination.targets.back());
+  }
+  // Last, so that it says nothing before the files are known to be written.
+  if (destination.on_stdout && stream) destination.targets.push_back({"", "-", stream});
+  destination.shown = destination.on_stdout && !stream;
+  if (!destination.on_stdout && !format_used && !args.format.empty())
+    throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
+  if (args.repr && (!destination.on_stdout || !is_text(args)))
+    throw Error(ErrorKind::usage, "--repr: goes with text on standard output only");
+  return destination;
+}
+
+OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files) {
+  OutputPolicy policy;
+  policy.force = args.force;
+  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+  return policy;
+}
+
+void show(const Result& result, const ShowArgs& args,
+          const std::function<std::string(const std::string& name)>& what) {
+  if (!is_text(args)) return print(result_json(result, -1) + "\n");
+  std::string text;
+  for (const auto& [name, tensor] : result.outputs) {
+    text += (text.empty() ? "" : "\n") + name + " " + to_string(tensor.shape());
+    if (const std::string words = what(name); !words.empty()) text += ": " + words;
+    text += "\n" + (args.repr ? numpy_repr(tensor) : numpy_str(tensor)) + "\n";
+  }
+  print(text);
+}
+
+}  // namespace attn

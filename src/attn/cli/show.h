@@ -1,0 +1,47 @@
+// Where the result of a computation goes: files, text or data on standard output.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "attn/job/output.h"
+
+namespace CLI {
+class App;
+}
+
+namespace attn {
+
+/// What was typed.
+struct ShowArgs {
+  std::vector<std::string> outputs;  ///< -o
+  std::string format;                ///< "" is text
+  bool repr = false;
+  bool force = false;
+};
+
+/// Declares -o, --format, --repr and --force.
+void add_show_options(CLI::App& app, ShowArgs& args);
+
+/// What was typed, understood.
+struct Destination {
+  std::vector<OutputTarget> targets;  ///< standard output, too, where it holds a file's format
+  bool shown = false;                 ///< text or ndjson on standard output
+  bool on_stdout = false;             ///< either of these
+};
+
+/// `names` are the outputs that there are; `by_default` says whether standard output is meant when
+/// there is no -o. Errors: usage.
+Destination destination_of(const ShowArgs& args, const std::vector<std::string>& names,
+                           bool by_default = true);
+
+/// What the writer of a result may do to what stands there.
+OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files);
+
+/// Writes text or ndjson to standard output. Text is "scores (4, 4): raw similarity Q K^T", then
+/// the array as NumPy prints it; `what` gives the words after the colon, or "".
+void show(const Result& result, const ShowArgs& args,
+          const std::function<std::string(const std::string& name)>& what);
+
+}  // namespace attn

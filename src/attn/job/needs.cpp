@@ -1,0 +1,73 @@
+#include "attn/job/needs.h"
+
+#include <algorithm>
+
+#include "attn/job/fields.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+struct Need {
+  const char* key;
+  const char* what;
+  bool (*met)(const Job& job, const Document& document);
+};
+
+bool draws(const Job&, const Document& document) {
+  return std::any_of(document.entries.begin(), document.entries.end(), [](const Entry& entry) {
+    return find_field(entry.key)->form == FieldForm::tensor && entry.value.get<JsonObject>();
+  });
+}
+
+bool has_positions(const Job& job, const Document&) {
+  return job.options.position.kind != Position::Kind::none;
+}
+
+bool has_axes(const Job& job, const Document&) {
+  const Tensor* Q = job.tensors.find("Q");
+  return Q != nullptr && Q->rank() == 4;
+}
+
+bool has_boolean_mask(const Job& job, const Document&) {
+  const Tensor* mask = job.tensors.find("mask");
+  return mask != nullptr && !is_float(mask->dtype());
+}
+
+bool has_embeddings(const Job& job, const Document&) { return job.tensors.contains("embeddings"); }
+
+const std::vector<Need> kNeeds = {
+    {"layout", "4-D Q, K and V", has_axes},
+    {"mask_polarity", "a mask of booleans", has_boolean_mask},
+    {"position.base", "position.kind sinusoidal", has_positions},
+    {"position.first", "position.kind sinusoidal", has_positions},
+    {"position.exponent", "position.kind sinusoidal", has_positions},
+    {"position.last_column_zero", "position.kind sinusoidal", has_positions},
+    {"position.embedding_scale", "embeddings", has_embeddings},
+    {"seed", "a random tensor", draws},
+    {"generator", "a random tensor", draws},
+};
+
+bool says_what_holds(const Entry& entry) {
+  const Field& field = *find_field(entry.key);
+  if (!field.apply) return false;
+  Options options;
+  field.apply(entry.value, options);
+  return options == Options{};
+}
+
+}  // namespace
+
+std::vector<std::string> unmet_needs(const Job& job, const Document& document, bool& only_flags) {
+  std::vector<std::string> lines;
+  for (const auto& [key, what, met] : kNeeds) {
+    const Entry* entry = document.find(key);
+    if (entry == nullptr || met(job, document) || says_what_holds(*entry)) continue;
+    only_flags = only_flags && entry->from_flag;
+    lines.push_back(printable(entry->origin) + ": " + (entry->from_flag ? "" : entry->key + ": ") +
+                    "expected " + what + " beside it, found none");
+  }
+  return lines;
+}
+
+}  // namespace attn

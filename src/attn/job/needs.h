@@ -1,0 +1,16 @@
+// What an option needs to mean anything: none is taken and then silently does nothing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attn/job/job.h"
+
+namespace attn {
+
+/// A line for each key that was typed and changes nothing because what it speaks of is not there:
+/// "--layout: expected 4-D Q, K and V beside it, found none". A key that says what holds anyway is
+/// let pass.
+std::vector<std::string> unmet_needs(const Job& job, const Document& document, bool& only_flags);
+
+}  // namespace attn

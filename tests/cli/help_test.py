@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Help texts, manual pages and completions: complete, and every example in them runs."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+from attn import ATTN, ROOT, Checks, attn  # noqa: E402
+
+checks = Checks("help")
+
+
+def text_of(*args):
+    run = attn(*args)
+    checks.check(run.returncode == 0 and run.stderr == b"", f"attn {args}: {run}")
+    return run.stdout.decode()
+
+
+def commands():
+    """The names that `attn help` lists."""
+    listed = text_of("help").partition("Commands:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  (\w+) ", listed, re.MULTILINE)
+
+
+def flags_in(help_text):
+    lines = re.findall(r"^  (?:-\w, |    )(--.*)", help_text, re.MULTILINE)
+    return {flag for line in lines for flag in re.findall(r"--[\w-]+", line.split("  ")[0])}
+
+
+def examples_in(help_text):
+    """The command lines below "Example:"."""
+    block = help_text.partition("Example:\n")[2].partition("\n\n")[0]
+    return [line.strip() for line in block.splitlines() if line.strip()]
+
+
+def make_files(folder):
+    """What the examples name."""
+    rng = np.random.default_rng(3)
+    arrays = {name: rng.standard_normal((8, 8)) for name in ["Q", "K", "V", "W_Q", "W_K", "x"]}
+    for name, array in [("q", "Q"), ("k", "K"), ("v", "V"), ("queries", "Q"), ("keys", "K"),
+                        ("values", "V"), ("x", "x"), ("embeddings", "x")]:
+        np.save(folder / f"{name}.npy", arrays[array])
+    np.savez(folder / "model.npz", W_Q=arrays["W_Q"], W_K=arrays["W_K"])
+    np.savez(folder / "weights.npz", W_Q=arrays["W_Q"])
+    for name in ["embeddings.csv", "ratings.csv"]:
+        np.savetxt(folder / name, arrays["x"], delimiter=",")
+    job = '{"Q": [[1, 0], [0, 1]], "K": [[1, 2], [3, 4]]}'
+    (folder / "jobs").mkdir()
+    for name in ["job.json", "jobs/a.json", "jobs/b.json"]:
+        (folder / name).write_text(job)
+    (folder / "common.json").write_text('{"scale": "none"}')
+    (folder / "jobs.ndjson").write_text((job + "\n") * 2)
+    for name in ["expected", "before", "after", "result"]:
+        attn("run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--heads", "4", "-o", f"{name}.npz",
+             cwd=folder)
+    np.save(folder / "mine.npy", np.load(folder / "result.npz")["weights"])
+
+
+def test_examples_run(names):
+    """Each in a folder of its own, where nothing that it writes stands yet."""
+    env = {**os.environ, "ATTN_DATA": str(ROOT / "data" / "examples")}
+    for name in [None, *names]:
+        examples = examples_in(text_of("help", *([name] if name else [])))
+        checks.check(examples, f"attn help {name}: no example")
+        for example in examples:
+            with tempfile.TemporaryDirectory() as path:
+                folder = pathlib.Path(path)
+                make_files(folder)
+                (folder / "bin").mkdir()
+                (folder / "bin" / "attn").symlink_to(ATTN)
+                for target in re.findall(r"(?:-o|--view)[ =](?:\w+=)?([\w./]+)", example):
+                    (folder / target).unlink(missing_ok=True)
+                env["PATH"] = f"{folder}/bin:/usr/bin:/bin"
+                run = subprocess.run(["bash", "-c", example], cwd=folder, env=env, timeout=60,
+                                     capture_output=True, stdin=subprocess.DEVNULL)
+                checks.check(run.returncode == 0, f"$ {example}: exit {run.returncode}, {run.stderr}")
+
+
+def test_help(names):
+    for name in names:
+        text = text_of("help", name)
+        checks.check(text == text_of(name, "--help"), f"attn help {name} is attn {name} --help")
+        checks.check(max(map(len, text.splitlines())) <= 100, f"{name}: a line over 100 columns")
+    run = attn("help", "rum")
+    checks.check(run.returncode == 2 and b"did you mean 'run'" in run.stderr, f"{run}")
+
+
+def plain(page):
+    """A page as groff shows it, without its bold and underlining."""
+    run = subprocess.run(["groff", "-man", "-Tascii", "-P-c", "-ww"], input=page.encode(),
+                         capture_output=True)
+    checks.check(run.returncode == 0 and run.stderr == b"", f"groff: {run.stderr}")
+    return re.sub(".\b", "", run.stdout.decode())
+
+
+def test_manual_pages(names):
+    """Every flag of the help text stands in the page; groff, where there is one, finds no fault."""
+    with tempfile.TemporaryDirectory() as folder:
+        checks.check(attn("man", "--all", folder).returncode == 0, "man --all")
+        written = sorted(path.name for path in pathlib.Path(folder).iterdir())
+        checks.check(written == sorted(["attn.1", *(f"attn-{name}.1" for name in names)]), f"{written}")
+        for name in names:
+            page = text_of("man", name)
+            checks.check((pathlib.Path(folder) / f"attn-{name}.1").read_text() == page, f"{name}.1")
+            flags = flags_in(text_of("help", name))
+            source = page.replace("\\-", "-")
+            missing = [flag for flag in flags if f"\\fB{flag}\\fR" not in source]
+            checks.check(flags and not missing, f"man {name}: without {missing}")
+            if shutil.which("groff"):
+                shown = plain(page)
+                checks.check(all(flag in shown for flag in flags), f"man {name}: flags are shown")
+    main_page = text_of("man").replace("\\-", "-")
+    checks.check(all(f"attn-{name}" in main_page for name in names), "attn(1) names every command")
+    checks.check(attn("man", "rum").returncode == 2, "man rum")
+
+
+def complete(line):
+    """What bash offers at the end of a command line."""
+    words = line.split(" ")
+    script = (f'source <("{ATTN}" completions bash)\nCOMP_WORDS=({" ".join(map(repr, words))})\n'
+              f"COMP_CWORD={len(words) - 1}\n_attn\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"")
+    run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    checks.check(run.returncode == 0 and run.stderr == "", f"bash: {line}: {run}")
+    return set(run.stdout.split())
+
+
+def test_completions(names):
+    checks.check(complete("attn ") == {*names, "help", "--help", "--version"}, "commands")
+    checks.check(complete("attn com") == {"compare", "completions"}, "commands by prefix")
+    for name in names:
+        flags = flags_in(text_of("help", name))
+        checks.check(flags <= complete(f"attn {name} --"), f"flags of {name}")
+    checks.check(complete("attn run --comp") == {"--compute"}, "a flag by prefix")
+    checks.check({"dot", "cosine"} <= complete("attn run --score "), "words of a job's key")
+    checks.check("safetensors" in complete("attn convert a.npy --format s"), "words of a format")
+    checks.check(complete("attn completions ") == {"bash", "zsh", "fish"}, "words of an argument")
+    checks.check({"list", "run", "check"} <= complete("attn examples "), "subcommands")
+    checks.check(complete("attn help ") == set(names), "help on a command")
+    checks.check(complete(f"attn run {ROOT}/READ") == {f"{ROOT}/README.md"}, "files")
+    for shell, check in [("zsh", ["-n"]), ("fish", ["--no-execute"])]:
+        text = text_of("completions", shell)
+        for name in names:
+            for flag in flags_in(text_of("help", name)):
+                shown = f"-l {flag[2:]} " if shell == "fish" else f"*{flag}["
+                checks.check(shown in text, f"{shell}: {name} {flag}")
+        if shutil.which(shell):
+            run = subprocess.run([shell, *check], input=text, capture_output=True, text=True)
+            checks.check(run.returncode == 0 and run.stderr == "", f"{shell}: {run.stderr}")
+    checks.check(attn("completions", "tcsh").returncode == 2, "a shell that there is none for")
+
+
+def main():
+    names = commands()
+    checks.check({"run", "convert", "compare", "man", "completions"} <= set(names), f"{names}")
+    test_help(names)
+    test_examples_run(names)
+    test_manual_pages(names)
+    test_completions(names)
+    checks.finish()
+
+
+main()

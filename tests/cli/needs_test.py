@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""No option is silently dropped; what is wrong is said of where it was typed; hidden NaN is not."""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import Checks, attn  # noqa: E402
+
+QK = ["--q", "[[1.0, 2]]", "--k", "[[1.0, 2], [3, 4]]"]
+X = ["--embeddings", "[[1.0, 2], [3, 4]]"]
+
+
+def refused(checks, run, code, says, what):
+    err = run.stderr.decode()
+    checks.check(run.returncode == code and says in err, f"{what}: exit {run.returncode}, {err}")
+    checks.check(run.stdout == b"", f"{what}: {run}")
+
+
+def unmet(checks):
+    mask = ["--mask", "[[0.0, 1.0]]"]
+    for args, flag in [
+        ([*QK, "--layout", "blhd"], "--layout"),
+        ([*QK, "--mask-polarity", "ignore"], "--mask-polarity"),
+        ([*QK, *mask, "--mask-polarity", "ignore"], "--mask-polarity"),
+        ([*QK, "--embedding-scale", "5"], "--embedding-scale"),
+        ([*QK, "--position-base", "5"], "--position-base"),
+        ([*X, "--position-base", "5"], "--position-base"),
+        ([*X, "--position-first", "5"], "--position-first"),
+        ([*X, "--position-exponent", "doubled"], "--position-exponent"),
+        ([*X, "--last-column-zero"], "--last-column-zero"),
+        ([*X, "--seed", "3", "--generator", "default_rng"], "--seed"),
+        ([*X, "--generator", "default_rng"], "--generator"),
+    ]:
+        refused(checks, attn("run", *args), 2, f"attn: {flag}: expected ", args)
+    for key, value in ("layout", "blhd"), ("seed", 2**32), ("generator", "default_rng"):
+        run = attn("run", "-", stdin=json.dumps({"Q": [[1, 2]], "K": [[1, 2]], key: value}))
+        refused(checks, run, 65, f"standard input: {key}: expected ", key)
+    # What is needed is there, or what is typed holds anyway.
+    four = ["--q", "[[[[1.0, 2]]]]", "--k", "[[[[1.0, 2]]]]"]
+    for args in [
+        [*four, "--layout", "blhd"],
+        [*QK, "--layout", "bhld", "--mask-polarity", "attend", "--position", "none"],
+        [*QK, "--mask", "[[true, false]]", "--mask-polarity", "ignore"],
+        [*X, "--embedding-scale", "5"],
+        [*X, "--position", "sinusoidal", "--position-base", "5", "--position-first", "1"],
+        [*X, "--wq", '{"randn": {"shape": [2, 2]}}', "--seed", "1", "--generator", "RandomState"],
+    ]:
+        run = attn("run", *args)
+        checks.check(run.returncode == 0 and run.stderr == b"", f"{args}: {run}")
+
+
+def messages(checks, folder):
+    (folder / "job.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]]}))
+    np.savez(folder / "two.npz", a=np.ones((2, 2)), b=np.ones((2, 2)))
+    (folder / "several.json").write_text(json.dumps({"Q": [[1, 2]], "K": "two.npz"}))
+    (folder / "empty.json").write_text(json.dumps({"Q": "", "K": [[1]]}))
+    (folder / "dotted.json").write_text(json.dumps({"embeddings": [[1]], "position.base": 3}))
+    for args, code, says in [
+        ([*QK, "--softcap", "-1.5"], 2, "found -1.5"),
+        ([*QK, "--window", "-2,0"], 2, "found [-2,0]"),
+        (["job.json", "--rows", "9"], 65, "attn: --rows: rows: "),
+        (["job.json", "--q", "none.npy"], 66, "attn: --q: none.npy: "),
+        (["several.json"], 65, "attn: several.json: K: two.npz: has several arrays"),
+        (["empty.json"], 65, "attn: empty.json: Q: expected the name of a file"),
+        (["dotted.json"], 65, "expected the key 'base' in an object 'position'"),
+    ]:
+        refused(checks, attn("run", *args, cwd=folder), code, says, args)
+    refused(checks, attn("run", "-", stdin="{]"), 65, "attn: standard input: ", "a broken job")
+    refused(checks, attn("run", "-", stdin='{"hedas": 1}'), 65, "attn: standard input: ", "a key")
+    # An archive holds no objects: its keys are dotted.
+    x = np.array([[1.0, 2], [3, 4]])
+    np.savez(folder / "job.npz", embeddings=x, **{"position.first": 3, "position.base": 7.0})
+    run = attn("run", "job.npz", "--position", "sinusoidal", "--outputs", "positions", "--format",
+               "json", cwd=folder)
+    t = (3 + np.arange(2))[:, None]
+    checks.check(np.allclose(json.loads(run.stdout or "{}").get("positions", 0),
+                             np.hstack([np.sin(t), np.cos(t)])), f"dotted keys: {run}")
+    for typed, tokens in ("[CLS],a", ["[CLS]", "a"]), ('["a", "b"]', ["a", "b"]):
+        run = attn("run", *X, "--tokens", typed, "--format", "json")
+        checks.check(json.loads(run.stdout or "{}").get("tokens") == tokens, f"{typed}: {run}")
+
+
+def nan(checks):
+    def run(job, *args):
+        return attn("run", "-", *args, "--format", "json", stdin=json.dumps(job))
+
+    hidden = {"Q": [[1.0, 0]], "K": [[1, 0], ["NaN", 0]], "mask": [[True, False]]}
+    done = run(hidden, "--nan", "refuse")
+    checks.check(done.returncode == 0 and done.stderr == b"", f"a hidden NaN: {done}")
+    refused(checks, run(hidden, "--nan", "refuse", "--outputs", "scores"), 65,
+            "scores: expected no NaN, found 1 of 2, the first at [0, 1]", "nothing behind the mask")
+    seen = {"Q": [[1.0, "NaN"]], "K": [[1, 0], ["NaN", 0]], "V": [[1.0], [2]],
+            "mask": [[True, False]]}
+    done = run(seen)
+    checks.check(done.returncode == 0 and b"weights: expected no NaN, found " in done.stderr,
+                 f"a visible NaN: {done}")
+    for name, place in ("Q", "[0, 1]"), ("K", "[1, 0]"):
+        words = f"standard input: {name} holds 1, the first at {place}"
+        checks.check(words in done.stderr.decode(), f"{words}: {done.stderr}")
+
+
+def main():
+    checks = Checks("needs")
+    unmet(checks)
+    with tempfile.TemporaryDirectory() as folder:
+        messages(checks, pathlib.Path(folder))
+    nan(checks)
+    checks.finish()
+
+
+if __name__ == "__main__":
+    main()
