@@ -60,13 +60,30 @@ def error_of(found, exact):
     return float(difference / max(1.0, np.max(np.abs(exact[finite]))))
 
 
+def write_tensors(path, tensors):
+    """An .npz file; where NumPy has no name for a dtype (bfloat16), .safetensors. Gives its path."""
+    if not any(x.dtype.name == "bfloat16" for x in tensors.values()):
+        np.savez(path.with_suffix(".npz"), **tensors)
+        return path.with_suffix(".npz")
+    header, data = {}, b""
+    for name, x in tensors.items():
+        dtype = {"bfloat16": "BF16", "bool": "BOOL", "int64": "I64"}[x.dtype.name]
+        raw = x.tobytes()
+        header[name] = {"dtype": dtype, "shape": x.shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path = path.with_suffix(".safetensors")
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
 def run_jobs(jobs):
     """The outputs of each job, a dict of arrays, or the message that refused it; by one `attn batch`."""
     with tempfile.TemporaryDirectory() as folder:
         lines = []
         for number, job in enumerate(jobs, 1):
-            path = pathlib.Path(folder) / f"{number}-in.npz"
-            np.savez(path, **{k: v for k, v in job.items() if isinstance(v, np.ndarray)})
+            path = write_tensors(pathlib.Path(folder) / f"{number}-in",
+                                 {k: v for k, v in job.items() if isinstance(v, np.ndarray)})
             lines.append(json.dumps({k: f"{path}#{k}" if isinstance(v, np.ndarray) else v
                                      for k, v in job.items()}))
         out = pathlib.Path(folder) / "out"

@@ -8,7 +8,7 @@ from cases import error_of, run_jobs
 
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "golden" / "peers"
 DATA = {"Q", "K", "V", "embeddings", "memory", "outputs", "cos", "sin"}
-CANDIDATES = 6
+CANDIDATES = 60
 BINDS = 1e-3  # an option counts where leaving it out changes a result by so much
 
 
@@ -26,17 +26,21 @@ def size_of(case):
 
 
 def chosen(cases):
-    """{index of a case: the options that it shows}, each option once, by the smallest that show it."""
+    """{index of a case: the options that it shows}, each option once."""
     by_size = sorted(range(len(cases)), key=lambda i: size_of(cases[i]))
     options = sorted({k for case in cases for k in case.job} - DATA)
     tries = [(key, i) for key in options
              for i in [i for i in by_size if key in cases[i].job][:CANDIDATES]]
     results = run_jobs([without(cases[i].job, key) for key, i in tries])
-    picked, shown = {}, set()
+    shows = {}
     for (key, i), result in zip(tries, results):
-        if key not in shown and changes(result, cases[i].exact):
-            shown.add(key)
-            picked.setdefault(i, []).append(key)
+        if changes(result, cases[i].exact):
+            shows.setdefault(i, set()).add(key)
+    picked, left = {}, set().union(*shows.values())
+    while left:  # the case that shows most of what is left; of equals, the smallest
+        best = min(shows, key=lambda i: (-len(shows[i] & left), size_of(cases[i])))
+        picked[best] = sorted(shows[best] & left)
+        left -= shows[best]
     return picked
 
 

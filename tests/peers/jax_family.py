@@ -9,7 +9,7 @@ from cases import Case, Draw
 
 jax.config.update("jax_enable_x64", True)
 COUNT = 600
-DTYPES = ["float64", "float64", "float32", "float32", "float16"]
+DTYPES = ["float64", "float64", "float32", "float16", "bfloat16"]
 # Few shapes, as JAX compiles each anew: B, L, S, heads, key heads, width.
 SHAPES = [(1, 1, 1, 1, 1, 4), (2, 5, 5, 2, 2, 8), (2, 4, 9, 4, 2, 8), (3, 8, 3, 3, 1, 5),
           (1, 17, 17, 2, 1, 16), (2, 1, 12, 6, 3, 4), (1, 12, 7, 2, 2, 3), (3, 6, 6, 4, 4, 2)]

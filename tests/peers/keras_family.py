@@ -1,7 +1,4 @@
-"""Random cases of Keras' MultiHeadAttention and AdditiveAttention.
-
-Every query sees a key: where it sees none, Keras' answer depends on how far -1e9 drowns its scores.
-"""
+"""Random cases of Keras' MultiHeadAttention and AdditiveAttention."""
 
 import keras
 import numpy as np
@@ -17,7 +14,8 @@ def array(value):
 
 
 def with_a_key(sees):
-    """The same, the first key visible to all, which causality leaves visible, too."""
+    """The same, the first key visible to all, which causality leaves visible, too. Where a query of
+    AdditiveAttention sees none, the answer depends on how far -1e9 drowns its scores."""
     sees[..., 0] = True
     return sees
 
@@ -32,11 +30,13 @@ def multi_head():
         query = draw.normal(B, L, width, dtype=dtype)
         value = draw.normal(B, S, value_width, dtype=dtype)
         given = {"use_causal_mask": draw.chance(0.3)}
-        job = {"convention": "keras", "embeddings": query, "memory": value, "heads": H, "outputs": ["output", "weights"]}
+        job = {"convention": "keras", "embeddings": query, "memory": value, "heads": H,
+               "outputs": ["output", "weights"],
+               "empty_rows": "zero"}  # as this layer has it when it is asked for its scores
         if given["use_causal_mask"]:
             job["causal"] = True
-        if draw.chance(0.4):
-            given["attention_mask"] = with_a_key(draw.sees(B, L, S))
+        if draw.chance(0.5):
+            given["attention_mask"] = draw.sees(B, L, S)
             job["mask"] = given["attention_mask"][:, None]  # three axes of ours would be heads
         names = ["W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"]
         weights = None
@@ -48,9 +48,8 @@ def multi_head():
             if weights is None:
                 weights = [0.5 * draw.normal(*w.shape, dtype=dtype) for w in layer.weights]
             layer.set_weights(weights)
-            output, scores = layer(query.astype(d), value.astype(d), return_attention_scores=True,
-                                   **given)
-            return {"output": array(output), "weights": array(scores)}
+            found = layer(query.astype(d), value.astype(d), return_attention_scores=True, **given)
+            return dict(zip(job["outputs"], map(array, found)))
 
         library, exact = compute(dtype), compute("float64")
         for name, weight in zip(names if options["use_bias"] else names[::2], weights):

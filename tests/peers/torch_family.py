@@ -1,5 +1,6 @@
 """Random cases of PyTorch's scaled_dot_product_attention, MultiheadAttention and FlexAttention."""
 
+import ml_dtypes  # noqa: F401  NumPy's bfloat16
 import numpy as np
 import torch
 from torch.nn import functional
@@ -10,11 +11,13 @@ from cases import Case, Draw
 COUNT = 600
 torch.set_num_threads(1)
 flex_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # the formula itself, nothing compiled
-DTYPES = ["float64", "float64", "float32", "float32", "float16"]
+DTYPES = ["float64", "float64", "float32", "float16", "bfloat16"]
 
 
 def tensor(array, dtype):
     """A torch tensor; floats as `dtype`."""
+    if array.dtype.name == "bfloat16":
+        array = array.astype("float32")
     made = torch.from_numpy(np.ascontiguousarray(array))
     return made.to(getattr(torch, dtype)) if made.is_floating_point() else made
 
@@ -22,13 +25,14 @@ def tensor(array, dtype):
 def both(compute, dtype):
     """What `compute(dtype)` gives in the case's dtype and in float64, as NumPy arrays."""
     with torch.no_grad():
-        return [{name: value.numpy() for name, value in compute(d).items()}
-                for d in (dtype, "float64")]
+        return [{name: (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+                 for name, value in compute(d).items()} for d in (dtype, "float64")]
 
 
 def draw_qkv(draw, dtype):
     """Q, K, V of rank 2, 3 or 4, with heads in groups now and then, and the mask's full shape."""
-    L, S, E, Ev = draw.pick(1, 2, 5, 17, 40), draw.pick(1, 3, 8, 33), draw.pick(1, 4, 8, 24), draw.pick(1, 8, 10)
+    L, S = draw.pick(1, 2, 5, 17, 40), draw.pick(1, 3, 8, 33)
+    E, Ev = draw.pick(1, 4, 8, 24), draw.pick(1, 8, 10)
     rank = draw.pick(2, 3, 4, 4, 4)
     B, G, times = draw.pick(1, 2, 3), draw.pick(1, 2, 3), draw.pick(1, 1, 2, 4)
     lead_q, lead_k = {2: ((), ()), 3: ((B,), (B,)), 4: ((B, G * times), (B, G))}[rank]
