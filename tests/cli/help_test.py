@@ -44,9 +44,15 @@ def make_files(folder):
     """What the examples name."""
     rng = np.random.default_rng(3)
     arrays = {name: rng.standard_normal((8, 8)) for name in ["Q", "K", "V", "W_Q", "W_K", "x"]}
+<<<<<<< HEAD
     for name, array in [("q", "Q"), ("k", "K"), ("v", "V"), ("queries", "Q"), ("keys", "K"),
                         ("values", "V"), ("x", "x"), ("embeddings", "x"), ("k1", "K"),
                         ("k2", "V"), ("v1", "V"), ("v2", "K")]:
+=======
+    for name, array in [("q", "Q"), ("k", "K"), ("v", "V"), ("k1", "K"), ("v1", "V"),
+                        ("k2", "K"), ("v2", "V"), ("queries", "Q"), ("keys", "K"),
+                        ("values", "V"), ("x", "x"), ("embeddings", "x")]:
+>>>>>>> compare
         np.save(folder / f"{name}.npy", arrays[array])
     np.savez(folder / "model.npz", W_Q=arrays["W_Q"], W_K=arrays["W_K"])
     np.savez(folder / "weights.npz", W_Q=arrays["W_Q"])
@@ -68,20 +74,23 @@ def make_files(folder):
 
 
 def test_examples_run(names):
-    """Each in a folder of its own, where nothing that it writes stands yet."""
+    """Those of one command one after another, in a folder of their own."""
     env = {**os.environ, "ATTN_DATA": str(ROOT / "data" / "examples")}
     for name in [None, *names]:
         examples = examples_in(text_of("help", *([name] if name else [])))
         checks.check(examples, f"attn help {name}: no example")
-        for example in examples:
-            with tempfile.TemporaryDirectory() as path:
-                folder = pathlib.Path(path)
-                make_files(folder)
-                (folder / "bin").mkdir()
-                (folder / "bin" / "attn").symlink_to(ATTN)
+        with tempfile.TemporaryDirectory() as path:
+            folder = pathlib.Path(path)
+            make_files(folder)
+            (folder / "bin").mkdir()
+            (folder / "bin" / "attn").symlink_to(ATTN)
+            env["PATH"] = f"{folder}/bin:/usr/bin:/bin"
+            for example in examples:
                 for target in re.findall(r"(?:-o|--view)[ =](?:\w+=)?([\w./]+)", example):
                     (folder / target).unlink(missing_ok=True)
-                env["PATH"] = f"{folder}/bin:/usr/bin:/bin"
+                for target in re.findall(r"--out-dir (\S+)", example):
+                    if "--resume" not in example:
+                        shutil.rmtree(folder / target, ignore_errors=True)
                 run = subprocess.run(["bash", "-c", example], cwd=folder, env=env, timeout=60,
                                      capture_output=True, stdin=subprocess.DEVNULL)
                 checks.check(run.returncode == 0, f"$ {example}: exit {run.returncode}, {run.stderr}")

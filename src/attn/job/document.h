@@ -32,8 +32,8 @@ struct Document {
 
 /// Reads a job file: a JSON document, or an .npz or .safetensors whose arrays carry the keys' names
 /// ("-" is standard input), or a library's (job/saved_layer.h). Keys are looked up, values are not
-/// looked at yet. Errors: no_input; data, with a line for each unknown key, naming the nearest known
-/// one.
+/// looked at yet. Errors: no_input; data, with a line for each unknown key, naming the nearest
+/// known one.
 Document read_document(const std::string& path, TensorFiles& files);
 
 /// The same from JSON text; relative paths in it start in `folder`. Errors: data.
