@@ -44,15 +44,9 @@ def make_files(folder):
     """What the examples name."""
     rng = np.random.default_rng(3)
     arrays = {name: rng.standard_normal((8, 8)) for name in ["Q", "K", "V", "W_Q", "W_K", "x"]}
-<<<<<<< HEAD
-    for name, array in [("q", "Q"), ("k", "K"), ("v", "V"), ("queries", "Q"), ("keys", "K"),
-                        ("values", "V"), ("x", "x"), ("embeddings", "x"), ("k1", "K"),
-                        ("k2", "V"), ("v1", "V"), ("v2", "K")]:
-=======
     for name, array in [("q", "Q"), ("k", "K"), ("v", "V"), ("k1", "K"), ("v1", "V"),
                         ("k2", "K"), ("v2", "V"), ("queries", "Q"), ("keys", "K"),
                         ("values", "V"), ("x", "x"), ("embeddings", "x")]:
->>>>>>> compare
         np.save(folder / f"{name}.npy", arrays[array])
     np.savez(folder / "model.npz", W_Q=arrays["W_Q"], W_K=arrays["W_K"])
     np.savez(folder / "weights.npz", W_Q=arrays["W_Q"])

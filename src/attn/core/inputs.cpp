@@ -60,7 +60,8 @@ Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity po
     const auto hidden = is_float(mask.dtype())
                             ? static_cast<T>(-std::numeric_limits<double>::infinity())
                             : static_cast<T>(polarity == MaskPolarity::ignore);
-    const auto from = mask.data<T>(), to = wide.mutable_data<T>();
+    const auto from = mask.data<T>();
+    const auto to = wide.mutable_data<T>();
     for (std::size_t i = 0; i < to.size(); ++i)
       to[i] = i % keys < columns ? from[i / keys * columns + i % keys] : hidden;
   });
