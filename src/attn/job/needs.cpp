@@ -30,8 +30,11 @@ bool has_axes(const Job& job, const Document&) {
 }
 
 bool has_boolean_mask(const Job& job, const Document&) {
-  const Tensor* mask = job.tensors.find("mask");
-  return mask != nullptr && !is_float(mask->dtype());
+  const auto is_boolean = [&](const char* name) {
+    const Tensor* mask = job.tensors.find(name);
+    return mask != nullptr && !is_float(mask->dtype());
+  };
+  return is_boolean("mask") || is_boolean("key_mask");
 }
 
 bool has_embeddings(const Job& job, const Document&) { return job.tensors.contains("embeddings"); }
