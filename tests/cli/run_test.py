@@ -201,6 +201,13 @@ def refusals(checks, folder):
     checks.check(run.returncode == 0 and run.stderr == b"", f"--nan allow: {run}")
     run = attn("run", "--q", "nan.npy", "--k", "k.npy", "-q", cwd=folder)
     checks.check(run.returncode == 0 and run.stderr == b"", f"-q: {run}")
+    np.save(folder / "float_mask.npy", np.tri(3, 5))
+    run = attn("run", *qkv, "--mask", "float_mask.npy", cwd=folder)
+    checks.check(run.returncode == 0 and b"warning: float_mask.npy: mask: floats are" in run.stderr,
+                 f"a float mask of 0 and 1: {run}")
+    np.save(folder / "float_mask.npy", np.where(np.tri(3, 5), 0, -np.inf))
+    run = attn("run", *qkv, "--mask", "float_mask.npy", cwd=folder)
+    checks.check(run.returncode == 0 and run.stderr == b"", f"an additive mask: {run}")
     run = attn("run", "--q", "q.npy", "--k", "v.npy", "--mask", "mask.npy", "--rows", 9, cwd=folder)
     checks.check(len(run.stderr.splitlines()) == 2, f"all at once: {run.stderr}")
 

@@ -9,6 +9,7 @@
 #include "attn/cli/show.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
+#include "attn/job/doubts.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
 #include "attn/job/nan.h"
@@ -118,6 +119,7 @@ int run(const RunArgs& args) {
   if (destination.shown) show(result, args.show, meaning_of);
   views.write(job, computed);
   if (!nan.empty()) note("warning: " + nan);
+  if (const std::string doubt = mask_doubt(job); !doubt.empty()) note("warning: " + doubt);
   return 0;
 }
 

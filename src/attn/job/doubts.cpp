@@ -1,0 +1,29 @@
+#include "attn/job/doubts.h"
+
+#include <algorithm>
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+bool all_zero_or_one(const Tensor& tensor) {
+  const Tensor values = cast(tensor, DType::f64);
+  const auto data = values.data<double>();
+  const bool some_one = std::find(data.begin(), data.end(), 1.0) != data.end();
+  return some_one &&
+         std::all_of(data.begin(), data.end(), [](double x) { return x == 0 || x == 1; });
+}
+
+}  // namespace
+
+std::string mask_doubt(const Job& job) {
+  const Tensor* mask = job.tensors.find("mask");
+  if (mask == nullptr || !is_float(mask->dtype()) || !all_zero_or_one(*mask)) return "";
+  return printable(job.origins.at("mask")) +
+         ": mask: floats are added to the scores, and 0 and 1 hide nothing; give booleans or "
+         "integers "
+         "to say which keys may be seen";
+}
+
+}  // namespace attn
