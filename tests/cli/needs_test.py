@@ -25,6 +25,7 @@ def unmet(checks):
     mask = ["--mask", "[[0.0, 1.0]]"]
     for args, flag in [
         ([*QK, "--layout", "blhd"], "--layout"),
+        ([*QK, "--alignment", "bottom-right"], "--alignment"),
         ([*QK, "--mask-polarity", "ignore"], "--mask-polarity"),
         ([*QK, *mask, "--mask-polarity", "ignore"], "--mask-polarity"),
         ([*QK, "--embedding-scale", "5"], "--embedding-scale"),

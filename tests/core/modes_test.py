@@ -64,8 +64,9 @@ class Draw:
             o["causal"] = choose.choice([True, "bottom-right"])
         elif self.chance(0.3):
             o["alignment"] = "bottom-right"
+            o["window"] = [choose.randint(-1, 3), choose.randint(0, 2)]
         if self.chance(0.3):
-            o["window"] = [choose.randint(-1, 3), choose.randint(-1, 2)]
+            o["window"] = [choose.randint(-1, 3), choose.randint(0, 2)]
         if self.chance(0.25):
             t["key_lengths"] = self.rng.integers(0, self.S + 1, self.B)
         if self.chance(0.25):

@@ -37,10 +37,18 @@ bool has_boolean_mask(const Job& job, const Document&) {
   return is_boolean("mask") || is_boolean("key_mask");
 }
 
+/// Whether anything looks at how far apart a query and a key stand.
+bool counts_distances(const Job& job, const Document&) {
+  const Options& options = job.options;
+  return options.causal || options.window != Window{} || options.alibi ||
+         job.tensors.contains("alibi_slopes") || job.tensors.contains("relative_bias");
+}
+
 bool has_embeddings(const Job& job, const Document&) { return job.tensors.contains("embeddings"); }
 
 const std::vector<Need> kNeeds = {
     {"layout", "4-D Q, K and V", has_axes},
+    {"alignment", "causal, a window, ALiBi or relative_bias", counts_distances},
     {"mask_polarity", "a mask of booleans", has_boolean_mask},
     {"position.base", "position.kind sinusoidal", has_positions},
     {"position.first", "position.kind sinusoidal", has_positions},

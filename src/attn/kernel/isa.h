@@ -9,7 +9,7 @@ namespace attn::kernel {
 /// From the least to the most capable.
 enum class Isa {
   baseline,  ///< whatever every machine of this architecture has
-  avx2,      ///< with FMA and F16C
+  avx2,      ///< with FMA, and F16C, which comes with AVX2
   avx512,    ///< F, BW, CD, DQ, VL
 };
 

@@ -27,7 +27,7 @@ constexpr std::array<Names, 13> kNames = {{{DType::f64, "float64", "f64"},
                                            {DType::u64, "uint64", "u64"},
                                            {DType::boolean, "bool", "bool"}}};
 
-/// Rounds a double to a 16-bit format with `mantissa` fraction bits and exponents from `lowest`
+/// Rounds a double to a 16-bit format with `mantissa` fraction bits and exponents from 1 - `bias`
 /// (of the smallest normal number) to `bias`. Done in double, where the scaled value is exact, so
 /// there is one rounding only.
 std::uint16_t round_to_bits(double value, int mantissa, int bias) {
