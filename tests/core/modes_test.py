@@ -289,9 +289,28 @@ def precision(checks, folder):
             checks.check(off <= 16 * 2.0 ** -at_most, f"{kind}, {compute}: context off by {off}")
 
 
+def yarn(checks, folder):
+    """Each knob of YaRN, in a job where it binds."""
+    rng = np.random.default_rng(2)
+    t = {name: rng.standard_normal((1, 1, 9, 6)) for name in "QKV"}
+    rotary = {"kind": "half", "scaling": "yarn", "factor": 4.5, "original_length": 4096,
+              "beta_fast": 8, "beta_slow": 4, "attention_factor": 1.25}
+    whole = attend(t, {"rotary": rotary})
+    write_job(folder, t, {"rotary": rotary})
+    attn("run", "job.json", "--force", "-o", "out.npz", cwd=folder)
+    with np.load(folder / "out.npz") as out:
+        checks.check(np.abs(out["weights"] - whole["weights"]).max() < TOLERANCE, "yarn")
+    for knob in "beta_fast", "beta_slow", "attention_factor", "factor":
+        fewer = {name: value for name, value in rotary.items() if name != knob}
+        if knob == "factor":
+            fewer["factor"] = 2
+        off = np.abs(attend(t, {"rotary": fewer})["weights"] - whole["weights"]).max()
+        checks.check(off > 1e-6, f"yarn: {knob} does not matter: {off}")
+
+
 def main():
     checks = Checks("modes")
-    for part in random_jobs, precision:
+    for part in random_jobs, precision, yarn:
         with tempfile.TemporaryDirectory() as name:
             part(checks, pathlib.Path(name))
     checks.finish()
