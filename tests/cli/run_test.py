@@ -171,6 +171,7 @@ def refusals(checks, folder):
         (["--q", "q.npy"], 65, "K"),
         ([*qkv, "--outputs", "wieghts"], 2, "did you mean 'weights'?"),
         ([*qkv, "--outputs", "output"], 2, "output"),
+        ([*qkv, "--outputs", "everything"], 2, "there are positions, inputs, "),
         ([*qkv, "--scale", "big"], 2, "--scale: expected"),
         ([*qkv, "--heads", "0"], 2, "--heads: expected"),
         ([*qkv, "--score", "cosin"], 2, "did you mean 'cosine'?"),
@@ -201,6 +202,10 @@ def refusals(checks, folder):
     checks.check(run.returncode == 0 and run.stderr == b"", f"--nan allow: {run}")
     run = attn("run", "--q", "nan.npy", "--k", "k.npy", "-q", cwd=folder)
     checks.check(run.returncode == 0 and run.stderr == b"", f"-q: {run}")
+    for number in ".5", "0.5", "5e-1":
+        run = attn("run", *qkv, "--scale", number, "--outputs", "scaled_scores", "--format", "json",
+                   cwd=folder)
+        checks.check(json.loads(run.stdout)["scaled_scores"][0][0] == 2, f"--scale {number}: {run}")
     np.save(folder / "float_mask.npy", np.tri(3, 5))
     run = attn("run", *qkv, "--mask", "float_mask.npy", cwd=folder)
     checks.check(run.returncode == 0 and b"warning: float_mask.npy: mask: floats are" in run.stderr,

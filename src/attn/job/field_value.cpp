@@ -1,5 +1,6 @@
 // What a field's value may be, and what a flag's text means.
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include "attn/job/field_tables.h"
@@ -145,6 +146,13 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
+/// ".5" and "1.", numbers in a shell as they are in C and Python, if not in JSON.
+bool number_in_c(const std::string& text, double& number) {
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stopped == end && std::isfinite(number);
+}
+
 /// JSON when it is JSON, otherwise the text itself.
 Json scalar_of(const std::string& text, const std::string& name) {
   try {
@@ -196,8 +204,12 @@ Json value_of_flag(const Field& field, const std::string& text, const std::strin
         if (!part.empty()) list.push_back(scalar_of(part, name));
       return Json{list};
     }
-    default:
-      return scalar_of(text, name);
+    default: {
+      const Json value = scalar_of(text, name);
+      double number = 0;
+      const bool unread = field.form == FieldForm::number && value.get<std::string>() != nullptr;
+      return unread && number_in_c(text, number) ? Json{number} : value;
+    }
   }
 }
 
