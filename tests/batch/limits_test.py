@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn  # noqa: E402
+from support.attn import ATTN, Checks, attn, under_asan  # noqa: E402
 from support.jobs import is_expected, job, write_jobs  # noqa: E402
 
 
@@ -81,6 +81,8 @@ def peak_memory(arguments, folder):
 
 def the_bound_on_memory_holds(checks, folder):
     """Not exceeded by more than what any run takes, and not larger than four times the truth."""
+    if under_asan():
+        return
     rng = np.random.default_rng(4)
     for name, size, dtype, flags in [("f64", 1500, np.float64, []), ("f32", 2000, np.float32, []),
                                      ("f16", 1500, np.float16, ["--causal"]),
@@ -121,6 +123,8 @@ def more_than_there_is(checks, folder):
         run = attn("run", "job.npz", f"--max-memory={size}", cwd=folder)
         checks.check(run.returncode == 2, f"--max-memory={size}: {run}")
 
+    if under_asan():
+        return
     # A limit on the address space is seen, so that the job is refused and not killed.
     limit = 3 * 10**8
     tight = subprocess.run([ATTN, "run", "-"], input=json.dumps(

@@ -12,7 +12,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn  # noqa: E402
+from support.attn import ATTN, Checks, attn, under_asan  # noqa: E402
 
 
 def refused(checks, run, code, says, what):
@@ -72,7 +72,8 @@ def claims(checks, folder):
                                     header.encode())
 
     def limited():
-        resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, 200 << 20))
+        if not under_asan():
+            resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, 200 << 20))
 
     np.save(folder / "k.npy", np.zeros((2, 0)))
     for rows in 20_000_000, 3_000_000_000:

@@ -13,6 +13,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ATTN = os.environ.get("ATTN", str(ROOT / "build" / "release" / "attn"))
 
 
+def under_asan():
+    """Whether the program is built with AddressSanitizer, whose shadow takes terabytes of address
+    space: limits on memory then say nothing of the program."""
+    with open(ATTN, "rb") as program:
+        return b"__asan_init" in program.read()
+
+
 def attn(*args, stdin=b"", cwd=None, timeout=120):
     """Runs `attn ARGS...`; gives the CompletedProcess with bytes in stdout and stderr."""
     if isinstance(stdin, str):
