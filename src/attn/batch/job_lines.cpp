@@ -21,7 +21,7 @@ class LineItems final : public ItemSource {
 
   std::optional<Item> next() override {
     std::string line;
-    while (read_line(line)) {
+    while (!broken_ && read_line(line)) {
       ++lines_;
       if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
       return Item{++items_, "line " + std::to_string(lines_), "", std::move(line)};
@@ -41,7 +41,9 @@ class LineItems final : public ItemSource {
       const std::size_t length = end ? static_cast<const char*>(end) - from : size_ - at_;
       line.append(from, length);
       at_ += length + (end ? 1 : 0);
-      if (line.size() > longest_)
+      // What is left of such a line is no line: another worker that asks is told of the end.
+      broken_ = line.size() > longest_;
+      if (broken_)
         throw Error(ErrorKind::data, "standard input: line " + std::to_string(lines_ + 1) +
                                          ": expected at most " + std::to_string(longest_) +
                                          " bytes, found more; --max-memory sets how many");
@@ -69,6 +71,7 @@ class LineItems final : public ItemSource {
   const std::atomic<bool>& stop_;
   std::array<char, 65536> buffer_{};
   std::size_t at_ = 0, size_ = 0, lines_ = 0, items_ = 0;
+  bool broken_ = false;
 };
 
 }  // namespace
