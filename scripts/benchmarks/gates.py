@@ -1,0 +1,86 @@
+"""What has to be reached, and whether it was."""
+
+from statistics import median
+
+
+def kernel_gates(rows):
+    """(name, figure, bound, aim, True where less is better)"""
+    rows = {row["name"]: row for row in rows}
+
+    def chosen(dtype, tokens, *words):
+        return [row for row in rows.values() if row["problem"]["dtype"] == dtype and
+                row["problem"]["L"] in tokens and set(words) <= set(row["name"].split())]
+
+    def least(found):
+        return min((median(row["fraction"]) for row in found), default=None)
+
+    def causal(tokens):
+        return max((median(row["seconds"]) / median(full["seconds"]) for row in rows.values()
+                    if row["problem"]["causal"] and row["problem"]["L"] == tokens and
+                    row["problem"]["dtype"] == "float32"
+                    for full in [rows[row["name"].replace("causal", "full")]]), default=None)
+
+    def times(*libraries, kind=""):
+        """Of the fastest of the libraries, by shape."""
+        found = [row["times"] for row in rows.values()
+                 if row["problem"]["dtype"] == "float32" and row["name"].endswith(kind)]
+        return [min(median(row[library]) for library in libraries if row[library])
+                for row in found if any(row[library] for library in libraries)]
+
+    for d, bound, aim in ((64, 0.80, 0.88), (128, 0.82, 0.91)):
+        yield (f"f32 full, L=S >= 2048, D={d}, of peak",
+               least(chosen("float32", (2048, 8192), f"D{d}", "full")), bound, aim, False)
+    yield "f64 full, L=S >= 2048, of peak", least(chosen("float64", (2048, 8192), "full")), 0.70, 0.80, False
+    for tokens, bound, aim in ((2048, 0.60, 0.54), (8192, 0.54, 0.51)):
+        yield f"causal / full, f32, {tokens}", causal(tokens), bound, aim, True
+    yield "torch / attn, f32, least of all shapes", min(times("torch")), 1.0, None, False
+    yield "torch / attn, f32, median of all shapes", median(times("torch")), None, 1.4, False
+    yield ("onnxruntime (the faster of its two) / attn, least of all shapes",
+           min(times("ort-mha", "ort-attention")), 1.1, None, False)
+    yield "onnxruntime MHA / attn, full, median", median(times("ort-mha", kind="full")), None, 1.4, False
+    yield "onnxruntime MHA / attn, causal, median", median(times("ort-mha", kind="causal")), None, 4, False
+    yield "decode, of the rate of reading memory", least(chosen("float32", (1,))), 0.6, 0.85, False
+
+
+def gates(results):
+    if "kernels" in results:
+        yield from kernel_gates(results["kernels"])
+    if "options" in results:
+        for d in (64, 128):
+            yield (f"AVX2, f32 full, 2048, D={d}, of its peak",
+                   median(results["options"]["lower"][f"avx2 D{d}"]), 0.70, 0.82, False)
+        most = max(results["options"]["times"].items(), key=lambda item: median(item[1]))
+        yield f"options on / off, the most ({most[0].split()[-1]})", median(most[1]), 1.25, 1.1, True
+    if "threads" in results and results["machine"]["threads"] >= 4:
+        four = [values for key, values in results["threads"].items() if key.endswith(" full, 4")]
+        yield "threads 1 to 4, full, 2048", median(four[0]), 3.4, 3.9, False
+    if "errors" in results:
+        yield ("RMS error, attn / torch, the most",
+               max(row["attn"][0] / row["torch"][0] for row in results["errors"]), 1.0, 0.5, True)
+    if "processes" in results:
+        for tokens, bound, aim in ((4, 25, 40), (512, 15, 30), (2048, 6, 9), (4096, 4, 5)):
+            yield (f"process, {tokens} tokens, context: Python / attn",
+                   median(results["processes"][f"{tokens} context"]["python"]), bound, aim, False)
+        for tokens, bound, aim in ((2048, 1.7, 1.35), (4096, 1.5, 1.2)):
+            yield (f"process, {tokens} tokens: with weights / context alone",
+                   median(results["processes"][f"{tokens} weights"]["beside_context"]), bound, aim, True)
+    if "memory" in results:
+        mib = 1 << 20
+        context, weights = results["memory"]["context"], results["memory"]["weights"]
+        yield (f"memory beyond inputs and output, context alone, {context['tokens']} tokens, MiB",
+               (context["peak"] - context["files"]) / mib, 128, None, True)
+        yield (f"memory with weights, {weights['tokens']} tokens, MiB", weights["peak"] / mib, 512, None, True)
+
+
+def show(results):
+    print("| gate | measured | at least (most: <=) | aim | reached |")
+    print("| --- | ---: | ---: | ---: | --- |")
+    for name, figure, bound, aim, less in gates(results):
+        if figure is None:
+            continue
+        sign = "<= " if less else ""
+        held = bound is None or (figure <= bound if less else figure >= bound)
+        aimed = aim is not None and (figure <= aim if less else figure >= aim)
+        verdict = "aim" if aimed else ("yes" if held else "**no**") if bound is not None else "below aim"
+        print(f"| {name} | {figure:.3g} | {'' if bound is None else f'{sign}{bound:g}'} "
+              f"| {'' if aim is None else f'{sign}{aim:g}'} | {verdict} |")

@@ -1,0 +1,131 @@
+"""Calls of the kernels beside calls of the peers, and the kernels against the machine's peak."""
+
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BENCH = ROOT / "build" / "release" / "attn-bench"
+PEERS = ["numpy", "torch", "ort-mha", "ort-attention", "jax"]
+
+
+def problem(H, G, L, S, D, dtype="float32", causal=False):
+    return {"H": H, "G": G, "L": L, "S": S, "D": D, "dtype": dtype, "causal": causal}
+
+
+def problems(quick):
+    sizes = [(n, d) for n in ([128, 512, 2048] if quick else [128, 512, 2048, 8192]) for d in (64, 128)]
+    found = [problem(8, groups, n, n, d, causal=causal)
+             for groups in (8, 2) for causal in (False, True) for n, d in sizes]
+    found += [problem(8, groups, 1, 8192, d) for groups in (8, 2) for d in (64, 128)]
+    found += [problem(8, 8, n, n, d, "float64", causal) for causal in (False, True) for n, d in sizes]
+    return found
+
+
+def name(p):
+    """As attn-bench names it."""
+    dtype = {"float32": "f32", "float64": "f64"}[p["dtype"]]
+    kind = "causal" if p["causal"] else "full"
+    return f"{dtype} H{p['H']}:{p['G']} L{p['L']} S{p['S']} D{p['D']} {kind}"
+
+
+def bench(text, threads, isa=None):
+    """attn-bench's rows by name."""
+    environment = dict(os.environ, **({"ATTN_ISA": isa} if isa else {}))
+    run = subprocess.run([BENCH, "--json", "--threads", str(threads), *text], env=environment,
+                         check=True, stdout=subprocess.PIPE)
+    return {row["name"]: row for row in json.loads(run.stdout)["rows"]}
+
+
+class Peer:
+    """A library in its own process, which answers problem by problem."""
+
+    def __init__(self, library, threads):
+        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads),
+                           JAX_PLATFORMS="cpu")
+        self.process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", pathlib.Path(__file__).with_name("peers.py"), library,
+             str(threads)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            env=environment)
+
+    def seconds(self, p, budget):
+        """The median of its calls; None if the library cannot do it."""
+        self.process.stdin.write(json.dumps(dict(p, budget=budget)) + "\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        return statistics.median(answer["seconds"]) if "seconds" in answer else None
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def measure(arguments):
+    """A row a problem: attn's seconds and fraction of peak, and each peer's seconds as multiples."""
+    print("Seconds of one call; peers as multiples of attn's time, medians of "
+          f"{arguments.rounds} interleaved rounds (least to most).\n")
+    print("| problem | attn, ms | of peak | " + " | ".join(PEERS) + " |")
+    print("| --- | ---: | ---: |" + " ---: |" * len(PEERS), flush=True)
+    rows = []
+    peers = {library: Peer(library, arguments.threads) for library in PEERS}
+    for p in problems(arguments.quick):
+        row = {"name": name(p), "problem": p, "seconds": [], "fraction": [],
+               "times": {library: [] for library in PEERS}}
+        for _ in range(arguments.rounds):
+            ours = bench([name(p)], arguments.threads)[name(p)]
+            row["seconds"].append(ours["seconds"])
+            row["fraction"].append(ours["fraction"])
+            for library, peer in peers.items():
+                theirs = peer.seconds(p, 0.3)
+                if theirs is not None:
+                    row["times"][library].append(theirs / ours["seconds"])
+        rows.append(row)
+        print(f"| {row['name']} | {1e3 * statistics.median(row['seconds']):.3g} "
+              f"| {statistics.median(row['fraction']):.2f} | "
+              + " | ".join(map(spread, row["times"].values())) + " |", flush=True)
+    for peer in peers.values():
+        peer.close()
+    return rows
+
+
+def spread(values):
+    if not values:
+        return "–"
+    return f"{statistics.median(values):.2f} ({min(values):.2f}–{max(values):.2f})"
+
+
+def measure_options(arguments):
+    """How many times the plain problem's time each option takes, and lower instruction sets."""
+    rounds = [bench(["options"], arguments.threads) for _ in range(arguments.rounds)]
+    plain = next(key for key in rounds[0] if key.endswith(" full"))
+    times = {key: [one[key]["seconds"] / one[plain]["seconds"] for one in rounds]
+             for key in rounds[0] if key != plain}
+    print("| option | times the plain problem |\n| --- | ---: |")
+    for key, values in times.items():
+        print(f"| {key} | {spread(values)} |")
+    lower = {}
+    print("\n| instruction set | problem | of its peak |\n| --- | --- | ---: |")
+    for isa in ("avx2", "baseline"):
+        for d in (64, 128):
+            p = problem(8, 8, 2048, 2048, d)
+            lower[f"{isa} D{d}"] = [bench([name(p)], arguments.threads, isa)[name(p)]["fraction"]
+                                    for _ in range(arguments.rounds)]
+            print(f"| {isa} | {name(p)} | {spread(lower[f'{isa} D{d}'])} |", flush=True)
+    return {"times": times, "lower": lower}
+
+
+def measure_threads(arguments):
+    """How many times as fast several threads are as one."""
+    rows = {}
+    print("| problem | threads | times as fast as one |\n| --- | ---: | ---: |")
+    for p in (problem(8, 8, 2048, 2048, 64), problem(8, 8, 2048, 2048, 64, causal=True)):
+        for threads in range(2, arguments.threads + 1):
+            rows[f"{name(p)}, {threads}"] = ratios = [
+                bench([name(p)], 1)[name(p)]["seconds"] / bench([name(p)], threads)[name(p)]["seconds"]
+                for _ in range(arguments.rounds)]
+            print(f"| {name(p)} | {threads} | {spread(ratios)} |", flush=True)
+    return rows
