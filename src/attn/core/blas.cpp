@@ -2,20 +2,19 @@
 // the library of that name.
 #include "attn/core/blas.h"
 
-#include <dlfcn.h>
 #include <sys/mman.h>
 
 #include <cstdlib>
 #include <mutex>
 #include <new>
-#include <string>
 
-#include "attn/tensor/error.h"
+#include "attn/tensor/late_library.h"
 
 namespace attn {
 namespace {
 
-constexpr char kLibrary[] = "libopenblas.so.0";
+template <class... Parameters>
+using Function = void (*)(Parameters...);
 
 /// OpenBLAS asks for its work space (128 MiB) again and again, for ever, when there is none: so it
 /// is asked for here first. It is room enough to open the library, too.
@@ -33,34 +32,24 @@ void require_work_space() {
 
 class Library {
  public:
-  Library() : handle_(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_ == nullptr) {
-      const char* reason = dlerror();
-      throw Error(ErrorKind::internal, std::string("OpenBLAS: ") + (reason ? reason : kLibrary));
-    }
-    find<void (*)(int)>("openblas_set_num_threads")(1);
+  Library() {
+    openblas_.find(Function<int>(), "openblas_set_num_threads")(1);
     // A build without threads (libopenblas0-serial) must not be called by two threads at once: it
     // gives wrong sums in silence.
-    serial_ = find<int (*)()>("openblas_get_parallel")() == 0;
+    int (*const parallel)() = nullptr;
+    serial_ = openblas_.find(parallel, "openblas_get_parallel")() == 0;
   }
 
-  template <class Function>
-  Function find(const char* name) const {
-    void* symbol = dlsym(handle_, name);
-    if (symbol == nullptr)
-      throw Error(ErrorKind::internal, std::string(kLibrary) + ": has no function " + name);
-    return reinterpret_cast<Function>(symbol);
-  }
-
-  template <class... Parameters, class... Values>
-  void call(void (*function)(Parameters...), Values... values) {
+  template <class... Parameters>
+  void call(const char* name, Parameters... parameters) {
+    const auto function = openblas_.find(Function<Parameters...>(), name);
     std::unique_lock<std::mutex> lock(one_at_a_time_, std::defer_lock);
     if (serial_) lock.lock();
-    function(values...);
+    function(parameters...);
   }
 
  private:
-  void* handle_;
+  LateLibrary openblas_{"OpenBLAS", "libopenblas.so.0"};
   bool serial_ = false;
   std::mutex one_at_a_time_;
 };
@@ -70,14 +59,10 @@ Library& library() {
   return opened;
 }
 
-/// The function of this name in the library, with the parameters of the one that stands here.
-template <class... Parameters>
-using Function = void (*)(Parameters...);
-
 template <class... Parameters>
 void forward(const char* name, Parameters... parameters) {
   require_work_space();
-  library().call(library().find<Function<Parameters...>>(name), parameters...);
+  library().call(name, parameters...);
 }
 
 }  // namespace

@@ -20,11 +20,12 @@ enum class Use { free, being_written, taken };
 // A fixed table, as a signal handler may neither allocate nor lock.
 struct Slot {
   std::atomic<Use> use = Use::free;
-  std::array<char, PATH_MAX> path;
+  std::array<char, PATH_MAX> path = {};
 };
 static_assert(std::atomic<Use>::is_always_lock_free);
 
-std::array<Slot, 1024> slots;
+// All zeros before anything runs, so that no page of it is touched before it is used.
+constinit std::array<Slot, 1024> slots = {};
 std::atomic<int> sheltered = 0;
 std::atomic<bool> ending = false;
 
