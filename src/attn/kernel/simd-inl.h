@@ -91,7 +91,8 @@ HWY_INLINE Vec<T> exp2(Vec<T> t) {
 /// a / b for b of about 1, within 2 units in the last place.
 template <class T>
 HWY_INLINE Vec<T> divide(Vec<T> a, Vec<T> b) {
-  if constexpr (std::is_same_v<T, float>) {  // a table's dozen bits, doubled by one step of Newton
+  if constexpr (std::is_same_v<T, float> && HWY_ARCH_X86) {
+    // A table's dozen bits, doubled by one step of Newton; Arm's table has but eight.
     const Vec<T> reciprocal = hn::ApproximateReciprocal(b);
     const Vec<T> quotient = hn::Mul(a, reciprocal);
     return hn::MulAdd(hn::NegMulAdd(quotient, b, a), reciprocal, quotient);
