@@ -74,8 +74,12 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   std::string best;
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   if (word.size() > 64) return best;
+  const std::string typed = lower(word);
   for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(lower(word), lower(candidate));
+    // A distance is never less than the difference in length.
+    if (candidate.size() + least <= typed.size() || typed.size() + least <= candidate.size())
+      continue;
+    const std::size_t distance = edit_distance(typed, lower(candidate));
     if (distance < least) {
       least = distance;
       best = candidate;
