@@ -50,6 +50,7 @@ std::string entry(const OptionFacts& option) {
 std::string options_text(const CLI::App& app) {
   std::vector<std::pair<std::string, std::string>> groups = {{"Arguments", ""}};
   for (const OptionFacts& option : facts_of(app)) {
+    if (!option.positional && option.group.empty()) continue;  // another page has it
     const std::string group = option.positional ? "Arguments" : option.group;
     auto place = std::find_if(groups.begin(), groups.end(),
                               [&](const auto& other) { return other.first == group; });

@@ -114,6 +114,15 @@ class Stages {
     return options_.rows.empty() ? tensor : take_rows(tensor, in_.rows);
   }
 
+  /// The keys or values that every query sees, behind all others.
+  Tensor appended(const Tensor& x, const std::optional<Tensor>& bias) const {
+    const Tensor first = bias ? append_rows(x, *bias) : x;
+    if (!options_.zero_key) return first;
+    Shape one = first.shape();
+    one[2] = 1;
+    return append_rows(first, Tensor(first.dtype(), one));
+  }
+
  private:
   Angles angles(const Tensor& positions) const {
     return in_.cos ? rotary_angles(*in_.cos, *in_.sin, positions)
@@ -136,15 +145,6 @@ class Stages {
   std::optional<Angles> key_angles() const {
     if (options_.rotary.kind == Rotary::Kind::none) return std::nullopt;
     return angles(in_.key_positions);
-  }
-
-  /// The keys or values that every query sees, behind all others.
-  Tensor appended(const Tensor& x, const std::optional<Tensor>& bias) const {
-    const Tensor first = bias ? append_rows(x, *bias) : x;
-    if (!options_.zero_key) return first;
-    Shape one = first.shape();
-    one[2] = 1;
-    return append_rows(first, Tensor(first.dtype(), one));
   }
 
   /// The past's tokens stand before the embeddings, unless the past is that of another memory.

@@ -63,6 +63,7 @@ struct HeatSource {
   std::optional<Tensor> masked;  ///< masked_scores, of the same shape: hidden where -inf
   std::string name, what;        ///< "weights", what that is in words; may be ""
   std::string row_axis = "queries", column_axis = "keys";
+  bool is_signed = false;           ///< whatever the values are, as of scores: 0 in the middle
   std::string third_axis = "head";  ///< what the axis before the last two is called
   std::vector<std::string> row_tokens, column_tokens;  ///< used where their number fits
 };
