@@ -29,6 +29,12 @@ def commands():
     return re.findall(r"^  (\w+) ", listed, re.MULTILINE)
 
 
+def topics():
+    """The names of the topics that `attn help` lists."""
+    listed = text_of("help").partition("Topics:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
+
+
 def flags_in(help_text):
     lines = re.findall(r"^  (?:-\w, |    )(--.*)", help_text, re.MULTILINE)
     return {flag for line in lines for flag in re.findall(r"--[\w-]+", line.split("  ")[0])}
@@ -90,13 +96,39 @@ def test_examples_run(names):
                 checks.check(run.returncode == 0, f"$ {example}: exit {run.returncode}, {run.stderr}")
 
 
-def test_help(names):
-    for name in names:
-        text = text_of("help", name)
-        checks.check(text == text_of(name, "--help"), f"attn help {name} is attn {name} --help")
-        checks.check(max(map(len, text.splitlines())) <= 100, f"{name}: a line over 100 columns")
+def test_help(names, about):
+    checks.check({"shapes", "masks", "exit-codes", "environment", "limits", "manifest"} <= set(about),
+                 f"topics: {about}")
+    checks.check(not set(names) & set(about), "no topic stands in a command's way")
+    for name in [None, *names, *about]:
+        text = text_of("help", *([name] if name else []))
+        checks.check(name not in names or text == text_of(name, "--help"), f"attn {name} --help")
+        wide = [line for line in text.splitlines() if len(line) > (76 if name in about else 80)]
+        checks.check(not wide, f"{name}: too wide: {wide}")
+        checks.check("\n\n\n" not in text and not text.endswith("\n\n") and text[0] != "\n",
+                     f"{name}: one empty line at a time")
+        checks.check(not re.search(r" $", text, re.MULTILINE), f"{name}: spaces at a line's end")
     run = attn("help", "rum")
     checks.check(run.returncode == 2 and b"did you mean 'run'" in run.stderr, f"{run}")
+    run = attn("help", "mask")
+    checks.check(run.returncode == 2 and b"did you mean 'masks'" in run.stderr, f"{run}")
+
+
+def test_topics_are_true():
+    """What the program can say by itself, it says the same way."""
+    from_topic = set(re.findall(r"^  (\d+)", text_of("help", "exit-codes"), re.MULTILINE))
+    header = (ROOT / "src/attn/tensor/error.h").read_text()
+    declared = set(re.findall(r"= (\d+),", header.partition("enum class ErrorKind")[2].partition("};")[0]))
+    checks.check(declared <= from_topic and len(declared) > 5, f"exit codes {declared - from_topic}")
+    read = set()
+    for source in (ROOT / "src").rglob("*.cpp"):
+        read |= set(re.findall(r'(?:getenv|environment)\("([A-Z_]+)"\)', source.read_text()))
+    listed = set(re.findall(r"^  ([A-Z_]+) ", text_of("help", "environment"), re.MULTILINE))
+    checks.check(read == listed and read, f"variables: {read ^ listed}")
+    rows = re.findall(r"^  (\w+) +\(", text_of("help", "outputs"), re.MULTILINE)
+    run = attn("run", "--q", "[[1.0]]", "--k", "[[1.0]]", "--outputs", "nothing-like-it")
+    names = re.findall(r"\w+", run.stderr.decode().rpartition("there are ")[2])
+    checks.check(rows == names and len(rows) > 15, f"outputs: {set(rows) ^ set(names)}")
 
 
 def plain(page):
@@ -107,15 +139,24 @@ def plain(page):
     return re.sub(".\b", "", run.stdout.decode())
 
 
-def test_manual_pages(names):
+def test_manual_pages(names, about):
     """Every flag of the help text stands in the page; groff, where there is one, finds no fault."""
     with tempfile.TemporaryDirectory() as folder:
         checks.check(attn("man", "--all", folder).returncode == 0, "man --all")
-        written = sorted(path.name for path in pathlib.Path(folder).iterdir())
-        checks.check(written == sorted(["attn.1", *(f"attn-{name}.1" for name in names)]), f"{written}")
+        written = sorted(path.name for path in pathlib.Path(folder).glob("man*/*"))
+        checks.check(written == sorted(["attn.1", *(f"attn-{name}.1" for name in names),
+                                        *(f"attn-{name}.7" for name in about)]), f"{written}")
+        for name in about:
+            page = text_of("man", name)
+            checks.check((pathlib.Path(folder) / "man7" / f"attn-{name}.7").read_text() == page, name)
+            if shutil.which("groff"):
+                shown = plain(page)
+                lost = [line for line in text_of("help", name).splitlines()
+                        if line.strip() not in shown and line != "Example:"]
+                checks.check(not lost, f"man {name}: {lost}")
         for name in names:
             page = text_of("man", name)
-            checks.check((pathlib.Path(folder) / f"attn-{name}.1").read_text() == page, f"{name}.1")
+            checks.check((pathlib.Path(folder) / "man1" / f"attn-{name}.1").read_text() == page, f"{name}.1")
             flags = flags_in(text_of("help", name))
             source = page.replace("\\-", "-")
             missing = [flag for flag in flags if f"\\fB{flag}\\fR" not in source]
@@ -124,7 +165,7 @@ def test_manual_pages(names):
                 shown = plain(page)
                 checks.check(all(flag in shown for flag in flags), f"man {name}: flags are shown")
     main_page = text_of("man").replace("\\-", "-")
-    checks.check(all(f"attn-{name}" in main_page for name in names), "attn(1) names every command")
+    checks.check(all(f"attn-{name}" in main_page for name in [*names, *about]), "attn(1) names all pages")
     checks.check(attn("man", "rum").returncode == 2, "man rum")
 
 
@@ -138,7 +179,7 @@ def complete(line):
     return set(run.stdout.split())
 
 
-def test_completions(names):
+def test_completions(names, about):
     checks.check(complete("attn ") == {*names, "help", "--help", "--version"}, "commands")
     checks.check(complete("attn com") == {"compare", "completions"}, "commands by prefix")
     for name in names:
@@ -149,7 +190,7 @@ def test_completions(names):
     checks.check("safetensors" in complete("attn convert a.npy --format s"), "words of a format")
     checks.check(complete("attn completions ") == {"bash", "zsh", "fish"}, "words of an argument")
     checks.check({"list", "run", "check"} <= complete("attn examples "), "subcommands")
-    checks.check(complete("attn help ") == set(names), "help on a command")
+    checks.check(complete("attn help ") == {*names, *about}, "help on a command or a topic")
     with tempfile.TemporaryDirectory() as folder:  # whose path has no space to quote
         (pathlib.Path(folder) / "README.md").touch()
         checks.check(complete(f"attn run {folder}/READ") == {f"{folder}/README.md"}, "files")
@@ -168,10 +209,12 @@ def test_completions(names):
 def main():
     names = commands()
     checks.check({"run", "convert", "compare", "man", "completions"} <= set(names), f"{names}")
-    test_help(names)
-    test_examples_run(names)
-    test_manual_pages(names)
-    test_completions(names)
+    about = topics()
+    test_help(names, about)
+    test_topics_are_true()
+    test_examples_run([*names, *about])
+    test_manual_pages(names, about)
+    test_completions(names, about)
     checks.finish()
 
 

@@ -175,7 +175,7 @@ Action add_batch(CLI::App& app) {
       "Computes attention for many jobs, several at a time.\n\n"
       "Example:\n"
       "  attn batch jobs/ --out-dir results --resume\n"
-      "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results --format json\n"
+      "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results\n"
       "  generate-jobs | attn batch - --wq W_Q.npy > results.ndjson");
   add_batch_options(app, *args);
   return [args] { return batch(*args); };

@@ -8,6 +8,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/subcommand.h"
+#include "attn/cli/topics.h"
 #include "attn/core/blas.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
@@ -61,18 +62,19 @@ int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
   return command->action();
 }
 
-/// 'attn help', 'attn help COMMAND'.
-int help(const std::string& topic) {
-  if (topic.empty()) {
+/// 'attn help', 'attn help COMMAND', 'attn help TOPIC'.
+int help(const std::string& asked) {
+  if (asked.empty()) {
     print(overview());
-    return 0;
+  } else if (const Subcommand* subcommand = find_subcommand(asked)) {
+    print(declare(*subcommand)->app->help());
+  } else if (const Topic* topic = find_topic(asked)) {
+    print(topic->text);
+  } else {
+    throw Error(ErrorKind::usage, "no help on '" + printable(asked) + "'" +
+                                      did_you_mean(asked, help_names()) +
+                                      "; 'attn help' names commands and topics");
   }
-  const Subcommand* subcommand = find_subcommand(topic);
-  if (subcommand == nullptr)
-    throw Error(ErrorKind::usage, "no help on '" + printable(topic) + "'" +
-                                      did_you_mean(topic, subcommand_names()) +
-                                      "; 'attn help' names the commands");
-  print(declare(*subcommand)->app->help());
   return 0;
 }
 

@@ -144,7 +144,7 @@ Action add_run(CLI::App& app) {
       "Example:\n"
       "  attn run job.json\n"
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
-      "  attn run --embeddings x.npy --wq model.npz#W_Q --wk model.npz#W_K -o weights=w.npy");
+      "  attn run --embeddings x.npy --wq model.npz#W_Q -o weights=w.npy");
   app.add_option("JOB", args->job, "job file (.json, .npz or .safetensors); - is standard input");
   add_job_flags(app, args->flags);
   add_show_options(app, args->show);
