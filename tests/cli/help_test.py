@@ -3,11 +3,15 @@
 
 import os
 import pathlib
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 
@@ -187,6 +191,8 @@ def test_completions(names, about):
         checks.check(flags <= complete(f"attn {name} --"), f"flags of {name}")
     checks.check(complete("attn run --comp") == {"--compute"}, "a flag by prefix")
     checks.check({"dot", "cosine"} <= complete("attn run --score "), "words of a job's key")
+    checks.check({"dot", "cosine"} <= complete("attn run --score ="), "the same behind =")
+    checks.check(complete("attn run --score = co") == {"cosine", "concat"}, "and begun")
     checks.check("safetensors" in complete("attn convert a.npy --format s"), "words of a format")
     checks.check(complete("attn completions ") == {"bash", "zsh", "fish"}, "words of an argument")
     checks.check({"list", "run", "check"} <= complete("attn examples "), "subcommands")
@@ -206,6 +212,44 @@ def test_completions(names, about):
     checks.check(attn("completions", "tcsh").returncode == 2, "a shell that there is none for")
 
 
+def typed(shell, setup, line, expected):
+    """Types `line` and Tab, twice, into a shell on a terminal: is `expected` offered?"""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update(PATH=f"{os.path.dirname(ATTN)}:/usr/bin:/bin", TERM="dumb", PS1="$ ")
+        os.execvp(shell[0], shell)
+    os.write(terminal, f"{setup}; echo 'ready'-now\n".encode())
+    seen, step, deadline = "", 0, time.monotonic() + 30
+    while time.monotonic() < deadline and not (step == 2 and expected in seen):
+        if select.select([terminal], [], [], 0.2)[0]:
+            seen += os.read(terminal, 65536).decode(errors="replace")
+        if step == 0 and "ready-now" in seen:
+            seen, step = "", 1
+            os.write(terminal, f"{line}\t\t".encode())
+        elif step == 1 and line in seen.replace("\r", ""):
+            step = 2
+    os.close(terminal)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return expected in seen
+
+
+def test_shells():
+    """Completions as people meet them: a terminal, the Tab key."""
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "_attn").write_text(text_of("completions", "zsh"))
+        bash = ["bash", "--norc", "--noprofile", "-i"], "source <(attn completions bash)"
+        zsh = ["zsh", "-f", "-i"], (f"fpath=({folder} $fpath); autoload -U compinit; "
+                                    f"compinit -u -d {folder}/dump")
+        for shell, setup in (bash, zsh):
+            if not shutil.which(shell[0]):
+                print(f"skipped: there is no {shell[0]}")
+                continue
+            for line, expected in (("attn comple", "completions"), ("attn run --softmax-a", "--softmax-axis"),
+                                   ("attn run --score ", "additive"), ("attn help ex", "exit-codes")):
+                checks.check(typed(shell, setup, line, expected), f"{shell[0]}: {line} Tab")
+
+
 def main():
     names = commands()
     checks.check({"run", "convert", "compare", "man", "completions"} <= set(names), f"{names}")
@@ -215,6 +259,7 @@ def main():
     test_examples_run([*names, *about])
     test_manual_pages(names, about)
     test_completions(names, about)
+    test_shells()
     checks.finish()
 
 

@@ -71,6 +71,9 @@ std::string bash() {
          "bash-completion/completions/attn.\n"
          "_attn() {\n"
          "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+         "  # bash takes --flag=word as three words\n"
+         "  [[ $previous == = ]] && previous=${COMP_WORDS[COMP_CWORD-2]}\n"
+         "  [[ $current == = ]] && current=\n"
          "  case \"${COMP_WORDS[1]} $previous\" in\n" +
          values +
          "  esac\n"
