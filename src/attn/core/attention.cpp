@@ -79,9 +79,10 @@ std::vector<std::string> every_name() {
   return names;
 }
 
-/// "; there are positions, inputs, ...", where no name is near.
-std::string names_of_outputs() {
-  std::string text;
+/// " (did you mean 'scores'?)", or "; there are positions, inputs, ..." where no name is near.
+std::string nearest_or_all(const std::string& name) {
+  std::string text = did_you_mean(name, every_name());
+  if (!text.empty()) return text;
   for (const OutputName& output : kOutputNames)
     text += (text.empty() ? "; there are " : ", ") + std::string(output.name);
   return text;
@@ -98,10 +99,9 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
     const bool is_output =
         std::any_of(kOutputNames.begin(), kOutputNames.end(),
                     [&](const OutputName& output) { return name == output.name; });
-    const std::string near = did_you_mean(name, every_name());
     if (!is_input && !is_output)
       problems.push_back("outputs: expected names of outputs, found '" + printable(name) + "'" +
-                         (near.empty() ? names_of_outputs() : near));
+                         nearest_or_all(name));
     else if (is_input && !tensors.contains(name))
       problems.push_back("outputs: expected " + name + " among the tensors, found none");
     else if (const std::string needed = missing(name, tensors, options); !needed.empty())
