@@ -127,15 +127,13 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
     set_threads(threads);
   };
   tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
-  tasks.report = [&](const Outcome& outcome) {
-    report.item(outcome);
-    if (results) {
+  tasks.report = [&](std::span<const Outcome> outcomes) {
+    for (const Outcome& outcome : outcomes) report.item(outcome);
+    if (manifest != nullptr) return manifest->add(outcomes);
+    for (const Outcome& outcome : outcomes)
       results->write(outcome.status == Status::failed ? failure_json(outcome) + "\n"
                                                       : outcome.text);
-      results->flush();
-    } else if (outcome.status != Status::skipped) {
-      manifest->add(outcome);
-    }
+    results->flush();
   };
   tasks.tick = [&] { report.tick(); };
   const PoolEnd end = run_pool(source, pool, tasks, stop);
