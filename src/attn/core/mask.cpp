@@ -75,7 +75,7 @@ Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
   auto scores = mutable_array_of<T>(result.scores);
   auto visible = mutable_array_of<bool>(result.visible);
   const Tensor seen = band(in, options);
-  xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), scaled.shape());
+  xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), extents_of(scaled));
   for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask}) {
     if (!*given) continue;
     const Tensor mask = fitted(**given, in, options.mask_polarity);

@@ -215,7 +215,7 @@ Tensor difference(const Tensor& a, const Tensor& b) {
 }
 
 Shape index_of(std::size_t at, const Shape& shape) {
-  Shape index(shape.size());
+  Shape index = shape;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     index[axis] = at % shape[axis];
     at /= shape[axis];

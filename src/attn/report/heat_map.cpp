@@ -166,7 +166,7 @@ HeatScale scale_of(const std::vector<HeatPanel>& panels, const HeatChoice& choic
 
 Shape lifted(const HeatSource& source) {
   Shape shape = source.tensor.shape();
-  if (shape.size() < 2) shape.insert(shape.begin(), 2 - shape.size(), 1);
+  while (shape.size() < 2) shape.insert(shape.begin(), 1);
   if (shape.size() > 5 || source.tensor.size() == 0)
     throw Error(ErrorKind::data, source.name + ": expected one to five axes and none of them " +
                                      "empty, found shape " + to_string(source.tensor.shape()));

@@ -14,13 +14,23 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;  // a cache line, and the widest SIMD register
 
+// From here on calloc, which hands out untouched pages, so that zeroes cost nothing until written.
+// Below, elements and the count of their owners share one allocation, which is much faster.
+constexpr std::size_t kLarge = 65536;
+
+std::byte* aligned(std::byte* block) {
+  const auto address = reinterpret_cast<std::uintptr_t>(block);
+  return block + (kAlignment - address % kAlignment) % kAlignment;
+}
+
 std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
-  // calloc hands out untouched pages for large blocks, so zeroes cost nothing until written.
+  if (bytes < kLarge) {
+    const auto block = std::make_shared<std::byte[]>(bytes + kAlignment);
+    return {block, aligned(block.get())};
+  }
   auto* block = static_cast<std::byte*>(std::calloc(bytes + kAlignment, 1));
   if (block == nullptr) throw std::bad_alloc();
-  const auto address = reinterpret_cast<std::uintptr_t>(block);
-  const std::size_t skip = (kAlignment - address % kAlignment) % kAlignment;
-  return {block + skip, [block](const std::byte*) { std::free(block); }};
+  return {aligned(block), [block](const std::byte*) { std::free(block); }};
 }
 
 template <class To, class From>

@@ -11,16 +11,9 @@
 #include <vector>
 
 #include "attn/tensor/dtype.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
-
-using Shape = std::vector<std::size_t>;
-
-/// "(4, 3)", "(4,)", "()": as Python writes a tuple.
-std::string to_string(const Shape& shape);
-
-/// The number of elements; throws Error(data) when it does not fit in 2^63 - 1.
-std::size_t element_count(const Shape& shape);
 
 /// A value: copying is cheap (the storage is shared) and no copy ever sees another's changes, as
 /// data for writing is detached from other copies first. The elements are always contiguous,
