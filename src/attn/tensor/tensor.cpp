@@ -155,21 +155,34 @@ Tensor cast(const Tensor& tensor, DType dtype) {
 }
 
 void TensorMap::set(const std::string& name, Tensor tensor) {
-  const auto [place, added] = index_.try_emplace(name, entries_.size());
-  if (added)
-    entries_.emplace_back(name, std::move(tensor));
-  else
-    entries_[place->second].second = std::move(tensor);
+  if (const std::size_t place = place_of(name); place < size()) {
+    entries_[place].second = std::move(tensor);
+    return;
+  }
+  entries_.emplace_back(name, std::move(tensor));
+  if (size() <= kFew) return;
+  for (std::size_t place = index_.size(); place < size(); ++place)
+    index_.emplace(entries_[place].first, place);
 }
 
-const Tensor* TensorMap::find(const std::string& name) const {
-  const auto place = index_.find(name);
-  return place == index_.end() ? nullptr : &entries_[place->second].second;
+const Tensor* TensorMap::find(std::string_view name) const {
+  const std::size_t place = place_of(name);
+  return place == size() ? nullptr : &entries_[place].second;
 }
 
-const Tensor& TensorMap::at(const std::string& name) const {
+std::size_t TensorMap::place_of(std::string_view name) const {
+  if (size() > kFew) {
+    const auto found = index_.find(name);
+    return found == index_.end() ? size() : found->second;
+  }
+  std::size_t place = 0;
+  while (place < size() && entries_[place].first != name) ++place;
+  return place;
+}
+
+const Tensor& TensorMap::at(std::string_view name) const {
   const Tensor* tensor = find(name);
-  if (tensor == nullptr) throw Error(ErrorKind::internal, "no tensor '" + name + "'");
+  if (tensor == nullptr) throw Error(ErrorKind::internal, "no tensor '" + std::string(name) + "'");
   return *tensor;
 }
 

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -85,10 +87,10 @@ class TensorMap {
  public:
   using Entry = std::pair<std::string, Tensor>;
 
-  void set(const std::string& name, Tensor tensor);   ///< replaces one of the same name
-  const Tensor* find(const std::string& name) const;  ///< nullptr when absent
-  const Tensor& at(const std::string& name) const;    ///< Error(internal) when absent
-  bool contains(const std::string& name) const { return find(name) != nullptr; }
+  void set(const std::string& name, Tensor tensor);  ///< replaces one of the same name
+  const Tensor* find(std::string_view name) const;   ///< nullptr when absent
+  const Tensor& at(std::string_view name) const;     ///< Error(internal) when absent
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
   std::vector<std::string> names() const;
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
@@ -96,8 +98,11 @@ class TensorMap {
   auto end() const { return entries_.end(); }
 
  private:
+  static constexpr std::size_t kFew = 16;  // up to here looking at each is as fast as an index
+  std::size_t place_of(std::string_view name) const;  ///< size() when absent
+
   std::vector<Entry> entries_;
-  std::unordered_map<std::string, std::size_t> index_;  ///< name -> place in entries_
+  std::map<std::string, std::size_t, std::less<>> index_;  ///< of more than kFew: name -> place
 };
 
 }  // namespace attn
