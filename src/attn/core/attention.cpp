@@ -42,11 +42,11 @@ Tensor computed(const std::string& name, Stages& stages) {
   if (name == "present_V") return stages.present_values();
   if (name == "scores") return stages.scores();
   if (name == "scaled_scores") return stages.scaled_scores();
-  if (name == "masked_scores") return stages.masked().scores;
+  if (name == "masked_scores") return stages.masked_scores();
   if (name == "weights") return stages.weights();
   if (name == "mean_weights") return mean_over_heads(stages.weights());
   if (name == "key_weights") return sum_over_queries(stages.weights());
-  if (name == "row_max") return largest_of_queries(stages.masked().scores);
+  if (name == "row_max") return stages.row_max();
   if (name == "logsumexp") return stages.logsumexp();
   if (name == "output") return stages.output();
   return stages.head_context();

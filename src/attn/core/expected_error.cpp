@@ -69,7 +69,7 @@ class Errors {
     if (name == "present_V") return present(in_.past_V, values());
     if (name == "scores") return stored(scores(), stages_.scores());
     if (name == "scaled_scores") return stored(scaled(), stages_.scaled_scores());
-    if (name == "masked_scores") return stored(masked(), stages_.masked().scores);
+    if (name == "masked_scores") return stored(masked(), stages_.masked_scores());
     if (name == "weights") return stored(softmax().weights, stages_.weights());
     if (name == "logsumexp") return stored(softmax().logsumexp, stages_.logsumexp());
     if (name == "output") return output();
@@ -234,7 +234,7 @@ class Errors {
           return std::isfinite(x) ? e + of_bias * finite(std::abs(x - before)) + own * std::abs(x)
                                   : 0;
         },
-        scaled(), cast(stages_.scaled_scores(), DType::f64), stages_.masked().scores);
+        scaled(), cast(stages_.scaled_scores(), DType::f64), stages_.masked_scores());
   }
 
   struct Softmax {
@@ -244,7 +244,7 @@ class Errors {
 
   Softmax softmax() {
     const Tensor error = masked();
-    const Tensor &x = stages_.masked().scores, &w = stages_.weights();
+    const Tensor &x = stages_.masked_scores(), &w = stages_.weights();
     Softmax result{Tensor(DType::f64, w.shape()), Tensor(DType::f64, stages_.logsumexp().shape())};
     const auto out = result.weights.mutable_data<double>();
     const auto sums = result.logsumexp.mutable_data<double>();
