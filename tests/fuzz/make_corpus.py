@@ -120,47 +120,50 @@ def csv_seeds():
         yield str(number), text.encode()
 
 
-TENSORS = {"embeddings": [[1, 0, 2], [0, 2, 1]], "W_Q": [[1, 0], [0, 1], [1, 1]],
-           "W_K": [[0, 1], [1, 0], [1, 1]], "W_V": [[1, 2], [3, 4], [5, 6]]}
-QKV = {"Q": [[1.0, 0.5], [0.25, 2]], "K": [[1, 0], [0, 1]], "V": [[1, 2], [3, 4]]}
+# Small ones: the shorter an input, the more of what is tried changes its meaning.
+TENSORS = {"embeddings": [[1], [2]], "W_Q": [[1, 0]], "W_K": [[0, 1]], "W_V": [[3]]}
+QKV = {"Q": [[1, 0]], "K": [[0, 1], [1, 1]], "V": [[2], [0.5]]}
+
+
+def compact(job):
+    return json.dumps(job, separators=(",", ":"))
 
 
 def jobs():
     yield TENSORS
     yield QKV
     for options in [{"heads": 2}, {"causal": True}, {"causal": "bottom-right", "window": [1, 0]},
-                    {"scale": 0.5}, {"scale": "none", "softcap": 30}, {"mask": [[True, False], [True, True]]},
-                    {"mask": [[0, -1e9], [0, 0]]}, {"softmax": {"axis": "all"}}, {"rows": [1]},
+                    {"scale": 0.5}, {"scale": "none", "softcap": 30}, {"mask": [[True, False]]},
+                    {"mask": [[0, -1e9]]}, {"softmax": {"axis": "all"}}, {"rows": [0]},
                     {"outputs": ["scores", "weights", "logsumexp"]}, {"convention": "onnx"},
-                    {"compute": "f32", "tokens": ["I", "am"]}, {"score": "cosine"}, {"alibi": True},
+                    {"compute": "f32", "tokens": ["I"]}, {"score": "cosine"}, {"alibi": True},
                     {"empty_rows": "nan", "window": [0, 0]}]:
         yield {**QKV, **options}
     yield {**TENSORS, "position": {"kind": "sinusoidal", "base": 100}, "seed": 1,
            "W_Q": {"randint": {"low": 0, "high": 3, "shape": [3, 2]}}}
-    shape = {"shape": [2, 2]}
+    shape = {"shape": [1, 2]}
     for first in range(0, len(DRAWS), 3):
-        yield {**QKV, "seed": 42, **dict(zip("QKV", DRAWS[first:first + 3]))}
+        yield {**QKV, "seed": 1, **dict(zip("QKV", DRAWS[first:first + 3]))}
     yield {"seed": [1, 2], "generator": "default_rng", "Q": {"random": shape},
            "K": {"integers": {"high": 5, **shape}}, "V": {"uniform": {"low": -1, "high": 1, **shape}}}
     yield {"Q": "input#Q", "K": "input", "V": "input"}
 
 
-DRAWS = [{"rand": {"shape": [2, 2]}}, {"randn": {"shape": [2, 2]}}, {"normal": {"loc": 1, "scale": 2, "shape": [2, 2]}},
-         {"uniform": {"low": 0, "high": 2, "shape": [2, 2]}}, {"permutation": {"values": [[1, 2], [3, 4]]}},
+DRAWS = [{"rand": {"shape": [1, 2]}}, {"randn": {"shape": [2, 2]}},
+         {"normal": {"loc": 1, "scale": 2, "shape": [2, 2]}},
+         {"uniform": {"low": 0, "high": 2, "shape": [2, 2]}}, {"permutation": {"values": [[1, 2]]}},
          {"choice": {"n": 5, "shape": [2, 2], "replace": False}},
          {"choice": {"values": [1, 2], "shape": [2, 2], "p": [0.25, 0.75]}},
-         {"shuffle": {"values": [[1, 2], [3, 4]]}}, {"standard_normal": {"shape": [2, 2]}}]
+         {"shuffle": {"values": [[1, 2]]}}, {"standard_normal": {"shape": [2, 2]}}]
 
 
 def job_seeds():
     for number, job in enumerate(jobs()):
-        yield str(number), json.dumps(job).encode()
-    for path in sorted(ROOT.glob("data/examples/*/*job.json")):
-        yield path.parent.name, path.read_bytes()
+        yield str(number), compact(job).encode()
 
 
 def ndjson_seeds():
-    lines = [json.dumps(job) for job in jobs()]
+    lines = [compact(job) for job in jobs()]
     for number, line in enumerate(lines):
         yield str(number), (line + "\n").encode()
     yield "three", "\n".join(["", lines[1], "\r", '{"no": 1}', lines[2]]).encode()
@@ -179,14 +182,14 @@ def any_file_seeds():
 
 
 def command_lines():
-    qkv = ["--q", "[[1,0],[0,1]]", "--k", "[[1,2],[3,4]]", "--v", "[[1,0],[0,1]]"]
+    qkv = ["--q", "[[1,0]]", "--k", "[[1,2]]", "--v", "[[3]]"]
     yield ["run"] + qkv
     for more in (["--causal"], ["--causal=bottom-right", "--window", "1,0"], ["--scale", "0.5"],
                  ["--heads", "2", "--kv-heads", "1"], ["--outputs", "scores,weights"],
                  ["-o", "weights=w.npy", "-o", "out.npz"], ["--format", "json"], ["--repr"],
                  ["--softcap", "30", "--rows", "0"], ["--max-memory", "1.5GiB", "--max-expand", "8K"],
                  ["--nan", "refuse", "--threads", "2"], ["--convention", "torch", "--compute", "f32"],
-                 ["--mask", "[[true,false],[true,true]]"], ["--view", "-", "--explain", "x.md"],
+                 ["--mask", "[[true]]"], ["--view", "-", "--explain", "x.md"],
                  ["--seed", "1", "--wq", '{"rand":{"shape":[2,2]}}', "--embeddings", "[[1,2]]"],
                  ["job.json", "-q", "--dry-run", "--force"]):
         yield ["run"] + qkv + more

@@ -41,8 +41,9 @@ void work(const Item& item, const Common& common) {
   const bool failed = outcome.status == Status::failed;
   fuzz::require(failed == !outcome.error.empty(), "a reason exactly where one failed");
   if (failed) fuzz::require_fair(Error(static_cast<ErrorKind>(outcome.code), outcome.error));
-  parse_json(failed ? failure_json(outcome) : outcome.text, "the line that it gets");
-  parse_json(outcome_json(outcome, "options"), "the line in the manifest");
+  const std::string line = failed ? failure_json(outcome) + "\n" : outcome.text;
+  fuzz::require(line.find('\n') + 1 == line.size(), "one line");
+  parse_json(line, "the line");
 }
 
 }  // namespace
