@@ -24,7 +24,10 @@ Descriptor open_locked(const std::string& path) {
   if (fstat(file.get(), &info) != 0) throw system_error(ErrorKind::io, path, errno);
   if (!S_ISREG(info.st_mode))
     throw Error(ErrorKind::cannot_create, printable(path) + ": is not a regular file");
-  if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  int locked = 0;
+  do locked = flock(file.get(), LOCK_EX | LOCK_NB);
+  while (locked != 0 && errno == EINTR);
+  if (locked == 0) return file;
   if (errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
   throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
 }

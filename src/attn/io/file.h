@@ -86,7 +86,8 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  void flush();  ///< what was written so far leaves this process
+  void flush();   ///< what was written so far leaves this process
+  void finish();  ///< all that commit() does but the name: what can fail, short of it, has failed
   void commit();
 
   const std::string& path() const;  ///< as the user wrote it, or "standard output"

@@ -1,11 +1,13 @@
 // Where results go: files by suffix, folders, one file an output; whole or not there.
 #pragma once
 
+#include <list>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "attn/io/temporaries.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
 
@@ -31,7 +33,8 @@ OutputTarget parse_target(const std::string& typed,
 /// The outputs that targets name one by one, in order; empty when one of them takes all.
 std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets);
 
-/// Folders that are removed again, where nothing came into them, unless keep() is called.
+/// Folders that are removed again, by a signal, too, where nothing came into them, unless keep() is
+/// called.
 class NewFolders {
  public:
   NewFolders() = default;
@@ -43,7 +46,7 @@ class NewFolders {
   void keep() { made_.clear(); }
 
  private:
-  std::vector<std::string> made_;
+  std::list<TemporaryName> made_;  ///< a signal removes them, too
 };
 
 /// Opens every file before anything is computed, so that what can't be written is known at once;
