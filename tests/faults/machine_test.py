@@ -68,6 +68,19 @@ def limits(checks, folder):
             codes.append(limited(folder, *args, limits=limit, code={0, 65, 74}, checks=checks,
                                  what=f"ulimit -v {megabytes} MB"))
     checks.check(codes and codes[-1] == 0, f"address space: {codes}")
+    # Libraries that are loaded when they are needed.
+    np.savez_compressed(folder / "packed.npz", Q=np.eye(3))
+    for line in ["convert", "packed.npz", "-o", "out.npz"], ["svd", "packed.npz", "-o", "out.npz"]:
+        codes = []
+        for megabytes in [*range(14, 30), *range(30, 260, 30)]:
+            limit = [(resource.RLIMIT_AS, megabytes << 20)]
+            run = subprocess.run([ATTN, *line, "--force"], cwd=folder, capture_output=True,
+                                 preexec_fn=lambda: resource.setrlimit(*limit[0][:1], limit[0][1:] * 2))
+            if run.returncode not in (127, -11):  # the loader's own end
+                codes.append(run.returncode)
+                checks.check(run.returncode in (0, 65) and b"internal" not in run.stderr,
+                             f"{line[0]}, ulimit -v {megabytes} MB: {run}")
+        checks.check(codes and codes[-1] == 0, f"{line[0]}: {codes}")
     for kilobytes in 64, 256, 1024:
         limited(folder, *args, limits=[(resource.RLIMIT_STACK, kilobytes << 10)], code={0},
                 checks=checks, what=f"ulimit -s {kilobytes}")
