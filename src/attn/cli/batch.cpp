@@ -88,6 +88,7 @@ Document base_of(const BatchArgs& args, FileCache& cache) {
   Document base;
   if (!args.base.empty()) base = read_document(args.base, files);
   apply_job_flags(args.flags, base);
+  for (Entry& entry : base.entries) entry.shared = true;
   return base;
 }
 

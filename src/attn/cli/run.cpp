@@ -121,7 +121,8 @@ int run(const RunArgs& args) {
   if (destination.shown) show(result, args.show, meaning_of);
   views.write(job, computed);
   if (!nan.empty()) note("warning: " + nan);
-  if (const std::string doubt = mask_doubt(job); !doubt.empty()) note("warning: " + doubt);
+  for (const std::string& doubt : {mask_doubt(job), token_doubt(job, prepared.inputs)})
+    if (!doubt.empty()) note("warning: " + doubt);
   return 0;
 }
 

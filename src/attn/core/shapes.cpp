@@ -65,6 +65,7 @@ void settle_packed_heads(Score score, Axes& axes) {
   split_axis("HD", "H", "D", axes);
   if (keys_have_own_width(score)) return;
   axes.equate("Dk", "D");
+  if (axes["G"].length == 0 || axes["H"].length % axes["G"].length != 0) return;  // check_groups()
   join_axis("GD", "G", "Dk", axes,
             axes["G"].length == axes["H"].length ? "" : " with kv_heads " + axes["G"].found());
 }

@@ -19,6 +19,7 @@ struct Entry {
   std::string folder;  ///< relative paths in the value start here
   bool from_flag = false;
   std::optional<Tensor> numbers = {};  ///< of a tensor written out, once read; `value` is then null
+  bool shared = false;  ///< with the other jobs of a batch: it need not mean something to each
 };
 
 struct Document {
