@@ -214,7 +214,7 @@ def large(checks, page, folder):
     np.save(folder / "large.npy", w)
     run = attn("view", "large.npy", "-o", "large.html", cwd=folder)
     size = (folder / "large.html").stat().st_size
-    checks.check(run.returncode == 0 and size <= 50 << 20, f"{size} bytes: {run.stderr}")
+    checks.check(run.returncode == 0 and size <= 50_000_000, f"{size} bytes: {run.stderr}")
     seconds = page.open(folder / "large.html")
     start = time.monotonic()
     page.wait("return document.body.dataset.grid === 'drawn'")

@@ -88,7 +88,7 @@ Action add_view(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(20, 1000));
   app.add_option("--max-html-bytes", args->style.most_html_bytes,
-                 "how large a page may be, as 20MB; values become coarser; default: 50MB")
+                 "how large a page may be, as 20MB; values become coarser; default: 50000000")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(false));
   add_choice(app, *args);

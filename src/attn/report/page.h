@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attn/report/heat_map.h"
+#include "attn/report/page_values.h"
 
 namespace attn {
 
@@ -26,8 +27,9 @@ struct PagePlan {
   std::size_t step = 1;      ///< blocks of step x step cells are drawn as one
   std::size_t bytes = 0;     ///< of the page, at most
   bool exact = true;         ///< every value as the file holds it
-  std::string text() const;  ///< "144 matrices of 512 x 512, 8 bits a value, 51.9 MB"
+  std::string text() const;  ///< "144 matrices of 512 x 512, 8 bits a value, 49 MB"
   std::size_t matrices = 0, rows = 0, columns = 0;
+  PageSpans spans;  ///< what of a row is stored
 };
 
 /// The most exact plan that stays within `most` bytes: fewer bits first, then fewer cells. Errors:
