@@ -172,7 +172,7 @@ def nothing_foreign(checks, folder):
     policy = dict(part.strip().split(" ", 1) for part in got.elements.policy.split(";"))
     checks.check(policy["default-src"] == "'none'", f"{policy}")
     checks.check(policy["script-src"].split() == [source(s) for s in got.elements.scripts] and
-                 len(got.elements.scripts) == 3, "its own scripts and no others")
+                 len(got.elements.scripts) == 4, "its own scripts and no others")
     checks.check(policy["style-src"].split() == [source(s) for s in got.elements.styles], "style")
     checks.check(not re.search(r"https?:|//[a-z]+\.|@import|url\(|\bfetch\(|XMLHttp|WebSocket|"
                                r"innerHTML|\beval\b", text), "nothing is loaded from anywhere")

@@ -122,7 +122,8 @@ std::string difference_drawn(const CompareReport& report, const CompareArgs& arg
   const DrawFormat format = draw_format(args.view);
   const Couple& couple = drawn_couple(report, args.of);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
-  const PageSet set = page_set(source_of(couple, labels, args), args.choice, args.a);
+  PageSet set = page_set(source_of(couple, labels, args), args.choice, args.a);
+  set.key.reset();  // no file holds the difference
   return (format == DrawFormat::text ? "\n" : "") + drawn({set}, format, {});
 }
 

@@ -19,12 +19,20 @@ struct ViewArgs {
   bool force = false;
 };
 
+/// Whether a page can look values up in the file (report/page/source.js).
+bool read_by_pages(const std::string& file, TensorFiles& files) {
+  const Format format = format_of(files.file(file));
+  return file != "-" && format != Format::json && format != Format::csv;
+}
+
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
   ResultFile result = read_result(file, files);
   if (!args.tokens.empty()) result.tokens = args.tokens;
   HeatSource source = heat_source(result, args.of, file);
   if (!args.key_tokens.empty()) source.column_tokens = args.key_tokens;
-  return page_set(source, args.choice, file);
+  PageSet set = page_set(source, args.choice, file);
+  if (!read_by_pages(file, files)) set.key.reset();
+  return set;
 }
 
 int view(const ViewArgs& args) {

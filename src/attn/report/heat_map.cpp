@@ -192,7 +192,7 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   HeatMap map;
   const Shape matrices{source.tensor.size() / (L * S), L * S};
   for (std::size_t p = 0; p < panels.places.size(); ++p) {
-    HeatPanel panel{panels.titles[p], {}, {}};
+    HeatPanel panel{panels.titles[p], {}, {}, panels.places[p]};
     const Tensor values = cast(source.tensor.reshaped(matrices).at(panels.places[p]), DType::f64);
     const Tensor masked =
         source.masked ? cast(source.masked->reshaped(matrices).at(panels.places[p]), DType::f64)

@@ -38,7 +38,8 @@ std::size_t size_of(const std::vector<PageSet>& sets, const PageSpans& spans, in
   for (const auto* labels : {&map.row_labels, &map.column_labels})
     for (std::size_t i = 0; i < labels->size(); i += step)
       size += script_string((*labels)[i]).size() + 1;
-  for (const HeatPanel& panel : map.panels) size += panel.title.size() + 3;
+  for (const HeatPanel& panel : map.panels)
+    size += panel.title.size() + 3 + sets.size() * (std::to_string(panel.place).size() + 1);
   return size;
 }
 
@@ -78,6 +79,20 @@ HeatScale shared_scale(const std::vector<PageSet>& sets) {
   return scale;
 }
 
+/// Where exact values can be read, of each set; "null" where they cannot or need not.
+std::string sources(const std::vector<PageSet>& sets, const PagePlan& plan) {
+  const auto has_key = [](const PageSet& set) { return set.key.has_value(); };
+  if (plan.exact || plan.step > 1 || !std::all_of(sets.begin(), sets.end(), has_key)) return "null";
+  std::string text;
+  for (const PageSet& set : sets) {
+    std::vector<std::size_t> places;
+    for (const HeatPanel& panel : set.map.panels) places.push_back(panel.place);
+    text += (text.empty() ? "" : ",") + ("{\"file\":" + script_string(printable(set.name))) +
+            ",\"tensor\":" + script_string(*set.key) + ",\"places\":" + list(places) + "}";
+  }
+  return "[" + text + "]";
+}
+
 /// #attn: everything but the numbers.
 std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const PagePlan& plan) {
   std::vector<std::string> names, titles, notes = map.notes;
@@ -96,6 +111,7 @@ std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const Pa
   text += member("rows", list(map.row_labels)) + member("columns", list(map.column_labels));
   text += member("panels", list(titles)) + member("bits", std::to_string(plan.bits));
   text += member("first", list(plan.spans.first)) + member("end", list(plan.spans.end));
+  text += member("sources", sources(sets, plan));
   text += member("hidden", script_string(map.hidden_means));
   text += member("limits", "[" + python_repr(scale.low) + "," + python_repr(scale.high) + "]");
   text += member("signed", truth(scale.is_signed)) + member("log", truth(scale.logarithmic));

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,9 @@ struct PageSet {
   std::string name;  ///< the file
   HeatMap map;
   int bits = 64;  ///< 64 or 32: the narrowest float that holds its values exactly
+  /// The tensor's name in the file, where the file has all that is drawn, in rows and columns as
+  /// drawn: a page that rounds can read exact values from it, once a reader hands it over.
+  std::optional<std::string> key = {};
 };
 
 /// How the numbers go into the page.

@@ -94,11 +94,11 @@ function matrix(set, panel) {
 }
 
 // The digits that tell a value apart: all of them where they are exact, else those that are sure.
-function written(value, error) {
+function written(value, error, single = facts.bits === 32) {
   if (value === null) return facts.hidden || 'hidden';
   if (value === undefined || Number.isNaN(value)) return 'nan';
   if (error > 0) return `${Number(value.toPrecision(4))} ± ${error.toPrecision(1)}`;
-  return String(facts.bits === 32 ? shortest32(value) : value);
+  return String(single ? shortest32(value) : value);
 }
 
 // The fewest digits that name a 32-bit float.
