@@ -11,27 +11,47 @@ std::ptrdiff_t offset_of(const Strides& strides, std::size_t batch, std::size_t 
          static_cast<std::int64_t>(head) * strides.head + row * strides.row;
 }
 
+/// The row of one query, but for its place.
 template <class T>
 Row<T> make_row(const Problem<T>& problem, const Results<T>& results, std::size_t b, std::size_t h,
                 std::size_t l) {
   const auto query = static_cast<std::int64_t>(l);
   Row<T> row;
-  row.place = problem.places
-                  ? problem.places[static_cast<std::int64_t>(b) * problem.places_batch + query]
-                  : Place{0, static_cast<std::int64_t>(problem.S), 0, false};
-  if (problem.sinks && !row.place.padding) row.sink = problem.sinks[h];
   for (std::size_t m = 0; m < problem.masks.size(); ++m)
     if (const Mask& mask = problem.masks[m]; mask.data)
       row.masks[m] = mask.data + offset_of(mask.strides, b, h, query);
   for (std::size_t m = 0; m < problem.biases.size(); ++m)
     if (const Bias<T>& bias = problem.biases[m]; bias.data)
       row.biases[m] = bias.data + offset_of(bias.strides, b, h, query);
-  if (const Bias<T>& distances = problem.distances; distances.data)
-    row.distances = distances.data + offset_of(distances.strides, b, h, 0) - row.place.center;
   row.query = matrix_of(problem.q, b, h, query);
   if (results.context)
     row.context = results.context + offset_of(results.context_strides, b, h, query);
   return row;
+}
+
+/// From one query's row to the next one's of the same head.
+template <class T>
+void step(const Problem<T>& problem, const Results<T>& results, Row<T>& row) {
+  for (std::size_t m = 0; m < problem.masks.size(); ++m)
+    if (row.masks[m]) row.masks[m] += problem.masks[m].strides.row;
+  for (std::size_t m = 0; m < problem.biases.size(); ++m)
+    if (row.biases[m]) row.biases[m] += problem.biases[m].strides.row;
+  if (row.query.data)
+    row.query.data += problem.q.strides.row * static_cast<std::ptrdiff_t>(size_of(problem.q.dtype));
+  if (row.context) row.context += results.context_strides.row;
+}
+
+template <class T>
+void set_place(const Problem<T>& problem, std::size_t b, std::size_t h, std::size_t l,
+               Row<T>& row) {
+  row.place = {0, static_cast<std::int64_t>(problem.S)};
+  if (problem.places)
+    row.place = problem.places[static_cast<std::int64_t>(b) * problem.places_batch +
+                               static_cast<std::int64_t>(l)];
+  row.sink =
+      problem.sinks && !row.place.padding ? problem.sinks[h] : -std::numeric_limits<T>::infinity();
+  if (const Bias<T>& distances = problem.distances; distances.data)
+    row.distances = distances.data + offset_of(distances.strides, b, h, 0) - row.place.center;
 }
 
 }  // namespace
@@ -41,8 +61,14 @@ void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t
                std::size_t count, Row<T>* rows) {
   std::size_t l = first % problem.L, h = first / problem.L % problem.H;
   std::size_t b = first / problem.L / problem.H;
+  Row<T> row;
   for (std::size_t i = 0; i < count; ++i) {
-    rows[i] = make_row(problem, results, b, h, l);
+    if (i == 0 || l == 0)
+      row = make_row(problem, results, b, h, l);
+    else
+      step(problem, results, row);
+    set_place(problem, b, h, l, row);
+    rows[i] = row;
     if (++l < problem.L) continue;
     l = 0;
     if (++h < problem.H) continue;
