@@ -66,6 +66,10 @@ struct Run {
   std::size_t panels;
   std::size_t vectors;  ///< of each panel, those that a row may see something of
 
+  template <class T>
+  std::int64_t last() const {
+    return first + static_cast<std::int64_t>(panels * kPanel<T>);
+  }
   bool is_seen() const { return kind == Kind::plain || kind == Kind::terms; }
 };
 
@@ -135,20 +139,37 @@ void score_run(const TileView<T>& tile, const Run& run, const T* keys, std::size
   if (run.kind != Run::Kind::far || s.masked != nullptr) finish_run(tile, run, column);
 }
 
-/// The panel of keys that starts at `first`, by itself.
+/// The run of panels that starts at key `first` and ends at key `end` at the latest. Of those that
+/// have masks or terms only one: what is behind it may be another.
 template <class T>
-Run run_of(const TileView<T>& tile, std::int64_t first) {
+Run run_of(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
   using Kind = Run::Kind;
   const auto& [p, s, i, rows, reach, strip] = tile;
   constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
-  const std::int64_t last = lesser(static_cast<std::int64_t>(p.S), first + kWidth);
+  const std::int64_t last = lesser(end, first + kWidth);
   if (reach.first >= last || reach.last <= first) return {Kind::far, first, 1, 0};
-  const Seen seen = seen_by_masks(p, s.row + i, rows, first, last - first);
+  const bool masks = has_masks(p) || has_biases(p);
+  const Seen seen = masks ? seen_by_masks(p, s.row + i, rows, first, last - first) : Seen::all;
   if (seen == Seen::none) return {Kind::hidden, first, 1, 0};
-  const bool plain = seen == Seen::all && !has_terms(p) && first >= reach.all_first &&
-                     first + kWidth <= reach.all_last;
+  const std::int64_t plain = first < reach.all_first || seen == Seen::some || has_terms(p)
+                                 ? 0
+                                 : (lesser(end, reach.all_last) - first) / kWidth;
+  if (plain > 0)
+    return {Kind::plain, first, masks ? 1 : static_cast<std::size_t>(plain), kTileVectors};
   const auto width = static_cast<std::size_t>(lesser(reach.last - first, kWidth));
-  return {plain ? Kind::plain : Kind::terms, first, 1, round_up(width, kLanes<T>) / kLanes<T>};
+  return {Kind::terms, first, 1, round_up(width, kLanes<T>) / kLanes<T>};
+}
+
+/// The same with all that are like it.
+template <class T>
+Run longest_run(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
+  Run run = run_of(tile, first, end);
+  while (run.last<T>() < end) {
+    const Run next = run_of(tile, run.last<T>(), end);
+    if (next.kind != run.kind || next.vectors != run.vectors) break;
+    run.panels += next.panels;
+  }
+  return run;
 }
 
 /// The panel of keys that starts at `first`, packed into scratch.
@@ -180,24 +201,18 @@ Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t 
                  const T* keys, std::size_t column) {
   const Span all = key_block_span(number);
   const std::int64_t end = lesser(static_cast<std::int64_t>(tile.p.S), all.last);
-  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
   Span seen;
-  for (Run run = run_of(tile, all.first), next{}; run.panels > 0; run = next) {
-    next.panels = 0;
-    for (std::int64_t first = run.first + kWidth; first < end; first += kWidth) {
-      next = run_of(tile, first);
-      if (keys == nullptr || next.kind != run.kind || next.vectors != run.vectors) break;
-      ++run.panels;
-      next.panels = 0;
-    }
+  for (std::int64_t first = all.first; first < end;) {
+    const Run run = keys == nullptr ? run_of(tile, first, lesser(end, first + kPanel<T>))
+                                    : longest_run(tile, first, end);
+    first = run.last<T>();
     const auto at = static_cast<std::size_t>(run.first - all.first);
     const T* panels = keys + at * tile.p.D;
     if (keys == nullptr && (run.is_seen() || tile.s.raw))
       panels = pack_panel(block, static_cast<std::size_t>(run.first), tile.s.key_block);
     score_run(tile, run, panels, column + at);
     if (!run.is_seen()) continue;
-    const std::int64_t last = run.first + static_cast<std::int64_t>(run.panels) * kWidth;
-    seen = {lesser(seen.first, run.first), lesser(last, end)};
+    seen = {lesser(seen.first, run.first), lesser(first, end)};
   }
   return seen;
 }
