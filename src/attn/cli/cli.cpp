@@ -31,7 +31,8 @@ std::vector<std::string> flags_of(const CLI::App& app) {
 
 /// Arguments that nothing took: the first flag among them, with the nearest one that there is.
 void refuse_extras(const CLI::App& app) {
-  const std::vector<std::string> extras = app.remaining();
+  std::vector<std::string> extras = app.remaining();
+  std::erase(extras, "--");  // CLI11 lists it, too: behind it there are no flags
   if (extras.empty()) return;
   for (const std::string& word : extras) {
     const std::string flag = word.substr(0, word.find('='));
