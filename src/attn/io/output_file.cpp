@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "attn/io/bytes.h"
 #include "attn/io/descriptor.h"
@@ -80,20 +81,23 @@ bool rename_without_replacing(const char* from, const char* to) {
 struct OutputFile::State {
   std::string path;    ///< as the user wrote it
   std::string target;  ///< what it names, after symbolic links
-  bool force = false, durable = false;
+  bool force = false, durable = false, finished = false;
   mode_t mode = 0;
   Descriptor file;
   std::unique_ptr<TemporaryName> temporary;  ///< none where bytes go straight to their place
+  bool nameless = false;                     ///< in place of a temporary name
   std::string buffer;
   std::optional<Digest> digest;
 
   void open(const OutputPolicy& policy);
   void open_temporary();
+  bool open_nameless();
   void open_special(int fd);
   void flush();
   void write_through(std::string_view text);
   void close();
   void give_name();
+  void give_first_name();
 };
 
 void OutputFile::State::open(const OutputPolicy& policy) {
@@ -101,10 +105,16 @@ void OutputFile::State::open(const OutputPolicy& policy) {
   const std::optional<int> number = path == "-" ? STDOUT_FILENO : descriptor_named(path);
   if (path == "-") path = "standard output";
   if (number) return open_special(fcntl(*number, F_DUPFD_CLOEXEC, 3));
-  target = follow_links(path).string();
+  target = path;
   struct stat info {};
-  if (stat(target.c_str(), &info) != 0) {
+  int found = lstat(target.c_str(), &info);
+  if (found == 0 && S_ISLNK(info.st_mode)) {
+    target = follow_links(path).string();
+    found = stat(target.c_str(), &info);
+  }
+  if (found != 0) {
     if (errno != ENOENT) throw system_error(ErrorKind::cannot_create, path, errno);
+    if (policy.nameless && open_nameless()) return;
     mode = mode_of_new_files();
     return open_temporary();
   }
@@ -130,6 +140,17 @@ void OutputFile::State::open_temporary() {
   temporary.reset();
   if (code == ENOENT) throw refused(path, "there is no folder " + printable(folder.string()));
   throw system_error(ErrorKind::cannot_create, path, code);
+}
+
+/// A file without a name has what a new file's mode is by itself, and is gone when it is closed or
+/// the program ends. False where the file system, or a missing /proc, does not let it be named later.
+bool OutputFile::State::open_nameless() {
+  static const bool can_be_named = access("/proc/self/fd", X_OK) == 0;
+  if (!can_be_named) return false;
+  const std::size_t slash = target.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  file = Descriptor(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+  return nameless = file.is_open();
 }
 
 void OutputFile::State::open_special(int fd) {
@@ -158,11 +179,11 @@ void OutputFile::State::write_through(std::string_view text) {
 }
 
 void OutputFile::State::close() {
-  if (temporary) {
-    fchmod(file.get(), mode);  // fails where a file system knows no modes, which loses nothing
-    if (durable && fsync(file.get()) != 0) throw system_error(ErrorKind::io, path, errno);
-  }
-  if (!file.close()) throw system_error(ErrorKind::io, path, errno);
+  if (temporary) fchmod(file.get(), mode);  // fails where there are no modes, which loses nothing
+  if ((temporary || nameless) && durable && fsync(file.get()) != 0)
+    throw system_error(ErrorKind::io, path, errno);
+  // One without a name has to be open to be given one; what can do that reports nothing on closing.
+  if (!nameless && !file.close()) throw system_error(ErrorKind::io, path, errno);
 }
 
 void OutputFile::State::give_name() {
@@ -173,6 +194,23 @@ void OutputFile::State::give_name() {
   if (!done && errno == EEXIST) throw ExistsAlready(path);
   if (!done) throw system_error(ErrorKind::io, path, errno);
   temporary.reset();
+}
+
+void OutputFile::State::give_first_name() {
+  const SignalShelter shelter;
+  const std::string source = "/proc/self/fd/" + std::to_string(file.get());
+  const auto link_to = [&](const std::string& name) {
+    return linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  if (link_to(target)) return;
+  if (errno != EEXIST) throw system_error(ErrorKind::io, path, errno);
+  if (!force) throw ExistsAlready(path);
+  // It has appeared meanwhile. A link replaces nothing, a renaming does.
+  const std::string other = (fs::path(target).parent_path() / new_temporary_name()).string();
+  if (link_to(other) && rename(other.c_str(), target.c_str()) == 0) return;
+  const int code = errno;
+  unlink(other.c_str());
+  throw system_error(ErrorKind::io, path, code);
 }
 
 ExistsAlready::ExistsAlready(const std::string& path)
@@ -208,15 +246,19 @@ void OutputFile::write(std::string_view text) {
 void OutputFile::flush() { state_->flush(); }
 
 void OutputFile::finish() {
-  if (!state_->file.is_open()) return;
+  if (std::exchange(state_->finished, true)) return;
   state_->flush();
   state_->close();
 }
 
 void OutputFile::commit() {
   finish();
-  if (!state_->temporary) return;
-  state_->give_name();
+  if (state_->nameless)
+    state_->give_first_name();
+  else if (state_->temporary)
+    state_->give_name();
+  else
+    return;
   if (state_->durable) sync_folder(state_->path, fs::path(state_->target).parent_path());
 }
 
