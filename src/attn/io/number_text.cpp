@@ -16,7 +16,8 @@ void append_float(std::string& out, T value) {
   const auto end =
       std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific);
   std::string_view text(buffer.data(), static_cast<std::size_t>(end.ptr - buffer.data()));
-  const std::size_t e = text.find('e');
+  std::size_t e = text.size() - 1;  // the exponent is the shorter part
+  while (text[e] != 'e') --e;
   int exponent = 0;
   std::from_chars(text.data() + e + (text[e + 1] == '+' ? 2 : 1), text.data() + text.size(),
                   exponent);
@@ -24,11 +25,15 @@ void append_float(std::string& out, T value) {
     out += text;
     return;
   }
-  if (text[0] == '-') out += '-', text.remove_prefix(1);
+  text = text.substr(0, e);
+  if (text[0] == '-') {
+    out += '-';
+    text.remove_prefix(1);
+  }
   std::array<char, 32> digits;
-  digits[0] = text[0];
-  const std::string_view fraction = text.substr(2, std::max(text.find('e'), std::size_t{2}) - 2);
-  const std::size_t count = 1 + fraction.copy(digits.data() + 1, fraction.size());
+  std::size_t count = 0;
+  for (const char c : text)
+    if (c != '.') digits[count++] = c;
   if (exponent < 0) {
     out += "0.";
     out.append(static_cast<std::size_t>(-exponent - 1), '0');
