@@ -187,7 +187,7 @@ class Stages {
                    .needs = only("context")});
   }
 
-  void set(StageName name, const Stage& stage) { stages_[name.place] = stage; }
+  void set(StageName name, Stage stage) { stages_[name.place] = std::move(stage); }
 
   const TensorMap& tensors_;
   const Inputs& in_;

@@ -25,10 +25,10 @@ std::byte* aligned(std::byte* block) {
 
 std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
   if (bytes < kLarge) {
-    const auto block = std::make_shared_for_overwrite<std::byte[]>(bytes + kAlignment);
+    auto block = std::make_shared_for_overwrite<std::byte[]>(bytes + kAlignment);
     std::byte* const data = aligned(block.get());
     std::memset(data, 0, bytes);
-    return {block, data};
+    return {std::move(block), data};
   }
   auto* block = static_cast<std::byte*>(std::calloc(bytes + kAlignment, 1));
   if (block == nullptr) throw std::bad_alloc();
