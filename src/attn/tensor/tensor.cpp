@@ -35,6 +35,11 @@ std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
   return {aligned(block), [block](const std::byte*) { std::free(block); }};
 }
 
+/// The same text. Names differ in their last letters, if not in length: W_Q, W_K.
+bool same(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && (a.empty() || a.back() == b.back()) && a == b;
+}
+
 template <class To, class From>
 To convert(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -178,7 +183,7 @@ std::size_t TensorMap::place_of(std::string_view name) const {
     return found == index_.end() ? size() : found->second;
   }
   std::size_t place = 0;
-  while (place < size() && entries_[place].first != name) ++place;
+  while (place < size() && !same(entries_[place].first, name)) ++place;
   return place;
 }
 
