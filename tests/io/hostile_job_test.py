@@ -94,8 +94,9 @@ def number_rows():
                   gives={"weights": [[np.nan, np.nan]]})
     yield run_job(161, "NaN", {"Q": [["NaN"]], "K": [[1.0], [1.0]]},
                   gives={"weights": [[np.nan, np.nan]]})
-    yield run_job(161, "all -inf, which is to see no key", {"Q": [["-Infinity"]], "K": [[1.0], [1.0]]},
-                  gives={"weights": [[0, 0]]})
+    for path in "auto", "reference":
+        yield run_job(161, f"all -inf, {path}", {"Q": [["-Infinity"]], "K": [[1.0], [1.0]]},
+                      flags=["--path", path], gives={"weights": [[np.nan, np.nan]]})
     for value, says in [("Infinity", "scale: "), ("NaN", "scale: "), ("x", "scale: "), ([], "scale: ")]:
         yield run_job(162, f"scale {value}", {**QK, "scale": value}, says)
     yield run_job(162, "scale 0", {**QK, "scale": 0}, gives={"weights": np.full((2, 2), 0.5)})
