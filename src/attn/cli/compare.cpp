@@ -179,12 +179,13 @@ std::string as_json(const Report& report, const Tolerance& tolerance) {
 
 int run_compare(const CompareArgs& args) {
   const TensorRef ref_a = parse_tensor_ref(args.a), ref_b = parse_tensor_ref(args.b);
-  TensorFiles files;
+  TensorFiles files(ReadLimits{.access = FileAccess::map});
   const TensorMap a = tensors_of(ref_a, files), b = tensors_of(ref_b, files);
   refuse_nameless(a, args.a, b, args.b);
   refuse_nameless(b, args.b, a, args.a);
   const Tolerance tolerance = tolerance_of(args);
   const Report report = compare_all(a, b, tolerance);
+  files.require_unchanged();
   print(args.json ? as_json(report, tolerance) : as_text(report));
   return report.same() ? 0 : 1;
 }

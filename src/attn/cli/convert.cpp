@@ -49,7 +49,7 @@ TensorMap converted(const TensorMap& tensors, DType dtype, const TensorRef& ref)
 int convert(ConvertArgs& args) {
   const std::optional<DType> dtype = dtype_typed(args.dtype);
   const TensorRef ref = parse_tensor_ref(args.input);
-  TensorFiles files;
+  TensorFiles files(ReadLimits{.access = FileAccess::map});
   TensorMap tensors = tensors_meant(ref, holds_one(args.emit), files);
   if (dtype) tensors = converted(tensors, *dtype, ref);
   if (!ref.member.empty()) args.emit.alone = ref.member;

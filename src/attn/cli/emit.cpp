@@ -150,6 +150,7 @@ void emit_tensors(const TensorMap& tensors, const EmitArgs& args, const TensorFi
     write(tensors, *format, args, out);
   else
     out.write(as_text(tensors, args));
+  files.require_unchanged();
   out.commit();
 }
 

@@ -91,7 +91,8 @@ int run(const RunArgs& args) {
   if (args.show.force && args.no_clobber)
     throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
   const Destination destination = destination_of(args.show, job_output_names(), args.views.empty());
-  const ReadLimits limits = limits_of(args.limits);
+  ReadLimits limits = limits_of(args.limits);
+  limits.access = FileAccess::map;
   TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
@@ -115,6 +116,7 @@ int run(const RunArgs& args) {
   const Result result = only(computed, outputs);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
+  files.require_unchanged();
   writer.commit();
   if (destination.shown) show(result, args.show, meaning_of);
   views.write(job, computed);

@@ -20,6 +20,7 @@ namespace attn {
 namespace {
 
 constexpr int kWriterMilliseconds = 2000;  // how long a FIFO may be without a writer
+constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // less is read as quickly
 
 Error refused(const std::string& name, const std::string& reason) {
   return Error(ErrorKind::no_input, printable(name) + ": " + reason);
@@ -84,7 +85,7 @@ void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most
 
 }  // namespace
 
-FileBytes read_file(const std::string& path, std::size_t most) {
+FileBytes read_file(const std::string& path, std::size_t most, FileAccess access) {
   FileBytes file;
   file.path = path;
   const std::string name = file.name();
@@ -101,6 +102,13 @@ FileBytes read_file(const std::string& path, std::size_t most) {
   // One byte more than the file has, so that its end is seen without a second allocation.
   const auto size = S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) : 0;
   if (size > most) too_large(file, size, most);
+  if (access == FileAccess::map && !given && size >= kWorthMapping)
+    file.data = map_file(input.get(), size, name);
+  if (file.data != nullptr) {
+    file.size = size;
+    file.mapped = stamp_of(info);
+    return file;
+  }
   try {
     read_to_end(file, input.get(), std::max<std::size_t>(size + 1, 65536), most);
   } catch (const std::bad_alloc&) {

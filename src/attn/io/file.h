@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 
+#include "attn/io/mapping.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -20,11 +22,19 @@ struct FileBytes {
   std::shared_ptr<const std::byte> data;
   std::size_t size = 0;
   std::string known_digest = {};  ///< set where the bytes are shared by many, who all ask for it
+  std::optional<FileStamp> mapped = {};  ///< the bytes are the file's own, and not a copy
   std::string digest() const;
   std::string name() const { return path == "-" ? "standard input" : path; }  ///< in errors
   std::span<const std::byte> bytes() const { return {data.get(), size}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data.get()), size}; }
+  /// Errors: io, where they are the file's own and were written to since.
+  void require_unchanged() const {
+    if (mapped) attn::require_unchanged(path, *mapped);
+  }
 };
+
+/// Whether bytes are copied, or large regular files are used where they are (io/mapping.h).
+enum class FileAccess { read, map };
 
 /// Reads a regular file, or a pipe named on purpose, to its end: "-" or /dev/stdin (standard
 /// input), /dev/fd/N, or a FIFO, which must have a writer within two seconds. /dev/null is empty;
@@ -32,7 +42,8 @@ struct FileBytes {
 /// permission, io; data, for more than `most` bytes. Memory grows with what was really read, never
 /// with what a header claims.
 FileBytes read_file(const std::string& path,
-                    std::size_t most = std::numeric_limits<std::size_t>::max());
+                    std::size_t most = std::numeric_limits<std::size_t>::max(),
+                    FileAccess access = FileAccess::read);
 
 /// How an output may come into being.
 struct OutputPolicy {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <limits>
 
+#include "attn/io/file.h"
+
 namespace attn {
 
 /// Bounds on what compressed data may grow to.
@@ -18,6 +20,7 @@ struct ReadLimits {
   /// Bytes that one file, or all that a job draws, may have.
   std::size_t memory = std::numeric_limits<std::size_t>::max();
   NpzLimits npz = {};
+  FileAccess access = FileAccess::read;
 };
 
 /// Bytes of memory that this process may have: those of the machine, its control group (versions 1

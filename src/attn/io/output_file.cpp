@@ -43,6 +43,12 @@ bool is_input(const struct stat& target, const std::set<std::string>& inputs) {
   });
 }
 
+/// Bytes that stand in a mapped input (io/mapping.h) may have gone with its end.
+Error lost_input(const std::string& path) {
+  return Error(ErrorKind::io,
+               printable(path) + ": an input was cut short while it was copied here");
+}
+
 mode_t mode_of_new_files() {
   static const mode_t mask = [] {
     const mode_t old = umask(077);  // it can only be read by setting it
@@ -145,6 +151,7 @@ void OutputFile::State::write_through(std::string_view text) {
       wait_for(file.get(), POLLOUT);
     } else if (count == 0 || errno != EINTR) {
       if (count < 0 && errno == EPIPE) throw BrokenPipe{};
+      if (count < 0 && errno == EFAULT) throw lost_input(path);
       throw system_error(ErrorKind::io, path, count == 0 ? EIO : errno);
     }
   }

@@ -153,8 +153,14 @@ void TensorFiles::add(FileBytes file) {
 const FileBytes& TensorFiles::file(const std::string& path) {
   const auto place = files_.find(path);
   if (place != files_.end()) return place->second;
-  return files_.emplace(path, shared_ ? shared_->bytes(path) : read_file(path, limits_.memory))
+  return files_
+      .emplace(path,
+               shared_ ? shared_->bytes(path) : read_file(path, limits_.memory, limits_.access))
       .first->second;
+}
+
+void TensorFiles::require_unchanged() const {
+  for (const auto& [path, file] : files_) file.require_unchanged();
 }
 
 const TensorMap& TensorFiles::all(const std::string& path) {

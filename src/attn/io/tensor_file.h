@@ -58,6 +58,8 @@ class TensorFiles {
   /// Everything that the file holds. Errors as read().
   const TensorMap& all(const std::string& path);
   const std::map<std::string, FileBytes>& files() const { return files_; }
+  /// Errors: io, for a file that is used where it is and was written to since.
+  void require_unchanged() const;
   const ReadLimits& limits() const { return limits_; }
 
  private:

@@ -1,0 +1,109 @@
+#include "attn/io/mapping.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+
+#include "attn/io/temporaries.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+// A fixed table, as a signal handler may neither allocate nor lock.
+struct Slot {
+  std::atomic<bool> taken = false;
+  std::atomic<std::uintptr_t> begin = 0;  ///< 0: nothing is mapped
+  std::size_t size = 0;
+  std::array<char, 1024> message;
+};
+static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
+
+std::array<Slot, 64> slots;
+
+Slot* slot_of(std::uintptr_t address) {
+  for (Slot& slot : slots) {
+    const std::uintptr_t begin = slot.begin;
+    if (begin != 0 && address >= begin && address - begin < slot.size) return &slot;
+  }
+  return nullptr;
+}
+
+extern "C" void tell_lost_bytes(int signal_number, siginfo_t* info, void*) {
+  const Slot* const slot = slot_of(reinterpret_cast<std::uintptr_t>(info->si_addr));
+  if (slot == nullptr) {  // not ours: what would have happened happens when we return
+    signal(signal_number, SIG_DFL);
+    return;
+  }
+  remove_temporaries();
+  [[maybe_unused]] const ssize_t told =
+      write(STDERR_FILENO, slot->message.data(), std::strlen(slot->message.data()));
+  _exit(static_cast<int>(ErrorKind::io));
+}
+
+void watch_for_lost_bytes() {
+  [[maybe_unused]] static const bool once = [] {
+    struct sigaction action {};
+    action.sa_sigaction = tell_lost_bytes;
+    action.sa_flags = SA_SIGINFO;
+    return sigaction(SIGBUS, &action, nullptr) == 0;
+  }();
+}
+
+Slot* take_slot() {
+  for (Slot& slot : slots)
+    if (!slot.taken.exchange(true)) return &slot;
+  return nullptr;
+}
+
+void describe(Slot& slot, const std::string& name) {
+  constexpr std::string_view kStart = "attn: ",
+                             kEnd = ": was cut short while it was read, or its disk fails\n";
+  const std::size_t room = slot.message.size() - kStart.size() - kEnd.size() - 1;
+  const std::string text = std::string(kStart).append(printable(name).substr(0, room)).append(kEnd);
+  std::copy_n(text.c_str(), text.size() + 1, slot.message.begin());
+}
+
+}  // namespace
+
+std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::string& name) {
+  if (size == 0) return nullptr;
+  Slot* const slot = take_slot();
+  if (slot == nullptr) return nullptr;
+  watch_for_lost_bytes();
+  describe(*slot, name);
+  void* const start = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (start == MAP_FAILED) {
+    slot->taken = false;
+    return nullptr;
+  }
+  slot->size = size;
+  slot->begin = reinterpret_cast<std::uintptr_t>(start);
+  return {static_cast<const std::byte*>(start), [slot, start, size](const std::byte*) {
+            slot->begin = 0;
+            munmap(start, size);
+            slot->taken = false;
+          }};
+}
+
+FileStamp stamp_of(const struct stat& info) {
+  return {info.st_dev, info.st_ino, info.st_size, info.st_mtim};
+}
+
+void require_unchanged(const std::string& path, const FileStamp& before) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return;
+  const FileStamp now = stamp_of(info);
+  if (now.device != before.device || now.inode != before.inode) return;
+  if (now.size != before.size || now.modified.tv_sec != before.modified.tv_sec ||
+      now.modified.tv_nsec != before.modified.tv_nsec)
+    throw Error(ErrorKind::io, printable(path) + ": was written to while it was read");
+}
+
+}  // namespace attn

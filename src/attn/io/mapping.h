@@ -1,0 +1,36 @@
+// Regular files as memory, brought in page by page as they are looked at.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+namespace attn {
+
+/// The first `size` bytes of an open regular file, read-only; nothing when the system refuses to
+/// map it, and it is to be read. They stay after `fd` is closed and the file is removed or
+/// replaced.
+///
+/// Where the file is cut short meanwhile, or its disk fails, the bytes that are lost cannot be had:
+/// looking at them ends the program at once with a line "attn: NAME: was cut short ...", after
+/// unfinished outputs are removed, and exit code ErrorKind::io. That suits a program with one job;
+/// one that has others to go on with reads its files. A file that is rewritten in place changes
+/// under our eyes: `require_unchanged` tells.
+std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::string& name);
+
+/// What tells whether a file's bytes are still those that were there.
+struct FileStamp {
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = 0;
+  timespec modified{};
+};
+FileStamp stamp_of(const struct stat& info);
+
+/// Errors: io, where the file that still has this path was written to since. One that was replaced
+/// by another, or removed, is no error: its bytes are as they were.
+void require_unchanged(const std::string& path, const FileStamp& before);
+
+}  // namespace attn
