@@ -108,6 +108,16 @@ void set_visibility(kernel::Problem<T>& problem, const Inputs& in, const Options
 }
 
 template <class T>
+RowBlock block_of(const kernel::FinishedRows<T>& rows, const T* data, std::size_t S) {
+  return {.first = rows.first,
+          .count = rows.count,
+          .columns = S,
+          .dtype = dtype_of<T>,
+          .data = reinterpret_cast<const std::byte*>(data),
+          .stride = rows.stride * sizeof(T)};
+}
+
+template <class T>
 FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& values,
                     const Inputs& in, const Options& options, FastWanted wanted) {
   kernel::Problem<T> problem;
@@ -119,9 +129,9 @@ FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& val
   Kept kept;
   set_visibility(problem, in, options, kept);
 
-  const Shape rows = {in.B, in.H, problem.L}, matrix = {in.B, in.H, problem.L, in.S};
+  const Shape each_row = {in.B, in.H, problem.L}, matrix = {in.B, in.H, problem.L, in.S};
   FastStages stages;
-  stages.logsumexp = Tensor(dtype_of<T>, rows);
+  stages.logsumexp = Tensor(dtype_of<T>, each_row);
   stages.head_context = Tensor(dtype_of<T>, {in.B, in.H, problem.L, in.Dv});
   if (wanted.scores) stages.scores = Tensor(dtype_of<T>, matrix);
   if (wanted.weights) stages.weights = Tensor(dtype_of<T>, matrix);
@@ -130,10 +140,22 @@ FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& val
   results.context = stages.head_context.template mutable_data<T>().data();
   results.context_strides = strides_of(stages.head_context);
   results.logsumexp = stages.logsumexp.template mutable_data<T>().data();
-  results.scores = wanted.scores, results.weights = wanted.weights;
-  results.sink = kernel::store_rows<T>(
+  results.scores = wanted.scores || wanted.scores_to;
+  results.weights = wanted.weights || wanted.weights_to;
+  const auto store = kernel::store_rows<T>(
       wanted.scores ? stages.scores.template mutable_data<T>().data() : nullptr,
       wanted.weights ? stages.weights.template mutable_data<T>().data() : nullptr, in.S);
+  results.sink = [&](const kernel::FinishedRows<T>& rows) {
+    store(rows);
+    if (wanted.scores_to) wanted.scores_to(block_of(rows, rows.scores, in.S));
+    if (!wanted.weights_to) return;
+    RowBlock weights = block_of(rows, rows.weights, in.S);
+    // A weight is NaN only where the sum that it was divided by is.
+    weights.may_hold_nan =
+        std::any_of(results.logsumexp + rows.first, results.logsumexp + rows.first + rows.count,
+                    [](T logsumexp) { return std::isnan(logsumexp); });
+    wanted.weights_to(weights);
+  };
   kernel::attend(problem, results, pool());
   return stages;
 }
@@ -172,6 +194,13 @@ bool takes_fast_path(const Inputs& in, const Options& options,
                            wants("output");
   return past_scores && !wants("scaled_scores") && !wants("masked_scores") && !wants("row_max") &&
          options.path == Path::automatic && fast_path_knows(in, options);
+}
+
+bool streams(const std::string& name, const std::vector<std::string>& outputs) {
+  const auto wants = [&](const char* other) {
+    return std::find(outputs.begin(), outputs.end(), other) != outputs.end();
+  };
+  return name == "scores" || (name == "weights" && !wants("mean_weights") && !wants("key_weights"));
 }
 
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,

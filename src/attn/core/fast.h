@@ -10,6 +10,7 @@
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
+#include "attn/core/row_block.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -24,7 +25,11 @@ bool fast_path_knows(const Inputs& in, const Options& options);
 bool takes_fast_path(const Inputs& in, const Options& options,
                      const std::vector<std::string>& outputs);
 
-/// What one pass over the keys gives; scores and weights only where they are wanted.
+/// Whether the kernels can hand an output's rows on without keeping them, when these outputs are
+/// computed: scores, and weights where nothing is computed from them.
+bool streams(const std::string& name, const std::vector<std::string>& outputs);
+
+/// What one pass over the keys gives; scores and weights only where they are kept.
 struct FastStages {
   Tensor scores;        ///< (B, H, L, S)
   Tensor weights;       ///< (B, H, L, S)
@@ -32,8 +37,10 @@ struct FastStages {
   Tensor head_context;  ///< (B, H, L, Dv)
 };
 
+/// Kept whole, or handed on as their rows are finished, or both.
 struct FastWanted {
   bool scores = false, weights = false;
+  RowSink scores_to = {}, weights_to = {};
 };
 
 /// `queries` (B, H, rows, D), `keys` (B, G, S, D), `values` (B, G, S, Dv), the past included, all

@@ -191,30 +191,38 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
   return bytes;
 }
 
+/// Whether the kernels keep nothing of a stage: a matrix of the size L * S that is no output, or
+/// one that is streamed, and that nothing is computed from when it is whole.
+bool passes_by(const std::string& name, const std::vector<PlannedOutput>& outputs) {
+  if (name == "scaled_scores" || name == "masked_scores") return true;
+  if (name != "scores" && name != "weights") return false;
+  return std::none_of(outputs.begin(), outputs.end(), [&](const PlannedOutput& output) {
+    return (output.name == name && !output.streamed) ||
+           (name == "weights" && (output.name == "mean_weights" || output.name == "key_weights"));
+  });
+}
+
 }  // namespace
 
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
-          const std::vector<std::string>& outputs) {
+          const std::vector<std::string>& outputs, const std::set<std::string>& offered) {
   check_outputs(outputs, tensors, options);
   const Stages stages(tensors, in, options);
+  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats();
   Plan result;
   std::vector<std::string> needed;
   for (const std::string& name : outputs) {
-    const PlannedOutput output = planned(name, tensors, stages, in);
+    PlannedOutput output = planned(name, tensors, stages, in);
     const bool given = tensors.contains(name) || name.ends_with("_heads");
+    output.streamed = !given && fast && offered.contains(name) && streams(name, outputs);
     if (!given) need(name, stages, needed);
-    if (!given && in.result != in.compute) result.bytes = sum(result.bytes, output.bytes);
+    if (!given && !output.streamed && in.result != in.compute)
+      result.bytes = sum(result.bytes, output.bytes);
     result.outputs.push_back(output);
   }
   std::size_t largest = 0;
-  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats();
-  const auto is_matrix = [&](const std::string& name) {  // of the size L * S
-    return name == "scores" || name == "scaled_scores" || name == "masked_scores" ||
-           name == "weights";
-  };
   for (const std::string& name : needed) {
-    const bool asked = std::find(outputs.begin(), outputs.end(), name) != outputs.end();
-    const std::size_t bytes = fast && is_matrix(name) && !asked ? 0 : stages.bytes_of(name);
+    const std::size_t bytes = fast && passes_by(name, result.outputs) ? 0 : stages.bytes_of(name);
     largest = std::max(largest, bytes);
     result.bytes = sum(result.bytes, bytes);
     result.flops += stages.at(name).flops;

@@ -35,8 +35,16 @@ const T& once(std::optional<T>& value, F&& compute) {
 /// formula, computed when something needs it.
 class Stages {
  public:
-  Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs)
-      : in_(inputs), options_(options), outputs_(outputs) {}
+  Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs,
+         const RowSinks& sinks)
+      : in_(inputs), options_(options), outputs_(outputs), sinks_(sinks) {}
+
+  /// Hands this output to its sink while it is computed, where there is one and the kernels can.
+  bool hand_on(const std::string& name) {
+    if (!sink_of(name) || !is_fast()) return false;
+    fast();
+    return true;
+  }
 
   Tensor positions() const {
     return chosen(sinusoidal_positions(position(), in_.L, in_.embeddings.shape()[2]));
@@ -164,6 +172,12 @@ class Stages {
     return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
   }
 
+  RowSink sink_of(const std::string& name) const {
+    const auto sink = sinks_.find(name);
+    return sink != sinks_.end() && wants(name) && streams(name, outputs_) ? sink->second
+                                                                          : RowSink{};
+  }
+
   bool wants_weights() const {
     return wants("weights") || wants("mean_weights") || wants("key_weights");
   }
@@ -178,14 +192,19 @@ class Stages {
 
   const FastStages& fast() {
     return once(fast_, [&] {
-      return attend_fast(queries(), present_keys(), present_values(), in_, options_,
-                         {wants("scores"), wants_weights()});
+      FastWanted wanted;
+      wanted.scores_to = sink_of("scores");
+      wanted.weights_to = sink_of("weights");
+      wanted.scores = wants("scores") && !wanted.scores_to;
+      wanted.weights = wants_weights() && !wanted.weights_to;
+      return attend_fast(queries(), present_keys(), present_values(), in_, options_, wanted);
     });
   }
 
   const Inputs& in_;
   const Options& options_;
   const std::vector<std::string>& outputs_;
+  const RowSinks& sinks_;
   std::optional<bool> is_fast_;
   std::optional<FastStages> fast_;
   std::optional<Tensor> inputs_, queries_, keys_, values_, present_keys_, present_values_;

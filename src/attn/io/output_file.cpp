@@ -2,9 +2,11 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -92,6 +94,8 @@ struct OutputFile::State {
   void open_special(int fd);
   void flush();
   void write_through(std::string_view text);
+  void write_all_at(std::uint64_t offset, std::span<iovec> parts);
+  Error fault(int code) const;
   void publish();
   void give_name();
 };
@@ -151,10 +155,37 @@ void OutputFile::State::write_through(std::string_view text) {
       wait_for(file.get(), POLLOUT);
     } else if (count == 0 || errno != EINTR) {
       if (count < 0 && errno == EPIPE) throw BrokenPipe{};
-      if (count < 0 && errno == EFAULT) throw lost_input(path);
-      throw system_error(ErrorKind::io, path, count == 0 ? EIO : errno);
+      throw fault(count == 0 ? EIO : errno);
     }
   }
+}
+
+/// Takes `count` bytes off the front.
+std::span<iovec> without(std::span<iovec> parts, std::size_t count) {
+  while (!parts.empty() && count >= parts[0].iov_len) {
+    count -= parts[0].iov_len;
+    parts = parts.subspan(1);
+  }
+  if (count > 0)
+    parts[0] = {static_cast<std::byte*>(parts[0].iov_base) + count, parts[0].iov_len - count};
+  return parts;
+}
+
+void OutputFile::State::write_all_at(std::uint64_t offset, std::span<iovec> parts) {
+  while (!parts.empty()) {
+    const ssize_t count = pwritev(file.get(), parts.data(), static_cast<int>(parts.size()),
+                                  static_cast<off_t>(offset));
+    if (count > 0) {
+      parts = without(parts, static_cast<std::size_t>(count));
+      offset += static_cast<std::uint64_t>(count);
+    } else if (count == 0 || errno != EINTR) {
+      throw fault(count == 0 ? EIO : errno);
+    }
+  }
+}
+
+Error OutputFile::State::fault(int code) const {
+  return code == EFAULT ? lost_input(path) : system_error(ErrorKind::io, path, code);
 }
 
 void OutputFile::State::publish() {
@@ -206,6 +237,39 @@ void OutputFile::write(std::string_view text) {
 }
 
 void OutputFile::flush() { state_->flush(); }
+
+bool OutputFile::takes_parts() const { return state_->temporary && !state_->digest; }
+
+void OutputFile::reserve(std::uint64_t bytes) {
+  int code = 0;
+  do code = fallocate(state_->file.get(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  while (code == EINTR);
+  // A file system that cannot tell beforehand tells when it is written to.
+  if (code != 0 && code != EOPNOTSUPP && code != ENOSYS && code != EINVAL)
+    throw state_->fault(code);
+}
+
+void OutputFile::write_at(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
+  constexpr std::size_t kAtOnce = 128;
+  std::array<iovec, kAtOnce> vectors;
+  while (!parts.empty()) {
+    const auto some = parts.first(std::min(parts.size(), kAtOnce));
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      vectors[i] = {const_cast<std::byte*>(some[i].data()), some[i].size()};
+      bytes += some[i].size();
+    }
+    state_->write_all_at(offset, {vectors.data(), some.size()});
+    offset += bytes;
+    parts = parts.subspan(some.size());
+  }
+}
+
+void OutputFile::skip(std::uint64_t bytes) {
+  state_->flush();
+  if (lseek(state_->file.get(), static_cast<off_t>(bytes), SEEK_CUR) < 0)
+    throw system_error(ErrorKind::io, state_->path, errno);
+}
 
 void OutputFile::commit() {
   state_->flush();

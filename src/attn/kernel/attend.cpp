@@ -110,12 +110,13 @@ class Run {
     kernels_.begin(rows, results_);
     if (plan_.strip) {
       kernels_.strip(rows);
+      kernels_.finish(rows, results_);
       results_.sink({rows.first, rows.rows, results_.scores ? rows.scratch.raw : nullptr,
                      results_.weights ? rows.scratch.strip : nullptr, plan_.strip_stride});
     } else {
       kernels_.stream(rows, 0, plan_.key_blocks);
+      kernels_.finish(rows, results_);
     }
-    kernels_.finish(rows, results_);
   }
 
   /// Few rows: a task for each pair and block of keys, then one for each pair that merges them.

@@ -1,5 +1,7 @@
 #include "attn/tensor/tensor.h"
 
+#include <sys/mman.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -14,12 +16,23 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;  // a cache line, and the widest SIMD register
 
+/// The whole huge pages within large blocks: small pages take longer to be found and cleared than
+/// most computations take to fill them. Only advice, which may be refused.
+void ask_for_huge_pages(std::uintptr_t address, std::size_t bytes) {
+  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
+  const std::uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const std::uintptr_t end = (address + bytes) / kHugePage * kHugePage;
+  if (bytes >= kHugePage && begin < end)
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
 std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
   // calloc hands out untouched pages for large blocks, so zeroes cost nothing until written.
   auto* block = static_cast<std::byte*>(std::calloc(bytes + kAlignment, 1));
   if (block == nullptr) throw std::bad_alloc();
   const auto address = reinterpret_cast<std::uintptr_t>(block);
   const std::size_t skip = (kAlignment - address % kAlignment) % kAlignment;
+  ask_for_huge_pages(address, bytes);
   return {block + skip, [block](const std::byte*) { std::free(block); }};
 }
 
