@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
+constexpr std::size_t kLarge = std::size_t{64} << 10;  // to gather more would cost more than it saves
 constexpr int kMostLinks = 40;  // as many as Linux follows
 
 Error refused(const std::string& path, const std::string& reason) {
@@ -230,10 +231,12 @@ void OutputFile::write(std::string_view text) {
   State& state = *state_;
   if (state.digest) state.digest->add(bytes_of(text));
   if (state.buffer.size() + text.size() > kBufferBytes) state.flush();
-  if (text.size() > kBufferBytes)
-    state.write_through(text);
-  else
+  if (text.size() < kLarge) {
     state.buffer += text;
+    return;
+  }
+  state.flush();
+  state.write_through(text);
 }
 
 void OutputFile::flush() { state_->flush(); }
