@@ -23,6 +23,11 @@ std::size_t choose_rows(const Plan& plan, std::size_t strip_row_bytes) {
   return rows;
 }
 
+/// Elements for a number a row, of which a vector can be loaded from any row on.
+std::size_t row_room(const Plan& plan, const Geometry& geometry) {
+  return round_up(plan.block_rows, geometry.lanes) + geometry.lanes;
+}
+
 }  // namespace
 
 template <class T>
@@ -47,8 +52,7 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
       few_rows ? plan.pair_rows : choose_rows(plan, plan.strip ? plan.strip_stride * sizeof(T) : 0);
   plan.packed = plan.pair_rows > plan.block_rows;
   plan.split = few_rows && plan.key_blocks > 1 && plan.pairs < 2 * kEnoughTasks;
-  plan.partial_size =
-      2 * round_up(plan.block_rows, geometry.lanes) + plan.block_rows * plan.value_stride;
+  plan.partial_size = 2 * row_room(plan, geometry) + plan.block_rows * plan.value_stride;
 
   std::size_t pair_bytes = 0;
   if (plan.packed) pair_bytes = (plan.packed_keys + plan.packed_values) * sizeof(T);
@@ -63,7 +67,7 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
 
 template <class T>
 Partial<T> partial_at(const Plan& plan, const Geometry& geometry, T* memory) {
-  const std::size_t rows = round_up(plan.block_rows, geometry.lanes);
+  const std::size_t rows = row_room(plan, geometry);
   return {memory, memory + rows, memory + 2 * rows, plan.value_stride};
 }
 
