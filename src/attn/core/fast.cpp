@@ -1,10 +1,13 @@
 #include "attn/core/fast.h"
 
 #include <algorithm>
-#include <cmath>
+#include <initializer_list>
+#include <limits>
 #include <memory>
-#include <optional>
 
+#include "attn/core/gemm.h"
+#include "attn/core/kernel_problem.h"
+#include "attn/core/score.h"
 #include "attn/kernel/attend.h"
 
 namespace attn {
@@ -20,122 +23,93 @@ kernel::ThreadPool& pool() {
   return *t_pool;
 }
 
-/// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of 1 is repeated.
-kernel::Strides strides_of(const Tensor& tensor) {
-  const Shape& shape = tensor.shape();
-  std::int64_t strides[4], step = 1;
-  for (std::size_t axis = 4; axis-- > 0;) {
-    strides[axis] = shape[axis] == 1 ? 0 : step;
-    step *= static_cast<std::int64_t>(shape[axis]);
-  }
-  return {strides[0], strides[1], strides[2], strides[3]};
-}
-
 kernel::Operand operand(const Tensor& tensor) {
   return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
 }
 
-double factor_of(const Scale& scale, std::size_t D) {
-  if (scale.kind == Scale::Kind::number) return scale.number;
-  return scale.kind == Scale::Kind::none ? 1 : 1 / std::sqrt(static_cast<double>(D));
-}
-
-Tensor inverted(const Tensor& mask) {
-  Tensor result = mask;
-  for (bool& cell : result.mutable_data<bool>()) cell = !cell;
-  return result;
-}
-
-/// Places as the kernels know them: query i stands at i + offset, key j at j, and of each batch
-/// row's keys the first `lengths` are there.
-struct PlainPlaces {
-  std::int64_t offset = 0;
-  std::vector<std::int64_t> lengths;  ///< (B)
-};
-
-std::optional<PlainPlaces> plain_places(const Inputs& in) {
-  PlainPlaces plain;
-  if (in.L > 0 && !in.places.empty()) plain.offset = in.places[0].queries.place[0];
-  for (std::size_t b = 0; b < in.B; ++b) {
-    const Places& places = in.places[in.places.size() == 1 ? 0 : b];
-    const std::int64_t document = in.L > 0 ? places.queries.document[0] : 0;
-    for (std::size_t i = 0; i < in.L; ++i)
-      if (places.queries.document[i] != document || document == Places::kPadding ||
-          places.queries.place[i] != static_cast<std::int64_t>(i) + plain.offset)
-        return std::nullopt;
-    std::size_t length = 0;
-    while (length < in.S && places.keys.document[length] == document &&
-           places.keys.place[length] == static_cast<std::int64_t>(length))
-      ++length;
-    for (std::size_t j = length; j < in.S; ++j)
-      if (places.keys.document[j] != Places::kPadding) return std::nullopt;
-    plain.lengths.push_back(static_cast<std::int64_t>(length));
-  }
-  return plain;
-}
-
-/// What the problem points to has to outlive it.
-struct Kept {
-  Tensor mask;
-  std::vector<std::int64_t> positions;
-  PlainPlaces places;
-};
-
+/// The largest of a row; NaN where there is one, as nothing is more than that.
 template <class T>
-void set_visibility(kernel::Problem<T>& problem, const Inputs& in, const Options& options,
-                    Kept& kept) {
-  auto& [mask, positions, places] = kept;
-  places = *plain_places(in);
-  problem.causal = options.causal;
-  problem.left = options.window.left;
-  problem.right = options.window.right;
-  problem.offset = places.offset;
-  problem.lengths = places.lengths.data();
-  if (!options.rows.empty()) {
-    positions.assign(in.rows.begin(), in.rows.end());
-    problem.positions = positions.data();
+T largest(const T* row, std::size_t count) {
+  T most = -std::numeric_limits<T>::infinity();
+  bool has_nan = false;
+  for (std::size_t j = 0; j < count; ++j) {
+    has_nan |= row[j] != row[j];
+    most = row[j] > most ? row[j] : most;
   }
-  if (!in.mask) return;
-  const bool boolean = in.mask->dtype() == DType::boolean;
-  mask = boolean && options.mask_polarity == MaskPolarity::ignore ? inverted(*in.mask) : *in.mask;
-  if (boolean) {
-    problem.mask = reinterpret_cast<const std::uint8_t*>(mask.raw());
-    problem.mask_strides = strides_of(mask);
-  } else {
-    problem.bias = mask.data<T>().data();
-    problem.bias_strides = strides_of(mask);
-  }
+  return has_nan ? std::numeric_limits<T>::quiet_NaN() : most;
+}
+
+/// A tensor to be filled where it is wanted.
+template <class T>
+T* made(Tensor& tensor, bool wanted, const Shape& shape) {
+  if (!wanted) return nullptr;
+  tensor = Tensor(dtype_of<T>, shape);
+  return tensor.mutable_data<T>().data();
+}
+
+/// Has the kernels give what is wanted of the matrices that have a row for each query.
+template <class T>
+void set_sink(kernel::Results<T>& results, FastStages& stages, const FastWanted& wanted,
+              const Shape& matrix) {
+  const std::size_t S = matrix[3];
+  T* const scores = made<T>(stages.scores, wanted.scores, matrix);
+  T* const scaled = made<T>(stages.scaled_scores, wanted.scaled_scores, matrix);
+  T* const masked = made<T>(stages.masked_scores, wanted.masked_scores, matrix);
+  T* const weights = made<T>(stages.weights, wanted.weights, matrix);
+  T* const row_max = made<T>(stages.row_max, wanted.row_max, {matrix[0], matrix[1], matrix[2]});
+  results.scores = scores, results.weights = weights;
+  results.scaled = scaled, results.masked = masked || row_max;
+  results.sink = [=](const kernel::FinishedRows<T>& rows) {
+    for (std::size_t i = 0; i < rows.count; ++i) {
+      const std::size_t from = i * rows.stride, row = rows.first + i, to = row * S;
+      if (scores) std::copy_n(rows.scores + from, S, scores + to);
+      if (scaled) std::copy_n(rows.scaled + from, S, scaled + to);
+      if (masked) std::copy_n(rows.masked + from, S, masked + to);
+      if (weights) std::copy_n(rows.weights + from, S, weights + to);
+      if (row_max) row_max[row] = largest(rows.masked + from, S);
+    }
+  };
 }
 
 template <class T>
 FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& values,
                     const Inputs& in, const Options& options, FastWanted wanted) {
-  kernel::Problem<T> problem;
-  problem.B = in.B, problem.H = in.H, problem.G = in.G;
-  problem.L = in.rows.size(), problem.S = in.S, problem.D = in.D, problem.Dv = in.Dv;
-  problem.q = operand(queries), problem.k = operand(keys), problem.v = operand(values);
-  problem.scale = static_cast<T>(factor_of(options.scale, in.D));
-  problem.softcap = static_cast<T>(options.softcap);
-  Kept kept;
-  set_visibility(problem, in, options, kept);
+  KernelProblem<T> given(in, options);
+  kernel::Problem<T>& problem = given.problem;
+  problem.D = keys.shape()[3], problem.Dv = wanted.context ? in.Dv : 0;
+  problem.q = operand(queries), problem.k = operand(keys);
+  if (wanted.context) problem.v = operand(values);
 
-  const Shape rows = {in.B, in.H, problem.L}, matrix = {in.B, in.H, problem.L, in.S};
   FastStages stages;
-  stages.logsumexp = Tensor(dtype_of<T>, rows);
-  stages.head_context = Tensor(dtype_of<T>, {in.B, in.H, problem.L, in.Dv});
-  if (wanted.scores) stages.scores = Tensor(dtype_of<T>, matrix);
-  if (wanted.weights) stages.weights = Tensor(dtype_of<T>, matrix);
-
   kernel::Results<T> results;
-  results.context = stages.head_context.template mutable_data<T>().data();
+  results.logsumexp = made<T>(stages.logsumexp, true, {in.B, in.H, problem.L});
+  results.context = made<T>(stages.head_context, true, {in.B, in.H, problem.L, problem.Dv});
   results.context_strides = strides_of(stages.head_context);
-  results.logsumexp = stages.logsumexp.template mutable_data<T>().data();
-  results.scores = wanted.scores, results.weights = wanted.weights;
-  results.sink = kernel::store_rows<T>(
-      wanted.scores ? stages.scores.template mutable_data<T>().data() : nullptr,
-      wanted.weights ? stages.weights.template mutable_data<T>().data() : nullptr, in.S);
+  set_sink(results, stages, wanted, {in.B, in.H, problem.L, in.S});
   kernel::attend(problem, results, pool());
   return stages;
+}
+
+/// Scores that are q . k of something that queries and keys are made into first.
+bool is_product(Score score) {
+  return score == Score::dot || score == Score::cosine || score == Score::general;
+}
+
+/// Queries or keys of which the scores are products.
+Tensor factors(const Tensor& x, const Inputs& in, Score score, bool queries) {
+  if (score == Score::cosine) return unit_rows(x, in.compute);
+  if (score == Score::general && queries) return matmul(x, *in.W_score, Second::plain, "scores");
+  return x;
+}
+
+bool is_any_of(const std::string& name, std::initializer_list<const char*> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Whether softmax is computed in the precision that everything else is.
+bool in_one_precision(const Inputs& in, SoftmaxPrecision precision) {
+  return precision == SoftmaxPrecision::automatic ||
+         precision == (in.compute == DType::f64 ? SoftmaxPrecision::f64 : SoftmaxPrecision::f32);
 }
 
 }  // namespace
@@ -144,40 +118,47 @@ bool fast_path_knows(const Inputs& in, const Options& options) {
   Options unknown = options;
   unknown.heads = unknown.kv_heads = 0;
   unknown.layout = Layout::bhld;
+  unknown.batch_second = false;
+  if (is_product(options.score) && in.D > 0) unknown.score = Score::dot;
   unknown.scale = {};
   unknown.softcap = 0;
-  unknown.batch_second = false;
+  unknown.softcap_order = SoftcapOrder::before_mask;
+  unknown.alibi = false;
+  unknown.relative = {};
+  unknown.zero_key = false;
   unknown.short_mask = ShortMask::refuse;
   unknown.mask_polarity = MaskPolarity::attend;
   unknown.causal = false;
   unknown.alignment = Alignment::top_left;  // in the places already
   unknown.window = {};
+  unknown.temperature = 1;
+  if (in_one_precision(in, options.softmax_precision)) unknown.softmax_precision = {};
+  unknown.empty_rows = EmptyRows::zero;
   unknown.position = {};           // in the inputs already
   unknown.qk_norm = QkNorm::none;  // in queries and keys already, as the rotary positions are
   unknown.qk_norm_epsilon = 0;
   unknown.rotary = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
-  if (in.key_mask || in.E > 0 || in.slopes || in.relative_bias || in.sinks) return false;
-  return unknown == Options{} && plain_places(in).has_value();
+  return unknown == Options{} && has_kernel_problem(in, options);
 }
 
 bool takes_fast_path(const Inputs& in, const Options& options,
                      const std::vector<std::string>& outputs) {
-  const auto wants = [&](const char* name) {
-    return std::find(outputs.begin(), outputs.end(), name) != outputs.end();
-  };
-  const bool past_scores = wants("weights") || wants("mean_weights") || wants("key_weights") ||
-                           wants("logsumexp") || wants("head_context") || wants("context") ||
-                           wants("output");
-  return past_scores && !wants("scaled_scores") && !wants("masked_scores") && !wants("row_max") &&
-         options.path == Path::automatic && fast_path_knows(in, options);
+  const bool any = std::any_of(outputs.begin(), outputs.end(), [](const std::string& name) {
+    return is_any_of(
+        name, {"scores", "scaled_scores", "masked_scores", "weights", "mean_weights", "key_weights",
+               "row_max", "logsumexp", "head_context", "context", "output"});
+  });
+  return any && options.path == Path::automatic && fast_path_knows(in, options);
 }
 
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,
                        const Inputs& in, const Options& options, FastWanted wanted) {
-  return in.compute == DType::f32 ? computed<float>(queries, keys, values, in, options, wanted)
-                                  : computed<double>(queries, keys, values, in, options, wanted);
+  const Tensor q = factors(queries, in, options.score, true);
+  const Tensor k = factors(keys, in, options.score, false);
+  return in.compute == DType::f32 ? computed<float>(q, k, values, in, options, wanted)
+                                  : computed<double>(q, k, values, in, options, wanted);
 }
 
 void set_threads(std::size_t threads) {

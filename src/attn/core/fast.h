@@ -19,25 +19,28 @@ namespace attn {
 bool fast_path_knows(const Inputs& in, const Options& options);
 
 /// Whether attend() computes these outputs by the kernels when queries, keys and values are floats
-/// of one dtype. The kernels pass over the stages between scores and weights, and are not needed
-/// for the scores alone.
+/// of one dtype.
 bool takes_fast_path(const Inputs& in, const Options& options,
                      const std::vector<std::string>& outputs);
 
-/// What one pass over the keys gives; scores and weights only where they are wanted.
+/// What one pass over the keys gives; everything but logsumexp only where it is wanted.
 struct FastStages {
-  Tensor scores;        ///< (B, H, L, S)
-  Tensor weights;       ///< (B, H, L, S)
-  Tensor logsumexp;     ///< (B, H, L)
-  Tensor head_context;  ///< (B, H, L, Dv)
+  Tensor scores;         ///< (B, H, L, S)
+  Tensor scaled_scores;  ///< (B, H, L, S)
+  Tensor masked_scores;  ///< (B, H, L, S)
+  Tensor weights;        ///< (B, H, L, S)
+  Tensor row_max;        ///< (B, H, L)
+  Tensor logsumexp;      ///< (B, H, L)
+  Tensor head_context;   ///< (B, H, L, Dv)
 };
 
 struct FastWanted {
-  bool scores = false, weights = false;
+  bool scores = false, scaled_scores = false, masked_scores = false, weights = false;
+  bool row_max = false, context = false;
 };
 
-/// `queries` (B, H, rows, D), `keys` (B, G, S, D), `values` (B, G, S, Dv), the past included, all
-/// of dtype in.compute.
+/// `queries` (B, H, rows, D), `keys` (B, G, S, Dk), the past included, all of dtype in.compute;
+/// `values` (B, G, S, Dv), too, where the context is wanted.
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,
                        const Inputs& in, const Options& options, FastWanted wanted);
 

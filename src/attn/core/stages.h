@@ -19,6 +19,7 @@
 #include "attn/core/qk_norm.h"
 #include "attn/core/rotary.h"
 #include "attn/core/score.h"
+#include "attn/core/summaries.h"
 #include "attn/core/weigh.h"
 #include "attn/tensor/tensor.h"
 
@@ -88,12 +89,13 @@ class Stages {
   }
 
   const Tensor& scaled_scores() {
+    if (is_fast()) return fast().scaled_scores;
     return once(scaled_, [&] { return scale_scores(scores(), options_, in_.D, in_.compute); });
   }
 
-  const Masked& masked() {
-    return once(masked_, [&] { return mask_scores(scaled_scores(), in_, options_); });
-  }
+  const Tensor& masked_scores() { return is_fast() ? fast().masked_scores : masked().scores; }
+
+  Tensor row_max() { return is_fast() ? fast().row_max : largest_of_queries(masked().scores); }
 
   const Tensor& weights() { return is_fast() ? fast().weights : normalised().weights; }
 
@@ -156,6 +158,10 @@ class Stages {
 
   const Tensor& memory() { return in_.memory ? *in_.memory : inputs(); }
 
+  const Masked& masked() {
+    return once(masked_, [&] { return mask_scores(scaled_scores(), in_, options_); });
+  }
+
   const Normalised& normalised() {
     return once(normalised_, [&] { return normalise(masked(), in_.sinks, options_); });
   }
@@ -164,22 +170,31 @@ class Stages {
     return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
   }
 
-  bool wants_weights() const {
-    return wants("weights") || wants("mean_weights") || wants("key_weights");
+  bool wants_context() const {
+    return wants("head_context") || wants("context") || wants("output");
   }
 
   /// Integers are the reference's: exact until they are scaled.
   bool is_fast() {
     return once(is_fast_, [&] {
       return takes_fast_path(in_, options_, outputs_) && queries().dtype() == in_.compute &&
-             present_keys().dtype() == in_.compute && present_values().dtype() == in_.compute;
+             present_keys().dtype() == in_.compute &&
+             (!wants_context() || present_values().dtype() == in_.compute);
     });
   }
 
   const FastStages& fast() {
     return once(fast_, [&] {
-      return attend_fast(queries(), present_keys(), present_values(), in_, options_,
-                         {wants("scores"), wants_weights()});
+      const FastWanted wanted{
+          .scores = wants("scores"),
+          .scaled_scores = wants("scaled_scores"),
+          .masked_scores = wants("masked_scores"),
+          .weights = wants("weights") || wants("mean_weights") || wants("key_weights"),
+          .row_max = wants("row_max"),
+          .context = wants_context()};
+      return attend_fast(queries(), appended(present_keys(), in_.bias_K),
+                         wanted.context ? appended(present_values(), in_.bias_V) : Tensor(), in_,
+                         options_, wanted);
     });
   }
 

@@ -33,8 +33,10 @@ std::size_t row_room(const Plan& plan, const Geometry& geometry) {
 template <class T>
 Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& geometry) {
   Plan plan;
-  plan.raw = results.sink && results.scores;
-  plan.strip = results.sink && (results.scores || results.weights);
+  plan.scaled = results.sink && results.scaled;
+  plan.masked = results.sink && (results.scaled || results.masked);
+  plan.raw = results.sink && (results.scores || plan.masked);
+  plan.strip = results.sink && (plan.raw || results.weights);
   plan.pairs = p.B * p.G;
   plan.pair_rows = p.H / p.G * p.L;
   plan.key_blocks = (p.S + kKeyBlock - 1) / kKeyBlock;
@@ -48,8 +50,9 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
 
   const bool few_rows = plan.pair_rows <= kMostRows && !plan.strip;
   plan.segment_rows = few_rows || p.L < kMostRows / 2 ? plan.pair_rows : p.L;
+  const std::size_t strips = plan.strip ? 1 + plan.raw + plan.scaled + plan.masked : 0;
   plan.block_rows =
-      few_rows ? plan.pair_rows : choose_rows(plan, plan.strip ? plan.strip_stride * sizeof(T) : 0);
+      few_rows ? plan.pair_rows : choose_rows(plan, strips * plan.strip_stride * sizeof(T));
   plan.packed = plan.pair_rows > plan.block_rows;
   plan.split = few_rows && plan.key_blocks > 1 && plan.pairs < 2 * kEnoughTasks;
   plan.partial_size = 2 * row_room(plan, geometry) + plan.block_rows * plan.value_stride;
@@ -89,6 +92,8 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
   s.strip_stride = plan.strip_stride;
   take(s.strip, (plan.strip ? rows : geometry.tile_rows) * plan.strip_stride);
   if (plan.raw) take(s.raw, rows * plan.strip_stride);
+  if (plan.scaled) take(s.scaled, rows * plan.strip_stride);
+  if (plan.masked) take(s.masked, rows * plan.strip_stride);
   take(s.running_max, rows * geometry.lanes);
   T* partial = nullptr;
   take(partial, plan.partial_size);
