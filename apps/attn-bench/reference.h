@@ -6,7 +6,8 @@
 namespace attn::bench {
 
 /// scores = scale * Q K^T, softmax by rows in place, context = weights V, for contiguous operands
-/// of type T, causal or not. BLAS uses `threads` threads; the softmax is one.
+/// of type T; queries see the keys
+/// [0, places[i].last). BLAS uses `threads` threads; the softmax is one.
 template <class T>
 void blas_attention(const kernel::Problem<T>& problem, T* context, std::size_t threads);
 

@@ -8,8 +8,10 @@
 namespace attn::bench {
 
 std::string_view name_of(Extra extra) {
-  constexpr std::array names = {"full", "causal", "window",  "lengths", "mask",
-                                "bias", "alibi",  "softcap", "f16",     "weights"};
+  constexpr std::array names = {"full",      "causal",  "window",       "lengths",     "documents",
+                                "key-mask",  "mask",    "head-mask",    "bias",        "head-bias",
+                                "distances", "softcap", "softcap-last", "temperature", "sinks",
+                                "f16",       "bf16",    "weights",      "stages"};
   return names[static_cast<std::size_t>(extra)];
 }
 
@@ -33,7 +35,7 @@ std::vector<Shape> shapes(bool quick) {
   for (std::size_t d : {64, 128})
     for (Extra extra : {Extra::none, Extra::causal})
       all.push_back({"double", true, 8, 8, 2048, 2048, d, extra, true});
-  for (int extra = 0; extra <= static_cast<int>(Extra::weights); ++extra)
+  for (int extra = 0; extra <= static_cast<int>(Extra::stages); ++extra)
     all.push_back({"options", false, 8, 8, 2048, 2048, 64, static_cast<Extra>(extra)});
   return all;
 }
@@ -79,56 +81,90 @@ Workload<T>::Workload(const Shape& s) {
 
 template <class T>
 void Workload<T>::add(Extra extra) {
-  auto& p = problem_;
-  std::mt19937 random(2);
-  const auto keys = static_cast<std::int64_t>(p.S);
-  p.causal = extra == Extra::causal;
-  if (extra == Extra::window) p.left = p.right = keys / 16;
-  if (extra == Extra::lengths) {
-    lengths_ = {keys - keys / 4};
-    p.lengths = lengths_.data();
-  }
-  if (extra == Extra::softcap) p.softcap = 30;
-  if (extra == Extra::alibi) {
-    for (std::size_t h = 1; h <= p.H; ++h) alibi_.push_back(std::ldexp(T(1), -static_cast<int>(h)));
-    p.alibi = alibi_.data();
-  }
-  if (extra == Extra::mask) {
-    for (std::size_t i = 0; i < p.L * p.S; ++i) mask_.push_back(random() % 10 != 0);
-    p.mask = mask_.data();
-    p.mask_strides = {0, 0, keys, 1};
-  }
-  if (extra == Extra::bias) {
-    bias_ = normal<T>(p.L * p.S, random);
-    p.bias = bias_.data();
-    p.bias_strides = {0, 0, keys, 1};
-  }
-  if (extra == Extra::half) {
-    for (const auto* values : {&q_, &k_, &v_})
-      for (T x : *values) half_.push_back(Half(x).bits);
-    p.q.data = half_.data();
-    p.k.data = half_.data() + q_.size();
-    p.v.data = half_.data() + q_.size() + k_.size();
-    p.q.dtype = p.k.dtype = p.v.dtype = DType::f16;
-  }
-  if (extra == Extra::weights) {  // made, and left where they are made
+  add_places(extra);
+  add_masks(extra);
+  add_terms(extra);
+  store_in(extra);
+  if (extra == Extra::temperature) problem_.temperature = 2;
+  if (extra == Extra::softcap || extra == Extra::softcap_last) problem_.softcap = 30;
+  problem_.softcap_last = extra == Extra::softcap_last;
+  if (extra == Extra::weights || extra == Extra::stages) {  // made, and left where they are made
     results_.weights = true;
+    results_.scores = results_.scaled = results_.masked = extra == Extra::stages;
     results_.sink = [](const kernel::FinishedRows<T>&) {};
   }
+}
+
+template <class T>
+void Workload<T>::add_places(Extra extra) {
+  auto& p = problem_;
+  const auto keys = static_cast<std::int64_t>(p.S), eighth = keys / 8;
+  for (std::int64_t i = 0; i < static_cast<std::int64_t>(p.L); ++i) {
+    kernel::Place place{.first = 0, .last = keys, .center = i};
+    if (extra == Extra::causal) place.last = i + 1;
+    if (extra == Extra::lengths) place.last = keys - keys / 4;
+    if (extra == Extra::window) {
+      place.first = std::max<std::int64_t>(0, i - keys / 16);
+      place.last = std::min(keys, i + keys / 16 + 1);
+    }
+    if (extra == Extra::documents) {
+      place.first = i / eighth * eighth;
+      place.last = std::min(keys, place.first + eighth);
+    }
+    places_.push_back(place);
+  }
+  p.places = places_.data();
+}
+
+template <class T>
+void Workload<T>::add_masks(Extra extra) {
+  auto& p = problem_;
+  std::mt19937 random(2);
+  const auto keys = static_cast<std::int64_t>(p.S), matrix = static_cast<std::int64_t>(p.L * p.S);
+  const auto fill = [&](std::size_t count, kernel::Strides strides) {
+    for (std::size_t i = 0; i < count; ++i) mask_.push_back(random() % 10 != 0);
+    p.masks[0] = {mask_.data(), strides};
+  };
+  if (extra == Extra::key_mask) fill(p.S, {0, 0, 0, 1});
+  if (extra == Extra::mask) fill(p.L * p.S, {0, 0, keys, 1});
+  if (extra == Extra::head_mask) fill(p.H * p.L * p.S, {0, matrix, keys, 1});
+}
+
+template <class T>
+void Workload<T>::add_terms(Extra extra) {
+  auto& p = problem_;
+  std::mt19937 random(3);
+  const auto keys = static_cast<std::int64_t>(p.S), matrix = static_cast<std::int64_t>(p.L * p.S);
+  const auto fill = [&](std::size_t count) { return (terms_ = normal<T>(count, random)).data(); };
+  if (extra == Extra::bias) p.biases[0] = {fill(p.L * p.S), {0, 0, keys, 1}};
+  if (extra == Extra::head_bias) p.biases[0] = {fill(p.H * p.L * p.S), {0, matrix, keys, 1}};
+  if (extra == Extra::sinks) p.sinks = fill(p.H);
+  if (extra == Extra::distances) {
+    const std::size_t width = p.L + p.S;
+    p.distances = {fill(p.H * width) + p.L, {0, static_cast<std::int64_t>(width), 0, 1}};
+  }
+}
+
+/// Queries, keys and values as narrower numbers.
+template <class T>
+void Workload<T>::store_in(Extra extra) {
+  auto& p = problem_;
+  if (extra != Extra::half && extra != Extra::bfloat) return;
+  for (const auto* values : {&q_, &k_, &v_})
+    for (T x : *values)
+      half_.push_back(extra == Extra::half ? Half(x).bits : BFloat16(static_cast<float>(x)).bits);
+  p.q.data = half_.data();
+  p.k.data = half_.data() + q_.size();
+  p.v.data = half_.data() + q_.size() + k_.size();
+  p.q.dtype = p.k.dtype = p.v.dtype = extra == Extra::half ? DType::f16 : DType::bf16;
 }
 
 template <class T>
 double Workload<T>::flops() const {
   const auto& p = problem_;
   double visible = 0;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(p.L); ++i) {
-    std::int64_t first = 0, last = static_cast<std::int64_t>(p.S);
-    if (p.lengths) last = p.lengths[0];
-    if (p.causal) last = std::min(last, i + 1);
-    if (p.right >= 0) last = std::min(last, i + p.right + 1);
-    if (p.left >= 0) first = std::max(first, i - p.left);
-    visible += static_cast<double>(last - first);
-  }
+  for (const kernel::Place& place : places_)
+    visible += static_cast<double>(place.last - place.first);
   return 4.0 * visible * static_cast<double>(p.B * p.H * p.D);
 }
 

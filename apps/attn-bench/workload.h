@@ -10,7 +10,27 @@
 namespace attn::bench {
 
 /// What a workload has beside queries, keys and values.
-enum class Extra { none, causal, window, lengths, mask, bias, alibi, softcap, half, weights };
+enum class Extra {
+  none,
+  causal,
+  window,
+  lengths,
+  documents,
+  key_mask,
+  mask,
+  head_mask,
+  bias,
+  head_bias,
+  distances,
+  softcap,
+  softcap_last,
+  temperature,
+  sinks,
+  half,
+  bfloat,
+  weights,
+  stages,
+};
 
 struct Shape {
   const char* group;  ///< part of the table
@@ -42,13 +62,17 @@ class Workload {
 
  private:
   void add(Extra extra);
+  void add_places(Extra extra);
+  void add_masks(Extra extra);
+  void add_terms(Extra extra);
+  void store_in(Extra extra);
 
   kernel::Problem<T> problem_;
   kernel::Results<T> results_;
-  std::vector<T> q_, k_, v_, context_, bias_, alibi_;
+  std::vector<T> q_, k_, v_, context_, terms_;
   std::vector<std::uint16_t> half_;
   std::vector<std::uint8_t> mask_;
-  std::vector<std::int64_t> lengths_;
+  std::vector<kernel::Place> places_;
 };
 
 }  // namespace attn::bench

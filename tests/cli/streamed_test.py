@@ -41,7 +41,8 @@ def same_results(checks, folder):
               ((2, 4, 90, 24), (2, 2, 530, 24), ["--kv-heads", "2"]),
               ((150, 64), (600, 32), ["--heads", "4", "--kv-heads", "2"]),
               ((2, 3, 40, 8), (2, 3, 40, 8), ["--window", "3,1", "--rows", "0,17,39"])]
-    lists = "scores,weights,context", "weights", "context,weights,logsumexp", "scores,mean_weights,weights"
+    lists = "scores,weights,context", "weights,masked_scores", "context,weights,logsumexp", \
+        "scores,mean_weights,weights", "scaled_scores,row_max"
     for (q, k, flags), dtype in itertools.product(shapes, [np.float32, np.float64, np.float16]):
         np.savez(folder / "in.npz", Q=rng.standard_normal(q).astype(dtype),
                  K=rng.standard_normal(k).astype(dtype), V=rng.standard_normal(k).astype(dtype))

@@ -81,14 +81,16 @@ TEST_CASE("outputs go to their sinks row by row, as they would be whole, and tak
                                             {"scores", "context"},
                                             {"context", "weights", "scores"},
                                             {"scores", "weights", "mean_weights"},
-                                            {"scores", "masked_scores", "weights", "keys"}};
+                                            {"scores", "masked_scores", "weights", "keys"},
+                                            {"row_max", "scaled_scores", "masked_scores"}};
   int streamed = 0, whole = 0;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     const OracleCase c = oracle_case(seed);
     const std::vector<std::string>& names = lists[seed % std::size(lists)];
     INFO("seed " << seed);
     const Inputs in = make_inputs(c.tensors, c.options);
-    const std::set<std::string> offered = {"scores", "weights", "keys"};
+    const std::set<std::string> offered = {"scores", "scaled_scores", "masked_scores", "weights",
+                                           "keys"};
     const Plan kept = plan(in, c.tensors, c.options, names);
     const Plan planned = plan(in, c.tensors, c.options, names, offered);
     CHECK(planned.bytes <= kept.bytes);

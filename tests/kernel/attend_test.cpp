@@ -23,58 +23,73 @@ bool same_bytes(const std::vector<N>& a, const std::vector<N>& b) {
 
 template <class T>
 void check(const Case<T>& c, const Expected<T>& expected, ThreadPool& pool, Isa isa) {
-  for (bool rows : {false, true}) {
-    INFO(c.text() << (rows ? " strip " : " streaming ") << name_of(isa));
-    const Answer<T> found = compute(c.problem, rows, pool, isa);
+  for (const Ask ask : kAsks) {
+    INFO(c.text() << " ask " << static_cast<int>(ask) << " " << name_of(isa));
+    const Answer<T> found = compute(c.problem, ask, pool, isa);
     const auto& [value, tolerance] = expected;
     REQUIRE(difference(found.context, value.context, tolerance.context) == "");
     REQUIRE(difference(found.logsumexp, value.logsumexp, tolerance.logsumexp) == "");
-    if (!rows) continue;
+    if (ask == Ask::sums) continue;
     REQUIRE(difference(found.scores, value.scores, tolerance.scores) == "");
     REQUIRE(difference(found.weights, value.weights, tolerance.weights) == "");
+    if (ask == Ask::ends) continue;
+    REQUIRE(difference(found.scaled, value.scaled, tolerance.scaled) == "");
+    REQUIRE(difference(found.masked, value.masked, tolerance.masked) == "");
   }
 }
 
-/// The same numbers for one row of the problem when it is the only one.
+/// Row l of head h of batch item b as a problem of its own, which lives no longer than `place`.
 template <class T>
-void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Isa isa) {
-  const auto& p = c.problem;
-  if (p.B * p.H * p.L == 0) return;
-  const std::size_t b = random() % p.B, h = random() % p.H, l = random() % p.L;
-  const std::size_t g = h / (p.H / p.G), row = (b * p.H + h) * p.L + l;
+kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::size_t h,
+                             std::size_t l, kernel::Place& place) {
   const auto moved = [](const auto* data, const kernel::Strides& s, std::size_t batch,
                         std::size_t head, std::size_t i) {
-    return data + batch * s.batch + head * s.head + i * s.row;
+    return data ? data + batch * s.batch + head * s.head + i * s.row : nullptr;
   };
   const auto operand = [&](const kernel::Operand& o, std::size_t head, std::size_t i) {
+    const auto size = static_cast<std::int64_t>(size_of(o.dtype));
+    const kernel::Strides& s = o.strides;
     kernel::Operand alone = o;
-    const auto* from = moved(static_cast<const std::byte*>(nullptr), o.strides, b, head, i);
-    alone.data = static_cast<const std::byte*>(o.data) +
-                 (from - static_cast<const std::byte*>(nullptr)) * std::ptrdiff_t(size_of(o.dtype));
+    alone.data = moved(static_cast<const std::byte*>(o.data),
+                       {s.batch * size, s.head * size, s.row * size, 1}, b, head, i);
     return alone;
   };
   kernel::Problem<T> one = p;
   one.B = one.H = one.G = one.L = 1;
   one.q = operand(p.q, h, l);
-  one.k = operand(p.k, g, 0);
-  one.v = operand(p.v, g, 0);
-  const std::int64_t position = p.positions ? p.positions[l] : static_cast<std::int64_t>(l);
-  one.positions = &position;
-  if (p.alibi) one.alibi = p.alibi + h;
-  if (p.lengths) one.lengths = p.lengths + b;
-  if (p.mask) one.mask = moved(p.mask, p.mask_strides, b, h, 0);
-  if (p.bias) one.bias = moved(p.bias, p.bias_strides, b, h, 0);
-  for (bool rows : {false, true}) {
-    INFO(c.text() << (rows ? " strip " : " streaming ") << name_of(isa) << " row " << row);
-    const Answer<T> all = compute(p, rows, pool, isa), alone = compute(one, rows, pool, isa);
+  one.k = operand(p.k, h / (p.H / p.G), 0);
+  one.v = operand(p.v, h / (p.H / p.G), 0);
+  if (p.places) place = p.places[b * p.places_batch + l];
+  one.places = p.places ? &place : nullptr;
+  for (kernel::Mask& mask : one.masks) mask.data = moved(mask.data, mask.strides, b, h, l);
+  for (kernel::Bias<T>& bias : one.biases) bias.data = moved(bias.data, bias.strides, b, h, l);
+  one.distances.data = moved(p.distances.data, p.distances.strides, b, h, 0);
+  if (p.sinks) one.sinks = p.sinks + h;
+  return one;
+}
+
+/// The same bytes for one row of the problem when it is the only one.
+template <class T>
+void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Isa isa) {
+  const auto& p = c.problem;
+  if (p.B * p.H * p.L == 0) return;
+  const std::size_t b = random() % p.B, h = random() % p.H, l = random() % p.L;
+  const std::size_t row = (b * p.H + h) * p.L + l;
+  kernel::Place place;
+  const kernel::Problem<T> one = row_alone(p, b, h, l, place);
+  for (const Ask ask : kAsks) {
+    INFO(c.text() << " ask " << static_cast<int>(ask) << " " << name_of(isa) << " row " << row);
+    const Answer<T> all = compute(p, ask, pool, isa), alone = compute(one, ask, pool, isa);
     const auto part = [&](const std::vector<T>& of, std::size_t width) {
-      return std::vector<T>(of.begin() + row * width, of.begin() + (row + 1) * width);
+      return of.empty() ? of
+                        : std::vector<T>(of.begin() + row * width, of.begin() + (row + 1) * width);
     };
     REQUIRE(same_bytes(part(all.context, p.Dv), alone.context));
     REQUIRE(same_bytes(part(all.logsumexp, 1), alone.logsumexp));
-    if (!rows) continue;
     REQUIRE(same_bytes(part(all.scores, p.S), alone.scores));
     REQUIRE(same_bytes(part(all.weights, p.S), alone.weights));
+    REQUIRE(same_bytes(part(all.scaled, p.S), alone.scaled));
+    REQUIRE(same_bytes(part(all.masked, p.S), alone.masked));
   }
 }
 

@@ -33,9 +33,9 @@ struct Column {
     fill(c.v, v);
     c.point();
   }
-  Answer<float> operator()(kernel::Isa isa, bool rows = true) {
+  Answer<float> operator()(kernel::Isa isa, Ask ask = Ask::ends) {
     ThreadPool pool(1);
-    return compute(c.problem, rows, pool, isa);
+    return compute(c.problem, ask, pool, isa);
   }
 };
 
@@ -51,29 +51,45 @@ void on_every_isa(const std::function<void(kernel::Isa)>& check) {
 TEST_CASE("kernel: a query that sees nothing has zeros and -inf", "[kernel]") {
   using Hide = std::function<void(Case<float>&)>;
   const std::pair<const char*, Hide> ways[] = {
-      {"length", [](auto& c) { c.lengths = {0}; }},
-      {"negative length", [](auto& c) { c.lengths = {-5}; }},
+      {"place",
+       [](auto& c) {
+         c.places = {{0, 0}, {2, 2}};
+       }},
+      {"padding",
+       [](auto& c) {
+         c.places = {{0, 0, 0, true}, {0, 0, 0, true}};
+       }},
       {"mask",
        [](auto& c) {
-         c.mask = {0, 0, 0};
+         c.masks[1] = {0, 0, 0};
+       }},
+      {"mask that hides",
+       [](auto& c) {
+         c.masks[0] = {1, 255, 7};
+         c.problem.masks[0].hides = true;
+       }},
+      {"both masks",
+       [](auto& c) {
+         c.masks[0] = {1, 0, 0};
+         c.masks[1] = {0, 1, 1};
        }},
       {"bias",
        [](auto& c) {
-         c.bias = {-kInf, -kInf, -kInf};
+         c.biases[1] = {-kInf, -kInf, -kInf};
        }},
-      {"causal", [](auto& c) { c.problem.causal = true, c.problem.offset = -2; }},
-      {"window", [](auto& c) { c.problem.left = 0, c.problem.offset = 3; }}};
+      {"causal", [](auto& c) { set_places(c, {.causal = true, .offset = -2}); }},
+      {"window", [](auto& c) { set_places(c, {.left = 0, .offset = 3}); }}};
   on_every_isa([&](kernel::Isa isa) {
     for (const auto& [way, hide] : ways) {
       INFO(way);
       Column x({1, 2}, {1, kNaN, 3}, {4, kNaN, kInf});
       hide(x.c);
       x.c.point();
-      for (bool rows : {false, true}) {
-        const Answer<float> found = x(isa, rows);
+      for (const Ask ask : kAsks) {
+        const Answer<float> found = x(isa, ask);
         CHECK(found.context == std::vector<float>{0, 0});
         CHECK(found.logsumexp == std::vector<float>{-kInf, -kInf});
-        if (rows) CHECK(found.weights == std::vector<float>(6, 0));
+        if (ask != Ask::sums) CHECK(found.weights == std::vector<float>(6, 0));
       }
     }
   });
@@ -108,13 +124,16 @@ TEST_CASE("kernel: a visible NaN or infinite score makes its own row NaN only", 
   on_every_isa([](kernel::Isa isa) {
     for (double bad : {double(kNaN), double(kInf)}) {
       Column x({1, bad, 1}, {1, 2, 3}, {1, 1, 1});
-      for (bool rows : {false, true}) {
-        const Answer<float> found = x(isa, rows);
+      for (const Ask ask : kAsks) {
+        const Answer<float> found = x(isa, ask);
         CHECK(found.context[0] == Approx(1));
         CHECK(std::isnan(found.context[1]));
         CHECK(found.context[2] == Approx(1));
-        CHECK(std::isnan(found.logsumexp[1]));
-        if (rows) CHECK(std::isnan(found.weights[3]));
+        if (std::isnan(bad))
+          CHECK(std::isnan(found.logsumexp[1]));
+        else
+          CHECK(found.logsumexp[1] == kInf);
+        if (ask != Ask::sums) CHECK(std::isnan(found.weights[3]));
       }
     }
   });
@@ -134,13 +153,13 @@ TEST_CASE("kernel: NaN of any payload stays NaN", "[kernel]") {
 TEST_CASE("kernel: weights of an infinite value that is seen, and of one that is not", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     Column x({1, 1}, {0, 0, 0}, {1, kInf, kNaN});
-    x.c.problem.causal = true;
-    for (bool rows : {false, true}) {
-      const Answer<float> found = x(isa, rows);
+    set_places(x.c, {.causal = true});
+    for (const Ask ask : kAsks) {
+      const Answer<float> found = x(isa, ask);
       CHECK(found.context[0] == 1);
       CHECK(found.context[1] == kInf);
     }
-    x.c.problem.offset = 1;
+    set_places(x.c, {.causal = true, .offset = 1});
     CHECK(x(isa).context[0] == kInf);
     CHECK(std::isnan(x(isa).context[1]));
   });
@@ -150,8 +169,8 @@ TEST_CASE("kernel: a mask of the lowest finite numbers leaves a row uniform", "[
   on_every_isa([](kernel::Isa isa) {
     const float low = std::numeric_limits<float>::lowest();
     Column x({1, 1}, {1, 2, 3, 4}, {1, 2, 3, 4});
-    x.c.bias = {low, low, low, low, 0, low, low, low};
-    x.c.problem.bias_strides = {0, 0, 4, 1};
+    x.c.biases[0] = {low, low, low, low, 0, low, low, low};
+    x.c.problem.biases[0].strides = {0, 0, 4, 1};
     x.c.point();
     const Answer<float> found = x(isa);
     CHECK(found.context[0] == Approx(2.5));

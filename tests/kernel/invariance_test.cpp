@@ -21,19 +21,22 @@ void check_threads(std::array<std::size_t, 7> shape, bool causal) {
   std::mt19937_64 random(7);
   Case<T> c;
   fill_plain(c, random, shape, dtype_of<T>);
-  c.problem.causal = causal;
+  if (causal) set_places(c, {.causal = true});
   for (kernel::Isa isa : kernel::available_isas())
-    for (bool rows : {false, true}) {
+    for (const Ask ask : kAsks) {
       ThreadPool one(1);
-      const Answer<T> expected = compute(c.problem, rows, one, isa);
+      const Answer<T> expected = compute(c.problem, ask, one, isa);
       for (std::size_t threads : {2, 3, 4, 7}) {
-        INFO(c.text() << " " << name_of(isa) << " " << threads << " threads, rows " << rows);
+        INFO(c.text() << " " << name_of(isa) << " " << threads << " threads, ask "
+                      << static_cast<int>(ask));
         ThreadPool pool(threads);
-        const Answer<T> found = compute(c.problem, rows, pool, isa);
+        const Answer<T> found = compute(c.problem, ask, pool, isa);
         REQUIRE(same_bytes(found.context, expected.context));
         REQUIRE(same_bytes(found.logsumexp, expected.logsumexp));
         REQUIRE(same_bytes(found.weights, expected.weights));
         REQUIRE(same_bytes(found.scores, expected.scores));
+        REQUIRE(same_bytes(found.scaled, expected.scaled));
+        REQUIRE(same_bytes(found.masked, expected.masked));
       }
     }
 }
@@ -56,7 +59,7 @@ TEST_CASE("kernel: scores asked for change no weight, and weights no score", "[k
   Case<float> c;
   fill_plain(c, random, {1, 2, 2, 50, 700, 64, 16}, DType::f32);
   ThreadPool pool(2);
-  const Answer<float> both = compute(c.problem, true, pool, kernel::active_isa());
+  const Answer<float> both = compute(c.problem, Ask::ends, pool, kernel::active_isa());
   Answer<float> alone = both;
   kernel::Results<float> results;
   results.context = alone.context.data();

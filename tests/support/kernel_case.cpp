@@ -61,11 +61,13 @@ void Case<T>::point() {
   problem.q = q.operand();
   problem.k = k.operand();
   problem.v = v.operand();
-  problem.bias = bias.empty() ? nullptr : bias.data();
-  problem.alibi = alibi.empty() ? nullptr : alibi.data();
-  problem.mask = mask.empty() ? nullptr : mask.data();
-  problem.positions = positions.empty() ? nullptr : positions.data();
-  problem.lengths = lengths.empty() ? nullptr : lengths.data();
+  const auto data = [](const auto& of) { return of.empty() ? nullptr : of.data(); };
+  problem.places = data(places);
+  problem.places_batch = places.size() > problem.L ? static_cast<std::int64_t>(problem.L) : 0;
+  for (std::size_t m = 0; m < masks.size(); ++m) problem.masks[m].data = data(masks[m]);
+  for (std::size_t m = 0; m < biases.size(); ++m) problem.biases[m].data = data(biases[m]);
+  problem.distances.data = distances.empty() ? nullptr : distances.data() + zero;
+  problem.sinks = data(sinks);
 }
 
 template <class T>
@@ -74,14 +76,39 @@ std::string Case<T>::text() const {
   std::ostringstream out;
   out << (sizeof(T) == 4 ? "f32" : "f64") << " of " << name_of(q.dtype) << " B" << p.B << " H"
       << p.H << " G" << p.G << " L" << p.L << " S" << p.S << " D" << p.D << " Dv" << p.Dv
-      << " scale " << p.scale << " softcap " << p.softcap << " causal " << p.causal << " window "
-      << p.left << "," << p.right << " offset " << p.offset;
-  if (p.bias) out << " bias " << p.bias_strides.row << "," << p.bias_strides.column;
-  if (p.mask) out << " mask " << p.mask_strides.row << "," << p.mask_strides.column;
-  if (p.alibi) out << " alibi";
-  if (p.positions) out << " positions";
-  if (p.lengths) out << " lengths";
+      << " scale " << p.scale << " softcap " << p.softcap << (p.softcap_last ? " last" : "")
+      << " temperature " << p.temperature << " empty " << p.empty_weight;
+  const auto strides = [&](const char* name, const kernel::Strides& by) {
+    out << name << by.batch << "," << by.head << "," << by.row << "," << by.column;
+  };
+  for (const kernel::Mask& mask : p.masks)
+    if (mask.data) strides(mask.hides ? " hide " : " mask ", mask.strides);
+  for (const kernel::Bias<T>& bias : p.biases)
+    if (bias.data) strides(" bias ", bias.strides);
+  if (p.distances.data) out << " distances";
+  if (p.sinks) out << " sinks";
+  if (p.places) out << " places" << p.places_batch;
   return out.str();
+}
+
+template <class T>
+void set_places(Case<T>& c, const Limits& limits) {
+  const auto& p = c.problem;
+  const auto keys = static_cast<std::int64_t>(p.S);
+  c.places.clear();
+  for (std::size_t b = 0; b < p.B; ++b)
+    for (std::size_t l = 0; l < p.L; ++l) {
+      kernel::Place place{.first = 0, .last = keys};
+      place.center = static_cast<std::int64_t>(l) + limits.offset;
+      if (!limits.lengths.empty()) place.last = std::min(place.last, limits.lengths[b]);
+      if (limits.causal) place.last = std::min(place.last, place.center + 1);
+      if (limits.right >= 0) place.last = std::min(place.last, place.center + limits.right + 1);
+      if (limits.left >= 0) place.first = std::max(place.first, place.center - limits.left);
+      place.first = std::min(place.first, keys);
+      place.last = std::max(place.last, place.first);
+      c.places.push_back(place);
+    }
+  c.point();
 }
 
 namespace {
@@ -109,49 +136,92 @@ std::size_t random_strides(kernel::Strides& strides, std::array<std::size_t, 4> 
 }
 
 template <class T>
-void add_masks(Case<T>& c, std::mt19937_64& random, std::size_t rows) {
+void add_mask(Case<T>& c, std::size_t which, std::mt19937_64& random) {
   auto& p = c.problem;
-  if (chance(random, 0.3)) {
-    const std::size_t size = random_strides(p.mask_strides, {p.B, p.H, rows, p.S}, random) + 1;
-    const double shown = std::array{0.0, 0.05, 0.6, 0.98, 1.0}[random() % 5];
-    const std::size_t run = pick(random, {1, 1, 70, 600});  // runs hide whole panels and blocks
-    for (std::size_t i = 0; i < size; ++i)
-      c.mask.push_back(i % run == 0 ? chance(random, shown) : c.mask.back());
-  }
-  if (chance(random, 0.3)) {
-    const std::size_t size = random_strides(p.bias_strides, {p.B, p.H, rows, p.S}, random) + 1;
-    const bool hides = chance(random, 0.5);
-    const std::size_t run = pick(random, {1, 70, 600});
-    std::normal_distribution<> normal;
-    for (std::size_t i = 0; i < size; ++i) {
-      const bool hidden = i % run == 0 ? hides && chance(random, 0.4)
-                                       : c.bias.back() == -std::numeric_limits<T>::infinity();
-      c.bias.push_back(hidden ? -std::numeric_limits<T>::infinity()
-                              : static_cast<T>(normal(random)));
-    }
-  }
+  auto& [data, strides, hides] = p.masks[which];
+  const std::size_t size = random_strides(strides, {p.B, p.H, p.L, p.S}, random) + 1;
+  const double marked = std::array{0.0, 0.05, 0.6, 0.98, 1.0}[random() % 5];
+  const std::size_t run = pick(random, {1, 1, 70, 600});  // runs hide whole panels and blocks
+  hides = chance(random, 0.3);
+  auto& mask = c.masks[which];
+  for (std::size_t i = 0; i < size; ++i)
+    mask.push_back(i % run != 0             ? mask.back()
+                   : chance(random, marked) ? static_cast<std::uint8_t>(1 + random() % 255)
+                                            : 0);
 }
 
 template <class T>
-void add_limits(Case<T>& c, std::mt19937_64& random) {
+void add_bias(Case<T>& c, std::size_t which, std::mt19937_64& random) {
+  constexpr T kHidden = -std::numeric_limits<T>::infinity();
   auto& p = c.problem;
+  const std::size_t size =
+      random_strides(p.biases[which].strides, {p.B, p.H, p.L, p.S}, random) + 1;
+  const bool hides = chance(random, 0.5);
+  const std::size_t run = pick(random, {1, 70, 600});
+  std::normal_distribution<> normal;
+  auto& bias = c.biases[which];
+  for (std::size_t i = 0; i < size; ++i) {
+    const bool hidden = i % run == 0 ? hides && chance(random, 0.4) : bias.back() == kHidden;
+    bias.push_back(hidden ? kHidden : static_cast<T>(normal(random)));
+  }
+}
+
+/// Any range of keys for each query, and any center, or those of causality, windows and lengths.
+template <class T>
+void add_places(Case<T>& c, std::mt19937_64& random) {
+  auto& p = c.problem;
+  const auto keys = static_cast<std::int64_t>(p.S);
   const auto near = [&](std::size_t n) {
     return static_cast<std::int64_t>(random() % (n + 4)) - 2;
   };
-  p.causal = chance(random, 0.4);
-  if (chance(random, 0.3)) p.left = std::max<std::int64_t>(-1, near(p.S));
-  if (chance(random, 0.3)) p.right = std::max<std::int64_t>(-1, near(p.S));
-  if (chance(random, 0.4))
-    p.offset = static_cast<std::int64_t>(p.S) - static_cast<std::int64_t>(p.L);
-  if (chance(random, 0.1)) p.offset = near(p.S);
-  if (chance(random, 0.02)) p.offset = std::numeric_limits<std::int64_t>::max() - 1;
+  if (chance(random, 0.2)) return;
+  if (chance(random, 0.25)) {
+    c.places.resize(chance(random, 0.5) ? p.L : p.B * p.L);
+    for (kernel::Place& place : c.places) {
+      place.center = near(p.S);
+      place.padding = chance(random, 0.05);
+      if (place.padding) continue;
+      place.first = std::clamp<std::int64_t>(near(p.S), 0, keys);
+      place.last = std::clamp<std::int64_t>(near(p.S), place.first, keys);
+    }
+    return;
+  }
+  Limits limits;
+  limits.causal = chance(random, 0.4);
+  if (chance(random, 0.3)) limits.left = std::max<std::int64_t>(-1, near(p.S));
+  if (chance(random, 0.3)) limits.right = std::max<std::int64_t>(-1, near(p.S));
+  if (chance(random, 0.4)) limits.offset = keys - static_cast<std::int64_t>(p.L);
+  if (chance(random, 0.1)) limits.offset = near(p.S);
   if (chance(random, 0.25))
-    for (std::size_t b = 0; b < p.B; ++b) c.lengths.push_back(near(p.S));
+    for (std::size_t b = 0; b < p.B; ++b) limits.lengths.push_back(near(p.S));
+  set_places(c, limits);
 }
 
-}  // namespace
-
-namespace {
+/// Numbers for every distance that there is, or slopes, which take masked scores far down.
+template <class T>
+void add_distances(Case<T>& c, std::mt19937_64& random) {
+  auto& p = c.problem;
+  std::int64_t least = 0, most = 0;
+  for (const kernel::Place& place : c.places) {
+    least = std::min(least, place.center);
+    most = std::max(most, place.center);
+  }
+  c.zero = static_cast<std::size_t>(most);
+  const std::size_t width = p.S + static_cast<std::size_t>(most - least) + 1;
+  const bool batches = chance(random, 0.3), heads = chance(random, 0.8);
+  const bool slopes = chance(random, 0.5);
+  const auto stride = [](bool varies, std::size_t by) {
+    return varies ? static_cast<std::int64_t>(by) : 0;
+  };
+  p.distances.strides = {stride(batches, (heads ? p.H : 1) * width), stride(heads, width), 0, 1};
+  std::normal_distribution<> normal;
+  for (std::size_t table = 0; table < (batches ? p.B : 1) * (heads ? p.H : 1); ++table)
+    for (std::size_t i = 0; i < width; ++i)
+      c.distances.push_back(
+          static_cast<T>(slopes ? -std::ldexp(1, -int(table % 8) - 1) *
+                                      std::abs(static_cast<double>(i) - static_cast<double>(c.zero))
+                                : normal(random)));
+}
 
 template <class T>
 void choose_sizes(kernel::Problem<T>& p, std::mt19937_64& random) {
@@ -194,18 +264,26 @@ void fill_random(Case<T>& c, std::mt19937_64& random) {
   p.scale = static_cast<T>(chance(random, 0.2) ? -0.3 : 1 / std::sqrt(double(p.D) + 1e-9));
   if (p.D == 0) p.scale = 1;
   if (chance(random, 0.2)) p.softcap = static_cast<T>(std::array{0.5, 5.0, 30.0}[random() % 3]);
-  add_limits(c, random);
-  if (p.offset < 1 << 20 && chance(random, 0.1))
+  p.softcap_last = p.softcap > 0 && chance(random, 0.3);
+  if (chance(random, 0.15)) p.temperature = static_cast<T>(std::array{0.5, 2.0, 0.3}[random() % 3]);
+  if (chance(random, 0.3))
+    p.empty_weight = chance(random, 0.5) ? static_cast<T>(1 / std::max(1.0, double(p.S)))
+                                         : std::numeric_limits<T>::quiet_NaN();
+  add_places(c, random);
+  if (chance(random, 0.2)) add_distances(c, random);
+  for (std::size_t which = 0; which < p.masks.size(); ++which)
+    if (chance(random, which == 0 ? 0.3 : 0.1)) add_mask(c, which, random);
+  for (std::size_t which = 0; which < p.biases.size(); ++which)
+    if (chance(random, which == 0 ? 0.3 : 0.1)) add_bias(c, which, random);
+  if (chance(random, 0.2))
     for (std::size_t h = 0; h < p.H; ++h)
-      c.alibi.push_back(static_cast<T>(std::ldexp(1, -int(h) - 1)));
-  if (chance(random, 0.15))
-    for (std::size_t l = 0; l < p.L; ++l)
-      c.positions.push_back(static_cast<std::int64_t>(random() % (p.L + 5)));
-  add_masks(c, random, p.L + 5);
+      c.sinks.push_back(chance(random, 0.1)
+                            ? -std::numeric_limits<T>::infinity()
+                            : static_cast<T>(std::normal_distribution<>(0, 4)(random)));
   if (chance(random, 0.25) && p.S > 0)  // NaN and infinity, hidden and not
     for (int n = 0; n < 3; ++n) {
       // Infinity times a weight that underflows in T but not in the oracle would be NaN there.
-      const bool spiky = spread > 2 || p.scale < 0 || !c.alibi.empty();
+      const bool spiky = spread > 2 || p.scale < 0 || !c.distances.empty() || p.temperature < 1;
       const double bad = std::array{std::nan(""), kInfinity, -kInfinity}[spiky ? 0 : random() % 3];
       if (p.Dv > 0) c.v.set(random() % p.B, random() % p.G, random() % p.S, random() % p.Dv, bad);
       if (p.D > 0 && n == 0)
@@ -230,8 +308,7 @@ void fill_plain(Case<T>& c, std::mt19937_64& random, std::array<std::size_t, 7> 
 }
 
 template <class T>
-Answer<T> compute(const kernel::Problem<T>& p, bool rows, kernel::ThreadPool& pool,
-                  kernel::Isa isa) {
+Answer<T> compute(const kernel::Problem<T>& p, Ask ask, kernel::ThreadPool& pool, kernel::Isa isa) {
   const T unset = T(-12345);
   const std::size_t count = p.B * p.H * p.L;
   Answer<T> answer;
@@ -243,16 +320,31 @@ Answer<T> compute(const kernel::Problem<T>& p, bool rows, kernel::ThreadPool& po
                              static_cast<std::int64_t>(p.L * p.Dv), static_cast<std::int64_t>(p.Dv),
                              1};
   results.logsumexp = answer.logsumexp.data();
-  if (rows) {
-    answer.scores.assign(count * p.S, unset);
-    answer.weights.assign(count * p.S, unset);
+  if (ask != Ask::sums) {
+    for (auto* matrix : {&answer.scores, &answer.weights}) matrix->assign(count * p.S, unset);
     results.scores = results.weights = true;
-    results.sink = kernel::store_rows(answer.scores.data(), answer.weights.data(), p.S);
   }
+  if (ask == Ask::stages) {
+    for (auto* matrix : {&answer.scaled, &answer.masked}) matrix->assign(count * p.S, unset);
+    results.scaled = results.masked = true;
+  }
+  if (ask != Ask::sums)
+    results.sink = [&](const kernel::FinishedRows<T>& rows) {
+      const auto store = [&](const T* from, std::vector<T>& to) {
+        for (std::size_t i = 0; from && i < rows.count; ++i)
+          std::copy_n(from + i * rows.stride, p.S, to.begin() + (rows.first + i) * p.S);
+      };
+      store(rows.scores, answer.scores);
+      store(rows.weights, answer.weights);
+      store(rows.scaled, answer.scaled);
+      store(rows.masked, answer.masked);
+    };
   kernel::attend(p, results, pool, isa);
   return answer;
 }
 
+template void set_places(Case<float>&, const Limits&);
+template void set_places(Case<double>&, const Limits&);
 template struct Case<float>;
 template struct Case<double>;
 template void fill_random(Case<float>&, std::mt19937_64&);
@@ -260,9 +352,9 @@ template void fill_random(Case<double>&, std::mt19937_64&);
 template void fill_plain(Case<float>&, std::mt19937_64&, std::array<std::size_t, 7>, DType, double);
 template void fill_plain(Case<double>&, std::mt19937_64&, std::array<std::size_t, 7>, DType,
                          double);
-template Answer<float> compute(const kernel::Problem<float>&, bool, kernel::ThreadPool&,
+template Answer<float> compute(const kernel::Problem<float>&, Ask, kernel::ThreadPool&,
                                kernel::Isa);
-template Answer<double> compute(const kernel::Problem<double>&, bool, kernel::ThreadPool&,
+template Answer<double> compute(const kernel::Problem<double>&, Ask, kernel::ThreadPool&,
                                 kernel::Isa);
 
 }  // namespace attn::test

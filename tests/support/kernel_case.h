@@ -31,9 +31,12 @@ template <class T>
 struct Case {
   kernel::Problem<T> problem;
   Elements q, k, v;
-  std::vector<T> bias, alibi;
-  std::vector<std::uint8_t> mask;
-  std::vector<std::int64_t> positions, lengths;
+  std::vector<kernel::Place> places;  ///< (B, L) or (L); empty: all keys for all
+  std::array<std::vector<std::uint8_t>, 3> masks;
+  std::array<std::vector<T>, 2> biases;
+  std::vector<T> distances;  ///< of the distance -zero and on, (B or 1, H, ...)
+  std::size_t zero = 0;
+  std::vector<T> sinks;
 
   Case() = default;
   Case(const Case&) = delete;
@@ -42,6 +45,15 @@ struct Case {
   void point();  ///< sets the problem's pointers to what stands here
   std::string text() const;
 };
+
+/// What core makes places of: query i stands at i + offset.
+struct Limits {
+  bool causal = false;
+  std::int64_t left = -1, right = -1, offset = 0;
+  std::vector<std::int64_t> lengths = {};  ///< of each batch item
+};
+template <class T>
+void set_places(Case<T>& c, const Limits& limits);
 
 /// Sizes with tails on every side, every option in every combination.
 template <class T>
@@ -54,12 +66,15 @@ void fill_plain(Case<T>& c, std::mt19937_64& random, std::array<std::size_t, 7> 
 
 template <class N>
 struct Answer {
-  std::vector<N> context, logsumexp, scores, weights;
+  std::vector<N> context, logsumexp, scores, weights, scaled, masked;
 };
 
-/// All outputs; `rows`: through the sink, so that scores and weights are there, too.
+/// Which outputs beside context and logsumexp: none, scores and weights, or all that is between
+/// them, too.
+enum class Ask { sums, ends, stages };
+inline constexpr Ask kAsks[] = {Ask::sums, Ask::ends, Ask::stages};
 template <class T>
-Answer<T> compute(const kernel::Problem<T>& problem, bool rows, kernel::ThreadPool& pool,
+Answer<T> compute(const kernel::Problem<T>& problem, Ask ask, kernel::ThreadPool& pool,
                   kernel::Isa isa);
 
 /// The formula, and how far rounding in T may take each output from it.

@@ -13,17 +13,25 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Real = long double;
 
 template <class T>
+kernel::Place place_of(const kernel::Problem<T>& p, std::size_t b, std::size_t l) {
+  if (p.places) return p.places[static_cast<std::int64_t>(b) * p.places_batch + l];
+  return {.first = 0, .last = static_cast<std::int64_t>(p.S)};
+}
+
+template <class T>
 bool is_seen(const kernel::Problem<T>& p, std::size_t b, std::size_t h, std::size_t l,
              std::size_t key) {
-  const Real i = p.positions ? p.positions[l] : static_cast<std::int64_t>(l);
-  const Real j = static_cast<Real>(key), center = i + p.offset;  // no overflow, 64 bits exact
+  const kernel::Place place = place_of(p, b, l);
+  const auto j = static_cast<std::int64_t>(key);
   const auto at = [&](const kernel::Strides& s) {
-    return b * s.batch + h * s.head + static_cast<std::int64_t>(i) * s.row + key * s.column;
+    return b * s.batch + h * s.head + l * s.row + key * s.column;
   };
-  return !(p.lengths && j >= p.lengths[b]) && !(p.causal && j > center) &&
-         !(p.left >= 0 && j < center - p.left) && !(p.right >= 0 && j > center + p.right) &&
-         !(p.mask && p.mask[at(p.mask_strides)] == 0) &&
-         !(p.bias && p.bias[at(p.bias_strides)] == -std::numeric_limits<T>::infinity());
+  bool seen = !place.padding && j >= place.first && j < place.last;
+  for (const auto& [data, strides, hides] : p.masks)
+    if (data && (data[at(strides)] != 0) == hides) seen = false;
+  for (const auto& [data, strides] : p.biases)
+    if (data && data[at(strides)] == -std::numeric_limits<T>::infinity()) seen = false;
+  return seen;
 }
 
 /// A number and how far rounding in T may take it.
@@ -49,52 +57,91 @@ Rounded raw_score(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l,
   return raw;
 }
 
-/// Scale, softcap, ALiBi and bias on a raw score.
+/// c tanh(x / c), in a few rounded steps; its slope is at most 1.
 template <class T>
-Rounded masked_score(const Case<T>& c, Rounded raw, std::size_t b, std::size_t h, std::size_t l,
-                     std::size_t j) {
-  const auto& p = c.problem;
+Rounded capped(const kernel::Problem<T>& p, Rounded x) {
   const double eps = std::numeric_limits<T>::epsilon() / 2;
-  Real x = raw.value * p.scale;
-  double off = raw.off * std::abs(double(p.scale)) + std::abs(double(x)) * eps;
-  if (p.softcap > 0) {
-    x = p.softcap * std::tanh(x / p.softcap);
-    off += std::abs(double(x)) * eps * 8;
-  }
-  const std::int64_t i = p.positions ? p.positions[l] : static_cast<std::int64_t>(l);
-  const Real before = x;
-  if (p.alibi) x -= p.alibi[h] * std::abs(Real(i) + p.offset - static_cast<Real>(j));
-  if (p.bias)
-    x += p.bias[b * p.bias_strides.batch + h * p.bias_strides.head + i * p.bias_strides.row +
-                j * p.bias_strides.column];
-  off += (std::abs(double(x)) + 2 * std::abs(double(x - before))) * eps * 2;
-  return {x, off};
+  const Real value = p.softcap * std::tanh(x.value / p.softcap);
+  return {value, x.off + std::abs(double(value)) * eps * 8};
 }
 
-/// The masked scores of one query, and what follows from all of them.
+template <class T>
+Rounded scaled_score(const kernel::Problem<T>& p, Rounded raw) {
+  const double eps = std::numeric_limits<T>::epsilon() / 2;
+  const Real value = raw.value * p.scale;
+  const Rounded x{value, raw.off * std::abs(double(p.scale)) + std::abs(double(value)) * eps};
+  return p.softcap > 0 && !p.softcap_last ? capped(p, x) : x;
+}
+
+/// What is added to a scaled score.
+template <class T>
+Rounded masked_score(const kernel::Problem<T>& p, Rounded x, std::size_t b, std::size_t h,
+                     std::size_t l, std::size_t j) {
+  const double eps = std::numeric_limits<T>::epsilon() / 2;
+  const auto add = [&](Real term) {
+    x.value += term;
+    x.off += (std::abs(double(x.value)) + std::abs(double(term))) * eps;
+  };
+  if (p.distances.data) {
+    const kernel::Strides& s = p.distances.strides;
+    const std::int64_t distance = static_cast<std::int64_t>(j) - place_of(p, b, l).center;
+    add(p.distances.data[static_cast<std::int64_t>(b) * s.batch +
+                         static_cast<std::int64_t>(h) * s.head + distance]);
+  }
+  for (const auto& [data, s] : p.biases)
+    if (data) add(data[b * s.batch + h * s.head + l * s.row + j * s.column]);
+  return p.softcap > 0 && p.softcap_last ? capped(p, x) : x;
+}
+
+/// The masked scores of one query by temperature, and what follows from all of them.
 struct ScoreRow {
   std::vector<Real> masked, weight;  ///< weight: e^(masked - most)
   std::vector<bool> seen;
+  bool any = false;
   Real most = -kInfinity, sum = 0;
   double off = 0;  ///< how far a masked score may be off
 };
+
+/// The row's scores, scaled and masked ones as they are expected; its masked ones in `scores`.
+template <class T>
+void expect_scores(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, Expected<T>& out,
+                   ScoreRow& scores) {
+  const auto& p = c.problem;
+  const std::size_t row = (b * p.H + h) * p.L + l;
+  const double eps = std::numeric_limits<T>::epsilon() / 2;
+  const auto expect = [&](std::vector<double> Answer<double>::*stage, std::size_t j, Rounded x) {
+    (out.value.*stage)[row * p.S + j] = static_cast<double>(x.value);
+    (out.tolerance.*stage)[row * p.S + j] = x.off;
+  };
+  for (std::size_t j = 0; j < p.S; ++j) {
+    const Rounded raw = raw_score(c, b, h, l, j), scaled = scaled_score(p, raw);
+    expect(&Answer<double>::scores, j, raw);
+    expect(&Answer<double>::scaled, j, scaled);
+    expect(&Answer<double>::masked, j, {-kInfinity, 0});
+    scores.seen[j] = is_seen(p, b, h, l, j);
+    if (!scores.seen[j]) continue;
+    const Rounded masked = masked_score(p, scaled, b, h, l, j);
+    expect(&Answer<double>::masked, j, masked);
+    scores.any = true;
+    scores.masked[j] = masked.value / p.temperature;
+    const double off = masked.off + 2 * eps * std::abs(double(masked.value));
+    scores.off = std::max(scores.off, off / double(p.temperature));
+    if (!std::isnan(masked.value)) scores.most = std::max(scores.most, scores.masked[j]);
+  }
+}
 
 template <class T>
 ScoreRow score_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l,
                    Expected<T>& out) {
   const auto& p = c.problem;
-  const std::size_t row = (b * p.H + h) * p.L + l;
   ScoreRow scores{std::vector<Real>(p.S), std::vector<Real>(p.S), std::vector<bool>(p.S)};
-  for (std::size_t j = 0; j < p.S; ++j) {
-    const Rounded raw = raw_score(c, b, h, l, j);
-    out.value.scores[row * p.S + j] = static_cast<double>(raw.value);
-    out.tolerance.scores[row * p.S + j] = raw.off;
-    scores.seen[j] = is_seen(p, b, h, l, j);
-    if (!scores.seen[j]) continue;
-    const Rounded masked = masked_score(c, raw, b, h, l, j);
-    scores.masked[j] = masked.value;
-    scores.off = std::max(scores.off, masked.off);
-    if (!std::isnan(masked.value)) scores.most = std::max(scores.most, masked.value);
+  expect_scores(c, b, h, l, out, scores);
+  if (p.sinks && !place_of(p, b, l).padding && p.sinks[h] > -kInfinity) {
+    const auto sink = static_cast<Real>(p.sinks[h]);
+    const double eps = std::numeric_limits<T>::epsilon() / 2;
+    scores.most = std::max(scores.most, sink);
+    scores.off = std::max(scores.off, 2 * eps * std::abs(double(sink)));
+    scores.sum = std::exp(sink - scores.most);
   }
   for (std::size_t j = 0; j < p.S; ++j)
     if (scores.seen[j]) scores.sum += scores.weight[j] = std::exp(scores.masked[j] - scores.most);
@@ -113,23 +160,26 @@ void expect_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, E
       eps * (20 + static_cast<double>(std::min<std::size_t>(p.S, 512) + 3 * (p.S / 512)));
   const double tiny = 4 * std::numeric_limits<T>::min();  // what underflows is lost
   const double most = static_cast<double>(scores.most);
-  bool any = false;
+  const bool empty = !scores.any && scores.sum == 0;
+  const Real nothing = empty && !place_of(p, b, l).padding ? Real(p.empty_weight) : 0;
+  const auto weight = [&](std::size_t j) {
+    return scores.seen[j] ? scores.weight[j] / scores.sum : nothing;
+  };
   for (std::size_t j = 0; j < p.S; ++j) {
-    any = any || scores.seen[j];
-    const double w = scores.seen[j] ? static_cast<double>(scores.weight[j] / scores.sum) : 0;
-    const double lag = w > 0 ? std::abs(double(scores.masked[j]) - most) * eps * 2 : 0;
+    const auto w = static_cast<double>(weight(j));
+    const double lag = scores.seen[j] ? std::abs(double(scores.masked[j]) - most) * eps * 2 : 0;
     out.value.weights[row * p.S + j] = w;
     out.tolerance.weights[row * p.S + j] = w * (std::expm1(2 * scores.off) + sum_off + lag) + tiny;
   }
   const double log_sum = std::log(double(scores.sum));
-  out.value.logsumexp[row] = any ? most + log_sum : -kInfinity;
+  out.value.logsumexp[row] = empty ? -kInfinity : most + log_sum;
   out.tolerance.logsumexp[row] =
       scores.off + sum_off + std::abs(most) * eps + std::abs(log_sum) * eps * 2;
   for (std::size_t x = 0; x < p.Dv; ++x) {
     Real total = 0, size = 0;
     for (std::size_t j = 0; j < p.S; ++j) {
-      if (!scores.seen[j]) continue;
-      const Real term = scores.weight[j] / scores.sum * c.v.at(b, h / (p.H / p.G), j, x);
+      if (!scores.seen[j] && nothing == 0) continue;
+      const Real term = weight(j) * c.v.at(b, h / (p.H / p.G), j, x);
       total += term;
       size += std::abs(term);
     }
@@ -149,8 +199,8 @@ Expected<T> expect(const Case<T>& c) {
   for (Answer<double>* answer : {&out.value, &out.tolerance}) {
     answer->context.resize(p.B * p.H * p.L * p.Dv);
     answer->logsumexp.resize(p.B * p.H * p.L);
-    answer->scores.resize(p.B * p.H * p.L * p.S);
-    answer->weights.resize(p.B * p.H * p.L * p.S);
+    for (auto* matrix : {&answer->scores, &answer->scaled, &answer->masked, &answer->weights})
+      matrix->resize(p.B * p.H * p.L * p.S);
   }
   for (std::size_t b = 0; b < p.B; ++b)
     for (std::size_t h = 0; h < p.H; ++h)

@@ -48,12 +48,12 @@ Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const
   if (name == "present_V") return per_head(stages.present_values());
   if (name == "scores") return per_head(stages.scores());
   if (name == "scaled_scores") return per_head(stages.scaled_scores());
-  if (name == "masked_scores") return per_head(stages.masked().scores);
+  if (name == "masked_scores") return per_head(stages.masked_scores());
   if (name == "weights") return per_head(stages.weights());
   if (name == "mean_weights")
     return without_lifted_axes(mean_over_heads(stages.weights()), in, false);
   if (name == "key_weights") return per_head(sum_over_queries(stages.weights()));
-  if (name == "row_max") return per_head(largest_of_queries(stages.masked().scores));
+  if (name == "row_max") return per_head(stages.row_max());
   if (name == "logsumexp") return per_head(stages.logsumexp());
   if (name == "head_context") return per_head(stages.head_context());
   if (name == "context") return context_as_given(stages, in, options);

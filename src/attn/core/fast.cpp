@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
+#include <limits>
 #include <memory>
-#include <optional>
 
+#include "attn/core/gemm.h"
+#include "attn/core/kernel_problem.h"
+#include "attn/core/score.h"
 #include "attn/kernel/attend.h"
 
 namespace attn {
@@ -20,144 +24,127 @@ kernel::ThreadPool& pool() {
   return *t_pool;
 }
 
-/// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of 1 is repeated.
-kernel::Strides strides_of(const Tensor& tensor) {
-  const Shape& shape = tensor.shape();
-  std::int64_t strides[4], step = 1;
-  for (std::size_t axis = 4; axis-- > 0;) {
-    strides[axis] = shape[axis] == 1 ? 0 : step;
-    step *= static_cast<std::int64_t>(shape[axis]);
-  }
-  return {strides[0], strides[1], strides[2], strides[3]};
-}
-
 kernel::Operand operand(const Tensor& tensor) {
   return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
 }
 
-double factor_of(const Scale& scale, std::size_t D) {
-  if (scale.kind == Scale::Kind::number) return scale.number;
-  return scale.kind == Scale::Kind::none ? 1 : 1 / std::sqrt(static_cast<double>(D));
+/// The largest of a row; NaN where there is one, as nothing is more than that.
+template <class T>
+T largest(const T* row, std::size_t count) {
+  T most = -std::numeric_limits<T>::infinity();
+  bool has_nan = false;
+  for (std::size_t j = 0; j < count; ++j) {
+    has_nan |= row[j] != row[j];
+    most = row[j] > most ? row[j] : most;
+  }
+  return has_nan ? std::numeric_limits<T>::quiet_NaN() : most;
 }
 
-Tensor inverted(const Tensor& mask) {
-  Tensor result = mask;
-  for (bool& cell : result.mutable_data<bool>()) cell = !cell;
-  return result;
+/// A tensor to be filled where it is wanted.
+template <class T>
+T* made(Tensor& tensor, bool wanted, const Shape& shape) {
+  if (!wanted) return nullptr;
+  tensor = Tensor(dtype_of<T>, shape);
+  return tensor.mutable_data<T>().data();
 }
 
-/// Places as the kernels know them: query i stands at i + offset, key j at j, and of each batch
-/// row's keys the first `lengths` are there.
-struct PlainPlaces {
-  std::int64_t offset = 0;
-  std::vector<std::int64_t> lengths;  ///< (B)
+/// One of the matrices that have a row for each query, as its rows come.
+template <class T>
+struct Taken {
+  const T* kernel::FinishedRows<T>::*rows;  ///< where the kernels give them
+  T* kept;
+  const RowSink* to;
 };
 
-std::optional<PlainPlaces> plain_places(const Inputs& in) {
-  PlainPlaces plain;
-  if (in.L > 0 && !in.places.empty()) plain.offset = in.places[0].queries.place[0];
-  for (std::size_t b = 0; b < in.B; ++b) {
-    const Places& places = in.places[in.places.size() == 1 ? 0 : b];
-    const std::int64_t document = in.L > 0 ? places.queries.document[0] : 0;
-    for (std::size_t i = 0; i < in.L; ++i)
-      if (places.queries.document[i] != document || document == Places::kPadding ||
-          places.queries.place[i] != static_cast<std::int64_t>(i) + plain.offset)
-        return std::nullopt;
-    std::size_t length = 0;
-    while (length < in.S && places.keys.document[length] == document &&
-           places.keys.place[length] == static_cast<std::int64_t>(length))
-      ++length;
-    for (std::size_t j = length; j < in.S; ++j)
-      if (places.keys.document[j] != Places::kPadding) return std::nullopt;
-    plain.lengths.push_back(static_cast<std::int64_t>(length));
-  }
-  return plain;
+/// Takes rows of a matrix, which may hold NaN or do not.
+template <class T>
+void take(const Taken<T>& matrix, const kernel::FinishedRows<T>& rows, std::size_t S,
+          bool may_hold_nan) {
+  const T* const data = rows.*matrix.rows;
+  if (matrix.kept)
+    for (std::size_t i = 0; i < rows.count; ++i)
+      std::copy_n(data + i * rows.stride, S, matrix.kept + (rows.first + i) * S);
+  if (matrix.to)
+    (*matrix.to)({.first = rows.first,
+                  .count = rows.count,
+                  .columns = S,
+                  .dtype = dtype_of<T>,
+                  .data = reinterpret_cast<const std::byte*>(data),
+                  .stride = rows.stride * sizeof(T),
+                  .may_hold_nan = may_hold_nan});
 }
 
-/// What the problem points to has to outlive it.
-struct Kept {
-  Tensor mask;
-  std::vector<std::int64_t> positions;
-  PlainPlaces places;
-};
-
+/// Has the kernels give what is wanted of the matrices that have a row for each query.
 template <class T>
-void set_visibility(kernel::Problem<T>& problem, const Inputs& in, const Options& options,
-                    Kept& kept) {
-  auto& [mask, positions, places] = kept;
-  places = *plain_places(in);
-  problem.causal = options.causal;
-  problem.left = options.window.left;
-  problem.right = options.window.right;
-  problem.offset = places.offset;
-  problem.lengths = places.lengths.data();
-  if (!options.rows.empty()) {
-    positions.assign(in.rows.begin(), in.rows.end());
-    problem.positions = positions.data();
-  }
-  if (!in.mask) return;
-  const bool boolean = in.mask->dtype() == DType::boolean;
-  mask = boolean && options.mask_polarity == MaskPolarity::ignore ? inverted(*in.mask) : *in.mask;
-  if (boolean) {
-    problem.mask = reinterpret_cast<const std::uint8_t*>(mask.raw());
-    problem.mask_strides = strides_of(mask);
-  } else {
-    problem.bias = mask.data<T>().data();
-    problem.bias_strides = strides_of(mask);
-  }
-}
-
-template <class T>
-RowBlock block_of(const kernel::FinishedRows<T>& rows, const T* data, std::size_t S) {
-  return {.first = rows.first,
-          .count = rows.count,
-          .columns = S,
-          .dtype = dtype_of<T>,
-          .data = reinterpret_cast<const std::byte*>(data),
-          .stride = rows.stride * sizeof(T)};
+void set_sink(kernel::Results<T>& results, FastStages& stages, const FastWanted& wanted,
+              const Shape& matrix) {
+  using Rows = kernel::FinishedRows<T>;
+  const std::size_t S = matrix[3];
+  const auto taken = [&](const T* Rows::*rows, Tensor& tensor, const FastWanted::Matrix& asked) {
+    return Taken<T>{rows, made<T>(tensor, asked.kept, matrix), asked.to};
+  };
+  const auto scores = taken(&Rows::scores, stages.scores, wanted.scores);
+  const auto scaled = taken(&Rows::scaled, stages.scaled_scores, wanted.scaled_scores);
+  const auto masked = taken(&Rows::masked, stages.masked_scores, wanted.masked_scores);
+  const auto weights = taken(&Rows::weights, stages.weights, wanted.weights);
+  T* const row_max = made<T>(stages.row_max, wanted.row_max, {matrix[0], matrix[1], matrix[2]});
+  results.scores = static_cast<bool>(wanted.scores);
+  results.scaled = static_cast<bool>(wanted.scaled_scores);
+  results.masked = wanted.masked_scores || row_max;
+  results.weights = static_cast<bool>(wanted.weights);
+  results.sink = [=, logsumexp = results.logsumexp](const Rows& rows) {
+    // Where nothing seen is NaN or infinite, so is the sum of the exponentials.
+    const T* const logs = logsumexp + rows.first;
+    const bool finite =
+        std::all_of(logs, logs + rows.count, [](T log) { return std::isfinite(log); });
+    take(scores, rows, S, true);
+    take(scaled, rows, S, true);
+    take(masked, rows, S, !finite);
+    take(weights, rows, S, !finite);
+    for (std::size_t i = 0; row_max && i < rows.count; ++i)
+      row_max[rows.first + i] = largest(rows.masked + i * rows.stride, S);
+  };
 }
 
 template <class T>
 FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& values,
                     const Inputs& in, const Options& options, FastWanted wanted) {
-  kernel::Problem<T> problem;
-  problem.B = in.B, problem.H = in.H, problem.G = in.G;
-  problem.L = in.rows.size(), problem.S = in.S, problem.D = in.D, problem.Dv = in.Dv;
-  problem.q = operand(queries), problem.k = operand(keys), problem.v = operand(values);
-  problem.scale = static_cast<T>(factor_of(options.scale, in.D));
-  problem.softcap = static_cast<T>(options.softcap);
-  Kept kept;
-  set_visibility(problem, in, options, kept);
+  KernelProblem<T> given(in, options);
+  kernel::Problem<T>& problem = given.problem;
+  problem.D = keys.shape()[3], problem.Dv = wanted.context ? in.Dv : 0;
+  problem.q = operand(queries), problem.k = operand(keys);
+  if (wanted.context) problem.v = operand(values);
 
-  const Shape each_row = {in.B, in.H, problem.L}, matrix = {in.B, in.H, problem.L, in.S};
   FastStages stages;
-  stages.logsumexp = Tensor(dtype_of<T>, each_row);
-  stages.head_context = Tensor(dtype_of<T>, {in.B, in.H, problem.L, in.Dv});
-  if (wanted.scores) stages.scores = Tensor(dtype_of<T>, matrix);
-  if (wanted.weights) stages.weights = Tensor(dtype_of<T>, matrix);
-
   kernel::Results<T> results;
-  results.context = stages.head_context.template mutable_data<T>().data();
+  results.logsumexp = made<T>(stages.logsumexp, true, {in.B, in.H, problem.L});
+  results.context = made<T>(stages.head_context, true, {in.B, in.H, problem.L, problem.Dv});
   results.context_strides = strides_of(stages.head_context);
-  results.logsumexp = stages.logsumexp.template mutable_data<T>().data();
-  results.scores = wanted.scores || wanted.scores_to;
-  results.weights = wanted.weights || wanted.weights_to;
-  const auto store = kernel::store_rows<T>(
-      wanted.scores ? stages.scores.template mutable_data<T>().data() : nullptr,
-      wanted.weights ? stages.weights.template mutable_data<T>().data() : nullptr, in.S);
-  results.sink = [&](const kernel::FinishedRows<T>& rows) {
-    store(rows);
-    if (wanted.scores_to) wanted.scores_to(block_of(rows, rows.scores, in.S));
-    if (!wanted.weights_to) return;
-    RowBlock weights = block_of(rows, rows.weights, in.S);
-    // A weight is NaN only where the sum that it was divided by is.
-    weights.may_hold_nan =
-        std::any_of(results.logsumexp + rows.first, results.logsumexp + rows.first + rows.count,
-                    [](T logsumexp) { return std::isnan(logsumexp); });
-    wanted.weights_to(weights);
-  };
+  set_sink(results, stages, wanted, {in.B, in.H, problem.L, in.S});
   kernel::attend(problem, results, pool());
   return stages;
+}
+
+/// Scores that are q . k of something that queries and keys are made into first.
+bool is_product(Score score) {
+  return score == Score::dot || score == Score::cosine || score == Score::general;
+}
+
+/// Queries or keys of which the scores are products.
+Tensor factors(const Tensor& x, const Inputs& in, Score score, bool queries) {
+  if (score == Score::cosine) return unit_rows(x, in.compute);
+  if (score == Score::general && queries) return matmul(x, *in.W_score, Second::plain, "scores");
+  return x;
+}
+
+bool is_any_of(const std::string& name, std::initializer_list<const char*> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+/// Whether softmax is computed in the precision that everything else is.
+bool in_one_precision(const Inputs& in, SoftmaxPrecision precision) {
+  return precision == SoftmaxPrecision::automatic ||
+         precision == (in.compute == DType::f64 ? SoftmaxPrecision::f64 : SoftmaxPrecision::f32);
 }
 
 }  // namespace
@@ -166,47 +153,55 @@ bool fast_path_knows(const Inputs& in, const Options& options) {
   Options unknown = options;
   unknown.heads = unknown.kv_heads = 0;
   unknown.layout = Layout::bhld;
+  unknown.batch_second = false;
+  if (is_product(options.score) && in.D > 0) unknown.score = Score::dot;
   unknown.scale = {};
   unknown.softcap = 0;
-  unknown.batch_second = false;
+  unknown.softcap_order = SoftcapOrder::before_mask;
+  unknown.alibi = false;
+  unknown.relative = {};
+  unknown.zero_key = false;
   unknown.short_mask = ShortMask::refuse;
   unknown.mask_polarity = MaskPolarity::attend;
   unknown.causal = false;
   unknown.alignment = Alignment::top_left;  // in the places already
   unknown.window = {};
+  unknown.temperature = 1;
+  if (in_one_precision(in, options.softmax_precision)) unknown.softmax_precision = {};
+  unknown.empty_rows = EmptyRows::zero;
   unknown.position = {};           // in the inputs already
   unknown.qk_norm = QkNorm::none;  // in queries and keys already, as the rotary positions are
   unknown.qk_norm_epsilon = 0;
   unknown.rotary = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
-  if (in.key_mask || in.E > 0 || in.slopes || in.relative_bias || in.sinks) return false;
-  return unknown == Options{} && plain_places(in).has_value();
+  return unknown == Options{} && has_kernel_problem(in, options);
 }
 
 bool takes_fast_path(const Inputs& in, const Options& options,
                      const std::vector<std::string>& outputs) {
-  const auto wants = [&](const char* name) {
-    return std::find(outputs.begin(), outputs.end(), name) != outputs.end();
-  };
-  const bool past_scores = wants("weights") || wants("mean_weights") || wants("key_weights") ||
-                           wants("logsumexp") || wants("head_context") || wants("context") ||
-                           wants("output");
-  return past_scores && !wants("scaled_scores") && !wants("masked_scores") && !wants("row_max") &&
-         options.path == Path::automatic && fast_path_knows(in, options);
+  const bool any = std::any_of(outputs.begin(), outputs.end(), [](const std::string& name) {
+    return is_any_of(
+        name, {"scores", "scaled_scores", "masked_scores", "weights", "mean_weights", "key_weights",
+               "row_max", "logsumexp", "head_context", "context", "output"});
+  });
+  return any && options.path == Path::automatic && fast_path_knows(in, options);
 }
 
 bool streams(const std::string& name, const std::vector<std::string>& outputs) {
-  const auto wants = [&](const char* other) {
-    return std::find(outputs.begin(), outputs.end(), other) != outputs.end();
-  };
-  return name == "scores" || (name == "weights" && !wants("mean_weights") && !wants("key_weights"));
+  const bool summed = std::any_of(outputs.begin(), outputs.end(), [](const std::string& other) {
+    return is_any_of(other, {"mean_weights", "key_weights"});
+  });
+  return is_any_of(name, {"scores", "scaled_scores", "masked_scores"}) ||
+         (name == "weights" && !summed);
 }
 
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,
                        const Inputs& in, const Options& options, FastWanted wanted) {
-  return in.compute == DType::f32 ? computed<float>(queries, keys, values, in, options, wanted)
-                                  : computed<double>(queries, keys, values, in, options, wanted);
+  const Tensor q = factors(queries, in, options.score, true);
+  const Tensor k = factors(keys, in, options.score, false);
+  return in.compute == DType::f32 ? computed<float>(q, k, values, in, options, wanted)
+                                  : computed<double>(q, k, values, in, options, wanted);
 }
 
 void set_threads(std::size_t threads) {

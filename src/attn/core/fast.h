@@ -20,31 +20,38 @@ namespace attn {
 bool fast_path_knows(const Inputs& in, const Options& options);
 
 /// Whether attend() computes these outputs by the kernels when queries, keys and values are floats
-/// of one dtype. The kernels pass over the stages between scores and weights, and are not needed
-/// for the scores alone.
+/// of one dtype.
 bool takes_fast_path(const Inputs& in, const Options& options,
                      const std::vector<std::string>& outputs);
 
 /// Whether the kernels can hand an output's rows on without keeping them, when these outputs are
-/// computed: scores, and weights where nothing is computed from them.
+/// computed: matrices that have a row for each query, and that nothing is computed from.
 bool streams(const std::string& name, const std::vector<std::string>& outputs);
 
-/// What one pass over the keys gives; scores and weights only where they are kept.
+/// What one pass over the keys gives; everything but logsumexp only where it is kept.
 struct FastStages {
-  Tensor scores;        ///< (B, H, L, S)
-  Tensor weights;       ///< (B, H, L, S)
-  Tensor logsumexp;     ///< (B, H, L)
-  Tensor head_context;  ///< (B, H, L, Dv)
+  Tensor scores;         ///< (B, H, L, S)
+  Tensor scaled_scores;  ///< (B, H, L, S)
+  Tensor masked_scores;  ///< (B, H, L, S)
+  Tensor weights;        ///< (B, H, L, S)
+  Tensor row_max;        ///< (B, H, L)
+  Tensor logsumexp;      ///< (B, H, L)
+  Tensor head_context;   ///< (B, H, L, Dv)
 };
 
 /// Kept whole, or handed on as their rows are finished, or both.
 struct FastWanted {
-  bool scores = false, weights = false;
-  RowSink scores_to = {}, weights_to = {};
+  struct Matrix {
+    bool kept = false;
+    const RowSink* to = nullptr;
+    explicit operator bool() const { return kept || to != nullptr; }
+  };
+  Matrix scores, scaled_scores, masked_scores, weights;
+  bool row_max = false, context = false;
 };
 
-/// `queries` (B, H, rows, D), `keys` (B, G, S, D), `values` (B, G, S, Dv), the past included, all
-/// of dtype in.compute.
+/// `queries` (B, H, rows, D), `keys` (B, G, S, Dk), the past included, all of dtype in.compute;
+/// `values` (B, G, S, Dv), too, where the context is wanted.
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,
                        const Inputs& in, const Options& options, FastWanted wanted);
 

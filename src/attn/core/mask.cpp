@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <xtensor/xmath.hpp>
 #include <xtensor/xnoalias.hpp>
@@ -22,19 +23,6 @@ bool reaches(const Options& options, std::int64_t distance) {
          !(options.window.right >= 0 && distance > options.window.right);
 }
 
-/// (B, 1, R, S) or (1, 1, R, S), boolean: what the places of queries and keys leave visible.
-Tensor band(const Inputs& in, const Options& options) {
-  Tensor visible(DType::boolean, {in.places.size(), 1, in.rows.size(), in.S});
-  bool* out = visible.mutable_data<bool>().data();
-  for (const auto& [queries, keys] : in.places)
-    for (const std::size_t i : in.rows)
-      for (std::size_t j = 0; j < in.S; ++j)
-        *out++ = queries.document[i] != Places::kPadding &&
-                 (j >= in.P + in.N || (queries.document[i] == keys.document[j] &&
-                                       reaches(options, keys.place[j] - queries.place[i])));
-  return visible;
-}
-
 std::vector<bool> padding(const Inputs& in) {
   std::vector<bool> is_padding;
   for (std::size_t b = 0; b < in.B; ++b)
@@ -43,23 +31,6 @@ std::vector<bool> padding(const Inputs& in) {
       is_padding.push_back(places.queries.document[i] == Places::kPadding);
     }
   return is_padding;
-}
-
-/// The mask for the rows computed, where it has a row for each query, and open to appended keys.
-Tensor fitted(const Tensor& given, const Inputs& in, MaskPolarity polarity) {
-  const Tensor mask = given.shape()[2] == in.L && in.L != 1 ? take_rows(given, in.rows) : given;
-  if (in.E == 0) return mask;
-  const Shape& shape = mask.shape();
-  const std::size_t keys = in.P + in.N, step = shape[3] == 1 ? 0 : 1;
-  Tensor wide(mask.dtype(), {shape[0], shape[1], shape[2], in.S});
-  visit(mask.dtype(), [&]<class T>(Type<T>) {
-    const bool open = mask.dtype() == DType::boolean && polarity == MaskPolarity::attend;
-    T* out = wide.mutable_data<T>().data();
-    for (std::size_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row)
-      for (std::size_t j = 0; j < in.S; ++j)
-        *out++ = j < keys ? mask.data<T>()[row * shape[3] + j * step] : static_cast<T>(open);
-  });
-  return wide;
 }
 
 /// c tanh(x / c), in doubles.
@@ -74,11 +45,11 @@ Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
   Masked result{scaled, Tensor(DType::boolean, scaled.shape()), padding(in)};
   auto scores = mutable_array_of<T>(result.scores);
   auto visible = mutable_array_of<bool>(result.visible);
-  const Tensor seen = band(in, options);
+  const Tensor seen = visible_by_places(in, options);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), scaled.shape());
   for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask}) {
     if (!*given) continue;
-    const Tensor mask = fitted(**given, in, options.mask_polarity);
+    const Tensor mask = fitted_mask(**given, in, options.mask_polarity);
     if (mask.dtype() == DType::boolean) {
       const bool attend = options.mask_polarity == MaskPolarity::attend;
       xt::noalias(visible) = visible && xt::equal(array_of<bool>(mask), attend);
@@ -103,6 +74,37 @@ Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
 }
 
 }  // namespace
+
+Tensor visible_by_places(const Inputs& in, const Options& options) {
+  Tensor visible(DType::boolean, {in.places.size(), 1, in.rows.size(), in.S});
+  bool* out = visible.mutable_data<bool>().data();
+  for (const auto& [queries, keys] : in.places)
+    for (const std::size_t i : in.rows)
+      for (std::size_t j = 0; j < in.S; ++j)
+        *out++ = queries.document[i] != Places::kPadding &&
+                 (j >= in.P + in.N || (queries.document[i] == keys.document[j] &&
+                                       reaches(options, keys.place[j] - queries.place[i])));
+  return visible;
+}
+
+Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity) {
+  std::vector<std::size_t> all(in.L);
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  const bool chosen = given.shape()[2] == in.L && in.L != 1 && in.rows != all;
+  const Tensor mask = chosen ? take_rows(given, in.rows) : given;
+  if (in.E == 0) return mask;
+  const Shape& shape = mask.shape();
+  const std::size_t keys = in.P + in.N, step = shape[3] == 1 ? 0 : 1;
+  Tensor wide(mask.dtype(), {shape[0], shape[1], shape[2], in.S});
+  visit(mask.dtype(), [&]<class T>(Type<T>) {
+    const bool open = mask.dtype() == DType::boolean && polarity == MaskPolarity::attend;
+    T* out = wide.mutable_data<T>().data();
+    for (std::size_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row)
+      for (std::size_t j = 0; j < in.S; ++j)
+        *out++ = j < keys ? mask.data<T>()[row * shape[3] + j * step] : static_cast<T>(open);
+  });
+  return wide;
+}
 
 Masked mask_scores(const Tensor& scaled, const Inputs& in, const Options& options) {
   return scaled.dtype() == DType::f64 ? masked<double>(scaled, in, options)

@@ -49,8 +49,10 @@ class Stages {
   const Stage& at(const std::string& name) const { return stages_.at(name); }
 
   /// Whether the kernels are handed this problem: then no stage is kept that is not an output.
-  bool all_floats() const {
-    return !at("queries").whole && !at("present_K").whole && !at("present_V").whole;
+  bool all_floats(const std::vector<std::string>& needed) const {
+    return std::none_of(needed.begin(), needed.end(), [&](const std::string& name) {
+      return (name == "queries" || name == "present_K" || name == "present_V") && at(name).whole;
+    });
   }
 
   std::size_t bytes_of(const std::string& name) const {
@@ -87,6 +89,12 @@ class Stages {
         .shape = shape, .whole = at(from).whole && whole(past), .has_heads = true, .needs = {from}};
   }
 
+  /// Of a key, which some score functions compare with queries of another width.
+  std::size_t key_width(std::size_t Mk) const {
+    if (!in_.projected) return in_.K.shape()[3];
+    return (in_.W_K ? in_.W_K->shape()[1] : Mk) / in_.G;
+  }
+
   void add_sources(const Options& options) {
     const bool positions = options.position.kind != Position::Kind::none;
     const bool scaled =
@@ -103,9 +111,10 @@ class Stages {
     add_projection("queries", "Q", {in_.B, in_.H, rows_, in_.D}, M, whole_inputs, "inputs");
     const bool whole_memory = in_.memory ? whole("memory") : whole_inputs;
     const std::string source = in_.memory ? "" : "inputs";
-    add_projection("keys", "K", {in_.B, in_.G, in_.N, in_.D}, Mk, whole_memory, source);
+    const std::size_t width = key_width(Mk);
+    add_projection("keys", "K", {in_.B, in_.G, in_.N, width}, Mk, whole_memory, source);
     add_projection("values", "V", {in_.B, in_.G, in_.N, in_.Dv}, Mk, whole_memory, source);
-    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.P + in_.N, in_.D});
+    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.P + in_.N, width});
     add_present("present_V", "values", "past_V", {in_.B, in_.G, in_.P + in_.N, in_.Dv});
   }
 
@@ -194,8 +203,7 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
 /// Whether the kernels keep nothing of a stage: a matrix of the size L * S that is no output, or
 /// one that is streamed, and that nothing is computed from when it is whole.
 bool passes_by(const std::string& name, const std::vector<PlannedOutput>& outputs) {
-  if (name == "scaled_scores" || name == "masked_scores") return true;
-  if (name != "scores" && name != "weights") return false;
+  if (!streams(name, {})) return false;
   return std::none_of(outputs.begin(), outputs.end(), [&](const PlannedOutput& output) {
     return (output.name == name && !output.streamed) ||
            (name == "weights" && (output.name == "mean_weights" || output.name == "key_weights"));
@@ -208,14 +216,18 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs, const std::set<std::string>& offered) {
   check_outputs(outputs, tensors, options);
   const Stages stages(tensors, in, options);
-  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats();
-  Plan result;
+  const auto is_given = [&](const std::string& name) {
+    return tensors.contains(name) || name.ends_with("_heads");
+  };
   std::vector<std::string> needed;
+  for (const std::string& name : outputs)
+    if (!is_given(name)) need(name, stages, needed);
+  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats(needed);
+  Plan result;
   for (const std::string& name : outputs) {
     PlannedOutput output = planned(name, tensors, stages, in);
-    const bool given = tensors.contains(name) || name.ends_with("_heads");
+    const bool given = is_given(name);
     output.streamed = !given && fast && offered.contains(name) && streams(name, outputs);
-    if (!given) need(name, stages, needed);
     if (!given && !output.streamed && in.result != in.compute)
       result.bytes = sum(result.bytes, output.bytes);
     result.outputs.push_back(output);

@@ -21,11 +21,15 @@ std::size_t relative_bucket(std::int64_t ahead, std::size_t buckets, bool both_w
   return first + std::min(exact + wide, n - 1);
 }
 
-Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& options) {
+std::size_t bucket_of(std::int64_t ahead, std::size_t buckets, const Options& options) {
   using Direction = RelativeBias::Direction;
   const Direction direction = options.relative.direction;
   const bool both =
       direction == Direction::automatic ? !options.causal : direction == Direction::both;
+  return relative_bucket(ahead, buckets, both, options.relative.max_distance);
+}
+
+Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& options) {
   const std::size_t buckets = table.shape()[0];
   const Tensor doubles = cast(table, DType::f64);
   Tensor bias(DType::f64, {in.places.size(), in.H, in.rows.size(), in.S});
@@ -35,8 +39,8 @@ Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& optio
       for (const std::size_t i : in.rows)
         for (std::size_t j = 0; j < in.S; ++j, ++out)
           if (j < in.P + in.N) {
-            const std::size_t bucket = relative_bucket(keys.place[j] - queries.place[i], buckets,
-                                                       both, options.relative.max_distance);
+            const std::size_t bucket =
+                bucket_of(keys.place[j] - queries.place[i], buckets, options);
             *out = doubles.data<double>()[bucket * in.H + h];
           }
   return cast(bias, in.compute);

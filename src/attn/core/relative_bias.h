@@ -15,6 +15,9 @@ namespace attn {
 std::size_t relative_bucket(std::int64_t ahead, std::size_t buckets, bool both_ways,
                             std::int64_t max_distance);
 
+/// The same as the options have it.
+std::size_t bucket_of(std::int64_t ahead, std::size_t buckets, const Options& options);
+
 /// table[bucket(distance), head] for the rows chosen: (B, H, R, S) or (1, H, R, S) from a table
 /// (buckets, H). Keys appended behind all others get 0.
 Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& options);

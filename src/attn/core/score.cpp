@@ -81,6 +81,15 @@ Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score 
   return matmul(queries, keys, Second::transposed, "scores");
 }
 
+Tensor unit_rows(const Tensor& x, DType compute) {
+  Tensor unit = cast(x, DType::f64);
+  const std::vector<double> norms = row_norms(unit);
+  double* element = unit.mutable_data<double>().data();
+  for (const double norm : norms)
+    for (std::size_t d = 0; d < x.shape().back(); ++d) *element++ /= norm;
+  return cast(unit, compute);
+}
+
 Tensor scale_scores(const Tensor& scores, const Options& options, std::size_t D, DType compute) {
   const Tensor s = scaled(scores, options, D, compute);
   const double c = options.softcap_order == SoftcapOrder::before_mask ? options.softcap : 0;

@@ -20,6 +20,10 @@ namespace attn {
 ///   concat:   v . tanh([q k] W_score + b)    Luong et al. 2015; W_score (D + Dk, A)
 Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind);
 
+/// x / |x| of each row of (..., N, D), in float64, rounded once to `compute`; NaN where a row is
+/// zero.
+Tensor unit_rows(const Tensor& x, DType compute);
+
 /// The scores scaled, and capped softly where softcap c > 0 comes before the mask: c tanh(x / c)
 /// (Bello et al. 2016, arXiv:1611.09940, section 5.2). Computed in doubles, rounded once to
 /// `compute`; scaled by a division by sqrt(D), which is what scores / sqrt(D) is in NumPy.

@@ -19,6 +19,7 @@
 #include "attn/core/qk_norm.h"
 #include "attn/core/rotary.h"
 #include "attn/core/score.h"
+#include "attn/core/summaries.h"
 #include "attn/core/weigh.h"
 #include "attn/tensor/tensor.h"
 
@@ -96,12 +97,13 @@ class Stages {
   }
 
   const Tensor& scaled_scores() {
+    if (is_fast()) return fast().scaled_scores;
     return once(scaled_, [&] { return scale_scores(scores(), options_, in_.D, in_.compute); });
   }
 
-  const Masked& masked() {
-    return once(masked_, [&] { return mask_scores(scaled_scores(), in_, options_); });
-  }
+  const Tensor& masked_scores() { return is_fast() ? fast().masked_scores : masked().scores; }
+
+  Tensor row_max() { return is_fast() ? fast().row_max : largest_of_queries(masked().scores); }
 
   const Tensor& weights() { return is_fast() ? fast().weights : normalised().weights; }
 
@@ -164,6 +166,10 @@ class Stages {
 
   const Tensor& memory() { return in_.memory ? *in_.memory : inputs(); }
 
+  const Masked& masked() {
+    return once(masked_, [&] { return mask_scores(scaled_scores(), in_, options_); });
+  }
+
   const Normalised& normalised() {
     return once(normalised_, [&] { return normalise(masked(), in_.sinks, options_); });
   }
@@ -172,32 +178,42 @@ class Stages {
     return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
   }
 
-  RowSink sink_of(const std::string& name) const {
+  const RowSink* sink_of(const std::string& name) const {
     const auto sink = sinks_.find(name);
-    return sink != sinks_.end() && wants(name) && streams(name, outputs_) ? sink->second
-                                                                          : RowSink{};
+    const bool there = sink != sinks_.end() && wants(name) && streams(name, outputs_);
+    return there ? &sink->second : nullptr;
   }
 
-  bool wants_weights() const {
-    return wants("weights") || wants("mean_weights") || wants("key_weights");
+  FastWanted::Matrix matrix_wanted(const std::string& name, bool needed = false) const {
+    const RowSink* const sink = sink_of(name);
+    return {.kept = (wants(name) && sink == nullptr) || needed, .to = sink};
+  }
+
+  bool wants_context() const {
+    return wants("head_context") || wants("context") || wants("output");
   }
 
   /// Integers are the reference's: exact until they are scaled.
   bool is_fast() {
     return once(is_fast_, [&] {
       return takes_fast_path(in_, options_, outputs_) && queries().dtype() == in_.compute &&
-             present_keys().dtype() == in_.compute && present_values().dtype() == in_.compute;
+             present_keys().dtype() == in_.compute &&
+             (!wants_context() || present_values().dtype() == in_.compute);
     });
   }
 
   const FastStages& fast() {
     return once(fast_, [&] {
-      FastWanted wanted;
-      wanted.scores_to = sink_of("scores");
-      wanted.weights_to = sink_of("weights");
-      wanted.scores = wants("scores") && !wanted.scores_to;
-      wanted.weights = wants_weights() && !wanted.weights_to;
-      return attend_fast(queries(), present_keys(), present_values(), in_, options_, wanted);
+      const FastWanted wanted{
+          .scores = matrix_wanted("scores"),
+          .scaled_scores = matrix_wanted("scaled_scores"),
+          .masked_scores = matrix_wanted("masked_scores"),
+          .weights = matrix_wanted("weights", wants("mean_weights") || wants("key_weights")),
+          .row_max = wants("row_max"),
+          .context = wants_context()};
+      return attend_fast(queries(), appended(present_keys(), in_.bias_K),
+                         wanted.context ? appended(present_values(), in_.bias_V) : Tensor(), in_,
+                         options_, wanted);
     });
   }
 

@@ -51,7 +51,7 @@ class Run {
 
   RowBlock<T> block(std::size_t first, std::size_t rows, const KeyValues<T>& kv,
                     std::size_t worker) const {
-    return {p_, first, rows, kv, scratch_[worker]};
+    return {.problem = p_, .first = first, .rows = rows, .kv = kv, .scratch = scratch_[worker]};
   }
 
   /// Packs pairs [first, first + count), a task for each block of keys.
@@ -81,7 +81,9 @@ class Run {
   /// Whether heads share rows of a mask or bias, so that these are better read for all heads at
   /// once.
   bool shares_rows() const {
-    return (p_.mask && p_.mask_strides.head == 0) || (p_.bias && p_.bias_strides.head == 0);
+    const auto shared = [](const auto& each) { return each.data && each.strides.head == 0; };
+    return std::any_of(p_.masks.begin(), p_.masks.end(), shared) ||
+           std::any_of(p_.biases.begin(), p_.biases.end(), shared);
   }
 
   /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
@@ -108,15 +110,24 @@ class Run {
 
   void whole_rows(RowBlock<T> rows) const {
     kernels_.begin(rows, results_);
-    if (plan_.strip) {
+    if (plan_.strip)
       kernels_.strip(rows);
-      kernels_.finish(rows, results_);
-      results_.sink({rows.first, rows.rows, results_.scores ? rows.scratch.raw : nullptr,
-                     results_.weights ? rows.scratch.strip : nullptr, plan_.strip_stride});
-    } else {
+    else
       kernels_.stream(rows, 0, plan_.key_blocks);
-      kernels_.finish(rows, results_);
-    }
+    kernels_.finish(rows, results_);
+    if (plan_.strip) hand_on(rows);
+  }
+
+  /// Its finished rows, to the sink.
+  void hand_on(const RowBlock<T>& rows) const {
+    const Scratch<T>& s = rows.scratch;
+    results_.sink({.first = rows.first,
+                   .count = rows.rows,
+                   .scores = results_.scores ? s.raw : nullptr,
+                   .weights = results_.weights ? s.strip : nullptr,
+                   .scaled = results_.scaled ? s.scaled : nullptr,
+                   .masked = results_.masked ? s.masked : nullptr,
+                   .stride = plan_.strip_stride});
   }
 
   /// Few rows: a task for each pair and block of keys, then one for each pair that merges them.
@@ -131,6 +142,7 @@ class Run {
       const std::size_t pair = first + task / blocks, number = task % blocks;
       RowBlock<T> part = block(pair * rows, rows, unpacked(pair), worker);
       part.scratch.partial = partial(task);
+      part.has_sinks = false;
       kernels_.begin(part, results_);
       kernels_.stream(part, number, number + 1);
     });

@@ -18,11 +18,12 @@ Tile reach_of(const Row<T>* row, std::size_t rows) {
   Tile tile{std::numeric_limits<std::int64_t>::max(), 0, 0,
             std::numeric_limits<std::int64_t>::max()};
   for (std::size_t r = 0; r < rows; ++r) {
-    tile.all_first = greater(tile.all_first, row[r].first);
-    tile.all_last = lesser(tile.all_last, row[r].last);
-    if (row[r].first >= row[r].last) continue;
-    tile.first = lesser(tile.first, row[r].first);
-    tile.last = greater(tile.last, row[r].last);
+    const Place& place = row[r].place;
+    tile.all_first = greater(tile.all_first, place.first);
+    tile.all_last = lesser(tile.all_last, place.last);
+    if (place.first >= place.last) continue;
+    tile.first = lesser(tile.first, place.first);
+    tile.last = greater(tile.last, place.last);
   }
   return tile;
 }
@@ -39,8 +40,13 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
   }
   for (std::size_t i = 0; i < block.rows; i += kTileRows)
     s.tile[i / kTileRows] = reach_of(s.row + i, HWY_MIN(kTileRows, block.rows - i));
-  fill(s.partial.max, block.rows, -kInfinity<T>);
-  fill(s.partial.sum, block.rows, T(0));
+  for (std::size_t i = 0; i < block.rows; ++i) {  // a sink is a key that stands before all others
+    const T sink = block.has_sinks ? s.row[i].sink : -kInfinity<T>;
+    constexpr T kMost = std::numeric_limits<T>::max();
+    s.partial.max[i] = HWY_MIN(HWY_MAX(sink * static_cast<T>(kLog2e), -kMost), kMost);
+    if (sink == -kInfinity<T>) s.partial.max[i] = sink;
+    s.partial.sum[i] = sink == -kInfinity<T> ? T(0) : T(1);
+  }
   fill(s.partial.values, block.rows * s.partial.stride, T(0));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);
 }
@@ -75,22 +81,54 @@ void stream(RowBlock<T>& block, std::size_t from, std::size_t to) {
   }
 }
 
+/// Whether a row sees any key: if so and its sum is 0, then all its scores are -inf, and their
+/// differences NaN.
+template <class T>
+bool sees_any(const Problem<T>& p, const Row<T>& row) {
+  for (std::int64_t j = row.place.first; j < row.place.last; ++j)
+    if (sees(p, row, static_cast<std::size_t>(j))) return true;
+  return false;
+}
+
+/// The weight of each key in a row that sees none; 0 of no keys is nothing.
+template <class T>
+T empty_weight(const Problem<T>& p, const Row<T>& row) {
+  return row.place.padding || p.S == 0 ? T(0) : p.empty_weight;
+}
+
 /// Turns one row of 2^(score - max) over the panels of `span` into weights; 0 for what is not
 /// seen.
 template <class T>
 void normalize(const Problem<T>& p, const Row<T>& row, T sum, Span span, T* strip) {
   const Tag<T> d;
+  if (sum == 0) {
+    if (!sees_any(p, row)) return fill(strip, p.S, empty_weight(p, row));
+    sum = std::numeric_limits<T>::quiet_NaN();
+  }
   const auto from = span.empty() ? 0 : static_cast<std::size_t>(round_down(span.first, kPanel<T>));
   const auto to = span.empty() ? 0 : round_up(static_cast<std::size_t>(span.last), kPanel<T>);
   fill(strip, from, T(0));
   if (to < p.S) fill(strip + to, p.S - to, T(0));
   if (sum == sum) {
-    const Vec<T> factor = hn::Set(d, sum == 0 ? T(0) : 1 / sum);
+    const Vec<T> factor = hn::Set(d, 1 / sum);
     for (std::size_t j = from; j < to; j += kLanes<T>)
       hn::Store(hn::Mul(hn::Load(d, strip + j), factor), d, strip + j);
   } else {  // NaN for what is seen, nothing for what is hidden
     for (std::size_t j = from; j < HWY_MIN(to, p.S); ++j) strip[j] = sees(p, row, j) ? sum : T(0);
   }
+}
+
+/// Multiplies row r of a tile by `factor` over the panels of `keys`: where a sink is greater than
+/// all scores, these have not been taken from the greatest of all.
+template <class T>
+void scale_row(const TileView<T>& tile, std::size_t r, Span keys, T factor) {
+  const Tag<T> d;
+  if (factor == 1 || keys.empty()) return;
+  T* row = tile.strip + r * tile.s.strip_stride;
+  for (std::int64_t j = round_down(keys.first, kPanel<T>);
+       j < static_cast<std::int64_t>(round_up(static_cast<std::size_t>(keys.last), kPanel<T>));
+       j += kLanes<T>)
+    hn::Store(hn::Mul(hn::Load(d, row + j), hn::Set(d, factor)), d, row + j);
 }
 
 template <class T>
@@ -115,6 +153,9 @@ void strip(RowBlock<T>& block) {
     PerRow<T> max, sum;
     softmax(tile, seen, 0, max, sum);
     fold_softmax(s.partial, tile.i, tile.rows, max, sum);
+    const Span keys = intersection(seen, {tile.reach.first, tile.reach.last});
+    if (p.sinks)
+      for (std::size_t r = 0; r < tile.rows; ++r) scale_row(tile, r, keys, sum.of[r]);
   });
   PerRow<T> ones;
   fill(ones.of, kTileRows, T(1));
@@ -156,20 +197,53 @@ void merge(RowBlock<T>& block, const Partial<T>& other) {
   }
 }
 
+/// The mean of all values, hidden or not, in short sums.
+template <class T>
+void average_values(const RowBlock<T>& block, T* out) {
+  const Problem<T>& p = block.problem;
+  const Rows<T> values(block.kv.v, p.Dv);
+  T* sums = block.scratch.saved;
+  fill(out, p.Dv, T(0));
+  for (std::size_t key = 0; key < p.S; key += kSumDepth) {
+    fill(sums, p.Dv, T(0));
+    for (std::size_t k = key; k < HWY_MIN(p.S, key + kSumDepth); ++k) {
+      const T* value = values.at(k, block.scratch.widened);
+      for (std::size_t j = 0; j < p.Dv; ++j) sums[j] += value[j];
+    }
+    for (std::size_t j = 0; j < p.Dv; ++j) out[j] += sums[j];
+  }
+  for (std::size_t j = 0; j < p.Dv; ++j) out[j] *= p.empty_weight;
+}
+
+/// The context of a row whose sum is 0.
+template <class T>
+void finish_nothing(const RowBlock<T>& block, const Row<T>& row) {
+  const Problem<T>& p = block.problem;
+  const T weight = sees_any(p, row) ? std::numeric_limits<T>::quiet_NaN() : empty_weight(p, row);
+  if (weight > 0) return average_values(block, row.context);
+  fill(row.context, p.Dv, weight);
+}
+
+/// log(2^max sum): of an infinite maximum there is nothing to sum.
+template <class T>
+T logsumexp_of(T max, T sum) {
+  if (sum == 0) return -kInfinity<T>;
+  return max == kInfinity<T> ? max : static_cast<T>(max / kLog2e + std::log(double(sum)));
+}
+
 template <class T>
 void finish(RowBlock<T>& block, const Results<T>& results) {
   const Problem<T>& p = block.problem;
   const Partial<T>& partial = block.scratch.partial;
   for (std::size_t i = 0; i < block.rows; ++i) {
-    const T sum = partial.sum[i];
-    const T factor = sum == 0 ? T(0) : 1 / sum;
+    const T sum = partial.sum[i], factor = 1 / sum;
     const T* values = partial.values + i * partial.stride;
-    T* context = block.scratch.row[i].context;
-    for (std::size_t j = 0; j < p.Dv; ++j) context[j] = values[j] * factor;
-    if (results.logsumexp)
-      results.logsumexp[block.first + i] =
-          sum == 0 ? -kInfinity<T>
-                   : static_cast<T>(partial.max[i] / kLog2e + std::log(double(sum)));
+    const Row<T>& row = block.scratch.row[i];
+    if (sum == 0)
+      finish_nothing(block, row);
+    else
+      for (std::size_t j = 0; j < p.Dv; ++j) row.context[j] = values[j] * factor;
+    if (results.logsumexp) results.logsumexp[block.first + i] = logsumexp_of(partial.max[i], sum);
   }
 }
 

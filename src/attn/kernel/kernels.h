@@ -69,7 +69,9 @@ struct Scratch {
   T* query = nullptr;       ///< (rows, D)
   bool whole_rows = false;  ///< the strip holds all rows and keys; otherwise a tile and a key block
   T* strip = nullptr;       ///< scores, then 2^(score - max)
-  T* raw = nullptr;         ///< (rows, strip_stride): q . k, where scores are asked for
+  /// (rows, strip_stride), where they are asked for: q . k, and what comes of it on the way to the
+  /// strip, in its own units. `masked` is there with `scaled`, and `raw` with either.
+  T *raw = nullptr, *scaled = nullptr, *masked = nullptr;
   std::size_t strip_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
   Partial<T> partial;
@@ -86,6 +88,7 @@ struct RowBlock {
   std::size_t first = 0, rows = 0;  ///< flat rows
   KeyValues<T> kv;
   Scratch<T> scratch;
+  bool has_sinks = true;  ///< begin() puts the sinks into the partial
 };
 
 template <class T>

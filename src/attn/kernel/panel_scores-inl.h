@@ -38,26 +38,48 @@ HWY_INLINE AnyAll any_all(const X* x, std::int64_t stride, std::int64_t count, I
   return {any != 0, all != 0};
 }
 
-/// What mask and bias say about keys [first, first + count) in any of the tile's rows.
+/// What one row's masks and biases say about keys [first, first + count).
+template <class T>
+AnyAll seen_by_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::int64_t count) {
+  AnyAll seen{true, true};
+  const auto narrow = [&](AnyAll by) { seen = {seen.any && by.any, seen.all && by.all}; };
+  for (std::size_t m = 0; m < row.masks.size(); ++m) {
+    if (!row.masks[m] || !seen.any) continue;
+    const std::int64_t column = p.masks[m].strides.column;
+    const unsigned hides = p.masks[m].hides;
+    narrow(any_all(row.masks[m] + first * column, column, count,
+                   [=](std::uint8_t byte) -> unsigned { return (byte != 0) ^ hides; }));
+  }
+  for (std::size_t m = 0; m < row.biases.size(); ++m) {
+    if (!row.biases[m] || !seen.any) continue;
+    const std::int64_t column = p.biases[m].strides.column;
+    narrow(any_all(row.biases[m] + first * column, column, count,
+                   [](T x) -> unsigned { return !(x == -kInfinity<T>); }));
+  }
+  return seen;
+}
+
+template <class T>
+HWY_INLINE bool has_masks(const Problem<T>& p) {
+  return p.masks[0].data || p.masks[1].data || p.masks[2].data;
+}
+template <class T>
+HWY_INLINE bool has_biases(const Problem<T>& p) {
+  return p.biases[0].data || p.biases[1].data;
+}
+
+/// What masks and biases say about keys [first, first + count) in any of the tile's rows.
 template <class T>
 Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first,
                    std::int64_t count) {
-  if (!p.mask && !p.bias) return Seen::all;
+  const bool biases = has_biases(p);
+  if (!biases && !has_masks(p)) return Seen::all;
   AnyAll seen;
   for (std::size_t i = 0; i < rows; ++i) {
-    if (i > 0 && row[i].mask == row[i - 1].mask && row[i].bias == row[i - 1].bias) continue;
-    AnyAll here{true, true};
-    if (p.mask)
-      here = any_all(row[i].mask + first * p.mask_strides.column, p.mask_strides.column, count,
-                     [](std::uint8_t m) -> unsigned { return m != 0; });
-    if (p.bias && here.any) {
-      const AnyAll biased =
-          any_all(row[i].bias + first * p.bias_strides.column, p.bias_strides.column, count,
-                  [](T x) -> unsigned { return !(x == -kInfinity<T>); });
-      here = {biased.any, here.all && biased.all};
-    }
+    if (i > 0 && row[i].masks == row[i - 1].masks && row[i].biases == row[i - 1].biases) continue;
+    const AnyAll here = seen_by_row(p, row[i], first, count);
     seen = {seen.any || here.any, seen.all && here.all};
-    if (seen.any && (!seen.all || p.bias)) return Seen::some;  // a bias has to be added anyway
+    if (seen.any && (!seen.all || biases)) return Seen::some;  // a bias has to be added anyway
   }
   return !seen.any ? Seen::none : seen.all ? Seen::all : Seen::some;
 }
@@ -109,53 +131,53 @@ class PanelScores {
       each(r, [=](Vec<T> score, std::size_t) { return HWY_NAMESPACE::softcap<T>(score, cap); });
   }
 
-  void add_alibi() const {
+  void add_distances() const {
+    T copy[kPanel<T>];
     for (std::size_t r = 0; r < rows_; ++r) {
-      const Vec<T> slope = hn::Set(Tag<T>(), row_[r].slope);
-      const auto ahead = static_cast<T>(first_ - row_[r].center);
+      const T* term = contiguous<T>(row_[r].distances, 1, first_, keys(), copy);
       each(r, [=](Vec<T> score, std::size_t lane) {
-        const Vec<T> distance = hn::Abs(hn::Iota(Tag<T>(), ahead + static_cast<T>(lane)));
-        return hn::NegMulAdd(slope, distance, score);
+        return hn::Add(score, hn::LoadU(Tag<T>(), term + lane));
       });
     }
   }
 
-  /// Also turns to units of log(2): a bias of the lowest finite numbers, which hides by outweighing
-  /// only, has to stay finite.
-  void add_bias() const {
-    const Tag<T> d;
-    const Vec<T> hidden = hn::Set(d, -kInfinity<T>), log2e = hn::Set(d, static_cast<T>(kLog2e));
-    const Vec<T> lowest = hn::Set(d, std::numeric_limits<T>::lowest());
-    T copy[kPanel<T>];
-    for (std::size_t r = 0; r < rows_; ++r) {
-      const T* bias = contiguous<T>(row_[r].bias, p_.bias_strides.column, first_, keys(), copy);
-      each(r, [=](Vec<T> score, std::size_t lane) {
-        const Vec<T> term = hn::LoadU(d, bias + lane);
-        const Vec<T> sum = hn::Add(score, term), scaled = hn::Mul(sum, log2e);
-        const auto overflows = hn::And(hn::Lt(scaled, lowest), hn::Ge(sum, lowest));
-        return hn::IfThenElse(hn::Eq(term, hidden), hidden,
-                              hn::IfThenElse(overflows, lowest, scaled));
-      });
-    }
+  void add_biases() const {
+    each_bias([](Vec<T> score, Vec<T> term) {
+      return hn::IfThenElse(is_hidden(term), term, hn::Add(score, term));
+    });
+  }
+
+  void hide_biased() const {
+    each_bias(
+        [](Vec<T> score, Vec<T> term) { return hn::IfThenElse(is_hidden(term), term, score); });
   }
 
   void hide_masked() const {
     const Vec<T> hidden = hn::Set(Tag<T>(), -kInfinity<T>);
     std::uint8_t copy[kPanel<T>];
-    for (std::size_t r = 0; r < rows_; ++r) {
-      const auto* mask = contiguous<T>(row_[r].mask, p_.mask_strides.column, first_, keys(), copy);
-      each(r, [=](Vec<T> score, std::size_t lane) {
-        return hn::IfThenElse(nonzero(mask + lane, Tag<T>()), score, hidden);
-      });
+    for (std::size_t m = 0; m < p_.masks.size(); ++m) {
+      if (!p_.masks[m].data) continue;
+      for (std::size_t r = 0; r < rows_; ++r) {
+        const auto* mask =
+            contiguous<T>(row_[r].masks[m], p_.masks[m].strides.column, first_, keys(), copy);
+        if (p_.masks[m].hides)
+          each(r, [=](Vec<T> score, std::size_t lane) {
+            return hn::IfThenElse(nonzero(mask + lane, Tag<T>()), hidden, score);
+          });
+        else
+          each(r, [=](Vec<T> score, std::size_t lane) {
+            return hn::IfThenElse(nonzero(mask + lane, Tag<T>()), score, hidden);
+          });
+      }
     }
   }
 
-  /// Hides what causal, window and lengths do.
+  /// Hides what is out of the rows' places.
   void hide_unreached() const {
     const Tag<T> d;
     const Vec<T> hidden = hn::Set(d, -kInfinity<T>);
     for (std::size_t r = 0; r < rows_; ++r) {
-      const std::int64_t from = row_[r].first - first_, to = row_[r].last - first_;
+      const std::int64_t from = row_[r].place.first - first_, to = row_[r].place.last - first_;
       if (from <= 0 && to >= kWidth) continue;
       const Vec<T> least = hn::Set(d, static_cast<T>(between(0, from, kWidth)));
       const Vec<T> limit = hn::Set(d, static_cast<T>(between(0, to, kWidth)));
@@ -166,21 +188,35 @@ class PanelScores {
     }
   }
 
-  /// Multiplies by `factor`, hides what has not been computed and raises running_max, a vector a
-  /// row.
-  void raise_max(T factor, T* running_max) const {
+  /// out = scores * unit, -inf in the rest of the panel, and running_max, a vector a row, raised to
+  /// it. A bias of the lowest finite numbers, which hides by outweighing only, has to stay finite.
+  void finish(T unit, T* out, T* running_max) const {
     const Tag<T> d;
+    const Vec<T> factor = hn::Set(d, unit);
+    const Vec<T> lowest = hn::Set(d, std::numeric_limits<T>::lowest());
+    const bool lasts = has_biases(p_);
     for (std::size_t r = 0; r < rows_; ++r) {
       Vec<T> most = hn::Load(d, running_max + r * kLanes<T>);
-      each(r, [&](Vec<T> score, std::size_t) {
-        score = hn::Mul(score, hn::Set(d, factor));
-        most = hn::Max(most, score);
-        return score;
+      T* const to = out + r * stride_;
+      each_lane([&](std::size_t lane) {
+        const Vec<T> score = hn::Load(d, scores_ + r * stride_ + lane);
+        Vec<T> scaled = hn::Mul(score, factor);
+        if (lasts)
+          scaled = hn::IfThenElse(hn::And(hn::Lt(scaled, lowest), hn::Ge(score, lowest)), lowest,
+                                  scaled);
+        most = hn::Max(most, scaled);
+        hn::Store(scaled, d, to + lane);
       });
       hn::Store(most, d, running_max + r * kLanes<T>);
       for (std::size_t lane = vectors_ * kLanes<T>; lane < kPanel<T>; lane += kLanes<T>)
-        hn::Store(hn::Set(d, -kInfinity<T>), d, scores_ + r * stride_ + lane);
+        hn::Store(hn::Set(d, -kInfinity<T>), d, to + lane);
     }
+  }
+
+  /// -inf in all of it.
+  void hide() const {
+    for (std::size_t r = 0; r < rows_; ++r)
+      each(r, [](Vec<T>, std::size_t) { return hn::Set(Tag<T>(), -kInfinity<T>); });
   }
 
  private:
@@ -188,19 +224,45 @@ class PanelScores {
 
   std::int64_t keys() const { return lesser(kWidth, static_cast<std::int64_t>(p_.S) - first_); }
 
-  /// score = f(score, its lane in the panel), for the computed vectors of row r.
+  static HWY_INLINE auto is_hidden(Vec<T> term) {
+    return hn::Eq(term, hn::Set(Tag<T>(), -kInfinity<T>));
+  }
+
+  template <class F>
+  HWY_INLINE void each_lane(F f) const {
+    for (std::size_t lane = 0; lane < vectors_ * kLanes<T>; lane += kLanes<T>) f(lane);
+  }
+
+  /// score = f(score, its lane in the panel), for the vectors of row r.
   template <class F>
   HWY_INLINE void each(std::size_t r, F f) const {
     T* row = scores_ + r * stride_;
-    for (std::size_t lane = 0; lane < vectors_ * kLanes<T>; lane += kLanes<T>)
+    each_lane([=](std::size_t lane) {
       hn::Store(f(hn::Load(Tag<T>(), row + lane), lane), Tag<T>(), row + lane);
+    });
+  }
+
+  /// score = f(score, bias), for every bias.
+  template <class F>
+  HWY_INLINE void each_bias(F f) const {
+    T copy[kPanel<T>];
+    for (std::size_t m = 0; m < p_.biases.size(); ++m) {
+      if (!p_.biases[m].data) continue;
+      for (std::size_t r = 0; r < rows_; ++r) {
+        const T* bias =
+            contiguous<T>(row_[r].biases[m], p_.biases[m].strides.column, first_, keys(), copy);
+        each(r, [=](Vec<T> score, std::size_t lane) {
+          return f(score, hn::LoadU(Tag<T>(), bias + lane));
+        });
+      }
+    }
   }
 
   const Problem<T>& p_;
   const Row<T>* row_;
   const std::size_t rows_;
   const std::int64_t first_;
-  const std::size_t vectors_;  ///< those computed; the rest of the panel is hidden
+  const std::size_t vectors_;  ///< of the panel, those that are worked on
   T* const scores_;
   const std::size_t stride_;
 };

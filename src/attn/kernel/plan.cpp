@@ -23,13 +23,20 @@ std::size_t choose_rows(const Plan& plan, std::size_t strip_row_bytes) {
   return rows;
 }
 
+/// Elements for a number a row, of which a vector can be loaded from any row on.
+std::size_t row_room(const Plan& plan, const Geometry& geometry) {
+  return round_up(plan.block_rows, geometry.lanes) + geometry.lanes;
+}
+
 }  // namespace
 
 template <class T>
 Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& geometry) {
   Plan plan;
-  plan.raw = results.sink && results.scores;
-  plan.strip = results.sink && (results.scores || results.weights);
+  plan.scaled = results.sink && results.scaled;
+  plan.masked = results.sink && (results.scaled || results.masked);
+  plan.raw = results.sink && (results.scores || plan.masked);
+  plan.strip = results.sink && (plan.raw || results.weights);
   plan.pairs = p.B * p.G;
   plan.pair_rows = p.H / p.G * p.L;
   plan.key_blocks = (p.S + kKeyBlock - 1) / kKeyBlock;
@@ -43,12 +50,12 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
 
   const bool few_rows = plan.pair_rows <= kMostRows && !plan.strip;
   plan.segment_rows = few_rows || p.L < kMostRows / 2 ? plan.pair_rows : p.L;
+  const std::size_t strips = plan.strip ? 1 + plan.raw + plan.scaled + plan.masked : 0;
   plan.block_rows =
-      few_rows ? plan.pair_rows : choose_rows(plan, plan.strip ? plan.strip_stride * sizeof(T) : 0);
+      few_rows ? plan.pair_rows : choose_rows(plan, strips * plan.strip_stride * sizeof(T));
   plan.packed = plan.pair_rows > plan.block_rows;
   plan.split = few_rows && plan.key_blocks > 1 && plan.pairs < 2 * kEnoughTasks;
-  plan.partial_size =
-      2 * round_up(plan.block_rows, geometry.lanes) + plan.block_rows * plan.value_stride;
+  plan.partial_size = 2 * row_room(plan, geometry) + plan.block_rows * plan.value_stride;
 
   std::size_t pair_bytes = 0;
   if (plan.packed) pair_bytes = (plan.packed_keys + plan.packed_values) * sizeof(T);
@@ -63,7 +70,7 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
 
 template <class T>
 Partial<T> partial_at(const Plan& plan, const Geometry& geometry, T* memory) {
-  const std::size_t rows = round_up(plan.block_rows, geometry.lanes);
+  const std::size_t rows = row_room(plan, geometry);
   return {memory, memory + rows, memory + 2 * rows, plan.value_stride};
 }
 
@@ -85,6 +92,8 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
   s.strip_stride = plan.strip_stride;
   take(s.strip, (plan.strip ? rows : geometry.tile_rows) * plan.strip_stride);
   if (plan.raw) take(s.raw, rows * plan.strip_stride);
+  if (plan.scaled) take(s.scaled, rows * plan.strip_stride);
+  if (plan.masked) take(s.masked, rows * plan.strip_stride);
   take(s.running_max, rows * geometry.lanes);
   T* partial = nullptr;
   take(partial, plan.partial_size);

@@ -10,10 +10,10 @@ namespace attn::kernel {
 /// Rows are counted flat, (B * H * L) of them; a pair is a batch item and a key/value head, and its
 /// H / G * L rows are neighbours.
 struct Plan {
-  bool strip = false;            ///< whole rows of weights or scores are wanted
-  bool raw = false;              ///< scores are
-  std::size_t pairs = 0;         ///< B * G
-  std::size_t pair_rows = 0;     ///< H / G * L
+  bool strip = false;                                ///< whole rows of weights or scores are wanted
+  bool raw = false, scaled = false, masked = false;  ///< these are kept beside the strip
+  std::size_t pairs = 0;                             ///< B * G
+  std::size_t pair_rows = 0;                         ///< H / G * L
   std::size_t segment_rows = 0;  ///< rows that blocks are cut from: a head's, or a pair's if few
   std::size_t block_rows = 0;    ///< at most this many rows are worked on together
   std::size_t key_blocks = 0;

@@ -1,17 +1,9 @@
 #include "attn/kernel/rows.h"
 
-#include <algorithm>
 #include <limits>
 
 namespace attn::kernel {
 namespace {
-
-std::int64_t saturating_add(std::int64_t a, std::int64_t b) {
-  std::int64_t sum = 0;
-  if (!__builtin_add_overflow(a, b, &sum)) return sum;
-  return b < 0 ? std::numeric_limits<std::int64_t>::min()
-               : std::numeric_limits<std::int64_t>::max();
-}
 
 std::ptrdiff_t offset_of(const Strides& strides, std::size_t batch, std::size_t head,
                          std::int64_t row) {
@@ -23,20 +15,19 @@ template <class T>
 Row<T> make_row(const Problem<T>& problem, const Results<T>& results, std::size_t b, std::size_t h,
                 std::size_t l) {
   const auto query = static_cast<std::int64_t>(l);
-  const std::int64_t position = problem.positions ? problem.positions[l] : query;
   Row<T> row;
-  row.center = saturating_add(position, problem.offset);
-  row.last = static_cast<std::int64_t>(problem.S);
-  if (problem.lengths) row.last = std::min(row.last, problem.lengths[b]);
-  if (problem.causal) row.last = std::min(row.last, saturating_add(row.center, 1));
-  if (problem.right >= 0)
-    row.last = std::min(row.last, saturating_add(saturating_add(row.center, problem.right), 1));
-  if (problem.left >= 0) row.first = saturating_add(row.center, -problem.left);
-  row.first = std::clamp<std::int64_t>(row.first, 0, static_cast<std::int64_t>(problem.S));
-  row.last = std::max(row.last, row.first);
-  if (problem.mask) row.mask = problem.mask + offset_of(problem.mask_strides, b, h, position);
-  if (problem.bias) row.bias = problem.bias + offset_of(problem.bias_strides, b, h, position);
-  if (problem.alibi) row.slope = problem.alibi[h];
+  row.place = problem.places
+                  ? problem.places[static_cast<std::int64_t>(b) * problem.places_batch + query]
+                  : Place{0, static_cast<std::int64_t>(problem.S), 0, false};
+  if (problem.sinks && !row.place.padding) row.sink = problem.sinks[h];
+  for (std::size_t m = 0; m < problem.masks.size(); ++m)
+    if (const Mask& mask = problem.masks[m]; mask.data)
+      row.masks[m] = mask.data + offset_of(mask.strides, b, h, query);
+  for (std::size_t m = 0; m < problem.biases.size(); ++m)
+    if (const Bias<T>& bias = problem.biases[m]; bias.data)
+      row.biases[m] = bias.data + offset_of(bias.strides, b, h, query);
+  if (const Bias<T>& distances = problem.distances; distances.data)
+    row.distances = distances.data + offset_of(distances.strides, b, h, 0) - row.place.center;
   row.query = matrix_of(problem.q, b, h, query);
   if (results.context)
     row.context = results.context + offset_of(results.context_strides, b, h, query);
@@ -72,10 +63,16 @@ Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head, st
 template <class T>
 bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
   const auto key = static_cast<std::int64_t>(j);
-  if (key < row.first || key >= row.last) return false;
-  if (row.mask && row.mask[key * problem.mask_strides.column] == 0) return false;
-  return !row.bias ||
-         row.bias[key * problem.bias_strides.column] != -std::numeric_limits<T>::infinity();
+  if (key < row.place.first || key >= row.place.last) return false;
+  for (std::size_t m = 0; m < row.masks.size(); ++m) {
+    const Mask& mask = problem.masks[m];
+    if (row.masks[m] && (row.masks[m][key * mask.strides.column] != 0) == mask.hides) return false;
+  }
+  for (std::size_t m = 0; m < row.biases.size(); ++m)
+    if (row.biases[m] && row.biases[m][key * problem.biases[m].strides.column] ==
+                             -std::numeric_limits<T>::infinity())
+      return false;
+  return true;
 }
 
 double element(const Matrix& matrix, std::size_t i, std::size_t j) {

@@ -1,8 +1,10 @@
 // What each query row needs to know while its scores are worked on.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "attn/kernel/problem.h"
 
@@ -20,12 +22,12 @@ Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head, st
 /// One row of the flat (B * H * L) rows of queries.
 template <class T>
 struct Row {
-  std::int64_t first = 0, last = 0;    ///< keys [first, last) pass causal, window and lengths
-  std::int64_t center = 0;             ///< i + offset
-  const std::uint8_t* mask = nullptr;  ///< of this row, key 0
-  const T* bias = nullptr;             ///< of this row, key 0
-  T slope = 0;                         ///< of ALiBi
-  Matrix query;                        ///< (1, D)
+  Place place;
+  T sink = -std::numeric_limits<T>::infinity();
+  std::array<const std::uint8_t*, 3> masks{};  ///< of this row, key 0
+  std::array<const T*, 2> biases{};            ///< of this row, key 0
+  const T* distances = nullptr;                ///< of this row, key 0
+  Matrix query;                                ///< (1, D)
   T* context = nullptr;
 };
 
@@ -34,7 +36,7 @@ template <class T>
 void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t first,
                std::size_t count, Row<T>* rows);
 
-/// Whether the row sees key j, mask and bias included.
+/// Whether the row sees key j, masks and biases included.
 template <class T>
 bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j);
 

@@ -12,14 +12,18 @@ namespace attn::kernel::HWY_NAMESPACE {
 /// Whether anything but hiding comes between the scaled scores and the softmax.
 template <class T>
 HWY_INLINE bool has_terms(const Problem<T>& p) {
-  return p.bias || p.alibi || p.softcap > 0;
+  return has_biases(p) || p.distances.data || p.softcap > 0;
 }
 
-/// Scores in the strip are in units of log(2), as exp2() takes them. Where terms are added it is
-/// finish_scores() that makes them that; otherwise it is part of the scale.
+/// Scores in the strip are in units of log(2) * temperature, as exp2() takes them. Where terms are
+/// added it is finish() that makes them that; otherwise it is part of the scale.
+template <class T>
+HWY_INLINE T strip_unit(const Problem<T>& p) {
+  return static_cast<T>(kLog2e / p.temperature);
+}
 template <class T>
 HWY_INLINE T strip_scale(const Problem<T>& p) {
-  return has_terms(p) ? p.scale : static_cast<T>(p.scale * kLog2e);
+  return has_terms(p) ? p.scale : static_cast<T>(p.scale * (kLog2e / p.temperature));
 }
 
 /// strip = scale * raw for `rows` rows of a panel, and the running maximum as score_tile() has it.
@@ -72,6 +76,40 @@ struct TileView {
   }
 };
 
+/// From scaled scores to masked ones, in place.
+template <class T>
+void mask_panel(const Problem<T>& p, const PanelScores<T>& scores) {
+  if (p.softcap > 0 && !p.softcap_last) scores.softcap();
+  if (p.distances.data) scores.add_distances();
+  if (has_biases(p)) scores.add_biases();
+  if (p.softcap > 0 && p.softcap_last) {
+    scores.softcap();
+    if (has_biases(p)) scores.hide_biased();
+  }
+  if (has_masks(p)) scores.hide_masked();
+  scores.hide_unreached();
+}
+
+/// The same from raw scores, where scaled or masked ones are asked for: in the units of the scores,
+/// and for every key, whether it is seen or not.
+template <class T>
+void show_panel(const TileView<T>& tile, std::int64_t first, bool seen, std::size_t column) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  const std::size_t from = i * s.strip_stride + column;
+  const auto panel = [&](T* scores) {
+    return PanelScores<T>(p, s.row + i, rows, first, kTileVectors, scores, s.strip_stride);
+  };
+  scale_raw<T>(rows, kTileVectors, s.raw + from, s.masked + from, s.strip_stride, p.scale, nullptr);
+  if (s.scaled != nullptr) {
+    scale_raw<T>(rows, kTileVectors, s.raw + from, s.scaled + from, s.strip_stride, p.scale,
+                 nullptr);
+    if (p.softcap > 0 && !p.softcap_last) panel(s.scaled + from).softcap();
+  }
+  if (!seen) return panel(s.masked + from).hide();
+  mask_panel(p, panel(s.masked + from));
+  panel(s.masked + from).finish(strip_unit(p), strip + column, s.running_max + i * kLanes<T>);
+}
+
 /// Scores against the panel of keys that starts at `first`, of which the masks show `masks`, into
 /// column `column` of the strip.
 template <class T>
@@ -90,19 +128,20 @@ void score_panel(const TileView<T>& tile, std::int64_t first, Seen masks, const 
   if (s.raw != nullptr) {
     T* raw = s.raw + i * s.strip_stride + column;
     score_tile<T>(rows, kTileVectors, 1, p.D, query, keys, T(1), raw, s.strip_stride, nullptr);
-    scale_raw<T>(rows, vectors, raw, strip + column, s.strip_stride, strip_scale(p), plain_max);
+    if (s.masked != nullptr) {
+      show_panel(tile, first, vectors > 0, column);
+      if (vectors > 0) return;
+    } else {
+      scale_raw<T>(rows, vectors, raw, strip + column, s.strip_stride, strip_scale(p), plain_max);
+    }
   } else if (vectors > 0) {
     score_tile<T>(rows, vectors, 1, p.D, query, keys, strip_scale(p), strip + column,
                   s.strip_stride, plain_max);
   }
   if (plain || !reached) return;
   const PanelScores<T> scores(p, s.row + i, rows, first, vectors, strip + column, s.strip_stride);
-  if (p.softcap > 0) scores.softcap();
-  if (p.alibi) scores.add_alibi();
-  if (p.bias) scores.add_bias();
-  if (p.mask) scores.hide_masked();
-  scores.hide_unreached();
-  scores.raise_max(has_terms(p) && !p.bias ? static_cast<T>(kLog2e) : T(1), running_max);
+  mask_panel(p, scores);
+  scores.finish(has_terms(p) ? strip_unit(p) : T(1), strip + column, running_max);
 }
 
 /// The panel of keys that starts at `first`, packed into scratch.
@@ -136,7 +175,7 @@ Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t 
   const Span all = key_block_span(number);
   const std::int64_t end = lesser(static_cast<std::int64_t>(p.S), all.last);
   constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
-  const bool simple = keys != nullptr && s.raw == nullptr && p.mask == nullptr;
+  const bool simple = keys != nullptr && s.raw == nullptr && !has_masks(p);
   Span seen;
   for (std::int64_t first = all.first; first < end; first += kWidth) {
     const std::int64_t last = lesser(end, first + kWidth);

@@ -63,6 +63,16 @@ struct SplitExp2 {
   Vec<T> r, h, power;  ///< power: 2^n
 };
 
+/// h of 2^r = 1 + r h(r).
+template <class T>
+HWY_INLINE Vec<T> exp2_series(Vec<T> r) {
+  using C = Exp2Constants<T>;
+  const Tag<T> d;
+  Vec<T> h = hn::Set(d, C::kH[0]);
+  for (std::size_t i = 1; i < std::size(C::kH); ++i) h = hn::MulAdd(h, r, hn::Set(d, C::kH[i]));
+  return h;
+}
+
 template <class T>
 HWY_INLINE SplitExp2<T> split_exp2(Vec<T> t) {
   using C = Exp2Constants<T>;
@@ -73,19 +83,35 @@ HWY_INLINE SplitExp2<T> split_exp2(Vec<T> t) {
   split.power = hn::BitCast(
       d, hn::ShiftLeft<C::kMantissa>(hn::BitCast(hn::RebindToSigned<Tag<T>>(), shifted)));
   split.r = hn::Sub(t, hn::Sub(shifted, shift));
-  split.h = hn::Set(d, C::kH[0]);
-  for (std::size_t i = 1; i < std::size(C::kH); ++i)
-    split.h = hn::MulAdd(split.h, split.r, hn::Set(d, C::kH[i]));
+  split.h = exp2_series<T>(split.r);
   return split;
 }
 
+#if HWY_TARGET == HWY_AVX3
+/// p 2^n, or 0 where t is less than `lowest`: an instruction of AVX-512's.
+HWY_INLINE Vec<float> scale_by_power(Vec<float> t, float lowest, Vec<float> p, Vec<float> n) {
+  const __mmask16 normal = _mm512_cmp_ps_mask(t.raw, _mm512_set1_ps(lowest), _CMP_NLT_UQ);
+  return Vec<float>{_mm512_maskz_scalef_ps(normal, p.raw, n.raw)};
+}
+HWY_INLINE Vec<double> scale_by_power(Vec<double> t, double lowest, Vec<double> p, Vec<double> n) {
+  const __mmask8 normal = _mm512_cmp_pd_mask(t.raw, _mm512_set1_pd(lowest), _CMP_NLT_UQ);
+  return Vec<double>{_mm512_maskz_scalef_pd(normal, p.raw, n.raw)};
+}
+#endif
+
 /// 2^t for t <= 0 within 1 unit in the last place, and 1 for 0; 0 from where 2^t is no longer a
-/// normal number down to -inf; NaN for NaN and inf.
+/// normal number down to -inf; NaN for NaN.
 template <class T>
 HWY_INLINE Vec<T> exp2(Vec<T> t) {
+  const Vec<T> one = hn::Set(Tag<T>(), T(1));
+#if HWY_TARGET == HWY_AVX3
+  const Vec<T> n = hn::Round(t), r = hn::Sub(t, n);
+  return scale_by_power(t, Exp2Constants<T>::kLowest + 1, hn::MulAdd(exp2_series<T>(r), r, one), n);
+#else
   const SplitExp2<T> split = split_exp2<T>(at_least(Exp2Constants<T>::kLowest, t));
   // A product, rather than n added to the exponent's bits, keeps every NaN one.
-  return hn::Mul(hn::MulAdd(split.h, split.r, hn::Set(Tag<T>(), T(1))), split.power);
+  return hn::Mul(hn::MulAdd(split.h, split.r, one), split.power);
+#endif
 }
 
 /// a / b for b of about 1, within 2 units in the last place.

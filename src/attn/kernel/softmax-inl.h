@@ -11,18 +11,13 @@ HWY_INLINE void fill(T* out, std::size_t count, T value) {
   for (std::size_t i = 0; i < count; ++i) out[i] = value;
 }
 
-/// What stands for the maximum in score - max: any number will do where all scores are -inf.
+/// row[from, to) = 2^(row - max); returns the sum, in lanes. Sums run along whole panels, so that a
+/// wider range around the same visible keys gives the same bytes.
 template <class T>
-HWY_INLINE T pivot(T max) {
-  return max == -kInfinity<T> ? T(0) : max;
-}
-
-/// row[from, to) = 2^(row - max); returns the sum. Sums run along whole panels, so that a wider
-/// range around the same visible keys gives the same bytes.
-template <class T>
-HWY_INLINE T exponentiate(T* row, std::int64_t from, std::int64_t to, T max) {
+HWY_INLINE Vec<T> exponentiate(T* row, std::int64_t from, std::int64_t to, Vec<T> max) {
   const Tag<T> d;
-  const Vec<T> most = hn::Set(d, pivot(max));
+  // Any number will do for the maximum where all scores are -inf.
+  const Vec<T> most = hn::IfThenZeroElse(hn::Eq(max, hn::Set(d, -kInfinity<T>)), max);
   Vec<T> sums[kTileVectors];
   for (std::size_t j = 0; j < kTileVectors; ++j) sums[j] = hn::Zero(d);
   for (std::int64_t i = from; i < to; i += kPanel<T>)
@@ -34,7 +29,7 @@ HWY_INLINE T exponentiate(T* row, std::int64_t from, std::int64_t to, T max) {
       sums[j] = hn::Add(sums[j], e);
     }
   for (std::size_t j = 1; j < kTileVectors; ++j) sums[0] = hn::Add(sums[0], sums[j]);
-  return total<T>(sums[0]);
+  return sums[0];
 }
 
 HWY_INLINE std::int64_t round_down(std::int64_t n, std::size_t unit) {
@@ -48,20 +43,30 @@ struct PerRow {
 };
 
 /// The rows' softmax over the keys in `span`: scores become 2^(score - max). Column 0 of the strip
-/// is key `origin`.
+/// is key `origin`. A row's maximum and sum take long to come out of their lanes: all rows' do so
+/// before and after the exponentials, side by side.
 template <class T>
 void softmax(const TileView<T>& tile, Span span, std::int64_t origin, PerRow<T>& max,
              PerRow<T>& sum) {
+  const Tag<T> d;
   const Span keys = intersection(span, {tile.reach.first, tile.reach.last});
+  HWY_ALIGN T lanes[kTileRows * kLanes<T>];
   for (std::size_t r = 0; r < tile.rows; ++r) {
     T* running_max = tile.s.running_max + (tile.i + r) * kLanes<T>;
-    max.of[r] = greatest<T>(hn::Load(Tag<T>(), running_max));
-    fill(running_max, kLanes<T>, -kInfinity<T>);
-    if (!keys.empty())
-      sum.of[r] =
-          exponentiate(tile.strip + r * tile.s.strip_stride,
-                       round_down(keys.first, kPanel<T>) - origin, keys.last - origin, max.of[r]);
+    const Vec<T> most = hn::MaxOfLanes(d, hn::Load(d, running_max));
+    hn::Store(most, d, lanes + r * kLanes<T>);
+    max.of[r] = hn::GetLane(most);
+    hn::Store(hn::Set(d, -kInfinity<T>), d, running_max);
   }
+  if (keys.empty()) return;
+  const std::int64_t from = round_down(keys.first, kPanel<T>) - origin, to = keys.last - origin;
+  for (std::size_t r = 0; r < tile.rows; ++r) {
+    T* of_row = lanes + r * kLanes<T>;
+    const Vec<T> most = hn::Load(d, of_row);
+    hn::Store(exponentiate<T>(tile.strip + r * tile.s.strip_stride, from, to, most), d, of_row);
+  }
+  for (std::size_t r = 0; r < tile.rows; ++r)
+    sum.of[r] = total<T>(hn::Load(d, lanes + r * kLanes<T>));
 }
 
 /// Folds (max, sum) into the partial's from row i on; they become the factors by which the
@@ -70,26 +75,20 @@ template <class T>
 void fold_softmax(const Partial<T>& partial, std::size_t i, std::size_t rows, PerRow<T>& max,
                   PerRow<T>& sum) {
   const Tag<T> d;
-  PerRow<T> old_max, old_sum;
-  for (std::size_t r = 0; r < rows; ++r) {
-    old_max.of[r] = partial.max[i + r];
-    old_sum.of[r] = partial.sum[i + r];
-  }
   for (std::size_t r = 0; r < rows; r += kLanes<T>) {
-    const Vec<T> old = hn::Load(d, old_max.of + r), other = hn::Load(d, max.of + r);
+    const auto used = hn::FirstN(d, rows - r);  // the next tile's rows stand behind
+    T* const old_max = partial.max + i + r;
+    T* const old_sum = partial.sum + i + r;
+    const Vec<T> old = hn::LoadU(d, old_max), other = hn::Load(d, max.of + r);
     const Vec<T> most = hn::Max(old, other);
     const Vec<T> zero_point = hn::IfThenZeroElse(hn::Eq(most, hn::Set(d, -kInfinity<T>)), most);
     const Vec<T> keep = exp2<T>(hn::Sub(old, zero_point)),
                  add = exp2<T>(hn::Sub(other, zero_point));
     const Vec<T> added = hn::Mul(hn::Load(d, sum.of + r), add);
-    hn::Store(hn::MulAdd(hn::Load(d, old_sum.of + r), keep, added), d, old_sum.of + r);
-    hn::Store(most, d, old_max.of + r);
+    hn::BlendedStore(hn::MulAdd(hn::LoadU(d, old_sum), keep, added), used, d, old_sum);
+    hn::BlendedStore(most, used, d, old_max);
     hn::Store(keep, d, max.of + r);
     hn::Store(add, d, sum.of + r);
-  }
-  for (std::size_t r = 0; r < rows; ++r) {
-    partial.max[i + r] = old_max.of[r];
-    partial.sum[i + r] = old_sum.of[r];
   }
 }
 
