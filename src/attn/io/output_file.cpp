@@ -22,8 +22,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr std::size_t kLarge = std::size_t{64} << 10;  // to gather more would cost more than it saves
-constexpr int kMostLinks = 40;  // as many as Linux follows
+constexpr std::size_t kLarge = std::size_t{64}
+                               << 10;  // to gather more would cost more than it saves
+constexpr int kMostLinks = 40;         // as many as Linux follows
 
 Error refused(const std::string& path, const std::string& reason) {
   return Error(ErrorKind::cannot_create, printable(path) + ": " + reason);
