@@ -43,6 +43,7 @@ if __name__ == "__main__":
         if checks.check(install.returncode == 0, f"cmake --install: {install}"):
             for file in ["bin/attn", "share/doc/attn/README.md", "share/doc/attn/LICENSE",
                          "share/man/man1/attn.1", "share/man/man1/attn-run.1",
+                         "share/man/man7/attn-masks.7",
                          "share/bash-completion/completions/attn", "share/zsh/site-functions/_attn",
                          "share/fish/vendor_completions.d/attn.fish"]:
                 checks.check((prefix / file).is_file(), f"{file} is not installed")

@@ -113,6 +113,19 @@ def a_common_base(checks, folder):
         checks.check("sub/base.json" in result["made_by"]["inputs"], "the base is an input")
     checks.check(len(results) == 3, f"{run}")
 
+    # What all share need not mean something to each; what a job says itself has to.
+    (folder / "seed.json").write_text(json.dumps({"seed": 3, "K": [[1.0], [2.0]]}))
+    lines = [{"Q": [[1.0]]}, {"Q": {"rand": {"shape": [1, 1]}}}]
+    text = "\n".join(map(json.dumps, lines))
+    for flags in ["--base", "seed.json"], ["--seed", "3", "--k", "[[1.0], [2.0]]"]:
+        run = attn("batch", "-", *flags, stdin=text, cwd=folder)
+        scores = [result.get("scores") for result in map(json.loads, run.stdout.splitlines())]
+        drawn = np.random.RandomState(3).rand()
+        checks.check(run.returncode == 0 and scores == [[[1, 2]], [[drawn, 2 * drawn]]],
+                     f"a shared seed: {run}")
+    run = attn("batch", "-", stdin=json.dumps({"seed": 3, "Q": [[1.0]], "K": [[1.0]]}))
+    checks.check(run.returncode == 3 and b"seed: expected a random tensor" in run.stderr, f"{run}")
+
     # Numbers written out in the base are read once and still known by their shape.
     base = {"K": k.tolist(), "V": v.tolist()}
     (folder / "base.json").write_text(json.dumps(base))

@@ -246,6 +246,32 @@ def test_text(folder):
     checks.check(lines == expected, "text:\n" + "\n".join(lines))
 
 
+def test_picture(folder):
+    """A - B, signed, whatever the signs are; where both hide a key, so does the picture."""
+    a = np.array([[3.0, 1.0, -np.inf], [4.0, 2.0, 7.0]])
+    b = np.array([[1.0, 0.5, -np.inf], [4.0, np.nan, -np.inf]])
+    np.savez(folder / "a.npz", masked_scores=a, other=a)
+    np.savez(folder / "b.npz", masked_scores=b, other=a)
+    run = compare(folder, "a.npz", "b.npz", "--view", "--of", "masked_scores", code=1)
+    text = run.stdout.decode()
+    rows = [line.split() for line in text.splitlines()[-5:-3]]
+    checks.check("masked_scores: A \u2212 B" in text and "A: a.npz; B: b.npz" in text, text)
+    checks.check(rows[0][:3] == ["0", "2", "0.5"] and rows[0][3].strip("\u2571") == "" and
+                 rows[1] == ["1", "0", "nan", "nan"], f"the difference: {rows}")
+    checks.check("-2 " in text.splitlines()[-2] and text.splitlines()[-2].endswith(" 2"), "a signed scale")
+    for name in "d.svg", "d.png", "d.html":
+        compare(folder, "a.npz", "b.npz", f"--view={name}", code=1) if name != "d.html" else attn(
+            "compare", "a.npz", "b.npz", f"--view={name}", cwd=folder)
+        checks.check((folder / name).stat().st_size > 1000, name)
+    checks.check("masked_scores: A \u2212 B" in (folder / "d.svg").read_text(), "the first that differs")
+    run = attn("compare", "a.npz", "b.npz", "--view=d.svg", cwd=folder)
+    checks.check(run.returncode == 73 and run.stdout == b"", f"an old picture stays: {run}")
+    compare(folder, "a.npz", "b.npz", "--view=d.svg", "--force", code=1)
+    for args in (["--view", "--json"], ["--view=d.pdf"], ["--view", "--of", "none"]):
+        run = attn("compare", "a.npz", "b.npz", *args, cwd=folder)
+        checks.check(run.returncode == 2 and run.stderr.count(b"\n") == 1, f"{args}: {run}")
+
+
 def main():
     rng = np.random.default_rng(11)
     with tempfile.TemporaryDirectory() as name:
@@ -255,6 +281,7 @@ def main():
         test_large_integers(folder)
         test_what_is_paired(folder)
         test_text(folder)
+        test_picture(folder)
     checks.finish()
 
 

@@ -3,11 +3,15 @@
 
 import os
 import pathlib
+import pty
 import re
+import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 
@@ -27,6 +31,12 @@ def commands():
     """The names that `attn help` lists."""
     listed = text_of("help").partition("Commands:\n")[2].partition("\n\n")[0]
     return re.findall(r"^  (\w+) ", listed, re.MULTILINE)
+
+
+def topics():
+    """The names of the topics that `attn help` lists."""
+    listed = text_of("help").partition("Topics:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
 
 
 def flags_in(help_text):
@@ -90,13 +100,39 @@ def test_examples_run(names):
                 checks.check(run.returncode == 0, f"$ {example}: exit {run.returncode}, {run.stderr}")
 
 
-def test_help(names):
-    for name in names:
-        text = text_of("help", name)
-        checks.check(text == text_of(name, "--help"), f"attn help {name} is attn {name} --help")
-        checks.check(max(map(len, text.splitlines())) <= 100, f"{name}: a line over 100 columns")
+def test_help(names, about):
+    checks.check({"shapes", "masks", "exit-codes", "environment", "limits", "manifest"} <= set(about),
+                 f"topics: {about}")
+    checks.check(not set(names) & set(about), "no topic stands in a command's way")
+    for name in [None, *names, *about]:
+        text = text_of("help", *([name] if name else []))
+        checks.check(name not in names or text == text_of(name, "--help"), f"attn {name} --help")
+        wide = [line for line in text.splitlines() if len(line) > (76 if name in about else 80)]
+        checks.check(not wide, f"{name}: too wide: {wide}")
+        checks.check("\n\n\n" not in text and not text.endswith("\n\n") and text[0] != "\n",
+                     f"{name}: one empty line at a time")
+        checks.check(not re.search(r" $", text, re.MULTILINE), f"{name}: spaces at a line's end")
     run = attn("help", "rum")
     checks.check(run.returncode == 2 and b"did you mean 'run'" in run.stderr, f"{run}")
+    run = attn("help", "mask")
+    checks.check(run.returncode == 2 and b"did you mean 'masks'" in run.stderr, f"{run}")
+
+
+def test_topics_are_true():
+    """What the program can say by itself, it says the same way."""
+    from_topic = set(re.findall(r"^  (\d+)", text_of("help", "exit-codes"), re.MULTILINE))
+    header = (ROOT / "src/attn/tensor/error.h").read_text()
+    declared = set(re.findall(r"= (\d+),", header.partition("enum class ErrorKind")[2].partition("};")[0]))
+    checks.check(declared <= from_topic and len(declared) > 5, f"exit codes {declared - from_topic}")
+    read = set()
+    for source in (ROOT / "src").rglob("*.cpp"):
+        read |= set(re.findall(r'(?:getenv|environment)\("([A-Z_]+)"\)', source.read_text()))
+    listed = set(re.findall(r"^  ([A-Z_]+) ", text_of("help", "environment"), re.MULTILINE))
+    checks.check(read == listed and read, f"variables: {read ^ listed}")
+    rows = re.findall(r"^  (\w+) +\(", text_of("help", "outputs"), re.MULTILINE)
+    run = attn("run", "--q", "[[1.0]]", "--k", "[[1.0]]", "--outputs", "nothing-like-it")
+    names = re.findall(r"\w+", run.stderr.decode().rpartition("there are ")[2])
+    checks.check(rows == names and len(rows) > 15, f"outputs: {set(rows) ^ set(names)}")
 
 
 def plain(page):
@@ -107,15 +143,24 @@ def plain(page):
     return re.sub(".\b", "", run.stdout.decode())
 
 
-def test_manual_pages(names):
+def test_manual_pages(names, about):
     """Every flag of the help text stands in the page; groff, where there is one, finds no fault."""
     with tempfile.TemporaryDirectory() as folder:
         checks.check(attn("man", "--all", folder).returncode == 0, "man --all")
-        written = sorted(path.name for path in pathlib.Path(folder).iterdir())
-        checks.check(written == sorted(["attn.1", *(f"attn-{name}.1" for name in names)]), f"{written}")
+        written = sorted(path.name for path in pathlib.Path(folder).glob("man*/*"))
+        checks.check(written == sorted(["attn.1", *(f"attn-{name}.1" for name in names),
+                                        *(f"attn-{name}.7" for name in about)]), f"{written}")
+        for name in about:
+            page = text_of("man", name)
+            checks.check((pathlib.Path(folder) / "man7" / f"attn-{name}.7").read_text() == page, name)
+            if shutil.which("groff"):
+                shown = plain(page)
+                lost = [line for line in text_of("help", name).splitlines()
+                        if line.strip() not in shown and line != "Example:"]
+                checks.check(not lost, f"man {name}: {lost}")
         for name in names:
             page = text_of("man", name)
-            checks.check((pathlib.Path(folder) / f"attn-{name}.1").read_text() == page, f"{name}.1")
+            checks.check((pathlib.Path(folder) / "man1" / f"attn-{name}.1").read_text() == page, f"{name}.1")
             flags = flags_in(text_of("help", name))
             source = page.replace("\\-", "-")
             missing = [flag for flag in flags if f"\\fB{flag}\\fR" not in source]
@@ -124,7 +169,7 @@ def test_manual_pages(names):
                 shown = plain(page)
                 checks.check(all(flag in shown for flag in flags), f"man {name}: flags are shown")
     main_page = text_of("man").replace("\\-", "-")
-    checks.check(all(f"attn-{name}" in main_page for name in names), "attn(1) names every command")
+    checks.check(all(f"attn-{name}" in main_page for name in [*names, *about]), "attn(1) names all pages")
     checks.check(attn("man", "rum").returncode == 2, "man rum")
 
 
@@ -138,7 +183,7 @@ def complete(line):
     return set(run.stdout.split())
 
 
-def test_completions(names):
+def test_completions(names, about):
     checks.check(complete("attn ") == {*names, "help", "--help", "--version"}, "commands")
     checks.check(complete("attn com") == {"compare", "completions"}, "commands by prefix")
     for name in names:
@@ -146,10 +191,12 @@ def test_completions(names):
         checks.check(flags <= complete(f"attn {name} --"), f"flags of {name}")
     checks.check(complete("attn run --comp") == {"--compute"}, "a flag by prefix")
     checks.check({"dot", "cosine"} <= complete("attn run --score "), "words of a job's key")
+    checks.check({"dot", "cosine"} <= complete("attn run --score ="), "the same behind =")
+    checks.check(complete("attn run --score = co") == {"cosine", "concat"}, "and begun")
     checks.check("safetensors" in complete("attn convert a.npy --format s"), "words of a format")
     checks.check(complete("attn completions ") == {"bash", "zsh", "fish"}, "words of an argument")
     checks.check({"list", "run", "check"} <= complete("attn examples "), "subcommands")
-    checks.check(complete("attn help ") == set(names), "help on a command")
+    checks.check(complete("attn help ") == {*names, *about}, "help on a command or a topic")
     with tempfile.TemporaryDirectory() as folder:  # whose path has no space to quote
         (pathlib.Path(folder) / "README.md").touch()
         checks.check(complete(f"attn run {folder}/READ") == {f"{folder}/README.md"}, "files")
@@ -165,13 +212,54 @@ def test_completions(names):
     checks.check(attn("completions", "tcsh").returncode == 2, "a shell that there is none for")
 
 
+def typed(shell, setup, line, expected):
+    """Types `line` and Tab, twice, into a shell on a terminal: is `expected` offered?"""
+    child, terminal = pty.fork()
+    if child == 0:
+        os.environ.update(PATH=f"{os.path.dirname(ATTN)}:/usr/bin:/bin", TERM="dumb", PS1="$ ")
+        os.execvp(shell[0], shell)
+    os.write(terminal, f"{setup}; echo 'ready'-now\n".encode())
+    seen, step, deadline = "", 0, time.monotonic() + 30
+    while time.monotonic() < deadline and not (step == 2 and expected in seen):
+        if select.select([terminal], [], [], 0.2)[0]:
+            seen += os.read(terminal, 65536).decode(errors="replace")
+        if step == 0 and "ready-now" in seen:
+            seen, step = "", 1
+            os.write(terminal, f"{line}\t\t".encode())
+        elif step == 1 and line in seen.replace("\r", ""):
+            step = 2
+    os.close(terminal)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return expected in seen
+
+
+def test_shells():
+    """Completions as people meet them: a terminal, the Tab key."""
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / "_attn").write_text(text_of("completions", "zsh"))
+        bash = ["bash", "--norc", "--noprofile", "-i"], "source <(attn completions bash)"
+        zsh = ["zsh", "-f", "-i"], (f"fpath=({folder} $fpath); autoload -U compinit; "
+                                    f"compinit -u -d {folder}/dump")
+        for shell, setup in (bash, zsh):
+            if not shutil.which(shell[0]):
+                print(f"skipped: there is no {shell[0]}")
+                continue
+            for line, expected in (("attn comple", "completions"), ("attn run --softmax-a", "--softmax-axis"),
+                                   ("attn run --score ", "additive"), ("attn help ex", "exit-codes")):
+                checks.check(typed(shell, setup, line, expected), f"{shell[0]}: {line} Tab")
+
+
 def main():
     names = commands()
     checks.check({"run", "convert", "compare", "man", "completions"} <= set(names), f"{names}")
-    test_help(names)
-    test_examples_run(names)
-    test_manual_pages(names)
-    test_completions(names)
+    about = topics()
+    test_help(names, about)
+    test_topics_are_true()
+    test_examples_run([*names, *about])
+    test_manual_pages(names, about)
+    test_completions(names, about)
+    test_shells()
     checks.finish()
 
 

@@ -55,7 +55,24 @@ def unmet(checks):
         checks.check(run.returncode == 0 and run.stderr == b"", f"{args}: {run}")
 
 
+def labels(checks):
+    """Tokens label queries or keys: a number that fits neither is not passed over in silence."""
+    wide = ["--q", "[[1.0]]", "--k", "[[1.0], [2], [3]]"]
+    for args, tokens, says in [
+        (wide, "a", ""), (wide, "a,b,c", ""), (X, "a,b", ""),
+        (wide, "a,b", "expected as many as the 1 queries or the 3 keys, found 2"),
+        (X, "a,b,c", "expected as many as the 2 queries, found 3")]:
+        run = attn("run", *args, "--tokens", tokens)
+        said = run.stderr.decode()
+        checks.check(run.returncode == 0 and (says in said if says else not said), f"{tokens}: {run}")
+
+
 def messages(checks, folder):
+    run = attn("run", *QK, "--heads", "2", "--kv-heads", str(2**63 - 1))
+    checks.check(run.returncode == 65 and run.stderr.decode().splitlines() == [
+        f"attn: --k: K: expected a width that kv_heads = {2**63 - 1} divides, found (2, 2)",
+        "attn: --kv-heads: kv_heads: expected a number of key/value heads that divides the 2 of "
+        f"heads, found {2**63 - 1}"], f"heads beyond all tensors: {run}")
     (folder / "job.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]]}))
     np.savez(folder / "two.npz", a=np.ones((2, 2)), b=np.ones((2, 2)))
     (folder / "several.json").write_text(json.dumps({"Q": [[1, 2]], "K": "two.npz"}))
@@ -108,6 +125,7 @@ def nan(checks):
 def main():
     checks = Checks("needs")
     unmet(checks)
+    labels(checks)
     with tempfile.TemporaryDirectory() as folder:
         messages(checks, pathlib.Path(folder))
     nan(checks)

@@ -100,6 +100,16 @@ def claims(checks, folder):
                  f"a seed of 10000 digits: {run.stderr}")
 
 
+def errors(checks, folder):
+    keys = ",".join(f'"k{i}": 1' for i in range(100_000))
+    (folder / "job.json").write_text("{" + keys + "}")
+    run = attn("run", "job.json", cwd=folder)
+    refused(checks, run, 65, "job.json: unknown key 'k0'", "100,000 unknown keys")
+    lines = run.stderr.decode().splitlines()
+    checks.check(len(lines) == 100 and lines[-1].endswith("and 99901 more errors"),
+                 f"100,000 unknown keys: {len(lines)} lines, {lines[-1]}")
+
+
 def numbers(checks, _):
     def result(job):
         run = attn("run", "-", "--outputs", "scores", "--format", "json", stdin=json.dumps(job))
@@ -118,7 +128,7 @@ def numbers(checks, _):
 
 def main():
     checks = Checks("odd inputs")
-    for part in names, streams, claims, numbers:
+    for part in names, streams, claims, errors, numbers:
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

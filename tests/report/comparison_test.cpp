@@ -74,7 +74,7 @@ TEST_CASE("compare: small errors share a bar") {
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = std::pow(10, -static_cast<int>(i)) * 2;
   const Tensor a = Tensor::of<double>({30}, values), b = Tensor::of<double>({30}, zeros);
-  const std::string text = comparison_text("x", a, b, compare(a, b, {}));
+  const std::string text = comparison_text({"x", a, b, {}, ""}, compare(a, b, {}));
   CHECK(text.find("    below 1e-11    ######################################## 18\n") !=
         std::string::npos);
   CHECK(text.find("    1e+00 to 1e+01 ### 1\n") != std::string::npos);

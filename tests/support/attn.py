@@ -16,8 +16,18 @@ ATTN = os.environ.get("ATTN", str(ROOT / "build" / "release" / "attn"))
 def under_asan():
     """Whether the program is built with AddressSanitizer, whose shadow takes terabytes of address
     space: limits on memory then say nothing of the program."""
+    return is_built_with(b"__asan_init")
+
+
+def under_sanitizer():
+    """Whether the program is built with any sanitizer: such a one brings its own allocator, or
+    does not start with another library before it."""
+    return is_built_with(b"__asan_init") or is_built_with(b"__ubsan_") or is_built_with(b"__tsan_init")
+
+
+def is_built_with(symbol):
     with open(ATTN, "rb") as program:
-        return b"__asan_init" in program.read()
+        return symbol in program.read()
 
 
 def attn(*args, stdin=b"", cwd=None, timeout=120):

@@ -244,7 +244,7 @@ class Draw {
     }
     const std::size_t rank = one_of({1, 2, with_heads_ ? 3u : 2u, 4});
     for (std::size_t axis = 0; axis + rank < 4; ++axis) mask4_[axis] = 1;
-    mask_shape_.assign(mask4_.end() - static_cast<std::ptrdiff_t>(rank), mask4_.end());
+    mask_shape_ = Shape(mask4_.end() - static_cast<std::ptrdiff_t>(rank), mask4_.end());
   }
 
   void draw_mask_tensor() {

@@ -17,6 +17,15 @@ TEST_CASE("an error keeps its kind and its lines") {
   CHECK(two.what() == "first\nsecond"s);
 }
 
+TEST_CASE("an error that a large file could make long is cut") {
+  CHECK(Error(ErrorKind::data, std::vector<std::string>(100, "x")).lines().back() == "x");
+  const Error many(ErrorKind::data, std::vector<std::string>(200'000, "x"));
+  CHECK(many.lines().size() == 100);
+  CHECK(many.lines()[98] == "x");
+  CHECK(many.lines()[99] == "and 199901 more errors");
+  CHECK(many.what() == std::string(many.what()).substr(0, 99 * 2) + "and 199901 more errors");
+}
+
 TEST_CASE("kinds are the exit codes of the command line") {
   const auto code = [](ErrorKind kind) { return static_cast<int>(kind); };
   CHECK(code(ErrorKind::usage) == 2);

@@ -47,7 +47,7 @@ class Page:
         end = time.monotonic() + seconds
         while not self.driver.execute_script(script):
             if time.monotonic() > end:
-                raise TimeoutError(script)
+                raise TimeoutError(f"{script}: {self.text('sources')}, {self.logs()[0]}")
             time.sleep(0.02)
 
     def text(self, name):
@@ -214,7 +214,7 @@ def large(checks, page, folder):
     np.save(folder / "large.npy", w)
     run = attn("view", "large.npy", "-o", "large.html", cwd=folder)
     size = (folder / "large.html").stat().st_size
-    checks.check(run.returncode == 0 and size <= 50 << 20, f"{size} bytes: {run.stderr}")
+    checks.check(run.returncode == 0 and size <= 50_000_000, f"{size} bytes: {run.stderr}")
     seconds = page.open(folder / "large.html")
     start = time.monotonic()
     page.wait("return document.body.dataset.grid === 'drawn'")
@@ -226,11 +226,63 @@ def large(checks, page, folder):
     want = w[8, 0, 4, 300, 17]
     checks.check(abs(float(value) - want) <= float(error) * 1.1 + 1e-7, f"{value} ± {error}: {want}")
     checks.check("rounded to 8 bits" in page.text("notes"), "and says so")
+    page.driver.find_element(By.CSS_SELECTOR, "#sources input").send_keys(str(folder / "large.npy"))
+    page.wait("return !document.getElementById('value').textContent.includes('±')")
+    for row, column in (300, 17), (511, 511), (0, 200):
+        page.driver.execute_script(f"focusOn({row}, {column})")
+        page.wait("return !document.getElementById('value').textContent.includes('±')")
+        checks.check(len(page.text("value").lstrip("0.")) <= 9, f"a float32's digits: {page.text('value')}")
+        got = np.float32(page.text("value"))
+        checks.check(got == w[8, 0, 4, row, column], f"exact: {row, column}: {got}")
     moves = page.driver.execute_script(
         "const start = performance.now();"
         "for (let i = 0; i < 50; ++i) { state.row = i; drawFocusAndFacts(); }"
         "return (performance.now() - start) / 50")
     print(f"a move of the focus is drawn in {moves:.1f} ms", file=sys.stderr)
+
+
+def exact_values(checks, page, folder):
+    """Of a page that rounds, from the file that it was made of: every kind of file, and the wrong one."""
+    rng = np.random.default_rng(8)
+    w = rng.standard_normal((2, 3, 1, 40, 50)).astype("f4")
+    half = w.astype("f2")
+    np.save(folder / "x.npy", w)
+    np.savez(folder / "x.npz", first=np.zeros(3), weights=w)
+    np.savez_compressed(folder / "deflated.npz", weights=w.astype("f8"))
+    np.savez(folder / "half.npz", weights=half)
+    attn("convert", "x.npz", "-o", "x.safetensors", cwd=folder)
+    np.savez(folder / "wrong.npz", weights=w[::-1])
+    np.savez(folder / "small.npz", weights=w[..., :4])
+    for name, want in (("x.npy", w), ("x.npz", w), ("deflated.npz", w), ("half.npz", half),
+                       ("x.safetensors", w)):
+        run = attn("view", name, "-o", "exact.html", "--force", "--max-html-bytes", "75000", *(
+                   [] if name == "x.npy" else ["--of", "weights"]), cwd=folder)
+        checks.check(run.returncode == 0 and b"rounded" in run.stderr, f"{run}")
+        page.open(folder / "exact.html")
+        page.driver.execute_script("choosePanel(4); focusOn(7, 5)")
+        before = page.text("value")
+        checks.check("±" in before, f"{name}: rounded: {before}")
+        chooser = page.driver.find_element(By.CSS_SELECTOR, "#sources input")
+        for other, words in (("wrong.npz", "without" if name == "x.npy" else "not the file of this page"),
+                             ("small.npz", "without" if name == "x.npy" else "another shape")):
+            chooser.send_keys(str(folder / other))
+            page.wait(f"return document.querySelector('#sources output').textContent.includes('{words}')")
+            checks.check("±" in page.text("value"), f"{name}: {other} is not taken")
+        chooser.send_keys(str(folder / name))
+        page.wait("return document.querySelector('#sources output').textContent === 'exact'")
+        for panel, i, j in (4, 7, 5), (0, 0, 0), (5, 38, 49), (2, 3, 9):
+            page.driver.execute_script(f"choosePanel({panel}); focusOn({i}, {j})")
+            page.wait("return !document.getElementById('value').textContent.includes('±')")
+            got = np.float32(page.text("value"))
+            checks.check(got == want[panel // 3, panel % 3, 0, i, j], f"{name}: {panel, i, j}: {got}")
+    attn("view", "x.npz", "half.npz", "-o", "both.html", "--max-html-bytes", "90000", cwd=folder)
+    page.open(folder / "both.html")
+    for chooser, name in zip(page.driver.find_elements(By.CSS_SELECTOR, "#sources input"), ("x.npz", "half.npz")):
+        chooser.send_keys(str(folder / name))
+    page.driver.execute_script("choosePanel(1); focusOn(2, 3)")
+    page.wait("return !document.getElementById('difference').textContent.includes('±')")
+    want = float(w[0, 1, 0, 2, 3]) - float(half[0, 1, 0, 2, 3])
+    checks.check(float(page.text("difference")) == want, f"{page.text('difference')}, not {want}")
 
 
 def phone(checks, page, folder):
@@ -266,6 +318,8 @@ def main():
             shot("evil")
             two_results(checks, page, folder)
             shot("two")
+            exact_values(checks, page, folder)
+            shot("exact")
             large(checks, page, folder)
             shot("large")
             phone(checks, page, folder)

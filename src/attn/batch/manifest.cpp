@@ -24,7 +24,10 @@ Descriptor open_locked(const std::string& path) {
   if (fstat(file.get(), &info) != 0) throw system_error(ErrorKind::io, path, errno);
   if (!S_ISREG(info.st_mode))
     throw Error(ErrorKind::cannot_create, printable(path) + ": is not a regular file");
-  if (flock(file.get(), LOCK_EX | LOCK_NB) == 0) return file;
+  int locked = 0;
+  do locked = flock(file.get(), LOCK_EX | LOCK_NB);
+  while (locked != 0 && errno == EINTR);
+  if (locked == 0) return file;
   if (errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
   throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
 }
@@ -89,7 +92,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
     cut(file_, path_, 0);
   }
   append(std::string("{\"schema\":\"attn-batch/1\",\"program\":\"attn ") + kVersion +
-         "\",\"run\":\"" + temporaries_token() + "\"}");
+         "\",\"run\":\"" + temporaries_token() + "\"}\n");
 }
 
 void Manifest::read_earlier() {
@@ -119,10 +122,14 @@ std::vector<Stamp> Manifest::finished(const std::string& job, const DigestOf& di
   return same ? outputs : std::vector<Stamp>{};
 }
 
-void Manifest::add(const Outcome& outcome) { append(outcome_json(outcome, options_)); }
+void Manifest::add(std::span<const Outcome> outcomes) {
+  std::string text;
+  for (const Outcome& outcome : outcomes)
+    if (outcome.status != Status::skipped) text += outcome_json(outcome, options_) + "\n";
+  append(text);
+}
 
-void Manifest::append(const std::string& line) {
-  const std::string text = line + "\n";
+void Manifest::append(std::string_view text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = write(file_.get(), text.data() + done, text.size() - done);
     if (count > 0)

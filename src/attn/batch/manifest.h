@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -29,7 +30,7 @@ enum class ManifestUse {
 class Manifest {
  public:
   /// Locks the file for as long as this lives. `options` is the digest of what all items share.
-  /// With `durable` each line is on disk before the next. Errors: busy when another run has it,
+  /// With `durable` lines are on disk before add() returns. Errors: busy when another run has it,
   /// cannot_create, permission, io.
   Manifest(const std::string& path, ManifestUse use, std::string options, bool durable);
 
@@ -43,13 +44,14 @@ class Manifest {
   std::vector<Stamp> finished(const std::string& job, const DigestOf& digest_of_input,
                               const DigestOf& digest_of_output) const;
 
-  void add(const Outcome& outcome);
+  /// A line for each that was not skipped, in one write.
+  void add(std::span<const Outcome> outcomes);
 
   const std::string& path() const { return path_; }
 
  private:
   void read_earlier();
-  void append(const std::string& line);
+  void append(std::string_view text);
 
   std::string path_, options_;
   bool durable_;

@@ -51,12 +51,15 @@ class Pool : public std::enable_shared_from_this<Pool> {
   PoolEnd run();
 
  private:
+  void tick();
   void start_worker();
   void work(Worker& self);
   std::shared_ptr<Task> take(Worker& self);
   void end_worker(Worker& self);
+  void report_ready(std::unique_lock<std::mutex>& lock);
   // With mutex_ held:
   void finish(std::size_t place, Outcome outcome);
+  std::vector<Outcome> take_ready();
   void fail(std::exception_ptr fault);
   void give_up_overdue();
 
@@ -66,14 +69,16 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::atomic<bool>& stop_;
 
   std::mutex source_mutex_;               ///< taken before mutex_ where both are
+  std::mutex report_mutex_;               ///< of the caller's report and tick; taken alone
   std::mutex mutex_;                      ///< of all below
   std::condition_variable ended_, room_;  ///< a worker has ended; fewer outcomes wait
   std::list<Worker> workers_;
   std::size_t live_ = 0, overdue_ = 0;
   std::exception_ptr fault_;
   std::size_t started_ = 0, reported_ = 0;
-  std::map<std::size_t, Outcome> waiting_;  ///< finished, by place, for those before them
-  std::size_t waiting_bytes_ = 0;
+  std::map<std::size_t, Outcome> waiting_;  ///< finished, by place, and not reported yet
+  std::size_t waiting_bytes_ = 0;           ///< of their texts, and of those being reported
+  bool reporting_ = false;                  ///< a thread reports all that is ready
 };
 
 /// Blocks every signal on this thread, and so on those that it starts, as long as it lives.
@@ -106,9 +111,15 @@ PoolEnd Pool::run() {
   while (live_ > 0) {
     ended_.wait_for(lock, kTick, [&] { return live_ == 0; });
     try {
-      if (options_.timeout > 0) give_up_overdue();
-      tasks_.tick();
+      if (options_.timeout > 0) {
+        give_up_overdue();
+        report_ready(lock);
+      }
+      lock.unlock();
+      tick();
+      lock.lock();
     } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
       fail(std::current_exception());
     }
   }
@@ -121,6 +132,11 @@ PoolEnd Pool::run() {
       worker.thread.join();
   }
   return end;
+}
+
+void Pool::tick() {
+  const std::lock_guard alone(report_mutex_);
+  tasks_.tick();
 }
 
 void Pool::start_worker() {
@@ -146,8 +162,9 @@ void Pool::work(Worker& self) {
       if (!claim()) break;  // reported as overdue; another worker is in this one's place
       const std::chrono::duration<double> taken = Clock::now() - task->start;
       outcome.seconds = taken.count();
-      const std::lock_guard lock(mutex_);
+      std::unique_lock lock(mutex_);
       finish(task->place, std::move(outcome));
+      report_ready(lock);
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -188,20 +205,36 @@ std::shared_ptr<Task> Pool::take(Worker& self) {
 
 void Pool::finish(std::size_t place, Outcome outcome) {
   if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
-  if (!options_.in_order) {
-    tasks_.report(outcome);
-    ++reported_;
-  } else {
-    waiting_bytes_ += outcome.text.size();
-    waiting_.emplace(place, std::move(outcome));
-    while (!waiting_.empty() && waiting_.begin()->first == reported_) {
-      waiting_bytes_ -= waiting_.begin()->second.text.size();
-      tasks_.report(waiting_.begin()->second);
-      waiting_.erase(waiting_.begin());
-      ++reported_;
+  waiting_bytes_ += outcome.text.size();
+  waiting_.emplace(place, std::move(outcome));
+}
+
+/// Reports what is ready, until nothing is, or leaves that to the thread that is at it. So no worker
+/// waits for another's writing, and what finishes meanwhile is written in one go.
+void Pool::report_ready(std::unique_lock<std::mutex>& lock) {
+  if (reporting_) return;
+  reporting_ = true;  // and remains so where a report throws: that was the last one
+  for (std::vector<Outcome> ready; !(ready = take_ready()).empty();) {
+    lock.unlock();
+    {
+      const std::lock_guard alone(report_mutex_);
+      tasks_.report(ready);
     }
+    lock.lock();
+    for (const Outcome& outcome : ready) waiting_bytes_ -= outcome.text.size();
+    room_.notify_all();
   }
-  room_.notify_all();
+  reporting_ = false;
+}
+
+std::vector<Outcome> Pool::take_ready() {
+  std::vector<Outcome> ready;
+  while (!waiting_.empty() && (!options_.in_order || waiting_.begin()->first == reported_)) {
+    ready.push_back(std::move(waiting_.begin()->second));
+    waiting_.erase(waiting_.begin());
+    ++reported_;
+  }
+  return ready;
 }
 
 void Pool::fail(std::exception_ptr fault) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <exception>
 #include <functional>
+#include <span>
 
 #include "attn/batch/item.h"
 
@@ -26,7 +27,8 @@ struct PoolTasks {
   std::function<void()> begin;  ///< on each worker's thread, before its first item
   /// Called on many threads at once. Asks its claim before what cannot be taken back.
   std::function<Outcome(const Item&, const Claim&)> work;
-  std::function<void(const Outcome&)> report;
+  /// What has finished since the last call, one item or many.
+  std::function<void(std::span<const Outcome>)> report;
   std::function<void()> tick;  ///< about twenty times a second, on the caller's thread
 };
 

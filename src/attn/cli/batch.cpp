@@ -88,6 +88,7 @@ Document base_of(const BatchArgs& args, FileCache& cache) {
   Document base;
   if (!args.base.empty()) base = read_document(args.base, files);
   apply_job_flags(args.flags, base);
+  for (Entry& entry : base.entries) entry.shared = true;
   return base;
 }
 
@@ -127,15 +128,13 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
     set_threads(threads);
   };
   tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
-  tasks.report = [&](const Outcome& outcome) {
-    report.item(outcome);
-    if (results) {
+  tasks.report = [&](std::span<const Outcome> outcomes) {
+    for (const Outcome& outcome : outcomes) report.item(outcome);
+    if (manifest != nullptr) return manifest->add(outcomes);
+    for (const Outcome& outcome : outcomes)
       results->write(outcome.status == Status::failed ? failure_json(outcome) + "\n"
                                                       : outcome.text);
-      results->flush();
-    } else if (outcome.status != Status::skipped) {
-      manifest->add(outcome);
-    }
+    results->flush();
   };
   tasks.tick = [&] { report.tick(); };
   const PoolEnd end = run_pool(source, pool, tasks, stop);
@@ -175,7 +174,7 @@ Action add_batch(CLI::App& app) {
       "Computes attention for many jobs, several at a time.\n\n"
       "Example:\n"
       "  attn batch jobs/ --out-dir results --resume\n"
-      "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results --format json\n"
+      "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results\n"
       "  generate-jobs | attn batch - --wq W_Q.npy > results.ndjson");
   add_batch_options(app, *args);
   return [args] { return batch(*args); };

@@ -3,12 +3,16 @@
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <map>
 #include <new>
 
 #include "attn/cli/command.h"
 #include "attn/cli/subcommand.h"
+#include "attn/cli/topics.h"
 #include "attn/core/blas.h"
+#include "attn/io/descriptor.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
 #include "attn/job/version.h"
@@ -61,18 +65,19 @@ int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
   return command->action();
 }
 
-/// 'attn help', 'attn help COMMAND'.
-int help(const std::string& topic) {
-  if (topic.empty()) {
+/// 'attn help', 'attn help COMMAND', 'attn help TOPIC'.
+int help(const std::string& asked) {
+  if (asked.empty()) {
     print(overview());
-    return 0;
+  } else if (const Subcommand* subcommand = find_subcommand(asked)) {
+    print(declare(*subcommand)->app->help());
+  } else if (const Topic* topic = find_topic(asked)) {
+    print(topic->text);
+  } else {
+    throw Error(ErrorKind::usage, "no help on '" + printable(asked) + "'" +
+                                      did_you_mean(asked, help_names()) +
+                                      "; 'attn help' names commands and topics");
   }
-  const Subcommand* subcommand = find_subcommand(topic);
-  if (subcommand == nullptr)
-    throw Error(ErrorKind::usage, "no help on '" + printable(topic) + "'" +
-                                      did_you_mean(topic, subcommand_names()) +
-                                      "; 'attn help' names the commands");
-  print(declare(*subcommand)->app->help());
   return 0;
 }
 
@@ -96,6 +101,30 @@ int dispatch(int argc, char** argv) {
                                     "; see 'attn --help'");
 }
 
+/// Without an allocation: there may be no memory even for words.
+int tell_no_memory() {
+  std::fputs("attn: not enough memory for this job\n", stderr);
+  return static_cast<int>(ErrorKind::data);
+}
+
+/// Where libraries cannot let an exception through (CLI11 and nlohmann/json allocate in noexcept
+/// functions), the program would end with abort() and a stack of words for developers.
+[[noreturn]] void end_by_exception() {
+  remove_temporaries();
+  int code = static_cast<int>(ErrorKind::internal);
+  try {
+    if (const std::exception_ptr fault = std::current_exception()) std::rethrow_exception(fault);
+    std::fputs("attn: internal error: terminated\n", stderr);
+  } catch (const std::bad_alloc&) {
+    code = tell_no_memory();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "attn: internal error: %s\n", error.what());
+  } catch (...) {
+    std::fputs("attn: internal error\n", stderr);
+  }
+  std::_Exit(code);
+}
+
 }  // namespace
 
 int tell_fault(const std::exception_ptr& fault) {
@@ -106,15 +135,18 @@ int tell_fault(const std::exception_ptr& fault) {
   } catch (const Error& error) {
     return fail(error);
   } catch (const std::bad_alloc&) {
-    return fail(Error(ErrorKind::data, "not enough memory for this job"));
+    return tell_no_memory();
   } catch (const std::exception& error) {
-    return fail(Error(ErrorKind::internal, std::string("internal error: ") + error.what()));
+    std::fprintf(stderr, "attn: internal error: %s\n", error.what());
+    return static_cast<int>(ErrorKind::internal);
   }
 }
 
 int run_cli(int argc, char** argv) {
+  occupy_closed_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
   remove_temporaries_on_signals();
+  std::set_terminate(end_by_exception);
   configure_blas();
   try {
     return dispatch(argc, argv);

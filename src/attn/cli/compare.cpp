@@ -1,12 +1,14 @@
-// attn compare: how far the tensors of one file are from those of another.
+// attn compare: how far the tensors of one file are from those of another, or from their job's.
 #include <CLI/CLI.hpp>
+#include <limits>
 #include <memory>
 #include <optional>
 
 #include "attn/cli/command.h"
+#include "attn/cli/compare_reference.h"
+#include "attn/cli/comparison_report.h"
+#include "attn/cli/draw.h"
 #include "attn/cli/tensors_of.h"
-#include "attn/io/json.h"
-#include "attn/report/comparison.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -17,37 +19,25 @@ struct CompareArgs {
   std::optional<double> rtol, atol;
   std::optional<std::int64_t> ulps;
   bool equal_nan = false, json = false;
+  ReferenceArgs reference;
+  std::string view, of;
+  HeatChoice choice;
+  bool force = false;
+
+  bool tolerant() const { return rtol || atol || ulps; }
 };
 
 /// With --ulp alone, tolerances are 0: distance in ulps decides. Beside --rtol or --atol, an
-/// element that keeps either of the two is close.
+/// element that keeps either of the two is close. Of a reference, NaN is part of what is right.
 Tolerance tolerance_of(const CompareArgs& args) {
   Tolerance tolerance;
-  tolerance.rtol = args.rtol.value_or(args.ulps ? 0 : tolerance.rtol);
+  const bool bounds = args.reference.asked && !args.tolerant();
+  tolerance.rtol = args.rtol.value_or(args.ulps || bounds ? 0 : tolerance.rtol);
   tolerance.atol = args.atol.value_or(tolerance.atol);
   if (args.ulps) tolerance.ulps = static_cast<double>(*args.ulps);
-  tolerance.equal_nan = args.equal_nan;
+  tolerance.equal_nan = args.equal_nan || args.reference.asked;
   return tolerance;
 }
-
-/// Two tensors of one name.
-struct Couple {
-  std::string name;
-  Tensor a, b;
-  Comparison found;
-};
-
-/// What both files hold together, in A's order.
-struct Report {
-  std::vector<Couple> couples;
-  std::vector<std::string> only_in_a, only_in_b;
-
-  bool same() const {
-    return only_in_a.empty() && only_in_b.empty() &&
-           std::all_of(couples.begin(), couples.end(),
-                       [](const Couple& couple) { return couple.found.same(); });
-  }
-};
 
 /// A tensor without a name can only be compared with one that stands alone, too.
 void refuse_nameless(const TensorMap& one, const std::string& one_name, const TensorMap& other,
@@ -61,18 +51,19 @@ void refuse_nameless(const TensorMap& one, const std::string& one_name, const Te
                                     printable(other_name) + "#NAME of " + printable(names));
 }
 
-Report compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tolerance) {
-  Report report;
+CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tolerance) {
+  CompareReport report{{}, {}, {}, tolerance, false};
+  const auto add = [&](const std::string& name, const Tensor& one, const Tensor& other) {
+    report.couples.push_back({{name, one, other, {}, ""}, compare(one, other, tolerance)});
+  };
   if (a.size() == 1 && b.size() == 1) {
-    const auto& [name, tensor] = *a.begin();
-    const Tensor& other = b.begin()->second;
-    const std::string shown = name.empty() ? b.begin()->first : name;
-    report.couples.push_back({shown, tensor, other, compare(tensor, other, tolerance)});
+    const std::string& name = a.begin()->first;
+    add(name.empty() ? b.begin()->first : name, a.begin()->second, b.begin()->second);
     return report;
   }
   for (const auto& [name, tensor] : a) {
     if (const Tensor* other = b.find(name))
-      report.couples.push_back({name, tensor, *other, compare(tensor, *other, tolerance)});
+      add(name, tensor, *other);
     else
       report.only_in_a.push_back(name);
   }
@@ -81,113 +72,154 @@ Report compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tole
   return report;
 }
 
-std::string as_text(const Report& report) {
-  std::string text;
-  std::size_t same = 0;
+/// The one asked for, or the first that differs, or the first.
+const Couple& drawn_couple(const CompareReport& report, const std::string& asked) {
+  const Couple* found = nullptr;
   for (const Couple& couple : report.couples) {
-    const std::string name = couple.name.empty() ? "-" : printable(couple.name);
-    text += comparison_text(name, couple.a, couple.b, couple.found);
-    same += couple.found.same() ? 1 : 0;
+    if (!couple.found.same_shape || (!asked.empty() && couple.compared.name != asked)) continue;
+    if (found == nullptr || (found->found.same() && !couple.found.same())) found = &couple;
   }
-  for (const std::string& name : report.only_in_a) text += printable(name) + ": in A only\n";
-  for (const std::string& name : report.only_in_b) text += printable(name) + ": in B only\n";
-  const std::size_t all = report.couples.size() + report.only_in_a.size() + report.only_in_b.size();
-  return text + std::to_string(same) + " of " + std::to_string(all) +
-         (all == 1 ? " tensor is" : " tensors are") + " the same\n";
+  if (found == nullptr)
+    throw Error(ErrorKind::usage, asked.empty()
+                                      ? "--view: no two tensors have one shape"
+                                      : "--of " + printable(asked) + ": expected a name of both");
+  return *found;
 }
 
-Json count(std::size_t number) { return Json{static_cast<std::int64_t>(number)}; }
-
-Json element(const Tensor& tensor, std::size_t at) {
-  return parse_json(to_json(tensor.reshaped({tensor.size()}).at(at), -1), "element");
+/// Where both are -inf, both hide the key: nothing to see.
+HeatSource source_of(const Couple& couple, const ResultFile& labels, const CompareArgs& args) {
+  const Tensor &a = couple.compared.a, &b = couple.compared.b;
+  ResultFile file{{}, labels.tokens, labels.made_by};
+  const std::string name = couple.compared.name.empty() ? "result" : couple.compared.name;
+  file.tensors.set(name, difference(a, b));
+  HeatSource source = heat_source(file, name, args.a);
+  const double hidden = -std::numeric_limits<double>::infinity();
+  const Tensor x = cast(a, DType::f64), y = cast(b, DType::f64);
+  Tensor masked(DType::f64, a.shape());
+  bool any = false;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    if (x.data<double>()[i] == hidden && y.data<double>()[i] == hidden) {
+      masked.mutable_data<double>()[i] = hidden;
+      any = true;
+    }
+  source.masked.reset();
+  if (any) source.masked = masked;
+  source.is_signed = true;
+  source.name = name + ": A \u2212 B";
+  source.what = "A: " + printable(args.a) +
+                "; B: " + (args.reference.asked ? "the reference" : printable(args.b));
+  return source;
 }
 
-Json place(std::size_t at, const Couple& couple) {
-  const Shape index = index_of(at, couple.a.shape());
-  return Json{JsonIntegers(index.begin(), index.end())};
+OutputFile picture_file(const CompareArgs& args, const TensorFiles& files) {
+  OutputPolicy policy{args.force, {}};
+  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+  return OutputFile(args.view, policy);
 }
 
-Json extreme(const std::optional<Extreme>& extreme, const Couple& couple) {
-  if (!extreme) return Json{};
-  return Json{JsonObject{{"value", Json{extreme->value}},
-                         {"at", place(extreme->at, couple)},
-                         {"a", element(couple.a, extreme->at)},
-                         {"b", element(couple.b, extreme->at)}}};
+std::string difference_drawn(const CompareReport& report, const CompareArgs& args,
+                             TensorFiles& files) {
+  const DrawFormat format = draw_format(args.view);
+  const Couple& couple = drawn_couple(report, args.of);
+  const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
+  PageSet set = page_set(source_of(couple, labels, args), args.choice, args.a);
+  set.key.reset();  // no file holds the difference
+  return (format == DrawFormat::text ? "\n" : "") + drawn({set}, format, {});
 }
 
-Json number(const std::optional<double>& value) { return value ? Json{*value} : Json{}; }
-
-Json side(const Tensor& tensor) {
-  const Shape& shape = tensor.shape();
-  return Json{JsonObject{{"dtype", Json{std::string(name_of(tensor.dtype()))}},
-                         {"shape", Json{JsonIntegers(shape.begin(), shape.end())}}}};
-}
-
-Json histogram(const Comparison& found) {
-  JsonArray decades;
-  for (const auto& [exponent, pairs] : found.decades)
-    decades.push_back(
-        Json{JsonObject{{"decade", Json{std::int64_t{exponent}}}, {"count", count(pairs)}}});
-  return Json{JsonObject{{"equal", count(found.equal)},
-                         {"decades", Json{std::move(decades)}},
-                         {"infinite", count(found.infinitely_apart)}}};
-}
-
-Json couple_json(const Couple& couple) {
-  const Comparison& found = couple.found;
-  JsonObject object = {{"name", couple.name.empty() ? Json{} : Json{couple.name}},
-                       {"same", Json{found.same()}},
-                       {"a", side(couple.a)},
-                       {"b", side(couple.b)}};
-  if (!found.same_shape) return Json{std::move(object)};
-  const JsonObject nan = {{"both", count(found.nan_in_both)},
-                          {"a_only", count(found.nan_in_a)},
-                          {"b_only", count(found.nan_in_b)},
-                          {"first", found.first_nan ? place(*found.first_nan, couple) : Json{}}};
-  const JsonObject more = {{"elements", count(found.elements)},
-                           {"differing", count(found.differing)},
-                           {"max_abs", extreme(found.max_abs, couple)},
-                           {"max_rel", extreme(found.max_rel, couple)},
-                           {"max_ulps", extreme(found.max_ulps, couple)},
-                           {"rms", number(found.rms)},
-                           {"cosine", number(found.cosine)},
-                           {"nan", Json{nan}},
-                           {"histogram", histogram(found)}};
-  object.insert(object.end(), more.begin(), more.end());
-  return Json{std::move(object)};
-}
-
-Json strings(const std::vector<std::string>& words) {
-  JsonArray array;
-  for (const std::string& word : words) array.push_back(Json{word});
-  return Json{std::move(array)};
-}
-
-std::string as_json(const Report& report, const Tolerance& tolerance) {
-  JsonArray tensors;
-  for (const Couple& couple : report.couples) tensors.push_back(couple_json(couple));
-  return to_json(Json{JsonObject{{"same", Json{report.same()}},
-                                 {"rtol", Json{tolerance.rtol}},
-                                 {"atol", Json{tolerance.atol}},
-                                 {"ulp", number(tolerance.ulps)},
-                                 {"equal_nan", Json{tolerance.equal_nan}},
-                                 {"tensors", Json{std::move(tensors)}},
-                                 {"only_in_a", strings(report.only_in_a)},
-                                 {"only_in_b", strings(report.only_in_b)}}}) +
-         "\n";
+void check(const CompareArgs& args) {
+  const ReferenceArgs& reference = args.reference;
+  if (!reference.asked) {
+    if (args.b.empty()) throw Error(ErrorKind::usage, "expected B, which A is held to");
+    if (has_job_flags(reference.flags) || !reference.precision.empty() || !reference.sums.empty() ||
+        !reference.output.empty())
+      throw Error(ErrorKind::usage,
+                  "--precision, --sums, --as and flags of a job go with --reference");
+  }
+  if (args.view == "-" && args.json)
+    throw Error(ErrorKind::usage, "--view: beside --json the picture needs a file, --view=FILE");
+  if (!args.view.empty()) draw_format(args.view);
 }
 
 int run_compare(const CompareArgs& args) {
-  const TensorRef ref_a = parse_tensor_ref(args.a), ref_b = parse_tensor_ref(args.b);
+  check(args);
   TensorFiles files(ReadLimits{.access = FileAccess::map});
-  const TensorMap a = tensors_of(ref_a, files), b = tensors_of(ref_b, files);
-  refuse_nameless(a, args.a, b, args.b);
-  refuse_nameless(b, args.b, a, args.a);
+  const TensorMap a = tensors_of(parse_tensor_ref(args.a), files);
   const Tolerance tolerance = tolerance_of(args);
-  const Report report = compare_all(a, b, tolerance);
+  CompareReport report;
+  if (args.reference.asked) {
+    report = compare_to_reference(a, args.b, args.reference, files, tolerance, args.tolerant());
+  } else {
+    const TensorMap b = tensors_of(parse_tensor_ref(args.b), files);
+    refuse_nameless(a, args.a, b, args.b);
+    refuse_nameless(b, args.b, a, args.a);
+    report = compare_all(a, b, tolerance);
+  }
+  std::optional<OutputFile> picture;  // before anything is printed: it may exist already
+  if (!args.view.empty()) picture.emplace(picture_file(args, files));
   files.require_unchanged();
-  print(args.json ? as_json(report, tolerance) : as_text(report));
+  print(args.json ? report_json(report) : report_text(report));
+  if (picture) {
+    picture->write(difference_drawn(report, args, files));
+    picture->commit();
+  }
   return report.same() ? 0 : 1;
+}
+
+void add_tolerance(CLI::App& app, CompareArgs& args) {
+  const auto add = [&](const std::string& flag, auto& place, const std::string& what) {
+    return app.add_option(flag, place, what)->check(CLI::NonNegativeNumber)->group("What is close");
+  };
+  add("--rtol", args.rtol, "relative tolerance; default: 1e-7, with --ulp 0")->type_name("X");
+  add("--atol", args.atol, "absolute tolerance; default: 0")->type_name("X");
+  add("--ulp", args.ulps, "as close: at most N representable values apart")->type_name("N");
+  app.add_flag("--equal-nan", args.equal_nan, "NaN is close to NaN; without, to nothing")
+      ->group("What is close");
+}
+
+void add_reference(CLI::App& app, ReferenceArgs& args) {
+  const std::string group = "Against the job itself";
+  app.add_flag("--reference", args.asked,
+               "B is a job, or the flags of 'attn run' are: it is computed in f64, and close is "
+               "what the result's precision can be expected to give")
+      ->group(group);
+  app.add_option("--precision", args.precision,
+                 "what the result was computed in: f64, f32, tf32, f16 or bf16; default: its dtype")
+      ->check(CLI::IsMember({"f64", "f32", "tf32", "f16", "bf16"}))
+      ->type_name("WORD")
+      ->group(group);
+  app.add_option("--sums", args.sums, "what sums and softmax were in; default: f32, of f64 f64")
+      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16"}))
+      ->type_name("WORD")
+      ->group(group);
+  app.add_option("--as", args.output,
+                 "which output a tensor without a name is; default: context, with W_O output")
+      ->type_name("NAME")
+      ->group(group);
+  add_job_flags(app, args.flags);
+  for (CLI::Option* option : app.get_options())
+    if (option->get_group() == "Tensors" || option->get_group() == "Attention" ||
+        option->get_group() == "Positions" || option->get_group() == "Job")
+      option->group("");  // not shown: 'attn run --help' has them
+}
+
+void add_view(CLI::App& app, CompareArgs& args) {
+  const std::string group = "Picture";
+  app.add_flag("--view{-}", args.view,
+               "A - B as a heat map on the terminal, or as a picture or page: --view=FILE.svg, "
+               ".png, .html")
+      ->type_name("[=FILE]")
+      ->group(group);
+  app.add_option("--of", args.of, "of which tensor; default: the first that differs")
+      ->type_name("NAME")
+      ->group(group);
+  const auto add_axis = [&](const std::string& flag, auto& place, const std::string& what) {
+    app.add_option(flag, place, what)->type_name("I")->group(group);
+  };
+  add_axis("--head", args.choice.head, "this head alone; default: all, side by side");
+  add_axis("--batch", args.choice.batch, "this batch alone");
+  add_axis("--layer", args.choice.layer, "this layer alone");
+  app.add_flag("--force", args.force, "replace FILE where it exists")->group(group);
 }
 
 }  // namespace
@@ -195,25 +227,19 @@ int run_compare(const CompareArgs& args) {
 Action add_compare(CLI::App& app) {
   const auto args = std::make_shared<CompareArgs>();
   app.description(
-      "Says how far the tensors of A are from those of B, which is right. An element is close "
-      "when\n"
-      "|a - b| <= atol + rtol |b|. Exit code 0: all are close; 1: something differs.\n\n"
+      "Says how far the tensors of A are from those of B, which is right. An element\n"
+      "is close when |a - b| <= atol + rtol |b|. Exit code 0: all are close;\n"
+      "1: something differs. With --reference, B is computed: for testing kernels.\n\n"
       "Example:\n"
       "  attn compare result.npz expected.npz --rtol 1e-5\n"
-      "  attn compare mine.npy result.npz#weights --ulp 4");
+      "  attn compare mine.npy result.npz#weights --ulp 4 --view\n"
+      "  attn compare result.npz --reference --q q.npy --k k.npy --v v.npy --heads 4");
   app.add_option("A", args->a, "FILE or FILE#NAME; - is standard input")->required();
-  app.add_option("B", args->b, "the same: what A is held to")->required();
-  app.add_option("--rtol", args->rtol, "relative tolerance; default: 1e-7, with --ulp 0")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("X");
-  app.add_option("--atol", args->atol, "absolute tolerance; default: 0")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("X");
-  app.add_option("--ulp", args->ulps, "as close: at most N representable values apart")
-      ->check(CLI::NonNegativeNumber)
-      ->type_name("N");
-  app.add_flag("--equal-nan", args->equal_nan, "NaN is close to NaN; without, to nothing");
+  app.add_option("B", args->b, "the same: what A is held to; with --reference, a job file");
+  add_tolerance(app, *args);
   app.add_flag("--json", args->json, "one JSON object, on one line");
+  add_reference(app, args->reference);
+  add_view(app, *args);
   return [args] { return run_compare(*args); };
 }
 

@@ -71,6 +71,9 @@ std::string bash() {
          "bash-completion/completions/attn.\n"
          "_attn() {\n"
          "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+         "  # bash takes --flag=word as three words\n"
+         "  [[ $previous == = ]] && previous=${COMP_WORDS[COMP_CWORD-2]}\n"
+         "  [[ $current == = ]] && current=\n"
          "  case \"${COMP_WORDS[1]} $previous\" in\n" +
          values +
          "  esac\n"
@@ -84,7 +87,7 @@ std::string bash() {
          "    esac\n"
          "  elif [[ -z $words ]] && ((COMP_CWORD == 2)); then\n"
          "    case ${COMP_WORDS[1]} in\n" +
-         firsts + "    help) words=" + quoted(commands) +
+         firsts + "    help) words=" + quoted(joined(help_names())) +
          " ;;\n"
          "    esac\n"
          "  fi\n"
@@ -126,9 +129,12 @@ std::string zsh() {
   }
   return "#compdef attn\n# Completions of attn for zsh: install as _attn in a folder of $fpath.\n"
          "_attn() {\n  local -a commands=(\n" +
-         commands +
+         commands + "    'help:on a command or a topic'\n" +
          "  )\n"
          "  if ((CURRENT == 2)); then\n    _describe command commands\n    return\n  fi\n"
+         "  if ((CURRENT == 3)) && [[ $words[2] == help ]]; then\n    compadd " +
+         joined(help_names()) +
+         "\n    return\n  fi\n"
          "  shift words\n  ((CURRENT--))\n"
          "  case $words[1] in\n" +
          cases +
@@ -139,6 +145,10 @@ std::string zsh() {
 std::string fish() {
   std::string text =
       "# Completions of attn for fish: install as attn.fish in vendor_completions.d.\n";
+  text +=
+      "complete -c attn -n __fish_use_subcommand -f -a help -d 'on a command or a topic'\n"
+      "complete -c attn -n '__fish_seen_subcommand_from help' -f -a " +
+      quoted(joined(help_names())) + "\n";
   for (const Offer& offer : offers()) {
     text += "complete -c attn -n __fish_use_subcommand -f -a " + offer.name + " -d " +
             quoted(offer.what) + "\n";

@@ -57,6 +57,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
                        const std::string& file) {
   HeatSource source;
   source.name = name_in(result, asked, file);
+  source.key = source.name;
   source.tensor = result.tensors.at(source.name);
   const OutputName* output = output_named(source.name);
   if (output != nullptr) source.what = output->what;
@@ -78,7 +79,9 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
 PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::string& file) {
   const DType dtype = source.tensor.dtype();
   const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
-  return {file, make_heat_map(source, choice), wide ? 64 : 32};
+  PageSet set{file, make_heat_map(source, choice), wide ? 64 : 32};
+  if (choice.rows.empty() && choice.columns.empty()) set.key = source.key;
+  return set;
 }
 
 std::string drawn(const std::vector<PageSet>& sets, DrawFormat format, const DrawStyle& style) {

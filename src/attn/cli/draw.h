@@ -18,9 +18,9 @@ DrawFormat draw_format(const std::string& path);
 
 /// What shapes a drawing beside its numbers.
 struct DrawStyle {
-  std::string colour = "auto";                          ///< on the terminal: auto, always or never
-  std::size_t width = 0;                                ///< columns; 0: the terminal's
-  std::size_t most_html_bytes = std::size_t{50} << 20;  ///< a page's values are coarser beyond
+  std::string colour = "auto";               ///< on the terminal: auto, always or never
+  std::size_t width = 0;                     ///< columns; 0: the terminal's
+  std::size_t most_html_bytes = 50'000'000;  ///< a page's values are coarser beyond
 };
 
 /// The tensor called `name` ("": the only one) with what belongs to it: labels, hidden cells, the

@@ -1,6 +1,7 @@
 #include "attn/cli/help.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 namespace attn {
 namespace {
@@ -8,17 +9,17 @@ namespace {
 constexpr std::size_t kColumn = 27;  // where explanations start
 constexpr std::size_t kWidth = 80;
 
-/// `text` in lines of at most kWidth, each after the first indented to kColumn.
-std::string wrapped(const std::string& text) {
+/// `text` in lines of at most kWidth, the first from `indent` on, each after it indented so.
+std::string wrapped(const std::string& text, std::size_t indent) {
   std::string out;
-  std::size_t column = kColumn;
+  std::size_t column = indent;
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t space = std::min(text.find(' ', start), text.size());
     const std::string word = text.substr(start, space - start);
-    if (column > kColumn && column + 1 + word.size() > kWidth) {
-      out += "\n" + std::string(kColumn, ' ');
-      column = kColumn;
-    } else if (column > kColumn) {
+    if (column > indent && column + 1 + word.size() > kWidth) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    } else if (column > indent) {
       out += ' ';
       ++column;
     }
@@ -44,18 +45,55 @@ std::string flags_of(const CLI::Option& option, bool positional) {
   for (const std::string& name : option.get_lnames())
     text += (text.ends_with(' ') ? "--" : ", --") + name;
   const bool takes_one = option.get_expected_min() > 0;
-  return takes_one ? text + " " + placeholder_of(option) : text;
+  const std::string placeholder = placeholder_of(option);
+  if (placeholder.starts_with("[=")) return text + placeholder;  // it may stand alone
+  return takes_one ? text + " " + placeholder : text;
+}
+
+/// The paragraphs before "Example:" filled to kWidth, whatever the lines in the source.
+std::string filled(std::string text) {
+  const std::size_t example = std::min(text.find("\nExample:"), text.size());
+  std::string out;
+  for (std::size_t start = 0; start < example;) {
+    const std::size_t end = std::min(text.find("\n\n", start), example);
+    std::string paragraph = text.substr(start, end - start);
+    std::replace(paragraph.begin(), paragraph.end(), '\n', ' ');
+    out += (out.empty() ? "" : "\n\n") + wrapped(paragraph, 0);
+    start = end + 2;
+  }
+  return out + "\n" + text.substr(example);
+}
+
+/// Without more than one empty line at a time.
+std::string closed_up(std::string text) {
+  for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+  while (text.ends_with("\n\n")) text.pop_back();
+  return text;
 }
 
 class HelpFormatter : public CLI::Formatter {
  public:
+  HelpFormatter() {
+    label("Positionals", "Arguments");
+    column_width(18);
+  }
+
+  std::string make_help(const CLI::App* app, std::string name,
+                        CLI::AppFormatMode mode) const override {
+    return closed_up(CLI::Formatter::make_help(app, std::move(name), mode));
+  }
+
+  std::string make_description(const CLI::App* app) const override {
+    return filled(app->get_description()) + "\n";
+  }
+
   std::string make_option(const CLI::Option* option, bool positional) const override {
     std::string line = "  " + flags_of(*option, positional);
     if (line.size() + 2 > kColumn)
       line += "\n" + std::string(kColumn, ' ');
     else
       line.resize(kColumn, ' ');
-    return line + wrapped(option->get_description()) + "\n";
+    return line + wrapped(option->get_description(), kColumn) + "\n";
   }
 
   std::string make_group(std::string group, bool positional,

@@ -145,11 +145,11 @@ Action add_inspect(CLI::App& app) {
       "and how many elements are NaN or infinite. NaN is left out of min, max and mean.\n\n"
       "Example:\n"
       "  attn inspect weights.npz embeddings.npy");
-  app.add_option("files", typed->files,
+  app.add_option("FILE", typed->files,
                  ".npz, .safetensors, .npy, .json or .csv files; - is standard input")
       ->type_name("FILE[#NAME]")
       ->required();
-  app.add_flag("--json", typed->json, "One JSON object a line for each tensor");
+  app.add_flag("--json", typed->json, "one JSON object a line for each tensor");
   return [typed] { return inspect(typed->files, typed->json); };
 }
 

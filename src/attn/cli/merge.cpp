@@ -57,8 +57,8 @@ Action add_merge(CLI::App& app) {
       "queries are the same, their keys stand one behind another. A sink belongs to one part "
       "only.\n\n"
       "Example:\n"
-      "  attn run --q q.npy --k k1.npy --v v1.npy --outputs logsumexp,head_context -o 1.npz\n"
-      "  attn run --q q.npy --k k2.npy --v v2.npy --outputs logsumexp,head_context -o 2.npz\n"
+      "  attn run --q q.npy --k k1.npy --outputs logsumexp,head_context -o 1.npz\n"
+      "  attn run --q q.npy --k k2.npy --outputs logsumexp,head_context -o 2.npz\n"
       "  attn merge 1.npz 2.npz -o all.npz");
   app.add_option("PART", args->parts, "results over parts of the keys (.npz or .json)")->required();
   add_emit_options(app, args->emit);

@@ -160,7 +160,8 @@ int run(const RunArgs& args) {
   if (destination.shown) show(result, args.show, meaning_of);
   views.write(job, all);
   if (!nan.empty()) note("warning: " + nan);
-  if (const std::string doubt = mask_doubt(job); !doubt.empty()) note("warning: " + doubt);
+  for (const std::string& doubt : {mask_doubt(job), token_doubt(job, prepared.inputs)})
+    if (!doubt.empty()) note("warning: " + doubt);
   return 0;
 }
 
@@ -183,7 +184,7 @@ Action add_run(CLI::App& app) {
       "Example:\n"
       "  attn run job.json\n"
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
-      "  attn run --embeddings x.npy --wq model.npz#W_Q --wk model.npz#W_K -o weights=w.npy");
+      "  attn run --embeddings x.npy --wq model.npz#W_Q -o weights=w.npy");
   app.add_option("JOB", args->job, "job file (.json, .npz or .safetensors); - is standard input");
   add_job_flags(app, args->flags);
   add_show_options(app, args->show);

@@ -71,7 +71,9 @@ void RunViews::write(const Job& job, const Result& result) {
   if (!view_) return;
   const ResultFile file{result.outputs, result.tokens, result.made_by};
   const HeatSource source = heat_source(file, "weights", "result");
-  view_->write(drawn({page_set(source, {}, "result")}, draw_format(args_.view), {}));
+  PageSet set = page_set(source, {}, "result");
+  set.key.reset();  // there is no file to read it from
+  view_->write(drawn({set}, draw_format(args_.view), {}));
   view_->commit();
 }
 

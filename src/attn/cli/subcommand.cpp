@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "attn/cli/help.h"
+#include "attn/cli/topics.h"
 #include "attn/job/fields.h"
 
 namespace attn {
@@ -10,8 +11,7 @@ namespace {
 
 constexpr Subcommand kSubcommands[] = {
     {"run", "compute attention: one job, from a file or from flags", add_run},
-    {"batch", "compute attention: many jobs, on several threads, and go on after a stop",
-     add_batch},
+    {"batch", "compute attention: many jobs on all processors, resumable", add_batch},
     {"examples", "the worked examples that ship with attn: list, run, check", add_examples},
     {"view", "a result as a heat map: on the terminal, as SVG, PNG or HTML", add_view},
     {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", add_inspect},
@@ -32,10 +32,7 @@ constexpr char kDescription[] =
     "  attn run --q queries.npy --k keys.npy --v values.npy --causal -o result.npz\n"
     "  attn examples run general-attention\n";
 
-constexpr char kFooter[] =
-    "\nExit codes: 0 done, 1 they differ (compare, examples check), 2 usage, 3 some jobs failed\n"
-    "(batch), 65 bad data, 66 no such input, 70 internal, 73 can't create output,\n"
-    "74 input/output error, 75 locked, 77 not permitted. 'attn COMMAND --help' tells more.";
+constexpr char kFooter[] = "\n'attn help COMMAND' and 'attn help TOPIC' tell more.\n";
 
 /// What may be given: the words of a job's key, or those that CLI11 checks, "WORD:{text,json}".
 std::vector<std::string> words_of(const CLI::Option& option) {
@@ -46,6 +43,12 @@ std::vector<std::string> words_of(const CLI::Option& option) {
   const std::size_t open = type.find(":{"), close = type.find('}', open);
   if (open == std::string::npos || close == std::string::npos) return {};
   return CLI::detail::split(type.substr(open + 2, close - open - 2), ',');
+}
+
+/// "  run          compute attention"
+std::string listed(std::string name, const std::string& what) {
+  name.resize(13, ' ');
+  return "  " + name + what + "\n";
 }
 
 }  // namespace
@@ -61,6 +64,12 @@ const Subcommand* find_subcommand(const std::string& name) {
 std::vector<std::string> subcommand_names() {
   std::vector<std::string> names;
   for (const Subcommand& subcommand : kSubcommands) names.emplace_back(subcommand.name);
+  return names;
+}
+
+std::vector<std::string> help_names() {
+  std::vector<std::string> names = subcommand_names();
+  for (const std::string& topic : topic_names()) names.push_back(topic);
   return names;
 }
 
@@ -81,13 +90,12 @@ std::unique_ptr<DeclaredCommand> declare(const Subcommand& subcommand) {
 
 std::string overview() {
   std::string text = std::string(kDescription) + "\nUsage: attn COMMAND [ARGUMENTS]\n\nCommands:\n";
-  for (const Subcommand& subcommand : kSubcommands) {
-    std::string name = subcommand.name;
-    name.resize(13, ' ');
-    text += "  " + name + subcommand.what + "\n";
-  }
+  for (const Subcommand& subcommand : kSubcommands)
+    text += listed(subcommand.name, subcommand.what);
+  text += "\nTopics:\n";
+  for (const Topic& topic : topics()) text += listed(topic.name, topic.what);
   return text + "\nOptions:\n  -h, --help     this text, or a command's\n" +
-         "      --version  the program's version\n" + kFooter + "\n";
+         "      --version  the program's version\n" + kFooter;
 }
 
 std::vector<OptionFacts> facts_of(const CLI::App& app) {

@@ -19,6 +19,7 @@ struct Subcommand {
 std::span<const Subcommand> subcommands();
 const Subcommand* find_subcommand(const std::string& name);  ///< nullptr when there is none
 std::vector<std::string> subcommand_names();
+std::vector<std::string> help_names();  ///< of commands, then of topics
 
 /// A command with all its options declared, and what it does once they are parsed.
 struct DeclaredCommand {

@@ -19,12 +19,20 @@ struct ViewArgs {
   bool force = false;
 };
 
+/// Whether a page can look values up in the file (report/page/source.js).
+bool read_by_pages(const std::string& file, TensorFiles& files) {
+  const Format format = format_of(files.file(file));
+  return file != "-" && format != Format::json && format != Format::csv;
+}
+
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
   ResultFile result = read_result(file, files);
   if (!args.tokens.empty()) result.tokens = args.tokens;
   HeatSource source = heat_source(result, args.of, file);
   if (!args.key_tokens.empty()) source.column_tokens = args.key_tokens;
-  return page_set(source, args.choice, file);
+  PageSet set = page_set(source, args.choice, file);
+  if (!read_by_pages(file, files)) set.key.reset();
+  return set;
 }
 
 int view(const ViewArgs& args) {
@@ -88,7 +96,7 @@ Action add_view(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(20, 1000));
   app.add_option("--max-html-bytes", args->style.most_html_bytes,
-                 "how large a page may be, as 20MB; values become coarser; default: 50MB")
+                 "how large a page may be, as 20MB; values become coarser; default: 50000000")
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(false));
   add_choice(app, *args);

@@ -31,33 +31,25 @@ Tensor rows_as_given(const Tensor& rows, const Inputs& in, const Options& option
   return options.batch_second ? swap_first_axes(rows) : rows;
 }
 
-Tensor context_as_given(Stages& stages, const Inputs& in, const Options& options) {
-  if (in.packed) return rows_as_given(stages.context(), in, options);
-  return options.layout == Layout::bhld ? stages.head_context()
-                                        : swap_middle_axes(stages.head_context());
-}
-
-Tensor computed(const std::string& name, Stages& stages, const Inputs& in, const Options& options) {
-  const auto per_head = [&](const Tensor& tensor) { return without_lifted_axes(tensor, in, true); };
+/// With all letters, as the stages have it; context head by head.
+Tensor computed(const std::string& name, Stages& stages) {
   if (name == "positions") return stages.positions();
-  if (name == "inputs") return rows_as_given(stages.chosen(stages.inputs()), in, options);
-  if (name == "queries") return per_head(stages.queries());
-  if (name == "keys") return per_head(stages.keys());
-  if (name == "values") return per_head(stages.values());
-  if (name == "present_K") return per_head(stages.present_keys());
-  if (name == "present_V") return per_head(stages.present_values());
-  if (name == "scores") return per_head(stages.scores());
-  if (name == "scaled_scores") return per_head(stages.scaled_scores());
-  if (name == "masked_scores") return per_head(stages.masked_scores());
-  if (name == "weights") return per_head(stages.weights());
-  if (name == "mean_weights")
-    return without_lifted_axes(mean_over_heads(stages.weights()), in, false);
-  if (name == "key_weights") return per_head(sum_over_queries(stages.weights()));
-  if (name == "row_max") return per_head(stages.row_max());
-  if (name == "logsumexp") return per_head(stages.logsumexp());
-  if (name == "head_context") return per_head(stages.head_context());
-  if (name == "context") return context_as_given(stages, in, options);
-  return rows_as_given(stages.output(), in, options);
+  if (name == "inputs") return stages.chosen(stages.inputs());
+  if (name == "queries") return stages.queries();
+  if (name == "keys") return stages.keys();
+  if (name == "values") return stages.values();
+  if (name == "present_K") return stages.present_keys();
+  if (name == "present_V") return stages.present_values();
+  if (name == "scores") return stages.scores();
+  if (name == "scaled_scores") return stages.scaled_scores();
+  if (name == "masked_scores") return stages.masked_scores();
+  if (name == "weights") return stages.weights();
+  if (name == "mean_weights") return mean_over_heads(stages.weights());
+  if (name == "key_weights") return sum_over_queries(stages.weights());
+  if (name == "row_max") return stages.row_max();
+  if (name == "logsumexp") return stages.logsumexp();
+  if (name == "output") return stages.output();
+  return stages.head_context();
 }
 
 /// A given tensor, or its columns head by head: as it was given, whatever is computed in.
@@ -97,9 +89,10 @@ std::vector<std::string> every_name() {
   return names;
 }
 
-/// "; there are positions, inputs, ...", where no name is near.
-std::string names_of_outputs() {
-  std::string text;
+/// " (did you mean 'scores'?)", or "; there are positions, inputs, ..." where no name is near.
+std::string nearest_or_all(const std::string& name) {
+  std::string text = did_you_mean(name, every_name());
+  if (!text.empty()) return text;
   for (const OutputName& output : kOutputNames)
     text += (text.empty() ? "; there are " : ", ") + std::string(output.name);
   return text;
@@ -116,16 +109,25 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
     const bool is_output =
         std::any_of(kOutputNames.begin(), kOutputNames.end(),
                     [&](const OutputName& output) { return name == output.name; });
-    const std::string near = did_you_mean(name, every_name());
     if (!is_input && !is_output)
       problems.push_back("outputs: expected names of outputs, found '" + printable(name) + "'" +
-                         (near.empty() ? names_of_outputs() : near));
+                         nearest_or_all(name));
     else if (is_input && !tensors.contains(name))
       problems.push_back("outputs: expected " + name + " among the tensors, found none");
     else if (const std::string needed = missing(name, tensors, options); !needed.empty())
       problems.push_back("outputs: expected " + needed + " for " + name + ", found none");
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
+}
+
+Tensor as_given(const std::string& name, const Tensor& full, const Inputs& in,
+                const Options& options) {
+  if (name == "positions") return full;
+  if (name == "inputs" || name == "output") return rows_as_given(full, in, options);
+  if (name == "mean_weights") return without_lifted_axes(full, in, false);
+  if (name != "context") return without_lifted_axes(full, in, true);
+  if (in.packed) return rows_as_given(side_by_side(full), in, options);
+  return options.layout == Layout::bhld ? full : swap_middle_axes(full);
 }
 
 std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options) {
@@ -146,13 +148,13 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs, const RowSinks& sinks) {
   const RowSinks rounding = in.result == in.compute ? sinks : rounded_to(in.result, sinks);
-  Stages stages(in, options, outputs, rounding);
+  Stages stages(in, options, outputs, &rounding);
   TensorMap results;
   for (const std::string& name : outputs) {
     std::optional<Tensor> result = given(name, tensors, in);
     if (!result && stages.hand_on(name)) continue;
     if (!result) {
-      result = computed(name, stages, in, options);
+      result = as_given(name, computed(name, stages), in, options);
       if (is_float(result->dtype())) result = cast(*result, in.result);
     }
     if (const auto sink = sinks.find(name); sink != sinks.end())

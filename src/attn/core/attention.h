@@ -63,6 +63,11 @@ std::vector<std::string> available_outputs(const TensorMap& tensors, const Optio
 void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
                    const Options& options);
 
+/// An output with all its letters (kOutputNames; context as head_context) in the shape that the
+/// user's tensors give it.
+Tensor as_given(const std::string& name, const Tensor& full, const Inputs& in,
+                const Options& options);
+
 /// The outputs asked for, by name, in the order asked. Ranks are the user's: 2-D tensors in, 2-D
 /// results out, with a head axis in front where heads were asked for; axes L hold the `rows` asked
 /// for. A given tensor's own name gives it back as it was. Only what the outputs need is computed.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "attn/tensor/error.h"
+
 namespace attn {
 namespace {
 
@@ -14,32 +16,51 @@ std::string listed(const std::vector<std::string>& words) {
 
 }  // namespace
 
-void Axes::equate(const std::string& letter, const std::string& other) {
-  if (knows(other)) settle(letter, axes_.at(other));
+void Axes::settle(std::string_view letter, Axis axis) {
+  if (!knows(letter)) axes_.emplace_back(letter, std::move(axis));
 }
 
-void Axes::take(const std::string& name, const Tensor& tensor,
-                const std::vector<std::string>& letters) {
+void Axes::equate(std::string_view letter, std::string_view other) {
+  if (const Axis* axis = find(other)) settle(letter, *axis);
+}
+
+void Axes::take(std::string_view name, const Tensor& tensor, const Letters& letters) {
+  const Shape& shape = tensor.shape();
+  bool agree = shape.size() == letters.size();
+  for (std::size_t i = 0; agree && i < letters.size(); ++i) {
+    const Axis* axis = find(letters[i]);
+    agree = axis == nullptr || axis->length == shape[i];
+  }
+  if (!agree) return mismatch(name, tensor, letters);
+  for (std::size_t i = 0; i < letters.size(); ++i) settle(letters[i], {shape[i], name, shape});
+}
+
+const Axes::Axis& Axes::operator[](std::string_view letter) const {
+  if (const Axis* axis = find(letter)) return *axis;
+  throw Error(ErrorKind::internal, "no axis " + std::string(letter));
+}
+
+const Axes::Axis* Axes::find(std::string_view letter) const {
+  for (const auto& [known, axis] : axes_)
+    if (known == letter) return &axis;
+  return nullptr;
+}
+
+void Axes::mismatch(std::string_view name, const Tensor& tensor, const Letters& letters) {
   const Shape& shape = tensor.shape();
   const bool same_rank = shape.size() == letters.size();
   std::string expected;
   std::vector<std::string> reasons;
   for (std::size_t i = 0; i < letters.size(); ++i) {
-    const bool known = knows(letters[i]);
-    expected += (i == 0 ? "" : ", ") + (known ? std::to_string(axes_.at(letters[i]).length) : "*");
-    if (!known || (same_rank && shape[i] == axes_.at(letters[i]).length)) continue;
-    const std::string reason = axes_.at(letters[i]).name + " " + axes_.at(letters[i]).found;
+    const Axis* axis = find(letters[i]);
+    expected += (i == 0 ? "" : ", ") + (axis ? std::to_string(axis->length) : "*");
+    if (axis == nullptr || (same_rank && shape[i] == axis->length)) continue;
+    const std::string reason = std::string(axis->name) + " " + axis->found();
     if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
       reasons.push_back(reason);
   }
-  if (!same_rank || !reasons.empty()) {
-    problem(name + ": expected (" + expected + (letters.size() == 1 ? ",)" : ")") +
-            (reasons.empty() ? "" : " to match " + listed(reasons)) + ", found " +
-            to_string(shape));
-    return;
-  }
-  for (std::size_t i = 0; i < letters.size(); ++i)
-    settle(letters[i], {shape[i], name, to_string(shape)});
+  problem(std::string(name) + ": expected (" + expected + (letters.size() == 1 ? ",)" : ")") +
+          (reasons.empty() ? "" : " to match " + listed(reasons)) + ", found " + to_string(shape));
 }
 
 }  // namespace attn

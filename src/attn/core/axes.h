@@ -3,41 +3,56 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
+using Letters = std::vector<std::string_view>;
+
+/// Letters and names are literals, or live as long. Texts are made only where something is wrong.
 class Axes {
  public:
-  /// A length, and what settled it: the name "W_Q" and what was found there, "(4, 8)".
+  /// A length, and what settled it.
   struct Axis {
     std::size_t length;
-    std::string name, found;
+    std::string_view name;    ///< of the tensor or the option: "W_Q", "heads"
+    Shape shape = {};         ///< the tensor's; none for an option
+    std::string remark = {};  ///< the option's value, "= 8"; or what stands behind the shape
+
+    /// What was found there: "(4, 8)", "= 8", "(4, 8) with kv_heads = 2".
+    std::string found() const { return (shape.empty() ? "" : to_string(shape)) + remark; }
   };
 
+  Axes() { axes_.reserve(kMany); }
+
   /// Settles a letter that is not settled yet.
-  void settle(const std::string& letter, const Axis& axis) { axes_.try_emplace(letter, axis); }
+  void settle(std::string_view letter, Axis axis);
 
   /// Settles `letter` as what `other` is, if that is settled.
-  void equate(const std::string& letter, const std::string& other);
+  void equate(std::string_view letter, std::string_view other);
 
   /// Holds `tensor` to `letters`, one for each of its axes. When all agree, it settles those not
   /// met before; otherwise it is a problem and settles nothing:
   ///   "W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3)".
-  void take(const std::string& name, const Tensor& tensor, const std::vector<std::string>& letters);
+  void take(std::string_view name, const Tensor& tensor, const Letters& letters);
 
-  bool knows(const std::string& letter) const { return axes_.count(letter) != 0; }
-  const Axis& operator[](const std::string& letter) const { return axes_.at(letter); }
+  bool knows(std::string_view letter) const { return find(letter) != nullptr; }
+  const Axis& operator[](std::string_view letter) const;  ///< until the next one is settled
 
   void problem(const std::string& line) { problems_.push_back(line); }
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:
-  std::map<std::string, Axis> axes_;
+  static constexpr std::size_t kMany = 32;  // more letters than a problem has
+  const Axis* find(std::string_view letter) const;
+  void mismatch(std::string_view name, const Tensor& tensor, const Letters& letters);
+
+  std::vector<std::pair<std::string_view, Axis>> axes_;
   std::vector<std::string> problems_;
 };
 

@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <limits>
 #include <memory>
+#include <new>
 
 #include "attn/core/gemm.h"
 #include "attn/core/kernel_problem.h"
@@ -205,6 +206,10 @@ FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& 
 }
 
 void set_threads(std::size_t threads) {
+  // The C library notes with a thread's first use of its pool that it has to go, and ends the
+  // program where it finds no memory for that: so it is asked for here first.
+  constexpr std::size_t kNoteBytes = 64;
+  ::operator delete(::operator new(kNoteBytes));
   t_threads = threads;
   t_pool.reset();
 }

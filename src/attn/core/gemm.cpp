@@ -70,6 +70,9 @@ bool exact_in_double(const Tensor& a, const Tensor& b, std::size_t k) {
   return largest_magnitude(a) * largest_magnitude(b) * static_cast<double>(k) <= 0x1p52;
 }
 
+/// Whether BLAS is so much faster that it pays to convert integers to doubles and back.
+bool is_large(const Tensor& a, const Tensor& b) { return a.size() + b.size() > 256; }
+
 std::size_t matrices(const Tensor& tensor) {
   std::size_t count = 1;
   for (std::size_t axis = 0; axis + 2 < tensor.rank(); ++axis) count *= tensor.shape()[axis];
@@ -110,7 +113,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Second second, const std::string
   const Tensor left = cast(a, dtype), right = cast(b, dtype);
   if (dtype == DType::f64) return multiply_all<double>(left, right, second, stage);
   if (dtype == DType::f32) return multiply_all<float>(left, right, second, stage);
-  if (exact_in_double(a, b, a.shape().back()))
+  if (is_large(a, b) && exact_in_double(a, b, a.shape().back()))
     return cast(multiply_all<double>(cast(a, DType::f64), cast(b, DType::f64), second, stage),
                 DType::i64);
   return multiply_all<std::int64_t>(a, b, second, stage);

@@ -46,7 +46,7 @@ Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
   auto scores = mutable_array_of<T>(result.scores);
   auto visible = mutable_array_of<bool>(result.visible);
   const Tensor seen = visible_by_places(in, options);
-  xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), scaled.shape());
+  xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), extents_of(scaled));
   for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask}) {
     if (!*given) continue;
     const Tensor mask = fitted_mask(**given, in, options.mask_polarity);

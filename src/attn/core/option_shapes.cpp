@@ -4,12 +4,14 @@ namespace attn {
 namespace {
 
 void check_score_weights(const TensorMap& tensors, Score score, Axes& axes) {
-  const auto take = [&](const char* name, const std::vector<std::string>& letters) {
+  const auto take = [&](const char* name, std::initializer_list<std::string_view> letters) {
     if (const Tensor* tensor = tensors.find(name)) axes.take(name, *tensor, letters);
   };
   if (score == Score::concat && axes.knows("D") && axes.knows("Dk")) {
-    const auto& [length, name, found] = axes["D"];
-    axes.settle("D+Dk", {length + axes["Dk"].length, name, found + " beside " + axes["Dk"].found});
+    Axes::Axis both = axes["D"];
+    both.length += axes["Dk"].length;
+    both.remark += " beside " + axes["Dk"].found();
+    axes.settle("D+Dk", std::move(both));
     take("W_score", {"D+Dk", "A"});
   } else {
     take("W_score", {"D", "Dk"});
@@ -20,8 +22,8 @@ void check_score_weights(const TensorMap& tensors, Score score, Axes& axes) {
   if (score == Score::additive && !tensors.contains("W_score_K") && axes.knows("A") &&
       axes.knows("Dk") && axes["A"].length != axes["Dk"].length)
     axes.problem("W_score_K: expected (" + std::to_string(axes["Dk"].length) + ", " +
-                 std::to_string(axes["A"].length) + ") to match " + axes["A"].name + " " +
-                 axes["A"].found + ", found none");
+                 std::to_string(axes["A"].length) + ") to match " + std::string(axes["A"].name) +
+                 " " + axes["A"].found() + ", found none");
   take("b_score", {"A"});
   take("v_score", {"A"});
   if (const Tensor* g = tensors.find("g_score"); g != nullptr && g->size() != 1)
@@ -49,18 +51,13 @@ void check_relative_bias(const Tensor& table, const Options& options, Axes& axes
 }  // namespace
 
 void check_option_shapes(const TensorMap& tensors, const Options& options, Axes& axes) {
-  const std::vector<std::pair<std::string, std::vector<std::string>>> kShapes = {
-      {"bias_K", {"GD"}},
-      {"bias_V", {"GDv"}},
-      {"q_norm", {"D"}},
-      {"k_norm", {"Dk"}},
-      {"sinks", {"H"}}};
-  for (const auto& [name, letters] : kShapes)
-    if (const Tensor* tensor = tensors.find(name)) axes.take(name, *tensor, letters);
+  static constexpr std::pair<const char*, const char*> kVectors[] = {
+      {"bias_K", "GD"}, {"bias_V", "GDv"}, {"q_norm", "D"}, {"k_norm", "Dk"}, {"sinks", "H"}};
+  for (const auto& [name, letter] : kVectors)
+    if (const Tensor* tensor = tensors.find(name)) axes.take(name, *tensor, {letter});
   if (const Tensor* slopes = tensors.find("alibi_slopes")) {
     const bool each = slopes->rank() == 2 && axes.knows("B");
-    axes.take("alibi_slopes", *slopes,
-              each ? std::vector<std::string>{"B", "H"} : std::vector<std::string>{"H"});
+    axes.take("alibi_slopes", *slopes, each ? Letters{"B", "H"} : Letters{"H"});
   }
   if (const Tensor* table = tensors.find("relative_bias"))
     check_relative_bias(*table, options, axes);

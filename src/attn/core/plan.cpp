@@ -1,8 +1,9 @@
 #include "attn/core/plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <limits>
-#include <map>
 
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
@@ -28,12 +29,25 @@ double real_product(const Shape& factors) {
   return result;
 }
 
+/// The place of a stage among kOutputNames; kNone for what is none.
+constexpr std::size_t kNone = kOutputNames.size();
+constexpr std::size_t place_of(std::string_view name) {
+  std::size_t place = 0;
+  while (place < kNone && name != kOutputNames[place].name) ++place;
+  return place;
+}
+
+/// Some of the stages, a bit each.
+using StageSet = std::uint32_t;
+static_assert(kNone <= 32);
+consteval StageSet only(std::string_view name) { return StageSet{1} << place_of(name); }
+
 struct Stage {
   Shape shape;         ///< with the full letters
   bool whole = false;  ///< of integers
   double flops = 0;
   bool has_heads = false;
-  std::vector<std::string> needs = {};
+  StageSet needs = 0;
 };
 
 /// The stages of one problem, as attention.cpp computes them.
@@ -46,30 +60,41 @@ class Stages {
     add_contexts(options);
   }
 
-  const Stage& at(const std::string& name) const { return stages_.at(name); }
+  const Stage& at(std::string_view name) const { return stages_[place_of(name)]; }
 
   /// Whether the kernels are handed this problem: then no stage is kept that is not an output.
-  bool all_floats(const std::vector<std::string>& needed) const {
-    return std::none_of(needed.begin(), needed.end(), [&](const std::string& name) {
-      return (name == "queries" || name == "present_K" || name == "present_V") && at(name).whole;
-    });
+  bool all_floats(StageSet needed) const {
+    constexpr StageSet kFactors = only("queries") | only("present_K") | only("present_V");
+    for (std::size_t place = 0; place < kNone; ++place)
+      if ((needed & kFactors) >> place & 1 && at(kOutputNames[place].name).whole) return false;
+    return true;
   }
 
-  std::size_t bytes_of(const std::string& name) const {
+  /// The stage, what it needs, what that needs, ...
+  StageSet with_needs(StageSet stages) const {
+    for (StageSet before = 0; before != stages;) {
+      before = stages;
+      for (std::size_t place = 0; place < kNone; ++place)
+        if (stages >> place & 1) stages |= stages_[place].needs;
+    }
+    return stages;
+  }
+
+  std::size_t bytes_of(std::string_view name) const {
     const Stage& stage = at(name);
     const std::size_t extra = name == "masked_scores" ? 1 : 0;  // which keys are visible
     return product({product(stage.shape), size_of(stage.whole ? DType::i64 : in_.compute) + extra});
   }
 
  private:
-  bool whole(const std::string& name) const {
+  bool whole(std::string_view name) const {
     const Tensor* tensor = tensors_.find(name);
     return tensor == nullptr || !is_float(tensor->dtype());
   }
 
   /// queries, keys or values: x W + b with x of (B, N, M), or as given.
-  void add_projection(const std::string& name, const std::string& letter, const Shape& shape,
-                      std::size_t width, bool whole_source, const std::string& needs) {
+  void add_projection(std::string_view name, const std::string& letter, const Shape& shape,
+                      std::size_t width, bool whole_source, StageSet needs) {
     Stage stage{.shape = shape, .has_heads = true};
     if (!in_.projected) {
       const std::string given = letter == "V" && !tensors_.contains("V") ? "K" : letter;
@@ -77,16 +102,18 @@ class Stages {
     } else {
       stage.whole = whole_source && whole("W_" + letter) && whole("b_" + letter);
       stage.flops = tensors_.contains("W_" + letter) ? 2 * real_product(shape) * double(width) : 0;
-      if (!needs.empty()) stage.needs = {needs};
+      stage.needs = needs;
     }
-    stages_[name] = stage;
+    set(name, stage);
   }
 
   /// The past before the new ones; without a past no copy is made.
-  void add_present(const std::string& name, const std::string& from, const std::string& past,
+  void add_present(std::string_view name, std::string_view from, std::string_view past,
                    const Shape& shape) {
-    stages_[name] = {
-        .shape = shape, .whole = at(from).whole && whole(past), .has_heads = true, .needs = {from}};
+    set(name, {.shape = shape,
+               .whole = at(from).whole && whole(past),
+               .has_heads = true,
+               .needs = StageSet{1} << place_of(from)});
   }
 
   /// Of a key, which some score functions compare with queries of another width.
@@ -103,14 +130,14 @@ class Stages {
     const std::size_t Mk = in_.memory ? in_.memory->shape()[2] : M;
     const bool whole_inputs = whole("embeddings") && !positions && !scaled;
     if (in_.projected) {
-      stages_["positions"] = {.shape = {rows_, M}, .flops = real_product({in_.L, M})};
-      stages_["inputs"] = {.shape = {in_.B, rows_, M},
-                           .whole = whole_inputs,
-                           .flops = positions || scaled ? real_product({in_.B, in_.L, M}) : 0};
+      set("positions", {.shape = {rows_, M}, .flops = real_product({in_.L, M})});
+      set("inputs", {.shape = {in_.B, rows_, M},
+                     .whole = whole_inputs,
+                     .flops = positions || scaled ? real_product({in_.B, in_.L, M}) : 0});
     }
-    add_projection("queries", "Q", {in_.B, in_.H, rows_, in_.D}, M, whole_inputs, "inputs");
+    add_projection("queries", "Q", {in_.B, in_.H, rows_, in_.D}, M, whole_inputs, only("inputs"));
     const bool whole_memory = in_.memory ? whole("memory") : whole_inputs;
-    const std::string source = in_.memory ? "" : "inputs";
+    const StageSet source = in_.memory ? 0 : only("inputs");
     const std::size_t width = key_width(Mk);
     add_projection("keys", "K", {in_.B, in_.G, in_.N, width}, Mk, whole_memory, source);
     add_projection("values", "V", {in_.B, in_.G, in_.N, in_.Dv}, Mk, whole_memory, source);
@@ -121,20 +148,20 @@ class Stages {
   void add_scores(const Options& options) {
     const Shape shape = {in_.B, in_.H, rows_, in_.S};
     const double count = real_product(shape);
-    const auto add = [&](const std::string& name, double each, const std::string& needs) {
-      stages_[name] = {.shape = shape, .flops = each * count, .has_heads = true, .needs = {needs}};
+    const auto add = [&](std::string_view name, double each, StageSet needs, bool whole) {
+      set(name, {.shape = shape,
+                 .whole = whole,
+                 .flops = each * count,
+                 .has_heads = true,
+                 .needs = needs});
     };
-    add("scores", 2 * static_cast<double>(in_.D), "queries");
-    Stage& scores = stages_["scores"];
-    scores.needs.push_back("present_K");
-    scores.whole =
-        options.score == Score::dot && stages_["queries"].whole && stages_["present_K"].whole;
-    add("scaled_scores", 1, "scores");
-    add("masked_scores", 1, "scaled_scores");
-    add("weights", 4, "masked_scores");
-    const auto summary = [&](const std::string& name, const Shape& sizes, bool has_heads) {
-      stages_[name] = {
-          .shape = sizes, .flops = count, .has_heads = has_heads, .needs = {"weights"}};
+    add("scores", 2 * static_cast<double>(in_.D), only("queries") | only("present_K"),
+        options.score == Score::dot && at("queries").whole && at("present_K").whole);
+    add("scaled_scores", 1, only("scores"), false);
+    add("masked_scores", 1, only("scaled_scores"), false);
+    add("weights", 4, only("masked_scores"), false);
+    const auto summary = [&](std::string_view name, const Shape& sizes, bool has_heads) {
+      set(name, {.shape = sizes, .flops = count, .has_heads = has_heads, .needs = only("weights")});
     };
     summary("row_max", {in_.B, in_.H, rows_}, true);
     summary("logsumexp", {in_.B, in_.H, rows_}, true);
@@ -144,33 +171,29 @@ class Stages {
 
   void add_contexts(const Options& options) {
     const Shape heads = {in_.B, in_.H, rows_, in_.Dv};
-    stages_["head_context"] = {.shape = heads,
-                               .flops = 2 * real_product(heads) * static_cast<double>(in_.S),
-                               .has_heads = true,
-                               .needs = {"weights", "present_V"}};
+    set("head_context", {.shape = heads,
+                         .flops = 2 * real_product(heads) * static_cast<double>(in_.S),
+                         .has_heads = true,
+                         .needs = only("weights") | only("present_V")});
     const std::size_t width = in_.H * in_.Dv;
-    Stage context{.shape = {in_.B, rows_, width}, .needs = {"head_context"}};
+    Stage context{.shape = {in_.B, rows_, width}, .needs = only("head_context")};
     if (!in_.packed)
       context.shape = options.layout == Layout::bhld ? heads : Shape{in_.B, rows_, in_.H, in_.Dv};
-    stages_["context"] = context;
+    set("context", context);
     if (!in_.W_O) return;
     const Shape output = {in_.B, rows_, in_.W_O->shape()[1]};
-    stages_["output"] = {.shape = output,
-                         .flops = 2 * real_product(output) * static_cast<double>(width),
-                         .needs = {"context"}};
+    set("output", {.shape = output,
+                   .flops = 2 * real_product(output) * static_cast<double>(width),
+                   .needs = only("context")});
   }
+
+  void set(std::string_view name, const Stage& stage) { stages_[place_of(name)] = stage; }
 
   const TensorMap& tensors_;
   const Inputs& in_;
   const std::size_t rows_;
-  std::map<std::string, Stage> stages_;
+  std::array<Stage, kNone> stages_;  ///< in the places of kOutputNames
 };
-
-void need(const std::string& name, const Stages& stages, std::vector<std::string>& needed) {
-  if (std::find(needed.begin(), needed.end(), name) != needed.end()) return;
-  needed.push_back(name);
-  for (const std::string& other : stages.at(name).needs) need(other, stages, needed);
-}
 
 PlannedOutput planned(const std::string& name, const TensorMap& tensors, const Stages& stages,
                       const Inputs& in) {
@@ -200,41 +223,40 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
   return bytes;
 }
 
-/// Whether the kernels keep nothing of a stage: a matrix of the size L * S that is no output, or
-/// one that is streamed, and that nothing is computed from when it is whole.
-bool passes_by(const std::string& name, const std::vector<PlannedOutput>& outputs) {
-  if (!streams(name, {})) return false;
-  return std::none_of(outputs.begin(), outputs.end(), [&](const PlannedOutput& output) {
-    return (output.name == name && !output.streamed) ||
-           (name == "weights" && (output.name == "mean_weights" || output.name == "key_weights"));
-  });
-}
-
 }  // namespace
 
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs, const std::set<std::string>& offered) {
   check_outputs(outputs, tensors, options);
   const Stages stages(tensors, in, options);
-  const auto is_given = [&](const std::string& name) {
-    return tensors.contains(name) || name.ends_with("_heads");
+  const auto bit_of = [&](const std::string& name) -> StageSet {
+    const bool given = tensors.contains(name) || name.ends_with("_heads");
+    return given ? 0 : StageSet{1} << place_of(name);
   };
-  std::vector<std::string> needed;
-  for (const std::string& name : outputs)
-    if (!is_given(name)) need(name, stages, needed);
+  StageSet asked = 0;
+  for (const std::string& name : outputs) asked |= bit_of(name);
+  const StageSet needed = stages.with_needs(asked);
   const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats(needed);
   Plan result;
+  StageSet kept = 0;
   for (const std::string& name : outputs) {
     PlannedOutput output = planned(name, tensors, stages, in);
-    const bool given = is_given(name);
-    output.streamed = !given && fast && offered.contains(name) && streams(name, outputs);
-    if (!given && !output.streamed && in.result != in.compute)
+    const StageSet bit = bit_of(name);
+    output.streamed = bit != 0 && fast && offered.contains(name) && streams(name, outputs);
+    if (!output.streamed) kept |= bit;
+    if (bit != 0 && !output.streamed && in.result != in.compute)
       result.bytes = sum(result.bytes, output.bytes);
     result.outputs.push_back(output);
   }
+  if (asked & (only("mean_weights") | only("key_weights"))) kept |= only("weights");
   std::size_t largest = 0;
-  for (const std::string& name : needed) {
-    const std::size_t bytes = fast && passes_by(name, result.outputs) ? 0 : stages.bytes_of(name);
+  constexpr StageSet kMatrices = only("scores") | only("scaled_scores") | only("masked_scores") |
+                                 only("weights");  // of the size L * S
+  const StageSet unkept = fast ? kMatrices & ~kept : 0;
+  for (std::size_t place = 0; place < kNone; ++place) {
+    if ((needed >> place & 1) == 0) continue;
+    const std::string_view name = kOutputNames[place].name;
+    const std::size_t bytes = unkept >> place & 1 ? 0 : stages.bytes_of(name);
     largest = std::max(largest, bytes);
     result.bytes = sum(result.bytes, bytes);
     result.flops += stages.at(name).flops;

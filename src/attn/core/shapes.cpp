@@ -5,8 +5,6 @@
 namespace attn {
 namespace {
 
-using Letters = std::vector<std::string>;
-
 /// The letters with "B" in front, or second.
 Letters with_batch(bool batched, Letters letters, bool second = false) {
   if (batched) letters.insert(letters.begin() + (second ? 1 : 0), "B");
@@ -22,30 +20,32 @@ bool check_rank(const std::string& name, const Tensor& tensor, std::size_t most,
 }
 
 /// part = whole / heads, where that divides: D of H*D.
-void split_axis(const std::string& whole, const std::string& heads, const std::string& part,
-                Axes& axes) {
+void split_axis(std::string_view whole, std::string_view heads, std::string_view part, Axes& axes) {
   if (!axes.knows(whole) || !axes.knows(heads)) return;
-  const auto& [width, name, found] = axes[whole];
-  const auto& [count, option, setting] = axes[heads];
-  if (width % count != 0 || (width == 0 && count > 1))
-    axes.problem(name + ": expected a width that " + option + " " + setting + " divides, found " +
-                 found);
-  else
-    axes.settle(part, {width / count, name, found});
+  Axes::Axis axis = axes[whole];
+  const Axes::Axis& by = axes[heads];
+  if (axis.length % by.length != 0 || (axis.length == 0 && by.length > 1))
+    return axes.problem(std::string(axis.name) + ": expected a width that " + std::string(by.name) +
+                        " " + by.found() + " divides, found " + axis.found());
+  axis.length /= by.length;
+  axes.settle(part, std::move(axis));
 }
 
 /// whole = part * heads; `why` goes behind what settled the part.
-void join_axis(const std::string& whole, const std::string& heads, const std::string& part,
-               Axes& axes, const std::string& why = "") {
+void join_axis(std::string_view whole, std::string_view heads, std::string_view part, Axes& axes,
+               const std::string& why = "") {
   if (!axes.knows(part) || !axes.knows(heads)) return;
-  const auto& [length, name, found] = axes[part];
-  axes.settle(whole, {length * axes[heads].length, name, found + why});
+  Axes::Axis axis = axes[part];
+  axis.length *= axes[heads].length;
+  axis.remark += why;
+  axes.settle(whole, std::move(axis));
 }
 
 void settle_heads(const Options& options, Axes& axes) {
   const auto settle = [&](const char* letter, const char* name, std::int64_t count) {
     if (count > 0)
-      axes.settle(letter, {static_cast<std::size_t>(count), name, "= " + std::to_string(count)});
+      axes.settle(letter,
+                  {static_cast<std::size_t>(count), name, {}, "= " + std::to_string(count)});
   };
   settle("H", "heads", options.heads);
   settle("G", "kv_heads", options.kv_heads);
@@ -58,30 +58,31 @@ bool keys_have_own_width(Score score) {
 
 /// Once "HD" is known: H and G where not given, then D and, where the keys share it, "GD".
 void settle_packed_heads(Score score, Axes& axes) {
-  axes.settle("H", {1, "heads", "= 1"});
+  axes.settle("H", {1, "heads", {}, "= 1"});
   axes.equate("G", "H");
   split_axis("HD", "H", "D", axes);
   if (keys_have_own_width(score)) return;
   axes.equate("Dk", "D");
+  if (axes["G"].length == 0 || axes["H"].length % axes["G"].length != 0) return;  // check_groups()
   join_axis("GD", "G", "Dk", axes,
-            axes["G"].length == axes["H"].length ? "" : " with kv_heads " + axes["G"].found);
+            axes["G"].length == axes["H"].length ? "" : " with kv_heads " + axes["G"].found());
 }
 
 void check_groups(Axes& axes) {
   if (!axes.knows("H") || !axes.knows("G")) return;
-  const auto& [H, name, found] = axes["H"];
-  const auto& [G, kv_name, kv_found] = axes["G"];
-  if (H == 0 || G == 0 || H % G != 0)
-    axes.problem(kv_name + ": expected a number of key/value heads that divides the " +
-                 std::to_string(H) + " of " + name + ", found " + std::to_string(G));
+  const Axes::Axis &H = axes["H"], &G = axes["G"];
+  if (H.length == 0 || G.length == 0 || H.length % G.length != 0)
+    axes.problem(std::string(G.name) + ": expected a number of key/value heads that divides the " +
+                 std::to_string(H.length) + " of " + std::string(H.name) + ", found " +
+                 std::to_string(G.length));
 }
 
 /// W_K where it is not given: the source itself has to be as wide as the keys.
 void check_identity_keys(Axes& axes) {
   if (axes.knows("Mk") && axes.knows("GD") && axes["Mk"].length != axes["GD"].length)
     axes.problem("W_K: expected (" + std::to_string(axes["Mk"].length) + ", " +
-                 std::to_string(axes["GD"].length) + ") to match " + axes["GD"].name + " " +
-                 axes["GD"].found + ", found none");
+                 std::to_string(axes["GD"].length) + ") to match " + std::string(axes["GD"].name) +
+                 " " + axes["GD"].found() + ", found none");
 }
 
 void check_projected(const TensorMap& tensors, const Options& options, Axes& axes) {
@@ -179,13 +180,13 @@ void check_past(const TensorMap& tensors, bool with_heads, Axes& axes) {
 /// S, all keys: those of the past, the new ones and those appended.
 void settle_keys(const TensorMap& tensors, const Options& options, Axes& axes) {
   if (!axes.knows("N")) return;
-  auto [length, name, found] = axes["N"];
+  Axes::Axis keys = axes["N"];
   if (axes.knows("P")) {
-    length += axes["P"].length;
-    found += " after past_K " + axes["P"].found;
+    keys.length += axes["P"].length;
+    keys.remark += " after past_K " + axes["P"].found();
   }
-  length += (tensors.contains("bias_K") ? 1u : 0u) + (options.zero_key ? 1u : 0u);
-  axes.settle("S", {length, name, found});
+  keys.length += (tensors.contains("bias_K") ? 1u : 0u) + (options.zero_key ? 1u : 0u);
+  axes.settle("S", std::move(keys));
 }
 
 void check_parts(const TensorMap& tensors, Axes& axes) {
@@ -193,7 +194,7 @@ void check_parts(const TensorMap& tensors, Axes& axes) {
   join_axis("GD", "G", "Dk", axes);
   join_axis("GDv", "G", "Dv", axes);
   if (const Tensor* W_O = tensors.find("W_O")) axes.take("W_O", *W_O, {"HDv", "Mo"});
-  const std::vector<std::pair<std::string, std::string>> kBiases = {
+  static constexpr std::pair<const char*, const char*> kBiases[] = {
       {"b_Q", "HD"}, {"b_K", "GD"}, {"b_V", "GDv"}, {"b_O", "Mo"}};
   for (const auto& [name, letter] : kBiases)
     if (const Tensor* bias = tensors.find(name)) axes.take(name, *bias, {letter});
@@ -202,9 +203,9 @@ void check_parts(const TensorMap& tensors, Axes& axes) {
 void check_scale(const Options& options, Axes& axes) {
   const bool divides = options.scale.kind == Scale::Kind::automatic && options.score == Score::dot;
   if (divides && axes.knows("D") && axes["D"].length == 0)
-    axes.problem(axes["D"].name +
+    axes.problem(std::string(axes["D"].name) +
                  ": expected a width D of at least 1 to divide by sqrt(D), found " +
-                 axes["D"].found + "; give a scale");
+                 axes["D"].found() + "; give a scale");
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ const T& once(std::optional<T>& value, F&& compute) {
 class Stages {
  public:
   Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs,
-         const RowSinks& sinks)
+         const RowSinks* sinks = nullptr)
       : in_(inputs), options_(options), outputs_(outputs), sinks_(sinks) {}
 
   /// Hands this output to its sink while it is computed, where there is one and the kernels can.
@@ -124,6 +124,15 @@ class Stages {
     return options_.rows.empty() ? tensor : take_rows(tensor, in_.rows);
   }
 
+  /// The keys or values that every query sees, behind all others.
+  Tensor appended(const Tensor& x, const std::optional<Tensor>& bias) const {
+    const Tensor first = bias ? append_rows(x, *bias) : x;
+    if (!options_.zero_key) return first;
+    Shape one = first.shape();
+    one[2] = 1;
+    return append_rows(first, Tensor(first.dtype(), one));
+  }
+
  private:
   Angles angles(const Tensor& positions) const {
     return in_.cos ? rotary_angles(*in_.cos, *in_.sin, positions)
@@ -148,15 +157,6 @@ class Stages {
     return angles(in_.key_positions);
   }
 
-  /// The keys or values that every query sees, behind all others.
-  Tensor appended(const Tensor& x, const std::optional<Tensor>& bias) const {
-    const Tensor first = bias ? append_rows(x, *bias) : x;
-    if (!options_.zero_key) return first;
-    Shape one = first.shape();
-    one[2] = 1;
-    return append_rows(first, Tensor(first.dtype(), one));
-  }
-
   /// The past's tokens stand before the embeddings, unless the past is that of another memory.
   Position position() const {
     Position position = options_.position;
@@ -179,9 +179,9 @@ class Stages {
   }
 
   const RowSink* sink_of(const std::string& name) const {
-    const auto sink = sinks_.find(name);
-    const bool there = sink != sinks_.end() && wants(name) && streams(name, outputs_);
-    return there ? &sink->second : nullptr;
+    if (sinks_ == nullptr || !wants(name) || !streams(name, outputs_)) return nullptr;
+    const auto sink = sinks_->find(name);
+    return sink == sinks_->end() ? nullptr : &sink->second;
   }
 
   FastWanted::Matrix matrix_wanted(const std::string& name, bool needed = false) const {
@@ -220,7 +220,7 @@ class Stages {
   const Inputs& in_;
   const Options& options_;
   const std::vector<std::string>& outputs_;
-  const RowSinks& sinks_;
+  const RowSinks* sinks_;
   std::optional<bool> is_fast_;
   std::optional<FastStages> fast_;
   std::optional<Tensor> inputs_, queries_, keys_, values_, present_keys_, present_values_;

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "attn/io/descriptor.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -51,10 +52,12 @@ std::string examples_folder(const std::string& asked) {
 
 std::vector<std::string> example_names(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder))
-    if (fs::exists(entry.path() / "example.json", ignored))
-      names.push_back(entry.path().filename().string());
+  std::error_code error, ignored;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+    if (fs::exists(entry->path() / "example.json", ignored))
+      names.push_back(entry->path().filename().string());
+  if (error) throw system_error(ErrorKind::no_input, folder, error.value());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -52,4 +52,12 @@ void wait_for(int fd, short events) {
   poll(&ready, 1, -1);
 }
 
+void occupy_closed_streams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) >= 0) continue;
+    const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;  // of no use on purpose
+    if (open("/dev/null", flags) < 0) (void)open("/", O_PATH);   // the lowest free number: fd
+  }
+}
+
 }  // namespace attn

@@ -41,4 +41,9 @@ Error system_error(ErrorKind kind, const std::string& path, int code);
 /// Waits until `fd`, which answered EAGAIN, can be read (`events` = POLLIN) or written (POLLOUT).
 void wait_for(int fd, short events);
 
+/// Standard input, output and error that were closed when the program began become ones that refuse
+/// every byte (EBADF): otherwise the next file to be opened would take such a number, and notes
+/// would be written into results. To be called before any file is opened.
+void occupy_closed_streams();
+
 }  // namespace attn

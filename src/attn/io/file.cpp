@@ -112,7 +112,7 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   try {
     read_to_end(file, input.get(), std::max<std::size_t>(size + 1, 65536), most);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::io, printable(name) + ": does not fit in memory");
+    throw Error(ErrorKind::data, printable(name) + ": does not fit in memory");
   }
   if (named_pipe && file.size == 0) throw refused(path, "is a FIFO that nobody writes to");
   return file;

@@ -87,7 +87,8 @@ class OutputFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  void flush();  ///< what was written so far leaves this process
+  void flush();   ///< what was written so far leaves this process
+  void finish();  ///< all that commit() does but the name: what can fail, short of it, has failed
 
   /// Whether parts may be written before those in front of them: not where bytes go straight to
   /// their place, nor where digest() will be asked for.

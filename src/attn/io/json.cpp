@@ -1,5 +1,6 @@
 #include "attn/io/json.h"
 
+#include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -74,7 +75,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(std::string& value) override {
     Open& object = open_.back();
-    if (!object.keys.insert(value).second)
+    if (!is_new(object, value))
       fail(line_and_column(source_.text, token_start()) + ": the key '" + printable(value) +
            "' stands here a second time");
     object.key = std::move(value);
@@ -94,8 +95,19 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     std::optional<JsonRow> array = {};
     std::optional<JsonObject> object = {};
     std::optional<std::string> key = {};  ///< whose value is awaited
-    std::set<std::string> keys = {};      ///< all so far; ordered, as hashes can be made to collide
+    std::set<std::string> keys = {};      ///< of many, all so far; hashes could be made to collide
   };
+
+  /// Whether an object has no such key yet. A few are looked at one by one.
+  static bool is_new(Open& object, const std::string& key) {
+    constexpr std::size_t kFew = 16;
+    if (object.object->size() < kFew)
+      return std::none_of(object.object->begin(), object.object->end(),
+                          [&](const auto& member) { return member.first == key; });
+    if (object.keys.empty())
+      for (const auto& [earlier, value] : *object.object) object.keys.insert(earlier);
+    return object.keys.insert(key).second;
+  }
 
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(ErrorKind::data, name_ + ": " + what);

@@ -23,8 +23,12 @@ using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the documen
 
 /// A row of plain numbers, kept compactly: what tensors in a document mostly are. All integers, or
 /// all floats once one of them is, or is the string "NaN", "Infinity" or "-Infinity". (In an array
-/// that mixes numbers with other things, those that became floats so stay floats.)
-using JsonIntegers = std::vector<std::int64_t>;
+/// that mixes numbers with other things, those that became floats so stay floats.) A type of its
+/// own, as libstdc++ 12 wrongly destroys what a std::variant of strings and vectors alone had only
+/// begun to copy when memory ran out.
+struct JsonIntegers : std::vector<std::int64_t> {
+  using vector::vector;
+};
 using JsonFloats = std::vector<double>;
 
 /// One value. An array of numbers alone is JsonIntegers or JsonFloats; any other is a JsonArray: an

@@ -17,7 +17,7 @@ namespace attn {
 /// looking at them ends the program at once with a line "attn: NAME: was cut short ...", after
 /// unfinished outputs are removed, and exit code ErrorKind::io. That suits a program with one job;
 /// one that has others to go on with reads its files. A file that is rewritten in place changes
-/// under our eyes: `require_unchanged` tells.
+/// under us: `require_unchanged` tells.
 std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::string& name);
 
 /// What tells whether a file's bytes are still those that were there.

@@ -47,9 +47,9 @@ Tensor row_major(const Tensor& fortran) {
   visit_bits(fortran.dtype(), [&]<class Bits>(Bits) {
     const auto columns = xt::adapt<xt::layout_type::column_major>(
         reinterpret_cast<const Bits*>(fortran.raw()), fortran.size(), xt::no_ownership(),
-        fortran.shape());
+        extents_of(fortran));
     auto rows = xt::adapt(reinterpret_cast<Bits*>(result.mutable_raw()), result.size(),
-                          xt::no_ownership(), result.shape());
+                          xt::no_ownership(), extents_of(result));
     xt::noalias(rows) = columns;
   });
   return result;

@@ -1,10 +1,12 @@
 #include "attn/io/npz.h"
 
 #include <zip.h>
+#include <zlib.h>
 
 #include <cstring>
 #include <map>
 #include <memory>
+#include <new>
 #include <set>
 
 #include "attn/io/bytes.h"
@@ -24,6 +26,18 @@ using Member = std::unique_ptr<zip_file_t, decltype(&zip_fclose)>;
   throw Error(ErrorKind::data, printable(name) + ": " + problem);
 }
 
+bool is_out_of_memory(const zip_error_t* error) {
+  const int code = zip_error_code_zip(error);
+  return code == ZIP_ER_MEMORY ||
+         (code == ZIP_ER_ZLIB && zip_error_code_system(error) == Z_MEM_ERROR);
+}
+
+/// What libzip found wrong.
+[[noreturn]] void fail(const std::string& name, zip_error_t* error) {
+  if (is_out_of_memory(error)) throw std::bad_alloc();
+  fail(name, zip_error_strerror(error));
+}
+
 Archive open_archive(const FileBytes& file) {
   zip_error_t error;
   zip_error_init(&error);
@@ -32,6 +46,7 @@ Archive open_archive(const FileBytes& file) {
   Archive archive(zip_open_from_source(source, ZIP_CHECKCONS | ZIP_RDONLY, &error), &zip_discard);
   if (archive == nullptr) {
     zip_source_free(source);
+    if (is_out_of_memory(&error)) throw std::bad_alloc();
     const std::string reason = zip_error_strerror(&error);
     zip_error_fini(&error);
     fail(file.name(), "not a sound .npz archive: " + reason);
@@ -70,7 +85,7 @@ struct Sums {
 Entry checked_entry(zip_t* archive, zip_uint64_t index, const std::string& name,
                     const NpzLimits& limits, const FileBytes& file, Sums& sums) {
   zip_stat_t stat;
-  if (zip_stat_index(archive, index, 0, &stat) != 0) fail(name, zip_strerror(archive));
+  if (zip_stat_index(archive, index, 0, &stat) != 0) fail(name, zip_get_error(archive));
   if (stat.encryption_method != ZIP_EM_NONE) fail(name, "is encrypted");
   const bool deflated = stat.comp_method == ZIP_CM_DEFLATE;
   if (!deflated && stat.comp_method != ZIP_CM_STORE)
@@ -96,12 +111,12 @@ Entry checked_entry(zip_t* archive, zip_uint64_t index, const std::string& name,
 /// The member's bytes, after its checksum has been found right.
 FileBytes inflate(zip_t* archive, const Entry& entry, const std::string& name) {
   const Member member(zip_fopen_index(archive, entry.index, 0), &zip_fclose);
-  if (member == nullptr) fail(name, zip_strerror(archive));
+  if (member == nullptr) fail(name, zip_get_error(archive));
   const std::shared_ptr<std::byte> data = allocate_bytes(entry.size);
   std::size_t size = 0;
   while (size < entry.size) {
     const zip_int64_t count = zip_fread(member.get(), data.get() + size, entry.size - size);
-    if (count < 0) fail(name, zip_file_strerror(member.get()));
+    if (count < 0) fail(name, zip_file_get_error(member.get()));
     if (count == 0)
       fail(name, "ends after " + std::to_string(size) + " of its " + std::to_string(entry.size) +
                      " bytes");
@@ -110,7 +125,7 @@ FileBytes inflate(zip_t* archive, const Entry& entry, const std::string& name) {
   // Reading on to the end is what makes libzip compare the checksum.
   std::byte extra;
   const zip_int64_t more = zip_fread(member.get(), &extra, 1);
-  if (more < 0) fail(name, zip_file_strerror(member.get()));
+  if (more < 0) fail(name, zip_file_get_error(member.get()));
   if (more > 0) fail(name, "has more than its " + std::to_string(entry.size) + " bytes");
   return {name, data, size};
 }
@@ -118,7 +133,7 @@ FileBytes inflate(zip_t* archive, const Entry& entry, const std::string& name) {
 std::string member_name(zip_t* archive, zip_uint64_t index, const FileBytes& file,
                         const NpzLimits& limits) {
   const char* const text = zip_get_name(archive, index, ZIP_FL_ENC_GUESS);
-  if (text == nullptr) fail(file.name(), zip_strerror(archive));
+  if (text == nullptr) fail(file.name(), zip_get_error(archive));
   std::string name = text;
   if (name.size() > limits.name)
     fail(file.name(), "a member's name has " + std::to_string(name.size()) + " bytes; at most " +

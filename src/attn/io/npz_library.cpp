@@ -25,10 +25,20 @@ const char* zip_error_strerror(zip_error_t* error) {
   return forward(&zip_error_strerror, "zip_error_strerror", error);
 }
 
-const char* zip_strerror(zip_t* archive) { return forward(&zip_strerror, "zip_strerror", archive); }
+int zip_error_code_zip(const zip_error_t* error) {
+  return forward(&zip_error_code_zip, "zip_error_code_zip", error);
+}
 
-const char* zip_file_strerror(zip_file_t* file) {
-  return forward(&zip_file_strerror, "zip_file_strerror", file);
+int zip_error_code_system(const zip_error_t* error) {
+  return forward(&zip_error_code_system, "zip_error_code_system", error);
+}
+
+zip_error_t* zip_get_error(zip_t* archive) {
+  return forward(&zip_get_error, "zip_get_error", archive);
+}
+
+zip_error_t* zip_file_get_error(zip_file_t* file) {
+  return forward(&zip_file_get_error, "zip_file_get_error", file);
 }
 
 zip_source_t* zip_source_buffer_create(const void* data, zip_uint64_t size, int free_it,

@@ -24,24 +24,22 @@ void append_float(std::string& out, T value) {
     out += text;
     return;
   }
-  text = text.substr(0, e);
-  if (text[0] == '-') {
-    out += '-';
-    text.remove_prefix(1);
-  }
-  std::string digits(text.substr(0, 1));
-  if (text.size() > 1) digits += text.substr(2);
+  if (text[0] == '-') out += '-', text.remove_prefix(1);
+  std::array<char, 32> digits;
+  digits[0] = text[0];
+  const std::string_view fraction = text.substr(2, std::max(text.find('e'), std::size_t{2}) - 2);
+  const std::size_t count = 1 + fraction.copy(digits.data() + 1, fraction.size());
   if (exponent < 0) {
     out += "0.";
     out.append(static_cast<std::size_t>(-exponent - 1), '0');
-    out += digits;
+    out.append(digits.data(), count);
     return;
   }
   const auto whole = static_cast<std::size_t>(exponent) + 1;
-  if (digits.size() <= whole) digits.append(whole + 1 - digits.size(), '0');
-  out.append(digits, 0, whole);
+  const std::size_t before = std::min(count, whole);
+  out.append(digits.data(), before).append(whole - before, '0');
   out += '.';
-  out.append(digits, whole);
+  out.append(count > whole ? std::string_view(digits.data() + whole, count - whole) : "0");
 }
 
 /// `value` rounded to so many decimal digits.

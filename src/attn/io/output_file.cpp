@@ -98,7 +98,7 @@ struct OutputFile::State {
   void write_through(std::string_view text);
   void write_all_at(std::uint64_t offset, std::span<iovec> parts);
   Error fault(int code) const;
-  void publish();
+  void close();
   void give_name();
 };
 
@@ -190,12 +190,12 @@ Error OutputFile::State::fault(int code) const {
   return code == EFAULT ? lost_input(path) : system_error(ErrorKind::io, path, code);
 }
 
-void OutputFile::State::publish() {
-  fchmod(file.get(), mode);  // fails where a file system knows no modes, which loses nothing
-  if (durable && fsync(file.get()) != 0) throw system_error(ErrorKind::io, path, errno);
+void OutputFile::State::close() {
+  if (temporary) {
+    fchmod(file.get(), mode);  // fails where a file system knows no modes, which loses nothing
+    if (durable && fsync(file.get()) != 0) throw system_error(ErrorKind::io, path, errno);
+  }
   if (!file.close()) throw system_error(ErrorKind::io, path, errno);
-  give_name();
-  if (durable) sync_folder(path, fs::path(target).parent_path());
 }
 
 void OutputFile::State::give_name() {
@@ -275,12 +275,17 @@ void OutputFile::skip(std::uint64_t bytes) {
     throw system_error(ErrorKind::io, state_->path, errno);
 }
 
-void OutputFile::commit() {
+void OutputFile::finish() {
+  if (!state_->file.is_open()) return;
   state_->flush();
-  if (state_->temporary)
-    state_->publish();
-  else if (!state_->file.close())
-    throw system_error(ErrorKind::io, state_->path, errno);
+  state_->close();
+}
+
+void OutputFile::commit() {
+  finish();
+  if (!state_->temporary) return;
+  state_->give_name();
+  if (state_->durable) sync_folder(state_->path, fs::path(state_->target).parent_path());
 }
 
 const std::string& OutputFile::path() const { return state_->path; }

@@ -83,6 +83,8 @@ void remove_temporaries() {
   for (int waited = 0; sheltered > 0 && waited < 200; ++waited) nanosleep(&kMillisecond, nullptr);
   for (const Slot& slot : slots)
     if (slot.use == Use::taken) unlink(slot.path.data());
+  for (const Slot& slot : slots)
+    if (slot.use == Use::taken) rmdir(slot.path.data());  // does nothing to a file
 }
 
 SignalShelter::SignalShelter() {

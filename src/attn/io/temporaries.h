@@ -18,7 +18,8 @@ void remove_leftovers(const std::string& folder, const std::string& token);
 /// error. To be called once, at the start.
 void remove_temporaries_on_signals();
 
-/// Removes every unfinished output now, before an end of the program that runs no destructors.
+/// Removes every unfinished output now, and the folders made for them, before an end of the program
+/// that runs no destructors.
 void remove_temporaries();
 
 /// While one lives the program does not end by a signal (for up to a fifth of a second): a thread
@@ -32,8 +33,9 @@ class SignalShelter {
   ~SignalShelter();
 };
 
-/// The name of a file that a signal has to remove; forgotten at the end of its life. Up to 1024 at
-/// a time are remembered: with more, the rest would outlive a signal.
+/// The name of a file that a signal has to remove, or of a folder where it is empty then; forgotten
+/// at the end of its life. Up to 1024 at a time are remembered: with more, the rest would outlive a
+/// signal.
 class TemporaryName {
  public:
   explicit TemporaryName(std::string path);

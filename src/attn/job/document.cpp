@@ -31,12 +31,12 @@ std::string folder_of(const std::string& path) {
 }
 
 /// Puts one member of a document in its place; a line in `problems` for a key that is not known.
-void add_member(Document& document, const std::string& folder, const std::string& key,
-                const Json& value, std::vector<std::string>& problems) {
+void add_member(Document& document, const std::string& folder, const std::string& key, Json value,
+                std::vector<std::string>& problems) {
   const std::string& name = document.name;
   if (find_field(key) != nullptr && key.find('.') == std::string::npos)
-    return document.set({key, value, name, folder});
-  const auto* members = value.get<JsonObject>();
+    return document.set({key, std::move(value), name, folder});
+  auto* members = std::get_if<JsonObject>(&value.value);
   const std::vector<std::string> known = known_members(key);
   const std::size_t dot = key.find('.');
   if (find_field(key) != nullptr) {
@@ -49,12 +49,12 @@ void add_member(Document& document, const std::string& folder, const std::string
     problems.push_back(printable(name) + ": " + key + ": expected an object, found " +
                        value.kind());
   } else {
-    for (const auto& [member, inner] : *members) {
+    for (auto& [member, inner] : *members) {
       if (find_field(key + "." + member) == nullptr)
         problems.push_back(printable(name) + ": " + key + ": unknown key '" + printable(member) +
                            "'" + did_you_mean(member, known));
       else
-        document.set({key + "." + member, inner, name, folder});
+        document.set({key + "." + member, std::move(inner), name, folder});
     }
   }
 }
@@ -105,21 +105,23 @@ void Document::set(Entry entry) {
   entries.push_back(std::move(entry));
 }
 
-void Document::set_all(const Document& other) {
-  name = other.name;
-  for (const Entry& entry : other.entries) set(entry);
+void Document::set_all(Document other) {
+  name = std::move(other.name);
+  for (Entry& entry : other.entries) set(std::move(entry));
 }
 
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder) {
   Document document;
   document.name = name;
-  const Json parsed = parse_json(json, printable(name));
-  const auto* members = parsed.get<JsonObject>();
+  Json parsed = parse_json(json, printable(name));
+  auto* members = std::get_if<JsonObject>(&parsed.value);
   if (members == nullptr)
     throw Error(ErrorKind::data,
                 printable(name) + ": expected a job (an object), found " + parsed.kind());
   std::vector<std::string> problems;
-  for (const auto& [key, value] : *members) add_member(document, folder, key, value, problems);
+  document.entries.reserve(members->size());
+  for (auto& [key, value] : *members)
+    add_member(document, folder, key, std::move(value), problems);
   if (!problems.empty()) throw Error(ErrorKind::data, problems);
   return document;
 }

@@ -19,6 +19,7 @@ struct Entry {
   std::string folder;  ///< relative paths in the value start here
   bool from_flag = false;
   std::optional<Tensor> numbers = {};  ///< of a tensor written out, once read; `value` is then null
+  bool shared = false;  ///< with the other jobs of a batch: it need not mean something to each
 };
 
 struct Document {
@@ -27,7 +28,7 @@ struct Document {
 
   const Entry* find(const std::string& key) const;
   void set(Entry entry);                ///< replaces one of the same key
-  void set_all(const Document& other);  ///< as set(), for each entry; takes the name over
+  void set_all(Document other);         ///< as set(), for each entry; takes the name over
 };
 
 /// Reads a job file: a JSON document, or an .npz or .safetensors whose arrays carry the keys' names

@@ -26,4 +26,13 @@ std::string mask_doubt(const Job& job) {
          "to say which keys may be seen";
 }
 
+std::string token_doubt(const Job& job, const Inputs& in) {
+  const std::size_t count = job.tokens.size();
+  const std::size_t keys = in.P + in.N;  // without those that every query sees
+  if (count == 0 || count == in.L || count == keys || count == in.N) return "";
+  const std::string others = keys == in.L ? "" : " or the " + std::to_string(keys) + " keys";
+  return "tokens: expected as many as the " + std::to_string(in.L) + " queries" + others +
+         ", found " + std::to_string(count) + "; they label nothing";
+}
+
 }  // namespace attn

@@ -12,4 +12,8 @@ namespace attn {
 /// "".
 std::string mask_doubt(const Job& job);
 
+/// A line for tokens that are neither as many as the queries nor as many as the keys, so that no
+/// picture has them as labels. Else "".
+std::string token_doubt(const Job& job, const Inputs& in);
+
 }  // namespace attn

@@ -1,5 +1,7 @@
 #include "attn/job/fields.h"
 
+#include <unordered_map>
+
 #include "attn/job/conventions.h"
 #include "attn/job/field_tables.h"
 
@@ -99,10 +101,14 @@ const std::vector<Field>& job_fields() {
   return fields;
 }
 
-const Field* find_field(const std::string& key) {
-  for (const Field& field : job_fields())
-    if (field.key == key) return &field;
-  return nullptr;
+const Field* find_field(std::string_view key) {
+  static const std::unordered_map<std::string_view, const Field*> places = [] {
+    std::unordered_map<std::string_view, const Field*> all;
+    for (const Field& field : job_fields()) all.emplace(field.key, &field);
+    return all;
+  }();
+  const auto place = places.find(key);
+  return place == places.end() ? nullptr : place->second;
 }
 
 }  // namespace attn

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/core/options.h"
@@ -38,7 +39,7 @@ struct Field {
 };
 
 const std::vector<Field>& job_fields();
-const Field* find_field(const std::string& key);
+const Field* find_field(std::string_view key);
 
 /// What is wrong with a value of this field ("expected a whole number, found a string"), or "".
 std::string problem_with(const Field& field, const Json& value);

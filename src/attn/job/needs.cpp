@@ -73,7 +73,8 @@ std::vector<std::string> unmet_needs(const Job& job, const Document& document, b
   std::vector<std::string> lines;
   for (const auto& [key, what, met] : kNeeds) {
     const Entry* entry = document.find(key);
-    if (entry == nullptr || met(job, document) || says_what_holds(*entry)) continue;
+    if (entry == nullptr || entry->shared || met(job, document) || says_what_holds(*entry))
+      continue;
     only_flags = only_flags && entry->from_flag;
     lines.push_back(printable(entry->origin) + ": " + (entry->from_flag ? "" : entry->key + ": ") +
                     "expected " + what + " beside it, found none");

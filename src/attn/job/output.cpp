@@ -56,8 +56,9 @@ PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& 
 void refuse_two_for_one(const std::vector<PlannedFile>& plans) {
   std::set<fs::path> taken;
   for (const PlannedFile& plan : plans) {
-    std::error_code ignored;
-    const fs::path place = fs::weakly_canonical(fs::absolute(plan.path, ignored), ignored);
+    std::error_code error, ignored;
+    fs::path place = fs::weakly_canonical(fs::absolute(plan.path, ignored), error);
+    if (error) place = plan.path;  // a folder that is closed to us, say: opening it tells
     if (!is_stream(plan.path) && !taken.insert(place).second)
       usage("-o " + printable(plan.path) + ": expected another file for each -o, found it twice");
   }
@@ -87,14 +88,16 @@ std::string csv_of(const Result& result, const std::string& path) {
 }  // namespace
 
 NewFolders::~NewFolders() {
-  for (const std::string& path : made_) rmdir(path.c_str());
+  for (const TemporaryName& folder : made_) rmdir(folder.path().c_str());
 }
 
 void NewFolders::make(const std::string& path) {
-  if (mkdir(path.c_str(), 0777) == 0)
-    made_.push_back(path);
-  else if (errno != EEXIST)
-    throw system_error(ErrorKind::cannot_create, path, errno);
+  const SignalShelter shelter;
+  made_.emplace_back(path);
+  if (mkdir(path.c_str(), 0777) == 0) return;
+  const int code = errno;
+  made_.pop_back();
+  if (code != EEXIST) throw system_error(ErrorKind::cannot_create, path, code);
 }
 
 const std::vector<std::string>& job_output_names() {
@@ -247,6 +250,7 @@ void ResultWriter::write_binary(Part& part, const Result& result) {
 }
 
 void ResultWriter::commit() {
+  for (Part& part : parts_) part.file.finish();  // no name is given where a disk is full
   for (Part& part : parts_) part.file.commit();
   folders_.keep();
 }

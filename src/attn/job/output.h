@@ -1,6 +1,7 @@
 // Where results go: files by suffix, folders, one file an output; whole or not there.
 #pragma once
 
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 
 #include "attn/io/pieces.h"
 #include "attn/io/row_writer.h"
+#include "attn/io/temporaries.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
 
@@ -36,7 +38,8 @@ OutputTarget parse_target(const std::string& typed,
 /// The outputs that targets name one by one, in order; empty when one of them takes all.
 std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets);
 
-/// Folders that are removed again, where nothing came into them, unless keep() is called.
+/// Folders that are removed again, by a signal, too, where nothing came into them, unless keep() is
+/// called.
 class NewFolders {
  public:
   NewFolders() = default;
@@ -48,7 +51,7 @@ class NewFolders {
   void keep() { made_.clear(); }
 
  private:
-  std::vector<std::string> made_;
+  std::list<TemporaryName> made_;  ///< a signal removes them, too
 };
 
 /// The outputs that a ResultWriter of these can write row by row (ResultWriter::begin): those that

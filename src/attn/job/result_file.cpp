@@ -41,7 +41,7 @@ ResultFile read_result(const std::string& path, TensorFiles& files) {
   const Format format = format_of(file);
   if (format == Format::npz) {
     std::string comment;
-    result.tensors = read_npz(file, &comment);
+    result.tensors = read_npz(file, &comment, files.limits().npz);
     result.made_by = parsed(comment, printable(path));
     if (const Json* tokens = result.made_by.find("tokens")) result.tokens = strings(*tokens);
     return result;

@@ -17,6 +17,7 @@ struct Pair {
   double a = 0, b = 0;
   double error = 0;  ///< |a - b|
   double ulps = 0;
+  double bound = -1;  ///< of the element itself; negative: it has none
 };
 
 void raise(std::optional<Extreme>& extreme, double value, std::size_t at) {
@@ -26,6 +27,7 @@ void raise(std::optional<Extreme>& extreme, double value, std::size_t at) {
 bool is_close(const Pair& pair, const Tolerance& tolerance) {
   if (pair.error == 0) return true;
   if (!std::isfinite(pair.a) || !std::isfinite(pair.b)) return false;
+  if (pair.error <= pair.bound) return true;
   if (tolerance.ulps && pair.ulps <= *tolerance.ulps) return true;
   return pair.error <= tolerance.atol + tolerance.rtol * std::abs(pair.b);
 }
@@ -33,11 +35,17 @@ bool is_close(const Pair& pair, const Tolerance& tolerance) {
 /// Takes the pairs one after another.
 class Census {
  public:
-  explicit Census(const Tolerance& tolerance) : tolerance_(tolerance) {}
+  Census(const Tolerance& tolerance, const Tensor* bounds) : tolerance_(tolerance) {
+    if (bounds != nullptr) bounds_ = bounds->data<double>();
+  }
 
-  void add(std::size_t at, const Pair& pair) {
+  void add(std::size_t at, Pair pair) {
     ++result_.elements;
     if (std::isnan(pair.a) || std::isnan(pair.b)) return add_nan(at, pair);
+    if (!bounds_.empty()) {
+      pair.bound = bounds_[at];
+      raise(result_.max_of_bound, pair.error == 0 ? 0 : pair.error / pair.bound, at);
+    }
     if (!is_close(pair, tolerance_)) ++result_.differing;
     raise(result_.max_abs, pair.error, at);
     raise(result_.max_ulps, pair.ulps, at);
@@ -84,6 +92,7 @@ class Census {
   }
 
   const Tolerance& tolerance_;
+  std::span<const double> bounds_;
   Comparison result_;
   std::size_t count_ = 0;
   long double squares_ = 0, aa_ = 0, bb_ = 0, ab_ = 0;
@@ -149,17 +158,19 @@ void add_integers(std::span<const A> x, std::span<const B> y, Census& census) {
     // Exact: a long double has 64 significant bits or more.
     const double error = static_cast<double>(
         std::abs(static_cast<long double>(x[i]) - static_cast<long double>(y[i])));
-    census.add(i, {static_cast<double>(x[i]), static_cast<double>(y[i]), error, error});
+    census.add(i, {static_cast<double>(x[i]), static_cast<double>(y[i]), error, error, -1});
   }
 }
 
-void add_integers(const Tensor& a, const Tensor& b, Census& census) {
+/// f(elements of a, elements of b), each as one of the two.
+template <class F>
+void with_integers(const Tensor& a, const Tensor& b, F f) {
   const Tensor wide_a = widened(a), wide_b = widened(b);
-  const auto with = [&]<class A>(std::span<const A> x) {
+  const auto with = [&](auto x) {
     if (wide_b.dtype() == DType::u64)
-      add_integers(x, wide_b.data<std::uint64_t>(), census);
+      f(x, wide_b.data<std::uint64_t>());
     else
-      add_integers(x, wide_b.data<std::int64_t>(), census);
+      f(x, wide_b.data<std::int64_t>());
   };
   if (wide_a.dtype() == DType::u64)
     with(wide_a.data<std::uint64_t>());
@@ -169,22 +180,42 @@ void add_integers(const Tensor& a, const Tensor& b, Census& census) {
 
 }  // namespace
 
-Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance) {
+Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
+                   const Tensor* bounds) {
   if (a.shape() != b.shape()) {
     Comparison different;
     different.same_shape = false;
     return different;
   }
-  Census census(tolerance);
+  Census census(tolerance, bounds);
   if (is_float(a.dtype()) || is_float(b.dtype()))
     add_floats(a, b, census);
   else
-    add_integers(a, b, census);
+    with_integers(a, b, [&](auto x, auto y) { add_integers(x, y, census); });
   return census.finish();
 }
 
+Tensor difference(const Tensor& a, const Tensor& b) {
+  Tensor result(DType::f64, a.shape());
+  const auto out = result.mutable_data<double>();
+  if (is_float(a.dtype()) || is_float(b.dtype())) {
+    const Tensor wide_a = cast(a, DType::f64), wide_b = cast(b, DType::f64);
+    const auto x = wide_a.data<double>(), y = wide_b.data<double>();
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const double less = x[i] == y[i] ? 0 : x[i] - y[i];
+      out[i] = std::isinf(less) ? std::numeric_limits<double>::quiet_NaN() : less;
+    }
+    return result;
+  }
+  with_integers(a, b, [&](auto x, auto y) {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = static_cast<double>(static_cast<long double>(x[i]) - static_cast<long double>(y[i]));
+  });
+  return result;
+}
+
 Shape index_of(std::size_t at, const Shape& shape) {
-  Shape index(shape.size());
+  Shape index = shape;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     index[axis] = at % shape[axis];
     at /= shape[axis];

@@ -2,6 +2,7 @@
 //
 //   close     |a - b| <= atol + rtol |b|, as in numpy.isclose, or at most `ulps` apart;
 //             infinities of one sign are equal; NaN is close to nothing, or with equal_nan to NaN
+//             (or, where each element has a bound of its own, |a - b| <= that)
 //   relative  |a - b| / |b|; an element whose b is 0 has none, as in numpy.testing
 //   ulps      how many steps from one representable value to the next lie between a and b (Goldberg
 //             1991), after both are rounded to the dtype of the two with the fewer significant
@@ -41,6 +42,8 @@ struct Comparison {
   std::size_t differing = 0;  ///< that are not close
 
   std::optional<Extreme> max_abs, max_rel, max_ulps;  ///< of pairs without NaN; none: no such pair
+  /// |a - b| over the element's own bound, where there are bounds; 0 where both are 0.
+  std::optional<Extreme> max_of_bound;
   std::optional<double> rms;     ///< root of the mean of (a - b)^2, of pairs without NaN
   std::optional<double> cosine;  ///< a . b / (|a| |b|), of finite pairs; none: one of them is 0
 
@@ -55,12 +58,25 @@ struct Comparison {
   bool same() const { return same_shape && differing == 0; }
 };
 
-Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance);
+/// `bounds` (f64, of b's shape) or nullptr: an element within its own bound is close, too.
+Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
+                   const Tensor* bounds = nullptr);
+
+/// a - b, f64: what a picture of the difference shows. Integers are subtracted exactly; equal
+/// infinities give 0; NaN where either is NaN or only one is infinite.
+Tensor difference(const Tensor& a, const Tensor& b);
+
+/// What is compared, for comparison_text().
+struct Compared {
+  std::string name;  ///< printed as it is
+  Tensor a, b;
+  std::optional<Tensor> bounds;
+  std::string bound_of;  ///< whose bounds: "f16"
+};
 
 /// For reading: shapes and dtypes, then how many elements differ, the extremes with their places
-/// and values, and a histogram of |a - b| in bars. `name` is printed as it is.
-std::string comparison_text(const std::string& name, const Tensor& a, const Tensor& b,
-                            const Comparison& comparison);
+/// and values, and a histogram of |a - b| in bars.
+std::string comparison_text(const Compared& compared, const Comparison& comparison);
 
 /// The index of an element of the row-major place `at`: {1, 0, 2}.
 Shape index_of(std::size_t at, const Shape& shape);

@@ -99,24 +99,37 @@ std::string both(const std::string& a, const std::string& b) {
   return a == b ? a : a + " and " + b;
 }
 
-std::string verdict(const Comparison& found) {
+std::string verdict(const Compared& compared, const Comparison& found) {
   if (!found.same_shape) return "shapes differ";
   if (found.differing > 0)
     return std::to_string(found.differing) + " of " + std::to_string(found.elements) +
-           (found.elements == 1 ? " element differs" : " elements differ");
-  return found.equal + found.nan_in_both == found.elements ? "equal" : "close";
+           (compared.bounds       ? " beyond the bound of " + compared.bound_of
+            : found.elements == 1 ? " element differs"
+                                  : " elements differ");
+  if (found.equal + found.nan_in_both == found.elements) return "equal";
+  return compared.bounds ? "within the bound of " + compared.bound_of : "close";
+}
+
+/// "  of its bound     0.4 at [1, 1]: 0.5 and 0.4998, bound 0.0005"
+std::string bound_line(const Compared& compared, const Comparison& found) {
+  if (!found.max_of_bound) return "";
+  std::string line = extreme_line("of its bound     ", found.max_of_bound, compared.a, compared.b);
+  line.pop_back();
+  const double bound = compared.bounds->data<double>()[found.max_of_bound->at];
+  return line + ", bound " + six_digits(bound) + "\n";
 }
 
 }  // namespace
 
-std::string comparison_text(const std::string& name, const Tensor& a, const Tensor& b,
-                            const Comparison& found) {
-  std::string text = name + " " + both(to_string(a.shape()), to_string(b.shape())) + " " +
+std::string comparison_text(const Compared& compared, const Comparison& found) {
+  const Tensor &a = compared.a, &b = compared.b;
+  std::string text = compared.name + " " + both(to_string(a.shape()), to_string(b.shape())) + " " +
                      both(std::string(name_of(a.dtype())), std::string(name_of(b.dtype()))) + ": " +
-                     verdict(found) + "\n";
+                     verdict(compared, found) + "\n";
   if (!found.same_shape ||
       (found.differing == 0 && found.equal + found.nan_in_both == found.elements))
     return text;
+  text += bound_line(compared, found);
   text += extreme_line("max |a - b|      ", found.max_abs, a, b);
   text += extreme_line("max |a - b|/|b|  ", found.max_rel, a, b);
   text += extreme_line("max ulps         ", found.max_ulps, a, b);

@@ -11,6 +11,7 @@ extern const char attn_style_begin[], attn_style_end[], attn_style_sha256[];
 extern const char attn_steps_begin[], attn_steps_end[], attn_steps_sha256[];
 extern const char attn_values_begin[], attn_values_end[], attn_values_sha256[];
 extern const char attn_draw_begin[], attn_draw_end[], attn_draw_sha256[];
+extern const char attn_source_begin[], attn_source_end[], attn_source_sha256[];
 extern const char attn_hands_begin[], attn_hands_end[], attn_hands_sha256[];
 }
 
@@ -26,6 +27,7 @@ EmbeddedFile embedded_steps_style() {
 
 std::span<const EmbeddedFile> embedded_scripts() {
   static const EmbeddedFile scripts[] = {{{attn_values_begin, attn_values_end}, attn_values_sha256},
+                                         {{attn_source_begin, attn_source_end}, attn_source_sha256},
                                          {{attn_draw_begin, attn_draw_end}, attn_draw_sha256},
                                          {{attn_hands_begin, attn_hands_end}, attn_hands_sha256}};
   return scripts;

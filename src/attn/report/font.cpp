@@ -4,6 +4,7 @@
 #include FT_FREETYPE_H
 
 #include <memory>
+#include <new>
 #include <string_view>
 
 #include "attn/report/embedded.h"
@@ -16,6 +17,7 @@ namespace attn {
 namespace {
 
 void require(FT_Error error) {
+  if (error == FT_Err_Out_Of_Memory) throw std::bad_alloc();
   if (error != 0) throw Error(ErrorKind::internal, "FreeType: error " + std::to_string(error));
 }
 

@@ -141,8 +141,7 @@ Range range_of(const std::vector<HeatPanel>& panels, bool positive) {
   return range;
 }
 
-HeatScale scale_of(const std::vector<HeatPanel>& panels, const HeatChoice& choice,
-                   const std::string& name) {
+HeatScale scale_of(const std::vector<HeatPanel>& panels, const HeatChoice& choice, bool is_signed) {
   HeatScale scale;
   Range range = range_of(panels, choice.logarithmic);
   if (range.low > range.high) range = {choice.logarithmic ? 1.0 : 0.0, 1};  // nothing to see
@@ -153,7 +152,7 @@ HeatScale scale_of(const std::vector<HeatPanel>& panels, const HeatChoice& choic
     if (scale.low <= 0) usage("--vmin: expected a number above 0 with --log");
     if (scale.low == scale.high && !choice.low) scale.low = scale.high / 10;
   } else {
-    scale.is_signed = is_scores(name) || range.low < 0;
+    scale.is_signed = is_signed || range.low < 0;
     const double reach = std::max(std::abs(range.low), std::abs(range.high));
     scale.high = choice.high.value_or(scale.is_signed ? reach : range.high);
     scale.low = choice.low.value_or(scale.is_signed ? -std::abs(scale.high) : 0.0);
@@ -167,7 +166,7 @@ HeatScale scale_of(const std::vector<HeatPanel>& panels, const HeatChoice& choic
 
 Shape lifted(const HeatSource& source) {
   Shape shape = source.tensor.shape();
-  if (shape.size() < 2) shape.insert(shape.begin(), 2 - shape.size(), 1);
+  while (shape.size() < 2) shape.insert(shape.begin(), 1);
   if (shape.size() > 5 || source.tensor.size() == 0)
     throw Error(ErrorKind::data, source.name + ": expected one to five axes and none of them " +
                                      "empty, found shape " + to_string(source.tensor.shape()));
@@ -193,7 +192,7 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   HeatMap map;
   const Shape matrices{source.tensor.size() / (L * S), L * S};
   for (std::size_t p = 0; p < panels.places.size(); ++p) {
-    HeatPanel panel{panels.titles[p], {}, {}};
+    HeatPanel panel{panels.titles[p], {}, {}, panels.places[p]};
     const Tensor values = cast(source.tensor.reshaped(matrices).at(panels.places[p]), DType::f64);
     const Tensor masked =
         source.masked ? cast(source.masked->reshaped(matrices).at(panels.places[p]), DType::f64)
@@ -219,7 +218,7 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   map.column_axis = source.column_axis;
   map.row_labels = labels_of(source.row_tokens, L, rows);
   map.column_labels = labels_of(source.column_tokens, S, columns);
-  map.scale = scale_of(map.panels, choice, source.name);
+  map.scale = scale_of(map.panels, choice, source.is_signed || is_scores(source.name));
   return map;
 }
 

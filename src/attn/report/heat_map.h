@@ -34,6 +34,7 @@ struct HeatPanel {
   std::string title;            ///< "head 3", or "" for the only one
   std::vector<double> values;   ///< rows * columns, row-major; 0 where the kind is not `value`
   std::vector<CellKind> kinds;  ///< the same
+  std::size_t place = 0;        ///< of the matrix among all matrices of its tensor
 };
 
 struct HeatMap {
@@ -62,7 +63,9 @@ struct HeatSource {
   Tensor tensor;                 ///< (S), (L, S) or with axes head, batch, layer in front
   std::optional<Tensor> masked;  ///< masked_scores, of the same shape: hidden where -inf
   std::string name, what;        ///< "weights", what that is in words; may be ""
+  std::string key;               ///< what the tensor is called in its file; may be ""
   std::string row_axis = "queries", column_axis = "keys";
+  bool is_signed = false;           ///< whatever the values are, as of scores: 0 in the middle
   std::string third_axis = "head";  ///< what the axis before the last two is called
   std::vector<std::string> row_tokens, column_tokens;  ///< used where their number fits
 };

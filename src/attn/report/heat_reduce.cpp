@@ -29,7 +29,7 @@ HeatPanel reduced_panel(const HeatPanel& panel, const HeatMap& map, std::size_t 
   const std::size_t rows = (map.rows() + tall - 1) / tall;
   const std::size_t columns = (map.columns() + wide - 1) / wide;
   HeatPanel out{panel.title, std::vector<double>(rows * columns, 0),
-                std::vector<CellKind>(rows * columns, CellKind::hidden)};
+                std::vector<CellKind>(rows * columns, CellKind::hidden), panel.place};
   for (std::size_t i = 0; i < map.rows(); ++i)
     for (std::size_t j = 0; j < map.columns(); ++j) {
       const std::size_t to = i / tall * columns + j / wide, from = i * map.columns() + j;

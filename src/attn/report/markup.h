@@ -15,6 +15,11 @@ std::string markup(std::string_view text);
 /// "</script>" ends it, and so are U+2028 and U+2029.
 std::string script_string(std::string_view text);
 
+/// Five letters for four bytes (base64 takes five and a third), which may stand in a script
+/// element: a little-endian number in digits of base 85, the most significant first. Zeros fill the
+/// last four.
+void append_base85(std::string& out, std::span<const std::byte> bytes);
+
 /// RFC 4648, with padding.
 void append_base64(std::string& out, std::span<const std::byte> bytes);
 

@@ -17,7 +17,7 @@ constexpr std::size_t kFacts = 8192;  // the colour maps, titles, notes and the 
 
 std::size_t divided_up(std::size_t count, std::size_t step) { return (count + step - 1) / step; }
 
-std::size_t base64_size(std::size_t bytes) { return divided_up(bytes, 3) * 4; }
+std::size_t base85_size(std::size_t bytes) { return divided_up(bytes, 4) * 5; }
 
 std::size_t frame_size() {
   std::size_t size = embedded_page().bytes.size() + embedded_style().bytes.size() + kFacts;
@@ -26,16 +26,20 @@ std::size_t frame_size() {
 }
 
 /// Of the page: a little more than it will have.
-std::size_t size_of(const std::vector<PageSet>& sets, int bits, std::size_t step) {
+std::size_t size_of(const std::vector<PageSet>& sets, const PageSpans& spans, int bits,
+                    std::size_t step) {
   const HeatMap& map = sets[0].map;
-  const std::size_t rows = divided_up(map.rows(), step), columns = divided_up(map.columns(), step);
-  const std::size_t matrix = base64_size(rows * columns * static_cast<std::size_t>(bits) / 8) +
-                             base64_size(rows * 16) + kTags;
+  const PageSpans stored = reduced(spans, step);
+  const std::size_t rows = stored.first.size();
+  const std::size_t matrix = base85_size(stored.cells() * static_cast<std::size_t>(bits) / 8) +
+                             base85_size(rows * 16) + kTags;
   std::size_t size = frame_size() + sets.size() * map.panels.size() * matrix;
+  size += rows * (std::to_string(map.columns()).size() + 1) * 2;
   for (const auto* labels : {&map.row_labels, &map.column_labels})
     for (std::size_t i = 0; i < labels->size(); i += step)
       size += script_string((*labels)[i]).size() + 1;
-  for (const HeatPanel& panel : map.panels) size += panel.title.size() + 3;
+  for (const HeatPanel& panel : map.panels)
+    size += panel.title.size() + 3 + sets.size() * (std::to_string(panel.place).size() + 1);
   return size;
 }
 
@@ -50,6 +54,12 @@ std::string hex_table(ColourMap map) {
     }
   }
   return text;
+}
+
+std::string list(const std::vector<std::size_t>& numbers) {
+  std::string out;
+  for (const std::size_t number : numbers) out += (out.empty() ? "" : ",") + std::to_string(number);
+  return "[" + out + "]";
 }
 
 std::string list(const std::vector<std::string>& texts) {
@@ -69,6 +79,20 @@ HeatScale shared_scale(const std::vector<PageSet>& sets) {
   return scale;
 }
 
+/// Where exact values can be read, of each set; "null" where they cannot or need not.
+std::string sources(const std::vector<PageSet>& sets, const PagePlan& plan) {
+  const auto has_key = [](const PageSet& set) { return set.key.has_value(); };
+  if (plan.exact || plan.step > 1 || !std::all_of(sets.begin(), sets.end(), has_key)) return "null";
+  std::string text;
+  for (const PageSet& set : sets) {
+    std::vector<std::size_t> places;
+    for (const HeatPanel& panel : set.map.panels) places.push_back(panel.place);
+    text += (text.empty() ? "" : ",") + ("{\"file\":" + script_string(printable(set.name))) +
+            ",\"tensor\":" + script_string(*set.key) + ",\"places\":" + list(places) + "}";
+  }
+  return "[" + text + "]";
+}
+
 /// #attn: everything but the numbers.
 std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const PagePlan& plan) {
   std::vector<std::string> names, titles, notes = map.notes;
@@ -86,6 +110,8 @@ std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const Pa
   text += member("columnAxis", script_string(map.column_axis));
   text += member("rows", list(map.row_labels)) + member("columns", list(map.column_labels));
   text += member("panels", list(titles)) + member("bits", std::to_string(plan.bits));
+  text += member("first", list(plan.spans.first)) + member("end", list(plan.spans.end));
+  text += member("sources", sources(sets, plan));
   text += member("hidden", script_string(map.hidden_means));
   text += member("limits", "[" + python_repr(scale.low) + "," + python_repr(scale.high) + "]");
   text += member("signed", truth(scale.is_signed)) + member("log", truth(scale.logarithmic));
@@ -107,7 +133,8 @@ std::string data_of(const std::vector<PageSet>& sets, const PagePlan& plan) {
     const HeatMap map = reduced(sets[s].map, plan.rows, plan.columns);
     if (s == 0) append_data(page, "attn", "application/json", facts(sets, map, plan));
     for (std::size_t p = 0; p < map.panels.size(); ++p) {
-      const PageValues values = page_values(map, map.panels[p], plan.bits, plan.step == 1);
+      const PageValues values =
+          page_values(map, map.panels[p], plan.spans, plan.bits, plan.step == 1);
       const std::string id = std::to_string(s) + "-" + std::to_string(p);
       append_data(page, "values-" + id, "text/plain", values.cells);
       append_data(page, "rows-" + id, "text/plain", values.rows);
@@ -165,13 +192,15 @@ PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t most) {
                                         ": expected the same shape to compare");
   int bits = 32;
   for (const PageSet& set : sets) bits = std::max(bits, set.bits);
-  PagePlan plan{bits, 1, 0, true, sets.size() * map.panels.size(), 0, 0};
-  while (plan.bits > 8 && size_of(sets, plan.bits, 1) > most) plan.bits /= 2;
-  while (size_of(sets, plan.bits, plan.step) > most &&
-         plan.step < std::max(map.rows(), map.columns()))
-    ++plan.step;
+  PageSpans spans = spans_of(map);
+  for (const PageSet& set : sets) spans = joined(spans, spans_of(set.map));
+  PagePlan plan{bits, 1, 0, true, sets.size() * map.panels.size(), 0, 0, {}};
+  const auto size = [&] { return size_of(sets, spans, plan.bits, plan.step); };
+  while (plan.bits > 8 && size() > most) plan.bits /= 2;
+  while (size() > most && plan.step < std::max(map.rows(), map.columns())) ++plan.step;
   plan.exact = plan.bits == bits;
-  plan.bytes = size_of(sets, plan.bits, plan.step);
+  plan.bytes = size();
+  plan.spans = reduced(spans, plan.step);
   plan.rows = divided_up(map.rows(), plan.step);
   plan.columns = divided_up(map.columns(), plan.step);
   if (plan.bytes > most)

@@ -6,10 +6,12 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "attn/report/heat_map.h"
+#include "attn/report/page_values.h"
 
 namespace attn {
 
@@ -18,6 +20,9 @@ struct PageSet {
   std::string name;  ///< the file
   HeatMap map;
   int bits = 64;  ///< 64 or 32: the narrowest float that holds its values exactly
+  /// The tensor's name in the file, where the file has all that is drawn, in rows and columns as
+  /// drawn: a page that rounds can read exact values from it, once a reader hands it over.
+  std::optional<std::string> key = {};
 };
 
 /// How the numbers go into the page.
@@ -26,8 +31,9 @@ struct PagePlan {
   std::size_t step = 1;      ///< blocks of step x step cells are drawn as one
   std::size_t bytes = 0;     ///< of the page, at most
   bool exact = true;         ///< every value as the file holds it
-  std::string text() const;  ///< "144 matrices of 512 x 512, 8 bits a value, 51.9 MB"
+  std::string text() const;  ///< "144 matrices of 512 x 512, 8 bits a value, 49 MB"
   std::size_t matrices = 0, rows = 0, columns = 0;
+  PageSpans spans;  ///< what of a row is stored
 };
 
 /// The most exact plan that stays within `most` bytes: fewer bits first, then fewer cells. Errors:

@@ -91,22 +91,72 @@ void append_row(std::vector<std::byte>& bytes, const Row& row, const RowFacts& f
 
 }  // namespace
 
-PageValues page_values(const HeatMap& map, const HeatPanel& panel, int bits, bool whole) {
+std::size_t PageSpans::cells() const {
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < first.size(); ++i) count += end[i] - first[i];
+  return count;
+}
+
+PageSpans spans_of(const HeatMap& map) {
+  const std::size_t columns = map.columns();
+  PageSpans spans{std::vector(map.rows(), columns), std::vector<std::size_t>(map.rows(), 0)};
+  for (const HeatPanel& panel : map.panels)
+    for (std::size_t i = 0; i < map.rows(); ++i) {
+      const auto kinds = std::span(panel.kinds).subspan(i * columns, columns);
+      std::size_t first = 0, end = columns;
+      while (first < spans.first[i] && kinds[first] == CellKind::hidden) ++first;
+      while (end > spans.end[i] && kinds[end - 1] == CellKind::hidden) --end;
+      spans.first[i] = std::min(spans.first[i], first);
+      spans.end[i] = std::max(spans.end[i], end);
+    }
+  for (std::size_t i = 0; i < map.rows(); ++i)
+    spans.first[i] = std::min(spans.first[i], spans.end[i]);  // a row of hidden cells alone
+  return spans;
+}
+
+PageSpans joined(const PageSpans& a, const PageSpans& b) {
+  PageSpans both = a;
+  for (std::size_t i = 0; i < a.first.size(); ++i) {
+    both.first[i] = std::min(a.first[i], b.first[i]);
+    both.end[i] = std::max(a.end[i], b.end[i]);
+  }
+  return both;
+}
+
+PageSpans reduced(const PageSpans& spans, std::size_t step) {
+  PageSpans small;
+  for (std::size_t i = 0; i < spans.first.size(); ++i) {
+    const std::size_t first = spans.first[i] / step, end = (spans.end[i] + step - 1) / step;
+    if (i % step == 0) {
+      small.first.push_back(first);
+      small.end.push_back(end);
+    } else {
+      small.first.back() = std::min(small.first.back(), first);
+      small.end.back() = std::max(small.end.back(), end);
+    }
+  }
+  return small;
+}
+
+PageValues page_values(const HeatMap& map, const HeatPanel& panel, const PageSpans& spans, int bits,
+                       bool whole) {
   std::vector<std::byte> cells, rows;
   const std::size_t columns = map.columns();
   for (std::size_t i = 0; i < map.rows(); ++i) {
     const Row row{std::span(panel.values).subspan(i * columns, columns),
                   std::span(panel.kinds).subspan(i * columns, columns)};
     const RowFacts facts = facts_of(row);
-    append_row(cells, row, facts, bits);
+    const std::size_t first = spans.first[i], count = spans.end[i] - first;
+    append_row(cells, {row.values.subspan(first, count), row.kinds.subspan(first, count)}, facts,
+               bits);
     append_float(rows, whole ? facts.sum : kNan, 32);
     append_float(rows, whole ? facts.entropy : kNan, 32);
     append_float(rows, facts.least, 32);
     append_float(rows, facts.most, 32);
   }
   PageValues values;
-  append_base64(values.cells, cells);
-  append_base64(values.rows, rows);
+  append_base85(values.cells, cells);
+  append_base85(values.rows, rows);
   return values;
 }
 

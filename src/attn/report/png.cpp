@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
+#include <string_view>
 
 #include "attn/report/font.h"
 #include "attn/report/picture.h"
@@ -86,6 +88,8 @@ class Canvas {
       bytes.resize(size);
       png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels_.data(), 0, nullptr);
     }
+    if (std::string_view(image.message).find("memory") != std::string_view::npos)
+      throw std::bad_alloc();
     if (PNG_IMAGE_FAILED(image))
       throw Error(ErrorKind::internal, std::string("libpng: ") + image.message);
     bytes.resize(size);

@@ -16,6 +16,16 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
+/// As many lines as anybody reads, and how many more there were.
+std::vector<std::string>& cut(std::vector<std::string>& lines) {
+  constexpr std::size_t kMost = 100;
+  if (lines.size() <= kMost) return lines;
+  const std::string more = "and " + std::to_string(lines.size() - kMost + 1) + " more errors";
+  lines.resize(kMost);
+  lines.back() = more;
+  return lines;
+}
+
 /// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before(b.size() + 1), previous(b.size() + 1), current(b.size() + 1);
@@ -46,7 +56,7 @@ Error::Error(ErrorKind kind, const std::string& text)
     : std::runtime_error(text), kind_(kind), lines_{text} {}
 
 Error::Error(ErrorKind kind, std::vector<std::string> lines)
-    : std::runtime_error(joined(lines)), kind_(kind), lines_(std::move(lines)) {}
+    : std::runtime_error(joined(cut(lines))), kind_(kind), lines_(std::move(lines)) {}
 
 std::string printable(const std::string& text) {
   constexpr std::size_t kLongest = 200;  // characters shown; a name can be 64 KiB of anything
@@ -74,8 +84,12 @@ std::string nearest(const std::string& word, const std::vector<std::string>& kno
   std::string best;
   std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   if (word.size() > 64) return best;
+  const std::string typed = lower(word);
   for (const std::string& candidate : known) {
-    const std::size_t distance = edit_distance(lower(word), lower(candidate));
+    // A distance is never less than the difference in length.
+    if (candidate.size() + least <= typed.size() || typed.size() + least <= candidate.size())
+      continue;
+    const std::size_t distance = edit_distance(typed, lower(candidate));
     if (distance < least) {
       least = distance;
       best = candidate;

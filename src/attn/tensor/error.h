@@ -20,7 +20,8 @@ enum class ErrorKind {
 };
 
 /// `text` is one line: "FILE: TENSOR: what was expected, what was found". Where several things are
-/// wrong at once each has a line of its own.
+/// wrong at once each has a line of its own; there are at most 100, of which the last one then says
+/// how many more there were.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& text);

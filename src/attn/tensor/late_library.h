@@ -8,8 +8,8 @@ namespace attn {
 
 class LateLibrary {
  public:
-  /// Opens `file`, a name that the dynamic linker knows. Errors, of kind internal, begin with
-  /// `what`, the name that people know it by.
+  /// Opens `file`, a name that the dynamic linker knows. Errors: io, beginning with `what`, the
+  /// name that people know it by; std::bad_alloc.
   LateLibrary(const char* what, const char* file);
 
   /// The function `name`, which has the type of `declared`.

@@ -3,24 +3,19 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
-#include <unordered_map>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "attn/tensor/dtype.h"
+#include "attn/tensor/shape.h"
 
 namespace attn {
-
-using Shape = std::vector<std::size_t>;
-
-/// "(4, 3)", "(4,)", "()": as Python writes a tuple.
-std::string to_string(const Shape& shape);
-
-/// The number of elements; throws Error(data) when it does not fit in 2^63 - 1.
-std::size_t element_count(const Shape& shape);
 
 /// A value: copying is cheap (the storage is shared) and no copy ever sees another's changes, as
 /// data for writing is detached from other copies first. The elements are always contiguous,
@@ -92,10 +87,10 @@ class TensorMap {
  public:
   using Entry = std::pair<std::string, Tensor>;
 
-  void set(const std::string& name, Tensor tensor);   ///< replaces one of the same name
-  const Tensor* find(const std::string& name) const;  ///< nullptr when absent
-  const Tensor& at(const std::string& name) const;    ///< Error(internal) when absent
-  bool contains(const std::string& name) const { return find(name) != nullptr; }
+  void set(const std::string& name, Tensor tensor);  ///< replaces one of the same name
+  const Tensor* find(std::string_view name) const;   ///< nullptr when absent
+  const Tensor& at(std::string_view name) const;     ///< Error(internal) when absent
+  bool contains(std::string_view name) const { return find(name) != nullptr; }
   std::vector<std::string> names() const;
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
@@ -103,8 +98,11 @@ class TensorMap {
   auto end() const { return entries_.end(); }
 
  private:
+  static constexpr std::size_t kFew = 16;  // up to here looking at each is as fast as an index
+  std::size_t place_of(std::string_view name) const;  ///< size() when absent
+
   std::vector<Entry> entries_;
-  std::unordered_map<std::string, std::size_t> index_;  ///< name -> place in entries_
+  std::map<std::string, std::size_t, std::less<>> index_;  ///< of more than kFew: name -> place
 };
 
 }  // namespace attn

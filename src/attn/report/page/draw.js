@@ -109,8 +109,15 @@ function geometryOf(width) {
   return {left, top, cell, width: left + cell * columns + 1, height: top + cell * rows + 1};
 }
 
+// 1, 2, 5, 10, 20, ...: the first that is enough.
+function stepFor(least) {
+  let step = 1;
+  for (let i = 0; step < least; ++i) step = i % 3 === 1 ? step / 2 * 5 : step * 2;
+  return step;
+}
+
 function drawLabels(context, g, marked) {
-  const size = Math.max(9, Math.min(12, g.cell / 1.15)), step = Math.ceil(size * 1.15 / g.cell);
+  const size = Math.max(9, Math.min(12, g.cell / 1.15)), step = stepFor(size * 1.15 / g.cell);
   context.font = `${size}px system-ui, "DejaVu Sans", sans-serif`;
   context.textBaseline = 'middle';
   const ink = colour('--ink'), mark = colour('--mark');

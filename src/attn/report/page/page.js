@@ -103,8 +103,7 @@ function drawFocusAndFacts() {
   for (const f of figures)
     drawFocus(sized(f.over, f.g.width, f.g.height), f.g, state.row, state.column);
   const a = matrix(0, state.panel), {row, column} = state;
-  const values = figures.map(f => matrix(f.set, state.panel));
-  const texts = values.map(m => written(m.value(row, column), m.error(row)));
+  const texts = figures.map(f => written(...exact(f.set, state.panel, row, column, drawFocusAndFacts)));
   byId('query').textContent = named(facts.rows, row);
   byId('key').textContent = named(facts.columns, column);
   byId('value').textContent = texts[0];
@@ -227,14 +226,16 @@ function theme() { document.documentElement.dataset.theme = state.dark ? 'dark' 
 
 byId('title').textContent = facts.title;
 byId('notes').textContent = facts.notes.join(' · ');
-byId('row-axis').textContent = facts.rowAxis;
-byId('column-axis').textContent = facts.columnAxis;
+const one = axis => ({queries: 'query', keys: 'key'})[axis] || axis.replace(/s$/, '');
+byId('row-axis').textContent = one(facts.rowAxis);
+byId('column-axis').textContent = one(facts.columnAxis);
 byId('log').checked = state.log;
 byId('log').disabled = facts.signed;
 setNames.forEach((name, set) => byId('set').append(new Option(name, set)));
 document.body.classList.toggle('compares', compares);
 document.body.classList.toggle('single', facts.panels.length === 1);
 theme();
+buildSources();
 buildGrid();
 redraw();
 document.body.dataset.ready = 'yes';

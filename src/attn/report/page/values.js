@@ -1,16 +1,32 @@
 
 'use strict';
-// The numbers: #attn says what there is, and each matrix stands in base64 in an element of its own,
+// The numbers: #attn says what there is, and each matrix stands in base 85 in an element of its own,
 // decoded when it is first looked at. A hidden cell is null, never a number.
 
 const facts = JSON.parse(document.getElementById('attn').textContent);
 const rows = facts.rows.length, columns = facts.columns.length;
 
+// Where each row's stored cells begin, less the columns before them.
+const starts = [];
+facts.first.reduce((at, first, i) => {
+  starts.push(at - first);
+  return at + facts.end[i] - first;
+}, 0);
+
+const digits = new Uint8Array(128);
+'0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{|'
+    .split('').forEach((letter, digit) => { digits[letter.charCodeAt(0)] = digit; });
+
+// Five digits are four bytes, the least significant first; see report/markup.h.
 function decoded(id, Type) {
-  const text = atob(document.getElementById(id).textContent);
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; ++i) bytes[i] = text.charCodeAt(i);
-  return new Type(bytes.buffer);
+  const text = document.getElementById(id).textContent, count = text.length / 5;
+  const groups = new Uint32Array(count);
+  for (let k = 0, at = 0; k < count; ++k, at += 5) {
+    let number = 0;
+    for (let i = 0; i < 5; ++i) number = number * 85 + digits[text.charCodeAt(at + i)];
+    groups[k] = number;
+  }
+  return new Type(groups.buffer);
 }
 
 // What a matrix says of its rows, four numbers each: sum, entropy in bits, least, most.
@@ -25,7 +41,8 @@ class Matrix {
   }
   row(i, what) { return this.ofRows[4 * i + what]; }
   value(i, j) {
-    const cell = this.cells[i * columns + j];
+    if (j < facts.first[i] || j >= facts.end[i]) return null;
+    const cell = this.cells[starts[i] + j];
     if (this.top === 0) return cell === -Infinity ? null : cell;
     if (cell >= this.top - 1) return cell === this.top ? null : NaN;
     const least = this.row(i, kLeast);
@@ -77,11 +94,11 @@ function matrix(set, panel) {
 }
 
 // The digits that tell a value apart: all of them where they are exact, else those that are sure.
-function written(value, error) {
+function written(value, error, single = facts.bits === 32) {
   if (value === null) return facts.hidden || 'hidden';
   if (value === undefined || Number.isNaN(value)) return 'nan';
   if (error > 0) return `${Number(value.toPrecision(4))} ± ${error.toPrecision(1)}`;
-  return String(facts.bits === 32 ? shortest32(value) : value);
+  return String(single ? shortest32(value) : value);
 }
 
 // The fewest digits that name a 32-bit float.

@@ -1,0 +1,127 @@
+#include "attn/cli/compare_reference.h"
+
+#include <algorithm>
+
+#include "attn/core/attention.h"
+#include "attn/core/expected_error.h"
+#include "attn/job/job.h"
+#include "attn/job/limits.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+bool is_output(const std::string& name) {
+  return std::any_of(kOutputNames.begin(), kOutputNames.end(),
+                     [&](const OutputName& output) { return name == output.name; });
+}
+
+bool is_input(const std::string& name) {
+  return std::find(kInputNames.begin(), kInputNames.end(), name) != kInputNames.end();
+}
+
+Document document_of(const std::string& job, const JobFlags& flags, TensorFiles& files) {
+  Document document;
+  if (!job.empty()) document = read_document(job, files);
+  apply_job_flags(flags, document);
+  if (document.entries.empty())
+    throw Error(ErrorKind::usage,
+                "--reference: expected a job to compute, as a file or as flags of 'attn run'");
+  return document;
+}
+
+/// A tensor, and the output that it claims to be.
+struct Claim {
+  std::string output;
+  Tensor tensor;
+};
+
+/// Tensors by the name of an input are what the job was given: passed over.
+std::vector<Claim> claims_of(const TensorMap& given, const std::string& output, const Job& job,
+                             std::vector<std::string>& strangers) {
+  std::vector<Claim> claims;
+  for (const auto& [name, tensor] : given) {
+    if (given.size() == 1 && (!output.empty() || !is_output(name)))
+      claims.push_back({!output.empty()               ? output
+                        : job.tensors.contains("W_O") ? "output"
+                                                      : "context",
+                        tensor});
+    else if (is_output(name))
+      claims.push_back({name, tensor});
+    else if (!is_input(name))
+      strangers.push_back(name);
+  }
+  if (given.size() != 1 && !output.empty())
+    throw Error(ErrorKind::usage, "--as: names one tensor, A holds " +
+                                      std::to_string(given.size()) + ": choose one, A#NAME");
+  return claims;
+}
+
+Precision named(const std::string& word) { return *precision_named(word); }
+
+/// As typed, or the dtype's own; what is no float is held to float64.
+Precision precision_of(const Tensor& tensor, const ReferenceArgs& args) {
+  const std::string own = tensor.dtype() == DType::f32    ? "f32"
+                          : tensor.dtype() == DType::f16  ? "f16"
+                          : tensor.dtype() == DType::bf16 ? "bf16"
+                                                          : "f64";
+  const Precision precision = named(args.precision.empty() ? own : args.precision);
+  return args.sums.empty() ? precision : with_sums_in(precision, named(args.sums));
+}
+
+/// Where the tolerance is all that is asked for, no bounds are needed.
+void require_bound(const std::string& output, const Options& options) {
+  const std::string why = no_error_known(output, options);
+  if (!why.empty())
+    throw Error(ErrorKind::usage,
+                "--reference: what error to expect " + why +
+                    " is not known; say what is close by --rtol, --atol or --ulp");
+}
+
+/// What expected_error() takes at most: ten matrices of the scores' shape.
+std::size_t bytes_of_errors(const Inputs& in) {
+  return 10 * sizeof(double) * in.B * in.H * in.rows.size() * in.S;
+}
+
+}  // namespace
+
+bool has_job_flags(const JobFlags& flags) {
+  return !flags.texts.empty() ||
+         std::any_of(flags.switches.begin(), flags.switches.end(),
+                     [](const auto& entry) { return !entry.second.empty(); });
+}
+
+CompareReport compare_to_reference(const TensorMap& given, const std::string& job_file,
+                                   const ReferenceArgs& args, TensorFiles& files,
+                                   const Tolerance& tolerance, bool tolerance_typed) {
+  const Document document = document_of(job_file, args.flags, files);
+  Job job = make_job(document, files);
+  job.options.compute = Compute::f64;
+  job.options.path = Path::reference;
+  CompareReport report{{}, {}, {}, tolerance, true};
+  const std::vector<Claim> claims = claims_of(given, args.output, job, report.only_in_a);
+  job.outputs.clear();
+  for (const Claim& claim : claims) job.outputs.push_back(claim.output);
+  check_outputs(job.outputs, job.tensors, job.options);
+  if (!tolerance_typed)
+    for (const Claim& claim : claims) require_bound(claim.output, job.options);
+
+  PreparedJob prepared = prepare_job(job, document);
+  if (!tolerance_typed) prepared.plan.bytes += bytes_of_errors(prepared.inputs);
+  require_memory(prepared.plan, document.name, default_memory());
+  const Result reference = run_job(job, prepared, document, files);
+  for (const Claim& claim : claims) {
+    Compared compared{claim.output, claim.tensor, reference.outputs.at(claim.output), {}, ""};
+    if (!tolerance_typed && compared.a.shape() == compared.b.shape()) {
+      const Precision precision = precision_of(claim.tensor, args);
+      compared.bounds = expected_error(claim.output, prepared.inputs, job.options, precision);
+      compared.bound_of = precision.name;
+    }
+    const Tensor* bounds = compared.bounds ? &*compared.bounds : nullptr;
+    const Comparison found = compare(compared.a, compared.b, tolerance, bounds);
+    report.couples.push_back({std::move(compared), found});
+  }
+  return report;
+}
+
+}  // namespace attn

@@ -1,0 +1,35 @@
+// What `attn compare` found, as text and as JSON.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "attn/report/comparison.h"
+
+namespace attn {
+
+/// Two tensors of one name, and how far they are apart.
+struct Couple {
+  Compared compared;
+  Comparison found;
+};
+
+/// What both files hold together, in A's order.
+struct CompareReport {
+  std::vector<Couple> couples;
+  std::vector<std::string> only_in_a, only_in_b;
+  Tolerance tolerance;
+  bool to_reference = false;  ///< B was computed
+
+  bool same() const {
+    return only_in_a.empty() && only_in_b.empty() &&
+           std::all_of(couples.begin(), couples.end(),
+                       [](const Couple& couple) { return couple.found.same(); });
+  }
+};
+
+std::string report_text(const CompareReport& report);
+std::string report_json(const CompareReport& report);  ///< one line
+
+}  // namespace attn

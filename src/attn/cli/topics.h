@@ -1,0 +1,18 @@
+// What `attn help TOPIC` prints, and the manual's section 7: docs/topics.txt, built in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace attn {
+
+struct Topic {
+  std::string name, what;
+  std::string text;  ///< lines of at most 76 columns, then "Example:" and command lines
+};
+
+const std::vector<Topic>& topics();
+const Topic* find_topic(const std::string& name);  ///< nullptr when there is none
+std::vector<std::string> topic_names();
+
+}  // namespace attn

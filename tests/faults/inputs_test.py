@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Inputs that are emptied or replaced while they are read: after every open, fstat, read and mmap.
+
+A run then gives the result of the old file or of the new one, or says what is wrong (65, 66, 74);
+it never crashes and never mixes the two.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from commands import Command  # noqa: E402
+from injection import MEMORY, Bench, state_of  # noqa: E402
+from support.attn import Checks, under_sanitizer  # noqa: E402
+
+ROWS = 400  # several reads, and pages for who maps them
+
+
+def write_files(folder, start):
+    random = np.random.default_rng(start)
+    Q = random.standard_normal((ROWS, 16))
+    end = ".new" if start else ""
+    with open(folder / f"q.npy{end}", "wb") as file:
+        np.save(file, Q)
+    with open(folder / f"q.npz{end}", "wb") as file:
+        np.savez_compressed(file, Q=Q, K=Q)
+    (folder / f"job.json{end}").write_text(json.dumps({"Q": Q.tolist(), "K": Q[:5].tolist()}))
+
+
+COMMANDS = [
+    (Command(".npy", ["run", "--q", "q.npy", "--k", "q.npy", "-o", "out.npy", "--outputs", "context"]),
+     "q.npy"),
+    (Command(".npz", ["run", "q.npz", "-o", "out.npy", "--outputs", "context"]), "q.npz"),
+    (Command("JSON", ["run", "job.json", "-o", "out.npy", "--outputs", "context"]), "job.json"),
+    (Command("convert", ["convert", "q.npy", "-o", "out.npy"]), "q.npy"),
+    (Command("inspect", ["inspect", "q.npy"]), "q.npy"),
+]
+
+
+def result_of(run, state):
+    return run.returncode, run.stdout, state.get("out.npy")
+
+
+def main():
+    checks = Checks("inputs that change")
+    if under_sanitizer():
+        print("not tried: a sanitizer does not start with another library before it")
+        checks.check(True, "")
+        checks.finish()
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        inputs = pathlib.Path(name)
+        write_files(inputs, 0)
+        write_files(inputs, 1)
+        changes = 0
+        for command, file in COMMANDS:
+            bench = Bench(command, inputs)
+            (bench.folder / file).write_bytes(bench.before[file + ".new"])
+            allowed = [(0, bench.stdout, bench.after.get("out.npy")),
+                       result_of(bench.run(), state_of(bench.folder))]
+            bench.reset(state_of(bench.folder))
+            for kind in "open", "stat", "read", "map", "write", "close":
+                for number in range(1, bench.counts[kind] + 2):
+                    for action in f"cut={file}", f"swap={file}":
+                        run = bench.run(f"{kind}:{action}:{number}")
+                        now = state_of(bench.folder)
+                        changes += now.get(file) != bench.before[file]
+                        lines = run.stderr.decode().splitlines()
+                        refused = run.returncode in (65, 66, 74) and "out.npy" not in now and \
+                            len(lines) == 1 and lines[0].startswith("attn: ") and f"{file}: " in lines[0]
+                        checks.check(refused or result_of(run, now) in allowed,
+                                     f"{command.name}, {kind}:{action}:{number}: {run}")
+                        checks.check(not any(".attn-tmp" in path for path in now), "litter")
+                        bench.reset(now)
+    checks.check(changes > 100, f"{changes} inputs changed")
+    print(f"{changes} inputs changed while they were read")
+    checks.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Every command with every fault, or a sample of them."""
+
+import collections
+import concurrent.futures
+import os
+import pathlib
+import sys
+import tempfile
+
+from commands import COMMANDS, write_inputs
+from injection import FAULTS, MEMORY, Bench
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import attn  # noqa: E402
+
+Tally = collections.namedtuple("Tally", "runs injected problems")
+
+
+def calls(count, every, start):
+    """Every `every`-th of the calls 1 to `count`, from one that `start` chooses; one at least."""
+    return range(1 + start % min(every, count), count + 1, every) if count else ()
+
+
+def sweep_one(number, inputs, every, every_allocation):
+    """One command; every N-th call of each kind fails in turn, in each way that there is."""
+    bench = Bench(COMMANDS[number], inputs)
+    runs, injected, problems = 0, 0, []
+    for kind, actions in FAULTS.items():
+        for at, action in enumerate(actions):
+            step = every_allocation if kind == "alloc" else every
+            for call in calls(bench.counts[kind], step, 7 * number + 3 * at):
+                count, found = bench.try_fault(kind, action, call)
+                runs += 1
+                injected += count
+                problems += found
+    return Tally(runs, injected, problems)
+
+
+def sweep(every, every_allocation, chosen=""):
+    """All commands whose name holds `chosen`, as many at a time as there are processors."""
+    def checked(*args):
+        run = attn(*args, cwd=inputs)
+        assert run.returncode == 0, run
+
+    with tempfile.TemporaryDirectory(prefix="attn-faults-", dir=MEMORY) as name:
+        inputs = pathlib.Path(name)
+        write_inputs(inputs, checked)
+        with concurrent.futures.ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+            parts = [pool.submit(sweep_one, number, inputs, every, every_allocation)
+                     for number, command in enumerate(COMMANDS) if chosen in command.name]
+            parts = [part.result() for part in parts]
+    return Tally(sum(part.runs for part in parts), sum(part.injected for part in parts),
+                 [problem for part in parts for problem in part.problems])

@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Faults one at a time: a sample of what scripts/faults tries in full.
+
+Every command and every kind of fault is in it; of the calls that fail, every 11th, and of the
+allocations every 4001st.
+"""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from sweep import calls, sweep  # noqa: E402
+from support.attn import Checks, under_sanitizer  # noqa: E402
+
+if __name__ == "__main__":
+    checks = Checks("faults, one at a time")
+    checks.check(list(calls(10, 4, 2)) == [3, 7] and list(calls(2, 4, 5)) == [2]
+                 and list(calls(0, 4, 0)) == [], "which calls are in a sample")
+    if under_sanitizer():
+        print("not tried: a sanitizer's own allocator cannot be made to fail")
+    else:
+        tally = sweep(11, 4001)
+        for problem in tally.problems:
+            checks.check(False, problem)
+        checks.check(tally.injected > 1000, f"{tally.injected} faults injected")
+        print(f"{tally.runs} runs, {tally.injected} faults injected")
+    checks.finish()

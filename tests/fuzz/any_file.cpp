@@ -1,0 +1,85 @@
+// Any file: what it is, the job that it means, computed under small limits, and the result written
+// and read again. A file of one array is the queries, keys and values at once.
+#include "attn/core/fast.h"
+#include "attn/job/limits.h"
+#include "attn/job/output.h"
+#include "attn/job/result_file.h"
+#include "attn/report/numpy_text.h"
+#include "support/confined.h"
+#include "support/fuzz.h"
+#include "support/heap.h"
+#include "support/memory_file.h"
+
+using namespace attn;
+
+namespace {
+
+constexpr std::size_t kMost = std::size_t{1} << 17;
+constexpr std::size_t kAlways = std::size_t{1} << 20;  // what even the smallest job may take
+
+Document document_of(const FileBytes& file, TensorFiles& files) {
+  const Format format = format_of(file);
+  if (format != Format::npy && format != Format::csv) return read_document(file.path, files);
+  Document document{.name = file.path};
+  for (const char* name : {"Q", "K", "V"}) document.set({name, Json{file.path}, "", ""});
+  return document;
+}
+
+/// What was planned is what came out.
+void require_planned(const Plan& plan, const Result& result) {
+  for (const PlannedOutput& planned : plan.outputs) {
+    const Tensor& output = result.outputs.at(planned.name);
+    fuzz::require(output.shape() == planned.shape, "the planned shape");
+    fuzz::require(output.dtype() == planned.dtype, "the planned dtype");
+  }
+}
+
+/// In safetensors, which has every dtype of ours.
+void require_readable(const Result& result) {
+  const std::string bytes = fuzz::written(
+      [&](OutputFile& out) { write_tensors(result.outputs, result, Format::safetensors, out); });
+  TensorFiles files;
+  files.add(fuzz::file_of(bytes, "result.safetensors"));
+  const ResultFile again = read_result("result.safetensors", files);
+  fuzz::require(fuzz::same(again.tensors, result.outputs), "the outputs read again");
+  fuzz::require(again.tokens == result.tokens, "the tokens read again");
+  fuzz::require(to_json(again.made_by) == to_json(result.made_by), "what made it read again");
+}
+
+Result computed(const FileBytes& file, std::size_t& planned) {
+  const fuzz::Confined confined;
+  TensorFiles files({.memory = kMost, .npz = {.expanded = kMost}});
+  files.add(file);
+  const Document document = document_of(file, files);
+  const Job job = make_job(document, files);
+  PreparedJob prepared = prepare_job(job, document);
+  add_text(prepared.plan);
+  planned = prepared.plan.bytes;
+  require_memory(prepared.plan, document.name, kMost);
+  Result result = run_job(job, prepared, document, files);
+  require_planned(prepared.plan, result);
+  return result;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  set_threads(1);
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const FileBytes file = fuzz::file_of(fuzz::text_of(data, size));
+  Result result;
+  std::size_t planned = 0;
+  const fuzz::HeapPeak heap;
+  const bool done = fuzz::accepted([&] { result = computed(file, planned); });
+  fuzz::require(heap.bytes() <= kAlways + 4 * kMost + 256 * size,
+                "no memory but what is permitted");
+  if (!done) return 0;
+  fuzz::require(heap.bytes() <= kAlways + planned, "no memory but what was planned");
+  result_json(result, -1);
+  for (const auto& [name, output] : result.outputs) numpy_str(output);
+  require_readable(result);
+  return 0;
+}

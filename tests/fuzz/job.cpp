@@ -1,0 +1,35 @@
+// A job document, up to where it would be computed: every key understood, every random tensor
+// drawn, shapes proved, memory planned. What a job asks for is refused before it is taken.
+#include "attn/job/job.h"
+
+#include "attn/job/limits.h"
+#include "support/confined.h"
+#include "support/fuzz.h"
+#include "support/heap.h"
+
+using namespace attn;
+
+namespace {
+
+constexpr std::size_t kMost = std::size_t{1} << 17;
+constexpr std::size_t kAlways = std::size_t{1} << 20;  // what even the smallest job may take
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const FileBytes file = fuzz::file_of(fuzz::text_of(data, size));
+  const fuzz::Confined confined;
+  const fuzz::HeapPeak heap;
+  fuzz::accepted([&] {
+    TensorFiles files({.memory = kMost});
+    const Document document = parse_document(file.text(), "job.json", "");
+    const Job job = make_job(document, files);
+    PreparedJob prepared = prepare_job(job, document);
+    fuzz::require(prepared.plan.outputs.size() == job.outputs.size(), "every output is planned");
+    add_text(prepared.plan);
+    plan_json(prepared.plan), plan_text(prepared.plan);
+  });
+  fuzz::require(heap.bytes() <= kAlways + 4 * kMost + 256 * size,
+                "no memory but what is permitted");
+  return 0;
+}

@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""Seeds for the fuzz targets: small inputs of each kind, from which libFuzzer starts.
+
+    tests/fuzz/make_corpus.py FOLDER
+
+writes FOLDER/TARGET/NAME, and FOLDER/words.dict: the keys, words and flags that the source knows.
+Only Python and NumPy are used, not attn: a seed shows what others write.
+"""
+
+import io
+import json
+import pathlib
+import re
+import struct
+import sys
+import zipfile
+
+import numpy as np
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def npy(array, version=None):
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(array), version=version)
+    return file.getvalue()
+
+
+def npy_of_header(text, data=b"", version=(1, 0)):
+    length = struct.pack("<H" if version[0] == 1 else "<I", len(text))
+    return b"\x93NUMPY" + bytes(version) + length + text.encode("utf-8") + data
+
+
+def npy_seeds():
+    small = np.arange(6).reshape(2, 3)
+    for dtype in "f8 f4 f2 i1 i2 i4 i8 u1 u2 u4 u8".split():
+        yield dtype, npy(small.astype("<" + dtype))
+        yield dtype + "-big", npy(small.astype(">" + dtype))
+    yield "bool", npy(small % 2 == 0)
+    yield "fortran", npy(np.asfortranarray(small.astype("f8")))
+    yield "scalar", npy(1.5)
+    yield "empty", npy(np.zeros((0, 5)))
+    yield "four-axes", npy(np.zeros((1, 2, 1, 2), "f4"))
+    yield "version-2", npy(small, (2, 0))
+    yield "version-3", npy(small, (3, 0))
+    yield "object", npy_of_header("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }\n")
+    yield "structured", npy_of_header(
+        "{'descr': [('a', '<f4'), ('b', '<f4')], 'fortran_order': False, 'shape': (1,), }\n", b"\0" * 8)
+    yield "double-quotes", npy_of_header(
+        '{"shape": (1L,), "fortran_order": False, "descr": "<f8"}\n', b"\0" * 8)
+    yield "huge", npy_of_header(
+        "{'descr': '<f8', 'fortran_order': False, 'shape': (4611686018427387905, 4), }\n", b"\0" * 24)
+
+
+class Stream:
+    """A file that cannot seek: sizes and checksums follow the data, in descriptors."""
+
+    def __init__(self, file):
+        self.write, self.flush = file.write, file.flush
+
+
+def archive(members, compression=zipfile.ZIP_STORED, comment=b"", streamed=False):
+    file = io.BytesIO()
+    with zipfile.ZipFile(Stream(file) if streamed else file, "w", compression) as zipped:
+        zipped.comment = comment
+        for name, data in members.items():
+            zipped.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data, compression)
+    return file.getvalue()
+
+
+def npz_seeds():
+    q, k = npy(np.eye(2)), npy(np.arange(4, dtype="f4"))
+    both = {"Q.npy": q, "K.npy": k}
+    yield "stored", archive(both)
+    yield "deflated", archive(both, zipfile.ZIP_DEFLATED)
+    yield "comment", archive(both, comment=b'{"schema": "attn/1", "tokens": ["a", "b"]}')
+    yield "other-members", archive({"Q.npy": q, "readme.txt": b"text", "folder/": b""})
+    yield "same-key", archive({"Q": q, "Q.npy": q})
+    yield "streamed", archive(both, zipfile.ZIP_DEFLATED, streamed=True)
+    yield "zeros", archive({"a.npy": npy(np.zeros(20000, "u1"))}, zipfile.ZIP_DEFLATED)
+    yield "empty", archive({})
+    yield "lzma", archive({"Q.npy": q}, zipfile.ZIP_LZMA)
+
+
+def safetensors(entries, data, metadata=None):
+    header = dict(entries) if metadata is None else {"__metadata__": metadata, **entries}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def safetensors_seeds():
+    sizes = {"F64": 64, "F32": 32, "F16": 16, "BF16": 16, "I64": 64, "I32": 32, "I16": 16, "I8": 8,
+             "U64": 64, "U32": 32, "U16": 16, "U8": 8, "BOOL": 8, "F8_E4M3": 8, "F8_E5M2": 8,
+             "F8_E8M0": 8, "C64": 64, "F4": 4}
+    for name, bits in sizes.items():
+        entry = {"dtype": name, "shape": [2, 2], "data_offsets": [0, bits // 2]}
+        yield name, safetensors({"Q": entry}, bytes(i % 2 for i in range(bits // 2)))
+    two = {"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]},
+           "b": {"dtype": "F32", "shape": [], "data_offsets": [4, 8]},
+           "c": {"dtype": "F32", "shape": [0, 3], "data_offsets": [8, 8]}}
+    yield "two", safetensors(two, struct.pack("<ff", 1, 2), {"format": "pt", "made_by": "{}"})
+    yield "none", safetensors({}, b"")
+
+
+def json_seeds():
+    texts = ["[[1, 2], [3, 4]]", "[1.5, -2e-3, 0.1]", "[true, false]", "[18446744073709551615, 1]",
+             '[[1, "NaN"], ["-Infinity", 0]]', "[[]]", "[]", "3", '{"a": [1], "b": {"c": null}}',
+             '"\\u00e9\\ud83d\\ude00\\n"', "[[[[0]]], [[[1]]]]", "[1, 2.5, \"x\", []]", "1e308",
+             "\ufeff[1]", "[9007199254740993, 1.0]", "[5e-324, 2.2250738585072014e-308]"]
+    for number, text in enumerate(texts):
+        yield str(number), text.encode()
+
+
+def csv_seeds():
+    texts = ["1,2\n3,4\n", "1.5,-2e3\nnan,inf\n", "a,b\r\n1,2\r\n", ",x,y\nr,1,2\ns,3,4\n",
+             '"1","2"\n"3", 4 \n', '"a ""quoted""\nname",b\n1,2\n', "18446744073709551615,0",
+             "\ufeff1;2\n", "-Infinity,NaN", "1\n\n\n", "0x10,1\n"]
+    for number, text in enumerate(texts):
+        yield str(number), text.encode()
+
+
+# Small ones: the shorter an input, the more of what is tried changes its meaning.
+TENSORS = {"embeddings": [[1], [2]], "W_Q": [[1, 0]], "W_K": [[0, 1]], "W_V": [[3]]}
+QKV = {"Q": [[1, 0]], "K": [[0, 1], [1, 1]], "V": [[2], [0.5]]}
+
+
+def compact(job):
+    return json.dumps(job, separators=(",", ":"))
+
+
+def jobs():
+    yield TENSORS
+    yield QKV
+    for options in [{"heads": 2}, {"causal": True}, {"causal": "bottom-right", "window": [1, 0]},
+                    {"scale": 0.5}, {"scale": "none", "softcap": 30}, {"mask": [[True, False]]},
+                    {"mask": [[0, -1e9]]}, {"softmax": {"axis": "all"}}, {"rows": [0]},
+                    {"outputs": ["scores", "weights", "logsumexp"]}, {"convention": "onnx"},
+                    {"compute": "f32", "tokens": ["I"]}, {"score": "cosine"}, {"alibi": True},
+                    {"empty_rows": "nan", "window": [0, 0]}]:
+        yield {**QKV, **options}
+    yield {**TENSORS, "position": {"kind": "sinusoidal", "base": 100}, "seed": 1,
+           "W_Q": {"randint": {"low": 0, "high": 3, "shape": [3, 2]}}}
+    shape = {"shape": [1, 2]}
+    for first in range(0, len(DRAWS), 3):
+        yield {**QKV, "seed": 1, **dict(zip("QKV", DRAWS[first:first + 3]))}
+    yield {"seed": [1, 2], "generator": "default_rng", "Q": {"random": shape},
+           "K": {"integers": {"high": 5, **shape}}, "V": {"uniform": {"low": -1, "high": 1, **shape}}}
+    yield {"Q": "input#Q", "K": "input", "V": "input"}
+
+
+DRAWS = [{"rand": {"shape": [1, 2]}}, {"randn": {"shape": [2, 2]}},
+         {"normal": {"loc": 1, "scale": 2, "shape": [2, 2]}},
+         {"uniform": {"low": 0, "high": 2, "shape": [2, 2]}}, {"permutation": {"values": [[1, 2]]}},
+         {"choice": {"n": 5, "shape": [2, 2], "replace": False}},
+         {"choice": {"values": [1, 2], "shape": [2, 2], "p": [0.25, 0.75]}},
+         {"shuffle": {"values": [[1, 2]]}}, {"standard_normal": {"shape": [2, 2]}}]
+
+
+def job_seeds():
+    for number, job in enumerate(jobs()):
+        yield str(number), compact(job).encode()
+
+
+def ndjson_seeds():
+    lines = [compact(job) for job in jobs()]
+    for number, line in enumerate(lines):
+        yield str(number), (line + "\n").encode()
+    yield "three", "\n".join(["", lines[1], "\r", '{"no": 1}', lines[2]]).encode()
+
+
+def any_file_seeds():
+    yield from ((f"job-{name}", data) for name, data in job_seeds())
+    for seeds in [npy_seeds, npz_seeds, safetensors_seeds, csv_seeds]:
+        for name, data in seeds():
+            yield f"{seeds.__name__[:-6]}-{name}", data
+    arrays = {f"{name}.npy": npy(np.array(rows, "f4")) for name, rows in QKV.items()}
+    yield "job.npz", archive({**arrays, "heads.npy": npy(2), "causal.npy": npy(True)})
+    torch = {f"in_proj_{part}.npy": npy(np.ones(shape, "f4"))
+             for part, shape in [("weight", (6, 2)), ("bias", (6,))]}
+    yield "layer.npz", archive({"embeddings.npy": npy(np.eye(2, dtype="f4")), **torch})
+
+
+def command_lines():
+    qkv = ["--q", "[[1,0]]", "--k", "[[1,2]]", "--v", "[[3]]"]
+    yield ["run"] + qkv
+    for more in (["--causal"], ["--causal=bottom-right", "--window", "1,0"], ["--scale", "0.5"],
+                 ["--heads", "2", "--kv-heads", "1"], ["--outputs", "scores,weights"],
+                 ["-o", "weights=w.npy", "-o", "out.npz"], ["--format", "json"], ["--repr"],
+                 ["--softcap", "30", "--rows", "0"], ["--max-memory", "1.5GiB", "--max-expand", "8K"],
+                 ["--nan", "refuse", "--threads", "2"], ["--convention", "torch", "--compute", "f32"],
+                 ["--mask", "[[true]]"], ["--view", "-", "--explain", "x.md"],
+                 ["--seed", "1", "--wq", '{"rand":{"shape":[2,2]}}', "--embeddings", "[[1,2]]"],
+                 ["job.json", "-q", "--dry-run", "--force"]):
+        yield ["run"] + qkv + more
+    for words in ("batch jobs -d out --resume --jobs 2", "batch - --format ndjson", "examples list",
+                  "view r.json -o x.svg", "inspect a.npy b.npz#Q", "convert a.npy -o b.csv --repr",
+                  "compare a.npy b.npy --rtol 1e-5 --equal-nan", "merge a.npz b.npz -o c.npz",
+                  "random randint --low 0 --high 3 --shape 3,3 --seed 42", "svd m.csv --rank 2",
+                  "conventions", "completions bash", "man run", "schema", "run --help"):
+        yield words.split()
+
+
+def command_line_seeds():
+    for number, words in enumerate(command_lines()):
+        yield str(number), "\0".join(words).encode()
+
+
+def numpy_text_seeds():
+    for number in range(24):
+        yield str(number), np.random.RandomState(number).bytes(40 + 8 * number)
+
+
+def expected_text_seeds():
+    yield "print", b"[[ 1.    0.5 ]\n [ 0.25 -2.  ]]\narray([1.e-05, 1.e+10])\n(nan, inf)\n"
+    for path in sorted(ROOT.glob("data/examples/*/expected.txt")):
+        yield path.parent.name, path.read_bytes()[:600]
+
+
+def words():
+    """Every string in the tables of keys and flags that can be one."""
+    tables = [*ROOT.glob("src/attn/job/*fields*.cpp"), *ROOT.glob("src/attn/job/draw*.cpp"),
+              ROOT / "src/attn/job/conventions.cpp", ROOT / "src/attn/core/attention.h",
+              *ROOT.glob("src/attn/cli/*.cpp")]
+    text = "".join(path.read_text() for path in sorted(tables))
+    return sorted(set(re.findall(r'"((?:--)?[A-Za-z][A-Za-z0-9_.-]{1,24})"', text)))
+
+
+SEEDS = {"npy": npy_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds, "json": json_seeds,
+         "csv": csv_seeds, "ndjson": ndjson_seeds, "job": job_seeds, "any_file": any_file_seeds,
+         "command_line": command_line_seeds, "numpy_text": numpy_text_seeds,
+         "expected_text": expected_text_seeds}
+
+
+def main(folder):
+    for target, seeds in SEEDS.items():
+        place = pathlib.Path(folder) / target
+        place.mkdir(parents=True, exist_ok=True)
+        for name, data in seeds():
+            (place / name).write_bytes(data)
+    dictionary = "".join(f'"{word}"\n' for word in words())
+    (pathlib.Path(folder) / "words.dict").write_text(dictionary)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

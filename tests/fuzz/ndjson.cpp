@@ -1,0 +1,78 @@
+// Lines of jobs on standard input, as `attn batch -` takes them: each line that is not blank is an
+// item, and each item gets one line, a result or an error, that is JSON.
+#include <unistd.h>
+
+#include <atomic>
+#include <vector>
+
+#include "attn/batch/job_lines.h"
+#include "attn/batch/work.h"
+#include "attn/core/fast.h"
+#include "support/confined.h"
+#include "support/fuzz.h"
+#include "support/memory_file.h"
+
+using namespace attn;
+
+namespace {
+
+constexpr std::size_t kMost = std::size_t{1} << 17, kLongest = 4096;
+
+void put_on_standard_input(std::string_view text) {
+  static fuzz::MemoryFile memory;
+  memory.set(text);
+  fuzz::require(dup2(memory.descriptor(), STDIN_FILENO) == STDIN_FILENO, "standard input");
+}
+
+/// The lines that are items, found in the plainest way; false when one is too long.
+bool lines_of(std::string_view text, std::vector<std::string>& lines) {
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find('\n', start), text.size());
+    const std::string line(text.substr(start, end - start));
+    if (line.size() > kLongest) return false;
+    if (line.find_first_not_of(" \t\r") != std::string::npos) lines.push_back(line);
+    start = end + 1;
+  }
+  return true;
+}
+
+void work(const Item& item, const Common& common) {
+  const Outcome outcome = work_on(item, common, [] { return true; });
+  const bool failed = outcome.status == Status::failed;
+  fuzz::require(failed == !outcome.error.empty(), "a reason exactly where one failed");
+  if (failed) fuzz::require_fair(Error(static_cast<ErrorKind>(outcome.code), outcome.error));
+  const std::string line = failed ? failure_json(outcome) + "\n" : outcome.text;
+  fuzz::require(line.find('\n') + 1 == line.size(), "one line");
+  parse_json(line, "the line");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  set_threads(1);
+  return 0;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text = fuzz::text_of(data, size);
+  put_on_standard_input(text);
+  std::vector<std::string> lines;
+  const bool whole = lines_of(text, lines);
+
+  const fuzz::Confined confined;
+  FileCache files(kMost, {.memory = kMost}, true);
+  Memory memory(kMost);
+  const Common common{.files = &files, .memory = &memory};
+  const std::atomic<bool> stop = false;
+  const auto items = items_of_standard_input(kLongest, stop);
+  std::size_t count = 0;
+  const bool ended = fuzz::accepted([&] {
+    while (const std::optional<Item> item = items->next()) {
+      fuzz::require(count < lines.size() && item->line == lines[count], "the line itself");
+      fuzz::require(item->number == ++count, "items count from 1");
+      work(*item, common);
+    }
+  });
+  fuzz::require(ended == whole && count == lines.size(), "every line, up to one that is too long");
+  return 0;
+}

@@ -1,0 +1,21 @@
+// A .npy file: never more elements than bytes, and what is read is written and read again as it
+// was.
+#include "attn/io/npy.h"
+
+#include "attn/io/bytes.h"
+#include "support/fuzz.h"
+
+using namespace attn;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const FileBytes file = fuzz::file_of(fuzz::text_of(data, size));
+  Tensor tensor;
+  if (!fuzz::accepted([&] { tensor = read_npy(file, "input"); })) return 0;
+  fuzz::require(is_npy(file.bytes()), "what is read begins with the magic");
+  fuzz::require(tensor.bytes() <= size, "no more elements than the file has bytes");
+
+  const NpyBytes written = npy_bytes(tensor);
+  const std::string bytes = written.header + std::string(text_of(written.data()));
+  fuzz::require(fuzz::same(read_npy(fuzz::file_of(bytes), "again"), tensor), "written and read");
+  return 0;
+}

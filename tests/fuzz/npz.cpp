@@ -1,0 +1,43 @@
+// An .npz archive, most of them with sound checksums: what deflated members expand to stays within
+// the limit, and what is read is written and read again as it was.
+#include "attn/io/npz.h"
+
+#include "support/fuzz.h"
+#include "support/memory_file.h"
+#include "support/zip_repair.h"
+
+using namespace attn;
+
+namespace {
+
+constexpr NpzLimits kLimits = {.members = 32, .name = 256, .expanded = 1 << 16};
+
+}  // namespace
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
+
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
+                                               std::size_t most, unsigned seed) {
+  size = LLVMFuzzerMutate(data, size, most);
+  if (seed % 8 != 0) fuzz::repair_checksums({data, size});
+  return size;
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const FileBytes file = fuzz::file_of(fuzz::text_of(data, size), "input.npz");
+  std::string comment;
+  TensorMap tensors;
+  if (!fuzz::accepted([&] { tensors = read_npz(file, &comment, kLimits); })) return 0;
+  fuzz::require(is_zip(file.bytes()), "what is read looks like it");
+  std::size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();
+  fuzz::require(bytes <= size + kLimits.expanded, "no more than the limit allows");
+
+  const std::string copy =
+      fuzz::written([&](OutputFile& out) { write_npz(tensors, comment, out); });
+  std::string again;
+  const TensorMap read = read_npz(fuzz::file_of(copy, "again.npz"), &again);
+  fuzz::require(fuzz::same(read, tensors), "written and read");
+  fuzz::require(read.names() == tensors.names() && again == comment, "in order, with its comment");
+  return 0;
+}

@@ -1,0 +1,74 @@
+// NumPy's text of an array with any options: the numbers printed are the array's, each within half
+// a unit of its last place, and as many as there are.
+#include "attn/report/numpy_text.h"
+
+#include <fuzzer/FuzzedDataProvider.h>
+
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "attn/examples/printed_numbers.h"
+#include "support/fuzz.h"
+
+using namespace attn;
+
+namespace {
+
+Tensor tensor_of(FuzzedDataProvider& input) {
+  constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16,   DType::i8,
+                               DType::i64, DType::u8,  DType::u64, DType::boolean};
+  const DType dtype = input.PickValueInArray(kDTypes);
+  Shape shape(input.ConsumeIntegralInRange<std::size_t>(0, 3));
+  for (std::size_t& extent : shape) extent = input.ConsumeIntegralInRange<std::size_t>(0, 4);
+  Tensor tensor(dtype, shape);
+  const auto data = reinterpret_cast<std::uint8_t*>(tensor.mutable_raw());
+  input.ConsumeData(data, tensor.bytes());
+  if (dtype == DType::boolean)
+    for (std::size_t i = 0; i < tensor.bytes(); ++i) data[i] &= 1;
+  return tensor;
+}
+
+PrintOptions options_of(FuzzedDataProvider& input) {
+  PrintOptions options;
+  options.precision = input.ConsumeIntegralInRange(0, 40);
+  options.threshold = input.ConsumeBool() ? 1000 : input.ConsumeIntegralInRange(0, 20);
+  options.edgeitems = input.ConsumeIntegralInRange(0, 4);
+  options.linewidth = input.ConsumeIntegralInRange(0, 100);
+  options.suppress = input.ConsumeBool();
+  options.floatmode = static_cast<PrintOptions::FloatMode>(input.ConsumeIntegralInRange(0, 3));
+  return options;
+}
+
+/// Half a unit in the last place is what printing may take away, or more where the digits still
+/// name the element: the float16 65504 is printed 65500.
+template <class T>
+bool is_printed(T element, const PrintedNumber& number) {
+  const auto value = static_cast<double>(element);
+  if constexpr (!std::is_integral_v<T>)
+    if (static_cast<double>(T(number.value)) == value) return true;
+  return is_printed_as(value, number);
+}
+
+void require_printed(const Tensor& tensor, const std::string& text) {
+  if (tensor.dtype() == DType::boolean || tensor.size() == 0) return;
+  const std::vector<PrintedNumber> printed = printed_numbers(text);
+  fuzz::require(printed.size() == tensor.size(), "as many numbers as elements");
+  visit(tensor.dtype(), [&]<class T>(Type<T>) {
+    const auto elements = tensor.data<T>();
+    for (std::size_t i = 0; i < printed.size(); ++i)
+      fuzz::require(is_printed(elements[i], printed[i]), "the number");
+  });
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  FuzzedDataProvider input(data, size);
+  const PrintOptions options = options_of(input);
+  const Tensor tensor = tensor_of(input);
+  const std::string text = numpy_str(tensor, options);
+  numpy_repr(tensor, options);
+  if (std::cmp_less_equal(tensor.size(), options.threshold)) require_printed(tensor, text);
+  return 0;
+}

@@ -1,0 +1,41 @@
+// A .safetensors file: never more than a float an input byte, and what is read is written and read
+// again as it was, with what the file says about itself.
+#include "attn/io/safetensors.h"
+
+#include <algorithm>
+
+#include "support/fuzz.h"
+#include "support/memory_file.h"
+
+using namespace attn;
+
+namespace {
+
+SafetensorsMetadata sorted(SafetensorsMetadata metadata) {
+  std::sort(metadata.begin(), metadata.end());
+  return metadata;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const FileBytes file = fuzz::file_of(fuzz::text_of(data, size), "input.safetensors");
+  SafetensorsMetadata metadata;
+  TensorMap tensors;
+  if (!fuzz::accepted([&] { tensors = read_safetensors(file, &metadata); })) return 0;
+  fuzz::require(is_safetensors(file.bytes()), "what is read looks like it");
+  std::size_t elements = 0;
+  for (const auto& [name, tensor] : tensors) {
+    elements += tensor.size();
+    fuzz::require(fuzz::same(read_safetensor(file, name), tensor), "one of them alone");
+  }
+  fuzz::require(elements <= size, "no more elements than the file has bytes");
+
+  const std::string bytes =
+      fuzz::written([&](OutputFile& out) { write_safetensors(tensors, metadata, out); });
+  SafetensorsMetadata again;
+  const FileBytes copy = fuzz::file_of(bytes, "again.safetensors");
+  fuzz::require(fuzz::same(read_safetensors(copy, &again), tensors), "written and read");
+  fuzz::require(sorted(again) == sorted(metadata), "its metadata, too");
+  return 0;
+}
