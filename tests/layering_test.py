@@ -31,7 +31,7 @@ DOORS = [
     ("CLI11", r"CLI/", r"cli/[^/]+\.cpp"),
     ("nlohmann-json", r"nlohmann/", r"io/json[^/]*\.cpp"),
     ("libzip", r"zip\.h", r"io/npz[^/]*\.cpp"),
-    ("zlib", r"zlib\.h", r"io/npz[^/]*\.cpp"),
+    ("zlib", r"zlib\.h", r"io/(npz|checksum)\.cpp"),
     ("libpng", r"png\.h", r"report/png\.cpp"),
     ("FreeType", r"ft2build\.h|freetype", r"report/font\.cpp"),
     ("xxHash", r"xxhash\.h", r"io/digest\.cpp"),

@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn, under_asan  # noqa: E402
+from support.attn import ATTN, Checks, attn, attn_and_peak, under_asan  # noqa: E402
 from support.jobs import is_expected, job, write_jobs  # noqa: E402
 
 
@@ -64,19 +64,11 @@ def the_plan_is_what_happens(checks, folder):
     checks.check(flops == [2 * 5 * 4 * 6, 4 * 5 * 6, 2 * 5 * 6 * 3], f"flops: {flops}")
     checks.check(plan["flops"] == sum(flops) + 2 * 5 * 6, f"all flops: {plan['flops']}")
     text = attn("run", "job.npz", "--dry-run", "-o", "none.npz", cwd=folder)
-    checks.check(text.stdout.startswith(b"scores (5, 6) float64: 240 bytes, 240 flops\n")
+    checks.check(text.stdout.startswith(b"scores (5, 6) float64: 240 bytes, 240 flops, "
+                                        b"written while it is computed\n")
                  and b"in all: " in text.stdout and not (folder / "none.npz").exists(), f"{text}")
     bad = attn("run", "job.npz", "--dry-run", "--outputs", "output", cwd=folder)
     checks.check(bad.returncode == 2 and b"W_O" in bad.stderr, f"faults are told: {bad}")
-
-
-def peak_memory(arguments, folder):
-    """Of one run, in bytes."""
-    process = subprocess.Popen([ATTN, *arguments], cwd=folder)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return 1024 * usage.ru_maxrss
 
 
 def the_bound_on_memory_holds(checks, folder):
@@ -96,7 +88,8 @@ def the_bound_on_memory_holds(checks, folder):
                          "-o", f"{name}.{suffix}"]
             plan = attn(*arguments, "--dry-run", cwd=folder)
             told = float(plan.stdout.rsplit(b"at most ", 1)[1].split()[0]) * 1024**2
-            peak = peak_memory(arguments, folder)
+            run, peak = attn_and_peak(*arguments, cwd=folder)
+            assert run.returncode == 0
             checks.check(told / 4 < peak < told + 64 * 1024**2,
                          f"{name}.{suffix}: {told / 1024**2:.0f} MiB told, {peak / 1024**2:.0f} taken")
 
@@ -104,13 +97,15 @@ def the_bound_on_memory_holds(checks, folder):
 def more_than_there_is(checks, folder):
     rng = np.random.default_rng(5)
     np.savez(folder / "job.npz", Q=rng.standard_normal((300, 8)), K=rng.standard_normal((300, 8)))
-    run = attn("run", "job.npz", "--max-memory", "1M", "-o", "out.npz", cwd=folder)
+    # (Of --path reference: what the kernels compute goes to an .npz as it comes.)
+    reference = ["run", "job.npz", "--path", "reference"]
+    run = attn(*reference, "--max-memory", "1M", "-o", "out.npz", cwd=folder)
     checks.check(run.returncode == 65 and b"needs " in run.stderr and b"--max-memory" in run.stderr
                  and not (folder / "out.npz").exists(), f"more than 1M: {run}")
     needed = int(run.stderr.split(b"(")[1].split()[0])
-    enough = attn("run", "job.npz", "--max-memory", needed, "-o", "out.npz", cwd=folder)
+    enough = attn(*reference, "--max-memory", needed, "-o", "out.npz", cwd=folder)
     checks.check(enough.returncode == 0, f"the number told is enough: {enough}")
-    less = attn("run", "job.npz", "--max-memory", needed - 1, "-o", "o.npz", cwd=folder)
+    less = attn(*reference, "--max-memory", needed - 1, "-o", "o.npz", cwd=folder)
     checks.check(less.returncode == 65, "and one less is not")
 
     # Sizes that are only claimed, by a draw or a file, are refused before they are taken.

@@ -2,8 +2,11 @@
 #include "attn/core/plan.h"
 
 #include <catch2/catch.hpp>
+#include <cstring>
+#include <mutex>
 
 #include "attn/core/attention.h"
+#include "attn/tensor/error.h"
 #include "support/oracle_case.h"
 
 using namespace attn;
@@ -31,4 +34,97 @@ TEST_CASE("every output of random problems has the planned shape, dtype and size
     CHECK(planned.bytes >= bytes);  // several outputs may share one block of memory
   }
   CHECK(compared > 10000);
+}
+
+namespace {
+
+/// A tensor put together from the rows that a sink is given.
+class Collected {
+ public:
+  explicit Collected(const PlannedOutput& planned) : tensor_(planned.dtype, planned.shape) {
+    row_bytes_ =
+        tensor_.rank() == 0 ? tensor_.bytes() : planned.shape.back() * size_of(planned.dtype);
+    seen_.resize(row_bytes_ == 0 ? 0 : tensor_.bytes() / row_bytes_);
+  }
+
+  void add(const RowBlock& block) {
+    const std::lock_guard lock(mutex_);
+    CHECK(name_of(block.dtype) == name_of(tensor_.dtype()));
+    for (std::size_t i = 0; i < block.count && row_bytes_ > 0; ++i) {
+      REQUIRE(block.first + i < seen_.size());
+      CHECK(!seen_[block.first + i]);
+      seen_[block.first + i] = true;
+      std::memcpy(tensor_.mutable_raw() + (block.first + i) * row_bytes_, block.row(i), row_bytes_);
+    }
+    ++blocks_;
+  }
+
+  void check_against(const Tensor& whole) const {
+    CHECK(std::all_of(seen_.begin(), seen_.end(), [](bool seen) { return seen; }));
+    REQUIRE(tensor_.bytes() == whole.bytes());
+    CHECK((whole.bytes() == 0 || std::memcmp(tensor_.raw(), whole.raw(), whole.bytes()) == 0));
+  }
+
+  std::size_t blocks() const { return blocks_; }
+
+ private:
+  Tensor tensor_;
+  std::size_t row_bytes_ = 0, blocks_ = 0;
+  std::vector<bool> seen_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+TEST_CASE("outputs go to their sinks row by row, as they would be whole, and take no memory") {
+  const std::vector<std::string> lists[] = {{"weights"},
+                                            {"scores", "context"},
+                                            {"context", "weights", "scores"},
+                                            {"scores", "weights", "mean_weights"},
+                                            {"scores", "masked_scores", "weights", "keys"},
+                                            {"row_max", "scaled_scores", "masked_scores"}};
+  int streamed = 0, whole = 0;
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const OracleCase c = oracle_case(seed);
+    const std::vector<std::string>& names = lists[seed % std::size(lists)];
+    INFO("seed " << seed);
+    const Inputs in = make_inputs(c.tensors, c.options);
+    const std::set<std::string> offered = {"scores", "scaled_scores", "masked_scores", "weights",
+                                           "keys"};
+    const Plan kept = plan(in, c.tensors, c.options, names);
+    const Plan planned = plan(in, c.tensors, c.options, names, offered);
+    CHECK(planned.bytes <= kept.bytes);
+    std::map<std::string, std::unique_ptr<Collected>> collected;
+    RowSinks sinks;
+    for (const PlannedOutput& output : planned.outputs) {
+      CHECK((!output.streamed || offered.contains(output.name)));
+      (output.streamed ? streamed : whole) += offered.contains(output.name);
+      if (!offered.contains(output.name)) continue;
+      collected[output.name] = std::make_unique<Collected>(output);
+      sinks[output.name] = [&to = *collected[output.name]](const RowBlock& block) {
+        to.add(block);
+      };
+    }
+    const TensorMap expected = attend(c.tensors, c.options, names);
+    const TensorMap rest = attend(in, c.tensors, c.options, names, sinks);
+    for (const PlannedOutput& output : planned.outputs) {
+      INFO(output.name);
+      CHECK(rest.contains(output.name) == !sinks.contains(output.name));
+      if (!sinks.contains(output.name)) continue;
+      collected[output.name]->check_against(expected.at(output.name));
+      if (!output.streamed) CHECK(collected[output.name]->blocks() == 1);
+    }
+  }
+  CHECK(streamed > 200);
+  CHECK(whole > 200);
+}
+
+TEST_CASE("what a sink throws ends the computation") {
+  TensorMap tensors;
+  tensors.set("Q", Tensor(DType::f32, {300, 8}));
+  tensors.set("K", Tensor(DType::f32, {300, 8}));
+  const Options options;
+  const Inputs in = make_inputs(tensors, options);
+  const RowSinks sinks = {{"weights", [](const RowBlock&) { throw Error(ErrorKind::io, "full"); }}};
+  CHECK_THROWS_WITH(attend(in, tensors, options, {"weights"}, sinks), "full");
 }

@@ -9,6 +9,7 @@
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
 #include "attn/job/output.h"
+#include "attn/job/result_format.h"
 #include "attn/tensor/error.h"
 
 namespace attn {

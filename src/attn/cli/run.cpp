@@ -13,6 +13,7 @@
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
 #include "attn/job/nan.h"
+#include "attn/job/result_format.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -61,9 +62,42 @@ void append_missing(std::vector<std::string>& names, const std::vector<std::stri
 }
 
 Result only(const Result& result, const std::vector<std::string>& names) {
-  Result part{{}, result.tokens, result.made_by};
-  for (const std::string& name : names) part.outputs.set(name, result.outputs.at(name));
+  Result part = result;
+  part.outputs = {};
+  for (const std::string& name : names)
+    if (!part.streamed.contains(name)) part.outputs.set(name, result.outputs.at(name));
   return part;
+}
+
+/// Whether anything that is written has room for what made it, so that inputs need digests.
+bool needs_description(const Destination& destination, const RunArgs& args) {
+  return !args.views.empty() || (destination.shown && args.show.format == "ndjson") ||
+         std::any_of(destination.targets.begin(), destination.targets.end(),
+                     [](const OutputTarget& target) {
+                       return target.format && says_what_made_it(*target.format);
+                     });
+}
+
+/// Computes, and writes what the plan calls streamed meanwhile; `described` is the result so far.
+Result computed(const Job& job, const PreparedJob& prepared, const Document& document,
+                Result described, NanPolicy nan, ResultWriter& writer) {
+  writer.begin(prepared.plan, described);
+  std::map<std::string, NanCounter> counters;
+  RowSinks sinks;
+  for (const PlannedOutput& output : prepared.plan.outputs)
+    if (output.streamed)
+      sinks[output.name] = [&writer, name = output.name,
+                            counted = nan != NanPolicy::allow &&
+                                      is_looked_at_for_nan(output.name, job.outputs),
+                            &counter = counters[output.name]](const RowBlock& block) {
+        if (counted) counter.add(block);
+        writer.write_rows(name, block);
+      };
+  described.outputs = compute_job(job, prepared, document, sinks);
+  for (const PlannedOutput& output : prepared.plan.outputs)
+    if (output.streamed)
+      described.streamed[output.name] = {output.shape, counters.at(output.name).found()};
+  return described;
 }
 
 /// Whether any output is JSON or CSV, whose digits take memory (NumPy's text is summarised).
@@ -101,7 +135,10 @@ int run(const RunArgs& args) {
   RunViews views(args.views, policy_of(args, files));
   append_missing(job.outputs, views.outputs(job));
 
-  PreparedJob prepared = prepare_job(job, document);
+  const bool whole = destination.shown || !args.views.empty();
+  PreparedJob prepared =
+      prepare_job(job, document,
+                  whole ? std::set<std::string>{} : outputs_for_rows(destination.targets, outputs));
   Plan& plan = prepared.plan;
   if (has_text(destination, args.show.format)) add_text(plan);
   if (args.dry_run) {
@@ -112,14 +149,16 @@ int run(const RunArgs& args) {
   require_memory(plan, document.name, limits.memory);
   ResultWriter writer(destination.targets, outputs, policy_of(args, files));
   set_threads(args.threads);
-  const Result computed = run_job(job, prepared, document, files);
-  const Result result = only(computed, outputs);
+  Result described;
+  if (needs_description(destination, args)) described = describe_job(job, document, files);
+  const Result all = computed(job, prepared, document, described, args.nan, writer);
+  const Result result = only(all, outputs);
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
   files.require_unchanged();
   writer.commit();
   if (destination.shown) show(result, args.show, meaning_of);
-  views.write(job, computed);
+  views.write(job, all);
   if (!nan.empty()) note("warning: " + nan);
   for (const std::string& doubt : {mask_doubt(job), token_doubt(job, prepared.inputs)})
     if (!doubt.empty()) note("warning: " + doubt);

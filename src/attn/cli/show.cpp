@@ -4,6 +4,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/io/descriptor.h"
+#include "attn/job/result_format.h"
 #include "attn/report/numpy_text.h"
 #include "attn/tensor/error.h"
 

@@ -61,6 +61,16 @@ std::optional<Tensor> given(const std::string& name, const TensorMap& tensors, c
   return std::nullopt;
 }
 
+RowSinks rounded_to(DType dtype, const RowSinks& sinks) {
+  RowSinks rounding;
+  for (const auto& [name, sink] : sinks)
+    rounding[name] = [dtype, &to = sink](const RowBlock& block) {
+      Tensor kept;
+      to(converted(block, dtype, kept));
+    };
+  return rounding;
+}
+
 /// What an output cannot be had without, or "" when this problem has it.
 std::string missing(const std::string& name, const TensorMap& tensors, const Options& options) {
   const std::string needed = name == "output"      ? "W_O"
@@ -136,16 +146,21 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
 }
 
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
-                 const std::vector<std::string>& outputs) {
-  Stages stages(in, options, outputs);
+                 const std::vector<std::string>& outputs, const RowSinks& sinks) {
+  const RowSinks rounding = in.result == in.compute ? sinks : rounded_to(in.result, sinks);
+  Stages stages(in, options, outputs, &rounding);
   TensorMap results;
   for (const std::string& name : outputs) {
-    if (const auto tensor = given(name, tensors, in)) {
-      results.set(name, *tensor);
-      continue;
+    std::optional<Tensor> result = given(name, tensors, in);
+    if (!result && stages.hand_on(name)) continue;
+    if (!result) {
+      result = as_given(name, computed(name, stages), in, options);
+      if (is_float(result->dtype())) result = cast(*result, in.result);
     }
-    const Tensor result = as_given(name, computed(name, stages), in, options);
-    results.set(name, is_float(result.dtype()) ? cast(result, in.result) : result);
+    if (const auto sink = sinks.find(name); sink != sinks.end())
+      sink->second(rows_of(*result));
+    else
+      results.set(name, *result);
   }
   return results;
 }

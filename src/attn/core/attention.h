@@ -19,6 +19,7 @@
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
+#include "attn/core/row_block.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -75,7 +76,9 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs);
 
 /// The same of a problem that make_inputs() has proved and outputs that check_outputs() has passed.
+/// Outputs that have a sink go there and are not among the results; those that plan() calls
+/// streamed go as their rows are finished, the others when they are whole.
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
-                 const std::vector<std::string>& outputs);
+                 const std::vector<std::string>& outputs, const RowSinks& sinks = {});
 
 }  // namespace attn

@@ -1,6 +1,7 @@
 #include "attn/core/fast.h"
 
 #include <algorithm>
+#include <cmath>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -48,27 +49,61 @@ T* made(Tensor& tensor, bool wanted, const Shape& shape) {
   return tensor.mutable_data<T>().data();
 }
 
+/// One of the matrices that have a row for each query, as its rows come.
+template <class T>
+struct Taken {
+  const T* kernel::FinishedRows<T>::*rows;  ///< where the kernels give them
+  T* kept;
+  const RowSink* to;
+};
+
+/// Takes rows of a matrix, which may hold NaN or do not.
+template <class T>
+void take(const Taken<T>& matrix, const kernel::FinishedRows<T>& rows, std::size_t S,
+          bool may_hold_nan) {
+  const T* const data = rows.*matrix.rows;
+  if (matrix.kept)
+    for (std::size_t i = 0; i < rows.count; ++i)
+      std::copy_n(data + i * rows.stride, S, matrix.kept + (rows.first + i) * S);
+  if (matrix.to)
+    (*matrix.to)({.first = rows.first,
+                  .count = rows.count,
+                  .columns = S,
+                  .dtype = dtype_of<T>,
+                  .data = reinterpret_cast<const std::byte*>(data),
+                  .stride = rows.stride * sizeof(T),
+                  .may_hold_nan = may_hold_nan});
+}
+
 /// Has the kernels give what is wanted of the matrices that have a row for each query.
 template <class T>
 void set_sink(kernel::Results<T>& results, FastStages& stages, const FastWanted& wanted,
               const Shape& matrix) {
+  using Rows = kernel::FinishedRows<T>;
   const std::size_t S = matrix[3];
-  T* const scores = made<T>(stages.scores, wanted.scores, matrix);
-  T* const scaled = made<T>(stages.scaled_scores, wanted.scaled_scores, matrix);
-  T* const masked = made<T>(stages.masked_scores, wanted.masked_scores, matrix);
-  T* const weights = made<T>(stages.weights, wanted.weights, matrix);
+  const auto taken = [&](const T* Rows::*rows, Tensor& tensor, const FastWanted::Matrix& asked) {
+    return Taken<T>{rows, made<T>(tensor, asked.kept, matrix), asked.to};
+  };
+  const auto scores = taken(&Rows::scores, stages.scores, wanted.scores);
+  const auto scaled = taken(&Rows::scaled, stages.scaled_scores, wanted.scaled_scores);
+  const auto masked = taken(&Rows::masked, stages.masked_scores, wanted.masked_scores);
+  const auto weights = taken(&Rows::weights, stages.weights, wanted.weights);
   T* const row_max = made<T>(stages.row_max, wanted.row_max, {matrix[0], matrix[1], matrix[2]});
-  results.scores = scores, results.weights = weights;
-  results.scaled = scaled, results.masked = masked || row_max;
-  results.sink = [=](const kernel::FinishedRows<T>& rows) {
-    for (std::size_t i = 0; i < rows.count; ++i) {
-      const std::size_t from = i * rows.stride, row = rows.first + i, to = row * S;
-      if (scores) std::copy_n(rows.scores + from, S, scores + to);
-      if (scaled) std::copy_n(rows.scaled + from, S, scaled + to);
-      if (masked) std::copy_n(rows.masked + from, S, masked + to);
-      if (weights) std::copy_n(rows.weights + from, S, weights + to);
-      if (row_max) row_max[row] = largest(rows.masked + from, S);
-    }
+  results.scores = static_cast<bool>(wanted.scores);
+  results.scaled = static_cast<bool>(wanted.scaled_scores);
+  results.masked = wanted.masked_scores || row_max;
+  results.weights = static_cast<bool>(wanted.weights);
+  results.sink = [=, logsumexp = results.logsumexp](const Rows& rows) {
+    // Where nothing seen is NaN or infinite, so is the sum of the exponentials.
+    const T* const logs = logsumexp + rows.first;
+    const bool finite =
+        std::all_of(logs, logs + rows.count, [](T log) { return std::isfinite(log); });
+    take(scores, rows, S, true);
+    take(scaled, rows, S, true);
+    take(masked, rows, S, !finite);
+    take(weights, rows, S, !finite);
+    for (std::size_t i = 0; row_max && i < rows.count; ++i)
+      row_max[rows.first + i] = largest(rows.masked + i * rows.stride, S);
   };
 }
 
@@ -152,6 +187,14 @@ bool takes_fast_path(const Inputs& in, const Options& options,
                "row_max", "logsumexp", "head_context", "context", "output"});
   });
   return any && options.path == Path::automatic && fast_path_knows(in, options);
+}
+
+bool streams(const std::string& name, const std::vector<std::string>& outputs) {
+  const bool summed = std::any_of(outputs.begin(), outputs.end(), [](const std::string& other) {
+    return is_any_of(other, {"mean_weights", "key_weights"});
+  });
+  return is_any_of(name, {"scores", "scaled_scores", "masked_scores"}) ||
+         (name == "weights" && !summed);
 }
 
 FastStages attend_fast(const Tensor& queries, const Tensor& keys, const Tensor& values,

@@ -10,6 +10,7 @@
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
+#include "attn/core/row_block.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -23,7 +24,11 @@ bool fast_path_knows(const Inputs& in, const Options& options);
 bool takes_fast_path(const Inputs& in, const Options& options,
                      const std::vector<std::string>& outputs);
 
-/// What one pass over the keys gives; everything but logsumexp only where it is wanted.
+/// Whether the kernels can hand an output's rows on without keeping them, when these outputs are
+/// computed: matrices that have a row for each query, and that nothing is computed from.
+bool streams(const std::string& name, const std::vector<std::string>& outputs);
+
+/// What one pass over the keys gives; everything but logsumexp only where it is kept.
 struct FastStages {
   Tensor scores;         ///< (B, H, L, S)
   Tensor scaled_scores;  ///< (B, H, L, S)
@@ -34,8 +39,14 @@ struct FastStages {
   Tensor head_context;   ///< (B, H, L, Dv)
 };
 
+/// Kept whole, or handed on as their rows are finished, or both.
 struct FastWanted {
-  bool scores = false, scaled_scores = false, masked_scores = false, weights = false;
+  struct Matrix {
+    bool kept = false;
+    const RowSink* to = nullptr;
+    explicit operator bool() const { return kept || to != nullptr; }
+  };
+  Matrix scores, scaled_scores, masked_scores, weights;
   bool row_max = false, context = false;
 };
 

@@ -71,8 +71,11 @@ class Stages {
   const Stage& at(StageName stage) const { return stages_[stage.place]; }
 
   /// Whether the kernels are handed this problem: then no stage is kept that is not an output.
-  bool all_floats() const {
-    return !at("queries").whole && !at("present_K").whole && !at("present_V").whole;
+  bool all_floats(StageSet needed) const {
+    constexpr StageSet kFactors = only("queries") | only("present_K") | only("present_V");
+    for (std::size_t place = 0; place < kNone; ++place)
+      if (needed & kFactors & only(StageName(place)) && at(StageName(place)).whole) return false;
+    return true;
   }
 
   /// The stage, what it needs, what that needs, ...
@@ -113,12 +116,17 @@ class Stages {
   }
 
   /// The past before the new ones; without a past no copy is made.
-  void add_present(StageName name, StageName from, std::string_view past,
-                   const Shape& shape) {
+  void add_present(StageName name, StageName from, std::string_view past, const Shape& shape) {
     set(name, {.shape = shape,
                .whole = at(from).whole && whole(past),
                .has_heads = true,
                .needs = only(from)});
+  }
+
+  /// Of a key, which some score functions compare with queries of another width.
+  std::size_t key_width(std::size_t Mk) const {
+    if (!in_.projected) return in_.K.shape()[3];
+    return (in_.W_K ? in_.W_K->shape()[1] : Mk) / in_.G;
   }
 
   void add_sources(const Options& options) {
@@ -134,13 +142,13 @@ class Stages {
                      .whole = whole_inputs,
                      .flops = positions || scaled ? real_product({in_.B, in_.L, M}) : 0});
     }
-    add_projection("queries", "Q", {in_.B, in_.H, rows_, in_.D}, M, whole_inputs,
-                   only("inputs"));
+    add_projection("queries", "Q", {in_.B, in_.H, rows_, in_.D}, M, whole_inputs, only("inputs"));
     const bool whole_memory = in_.memory ? whole("memory") : whole_inputs;
     const StageSet source = in_.memory ? 0 : only("inputs");
-    add_projection("keys", "K", {in_.B, in_.G, in_.N, in_.D}, Mk, whole_memory, source);
+    const std::size_t width = key_width(Mk);
+    add_projection("keys", "K", {in_.B, in_.G, in_.N, width}, Mk, whole_memory, source);
     add_projection("values", "V", {in_.B, in_.G, in_.N, in_.Dv}, Mk, whole_memory, source);
-    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.P + in_.N, in_.D});
+    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.P + in_.N, width});
     add_present("present_V", "values", "past_V", {in_.B, in_.G, in_.P + in_.N, in_.Dv});
   }
 
@@ -160,8 +168,7 @@ class Stages {
     add("masked_scores", 1, only("scaled_scores"), false);
     add("weights", 4, only("masked_scores"), false);
     const auto summary = [&](StageName name, const Shape& sizes, bool has_heads) {
-      set(name,
-          {.shape = sizes, .flops = count, .has_heads = has_heads, .needs = only("weights")});
+      set(name, {.shape = sizes, .flops = count, .has_heads = has_heads, .needs = only("weights")});
     };
     summary("row_max", {in_.B, in_.H, rows_}, true);
     summary("logsumexp", {in_.B, in_.H, rows_}, true);
@@ -226,24 +233,33 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
 }  // namespace
 
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
-          const std::vector<std::string>& outputs) {
+          const std::vector<std::string>& outputs, const std::set<std::string>& offered) {
   check_outputs(outputs, tensors, options);
   const Stages stages(tensors, in, options);
-  Plan result;
-  StageSet needed = 0;
-  for (const std::string& name : outputs) {
-    const PlannedOutput output = planned(name, tensors, stages, in);
+  const auto bit_of = [&](const std::string& name) -> StageSet {
     const bool given = tensors.contains(name) || name.ends_with("_heads");
-    if (!given) needed |= only(StageName(place_of(name)));
-    if (!given && in.result != in.compute) result.bytes = sum(result.bytes, output.bytes);
+    return given ? 0 : only(StageName(place_of(name)));
+  };
+  StageSet asked = 0;
+  for (const std::string& name : outputs) asked |= bit_of(name);
+  const StageSet needed = stages.with_needs(asked);
+  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats(needed);
+  Plan result;
+  StageSet kept = 0;
+  for (const std::string& name : outputs) {
+    PlannedOutput output = planned(name, tensors, stages, in);
+    const StageSet bit = bit_of(name);
+    output.streamed = bit != 0 && fast && offered.contains(name) && streams(name, outputs);
+    if (!output.streamed) kept |= bit;
+    if (bit != 0 && !output.streamed && in.result != in.compute)
+      result.bytes = sum(result.bytes, output.bytes);
     result.outputs.push_back(output);
   }
+  if (asked & (only("mean_weights") | only("key_weights"))) kept |= only("weights");
   std::size_t largest = 0;
-  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats();
   constexpr StageSet kMatrices = only("scores") | only("scaled_scores") | only("masked_scores") |
                                  only("weights");  // of the size L * S
-  const StageSet unkept = fast ? kMatrices & ~needed : 0;
-  needed = stages.with_needs(needed);
+  const StageSet unkept = fast ? kMatrices & ~kept : 0;
   for (std::size_t place = 0; place < kNone; ++place) {
     const StageName stage(place);
     if ((needed & only(stage)) == 0) continue;

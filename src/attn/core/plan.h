@@ -1,6 +1,7 @@
 // What a computation will take, known from shapes alone: nothing is computed.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct PlannedOutput {
   std::size_t bytes = 0;
   double flops =
       0;  ///< of this stage alone, without those that it needs (context: as head_context)
+  bool streamed = false;  ///< handed on row by row: nothing of it is kept in memory
 };
 
 struct Plan {
@@ -28,8 +30,10 @@ struct Plan {
 /// What attend() would give and take. A product of (m, k) and (k, n) counts 2 m k n operations;
 /// each element of inputs, scaled_scores and masked_scores counts 1, of weights 4 (subtract,
 /// exponential, sum, divide). Every stage that is needed stays in memory to the end; the bound adds
-/// room for copies. Sizes beyond 2^64 - 1 are told as 2^64 - 1. Errors: as check_outputs().
+/// room for copies. Outputs that are in `offered` have sinks (core/row_block.h): those that the
+/// kernels can hand on as rows are streamed and take no memory. Sizes beyond 2^64 - 1 are told as
+/// 2^64 - 1. Errors: as check_outputs().
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
-          const std::vector<std::string>& outputs);
+          const std::vector<std::string>& outputs, const std::set<std::string>& offered = {});
 
 }  // namespace attn

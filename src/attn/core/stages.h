@@ -36,8 +36,16 @@ const T& once(std::optional<T>& value, F&& compute) {
 /// formula, computed when something needs it.
 class Stages {
  public:
-  Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs)
-      : in_(inputs), options_(options), outputs_(outputs) {}
+  Stages(const Inputs& inputs, const Options& options, const std::vector<std::string>& outputs,
+         const RowSinks* sinks = nullptr)
+      : in_(inputs), options_(options), outputs_(outputs), sinks_(sinks) {}
+
+  /// Hands this output to its sink while it is computed, where there is one and the kernels can.
+  bool hand_on(const std::string& name) {
+    if (!sink_of(name) || !is_fast()) return false;
+    fast();
+    return true;
+  }
 
   Tensor positions() const {
     return chosen(sinusoidal_positions(position(), in_.L, in_.embeddings.shape()[2]));
@@ -170,6 +178,17 @@ class Stages {
     return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
   }
 
+  const RowSink* sink_of(const std::string& name) const {
+    if (sinks_ == nullptr || !wants(name) || !streams(name, outputs_)) return nullptr;
+    const auto sink = sinks_->find(name);
+    return sink == sinks_->end() ? nullptr : &sink->second;
+  }
+
+  FastWanted::Matrix matrix_wanted(const std::string& name, bool needed = false) const {
+    const RowSink* const sink = sink_of(name);
+    return {.kept = (wants(name) && sink == nullptr) || needed, .to = sink};
+  }
+
   bool wants_context() const {
     return wants("head_context") || wants("context") || wants("output");
   }
@@ -186,10 +205,10 @@ class Stages {
   const FastStages& fast() {
     return once(fast_, [&] {
       const FastWanted wanted{
-          .scores = wants("scores"),
-          .scaled_scores = wants("scaled_scores"),
-          .masked_scores = wants("masked_scores"),
-          .weights = wants("weights") || wants("mean_weights") || wants("key_weights"),
+          .scores = matrix_wanted("scores"),
+          .scaled_scores = matrix_wanted("scaled_scores"),
+          .masked_scores = matrix_wanted("masked_scores"),
+          .weights = matrix_wanted("weights", wants("mean_weights") || wants("key_weights")),
           .row_max = wants("row_max"),
           .context = wants_context()};
       return attend_fast(queries(), appended(present_keys(), in_.bias_K),
@@ -201,6 +220,7 @@ class Stages {
   const Inputs& in_;
   const Options& options_;
   const std::vector<std::string>& outputs_;
+  const RowSinks* sinks_;
   std::optional<bool> is_fast_;
   std::optional<FastStages> fast_;
   std::optional<Tensor> inputs_, queries_, keys_, values_, present_keys_, present_values_;

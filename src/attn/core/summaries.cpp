@@ -9,15 +9,16 @@ namespace {
 /// x (outer, middle, inner) added up over the middle, divided by `by`: `shape` has the other axes.
 Tensor sum_over(const Tensor& x, std::size_t outer, std::size_t middle, const Shape& shape,
                 double by) {
-  const Tensor doubles = cast(x, DType::f64);
-  const auto from = doubles.data<double>();
   Tensor sums(DType::f64, shape);
   const auto to = sums.mutable_data<double>();
   const std::size_t inner = outer == 0 ? 0 : to.size() / outer;
-  for (std::size_t o = 0; o < outer; ++o)
-    for (std::size_t m = 0; m < middle; ++m)
-      for (std::size_t i = 0; i < inner; ++i)
-        to[o * inner + i] += from[(o * middle + m) * inner + i] / by;
+  visit(x.dtype(), [&]<class T>(Type<T>) {
+    const auto from = x.data<T>();
+    for (std::size_t o = 0; o < outer; ++o)
+      for (std::size_t m = 0; m < middle; ++m)
+        for (std::size_t i = 0; i < inner; ++i)
+          to[o * inner + i] += static_cast<double>(from[(o * middle + m) * inner + i]) / by;
+  });
   return cast(sums, x.dtype());
 }
 

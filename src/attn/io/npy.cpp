@@ -70,7 +70,7 @@ Tensor read_npy(const FileBytes& file, const std::string& name) {
 }
 
 std::string npy_header(DType dtype, const Shape& shape) {
-  if (dtype == DType::bf16) dtype = DType::f32;
+  dtype = npy_dtype(dtype);
   const std::size_t size = size_of(dtype);
   const char kind = dtype == DType::boolean ? 'b'
                     : is_float(dtype)       ? 'f'
@@ -89,15 +89,13 @@ std::string npy_header(DType dtype, const Shape& shape) {
   return header + text;
 }
 
-NpyBytes npy_bytes(const Tensor& tensor) {
-  const Tensor elements = tensor.dtype() == DType::bf16 ? cast(tensor, DType::f32) : tensor;
-  return {npy_header(elements.dtype(), elements.shape()), little_endian_elements(elements)};
-}
+DType npy_dtype(DType dtype) { return dtype == DType::bf16 ? DType::f32 : dtype; }
+
+Pieces npy_pieces(const TensorSpec& spec) { return {{npy_header(spec.dtype, spec.shape), 0}}; }
 
 void write_npy(const Tensor& tensor, OutputFile& out) {
-  const NpyBytes npy = npy_bytes(tensor);
-  out.write(npy.header);
-  out.write(npy.data());
+  const TensorSpec spec{"", npy_dtype(tensor.dtype()), tensor.shape()};
+  write_pieces(npy_pieces(spec), {spec}, {elements_of(tensor, spec.dtype)}, out);
 }
 
 }  // namespace attn

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "attn/io/file.h"
+#include "attn/io/pieces.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -30,13 +31,11 @@ Tensor read_npy(const FileBytes& file, const std::string& name);
 /// writes it, padded to 64. bfloat16, which NumPy lacks, is written as float32 (exact).
 std::string npy_header(DType dtype, const Shape& shape);
 
-/// A whole file, for those who need to see it before it is written.
-struct NpyBytes {
-  std::string header;
-  Tensor elements;  ///< in the file's dtype and byte order
-  std::span<const std::byte> data() const { return {elements.raw(), elements.bytes()}; }
-};
-NpyBytes npy_bytes(const Tensor& tensor);
+/// The dtype that the file holds it in: f32 for bf16, otherwise `dtype`.
+DType npy_dtype(DType dtype);
+
+/// A file of one tensor, whose dtype is npy_dtype()'s.
+Pieces npy_pieces(const TensorSpec& spec);
 
 void write_npy(const Tensor& tensor, OutputFile& out);
 

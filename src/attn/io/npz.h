@@ -11,6 +11,7 @@
 
 #include "attn/io/file.h"
 #include "attn/io/limits.h"
+#include "attn/io/pieces.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -22,6 +23,10 @@ bool is_zip(std::span<const std::byte> bytes);
 /// archive's comment, where attn keeps what made the file. Errors: data.
 TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
                    const NpzLimits& limits = {});
+
+/// A file of these tensors, whose dtypes are npy_dtype()'s; `path` stands in errors.
+Pieces npz_pieces(const std::vector<TensorSpec>& specs, const std::vector<std::uint32_t>& checksums,
+                  const std::string& comment, const std::string& path);
 
 /// Stored (not compressed), member dates 1980-01-01, so the same arrays give the same bytes;
 /// zip64 where sizes need it. `comment` at most 65,535 bytes. Errors: data, for more members or

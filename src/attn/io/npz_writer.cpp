@@ -1,13 +1,12 @@
 // A .npz archive written front to back. libzip would want the whole archive in memory or a file it
 // can seek in; with stored members there is nothing to it that needs either.
-#include <zlib.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "attn/io/bytes.h"
+#include "attn/io/checksum.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/tensor/error.h"
@@ -54,11 +53,6 @@ class Record {
 };
 
 std::uint64_t clipped(std::uint64_t value) { return std::min(value, kFull32); }
-
-std::uint32_t checksum(std::uint32_t start, std::string_view text) {
-  return static_cast<std::uint32_t>(
-      crc32_z(start, reinterpret_cast<const Bytef*>(text.data()), text.size()));
-}
 
 std::uint16_t flags(const std::string& name) {
   for (const char c : name)
@@ -115,15 +109,15 @@ std::string end_of_archive(std::uint64_t count, std::uint64_t start, std::uint64
 }
 
 /// What read_npz() would not read is not written.
-void refuse_unreadable(const TensorMap& tensors, const std::string& path) {
+void refuse_unreadable(const std::vector<TensorSpec>& specs, const std::string& path) {
   const NpzLimits limits;
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorKind::data, printable(path) + ": " + what);
   };
-  if (tensors.size() > limits.members)
+  if (specs.size() > limits.members)
     refuse("an .npz holds at most " + std::to_string(limits.members) + " arrays, found " +
-           std::to_string(tensors.size()));
-  for (const auto& [name, tensor] : tensors) {
+           std::to_string(specs.size()));
+  for (const auto& [name, dtype, shape] : specs) {
     if (name.size() + kSuffix.size() > limits.name)
       refuse("an .npz holds names of at most " + std::to_string(limits.name - kSuffix.size()) +
              " bytes, found one of " + std::to_string(name.size()));
@@ -134,30 +128,38 @@ void refuse_unreadable(const TensorMap& tensors, const std::string& path) {
 
 }  // namespace
 
-void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out) {
+Pieces npz_pieces(const std::vector<TensorSpec>& specs, const std::vector<std::uint32_t>& checksums,
+                  const std::string& comment, const std::string& path) {
   if (comment.size() > kFull16) throw Error(ErrorKind::internal, "archive comment too long");
-  refuse_unreadable(tensors, out.path());
-  std::vector<Member> members;
+  refuse_unreadable(specs, path);
+  Pieces pieces;
+  std::string directory;
   std::uint64_t offset = 0;
-  for (const auto& [name, tensor] : tensors) {
-    const NpyBytes npy = npy_bytes(tensor);
-    const std::string_view data = text_of(npy.data());
-    Member member{name + std::string(kSuffix), checksum(checksum(0, npy.header), data),
-                  npy.header.size() + data.size(), offset};
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const TensorSpec& spec = specs[i];
+    const std::string npy = npy_header(spec.dtype, spec.shape);
+    const Member member{spec.name + std::string(kSuffix),
+                        crc32_of_both(crc32_of(bytes_of(npy)), checksums[i], spec.bytes()),
+                        npy.size() + spec.bytes(), offset};
     const std::string header = local_header(member);
-    out.write(header);
-    out.write(npy.header);
-    out.write(data);
+    pieces.push_back({header + npy, i});
+    directory += central_header(member);
     offset += header.size() + member.size;
-    members.push_back(std::move(member));
   }
-  std::uint64_t size = 0;
-  for (const Member& member : members) {
-    const std::string header = central_header(member);
-    out.write(header);
-    size += header.size();
+  const std::string end = end_of_archive(specs.size(), offset, directory.size(), comment);
+  pieces.push_back({directory + end, {}});
+  return pieces;
+}
+
+void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out) {
+  std::vector<TensorSpec> specs;
+  std::vector<Elements> elements;
+  for (const auto& [name, tensor] : tensors) {
+    specs.push_back({name, npy_dtype(tensor.dtype()), tensor.shape()});
+    elements.push_back(elements_of(tensor, specs.back().dtype));
   }
-  out.write(end_of_archive(members.size(), offset, size, comment));
+  write_pieces(npz_pieces(specs, checksums_of(elements, specs), comment, out.path()), specs,
+               elements, out);
 }
 
 }  // namespace attn

@@ -2,9 +2,11 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <optional>
@@ -14,6 +16,7 @@
 #include "attn/io/descriptor.h"
 #include "attn/io/digest.h"
 #include "attn/io/file.h"
+#include "attn/io/mapping.h"
 #include "attn/io/temporaries.h"
 
 namespace attn {
@@ -21,7 +24,9 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr int kMostLinks = 40;  // as many as Linux follows
+constexpr std::size_t kLarge = std::size_t{64}
+                               << 10;  // to gather more would cost more than it saves
+constexpr int kMostLinks = 40;         // as many as Linux follows
 
 Error refused(const std::string& path, const std::string& reason) {
   return Error(ErrorKind::cannot_create, printable(path) + ": " + reason);
@@ -42,12 +47,6 @@ bool is_input(const struct stat& target, const std::set<std::string>& inputs) {
     return stat(input.c_str(), &info) == 0 && info.st_dev == target.st_dev &&
            info.st_ino == target.st_ino;
   });
-}
-
-/// Bytes that stand in a mapped input (io/mapping.h) may have gone with its end.
-Error lost_input(const std::string& path) {
-  return Error(ErrorKind::io,
-               printable(path) + ": an input was cut short while it was copied here");
 }
 
 mode_t mode_of_new_files() {
@@ -95,6 +94,8 @@ struct OutputFile::State {
   void open_special(int fd);
   void flush();
   void write_through(std::string_view text);
+  void write_all_at(std::uint64_t offset, std::span<iovec> parts);
+  Error failure(int code, const void* data, std::size_t size) const;
   void close();
   void give_name();
   void give_first_name();
@@ -143,7 +144,8 @@ void OutputFile::State::open_temporary() {
 }
 
 /// A file without a name has what a new file's mode is by itself, and is gone when it is closed or
-/// the program ends. False where the file system, or a missing /proc, does not let it be named later.
+/// the program ends. False where the file system, or a missing /proc, does not let it be named
+/// later.
 bool OutputFile::State::open_nameless() {
   static const bool can_be_named = access("/proc/self/fd", X_OK) == 0;
   if (!can_be_named) return false;
@@ -172,10 +174,40 @@ void OutputFile::State::write_through(std::string_view text) {
       wait_for(file.get(), POLLOUT);
     } else if (count == 0 || errno != EINTR) {
       if (count < 0 && errno == EPIPE) throw BrokenPipe{};
-      if (count < 0 && errno == EFAULT) throw lost_input(path);
-      throw system_error(ErrorKind::io, path, count == 0 ? EIO : errno);
+      throw failure(count == 0 ? EIO : errno, text.data(), text.size());
     }
   }
+}
+
+/// Takes `count` bytes off the front.
+std::span<iovec> without(std::span<iovec> parts, std::size_t count) {
+  while (!parts.empty() && count >= parts[0].iov_len) {
+    count -= parts[0].iov_len;
+    parts = parts.subspan(1);
+  }
+  if (count > 0)
+    parts[0] = {static_cast<std::byte*>(parts[0].iov_base) + count, parts[0].iov_len - count};
+  return parts;
+}
+
+void OutputFile::State::write_all_at(std::uint64_t offset, std::span<iovec> parts) {
+  while (!parts.empty()) {
+    const ssize_t count = pwritev(file.get(), parts.data(), static_cast<int>(parts.size()),
+                                  static_cast<off_t>(offset));
+    if (count > 0) {
+      parts = without(parts, static_cast<std::size_t>(count));
+      offset += static_cast<std::uint64_t>(count);
+    } else if (count == 0 || errno != EINTR) {
+      throw failure(count == 0 ? EIO : errno, parts[0].iov_base, parts[0].iov_len);
+    }
+  }
+}
+
+/// Why `size` bytes at `data` cannot be written. Where they stand in a mapped input that was cut
+/// short, they cannot even be looked at, and that is told.
+Error OutputFile::State::failure(int code, const void* data, std::size_t size) const {
+  if (code == EFAULT) look_at_pages(data, size);
+  return system_error(ErrorKind::io, path, code);
 }
 
 void OutputFile::State::close() {
@@ -237,13 +269,48 @@ void OutputFile::write(std::string_view text) {
   State& state = *state_;
   if (state.digest) state.digest->add(bytes_of(text));
   if (state.buffer.size() + text.size() > kBufferBytes) state.flush();
-  if (text.size() > kBufferBytes)
-    state.write_through(text);
-  else
+  if (text.size() < kLarge) {
     state.buffer += text;
+    return;
+  }
+  state.flush();
+  state.write_through(text);
 }
 
 void OutputFile::flush() { state_->flush(); }
+
+bool OutputFile::takes_parts() const { return state_->temporary && !state_->digest; }
+
+void OutputFile::reserve(std::uint64_t bytes) {
+  int code = 0;
+  do code = fallocate(state_->file.get(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  while (code == EINTR);
+  // A file system that cannot tell beforehand tells when it is written to.
+  if (code != 0 && code != EOPNOTSUPP && code != ENOSYS && code != EINVAL)
+    throw system_error(ErrorKind::io, state_->path, code);
+}
+
+void OutputFile::write_at(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
+  constexpr std::size_t kAtOnce = 128;
+  std::array<iovec, kAtOnce> vectors;
+  while (!parts.empty()) {
+    const auto some = parts.first(std::min(parts.size(), kAtOnce));
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      vectors[i] = {const_cast<std::byte*>(some[i].data()), some[i].size()};
+      bytes += some[i].size();
+    }
+    state_->write_all_at(offset, {vectors.data(), some.size()});
+    offset += bytes;
+    parts = parts.subspan(some.size());
+  }
+}
+
+void OutputFile::skip(std::uint64_t bytes) {
+  state_->flush();
+  if (lseek(state_->file.get(), static_cast<off_t>(bytes), SEEK_CUR) < 0)
+    throw system_error(ErrorKind::io, state_->path, errno);
+}
 
 void OutputFile::finish() {
   if (std::exchange(state_->finished, true)) return;

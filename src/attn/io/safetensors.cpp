@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 #include "attn/io/bytes.h"
 #include "attn/io/elements.h"
@@ -63,13 +64,13 @@ Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry) {
 }
 
 /// The tensors in the order in which the format's own writer puts them.
-std::vector<const TensorMap::Entry*> in_order(const TensorMap& tensors) {
-  std::vector<const TensorMap::Entry*> order;
-  for (const TensorMap::Entry& entry : tensors) order.push_back(&entry);
-  std::sort(order.begin(), order.end(), [&](const auto* a, const auto* b) {
-    const auto *kind_a = &safetensors_kind(a->second.dtype()),
-               *kind_b = &safetensors_kind(b->second.dtype());
-    return kind_a == kind_b ? a->first < b->first : kind_a > kind_b;
+std::vector<std::size_t> in_order(const std::vector<TensorSpec>& specs) {
+  std::vector<std::size_t> order(specs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const auto *kind_a = &safetensors_kind(specs[a].dtype),
+               *kind_b = &safetensors_kind(specs[b].dtype);
+    return kind_a == kind_b ? specs[a].name < specs[b].name : kind_a > kind_b;
   });
   return order;
 }
@@ -82,19 +83,19 @@ std::string metadata_text(const SafetensorsMetadata& metadata) {
 }
 
 /// The length, then the header, padded to a multiple of 8.
-std::string header_of(const std::vector<const TensorMap::Entry*>& order,
+std::string header_of(const std::vector<TensorSpec>& specs, const std::vector<std::size_t>& order,
                       const SafetensorsMetadata& metadata, const std::string& file) {
   std::string text = metadata.empty() ? "" : metadata_text(metadata);
-  std::size_t offset = 0;
-  for (const TensorMap::Entry* entry : order) {
-    const auto& [name, tensor] = *entry;
+  std::uint64_t offset = 0;
+  for (const std::size_t i : order) {
+    const std::string& name = specs[i].name;
     if (name == "__metadata__") fail(file, "no tensor can be called '__metadata__' in this format");
     if (find_invalid_utf8(name) != std::string::npos)
       fail(file + ": " + name, "the name is not UTF-8, which this format asks for");
-    const JsonIntegers shape(tensor.shape().begin(), tensor.shape().end());
-    const std::size_t end = offset + tensor.bytes();
+    const JsonIntegers shape(specs[i].shape.begin(), specs[i].shape.end());
+    const std::uint64_t end = offset + specs[i].bytes();
     text += (text.empty() ? "" : ",") + json_quoted(name) + ":{\"dtype\":\"";
-    text += safetensors_kind(tensor.dtype()).name;
+    text += safetensors_kind(specs[i].dtype).name;
     text += "\",\"shape\":" + to_json(Json{shape}) + ",\"data_offsets\":[";
     text += std::to_string(offset) + "," + std::to_string(end) + "]}";
     offset = end;
@@ -132,14 +133,23 @@ Tensor read_safetensor(const FileBytes& file, const std::string& name) {
   fail(file.name(), "has no tensor '" + name + "'" + did_you_mean(name, names));
 }
 
+Pieces safetensors_pieces(const std::vector<TensorSpec>& specs, const SafetensorsMetadata& metadata,
+                          const std::string& path) {
+  const std::vector<std::size_t> order = in_order(specs);
+  Pieces pieces = {{header_of(specs, order, metadata, path), {}}};
+  for (const std::size_t i : order) pieces.push_back({"", i});
+  return pieces;
+}
+
 void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& metadata,
                        OutputFile& out) {
-  const std::vector<const TensorMap::Entry*> order = in_order(tensors);
-  out.write(header_of(order, metadata, out.path()));
-  for (const TensorMap::Entry* entry : order) {
-    const Tensor elements = little_endian_elements(entry->second);
-    out.write(std::span(elements.raw(), elements.bytes()));
+  std::vector<TensorSpec> specs;
+  std::vector<Elements> elements;
+  for (const auto& [name, tensor] : tensors) {
+    specs.push_back({name, tensor.dtype(), tensor.shape()});
+    elements.push_back(elements_of(tensor, tensor.dtype()));
   }
+  write_pieces(safetensors_pieces(specs, metadata, out.path()), specs, elements, out);
 }
 
 }  // namespace attn

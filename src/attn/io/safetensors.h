@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "attn/io/file.h"
+#include "attn/io/pieces.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -36,6 +37,10 @@ TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata 
 
 /// The one of that name; others may be of a dtype that attn has no numbers for. Errors: data.
 Tensor read_safetensor(const FileBytes& file, const std::string& name);
+
+/// A file of these tensors; `path` stands in errors, as those of write_safetensors().
+Pieces safetensors_pieces(const std::vector<TensorSpec>& specs, const SafetensorsMetadata& metadata,
+                          const std::string& path);
 
 /// Ordered by dtype, the largest elements first, then by name, and padded to 8 bytes, as the
 /// format's own writer does: so every tensor is aligned, and the same tensors give the same bytes.

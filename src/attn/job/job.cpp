@@ -154,6 +154,8 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   try {
     return compute();
   } catch (const Error& error) {
+    // What a sink cannot write names its own file.
+    if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) throw;
     std::vector<std::string> lines;
     for (const std::string& line : error.lines()) lines.push_back(with_origin(job, document, line));
     throw Error(error.kind(), std::move(lines));
@@ -211,22 +213,34 @@ Job make_job(const Document& document, TensorFiles& files) {
   return job;
 }
 
-PreparedJob prepare_job(const Job& job, const Document& document) {
+PreparedJob prepare_job(const Job& job, const Document& document,
+                        const std::set<std::string>& offered) {
   return with_origins(job, document, [&] {
     PreparedJob prepared{make_inputs(job.tensors, job.options), {}};
-    prepared.plan = plan(prepared.inputs, job.tensors, job.options, job.outputs);
+    prepared.plan = plan(prepared.inputs, job.tensors, job.options, job.outputs, offered);
     return prepared;
+  });
+}
+
+Result describe_job(const Job& job, const Document& document, const TensorFiles& files) {
+  return {.outputs = {},
+          .streamed = {},
+          .tokens = job.tokens,
+          .made_by = provenance(job, document, files)};
+}
+
+TensorMap compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
+                      const RowSinks& sinks) {
+  return with_origins(job, document, [&] {
+    return attend(prepared.inputs, job.tensors, job.options, job.outputs, sinks);
   });
 }
 
 Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
                const TensorFiles& files) {
-  Result result;
-  result.outputs = with_origins(job, document, [&] {
-    return attend(prepared.inputs, job.tensors, job.options, job.outputs);
-  });
-  result.tokens = job.tokens;
-  result.made_by = provenance(job, document, files);
+  TensorMap outputs = compute_job(job, prepared, document);
+  Result result = describe_job(job, document, files);
+  result.outputs = std::move(outputs);
   return result;
 }
 

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "attn/core/options.h"
 #include "attn/core/plan.h"
+#include "attn/core/row_block.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/tensor/tensor.h"
@@ -27,8 +29,20 @@ struct Job {
 /// (when only flags are at fault), no_input.
 Job make_job(const Document& document, TensorFiles& files);
 
+/// NaN in a tensor: how many, and where the first is among its elements.
+struct NanCount {
+  std::size_t count = 0, first = 0;
+};
+
+/// An output that went to its file row by row, and what was seen of it.
+struct StreamedOutput {
+  Shape shape;
+  NanCount nan;
+};
+
 struct Result {
   TensorMap outputs;
+  std::map<std::string, StreamedOutput> streamed;
   std::vector<std::string> tokens;
   Json made_by;  ///< schema, program, version, the job's options, digests of its inputs
 };
@@ -39,10 +53,19 @@ struct PreparedJob {
   Plan plan;
 };
 
-/// Computes nothing yet. Errors name the file that each tensor came from.
-PreparedJob prepare_job(const Job& job, const Document& document);
+/// Computes nothing yet; `offered` are outputs that can be taken row by row. Errors name the file
+/// that each tensor came from.
+PreparedJob prepare_job(const Job& job, const Document& document,
+                        const std::set<std::string>& offered = {});
 
-/// Computes. Errors as prepare_job().
+/// A result without its outputs: the tokens, and what made it. Takes the digests of all inputs.
+Result describe_job(const Job& job, const Document& document, const TensorFiles& files);
+
+/// Computes; outputs with a sink go there (core/attention.h). Errors as prepare_job().
+TensorMap compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
+                      const RowSinks& sinks = {});
+
+/// Both.
 Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
                const TensorFiles& files);
 

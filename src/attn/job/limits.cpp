@@ -85,7 +85,8 @@ std::string plan_json(const Plan& plan) {
       text += (text.back() == '[' ? "" : ",") + std::to_string(extent);
     text += "],\"dtype\":" + json_quoted(name_of(output.dtype)) +
             ",\"bytes\":" + std::to_string(output.bytes) +
-            ",\"flops\":" + scientific(output.flops) + "}";
+            ",\"flops\":" + scientific(output.flops) +
+            (output.streamed ? ",\"streamed\":true}" : "}");
   }
   return text + "],\"memory\":" + std::to_string(plan.bytes) +
          ",\"flops\":" + scientific(plan.flops) + "}";
@@ -95,7 +96,8 @@ std::string plan_text(const Plan& plan) {
   std::string text;
   for (const PlannedOutput& output : plan.outputs)
     text += output.name + " " + to_string(output.shape) + " " + std::string(name_of(output.dtype)) +
-            ": " + size_text(output.bytes) + ", " + scientific(output.flops) + " flops\n";
+            ": " + size_text(output.bytes) + ", " + scientific(output.flops) + " flops" +
+            (output.streamed ? ", written while it is computed\n" : "\n");
   return text + "in all: at most " + size_text(plan.bytes) + " of memory, " +
          scientific(plan.flops) + " flops\n";
 }

@@ -26,7 +26,7 @@ void add_text(Plan& plan);
 void require_memory(const Plan& plan, const std::string& job, std::size_t most);
 
 /// {"outputs": [{"name", "shape", "dtype", "bytes", "flops"}], "memory": N, "flops": N}, on one
-/// line.
+/// line; "streamed": true with outputs that are written while they are computed.
 std::string plan_json(const Plan& plan);
 
 /// For people: a line an output, and one for the whole.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
 #include <filesystem>
 #include <set>
@@ -12,16 +13,12 @@
 #include "attn/core/inputs.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
-#include "attn/io/npy.h"
-#include "attn/io/npz.h"
-#include "attn/io/safetensors.h"
+#include "attn/job/result_format.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace fs = std::filesystem;
 namespace {
-
-constexpr std::size_t kLongestComment = 65535;  // what a zip archive can carry
 
 bool is_folder(const std::string& path) {
   struct stat status {};
@@ -35,35 +32,6 @@ std::size_t name_length(const std::string& typed) {
   const std::size_t equals = typed.find('=');
   const bool word = equals != std::string::npos && equals > 0 && typed.find_first_of("/.") > equals;
   return word ? equals : 0;
-}
-
-Json tokens_json(const Result& result) {
-  JsonArray tokens;
-  for (const std::string& token : result.tokens) tokens.push_back(Json{token});
-  return Json{std::move(tokens)};
-}
-
-std::string metadata_text(const Result& result, bool with_tokens) {
-  Json made_by = result.made_by;
-  if (with_tokens && !result.tokens.empty())
-    std::get<JsonObject>(made_by.value).emplace_back("tokens", tokens_json(result));
-  return to_json(made_by);
-}
-
-/// What fits a zip comment: all of it, or without the tokens, or nothing.
-std::string zip_comment(const Result& result) {
-  for (const bool with_tokens : {true, false}) {
-    std::string text = metadata_text(result, with_tokens);
-    if (text.size() <= kLongestComment) return text;
-  }
-  return "";
-}
-
-/// The same, as strings under keys: what the format has room for.
-SafetensorsMetadata safetensors_metadata(const Result& result) {
-  SafetensorsMetadata metadata = {{"schema", "attn/1"}, {"made_by", metadata_text(result, false)}};
-  if (!result.tokens.empty()) metadata.emplace_back("tokens", to_json(tokens_json(result)));
-  return metadata;
 }
 
 /// A file to be written, and the one output in it, or "" for all.
@@ -111,6 +79,11 @@ std::vector<PlannedFile> planned(const std::vector<OutputTarget>& targets,
   }
   refuse_two_for_one(plans);
   return plans;
+}
+
+std::string csv_of(const Result& result, const std::string& path) {
+  const auto& [name, tensor] = *result.outputs.begin();
+  return to_csv(tensor, printable(path) + ": " + printable(name));
 }
 
 }  // namespace
@@ -172,21 +145,109 @@ std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets)
   return names;
 }
 
+std::set<std::string> outputs_for_rows(const std::vector<OutputTarget>& targets,
+                                       const std::vector<std::string>& outputs) {
+  std::set<std::string> takers, others;
+  for (const PlannedFile& plan : planned(targets, outputs)) {
+    const bool takes_rows = std::endian::native == std::endian::little && is_binary(plan.format) &&
+                            !is_stream(plan.path);
+    for (const std::string& name : outputs)
+      if (plan.name.empty() || plan.name == name) (takes_rows ? takers : others).insert(name);
+  }
+  for (const std::string& name : others) takers.erase(name);
+  return takers;
+}
+
 ResultWriter::ResultWriter(const std::vector<OutputTarget>& targets,
-                           const std::vector<std::string>& outputs, const OutputPolicy& policy) {
+                           const std::vector<std::string>& outputs, const OutputPolicy& policy)
+    : outputs_(outputs) {
   const std::vector<PlannedFile> plans = planned(targets, outputs);
   for (const OutputTarget& target : targets)
     if (!target.format) folders_.make(target.path);
   for (const PlannedFile& plan : plans)
-    parts_.push_back({plan.name, plan.format, OutputFile(plan.path, policy)});
+    parts_.push_back({plan.name, plan.format, OutputFile(plan.path, policy), {}});
+}
+
+void ResultWriter::begin(const Plan& plan, const Result& described) {
+  for (const PlannedOutput& output : plan.outputs)
+    specs_[output.name] = {output.name, output.dtype, output.shape};
+  for (Part& part : parts_) {
+    std::set<std::string> streamed;
+    for (const PlannedOutput& output : plan.outputs)
+      if (output.streamed && part.holds(output.name)) streamed.insert(output.name);
+    if (!streamed.empty()) lay_out(part, streamed, described);
+  }
+}
+
+/// Opens a place in the part's file for each of the `streamed` outputs.
+void ResultWriter::lay_out(Part& part, const std::set<std::string>& streamed,
+                           const Result& described) {
+  std::vector<TensorSpec> specs;
+  for (const std::string& name : names_in(part)) {
+    specs.push_back(specs_.at(name));
+    specs.back().dtype = stored_dtype(part.format, specs.back().dtype);
+  }
+  const std::vector<std::uint32_t> unknown(specs.size());
+  const std::vector<std::uint64_t> offsets =
+      offsets_of(pieces_of(part.format, specs, unknown, described, part.file.path()), specs);
+  std::uint64_t end = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (!streamed.contains(specs[i].name)) continue;
+    const std::size_t row = specs[i].shape.back() * size_of(specs[i].dtype);
+    part.rows.emplace(specs[i].name, std::make_unique<RowWriter>(part.file, offsets[i], row,
+                                                                 part.format == Format::npz));
+    end = std::max(end, offsets[i] + specs[i].bytes());
+  }
+  part.file.reserve(end);
+}
+
+void ResultWriter::write_rows(const std::string& name, const RowBlock& block) {
+  for (const Part& part : parts_) {
+    const auto place = part.rows.find(name);
+    if (place == part.rows.end()) continue;
+    Tensor kept;
+    const RowBlock rows = converted(block, stored_dtype(part.format, block.dtype), kept);
+    place->second->write(rows.first, rows.count, rows.data, rows.stride);
+  }
+}
+
+std::vector<std::string> ResultWriter::names_in(const Part& part) const {
+  return part.name.empty() ? outputs_ : std::vector{part.name};
 }
 
 void ResultWriter::write(const Result& result) {
   for (Part& part : parts_) {
-    TensorMap chosen;
-    if (!part.name.empty()) chosen.set(part.name, result.outputs.at(part.name));
-    write_tensors(part.name.empty() ? result.outputs : chosen, result, part.format, part.file);
+    if (is_binary(part.format)) {
+      write_binary(part, result);
+      continue;
+    }
+    Result chosen{{}, {}, result.tokens, result.made_by};
+    for (const std::string& name : names_in(part))
+      chosen.outputs.set(name, result.outputs.at(name));
+    part.file.write(part.format == Format::json ? result_json(chosen, 2) + "\n"
+                                                : csv_of(chosen, part.file.path()));
   }
+}
+
+void ResultWriter::write_binary(Part& part, const Result& result) {
+  std::vector<TensorSpec> specs;
+  std::vector<Elements> elements;
+  for (const std::string& name : names_in(part)) {
+    const auto rows = part.rows.find(name);
+    const Tensor* tensor = result.outputs.find(name);
+    TensorSpec spec = rows != part.rows.end()
+                          ? specs_.at(name)
+                          : TensorSpec{name, result.outputs.at(name).dtype(), tensor->shape()};
+    spec.dtype = stored_dtype(part.format, spec.dtype);
+    elements.push_back(rows != part.rows.end() ? Elements{{}, rows->second.get()}
+                                               : elements_of(*tensor, spec.dtype));
+    specs.push_back(std::move(spec));
+  }
+  const std::vector<std::uint32_t> checksums = part.format == Format::npz
+                                                   ? checksums_of(elements, specs)
+                                                   : std::vector<std::uint32_t>(specs.size());
+  write_pieces(pieces_of(part.format, specs, checksums, result, part.file.path()), specs, elements,
+               part.file);
 }
 
 void ResultWriter::commit() {
@@ -199,45 +260,6 @@ std::vector<std::pair<std::string, std::string>> ResultWriter::digests() const {
   std::vector<std::pair<std::string, std::string>> digests;
   for (const Part& part : parts_) digests.emplace_back(part.file.path(), part.file.digest());
   return digests;
-}
-
-std::string result_json(const Result& result, int indent) {
-  const std::string separator = indent < 0 ? "," : ",\n  ";
-  std::string text = indent < 0 ? "{" : "{\n  ";
-  text += "\"schema\":" + std::string(indent < 0 ? "" : " ") + "\"attn/1\"";
-  const auto member = [&](const std::string& name, const std::string& value) {
-    text.append(separator).append(json_quoted(name)).append(indent < 0 ? ":" : ": ").append(value);
-  };
-  member("made_by", to_json(result.made_by, indent));
-  if (!result.tokens.empty()) member("tokens", to_json(tokens_json(result), indent));
-  for (const auto& [name, tensor] : result.outputs)
-    member(name, to_json(tensor, indent < 0 ? indent : indent + 2));
-  text += indent < 0 ? "}" : "\n}";
-  return text;
-}
-
-void write_tensors(const TensorMap& tensors, const Result& result, Format format, OutputFile& out) {
-  switch (format) {
-    case Format::npz:
-      write_npz(tensors, zip_comment(result), out);
-      break;
-    case Format::safetensors:
-      write_safetensors(tensors, safetensors_metadata(result), out);
-      break;
-    case Format::json: {
-      const Result part{tensors, result.tokens, result.made_by};
-      out.write(result_json(part, 2) + "\n");
-      break;
-    }
-    case Format::npy:
-      write_npy(tensors.begin()->second, out);
-      break;
-    case Format::csv: {
-      const auto& [name, tensor] = *tensors.begin();
-      out.write(to_csv(tensor, printable(out.path()) + ": " + printable(name)));
-      break;
-    }
-  }
 }
 
 }  // namespace attn

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <list>
+#include <map>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "attn/io/pieces.h"
+#include "attn/io/row_writer.h"
 #include "attn/io/temporaries.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
@@ -49,6 +54,11 @@ class NewFolders {
   std::list<TemporaryName> made_;  ///< a signal removes them, too
 };
 
+/// The outputs that a ResultWriter of these can write row by row (ResultWriter::begin): those that
+/// go to regular .npy, .npz and .safetensors files and nowhere else. Errors: usage, as it has them.
+std::set<std::string> outputs_for_rows(const std::vector<OutputTarget>& targets,
+                                       const std::vector<std::string>& outputs);
+
 /// Opens every file before anything is computed, so that what can't be written is known at once;
 /// write() fills them, and commit() puts them all in place, so that a failure before leaves none,
 /// nor a folder made for them.
@@ -58,7 +68,15 @@ class ResultWriter {
   /// two outputs for one file), cannot_create, permission.
   ResultWriter(const std::vector<OutputTarget>& targets, const std::vector<std::string>& outputs,
                const OutputPolicy& policy);
-  void write(const Result& result);
+
+  /// Makes room for the outputs that the plan calls streamed, which write_rows() then writes while
+  /// others are computed. `described` has tokens and made_by, as the result will have them. Errors:
+  /// io, where the disk is too full.
+  void begin(const Plan& plan, const Result& described);
+  /// Threads may do so at once.
+  void write_rows(const std::string& name, const RowBlock& block);
+
+  void write(const Result& result);  ///< what was not streamed
   void commit();
   /// After commit(): path and digest of each file, where the policy asked for digests.
   std::vector<std::pair<std::string, std::string>> digests() const;
@@ -68,14 +86,17 @@ class ResultWriter {
     std::string name;  ///< "" for all
     Format format;
     OutputFile file;
+    std::map<std::string, std::unique_ptr<RowWriter>> rows;  ///< of what is streamed
+    bool holds(const std::string& output) const { return name.empty() || name == output; }
   };
+  void lay_out(Part& part, const std::set<std::string>& streamed, const Result& described);
+  void write_binary(Part& part, const Result& result);
+  std::vector<std::string> names_in(const Part& part) const;
+
+  const std::vector<std::string> outputs_;
+  std::map<std::string, TensorSpec> specs_;  ///< as planned, where begin() was called
   NewFolders folders_;  // before the files, which have to be gone when a folder goes
   std::vector<Part> parts_;
 };
-
-/// The result in a format, as it stands in a file. JSON: an object with schema, made_by, tokens and
-/// the outputs, matrices one row a line; `indent` < 0 puts all on one line.
-std::string result_json(const Result& result, int indent);
-void write_tensors(const TensorMap& tensors, const Result& result, Format format, OutputFile& out);
 
 }  // namespace attn

@@ -9,9 +9,9 @@
 
 namespace attn {
 
-/// Tokens and made_by stand where job/output.h put them: in a JSON result under these keys, in an
-/// .npz in the archive's comment, in a .safetensors in its metadata. Both are empty for any other
-/// file.
+/// Tokens and made_by stand where job/result_format.h puts them: in a JSON result under these keys,
+/// in an .npz in the archive's comment, in a .safetensors in its metadata. Both are empty for any
+/// other file.
 struct ResultFile {
   TensorMap tensors;
   std::vector<std::string> tokens;

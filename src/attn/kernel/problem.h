@@ -87,7 +87,8 @@ struct Problem {
 };
 
 /// Rows `first` to `first + count` of the (B * H * L, S) matrices of raw scores (q . k alone),
-/// scaled and masked ones, and weights; nullptr for those not asked for. Valid during the call.
+/// scaled and masked ones, and weights; nullptr for those not asked for. Valid during the call;
+/// context and logsumexp of these rows are there already.
 template <class T>
 struct FinishedRows {
   std::size_t first = 0, count = 0;

@@ -1,5 +1,7 @@
 #include "attn/tensor/tensor.h"
 
+#include <sys/mman.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -13,6 +15,16 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kAlignment = 64;  // a cache line, and the widest SIMD register
+
+/// The whole huge pages within large blocks: small pages take longer to be found and cleared than
+/// most computations take to fill them. Only advice, which may be refused.
+void ask_for_huge_pages(std::uintptr_t address, std::size_t bytes) {
+  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
+  const std::uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const std::uintptr_t end = (address + bytes) / kHugePage * kHugePage;
+  if (bytes >= kHugePage && begin < end)
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
 
 // From here on calloc, which hands out untouched pages, so that zeroes cost nothing until written.
 // Below, elements and the count of their owners share one allocation, which is much faster.
@@ -32,6 +44,7 @@ std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
   }
   auto* block = static_cast<std::byte*>(std::calloc(bytes + kAlignment, 1));
   if (block == nullptr) throw std::bad_alloc();
+  ask_for_huge_pages(reinterpret_cast<std::uintptr_t>(block), bytes);
   return {aligned(block), [block](const std::byte*) { std::free(block); }};
 }
 

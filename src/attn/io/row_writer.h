@@ -1,0 +1,39 @@
+// One tensor of a file, written row by row in any order, from several threads at once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attn/io/checksum.h"
+#include "attn/io/file.h"
+
+namespace attn {
+
+class RowWriter {
+ public:
+  /// Rows of `row_bytes` each from byte `start` of `file` on; `with_checksum`: checksum() will be
+  /// asked for.
+  RowWriter(OutputFile& file, std::uint64_t start, std::size_t row_bytes, bool with_checksum);
+
+  /// Rows `first` to `first + count`, `stride` bytes apart in memory, in the file's dtype and byte
+  /// order. Errors: io.
+  void write(std::size_t first, std::size_t count, const std::byte* rows, std::size_t stride);
+
+  std::uint64_t start() const { return start_; }
+  std::uint32_t checksum(std::uint64_t bytes) const { return checksums_.all(bytes); }
+
+ private:
+  std::uint32_t checksum_of(std::size_t count, const std::byte* rows, std::size_t stride) const;
+  void write_gathered(std::uint64_t offset, std::size_t count, const std::byte* rows,
+                      std::size_t stride);
+  void write_scattered(std::uint64_t offset, std::size_t count, const std::byte* rows,
+                       std::size_t stride);
+
+  OutputFile& file_;
+  const std::uint64_t start_;
+  const std::size_t row_bytes_;
+  const bool with_checksum_;
+  PartChecksums checksums_;
+};
+
+}  // namespace attn
