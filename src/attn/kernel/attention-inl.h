@@ -33,6 +33,7 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
+  s.row[block.rows] = {};
   for (std::size_t i = 0; i < block.rows; ++i) {
     T* room = s.query + i * p.D;
     const T* query = Rows<T>(s.row[i].query, p.D).at(0, room);
