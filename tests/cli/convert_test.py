@@ -231,6 +231,21 @@ def test_one_of_many(folder, rng):
     refused(65, ["many.npz: x0"], folder / "many.npz", "-o", folder / "all.json")
 
 
+def test_what_raises_a_limit_is_a_flag(folder):
+    """Every command that reads an archive takes the flag that its refusal names."""
+    np.savez_compressed(folder / "z.npz", x=np.zeros((200, 200)))
+    for command in ["inspect"], ["convert"], ["view"], ["svd"], ["compare", "z.npz"], ["merge"]:
+        for size, tells in ("1K", True), ("1M", False):
+            run = attn(*command, "z.npz", "--max-expand", size, cwd=folder)
+            checks.check((b"--max-expand raises that" in run.stderr) == tells,
+                         f"{command} --max-expand {size}: {run.stderr}")
+    np.save(folder / "q.npy", np.ones((50, 4)))
+    reference = ["compare", "q.npy", "--reference", "--q", "q.npy", "--k", "q.npy"]
+    run = attn(*reference, "--max-memory", "10K", cwd=folder)
+    checks.check(run.returncode == 65 and b"--max-memory" in run.stderr, f"{run}")
+    checks.check(attn(*reference, "--max-memory", "10M", cwd=folder).returncode == 0, "enough memory")
+
+
 def main():
     rng = np.random.default_rng(7)
     with tempfile.TemporaryDirectory() as name:
@@ -245,6 +260,7 @@ def main():
         test_usage(folder)
         test_every_format_into_every_other(folder, rng)
         test_one_of_many(folder, rng)
+        test_what_raises_a_limit_is_a_flag(folder)
     checks.finish()
 
 

@@ -93,7 +93,8 @@ bool has_job_flags(const JobFlags& flags) {
 
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job_file,
                                    const ReferenceArgs& args, TensorFiles& files,
-                                   const Tolerance& tolerance, bool tolerance_typed) {
+                                   const Tolerance& tolerance, bool tolerance_typed,
+                                   std::size_t most_memory) {
   const Document document = document_of(job_file, args.flags, files);
   Job job = make_job(document, files);
   job.options.compute = Compute::f64;
@@ -108,7 +109,7 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
 
   PreparedJob prepared = prepare_job(job, document);
   if (!tolerance_typed) prepared.plan.bytes += bytes_of_errors(prepared.inputs);
-  require_memory(prepared.plan, document.name, default_memory());
+  require_memory(prepared.plan, document.name, most_memory);
   const Result reference = run_job(job, prepared, document, files);
   for (const Claim& claim : claims) {
     Compared compared{claim.output, claim.tensor, reference.outputs.at(claim.output), {}, ""};
