@@ -78,9 +78,10 @@ void require_bound(const std::string& output, const Options& options) {
                     " is not known; say what is close by --rtol, --atol or --ulp");
 }
 
-/// What expected_error() takes beside what the job itself does: four matrices of the scores' shape.
-std::size_t bytes_of_errors(const Inputs& in) {
-  return 4 * sizeof(double) * in.B * in.H * in.rows.size() * in.S;
+/// What bounds take beside what the job itself does, in matrices of the scores' shape: five while
+/// one is worked out and compared with, and one that stays for each.
+std::size_t bytes_of_errors(const Inputs& in, std::size_t bounds) {
+  return (5 + bounds) * sizeof(double) * in.B * in.H * in.rows.size() * in.S;
 }
 
 }  // namespace
@@ -108,7 +109,7 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
     for (const Claim& claim : claims) require_bound(claim.output, job.options);
 
   PreparedJob prepared = prepare_job(job, document);
-  if (!tolerance_typed) prepared.plan.bytes += bytes_of_errors(prepared.inputs);
+  if (!tolerance_typed) prepared.plan.bytes += bytes_of_errors(prepared.inputs, claims.size());
   require_memory(prepared.plan, document.name, most_memory);
   const Result reference = run_job(job, prepared, document, files);
   for (const Claim& claim : claims) {
