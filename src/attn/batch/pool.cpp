@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
-constexpr std::size_t kMostWaiting = 4096;
+constexpr std::size_t kMostWaiting = 1024;
 constexpr std::size_t kMostWaitingBytes = std::size_t{64} << 20;
 
 enum class Owner { nobody, worker, clock };
