@@ -319,10 +319,6 @@ int renameat2(int from_folder, const char* from, int to_folder, const char* to, 
   return static_cast<int>(call(kRename, SYS_renameat2, from_folder, from, to_folder, to, flags));
 }
 
-int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
-  return static_cast<int>(call(kRename, SYS_linkat, from_folder, from, to_folder, to, flags));
-}
-
 int link(const char* from, const char* to) {
   return static_cast<int>(call(kRename, SYS_link, from, to));
 }
