@@ -41,6 +41,9 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
   }
   for (std::size_t i = 0; i < block.rows; i += kTileRows)
     s.tile[i / kTileRows] = reach_of(s.row + i, HWY_MIN(kTileRows, block.rows - i));
+  const std::size_t room = round_up(block.rows, kLanes<T>) + kLanes<T>;  // vectors begin at any row
+  fill(s.partial.max + block.rows, room - block.rows, -kInfinity<T>);
+  fill(s.partial.sum + block.rows, room - block.rows, T(0));
   for (std::size_t i = 0; i < block.rows; ++i) {  // a sink is a key that stands before all others
     const T sink = block.has_sinks ? s.row[i].sink : -kInfinity<T>;
     constexpr T kMost = std::numeric_limits<T>::max();
