@@ -114,12 +114,40 @@ def flags_are_keys(checks, folder):
                          f"{args} is not {keys}")
 
 
+def archives(checks, folder):
+    """An archive's arrays are options, too; of one with many a file says which it has."""
+    q, k = np.array(Q, float), np.array(K, float)
+    np.savez(folder / "taken.npz", Q=q, K=k, heads=2, window=[1, 0], scale=0.5)
+    taken = attn("run", "taken.npz", "-o", "archive.npz", cwd=folder)
+    flags = attn("run", "--q", json.dumps(q.tolist()), "--k", json.dumps(k.tolist()), "--heads", "2",
+                 "--window", "1,0", "--scale", "0.5", "-o", "typed.npz", cwd=folder)
+    if checks.check(taken.returncode == flags.returncode == 0, f"archive: {taken} {flags}"):
+        with np.load(folder / "archive.npz") as a, np.load(folder / "typed.npz") as b:
+            checks.check(np.array_equal(a["weights"], b["weights"]), "options in an archive")
+    np.savez(folder / "options.npz", Q=q, K=k, heads=[[1, 2]])
+    np.savez(folder / "unknown.npz", Q=q, K=k, haeds=2)
+    np.savez(folder / "many.npz", **{f"a{i}": q for i in range(20)})
+    for args, said in (
+            (["options.npz"], "options.npz#heads: expected one number or a list, found shape (1, 2)"),
+            (["unknown.npz"], "unknown key 'haeds' (did you mean 'heads'?)"),
+            (["--q", "many.npz", "--k", "many.npz"], "a6, a7 and 12 more): say which, e.g. many.npz#a0"),
+            (["taken.npz", "-o", ""], "-o : expected a path"),
+            (["taken.npz", "--max-memory", "1"], "taken.npz: expected at most 1 bytes, found "),
+            (["--q", "[[1]]", "--k", "[[1]]", "--max-memory", "1"], "attn: needs "),
+            (["taken.npz", "--max-memory", "1x"], "expected a size such as 500M or 8G, found '1x'"),
+            (["taken.npz", "--max-memory", "B"], "expected a size such as 500M or 8G, found 'B'")):
+        done = attn("run", *args, cwd=folder)
+        checks.check(done.returncode in (2, 65) and said in done.stderr.decode(),
+                     f"{args}: {done.stderr.decode()}")
+
+
 def main():
     checks = Checks("values")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         refusals(checks, folder)
         flags_are_keys(checks, folder)
+        archives(checks, folder)
     checks.finish()
 
 
