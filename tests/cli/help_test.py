@@ -80,8 +80,9 @@ def make_files(folder):
 def test_examples_run(names):
     """Those of one command one after another, in a folder of their own."""
     env = {**os.environ, "ATTN_DATA": str(ROOT / "data" / "examples")}
-    for name in [None, *names]:
-        examples = examples_in(text_of("help", *([name] if name else [])))
+    parts = [("examples", part, "--help") for part in ("list", "run", "check")]
+    for name in [(), *(("help", name) for name in names), *parts]:
+        examples = examples_in(text_of(*(name or ["help"])))
         checks.check(examples, f"attn help {name}: no example")
         with tempfile.TemporaryDirectory() as path:
             folder = pathlib.Path(path)

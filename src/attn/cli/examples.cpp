@@ -100,7 +100,9 @@ Action add_examples(CLI::App& app) {
   app.require_subcommand(0, 1);
   app.fallthrough();
 
-  app.add_subcommand("list", "name, title and source of each (the default)")->fallthrough();
+  app.add_subcommand("list", "name, title and source of each (the default)")
+      ->fallthrough()
+      ->footer("Example:\n  attn examples list");
   CLI::App* run =
       app.add_subcommand("run", "print each thing that the notebook printed, computed anew");
   CLI::App* verify =
@@ -109,6 +111,8 @@ Action add_examples(CLI::App& app) {
     command->fallthrough();
     command->add_option("NAME", args->names, "which examples");
   }
+  run->footer("Example:\n  attn examples run general-attention --cells");
+  verify->footer("Example:\n  attn examples check encoder-decoder head-split");
   run->add_flag("--all", args->all, "every example");
   run->add_flag("--cells", args->cells, "a line '# In [20]' before what each cell prints");
 
