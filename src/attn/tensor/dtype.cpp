@@ -1,5 +1,6 @@
 #include "attn/tensor/dtype.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -38,13 +39,14 @@ std::uint16_t round_to_bits(double value, int mantissa, int bias) {
   if (std::isnan(value)) return static_cast<std::uint16_t>(sign | infinity | 1u << (mantissa - 1));
   if (magnitude == 0) return sign;
   const int lowest = 1 - bias;
-  int exponent = std::isinf(value) ? bias + 1 : std::ilogb(magnitude);
-  if (exponent > bias) return static_cast<std::uint16_t>(sign | infinity);
-  if (exponent < lowest) exponent = lowest;
-  // Units in the last place; nearbyint rounds half to even. A carry out of the fraction moves into
-  // the exponent by itself, and from the largest number into infinity.
-  const auto units =
-      static_cast<std::uint32_t>(std::nearbyint(std::ldexp(magnitude, mantissa - exponent)));
+  const auto biased = static_cast<int>(std::bit_cast<std::uint64_t>(magnitude) >> 52);
+  if (biased - 1023 > bias) return static_cast<std::uint16_t>(sign | infinity);
+  const int exponent = std::max(biased - 1023, lowest);
+  // Units in the last place, rounded half to even by a number whose own unit is 1. A carry out of
+  // the fraction moves into the exponent by itself, and from the largest number into infinity.
+  const auto power = static_cast<std::uint64_t>(mantissa - exponent + 1023);
+  const double scaled = magnitude * std::bit_cast<double>(power << 52);
+  const auto units = static_cast<std::uint32_t>(scaled + 0x1p52 - 0x1p52);
   const std::uint32_t bits = (static_cast<std::uint32_t>(exponent - lowest) << mantissa) + units;
   return static_cast<std::uint16_t>(sign | bits);
 }
@@ -54,16 +56,13 @@ std::uint16_t round_to_bits(double value, int mantissa, int bias) {
 Half::Half(double value) : bits(round_to_bits(value, 10, 15)) {}
 
 Half::operator float() const {
-  const int exponent = bits >> 10 & 0x1F;
-  const int fraction = bits & 0x3FF;
-  if (exponent == 0x1F) {  // infinity, or NaN with its payload kept
-    return std::bit_cast<float>((bits & 0x8000u) << 16 | 0x7F800000u |
-                                static_cast<std::uint32_t>(fraction) << 13);
-  }
-  const float magnitude = exponent == 0
-                              ? std::ldexp(static_cast<float>(fraction), -24)
-                              : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
-  return bits & 0x8000u ? -magnitude : magnitude;
+  const std::uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7FFFu;
+  if (magnitude >= 0x7C00u)  // infinity, or NaN with its payload kept
+    return std::bit_cast<float>(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13);
+  if (magnitude >= 0x0400u)  // the exponent's bias is 112 more
+    return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));
+  const float below_normal = static_cast<float>(magnitude) * 0x1p-24f;
+  return sign != 0 ? -below_normal : below_normal;
 }
 
 BFloat16::BFloat16(double value) : bits(round_to_bits(value, 7, 127)) {}
