@@ -72,6 +72,41 @@ TEST_CASE("nothing to write is nothing written") {
   CHECK(folder.read("out").empty());
 }
 
+TEST_CASE("a file is not finished over rows that are missing or stand elsewhere") {
+  const ScratchFolder folder;
+  const std::vector<TensorSpec> specs = {{"w", DType::f32, {3, 4}}};
+  const Pieces pieces = {{"header", 0}};
+  const std::string rows = rows_of_bytes(3, 16, 16);
+  const auto refuse = [&](std::uint64_t start, std::size_t count) {
+    OutputFile out((folder.path() / "out").string(), {});
+    RowWriter writer(out, start, 16, false);
+    writer.write(0, count, bytes_of(rows).data(), 16);
+    CHECK_THROWS_WITH(write_pieces(pieces, specs, {{{}, &writer}}, out), Contains("rows are"));
+  };
+  refuse(6, 2);
+  refuse(7, 3);
+}
+
+TEST_CASE("checksums are those of the division, bit by bit, whatever length, start and alignment") {
+  const auto divided = [](std::span<const std::byte> bytes, std::uint32_t start) {
+    std::uint32_t state = ~start;
+    for (const std::byte byte : bytes) {
+      state ^= std::to_integer<std::uint32_t>(byte);
+      for (int bit = 0; bit < 8; ++bit) state = state >> 1 ^ ((state & 1) != 0 ? 0xEDB88320 : 0);
+    }
+    return ~state;
+  };
+  const std::string text = rows_of_bytes(1, 2000, 2000);
+  std::uint32_t start = 0;
+  for (std::size_t size = 0; size < 1990; size += size < 200 ? 1 : 61) {
+    const auto bytes = bytes_of(text).subspan(size % 7, size);
+    INFO(size);
+    const std::uint32_t checksum = crc32_of(bytes, start);
+    CHECK(checksum == divided(bytes, start));
+    start = checksum;
+  }
+}
+
 TEST_CASE("checksums of parts are that of the whole, and a missing part is seen") {
   const std::string text = rows_of_bytes(1, 1000, 1000);
   const auto part = [&](std::size_t from, std::size_t size) {

@@ -44,9 +44,10 @@ void write_pieces(const Pieces& pieces, const std::vector<TensorSpec>& specs,
       out.write(std::span(tensor.raw(), tensor.bytes()));
       continue;
     }
-    if (rows->start() != offsets[*piece.tensor])
-      throw Error(ErrorKind::internal, "rows stand where they should not");
-    out.skip(specs[*piece.tensor].bytes());
+    const std::uint64_t bytes = specs[*piece.tensor].bytes();
+    if (rows->start() != offsets[*piece.tensor] || rows->written() != bytes)
+      throw Error(ErrorKind::internal, "rows are missing, or stand where they should not");
+    out.skip(bytes);
   }
 }
 

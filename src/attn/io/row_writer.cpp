@@ -30,6 +30,7 @@ void RowWriter::write(std::size_t first, std::size_t count, const std::byte* row
   } else {
     write_scattered(start_ + from, count, rows, stride);
   }
+  written_ += count * row_bytes_;
 }
 
 std::uint32_t RowWriter::checksum_of(std::size_t count, const std::byte* rows,

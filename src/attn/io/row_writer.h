@@ -1,6 +1,7 @@
 // One tensor of a file, written row by row in any order, from several threads at once.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,6 +21,7 @@ class RowWriter {
   void write(std::size_t first, std::size_t count, const std::byte* rows, std::size_t stride);
 
   std::uint64_t start() const { return start_; }
+  std::uint64_t written() const { return written_; }  ///< bytes
   std::uint32_t checksum(std::uint64_t bytes) const { return checksums_.all(bytes); }
 
  private:
@@ -33,6 +35,7 @@ class RowWriter {
   const std::uint64_t start_;
   const std::size_t row_bytes_;
   const bool with_checksum_;
+  std::atomic<std::uint64_t> written_{0};
   PartChecksums checksums_;
 };
 
