@@ -121,7 +121,7 @@ def closed_pipes(checks, folder):
 
 def calls_of(folder, *arguments):
     """The names of the calls that make files last, in order, on one thread at a time."""
-    strace = ["strace", "-f", "-o", "trace", "-e", "trace=fsync,fdatasync,renameat2,rename"]
+    strace = ["strace", "-f", "-o", "trace", "-e", "trace=fsync,fdatasync,renameat2,rename,linkat"]
     subprocess.run([*strace, ATTN, *map(str, arguments)], cwd=folder, check=True,
                    env=dict(os.environ, LSAN_OPTIONS="detect_leaks=0"))
     return re.findall(r"^\d+ +(\w+)\(", (folder / "trace").read_text(), re.MULTILINE)
@@ -136,7 +136,7 @@ def what_lasts(checks, folder):
     durable = calls_of(folder, "run", paths[0], "-o", "b.npz", "--durable")
     checks.check(durable == ["fsync", "renameat2", "fsync"], f"run --durable: {durable}")
     batch = calls_of(folder, "batch", "jobs", "-j", "1", "--out-dir", "out", "--durable", "-q")
-    one = ["fsync", "renameat2", "fsync", "fdatasync"]
+    one = ["fsync", "linkat", "fsync", "fdatasync"]
     checks.check(batch == ["fdatasync"] + 2 * one, f"batch --durable: {batch}")
 
 

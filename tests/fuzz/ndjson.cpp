@@ -17,6 +17,7 @@ using namespace attn;
 namespace {
 
 constexpr std::size_t kMost = std::size_t{1} << 17, kLongest = 4096;
+constexpr std::size_t kWorked = 2;  // lines that are worked on; the others are only told apart
 
 void put_on_standard_input(std::string_view text) {
   static fuzz::MemoryFile memory;
@@ -70,7 +71,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     while (const std::optional<Item> item = items->next()) {
       fuzz::require(count < lines.size() && item->line == lines[count], "the line itself");
       fuzz::require(item->number == ++count, "items count from 1");
-      work(*item, common);
+      if (count <= kWorked) work(*item, common);
     }
   });
   fuzz::require(ended == whole && count == lines.size(), "every line, up to one that is too long");

@@ -112,6 +112,9 @@ CSV_CASES = [
 ]
 
 
+NUMBERS = {152} | {case[0] for case in JSON_CASES + CSV_CASES}
+
+
 def same(a, b):
     """Equal, and integers and floats told apart."""
     if isinstance(a, list) and isinstance(b, list):
@@ -141,13 +144,25 @@ def try_case(checks, folder, case, suffix):
     checks.check(same(value, expected), f"{label}: {value}, expected {expected}")
 
 
+def lines(checks, folder):
+    """152: lines of JSON as they come from other systems; a bad one does not stop the others."""
+    good = '{"Q": [[1.0]], "K": [[2.0]], "outputs": ["scores"]}'
+    text = "\n".join([good, "", good + "\r", "{bad", " \t", "[1]", good])  # the last without its end
+    run = attn("batch", "-", stdin=text, cwd=folder, timeout=SECONDS)
+    found = [json.loads(line) for line in run.stdout.splitlines()]
+    checks.check(run.returncode == 3 and [line.get("scores", line.get("code")) for line in found] ==
+                 [[[2.0]], [[2.0]], 65, 65, [[2.0]]], f"152: {run}")
+
+
 def main():
     checks = Checks("hostile JSON and CSV")
     with tempfile.TemporaryDirectory() as folder:
+        lines(checks, folder)
         for suffix, cases in ((".json", JSON_CASES), (".csv", CSV_CASES)):
             for case in cases:
                 try_case(checks, pathlib.Path(folder), case, suffix)
     checks.finish()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -150,10 +150,20 @@ def test_others_in_the_file(checks):
         checks.check(run.returncode == 65 and b"holds no array" in run.stderr, f"130: {run}")
 
 
-checks = Checks("hostile .safetensors")
-rows = [*length_rows(), *text_rows(), *entry_rows(), *span_rows()]
-missing = set(range(101, 130)) - {row.number for row in rows}
-checks.check(not missing, f"cases without a row: {missing}")
-run_rows(checks, rows, ".safetensors", lambda data: read(data)[0])
-test_others_in_the_file(checks)
-checks.finish()
+def all_rows():
+    return [*length_rows(), *text_rows(), *entry_rows(), *span_rows()]
+
+
+NUMBERS = {130} | {row.number for row in all_rows()}
+
+
+def main():
+    checks = Checks("hostile .safetensors")
+    rows = all_rows()
+    run_rows(checks, rows, ".safetensors", lambda data: read(data)[0])
+    test_others_in_the_file(checks)
+    checks.finish()
+
+
+if __name__ == "__main__":
+    main()

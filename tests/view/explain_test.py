@@ -4,6 +4,8 @@
 import json
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree
@@ -199,6 +201,29 @@ def formats(checks, folder):
     checks.check("\\_a\\_ \\| \\`b\\`" in (folder / "s2.md").read_text(), "Markdown")
 
 
+def compiled(checks, folder):
+    """LaTeX takes what is written: the notebook's job, several heads, and any token there is."""
+    if not shutil.which("pdflatex"):
+        print("skipped: there is no pdflatex (scripts/setup tex)")
+        return
+    tokens = ["\u6771\u4eac", "\u0120the", "\u2581sub", "##x", "<|end|>", "\u00d8re \u20ac", "~^_\\{}$&%", "\U0001f600"]
+    x = np.random.default_rng(3).standard_normal((8, 8)).round(3).tolist()
+    jobs = {"tokens": {"tokens": tokens, "Q": x, "K": x, "V": x, "causal": True},
+            "heads": {"embeddings": x, "W_Q": x, "W_K": x, "W_V": x, "W_O": x, "heads": 2, "b_Q": x[0]}}
+    for name, job in jobs.items():
+        (folder / f"{name}.json").write_text(json.dumps(job))
+    paths = {"notebook": ROOT / "data/examples/general-attention/job.json",
+             **{name: folder / f"{name}.json" for name in jobs}}
+    for name, path in paths.items():
+        for query in ("0", "3") if name != "tokens" else map(str, range(8)):
+            attn("run", path, "--explain", f"{name}{query}.tex", "--explain-query", query, cwd=folder)
+            run = subprocess.run(["pdflatex", "-interaction=nonstopmode", f"{name}{query}.tex"], cwd=folder,
+                                 capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+            said = run.stdout.decode(errors="replace")
+            checks.check(run.returncode == 0 and (folder / f"{name}{query}.pdf").stat().st_size > 10000 and
+                         "Overfull" not in said, f"pdflatex {name}{query}: {said[-900:]}")
+
+
 def refusals(checks, folder):
     for args, code, word in ((["--explain", "x.doc"], 2, ".tex"),
                              (["--explain", "-", "--explain-query", "7"], 2, "--explain-query 7"),
@@ -216,7 +241,7 @@ def refusals(checks, folder):
 def main():
     checks = Checks("explain")
     with tempfile.TemporaryDirectory() as name:
-        for test in the_notebook, options, heads, formats, refusals:
+        for test in the_notebook, options, heads, formats, compiled, refusals:
             test(checks, pathlib.Path(name))
     checks.finish()
 

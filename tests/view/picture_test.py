@@ -121,6 +121,56 @@ def labels_keep_apart(checks, folder):
         checks.check(axis == {"queries": True, "keys": False}, f"rows are queries: {axis}")
 
 
+def box_of(text):
+    """left, top, right, bottom of a text, its letters 0.6 em wide (DejaVu's digits are 0.64)."""
+    size, x, y = (float(text.get(key)) for key in ("font-size", "x", "y"))
+    wide = 0.6 * size * len(text.text)
+    start = {"middle": -wide / 2, "end": -wide}.get(text.get("text-anchor"), 0)
+    if text.get("transform"):
+        return x - 0.7 * size, y - start - wide, x, y - start
+    return x + start, y - 0.7 * size, x + start + wide, y
+
+
+def texts_keep_apart(checks, folder):
+    """No text on another: title, notes, axes, labels, values, the colour bar's numbers."""
+    rng = np.random.default_rng(5)
+    for n in 4, 32, 128:
+        hidden = np.triu(np.full((n, n), -np.inf), 1)
+        scores = rng.standard_normal((n, n)) * 3
+        weights = np.exp(scores + hidden)
+        weights /= weights.sum(1, keepdims=True)
+        arrays = {"weights": weights, "scores": scores, "masked_scores": scores + hidden}
+        grid = np.stack([weights] * 12).reshape(3, 1, 4, n, n)
+        for args in ([], ["--of", "scores"], ["--log"], ["--vmax", "0.123"], ["--of", "grid"]):
+            text = draw(folder, {**arrays, "grid": grid}, *args, suffix="svg").decode()
+            texts = xml.etree.ElementTree.fromstring(text).findall(f"{SVG}text")
+            boxes = [(box_of(t), t.text) for t in texts if t.text]
+            over = [(a[1], b[1]) for i, a in enumerate(boxes) for b in boxes[:i]
+                    if min(a[0][2], b[0][2]) > max(a[0][0], b[0][0]) and
+                    min(a[0][3], b[0][3]) > max(a[0][1], b[0][1])]
+            checks.check(len(boxes) > 8 and not over, f"{n} {args}: {over[:5]}")
+
+
+def colour_bar(checks, folder):
+    """Round numbers between the ends, each where its colour is."""
+    for array, args, want in ((np.array([[0.0, 0.91]]), [], ["0", "0.2", "0.4", "0.6", "0.8", "0.91"]),
+                              (np.array([[-14.0, 3]]), [], ["14", "10", "5", "0", "\u22125", "\u221210", "\u221214"]),
+                              (np.array([[1e-4, 1.0]]), ["--log"], ["1e\u22124", "0.001", "0.01", "0.1", "1"])):
+        root = xml.etree.ElementTree.fromstring(
+            draw(folder, {"x": array}, *args, suffix="svg"))
+        bar = root.findall(f"{SVG}rect")[2]
+        left, top, tall = (float(bar.get(key)) for key in ("x", "y", "height"))
+        found = {t.text: float(t.get("y")) - 0.36 * 12 for t in root.findall(f"{SVG}text")
+                 if float(t.get("x")) > left and top - 6 < float(t.get("y")) <= top + tall + 6}
+        checks.check(set(found) == set(want), f"{args}: {found}")
+        ends = array.min(), abs(array).max()
+        for label, y in found.items():
+            value = float(label.replace("\u2212", "-"))
+            share = (np.log(value / ends[0]) / np.log(ends[1] / ends[0]) if args else
+                     (value - ends[0]) / (ends[1] - ends[0]))
+            checks.check(abs(top + tall * (1 - share) - y) < 1, f"{args}: {label} at {y}")
+
+
 def svg_holds_the_same(checks, folder):
     weights = np.array([[1, 0.5], [0.25, 1]])
     text = draw(folder, weights, "--tokens", "</text><script>x</script>,b", suffix="svg").decode()
@@ -150,7 +200,8 @@ def many_heads(checks, folder):
 def main():
     checks = Checks("pictures")
     with tempfile.TemporaryDirectory() as name:
-        for test in (colours_and_orientation, hidden_is_not_zero, labels_keep_apart,
+        for test in (colours_and_orientation, hidden_is_not_zero, labels_keep_apart, texts_keep_apart,
+                     colour_bar,
                      svg_holds_the_same, many_heads):
             test(checks, pathlib.Path(name))
     checks.finish()

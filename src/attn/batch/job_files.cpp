@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <unordered_set>
 
+#include "attn/io/descriptor.h"
 #include "attn/io/file.h"
 #include "attn/tensor/error.h"
 
@@ -32,7 +33,7 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
       paths.push_back(path.string());
     }
   }
-  if (error) throw not_found(folder, error.message());
+  if (error) throw system_error(ErrorKind::no_input, folder, error.value());
   std::sort(paths.begin(), paths.end());
   return paths;
 }

@@ -109,6 +109,7 @@ Common common_of(const BatchArgs& args) {
   common.policy.force = args.force || (args.resume && !args.no_clobber);
   common.policy.durable = args.durable;
   common.policy.digest = true;
+  common.policy.nameless = true;
   return common;
 }
 

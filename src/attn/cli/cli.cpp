@@ -1,6 +1,7 @@
 #include "attn/cli/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <atomic>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -30,7 +31,8 @@ std::vector<std::string> flags_of(const CLI::App& app) {
 
 /// Arguments that nothing took: the first flag among them, with the nearest one that there is.
 void refuse_extras(const CLI::App& app) {
-  const std::vector<std::string> extras = app.remaining();
+  std::vector<std::string> extras = app.remaining();
+  std::erase(extras, "--");  // CLI11 lists it, too: behind it there are no flags
   if (extras.empty()) return;
   for (const std::string& word : extras) {
     const std::string flag = word.substr(0, word.find('='));
@@ -107,6 +109,13 @@ int tell_no_memory() {
   return static_cast<int>(ErrorKind::data);
 }
 
+std::atomic<bool> ran_out = false;
+
+[[noreturn]] void note_no_memory() {
+  ran_out = true;
+  throw std::bad_alloc();
+}
+
 /// Where libraries cannot let an exception through (CLI11 and nlohmann/json allocate in noexcept
 /// functions), the program would end with abort() and a stack of words for developers.
 [[noreturn]] void end_by_exception() {
@@ -114,6 +123,8 @@ int tell_no_memory() {
   int code = static_cast<int>(ErrorKind::internal);
   try {
     if (const std::exception_ptr fault = std::current_exception()) std::rethrow_exception(fault);
+    // Some ways here leave no exception to ask.
+    if (ran_out) throw std::bad_alloc();
     std::fputs("attn: internal error: terminated\n", stderr);
   } catch (const std::bad_alloc&) {
     code = tell_no_memory();
@@ -147,6 +158,7 @@ int run_cli(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
   remove_temporaries_on_signals();
   std::set_terminate(end_by_exception);
+  std::set_new_handler(note_no_memory);
   configure_blas();
   try {
     return dispatch(argc, argv);

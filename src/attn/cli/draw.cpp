@@ -42,6 +42,12 @@ std::string name_in(const ResultFile& result, const std::string& asked, const st
                                     did_you_mean(wanted, names) + "; --of chooses one of " + list);
 }
 
+/// "Q K^T" as formulas have it.
+std::string with_raised_t(std::string text) {
+  const std::size_t at = text.find("^T");
+  return at == std::string::npos ? text : text.replace(at, 2, "\u1D40");
+}
+
 }  // namespace
 
 DrawFormat draw_format(const std::string& path) {
@@ -60,7 +66,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
   source.key = source.name;
   source.tensor = result.tensors.at(source.name);
   const OutputName* output = output_named(source.name);
-  if (output != nullptr) source.what = output->what;
+  if (output != nullptr) source.what = with_raised_t(output->what);
   const bool of_pairs = output == nullptr || std::string_view(output->shape) == "(B, H, L, S)";
   source.row_axis = of_pairs ? "queries" : "tokens";
   source.column_axis = of_pairs ? "keys" : "columns";

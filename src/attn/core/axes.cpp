@@ -42,7 +42,7 @@ const Axes::Axis& Axes::operator[](std::string_view letter) const {
 
 const Axes::Axis* Axes::find(std::string_view letter) const {
   for (const auto& [known, axis] : axes_)
-    if (known == letter) return &axis;
+    if (known.front() == letter.front() && known == letter) return &axis;
   return nullptr;
 }
 

@@ -21,8 +21,8 @@ const std::vector<std::pair<std::string, std::string>> kTogether = {
 const std::set<std::string> kAside = {"cos", "sin", "alibi_slopes", "relative_bias", "sinks"};
 
 /// The first of `names` that was given, or "".
-std::string first_given(const TensorMap& tensors, const std::vector<std::string>& names) {
-  for (const std::string& name : names)
+std::string first_given(const TensorMap& tensors, std::initializer_list<const char*> names) {
+  for (const char* const name : names)
     if (tensors.contains(name)) return name;
   return "";
 }
@@ -46,9 +46,9 @@ std::string text_of(double number) {
   return {text.data(), end};
 }
 
-void require(bool holds, const std::string& option, const std::string& expected, double found,
-             Axes& axes) {
-  if (!holds) axes.problem(option + ": expected " + expected + ", found " + text_of(found));
+void require(bool holds, const char* option, const char* expected, double found, Axes& axes) {
+  if (!holds)
+    axes.problem(std::string(option) + ": expected " + expected + ", found " + text_of(found));
 }
 
 }  // namespace

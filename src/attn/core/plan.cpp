@@ -29,8 +29,9 @@ double real_product(const Shape& factors) {
   return result;
 }
 
-/// The place of a stage among kOutputNames; kNone for what is none.
 constexpr std::size_t kNone = kOutputNames.size();
+
+/// The place of a stage among kOutputNames; kNone for what is none.
 constexpr std::size_t place_of(std::string_view name) {
   std::size_t place = 0;
   while (place < kNone && name != kOutputNames[place].name) ++place;
@@ -40,7 +41,14 @@ constexpr std::size_t place_of(std::string_view name) {
 /// Some of the stages, a bit each.
 using StageSet = std::uint32_t;
 static_assert(kNone <= 32);
-consteval StageSet only(std::string_view name) { return StageSet{1} << place_of(name); }
+
+/// A stage by its name, which is looked up when this is compiled.
+struct StageName {
+  consteval StageName(const char* name) : place(place_of(name)) {}
+  explicit constexpr StageName(std::size_t at) : place(at) {}
+  std::size_t place;
+};
+constexpr StageSet only(StageName stage) { return StageSet{1} << stage.place; }
 
 struct Stage {
   Shape shape;         ///< with the full letters
@@ -60,13 +68,13 @@ class Stages {
     add_contexts(options);
   }
 
-  const Stage& at(std::string_view name) const { return stages_[place_of(name)]; }
+  const Stage& at(StageName stage) const { return stages_[stage.place]; }
 
   /// Whether the kernels are handed this problem: then no stage is kept that is not an output.
   bool all_floats(StageSet needed) const {
     constexpr StageSet kFactors = only("queries") | only("present_K") | only("present_V");
     for (std::size_t place = 0; place < kNone; ++place)
-      if ((needed & kFactors) >> place & 1 && at(kOutputNames[place].name).whole) return false;
+      if ((needed & kFactors) >> place & 1 && stages_[place].whole) return false;
     return true;
   }
 
@@ -75,14 +83,14 @@ class Stages {
     for (StageSet before = 0; before != stages;) {
       before = stages;
       for (std::size_t place = 0; place < kNone; ++place)
-        if (stages >> place & 1) stages |= stages_[place].needs;
+        if (stages & only(StageName(place))) stages |= stages_[place].needs;
     }
     return stages;
   }
 
-  std::size_t bytes_of(std::string_view name) const {
+  std::size_t bytes_of(StageName name) const {
     const Stage& stage = at(name);
-    const std::size_t extra = name == "masked_scores" ? 1 : 0;  // which keys are visible
+    const std::size_t extra = name.place == StageName("masked_scores").place;  // what is visible
     return product({product(stage.shape), size_of(stage.whole ? DType::i64 : in_.compute) + extra});
   }
 
@@ -93,7 +101,7 @@ class Stages {
   }
 
   /// queries, keys or values: x W + b with x of (B, N, M), or as given.
-  void add_projection(std::string_view name, const std::string& letter, const Shape& shape,
+  void add_projection(StageName name, const std::string& letter, const Shape& shape,
                       std::size_t width, bool whole_source, StageSet needs) {
     Stage stage{.shape = shape, .has_heads = true};
     if (!in_.projected) {
@@ -108,12 +116,11 @@ class Stages {
   }
 
   /// The past before the new ones; without a past no copy is made.
-  void add_present(std::string_view name, std::string_view from, std::string_view past,
-                   const Shape& shape) {
+  void add_present(StageName name, StageName from, std::string_view past, const Shape& shape) {
     set(name, {.shape = shape,
                .whole = at(from).whole && whole(past),
                .has_heads = true,
-               .needs = StageSet{1} << place_of(from)});
+               .needs = only(from)});
   }
 
   /// Of a key, which some score functions compare with queries of another width.
@@ -148,7 +155,7 @@ class Stages {
   void add_scores(const Options& options) {
     const Shape shape = {in_.B, in_.H, rows_, in_.S};
     const double count = real_product(shape);
-    const auto add = [&](std::string_view name, double each, StageSet needs, bool whole) {
+    const auto add = [&](StageName name, double each, StageSet needs, bool whole) {
       set(name, {.shape = shape,
                  .whole = whole,
                  .flops = each * count,
@@ -160,7 +167,7 @@ class Stages {
     add("scaled_scores", 1, only("scores"), false);
     add("masked_scores", 1, only("scaled_scores"), false);
     add("weights", 4, only("masked_scores"), false);
-    const auto summary = [&](std::string_view name, const Shape& sizes, bool has_heads) {
+    const auto summary = [&](StageName name, const Shape& sizes, bool has_heads) {
       set(name, {.shape = sizes, .flops = count, .has_heads = has_heads, .needs = only("weights")});
     };
     summary("row_max", {in_.B, in_.H, rows_}, true);
@@ -187,7 +194,7 @@ class Stages {
                    .needs = only("context")});
   }
 
-  void set(std::string_view name, const Stage& stage) { stages_[place_of(name)] = stage; }
+  void set(StageName name, Stage stage) { stages_[name.place] = std::move(stage); }
 
   const TensorMap& tensors_;
   const Inputs& in_;
@@ -204,11 +211,11 @@ PlannedOutput planned(const std::string& name, const TensorMap& tensors, const S
     const Tensor& W = tensors.at(name.substr(0, 3));
     return {name, {heads, W.shape()[0], W.shape()[1] / heads}, W.dtype(), W.bytes()};
   }
-  const Stage& stage = stages.at(name);
+  const Stage& stage = stages.at(StageName(place_of(name)));
   const DType dtype = stage.whole ? DType::i64 : in.result;
   const bool lifted = name != "positions" && (name != "context" || in.packed);
   const Shape shape = lifted ? user_shape(stage.shape, in, stage.has_heads) : stage.shape;
-  const double flops = stages.at(name == "context" ? "head_context" : name).flops;
+  const double flops = (name == "context" ? stages.at("head_context") : stage).flops;
   return {name, shape, dtype, product({product(shape), size_of(dtype)}), flops};
 }
 
@@ -231,7 +238,7 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
   const Stages stages(tensors, in, options);
   const auto bit_of = [&](const std::string& name) -> StageSet {
     const bool given = tensors.contains(name) || name.ends_with("_heads");
-    return given ? 0 : StageSet{1} << place_of(name);
+    return given ? 0 : only(StageName(place_of(name)));
   };
   StageSet asked = 0;
   for (const std::string& name : outputs) asked |= bit_of(name);
@@ -254,12 +261,12 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
                                  only("weights");  // of the size L * S
   const StageSet unkept = fast ? kMatrices & ~kept : 0;
   for (std::size_t place = 0; place < kNone; ++place) {
-    if ((needed >> place & 1) == 0) continue;
-    const std::string_view name = kOutputNames[place].name;
-    const std::size_t bytes = unkept >> place & 1 ? 0 : stages.bytes_of(name);
+    const StageName stage(place);
+    if ((needed & only(stage)) == 0) continue;
+    const std::size_t bytes = unkept & only(stage) ? 0 : stages.bytes_of(stage);
     largest = std::max(largest, bytes);
     result.bytes = sum(result.bytes, bytes);
-    result.flops += stages.at(name).flops;
+    result.flops += stages.at(stage).flops;
   }
   result.bytes = sum(result.bytes, sum(largest, bytes_of_inputs(tensors, in)));
   return result;

@@ -43,6 +43,7 @@ bool is_stream(const std::string& path) {
 
 Error system_error(ErrorKind kind, const std::string& path, int code) {
   const bool forbidden = code == EACCES || code == EPERM;
+  if (code == ENOMEM) kind = ErrorKind::data;  // as every lack of memory
   return Error(forbidden ? ErrorKind::permission : kind,
                printable(path) + ": " + std::generic_category().message(code));
 }

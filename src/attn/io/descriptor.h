@@ -35,7 +35,8 @@ std::optional<int> descriptor_named(const std::string& path);
 /// written there as they come, and no suffix says what they are.
 bool is_stream(const std::string& path);
 
-/// "PATH: reason" for errno `code`: `permission` where that is the reason, otherwise `kind`.
+/// "PATH: reason" for errno `code`: `permission` where that is the reason, `data` for a lack of
+/// memory, otherwise `kind`.
 Error system_error(ErrorKind kind, const std::string& path, int code);
 
 /// Waits until `fd`, which answered EAGAIN, can be read (`events` = POLLIN) or written (POLLOUT).

@@ -99,7 +99,6 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
     pollfd ready{input.get(), POLLIN, 0};
     poll(&ready, 1, kWriterMilliseconds);
   }
-  // One byte more than the file has, so that its end is seen without a second allocation.
   const auto size = S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) : 0;
   if (size > most) too_large(file, size, most);
   if (access == FileAccess::map && !given && size >= kWorthMapping)
@@ -109,8 +108,10 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
     file.mapped = stamp_of(info);
     return file;
   }
+  // One byte more than the file has, so that its end is seen without a second allocation.
+  constexpr std::size_t kUnknown = 65536;
   try {
-    read_to_end(file, input.get(), std::max<std::size_t>(size + 1, 65536), most);
+    read_to_end(file, input.get(), size > 0 ? size + 1 : kUnknown, most);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::data, printable(name) + ": does not fit in memory");
   }

@@ -52,6 +52,7 @@ struct OutputPolicy {
   std::set<std::string> inputs = {};  ///< paths that were read: writing onto one is refused
   bool durable = false;               ///< outlast a power cut: fsync of the file and its folder
   bool digest = false;                ///< digest() will be asked for
+  bool nameless = false;              ///< no temporary sibling where that can be: for many outputs
 };
 
 /// An output exists and may not be replaced.
@@ -68,7 +69,10 @@ struct BrokenPipe {};
 ///
 /// Bytes go to a temporary sibling, ".attn-tmp-PID-RANDOM" (same folder, so the rename is atomic;
 /// nobody else may read it while it grows), and commit() flushes, closes and renames it. Without
-/// commit() the destructor removes it and what stood under the name stays.
+/// commit() the destructor removes it and what stood under the name stays. With `nameless` a new
+/// file has no name at all until commit() gives it its own (O_TMPFILE, linkat), where the file
+/// system can do that: one entry made in the folder rather than two made and one taken out, which is
+/// what threads that write into one folder wait for.
 ///
 /// Everything that can be known beforehand is refused by the constructor, so that nothing is
 /// computed in vain: a name that exists (without force), an input (even with force), a directory, a

@@ -1,21 +1,19 @@
 #include "attn/io/json.h"
 
-#include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "attn/io/json_fault.h"
+#include "attn/io/json_object.h"
+#include "attn/io/json_plain.h"
 #include "attn/io/json_row.h"
 #include "attn/io/text.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
-
-constexpr std::size_t kDeepest = 64;
 
 /// The document, and how much of it nlohmann has taken. It ends in a line break that need not be in
 /// the text: so there always is a character after a number, and numbers end where they seem to.
@@ -75,7 +73,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(std::string& value) override {
     Open& object = open_.back();
-    if (!is_new(object, value))
+    if (!object.keys.add(*object.object, value))
       fail(line_and_column(source_.text, token_start()) + ": the key '" + printable(value) +
            "' stands here a second time");
     object.key = std::move(value);
@@ -95,19 +93,8 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     std::optional<JsonRow> array = {};
     std::optional<JsonObject> object = {};
     std::optional<std::string> key = {};  ///< whose value is awaited
-    std::set<std::string> keys = {};      ///< of many, all so far; hashes could be made to collide
+    JsonKeys keys = {};
   };
-
-  /// Whether an object has no such key yet. A few are looked at one by one.
-  static bool is_new(Open& object, const std::string& key) {
-    constexpr std::size_t kFew = 16;
-    if (object.object->size() < kFew)
-      return std::none_of(object.object->begin(), object.object->end(),
-                          [&](const auto& member) { return member.first == key; });
-    if (object.keys.empty())
-      for (const auto& [earlier, value] : *object.object) object.keys.insert(earlier);
-    return object.keys.insert(key).second;
-  }
 
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(ErrorKind::data, name_ + ": " + what);
@@ -117,9 +104,9 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   std::size_t token_start() const { return source_.text.find_first_not_of(" \t\r\n,:", good_); }
 
   bool open(Open&& container) {
-    if (open_.size() == kDeepest)
+    if (open_.size() == kDeepestJson)
       fail(line_and_column(source_.text, token_start()) + ": nested deeper than " +
-           std::to_string(kDeepest) + " levels");
+           std::to_string(kDeepestJson) + " levels");
     open_.push_back(std::move(container));
     good_ = source_.read;
     return true;
@@ -169,7 +156,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& name) {
-  Source source{checked_text(text, name)};
+  const std::string_view checked = checked_text(text, name);
+  if (std::optional<Json> json = parse_plain_json(checked)) return *std::move(json);
+  // Rare, or wrong: nlohmann reads it, and what is wrong is told.
+  Source source{checked};
   Builder builder(source, name);
   nlohmann::json::sax_parse(SourceIterator(source, 0),
                             SourceIterator(source, source.text.size() + 1), &builder);

@@ -22,7 +22,10 @@ void JsonRow::add(Json&& element) {
   auto* integers = std::get_if<JsonIntegers>(&row_.value);
   auto* floats = std::get_if<JsonFloats>(&row_.value);
   auto* array = std::get_if<JsonArray>(&row_.value);
-  if (empty_ && integer) integers = &row_.value.emplace<JsonIntegers>();
+  if (empty_ && integer) {
+    integers = &row_.value.emplace<JsonIntegers>();
+    integers->reserve(4);  // most rows are short, and growing step by step takes long
+  }
   empty_ = false;
 
   if (integers && integer) return integers->push_back(*integer);

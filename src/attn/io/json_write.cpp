@@ -26,10 +26,24 @@ void append_cell(std::string& out, T value) {
   }
 }
 
+/// Characters from `at` on that stand for themselves between quotes: of ASCII, most.
+std::size_t plain_length(std::string_view text, std::size_t at) {
+  std::size_t end = at;
+  while (end < text.size() && text[end] >= 0x20 && text[end] < 0x7F && text[end] != '"' &&
+         text[end] != '\\')
+    ++end;
+  return end - at;
+}
+
 void append_quoted(std::string& out, std::string_view text) {
   constexpr char kHex[] = "0123456789abcdef";
   out += '"';
   for (std::size_t i = 0; i < text.size();) {
+    if (const std::size_t plain = plain_length(text, i); plain > 0) {
+      out.append(text, i, plain);
+      i += plain;
+      continue;
+    }
     const std::size_t length = utf8_length(text, i);
     const char c = text[i];
     if (length == 0)

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 namespace attn {
@@ -19,6 +20,10 @@ namespace attn {
 /// one that has others to go on with reads its files. A file that is rewritten in place changes
 /// under us: `require_unchanged` tells.
 std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::string& name);
+
+/// Looks at each page of `bytes`: what the system cannot read on our behalf ends the program here,
+/// with the line that names the file.
+void look_at(std::span<const std::byte> bytes);
 
 /// What tells whether a file's bytes are still those that were there.
 struct FileStamp {

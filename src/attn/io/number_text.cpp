@@ -13,33 +13,38 @@ namespace {
 template <class T>
 void append_float(std::string& out, T value) {
   std::array<char, 32> buffer;
-  const auto end =
-      std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific);
-  std::string_view text(buffer.data(), static_cast<std::size_t>(end.ptr - buffer.data()));
-  const std::size_t e = text.find('e');
+  const char* const end =
+      std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific).ptr;
+  const char* e = end - 1;  // the exponent is the shorter part
+  while (*e != 'e') --e;
   int exponent = 0;
-  std::from_chars(text.data() + e + (text[e + 1] == '+' ? 2 : 1), text.data() + text.size(),
-                  exponent);
+  for (const char* digit = e + 2; digit < end; ++digit) exponent = 10 * exponent + (*digit - '0');
+  if (e[1] == '-') exponent = -exponent;
   if (exponent < -4 || exponent >= 16) {
-    out += text;
+    out.append(std::string_view(buffer.data(), end));
     return;
   }
-  if (text[0] == '-') out += '-', text.remove_prefix(1);
-  std::array<char, 32> digits;
-  digits[0] = text[0];
-  const std::string_view fraction = text.substr(2, std::max(text.find('e'), std::size_t{2}) - 2);
-  const std::size_t count = 1 + fraction.copy(digits.data() + 1, fraction.size());
-  if (exponent < 0) {
-    out += "0.";
-    out.append(static_cast<std::size_t>(-exponent - 1), '0');
-    out.append(digits.data(), count);
-    return;
+  // "-1.234e+01": a sign, perhaps, then digits with a point behind the first.
+  std::array<char, 48> text;
+  char* to = text.data();
+  const char* from = buffer.data();
+  if (*from == '-') *to++ = *from++;
+  for (int place = exponent; place < 0; ++place) {
+    *to++ = '0';
+    if (place == exponent) *to++ = '.';
   }
-  const auto whole = static_cast<std::size_t>(exponent) + 1;
-  const std::size_t before = std::min(count, whole);
-  out.append(digits.data(), before).append(whole - before, '0');
-  out += '.';
-  out.append(count > whole ? std::string_view(digits.data() + whole, count - whole) : "0");
+  int before_point = exponent + 1;  // 0 or less: the point is there
+  for (; from < e; ++from) {
+    if (*from == '.') continue;
+    *to++ = *from;
+    if (--before_point == 0) *to++ = '.';
+  }
+  for (; before_point > 0; --before_point) {
+    *to++ = '0';
+    if (before_point == 1) *to++ = '.';
+  }
+  if (to[-1] == '.') *to++ = '0';
+  out.append(std::string_view(text.data(), to));
 }
 
 /// `value` rounded to so many decimal digits.

@@ -10,11 +10,13 @@
 #include <cerrno>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "attn/io/bytes.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/digest.h"
 #include "attn/io/file.h"
+#include "attn/io/mapping.h"
 #include "attn/io/temporaries.h"
 
 namespace attn {
@@ -45,12 +47,6 @@ bool is_input(const struct stat& target, const std::set<std::string>& inputs) {
     return stat(input.c_str(), &info) == 0 && info.st_dev == target.st_dev &&
            info.st_ino == target.st_ino;
   });
-}
-
-/// Bytes that stand in a mapped input (io/mapping.h) may have gone with its end.
-Error lost_input(const std::string& path) {
-  return Error(ErrorKind::io,
-               printable(path) + ": an input was cut short while it was copied here");
 }
 
 mode_t mode_of_new_files() {
@@ -84,22 +80,24 @@ bool rename_without_replacing(const char* from, const char* to) {
 struct OutputFile::State {
   std::string path;    ///< as the user wrote it
   std::string target;  ///< what it names, after symbolic links
-  bool force = false, durable = false;
+  bool force = false, durable = false, finished = false;
   mode_t mode = 0;
   Descriptor file;
   std::unique_ptr<TemporaryName> temporary;  ///< none where bytes go straight to their place
+  bool nameless = false;                     ///< in place of a temporary name
   std::string buffer;
   std::optional<Digest> digest;
 
   void open(const OutputPolicy& policy);
   void open_temporary();
+  bool open_nameless();
   void open_special(int fd);
   void flush();
   void write_through(std::string_view text);
   void write_all_at(std::uint64_t offset, std::span<iovec> parts);
-  Error fault(int code) const;
   void close();
   void give_name();
+  void give_first_name();
 };
 
 void OutputFile::State::open(const OutputPolicy& policy) {
@@ -107,10 +105,16 @@ void OutputFile::State::open(const OutputPolicy& policy) {
   const std::optional<int> number = path == "-" ? STDOUT_FILENO : descriptor_named(path);
   if (path == "-") path = "standard output";
   if (number) return open_special(fcntl(*number, F_DUPFD_CLOEXEC, 3));
-  target = follow_links(path).string();
+  target = path;
   struct stat info {};
-  if (stat(target.c_str(), &info) != 0) {
+  int found = lstat(target.c_str(), &info);
+  if (found == 0 && S_ISLNK(info.st_mode)) {
+    target = follow_links(path).string();
+    found = stat(target.c_str(), &info);
+  }
+  if (found != 0) {
     if (errno != ENOENT) throw system_error(ErrorKind::cannot_create, path, errno);
+    if (policy.nameless && open_nameless()) return;
     mode = mode_of_new_files();
     return open_temporary();
   }
@@ -138,6 +142,18 @@ void OutputFile::State::open_temporary() {
   throw system_error(ErrorKind::cannot_create, path, code);
 }
 
+/// A file without a name has what a new file's mode is by itself, and is gone when it is closed or
+/// the program ends. False where the file system, or a missing /proc, does not let it be named
+/// later.
+bool OutputFile::State::open_nameless() {
+  static const bool can_be_named = access("/proc/self/fd", X_OK) == 0;
+  if (!can_be_named) return false;
+  const std::size_t slash = target.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : target.substr(0, slash + 1);
+  file = Descriptor(::open(folder.c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, 0666));
+  return nameless = file.is_open();
+}
+
 void OutputFile::State::open_special(int fd) {
   file = Descriptor(fd);
   if (!file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
@@ -157,7 +173,9 @@ void OutputFile::State::write_through(std::string_view text) {
       wait_for(file.get(), POLLOUT);
     } else if (count == 0 || errno != EINTR) {
       if (count < 0 && errno == EPIPE) throw BrokenPipe{};
-      throw fault(count == 0 ? EIO : errno);
+      const int code = count == 0 ? EIO : errno;
+      if (code == EFAULT) look_at(bytes_of(text));  // bytes of an input that has lost its end
+      throw system_error(ErrorKind::io, path, code);
     }
   }
 }
@@ -181,21 +199,17 @@ void OutputFile::State::write_all_at(std::uint64_t offset, std::span<iovec> part
       parts = without(parts, static_cast<std::size_t>(count));
       offset += static_cast<std::uint64_t>(count);
     } else if (count == 0 || errno != EINTR) {
-      throw fault(count == 0 ? EIO : errno);
+      throw system_error(ErrorKind::io, path, count == 0 ? EIO : errno);
     }
   }
 }
 
-Error OutputFile::State::fault(int code) const {
-  return code == EFAULT ? lost_input(path) : system_error(ErrorKind::io, path, code);
-}
-
 void OutputFile::State::close() {
-  if (temporary) {
-    fchmod(file.get(), mode);  // fails where a file system knows no modes, which loses nothing
-    if (durable && fsync(file.get()) != 0) throw system_error(ErrorKind::io, path, errno);
-  }
-  if (!file.close()) throw system_error(ErrorKind::io, path, errno);
+  if (temporary) fchmod(file.get(), mode);  // fails where there are no modes, which loses nothing
+  if ((temporary || nameless) && durable && fsync(file.get()) != 0)
+    throw system_error(ErrorKind::io, path, errno);
+  // One without a name has to be open to be given one; what can do that reports nothing on closing.
+  if (!nameless && !file.close()) throw system_error(ErrorKind::io, path, errno);
 }
 
 void OutputFile::State::give_name() {
@@ -206,6 +220,23 @@ void OutputFile::State::give_name() {
   if (!done && errno == EEXIST) throw ExistsAlready(path);
   if (!done) throw system_error(ErrorKind::io, path, errno);
   temporary.reset();
+}
+
+void OutputFile::State::give_first_name() {
+  const SignalShelter shelter;
+  const std::string source = "/proc/self/fd/" + std::to_string(file.get());
+  const auto link_to = [&](const std::string& name) {
+    return linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
+  };
+  if (link_to(target)) return;
+  if (errno != EEXIST) throw system_error(ErrorKind::io, path, errno);
+  if (!force) throw ExistsAlready(path);
+  // It has appeared meanwhile. A link replaces nothing, a renaming does.
+  const std::string other = (fs::path(target).parent_path() / new_temporary_name()).string();
+  if (link_to(other) && rename(other.c_str(), target.c_str()) == 0) return;
+  const int code = errno;
+  unlink(other.c_str());
+  throw system_error(ErrorKind::io, path, code);
 }
 
 ExistsAlready::ExistsAlready(const std::string& path)
@@ -242,7 +273,9 @@ void OutputFile::write(std::string_view text) {
 
 void OutputFile::flush() { state_->flush(); }
 
-bool OutputFile::takes_parts() const { return state_->temporary && !state_->digest; }
+bool OutputFile::takes_parts() const {
+  return (state_->temporary || state_->nameless) && !state_->digest;
+}
 
 void OutputFile::reserve(std::uint64_t bytes) {
   int code = 0;
@@ -250,7 +283,7 @@ void OutputFile::reserve(std::uint64_t bytes) {
   while (code == EINTR);
   // A file system that cannot tell beforehand tells when it is written to.
   if (code != 0 && code != EOPNOTSUPP && code != ENOSYS && code != EINVAL)
-    throw state_->fault(code);
+    throw system_error(ErrorKind::io, state_->path, code);
 }
 
 void OutputFile::write_at(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
@@ -276,15 +309,19 @@ void OutputFile::skip(std::uint64_t bytes) {
 }
 
 void OutputFile::finish() {
-  if (!state_->file.is_open()) return;
+  if (std::exchange(state_->finished, true)) return;
   state_->flush();
   state_->close();
 }
 
 void OutputFile::commit() {
   finish();
-  if (!state_->temporary) return;
-  state_->give_name();
+  if (state_->nameless)
+    state_->give_first_name();
+  else if (state_->temporary)
+    state_->give_name();
+  else
+    return;
   if (state_->durable) sync_folder(state_->path, fs::path(state_->target).parent_path());
 }
 

@@ -247,7 +247,7 @@ class Explainer {
     };
     std::vector<Equation> worked = {
         {row({sign("max"), s}), {number(most)}},
-        {sign("Σ"),
+        {row({sign("Σ"), terms}),
          {sum(count, [&](std::size_t k) { return power(scores.values[begin + k]); }),
           number(total)}}};
     for (const std::size_t j : edges(weights.columns))

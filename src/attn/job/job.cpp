@@ -66,26 +66,31 @@ class TensorReader {
 
   Tensor read(const Entry& entry) {
     if (entry.numbers) return *entry.numbers;
-    const std::string name = printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key);
-    if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text, name);
-    if (entry.value.get<JsonObject>() == nullptr) return tensor_from_json(entry.value, name);
+    if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text);
+    if (entry.value.get<JsonObject>() == nullptr)
+      return tensor_from_json(entry.value, name_of(entry));
     try {
       require_room(entry.value);
       return draw(entry.value, stream());
     } catch (const Error& error) {
-      throw Error(error.kind(), name + ": " + error.what());
+      throw Error(error.kind(), name_of(entry) + ": " + error.what());
     }
   }
 
  private:
-  Tensor read_file(const Entry& entry, const std::string& text, const std::string& name) {
+  /// For messages.
+  static std::string name_of(const Entry& entry) {
+    return printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key);
+  }
+
+  Tensor read_file(const Entry& entry, const std::string& text) {
     if (text.empty())
-      throw Error(ErrorKind::data, name + ": expected the name of a file, found none");
+      throw Error(ErrorKind::data, name_of(entry) + ": expected the name of a file, found none");
     try {
       return files_.read(parse_tensor_ref(joined(entry.folder, text)));
     } catch (const Error& error) {
       std::vector<std::string> lines;
-      for (const std::string& line : error.lines()) lines.push_back(name + ": " + line);
+      for (const std::string& line : error.lines()) lines.push_back(name_of(entry) + ": " + line);
       throw Error(error.kind(), std::move(lines));
     }
   }

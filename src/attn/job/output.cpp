@@ -54,6 +54,7 @@ PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& 
 }
 
 void refuse_two_for_one(const std::vector<PlannedFile>& plans) {
+  if (plans.size() < 2) return;
   std::set<fs::path> taken;
   for (const PlannedFile& plan : plans) {
     std::error_code error, ignored;

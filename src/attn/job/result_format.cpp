@@ -45,13 +45,14 @@ std::string result_json(const Result& result, int indent) {
   std::string text = indent < 0 ? "{" : "{\n  ";
   text += "\"schema\":" + std::string(indent < 0 ? "" : " ") + "\"attn/1\"";
   const auto member = [&](const std::string& name, const std::string& value) {
-    text += separator + json_quoted(name) + (indent < 0 ? ":" : ": ") + value;
+    text.append(separator).append(json_quoted(name)).append(indent < 0 ? ":" : ": ").append(value);
   };
   member("made_by", to_json(result.made_by, indent));
   if (!result.tokens.empty()) member("tokens", to_json(tokens_json(result), indent));
   for (const auto& [name, tensor] : result.outputs)
     member(name, to_json(tensor, indent < 0 ? indent : indent + 2));
-  return text + (indent < 0 ? "}" : "\n}");
+  text += indent < 0 ? "}" : "\n}";
+  return text;
 }
 
 bool is_binary(Format format) {

@@ -1,4 +1,4 @@
-// What masks show of a panel of keys, and what comes between its scaled scores and the softmax.
+// What masks show of a panel of keys, and what comes between its scores and the softmax.
 #pragma once
 
 #include "attn/kernel/kernels.h"
@@ -84,15 +84,14 @@ Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std
   return !seen.any ? Seen::none : seen.all ? Seen::all : Seen::some;
 }
 
-/// `count` of a row's elements from key `first` on, contiguous: where they stand if a whole panel
-/// of them is there, otherwise copied, zeros in place of those that are not.
-template <class T, class X>
+/// A row's elements of keys `first` to `first + width`, side by side: where they stand if they all
+/// do, otherwise copied, zeros in place of those from key `keys` on.
+template <class X>
 HWY_INLINE const X* contiguous(const X* row, std::int64_t stride, std::int64_t first,
-                               std::int64_t count, X (&copy)[kPanel<T>]) {
+                               std::int64_t width, std::int64_t keys, X* copy) {
   row += first * stride;
-  if (stride == 1 && count >= static_cast<std::int64_t>(kPanel<T>)) return row;
-  for (std::int64_t i = 0; i < static_cast<std::int64_t>(kPanel<T>); ++i)
-    copy[i] = i < count ? row[i * stride] : X(0);
+  if (stride == 1 && first + width <= keys) return row;
+  for (std::int64_t i = 0; i < width; ++i) copy[i] = first + i < keys ? row[i * stride] : X(0);
   return copy;
 }
 
@@ -100,171 +99,203 @@ HWY_INLINE const X* contiguous(const X* row, std::int64_t stride, std::int64_t f
 HWY_INLINE hn::Mask<Tag<float>> nonzero(const std::uint8_t* bytes, Tag<float> d) {
   const hn::RebindToUnsigned<Tag<float>> du;
   const hn::Rebind<std::uint8_t, Tag<float>> d8;
-  return hn::MaskFromVec(hn::BitCast(
-      d, hn::VecFromMask(du, hn::Ne(hn::PromoteTo(du, hn::LoadU(d8, bytes)), hn::Zero(du)))));
+  return hn::RebindMask(d, hn::Ne(hn::PromoteTo(du, hn::LoadU(d8, bytes)), hn::Zero(du)));
 }
 HWY_INLINE hn::Mask<Tag<double>> nonzero(const std::uint8_t* bytes, Tag<double> d) {
   const hn::RebindToUnsigned<Tag<double>> du;
   const hn::Rebind<std::uint32_t, Tag<double>> d32;
   const hn::Rebind<std::uint8_t, Tag<double>> d8;
   const auto wide = hn::PromoteTo(du, hn::PromoteTo(d32, hn::LoadU(d8, bytes)));
-  return hn::MaskFromVec(hn::BitCast(d, hn::VecFromMask(du, hn::Ne(wide, hn::Zero(du)))));
+  return hn::RebindMask(d, hn::Ne(wide, hn::Zero(du)));
 }
 
-/// The scores of a tile's rows and one panel of keys, to be worked on in steps.
+/// Asks for what some rows' masks and biases say of a panel of keys, which a tile of scores leaves
+/// time to come from memory.
 template <class T>
-class PanelScores {
- public:
-  PanelScores(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first,
-              std::size_t vectors, T* scores, std::size_t stride)
-      : p_(p),
-        row_(row),
-        rows_(rows),
-        first_(first),
-        vectors_(vectors),
-        scores_(scores),
-        stride_(stride) {}
+void prefetch_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first) {
+  const auto ask = [&](const auto* of_row, std::int64_t column) {
+    if (!of_row || column == 0) return;
+    const auto* bytes = reinterpret_cast<const std::byte*>(of_row + first * column);
+    for (std::size_t at = 0; at < kPanel<T> * sizeof(*of_row); at += 64)
+      __builtin_prefetch(bytes + at, 0, 2);
+  };
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t m = 0; m < p.masks.size(); ++m)
+      ask(row[r].masks[m], p.masks[m].strides.column);
+    for (std::size_t m = 0; m < p.biases.size(); ++m)
+      ask(row[r].biases[m], p.biases[m].strides.column);
+  }
+}
 
-  void softcap() const {
-    const T cap = p_.softcap;
-    for (std::size_t r = 0; r < rows_; ++r)
-      each(r, [=](Vec<T> score, std::size_t) { return HWY_NAMESPACE::softcap<T>(score, cap); });
+/// Where a row's scores of a run of panels come from and go to.
+template <class T>
+struct PanelRow {
+  const T* from;   ///< scores / scale
+  T scale;         ///< of `from`
+  T* scaled;       ///< nullptr: not asked for
+  T* masked;       ///< nullptr: not asked for
+  T* strip;        ///< masked scores * unit; may be `from`
+  T unit;          ///< of the strip
+  T* running_max;  ///< a vector, raised to what is in the strip
+};
+
+template <class T>
+HWY_INLINE auto is_hidden(Vec<T> term) {
+  return hn::Eq(term, hn::Set(Tag<T>(), -kInfinity<T>));
+}
+
+/// Where elements are put together that do not stand side by side, a key block of them.
+template <class T>
+struct Room {
+  T distances[kKeyBlock], biases[2][kKeyBlock];
+  std::uint8_t masks[3][kKeyBlock];
+};
+
+/// What one row adds and hides in a run of panels. Few and by value: so the compiler keeps it in
+/// registers, whatever is stored meanwhile.
+template <class T>
+struct Terms {
+  const T *distances, *bias0, *bias1;
+  const std::uint8_t *mask0, *mask1, *mask2;
+  std::int64_t from, to;  ///< what is seen, in the run
+  bool limits;
+
+  HWY_INLINE Terms(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::int64_t width,
+                   Room<T>& room) {
+    const auto here = [&](const auto* all, std::int64_t column, auto* copy) {
+      const auto keys = static_cast<std::int64_t>(p.S);
+      return all ? contiguous(all, column, first, width, keys, copy) : nullptr;
+    };
+    const auto bias = [&](std::size_t m) {
+      return here(row.biases[m], p.biases[m].strides.column, room.biases[m]);
+    };
+    const auto mask = [&](std::size_t m) {
+      return here(row.masks[m], p.masks[m].strides.column, room.masks[m]);
+    };
+    distances = here(row.distances, 1, room.distances);
+    bias0 = bias(0), bias1 = bias(1);
+    mask0 = mask(0), mask1 = mask(1), mask2 = mask(2);
+    from = between(0, row.place.first - first, width);
+    to = between(0, row.place.last - first, width);
+    limits = from > 0 || to < width;
   }
 
-  void add_distances() const {
-    T copy[kPanel<T>];
-    for (std::size_t r = 0; r < rows_; ++r) {
-      const T* term = contiguous<T>(row_[r].distances, 1, first_, keys(), copy);
-      each(r, [=](Vec<T> score, std::size_t lane) {
-        return hn::Add(score, hn::LoadU(Tag<T>(), term + lane));
-      });
-    }
+  HWY_INLINE Vec<T> added(Vec<T> score, std::size_t lane) const {
+    const Tag<T> d;
+    if (bias0) score = hn::Add(score, hn::LoadU(d, bias0 + lane));
+    if (bias1) score = hn::Add(score, hn::LoadU(d, bias1 + lane));
+    return score;
   }
 
-  void add_biases() const {
-    each_bias([](Vec<T> score, Vec<T> term) {
-      return hn::IfThenElse(is_hidden(term), term, hn::Add(score, term));
-    });
-  }
-
-  void hide_biased() const {
-    each_bias(
-        [](Vec<T> score, Vec<T> term) { return hn::IfThenElse(is_hidden(term), term, score); });
-  }
-
-  void hide_masked() const {
-    const Vec<T> hidden = hn::Set(Tag<T>(), -kInfinity<T>);
-    std::uint8_t copy[kPanel<T>];
-    for (std::size_t m = 0; m < p_.masks.size(); ++m) {
-      if (!p_.masks[m].data) continue;
-      for (std::size_t r = 0; r < rows_; ++r) {
-        const auto* mask =
-            contiguous<T>(row_[r].masks[m], p_.masks[m].strides.column, first_, keys(), copy);
-        if (p_.masks[m].hides)
-          each(r, [=](Vec<T> score, std::size_t lane) {
-            return hn::IfThenElse(nonzero(mask + lane, Tag<T>()), hidden, score);
-          });
-        else
-          each(r, [=](Vec<T> score, std::size_t lane) {
-            return hn::IfThenElse(nonzero(mask + lane, Tag<T>()), score, hidden);
-          });
-      }
-    }
-  }
-
-  /// Hides what is out of the rows' places.
-  void hide_unreached() const {
+  HWY_INLINE Vec<T> hidden_by_biases(Vec<T> score, std::size_t lane) const {
     const Tag<T> d;
     const Vec<T> hidden = hn::Set(d, -kInfinity<T>);
-    for (std::size_t r = 0; r < rows_; ++r) {
-      const std::int64_t from = row_[r].place.first - first_, to = row_[r].place.last - first_;
-      if (from <= 0 && to >= kWidth) continue;
-      const Vec<T> least = hn::Set(d, static_cast<T>(between(0, from, kWidth)));
-      const Vec<T> limit = hn::Set(d, static_cast<T>(between(0, to, kWidth)));
-      each(r, [=](Vec<T> score, std::size_t lane) {
-        const Vec<T> at = hn::Iota(d, static_cast<T>(lane));
-        return hn::IfThenElse(hn::And(hn::Ge(at, least), hn::Lt(at, limit)), score, hidden);
-      });
-    }
+    if (bias0) score = hn::IfThenElse(is_hidden<T>(hn::LoadU(d, bias0 + lane)), hidden, score);
+    if (bias1) score = hn::IfThenElse(is_hidden<T>(hn::LoadU(d, bias1 + lane)), hidden, score);
+    return score;
   }
 
-  /// out = scores * unit, -inf in the rest of the panel, and running_max, a vector a row, raised to
-  /// it. A bias of the lowest finite numbers, which hides by outweighing only, has to stay finite.
-  void finish(T unit, T* out, T* running_max) const {
+  HWY_INLINE Vec<T> hidden_by_masks(Vec<T> score, std::size_t lane, const bool (&hides)[3]) const {
+    const auto by = [&](const std::uint8_t* mask, bool when) {
+      const Vec<T> hidden = hn::Set(Tag<T>(), -kInfinity<T>);
+      const auto marked = nonzero(mask + lane, Tag<T>());
+      score = when ? hn::IfThenElse(marked, hidden, score) : hn::IfThenElse(marked, score, hidden);
+    };
+    if (mask0) by(mask0, hides[0]);
+    if (mask1) by(mask1, hides[1]);
+    if (mask2) by(mask2, hides[2]);
+    return score;
+  }
+
+  HWY_INLINE Vec<T> hidden_by_place(Vec<T> score, std::size_t lane) const {
+    if (!limits) return score;
     const Tag<T> d;
-    const Vec<T> factor = hn::Set(d, unit);
-    const Vec<T> lowest = hn::Set(d, std::numeric_limits<T>::lowest());
-    const bool lasts = has_biases(p_);
-    for (std::size_t r = 0; r < rows_; ++r) {
-      Vec<T> most = hn::Load(d, running_max + r * kLanes<T>);
-      T* const to = out + r * stride_;
-      each_lane([&](std::size_t lane) {
-        const Vec<T> score = hn::Load(d, scores_ + r * stride_ + lane);
-        Vec<T> scaled = hn::Mul(score, factor);
-        if (lasts)
-          scaled = hn::IfThenElse(hn::And(hn::Lt(scaled, lowest), hn::Ge(score, lowest)), lowest,
-                                  scaled);
-        most = hn::Max(most, scaled);
-        hn::Store(scaled, d, to + lane);
-      });
-      hn::Store(most, d, running_max + r * kLanes<T>);
-      for (std::size_t lane = vectors_ * kLanes<T>; lane < kPanel<T>; lane += kLanes<T>)
-        hn::Store(hn::Set(d, -kInfinity<T>), d, to + lane);
-    }
+    const Vec<T> at = hn::Iota(d, static_cast<T>(lane));
+    const auto seen = hn::And(hn::Ge(at, hn::Set(d, static_cast<T>(from))),
+                              hn::Lt(at, hn::Set(d, static_cast<T>(to))));
+    return hn::IfThenElse(seen, score, hn::Set(d, -kInfinity<T>));
   }
-
-  /// -inf in all of it.
-  void hide() const {
-    for (std::size_t r = 0; r < rows_; ++r)
-      each(r, [](Vec<T>, std::size_t) { return hn::Set(Tag<T>(), -kInfinity<T>); });
-  }
-
- private:
-  static constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
-
-  std::int64_t keys() const { return lesser(kWidth, static_cast<std::int64_t>(p_.S) - first_); }
-
-  static HWY_INLINE auto is_hidden(Vec<T> term) {
-    return hn::Eq(term, hn::Set(Tag<T>(), -kInfinity<T>));
-  }
-
-  template <class F>
-  HWY_INLINE void each_lane(F f) const {
-    for (std::size_t lane = 0; lane < vectors_ * kLanes<T>; lane += kLanes<T>) f(lane);
-  }
-
-  /// score = f(score, its lane in the panel), for the vectors of row r.
-  template <class F>
-  HWY_INLINE void each(std::size_t r, F f) const {
-    T* row = scores_ + r * stride_;
-    each_lane([=](std::size_t lane) {
-      hn::Store(f(hn::Load(Tag<T>(), row + lane), lane), Tag<T>(), row + lane);
-    });
-  }
-
-  /// score = f(score, bias), for every bias.
-  template <class F>
-  HWY_INLINE void each_bias(F f) const {
-    T copy[kPanel<T>];
-    for (std::size_t m = 0; m < p_.biases.size(); ++m) {
-      if (!p_.biases[m].data) continue;
-      for (std::size_t r = 0; r < rows_; ++r) {
-        const T* bias =
-            contiguous<T>(row_[r].biases[m], p_.biases[m].strides.column, first_, keys(), copy);
-        each(r, [=](Vec<T> score, std::size_t lane) {
-          return f(score, hn::LoadU(Tag<T>(), bias + lane));
-        });
-      }
-    }
-  }
-
-  const Problem<T>& p_;
-  const Row<T>* row_;
-  const std::size_t rows_;
-  const std::int64_t first_;
-  const std::size_t vectors_;  ///< of the panel, those that are worked on
-  T* const scores_;
-  const std::size_t stride_;
 };
+
+/// score * unit. A bias of the lowest finite numbers, which hides by outweighing only, has to stay
+/// finite.
+template <class T, bool kBiased>
+HWY_INLINE Vec<T> in_units(Vec<T> score, Vec<T> unit) {
+  const Vec<T> scaled = hn::Mul(score, unit);
+  if constexpr (!kBiased) return scaled;
+  constexpr T kLowest = std::numeric_limits<T>::lowest();
+  const auto finite = hn::Ge(score, hn::Set(Tag<T>(), kLowest));
+  return hn::IfThenElse(finite, at_least(kLowest, scaled), scaled);
+}
+
+/// -inf in `count` elements.
+template <class T>
+HWY_INLINE void hide_all(T* scores, std::size_t count) {
+  for (std::size_t lane = 0; lane < count; lane += kLanes<T>)
+    hn::Store(hn::Set(Tag<T>(), -kInfinity<T>), Tag<T>(), scores + lane);
+}
+
+/// From scores to what the softmax takes, for one row and `count` keys from `first` on, in one
+/// pass.
+template <class T, bool kCaps, bool kBiased, bool kMasked>
+void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::size_t count,
+                const PanelRow<T>& at) {
+  const Tag<T> d;
+  Room<T> room;
+  const Terms<T> terms(p, row, first, static_cast<std::int64_t>(count), room);
+  const auto [from, by, scaled, masked, strip, unit, running_max] = at;
+  const T cap = p.softcap;
+  const bool last = p.softcap_last;
+  const bool hides[] = {p.masks[0].hides, p.masks[1].hides, p.masks[2].hides};
+  Vec<T> most = hn::Load(d, running_max);
+#pragma GCC unroll 2
+  for (std::size_t lane = 0; lane < count; lane += kLanes<T>) {
+    Vec<T> score = hn::Mul(hn::Load(d, from + lane), hn::Set(d, by));
+    if (kCaps && !last) score = softcap<T>(score, cap);
+    if (scaled) hn::Store(score, d, scaled + lane);
+    if (terms.distances) score = hn::Add(score, hn::LoadU(d, terms.distances + lane));
+    if (kBiased) score = terms.added(score, lane);
+    if (kCaps && last) score = softcap<T>(score, cap);
+    if (kBiased) score = terms.hidden_by_biases(score, lane);
+    if (kMasked) score = terms.hidden_by_masks(score, lane, hides);
+    score = terms.hidden_by_place(score, lane);
+    if (masked) hn::Store(score, d, masked + lane);
+    score = in_units<T, kBiased>(score, hn::Set(d, unit));
+    most = hn::Max(most, score);
+    hn::Store(score, d, strip + lane);
+  }
+  hn::Store(most, d, running_max);
+}
+
+/// The same of a row that sees nothing of them.
+template <class T>
+void hide_row(const Problem<T>& p, std::size_t count, const PanelRow<T>& at) {
+  const Tag<T> d;
+  hide_all(at.strip, count);
+  if (at.masked) hide_all(at.masked, count);
+  if (!at.scaled) return;
+  for (std::size_t lane = 0; lane < count; lane += kLanes<T>) {
+    const Vec<T> score = hn::Mul(hn::Load(d, at.from + lane), hn::Set(d, at.scale));
+    const bool caps = p.softcap > 0 && !p.softcap_last;
+    hn::Store(caps ? softcap<T>(score, p.softcap) : score, d, at.scaled + lane);
+  }
+}
+
+/// f(constant) for each of two truths.
+template <class F>
+HWY_INLINE void with_truth(bool truth, F f) {
+  if (truth) return f(std::true_type());
+  f(std::false_type());
+}
+
+/// f(caps, biased, masked): what has to be done for this problem.
+template <class T, class F>
+HWY_INLINE void with_terms(const Problem<T>& p, F f) {
+  with_truth(p.softcap > 0, [&](auto caps) {
+    with_truth(has_biases(p), [&](auto biased) {
+      with_truth(has_masks(p), [&](auto masked) { f(caps, biased, masked); });
+    });
+  });
+}
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -5,33 +5,47 @@
 namespace attn::kernel {
 namespace {
 
-std::ptrdiff_t offset_of(const Strides& strides, std::size_t batch, std::size_t head,
-                         std::int64_t row) {
+std::ptrdiff_t offset_of(const Strides& strides, std::size_t batch, std::size_t head) {
   return static_cast<std::int64_t>(batch) * strides.batch +
-         static_cast<std::int64_t>(head) * strides.head + row * strides.row;
+         static_cast<std::int64_t>(head) * strides.head;
 }
 
+/// Row 0 of a head, from which the others follow.
 template <class T>
-Row<T> make_row(const Problem<T>& problem, const Results<T>& results, std::size_t b, std::size_t h,
-                std::size_t l) {
-  const auto query = static_cast<std::int64_t>(l);
+Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size_t b,
+                 std::size_t h) {
   Row<T> row;
-  row.place = problem.places
-                  ? problem.places[static_cast<std::int64_t>(b) * problem.places_batch + query]
-                  : Place{0, static_cast<std::int64_t>(problem.S), 0, false};
-  if (problem.sinks && !row.place.padding) row.sink = problem.sinks[h];
   for (std::size_t m = 0; m < problem.masks.size(); ++m)
     if (const Mask& mask = problem.masks[m]; mask.data)
-      row.masks[m] = mask.data + offset_of(mask.strides, b, h, query);
+      row.masks[m] = mask.data + offset_of(mask.strides, b, h);
   for (std::size_t m = 0; m < problem.biases.size(); ++m)
     if (const Bias<T>& bias = problem.biases[m]; bias.data)
-      row.biases[m] = bias.data + offset_of(bias.strides, b, h, query);
-  if (const Bias<T>& distances = problem.distances; distances.data)
-    row.distances = distances.data + offset_of(distances.strides, b, h, 0) - row.place.center;
-  row.query = matrix_of(problem.q, b, h, query);
-  if (results.context)
-    row.context = results.context + offset_of(results.context_strides, b, h, query);
+      row.biases[m] = bias.data + offset_of(bias.strides, b, h);
+  if (problem.distances.data)
+    row.distances = problem.distances.data + offset_of(problem.distances.strides, b, h);
+  if (problem.sinks) row.sink = problem.sinks[h];
+  row.query = matrix_of(problem.q, b, h);
+  if (results.context) row.context = results.context + offset_of(results.context_strides, b, h);
   return row;
+}
+
+/// Field by field: a copy in wide vectors would wait for those that have just been stored.
+template <class T>
+void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>& head,
+             const Place& place, std::size_t l, Row<T>& row) {
+  const auto query = static_cast<std::int64_t>(l);
+  row.place.first = place.first, row.place.last = place.last;
+  row.place.center = place.center, row.place.padding = place.padding;
+  row.sink = place.padding ? -std::numeric_limits<T>::infinity() : head.sink;
+  for (std::size_t m = 0; m < problem.masks.size(); ++m)
+    row.masks[m] = head.masks[m] ? head.masks[m] + query * problem.masks[m].strides.row : nullptr;
+  for (std::size_t m = 0; m < problem.biases.size(); ++m)
+    row.biases[m] =
+        head.biases[m] ? head.biases[m] + query * problem.biases[m].strides.row : nullptr;
+  row.distances = head.distances ? head.distances - place.center : nullptr;
+  row.query = head.query;
+  row.query.data += query * head.query.row * static_cast<std::int64_t>(size_of(head.query.dtype));
+  row.context = head.context ? head.context + query * results.context_strides.row : nullptr;
 }
 
 }  // namespace
@@ -39,24 +53,23 @@ Row<T> make_row(const Problem<T>& problem, const Results<T>& results, std::size_
 template <class T>
 void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t first,
                std::size_t count, Row<T>* rows) {
-  std::size_t l = first % problem.L, h = first / problem.L % problem.H;
-  std::size_t b = first / problem.L / problem.H;
-  for (std::size_t i = 0; i < count; ++i) {
-    rows[i] = make_row(problem, results, b, h, l);
-    if (++l < problem.L) continue;
-    l = 0;
-    if (++h < problem.H) continue;
-    h = 0;
-    ++b;
+  const Place everything{0, static_cast<std::int64_t>(problem.S), 0, false};
+  for (std::size_t i = 0; i < count;) {
+    const std::size_t bh = (first + i) / problem.L, b = bh / problem.H, h = bh % problem.H;
+    const Row<T> head = first_row(problem, results, b, h);
+    const Place* places = problem.places
+                              ? problem.places + static_cast<std::int64_t>(b) * problem.places_batch
+                              : nullptr;
+    for (std::size_t l = (first + i) % problem.L; l < problem.L && i < count; ++l, ++i)
+      set_row(problem, results, head, places ? places[l] : everything, l, rows[i]);
   }
 }
 
-Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head, std::int64_t row) {
+Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head) {
   const Strides& strides = operand.strides;
   if (operand.data == nullptr) return {nullptr, operand.dtype};
   return {static_cast<const std::byte*>(operand.data) +
-              offset_of(strides, batch, head, row) *
-                  static_cast<std::ptrdiff_t>(size_of(operand.dtype)),
+              offset_of(strides, batch, head) * static_cast<std::ptrdiff_t>(size_of(operand.dtype)),
           operand.dtype, strides.row, strides.column};
 }
 

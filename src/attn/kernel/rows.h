@@ -16,8 +16,8 @@ struct Matrix {
   DType dtype = DType::f32;
   std::int64_t row = 0, column = 1;  ///< strides in elements
 };
-/// That of one batch item and head of an operand, from row `row` on.
-Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head, std::int64_t row = 0);
+/// That of one batch item and head of an operand.
+Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head);
 
 /// One row of the flat (B * H * L) rows of queries.
 template <class T>

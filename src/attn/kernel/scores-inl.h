@@ -26,22 +26,6 @@ HWY_INLINE T strip_scale(const Problem<T>& p) {
   return has_terms(p) ? p.scale : static_cast<T>(p.scale * (kLog2e / p.temperature));
 }
 
-/// strip = scale * raw for `rows` rows of a panel, and the running maximum as score_tile() has it.
-template <class T>
-void scale_raw(std::size_t rows, std::size_t vectors, const T* raw, T* strip, std::size_t stride,
-               T scale, T* running_max) {
-  const Tag<T> d;
-  for (std::size_t i = 0; i < rows; ++i)
-    for (std::size_t j = 0; j < vectors; ++j) {
-      const std::size_t at = i * stride + j * kLanes<T>;
-      const Vec<T> score = hn::Mul(hn::Load(d, raw + at), hn::Set(d, scale));
-      hn::Store(score, d, strip + at);
-      if (running_max == nullptr) continue;
-      T* most = running_max + i * kLanes<T>;
-      hn::Store(hn::Max(hn::Load(d, most), score), d, most);
-    }
-}
-
 HWY_INLINE Span intersection(Span a, Span b) {
   return {greater(a.first, b.first), lesser(a.last, b.last)};
 }
@@ -67,81 +51,125 @@ struct TileView {
         rows(HWY_MIN(kTileRows, block.rows - row)),
         reach(s.tile[row / kTileRows]),
         strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
-
-  /// How many panels from key `first` to key `end` on hide nothing by causal, window and lengths
-  /// and add no terms.
-  std::size_t plain_panels(std::int64_t first, std::int64_t end) const {
-    if (has_terms(p) || first < reach.all_first) return 0;
-    return static_cast<std::size_t>(greater(0, lesser(end, reach.all_last) - first)) / kPanel<T>;
-  }
 };
 
-/// From scaled scores to masked ones, in place.
-template <class T>
-void mask_panel(const Problem<T>& p, const PanelScores<T>& scores) {
-  if (p.softcap > 0 && !p.softcap_last) scores.softcap();
-  if (p.distances.data) scores.add_distances();
-  if (has_biases(p)) scores.add_biases();
-  if (p.softcap > 0 && p.softcap_last) {
-    scores.softcap();
-    if (has_biases(p)) scores.hide_biased();
-  }
-  if (has_masks(p)) scores.hide_masked();
-  scores.hide_unreached();
-}
-
-/// The same from raw scores, where scaled or masked ones are asked for: in the units of the scores,
-/// and for every key, whether it is seen or not.
-template <class T>
-void show_panel(const TileView<T>& tile, std::int64_t first, bool seen, std::size_t column) {
-  const auto& [p, s, i, rows, reach, strip] = tile;
-  const std::size_t from = i * s.strip_stride + column;
-  const auto panel = [&](T* scores) {
-    return PanelScores<T>(p, s.row + i, rows, first, kTileVectors, scores, s.strip_stride);
+/// Panels of keys side by side that are alike to a tile of rows.
+struct Run {
+  enum class Kind {
+    far,     ///< out of reach of all rows
+    hidden,  ///< within, but hidden by masks
+    plain,   ///< all is seen and nothing is added
+    terms,   ///< some is hidden, or something is added
   };
-  scale_raw<T>(rows, kTileVectors, s.raw + from, s.masked + from, s.strip_stride, p.scale, nullptr);
-  if (s.scaled != nullptr) {
-    scale_raw<T>(rows, kTileVectors, s.raw + from, s.scaled + from, s.strip_stride, p.scale,
-                 nullptr);
-    if (p.softcap > 0 && !p.softcap_last) panel(s.scaled + from).softcap();
+  Kind kind;
+  std::int64_t first;  ///< key
+  std::size_t panels;
+  std::size_t vectors;  ///< of each panel, those that a row may see something of
+
+  template <class T>
+  std::int64_t last() const {
+    return first + static_cast<std::int64_t>(panels * kPanel<T>);
   }
-  if (!seen) return panel(s.masked + from).hide();
-  mask_panel(p, panel(s.masked + from));
-  panel(s.masked + from).finish(strip_unit(p), strip + column, s.running_max + i * kLanes<T>);
+  bool is_seen() const { return kind == Kind::plain || kind == Kind::terms; }
+};
+
+/// From scores to the strip: scores come from s.raw, where they are kept, or are scaled in the
+/// strip already.
+template <class T>
+void finish_run(const TileView<T>& tile, const Run& run, std::size_t column) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  const bool stages = s.masked != nullptr;
+  const T unit = stages || has_terms(p) ? strip_unit(p) : T(1);
+  const T scale = s.raw == nullptr ? T(1) : stages ? p.scale : strip_scale(p);
+  const std::size_t width = run.panels * kPanel<T>;
+  const std::size_t seen = run.panels > 1 || stages ? width : run.vectors * kLanes<T>;
+  const auto row_of = [&](T* matrix, std::size_t r) {
+    return matrix ? matrix + (i + r) * s.strip_stride + column : nullptr;
+  };
+  with_terms(p, [&](auto caps, auto biased, auto masked) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      T* const to = strip + r * s.strip_stride + column;
+      T* const running_max = s.running_max + (i + r) * kLanes<T>;
+      const PanelRow<T> at{s.raw ? row_of(s.raw, r) : to,
+                           scale,
+                           row_of(s.scaled, r),
+                           row_of(s.masked, r),
+                           to,
+                           unit,
+                           running_max};
+      if (!run.is_seen()) {
+        hide_row(p, width, at);
+        continue;
+      }
+      finish_row<T, caps, biased, masked>(p, s.row[i + r], run.first, seen, at);
+      hide_all(to + seen, width - seen);
+    }
+  });
 }
 
-/// Scores against the panel of keys that starts at `first`, of which the masks show `masks`, into
-/// column `column` of the strip.
+/// out = scale * (q . k) for a run of panels, packed in `keys`.
 template <class T>
-void score_panel(const TileView<T>& tile, std::int64_t first, Seen masks, const T* keys,
-                 std::size_t column) {
+void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors, const T* keys,
+                  T scale, T* out, T* running_max) {
   const auto& [p, s, i, rows, reach, strip] = tile;
-  const T* query = s.query + i * p.D;
-  T* running_max = s.running_max + i * kLanes<T>;
-  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
-  const auto width = static_cast<std::size_t>(between(0, reach.last - first, kWidth));
-  const bool reached = width > 0 && reach.first < first + kWidth;
-  const std::size_t vectors =
-      reached && masks != Seen::none ? round_up(width, kLanes<T>) / kLanes<T> : 0;
-  const bool plain = masks == Seen::all && tile.plain_panels(first, first + kWidth) == 1;
-  T* plain_max = plain ? running_max : nullptr;
-  if (s.raw != nullptr) {
-    T* raw = s.raw + i * s.strip_stride + column;
-    score_tile<T>(rows, kTileVectors, 1, p.D, query, keys, T(1), raw, s.strip_stride, nullptr);
-    if (s.masked != nullptr) {
-      show_panel(tile, first, vectors > 0, column);
-      if (vectors > 0) return;
-    } else {
-      scale_raw<T>(rows, vectors, raw, strip + column, s.strip_stride, strip_scale(p), plain_max);
-    }
-  } else if (vectors > 0) {
-    score_tile<T>(rows, vectors, 1, p.D, query, keys, strip_scale(p), strip + column,
-                  s.strip_stride, plain_max);
+  // Panel by panel where there is something to wait for.
+  const bool waits = run.kind == Run::Kind::terms && (has_masks(p) || has_biases(p));
+  const std::size_t step = waits ? 1 : run.panels;
+  for (std::size_t panel = 0; panel < run.panels; panel += step) {
+    const std::size_t at = panel * kPanel<T>;
+    if (waits) prefetch_masks(p, s.row + i, rows, run.first + static_cast<std::int64_t>(at));
+    score_tile<T>(rows, vectors, step, p.D, s.query + i * p.D, keys + at * p.D, scale, out + at,
+                  s.strip_stride, running_max);
   }
-  if (plain || !reached) return;
-  const PanelScores<T> scores(p, s.row + i, rows, first, vectors, strip + column, s.strip_stride);
-  mask_panel(p, scores);
-  scores.finish(has_terms(p) ? strip_unit(p) : T(1), strip + column, running_max);
+}
+
+/// Scores against a run of panels, packed in `keys`, into column `column` of the strip.
+template <class T>
+void score_run(const TileView<T>& tile, const Run& run, const T* keys, std::size_t column) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  if (s.raw != nullptr) {
+    multiply_run(tile, run, kTileVectors, keys, T(1), s.raw + i * s.strip_stride + column,
+                 static_cast<T*>(nullptr));
+  } else if (run.is_seen()) {
+    const bool plain = run.kind == Run::Kind::plain;
+    multiply_run(tile, run, run.vectors, keys, strip_scale(p), strip + column,
+                 plain ? s.running_max + i * kLanes<T> : nullptr);
+    if (plain) return;
+  }
+  if (run.kind != Run::Kind::far || s.masked != nullptr) finish_run(tile, run, column);
+}
+
+/// The run of panels that starts at key `first` and ends at key `end` at the latest. Of those that
+/// have masks or terms only one: what is behind it may be another.
+template <class T>
+Run run_of(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
+  using Kind = Run::Kind;
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
+  const std::int64_t last = lesser(end, first + kWidth);
+  if (reach.first >= last || reach.last <= first) return {Kind::far, first, 1, 0};
+  const bool masks = has_masks(p) || has_biases(p);
+  const Seen seen = masks ? seen_by_masks(p, s.row + i, rows, first, last - first) : Seen::all;
+  if (seen == Seen::none) return {Kind::hidden, first, 1, 0};
+  const std::int64_t plain = first < reach.all_first || seen == Seen::some || has_terms(p)
+                                 ? 0
+                                 : (lesser(end, reach.all_last) - first) / kWidth;
+  if (plain > 0)
+    return {Kind::plain, first, masks ? 1 : static_cast<std::size_t>(plain), kTileVectors};
+  const auto width = static_cast<std::size_t>(lesser(reach.last - first, kWidth));
+  return {Kind::terms, first, 1, round_up(width, kLanes<T>) / kLanes<T>};
+}
+
+/// The same with all that are like it.
+template <class T>
+Run longest_run(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
+  Run run = run_of(tile, first, end);
+  while (run.last<T>() < end) {
+    const Run next = run_of(tile, run.last<T>(), end);
+    if (next.kind != run.kind || next.vectors != run.vectors) break;
+    run.panels += next.panels;
+  }
+  return run;
 }
 
 /// The panel of keys that starts at `first`, packed into scratch.
@@ -171,33 +199,20 @@ const T* key_panels(const RowBlock<T>& block, std::size_t number) {
 template <class T>
 Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
                  const T* keys, std::size_t column) {
-  const auto& [p, s, i, rows, reach, strip] = tile;
   const Span all = key_block_span(number);
-  const std::int64_t end = lesser(static_cast<std::int64_t>(p.S), all.last);
-  constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
-  const bool simple = keys != nullptr && s.raw == nullptr && !has_masks(p);
+  const std::int64_t end = lesser(static_cast<std::int64_t>(tile.p.S), all.last);
   Span seen;
-  for (std::int64_t first = all.first; first < end; first += kWidth) {
-    const std::int64_t last = lesser(end, first + kWidth);
-    const bool reached = reach.first < last && reach.last > first;
-    if (!reached && !s.raw) continue;
-    const auto at = static_cast<std::size_t>(first - all.first);
-    if (const std::size_t panels = simple ? tile.plain_panels(first, end) : 0; panels > 0) {
-      score_tile<T>(rows, kTileVectors, panels, p.D, s.query + i * p.D, keys + at * p.D,
-                    strip_scale(p), strip + column + at, s.strip_stride,
-                    s.running_max + i * kLanes<T>);
-      const std::int64_t done = first + static_cast<std::int64_t>(panels) * kWidth;
-      seen = {lesser(seen.first, first), done};
-      first = done - kWidth;
-      continue;
-    }
-    const Seen masks =
-        reached ? seen_by_masks(p, s.row + i, rows, first, last - first) : Seen::none;
-    if (masks != Seen::none) seen = {lesser(seen.first, first), last};
-    const T* panel = keys + at * p.D;
-    if (keys == nullptr && (masks != Seen::none || s.raw))
-      panel = pack_panel(block, static_cast<std::size_t>(first), s.key_block);
-    score_panel(tile, first, masks, panel, column + at);
+  for (std::int64_t first = all.first; first < end;) {
+    const Run run = keys == nullptr ? run_of(tile, first, lesser(end, first + kPanel<T>))
+                                    : longest_run(tile, first, end);
+    first = run.last<T>();
+    const auto at = static_cast<std::size_t>(run.first - all.first);
+    const T* panels = keys + at * tile.p.D;
+    if (keys == nullptr && (run.is_seen() || tile.s.raw))
+      panels = pack_panel(block, static_cast<std::size_t>(run.first), tile.s.key_block);
+    score_run(tile, run, panels, column + at);
+    if (!run.is_seen()) continue;
+    seen = {lesser(seen.first, run.first), lesser(first, end)};
   }
   return seen;
 }

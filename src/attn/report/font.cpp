@@ -26,10 +26,12 @@ struct Face {
   FT_Library library = nullptr;
   FT_Face face = nullptr;
   Face() {
-    require(FT_Init_FreeType(&library));
+    // The font is our own and sound: what fails here, a missing module, say, is for want of memory.
     const std::string_view font = embedded_font().bytes;
-    require(FT_New_Memory_Face(library, reinterpret_cast<const FT_Byte*>(font.data()),
-                               static_cast<FT_Long>(font.size()), 0, &face));
+    const auto* const start = reinterpret_cast<const FT_Byte*>(font.data());
+    if (FT_Init_FreeType(&library) != 0 ||
+        FT_New_Memory_Face(library, start, static_cast<FT_Long>(font.size()), 0, &face) != 0)
+      throw std::bad_alloc();
   }
   Face(const Face&) = delete;
   Face& operator=(const Face&) = delete;

@@ -9,6 +9,7 @@ namespace {
 constexpr double kMargin = 16, kGap = 10, kBarWidth = 14;
 constexpr double kTitleSize = 15, kTextSize = 12, kSmallest = 7.5;
 constexpr double kLongestLabel = 110;
+constexpr double kBarRoom = 80;  // what the colour bar and its numbers take, about
 constexpr Rgb kInk{30, 30, 34}, kSoftInk{96, 96, 104}, kFrame{150, 150, 156};
 
 /// Where everything stands.
@@ -26,10 +27,52 @@ struct Figure {
   double stride_y() const { return panel_title + top + height + kGap; }
 };
 
-double widest(const std::vector<std::string>& labels, double size) {
+/// Of those that are shown.
+double widest(const std::vector<std::string>& labels, std::size_t step, double size) {
   double most = 0;
-  for (const std::string& label : labels) most = std::max(most, text_width(label, size));
+  for (std::size_t i = 0; i < labels.size(); i += step)
+    most = std::max(most, text_width(labels[i], size));
   return std::min(most, kLongestLabel);
+}
+
+/// With a minus sign as it is printed.
+std::string typeset(const std::string& number) {
+  std::string text;
+  for (const char c : number) text += c == '-' ? "\u2212" : std::string(1, c);
+  return text;
+}
+
+/// How far up the colour bar a value stands, from 0 to 1.
+double share_of(const HeatScale& scale, double value) {
+  return scale.logarithmic ? std::log(value / scale.low) / std::log(scale.high / scale.low)
+                           : (value - scale.low) / (scale.high - scale.low);
+}
+
+/// Round numbers between the ends of a scale, and the ends themselves: of a logarithmic one powers
+/// of ten, of others multiples of 1, 2, 2.5 or 5 times one. A round number too near an end is left
+/// out.
+std::vector<double> ticks_of(const HeatScale& scale) {
+  constexpr double kNear = 0.07;  // of the bar
+  std::vector<double> ticks = {scale.low, scale.high};
+  const auto add = [&](double value) {
+    const double share = share_of(scale, value);
+    if (share > kNear && share < 1 - kNear) ticks.push_back(value);
+  };
+  if (scale.logarithmic) {
+    for (double power = std::ceil(std::log10(scale.low)); power <= std::log10(scale.high); ++power)
+      add(std::pow(10, power));
+    return ticks;
+  }
+  const double span = scale.high - scale.low,
+               magnitude = std::pow(10, std::floor(std::log10(span)));
+  double step = magnitude;
+  for (const double round : {0.2, 0.25, 0.5, 1.0, 2.0})  // the first that gives six steps at most
+    if (span / (round * magnitude) <= 6.001) {
+      step = round * magnitude;
+      break;
+    }
+  for (double k = std::ceil(scale.low / step); k * step < scale.high; ++k) add(k * step);
+  return ticks;
 }
 
 /// 1, 2, 5, 10, 20, ...: the least of them with which labels stay apart.
@@ -57,9 +100,10 @@ Figure figure_of(const HeatMap& map) {
   if (!f.labelled) return f;
   f.label_size = std::clamp(f.cell * 0.9, kSmallest, kTextSize);
   f.row_step = f.column_step = step_for(f.cell, f.label_size * 1.1);
-  f.upright = widest(map.column_labels, f.label_size) > f.cell - 4;
-  f.left = widest(map.row_labels, f.label_size) + 8;
-  f.top = f.upright ? widest(map.column_labels, f.label_size) + 8 : f.label_size + 8;
+  const double across = widest(map.column_labels, f.column_step, f.label_size);
+  f.upright = across > f.cell - 4;
+  f.left = widest(map.row_labels, f.row_step, f.label_size) + 8;
+  f.top = f.upright ? across + 8 : f.label_size + 8;
   return f;
 }
 
@@ -115,7 +159,7 @@ class Layout {
     double y = kMargin + kTitleSize;
     text(kMargin, y, map_.title, kTitleSize, Anchor::start, kInk);
     picture_.width = 2 * kMargin + text_width(map_.title, kTitleSize);
-    const double width = std::max(300.0, f_.stride_x() * static_cast<double>(f_.across));
+    const double width = std::max(300.0, f_.stride_x() * static_cast<double>(f_.across) + kBarRoom);
     for (const std::string& note : map_.notes)
       for (const std::string& line : wrapped(note, kTextSize, width)) {
         y += kTextSize + 5;
@@ -149,7 +193,7 @@ class Layout {
       const double j = static_cast<double>(column) + 0.5;
       const bool nan = panel.kinds[at] == CellKind::nan;
       text(x + j * f_.cell, top + i * f_.cell + size * 0.36,
-           nan ? "nan" : short_number(panel.values[at]), size, Anchor::middle,
+           nan ? "nan" : typeset(short_number(panel.values[at])), size, Anchor::middle,
            nan ? kInk : ink_on(grounds[at]));
     }
   }
@@ -187,8 +231,11 @@ class Layout {
                     scale.place(value_at(1 - (static_cast<double>(i) + 0.5) / tall))));
     picture_.shapes.push_back(std::move(bar));
     picture_.shapes.push_back(BoxShape{{x, top, kBarWidth, tall}, kFrame, true});
-    for (const double share : {0.0, 0.25, 0.5, 0.75, 1.0})
-      note_beside(x, top + tall * (1 - share) + kTextSize * 0.36, short_number(value_at(share)));
+    for (const double tick : ticks_of(scale)) {
+      const double y = top + tall * (1 - share_of(scale, tick));
+      picture_.shapes.push_back(BoxShape{{x + kBarWidth, y - 0.5, 3, 1}, kFrame, false});
+      note_beside(x, y + kTextSize * 0.36, typeset(short_number(tick)));
+    }
     double y = top + tall + 24;
     if (scale.logarithmic) {
       text(x, y, "log scale", kTextSize);

@@ -1,7 +1,9 @@
 #include "attn/report/math.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <numeric>
 #include <string_view>
 #include <utility>
 
@@ -108,6 +110,35 @@ Math factor(double value) {
 }
 
 }  // namespace math
+
+double width(const Math& math) {
+  constexpr double kSmall = 0.7, kGap = 2;  // of an index; between columns
+  std::vector<double> columns(std::max<std::size_t>(math.columns, 1));
+  double sum = 0, most = 0;
+  for (std::size_t i = 0; i < math.parts.size(); ++i) {
+    const double part = width(math.parts[i]);
+    sum += part;
+    most = std::max(most, part);
+    double& column = columns[i % columns.size()];
+    column = std::max(column, part + kGap);
+  }
+  switch (math.kind) {
+    case Math::Kind::name:
+    case Math::Kind::number:
+      return static_cast<double>(math.text.size());
+    case Math::Kind::sign:
+      return 1;
+    case Math::Kind::superscript:
+    case Math::Kind::subscript:
+      return width(math.parts[0]) + kSmall * width(math.parts[1]);
+    case Math::Kind::fraction:
+      return most;
+    case Math::Kind::matrix:
+      return std::accumulate(columns.begin(), columns.end(), 0.0);
+    default:
+      return sum + 1;
+  }
+}
 
 std::string latex(const Math& math) {
   switch (math.kind) {

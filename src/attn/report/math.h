@@ -50,6 +50,9 @@ struct Equation {
   std::vector<Math> rights;
 };
 
+/// Roughly, in digits.
+double width(const Math& math);
+
 std::string latex(const Math& math);
 std::string mathml(const Math& math);
 

@@ -1,6 +1,9 @@
 #include "attn/report/worked_steps.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <span>
 #include <string_view>
 
 #include "attn/report/embedded.h"
@@ -21,31 +24,71 @@ std::string markdown_text(const std::string& text) {
   return out;
 }
 
+/// Whether pdfLaTeX with T1 fonts has the character: Latin letters, and some signs.
+bool latex_has(std::uint32_t c) {
+  constexpr std::uint32_t kWithout[] = {0x126, 0x127, 0x138, 0x13F, 0x140,
+                                        0x149, 0x166, 0x167, 0x17F};
+  constexpr std::uint32_t kSigns[] = {0x2013, 0x2014, 0x2018, 0x2019, 0x201C,
+                                      0x201D, 0x2022, 0x2026, 0x20AC, 0x2192};
+  const auto holds = [c](std::span<const std::uint32_t> some) {
+    return std::find(some.begin(), some.end(), c) != some.end();
+  };
+  return c < 0x80 || (c >= 0xA0 && c < 0x180 && !holds(kWithout)) || holds(kSigns);
+}
+
+/// A letter that LaTeX has not, as "U+6771".
+std::string latex_code(std::uint32_t c) {
+  char text[16];
+  std::snprintf(text, sizeof text, "U+%04X", c);
+  return std::string("\\texttt{") + text + "}";
+}
+
 std::string latex_text(const std::string& text) {
   std::string out;
-  for (const char c : text) {
-    if (c == '\\')
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string letter = text.substr(i, std::max<std::size_t>(utf8_length(text, i), 1));
+    const std::uint32_t code = code_point(text, i);
+    const char c = text[i];
+    i += letter.size();
+    if (!latex_has(code))
+      out += latex_code(code);
+    else if (c == '\\')
       out += "\\textbackslash{}";
     else if (c == '~' || c == '^')
       out.append("\\").append(1, c).append("{}");
     else if (std::string_view("{}$&#%_").find(c) != std::string_view::npos)
       out.append("\\").append(1, c);
     else
-      out += c;
+      out += letter;
   }
   return out;
 }
 
-std::string latex_lines(const Derivation& derivation) {
-  std::string text = "\\begin{aligned}\n";
-  for (std::size_t i = 0; i < derivation.lines.size(); ++i) {
-    const Equation& line = derivation.lines[i];
-    text += latex(line.left);
-    for (std::size_t r = 0; r < line.rights.size(); ++r)
-      text += (r == 0 ? " &= " : " = ") + latex(line.rights[r]);
-    text += i + 1 < derivation.lines.size() ? " \\\\\n" : "\n";
+/// What ends a line, and how wide a line may be.
+struct LatexLayout {
+  std::string end;
+  double most;
+};
+const LatexLayout kMarkdownLayout{" \\\\\n", std::numeric_limits<double>::infinity()};
+const LatexLayout kPageLayout{" \\\\[3pt]\n", 88};  // digits on a page, margins taken off
+
+/// A line that is too wide is broken before its last "=".
+std::string latex_line(const Equation& line, const LatexLayout& layout) {
+  double wide = width(line.left);
+  for (const Math& right : line.rights) wide += width(right) + 3;
+  std::string text = latex(line.left);
+  for (std::size_t r = 0; r < line.rights.size(); ++r) {
+    const bool broken = r > 0 && r + 1 == line.rights.size() && wide > layout.most;
+    text += (broken ? layout.end + "&= " : r == 0 ? " &= " : " = ") + latex(line.rights[r]);
   }
-  return text + "\\end{aligned}";
+  return text;
+}
+
+std::string latex_lines(const Derivation& derivation, const LatexLayout& layout) {
+  std::string text = "\\begin{aligned}\n";
+  for (std::size_t i = 0; i < derivation.lines.size(); ++i)
+    text += (i == 0 ? "" : layout.end) + latex_line(derivation.lines[i], layout);
+  return text + "\n\\end{aligned}";
 }
 
 std::string mathml_lines(const Derivation& derivation) {
@@ -66,7 +109,7 @@ struct Markdown {
   }
   std::string operator()(const Words& block) const { return markdown_text(block.text) + "\n\n"; }
   std::string operator()(const Derivation& block) const {
-    return "$$\n" + latex_lines(block) + "\n$$\n\n";
+    return "$$\n" + latex_lines(block, kMarkdownLayout) + "\n$$\n\n";
   }
   std::string operator()(const HeatMap&) const { return ""; }
 };
@@ -88,7 +131,7 @@ struct Latex {
   }
   std::string operator()(const Words& block) const { return latex_text(block.text) + "\n"; }
   std::string operator()(const Derivation& block) const {
-    return "\\[\n" + latex_lines(block) + "\n\\]\n\n";
+    return "\\[\n" + latex_lines(block, kPageLayout) + "\n\\]\n\n";
   }
   std::string operator()(const HeatMap&) const { return ""; }
 };
@@ -119,6 +162,7 @@ std::string html_of(const WorkedSteps& steps) {
 
 std::string latex_of(const WorkedSteps& steps) {
   return "\\documentclass{article}\n\\usepackage[utf8]{inputenc}\n\\usepackage[T1]{fontenc}\n"
+         "\\IfFileExists{lmodern.sty}{\\usepackage{lmodern}}{}\n"
          "\\usepackage{amsmath}\n\\usepackage[margin=2cm]{geometry}\n\\setlength{\\parindent}{0pt}"
          "\n"
          "\\setcounter{MaxMatrixCols}{20}\n\\begin{document}\n\\section*{\\LARGE " +

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <initializer_list>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,8 @@ class Shape {
   Shape(std::initializer_list<std::size_t> axes) : Shape(axes.begin(), axes.end()) {}
   template <class Iterator>
   Shape(Iterator first, Iterator last) {
-    for (; first != last; ++first) push_back(*first);
+    resize(static_cast<std::size_t>(std::distance(first, last)));
+    std::copy(first, last, begin());
   }
 
   std::size_t size() const { return size_; }

@@ -37,13 +37,20 @@ std::byte* aligned(std::byte* block) {
 
 std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
   if (bytes < kLarge) {
-    const auto block = std::make_shared<std::byte[]>(bytes + kAlignment);
-    return {block, aligned(block.get())};
+    auto block = std::make_shared_for_overwrite<std::byte[]>(bytes + kAlignment);
+    std::byte* const data = aligned(block.get());
+    std::memset(data, 0, bytes);
+    return {std::move(block), data};
   }
   auto* block = static_cast<std::byte*>(std::calloc(bytes + kAlignment, 1));
   if (block == nullptr) throw std::bad_alloc();
   ask_for_huge_pages(reinterpret_cast<std::uintptr_t>(block), bytes);
   return {aligned(block), [block](const std::byte*) { std::free(block); }};
+}
+
+/// The same text. Names differ in their last letters, if not in length: W_Q, W_K.
+bool same(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && (a.empty() || a.back() == b.back()) && a == b;
 }
 
 template <class To, class From>
@@ -189,7 +196,7 @@ std::size_t TensorMap::place_of(std::string_view name) const {
     return found == index_.end() ? size() : found->second;
   }
   std::size_t place = 0;
-  while (place < size() && entries_[place].first != name) ++place;
+  while (place < size() && !same(entries_[place].first, name)) ++place;
   return place;
 }
 

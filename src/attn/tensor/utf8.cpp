@@ -35,6 +35,11 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
   return overlong || surrogate || code > 0x10FFFFu ? 0 : length;
 }
 
+std::uint32_t code_point(std::string_view text, std::size_t at) {
+  const std::size_t length = utf8_length(text, at);
+  return length < 2 ? byte_at(text, at) : code_point(text, at, length);
+}
+
 std::size_t find_invalid_utf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = utf8_length(text, i);

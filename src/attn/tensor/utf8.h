@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
 namespace attn {
@@ -9,6 +10,9 @@ namespace attn {
 /// Bytes of the well-formed UTF-8 sequence that starts at `at` (Unicode 15, table 3-7: no overlong
 /// forms, no surrogates, nothing above U+10FFFF), or 0 when what stands there is not one.
 std::size_t utf8_length(std::string_view text, std::size_t at);
+
+/// The character there; of a byte that is not UTF-8, that byte.
+std::uint32_t code_point(std::string_view text, std::size_t at);
 
 /// Where the first byte stands that is not UTF-8, or npos when all of it is.
 std::size_t find_invalid_utf8(std::string_view text);

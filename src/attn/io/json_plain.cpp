@@ -1,0 +1,151 @@
+#include "attn/io/json_plain.h"
+
+#include <charconv>
+
+#include "attn/io/json_object.h"
+#include "attn/io/json_row.h"
+
+namespace attn {
+namespace {
+
+/// Each function reads what begins at the next character and goes behind it, or returns false.
+class Reader {
+ public:
+  explicit Reader(std::string_view text) : next_(text.data()), end_(next_ + text.size()) {}
+
+  bool document(Json& json) {
+    if (!value(json, 0)) return false;
+    skip_space();
+    return next_ == end_;
+  }
+
+ private:
+  bool value(Json& json, std::size_t depth) {
+    skip_space();
+    if (next_ == end_) return false;
+    switch (*next_) {
+      case '{':
+        return object(json.value.emplace<JsonObject>(), depth);
+      case '[':
+        return array(json, depth);
+      case '"':
+        return string(json.value.emplace<std::string>());
+      case 't':
+        json.value = true;
+        return word("true");
+      case 'f':
+        json.value = false;
+        return word("false");
+      case 'n':
+        json.value = nullptr;
+        return word("null");
+      default:
+        return number(json);
+    }
+  }
+
+  bool object(JsonObject& members, std::size_t depth) {
+    if (depth == kDeepestJson) return false;
+    ++next_;
+    if (take('}')) return true;
+    JsonKeys keys;
+    do {
+      skip_space();
+      std::string key;
+      if (next_ == end_ || *next_ != '"' || !string(key) || !keys.add(members, key)) return false;
+      auto& [name, json] = members.emplace_back(std::move(key), Json{});
+      if (!take(':') || !value(json, depth + 1)) return false;
+    } while (take(','));
+    return take('}');
+  }
+
+  bool array(Json& json, std::size_t depth) {
+    if (depth == kDeepestJson) return false;
+    ++next_;
+    JsonRow row;
+    if (!take(']')) {
+      do {
+        Json element;
+        if (!value(element, depth + 1)) return false;
+        row.add(std::move(element));
+      } while (take(','));
+      if (!take(']')) return false;
+    }
+    json = row.take();
+    return true;
+  }
+
+  bool string(std::string& text) {
+    for (const char* start = ++next_;; ++next_) {
+      if (next_ == end_ || static_cast<unsigned char>(*next_) < 0x20) return false;
+      if (*next_ != '"' && *next_ != '\\') continue;
+      text.append(start, next_);
+      if (*next_ == '"') break;
+      if (++next_ == end_) return false;
+      constexpr std::string_view kNames = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
+      const std::size_t escape = kNames.find(*next_);
+      if (escape == std::string_view::npos) return false;
+      text += kMeanings[escape];
+      start = next_ + 1;
+    }
+    ++next_;
+    return true;
+  }
+
+  /// -?(0|[1-9][0-9]*)(.[0-9]+)?([eE][+-]?[0-9]+)?
+  bool number(Json& json) {
+    const char* const start = next_;
+    if (*next_ == '-') ++next_;
+    const char* const first = next_;
+    if (!digits() || (*first == '0' && next_ - first > 1)) return false;
+    const char* const whole = next_;
+    if (next_ != end_ && *next_ == '.' && (++next_, !digits())) return false;
+    if (next_ != end_ && (*next_ == 'e' || *next_ == 'E')) {
+      ++next_;
+      if (next_ != end_ && (*next_ == '+' || *next_ == '-')) ++next_;
+      if (!digits()) return false;
+    }
+    const auto read = [&](auto& result) {
+      return std::from_chars(start, next_, result).ec == std::errc();
+    };
+    if (next_ != whole) return read(json.value.emplace<double>());
+    return read(json.value.emplace<std::int64_t>()) || read(json.value.emplace<std::uint64_t>());
+  }
+
+  bool digits() {
+    const char* const start = next_;
+    while (next_ != end_ && *next_ >= '0' && *next_ <= '9') ++next_;
+    return next_ != start;
+  }
+
+  bool word(std::string_view word) {
+    if (!std::string_view(next_, end_).starts_with(word)) return false;
+    next_ += word.size();
+    return true;
+  }
+
+  bool take(char c) {
+    skip_space();
+    if (next_ == end_ || *next_ != c) return false;
+    ++next_;
+    return true;
+  }
+
+  void skip_space() {
+    while (next_ != end_ && (*next_ == ' ' || *next_ == '\n' || *next_ == '\r' || *next_ == '\t'))
+      ++next_;
+  }
+
+  const char* next_;
+  const char* const end_;
+};
+
+}  // namespace
+
+std::optional<Json> parse_plain_json(std::string_view text) {
+  Json json;
+  if (!Reader(text).document(json)) return std::nullopt;
+  return json;
+}
+
+}  // namespace attn
