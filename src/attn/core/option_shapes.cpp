@@ -22,8 +22,8 @@ void check_score_weights(const TensorMap& tensors, Score score, Axes& axes) {
   if (score == Score::additive && !tensors.contains("W_score_K") && axes.knows("A") &&
       axes.knows("Dk") && axes["A"].length != axes["Dk"].length)
     axes.problem("W_score_K: expected (" + std::to_string(axes["Dk"].length) + ", " +
-                 std::to_string(axes["A"].length) + ") to match " + std::string(axes["A"].name) +
-                 " " + axes["A"].found() + ", found none");
+                 std::to_string(axes["A"].length) + ") to match " +
+                 std::string(axes["A"].name) + " " + axes["A"].found() + ", found none");
   take("b_score", {"A"});
   take("v_score", {"A"});
   if (const Tensor* g = tensors.find("g_score"); g != nullptr && g->size() != 1)
@@ -57,7 +57,8 @@ void check_option_shapes(const TensorMap& tensors, const Options& options, Axes&
     if (const Tensor* tensor = tensors.find(name)) axes.take(name, *tensor, {letter});
   if (const Tensor* slopes = tensors.find("alibi_slopes")) {
     const bool each = slopes->rank() == 2 && axes.knows("B");
-    axes.take("alibi_slopes", *slopes, each ? Letters{"B", "H"} : Letters{"H"});
+    axes.take("alibi_slopes", *slopes,
+              each ? Letters{"B", "H"} : Letters{"H"});
   }
   if (const Tensor* table = tensors.find("relative_bias"))
     check_relative_bias(*table, options, axes);

@@ -20,13 +20,15 @@ bool check_rank(const std::string& name, const Tensor& tensor, std::size_t most,
 }
 
 /// part = whole / heads, where that divides: D of H*D.
-void split_axis(std::string_view whole, std::string_view heads, std::string_view part, Axes& axes) {
+void split_axis(std::string_view whole, std::string_view heads, std::string_view part,
+                Axes& axes) {
   if (!axes.knows(whole) || !axes.knows(heads)) return;
   Axes::Axis axis = axes[whole];
   const Axes::Axis& by = axes[heads];
   if (axis.length % by.length != 0 || (axis.length == 0 && by.length > 1))
-    return axes.problem(std::string(axis.name) + ": expected a width that " + std::string(by.name) +
-                        " " + by.found() + " divides, found " + axis.found());
+    return axes.problem(std::string(axis.name) + ": expected a width that " +
+                        std::string(by.name) + " " + by.found() + " divides, found " +
+                        axis.found());
   axis.length /= by.length;
   axes.settle(part, std::move(axis));
 }
@@ -72,7 +74,8 @@ void check_groups(Axes& axes) {
   if (!axes.knows("H") || !axes.knows("G")) return;
   const Axes::Axis &H = axes["H"], &G = axes["G"];
   if (H.length == 0 || G.length == 0 || H.length % G.length != 0)
-    axes.problem(std::string(G.name) + ": expected a number of key/value heads that divides the " +
+    axes.problem(std::string(G.name) +
+                 ": expected a number of key/value heads that divides the " +
                  std::to_string(H.length) + " of " + std::string(H.name) + ", found " +
                  std::to_string(G.length));
 }
@@ -81,8 +84,8 @@ void check_groups(Axes& axes) {
 void check_identity_keys(Axes& axes) {
   if (axes.knows("Mk") && axes.knows("GD") && axes["Mk"].length != axes["GD"].length)
     axes.problem("W_K: expected (" + std::to_string(axes["Mk"].length) + ", " +
-                 std::to_string(axes["GD"].length) + ") to match " + std::string(axes["GD"].name) +
-                 " " + axes["GD"].found() + ", found none");
+                 std::to_string(axes["GD"].length) + ") to match " +
+                 std::string(axes["GD"].name) + " " + axes["GD"].found() + ", found none");
 }
 
 void check_projected(const TensorMap& tensors, const Options& options, Axes& axes) {
