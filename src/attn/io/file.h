@@ -71,8 +71,8 @@ struct BrokenPipe {};
 /// nobody else may read it while it grows), and commit() flushes, closes and renames it. Without
 /// commit() the destructor removes it and what stood under the name stays. With `nameless` a new
 /// file has no name at all until commit() gives it its own (O_TMPFILE, linkat), where the file
-/// system can do that: one entry made in the folder rather than two made and one taken out, which is
-/// what threads that write into one folder wait for.
+/// system can do that: one entry made in the folder rather than two made and one taken out, which
+/// is what threads that write into one folder wait for.
 ///
 /// Everything that can be known beforehand is refused by the constructor, so that nothing is
 /// computed in vain: a name that exists (without force), an input (even with force), a directory, a
