@@ -48,12 +48,29 @@ def run_page(checks, path, folder):
     return count
 
 
+def named_tests(page):
+    """`tests/FILE`, `tests/FILE::FUNCTION` and `scripts/NAME` in a page that says what holds what."""
+    return re.findall(r"`((?:tests|scripts)/[\w./-]+)(?:::(\w+))?`", page)
+
+
+def check_named_tests(checks, page):
+    found = named_tests(page.read_text(encoding="utf-8"))
+    checks.check(len(found) > 20, f"{page.name}: only {len(found)} tests are named")
+    for file, function in found:
+        path = ROOT / file
+        there = path.is_file() and (not function or f"def {function}(" in path.read_text())
+        checks.check(there, f"{page.name}: no such test: {file} {function}")
+
+
 def main():
     checks = Checks("docs")
+    checks.check(named_tests("`tests/a_test.py::b` and `scripts/c`") ==
+                 [("tests/a_test.py", "b"), ("scripts/c", "")], "tests are found by name")
+    check_named_tests(checks, ROOT / "docs" / "reliability.md")
     # The runner sees a difference.
     checks.check(list(steps("```console\n$ a \\\n> b\n1\n\n2\n$ c\n```\n")) ==
                  [("a b", "1\n\n2"), ("c", "")], "commands and outputs are told apart")
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
     commands = 0
     for page in pages:
         with tempfile.TemporaryDirectory() as folder:

@@ -24,17 +24,19 @@ std::string name_of(const Shape& s) {
 
 std::vector<Shape> shapes(bool quick) {
   std::vector<Shape> all;
-  for (std::size_t n : {128, 512, 2048, 8192})
-    for (std::size_t d : {64, 128})
-      for (Extra extra : {Extra::none, Extra::causal})
-        if (!quick || n < 8192) all.push_back({"size", false, 8, 8, n, n, d, extra, n <= 2048});
-  all.push_back({"grouped", false, 8, 2, 2048, 2048, 64});
+  const auto sizes = [&](const char* group, bool f64, std::size_t groups, bool beside_blas) {
+    for (std::size_t n : {128, 512, 2048, 8192})
+      for (std::size_t d : {64, 128})
+        for (Extra extra : {Extra::none, Extra::causal})
+          if (!quick || n < 8192)
+            all.push_back({group, f64, 8, groups, n, n, d, extra, beside_blas && n <= 2048});
+  };
+  sizes("size", false, 8, true);
+  sizes("grouped", false, 2, false);
   for (std::size_t groups : {8, 2})
     for (std::size_t d : {64, 128}) all.push_back({"decode", false, 8, groups, 1, 8192, d});
   all.push_back({"decode", true, 8, 8, 1, 8192, 64});
-  for (std::size_t d : {64, 128})
-    for (Extra extra : {Extra::none, Extra::causal})
-      all.push_back({"double", true, 8, 8, 2048, 2048, d, extra, true});
+  sizes("double", true, 8, true);
   for (int extra = 0; extra <= static_cast<int>(Extra::stages); ++extra)
     all.push_back({"options", false, 8, 8, 2048, 2048, 64, static_cast<Extra>(extra)});
   return all;

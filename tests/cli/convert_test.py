@@ -11,6 +11,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from attn import Checks, attn  # noqa: E402
+import safetensors_file  # noqa: E402
 
 DTYPES = ["float64", "float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint16",
           "uint32", "uint64", "bool"]
@@ -186,6 +187,65 @@ def test_usage(folder):
     refused(65, ["broken.npy"], folder / "broken.npy")
 
 
+def test_every_format_into_every_other(folder, rng):
+    """A float32 matrix through all pairs; what safetensors alone has a dtype for, into all."""
+    suffixes = ["npy", "npz", "safetensors", "json", "csv"]
+    x = rng.standard_normal((3, 4)).astype("f4")
+    np.savez(folder / "from.npz", x=x)
+    for first in suffixes:
+        convert(folder / "from.npz#x", "-o", folder / f"a.{first}", "--force")
+        for second in suffixes:
+            convert(folder / f"a.{first}", "-o", folder / f"b.{second}", "--force")
+            convert(folder / f"b.{second}", "-o", folder / "back.npy", "--dtype", "f32", "--force")
+            checks.check(same(np.load(folder / "back.npy"), x), f"{first} to {second}")
+    # 1, -2, the largest, the least above 0, and NaN or infinity, from the formats' definitions.
+    narrow = {"BF16": ("<u2", [0x3F80, 0xC000, 0x7F7F, 0x0001, 0x7F80],
+                       [1, -2, 255 * 2.0 ** 120, 2.0 ** -133, np.inf]),
+              "F16": ("<u2", [0x3C00, 0xC000, 0x7BFF, 0x0001, 0x7C00], [1, -2, 65504, 2.0 ** -24, np.inf]),
+              "F8_E4M3": ("u1", [0x38, 0xC0, 0x7E, 0x01, 0x7F], [1, -2, 448, 2.0 ** -9, np.nan]),
+              "F8_E5M2": ("u1", [0x3C, 0xC0, 0x7B, 0x01, 0x7C], [1, -2, 57344, 2.0 ** -16, np.inf])}
+    for dtype, (kind, bits, values) in narrow.items():
+        raw = np.array(bits, kind).tobytes()
+        header = {"x": safetensors_file.entry(0, len(raw), dtype, [1, 5])}
+        (folder / "n.safetensors").write_bytes(safetensors_file.build(header, raw))
+        for suffix in suffixes:
+            convert(folder / "n.safetensors", "-o", folder / f"n2.{suffix}", "--force")
+            # Digits in text are those that tell a value from its neighbours of the same dtype.
+            own = {"BF16": "bf16", "F16": "f16"}.get(dtype, "f32")
+            convert(folder / f"n2.{suffix}", "-o", folder / "n3.npy", "--dtype", own, "--force")
+            got = np.load(folder / "n3.npy").astype("f8")
+            checks.check(np.array_equal(got, [values], equal_nan=True), f"{dtype} to {suffix}: {got}")
+
+
+def test_one_of_many(folder, rng):
+    """FILE#NAME inflates that member alone: what is wrong with another's bytes is not its business."""
+    arrays = {f"x{i}": rng.standard_normal((50, 50)) for i in range(3)}
+    np.savez_compressed(folder / "many.npz", **arrays)
+    raw = bytearray((folder / "many.npz").read_bytes())
+    place = raw.find(b"x0.npy") + 2000
+    raw[place:place + 50] = bytes(50)
+    (folder / "many.npz").write_bytes(raw)
+    convert(folder / "many.npz#x2", "-o", folder / "one.npy", "--force")
+    checks.check(same(np.load(folder / "one.npy"), arrays["x2"]), "the one that is asked for")
+    refused(65, ["many.npz: x0"], folder / "many.npz#x0")
+    refused(65, ["many.npz: x0"], folder / "many.npz", "-o", folder / "all.json")
+
+
+def test_what_raises_a_limit_is_a_flag(folder):
+    """Every command that reads an archive takes the flag that its refusal names."""
+    np.savez_compressed(folder / "z.npz", x=np.zeros((200, 200)))
+    for command in ["inspect"], ["convert"], ["view"], ["svd"], ["compare", "z.npz"], ["merge"]:
+        for size, tells in ("1K", True), ("1M", False):
+            run = attn(*command, "z.npz", "--max-expand", size, cwd=folder)
+            checks.check((b"--max-expand raises that" in run.stderr) == tells,
+                         f"{command} --max-expand {size}: {run.stderr}")
+    np.save(folder / "q.npy", np.ones((50, 4)))
+    reference = ["compare", "q.npy", "--reference", "--q", "q.npy", "--k", "q.npy"]
+    run = attn(*reference, "--max-memory", "10K", cwd=folder)
+    checks.check(run.returncode == 65 and b"--max-memory" in run.stderr, f"{run}")
+    checks.check(attn(*reference, "--max-memory", "10M", cwd=folder).returncode == 0, "enough memory")
+
+
 def main():
     rng = np.random.default_rng(7)
     with tempfile.TemporaryDirectory() as name:
@@ -198,6 +258,9 @@ def main():
         test_dtype(folder)
         test_outputs_are_whole_or_not_there(folder)
         test_usage(folder)
+        test_every_format_into_every_other(folder, rng)
+        test_one_of_many(folder, rng)
+        test_what_raises_a_limit_is_a_flag(folder)
     checks.finish()
 
 

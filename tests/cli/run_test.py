@@ -252,8 +252,30 @@ def documents(checks, folder):
     checks.check(np.shape(json.loads(run.stdout)["weights"]) == (2, 2, 2), "options in an .npz")
 
 
+def what_computes(checks):
+    """`--version -v`: the version, the kernels' instruction set, BLAS, processors."""
+    for flag in "-v", "--verbose":
+        run = attn("--version", flag)
+        lines = run.stdout.decode().splitlines()
+        said = dict(line.split(": ", 1) for line in lines[1:])
+        checks.check(run.returncode == 0 and lines[0] + "\n" == attn("--version").stdout.decode(),
+                     f"{flag}: {run}")
+        checks.check(list(said) == ["kernels", "BLAS", "processors"], f"{flag}: {lines}")
+        checks.check("OpenBLAS" in said["BLAS"] and "/" in said["BLAS"], f"{flag}: {lines}")
+        checks.check(int(said["processors"]) <= len(os.sched_getaffinity(0)), f"{flag}: {lines}")
+    one = subprocess.run([ATTN, "--version", "-v"], capture_output=True, check=True,
+                         env={**os.environ, "ATTN_ISA": "baseline"},
+                         preexec_fn=lambda: os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]))
+    checks.check(b"kernels: baseline (of baseline" in one.stdout, f"ATTN_ISA: {one}")
+    checks.check(b"processors: 1\n" in one.stdout, f"affinity: {one}")
+    run = subprocess.run([ATTN, "--version", "-v"], capture_output=True,
+                         env={**os.environ, "ATTN_ISA": "mmx"})
+    checks.check(run.returncode == 2 and b"ATTN_ISA" in run.stderr, f"mmx: {run}")
+
+
 def the_program(checks):
     checks.check(attn("--version").stdout.startswith(b"attn "), "--version")
+    what_computes(checks)
     for args in ["--help"], ["run", "--help"], ["schema"]:
         run = attn(*args)
         checks.check(run.returncode == 0 and run.stderr == b"", f"{args}")

@@ -323,6 +323,10 @@ int link(const char* from, const char* to) {
   return static_cast<int>(call(kRename, SYS_link, from, to));
 }
 
+int linkat(int from_folder, const char* from, int to_folder, const char* to, int flags) {
+  return static_cast<int>(call(kRename, SYS_linkat, from_folder, from, to_folder, to, flags));
+}
+
 int ftruncate(int fd, off_t size) { return static_cast<int>(call(kCut, SYS_ftruncate, fd, size)); }
 
 int fallocate(int fd, int mode, off_t from, off_t size) {

@@ -19,8 +19,9 @@ Tensor tensor_of(FuzzedDataProvider& input) {
   constexpr DType kDTypes[] = {DType::f64, DType::f32, DType::f16, DType::bf16,   DType::i8,
                                DType::i64, DType::u8,  DType::u64, DType::boolean};
   const DType dtype = input.PickValueInArray(kDTypes);
-  Shape shape(input.ConsumeIntegralInRange<std::size_t>(0, 3));
-  for (std::size_t& extent : shape) extent = input.ConsumeIntegralInRange<std::size_t>(0, 4);
+  Shape shape;
+  for (auto axes = input.ConsumeIntegralInRange(0, 3); axes > 0; --axes)
+    shape.push_back(input.ConsumeIntegralInRange<std::size_t>(0, 4));
   Tensor tensor(dtype, shape);
   const auto data = reinterpret_cast<std::uint8_t*>(tensor.mutable_raw());
   input.ConsumeData(data, tensor.bytes());

@@ -117,6 +117,43 @@ TEST_CASE("an output appears whole on commit and leaves nothing without it") {
   CHECK((folder.read("out") == text));
 }
 
+TEST_CASE("one of many outputs has no name until it is whole") {
+  const ScratchFolder folder;
+  const std::string path = (folder.path() / "out").string();
+  const auto open = [&](bool force) {
+    return OutputFile(path, {.force = force, .nameless = true});
+  };
+  {
+    OutputFile out = open(false);
+    out.write("half");
+    out.finish();
+    const std::vector<std::string> names = folder.names();
+    if (!names.empty()) return;  // a file system that does not know such files: as any other output
+  }
+  CHECK(folder.names().empty());
+  OutputFile out = open(false), late = open(false), forced = open(true);
+  out.write("whole");
+  out.commit();
+  CHECK(folder.names() == std::vector<std::string>{"out"});
+  CHECK(folder.read("out") == "whole");
+  folder.write("plain", "");
+  CHECK(mode_of(path) == mode_of(folder.path() / "plain"));
+  late.write("late");
+  CHECK(kind_of([&] { late.commit(); }, "exists already; --force") == ErrorKind::cannot_create);
+  CHECK(folder.read("out") == "whole");
+  forced.write("forced");
+  forced.commit();
+  CHECK(folder.read("out") == "forced");
+  CHECK(folder.names() == std::vector<std::string>{"out", "plain"});
+  fs::remove(path);
+  fs::create_symlink("elsewhere", path);
+  OutputFile linked = open(false);
+  linked.write("linked");
+  linked.commit();
+  CHECK(fs::is_symlink(path));
+  CHECK(folder.read("elsewhere") == "linked");
+}
+
 TEST_CASE("nothing is replaced unless asked for") {
   const ScratchFolder folder;
   const fs::path path = folder.write("out", "old");

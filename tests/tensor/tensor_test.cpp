@@ -156,6 +156,46 @@ TEST_CASE("xtensor sees the tensor's own memory") {
   CHECK(tensor.data<double>()[3] == 7);
 }
 
+TEST_CASE("shapes of few and of many axes do the same as a vector") {
+  std::vector<std::size_t> expected;
+  Shape shape;
+  const auto same = [&] {
+    return Shape(expected.begin(), expected.end()) == shape && shape.size() == expected.size() &&
+           std::equal(expected.begin(), expected.end(), shape.begin(), shape.end());
+  };
+  for (std::size_t i = 0; i < 20; ++i) {
+    const auto place = static_cast<std::ptrdiff_t>(i / 3);
+    expected.insert(expected.begin() + place, i);
+    shape.insert(shape.begin() + place, i);
+    const Shape copy = shape;
+    REQUIRE(same());
+    REQUIRE(copy == shape);
+  }
+  while (!expected.empty()) {
+    const auto place = static_cast<std::ptrdiff_t>(expected.size() / 2);
+    expected.erase(expected.begin() + place);
+    shape.erase(shape.begin() + place);
+    REQUIRE(same());
+  }
+  shape.push_back(7);
+  CHECK(shape == Shape{7});
+  CHECK_FALSE(shape == Shape{7, 7});
+}
+
+TEST_CASE("a map of many finds each, and replaces it in its place") {
+  TensorMap map;
+  for (double i = 0; i < 40; ++i)
+    map.set("t" + std::to_string(static_cast<int>(i)), Tensor::of<double>({}, {i}));
+  map.set("t39", Tensor::of<double>({}, {-39}));
+  map.set("t3", Tensor::of<double>({}, {-3}));
+  REQUIRE(map.size() == 40);
+  CHECK(map.names()[3] == "t3");
+  CHECK(map.at("t3").data<double>()[0] == -3);
+  CHECK(map.at("t17").data<double>()[0] == 17);
+  CHECK(map.at("t39").data<double>()[0] == -39);
+  CHECK(map.find("t40") == nullptr);
+}
+
 TEST_CASE("a map keeps the order in which its tensors came") {
   TensorMap map;
   CHECK(map.empty());

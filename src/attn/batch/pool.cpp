@@ -18,7 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
-constexpr std::size_t kMostWaiting = 4096;
+constexpr std::size_t kMostWaiting = 1024;
 constexpr std::size_t kMostWaitingBytes = std::size_t{64} << 20;
 
 enum class Owner { nobody, worker, clock };
@@ -209,8 +209,8 @@ void Pool::finish(std::size_t place, Outcome outcome) {
   waiting_.emplace(place, std::move(outcome));
 }
 
-/// Reports what is ready, until nothing is, or leaves that to the thread that is at it. So no worker
-/// waits for another's writing, and what finishes meanwhile is written in one go.
+/// Reports what is ready, until nothing is, or leaves that to the thread that is at it. So no
+/// worker waits for another's writing, and what finishes meanwhile is written in one go.
 void Pool::report_ready(std::unique_lock<std::mutex>& lock) {
   if (reporting_) return;
   reporting_ = true;  // and remains so where a report throws: that was the last one

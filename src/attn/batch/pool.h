@@ -40,7 +40,7 @@ struct PoolEnd {
 /// Runs every item of `source` through `tasks.work`. Workers leave signals to the calling thread.
 ///
 /// In order, a finished item waits for those before it; no more are started while those that wait
-/// hold 64 MiB of text, or are 4096.
+/// hold 64 MiB of text, or are 1024.
 ///
 /// A computation cannot be stopped from outside. An item whose time is up is reported as failed at
 /// once, its thread is left to itself and another takes its place; whatever it computes is thrown

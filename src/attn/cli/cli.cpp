@@ -12,11 +12,11 @@
 #include "attn/cli/command.h"
 #include "attn/cli/subcommand.h"
 #include "attn/cli/topics.h"
+#include "attn/cli/version.h"
 #include "attn/core/blas.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
-#include "attn/job/version.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -88,7 +88,8 @@ int dispatch(int argc, char** argv) {
   if (first == "-h" || first == "--help" || first == "help")
     return help(first == "help" && argc > 2 ? argv[2] : "");
   if (first == "--version") {
-    print(std::string("attn ") + kVersion + "\n");
+    const std::string second = argc > 2 ? argv[2] : "";
+    print(version_text(second == "-v" || second == "--verbose"));
     return 0;
   }
   if (const Subcommand* subcommand = find_subcommand(first))

@@ -8,6 +8,7 @@
 #include "attn/cli/compare_reference.h"
 #include "attn/cli/comparison_report.h"
 #include "attn/cli/draw.h"
+#include "attn/cli/limit_options.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/tensor/error.h"
 
@@ -23,6 +24,7 @@ struct CompareArgs {
   std::string view, of;
   HeatChoice choice;
   bool force = false;
+  LimitArgs limits;
 
   bool tolerant() const { return rtol || atol || ulps; }
 };
@@ -143,12 +145,13 @@ void check(const CompareArgs& args) {
 
 int run_compare(const CompareArgs& args) {
   check(args);
-  TensorFiles files(ReadLimits{.access = FileAccess::map});
+  TensorFiles files(reading_limits(args.limits, FileAccess::map));
   const TensorMap a = tensors_of(parse_tensor_ref(args.a), files);
   const Tolerance tolerance = tolerance_of(args);
   CompareReport report;
   if (args.reference.asked) {
-    report = compare_to_reference(a, args.b, args.reference, files, tolerance, args.tolerant());
+    report = compare_to_reference(a, args.b, args.reference, files, tolerance, args.tolerant(),
+                                  limits_of(args.limits).memory);
   } else {
     const TensorMap b = tensors_of(parse_tensor_ref(args.b), files);
     refuse_nameless(a, args.a, b, args.b);
@@ -240,6 +243,7 @@ Action add_compare(CLI::App& app) {
   app.add_flag("--json", args->json, "one JSON object, on one line");
   add_reference(app, args->reference);
   add_view(app, *args);
+  add_limit_options(app, args->limits);
   return [args] { return run_compare(*args); };
 }
 

@@ -78,9 +78,10 @@ void require_bound(const std::string& output, const Options& options) {
                     " is not known; say what is close by --rtol, --atol or --ulp");
 }
 
-/// What expected_error() takes at most: ten matrices of the scores' shape.
-std::size_t bytes_of_errors(const Inputs& in) {
-  return 10 * sizeof(double) * in.B * in.H * in.rows.size() * in.S;
+/// What bounds take beside what the job itself does, in matrices of the scores' shape: five while
+/// one is worked out and compared with, and one that stays for each.
+std::size_t bytes_of_errors(const Inputs& in, std::size_t bounds) {
+  return (5 + bounds) * sizeof(double) * in.B * in.H * in.rows.size() * in.S;
 }
 
 }  // namespace
@@ -93,7 +94,8 @@ bool has_job_flags(const JobFlags& flags) {
 
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job_file,
                                    const ReferenceArgs& args, TensorFiles& files,
-                                   const Tolerance& tolerance, bool tolerance_typed) {
+                                   const Tolerance& tolerance, bool tolerance_typed,
+                                   std::size_t most_memory) {
   const Document document = document_of(job_file, args.flags, files);
   Job job = make_job(document, files);
   job.options.compute = Compute::f64;
@@ -107,8 +109,8 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
     for (const Claim& claim : claims) require_bound(claim.output, job.options);
 
   PreparedJob prepared = prepare_job(job, document);
-  if (!tolerance_typed) prepared.plan.bytes += bytes_of_errors(prepared.inputs);
-  require_memory(prepared.plan, document.name, default_memory());
+  if (!tolerance_typed) prepared.plan.bytes += bytes_of_errors(prepared.inputs, claims.size());
+  require_memory(prepared.plan, document.name, most_memory);
   const Result reference = run_job(job, prepared, document, files);
   for (const Claim& claim : claims) {
     Compared compared{claim.output, claim.tensor, reference.outputs.at(claim.output), {}, ""};

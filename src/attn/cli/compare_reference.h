@@ -21,7 +21,8 @@ struct ReferenceArgs {
 /// file or "". Errors: as attn run's; usage, where no errors are known and none are tolerated.
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job,
                                    const ReferenceArgs& args, TensorFiles& files,
-                                   const Tolerance& tolerance, bool tolerance_typed);
+                                   const Tolerance& tolerance, bool tolerance_typed,
+                                   std::size_t most_memory);
 
 /// Whether any flag of a job was typed.
 bool has_job_flags(const JobFlags& flags);

@@ -3,6 +3,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/emit.h"
+#include "attn/cli/limit_options.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/tensor/error.h"
 
@@ -12,6 +13,7 @@ namespace {
 struct ConvertArgs {
   std::string input, dtype;
   EmitArgs emit;
+  LimitArgs limits;
 };
 
 std::optional<DType> dtype_typed(const std::string& name) {
@@ -49,7 +51,7 @@ TensorMap converted(const TensorMap& tensors, DType dtype, const TensorRef& ref)
 int convert(ConvertArgs& args) {
   const std::optional<DType> dtype = dtype_typed(args.dtype);
   const TensorRef ref = parse_tensor_ref(args.input);
-  TensorFiles files(ReadLimits{.access = FileAccess::map});
+  TensorFiles files(reading_limits(args.limits, FileAccess::map));
   TensorMap tensors = tensors_meant(ref, holds_one(args.emit), files);
   if (dtype) tensors = converted(tensors, *dtype, ref);
   if (!ref.member.empty()) args.emit.alone = ref.member;
@@ -72,6 +74,7 @@ Action add_convert(CLI::App& app) {
   app.add_option("--dtype", args->dtype, "convert the elements first: f64, f32, i64, bool, ...")
       ->type_name("DTYPE");
   add_emit_options(app, args->emit);
+  add_expand_option(app, args->limits);
   return [args] { return convert(*args); };
 }
 

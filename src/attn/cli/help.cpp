@@ -51,7 +51,7 @@ std::string flags_of(const CLI::Option& option, bool positional) {
 }
 
 /// The paragraphs before "Example:" filled to kWidth, whatever the lines in the source.
-std::string filled(std::string text) {
+std::string filled(const std::string& text) {
   const std::size_t example = std::min(text.find("\nExample:"), text.size());
   std::string out;
   for (std::size_t start = 0; start < example;) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "attn/cli/command.h"
+#include "attn/cli/limit_options.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/io/json.h"
 #include "attn/report/numpy_text.h"
@@ -77,6 +78,13 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
+/// What was typed.
+struct InspectArgs {
+  std::vector<std::string> files;
+  bool json = false;
+  LimitArgs limits;
+};
+
 std::string as_table(const TensorMap& tensors) {
   std::vector<Row> rows = {{"name", "dtype", "shape", "min", "max", "mean", "nan", "inf"}};
   for (const auto& [name, tensor] : tensors) rows.push_back(row_of(name, tensor));
@@ -100,11 +108,11 @@ std::string as_json(const std::string& path, const std::string& name, const Tens
   return line + "}\n";
 }
 
-std::string report_on(const std::string& file, bool json, bool heading) {
-  TensorFiles files;
+std::string report_on(const std::string& file, const InspectArgs& args) {
+  TensorFiles files(reading_limits(args.limits, FileAccess::read));
   const TensorRef ref = parse_tensor_ref(file);
   const TensorMap tensors = tensors_of(ref, files);
-  if (!json) return (heading ? printable(file) + ":\n" : "") + as_table(tensors);
+  if (!args.json) return (args.files.size() > 1 ? printable(file) + ":\n" : "") + as_table(tensors);
   std::string lines;
   for (const auto& [name, tensor] : tensors) lines += as_json(ref.path, name, tensor);
   return lines;
@@ -112,20 +120,20 @@ std::string report_on(const std::string& file, bool json, bool heading) {
 
 /// Files that cannot be read do not keep the others from being shown; they are told at the end,
 /// and the first of them gives the exit code.
-int inspect(const std::vector<std::string>& paths, bool json) {
+int inspect(const InspectArgs& args) {
   std::vector<std::string> faults;
   std::optional<ErrorKind> kind;
   bool first = true;
-  for (const std::string& path : paths) {
+  for (const std::string& path : args.files) {
     std::string text;
     try {
-      text = report_on(path, json, paths.size() > 1);
+      text = report_on(path, args);
     } catch (const Error& error) {
       faults.insert(faults.end(), error.lines().begin(), error.lines().end());
       if (!kind) kind = error.kind();
       continue;
     }
-    print(first || json ? text : "\n" + text);
+    print(first || args.json ? text : "\n" + text);
     first = false;
   }
   if (kind) throw Error(*kind, faults);
@@ -135,11 +143,7 @@ int inspect(const std::vector<std::string>& paths, bool json) {
 }  // namespace
 
 Action add_inspect(CLI::App& app) {
-  struct Typed {
-    std::vector<std::string> files;
-    bool json = false;
-  };
-  const auto typed = std::make_shared<Typed>();
+  const auto typed = std::make_shared<InspectArgs>();
   app.description(
       "Shows what tensor files hold: names, dtypes, shapes, smallest and largest element, mean,\n"
       "and how many elements are NaN or infinite. NaN is left out of min, max and mean.\n\n"
@@ -150,7 +154,8 @@ Action add_inspect(CLI::App& app) {
       ->type_name("FILE[#NAME]")
       ->required();
   app.add_flag("--json", typed->json, "one JSON object a line for each tensor");
-  return [typed] { return inspect(typed->files, typed->json); };
+  add_expand_option(app, typed->limits);
+  return [typed] { return inspect(*typed); };
 }
 
 }  // namespace attn

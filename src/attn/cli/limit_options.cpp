@@ -13,21 +13,39 @@ void add_limit_options(CLI::App& app, LimitArgs& args) {
                  "refuse what needs more, before computing; default: nine tenths of what there is")
       ->type_name("SIZE")
       ->group("Limits");
+  add_expand_option(app, args);
+}
+
+void add_expand_option(CLI::App& app, LimitArgs& args) {
   app.add_option("--max-expand", args.max_expand,
                  "bytes that a compressed file may become; default: 8G, and 2000 times its size")
       ->type_name("SIZE")
       ->group("Limits");
 }
 
+namespace {
+
+void apply_expand(const LimitArgs& args, ReadLimits& limits) {
+  if (args.max_expand.empty()) return;
+  limits.npz.expanded = parse_size(args.max_expand, "--max-expand");
+  limits.npz.ratio = std::numeric_limits<std::size_t>::max();
+}
+
+}  // namespace
+
 ReadLimits limits_of(const LimitArgs& args) {
   ReadLimits limits;
   limits.memory =
       args.max_memory.empty() ? default_memory() : parse_size(args.max_memory, "--max-memory");
-  if (!args.max_expand.empty()) {
-    limits.npz.expanded = parse_size(args.max_expand, "--max-expand");
-    limits.npz.ratio = std::numeric_limits<std::size_t>::max();
-  }
+  apply_expand(args, limits);
   limits.npz.expanded = std::min(limits.npz.expanded, limits.memory);
+  return limits;
+}
+
+ReadLimits reading_limits(const LimitArgs& args, FileAccess access) {
+  ReadLimits limits;
+  limits.access = access;
+  apply_expand(args, limits);
   return limits;
 }
 

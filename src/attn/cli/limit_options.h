@@ -1,4 +1,4 @@
-// --max-memory and --max-expand, for every subcommand that computes jobs.
+// --max-memory and --max-expand: both where jobs are computed, the second where files are read.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,12 @@ struct LimitArgs {
 };
 
 void add_limit_options(CLI::App& app, LimitArgs& args);
+void add_expand_option(CLI::App& app, LimitArgs& args);
 
 /// What files and draws may take: `memory` is --max-memory, for the whole process. Errors: usage.
 ReadLimits limits_of(const LimitArgs& args);
+
+/// The same where nothing is computed: the size of what is read is not limited. Errors: usage.
+ReadLimits reading_limits(const LimitArgs& args, FileAccess access);
 
 }  // namespace attn

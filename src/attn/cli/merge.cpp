@@ -6,6 +6,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/emit.h"
+#include "attn/cli/limit_options.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -14,6 +15,7 @@ namespace {
 struct MergeArgs {
   std::vector<std::string> parts;
   EmitArgs emit;
+  LimitArgs limits;
 };
 
 Partial read_part(const std::string& path, TensorFiles& files) {
@@ -31,7 +33,7 @@ Partial read_part(const std::string& path, TensorFiles& files) {
 }
 
 int run(const MergeArgs& args) {
-  TensorFiles files;
+  TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<Partial> parts;
   std::vector<std::string> names;
   for (const std::string& path : args.parts) {
@@ -62,6 +64,7 @@ Action add_merge(CLI::App& app) {
       "  attn merge 1.npz 2.npz -o all.npz");
   app.add_option("PART", args->parts, "results over parts of the keys (.npz or .json)")->required();
   add_emit_options(app, args->emit);
+  add_expand_option(app, args->limits);
   return [args] { return run(*args); };
 }
 

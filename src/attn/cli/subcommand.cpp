@@ -95,7 +95,7 @@ std::string overview() {
   text += "\nTopics:\n";
   for (const Topic& topic : topics()) text += listed(topic.name, topic.what);
   return text + "\nOptions:\n  -h, --help     this text, or a command's\n" +
-         "      --version  the program's version\n" + kFooter;
+         "      --version  the program's version; with -v, what computes here, too\n" + kFooter;
 }
 
 std::vector<OptionFacts> facts_of(const CLI::App& app) {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "attn/cli/command.h"
+#include "attn/cli/limit_options.h"
 #include "attn/cli/show.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/version.h"
@@ -19,6 +20,7 @@ struct SvdArgs {
   std::string file;
   std::optional<std::size_t> rank;
   ShowArgs show;
+  LimitArgs limits;
 };
 
 const std::vector<std::pair<std::string, std::string>> kFactors = {
@@ -63,7 +65,7 @@ int run(const SvdArgs& args) {
   std::vector<std::string> names;
   for (const auto& [name, what] : kFactors) names.push_back(name);
   const Destination destination = destination_of(args.show, names);
-  TensorFiles files;
+  TensorFiles files(reading_limits(args.limits, FileAccess::read));
   const Tensor matrix = files.read(parse_tensor_ref(args.file));
   const std::vector<std::string> asked = outputs_named(destination.targets);
   const bool all = destination.on_stdout || asked.empty();
@@ -97,6 +99,7 @@ Action add_svd(CLI::App& app) {
       ->check(CLI::NonNegativeNumber)
       ->type_name("K");
   add_show_options(app, args->show);
+  add_expand_option(app, args->limits);
   return [args] { return run(*args); };
 }
 

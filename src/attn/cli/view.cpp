@@ -4,6 +4,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
+#include "attn/cli/limit_options.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -16,6 +17,7 @@ struct ViewArgs {
   HeatChoice choice;
   std::string of;
   DrawStyle style;
+  LimitArgs limits;
   bool force = false;
 };
 
@@ -39,7 +41,7 @@ int view(const ViewArgs& args) {
   const DrawFormat format = draw_format(args.output);
   if (!args.other.empty() && format != DrawFormat::html)
     throw Error(ErrorKind::usage, "two files are compared on a page: -o FILE.html");
-  TensorFiles files;
+  TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
   OutputPolicy policy{args.force, {}};
@@ -100,6 +102,7 @@ Action add_view(CLI::App& app) {
       ->type_name("SIZE")
       ->transform(CLI::AsSizeValue(false));
   add_choice(app, *args);
+  add_expand_option(app, args->limits);
   return [args] { return view(*args); };
 }
 

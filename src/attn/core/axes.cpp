@@ -16,11 +16,11 @@ std::string listed(const std::vector<std::string>& words) {
 
 }  // namespace
 
-void Axes::settle(std::string_view letter, Axis axis) {
-  if (!knows(letter)) axes_.emplace_back(letter, std::move(axis));
+void Axes::settle(Letter letter, Axis axis) {
+  if (!knows(letter)) axes_[static_cast<std::size_t>(letter)] = std::move(axis);
 }
 
-void Axes::equate(std::string_view letter, std::string_view other) {
+void Axes::equate(Letter letter, Letter other) {
   if (const Axis* axis = find(other)) settle(letter, *axis);
 }
 
@@ -35,15 +35,14 @@ void Axes::take(std::string_view name, const Tensor& tensor, const Letters& lett
   for (std::size_t i = 0; i < letters.size(); ++i) settle(letters[i], {shape[i], name, shape});
 }
 
-const Axes::Axis& Axes::operator[](std::string_view letter) const {
+const Axes::Axis& Axes::operator[](Letter letter) const {
   if (const Axis* axis = find(letter)) return *axis;
-  throw Error(ErrorKind::internal, "no axis " + std::string(letter));
+  throw Error(ErrorKind::internal, "an axis was asked for before it was settled");
 }
 
-const Axes::Axis* Axes::find(std::string_view letter) const {
-  for (const auto& [known, axis] : axes_)
-    if (known.front() == letter.front() && known == letter) return &axis;
-  return nullptr;
+const Axes::Axis* Axes::find(Letter letter) const {
+  const std::optional<Axis>& axis = axes_[static_cast<std::size_t>(letter)];
+  return axis ? &*axis : nullptr;
 }
 
 void Axes::mismatch(std::string_view name, const Tensor& tensor, const Letters& letters) {

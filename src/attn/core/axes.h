@@ -2,19 +2,45 @@
 // that has a letter settles its length for all that follow.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
-using Letters = std::vector<std::string_view>;
+/// What the letters stand for: core/shapes.h (DDk is D + Dk).
+enum class Letter {
+  B,
+  H,
+  G,
+  L,
+  N,
+  P,
+  S,
+  D,
+  Dk,
+  Dv,
+  HD,
+  GD,
+  GDv,
+  HDv,
+  M,
+  Mk,
+  Mv,
+  Mo,
+  A,
+  DDk,
+  buckets
+};
+inline constexpr std::size_t kLetters = static_cast<std::size_t>(Letter::buckets) + 1;
+using Letters = std::vector<Letter>;
 
-/// Letters and names are literals, or live as long. Texts are made only where something is wrong.
+/// Names are literals, or live as long. Texts are made only where something is wrong.
 class Axes {
  public:
   /// A length, and what settled it.
@@ -28,31 +54,28 @@ class Axes {
     std::string found() const { return (shape.empty() ? "" : to_string(shape)) + remark; }
   };
 
-  Axes() { axes_.reserve(kMany); }
-
   /// Settles a letter that is not settled yet.
-  void settle(std::string_view letter, Axis axis);
+  void settle(Letter letter, Axis axis);
 
   /// Settles `letter` as what `other` is, if that is settled.
-  void equate(std::string_view letter, std::string_view other);
+  void equate(Letter letter, Letter other);
 
   /// Holds `tensor` to `letters`, one for each of its axes. When all agree, it settles those not
   /// met before; otherwise it is a problem and settles nothing:
   ///   "W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3)".
   void take(std::string_view name, const Tensor& tensor, const Letters& letters);
 
-  bool knows(std::string_view letter) const { return find(letter) != nullptr; }
-  const Axis& operator[](std::string_view letter) const;  ///< until the next one is settled
+  bool knows(Letter letter) const { return find(letter) != nullptr; }
+  const Axis& operator[](Letter letter) const;
 
   void problem(const std::string& line) { problems_.push_back(line); }
   const std::vector<std::string>& problems() const { return problems_; }
 
  private:
-  static constexpr std::size_t kMany = 32;  // more letters than a problem has
-  const Axis* find(std::string_view letter) const;
+  const Axis* find(Letter letter) const;
   void mismatch(std::string_view name, const Tensor& tensor, const Letters& letters);
 
-  std::vector<std::pair<std::string_view, Axis>> axes_;
+  std::array<std::optional<Axis>, kLetters> axes_;
   std::vector<std::string> problems_;
 };
 

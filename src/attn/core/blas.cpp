@@ -2,12 +2,15 @@
 // the library of that name.
 #include "attn/core/blas.h"
 
+#include <dlfcn.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <new>
 
+#include "attn/core/machine.h"
 #include "attn/tensor/late_library.h"
 
 namespace attn {
@@ -40,6 +43,11 @@ class Library {
     serial_ = openblas_.find(parallel, "openblas_get_parallel")() == 0;
   }
 
+  template <class Declared>
+  Declared function(Declared declared, const char* name) const {
+    return openblas_.find(declared, name);
+  }
+
   template <class... Parameters>
   void call(const char* name, Parameters... parameters) {
     const auto function = openblas_.find(Function<Parameters...>(), name);
@@ -66,6 +74,21 @@ void forward(const char* name, Parameters... parameters) {
 }
 
 }  // namespace
+
+BlasLibrary blas_library() {
+  char* (*const config)() = nullptr;
+  int (*const parallel)() = nullptr;
+  const auto function = library().function(config, "openblas_get_config");
+  BlasLibrary facts;
+  facts.version = function();
+  facts.version.resize(facts.version.find_last_not_of(' ') + 1);
+  Dl_info where{};
+  if (dladdr(reinterpret_cast<const void*>(function), &where) != 0) facts.file = where.dli_fname;
+  constexpr std::array kThreads = {"none", "pthread", "OpenMP"};
+  const int threads = library().function(parallel, "openblas_get_parallel")();
+  facts.threads = threads >= 0 && threads < 3 ? kThreads[static_cast<std::size_t>(threads)] : "?";
+  return facts;
+}
 
 void configure_blas() { setenv("OPENBLAS_NUM_THREADS", "1", 1); }
 

@@ -16,28 +16,29 @@ namespace {
 
 constexpr double kSpread = 4;  // standard deviations, and more, that roundings add up to
 
-/// f(element, elements...) of tensors of one shape.
+/// f(element, elements...) of tensors of one shape, f64; in the first's own memory where nobody
+/// else holds it.
 template <class F, class... Others>
-Tensor each(F f, const Tensor& first, const Others&... others) {
-  Tensor result(DType::f64, first.shape());
-  const auto out = result.mutable_data<double>();
-  const auto in = first.data<double>();
-  for (std::size_t i = 0; i < out.size(); ++i)
-    out[i] = f(in[i], others.template data<double>()[i]...);
-  return result;
-}
-
-/// |x|; 0 where x is not finite, as such elements meet weights of 0 or are compared by themselves.
-Tensor magnitude(const Tensor& x) {
-  return each([](double v) { return std::isfinite(v) ? std::abs(v) : 0; }, cast(x, DType::f64));
+Tensor each(F f, Tensor first, const Others&... others) {
+  double* const out = first.mutable_data<double>().data();
+  const std::size_t count = first.size();
+  for (std::size_t i = 0; i < count; ++i) out[i] = f(out[i], others.template data<double>()[i]...);
+  return first;
 }
 
 double finite(double value) { return std::isfinite(value) ? value : 0; }
 
-Tensor plus(const Tensor& a, const Tensor& b) { return each(std::plus<>(), a, b); }
+Tensor wide(const Tensor& x) { return cast(x, DType::f64); }
 
-Tensor times(const Tensor& a, double factor) {
-  return each([=](double v) { return v * factor; }, a);
+/// |x|; 0 where x is not finite, as such elements meet weights of 0 or are compared by themselves.
+Tensor magnitude(const Tensor& x) {
+  return each([](double v) { return finite(std::abs(v)); }, wide(x));
+}
+
+Tensor plus(Tensor a, const Tensor& b) { return each(std::plus<>(), std::move(a), b); }
+
+Tensor times(Tensor a, double factor) {
+  return each([=](double v) { return v * factor; }, std::move(a));
 }
 
 Tensor product(const Tensor& a, const Tensor& b, Second second = Second::plain) {
@@ -94,9 +95,9 @@ class Errors {
         exact, kept);
   }
 
-  Tensor stored(const Tensor& error, const Tensor& x) const {
-    return each([&](double e, double v) { return e + r_ * v + precision_.least; }, error,
-                magnitude(x));
+  Tensor stored(Tensor error, const Tensor& x) const {
+    return each([&](double e, double v) { return e + r_ * finite(std::abs(v)) + precision_.least; },
+                std::move(error), wide(x));
   }
 
   /// c(n)
@@ -199,9 +200,9 @@ class Errors {
     const Tensor q = magnitude(stages_.queries());
     const Tensor k = magnitude(stages_.appended(stages_.present_keys(), in_.bias_K));
     const Tensor of_keys = appended(in_.past_K, keys(), in_.bias_K);
-    return plus(
-        plus(product(queries(), k, Second::transposed), product(q, of_keys, Second::transposed)),
-        times(product(q, k, Second::transposed), sum_of_products(in_.D)));
+    Tensor total = times(product(q, k, Second::transposed), sum_of_products(in_.D));
+    total = plus(std::move(total), product(queries(), k, Second::transposed));
+    return plus(std::move(total), product(q, of_keys, Second::transposed));
   }
 
   Tensor scaled() {
@@ -211,8 +212,10 @@ class Errors {
                              : 1 / std::sqrt(static_cast<double>(in_.D));
     const double own = options_.softcap > 0 ? 6 * s_ : 2 * s_;
     return each(
-        [&](double e, double s, double x) { return e * scale + 2 * s_ * scale * s + own * x; },
-        scores(), magnitude(stages_.scores()), magnitude(stages_.scaled_scores()));
+        [&](double e, double s, double x) {
+          return (e + 2 * s_ * finite(std::abs(s))) * scale + own * finite(std::abs(x));
+        },
+        scores(), wide(stages_.scores()), wide(stages_.scaled_scores()));
   }
 
   bool biases_are_rounded() const {
@@ -243,9 +246,9 @@ class Errors {
   };
 
   Softmax softmax() {
-    const Tensor error = masked();
     const Tensor &x = stages_.masked_scores(), &w = stages_.weights();
-    Softmax result{Tensor(DType::f64, w.shape()), Tensor(DType::f64, stages_.logsumexp().shape())};
+    // The errors of the scores become those of the weights, row by row.
+    Softmax result{masked(), Tensor(DType::f64, stages_.logsumexp().shape())};
     const auto out = result.weights.mutable_data<double>();
     const auto sums = result.logsumexp.mutable_data<double>();
     const double roundings = growth(in_.S) * s_;
@@ -257,7 +260,7 @@ class Errors {
       double largest = 0, shared = 0;
       for (const double score : scores) largest = std::max(largest, finite(std::abs(score)));
       for (std::size_t j = 0; j < in_.S; ++j) {
-        const double own = error.data<double>()[from + j];
+        const double own = out[from + j];
         const double argument = finite(std::abs(scores[j])) + largest;
         n[j] = (own + 2 * s_ * argument) / std::abs(options_.temperature) + 4 * s_;
         shared += finite(weights[j]) * n[j];
@@ -272,18 +275,19 @@ class Errors {
 
   Tensor head_context() {  // (B, H, rows, Dv)
     const Tensor v = magnitude(stages_.appended(stages_.present_values(), in_.bias_V));
-    const Tensor w = magnitude(stages_.weights());
+    Tensor total = product(softmax().weights, v);
     const auto square = [](double x) { return x * x; };
-    const Tensor seen = each([](double x) { return x > 0 ? 1.0 : 0.0; }, w);
-    const Tensor terms = product(w, v), v2 = each(square, v);
+    const Tensor w = magnitude(stages_.weights()), v2 = each(square, v);
+    const Tensor terms = product(w, v), squares = product(each(square, w), v2);
+    const Tensor seen = product(each([](double x) { return x > 0 ? 1.0 : 0.0; }, w), v2);
     const double of_sum = sum_of_products(in_.S);
-    const Tensor rounded = each(
-        [&](double t, double t2) { return of_sum * t + f_ * std::min(t, kSpread * std::sqrt(t2)); },
-        terms, product(each(square, w), v2));
-    const Tensor tiny = each([&](double t2) { return kSpread * precision_.least * std::sqrt(t2); },
-                             product(seen, v2));
-    const Tensor of_values = product(w, appended(in_.past_V, values(), in_.bias_V));
-    return plus(plus(product(softmax().weights, v), of_values), plus(rounded, tiny));
+    total = each(
+        [&](double e, double t, double t2, double s2) {
+          return e + of_sum * t + f_ * std::min(t, kSpread * std::sqrt(t2)) +
+                 kSpread * precision_.least * std::sqrt(s2);
+        },
+        std::move(total), terms, squares, seen);
+    return plus(std::move(total), product(w, appended(in_.past_V, values(), in_.bias_V)));
   }
 
   Tensor output() {

@@ -150,12 +150,11 @@ bool in_one_precision(const Inputs& in, SoftmaxPrecision precision) {
 
 }  // namespace
 
-bool fast_path_knows(const Inputs& in, const Options& options) {
+const char* unknown_to_kernels(const Inputs& in, const Options& options) {
   Options unknown = options;
   unknown.heads = unknown.kv_heads = 0;
   unknown.layout = Layout::bhld;
   unknown.batch_second = false;
-  if (is_product(options.score) && in.D > 0) unknown.score = Score::dot;
   unknown.scale = {};
   unknown.softcap = 0;
   unknown.softcap_order = SoftcapOrder::before_mask;
@@ -168,7 +167,6 @@ bool fast_path_knows(const Inputs& in, const Options& options) {
   unknown.alignment = Alignment::top_left;  // in the places already
   unknown.window = {};
   unknown.temperature = 1;
-  if (in_one_precision(in, options.softmax_precision)) unknown.softmax_precision = {};
   unknown.empty_rows = EmptyRows::zero;
   unknown.position = {};           // in the inputs already
   unknown.qk_norm = QkNorm::none;  // in queries and keys already, as the rotary positions are
@@ -176,17 +174,28 @@ bool fast_path_knows(const Inputs& in, const Options& options) {
   unknown.rotary = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
-  return unknown == Options{} && has_kernel_problem(in, options);
+  if (!is_product(options.score) || (options.score != Score::dot && in.D == 0)) return "score";
+  unknown.score = Score::dot;
+  if (options.normaliser != Normaliser::softmax) return "normaliser";
+  if (options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
+  if (!in_one_precision(in, options.softmax_precision)) return "softmax.precision";
+  unknown.softmax_precision = SoftmaxPrecision::automatic;
+  if (options.path != Path::automatic) return "path";
+  if (!(unknown == Options{})) return "another option";
+  return has_kernel_problem(in, options) ? nullptr : in.slopes ? "alibi" : "relative_bias";
 }
 
-bool takes_fast_path(const Inputs& in, const Options& options,
-                     const std::vector<std::string>& outputs) {
-  const bool any = std::any_of(outputs.begin(), outputs.end(), [](const std::string& name) {
+bool needs_scores(const std::vector<std::string>& outputs) {
+  return std::any_of(outputs.begin(), outputs.end(), [](const std::string& name) {
     return is_any_of(
         name, {"scores", "scaled_scores", "masked_scores", "weights", "mean_weights", "key_weights",
                "row_max", "logsumexp", "head_context", "context", "output"});
   });
-  return any && options.path == Path::automatic && fast_path_knows(in, options);
+}
+
+bool takes_fast_path(const Inputs& in, const Options& options,
+                     const std::vector<std::string>& outputs) {
+  return needs_scores(outputs) && unknown_to_kernels(in, options) == nullptr;
 }
 
 bool streams(const std::string& name, const std::vector<std::string>& outputs) {

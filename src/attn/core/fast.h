@@ -15,9 +15,13 @@
 
 namespace attn {
 
-/// Whether the kernels compute what these options mean, on these places: anything that they do not
-/// know makes this false, so that no option can be dropped on the way.
-bool fast_path_knows(const Inputs& in, const Options& options);
+/// The first option, by its key in a job, that keeps a problem from the kernels; nullptr where they
+/// compute what the options mean. Anything that they do not know is one, so that no option can be
+/// dropped on the way. The options, and why, stand in docs/semantics.md, "Paths".
+const char* unknown_to_kernels(const Inputs& in, const Options& options);
+
+/// Whether any of these outputs is computed from scores.
+bool needs_scores(const std::vector<std::string>& outputs);
 
 /// Whether attend() computes these outputs by the kernels when queries, keys and values are floats
 /// of one dtype.

@@ -158,13 +158,13 @@ void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
 }
 
 void set_lengths(Inputs& in, const Axes& axes) {
-  const auto take = [&](const char* letter, std::size_t& length) {
+  const auto take = [&](Letter letter, std::size_t& length) {
     if (axes.knows(letter)) length = axes[letter].length;
   };
-  in.batched = axes.knows("B");
-  take("B", in.B), take("H", in.H), take("G", in.G);
-  take("L", in.L), take("S", in.S), take("P", in.P), take("N", in.N);
-  take("D", in.D), take("Dv", in.Dv);
+  in.batched = axes.knows(Letter::B);
+  take(Letter::B, in.B), take(Letter::H, in.H), take(Letter::G, in.G);
+  take(Letter::L, in.L), take(Letter::S, in.S), take(Letter::P, in.P), take(Letter::N, in.N);
+  take(Letter::D, in.D), take(Letter::Dv, in.Dv);
   in.E = in.S - std::min(in.S, in.P + in.N);
 }
 
@@ -193,10 +193,10 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   check_shapes(tensors, options, axes);
   check_contradictions(tensors, options, axes);
   set_lengths(in, axes);
-  if (axes.knows("L")) in.rows = chosen_rows(options.rows, in.L, axes);
-  if (axes.knows("L") && axes.knows("S") && axes.knows("H")) {
+  if (axes.knows(Letter::L)) in.rows = chosen_rows(options.rows, in.L, axes);
+  if (axes.knows(Letter::L) && axes.knows(Letter::S) && axes.knows(Letter::H)) {
     set_mask(tensors, options, in, axes);
-    if (axes.knows("D")) set_rotary(numbers, options, in, axes);
+    if (axes.knows(Letter::D)) set_rotary(numbers, options, in, axes);
     in.places = make_places(numbers, options.alignment, in, axes);
   }
   if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());

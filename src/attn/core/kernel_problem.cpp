@@ -179,6 +179,16 @@ bool has_kernel_problem(const Inputs& in, const Options& options) {
   return !by_distance || (in.E == 0 && places_of(in, options).has_value());
 }
 
+std::size_t bytes_of_kernel_problem(const Inputs& in, const Options& options) {
+  const auto real = [](std::size_t n) { return static_cast<double>(n); };
+  const double rows = real(in.places.size()) * real(in.rows.size());
+  double bytes = rows * sizeof(kernel::Place);
+  if (in.slopes || in.relative_bias)
+    bytes += real(in.B) * real(in.H) * real(in.L + in.S) * sizeof(double);
+  if (!places_of(in, options)) bytes += rows * real(in.S);
+  return static_cast<std::size_t>(std::min(bytes, 0x1p62));
+}
+
 template struct KernelProblem<float>;
 template struct KernelProblem<double>;
 

@@ -29,6 +29,9 @@ struct KernelProblem {
 /// are. But what is added by distance needs distances that grow by 1 from key to key.
 bool has_kernel_problem(const Inputs& in, const Options& options);
 
+/// How much memory it takes beside the inputs, at most.
+std::size_t bytes_of_kernel_problem(const Inputs& in, const Options& options);
+
 /// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of 1 is repeated.
 kernel::Strides strides_of(const Tensor& tensor);
 

@@ -8,6 +8,7 @@
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/core/inputs.h"
+#include "attn/core/kernel_problem.h"
 
 namespace attn {
 namespace {
@@ -74,7 +75,7 @@ class Stages {
   bool all_floats(StageSet needed) const {
     constexpr StageSet kFactors = only("queries") | only("present_K") | only("present_V");
     for (std::size_t place = 0; place < kNone; ++place)
-      if ((needed & kFactors) >> place & 1 && stages_[place].whole) return false;
+      if (needed & kFactors & only(StageName(place)) && at(StageName(place)).whole) return false;
     return true;
   }
 
@@ -243,8 +244,13 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
   StageSet asked = 0;
   for (const std::string& name : outputs) asked |= bit_of(name);
   const StageSet needed = stages.with_needs(asked);
-  const bool fast = takes_fast_path(in, options, outputs) && stages.all_floats(needed);
   Plan result;
+  if (needs_scores(outputs)) {
+    result.kept_by = stages.all_floats(needed) ? unknown_to_kernels(in, options) : "integers";
+    result.path = result.kept_by ? "reference" : "kernels";
+  }
+  const bool fast = result.path && !result.kept_by;
+  if (fast) result.bytes = sum(result.bytes, bytes_of_kernel_problem(in, options));
   StageSet kept = 0;
   for (const std::string& name : outputs) {
     PlannedOutput output = planned(name, tensors, stages, in);

@@ -25,6 +25,8 @@ struct Plan {
   std::vector<PlannedOutput> outputs;  ///< in the order asked
   std::size_t bytes = 0;  ///< an upper bound of what is in memory at once, the tensors included
   double flops = 0;       ///< of all stages that the outputs need, each once
+  const char* path = nullptr;     ///< "kernels" or "reference"; nullptr: no scores are needed
+  const char* kept_by = nullptr;  ///< with the reference: the option whose it is, or "integers"
 };
 
 /// What attend() would give and take. A product of (m, k) and (k, n) counts 2 m k n operations;

@@ -5,9 +5,9 @@
 namespace attn {
 namespace {
 
-/// The letters with "B" in front, or second.
+/// The letters with Letter::B in front, or second.
 Letters with_batch(bool batched, Letters letters, bool second = false) {
-  if (batched) letters.insert(letters.begin() + (second ? 1 : 0), "B");
+  if (batched) letters.insert(letters.begin() + (second ? 1 : 0), Letter::B);
   return letters;
 }
 
@@ -20,22 +20,19 @@ bool check_rank(const std::string& name, const Tensor& tensor, std::size_t most,
 }
 
 /// part = whole / heads, where that divides: D of H*D.
-void split_axis(std::string_view whole, std::string_view heads, std::string_view part,
-                Axes& axes) {
+void split_axis(Letter whole, Letter heads, Letter part, Axes& axes) {
   if (!axes.knows(whole) || !axes.knows(heads)) return;
   Axes::Axis axis = axes[whole];
   const Axes::Axis& by = axes[heads];
   if (axis.length % by.length != 0 || (axis.length == 0 && by.length > 1))
-    return axes.problem(std::string(axis.name) + ": expected a width that " +
-                        std::string(by.name) + " " + by.found() + " divides, found " +
-                        axis.found());
+    return axes.problem(std::string(axis.name) + ": expected a width that " + std::string(by.name) +
+                        " " + by.found() + " divides, found " + axis.found());
   axis.length /= by.length;
   axes.settle(part, std::move(axis));
 }
 
 /// whole = part * heads; `why` goes behind what settled the part.
-void join_axis(std::string_view whole, std::string_view heads, std::string_view part, Axes& axes,
-               const std::string& why = "") {
+void join_axis(Letter whole, Letter heads, Letter part, Axes& axes, const std::string& why = "") {
   if (!axes.knows(part) || !axes.knows(heads)) return;
   Axes::Axis axis = axes[part];
   axis.length *= axes[heads].length;
@@ -44,13 +41,13 @@ void join_axis(std::string_view whole, std::string_view heads, std::string_view 
 }
 
 void settle_heads(const Options& options, Axes& axes) {
-  const auto settle = [&](const char* letter, const char* name, std::int64_t count) {
+  const auto settle = [&](Letter letter, const char* name, std::int64_t count) {
     if (count > 0)
       axes.settle(letter,
                   {static_cast<std::size_t>(count), name, {}, "= " + std::to_string(count)});
   };
-  settle("H", "heads", options.heads);
-  settle("G", "kv_heads", options.kv_heads);
+  settle(Letter::H, "heads", options.heads);
+  settle(Letter::G, "kv_heads", options.kv_heads);
 }
 
 /// Whether keys may be of another width than queries, as weights stand between them.
@@ -58,104 +55,109 @@ bool keys_have_own_width(Score score) {
   return score == Score::general || score == Score::additive || score == Score::concat;
 }
 
-/// Once "HD" is known: H and G where not given, then D and, where the keys share it, "GD".
+/// Once Letter::HD is known: H and G where not given, then D and, where the keys share it,
+/// Letter::GD.
 void settle_packed_heads(Score score, Axes& axes) {
-  axes.settle("H", {1, "heads", {}, "= 1"});
-  axes.equate("G", "H");
-  split_axis("HD", "H", "D", axes);
+  axes.settle(Letter::H, {1, "heads", {}, "= 1"});
+  axes.equate(Letter::G, Letter::H);
+  split_axis(Letter::HD, Letter::H, Letter::D, axes);
   if (keys_have_own_width(score)) return;
-  axes.equate("Dk", "D");
-  if (axes["G"].length == 0 || axes["H"].length % axes["G"].length != 0) return;  // check_groups()
-  join_axis("GD", "G", "Dk", axes,
-            axes["G"].length == axes["H"].length ? "" : " with kv_heads " + axes["G"].found());
+  axes.equate(Letter::Dk, Letter::D);
+  if (axes[Letter::G].length == 0 || axes[Letter::H].length % axes[Letter::G].length != 0)
+    return;  // check_groups()
+  join_axis(Letter::GD, Letter::G, Letter::Dk, axes,
+            axes[Letter::G].length == axes[Letter::H].length
+                ? ""
+                : " with kv_heads " + axes[Letter::G].found());
 }
 
 void check_groups(Axes& axes) {
-  if (!axes.knows("H") || !axes.knows("G")) return;
-  const Axes::Axis &H = axes["H"], &G = axes["G"];
+  if (!axes.knows(Letter::H) || !axes.knows(Letter::G)) return;
+  const Axes::Axis &H = axes[Letter::H], &G = axes[Letter::G];
   if (H.length == 0 || G.length == 0 || H.length % G.length != 0)
-    axes.problem(std::string(G.name) +
-                 ": expected a number of key/value heads that divides the " +
+    axes.problem(std::string(G.name) + ": expected a number of key/value heads that divides the " +
                  std::to_string(H.length) + " of " + std::string(H.name) + ", found " +
                  std::to_string(G.length));
 }
 
 /// W_K where it is not given: the source itself has to be as wide as the keys.
 void check_identity_keys(Axes& axes) {
-  if (axes.knows("Mk") && axes.knows("GD") && axes["Mk"].length != axes["GD"].length)
-    axes.problem("W_K: expected (" + std::to_string(axes["Mk"].length) + ", " +
-                 std::to_string(axes["GD"].length) + ") to match " +
-                 std::string(axes["GD"].name) + " " + axes["GD"].found() + ", found none");
+  if (axes.knows(Letter::Mk) && axes.knows(Letter::GD) &&
+      axes[Letter::Mk].length != axes[Letter::GD].length)
+    axes.problem("W_K: expected (" + std::to_string(axes[Letter::Mk].length) + ", " +
+                 std::to_string(axes[Letter::GD].length) + ") to match " +
+                 std::string(axes[Letter::GD].name) + " " + axes[Letter::GD].found() +
+                 ", found none");
 }
 
 void check_projected(const TensorMap& tensors, const Options& options, Axes& axes) {
   const Tensor& embeddings = tensors.at("embeddings");
   if (!check_rank("embeddings", embeddings, 3, axes)) return;
   const bool batched = embeddings.rank() == 3;
-  const auto rows = [&](const char* count, const char* width) {
+  const auto rows = [&](Letter count, Letter width) {
     return with_batch(batched, {count, width}, options.batch_second);
   };
-  axes.take("embeddings", embeddings, rows("L", "M"));
+  axes.take("embeddings", embeddings, rows(Letter::L, Letter::M));
   if (const Tensor* memory = tensors.find("memory")) {
-    axes.take("memory", *memory, rows("N", "Mk"));
+    axes.take("memory", *memory, rows(Letter::N, Letter::Mk));
   } else {
-    axes.equate("N", "L");
-    axes.equate("Mk", "M");
+    axes.equate(Letter::N, Letter::L);
+    axes.equate(Letter::Mk, Letter::M);
   }
   if (const Tensor* memory_V = tensors.find("memory_V"))
-    axes.take("memory_V", *memory_V, rows("N", "Mv"));
+    axes.take("memory_V", *memory_V, rows(Letter::N, Letter::Mv));
   else
-    axes.equate("Mv", "Mk");
+    axes.equate(Letter::Mv, Letter::Mk);
   if (const Tensor* W_Q = tensors.find("W_Q"))
-    axes.take("W_Q", *W_Q, {"M", "HD"});
+    axes.take("W_Q", *W_Q, {Letter::M, Letter::HD});
   else
-    axes.equate("HD", "M");
+    axes.equate(Letter::HD, Letter::M);
   settle_packed_heads(options.score, axes);
   if (const Tensor* W_K = tensors.find("W_K"))
-    axes.take("W_K", *W_K, {"Mk", "GD"});
+    axes.take("W_K", *W_K, {Letter::Mk, Letter::GD});
   else if (keys_have_own_width(options.score))
-    axes.equate("GD", "Mk");
+    axes.equate(Letter::GD, Letter::Mk);
   else
     check_identity_keys(axes);
-  if (keys_have_own_width(options.score)) split_axis("GD", "G", "Dk", axes);
+  if (keys_have_own_width(options.score)) split_axis(Letter::GD, Letter::G, Letter::Dk, axes);
   if (const Tensor* W_V = tensors.find("W_V"))
-    axes.take("W_V", *W_V, {"Mv", "GDv"});
+    axes.take("W_V", *W_V, {Letter::Mv, Letter::GDv});
   else
-    axes.equate("GDv", "Mv");
-  split_axis("GDv", "G", "Dv", axes);
+    axes.equate(Letter::GDv, Letter::Mv);
+  split_axis(Letter::GDv, Letter::G, Letter::Dv, axes);
 }
 
 /// Q, K and V with heads as an axis.
 void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, const Options& options,
                  Axes& axes) {
-  const auto letters = [&](const char* heads, const char* rows, const char* width) {
-    return options.layout == Layout::bhld ? Letters{"B", heads, rows, width}
-                                          : Letters{"B", rows, heads, width};
+  const auto letters = [&](Letter heads, Letter rows, Letter width) {
+    return options.layout == Layout::bhld ? Letters{Letter::B, heads, rows, width}
+                                          : Letters{Letter::B, rows, heads, width};
   };
-  axes.take("Q", Q, letters("H", "L", "D"));
-  if (!keys_have_own_width(options.score)) axes.equate("Dk", "D");
-  axes.take("K", K, letters("G", "N", "Dk"));
+  axes.take("Q", Q, letters(Letter::H, Letter::L, Letter::D));
+  if (!keys_have_own_width(options.score)) axes.equate(Letter::Dk, Letter::D);
+  axes.take("K", K, letters(Letter::G, Letter::N, Letter::Dk));
   if (V != nullptr)
-    axes.take("V", *V, letters("G", "N", "Dv"));
+    axes.take("V", *V, letters(Letter::G, Letter::N, Letter::Dv));
   else
-    axes.equate("Dv", "Dk");
+    axes.equate(Letter::Dv, Letter::Dk);
 }
 
 void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, const Options& options,
                   Axes& axes) {
   const bool batched = Q.rank() == 3;
-  const auto rows = [&](const char* count, const char* width) {
+  const auto rows = [&](Letter count, Letter width) {
     return with_batch(batched, {count, width}, options.batch_second);
   };
-  axes.take("Q", Q, rows("L", "HD"));
+  axes.take("Q", Q, rows(Letter::L, Letter::HD));
   settle_packed_heads(options.score, axes);
-  axes.take("K", K, rows("N", "GD"));
-  if (keys_have_own_width(options.score)) split_axis("GD", "G", "Dk", axes);
+  axes.take("K", K, rows(Letter::N, Letter::GD));
+  if (keys_have_own_width(options.score)) split_axis(Letter::GD, Letter::G, Letter::Dk, axes);
   if (V != nullptr)
-    axes.take("V", *V, rows("N", "GDv"));
+    axes.take("V", *V, rows(Letter::N, Letter::GDv));
   else
-    axes.equate("GDv", "GD");
-  split_axis("GDv", "G", "Dv", axes);
+    axes.equate(Letter::GDv, Letter::GD);
+  split_axis(Letter::GDv, Letter::G, Letter::Dv, axes);
 }
 
 void check_given(const TensorMap& tensors, const Options& options, Axes& axes) {
@@ -169,46 +171,46 @@ void check_given(const TensorMap& tensors, const Options& options, Axes& axes) {
 
 /// The cache, shaped as the keys that the user sees, or with all four axes.
 void check_past(const TensorMap& tensors, bool with_heads, Axes& axes) {
-  const auto take = [&](const char* name, const char* width) {
+  const auto take = [&](const char* name, Letter width) {
     const Tensor* past = tensors.find(name);
     if (past == nullptr) return;
-    Letters letters = {"P", width};
-    if (with_heads || past->rank() == 4) letters.insert(letters.begin(), "G");
-    axes.take(name, *past, with_batch(axes.knows("B"), letters));
+    Letters letters = {Letter::P, width};
+    if (with_heads || past->rank() == 4) letters.insert(letters.begin(), Letter::G);
+    axes.take(name, *past, with_batch(axes.knows(Letter::B), letters));
   };
-  take("past_K", "Dk");
-  take("past_V", "Dv");
+  take("past_K", Letter::Dk);
+  take("past_V", Letter::Dv);
 }
 
 /// S, all keys: those of the past, the new ones and those appended.
 void settle_keys(const TensorMap& tensors, const Options& options, Axes& axes) {
-  if (!axes.knows("N")) return;
-  Axes::Axis keys = axes["N"];
-  if (axes.knows("P")) {
-    keys.length += axes["P"].length;
-    keys.remark += " after past_K " + axes["P"].found();
+  if (!axes.knows(Letter::N)) return;
+  Axes::Axis keys = axes[Letter::N];
+  if (axes.knows(Letter::P)) {
+    keys.length += axes[Letter::P].length;
+    keys.remark += " after past_K " + axes[Letter::P].found();
   }
   keys.length += (tensors.contains("bias_K") ? 1u : 0u) + (options.zero_key ? 1u : 0u);
-  axes.settle("S", std::move(keys));
+  axes.settle(Letter::S, std::move(keys));
 }
 
 void check_parts(const TensorMap& tensors, Axes& axes) {
-  join_axis("HDv", "H", "Dv", axes);
-  join_axis("GD", "G", "Dk", axes);
-  join_axis("GDv", "G", "Dv", axes);
-  if (const Tensor* W_O = tensors.find("W_O")) axes.take("W_O", *W_O, {"HDv", "Mo"});
-  static constexpr std::pair<const char*, const char*> kBiases[] = {
-      {"b_Q", "HD"}, {"b_K", "GD"}, {"b_V", "GDv"}, {"b_O", "Mo"}};
+  join_axis(Letter::HDv, Letter::H, Letter::Dv, axes);
+  join_axis(Letter::GD, Letter::G, Letter::Dk, axes);
+  join_axis(Letter::GDv, Letter::G, Letter::Dv, axes);
+  if (const Tensor* W_O = tensors.find("W_O")) axes.take("W_O", *W_O, {Letter::HDv, Letter::Mo});
+  static constexpr std::pair<const char*, Letter> kBiases[] = {
+      {"b_Q", Letter::HD}, {"b_K", Letter::GD}, {"b_V", Letter::GDv}, {"b_O", Letter::Mo}};
   for (const auto& [name, letter] : kBiases)
     if (const Tensor* bias = tensors.find(name)) axes.take(name, *bias, {letter});
 }
 
 void check_scale(const Options& options, Axes& axes) {
   const bool divides = options.scale.kind == Scale::Kind::automatic && options.score == Score::dot;
-  if (divides && axes.knows("D") && axes["D"].length == 0)
-    axes.problem(std::string(axes["D"].name) +
+  if (divides && axes.knows(Letter::D) && axes[Letter::D].length == 0)
+    axes.problem(std::string(axes[Letter::D].name) +
                  ": expected a width D of at least 1 to divide by sqrt(D), found " +
-                 axes["D"].found() + "; give a scale");
+                 axes[Letter::D].found() + "; give a scale");
 }
 
 }  // namespace

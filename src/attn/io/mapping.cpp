@@ -21,12 +21,11 @@ struct Slot {
   std::atomic<bool> taken = false;
   std::atomic<std::uintptr_t> begin = 0;  ///< 0: nothing is mapped
   std::size_t size = 0;
-  std::array<char, 1024> message;
+  std::array<char, 1024> message = {};
 };
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
 
-std::array<Slot, 64> slots;
-std::atomic<bool> ending = false;
+constinit std::array<Slot, 64> slots = {};
 
 Slot* slot_of(std::uintptr_t address) {
   for (Slot& slot : slots) {
@@ -42,7 +41,6 @@ extern "C" void tell_lost_bytes(int signal_number, siginfo_t* info, void*) {
     signal(signal_number, SIG_DFL);
     return;
   }
-  while (ending.exchange(true)) pause();  // another thread is telling
   remove_temporaries();
   [[maybe_unused]] const ssize_t told =
       write(STDERR_FILENO, slot->message.data(), std::strlen(slot->message.data()));
@@ -94,10 +92,11 @@ std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::s
           }};
 }
 
-void look_at(std::span<const std::byte> bytes) {
-  constexpr std::size_t kPage = 4096;
-  for (std::size_t at = 0; at < bytes.size(); at += kPage)
-    [[maybe_unused]] const volatile std::byte seen = bytes[at];
+void look_at_pages(const void* data, std::size_t size) {
+  constexpr std::size_t kPage = 4096;  // or more
+  const volatile std::byte* const bytes = static_cast<const std::byte*>(data);
+  for (std::size_t i = 0; i < size; i += kPage) static_cast<void>(bytes[i]);
+  if (size > 0) static_cast<void>(bytes[size - 1]);
 }
 
 FileStamp stamp_of(const struct stat& info) {

@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <string>
 
 namespace attn {
@@ -21,9 +20,9 @@ namespace attn {
 /// under us: `require_unchanged` tells.
 std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::string& name);
 
-/// Looks at each page of `bytes`: what the system cannot read on our behalf ends the program here,
-/// with the line that names the file.
-void look_at(std::span<const std::byte> bytes);
+/// Looks at bytes of which the system said that it cannot: where they are those of a mapped file
+/// that were lost, that ends the program as above.
+void look_at_pages(const void* data, std::size_t size);
 
 /// What tells whether a file's bytes are still those that were there.
 struct FileStamp {

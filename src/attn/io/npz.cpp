@@ -141,29 +141,19 @@ std::string member_name(zip_t* archive, zip_uint64_t index, const FileBytes& fil
   return name;
 }
 
-}  // namespace
-
-bool is_zip(std::span<const std::byte> bytes) {
-  const std::string_view text = text_of(bytes);
-  return text.starts_with("PK\3\4") || text.starts_with("PK\5\6");
-}
-
-TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits& limits) {
-  const Archive archive = open_archive(file);
-  const auto members = static_cast<zip_uint64_t>(zip_get_num_entries(archive.get(), 0));
+/// All arrays, or the one that is `wanted`; what the archive says about the others is checked all
+/// the same, but they are not inflated.
+TensorMap read_members(zip_t* archive, const FileBytes& file, const NpzLimits& limits,
+                       const std::string* wanted) {
+  const auto members = static_cast<zip_uint64_t>(zip_get_num_entries(archive, 0));
   if (members > limits.members)
     fail(file.name(), "has " + std::to_string(members) + " members; at most " +
                           std::to_string(limits.members) + " are read");
-  if (comment != nullptr) {
-    int length = 0;
-    const char* const text = zip_get_archive_comment(archive.get(), &length, ZIP_FL_ENC_RAW);
-    comment->assign(text == nullptr ? "" : text, static_cast<std::size_t>(length > 0 ? length : 0));
-  }
   TensorMap tensors;
   std::map<std::string, std::string> seen;  // the key that NumPy gives a member -> its name
   Sums sums;
   for (zip_uint64_t index = 0; index < members; ++index) {
-    const std::string name = member_name(archive.get(), index, file, limits);
+    const std::string name = member_name(archive, index, file, limits);
     const bool is_array = name.ends_with(kSuffix);
     const std::string key = is_array ? name.substr(0, name.size() - kSuffix.size()) : name;
     const auto [other, is_new] = seen.emplace(key, name);
@@ -173,11 +163,38 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
     if (!is_array) continue;
     const std::string full_name = file.name() + ": " + key;
     if (key.empty()) fail(file.name(), "holds an array without a name");
-    const Entry entry = checked_entry(archive.get(), index, full_name, limits, file, sums);
-    tensors.set(key, read_npy(inflate(archive.get(), entry, full_name), full_name));
+    const Entry entry = checked_entry(archive, index, full_name, limits, file, sums);
+    if (wanted == nullptr || key == *wanted)
+      tensors.set(key, read_npy(inflate(archive, entry, full_name), full_name));
   }
+  return tensors;
+}
+
+}  // namespace
+
+bool is_zip(std::span<const std::byte> bytes) {
+  const std::string_view text = text_of(bytes);
+  return text.starts_with("PK\3\4") || text.starts_with("PK\5\6");
+}
+
+TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits& limits) {
+  const Archive archive = open_archive(file);
+  if (comment != nullptr) {
+    int length = 0;
+    const char* const text = zip_get_archive_comment(archive.get(), &length, ZIP_FL_ENC_RAW);
+    comment->assign(text == nullptr ? "" : text, static_cast<std::size_t>(length > 0 ? length : 0));
+  }
+  TensorMap tensors = read_members(archive.get(), file, limits, nullptr);
   if (tensors.empty()) fail(file.name(), "holds no .npy member");
   return tensors;
+}
+
+std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& key,
+                                     const NpzLimits& limits) {
+  const Archive archive = open_archive(file);
+  const TensorMap tensors = read_members(archive.get(), file, limits, &key);
+  if (tensors.empty()) return std::nullopt;
+  return tensors.begin()->second;
 }
 
 }  // namespace attn

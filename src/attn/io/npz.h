@@ -7,6 +7,7 @@
 // checksum is wrong. A member's name is only a key: it is never used as a path.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "attn/io/file.h"
@@ -23,6 +24,11 @@ bool is_zip(std::span<const std::byte> bytes);
 /// archive's comment, where attn keeps what made the file. Errors: data.
 TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
                    const NpzLimits& limits = {});
+
+/// The one of that name, or nothing: the others are not inflated, so that their bytes may be
+/// anything. Errors: data.
+std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& key,
+                                     const NpzLimits& limits = {});
 
 /// A file of these tensors, whose dtypes are npy_dtype()'s; `path` stands in errors.
 Pieces npz_pieces(const std::vector<TensorSpec>& specs, const std::vector<std::uint32_t>& checksums,

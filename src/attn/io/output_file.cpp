@@ -95,6 +95,7 @@ struct OutputFile::State {
   void flush();
   void write_through(std::string_view text);
   void write_all_at(std::uint64_t offset, std::span<iovec> parts);
+  Error failure(int code, const void* data, std::size_t size) const;
   void close();
   void give_name();
   void give_first_name();
@@ -173,9 +174,7 @@ void OutputFile::State::write_through(std::string_view text) {
       wait_for(file.get(), POLLOUT);
     } else if (count == 0 || errno != EINTR) {
       if (count < 0 && errno == EPIPE) throw BrokenPipe{};
-      const int code = count == 0 ? EIO : errno;
-      if (code == EFAULT) look_at(bytes_of(text));  // bytes of an input that has lost its end
-      throw system_error(ErrorKind::io, path, code);
+      throw failure(count == 0 ? EIO : errno, text.data(), text.size());
     }
   }
 }
@@ -199,9 +198,16 @@ void OutputFile::State::write_all_at(std::uint64_t offset, std::span<iovec> part
       parts = without(parts, static_cast<std::size_t>(count));
       offset += static_cast<std::uint64_t>(count);
     } else if (count == 0 || errno != EINTR) {
-      throw system_error(ErrorKind::io, path, count == 0 ? EIO : errno);
+      throw failure(count == 0 ? EIO : errno, parts[0].iov_base, parts[0].iov_len);
     }
   }
+}
+
+/// Why `size` bytes at `data` cannot be written. Where they stand in a mapped input that was cut
+/// short, they cannot even be looked at, and that is told.
+Error OutputFile::State::failure(int code, const void* data, std::size_t size) const {
+  if (code == EFAULT) look_at_pages(data, size);
+  return system_error(ErrorKind::io, path, code);
 }
 
 void OutputFile::State::close() {
@@ -273,9 +279,7 @@ void OutputFile::write(std::string_view text) {
 
 void OutputFile::flush() { state_->flush(); }
 
-bool OutputFile::takes_parts() const {
-  return (state_->temporary || state_->nameless) && !state_->digest;
-}
+bool OutputFile::takes_parts() const { return state_->temporary && !state_->digest; }
 
 void OutputFile::reserve(std::uint64_t bytes) {
   int code = 0;

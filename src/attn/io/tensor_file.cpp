@@ -163,13 +163,16 @@ void TensorFiles::require_unchanged() const {
   for (const auto& [path, file] : files_) file.require_unchanged();
 }
 
+bool TensorFiles::is_own(const std::string& path) const {
+  return shared_ == nullptr || added_.contains(path);
+}
+
 const TensorMap& TensorFiles::all(const std::string& path) {
   const auto place = tensors_.find(path);
   if (place != tensors_.end()) return *place->second;
-  const bool own = shared_ == nullptr || added_.contains(path);
   const FileBytes& bytes = file(path);
-  auto tensors = own ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_))
-                     : shared_->tensors(path);
+  auto tensors = is_own(path) ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_))
+                              : shared_->tensors(path);
   return *tensors_.emplace(path, std::move(tensors)).first->second;
 }
 
@@ -177,6 +180,10 @@ Tensor TensorFiles::read(const TensorRef& ref) {
   const FileBytes& bytes = file(ref.path);
   if (!ref.member.empty() && format_of(bytes) == Format::safetensors)
     return read_safetensor(bytes, ref.member);
+  if (!ref.member.empty() && is_own(ref.path) && !tensors_.contains(ref.path) &&
+      format_of(bytes) == Format::npz)
+    if (const std::optional<Tensor> tensor = read_npz_array(bytes, ref.member, limits_.npz))
+      return *tensor;
   const TensorMap& tensors = all(ref.path);
   if (ref.member.empty() && tensors.size() == 1) return tensors.begin()->second;
   const std::vector<std::string> names = tensors.names();

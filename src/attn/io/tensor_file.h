@@ -63,6 +63,8 @@ class TensorFiles {
   const ReadLimits& limits() const { return limits_; }
 
  private:
+  bool is_own(const std::string& path) const;  ///< not the shared cache's
+
   FileCache* shared_ = nullptr;
   ReadLimits limits_;
   std::map<std::string, FileBytes> files_;

@@ -120,8 +120,7 @@ Document parse_document(std::string_view json, const std::string& name, const st
                 printable(name) + ": expected a job (an object), found " + parsed.kind());
   std::vector<std::string> problems;
   document.entries.reserve(members->size());
-  for (auto& [key, value] : *members)
-    add_member(document, folder, key, std::move(value), problems);
+  for (auto& [key, value] : *members) add_member(document, folder, key, std::move(value), problems);
   if (!problems.empty()) throw Error(ErrorKind::data, problems);
   return document;
 }

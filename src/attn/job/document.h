@@ -27,8 +27,8 @@ struct Document {
   std::vector<Entry> entries;
 
   const Entry* find(const std::string& key) const;
-  void set(Entry entry);                ///< replaces one of the same key
-  void set_all(Document other);         ///< as set(), for each entry; takes the name over
+  void set(Entry entry);         ///< replaces one of the same key
+  void set_all(Document other);  ///< as set(), for each entry; takes the name over
 };
 
 /// Reads a job file: a JSON document, or an .npz or .safetensors whose arrays carry the keys' names

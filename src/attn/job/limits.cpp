@@ -88,8 +88,10 @@ std::string plan_json(const Plan& plan) {
             ",\"flops\":" + scientific(output.flops) +
             (output.streamed ? ",\"streamed\":true}" : "}");
   }
-  return text + "],\"memory\":" + std::to_string(plan.bytes) +
-         ",\"flops\":" + scientific(plan.flops) + "}";
+  text += "],\"memory\":" + std::to_string(plan.bytes) + ",\"flops\":" + scientific(plan.flops);
+  if (plan.path) text += ",\"path\":" + json_quoted(plan.path);
+  if (plan.kept_by) text += ",\"kept_by\":" + json_quoted(plan.kept_by);
+  return text + "}";
 }
 
 std::string plan_text(const Plan& plan) {
@@ -98,8 +100,11 @@ std::string plan_text(const Plan& plan) {
     text += output.name + " " + to_string(output.shape) + " " + std::string(name_of(output.dtype)) +
             ": " + size_text(output.bytes) + ", " + scientific(output.flops) + " flops" +
             (output.streamed ? ", written while it is computed\n" : "\n");
-  return text + "in all: at most " + size_text(plan.bytes) + " of memory, " +
-         scientific(plan.flops) + " flops\n";
+  text += "in all: at most " + size_text(plan.bytes) + " of memory, " + scientific(plan.flops) +
+          " flops";
+  if (plan.path) text += std::string(", by the ") + plan.path;
+  if (plan.kept_by) text += std::string(" (") + plan.kept_by + ")";
+  return text + "\n";
 }
 
 }  // namespace attn

@@ -25,8 +25,9 @@ void add_text(Plan& plan);
 /// Errors: data, naming the bytes that are needed and --max-memory.
 void require_memory(const Plan& plan, const std::string& job, std::size_t most);
 
-/// {"outputs": [{"name", "shape", "dtype", "bytes", "flops"}], "memory": N, "flops": N}, on one
-/// line; "streamed": true with outputs that are written while they are computed.
+/// {"outputs": [{"name", "shape", "dtype", "bytes", "flops"}], "memory": N, "flops": N, "path":
+/// "kernels" or "reference", "kept_by": what has the reference compute}, on one line; "streamed":
+/// true with outputs that are written while they are computed.
 std::string plan_json(const Plan& plan);
 
 /// For people: a line an output, and one for the whole.

@@ -33,6 +33,7 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
+  s.row[block.rows] = {};
   for (std::size_t i = 0; i < block.rows; ++i) {
     T* room = s.query + i * p.D;
     const T* query = Rows<T>(s.row[i].query, p.D).at(0, room);
@@ -40,6 +41,9 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
   }
   for (std::size_t i = 0; i < block.rows; i += kTileRows)
     s.tile[i / kTileRows] = reach_of(s.row + i, HWY_MIN(kTileRows, block.rows - i));
+  const std::size_t room = round_up(block.rows, kLanes<T>) + kLanes<T>;  // vectors begin at any row
+  fill(s.partial.max + block.rows, room - block.rows, -kInfinity<T>);
+  fill(s.partial.sum + block.rows, room - block.rows, T(0));
   for (std::size_t i = 0; i < block.rows; ++i) {  // a sink is a key that stands before all others
     const T sink = block.has_sinks ? s.row[i].sink : -kInfinity<T>;
     constexpr T kMost = std::numeric_limits<T>::max();

@@ -1,11 +1,28 @@
 #include "attn/kernel/isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <cstdlib>
 #include <string>
 
 #include "attn/tensor/error.h"
 
 namespace attn::kernel {
+namespace {
+
+#if defined(__x86_64__)
+/// What x86-64-v3 has beside AVX2, FMA and BMI, and not every compiler's own test knows.
+bool has_rest_of_v3() {
+  constexpr unsigned kF16c = 1u << 29, kMovbe = 1u << 22, kLzcnt = 1u << 5;
+  unsigned a = 0, b = 0, c = 0, d = 0, extended = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kF16c) != 0 && (c & kMovbe) != 0 &&
+         __get_cpuid(0x80000001, &a, &b, &extended, &d) != 0 && (extended & kLzcnt) != 0;
+}
+#endif
+
+}  // namespace
 
 std::string_view name_of(Isa isa) {
   switch (isa) {
@@ -25,7 +42,7 @@ std::vector<Isa> available_isas() {
   // The compiler's own test covers the operating system's part (saved registers), too.
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")) {
+      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_rest_of_v3()) {
     isas.push_back(Isa::avx2);
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&

@@ -9,7 +9,7 @@ namespace attn::kernel {
 /// From the least to the most capable.
 enum class Isa {
   baseline,  ///< whatever every machine of this architecture has
-  avx2,      ///< with FMA, and F16C, which comes with AVX2
+  avx2,      ///< with the rest of x86-64-v3: FMA, F16C, BMI 1 and 2, LZCNT, MOVBE
   avx512,    ///< F, BW, CD, DQ, VL
 };
 

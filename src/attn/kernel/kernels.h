@@ -63,7 +63,7 @@ struct Partial {
 /// Scratch of one worker.
 template <class T>
 struct Scratch {
-  Row<T>* row = nullptr;    ///< (rows)
+  Row<T>* row = nullptr;    ///< (rows + 1), an empty one behind the others
   Tile* tile = nullptr;     ///< (rows / tile_rows, rounded up)
   Span* seen = nullptr;     ///< (rows / tile_rows, rounded up)
   T* query = nullptr;       ///< (rows, D)

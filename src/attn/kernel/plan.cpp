@@ -84,7 +84,7 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
     bytes = round_up(bytes + count * sizeof(X), kLine);
   };
   const std::size_t rows = plan.block_rows, tiles = rows / geometry.tile_rows + 1;
-  take(s.row, rows);
+  take(s.row, rows + 1);
   take(s.tile, tiles);
   take(s.seen, tiles);
   take(s.query, rows * p.D);

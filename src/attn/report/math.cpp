@@ -43,13 +43,16 @@ std::string element(const std::string& tag, const std::string& inside) {
   return "<" + tag + ">" + inside + "</" + tag + ">";
 }
 
-/// A prime is a sign of its own, so that the letter before it stays a letter.
-std::string mathml_name(const std::string& text) {
+/// A name, its primes as signs of their own, so that the letter before them stays a letter, and its
+/// index, if any.
+std::string mathml_name(const std::string& text, const std::string& index = "") {
   const std::size_t letters = text.find_last_not_of('\'') + 1;
   const std::string name = element("mi", markup(text.substr(0, letters)));
   std::string primes;
   for (std::size_t i = letters; i < text.size(); ++i) primes += "′";
-  return primes.empty() ? name : element("msup", name + element("mo", primes));
+  const std::string raised = element("mo", primes);
+  if (primes.empty()) return index.empty() ? name : element("msub", name + index);
+  return index.empty() ? element("msup", name + raised) : element("msubsup", name + index + raised);
 }
 
 std::string mathml_matrix(const Math& math) {
@@ -179,6 +182,8 @@ std::string mathml(const Math& math) {
     case Math::Kind::superscript:
       return element("msup", all(math, mathml));
     case Math::Kind::subscript:
+      if (math.parts[0].kind == Math::Kind::name)
+        return mathml_name(math.parts[0].text, mathml(math.parts[1]));
       return element("msub", all(math, mathml));
     case Math::Kind::fraction:
       return element("mfrac", all(math, mathml));

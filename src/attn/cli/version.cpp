@@ -1,0 +1,33 @@
+#include "attn/cli/version.h"
+
+#include "attn/core/machine.h"
+#include "attn/job/version.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+std::string blas_line() {
+  try {
+    const BlasLibrary blas = blas_library();
+    return blas.version + ", " + blas.file + ", " +
+           (blas.threads == "none" ? "built without threads: called by one at a time"
+                                   : "built with " + blas.threads + ": used on one thread each");
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+std::string version_text(bool verbose) {
+  std::string text = std::string("attn ") + kVersion + "\n";
+  if (!verbose) return text;
+  const Machine facts = machine();
+  std::string offered;
+  for (const std::string& isa : facts.offered) offered += (offered.empty() ? "" : ", ") + isa;
+  return text + "kernels: " + facts.kernels + " (of " + offered + ")\n" + "BLAS: " + blas_line() +
+         "\n" + "processors: " + std::to_string(facts.processors) + "\n";
+}
+
+}  // namespace attn

@@ -1,0 +1,96 @@
+#include "attn/io/json_plain.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+using namespace attn;
+using namespace std::string_literals;
+
+TEST_CASE("plain JSON keeps every kind of value") {
+  const auto same = [](const std::string& text) {
+    const std::optional<Json> json = parse_plain_json(text);
+    REQUIRE(json.has_value());
+    CHECK(to_json(*json) == text);
+  };
+  same(R"({"a":[1,-2,9223372036854775807],"b":{"c":null,"d":[]},"e":[true,false],"f":"g"})");
+  same("[[1.5,-0.25],[1e+100,5e-324]]");
+  same("[18446744073709551615]");
+  same("[[],{},\"\"]");
+  same(R"(["NaN","Infinity","-Infinity",1.5])");
+  same("\"\u00e9 \u4e2d\"");
+  CHECK(to_json(*parse_plain_json(" [ 1 ,\t2.0\n, 1E5 ]\r\n")) == "[1.0,2.0,100000.0]");
+  CHECK(*parse_plain_json(R"("\"\\\/\b\f\n\r\t")")->get<std::string>() == "\"\\/\b\f\n\r\t");
+  CHECK(*parse_plain_json("-0")->get<std::int64_t>() == 0);
+  CHECK(std::signbit(*parse_plain_json("-0.0")->get<double>()));
+  CHECK(*parse_plain_json("0.1")->get<double>() == 0.1);
+}
+
+TEST_CASE("what is wrong or rare is not plain") {
+  for (const std::string text : {"",
+                                 " ",
+                                 "{",
+                                 "[",
+                                 "[1",
+                                 "[1,",
+                                 "[1,]",
+                                 "[,1]",
+                                 "{\"a\"}",
+                                 "{\"a\":}",
+                                 "{\"a\":1,}",
+                                 "{a:1}",
+                                 "{\"a\":1 \"b\":2}",
+                                 "{\"a\":1,\"a\":2}",
+                                 "[1 2]",
+                                 "1 2",
+                                 "[1]]",
+                                 "]",
+                                 "}",
+                                 "nul",
+                                 "tru",
+                                 "nulls",
+                                 "True",
+                                 "NaN",
+                                 "Infinity",
+                                 "-",
+                                 "+1",
+                                 "01",
+                                 "-01",
+                                 "1.",
+                                 ".5",
+                                 "1e",
+                                 "1e+",
+                                 "0x1",
+                                 "1_0",
+                                 "'a'",
+                                 "\"a",
+                                 "\"\\",
+                                 "\"\\x\"",
+                                 "\"\\u0041\"",
+                                 "\"\\ud800\"",
+                                 "1e999",
+                                 "-1e999",
+                                 "1e-999",
+                                 "18446744073709551616",
+                                 "-9223372036854775809",
+                                 "// a\n1",
+                                 "[1]#"}) {
+    INFO(text);
+    CHECK_FALSE(parse_plain_json(text).has_value());
+  }
+  CHECK_FALSE(parse_plain_json("\"a\nb\"").has_value());
+  CHECK_FALSE(parse_plain_json("[1]\0"s).has_value());
+  CHECK_FALSE(parse_plain_json("\0"s).has_value());
+}
+
+TEST_CASE("plain JSON is as deep as any, and no deeper; of many keys none stands twice") {
+  const auto nested = [](std::size_t depth) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  };
+  CHECK(parse_plain_json(nested(64)).has_value());
+  CHECK_FALSE(parse_plain_json(nested(65)).has_value());
+  std::string text = "{";
+  for (int i = 0; i < 100; ++i) text += "\"k" + std::to_string(i) + "\":0,";
+  CHECK(parse_plain_json(text + "\"k\":0}").has_value());
+  CHECK_FALSE(parse_plain_json(text + "\"k7\":0}").has_value());
+  CHECK_FALSE(parse_plain_json(text + "\"k99\":0}").has_value());
+}
