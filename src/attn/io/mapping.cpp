@@ -26,6 +26,7 @@ struct Slot {
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free);
 
 constinit std::array<Slot, 64> slots = {};
+std::atomic_flag ending;
 
 Slot* slot_of(std::uintptr_t address) {
   for (Slot& slot : slots) {
@@ -41,6 +42,7 @@ extern "C" void tell_lost_bytes(int signal_number, siginfo_t* info, void*) {
     signal(signal_number, SIG_DFL);
     return;
   }
+  while (ending.test_and_set()) pause();  // another thread tells it
   remove_temporaries();
   [[maybe_unused]] const ssize_t told =
       write(STDERR_FILENO, slot->message.data(), std::strlen(slot->message.data()));
