@@ -17,28 +17,32 @@ bool same_bytes(const std::vector<N>& a, const std::vector<N>& b) {
 }
 
 template <class T>
+void check_threads(const Case<T>& c, kernel::Isa isa) {
+  for (const Ask ask : kAsks) {
+    ThreadPool one(1);
+    const Answer<T> expected = compute(c.problem, ask, one, isa);
+    for (std::size_t threads : {2, 3, 4, 7}) {
+      INFO(c.text() << " " << name_of(isa) << " " << threads << " threads, ask "
+                    << static_cast<int>(ask));
+      ThreadPool pool(threads);
+      const Answer<T> found = compute(c.problem, ask, pool, isa);
+      REQUIRE(same_bytes(found.context, expected.context));
+      REQUIRE(same_bytes(found.logsumexp, expected.logsumexp));
+      REQUIRE(same_bytes(found.weights, expected.weights));
+      REQUIRE(same_bytes(found.scores, expected.scores));
+      REQUIRE(same_bytes(found.scaled, expected.scaled));
+      REQUIRE(same_bytes(found.masked, expected.masked));
+    }
+  }
+}
+
+template <class T>
 void check_threads(std::array<std::size_t, 7> shape, bool causal) {
   std::mt19937_64 random(7);
   Case<T> c;
   fill_plain(c, random, shape, dtype_of<T>);
   if (causal) set_places(c, {.causal = true});
-  for (kernel::Isa isa : kernel::available_isas())
-    for (const Ask ask : kAsks) {
-      ThreadPool one(1);
-      const Answer<T> expected = compute(c.problem, ask, one, isa);
-      for (std::size_t threads : {2, 3, 4, 7}) {
-        INFO(c.text() << " " << name_of(isa) << " " << threads << " threads, ask "
-                      << static_cast<int>(ask));
-        ThreadPool pool(threads);
-        const Answer<T> found = compute(c.problem, ask, pool, isa);
-        REQUIRE(same_bytes(found.context, expected.context));
-        REQUIRE(same_bytes(found.logsumexp, expected.logsumexp));
-        REQUIRE(same_bytes(found.weights, expected.weights));
-        REQUIRE(same_bytes(found.scores, expected.scores));
-        REQUIRE(same_bytes(found.scaled, expected.scaled));
-        REQUIRE(same_bytes(found.masked, expected.masked));
-      }
-    }
+  for (kernel::Isa isa : kernel::available_isas()) check_threads(c, isa);
 }
 
 }  // namespace
@@ -47,6 +51,17 @@ TEST_CASE("kernel: any number of threads gives the same bytes", "[kernel][thread
   check_threads<float>({1, 4, 2, 300, 300, 64, 64}, true);
   check_threads<float>({2, 3, 3, 97, 1100, 40, 24}, false);
   check_threads<double>({1, 2, 1, 200, 600, 64, 64}, false);
+}
+
+TEST_CASE("kernel: so it does with every option", "[kernel][threads]") {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    std::mt19937_64 random(seed);
+    Case<float> c;
+    const std::size_t rows = seed % 3 == 0 ? 3 : 110;  // few: keys are split
+    fill_plain(c, random, {2, 4, 2, rows, 1200, 40, 24}, DType::f32);
+    add_options(c, random);
+    check_threads(c, kernel::available_isas().back());
+  }
 }
 
 TEST_CASE("kernel: decoding splits keys among threads to the same bytes", "[kernel][threads]") {

@@ -257,12 +257,8 @@ double fill_operands(Case<T>& c, std::mt19937_64& random) {
 }  // namespace
 
 template <class T>
-void fill_random(Case<T>& c, std::mt19937_64& random) {
+void add_options(Case<T>& c, std::mt19937_64& random) {
   auto& p = c.problem;
-  choose_sizes(p, random);
-  const double spread = fill_operands(c, random);
-  p.scale = static_cast<T>(chance(random, 0.2) ? -0.3 : 1 / std::sqrt(double(p.D) + 1e-9));
-  if (p.D == 0) p.scale = 1;
   if (chance(random, 0.2)) p.softcap = static_cast<T>(std::array{0.5, 5.0, 30.0}[random() % 3]);
   p.softcap_last = p.softcap > 0 && chance(random, 0.3);
   if (chance(random, 0.15)) p.temperature = static_cast<T>(std::array{0.5, 2.0, 0.3}[random() % 3]);
@@ -280,6 +276,17 @@ void fill_random(Case<T>& c, std::mt19937_64& random) {
       c.sinks.push_back(chance(random, 0.1)
                             ? -std::numeric_limits<T>::infinity()
                             : static_cast<T>(std::normal_distribution<>(0, 4)(random)));
+  c.point();
+}
+
+template <class T>
+void fill_random(Case<T>& c, std::mt19937_64& random) {
+  auto& p = c.problem;
+  choose_sizes(p, random);
+  const double spread = fill_operands(c, random);
+  p.scale = static_cast<T>(chance(random, 0.2) ? -0.3 : 1 / std::sqrt(double(p.D) + 1e-9));
+  if (p.D == 0) p.scale = 1;
+  add_options(c, random);
   if (chance(random, 0.25) && p.S > 0)  // NaN and infinity, hidden and not
     for (int n = 0; n < 3; ++n) {
       // Infinity times a weight that underflows in T but not in the oracle would be NaN there.
@@ -347,6 +354,8 @@ template void set_places(Case<float>&, const Limits&);
 template void set_places(Case<double>&, const Limits&);
 template struct Case<float>;
 template struct Case<double>;
+template void add_options(Case<float>&, std::mt19937_64&);
+template void add_options(Case<double>&, std::mt19937_64&);
 template void fill_random(Case<float>&, std::mt19937_64&);
 template void fill_random(Case<double>&, std::mt19937_64&);
 template void fill_plain(Case<float>&, std::mt19937_64&, std::array<std::size_t, 7>, DType, double);

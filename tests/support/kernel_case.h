@@ -59,6 +59,10 @@ void set_places(Case<T>& c, const Limits& limits);
 template <class T>
 void fill_random(Case<T>& c, std::mt19937_64& random);
 
+/// Everything beside operands and scale, in every combination.
+template <class T>
+void add_options(Case<T>& c, std::mt19937_64& random);
+
 /// Normal(0, spread) operands of one dtype, nothing else set.
 template <class T>
 void fill_plain(Case<T>& c, std::mt19937_64& random, std::array<std::size_t, 7> bhglsdv,

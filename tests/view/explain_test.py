@@ -142,6 +142,13 @@ def options(checks, folder):
         for letter, output in ("S", "scores"), ("A", "weights"), ("C", "context"):
             close(checks, got[letter], np.array(want[output]), f"{more}: {output}")
 
+    text = explained(folder, {**job, "mask": [[False] * 4] * 3, "tokens": ["a", "b", "c"],
+                              "rows": [-1]})
+    checks.check("This query sees no key." in text and "query -1 (c), row 0" in text, "nothing seen")
+    text = explained(folder, {**job, "scale": "none"})
+    checks.check("Scale" not in text, "no scale, no stage")
+    lines_hold(checks, text, "no scale")
+
     big = rng.standard_normal((20, 10))
     text = explained(folder, {"Q": big.tolist(), "K": big.tolist()}, "--explain-query", "19")
     got, want = matrices(text)["S"], big @ big.T
@@ -175,6 +182,38 @@ def heads(checks, folder):
     close(checks, got["Y"][:, :3], np.hstack(contexts) @ wo + bo, "output")
     lines_hold(checks, text, "heads")
     checks.check("Of 4 heads this is head 3" in text and "Of several batches" in text, "which one")
+
+
+def layouts(checks, folder):
+    """Where heads and batches stand, and what is projected: the numbers are those of --outputs."""
+    rng = np.random.default_rng(10)
+
+    def normal(*shape):
+        return rng.standard_normal(shape).round(3).tolist()
+
+    x, w = normal(3, 4), normal(4, 4)
+    projected = {"embeddings": x, "W_Q": w, "W_K": w, "W_V": w}
+    for job in ({"Q": normal(1, 2, 3, 4), "K": normal(1, 2, 5, 4), "V": normal(1, 2, 5, 3)},
+                {"Q": normal(2, 3, 4), "K": normal(2, 5, 4), "V": normal(2, 5, 3)},
+                {"Q": normal(2, 3, 4), "K": normal(2, 5, 4), "V": normal(2, 5, 4), "heads": 2},
+                {"embeddings": x},
+                {"embeddings": x, "W_Q": w},
+                {**projected, "b_K": normal(4), "b_V": normal(4), "position": {"kind": "sinusoidal"}},
+                {**projected, "memory": normal(5, 4)},
+                {**projected, "W_O": normal(4, 2)},
+                {**projected, "q_norm": normal(4), "k_norm": normal(4), "qk_norm": "rms"},
+                {"Q": x, "K": x, "cos": normal(3, 2), "sin": normal(3, 2), "rotary": {"kind": "half"}}):
+        text = explained(folder, job, "--outputs", "scores,weights,head_context")
+        lines_hold(checks, text, f"{list(job)}")
+        (folder / "job.json").write_text(json.dumps(job))
+        done = attn("run", "job.json", "--format", "json", "--outputs", "scores,weights,head_context",
+                    cwd=folder)
+        want, got = json.loads(done.stdout), matrices(text)
+        for letter, output in ("S", "scores"), ("A", "weights"):
+            found = np.array(want[output])
+            while found.ndim > 2:
+                found = found[0]
+            close(checks, got[letter], found, f"{list(job)}: {output}")
 
 
 def formats(checks, folder):
@@ -228,10 +267,15 @@ def refusals(checks, folder):
     for args, code, word in ((["--explain", "x.doc"], 2, ".tex"),
                              (["--explain", "-", "--explain-query", "7"], 2, "--explain-query 7"),
                              (["--explain", "-", "--explain-head", "1"], 2, "--explain-head 1"),
+                             (["--explain", "-", "--explain-head", "-1"], 2, "--explain-head -1"),
                              (["--explain-query", "1"], 2, "--explain")):
         run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]", *args, cwd=folder)
         checks.check(run.returncode == code and word in run.stderr.decode() and run.stdout == b"",
                      f"{args}: {run}")
+    np.save(folder / "none.npy", np.zeros((0, 2)))
+    run = attn("run", "--q", "none.npy", "--k", "none.npy", "--explain", "-", cwd=folder)
+    checks.check(run.returncode == 65 and b"expected queries and keys, found none" in run.stderr,
+                 f"nothing to explain: {run}")
     run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]", "--explain", "e.md", "-o", "w.npz",
                "--outputs", "weights", cwd=folder)
     with np.load(folder / "w.npz") as made:
@@ -241,7 +285,7 @@ def refusals(checks, folder):
 def main():
     checks = Checks("explain")
     with tempfile.TemporaryDirectory() as name:
-        for test in the_notebook, options, heads, formats, compiled, refusals:
+        for test in the_notebook, options, heads, layouts, formats, compiled, refusals:
             test(checks, pathlib.Path(name))
     checks.finish()
 

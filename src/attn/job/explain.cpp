@@ -98,9 +98,12 @@ class Explainer {
       formula.push_back(subscript(name("b"), name(letter)));
       given.push_back({formula.back(), {shown(*bias)}});
     }
-    given.push_back({name(letter), {row(formula), shown(result)}});
+    if (plain_vectors(from_))
+      given.push_back({name(letter), {row(formula), shown(result)}});
+    else
+      given.push_back({name(letter), {shown(result)}});
     lines(std::move(given));
-    if (!weights) return;
+    if (!weights || !plain_vectors(from_)) return;
     std::vector<Equation> worked;
     for (const std::size_t j : edges(result.columns)) {
       Math total = sum(source.columns, [&](std::size_t k) {
@@ -124,6 +127,9 @@ class Explainer {
     const Matrix x = from_.first("inputs");
     words("Each row of X, a token, becomes a query: what it looks for." + shape("X", x) +
           shape("Q", queries));
+    if (!plain_vectors(from_))
+      words(
+          "What X and the weights give is normalised or turned by its position, as the job says.");
     project(x, "Q", queries);
   }
 
@@ -137,8 +143,11 @@ class Explainer {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name(letter)));
     }
+    std::vector<Math> rights;
+    if (letter == "V" || plain_vectors(from_)) rights.push_back(row(formula));
+    rights.push_back(shown(result));
     lines({{subscript(name("W"), name(letter)), {shown(*weights)}},
-           {name(letter), {row(formula), shown(result)}}});
+           {name(letter), std::move(rights)}});
   }
 
   void project_keys_and_values() {

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Random draws in a job: what is wrong with one is said; what is right is NumPy's."""
+
+import json
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from support.attn import Checks, attn  # noqa: E402
+
+ONE = {"shape": [1, 1]}
+
+# the spec of K, generator, what is said
+REFUSED = [
+    ({"randint": {"shape": [1, 1]}}, "", "randint: expected the argument 'high', found none"),
+    ({"randint": {"hihg": 2}}, "", "randint: unknown argument 'hihg' (did you mean 'high'?)"),
+    ({"randint": {"high": "ten"}}, "", "randint: high: expected a whole number, found a string"),
+    ({"randint": {"high": "9" * 40}}, "", "randint: high: expected a whole number, found a string"),
+    ({"randint": {"high": 2.5}}, "", "randint: high: expected a whole number, found a float"),
+    ({"randint": {"high": 3, "dtype": "int65"}}, "",
+     'randint: dtype: expected a dtype such as "int64", found a string'),
+    ({"randint": {"high": 3, "dtype": 64}}, "",
+     'randint: dtype: expected a dtype such as "int64", found an integer'),
+    ({"rand": {"shape": [-1]}}, "", "rand: shape: expected sizes >= 0, found -1"),
+    ({"rand": {"shape": "2,2"}}, "",
+     "rand: shape: expected a list of whole numbers, found a string"),
+    ({"rand": {"shape": ["a"]}}, "",
+     "rand: shape: expected a list of whole numbers, found an array"),
+    ({"normal": {**ONE, "loc": "far"}}, "", "normal: loc: expected a number, found a string"),
+    ({"permutation": {}}, "", "permutation: expected either 'n' or 'values'"),
+    ({"permutation": {"n": 3, "values": [1]}}, "", "permutation: expected either 'n' or 'values'"),
+    ({"permutation": {"n": -3}}, "", "permutation: n: expected 0 to 2147483647, found an integer"),
+    ({"permutation": {"n": 1 << 31}}, "",
+     "permutation: n: expected 0 to 2147483647, found an integer"),
+    ({"shuffle": {}}, "", "shuffle: expected the argument 'values', found none"),
+    ({"choice": {**ONE, "n": 3, "values": [1]}}, "", "choice: expected either 'n' or 'values'"),
+    ({"choice": {**ONE}}, "", "choice: expected either 'n' or 'values'"),
+    ({"choice": {**ONE, "n": 3, "replace": 1}}, "",
+     "choice: replace: expected true or false, found an integer"),
+    ({"choice": {**ONE, "n": 1, "p": [[1]]}}, "", "choice: p: expected a list of numbers, found"),
+    ({"choice": {**ONE, "n": 1, "p": ["a"]}}, "", "choice: p: "),
+    ({"integers": {"high": 3, **ONE}}, "",
+     "integers: a method of the other generator (RandomState or default_rng)"),
+    ({"rnd": ONE}, "", "unknown random method 'rnd'"),
+    ({"rand": ONE, "randn": ONE}, "", "expected an object with one random method"),
+    ({"rand": 3}, "", "rand: expected an object of arguments, found an integer"),
+    ({"random": {**ONE, "dtype": "int8"}}, "default_rng",
+     "random: dtype: expected float64 or float32, found int8"),
+    ({"randn": ONE}, "default_rng",
+     "randn: a method of the other generator (RandomState or default_rng)"),
+]
+
+# the spec of K, generator, seed, NumPy's K
+DRAWN = [
+    ({"rand": {"shape": [2, 3]}}, "", 1, lambda: np.random.RandomState(1).rand(2, 3)),
+    ({"rand": {"shape": [2, 3]}}, "", [1, 2], lambda: np.random.RandomState([1, 2]).rand(2, 3)),
+    ({"rand": {"shape": [2, 3]}}, "", [1.0, 2], lambda: np.random.RandomState([1, 2]).rand(2, 3)),
+    ({"randn": {"shape": [2, 3]}}, "", 7.0, lambda: np.random.RandomState(7).randn(2, 3)),
+    ({"uniform": {"low": 1, "high": 2, "shape": [2, 3]}}, "", 3,
+     lambda: np.random.RandomState(3).uniform(1, 2, (2, 3))),
+    ({"randint": {"low": -2, "high": 1 << 63, "shape": [2, 3]}}, "", 3,
+     lambda: np.random.RandomState(3).randint(-2, 1 << 63, (2, 3))),
+    ({"randint": {"high": "18446744073709551616", "shape": [1, 2], "dtype": "uint64"}}, "", 11,
+     lambda: np.random.RandomState(11).randint(0, 1 << 64, (1, 2), np.uint64)),
+    ({"permutation": {"values": [[1, 2], [3, 4]]}}, "", 4,
+     lambda: np.random.RandomState(4).permutation([[1, 2], [3, 4]])),
+    ({"shuffle": {"values": [[1, 2], [3, 4], [5, 6]]}}, "", 4,
+     lambda: shuffled(np.array([[1, 2], [3, 4], [5, 6]]), np.random.RandomState(4))),
+    ({"choice": {"n": 9, "shape": [2, 4], "replace": False}}, "", 5,
+     lambda: np.random.RandomState(5).choice(9, (2, 4), False)),
+    ({"choice": {"values": [7, 8, 9], "shape": [2, 4], "p": [0.5, 0.25, 0.25]}}, "", 5,
+     lambda: np.random.RandomState(5).choice([7, 8, 9], (2, 4), True, [0.5, 0.25, 0.25])),
+    ({"random": {"shape": [2, 3]}}, "default_rng", 5, lambda: np.random.default_rng(5).random((2, 3))),
+    ({"random": {"shape": [2, 3], "dtype": "float32"}}, "default_rng", 5,
+     lambda: np.random.default_rng(5).random((2, 3), np.float32)),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", (1 << 64) - 1,
+     lambda: np.random.default_rng((1 << 64) - 1).uniform(size=(2, 3))),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", str(1 << 70),
+     lambda: np.random.default_rng(1 << 70).uniform(size=(2, 3))),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", [1, (1 << 64) - 1, str(1 << 70)],
+     lambda: np.random.default_rng([1, (1 << 64) - 1, 1 << 70]).uniform(size=(2, 3))),
+    ({"integers": {"high": 3, "shape": [2, 3], "endpoint": True}}, "default_rng", 5,
+     lambda: np.random.default_rng(5).integers(3, size=(2, 3), endpoint=True)),
+]
+
+# seed, generator, what is said
+SEEDS_REFUSED = [
+    (1 << 32, "", "K: seed: expected 0 to 4294967295, found a larger number"),
+    ([1 << 32], "", "K: seed: expected 0 to 4294967295, found a larger number"),
+    ([1, "x"], "", "seed: expected a whole number >= 0"),
+    ([1, -1], "", "seed: expected a whole number >= 0"),
+    ([1.5, 1], "", "seed: expected a whole number >= 0"),
+    ([-1.0, 1], "", "seed: expected a whole number >= 0"),
+    ([], "", "seed: expected a whole number >= 0"),
+    (-1.0, "", "seed: expected a whole number >= 0"),
+    (True, "", "seed: expected a whole number >= 0"),
+]
+
+
+def shuffled(array, state):
+    state.shuffle(array)
+    return array
+
+
+def run(folder, spec, generator, seed, keys=1, width=1):
+    """A job whose K (keys, width) is drawn."""
+    job = {"Q": [[1.0] * width], "K": spec, "V": [[1.0]] * keys, "seed": seed, "outputs": ["K"]}
+    if generator:
+        job["generator"] = generator
+    (folder / "job.json").write_text(json.dumps(job))
+    return attn("run", "job.json", "-o", "out.npz", "--force", cwd=folder)
+
+
+def refusals(checks, folder):
+    for spec, generator, said in REFUSED:
+        done = run(folder, spec, generator, 1)
+        found = done.stderr.decode()
+        checks.check(done.returncode == 65 and f"job.json: K: {said}" in found,
+                     f"{spec}: {done.returncode}: {found}")
+    for seed, generator, said in SEEDS_REFUSED:
+        done = run(folder, {"rand": ONE}, generator, seed)
+        found = done.stderr.decode()
+        checks.check(done.returncode == 65 and f"job.json: {said}" in found,
+                     f"seed {seed}: {done.returncode}: {found}")
+
+
+def draws(checks, folder):
+    for spec, generator, seed, numpys in DRAWN:
+        wanted = numpys()
+        done = run(folder, spec, generator, seed, *wanted.shape)
+        if not checks.check(done.returncode == 0, f"{spec}: {done.stderr.decode()}"):
+            continue
+        with np.load(folder / "out.npz") as out:
+            found = out["K"]
+        checks.check(found.dtype == wanted.dtype and np.array_equal(found, wanted),
+                     f"{spec}, seed {seed}: {found.tolist()} instead of {wanted.tolist()}")
+
+
+def main():
+    checks = Checks("draws")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        refusals(checks, folder)
+        draws(checks, folder)
+    checks.finish()
+
+
+if __name__ == "__main__":
+    main()
