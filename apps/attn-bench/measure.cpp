@@ -40,22 +40,25 @@ Measurement measure_peak(kernel::ThreadPool& pool) {
   return {static_cast<double>(flops), seconds};
 }
 
-Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes) {
+Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int times) {
   static std::vector<std::uint64_t> memory;
   const std::size_t words = bytes / sizeof(std::uint64_t);
   if (memory.size() < words) memory.assign(words, 1);
   const std::size_t tasks = pool.threads() * 16, share = words / tasks;
   std::atomic<std::uint64_t> total{0};
+  const auto read = [&](std::size_t task, std::size_t) {
+    const std::uint64_t* from = memory.data() + task * share;
+    std::uint64_t sums[32] = {};  // many, so that loads do not wait for additions
+    for (std::size_t i = 0; i + 32 <= share; i += 32)
+      for (std::size_t j = 0; j < 32; ++j) sums[j] += from[i + j];
+    std::uint64_t sum = 0;
+    for (std::uint64_t s : sums) sum += s;
+    total += sum;
+  };
+  pool.run(tasks, pool.threads(), read);
+  total = 0;
   const Seconds seconds = seconds_of([&] {
-    pool.run(tasks, pool.threads(), [&](std::size_t task, std::size_t) {
-      const std::uint64_t* from = memory.data() + task * share;
-      std::uint64_t sums[32] = {};  // many, so that loads do not wait for additions
-      for (std::size_t i = 0; i + 32 <= share; i += 32)
-        for (std::size_t j = 0; j < 32; ++j) sums[j] += from[i + j];
-      std::uint64_t sum = 0;
-      for (std::uint64_t s : sums) sum += s;
-      total += sum;
-    });
+    for (int time = 0; time < times; ++time) pool.run(tasks, pool.threads(), read);
   });
   // The sum is of ones, one for each word; using it keeps the reading from being left out.
   return {static_cast<double>(total * sizeof(std::uint64_t)), seconds};

@@ -29,8 +29,9 @@ struct Measurement {
 template <class T>
 Measurement measure_peak(kernel::ThreadPool& pool);
 
-/// All of the pool's threads reading about `bytes`, which stand in memory already.
-Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes);
+/// All of the pool's threads reading the same `bytes` or so again and again: from memory, or from
+/// the caches where they fit.
+Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int times);
 
 /// The middle of several measurements and how far they are apart.
 struct Summary {

@@ -1,7 +1,10 @@
 #include "attn/kernel/attend.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/plan.h"
@@ -10,7 +13,7 @@
 namespace attn::kernel {
 namespace {
 
-constexpr double kWorkOfOneWorker = 1e7;  // below it, waking another takes longer than helping
+constexpr double kWorkOfOneWorker = 8e6;  // below it, waking another takes longer than helping
 
 /// One call of attend(): the problem, its plan, and where things stand in memory.
 template <class T>
@@ -33,6 +36,7 @@ class Run {
   }
 
   void all() {
+    if (takes_segments_whole()) return whole_segments();
     for (std::size_t pair = 0; pair < plan_.pairs; pair += plan_.wave) {
       const std::size_t count = std::min(plan_.wave, plan_.pairs - pair);
       if (plan_.split) {
@@ -54,28 +58,74 @@ class Run {
     return {.problem = p_, .first = first, .rows = rows, .kv = kv, .scratch = scratch_[worker]};
   }
 
-  /// Packs pairs [first, first + count), a task for each block of keys.
-  void pack_wave(std::size_t first, std::size_t count) {
+  /// Whether whole segments are shared out, and each worker packs the keys and values that its own
+  /// need: these then stay in one processor's cache, and nobody waits in between. It takes segments
+  /// enough to be shared out evenly.
+  bool takes_segments_whole() const {
+    constexpr std::size_t kCacheBytes = 768u << 10;
+    const std::size_t bytes = (plan_.packed_keys + plan_.packed_values) * sizeof(T);
+    const std::size_t segments = plan_.pairs * plan_.segments_per_pair();
+    return plan_.packed && workers_ > 1 && bytes <= kCacheBytes &&
+           (segments % workers_ == 0 || segments >= 4 * workers_);
+  }
+
+  void whole_segments() {
+    constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+    reserve_packed(workers_);
+    std::vector<std::size_t> packed(workers_, kNone);  // the pair that a worker has packed
+    pool_.run(
+        plan_.pairs * plan_.segments_per_pair(), workers_,
+        [&](std::size_t segment, std::size_t worker) {
+          const std::size_t pair = segment / plan_.segments_per_pair();
+          KeyValues<T> kv = unpacked(pair);
+          if (std::exchange(packed[worker], pair) != pair) pack_pair(kv, worker);
+          point_to_packed(kv, worker);
+          for (std::size_t row = 0; row < plan_.segment_rows; row += plan_.block_rows)
+            whole_rows(block(segment * plan_.segment_rows + row,
+                             std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
+        });
+  }
+
+  void pack_pair(const KeyValues<T>& kv, std::size_t worker) {
+    for (std::size_t number = 0; number < plan_.key_blocks; ++number)
+      tainted_[worker * plan_.key_blocks + number] =
+          pack_block(kv, worker, number, scratch_[worker].widened);
+  }
+
+  /// Room for `count` packed pairs.
+  void reserve_packed(std::size_t count) {
     const std::size_t elements = count * (plan_.packed_keys + plan_.packed_values);
-    const std::size_t blocks = count * plan_.key_blocks;
-    std::byte* memory = pool_.shared().reserve(elements * sizeof(T) + blocks);
+    std::byte* memory = pool_.shared().reserve(elements * sizeof(T) + count * plan_.key_blocks);
     keys_ = reinterpret_cast<T*>(memory);
     values_ = keys_ + count * plan_.packed_keys;
     tainted_ = reinterpret_cast<std::uint8_t*>(values_ + count * plan_.packed_values);
+  }
+
+  void point_to_packed(KeyValues<T>& kv, std::size_t place) const {
+    kv.keys = keys_ + place * plan_.packed_keys;
+    kv.values = values_ + place * plan_.packed_values;
+    kv.tainted = tainted_ + place * plan_.key_blocks;
+  }
+
+  /// Packs pairs [first, first + count), a task for each block of keys.
+  void pack_wave(std::size_t first, std::size_t count) {
+    reserve_packed(count);
+    const std::size_t blocks = count * plan_.key_blocks;
     pool_.run(blocks, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = task / plan_.key_blocks, number = task % plan_.key_blocks;
       tainted_[task] = pack_block(unpacked(first + pair), pair, number, scratch_[worker].widened);
     });
   }
 
-  bool pack_block(const KeyValues<T>& kv, std::size_t pair, std::size_t number, T* widened) const {
+  /// Packs key block `number` into the `place`-th of the packed pairs.
+  bool pack_block(const KeyValues<T>& kv, std::size_t place, std::size_t number, T* widened) const {
     const std::size_t panel = kernels_.geometry.panel;
     const std::size_t from = number * kKeyBlock, to = std::min(p_.S, from + kKeyBlock);
-    T* keys = keys_ + pair * plan_.packed_keys;
+    T* keys = keys_ + place * plan_.packed_keys;
     for (std::size_t key = from; key < to; key += panel)
       kernels_.pack_keys(kv.k, key, std::min(panel, to - key), p_.D, widened, keys + key * p_.D);
     return kernels_.pack_values(kv.v, from, to - from, p_.Dv, widened,
-                                values_ + pair * plan_.packed_values, p_.S, from);
+                                values_ + place * plan_.packed_values, p_.S, from);
   }
 
   /// Whether heads share rows of a mask or bias, so that these are better read for all heads at
@@ -98,11 +148,7 @@ class Run {
       const std::size_t pair = segment / plan_.segments_per_pair();
       const std::size_t row = number * plan_.block_rows;
       KeyValues<T> kv = unpacked(first + pair);
-      if (plan_.packed) {
-        kv.keys = keys_ + pair * plan_.packed_keys;
-        kv.values = values_ + pair * plan_.packed_values;
-        kv.tainted = tainted_ + pair * plan_.key_blocks;
-      }
+      if (plan_.packed) point_to_packed(kv, pair);
       whole_rows(block(first * plan_.pair_rows + segment * plan_.segment_rows + row,
                        std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
     });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 namespace attn::kernel {
 namespace {
@@ -14,8 +15,17 @@ void pause() {
 #endif
 }
 
-// A phase follows the one before within microseconds; a sleeping thread takes some fifty to wake.
-constexpr int kSpins = 2000;
+/// Looks for a while whether something has come about: a phase follows the one before within
+/// microseconds, and a sleeping thread takes some fifty to wake.
+template <class Condition>
+bool spin_until(Condition condition) {
+  constexpr int kSpins = 4000;
+  for (int spins = 0; spins < kSpins; ++spins) {
+    if (condition()) return true;
+    pause();
+  }
+  return condition();
+}
 
 }  // namespace
 
@@ -23,11 +33,9 @@ ThreadPool::ThreadPool(std::size_t threads)
     : threads_(std::max<std::size_t>(1, threads)), scratch_(threads_) {}
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_ = true;
-    ++job_;
-  }
+  stop_ = true;
+  ++job_;
+  std::unique_lock(mutex_).unlock();  // whoever is about to sleep sleeps now, and is woken
   job_posted_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
 }
@@ -48,43 +56,57 @@ void ThreadPool::run(std::size_t tasks, std::size_t workers, const Task& task) {
     return;
   }
   start_helpers(workers - 1);
-  {
-    std::lock_guard lock(mutex_);
-    task_ = &task;
-    tasks_ = tasks;
-    workers_ = workers;
-    next_ = 0;
-    failure_ = nullptr;
-    open_ = true;
-    ++job_;
-  }
-  job_posted_.notify_all();
+  post(tasks, workers, task);
   work(0);
-  for (int spins = 0; spins < kSpins && busy_ != 0; ++spins) pause();
-  std::unique_lock lock(mutex_);
-  open_ = false;  // nothing is left to start: whoever has not woken yet need not be waited for
-  all_left_.wait(lock, [&] { return busy_ == 0; });
-  if (failure_) std::rethrow_exception(failure_);
+  open_job_ = 0;  // nothing is left to start: whoever has not come yet need not be waited for
+  wait_for_helpers();
+  if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-/// Waits for a run after `seen`; whether this worker is to take part in it.
-bool ThreadPool::join(std::size_t worker, std::uint64_t& seen) {
-  for (int spins = 0; spins < kSpins && job_ == seen; ++spins) pause();
+void ThreadPool::post(std::size_t tasks, std::size_t workers, const Task& task) {
+  task_ = &task;
+  tasks_ = tasks;
+  workers_ = workers;
+  next_ = 0;
+  open_job_ = job_ + 1;
+  ++job_;
+  if (sleepers_ == 0) return;
+  std::unique_lock(mutex_).unlock();
+  job_posted_.notify_all();
+}
+
+void ThreadPool::wait_for_helpers() {
+  if (spin_until([&] { return busy_ == 0; })) return;
   std::unique_lock lock(mutex_);
-  job_posted_.wait(lock, [&] { return job_ != seen; });
-  seen = job_;
-  if (stop_ || !open_ || worker >= workers_) return false;
-  ++busy_;
-  return true;
+  caller_sleeps_ = true;
+  all_left_.wait(lock, [&] { return busy_ == 0; });
+  caller_sleeps_ = false;
+}
+
+/// Waits for a run after `seen`, and gives its number.
+std::uint64_t ThreadPool::await_job(std::uint64_t seen) {
+  if (!spin_until([&] { return job_ != seen; })) {
+    std::unique_lock lock(mutex_);
+    ++sleepers_;
+    job_posted_.wait(lock, [&] { return job_ != seen; });
+    --sleepers_;
+  }
+  return job_;
+}
+
+void ThreadPool::leave() {
+  if (--busy_ != 0 || !caller_sleeps_) return;
+  std::unique_lock(mutex_).unlock();
+  all_left_.notify_one();
 }
 
 void ThreadPool::help(std::size_t worker, std::uint64_t seen) {
   while (true) {
-    const bool joined = join(worker, seen);
-    if (joined) work(worker);
-    std::lock_guard lock(mutex_);
-    if (joined && --busy_ == 0) all_left_.notify_one();
+    seen = await_job(seen);
     if (stop_) return;
+    ++busy_;
+    if (open_job_ == seen && worker < workers_) work(worker);
+    leave();
   }
 }
 

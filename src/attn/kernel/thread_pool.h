@@ -40,25 +40,36 @@ class ThreadPool {
 
  private:
   void start_helpers(std::size_t count);
+  void post(std::size_t tasks, std::size_t workers, const Task& task);
+  void wait_for_helpers();
   void help(std::size_t worker, std::uint64_t seen);
+  std::uint64_t await_job(std::uint64_t seen);
+  void leave();
   void work(std::size_t worker);
-  bool join(std::size_t worker, std::uint64_t& seen);
 
   std::size_t threads_;
   std::vector<Arena> scratch_;
   Arena shared_;
   std::vector<std::thread> helpers_;
 
-  std::mutex mutex_;
-  std::condition_variable job_posted_, all_left_;
-  std::atomic<std::uint64_t> job_{0};  ///< counts runs; the fields below belong to the latest
-  bool open_ = false;                  ///< helpers may still join
-  bool stop_ = false;
+  // A run of a few microseconds must not wait for a lock, nor for a thread to wake: who waits looks
+  // at these for a while, and only then sleeps. All are sequentially consistent: of "I have come"
+  // and "it is closed" at least one is seen by the other side.
+  std::atomic<std::uint64_t> job_{0};       ///< counts runs
+  std::atomic<std::uint64_t> open_job_{0};  ///< the run that helpers may still join; 0: none
+  std::atomic<std::size_t> busy_{0};        ///< helpers that have come and not yet left
+  std::atomic<bool> stop_{false};
+
+  // The run that is open: written before it is opened, unchanged until all have left.
   const Task* task_ = nullptr;
   std::size_t tasks_ = 0, workers_ = 0;
   std::atomic<std::size_t> next_{0};
-  std::atomic<std::size_t> busy_{0};  ///< helpers that have joined and not yet left
-  std::exception_ptr failure_;
+  std::exception_ptr failure_;  ///< under mutex_
+
+  std::mutex mutex_;  ///< of those that sleep
+  std::condition_variable job_posted_, all_left_;
+  std::atomic<std::size_t> sleepers_{0};
+  std::atomic<bool> caller_sleeps_{false};
 };
 
 }  // namespace attn::kernel
