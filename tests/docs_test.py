@@ -62,8 +62,16 @@ def check_named_tests(checks, page):
         checks.check(there, f"{page.name}: no such test: {file} {function}")
 
 
+def check_demo(checks):
+    """What scripts/demo runs at its end is what README.md shows, and so runs, too."""
+    command = re.search(r"^set -- (attn .*)$", (ROOT / "scripts/demo").read_text(), re.MULTILINE)
+    shown = [shown for shown, _ in steps((ROOT / "README.md").read_text(encoding="utf-8"))]
+    checks.check(command and command[1] == shown[0], f"scripts/demo: README.md shows {shown[0]}")
+
+
 def main():
     checks = Checks("docs")
+    check_demo(checks)
     checks.check(named_tests("`tests/a_test.py::b` and `scripts/c`") ==
                  [("tests/a_test.py", "b"), ("scripts/c", "")], "tests are found by name")
     check_named_tests(checks, ROOT / "docs" / "reliability.md")

@@ -2,6 +2,7 @@
 """What `cmake --install` puts down works from there, without the source tree."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -34,9 +35,19 @@ def check_installed(checks, prefix):
     checks.check(missed.returncode != 0, "the examples are found elsewhere than under the prefix")
 
 
+def check_demo(checks):
+    """README.md installs after scripts/demo, which has to build whatever pages are installed."""
+    demo = (ROOT / "scripts" / "demo").read_text(encoding="utf-8")
+    built = re.search(r"^scripts/build release ([\w ]*\w)", demo, re.MULTILINE)[1].split()
+    for file in ["apps/CMakeLists.txt", "cmake/explained.cmake"]:
+        made = re.findall(r"add_custom_target\((\w+) ALL", (ROOT / file).read_text(encoding="utf-8"))
+        checks.check(made and set(made) <= set(built), f"scripts/demo builds {built}, not {made}")
+
+
 if __name__ == "__main__":
     checks = Checks("install")
     build = pathlib.Path(ATTN).resolve().parent
+    check_demo(checks)
     with tempfile.TemporaryDirectory(prefix="attn install ") as folder:
         prefix = pathlib.Path(folder) / "to here"
         install = run(["cmake", "--install", build, "--prefix", prefix], folder)
@@ -44,6 +55,7 @@ if __name__ == "__main__":
             for file in ["bin/attn", "share/doc/attn/README.md", "share/doc/attn/LICENSE",
                          "share/man/man1/attn.1", "share/man/man1/attn-run.1",
                          "share/man/man7/attn-masks.7",
+                         "share/doc/attn/explained/general-attention.html",
                          "share/bash-completion/completions/attn", "share/zsh/site-functions/_attn",
                          "share/fish/vendor_completions.d/attn.fish"]:
                 checks.check((prefix / file).is_file(), f"{file} is not installed")
