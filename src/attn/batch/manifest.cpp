@@ -85,8 +85,8 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
   read_earlier();
   if (use == ManifestUse::create && earlier_.size > 0)
     throw Error(ErrorKind::cannot_create, printable(path) +
-                                              ": exists already; --resume goes on with it, --force "
-                                              "begins anew");
+                                              ": exists already; --resume and --no-clobber go on "
+                                              "with it, --force begins anew");
   if (use == ManifestUse::replace) {
     lines_.clear();
     cut(file_, path_, 0);

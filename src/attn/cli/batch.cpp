@@ -61,9 +61,9 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
   std::error_code error;
   std::filesystem::create_directories(naming.folder, error);
   if (error) throw system_error(ErrorKind::cannot_create, naming.folder, error.value());
-  const ManifestUse use = args.force    ? ManifestUse::replace
-                          : args.resume ? ManifestUse::resume
-                                        : ManifestUse::create;
+  const ManifestUse use = args.force                       ? ManifestUse::replace
+                          : args.resume || args.no_clobber ? ManifestUse::resume
+                                                           : ManifestUse::create;
   auto manifest =
       std::make_unique<Manifest>(manifest_path(args, naming, shard), use, options, args.durable);
   for (const std::string& run : manifest->earlier_runs()) remove_leftovers(naming.folder, run);
@@ -113,6 +113,17 @@ Common common_of(const BatchArgs& args) {
   return common;
 }
 
+/// Whether it ended because nobody reads standard output any more.
+bool reader_has_gone(const std::exception_ptr& fault) {
+  try {
+    if (fault) std::rethrow_exception(fault);
+  } catch (const BrokenPipe&) {
+    return true;
+  } catch (...) {  // whatever else it is, tell_fault() says
+  }
+  return false;
+}
+
 /// Results go to the manifest's folder, or, without a manifest, to standard output.
 int run_items(const BatchArgs& args, const Common& common, ItemSource& source, Manifest* manifest,
               std::atomic<bool>& stop) {
@@ -139,7 +150,10 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
   };
   tasks.tick = [&] { report.tick(); };
   const PoolEnd end = run_pool(source, pool, tasks, stop);
-  report.end();
+  if (reader_has_gone(end.fault))
+    report.abandon();
+  else
+    report.end();
   if (results && !end.fault) results->commit();
   const int code = end.fault ? tell_fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
   if (end.overdue > 0) end_at_once(code);

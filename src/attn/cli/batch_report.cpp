@@ -136,6 +136,8 @@ void BatchReport::event(const std::string& name) const {
   std::fprintf(stderr, "%s,\"seconds\":%.6f}\n", text.c_str(), seconds());
 }
 
+void BatchReport::abandon() { clear_bar(); }
+
 void BatchReport::end() {
   clear_bar();
   if (options_.json) return event("end");
