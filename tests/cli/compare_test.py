@@ -270,6 +270,13 @@ def test_picture(folder):
     for args in (["--view", "--json"], ["--view=d.pdf"], ["--view", "--of", "none"]):
         run = attn("compare", "a.npz", "b.npz", *args, cwd=folder)
         checks.check(run.returncode == 2 and run.stderr.count(b"\n") == 1, f"{args}: {run}")
+    # Other shapes are a difference like any other, though none that can be drawn.
+    np.save(folder / "long.npy", np.zeros(4))
+    np.save(folder / "short.npy", np.zeros(3))
+    for view in "--view", "--view=none.svg":
+        run = attn("compare", "long.npy", "short.npy", view, cwd=folder)
+        checks.check(run.returncode == 1 and b"nothing is drawn" in run.stderr and run.stdout
+                     and not (folder / "none.svg").exists(), f"{view} of two shapes: {run}")
 
 
 def main():

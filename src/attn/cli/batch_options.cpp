@@ -5,6 +5,7 @@
 #include <map>
 #include <thread>
 
+#include "attn/cli/numbers.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -53,15 +54,16 @@ void add_results(CLI::App& app, BatchArgs& args) {
 
 void add_running(CLI::App& app, BatchArgs& args) {
   args.pool.threads = std::max(1u, std::thread::hardware_concurrency());
-  app.add_option("-j,--jobs", args.pool.threads, "jobs at a time; default: one a processor")
-      ->check(CLI::Range(1, 1024))
+  take_whole(
+      app.add_option("-j,--jobs", args.pool.threads, "jobs at a time; default: one a processor"), 1,
+      1024)
       ->type_name("N")
       ->group("Running");
   app.add_flag("--fail-fast,!--keep-going", args.pool.fail_fast,
                "start no job after a failure; default: keep going")
       ->group("Running");
-  app.add_option("--timeout", args.pool.timeout, "seconds that one job may take")
-      ->check(CLI::PositiveNumber)
+  take_number(app.add_option("--timeout", args.pool.timeout, "seconds that one job may take"),
+              Sign::positive)
       ->type_name("X")
       ->group("Running");
   app.add_flag("--resume", args.resume, "skip jobs that the manifest shows as finished, unchanged")

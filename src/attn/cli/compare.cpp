@@ -9,6 +9,7 @@
 #include "attn/cli/comparison_report.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/numbers.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/tensor/error.h"
 
@@ -74,18 +75,19 @@ CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Toleranc
   return report;
 }
 
-/// The one asked for, or the first that differs, or the first.
-const Couple& drawn_couple(const CompareReport& report, const std::string& asked) {
+/// The one asked for, or the first that differs, or the first; nullptr where no two have one shape.
+const Couple* drawn_couple(const CompareReport& report, const std::string& asked) {
   const Couple* found = nullptr;
+  bool known = asked.empty();
   for (const Couple& couple : report.couples) {
-    if (!couple.found.same_shape || (!asked.empty() && couple.compared.name != asked)) continue;
+    if (!asked.empty() && couple.compared.name != asked) continue;
+    known = true;
+    if (!couple.found.same_shape) continue;
     if (found == nullptr || (found->found.same() && !couple.found.same())) found = &couple;
   }
-  if (found == nullptr)
-    throw Error(ErrorKind::usage, asked.empty()
-                                      ? "--view: no two tensors have one shape"
-                                      : "--of " + printable(asked) + ": expected a name of both");
-  return *found;
+  if (!known)
+    throw Error(ErrorKind::usage, "--of " + printable(asked) + ": expected a name of both");
+  return found;
 }
 
 /// Where both are -inf, both hide the key: nothing to see.
@@ -119,14 +121,16 @@ OutputFile picture_file(const CompareArgs& args, const TensorFiles& files) {
   return OutputFile(args.view, policy);
 }
 
-std::string difference_drawn(const CompareReport& report, const CompareArgs& args,
-                             TensorFiles& files) {
+void draw_difference(const CompareReport& report, const CompareArgs& args, TensorFiles& files,
+                     OutputFile& picture) {
+  const Couple* couple = drawn_couple(report, args.of);
+  if (couple == nullptr) return note("--view: nothing is drawn, as no two tensors have one shape");
   const DrawFormat format = draw_format(args.view);
-  const Couple& couple = drawn_couple(report, args.of);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
-  PageSet set = page_set(source_of(couple, labels, args), args.choice, args.a);
+  PageSet set = page_set(source_of(*couple, labels, args), args.choice, args.a);
   set.key.reset();  // no file holds the difference
-  return (format == DrawFormat::text ? "\n" : "") + drawn({set}, format, {});
+  picture.write((format == DrawFormat::text ? "\n" : "") + drawn({set}, format, {}));
+  picture.commit();
 }
 
 void check(const CompareArgs& args) {
@@ -162,20 +166,19 @@ int run_compare(const CompareArgs& args) {
   if (!args.view.empty()) picture.emplace(picture_file(args, files));
   files.require_unchanged();
   print(args.json ? report_json(report) : report_text(report));
-  if (picture) {
-    picture->write(difference_drawn(report, args, files));
-    picture->commit();
-  }
+  if (picture) draw_difference(report, args, files, *picture);
   return report.same() ? 0 : 1;
 }
 
 void add_tolerance(CLI::App& app, CompareArgs& args) {
-  const auto add = [&](const std::string& flag, auto& place, const std::string& what) {
-    return app.add_option(flag, place, what)->check(CLI::NonNegativeNumber)->group("What is close");
+  const auto add = [&](const std::string& flag, auto& place, const std::string& what,
+                       const std::string& type) {
+    return app.add_option(flag, place, what)->type_name(type)->group("What is close");
   };
-  add("--rtol", args.rtol, "relative tolerance; default: 1e-7, with --ulp 0")->type_name("X");
-  add("--atol", args.atol, "absolute tolerance; default: 0")->type_name("X");
-  add("--ulp", args.ulps, "as close: at most N representable values apart")->type_name("N");
+  take_number(add("--rtol", args.rtol, "relative tolerance; default: 1e-7, with --ulp 0", "X"),
+              Sign::not_negative);
+  take_number(add("--atol", args.atol, "absolute tolerance; default: 0", "X"), Sign::not_negative);
+  take_whole(add("--ulp", args.ulps, "as close: at most N representable values apart", "N"), 0);
   app.add_flag("--equal-nan", args.equal_nan, "NaN is close to NaN; without, to nothing")
       ->group("What is close");
 }
@@ -217,7 +220,7 @@ void add_view(CLI::App& app, CompareArgs& args) {
       ->type_name("NAME")
       ->group(group);
   const auto add_axis = [&](const std::string& flag, auto& place, const std::string& what) {
-    app.add_option(flag, place, what)->type_name("I")->group(group);
+    take_whole(app.add_option(flag, place, what))->type_name("I")->group(group);
   };
   add_axis("--head", args.choice.head, "this head alone; default: all, side by side");
   add_axis("--batch", args.choice.batch, "this batch alone");

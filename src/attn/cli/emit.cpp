@@ -1,8 +1,10 @@
 #include "attn/cli/emit.h"
 
 #include <CLI/CLI.hpp>
+#include <limits>
 #include <optional>
 
+#include "attn/cli/numbers.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
@@ -112,22 +114,17 @@ void add_emit_options(CLI::App& app, EmitArgs& args) {
     return option->group("Text, as numpy.set_printoptions")->type_name(type);
   };
   text_only(app.add_flag("--repr", args.repr, "as repr() prints it: array([...])"), "");
-  text_only(
-      app.add_option("--precision", args.print.precision, "digits after the point; default: 8"),
-      "N")
-      ->check(CLI::Range(0, 1100));  // 1074 digits write any float64 in full
-  text_only(app.add_option("--threshold", args.print.threshold,
-                           "arrays of more elements are summarised; default: 1000"),
-            "N")
-      ->check(CLI::NonNegativeNumber);
-  text_only(app.add_option("--edgeitems", args.print.edgeitems,
-                           "elements at each end of a summarised axis; default: 3"),
-            "N")
-      ->check(CLI::NonNegativeNumber);
-  text_only(app.add_option("--linewidth", args.print.linewidth,
-                           "characters a line may have; default: 75"),
-            "N")
-      ->check(CLI::PositiveNumber);
+  const auto count = [&](const std::string& flag, auto& place, const std::string& what, int least,
+                         int most = std::numeric_limits<int>::max()) {
+    take_whole(text_only(app.add_option(flag, place, what), "N"), least, most);
+  };
+  count("--precision", args.print.precision, "digits after the point; default: 8", 0,
+        1100);  // 1074 digits write any float64 in full
+  count("--threshold", args.print.threshold,
+        "arrays of more elements are summarised; default: 1000", 0);
+  count("--edgeitems", args.print.edgeitems,
+        "elements at each end of a summarised axis; default: 3", 0);
+  count("--linewidth", args.print.linewidth, "characters a line may have; default: 75", 1);
   text_only(app.add_flag("--suppress", args.print.suppress, "no e-notation for small numbers"), "");
   text_only(app.add_option("--floatmode", args.floatmode,
                            "fixed, unique, maxprec (default) or maxprec_equal"),

@@ -4,6 +4,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/emit.h"
+#include "attn/cli/numbers.h"
 #include "attn/job/draw.h"
 #include "attn/job/fields.h"
 #include "attn/tensor/error.h"
@@ -88,8 +89,8 @@ Action add_random(CLI::App& app) {
   app.add_option("--generator", args->generator, "RandomState or default_rng")
       ->check(CLI::IsMember({"RandomState", "default_rng"}))
       ->type_name("WORD");
-  app.add_option("--repeat", args->repeat, "how many arrays to draw, one after another")
-      ->check(CLI::PositiveNumber)
+  take_whole(app.add_option("--repeat", args->repeat, "how many arrays to draw, one after another"),
+             1)
       ->type_name("N");
   add_argument(app, *args, "shape", "N,M,...", "sizes, such as 3,3; without it, one number");
   add_argument(app, *args, "low", "X", "least value; default: 0");

@@ -5,6 +5,7 @@
 #include "attn/cli/command.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/numbers.h"
 #include "attn/cli/run_views.h"
 #include "attn/cli/show.h"
 #include "attn/core/attention.h"
@@ -189,8 +190,8 @@ Action add_run(CLI::App& app) {
   add_job_flags(app, args->flags);
   add_show_options(app, args->show);
   add_view_options(app, args->views);
-  app.add_option("--threads", args->threads, "at most N threads; default: one a processor")
-      ->check(CLI::PositiveNumber)
+  take_whole(
+      app.add_option("--threads", args->threads, "at most N threads; default: one a processor"), 1)
       ->type_name("N")
       ->group("Results");
   app.add_flag("--no-clobber", args->no_clobber, "do nothing where an output file exists")

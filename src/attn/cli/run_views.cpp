@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "attn/cli/draw.h"
+#include "attn/cli/numbers.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -41,7 +42,7 @@ void add_view_options(CLI::App& app, RunViewArgs& args) {
       app.add_option("--explain-query", args.choice.query, "which query; default: the first");
   CLI::Option* head = app.add_option("--explain-head", args.choice.head, "which head; default: 0");
   for (CLI::Option* option : {query, head})
-    option->type_name("I")->group("Results")->needs("--explain");
+    take_whole(option)->type_name("I")->group("Results")->needs("--explain");
 }
 
 RunViews::RunViews(const RunViewArgs& args, const OutputPolicy& policy) : args_(args) {

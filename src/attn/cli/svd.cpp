@@ -8,6 +8,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/numbers.h"
 #include "attn/cli/show.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/version.h"
@@ -95,8 +96,8 @@ Action add_svd(CLI::App& app) {
       "  attn svd model.npz#W_Q -o factors.npz");
   app.add_option("MATRIX", args->file, "FILE, or FILE#NAME where it holds several tensors")
       ->required();
-  app.add_option("--rank", args->rank, "keep the K largest singular values; default: all")
-      ->check(CLI::NonNegativeNumber)
+  take_whole(
+      app.add_option("--rank", args->rank, "keep the K largest singular values; default: all"), 1)
       ->type_name("K");
   add_show_options(app, args->show);
   add_expand_option(app, args->limits);

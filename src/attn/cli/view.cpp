@@ -5,6 +5,8 @@
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/numbers.h"
+#include "attn/job/limits.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -59,13 +61,14 @@ void add_choice(CLI::App& app, ViewArgs& args) {
     return app.add_option(flag, place, what)->type_name(type)->group("What is drawn");
   };
   add("--of", args.of, "which tensor; default: weights, or the only one", "NAME");
-  add("--head", choice.head, "this head alone; default: all, side by side", "I");
-  add("--batch", choice.batch, "this batch alone", "I");
-  add("--layer", choice.layer, "this layer alone (five axes: layer, batch, head, L, S)", "I");
+  take_whole(add("--head", choice.head, "this head alone; default: all, side by side", "I"));
+  take_whole(add("--batch", choice.batch, "this batch alone", "I"));
+  take_whole(
+      add("--layer", choice.layer, "this layer alone (five axes: layer, batch, head, L, S)", "I"));
   add("--rows", choice.rows, "these queries: indices and ranges, as 0:32,-1", "LIST");
   add("--cols", choice.columns, "these keys", "LIST");
-  add("--vmin", choice.low, "the value at the low end of the colours", "X");
-  add("--vmax", choice.high, "the value at the high end", "X");
+  take_number(add("--vmin", choice.low, "the value at the low end of the colours", "X"), Sign::any);
+  take_number(add("--vmax", choice.high, "the value at the high end", "X"), Sign::any);
   app.add_flag("--log", choice.logarithmic, "colours by the logarithm; for values above 0")
       ->group("What is drawn");
   add("--tokens", args.tokens, "labels, instead of those in the file", "A,B,...")->delimiter(',');
@@ -93,14 +96,17 @@ Action add_view(CLI::App& app) {
   app.add_option("--color", args->style.colour, "colours on the terminal: auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->type_name("WORD");
-  app.add_option("--width", args->style.width,
-                 "columns of the terminal; default: as many as it has")
-      ->type_name("N")
-      ->check(CLI::Range(20, 1000));
-  app.add_option("--max-html-bytes", args->style.most_html_bytes,
-                 "how large a page may be, as 20MB; values become coarser; default: 50000000")
-      ->type_name("SIZE")
-      ->transform(CLI::AsSizeValue(false));
+  take_whole(app.add_option("--width", args->style.width,
+                            "columns of the terminal; default: as many as it has"),
+             20, 1000)
+      ->type_name("N");
+  const auto page_size = [&bytes = args->style.most_html_bytes](const std::string& text) {
+    bytes = parse_size(text, "--max-html-bytes");
+  };
+  app.add_option_function<std::string>(
+         "--max-html-bytes", page_size,
+         "how large a page may be, as 20MB; values become coarser; default: 50000000")
+      ->type_name("SIZE");
   add_choice(app, *args);
   add_expand_option(app, args->limits);
   return [args] { return view(*args); };

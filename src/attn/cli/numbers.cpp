@@ -1,0 +1,60 @@
+#include "attn/cli/numbers.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <optional>
+
+namespace attn {
+namespace {
+
+/// The whole of `text` as a number.
+template <typename T>
+std::optional<T> number_in(const std::string& text) {
+  T number{};
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
+}
+
+std::string expectation(std::int64_t least, std::int64_t most) {
+  using Limits = std::numeric_limits<std::int64_t>;
+  std::string text = "a whole number";
+  if (least == Limits::min()) return text;
+  if (most == Limits::max()) return text + " >= " + std::to_string(least);
+  return text + " from " + std::to_string(least) + " to " + std::to_string(most);
+}
+
+/// CLI11 puts the flag and ": " before it.
+std::string refusal(const std::string& expected, const std::string& found) {
+  return "expected " + expected + ", found '" + found + "'";
+}
+
+}  // namespace
+
+CLI::Option* take_whole(CLI::Option* option, std::int64_t least, std::int64_t most) {
+  const auto check = [=](std::string& text) {
+    const auto number = number_in<std::int64_t>(text);
+    if (!number || *number < least || *number > most)
+      return refusal(expectation(least, most), text);
+    text = std::to_string(*number);  // CLI11 would take 010 for 8
+    return std::string();
+  };
+  return option->transform(CLI::Validator(check, ""));
+}
+
+CLI::Option* take_number(CLI::Option* option, Sign sign) {
+  const auto check = [=](const std::string& text) {
+    const auto number = number_in<double>(text);
+    const bool fits = number && std::isfinite(*number) && (sign == Sign::any || *number >= 0) &&
+                      (sign != Sign::positive || *number > 0);
+    if (fits) return std::string();
+    return refusal(sign == Sign::any            ? "a finite number"
+                   : sign == Sign::not_negative ? "a finite number >= 0"
+                                                : "a finite number > 0",
+                   text);
+  };
+  return option->check(check);
+}
+
+}  // namespace attn
