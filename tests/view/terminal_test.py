@@ -39,10 +39,10 @@ def what_is_drawn(checks, folder):
     low, high = 1 / (1 + np.exp(6)), 1 / (1 + np.exp(-6))
     lines = text.splitlines()
     want = ["weights", lines[1], "queries down, keys across", "",
-            "      one     two   ", "one    1    ╱╱╱╱╱╱╱╱",
-            f"two  {low:.3f}    {1 if high > .995 else high:.2g}    "]
-    checks.check([line.rstrip() for line in lines[:6]] == [line.rstrip() for line in want[:6]],
-                 f"small: {text}")
+            "      one     two", "one    1    ╱╱╱╱╱╱╱╱",
+            f"two  {low:.3f}    {1 if high > .995 else high:.2g}"]
+    checks.check(lines[:6] == want[:6] and all(line == line.rstrip() for line in lines),
+                 f"small, no blanks at the ends: {text}")
     checks.check(lines[6].split() == want[6].split() and 'key (column)' in lines[1], f"values: {lines}")
     checks.check("hidden" in lines[-1] and text.count("╱") == 9, f"legend: {lines[-1]}")
     checks.check(view("r.json", cwd=folder) == text, "JSON and .npz give the same")

@@ -209,6 +209,15 @@ Measures measures_of(const HeatMap& map, std::size_t width, bool grid, TerminalC
   return m;
 }
 
+std::string without_trailing_blanks(const std::string& text) {
+  std::string kept;
+  for (const char letter : text) {
+    if (letter == '\n') kept.erase(kept.find_last_not_of(' ') + 1);
+    kept += letter;
+  }
+  return kept;
+}
+
 /// `panels` beside each other, each padded to the height of the tallest by what stands below.
 std::string beside(const std::vector<Lines>& panels) {
   std::string text;
@@ -243,7 +252,8 @@ std::string heat_text(const HeatMap& whole, const TerminalStyle& style) {
       panels.push_back(panel_lines(map, map.panels[p], m, style));
     text += beside(panels) + "\n";
   }
-  return text + colour_bar(map, style) + "\n";
+  text += colour_bar(map, style) + "\n";
+  return style.colours == TerminalColours::none ? without_trailing_blanks(text) : text;
 }
 
 }  // namespace attn
