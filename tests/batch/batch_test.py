@@ -227,6 +227,13 @@ def failures(checks, folder):
     with np.load(folder / "kept" / "job0000.npz") as result:
         checks.check(run.returncode == 0 and is_expected(result, 0), f"--force: {run}")
 
+    run = attn("batch", paths[0], "--out-dir", "npy", "--format", "npy", cwd=folder)
+    checks.check(run.returncode == 3 and b"--outputs scores chooses one" in run.stderr
+                 and b" -o " not in run.stderr, f"an .npy of three outputs: {run}")
+    run = attn("batch", paths[0], "--out-dir", "npy", "--format", "npy", "--outputs", "weights",
+               "--resume", cwd=folder)
+    checks.check(run.returncode == 0 and (folder / "npy/job0000.npy").exists(), f"of one: {run}")
+
     run = attn("batch", "-", "--nan", "refuse", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')
     checks.check(run.returncode == 3 and b"NaN" in run.stderr, f"--nan refuse: {run}")
     run = attn("batch", "-", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')

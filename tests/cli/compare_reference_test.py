@@ -222,7 +222,16 @@ def edges(folder, rng):
     checks.check(run.returncode == 1 and b"o: no output of the job" in run.stdout, f"{run}")
     compare(folder, "o.npz#o", "--reference", *rotary, "--rtol", "1e-9", code=0)
     compare(folder, "o.npz#o", "--reference", *rotary, "--rtol", "1e-9", "--as", "queries", code=1)
-    for args, word in ((["r.npz"], "B"), (["r.npz", "r.npz", "--q", "q.npy"], "--reference"),
+    # A nameless tensor is taken for the context: where the shape speaks against it, others are named.
+    cross = ["--q", "q.npy", "--k", "cross.npy"]
+    np.save(folder / "cross.npy", np.concatenate([q, q]))
+    attn("run", *cross, "-o", "weights=w.npy", cwd=folder)
+    run = attn("compare", "w.npy", "--reference", *cross, cwd=folder)
+    checks.check(run.returncode == 1 and run.stderr.decode() == "attn: --as NAME says which output A "
+                 "is; of its shape are scores, scaled_scores, masked_scores, weights, "
+                 "mean_weights\n", f"{run}")
+    compare(folder, "w.npy", "--reference", *cross, "--as", "weights", code=0)
+    for args, word in ((["r.npz"], "--reference"), (["r.npz", "r.npz", "--q", "q.npy"], "--reference"),
                        (["r.npz", "--reference"], "--reference"),
                        (["r.npz", "--reference", *rotary, "--as", "output", "--rtol", "0"], "--as"),
                        (["o.npz#o", "--reference", *rotary, "--as", "output", "--rtol", "0"], "W_O"),

@@ -171,7 +171,11 @@ def test_manual_pages(names, about):
                 checks.check(all(flag in shown for flag in flags), f"man {name}: flags are shown")
     main_page = text_of("man").replace("\\-", "-")
     checks.check(all(f"attn-{name}" in main_page for name in [*names, *about]), "attn(1) names all pages")
-    checks.check(attn("man", "rum").returncode == 2, "man rum")
+    for args, says in ((["man", "rum"], "did you mean 'run'?"),
+                       (["man", "foo"], "'attn help' names commands and topics"),
+                       (["examples", "lst"], "did you mean 'list'?")):
+        run = attn(*args)
+        checks.check(run.returncode == 2 and says in run.stderr.decode(), f"{args}: {run}")
 
 
 def complete(line):

@@ -59,6 +59,15 @@ void make_folders(const Naming& naming, const std::string& name) {
   if (error) throw system_error(ErrorKind::cannot_create, folder, error.value());
 }
 
+/// Of one output there is to be one: which, only the job or a flag can say.
+void require_one_output(const Job& job, const Naming& naming) {
+  if ((naming.suffix != ".npy" && naming.suffix != ".csv") || job.outputs.size() == 1) return;
+  throw Error(ErrorKind::usage,
+              "--format " + naming.suffix.substr(1) + ": holds one output, found " +
+                  std::to_string(job.outputs.size()) + "; --outputs " + job.outputs.front() +
+                  " chooses one, --format folder writes a file for each");
+}
+
 /// {"job": NAME, "item": N, "output": FILE, and what plan_json() gives}
 std::string dry_run_json(const Item& item, const Common& common, const Plan& plan) {
   std::string text =
@@ -71,6 +80,7 @@ void compute(const Item& item, const Common& common, const Claim& claim, Outcome
   TensorFiles files(*common.files);
   const Document document = merged(item, common, files);
   const Job job = make_job(document, files);
+  if (common.naming) require_one_output(job, *common.naming);
   PreparedJob prepared = prepare_job(job, document);
   Plan& plan = prepared.plan;
   if (!common.naming || common.naming->suffix == ".json" || common.naming->suffix == ".csv")

@@ -29,6 +29,13 @@ std::vector<std::string> flags_of(const CLI::App& app) {
   return flags;
 }
 
+std::vector<std::string> commands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(command->get_name());
+  return names;
+}
+
 /// Arguments that nothing took: the first flag among them, with the nearest one that there is.
 void refuse_extras(const CLI::App& app) {
   std::vector<std::string> extras = app.remaining();
@@ -40,7 +47,8 @@ void refuse_extras(const CLI::App& app) {
       throw Error(ErrorKind::usage,
                   "unknown flag '" + printable(flag) + "'" + did_you_mean(flag, flags_of(app)));
   }
-  throw Error(ErrorKind::usage, "unexpected argument '" + printable(extras[0]) + "'");
+  throw Error(ErrorKind::usage, "unexpected argument '" + printable(extras[0]) + "'" +
+                                    did_you_mean(extras[0], commands_of(app)));
 }
 
 int fail(const Error& error) {

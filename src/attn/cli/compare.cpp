@@ -136,7 +136,8 @@ void draw_difference(const CompareReport& report, const CompareArgs& args, Tenso
 void check(const CompareArgs& args) {
   const ReferenceArgs& reference = args.reference;
   if (!reference.asked) {
-    if (args.b.empty()) throw Error(ErrorKind::usage, "expected B, which A is held to");
+    if (args.b.empty())
+      throw Error(ErrorKind::usage, "expected B, which A is held to, or --reference and a job");
     if (has_job_flags(reference.flags) || !reference.precision.empty() || !reference.sums.empty() ||
         !reference.output.empty())
       throw Error(ErrorKind::usage,

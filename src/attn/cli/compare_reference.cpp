@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "attn/cli/command.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
@@ -84,6 +85,17 @@ std::size_t bytes_of_errors(const Inputs& in, std::size_t bounds) {
   return (5 + bounds) * sizeof(double) * in.B * in.H * in.rows.size() * in.S;
 }
 
+/// A tensor without an output's name was taken for one of another shape: the outputs of its shape.
+void hint_outputs(const Tensor& tensor, const PreparedJob& prepared, const Job& job) {
+  std::string names;
+  const auto available = available_outputs(job.tensors, job.options);
+  for (const PlannedOutput& output :
+       plan(prepared.inputs, job.tensors, job.options, available).outputs)
+    if (is_output(output.name) && output.shape == tensor.shape())
+      names += (names.empty() ? "" : ", ") + output.name;
+  if (!names.empty()) note("--as NAME says which output A is; of its shape are " + names);
+}
+
 }  // namespace
 
 bool has_job_flags(const JobFlags& flags) {
@@ -119,6 +131,9 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
       compared.bounds = expected_error(claim.output, prepared.inputs, job.options, precision);
       compared.bound_of = precision.name;
     }
+    if (args.output.empty() && given.size() == 1 && !given.contains(claim.output) &&
+        compared.a.shape() != compared.b.shape())
+      hint_outputs(claim.tensor, prepared, job);
     const Tensor* bounds = compared.bounds ? &*compared.bounds : nullptr;
     const Comparison found = compare(compared.a, compared.b, tolerance, bounds);
     report.couples.push_back({std::move(compared), found});

@@ -163,7 +163,8 @@ Action add_man(CLI::App& app) {
       print(page_of(*topic));
     else
       throw Error(ErrorKind::usage, "no page on '" + printable(typed->command) + "'" +
-                                        did_you_mean(typed->command, help_names()));
+                                        did_you_mean(typed->command, help_names()) +
+                                        "; 'attn help' names commands and topics");
     return 0;
   };
 }

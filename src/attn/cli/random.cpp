@@ -20,6 +20,15 @@ struct RandomArgs {
   EmitArgs emit;
 };
 
+[[noreturn]] void wrong_number(const std::string& name, const std::string& text) {
+  const std::string expected = name == "shape" ? "whole numbers with commas, such as 3,3"
+                               : name == "p"   ? "numbers with commas, such as 0.5,0.5"
+                               : name == "n"   ? "a whole number"
+                                               : "a number";
+  throw Error(ErrorKind::usage,
+              "--" + name + ": expected " + expected + ", found '" + printable(text) + "'");
+}
+
 /// What a job document would hold: "--shape 3,3" is [3, 3], "--p 0.5,0.5" a list.
 Json argument_value(const std::string& name, const std::string& text) {
   if (name == "dtype") return Json{text};
@@ -29,7 +38,11 @@ Json argument_value(const std::string& name, const std::string& text) {
   // Digits beyond 64 bits (the end of uint64) go as a string.
   const bool long_digits = !list && body.size() > 18 && entropy_words(body).has_value();
   if (long_digits) return Json{body};
-  return parse_json(list ? "[" + body + "]" : body, "--" + name);
+  try {
+    return parse_json(list ? "[" + body + "]" : body, "--" + name);
+  } catch (const Error&) {
+    wrong_number(name, text);
+  }
 }
 
 Json spec_of(const RandomArgs& args) {

@@ -115,7 +115,10 @@ Tensor draw_from(Source& source, const std::vector<Method<Source>>& methods,
   const std::vector<std::string> all = draw_methods();
   if (std::find(all.begin(), all.end(), name) != all.end())
     fail(name + ": a method of the other generator (RandomState or default_rng)");
-  fail("unknown random method '" + printable(name) + "'" + did_you_mean(name, names_of(methods)));
+  std::string known;
+  for (const std::string& method : names_of(methods)) known += (known.empty() ? "" : ", ") + method;
+  fail("unknown random method '" + printable(name) + "'" + did_you_mean(name, names_of(methods)) +
+       "; there are " + known);
 }
 
 /// A whole number of any size as 32-bit words, least significant first; zero is one word.
