@@ -48,6 +48,17 @@ def run_page(checks, path, folder):
     return count
 
 
+def run_lists(checks, path, folder):
+    """Indented command lines, "    attn run job.json --view    what it does", after the page's blocks."""
+    page = path.read_text(encoding="utf-8")
+    commands = re.findall(r"^ {4}(attn .*?)(?:  .*)?$", page, re.MULTILINE)
+    for command in commands:
+        run = subprocess.run(["bash", "-c", command], cwd=folder, env={"PATH": f"{folder}/bin:/usr/bin:/bin"},
+                             capture_output=True, timeout=60)
+        checks.check(run.returncode == 0, f"{path.name}: {command}: {run.stderr}")
+    checks.check(len(commands) > 5, f"{path.name}: only {len(commands)} commands are listed")
+
+
 def named_tests(page):
     """`tests/FILE`, `tests/FILE::FUNCTION` and `scripts/NAME` in a page that says what holds what."""
     return re.findall(r"`((?:tests|scripts)/[\w./-]+)(?:::(\w+))?`", page)
@@ -83,6 +94,8 @@ def main():
     for page in pages:
         with tempfile.TemporaryDirectory() as folder:
             commands += run_page(checks, page, pathlib.Path(folder))
+            if page.name == "viewing.md":
+                run_lists(checks, page, pathlib.Path(folder))
         for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             checks.check((page.parent / link).exists(), f"{page.name}: no such page: {link}")
     checks.check(commands > 10, f"only {commands} commands were found")

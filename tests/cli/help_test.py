@@ -173,7 +173,9 @@ def test_manual_pages(names, about):
     checks.check(all(f"attn-{name}" in main_page for name in [*names, *about]), "attn(1) names all pages")
     for args, says in ((["man", "rum"], "did you mean 'run'?"),
                        (["man", "foo"], "'attn help' names commands and topics"),
-                       (["examples", "lst"], "did you mean 'list'?")):
+                       (["examples", "lst"], "did you mean 'list'?"),
+                       (["batch", "--workers", "3"], "unknown flag '--workers'; see"),
+                       (["run", "--cuasal"], "did you mean '--causal'?")):
         run = attn(*args)
         checks.check(run.returncode == 2 and says in run.stderr.decode(), f"{args}: {run}")
 

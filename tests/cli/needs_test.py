@@ -71,7 +71,7 @@ def messages(checks, folder):
     run = attn("run", *QK, "--heads", "2", "--kv-heads", str(2**63 - 1))
     checks.check(run.returncode == 65 and run.stderr.decode().splitlines() == [
         f"attn: --k: K: expected a width that kv_heads = {2**63 - 1} divides, found (2, 2)",
-        "attn: --kv-heads: kv_heads: expected a number of key/value heads that divides the 2 of "
+        "attn: --kv-heads: expected a number of key/value heads that divides the 2 of "
         f"heads, found {2**63 - 1}"], f"heads beyond all tensors: {run}")
     (folder / "job.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]]}))
     np.savez(folder / "two.npz", a=np.ones((2, 2)), b=np.ones((2, 2)))
@@ -81,7 +81,8 @@ def messages(checks, folder):
     for args, code, says in [
         ([*QK, "--softcap", "-1.5"], 2, "found -1.5"),
         ([*QK, "--window", "-2,0"], 2, "found [-2,0]"),
-        (["job.json", "--rows", "9"], 65, "attn: --rows: rows: "),
+        (["job.json", "--rows", "9"], 65, "attn: --rows: expected places"),
+        (["job.json", "--outputs", "wieghts"], 2, "attn: --outputs: expected names of outputs"),
         (["job.json", "--q", "none.npy"], 66, "attn: --q: none.npy: "),
         (["several.json"], 65, "attn: several.json: K: two.npz: has several arrays"),
         (["empty.json"], 65, "attn: empty.json: Q: expected the name of a file"),

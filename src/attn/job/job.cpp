@@ -137,14 +137,14 @@ std::vector<std::string> default_outputs(const Document& document) {
 }
 
 /// Puts the file that a tensor came from before a message that begins with the tensor's name, and
-/// the flag that set an option before one that begins with the option's.
+/// the flag that set an option in the place of the option's own.
 std::string with_origin(const Job& job, const Document& document, const std::string& line) {
   const std::string name = line.substr(0, line.find(':'));
   const auto origin = job.origins.find(name);
   const Entry* entry = document.find(name);
-  const std::string where = origin != job.origins.end()            ? origin->second
-                            : entry != nullptr && entry->from_flag ? entry->origin
-                                                                   : document.name;
+  if (origin == job.origins.end() && entry != nullptr && entry->from_flag)
+    return printable(entry->origin) + line.substr(name.size());
+  const std::string where = origin != job.origins.end() ? origin->second : document.name;
   return where.empty() ? line : printable(where) + ": " + line;
 }
 

@@ -82,8 +82,9 @@ std::string printable(const std::string& text) {
 
 std::string nearest(const std::string& word, const std::vector<std::string>& known) {
   std::string best;
-  std::size_t least = std::max<std::size_t>(1, word.size() / 3) + 1;
   if (word.size() > 64) return best;
+  const std::size_t letters = word.size() - std::min(word.find_first_not_of('-'), word.size());
+  std::size_t least = std::max<std::size_t>(1, letters / 3) + 1;
   const std::string typed = lower(word);
   for (const std::string& candidate : known) {
     // A distance is never less than the difference in length.

@@ -40,7 +40,7 @@ class Error : public std::runtime_error {
 std::string printable(const std::string& text);
 
 /// The member of `known` that `word` was probably meant to be (edit distance at most a third of its
-/// length, and at least 1), or "" when nothing is near.
+/// length, dashes in front not counted, and at least 1), or "" when nothing is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
 /// " (did you mean 'scores'?)", or "" when nothing is near. Made to be appended to a message.
