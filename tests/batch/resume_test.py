@@ -101,6 +101,38 @@ def a_damaged_manifest(checks, folder):
     checks.check(run.returncode == 73, f"a manifest that is no file: {run}")
 
 
+def what_is_no_manifest_stays(checks, folder):
+    """Not cut, not replaced, not even by --force."""
+    write_jobs(folder / "jobs", range(2))
+    (folder / "empty.json").touch()
+    for text in b'{"precious": 1}', b'{"precious": 1}\nmore', b'{"schema":"attn-batch/2"}\n', b"\n":
+        for flags, code in ([], 73), (["--force"], 73), (["--resume"], 65):
+            (folder / "p.json").write_bytes(text)
+            run = batch(folder, "--manifest", "p.json", *flags)
+            checks.check(run.returncode == code and run.stderr.count(b"\n") == 1
+                         and b"p.json: expected a manifest" in run.stderr, f"{text} {flags}: {run}")
+            checks.check((folder / "p.json").read_bytes() == text, f"{text} {flags}: untouched")
+    checks.check(batch(folder).returncode == 0, "a manifest")
+    manifest = folder / "out" / "manifest.ndjson"
+    cut_off = manifest.read_bytes()[:-9]
+    manifest.write_bytes(cut_off)
+    checks.check(batch(folder).returncode == 73 and manifest.read_bytes() == cut_off,
+                 "a line cut off stays in a manifest that is refused")
+    manifest.write_bytes(b'{"schema":"att')
+    checks.check(counts(batch(folder, "--resume")) == (2, 0, 0), "cut off in its first line")
+    for inputs in (["empty.json"], ["jobs", "--base", "empty.json"], ["--files-from", "empty.json"],
+                   ["jobs/job0000.json"]):
+        name = inputs[-1]
+        before = (folder / name).read_bytes()
+        run = attn("batch", *inputs, "--out-dir", "o", "--force", "--manifest", f"./{name}",
+                   cwd=folder)
+        checks.check(run.returncode != 0 and (folder / name).read_bytes() == before
+                     and run.stderr.count(b"\n") == 1, f"{inputs}: {run}")
+    run = batch(folder, "--resume", "--max-memory", str(manifest.stat().st_size - 1))
+    checks.check(run.returncode == 65 and b"manifest.ndjson: expected at most" in run.stderr,
+                 f"a manifest above --max-memory: {run}")
+
+
 def one_run_at_a_time(checks, folder):
     write_jobs(folder / "jobs", range(2))
     process = subprocess.Popen([ATTN, "batch", "-", "--out-dir", "out", "-q"], cwd=folder,
@@ -166,7 +198,7 @@ def stopped_by_a_signal(checks, folder):
 if __name__ == "__main__":
     checks = Checks("attn batch --resume")
     for part in (what_changed_is_done_again, failures_are_tried_again, lines_can_be_resumed,
-                 a_damaged_manifest, one_run_at_a_time, killed_at_any_moment,
+                 a_damaged_manifest, what_is_no_manifest_stays, one_run_at_a_time, killed_at_any_moment,
                  stopped_by_a_signal):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))

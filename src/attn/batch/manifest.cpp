@@ -15,6 +15,7 @@
 namespace attn {
 namespace {
 
+constexpr std::string_view kFirstLineStart = "{\"schema\":\"attn-batch/1\"";
 constexpr std::string_view kLineStart = "{\"job\":";
 
 Descriptor open_locked(const std::string& path) {
@@ -30,6 +31,15 @@ Descriptor open_locked(const std::string& path) {
   if (locked == 0) return file;
   if (errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
   throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
+}
+
+/// Whether a file is a manifest: one that was cut off within its first line is, and an empty one.
+bool is_manifest(const Descriptor& file, const std::string& path) {
+  std::string start(kFirstLineStart.size(), ' ');
+  const ssize_t count = pread(file.get(), start.data(), start.size(), 0);
+  if (count < 0) throw system_error(ErrorKind::io, path, errno);
+  start.resize(static_cast<std::size_t>(count));
+  return kFirstLineStart.starts_with(start);
 }
 
 void cut(const Descriptor& file, const std::string& path, std::size_t size) {
@@ -80,23 +90,25 @@ bool unchanged(const std::vector<Stamp>& stamps, const Manifest::DigestOf& diges
 
 }  // namespace
 
-Manifest::Manifest(const std::string& path, ManifestUse use, std::string options, bool durable)
+Manifest::Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
+                   std::size_t most)
     : path_(path), options_(std::move(options)), durable_(durable), file_(open_locked(path)) {
-  read_earlier();
+  if (!is_manifest(file_, path_))
+    throw Error(use == ManifestUse::resume ? ErrorKind::data : ErrorKind::cannot_create,
+                printable(path) + ": expected a manifest of attn batch, found another file");
+  earlier_ = read_file(path_, most);
   if (use == ManifestUse::create && earlier_.size > 0)
     throw Error(ErrorKind::cannot_create, printable(path) +
                                               ": exists already; --resume and --no-clobber go on "
                                               "with it, --force begins anew");
-  if (use == ManifestUse::replace) {
-    lines_.clear();
-    cut(file_, path_, 0);
-  }
-  append(std::string("{\"schema\":\"attn-batch/1\",\"program\":\"attn ") + kVersion +
-         "\",\"run\":\"" + temporaries_token() + "\"}\n");
+  const std::size_t whole_lines = read_earlier();
+  if (use == ManifestUse::replace) lines_.clear();
+  cut(file_, path_, use == ManifestUse::replace ? 0 : whole_lines);
+  append(std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion + "\",\"run\":\"" +
+         temporaries_token() + "\"}\n");
 }
 
-void Manifest::read_earlier() {
-  earlier_ = read_file(path_);
+std::size_t Manifest::read_earlier() {
   const std::string_view text = earlier_.text();
   std::size_t start = 0;
   for (std::size_t end; (end = text.find('\n', start)) != std::string_view::npos; start = end + 1) {
@@ -106,7 +118,7 @@ void Manifest::read_earlier() {
     else if (line.starts_with("{\"schema\":"))
       runs_.push_back(text_in(parse_json(line, printable(path_)), "run"));
   }
-  if (start < text.size()) cut(file_, path_, start);  // a line that was cut off
+  return start;
 }
 
 std::vector<Stamp> Manifest::finished(const std::string& job, const DigestOf& digest_of_input,

@@ -30,9 +30,11 @@ enum class ManifestUse {
 class Manifest {
  public:
   /// Locks the file for as long as this lives. `options` is the digest of what all items share.
-  /// With `durable` lines are on disk before add() returns. Errors: busy when another run has it,
-  /// cannot_create, permission, io.
-  Manifest(const std::string& path, ManifestUse use, std::string options, bool durable);
+  /// With `durable` lines are on disk before add() returns. What is no manifest, or has more than
+  /// `most` bytes, is left as it is. Errors: busy when another run has it; data, for what cannot be
+  /// gone on with; cannot_create, for what may not be replaced; permission, io.
+  Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
+           std::size_t most);
 
   /// The tokens of earlier runs (io/temporaries.h), all of which have ended.
   const std::vector<std::string>& earlier_runs() const { return runs_; }
@@ -50,7 +52,7 @@ class Manifest {
   const std::string& path() const { return path_; }
 
  private:
-  void read_earlier();
+  std::size_t read_earlier();  ///< how many bytes are whole lines
   void append(std::string_view text);
 
   std::string path_, options_;

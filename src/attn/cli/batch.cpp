@@ -56,22 +56,31 @@ std::string manifest_path(const BatchArgs& args, const Naming& naming, const Sha
   return naming.folder + "/manifest" + part + ".ndjson";
 }
 
+/// Errors: cannot_create, where the manifest would be written onto what is read.
+void refuse_input(const std::string& manifest, const std::string& input) {
+  std::error_code ignored;
+  if (std::filesystem::equivalent(manifest, input, ignored))
+    throw Error(ErrorKind::cannot_create, printable(manifest) + ": is an input, too");
+}
+
 std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& naming,
-                                        const Shard& shard, const std::string& options) {
+                                        const std::string& path, const std::string& options,
+                                        std::size_t most) {
   std::error_code error;
   std::filesystem::create_directories(naming.folder, error);
   if (error) throw system_error(ErrorKind::cannot_create, naming.folder, error.value());
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
                                                            : ManifestUse::create;
-  auto manifest =
-      std::make_unique<Manifest>(manifest_path(args, naming, shard), use, options, args.durable);
+  auto manifest = std::make_unique<Manifest>(path, use, options, args.durable, most);
   for (const std::string& run : manifest->earlier_runs()) remove_leftovers(naming.folder, run);
   return manifest;
 }
 
+/// `manifest` is "" where none is written.
 std::unique_ptr<ItemSource> list_items(const BatchArgs& args, const std::optional<Naming>& naming,
-                                       std::size_t longest_line, const std::atomic<bool>& stop) {
+                                       const std::string& manifest, std::size_t longest_line,
+                                       const std::atomic<bool>& stop) {
   if (args.lines()) return items_of_standard_input(longest_line, stop);
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
@@ -80,6 +89,8 @@ std::unique_ptr<ItemSource> list_items(const BatchArgs& args, const std::optiona
   }
   std::vector<JobFile> files = list_job_files(words, naming ? naming->folder : "");
   if (naming) refuse_clashes(files, *naming);
+  if (std::error_code ignored; std::filesystem::exists(manifest, ignored))
+    for (const JobFile& file : files) refuse_input(manifest, file.path);
   return items_of(std::move(files));
 }
 
@@ -171,11 +182,15 @@ int batch(const BatchArgs& args) {
   common.base = base_of(args, cache);
   const Shard shard = parse_shard(args.shard);
   std::atomic<bool> stop = false;
+  const bool recorded = common.naming && !args.dry_run;
+  const std::string path = recorded ? manifest_path(args, *common.naming, shard) : "";
   const auto source =
-      shard_of(list_items(args, common.naming, limits.memory / kLinePart, stop), shard);
+      shard_of(list_items(args, common.naming, path, limits.memory / kLinePart, stop), shard);
+  for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
   std::unique_ptr<Manifest> manifest;
-  if (common.naming && !args.dry_run)
-    manifest = open_manifest(args, *common.naming, shard, options_digest(args, common.base));
+  if (recorded)
+    manifest = open_manifest(args, *common.naming, path, options_digest(args, common.base),
+                             limits.memory);
   if (args.resume) common.earlier = manifest.get();
   read_numbers(common.base);
   return run_items(args, common, *source, manifest.get(), stop);
