@@ -76,6 +76,8 @@ def streams(checks, folder):
 def failures(checks, folder):
     (folder / "job.json").write_text(json.dumps(JOB))
     (folder / "closed").mkdir(mode=0o555)
+    (folder / "link.npy").symlink_to("w.npy")  # to nothing yet
+    (folder / "chain.npy").symlink_to("./link.npy")
     before = sorted(os.listdir(folder))
     cases = [
         # what is typed, exit code, what is said
@@ -84,6 +86,8 @@ def failures(checks, folder):
         (["-o", "w.json", "-o", "./w.json"], 2, "twice"),
         (["-o", "weights=w.npy", "-o", "scores=w.npy"], 2, "twice"),
         (["-o", "new/", "-o", "scores=new/scores.npy"], 2, "twice"),
+        (["-o", "weights=w.npy", "-o", "scores=link.npy", "--force"], 2, "twice"),
+        (["-o", "weights=chain.npy", "-o", "scores=link.npy"], 2, "twice"),
         (["-o", "z.npz", "-o", "-", "--format", "csv"], 2, "holds one output, found 3"),
         (["-o", "new/", "-o", "no/x.npz"], 73, "no/x.npz: "),
         (["-o", "no/new/"], 73, "no/new/: No such file"),

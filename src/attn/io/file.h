@@ -65,9 +65,13 @@ struct ExistsAlready : Error {
 /// SIGPIPE, which has to be ignored for this to be seen.
 struct BrokenPipe {};
 
+/// Where a chain of symbolic links ends, which need not exist. A circle stays a link, and stat()
+/// then names the fault.
+std::string follow_links(const std::string& path);
+
 /// An output that is whole or not there.
 ///
-/// Bytes go to a temporary sibling, ".attn-tmp-PID-RANDOM" (same folder, so the rename is atomic;
+/// Bytes go to a temporary sibling, ".attn-tmp-PID-TOKEN-N" (io/temporaries.h; same folder, so the rename is atomic;
 /// nobody else may read it while it grows), and commit() flushes, closes and renames it. Without
 /// commit() the destructor removes it and what stood under the name stays. With `nameless` a new
 /// file has no name at all until commit() gives it its own (O_TMPFILE, linkat), where the file

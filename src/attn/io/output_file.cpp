@@ -32,15 +32,6 @@ Error refused(const std::string& path, const std::string& reason) {
   return Error(ErrorKind::cannot_create, printable(path) + ": " + reason);
 }
 
-/// Where a chain of symbolic links ends, which need not exist. A circle stays a link, and stat()
-/// then names the fault.
-fs::path follow_links(fs::path path) {
-  std::error_code ignored;
-  for (int hops = 0; hops < kMostLinks && fs::is_symlink(fs::symlink_status(path, ignored)); ++hops)
-    path = path.parent_path() / fs::read_symlink(path, ignored);
-  return path;
-}
-
 bool is_input(const struct stat& target, const std::set<std::string>& inputs) {
   return std::any_of(inputs.begin(), inputs.end(), [&](const std::string& input) {
     struct stat info {};
@@ -77,6 +68,15 @@ bool rename_without_replacing(const char* from, const char* to) {
 
 }  // namespace
 
+std::string follow_links(const std::string& path) {
+  std::error_code ignored;
+  fs::path place = path;
+  for (int hops = 0; hops < kMostLinks && fs::is_symlink(fs::symlink_status(place, ignored));
+       ++hops)
+    place = place.parent_path() / fs::read_symlink(place, ignored);
+  return place.string();
+}
+
 struct OutputFile::State {
   std::string path;    ///< as the user wrote it
   std::string target;  ///< what it names, after symbolic links
@@ -110,7 +110,7 @@ void OutputFile::State::open(const OutputPolicy& policy) {
   struct stat info {};
   int found = lstat(target.c_str(), &info);
   if (found == 0 && S_ISLNK(info.st_mode)) {
-    target = follow_links(path).string();
+    target = follow_links(path);
     found = stat(target.c_str(), &info);
   }
   if (found != 0) {

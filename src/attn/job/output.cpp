@@ -58,7 +58,7 @@ void refuse_two_for_one(const std::vector<PlannedFile>& plans) {
   std::set<fs::path> taken;
   for (const PlannedFile& plan : plans) {
     std::error_code error, ignored;
-    fs::path place = fs::weakly_canonical(fs::absolute(plan.path, ignored), error);
+    fs::path place = fs::weakly_canonical(fs::absolute(follow_links(plan.path), ignored), error);
     if (error) place = plan.path;  // a folder that is closed to us, say: opening it tells
     if (!is_stream(plan.path) && !taken.insert(place).second)
       usage("-o " + printable(plan.path) + ": expected another file for each -o, found it twice");
