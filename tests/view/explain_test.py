@@ -272,6 +272,13 @@ def refusals(checks, folder):
         run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]", *args, cwd=folder)
         checks.check(run.returncode == code and word in run.stderr.decode() and run.stdout == b"",
                      f"{args}: {run}")
+    (folder / "v.svg").symlink_to("r.npz")
+    (folder / "here").symlink_to(".")
+    for args in (["--explain", "y.html", "--view=y.html"], ["--explain", "y.html", "--view=here/y.html"],
+                 ["-o", "r.npz", "--view=v.svg", "--force"], ["-o", "r.npz", "--view=v.svg"]):
+        run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]", *args, cwd=folder)
+        checks.check(run.returncode == 2 and b"twice" in run.stderr and run.stdout == b"" and
+                     not (folder / "r.npz").exists() and not (folder / "y.html").exists(), f"{args}: {run}")
     np.save(folder / "none.npy", np.zeros((0, 2)))
     run = attn("run", "--q", "none.npy", "--k", "none.npy", "--explain", "-", cwd=folder)
     checks.check(run.returncode == 65 and b"expected queries and keys, found none" in run.stderr,

@@ -133,7 +133,7 @@ int run(const RunArgs& args) {
   Job job = make_job(document, files);
   const std::vector<std::string> outputs = outputs_of(job, document, destination);
   job.outputs = outputs;
-  RunViews views(args.views, policy_of(args, files));
+  RunViews views(args.views, places_of(destination.targets, outputs), policy_of(args, files));
   append_missing(job.outputs, views.outputs(job));
 
   const bool whole = destination.shown || !args.views.empty();

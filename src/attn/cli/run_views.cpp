@@ -45,7 +45,12 @@ void add_view_options(CLI::App& app, RunViewArgs& args) {
     take_whole(option)->type_name("I")->group("Results")->needs("--explain");
 }
 
-RunViews::RunViews(const RunViewArgs& args, const OutputPolicy& policy) : args_(args) {
+RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPlace> results,
+                   const OutputPolicy& policy)
+    : args_(args) {
+  if (!args.view.empty()) results.push_back({"--view", args.view});
+  if (!args.explain.empty()) results.push_back({"--explain", args.explain});
+  refuse_two_for_one(results);
   if (!args.view.empty()) {
     draw_format(args.view);
     view_.emplace(args.view, policy);

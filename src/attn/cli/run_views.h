@@ -8,6 +8,7 @@
 #include "attn/io/file.h"
 #include "attn/job/explain.h"
 #include "attn/job/job.h"
+#include "attn/job/output.h"
 
 namespace CLI {
 class App;
@@ -26,10 +27,10 @@ struct RunViewArgs {
 void add_view_options(CLI::App& app, RunViewArgs& args);
 
 /// Opens its files at once, so that what can't be written is known before anything is computed.
-/// Errors: usage, cannot_create, permission.
+/// `results` are the files that it may not share. Errors: usage, cannot_create, permission.
 class RunViews {
  public:
-  RunViews(const RunViewArgs& args, const OutputPolicy& policy);
+  RunViews(const RunViewArgs& args, std::vector<OutputPlace> results, const OutputPolicy& policy);
 
   /// What has to be computed for them.
   std::vector<std::string> outputs(const Job& job) const;

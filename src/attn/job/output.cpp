@@ -53,16 +53,10 @@ PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& 
         "=" + path + ") or use .npz, .safetensors or .json");
 }
 
-void refuse_two_for_one(const std::vector<PlannedFile>& plans) {
-  if (plans.size() < 2) return;
-  std::set<fs::path> taken;
-  for (const PlannedFile& plan : plans) {
-    std::error_code error, ignored;
-    fs::path place = fs::weakly_canonical(fs::absolute(follow_links(plan.path), ignored), error);
-    if (error) place = plan.path;  // a folder that is closed to us, say: opening it tells
-    if (!is_stream(plan.path) && !taken.insert(place).second)
-      usage("-o " + printable(plan.path) + ": expected another file for each -o, found it twice");
-  }
+std::vector<OutputPlace> places_of(const std::vector<PlannedFile>& plans) {
+  std::vector<OutputPlace> places;
+  for (const PlannedFile& plan : plans) places.push_back({"-o", plan.path});
+  return places;
 }
 
 std::vector<PlannedFile> planned(const std::vector<OutputTarget>& targets,
@@ -77,7 +71,7 @@ std::vector<PlannedFile> planned(const std::vector<OutputTarget>& targets,
     for (const std::string& name : outputs)
       plans.push_back({name, folder + name + ".npy", Format::npy});
   }
-  refuse_two_for_one(plans);
+  refuse_two_for_one(places_of(plans));
   return plans;
 }
 
@@ -143,6 +137,23 @@ std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets)
       names.push_back(target.name);
   }
   return names;
+}
+
+std::vector<OutputPlace> places_of(const std::vector<OutputTarget>& targets,
+                                   const std::vector<std::string>& outputs) {
+  return places_of(planned(targets, outputs));
+}
+
+void refuse_two_for_one(const std::vector<OutputPlace>& places) {
+  if (places.size() < 2) return;
+  std::set<fs::path> taken;
+  for (const auto& [flag, path] : places) {
+    std::error_code error, ignored;
+    fs::path place = fs::weakly_canonical(fs::absolute(follow_links(path), ignored), error);
+    if (error) place = path;  // a folder that is closed to us, say: opening it tells
+    if (!is_stream(path) && !taken.insert(place).second)
+      usage(flag + " " + printable(path) + ": expected a file of its own, found it twice");
+  }
 }
 
 std::set<std::string> outputs_for_rows(const std::vector<OutputTarget>& targets,

@@ -38,6 +38,18 @@ OutputTarget parse_target(const std::string& typed,
 /// The outputs that targets name one by one, in order; empty when one of them takes all.
 std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets);
 
+/// A file to be written, and the flag that says so.
+struct OutputPlace {
+  std::string flag, path;
+};
+
+/// The files that a ResultWriter of these opens. Errors: usage, as it has them.
+std::vector<OutputPlace> places_of(const std::vector<OutputTarget>& targets,
+                                   const std::vector<std::string>& outputs);
+
+/// Errors: usage, where two of them are one file, under whatever names.
+void refuse_two_for_one(const std::vector<OutputPlace>& places);
+
 /// Folders that are removed again, by a signal, too, where nothing came into them, unless keep() is
 /// called.
 class NewFolders {
