@@ -238,6 +238,12 @@ def edges(folder, rng):
                        (["r.npz", "r.npz", "--sums", "f32"], "--reference")):
         run = attn("compare", *args, cwd=folder)
         checks.check(run.returncode == 2 and word in run.stderr.decode(), f"{args}: {run}")
+    np.savez(folder / "inputs.npz", Q=np.eye(2), K=np.eye(2))
+    for args in ["inputs.npz", "--reference", *rotary], ["inputs.npz", "inputs.npz", "--reference"]:
+        for flags in [], ["--json"]:
+            run = attn("compare", *args, *flags, cwd=folder)
+            checks.check(run.returncode == 65 and run.stdout == b"" and run.stderr.count(b"\n") == 1
+                         and b"expected a tensor to compare" in run.stderr, f"{args} {flags}: {run}")
 
 
 checks = Checks("compare --reference")

@@ -279,6 +279,16 @@ def test_picture(folder):
                      and not (folder / "none.svg").exists(), f"{view} of two shapes: {run}")
 
 
+def test_limit(folder):
+    """--max-memory bounds what is read, and is looked at, without a job, too."""
+    np.save(folder / "large.npy", np.ones(1000))
+    compare(folder, "large.npy", "large.npy", "--max-memory", "1M", code=0)
+    for size, code, word in ("bogus", 2, b"--max-memory"), ("1000", 65, b"large.npy: expected at most"):
+        run = attn("compare", "large.npy", "large.npy", "--max-memory", size, cwd=folder)
+        checks.check(run.returncode == code and word in run.stderr and run.stderr.count(b"\n") == 1,
+                     f"--max-memory {size}: {run}")
+
+
 def main():
     rng = np.random.default_rng(11)
     with tempfile.TemporaryDirectory() as name:
@@ -289,6 +299,7 @@ def main():
         test_what_is_paired(folder)
         test_text(folder)
         test_picture(folder)
+        test_limit(folder)
     checks.finish()
 
 

@@ -148,21 +148,33 @@ void check(const CompareArgs& args) {
   if (!args.view.empty()) draw_format(args.view);
 }
 
+/// Without --max-memory the size of what is only read is not limited.
+ReadLimits compare_limits(const CompareArgs& args) {
+  if (!args.reference.asked && args.limits.max_memory.empty())
+    return reading_limits(args.limits, FileAccess::map);
+  ReadLimits limits = limits_of(args.limits);
+  limits.access = FileAccess::map;
+  return limits;
+}
+
 int run_compare(const CompareArgs& args) {
   check(args);
-  TensorFiles files(reading_limits(args.limits, FileAccess::map));
+  const ReadLimits limits = compare_limits(args);
+  TensorFiles files(limits);
   const TensorMap a = tensors_of(parse_tensor_ref(args.a), files);
   const Tolerance tolerance = tolerance_of(args);
   CompareReport report;
   if (args.reference.asked) {
     report = compare_to_reference(a, args.b, args.reference, files, tolerance, args.tolerant(),
-                                  limits_of(args.limits).memory);
+                                  limits.memory);
   } else {
     const TensorMap b = tensors_of(parse_tensor_ref(args.b), files);
     refuse_nameless(a, args.a, b, args.b);
     refuse_nameless(b, args.b, a, args.a);
     report = compare_all(a, b, tolerance);
   }
+  if (report.couples.empty() && report.only_in_a.empty() && report.only_in_b.empty())
+    throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");
   std::optional<OutputFile> picture;  // before anything is printed: it may exist already
   if (!args.view.empty()) picture.emplace(picture_file(args, files));
   files.require_unchanged();
