@@ -145,6 +145,15 @@ def jobs_share_memory(checks, folder):
                  f"batch --dry-run: {plan.stderr}")
     checks.check(lines[0]["output"] == "dry/big0.npz" and lines[0]["outputs"][0]["shape"] == [700] * 2,
                  f"{lines[0]}")
+    padded = json.dumps(job(1)) + " " * 10**6
+    (folder / "padded.json").write_text(padded)
+    (folder / "list").write_text("jobs/job0000.json\n" + "\n" * 10**6)
+    for flags in [], ["--out-dir", "padded"], ["--out-dir", "padded", "--resume"]:
+        run = attn("batch", "padded.json", "--max-memory", "900K", *flags, cwd=folder)
+        checks.check(run.returncode == 3 and b"padded.json: expected at most 921600 bytes"
+                     in run.stderr + run.stdout, f"a job file {flags}: {run}")
+    run = attn("batch", "--files-from", "list", "--max-memory", "900K", cwd=folder)
+    checks.check(run.returncode == 65 and b"list: expected at most" in run.stderr, f"a list: {run}")
     line = json.dumps(job(1))
     for _ in range(20):  # whichever worker asks for the next line
         run = attn("batch", "-", "--max-memory", "1M", stdin=line + "\n" + " " * 200000 + line)

@@ -47,7 +47,7 @@ def a_terminal(checks, folder):
 
 def asked_by_a_signal(checks, folder):
     for flags in [], ["--json"]:
-        process = subprocess.Popen([ATTN, "batch", "-", *flags], cwd=folder, stdin=subprocess.PIPE,
+        process = subprocess.Popen([ATTN, "batch", "-", "-q", *flags], cwd=folder, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         process.stdin.write((json.dumps(job(1)) + "\n").encode())
         process.stdin.flush()
@@ -100,6 +100,30 @@ def no_more_time(checks, folder):
     results = [json.loads(line) for line in run.stdout.splitlines()]
     checks.check(len(results) == 3 and is_expected(results[0], 0) and results[1]["code"] == 75
                  and is_expected(results[2], 1), f"in order: {run}")
+
+
+def threads_of(folder, *flags, cpus=None):
+    """How many threads `attn batch` has once a job is done and more may come."""
+    process = subprocess.Popen([ATTN, "batch", "-", "-q", *flags], cwd=folder, stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, env=dict(os.environ, OPENBLAS_NUM_THREADS="1"),
+                               preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)))
+    process.stdin.write(json.dumps(job(0)).encode() + b"\n")
+    process.stdin.flush()
+    process.stdout.readline()
+    count = len(os.listdir(f"/proc/{process.pid}/task"))
+    process.communicate()
+    return count
+
+
+def one_job_a_processor(checks, folder):
+    """Processors are those that the run may have, not those of the machine."""
+    cpus = sorted(os.sched_getaffinity(0))
+    counts = {f"{flags} {few}": (threads_of(folder, *flags, cpus=few), want)
+              for flags, few, want in (([], cpus[:1], 1), ([], cpus[:2], len(cpus[:2])),
+                                       (["-j", "3"], cpus[:1], 3))}
+    alone = threads_of(folder, "-j", "1", cpus=cpus[:1])
+    checks.check(all(found - alone == want - 1 for found, want in counts.values()),
+                 f"threads {counts}, with -j 1 {alone}")
 
 
 def closed_pipes(checks, folder):
@@ -156,7 +180,7 @@ def run_leaves_what_is_there(checks, folder):
 
 if __name__ == "__main__":
     checks = Checks("attn batch, running")
-    for part in (a_terminal, asked_by_a_signal, events, no_more_time, closed_pipes, what_lasts,
+    for part in (a_terminal, asked_by_a_signal, events, no_more_time, one_job_a_processor, closed_pipes, what_lasts,
                  run_leaves_what_is_there):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))

@@ -95,8 +95,8 @@ std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
   return files;
 }
 
-std::vector<std::string> read_names(const std::string& path, bool nul) {
-  const FileBytes file = read_file(path);
+std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t most) {
+  const FileBytes file = read_file(path, most);
   const std::string_view text = file.text();
   const char end = nul ? '\0' : '\n';
   std::vector<std::string> names;

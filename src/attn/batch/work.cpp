@@ -18,7 +18,7 @@ namespace {
 /// The item's own document, read by nobody else, and so kept out of the cache.
 Document document_of(const Item& item, TensorFiles& files) {
   if (item.line) return parse_document(*item.line, item.name, "");
-  files.add(read_file(item.name));
+  files.add(read_file(item.name, files.limits().memory));
   return read_document(item.name, files);
 }
 
@@ -41,7 +41,8 @@ std::vector<Stamp> finished_earlier(const Item& item, const Common& common) {
   const std::string name = common.naming->name_of(item);
   const auto input = [&](const std::string& path) {
     if (item.line && path == item.name) return digest_of(bytes_of(*item.line));
-    return path == item.name ? read_file(path).digest() : common.files->bytes(path).digest();
+    return path == item.name ? read_file(path, common.files->limits().memory).digest()
+                             : common.files->bytes(path).digest();
   };
   const auto output = [&](const std::string& path) {
     const bool ours = path == name || (name.ends_with('/') && path.starts_with(name));

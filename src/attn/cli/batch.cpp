@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
-#include <thread>
 
 #include "attn/batch/job_files.h"
 #include "attn/batch/job_lines.h"
@@ -16,6 +15,7 @@
 #include "attn/cli/command.h"
 #include "attn/cli/limit_options.h"
 #include "attn/core/fast.h"
+#include "attn/core/machine.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/temporaries.h"
@@ -79,12 +79,12 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
 
 /// `manifest` is "" where none is written.
 std::unique_ptr<ItemSource> list_items(const BatchArgs& args, const std::optional<Naming>& naming,
-                                       const std::string& manifest, std::size_t longest_line,
+                                       const std::string& manifest, std::size_t most_memory,
                                        const std::atomic<bool>& stop) {
-  if (args.lines()) return items_of_standard_input(longest_line, stop);
+  if (args.lines()) return items_of_standard_input(most_memory / kLinePart, stop);
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
-    const std::vector<std::string> names = read_names(args.files_from, args.nul);
+    const std::vector<std::string> names = read_names(args.files_from, args.nul, most_memory);
     words.insert(words.end(), names.begin(), names.end());
   }
   std::vector<JobFile> files = list_job_files(words, naming ? naming->folder : "");
@@ -146,7 +146,8 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
   pool.in_order = manifest == nullptr;
   PoolTasks tasks;
   // Processors that no worker has are for the kernels.
-  const std::size_t processors = std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t processors = processors_for_us();
+  if (pool.threads == 0) pool.threads = processors;
   tasks.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
     set_threads(threads);
   };
@@ -185,7 +186,7 @@ int batch(const BatchArgs& args) {
   const bool recorded = common.naming && !args.dry_run;
   const std::string path = recorded ? manifest_path(args, *common.naming, shard) : "";
   const auto source =
-      shard_of(list_items(args, common.naming, path, limits.memory / kLinePart, stop), shard);
+      shard_of(list_items(args, common.naming, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
   std::unique_ptr<Manifest> manifest;
   if (recorded)

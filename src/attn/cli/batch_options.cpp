@@ -3,7 +3,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
-#include <thread>
 
 #include "attn/cli/numbers.h"
 #include "attn/tensor/error.h"
@@ -53,7 +52,7 @@ void add_results(CLI::App& app, BatchArgs& args) {
 }
 
 void add_running(CLI::App& app, BatchArgs& args) {
-  args.pool.threads = std::max(1u, std::thread::hardware_concurrency());
+  args.pool.threads = 0;
   take_whole(
       app.add_option("-j,--jobs", args.pool.threads, "jobs at a time; default: one a processor"), 1,
       1024)

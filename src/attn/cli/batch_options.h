@@ -24,7 +24,7 @@ struct BatchArgs {
   bool nul = false, resume = false, force = false, no_clobber = false, durable = false;
   bool json = false, dry_run = false;
   LimitArgs limits;
-  PoolOptions pool;
+  PoolOptions pool;  ///< threads: 0 is one a processor
   ProgressStyle progress = ProgressStyle::automatic;
   NanPolicy nan = NanPolicy::warn;
   JobFlags flags;

@@ -5,11 +5,13 @@
 
 namespace attn {
 
+std::size_t processors_for_us() { return kernel::available_cpus(); }
+
 Machine machine() {
   Machine facts;
   facts.kernels = kernel::isa();
   for (const kernel::Isa isa : kernel::available_isas()) facts.offered.emplace_back(name_of(isa));
-  facts.processors = kernel::available_cpus();
+  facts.processors = processors_for_us();
   return facts;
 }
 

@@ -16,6 +16,9 @@ struct Machine {
 /// Errors: usage, for an ATTN_ISA that this machine cannot run.
 Machine machine();
 
+/// Machine::processors alone.
+std::size_t processors_for_us();
+
 struct BlasLibrary {
   std::string file;     ///< where it was found
   std::string version;  ///< what it says of itself: "OpenBLAS 0.3.21 ..."
