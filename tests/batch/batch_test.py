@@ -54,6 +54,22 @@ def which_jobs(checks, folder):
         checks.check(run.returncode == code and not run.stdout, f"{words}: {run}")
 
 
+def folders_of_failed_jobs(checks, folder):
+    """Folders are made for results: where there are none, they go again."""
+    write_jobs(folder / "jobs" / "good", [0])
+    write_jobs(folder / "jobs" / "both" / "good", [1])
+    for name in "bad/worse", "both/bad":
+        (folder / "jobs" / name).mkdir(parents=True)
+        # (Known only when it is computed.)
+        (folder / "jobs" / name / "x.json").write_text(
+            '{"Q": [[9007199254740993]], "K": [[9223372036854775807]], "outputs": ["scores"]}')
+    run = attn("batch", "jobs", "--out-dir", "out", "--name", "{job}", "-j", "2", cwd=folder)
+    made = sorted(path.relative_to(folder / "out").as_posix()
+                  for path in (folder / "out").rglob("*") if path.is_dir())
+    checks.check(run.returncode == 3 and b"2 done, 0 skipped, 2 failed" in run.stderr
+                 and made == ["both", "both/good", "good"], f"folders {made}: {run}")
+
+
 def lines_on_stdin(checks, folder):
     text = "".join(json.dumps(job(seed)) + "\n" for seed in range(200))
     run = attn("batch", "-", "-j", "4", stdin=text)
@@ -275,8 +291,8 @@ def files_shared_by_all(checks, folder):
 
 if __name__ == "__main__":
     checks = Checks("attn batch")
-    for part in (which_jobs, lines_on_stdin, a_common_base, names_of_results, failures, shards,
-                 files_shared_by_all):
+    for part in (which_jobs, folders_of_failed_jobs, lines_on_stdin, a_common_base, names_of_results,
+                 failures, shards, files_shared_by_all):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

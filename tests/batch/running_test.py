@@ -150,6 +150,15 @@ def calls_of(folder, *arguments):
     return re.findall(r"^\d+ +(\w+)\(", (folder / "trace").read_text(), re.MULTILINE)
 
 
+def synced_folders(folder, *arguments):
+    """The folders whose names are put on disk, in order."""
+    strace = ["strace", "-f", "-y", "-o", "trace", "-e", "trace=fsync"]
+    subprocess.run([*strace, ATTN, *map(str, arguments)], cwd=folder, check=True,
+                   env=dict(os.environ, LSAN_OPTIONS="detect_leaks=0"))
+    synced = re.findall(r"fsync\(\d+<(.*?)>", (folder / "trace").read_text())
+    return [name for name in synced if pathlib.Path(name).is_dir()]
+
+
 def what_lasts(checks, folder):
     paths = write_jobs(folder / "jobs", range(2))
     if not checks.check(shutil.which("strace"), "strace is there to look with"):
@@ -160,9 +169,19 @@ def what_lasts(checks, folder):
     checks.check(durable == ["fsync", "renameat2", "fsync"], f"run --durable: {durable}")
     batch = calls_of(folder, "batch", "jobs", "-j", "1", "--out-dir", "out", "--durable", "-q")
     # A file gets its name by linkat() where the file system knows files without one.
-    named = [["fdatasync"] + 2 * ["fsync", call, "fsync", "fdatasync"]
+    # Before, the output folder's own name, and after its first line the manifest's.
+    named = [["fsync", "fdatasync", "fsync"] + 2 * ["fsync", call, "fsync", "fdatasync"]
              for call in ("linkat", "renameat2")]
     checks.check(batch in named, f"batch --durable: {batch}")
+    run = synced_folders(folder, "run", paths[0], "-o", "nf/", "--durable")
+    checks.check(run == [str(folder)] + 3 * [f"{folder}/nf"], f"run -o nf/ --durable: {run}")
+    (folder / "deep" / "a" / "b").mkdir(parents=True)
+    shutil.copy(paths[0], folder / "deep" / "a" / "b" / "one.json")
+    made = synced_folders(folder, "batch", "deep", "--out-dir", "new/out", "--name", "{job}",
+                          "--durable", "-q", "--manifest", "jobs/m.ndjson")
+    want = ["", "new", "jobs", "new/out", "new/out/a", "new/out/a/b"]
+    checks.check(made == [f"{folder}/{name}".rstrip("/") for name in want],
+                 f"batch --name '{{job}}' --durable: {made}")
 
 
 def run_leaves_what_is_there(checks, folder):

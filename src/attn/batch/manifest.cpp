@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "attn/io/json.h"
 #include "attn/io/temporaries.h"
@@ -106,6 +107,8 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
   cut(file_, path_, use == ManifestUse::replace ? 0 : whole_lines);
   append(std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion + "\",\"run\":\"" +
          temporaries_token() + "\"}\n");
+  if (durable_)
+    sync_folder(path_, std::filesystem::path(follow_links(path_)).parent_path().string());
 }
 
 std::size_t Manifest::read_earlier() {

@@ -1,6 +1,5 @@
 #include "attn/batch/work.h"
 
-#include <filesystem>
 #include <new>
 
 #include "attn/io/bytes.h"
@@ -51,13 +50,10 @@ std::vector<Stamp> finished_earlier(const Item& item, const Common& common) {
   return common.earlier->finished(item.name, input, output);
 }
 
-void make_folders(const Naming& naming, const std::string& name) {
+/// The folder that an item's file stands in, or its own folder.
+std::string folder_of(const Naming& naming, const std::string& name) {
   const std::size_t slash = name.rfind('/', name.size() - 2);
-  if (slash == std::string::npos) return;
-  const std::string folder = naming.folder + "/" + name.substr(0, slash);
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (error) throw system_error(ErrorKind::cannot_create, folder, error.value());
+  return slash == std::string::npos ? naming.folder : naming.folder + "/" + name.substr(0, slash);
 }
 
 /// Of one output there is to be one: which, only the job or a flag can say.
@@ -96,7 +92,7 @@ void compute(const Item& item, const Common& common, const Claim& claim, Outcome
   std::optional<ResultWriter> writer;
   if (common.naming) {
     const std::string name = common.naming->name_of(item);
-    make_folders(*common.naming, name);
+    common.folders->make_with_parents(folder_of(*common.naming, name), common.policy.durable);
     OutputPolicy policy = common.policy;
     for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
     writer.emplace(std::vector{parse_target(common.naming->folder + "/" + name)}, job.outputs,
@@ -111,6 +107,7 @@ void compute(const Item& item, const Common& common, const Claim& claim, Outcome
   writer->write(result);
   if (!claim()) return;
   writer->commit();
+  common.folders->keep(folder_of(*common.naming, common.naming->name_of(item)));
   for (const auto& [path, digest] : writer->digests())
     outcome.outputs.emplace_back(path.substr(common.naming->folder.size() + 1), digest);
 }

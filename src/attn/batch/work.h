@@ -12,6 +12,7 @@
 #include "attn/io/file_cache.h"
 #include "attn/job/document.h"
 #include "attn/job/nan.h"
+#include "attn/job/output.h"
 
 namespace attn {
 
@@ -22,6 +23,7 @@ struct Common {
   FileCache* files = nullptr;
   Memory* memory = nullptr;
   std::optional<Naming> naming = {};  ///< none: results are text for standard output
+  NewFolders* folders = nullptr;      ///< those made for outputs
   const Manifest* earlier = nullptr;  ///< to resume; may be none
   OutputPolicy policy = {};           ///< of outputs
   bool no_clobber = false;            ///< an output that exists counts as done

@@ -65,14 +65,13 @@ void refuse_input(const std::string& manifest, const std::string& input) {
 
 std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& naming,
                                         const std::string& path, const std::string& options,
-                                        std::size_t most) {
-  std::error_code error;
-  std::filesystem::create_directories(naming.folder, error);
-  if (error) throw system_error(ErrorKind::cannot_create, naming.folder, error.value());
+                                        std::size_t most, NewFolders& folders) {
+  folders.make_with_parents(naming.folder, args.durable);
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
                                                            : ManifestUse::create;
   auto manifest = std::make_unique<Manifest>(path, use, options, args.durable, most);
+  folders.keep();
   for (const std::string& run : manifest->earlier_runs()) remove_leftovers(naming.folder, run);
   return manifest;
 }
@@ -185,13 +184,14 @@ int batch(const BatchArgs& args) {
   std::atomic<bool> stop = false;
   const bool recorded = common.naming && !args.dry_run;
   const std::string path = recorded ? manifest_path(args, *common.naming, shard) : "";
-  const auto source =
-      shard_of(list_items(args, common.naming, path, limits.memory, stop), shard);
+  const auto source = shard_of(list_items(args, common.naming, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
+  NewFolders folders;
+  common.folders = &folders;
   std::unique_ptr<Manifest> manifest;
   if (recorded)
     manifest = open_manifest(args, *common.naming, path, options_digest(args, common.base),
-                             limits.memory);
+                             limits.memory, folders);
   if (args.resume) common.earlier = manifest.get();
   read_numbers(common.base);
   return run_items(args, common, *source, manifest.get(), stop);

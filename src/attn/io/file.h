@@ -69,14 +69,17 @@ struct BrokenPipe {};
 /// then names the fault.
 std::string follow_links(const std::string& path);
 
+/// Has the names in a folder outlast a power cut. Errors: io, naming `path`, for which it is done.
+void sync_folder(const std::string& path, const std::string& folder);
+
 /// An output that is whole or not there.
 ///
-/// Bytes go to a temporary sibling, ".attn-tmp-PID-TOKEN-N" (io/temporaries.h; same folder, so the rename is atomic;
-/// nobody else may read it while it grows), and commit() flushes, closes and renames it. Without
-/// commit() the destructor removes it and what stood under the name stays. With `nameless` a new
-/// file has no name at all until commit() gives it its own (O_TMPFILE, linkat), where the file
-/// system can do that: one entry made in the folder rather than two made and one taken out, which
-/// is what threads that write into one folder wait for.
+/// Bytes go to a temporary sibling, ".attn-tmp-PID-TOKEN-N" (io/temporaries.h; same folder, so the
+/// rename is atomic; nobody else may read it while it grows), and commit() flushes, closes and
+/// renames it. Without commit() the destructor removes it and what stood under the name stays. With
+/// `nameless` a new file has no name at all until commit() gives it its own (O_TMPFILE, linkat),
+/// where the file system can do that: one entry made in the folder rather than two made and one
+/// taken out, which is what threads that write into one folder wait for.
 ///
 /// Everything that can be known beforehand is refused by the constructor, so that nothing is
 /// computed in vain: a name that exists (without force), an input (even with force), a directory, a

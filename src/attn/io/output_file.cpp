@@ -49,15 +49,6 @@ mode_t mode_of_new_files() {
   return 0666 & ~mask;
 }
 
-void sync_folder(const std::string& path, const fs::path& folder) {
-  Descriptor opened(
-      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // EINVAL: a file system that cannot sync folders, as some network ones, keeps them in its own
-  // way.
-  if (!opened.is_open() || (fsync(opened.get()) != 0 && errno != EINVAL))
-    throw system_error(ErrorKind::io, path, errno);
-}
-
 /// Gives `from` the name `to`; false, with errno EEXIST, when something has that name already.
 bool rename_without_replacing(const char* from, const char* to) {
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
@@ -75,6 +66,15 @@ std::string follow_links(const std::string& path) {
        ++hops)
     place = place.parent_path() / fs::read_symlink(place, ignored);
   return place.string();
+}
+
+void sync_folder(const std::string& path, const std::string& folder) {
+  Descriptor opened(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // EINVAL: a file system that cannot sync folders, as some network ones, keeps them in its own
+  // way.
+  if (!opened.is_open() || (fsync(opened.get()) != 0 && errno != EINVAL))
+    throw system_error(ErrorKind::io, path, errno);
 }
 
 struct OutputFile::State {
@@ -326,7 +326,7 @@ void OutputFile::commit() {
     state_->give_name();
   else
     return;
-  if (state_->durable) sync_folder(state_->path, fs::path(state_->target).parent_path());
+  if (state_->durable) sync_folder(state_->path, fs::path(state_->target).parent_path().string());
 }
 
 const std::string& OutputFile::path() const { return state_->path; }

@@ -20,9 +20,17 @@ namespace attn {
 namespace fs = std::filesystem;
 namespace {
 
-bool is_folder(const std::string& path) {
+bool is_folder_there(const std::string& path) {
   struct stat status {};
-  return path.back() == '/' || (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode));
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool is_folder(const std::string& path) { return path.back() == '/' || is_folder_there(path); }
+
+/// "a/b" of "a/b/c" and of "a/b/c/"; "" where the folder is that in which we are.
+std::string parent_of(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return fs::path(path).parent_path().string();
 }
 
 [[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
@@ -83,16 +91,46 @@ std::string csv_of(const Result& result, const std::string& path) {
 }  // namespace
 
 NewFolders::~NewFolders() {
-  for (const TemporaryName& folder : made_) rmdir(folder.path().c_str());
+  // What is below another comes behind it.
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) rmdir(folder->first.c_str());
 }
 
-void NewFolders::make(const std::string& path) {
-  const SignalShelter shelter;
-  made_.emplace_back(path);
-  if (mkdir(path.c_str(), 0777) == 0) return;
-  const int code = errno;
-  made_.pop_back();
-  if (code != EEXIST) throw system_error(ErrorKind::cannot_create, path, code);
+void NewFolders::make(const std::string& path, bool durable) {
+  const std::lock_guard lock(mutex_);
+  make_one(path, durable);
+}
+
+void NewFolders::make_with_parents(const std::string& path, bool durable) {
+  std::vector<std::string> missing;
+  const std::lock_guard lock(mutex_);  // what another thread makes is there once it is on disk
+  for (std::string at = path; !at.empty() && !is_folder_there(at); at = parent_of(at))
+    missing.push_back(at);
+  for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder)
+    make_one(*folder, durable);
+}
+
+void NewFolders::make_one(const std::string& path, bool durable) {
+  {
+    const SignalShelter shelter;
+    if (mkdir(path.c_str(), 0777) == 0)
+      made_.try_emplace(path, path);
+    else if (errno == EEXIST)
+      return;
+    else
+      throw system_error(ErrorKind::cannot_create, path, errno);
+  }
+  if (durable) sync_folder(path, parent_of(path));
+}
+
+void NewFolders::keep() {
+  const std::lock_guard lock(mutex_);
+  made_.clear();
+}
+
+void NewFolders::keep(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  for (std::string kept = path; !kept.empty() && kept != "/"; kept = parent_of(kept))
+    made_.erase(kept);
 }
 
 const std::vector<std::string>& job_output_names() {
@@ -174,7 +212,7 @@ ResultWriter::ResultWriter(const std::vector<OutputTarget>& targets,
     : outputs_(outputs) {
   const std::vector<PlannedFile> plans = planned(targets, outputs);
   for (const OutputTarget& target : targets)
-    if (!target.format) folders_.make(target.path);
+    if (!target.format) folders_.make(target.path, policy.durable);
   for (const PlannedFile& plan : plans)
     parts_.push_back({plan.name, plan.format, OutputFile(plan.path, policy), {}});
 }

@@ -1,9 +1,9 @@
 // Where results go: files by suffix, folders, one file an output; whole or not there.
 #pragma once
 
-#include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -51,19 +51,24 @@ std::vector<OutputPlace> places_of(const std::vector<OutputTarget>& targets,
 void refuse_two_for_one(const std::vector<OutputPlace>& places);
 
 /// Folders that are removed again, by a signal, too, where nothing came into them, unless keep() is
-/// called.
+/// called. Threads may share one.
 class NewFolders {
  public:
   NewFolders() = default;
   NewFolders(const NewFolders&) = delete;
   NewFolders& operator=(const NewFolders&) = delete;
   ~NewFolders();
-  void make(
-      const std::string& path);  ///< nothing where it exists. Errors: cannot_create, permission
-  void keep() { made_.clear(); }
+  /// Does nothing where it exists. With `durable` its name is on disk. Errors: cannot_create,
+  /// permission, io.
+  void make(const std::string& path, bool durable);
+  void make_with_parents(const std::string& path, bool durable);
+  void keep();                         ///< all of them
+  void keep(const std::string& path);  ///< one, and those above it
 
  private:
-  std::list<TemporaryName> made_;  ///< a signal removes them, too
+  void make_one(const std::string& path, bool durable);
+  std::mutex mutex_;
+  std::map<std::string, TemporaryName> made_;  ///< a signal removes them, too
 };
 
 /// The outputs that a ResultWriter of these can write row by row (ResultWriter::begin): those that
