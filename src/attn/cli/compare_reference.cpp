@@ -82,7 +82,7 @@ void require_bound(const std::string& output, const Options& options) {
 /// What bounds take beside what the job itself does, in matrices of the scores' shape: five while
 /// one is worked out and compared with, and one that stays for each.
 std::size_t bytes_of_errors(const Inputs& in, std::size_t bounds) {
-  return (5 + bounds) * sizeof(double) * in.B * in.H * in.rows.size() * in.S;
+  return product({5 + bounds, sizeof(double), in.B, in.H, in.rows.size(), in.S});
 }
 
 /// A tensor without an output's name was taken for one of another shape: the outputs of its shape.
@@ -121,7 +121,8 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
     for (const Claim& claim : claims) require_bound(claim.output, job.options);
 
   PreparedJob prepared = prepare_job(job, document);
-  if (!tolerance_typed) prepared.plan.bytes += bytes_of_errors(prepared.inputs, claims.size());
+  if (!tolerance_typed)
+    prepared.plan.bytes = sum(prepared.plan.bytes, bytes_of_errors(prepared.inputs, claims.size()));
   require_memory(prepared.plan, document.name, most_memory);
   const Result reference = run_job(job, prepared, document, files);
   for (const Claim& claim : claims) {

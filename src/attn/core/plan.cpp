@@ -15,15 +15,6 @@ namespace {
 
 constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
 
-std::size_t sum(std::size_t a, std::size_t b) { return a > kMost - b ? kMost : a + b; }
-
-std::size_t product(const Shape& factors) {
-  std::size_t result = 1;
-  for (const std::size_t factor : factors)
-    if (__builtin_mul_overflow(result, factor, &result)) return kMost;
-  return result;
-}
-
 double real_product(const Shape& factors) {
   double result = 1;
   for (const std::size_t factor : factors) result *= static_cast<double>(factor);
@@ -232,6 +223,15 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
 }
 
 }  // namespace
+
+std::size_t sum(std::size_t a, std::size_t b) { return a > kMost - b ? kMost : a + b; }
+
+std::size_t product(const Shape& factors) {
+  std::size_t result = 1;
+  for (const std::size_t factor : factors)
+    if (__builtin_mul_overflow(result, factor, &result)) return kMost;
+  return result;
+}
 
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs, const std::set<std::string>& offered) {

@@ -38,4 +38,8 @@ struct Plan {
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs, const std::set<std::string>& offered = {});
 
+/// Of bytes: what is more than a size can be is the largest size.
+std::size_t sum(std::size_t a, std::size_t b);
+std::size_t product(const Shape& factors);
+
 }  // namespace attn
