@@ -112,12 +112,14 @@ void NewFolders::make_with_parents(const std::string& path, bool durable) {
 void NewFolders::make_one(const std::string& path, bool durable) {
   {
     const SignalShelter shelter;
-    if (mkdir(path.c_str(), 0777) == 0)
-      made_.try_emplace(path, path);
-    else if (errno == EEXIST)
-      return;
-    else
-      throw system_error(ErrorKind::cannot_create, path, errno);
+    // Named first: a signal may come to this very thread, which then cannot do it.
+    const auto [place, first] = made_.try_emplace(path, path);
+    if (mkdir(path.c_str(), 0777) != 0) {
+      const int code = errno;
+      if (first) made_.erase(place);
+      if (code == EEXIST) return;
+      throw system_error(ErrorKind::cannot_create, path, code);
+    }
   }
   if (durable) sync_folder(path, parent_of(path));
 }
