@@ -89,6 +89,8 @@ class Bench:
         self.place = tempfile.TemporaryDirectory(prefix="attn-faults-", dir=MEMORY)
         self.counts_file = pathlib.Path(self.place.name) / "counts"
         self.folder = pathlib.Path(self.place.name) / "work"
+        self.interposer = pathlib.Path(self.place.name) / "interpose.so"
+        self.interposer.symlink_to(INTERPOSER)  # LD_PRELOAD cannot hold a path with a space
         shutil.copytree(inputs, self.folder)
         for name in command.old:
             (self.folder / name).write_bytes(OLD)
@@ -102,7 +104,7 @@ class Bench:
 
     def run(self, fault="", args=None):
         self.counts_file.unlink(missing_ok=True)
-        env = {**os.environ, "LD_PRELOAD": str(INTERPOSER), "ATTN_FAULT_COUNTS": self.counts_file,
+        env = {**os.environ, "LD_PRELOAD": str(self.interposer), "ATTN_FAULT_COUNTS": self.counts_file,
                "LC_ALL": "C.UTF-8"}
         if fault:
             env["ATTN_FAULT"] = fault
