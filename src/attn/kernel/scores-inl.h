@@ -77,19 +77,20 @@ struct Run {
 /// strip already.
 template <class T>
 void finish_run(const TileView<T>& tile, const Run& run, std::size_t column) {
-  const auto& [p, s, i, rows, reach, strip] = tile;
+  const Problem<T>& p = tile.p;
+  const Scratch<T>& s = tile.s;
   const bool stages = s.masked != nullptr;
   const T unit = stages || has_terms(p) ? strip_unit(p) : T(1);
   const T scale = s.raw == nullptr ? T(1) : stages ? p.scale : strip_scale(p);
   const std::size_t width = run.panels * kPanel<T>;
   const std::size_t seen = run.panels > 1 || stages ? width : run.vectors * kLanes<T>;
   const auto row_of = [&](T* matrix, std::size_t r) {
-    return matrix ? matrix + (i + r) * s.strip_stride + column : nullptr;
+    return matrix ? matrix + (tile.i + r) * s.strip_stride + column : nullptr;
   };
   with_terms(p, [&](auto caps, auto biased, auto masked) {
-    for (std::size_t r = 0; r < rows; ++r) {
-      T* const to = strip + r * s.strip_stride + column;
-      T* const running_max = s.running_max + (i + r) * kLanes<T>;
+    for (std::size_t r = 0; r < tile.rows; ++r) {
+      T* const to = tile.strip + r * s.strip_stride + column;
+      T* const running_max = s.running_max + (tile.i + r) * kLanes<T>;
       const PanelRow<T> at{s.raw ? row_of(s.raw, r) : to,
                            scale,
                            row_of(s.scaled, r),
@@ -101,7 +102,7 @@ void finish_run(const TileView<T>& tile, const Run& run, std::size_t column) {
         hide_row(p, width, at);
         continue;
       }
-      finish_row<T, caps, biased, masked>(p, s.row[i + r], run.first, seen, at);
+      finish_row<T, caps, biased, masked>(p, s.row[tile.i + r], run.first, seen, at);
       hide_all(to + seen, width - seen);
     }
   });
