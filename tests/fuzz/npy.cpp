@@ -2,8 +2,8 @@
 // was.
 #include "attn/io/npy.h"
 
-#include "attn/io/bytes.h"
 #include "support/fuzz.h"
+#include "support/memory_file.h"
 
 using namespace attn;
 
@@ -14,8 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::require(is_npy(file.bytes()), "what is read begins with the magic");
   fuzz::require(tensor.bytes() <= size, "no more elements than the file has bytes");
 
-  const NpyBytes written = npy_bytes(tensor);
-  const std::string bytes = written.header + std::string(text_of(written.data()));
+  const std::string bytes = fuzz::written([&](OutputFile& out) { write_npy(tensor, out); });
   fuzz::require(fuzz::same(read_npy(fuzz::file_of(bytes), "again"), tensor), "written and read");
   return 0;
 }
