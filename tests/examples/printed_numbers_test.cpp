@@ -53,3 +53,15 @@ TEST_CASE("what is not finite only equals itself") {
   CHECK_FALSE(is_printed_as(nan, numbers[3]));
   CHECK_FALSE(is_printed_as(infinity, numbers[3]));
 }
+
+TEST_CASE("numbers that round out of the range of doubles are one number each") {
+  const auto numbers = printed_numbers("[-1.797693134862316e+308 1.8e+309 4.9e-400]");
+  REQUIRE(numbers.size() == 3);
+  const double largest = std::numeric_limits<double>::max();
+  CHECK(is_printed_as(-largest, numbers[0]));
+  CHECK_FALSE(is_printed_as(largest, numbers[0]));
+  CHECK_FALSE(is_printed_as(-largest / 2, numbers[0]));
+  CHECK_FALSE(is_printed_as(-std::numeric_limits<double>::infinity(), numbers[0]));
+  CHECK_FALSE(is_printed_as(largest, numbers[1]));
+  CHECK(is_printed_as(0, numbers[2]));
+}

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 namespace attn {
@@ -26,6 +27,14 @@ int exponent(std::string_view number) {
   return value;
 }
 
+/// The largest number may be printed as 1.8e+308, which is larger than it.
+double out_of_range(const std::string& number) {
+  const double read = std::strtod(number.c_str(), nullptr);
+  if (!std::isinf(read) || exponent(number) > std::numeric_limits<double>::max_exponent10)
+    return read;
+  return std::copysign(std::numeric_limits<double>::max(), read);
+}
+
 }  // namespace
 
 std::vector<PrintedNumber> printed_numbers(std::string_view text) {
@@ -37,11 +46,12 @@ std::vector<PrintedNumber> printed_numbers(std::string_view text) {
     const auto [rest, error] = std::from_chars(start, text.data() + text.size(), number.value);
     const bool in_word = at > 0 && is_word(text[at - 1]);
     const bool into_word = rest != text.data() + text.size() && is_word(*rest);
-    if (error != std::errc() || in_word || into_word) {
+    if (error == std::errc::invalid_argument || in_word || into_word) {
       ++at;
       continue;
     }
     number.text.assign(start, rest);
+    if (error != std::errc()) number.value = out_of_range(number.text);
     most = std::max(most, decimals(number.text));
     numbers.push_back(number);
     at += number.text.size();
