@@ -36,7 +36,6 @@ TEST_CASE("rows of any length and distance, in any order, come to stand where th
       const std::string expected = rows_of_bytes(count, row, row);
       INFO(row << " bytes, " << gap << " apart");
       OutputFile out((folder.path() / "out").string(), {.force = true});
-      REQUIRE(out.takes_parts());
       RowWriter writer(out, 5, row, true);
       out.reserve(5 + count * row);
       // Blocks of 1 to 300 rows, the last ones first, by two threads.
@@ -122,10 +121,7 @@ TEST_CASE("checksums of parts are that of the whole, and a missing part is seen"
   CHECK(crc32_of(bytes_of("123456789")) == 0xCBF43926);  // the check value of CRC-32/ISO-HDLC
 }
 
-TEST_CASE("where bytes go straight to their place, or are digested, parts cannot come early") {
-  const ScratchFolder folder;
-  CHECK_FALSE(OutputFile("/dev/null", {}).takes_parts());
-  CHECK_FALSE(OutputFile((folder.path() / "a").string(), {.digest = true}).takes_parts());
+TEST_CASE("a device has no room to find") {
   OutputFile device("/dev/null", {});
   CHECK_THROWS_WITH(device.reserve(10), Contains("/dev/null: "));
 }

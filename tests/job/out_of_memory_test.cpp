@@ -10,7 +10,7 @@
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
 #include "attn/job/nan.h"
-#include "attn/job/output.h"
+#include "attn/job/result_writer.h"
 #include "support/failing_new.h"
 #include "support/run_attn.h"
 

@@ -7,8 +7,8 @@
 #include "attn/io/json.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
-#include "attn/job/output.h"
 #include "attn/job/result_format.h"
+#include "attn/job/result_writer.h"
 #include "attn/tensor/error.h"
 
 namespace attn {

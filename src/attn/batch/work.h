@@ -10,9 +10,9 @@
 #include "attn/batch/naming.h"
 #include "attn/batch/pool.h"
 #include "attn/io/file_cache.h"
+#include "attn/io/new_folders.h"
 #include "attn/job/document.h"
 #include "attn/job/nan.h"
-#include "attn/job/output.h"
 
 namespace attn {
 

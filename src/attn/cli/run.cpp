@@ -15,6 +15,7 @@
 #include "attn/job/limits.h"
 #include "attn/job/nan.h"
 #include "attn/job/result_format.h"
+#include "attn/job/result_writer.h"
 #include "attn/tensor/error.h"
 
 namespace attn {

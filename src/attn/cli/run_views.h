@@ -8,7 +8,7 @@
 #include "attn/io/file.h"
 #include "attn/job/explain.h"
 #include "attn/job/job.h"
-#include "attn/job/output.h"
+#include "attn/job/output_target.h"
 
 namespace CLI {
 class App;

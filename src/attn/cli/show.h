@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "attn/job/output.h"
+#include "attn/job/job.h"
+#include "attn/job/output_target.h"
 
 namespace CLI {
 class App;

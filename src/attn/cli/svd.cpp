@@ -11,6 +11,7 @@
 #include "attn/cli/numbers.h"
 #include "attn/cli/show.h"
 #include "attn/io/tensor_file.h"
+#include "attn/job/result_writer.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"
 

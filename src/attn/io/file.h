@@ -101,12 +101,11 @@ class OutputFile {
   void flush();   ///< what was written so far leaves this process
   void finish();  ///< all that commit() does but the name: what can fail, short of it, has failed
 
-  /// Whether parts may be written before those in front of them: not where bytes go straight to
-  /// their place, nor where digest() will be asked for.
-  bool takes_parts() const;
   /// Finds room on the disk for the first `bytes` of the file, so that too little is known at once.
   void reserve(std::uint64_t bytes);
-  /// Writes one part behind another at `offset`. Threads may do so at once. Errors: io.
+  /// Writes one part behind another at `offset`, before those in front of it, too: not where bytes
+  /// go straight to their place, nor where digest() will be asked for. Threads may do so at once.
+  /// Errors: io.
   void write_at(std::uint64_t offset, std::span<const std::span<const std::byte>> parts);
   /// What write() writes next comes `bytes` further on.
   void skip(std::uint64_t bytes);

@@ -279,8 +279,6 @@ void OutputFile::write(std::string_view text) {
 
 void OutputFile::flush() { state_->flush(); }
 
-bool OutputFile::takes_parts() const { return state_->temporary && !state_->digest; }
-
 void OutputFile::reserve(std::uint64_t bytes) {
   int code = 0;
   do code = fallocate(state_->file.get(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;

@@ -1,0 +1,75 @@
+#include "attn/io/new_folders.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <vector>
+
+#include "attn/io/descriptor.h"
+#include "attn/io/file.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+bool is_folder_there(const std::string& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+/// "a/b" of "a/b/c" and of "a/b/c/"; "" where the folder is that in which we are.
+std::string parent_of(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return std::filesystem::path(path).parent_path().string();
+}
+
+}  // namespace
+
+NewFolders::~NewFolders() {
+  // What is below another comes behind it.
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) rmdir(folder->first.c_str());
+}
+
+void NewFolders::make(const std::string& path, bool durable) {
+  const std::lock_guard lock(mutex_);
+  make_one(path, durable);
+}
+
+void NewFolders::make_with_parents(const std::string& path, bool durable) {
+  std::vector<std::string> missing;
+  const std::lock_guard lock(mutex_);  // what another thread makes is there once it is on disk
+  for (std::string at = path; !at.empty() && !is_folder_there(at); at = parent_of(at))
+    missing.push_back(at);
+  for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder)
+    make_one(*folder, durable);
+}
+
+void NewFolders::make_one(const std::string& path, bool durable) {
+  {
+    const SignalShelter shelter;
+    // Named first: a signal may come to this very thread, which then cannot do it.
+    const auto [place, first] = made_.try_emplace(path, path);
+    if (mkdir(path.c_str(), 0777) != 0) {
+      const int code = errno;
+      if (first) made_.erase(place);
+      if (code == EEXIST) return;
+      throw system_error(ErrorKind::cannot_create, path, code);
+    }
+  }
+  if (durable) sync_folder(path, parent_of(path));
+}
+
+void NewFolders::keep() {
+  const std::lock_guard lock(mutex_);
+  made_.clear();
+}
+
+void NewFolders::keep(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  for (std::string kept = path; !kept.empty() && kept != "/"; kept = parent_of(kept))
+    made_.erase(kept);
+}
+
+}  // namespace attn
