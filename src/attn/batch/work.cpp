@@ -1,5 +1,6 @@
 #include "attn/batch/work.h"
 
+#include <limits>
 #include <new>
 
 #include "attn/io/bytes.h"
@@ -45,7 +46,9 @@ std::vector<Stamp> finished_earlier(const Item& item, const Common& common) {
   };
   const auto output = [&](const std::string& path) {
     const bool ours = path == name || (name.ends_with('/') && path.starts_with(name));
-    return ours ? read_file(common.naming->folder + "/" + path).digest() : "";
+    if (!ours) return std::string();
+    const std::string file = common.naming->folder + "/" + path;
+    return read_file(file, std::numeric_limits<std::size_t>::max(), FileAccess::map).digest();
   };
   return common.earlier->finished(item.name, input, output);
 }
