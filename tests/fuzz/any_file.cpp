@@ -1,11 +1,9 @@
 // Any file: what it is, the job that it means, computed under small limits, and the result written
 // and read again. A file of one array is the queries, keys and values at once.
 #include "attn/core/fast.h"
-#include "attn/io/safetensors.h"
 #include "attn/job/limits.h"
 #include "attn/job/result_file.h"
 #include "attn/job/result_format.h"
-#include "attn/job/result_writer.h"
 #include "attn/report/numpy_text.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
@@ -37,17 +35,29 @@ void require_planned(const Plan& plan, const Result& result) {
   }
 }
 
-/// In safetensors, which has every dtype of ours.
-void require_readable(const Result& result) {
-  const std::string bytes = fuzz::written([&](OutputFile& out) {
-    write_safetensors(result.outputs, {{"schema", "attn/1"}, {"made_by", to_json(result.made_by)}},
-                      out);
+/// As safetensors, which has every dtype of ours.
+std::string safetensors_of(const Result& result) {
+  std::vector<TensorSpec> specs;
+  std::vector<Elements> elements;
+  for (const auto& [name, output] : result.outputs) {
+    const DType dtype = stored_dtype(Format::safetensors, output.dtype());
+    specs.push_back({name, dtype, output.shape()});
+    elements.push_back(elements_of(output, dtype));
+  }
+  const std::vector<std::uint32_t> none(specs.size());  // this format has no checksums
+  return fuzz::written([&](OutputFile& out) {
+    write_pieces(pieces_of(Format::safetensors, specs, none, result, "result.safetensors"), specs,
+                 elements, out);
   });
+}
+
+void require_readable(const Result& result) {
   TensorFiles files;
-  files.add(fuzz::file_of(bytes, "result.safetensors"));
+  files.add(fuzz::file_of(safetensors_of(result), "result.safetensors"));
   const ResultFile again = read_result("result.safetensors", files);
   fuzz::require(fuzz::same(again.tensors, result.outputs), "the outputs read again");
   fuzz::require(to_json(again.made_by) == to_json(result.made_by), "what made it read again");
+  fuzz::require(again.tokens == result.tokens, "the tokens read again");
 }
 
 Result computed(const FileBytes& file, std::size_t& planned) {
