@@ -2,7 +2,7 @@
 """Faults one at a time: a sample of what scripts/faults tries in full.
 
 Every command and every kind of fault is in it; of the calls that fail, every 11th, and of the
-allocations every 4001st.
+allocations every 4001st. A batch that is resumed has every call of it fail.
 """
 
 import pathlib
@@ -19,9 +19,10 @@ if __name__ == "__main__":
     if under_sanitizer():
         print("not tried: a sanitizer's own allocator cannot be made to fail")
     else:
-        tally = sweep(11, 4001)
-        for problem in tally.problems:
+        sample, whole = sweep(11, 4001), sweep(1, 4001, "batch, resumed")
+        for problem in sample.problems + whole.problems:
             checks.check(False, problem)
-        checks.check(tally.injected > 1000, f"{tally.injected} faults injected")
-        print(f"{tally.runs} runs, {tally.injected} faults injected")
+        injected = sample.injected + whole.injected
+        checks.check(injected > 1200, f"{injected} faults injected")
+        print(f"{sample.runs + whole.runs} runs, {injected} faults injected")
     checks.finish()

@@ -37,15 +37,19 @@ Descriptor open_locked(const std::string& path) {
 /// Whether a file is a manifest: one that was cut off within its first line is, and an empty one.
 bool is_manifest(const Descriptor& file, const std::string& path) {
   std::string start(kFirstLineStart.size(), ' ');
-  const ssize_t count = pread(file.get(), start.data(), start.size(), 0);
+  ssize_t count = 0;
+  do count = pread(file.get(), start.data(), start.size(), 0);
+  while (count < 0 && errno == EINTR);
   if (count < 0) throw system_error(ErrorKind::io, path, errno);
   start.resize(static_cast<std::size_t>(count));
   return kFirstLineStart.starts_with(start);
 }
 
 void cut(const Descriptor& file, const std::string& path, std::size_t size) {
-  if (ftruncate(file.get(), static_cast<off_t>(size)) != 0)
-    throw system_error(ErrorKind::io, path, errno);
+  int code = 0;
+  do code = ftruncate(file.get(), static_cast<off_t>(size)) == 0 ? 0 : errno;
+  while (code == EINTR);
+  if (code != 0) throw system_error(ErrorKind::io, path, code);
 }
 
 /// {"job":"a\"b.json",... -> "a\"b.json" with its quotes; empty where the line is of another kind.
