@@ -112,3 +112,22 @@ TEST_CASE("kernel: random problems in f32, first half", "[kernel]") { sweep<floa
 TEST_CASE("kernel: random problems in f32, second half", "[kernel]") { sweep<float>(2, 700); }
 TEST_CASE("kernel: random problems in f64, first half", "[kernel]") { sweep<double>(3, 400); }
 TEST_CASE("kernel: random problems in f64, second half", "[kernel]") { sweep<double>(4, 400); }
+
+TEST_CASE("kernel: short sums keep rounding errors small", "[kernel]") {
+  // One sum of 128 products a score, and one of 128 weighted values, would make it 3.3e-8.
+  constexpr double kMostRms = 2.2e-8;
+  std::mt19937_64 random(5);
+  Case<float> c;
+  fill_plain(c, random, {1, 1, 1, 48, 512, 128, 128}, DType::f32);
+  const std::vector<double> exact = expect(c).value.context;
+  ThreadPool pool(1);
+  for (Isa isa : kernel::available_isas())
+    for (const Ask ask : kAsks) {
+      INFO("ask " << static_cast<int>(ask) << " " << name_of(isa));
+      const std::vector<float> found = compute(c.problem, ask, pool, isa).context;
+      double squares = 0;
+      for (std::size_t i = 0; i < exact.size(); ++i)
+        squares += (found[i] - exact[i]) * (found[i] - exact[i]);
+      CHECK(std::sqrt(squares / static_cast<double>(exact.size())) < kMostRms);
+    }
+}

@@ -18,11 +18,11 @@
 namespace attn::kernel {
 
 /// Computes `results` of `problem` (float or double). Errors against exact arithmetic come from the
-/// dot products (D rounded terms) and from sums of at most 128 values, then of sums; exponentials
-/// are within 1 unit in the last place, and 0 where they are no longer normal numbers (below e^-87
-/// and e^-708). Scaled scores of float beyond 2.3e38 count as infinite. Errors: internal, for a
-/// head count that G does not divide. Throws std::bad_alloc, and what the sink throws; results are
-/// undefined then.
+/// dot products and sums over keys, in which at most 32 terms (128 of double) are added one by one,
+/// and then such sums; exponentials are within 1 unit in the last place, and 0 where they are no
+/// longer normal numbers (below e^-87 and e^-708). Scaled scores of float beyond 2.3e38 count as
+/// infinite. Errors: internal, for a head count that G does not divide. Throws std::bad_alloc, and
+/// what the sink throws; results are undefined then.
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());

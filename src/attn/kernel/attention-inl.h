@@ -208,9 +208,9 @@ void average_values(const RowBlock<T>& block, T* out) {
   const Rows<T> values(block.kv.v, p.Dv);
   T* sums = block.scratch.saved;
   fill(out, p.Dv, T(0));
-  for (std::size_t key = 0; key < p.S; key += kSumDepth) {
+  for (std::size_t key = 0; key < p.S; key += kSumDepth<T>) {
     fill(sums, p.Dv, T(0));
-    for (std::size_t k = key; k < HWY_MIN(p.S, key + kSumDepth); ++k) {
+    for (std::size_t k = key; k < HWY_MIN(p.S, key + kSumDepth<T>); ++k) {
       const T* value = values.at(k, block.scratch.widened);
       for (std::size_t j = 0; j < p.Dv; ++j) sums[j] += value[j];
     }

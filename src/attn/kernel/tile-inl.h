@@ -40,6 +40,46 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
   finish(sums);
 }
 
+/// Terms of a sum that are added one by one. Rounding errors grow with the length of a sum: shorter
+/// ones, put together, are nearer to the truth, and take time for that.
+template <class T>
+inline constexpr std::size_t kSumDepth = std::is_same_v<T, float> ? 32 : 128;
+
+/// As multiply_tile(), over [from, to) of the depth, in parts of kSumDepth: these are put together
+/// in `room`, rows room_stride apart, as the registers are full. They end at multiples of
+/// kSumDepth, wherever the first one begins, so that zeros before or after change nothing.
+template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
+                                  std::size_t a_stride, const T* b, std::size_t b_stride, T* room,
+                                  std::size_t room_stride, Finish finish) {
+  const Tag<T> d;
+  const auto each = [&](auto& sums, auto f) {
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < Vectors; ++j)
+        f(sums[i][j], room + i * room_stride + j * kLanes<T>);
+  };
+  bool first = true;
+  std::size_t next = from;
+  do {
+    const std::size_t part = next;
+    next = HWY_MIN(to, round_up(part + 1, kSumDepth<T>));
+    multiply_tile<T, Rows, Vectors>(
+        next - part, a + part, a_stride, b + part * b_stride, b_stride, [&](auto& sums) {
+          // A case each: put together, these move sums from register to register.
+          if (first && next != to)
+            return each(sums, [&](Vec<T>& sum, T* at) { hn::Store(sum, d, at); });
+          if (next != to)
+            return each(
+                sums, [&](Vec<T>& sum, T* at) { hn::Store(hn::Add(hn::Load(d, at), sum), d, at); });
+          if (!first) each(sums, [&](Vec<T>& sum, T* at) { sum = hn::Add(hn::Load(d, at), sum); });
+          finish(sums);
+        });
+    first = false;
+  } while (next != to);
+}
+
 /// Calls f(std::integral_constant<std::size_t, count>), for 1 <= count <= Most.
 template <std::size_t Most, class F>
 HWY_INLINE void with_constant(std::size_t count, F f) {
@@ -88,8 +128,9 @@ void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
     for (std::size_t panel = 0; panel < panels; ++panel)
-      multiply_tile<T, kRows, kVectors>(
-          depth, query, depth, keys + panel * kPanel<T> * depth, kPanel<T>, [&](auto& sums) {
+      multiply_in_parts<T, kRows, kVectors>(
+          0, depth, query, depth, keys + panel * kPanel<T> * depth, kPanel<T>,
+          out + panel * kPanel<T>, out_stride, [&](auto& sums) {
             T* at = out + panel * kPanel<T>;
 #pragma GCC unroll 16
             for (std::size_t i = 0; i < kRows; ++i)
@@ -98,10 +139,6 @@ void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::
           });
   });
 }
-
-// Rounding errors grow with the length of a sum: shorter ones, put together, are nearer to the
-// truth.
-inline constexpr std::size_t kSumDepth = 128;
 
 /// What value_tile() multiplies: weights of keys [from, to) of a block with their values.
 template <class T>
@@ -113,38 +150,26 @@ struct ValueProduct {
   std::size_t values_stride;
 };
 
-/// out = keep * out + add * (weights values), with a factor of each kind a row. Sums are cut at
-/// multiples of kSumDepth, wherever they begin, so that weights of 0 before or after change
-/// nothing; they start from +0, so that no zero of theirs is -0.
+/// out = keep * out + add * (weights values), with a factor of each kind a row.
 template <class T>
 void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
                 const T* keep, const T* add, T* out, std::size_t out_stride) {
   with_tile(rows, vectors, [=](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    const Tag<T> d;
-    Vec<T> all[kRows][kVectors];
-    for (auto& row : all)
-      for (auto& sum : row) sum = hn::Zero(d);
-    for (std::size_t from = product.from, to = 0; from < product.to; from = to) {
-      to = HWY_MIN(product.to, round_up(from + 1, kSumDepth));
-      multiply_tile<T, kRows, kVectors>(to - from, product.weights + from, product.weights_stride,
-                                        product.values + from * product.values_stride,
-                                        product.values_stride, [&](auto& sums) {
+    HWY_ALIGN T room[kRows * kVectors * kLanes<T>];
+    multiply_in_parts<T, kRows, kVectors>(
+        product.from, product.to, product.weights, product.weights_stride, product.values,
+        product.values_stride, room, kVectors * kLanes<T>, [&](auto& all) {
+          const Tag<T> d;
 #pragma GCC unroll 16
-                                          for (std::size_t i = 0; i < kRows; ++i)
+          for (std::size_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
-                                            for (std::size_t j = 0; j < kVectors; ++j)
-                                              all[i][j] = hn::Add(all[i][j], sums[i][j]);
-                                        });
-    }
-#pragma GCC unroll 16
-    for (std::size_t i = 0; i < kRows; ++i)
-#pragma GCC unroll 8
-      for (std::size_t j = 0; j < kVectors; ++j) {
-        T* at = out + i * out_stride + j * kLanes<T>;
-        const Vec<T> added = hn::Mul(all[i][j], hn::Set(d, add[i]));
-        hn::Store(hn::MulAdd(hn::Load(d, at), hn::Set(d, keep[i]), added), d, at);
-      }
+            for (std::size_t j = 0; j < kVectors; ++j) {
+              T* at = out + i * out_stride + j * kLanes<T>;
+              const Vec<T> added = hn::Mul(all[i][j], hn::Set(d, add[i]));
+              hn::Store(hn::MulAdd(hn::Load(d, at), hn::Set(d, keep[i]), added), d, at);
+            }
+        });
   });
 }
 
