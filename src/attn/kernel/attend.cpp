@@ -60,12 +60,13 @@ class Run {
 
   /// Whether whole segments are shared out, and each worker packs the keys and values that its own
   /// need: these then stay in one processor's caches, and nobody waits in between. It takes
-  /// segments enough to be shared out evenly.
+  /// segments enough to be shared out evenly. One worker rather keeps masks in its caches that all
+  /// heads share.
   bool takes_segments_whole() const {
     constexpr std::size_t kMostBytes = 2304u << 10;  // of more, packing is a small part
     const std::size_t bytes = (plan_.packed_keys + plan_.packed_values) * sizeof(T);
     const std::size_t segments = plan_.pairs * plan_.segments_per_pair();
-    return plan_.packed && workers_ > 1 && bytes <= kMostBytes &&
+    return plan_.packed && (workers_ > 1 || !shares_rows()) && bytes <= kMostBytes &&
            (segments % workers_ == 0 || segments >= 4 * workers_);
   }
 
