@@ -89,23 +89,24 @@ class Run {
 
   void pack_pair(const KeyValues<T>& kv, std::size_t worker) {
     for (std::size_t number = 0; number < plan_.key_blocks; ++number)
-      tainted_[worker * plan_.key_blocks + number] =
+      kinds_[worker * plan_.key_blocks + number] =
           pack_block(kv, worker, number, scratch_[worker].widened);
   }
 
   /// Room for `count` packed pairs.
   void reserve_packed(std::size_t count) {
     const std::size_t elements = count * (plan_.packed_keys + plan_.packed_values);
-    std::byte* memory = pool_.shared().reserve(elements * sizeof(T) + count * plan_.key_blocks);
+    std::byte* memory =
+        pool_.shared().reserve(elements * sizeof(T) + count * plan_.key_blocks * sizeof(Values));
     keys_ = reinterpret_cast<T*>(memory);
     values_ = keys_ + count * plan_.packed_keys;
-    tainted_ = reinterpret_cast<std::uint8_t*>(values_ + count * plan_.packed_values);
+    kinds_ = reinterpret_cast<Values*>(values_ + count * plan_.packed_values);
   }
 
   void point_to_packed(KeyValues<T>& kv, std::size_t place) const {
     kv.keys = keys_ + place * plan_.packed_keys;
     kv.values = values_ + place * plan_.packed_values;
-    kv.tainted = tainted_ + place * plan_.key_blocks;
+    kv.kinds = kinds_ + place * plan_.key_blocks;
   }
 
   /// Packs pairs [first, first + count), a task for each block of keys.
@@ -114,12 +115,13 @@ class Run {
     const std::size_t blocks = count * plan_.key_blocks;
     pool_.run(blocks, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = task / plan_.key_blocks, number = task % plan_.key_blocks;
-      tainted_[task] = pack_block(unpacked(first + pair), pair, number, scratch_[worker].widened);
+      kinds_[task] = pack_block(unpacked(first + pair), pair, number, scratch_[worker].widened);
     });
   }
 
   /// Packs key block `number` into the `place`-th of the packed pairs.
-  bool pack_block(const KeyValues<T>& kv, std::size_t place, std::size_t number, T* widened) const {
+  Values pack_block(const KeyValues<T>& kv, std::size_t place, std::size_t number,
+                    T* widened) const {
     const std::size_t panel = kernels_.geometry.panel;
     const std::size_t from = number * kKeyBlock, to = std::min(p_.S, from + kKeyBlock);
     T* keys = keys_ + place * plan_.packed_keys;
@@ -212,7 +214,7 @@ class Run {
   std::vector<Scratch<T>> scratch_;
   T* keys_ = nullptr;  ///< of the wave, packed
   T* values_ = nullptr;
-  std::uint8_t* tainted_ = nullptr;
+  Values* kinds_ = nullptr;
 };
 
 }  // namespace

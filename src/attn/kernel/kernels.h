@@ -3,7 +3,8 @@
 // Packed keys stand in panels of `panel` keys: [key / panel][D][panel], the last one padded with
 // zeros. Packed values stand in panels of `panel` columns: [column / panel][key][panel], the last
 // one narrowed to a multiple of `lanes` and padded with zeros; a NaN or infinity is packed as zero
-// and added again by hand, only where it is visible (0 * NaN would leak through a product).
+// and added again by hand, only where it is visible (0 * NaN would leak through a product). Values
+// that can be read where they stand, and are finite, are not packed.
 #pragma once
 
 #include <cstddef>
@@ -41,13 +42,20 @@ struct Tile {
   std::int64_t first = 0, last = 0, all_first = 0, all_last = 0;
 };
 
+/// How the values of a key block are to be read.
+enum class Values : std::uint8_t {
+  in_place,
+  packed,
+  tainted,  ///< packed, and some are NaN or infinite
+};
+
 /// Keys and values of one head. Unpacked (keys == nullptr), blocks are packed into scratch as used.
 template <class T>
 struct KeyValues {
   Matrix k, v;
   const T* keys = nullptr;
   const T* values = nullptr;
-  const std::uint8_t* tainted = nullptr;  ///< per key block: some value in it is NaN or infinite
+  const Values* kinds = nullptr;  ///< per key block
 };
 
 /// What a softmax so far amounts to, per row: the greatest score (in units of log(2)), the sum of
@@ -99,10 +107,10 @@ struct Kernels {
   void (*pack_keys)(const Matrix& k, std::size_t first, std::size_t count, std::size_t D,
                     T* widened, T* panel);
 
-  /// Packs values [first, first + count) to keys `at` and on of panels that are `keys` long;
-  /// whether one of them is NaN or infinite.
-  bool (*pack_values)(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
-                      T* widened, T* packed, std::size_t keys, std::size_t at);
+  /// Packs values [first, first + count) to keys `at` and on of panels that are `keys` long, unless
+  /// they can be left where they stand.
+  Values (*pack_values)(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
+                        T* widened, T* packed, std::size_t keys, std::size_t at);
 
   /// Reads rows and queries into scratch and empties the partial.
   void (*begin)(RowBlock<T>& block, const Results<T>& results);

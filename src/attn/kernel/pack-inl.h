@@ -176,18 +176,24 @@ HWY_INLINE bool copy_row(const T* in, std::size_t count, std::size_t width, T* o
   return finite;
 }
 
+/// Whether `count` elements, whole vectors, are finite.
 template <class T>
 bool all_finite(const T* x, std::size_t count) {
   const Tag<T> d;
-  Vec<T> taint = hn::Zero(d);
-  for (std::size_t i = 0; i < count; i += kLanes<T>)
+  Vec<T> taint = hn::Zero(d), other = taint;
+  std::size_t i = 0;
+  for (; i + 2 * kLanes<T> <= count; i += 2 * kLanes<T>) {
     taint = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), taint);
-  return is_finite(total<T>(taint));
+    other = hn::MulAdd(hn::LoadU(d, x + i + kLanes<T>), hn::Zero(d), other);
+  }
+  if (i < count) taint = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), taint);
+  return is_finite(total<T>(hn::Add(taint, other)));
 }
 
+/// Packs values as Kernels::pack_values does, whether or not it could leave them.
 template <class T>
-bool pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv, T* widened,
-                 T* packed, std::size_t keys, std::size_t at) {
+Values pack_all_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
+                       T* widened, T* packed, std::size_t keys, std::size_t at) {
   const Rows<T> source(v, Dv);
   bool tainted = false;
   for (std::size_t i = 0; i < count; ++i) {
@@ -202,7 +208,20 @@ bool pack_values(const Matrix& v, std::size_t first, std::size_t count, std::siz
         if (!is_finite(out[j])) out[j] = 0;
     }
   }
-  return tainted;
+  return tainted ? Values::tainted : Values::packed;
+}
+
+/// Values may stay where they stand when the micro-kernel can read them there as well as packed:
+/// in whole vectors, row next to row. Rows further apart share few sets of a cache.
+template <class T>
+Values pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
+                   T* widened, T* packed, std::size_t keys, std::size_t at) {
+  constexpr std::size_t kMostBytes = 1024;
+  const Rows<T> source(v, Dv);
+  if (source.in_place() && v.row == static_cast<std::int64_t>(Dv) && Dv % kLanes<T> == 0 &&
+      Dv * sizeof(T) <= kMostBytes && all_finite(source.at(first, nullptr), count * Dv))
+    return Values::in_place;
+  return pack_all_values(v, first, count, Dv, widened, packed, keys, at);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -13,7 +13,8 @@ struct ValueBlock {
   const T* values;
   std::size_t keys, at;  ///< packed: panels are `keys` keys long, and the block starts at key `at`
   std::size_t row = 0;   ///< in place: elements from one row to the next; 0: packed
-  bool tainted = false;
+  bool tainted = false;  ///< packed: some are NaN or infinite, and zeros stand for them
+  bool checked = true;   ///< in place: all are finite
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
     return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
@@ -25,23 +26,25 @@ ValueBlock<T> packed_values(const RowBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
   if (block.kv.values != nullptr)
-    return {block.kv.values, p.S, from, 0, block.kv.tainted[number] != 0};
+    return {block.kv.values, p.S, from, 0, block.kv.kinds[number] == Values::tainted};
   T* packed = block.scratch.value_block;
-  const bool tainted =
-      pack_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
-  return {packed, kKeyBlock, 0, 0, tainted};
+  const Values kind =
+      pack_all_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
+  return {packed, kKeyBlock, 0, 0, kind == Values::tainted};
 }
 
-/// Those of key block `number`: in place where one tile of rows is all that is to use them, and
-/// whole vectors can be read.
+/// Those of key block `number`: in place where they have been left there, or where one tile of rows
+/// is all that is to use them, and whole vectors can be read.
 template <class T>
 ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const Rows<T> rows(block.kv.v, p.Dv);
-  if (block.kv.values != nullptr || block.rows > kTileRows || !rows.in_place() ||
-      block.kv.v.row <= 0 || p.Dv % kLanes<T> != 0)
-    return packed_values(block, number);
-  return {rows.at(number * kKeyBlock, nullptr), 0, 0, static_cast<std::size_t>(block.kv.v.row)};
+  const bool left = block.kv.values != nullptr && block.kv.kinds[number] == Values::in_place;
+  const bool few = block.kv.values == nullptr && block.rows <= kTileRows && rows.in_place() &&
+                   block.kv.v.row > 0 && p.Dv % kLanes<T> == 0;
+  if (!left && !few) return packed_values(block, number);
+  return {rows.at(number * kKeyBlock, nullptr),     0,     0,
+          static_cast<std::size_t>(block.kv.v.row), false, left};
 }
 
 /// What the zeros that stand for NaN and infinite values in `keys` should have added.
@@ -94,12 +97,12 @@ void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matr
   if (values.tainted) add_tainted(tile, v, keys, weights.origin);
 }
 
-/// add_values(), whatever the values. Those read in place may hold NaN and infinity, and leave such
-/// behind even where they are hidden: then all is done again with packed ones.
+/// add_values(), whatever the values. Those read in place unchecked may hold NaN and infinity, and
+/// leave such behind even where they are hidden: then all is done again with packed ones.
 template <class T>
 void add_any_values(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
                     const ValueBlock<T>& values, const Weights<T>& weights) {
-  if (values.row == 0) return add_values(tile, values, block.kv.v, weights);
+  if (values.row == 0 || values.checked) return add_values(tile, values, block.kv.v, weights);
   const Scratch<T>& s = block.scratch;
   const std::size_t count = tile.rows * s.partial.stride;
   T* sums = s.partial.values + tile.i * s.partial.stride;
