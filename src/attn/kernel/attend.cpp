@@ -158,6 +158,7 @@ class Run {
   }
 
   void whole_rows(RowBlock<T> rows) const {
+    if (plan_.key_blocks == 1 && !plan_.strip) return kernels_.single(rows, results_);
     kernels_.begin(rows, results_);
     if (plan_.strip)
       kernels_.strip(rows);

@@ -28,8 +28,9 @@ Tile reach_of(const Row<T>* row, std::size_t rows) {
   return tile;
 }
 
+/// Reads rows and queries into scratch.
 template <class T>
-void begin(RowBlock<T>& block, const Results<T>& results) {
+void read_rows(const RowBlock<T>& block, const Results<T>& results) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
@@ -41,6 +42,13 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
   }
   for (std::size_t i = 0; i < block.rows; i += kTileRows)
     s.tile[i / kTileRows] = reach_of(s.row + i, HWY_MIN(kTileRows, block.rows - i));
+  fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);
+}
+
+/// The partial's maxima and sums before any key.
+template <class T>
+void empty_sums(const RowBlock<T>& block) {
+  const Scratch<T>& s = block.scratch;
   const std::size_t room = round_up(block.rows, kLanes<T>) + kLanes<T>;  // vectors begin at any row
   fill(s.partial.max + block.rows, room - block.rows, -kInfinity<T>);
   fill(s.partial.sum + block.rows, room - block.rows, T(0));
@@ -51,8 +59,14 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
     if (sink == -kInfinity<T>) s.partial.max[i] = sink;
     s.partial.sum[i] = sink == -kInfinity<T> ? T(0) : T(1);
   }
-  fill(s.partial.values, block.rows * s.partial.stride, T(0));
-  fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);
+}
+
+template <class T>
+void begin(RowBlock<T>& block, const Results<T>& results) {
+  const Partial<T>& partial = block.scratch.partial;
+  read_rows(block, results);
+  empty_sums(block);
+  fill(partial.values, block.rows * partial.stride, T(0));
 }
 
 /// Whether some row of the block reaches key block `number`.
@@ -80,7 +94,7 @@ void stream(RowBlock<T>& block, std::size_t from, std::size_t to) {
       const std::int64_t origin = key_block_span(number).first;
       softmax(tile, seen, origin, max, sum);
       fold_softmax(block.scratch.partial, i, tile.rows, max, sum);
-      add_any_values(block, tile, number, values, {seen, origin, max, sum});
+      add_any_values(block, tile, number, values, {seen, origin}, max, sum);
     }
   }
 }
@@ -168,7 +182,7 @@ void strip(RowBlock<T>& block) {
     const ValueBlock<T> values = value_block(block, number);
     each_tile([&](const auto& tile, const Span& seen) {
       const Span here = intersection(seen, key_block_span(number));
-      if (!here.empty()) add_any_values(block, tile, number, values, {here, 0, ones, ones});
+      if (!here.empty()) add_any_values(block, tile, number, values, {here, 0}, ones, ones);
     });
   }
   each_tile([&](const auto& tile, const Span& seen) {
@@ -235,19 +249,87 @@ T logsumexp_of(T max, T sum) {
   return max == kInfinity<T> ? max : static_cast<T>(max / kLog2e + std::log(double(sum)));
 }
 
+/// The context of row i, `values` times `factor`, unless it stands there already, and logsumexp.
+template <class T>
+HWY_INLINE void write_row(const RowBlock<T>& block, const Results<T>& results, std::size_t i,
+                          const T* values, T factor) {
+  const Partial<T>& partial = block.scratch.partial;
+  const Row<T>& row = block.scratch.row[i];
+  const T sum = partial.sum[i];
+  if (sum == 0)
+    finish_nothing(block, row);
+  else if (values != row.context)
+    for (std::size_t j = 0; j < block.problem.Dv; ++j) row.context[j] = values[j] * factor;
+  if (results.logsumexp) results.logsumexp[block.first + i] = logsumexp_of(partial.max[i], sum);
+}
+
 template <class T>
 void finish(RowBlock<T>& block, const Results<T>& results) {
-  const Problem<T>& p = block.problem;
   const Partial<T>& partial = block.scratch.partial;
-  for (std::size_t i = 0; i < block.rows; ++i) {
-    const T sum = partial.sum[i], factor = 1 / sum;
-    const T* values = partial.values + i * partial.stride;
-    const Row<T>& row = block.scratch.row[i];
-    if (sum == 0)
-      finish_nothing(block, row);
-    else
-      for (std::size_t j = 0; j < p.Dv; ++j) row.context[j] = values[j] * factor;
-    if (results.logsumexp) results.logsumexp[block.first + i] = logsumexp_of(partial.max[i], sum);
+  for (std::size_t i = 0; i < block.rows; ++i)
+    write_row(block, results, i, partial.values + i * partial.stride, 1 / partial.sum[i]);
+}
+
+/// Where a tile's context goes: straight to its place if its rows are evenly apart and of whole
+/// vectors, otherwise into the partial.
+template <class T>
+Sums<T> context_of(const TileView<T>& tile) {
+  const Row<T>* row = tile.s.row + tile.i;
+  const std::ptrdiff_t stride = tile.rows > 1 ? row[1].context - row[0].context : 1;
+  bool even = stride > 0 && tile.p.Dv % kLanes<T> == 0;
+  for (std::size_t r = 1; r < tile.rows; ++r)
+    even = even && row[r].context - row[r - 1].context == stride;
+  if (even) return {row[0].context, static_cast<std::size_t>(stride), nullptr, nullptr, nullptr};
+  const Partial<T>& partial = tile.s.partial;
+  return {partial.values + tile.i * partial.stride, partial.stride, nullptr, nullptr, nullptr};
+}
+
+template <class T>
+bool all_finite(const Sums<T>& sums, std::size_t rows, std::size_t width) {
+  bool finite = true;
+  for (std::size_t r = 0; r < rows; ++r)
+    finite = finite && all_finite(sums.out + r * sums.stride, width);
+  return finite;
+}
+
+/// The context of a tile whose strip holds the weights of `seen`, times what `add` and the
+/// partial's sums tell.
+template <class T>
+void finish_tile(const RowBlock<T>& block, const Results<T>& results, const TileView<T>& tile,
+                 const ValueBlock<T>& values, Span seen, const PerRow<T>& add) {
+  const auto& [p, s, i, rows, reach, strip] = tile;
+  PerRow<T> factor;
+  for (std::size_t r = 0; r < rows; ++r) factor.of[r] = 1 / s.partial.sum[i + r];
+  Sums<T> to = context_of(tile);
+  to.add = add.of;
+  to.finish = factor.of;
+  if (intersection(seen, {reach.first, reach.last}).empty()) {
+    for (std::size_t r = 0; r < rows; ++r) fill(to.out + r * to.stride, p.Dv, T(0));
+  } else {
+    add_values(tile, values, block.kv.v, {seen, 0}, to);
+    if (!values.checked && !all_finite(to, rows, p.Dv))
+      add_values(tile, packed_values(block, 0), block.kv.v, {seen, 0}, to);
+  }
+  for (std::size_t r = 0; r < rows; ++r)
+    write_row(block, results, i + r, to.out + r * to.stride, T(1));
+}
+
+template <class T>
+void single(RowBlock<T>& block, const Results<T>& results) {
+  read_rows(block, results);
+  empty_sums(block);
+  const bool reached = reaches(block, 0);
+  const T* keys = reached ? key_panels(block, 0) : nullptr;
+  const ValueBlock<T> values = reached ? value_block(block, 0) : ValueBlock<T>{};
+  for (std::size_t i = 0; i < block.rows; i += kTileRows) {
+    const TileView<T> tile(block, i);
+    const Span seen = reached ? score_block(block, tile, 0, keys, 0) : Span{};
+    PerRow<T> max, sum;
+    if (!seen.empty()) {
+      softmax(tile, seen, 0, max, sum);
+      fold_softmax(block.scratch.partial, i, tile.rows, max, sum);
+    }
+    finish_tile(block, results, tile, values, seen, sum);
   }
 }
 
@@ -262,6 +344,7 @@ Kernels<T> make_kernels() {
   kernels.strip = strip<T>;
   kernels.merge = merge<T>;
   kernels.finish = finish<T>;
+  kernels.single = single<T>;
   kernels.multiply_add = multiply_add<T>;
   return kernels;
 }

@@ -127,6 +127,9 @@ struct Kernels {
   /// Writes context and logsumexp.
   void (*finish)(RowBlock<T>& block, const Results<T>& results);
 
+  /// begin(), stream() and finish() where all keys are one block.
+  void (*single)(RowBlock<T>& block, const Results<T>& results);
+
   /// Runs `rounds` rounds of independent multiply-adds in registers and returns how many floating
   /// point operations these were: what the machine's peak is measured by.
   double (*multiply_add)(std::size_t rounds);

@@ -150,11 +150,21 @@ struct ValueProduct {
   std::size_t values_stride;
 };
 
-/// out = keep * out + add * (weights values), with a factor of each kind a row.
+/// Where products of weights and values go: rows `stride` apart, each with factors of its own.
+template <class T>
+struct Sums {
+  T* out;
+  std::size_t stride;
+  const T* keep;  ///< out = keep * out + add * sum;
+  const T* add;
+  const T* finish;  ///< unless nullptr: out = finish * (add * sum)
+};
+
+/// Adds weights * values to sums.
 template <class T>
 void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
-                const T* keep, const T* add, T* out, std::size_t out_stride) {
-  with_tile(rows, vectors, [=](auto r, auto v) {
+                const Sums<T>& to) {
+  with_tile(rows, vectors, [&](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     HWY_ALIGN T room[kRows * kVectors * kLanes<T>];
     multiply_in_parts<T, kRows, kVectors>(
@@ -165,9 +175,13 @@ void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& pr
           for (std::size_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
             for (std::size_t j = 0; j < kVectors; ++j) {
-              T* at = out + i * out_stride + j * kLanes<T>;
-              const Vec<T> added = hn::Mul(all[i][j], hn::Set(d, add[i]));
-              hn::Store(hn::MulAdd(hn::Load(d, at), hn::Set(d, keep[i]), added), d, at);
+              T* at = to.out + i * to.stride + j * kLanes<T>;
+              Vec<T> sum = hn::Mul(all[i][j], hn::Set(d, to.add[i]));
+              if (to.finish != nullptr)
+                sum = hn::Mul(sum, hn::Set(d, to.finish[i]));
+              else
+                sum = hn::MulAdd(hn::LoadU(d, at), hn::Set(d, to.keep[i]), sum);
+              hn::StoreU(sum, d, at);
             }
         });
   });

@@ -10,8 +10,9 @@ namespace attn::kernel::HWY_NAMESPACE {
 /// The values of one key block as the micro-kernel reads them.
 template <class T>
 struct ValueBlock {
-  const T* values;
-  std::size_t keys, at;  ///< packed: panels are `keys` keys long, and the block starts at key `at`
+  const T* values = nullptr;
+  std::size_t keys = 0,
+              at = 0;    ///< packed: panels are `keys` keys long, and the block starts at key `at`
   std::size_t row = 0;   ///< in place: elements from one row to the next; 0: packed
   bool tainted = false;  ///< packed: some are NaN or infinite, and zeros stand for them
   bool checked = true;   ///< in place: all are finite
@@ -49,7 +50,8 @@ ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
 
 /// What the zeros that stand for NaN and infinite values in `keys` should have added.
 template <class T>
-void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64_t origin) {
+void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64_t origin,
+                 const Sums<T>& to) {
   const auto& [p, s, i, rows, reach, strip] = tile;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
@@ -57,25 +59,21 @@ void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64
       if (is_finite(value)) continue;
       for (std::size_t r = 0; r < rows; ++r)
         if (sees(p, s.row[i + r], static_cast<std::size_t>(key)))
-          s.partial.values[(i + r) * s.partial.stride + column] +=
+          to.out[r * to.stride + column] +=
               strip[static_cast<std::int64_t>(r * s.strip_stride) + key - origin] * value;
     }
 }
 
-/// What softmax() left in a strip: weights of the keys in `span`, column 0 being key `origin`, and
-/// the factors of what is there already and of what is added.
-template <class T>
+/// What softmax() left in a strip: weights of the keys in `span`, column 0 being key `origin`.
 struct Weights {
   Span span;
   std::int64_t origin;
-  const PerRow<T>& keep;
-  const PerRow<T>& add;
 };
 
-/// partial.values = keep * partial.values + add * (strip V), over keys of one block of values.
+/// Adds strip * V over keys of one block of values.
 template <class T>
 void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matrix& v,
-                const Weights<T>& weights) {
+                const Weights& weights, const Sums<T>& to) {
   const auto& [p, s, i, rows, reach, strip] = tile;
   const Span keys = intersection(weights.span, {reach.first, reach.last});
   if (keys.empty()) return;
@@ -91,26 +89,29 @@ void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matr
     const std::size_t width = round_up(HWY_MIN(widest, p.Dv - column), kLanes<T>);
     product.values = values.from(0, column, width);
     product.values_stride = values.row != 0 ? values.row : width;
-    value_tile<T>(rows, width / kLanes<T>, product, weights.keep.of, weights.add.of,
-                  s.partial.values + i * s.partial.stride + column, s.partial.stride);
+    value_tile<T>(rows, width / kLanes<T>, product,
+                  {to.out + column, to.stride, to.keep, to.add, to.finish});
   }
-  if (values.tainted) add_tainted(tile, v, keys, weights.origin);
+  if (values.tainted) add_tainted(tile, v, keys, weights.origin, to);
 }
 
-/// add_values(), whatever the values. Those read in place unchecked may hold NaN and infinity, and
-/// leave such behind even where they are hidden: then all is done again with packed ones.
+/// add_values() to the partial, whatever the values. Those read in place unchecked may hold NaN and
+/// infinity, and leave such behind even where they are hidden: then all is done again with packed
+/// ones.
 template <class T>
 void add_any_values(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
-                    const ValueBlock<T>& values, const Weights<T>& weights) {
-  if (values.row == 0 || values.checked) return add_values(tile, values, block.kv.v, weights);
+                    const ValueBlock<T>& values, const Weights& weights, const PerRow<T>& keep,
+                    const PerRow<T>& add) {
   const Scratch<T>& s = block.scratch;
-  const std::size_t count = tile.rows * s.partial.stride;
   T* sums = s.partial.values + tile.i * s.partial.stride;
+  const Sums<T> to{sums, s.partial.stride, keep.of, add.of, nullptr};
+  if (values.row == 0 || values.checked) return add_values(tile, values, block.kv.v, weights, to);
+  const std::size_t count = tile.rows * s.partial.stride;
   copy_row(sums, count, count, s.saved);
-  add_values(tile, values, block.kv.v, weights);
+  add_values(tile, values, block.kv.v, weights, to);
   if (all_finite(sums, count)) return;
   copy_row(s.saved, count, count, sums);
-  add_values(tile, packed_values(block, number), block.kv.v, weights);
+  add_values(tile, packed_values(block, number), block.kv.v, weights, to);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE
