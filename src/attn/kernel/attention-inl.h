@@ -279,9 +279,9 @@ Sums<T> context_of(const TileView<T>& tile) {
   bool even = stride > 0 && tile.p.Dv % kLanes<T> == 0;
   for (std::size_t r = 1; r < tile.rows; ++r)
     even = even && row[r].context - row[r - 1].context == stride;
-  if (even) return {row[0].context, static_cast<std::size_t>(stride), nullptr, nullptr, nullptr};
+  if (even) return {row[0].context, static_cast<std::size_t>(stride), nullptr, nullptr};
   const Partial<T>& partial = tile.s.partial;
-  return {partial.values + tile.i * partial.stride, partial.stride, nullptr, nullptr, nullptr};
+  return {partial.values + tile.i * partial.stride, partial.stride, nullptr, nullptr};
 }
 
 template <class T>
@@ -292,17 +292,25 @@ bool all_finite(const Sums<T>& sums, std::size_t rows, std::size_t width) {
   return finite;
 }
 
-/// The context of a tile whose strip holds the weights of `seen`, times what `add` and the
-/// partial's sums tell.
+/// Softmax of a tile whose strip holds scores: they become weights but for a factor a row.
+template <class T>
+void weigh_tile(const TileView<T>& tile, Span seen, PerRow<T>& factor) {
+  const Partial<T>& partial = tile.s.partial;
+  PerRow<T> max;
+  if (!seen.empty()) {
+    softmax(tile, seen, 0, max, factor);
+    fold_softmax(partial, tile.i, tile.rows, max, factor);
+  }
+  for (std::size_t r = 0; r < tile.rows; ++r) factor.of[r] /= partial.sum[tile.i + r];
+}
+
+/// The context of a tile whose strip holds weights.
 template <class T>
 void finish_tile(const RowBlock<T>& block, const Results<T>& results, const TileView<T>& tile,
-                 const ValueBlock<T>& values, Span seen, const PerRow<T>& add) {
+                 const ValueBlock<T>& values, Span seen, const PerRow<T>& factor) {
   const auto& [p, s, i, rows, reach, strip] = tile;
-  PerRow<T> factor;
-  for (std::size_t r = 0; r < rows; ++r) factor.of[r] = 1 / s.partial.sum[i + r];
   Sums<T> to = context_of(tile);
-  to.add = add.of;
-  to.finish = factor.of;
+  to.add = factor.of;
   if (intersection(seen, {reach.first, reach.last}).empty()) {
     for (std::size_t r = 0; r < rows; ++r) fill(to.out + r * to.stride, p.Dv, T(0));
   } else {
@@ -324,12 +332,9 @@ void single(RowBlock<T>& block, const Results<T>& results) {
   for (std::size_t i = 0; i < block.rows; i += kTileRows) {
     const TileView<T> tile(block, i);
     const Span seen = reached ? score_block(block, tile, 0, keys, 0) : Span{};
-    PerRow<T> max, sum;
-    if (!seen.empty()) {
-      softmax(tile, seen, 0, max, sum);
-      fold_softmax(block.scratch.partial, i, tile.rows, max, sum);
-    }
-    finish_tile(block, results, tile, values, seen, sum);
+    PerRow<T> factor;
+    weigh_tile(tile, seen, factor);
+    finish_tile(block, results, tile, values, seen, factor);
   }
 }
 

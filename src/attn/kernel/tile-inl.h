@@ -155,9 +155,8 @@ template <class T>
 struct Sums {
   T* out;
   std::size_t stride;
-  const T* keep;  ///< out = keep * out + add * sum;
+  const T* keep;  ///< out = keep * out + add * sum; nullptr: out = add * sum
   const T* add;
-  const T* finish;  ///< unless nullptr: out = finish * (add * sum)
 };
 
 /// Adds weights * values to sums.
@@ -177,9 +176,7 @@ void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& pr
             for (std::size_t j = 0; j < kVectors; ++j) {
               T* at = to.out + i * to.stride + j * kLanes<T>;
               Vec<T> sum = hn::Mul(all[i][j], hn::Set(d, to.add[i]));
-              if (to.finish != nullptr)
-                sum = hn::Mul(sum, hn::Set(d, to.finish[i]));
-              else
+              if (to.keep != nullptr)
                 sum = hn::MulAdd(hn::LoadU(d, at), hn::Set(d, to.keep[i]), sum);
               hn::StoreU(sum, d, at);
             }

@@ -89,8 +89,7 @@ void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matr
     const std::size_t width = round_up(HWY_MIN(widest, p.Dv - column), kLanes<T>);
     product.values = values.from(0, column, width);
     product.values_stride = values.row != 0 ? values.row : width;
-    value_tile<T>(rows, width / kLanes<T>, product,
-                  {to.out + column, to.stride, to.keep, to.add, to.finish});
+    value_tile<T>(rows, width / kLanes<T>, product, {to.out + column, to.stride, to.keep, to.add});
   }
   if (values.tainted) add_tainted(tile, v, keys, weights.origin, to);
 }
@@ -104,7 +103,7 @@ void add_any_values(const RowBlock<T>& block, const TileView<T>& tile, std::size
                     const PerRow<T>& add) {
   const Scratch<T>& s = block.scratch;
   T* sums = s.partial.values + tile.i * s.partial.stride;
-  const Sums<T> to{sums, s.partial.stride, keep.of, add.of, nullptr};
+  const Sums<T> to{sums, s.partial.stride, keep.of, add.of};
   if (values.row == 0 || values.checked) return add_values(tile, values, block.kv.v, weights, to);
   const std::size_t count = tile.rows * s.partial.stride;
   copy_row(sums, count, count, s.saved);
