@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cmath>
-#include <cstring>
 
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/pack-inl.h"
@@ -28,6 +27,19 @@ Tile reach_of(const Row<T>* row, std::size_t rows) {
   return tile;
 }
 
+template <class T>
+HWY_INLINE void read_query(const Matrix& query, std::size_t D, T* room) {
+  if (query.dtype != dtype_of<T> || query.column != 1) {
+    Rows<T>(query, D).at(0, room);
+    return;
+  }
+  const Tag<T> d;
+  const T* from = reinterpret_cast<const T*>(query.data);
+  std::size_t j = 0;
+  for (; j + kLanes<T> <= D; j += kLanes<T>) hn::StoreU(hn::LoadU(d, from + j), d, room + j);
+  for (; j < D; ++j) room[j] = from[j];
+}
+
 /// Reads rows and queries into scratch.
 template <class T>
 void read_rows(const RowBlock<T>& block, const Results<T>& results) {
@@ -35,11 +47,7 @@ void read_rows(const RowBlock<T>& block, const Results<T>& results) {
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
   s.row[block.rows] = {};
-  for (std::size_t i = 0; i < block.rows; ++i) {
-    T* room = s.query + i * p.D;
-    const T* query = Rows<T>(s.row[i].query, p.D).at(0, room);
-    if (query != room) std::memcpy(room, query, p.D * sizeof(T));
-  }
+  for (std::size_t i = 0; i < block.rows; ++i) read_query(s.row[i].query, p.D, s.query + i * p.D);
   for (std::size_t i = 0; i < block.rows; i += kTileRows)
     s.tile[i / kTileRows] = reach_of(s.row + i, HWY_MIN(kTileRows, block.rows - i));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);
@@ -52,8 +60,12 @@ void empty_sums(const RowBlock<T>& block) {
   const std::size_t room = round_up(block.rows, kLanes<T>) + kLanes<T>;  // vectors begin at any row
   fill(s.partial.max + block.rows, room - block.rows, -kInfinity<T>);
   fill(s.partial.sum + block.rows, room - block.rows, T(0));
+  if (block.problem.sinks == nullptr || !block.has_sinks) {
+    fill(s.partial.max, block.rows, -kInfinity<T>);
+    return fill(s.partial.sum, block.rows, T(0));
+  }
   for (std::size_t i = 0; i < block.rows; ++i) {  // a sink is a key that stands before all others
-    const T sink = block.has_sinks ? s.row[i].sink : -kInfinity<T>;
+    const T sink = s.row[i].sink;
     constexpr T kMost = std::numeric_limits<T>::max();
     s.partial.max[i] = HWY_MIN(HWY_MAX(sink * static_cast<T>(kLog2e), -kMost), kMost);
     if (sink == -kInfinity<T>) s.partial.max[i] = sink;

@@ -32,7 +32,7 @@ Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size
 /// Field by field: a copy in wide vectors would wait for those that have just been stored.
 template <class T>
 void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>& head,
-             const Place& place, std::size_t l, Row<T>& row) {
+             std::int64_t query_bytes, const Place& place, std::size_t l, Row<T>& row) {
   const auto query = static_cast<std::int64_t>(l);
   row.place.first = place.first, row.place.last = place.last;
   row.place.center = place.center, row.place.padding = place.padding;
@@ -43,8 +43,9 @@ void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>&
     row.biases[m] =
         head.biases[m] ? head.biases[m] + query * problem.biases[m].strides.row : nullptr;
   row.distances = head.distances ? head.distances - place.center : nullptr;
-  row.query = head.query;
-  row.query.data += query * head.query.row * static_cast<std::int64_t>(size_of(head.query.dtype));
+  row.query.data = head.query.data + query * query_bytes;
+  row.query.dtype = head.query.dtype;
+  row.query.row = head.query.row, row.query.column = head.query.column;
   row.context = head.context ? head.context + query * results.context_strides.row : nullptr;
 }
 
@@ -57,11 +58,12 @@ void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t
   for (std::size_t i = 0; i < count;) {
     const std::size_t bh = (first + i) / problem.L, b = bh / problem.H, h = bh % problem.H;
     const Row<T> head = first_row(problem, results, b, h);
+    const auto query_bytes = head.query.row * static_cast<std::int64_t>(size_of(head.query.dtype));
     const Place* places = problem.places
                               ? problem.places + static_cast<std::int64_t>(b) * problem.places_batch
                               : nullptr;
     for (std::size_t l = (first + i) % problem.L; l < problem.L && i < count; ++l, ++i)
-      set_row(problem, results, head, places ? places[l] : everything, l, rows[i]);
+      set_row(problem, results, head, query_bytes, places ? places[l] : everything, l, rows[i]);
   }
 }
 
