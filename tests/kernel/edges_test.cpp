@@ -225,3 +225,56 @@ TEST_CASE("kernel: every row comes to the sink once", "[kernel][threads]") {
   kernel::attend(c.problem, results, pool);
   for (const auto& times : seen) CHECK(times == 1);
 }
+
+namespace {
+
+/// Puts `odd` where the last query of the first head alone sees it; L queries, the last of 100.
+void check_hidden(float odd, std::size_t L, kernel::Isa isa) {
+  const std::size_t S = 100, Dv = 64, column = 5;
+  std::mt19937_64 random(3);
+  Case<float> c;
+  fill_plain(c, random, {1, 2, 2, L, S, 32, Dv}, DType::f32);
+  set_places(c, {.causal = true, .offset = static_cast<std::int64_t>(S - L)});
+  ThreadPool pool(1);
+  const std::vector<float> plain = compute(c.problem, Ask::sums, pool, isa).context;
+  c.v.set(0, 0, S - 1, column, odd);
+  const std::vector<float> found = compute(c.problem, Ask::sums, pool, isa).context;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    INFO("element " << i << ", " << odd << ", " << L << " queries");
+    if (i != (L - 1) * Dv + column)
+      REQUIRE(found[i] == plain[i]);
+    else
+      REQUIRE((std::isnan(odd) ? std::isnan(found[i]) : found[i] == odd));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("kernel: a hidden NaN changes nothing where values are read as they stand", "[kernel]") {
+  on_every_isa([](kernel::Isa isa) {
+    for (const float odd : {kNaN, kInf, -kInf})
+      for (const std::size_t L : {3, 100})  // looked at after and before values are used
+        check_hidden(odd, L, isa);
+  });
+}
+
+TEST_CASE("kernel: context goes to rows of any distance", "[kernel]") {
+  const std::size_t H = 4, L = GENERATE(3, 60), Dv = GENERATE(16, 13);
+  std::mt19937_64 random(4);
+  Case<float> c;
+  fill_plain(c, random, {1, H, 1, L, 70, 32, Dv}, DType::f32);
+  ThreadPool pool(1);
+  on_every_isa([&](kernel::Isa isa) {
+    const std::vector<float> expected = compute(c.problem, Ask::sums, pool, isa).context;
+    std::vector<float> found(expected.size());
+    kernel::Results<float> results;
+    results.context = found.data();  // heads side by side, and their rows apart
+    results.context_strides = {0, static_cast<std::int64_t>(Dv), static_cast<std::int64_t>(H * Dv),
+                               1};
+    kernel::attend(c.problem, results, pool, isa);
+    for (std::size_t h = 0; h < H; ++h)
+      for (std::size_t l = 0; l < L; ++l)
+        for (std::size_t j = 0; j < Dv; ++j)
+          REQUIRE(found[(l * H + h) * Dv + j] == expected[(h * L + l) * Dv + j]);
+  });
+}
