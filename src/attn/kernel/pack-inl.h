@@ -93,26 +93,36 @@ HWY_INLINE auto gather_blocks(const T* const* rows, std::size_t column) {
   }
 }
 
+/// Transposes kBlockLanes rows, each 128-bit block of them by itself.
+template <class T>
+HWY_INLINE void transpose_in_blocks(Vec<T> (&rows)[kBlockLanes<T>]) {
+  const Tag<T> d;
+  if constexpr (sizeof(T) == 8) {
+    const Vec<T> a = rows[0], b = rows[1];
+    rows[0] = hn::InterleaveLower(d, a, b);
+    rows[1] = hn::InterleaveUpper(d, a, b);
+  } else {
+    const auto& [a, b, c, e] = rows;
+    const Vec<T> ac_low = hn::InterleaveLower(d, a, c), be_low = hn::InterleaveLower(d, b, e);
+    const Vec<T> ac_high = hn::InterleaveUpper(d, a, c), be_high = hn::InterleaveUpper(d, b, e);
+    rows[0] = hn::InterleaveLower(d, ac_low, be_low);
+    rows[1] = hn::InterleaveUpper(d, ac_low, be_low);
+    rows[2] = hn::InterleaveLower(d, ac_high, be_high);
+    rows[3] = hn::InterleaveUpper(d, ac_high, be_high);
+  }
+}
+
 /// Columns column .. column + kBlockLanes of kLanes rows, one vector of `panel` each.
 template <class T>
 HWY_INLINE void transpose_blocks(const T* const* rows, std::size_t column, T* panel) {
-  const Tag<T> d;
-  constexpr std::size_t kStep = kPanel<T>;
-  const Vec<T> a = gather_blocks<T, kLanes<T>>(rows, column);
-  const Vec<T> b = gather_blocks<T, kLanes<T>>(rows + 1, column);
-  if constexpr (sizeof(T) == 8) {
-    hn::StoreU(hn::InterleaveLower(d, a, b), d, panel);
-    hn::StoreU(hn::InterleaveUpper(d, a, b), d, panel + kStep);
-  } else {
-    const Vec<T> c = gather_blocks<T, kLanes<T>>(rows + 2, column);
-    const Vec<T> e = gather_blocks<T, kLanes<T>>(rows + 3, column);
-    const Vec<T> ac_low = hn::InterleaveLower(d, a, c), be_low = hn::InterleaveLower(d, b, e);
-    const Vec<T> ac_high = hn::InterleaveUpper(d, a, c), be_high = hn::InterleaveUpper(d, b, e);
-    hn::StoreU(hn::InterleaveLower(d, ac_low, be_low), d, panel);
-    hn::StoreU(hn::InterleaveUpper(d, ac_low, be_low), d, panel + kStep);
-    hn::StoreU(hn::InterleaveLower(d, ac_high, be_high), d, panel + 2 * kStep);
-    hn::StoreU(hn::InterleaveUpper(d, ac_high, be_high), d, panel + 3 * kStep);
-  }
+  Vec<T> blocks[kBlockLanes<T>];
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kBlockLanes<T>; ++i)
+    blocks[i] = gather_blocks<T, kLanes<T>>(rows + i, column);
+  transpose_in_blocks<T>(blocks);
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kBlockLanes<T>; ++i)
+    hn::StoreU(blocks[i], Tag<T>(), panel + i * kPanel<T>);
 }
 
 /// Asks for one line of four of the next panel's rows, a different one at each of the places of a

@@ -6,6 +6,7 @@
 #include "attn/kernel/panel_scores-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
+#include "attn/kernel/unpacked-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
 
@@ -108,10 +109,17 @@ void finish_run(const TileView<T>& tile, const Run& run, std::size_t column) {
   });
 }
 
-/// out = scale * (q . k) for a run of panels, packed in `keys`.
+/// A run of panels' keys: packed, or one panel as it stands.
 template <class T>
-void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors, const T* keys,
-                  T scale, T* out, T* running_max) {
+struct RunKeys {
+  const T* packed;  ///< nullptr: as they stand
+  const Matrix& unpacked;
+};
+
+/// out = scale * (q . k) for a run of panels.
+template <class T>
+void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors,
+                  const RunKeys<T>& keys, T scale, T* out, T* running_max) {
   const auto& [p, s, i, rows, reach, strip] = tile;
   // Panel by panel where there is something to wait for.
   const bool waits = run.kind == Run::Kind::terms && (has_masks(p) || has_biases(p));
@@ -119,14 +127,24 @@ void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors, 
   for (std::size_t panel = 0; panel < run.panels; panel += step) {
     const std::size_t at = panel * kPanel<T>;
     if (waits) prefetch_masks(p, s.row + i, rows, run.first + static_cast<std::int64_t>(at));
-    score_tile<T>(rows, vectors, step, p.D, s.query + i * p.D, keys + at * p.D, scale, out + at,
-                  s.strip_stride, running_max);
+    const T* query = s.query + i * p.D;
+    if (keys.packed) {
+      score_tile<T>(rows, vectors, step, p.D, query, keys.packed + at * p.D, scale, out + at,
+                    s.strip_stride, running_max);
+    } else {
+      const auto first = static_cast<std::size_t>(run.first);
+      const std::size_t count = HWY_MIN(kPanel<T>, p.S - first);
+      score_keys<T>(rows, vectors, p.D, query,
+                    key_rows(keys.unpacked, first, count, p.D, s.widened), scale, out,
+                    s.strip_stride, running_max);
+    }
   }
 }
 
-/// Scores against a run of panels, packed in `keys`, into column `column` of the strip.
+/// Scores against a run of panels into column `column` of the strip.
 template <class T>
-void score_run(const TileView<T>& tile, const Run& run, const T* keys, std::size_t column) {
+void score_run(const TileView<T>& tile, const Run& run, const RunKeys<T>& keys,
+               std::size_t column) {
   const auto& [p, s, i, rows, reach, strip] = tile;
   if (s.raw != nullptr) {
     multiply_run(tile, run, kTileVectors, keys, T(1), s.raw + i * s.strip_stride + column,
@@ -173,16 +191,8 @@ Run longest_run(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
   return run;
 }
 
-/// The panel of keys that starts at `first`, packed into scratch.
-template <class T>
-const T* pack_panel(const RowBlock<T>& block, std::size_t first, T* panel) {
-  const Problem<T>& p = block.problem;
-  pack_keys(block.kv.k, first, HWY_MIN(kPanel<T>, p.S - first), p.D, block.scratch.widened, panel);
-  return panel;
-}
-
-/// Key block `number` as panels; nullptr when each is best packed as it is used, there being but
-/// one tile of rows to use it.
+/// Key block `number` as panels; nullptr when they are best read as they stand, there being but one
+/// tile of rows to use them.
 template <class T>
 const T* key_panels(const RowBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
@@ -191,7 +201,8 @@ const T* key_panels(const RowBlock<T>& block, std::size_t number) {
   if (block.rows <= kTileRows) return nullptr;
   T* panels = block.scratch.key_block;
   for (std::size_t key = from; key < to; key += kPanel<T>)
-    pack_panel(block, key, panels + (key - from) * p.D);
+    pack_keys(block.kv.k, key, HWY_MIN(kPanel<T>, to - key), p.D, block.scratch.widened,
+              panels + (key - from) * p.D);
   return panels;
 }
 
@@ -208,10 +219,7 @@ Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t 
                                     : longest_run(tile, first, end);
     first = run.last<T>();
     const auto at = static_cast<std::size_t>(run.first - all.first);
-    const T* panels = keys + at * tile.p.D;
-    if (keys == nullptr && (run.is_seen() || tile.s.raw))
-      panels = pack_panel(block, static_cast<std::size_t>(run.first), tile.s.key_block);
-    score_run(tile, run, panels, column + at);
+    score_run(tile, run, {keys ? keys + at * tile.p.D : nullptr, block.kv.k}, column + at);
     if (!run.is_seen()) continue;
     seen = {lesser(seen.first, run.first), lesser(first, end)};
   }

@@ -45,13 +45,13 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
 template <class T>
 inline constexpr std::size_t kSumDepth = std::is_same_v<T, float> ? 32 : 128;
 
-/// As multiply_tile(), over [from, to) of the depth, in parts of kSumDepth: these are put together
-/// in `room`, rows room_stride apart, as the registers are full. They end at multiples of
-/// kSumDepth, wherever the first one begins, so that zeros before or after change nothing.
-template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
-HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
-                                  std::size_t a_stride, const T* b, std::size_t b_stride, T* room,
-                                  std::size_t room_stride, Finish finish) {
+/// finish(sums), where multiply(part, next, f) calls f(sums) for each part [part, next) of [from,
+/// to): parts of kSumDepth, which are put together in `room`, rows room_stride apart, as the
+/// registers are full. They end at multiples of kSumDepth, wherever the first one begins, so that
+/// zeros before or after change nothing.
+template <class T, std::size_t Rows, std::size_t Vectors, class Multiply, class Finish>
+HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* room, std::size_t room_stride,
+                          Multiply multiply, Finish finish) {
   const Tag<T> d;
   const auto each = [&](auto& sums, auto f) {
 #pragma GCC unroll 16
@@ -65,19 +65,32 @@ HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
   do {
     const std::size_t part = next;
     next = HWY_MIN(to, round_up(part + 1, kSumDepth<T>));
-    multiply_tile<T, Rows, Vectors>(
-        next - part, a + part, a_stride, b + part * b_stride, b_stride, [&](auto& sums) {
-          // A case each: put together, these move sums from register to register.
-          if (first && next != to)
-            return each(sums, [&](Vec<T>& sum, T* at) { hn::Store(sum, d, at); });
-          if (next != to)
-            return each(
-                sums, [&](Vec<T>& sum, T* at) { hn::Store(hn::Add(hn::Load(d, at), sum), d, at); });
-          if (!first) each(sums, [&](Vec<T>& sum, T* at) { sum = hn::Add(hn::Load(d, at), sum); });
-          finish(sums);
-        });
+    multiply(part, next, [&](auto& sums) {
+      // A case each: put together, these move sums from register to register.
+      if (first && next != to)
+        return each(sums, [&](Vec<T>& sum, T* at) { hn::Store(sum, d, at); });
+      if (next != to)
+        return each(sums,
+                    [&](Vec<T>& sum, T* at) { hn::Store(hn::Add(hn::Load(d, at), sum), d, at); });
+      if (!first) each(sums, [&](Vec<T>& sum, T* at) { sum = hn::Add(hn::Load(d, at), sum); });
+      finish(sums);
+    });
     first = false;
   } while (next != to);
+}
+
+/// As multiply_tile(), over [from, to) of the depth, in parts.
+template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
+                                  std::size_t a_stride, const T* b, std::size_t b_stride, T* room,
+                                  std::size_t room_stride, Finish finish) {
+  sum_parts<T, Rows, Vectors>(
+      from, to, room, room_stride,
+      [&](std::size_t part, std::size_t next, auto f) {
+        multiply_tile<T, Rows, Vectors>(next - part, a + part, a_stride, b + part * b_stride,
+                                        b_stride, f);
+      },
+      finish);
 }
 
 /// Calls f(std::integral_constant<std::size_t, count>), for 1 <= count <= Most.

@@ -1,0 +1,219 @@
+// Scores of a few rows straight from keys as they stand, which are transposed in registers on the
+// way: where one tile of rows is all that uses a key, packing it first takes longer than using it.
+// The sums are those of tile-inl.h, bit for bit.
+#pragma once
+
+#include "attn/kernel/pack-inl.h"
+#include "attn/kernel/tile-inl.h"
+
+namespace attn::kernel::HWY_NAMESPACE {
+
+/// Keys in memory, `step` bytes from one to the next, each D elements side by side.
+template <class T>
+struct KeyRows {
+  const T* first;
+  std::ptrdiff_t step;
+  bool in_place;  ///< and so are those behind them, if any
+
+  HWY_INLINE const T* at(std::size_t key) const {
+    return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) +
+                                      static_cast<std::ptrdiff_t>(key) * step);
+  }
+  HWY_INLINE KeyRows from(std::size_t key) const { return {at(key), step, in_place}; }
+};
+
+/// The panel of keys [first, first + count): where they stand if that is a whole panel of T side by
+/// side, otherwise widened, or copied and followed by zeros, in `room`.
+template <class T>
+KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::size_t D, T* room) {
+  const Rows<T> source(k, D);
+  if (source.in_place() && count == kPanel<T>)
+    return {source.at(first, room), source.row_bytes(), true};
+  for (std::size_t i = 0; i < kPanel<T>; ++i) {
+    T* to = room + i * D;
+    const T* key = i < count ? source.at(first + i, to) : nullptr;
+    if (key != to)
+      for (std::size_t j = 0; j < D; ++j) to[j] = key ? key[j] : T(0);
+  }
+  return {room, static_cast<std::ptrdiff_t>(D * sizeof(T)), false};
+}
+
+// Vectors of keys that are worked on together: each element of a query is loaded once for them.
+inline constexpr std::size_t kKeyVectors = 2;
+template <class T>
+inline constexpr std::size_t kKeysAtOnce = kKeyVectors* kLanes<T>;
+
+/// Where kKeysAtOnce keys are read: in blocks of kBlockLanes neighbours, one block's addresses and
+/// the others' distances from it, which are few enough to be kept in registers.
+template <class T>
+struct KeyCursor {
+  static constexpr std::size_t kBlock = kBlockLanes<T>;
+  const T* key[kBlock];
+  std::ptrdiff_t step, blocks[kKeysAtOnce<T> / kBlock];  ///< in bytes
+
+  HWY_INLINE explicit KeyCursor(const KeyRows<T>& keys) : step(keys.step) {
+    for (std::size_t i = 0; i < kBlock; ++i) key[i] = keys.at(i);
+    for (std::size_t i = 0; i < kKeysAtOnce<T> / kBlock; ++i)
+      blocks[i] = static_cast<std::ptrdiff_t>(i * kBlock) * step;
+  }
+  HWY_INLINE const T* at(std::size_t block, std::size_t i) const {
+    return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(key[i]) + blocks[block]);
+  }
+  HWY_INLINE void advance(std::size_t columns) {
+    for (std::size_t i = 0; i < kBlock; ++i) key[i] += columns;
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+/// 256 bits of each of two keys.
+HWY_INLINE Vec<float> join(const float* low, const float* high) {
+  const __m512 first = _mm512_castps256_ps512(_mm256_loadu_ps(low));
+  return Vec<float>{_mm512_insertf32x8(first, _mm256_loadu_ps(high), 1)};
+}
+HWY_INLINE Vec<double> join(const double* low, const double* high) {
+  const __m512d first = _mm512_castpd256_pd512(_mm256_loadu_pd(low));
+  return Vec<double>{_mm512_insertf64x4(first, _mm256_loadu_pd(high), 1)};
+}
+
+/// The 128-bit blocks of even places, and those of odd ones, first a's and then b's.
+HWY_INLINE Vec<float> even_blocks(Vec<float> a, Vec<float> b) {
+  return Vec<float>{_mm512_shuffle_f32x4(a.raw, b.raw, 0x88)};
+}
+HWY_INLINE Vec<double> even_blocks(Vec<double> a, Vec<double> b) {
+  return Vec<double>{_mm512_shuffle_f64x2(a.raw, b.raw, 0x88)};
+}
+HWY_INLINE Vec<float> odd_blocks(Vec<float> a, Vec<float> b) {
+  return Vec<float>{_mm512_shuffle_f32x4(a.raw, b.raw, 0xdd)};
+}
+HWY_INLINE Vec<double> odd_blocks(Vec<double> a, Vec<double> b) {
+  return Vec<double>{_mm512_shuffle_f64x2(a.raw, b.raw, 0xdd)};
+}
+
+template <class T>
+inline constexpr std::size_t kColumnsAtOnce = 2 * kBlockLanes<T>;
+
+/// The next kColumnsAtOnce columns of the Part-th vector of keys. Loads are what there are too many
+/// of: so two blocks of a key come with one.
+template <std::size_t Part, class T>
+HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColumnsAtOnce<T>]) {
+  constexpr std::size_t kBlock = kBlockLanes<T>, kFirst = Part * kLanes<T> / kBlock;
+  Vec<T> low[kBlock], high[kBlock];
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    low[i] = join(keys.at(kFirst, i), keys.at(kFirst + 1, i));
+    high[i] = join(keys.at(kFirst + 2, i), keys.at(kFirst + 3, i));
+  }
+  transpose_in_blocks<T>(low);
+  transpose_in_blocks<T>(high);
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kBlock; ++i) {
+    columns[i] = even_blocks(low[i], high[i]);
+    columns[kBlock + i] = odd_blocks(low[i], high[i]);
+  }
+}
+#else
+template <class T>
+inline constexpr std::size_t kColumnsAtOnce = kBlockLanes<T>;
+
+template <std::size_t Part, class T>
+HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColumnsAtOnce<T>]) {
+  constexpr std::size_t kFirst = Part * kLanes<T> / kBlockLanes<T>;
+  const BlockTag<T> d;
+#pragma GCC unroll 4
+  for (std::size_t i = 0; i < kBlockLanes<T>; ++i) {
+    const auto low = hn::LoadU(d, keys.at(kFirst, i));
+    if constexpr (kLanes<T> == kBlockLanes<T>)
+      columns[i] = low;
+    else
+      columns[i] = hn::Combine(Tag<T>(), hn::LoadU(d, keys.at(kFirst + 1, i)), low);
+  }
+  transpose_in_blocks<T>(columns);
+}
+#endif
+
+/// Asks for one line of some of the next kKeysAtOnce keys, of different ones at each of the places
+/// of a line that this is called for.
+template <class T>
+HWY_INLINE void prefetch_keys(const KeyCursor<T>& keys, std::size_t column) {
+  constexpr std::size_t kLine = 64 / sizeof(T), kPlaces = kLine / kColumnsAtOnce<T>;
+  constexpr std::size_t kShare = HWY_MAX(kKeysAtOnce<T> / kPlaces, 1);
+  const std::size_t first = kKeysAtOnce<T> + column % kLine / kColumnsAtOnce<T> * kShare;
+  const auto step = static_cast<std::uintptr_t>(keys.step);
+  std::uintptr_t at = reinterpret_cast<std::uintptr_t>(keys.key[0]) + first * step;
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < kShare; ++i, at += step)
+    __builtin_prefetch(reinterpret_cast<const void*>(at));
+}
+
+/// Adds query elements [column, column + count) times the keys' columns to the sums.
+template <class T, std::size_t Rows, std::size_t Columns>
+HWY_INLINE void add_products(const T* query, std::size_t depth,
+                             const Vec<T> (&columns)[kKeyVectors][Columns],
+                             Vec<T> (&sums)[Rows][kKeyVectors]) {
+#pragma GCC unroll 8
+  for (std::size_t k = 0; k < Columns; ++k)
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i) {
+      const Vec<T> element = hn::Set(Tag<T>(), query[i * depth + k]);
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < kKeyVectors; ++j)
+        sums[i][j] = hn::MulAdd(element, columns[j][k], sums[i][j]);
+    }
+}
+
+/// multiply_tile() of the first kKeysAtOnce of `keys`, whose `cursor` stands at column `from`, over
+/// columns [from, to).
+template <class T, std::size_t Rows, class Finish>
+HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, std::size_t depth,
+                              const KeyRows<T>& keys, KeyCursor<T>& cursor, Finish finish) {
+  constexpr std::size_t kColumns = kColumnsAtOnce<T>;
+  Vec<T> sums[Rows][kKeyVectors];
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < Rows; ++i) sums[i][0] = sums[i][1] = hn::Zero(Tag<T>());
+  std::size_t column = from;
+#pragma GCC unroll 1
+  for (; column + kColumns <= to; column += kColumns) {
+    if (keys.in_place) prefetch_keys(cursor, column);
+    Vec<T> columns[kKeyVectors][kColumns];
+    transpose_keys<0>(cursor, columns[0]);
+    transpose_keys<1>(cursor, columns[1]);
+    cursor.advance(kColumns);
+    add_products(query + column, depth, columns, sums);
+  }
+  for (; column < to; ++column) {
+    HWY_ALIGN T elements[kKeysAtOnce<T>];
+    for (std::size_t i = 0; i < kKeysAtOnce<T>; ++i) elements[i] = keys.at(i)[column];
+    const Tag<T> d;
+    const Vec<T> columns[kKeyVectors][1] = {{hn::Load(d, elements)},
+                                            {hn::Load(d, elements + kLanes<T>)}};
+    add_products(query + column, depth, columns, sums);
+  }
+  finish(sums);
+}
+
+/// score_tile() of one panel of keys, of which at least the first `vectors` vectors.
+template <class T>
+void score_keys(std::size_t rows, std::size_t vectors, std::size_t depth, const T* query,
+                const KeyRows<T>& keys, T scale, T* out, std::size_t out_stride, T* running_max) {
+  with_constant<kTileRows>(rows, [=](auto r) {
+    constexpr std::size_t kRows = decltype(r)::value;
+    const Vec<T> factor = hn::Set(Tag<T>(), scale);
+    for (std::size_t at = 0; at < vectors * kLanes<T>; at += kKeysAtOnce<T>) {
+      const KeyRows<T> some = keys.from(at);
+      KeyCursor<T> cursor(some);
+      sum_parts<T, kRows, kKeyVectors>(
+          0, depth, out + at, out_stride,
+          [&](std::size_t part, std::size_t next, auto f) {
+            multiply_keys<T, kRows>(part, next, query, depth, some, cursor, f);
+          },
+          [&](auto& sums) {
+#pragma GCC unroll 16
+            for (std::size_t i = 0; i < kRows; ++i)
+              store_scores<T>(sums[i], factor, out + at + i * out_stride,
+                              running_max ? running_max + i * kLanes<T> : nullptr);
+          });
+    }
+  });
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE
