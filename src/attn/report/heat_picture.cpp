@@ -134,8 +134,9 @@ class Layout {
     const double matrix_y = f_.panel_title + f_.top;
     y += kTextSize + 4;
     text(x + f_.left + (across - f_.left) / 2, y - 4, map.column_axis, kTextSize, Anchor::middle);
-    picture_.shapes.push_back(TextShape{kMargin + kTextSize, y + matrix_y + (down - matrix_y) / 2,
-                                        map.row_axis, kTextSize, Anchor::middle, true, kSoftInk});
+    picture_.shapes.emplace_back(TextShape{kMargin + kTextSize,
+                                           y + matrix_y + (down - matrix_y) / 2, map.row_axis,
+                                           kTextSize, Anchor::middle, true, kSoftInk});
     for (std::size_t p = 0; p < map.panels.size(); ++p) {
       const std::size_t row = p / f_.across, column = p % f_.across;
       panel(map.panels[p], x + static_cast<double>(column) * f_.stride_x() + f_.left,
@@ -151,7 +152,7 @@ class Layout {
  private:
   void text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::start,
             Rgb colour = kSoftInk) {
-    picture_.shapes.push_back(TextShape{x, y, text, size, anchor, false, colour});
+    picture_.shapes.emplace_back(TextShape{x, y, text, size, anchor, false, colour});
   }
 
   /// Title and notes; gives where what follows may start.
@@ -178,8 +179,8 @@ class Layout {
     for (const double value : panel.values)
       cells.colours.push_back(colour_at(colours, map_.scale.place(value)));
     const std::vector<Rgb> grounds = cells.colours;
-    picture_.shapes.push_back(std::move(cells));
-    picture_.shapes.push_back(BoxShape{{x, top, f_.width, f_.height}, kFrame, true});
+    picture_.shapes.emplace_back(std::move(cells));
+    picture_.shapes.emplace_back(BoxShape{{x, top, f_.width, f_.height}, kFrame, true});
     if (f_.cell >= 34) numbers(panel, grounds, x, top);
     if (f_.labelled) labels(x, top);
   }
@@ -207,7 +208,7 @@ class Layout {
       const std::string label = cut_to_width(map_.column_labels[j], size, kLongestLabel);
       const double middle = x + (static_cast<double>(j) + 0.5) * f_.cell;
       if (f_.upright)
-        picture_.shapes.push_back(
+        picture_.shapes.emplace_back(
             TextShape{middle + size * 0.36, top - 5, label, size, Anchor::start, true, kInk});
       else
         text(middle, top - 6, label, size, Anchor::middle, kInk);
@@ -229,11 +230,11 @@ class Layout {
       bar.colours.push_back(
           colour_at(scale.is_signed ? ColourMap::diverging : ColourMap::paper,
                     scale.place(value_at(1 - (static_cast<double>(i) + 0.5) / tall))));
-    picture_.shapes.push_back(std::move(bar));
-    picture_.shapes.push_back(BoxShape{{x, top, kBarWidth, tall}, kFrame, true});
+    picture_.shapes.emplace_back(std::move(bar));
+    picture_.shapes.emplace_back(BoxShape{{x, top, kBarWidth, tall}, kFrame, true});
     for (const double tick : ticks_of(scale)) {
       const double y = top + tall * (1 - share_of(scale, tick));
-      picture_.shapes.push_back(BoxShape{{x + kBarWidth, y - 0.5, 3, 1}, kFrame, false});
+      picture_.shapes.emplace_back(BoxShape{{x + kBarWidth, y - 0.5, 3, 1}, kFrame, false});
       note_beside(x, y + kTextSize * 0.36, typeset(short_number(tick)));
     }
     double y = top + tall + 24;
@@ -245,8 +246,8 @@ class Layout {
     for (const CellKind kind : {CellKind::hidden, CellKind::nan}) {
       if (!has(kind)) continue;
       const Box box{x, y - 11, kBarWidth, kBarWidth};
-      picture_.shapes.push_back(CellsShape{box, 1, 1, {Rgb{}}, {kind}});
-      picture_.shapes.push_back(BoxShape{box, kFrame, true});
+      picture_.shapes.emplace_back(CellsShape{box, 1, 1, {Rgb{}}, {kind}});
+      picture_.shapes.emplace_back(BoxShape{box, kFrame, true});
       note_beside(x, y, kind == CellKind::nan ? "nan" : map_.hidden_means);
       y += 20;
     }
