@@ -226,7 +226,7 @@ HWY_INLINE Vec<T> in_units(Vec<T> score, Vec<T> unit) {
   if constexpr (!kBiased) return scaled;
   constexpr T kLowest = std::numeric_limits<T>::lowest();
   const auto finite = hn::Ge(score, hn::Set(Tag<T>(), kLowest));
-  return hn::IfThenElse(finite, at_least(kLowest, scaled), scaled);
+  return hn::IfThenElse(finite, at_least<T>(hn::Set(Tag<T>(), kLowest), scaled), scaled);
 }
 
 /// -inf in `count` elements.
@@ -245,18 +245,18 @@ void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std:
   Room<T> room;
   const Terms<T> terms(p, row, first, static_cast<std::int64_t>(count), room);
   const auto [from, by, scaled, masked, strip, unit, running_max] = at;
-  const T cap = p.softcap;
+  const Softcap<T> capped(p.softcap);
   const bool last = p.softcap_last;
   const bool hides[] = {p.masks[0].hides, p.masks[1].hides, p.masks[2].hides};
   Vec<T> most = hn::Load(d, running_max);
 #pragma GCC unroll 2
   for (std::size_t lane = 0; lane < count; lane += kLanes<T>) {
     Vec<T> score = hn::Mul(hn::Load(d, from + lane), hn::Set(d, by));
-    if (kCaps && !last) score = softcap<T>(score, cap);
+    if (kCaps && !last) score = capped(score);
     if (scaled) hn::Store(score, d, scaled + lane);
     if (terms.distances) score = hn::Add(score, hn::LoadU(d, terms.distances + lane));
     if (kBiased) score = terms.added(score, lane);
-    if (kCaps && last) score = softcap<T>(score, cap);
+    if (kCaps && last) score = capped(score);
     if (kBiased) score = terms.hidden_by_biases(score, lane);
     if (kMasked) score = terms.hidden_by_masks(score, lane, hides);
     score = terms.hidden_by_place(score, lane);
@@ -275,10 +275,11 @@ void hide_row(const Problem<T>& p, std::size_t count, const PanelRow<T>& at) {
   hide_all(at.strip, count);
   if (at.masked) hide_all(at.masked, count);
   if (!at.scaled) return;
+  const Softcap<T> capped(p.softcap);
+  const bool caps = p.softcap > 0 && !p.softcap_last;
   for (std::size_t lane = 0; lane < count; lane += kLanes<T>) {
     const Vec<T> score = hn::Mul(hn::Load(d, at.from + lane), hn::Set(d, at.scale));
-    const bool caps = p.softcap > 0 && !p.softcap_last;
-    hn::Store(caps ? softcap<T>(score, p.softcap) : score, d, at.scaled + lane);
+    hn::Store(caps ? capped(score) : score, d, at.scaled + lane);
   }
 }
 

@@ -47,14 +47,21 @@ struct Exp2Constants<double> {
       0x1.c6b08d7048f0cp-5,  0x1.ebfbdff82c598p-3,  0x1.62e42fefa39f3p-1};
 };
 
-/// The greater of t and low; NaN where t is.
+/// The greater of t and low, and the lesser of t and high; NaN where t is. (x86's instructions give
+/// their second operand where one is NaN.)
 template <class T>
-HWY_INLINE Vec<T> at_least(T low, Vec<T> t) {
-  const Vec<T> limit = hn::Set(Tag<T>(), low);
+HWY_INLINE Vec<T> at_least(Vec<T> low, Vec<T> t) {
   if constexpr (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
-    return hn::Max(limit, t);  // x86's instruction gives its second operand where one is NaN
+    return hn::Max(low, t);
   else
-    return hn::IfThenElse(hn::Lt(t, limit), limit, t);
+    return hn::IfThenElse(hn::Lt(t, low), low, t);
+}
+template <class T>
+HWY_INLINE Vec<T> at_most(Vec<T> high, Vec<T> t) {
+  if constexpr (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
+    return hn::Min(high, t);
+  else
+    return hn::IfThenElse(hn::Gt(t, high), high, t);
 }
 
 /// 2^t in parts, for t >= kLowest: t = n + r, 2^t = 2^n (1 + r h).
@@ -108,13 +115,14 @@ HWY_INLINE Vec<T> exp2(Vec<T> t) {
   const Vec<T> n = hn::Round(t), r = hn::Sub(t, n);
   return scale_by_power(t, Exp2Constants<T>::kLowest + 1, hn::MulAdd(exp2_series<T>(r), r, one), n);
 #else
-  const SplitExp2<T> split = split_exp2<T>(at_least(Exp2Constants<T>::kLowest, t));
+  const SplitExp2<T> split =
+      split_exp2<T>(at_least<T>(hn::Set(Tag<T>(), Exp2Constants<T>::kLowest), t));
   // A product, rather than n added to the exponent's bits, keeps every NaN one.
   return hn::Mul(hn::MulAdd(split.h, split.r, one), split.power);
 #endif
 }
 
-/// a / b for b of about 1, within 2 units in the last place.
+/// a / b for b of 1 to 1000 or so, within 2 units in the last place.
 template <class T>
 HWY_INLINE Vec<T> divide(Vec<T> a, Vec<T> b) {
   if constexpr (std::is_same_v<T, float> && HWY_ARCH_X86) {
@@ -127,18 +135,71 @@ HWY_INLINE Vec<T> divide(Vec<T> a, Vec<T> b) {
   }
 }
 
-/// cap * tanh(x / cap), where tanh(y) = -e / (2 + e) for y >= 0, e = e^(-2y) - 1 = 2^n r h + (2^n -
-/// 1): this keeps small y.
-template <class T>
-HWY_INLINE Vec<T> softcap(Vec<T> x, T cap) {
+/// sum_i c[i] z^i.
+template <class T, std::size_t Count>
+HWY_INLINE Vec<T> polynomial(const T (&c)[Count], Vec<T> z) {
   const Tag<T> d;
-  const Vec<T> exponent = hn::Mul(hn::Set(d, static_cast<T>(-2 * kLog2e) / cap), hn::Abs(x));
-  const SplitExp2<T> split = split_exp2<T>(at_least(T(-80), exponent));
-  const Vec<T> e =
-      hn::MulAdd(split.power, hn::Mul(split.r, split.h), hn::Sub(split.power, hn::Set(d, T(1))));
-  const Vec<T> tanh = hn::CopySign(divide<T>(e, hn::Add(e, hn::Set(d, T(2)))), x);
-  return hn::Mul(hn::Set(d, cap), tanh);
+  Vec<T> sum = hn::Set(d, c[Count - 1]);
+  for (std::size_t i = Count - 1; i > 0; --i) sum = hn::MulAdd(sum, z, hn::Set(d, c[i - 1]));
+  return sum;
 }
+
+/// cap * tanh(x / cap), within 6 units in the last place (double: 8).
+template <class T>
+class Softcap;
+
+/// tanh(y) = y P(y^2) / Q(y^2), a minimax fit of the relative error (6e-8, rounded coefficients) up
+/// to where tanh rounds to 1. All coefficients are positive: nothing cancels, and small y keep
+/// their digits.
+template <>
+class Softcap<float> {
+ public:
+  explicit Softcap(float cap)
+      : cap_(hn::Set(Tag<float>(), cap)),
+        most_(hn::Set(Tag<float>(), 9.02f * cap)),
+        inverse_(hn::Set(Tag<float>(), 1 / cap)) {}
+
+  HWY_INLINE Vec<float> operator()(Vec<float> x) const {
+    const Vec<float> limited = within(most_, x);
+    const Vec<float> y = hn::Mul(limited, inverse_), z = hn::Mul(y, y);
+    return within(cap_,  // and not the last few units beyond it
+                  divide<float>(hn::Mul(limited, polynomial(kP, z)), polynomial(kQ, z)));
+  }
+
+ private:
+  static HWY_INLINE Vec<float> within(Vec<float> most, Vec<float> x) {
+    return at_most<float>(most, at_least<float>(hn::Neg(most), x));
+  }
+
+  static constexpr float kP[] = {1, 0.1338372380f, 0.003498656908f, 2.065407898e-5f,
+                                 1.340661360e-8f};
+  static constexpr float kQ[] = {1, 0.4671704471f, 0.02588900737f, 3.290416789e-4f,
+                                 7.800021535e-7f};
+  Vec<float> cap_, most_, inverse_;
+};
+
+/// tanh(y) = -e / (2 + e) for y >= 0, e = e^(-2y) - 1 = 2^n r h + (2^n - 1), which keeps the digits
+/// of small y, too.
+template <>
+class Softcap<double> {
+ public:
+  explicit Softcap(double cap)
+      : cap_(hn::Set(Tag<double>(), cap)), factor_(hn::Set(Tag<double>(), -2 * kLog2e / cap)) {}
+
+  HWY_INLINE Vec<double> operator()(Vec<double> x) const {
+    const Tag<double> d;
+    const Vec<double> exponent = hn::Mul(factor_, hn::Abs(x));
+    const SplitExp2<double> split =
+        split_exp2<double>(at_least<double>(hn::Set(d, -80.0), exponent));
+    const Vec<double> e =
+        hn::MulAdd(split.power, hn::Mul(split.r, split.h), hn::Sub(split.power, hn::Set(d, 1.0)));
+    const Vec<double> tanh = hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0))), x);
+    return hn::Mul(cap_, tanh);
+  }
+
+ private:
+  Vec<double> cap_, factor_;
+};
 
 /// The greatest and the sum of the lanes; which of several NaNs and others wins is left open.
 template <class T>
