@@ -1,8 +1,10 @@
 // The fast kernels against the formula in plain loops, on every instruction set of this machine.
 #include "attn/kernel/attend.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 
@@ -93,11 +95,17 @@ void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Is
   }
 }
 
+/// ATTN_TEST_PROBLEMS=N: at most N of them, for tools that slow a program down.
+int at_most(int problems) {
+  const char* limit = std::getenv("ATTN_TEST_PROBLEMS");
+  return limit ? std::min(problems, std::atoi(limit)) : problems;
+}
+
 template <class T>
-void sweep(std::uint64_t seed, int cases) {
+void sweep(std::uint64_t seed, int problems) {
   std::mt19937_64 random(seed);
   ThreadPool pool(4);
-  for (int n = 0; n < cases; ++n) {
+  for (int n = at_most(problems); n > 0; --n) {
     Case<T> c;
     fill_random(c, random);
     const Expected<T> expected = expect(c);
