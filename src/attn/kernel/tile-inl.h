@@ -12,10 +12,18 @@ inline constexpr std::size_t kTileVectors = HWY_TARGET == HWY_AVX3 || HWY_ARCH_A
 template <class T>
 inline constexpr std::size_t kPanel = kTileVectors* kLanes<T>;
 
+/// Asks for `count` elements.
+template <class T>
+HWY_INLINE void prefetch_elements(const T* from, std::size_t count) {
+  for (std::size_t i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(from + i);
+}
+inline constexpr std::size_t kRowsAhead = 8;
+
 /// finish(sums), sums[i][j] = the i-th row of A (depth long, rows a_stride apart) times the j-th
 /// vector of B's columns (depth rows, b_stride apart). Each sum is built in the order of the depth,
-/// whatever the tile, so that a row's result does not depend on its neighbours.
-template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+/// whatever the tile, so that a row's result does not depend on its neighbours. Ahead: B comes from
+/// memory, and its next rows are asked for.
+template <class T, std::size_t Rows, std::size_t Vectors, bool Ahead, class Finish>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
                               std::size_t b_stride, Finish finish) {
   const Tag<T> d;
@@ -26,6 +34,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
     for (std::size_t j = 0; j < Vectors; ++j) sums[i][j] = hn::Zero(d);
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
+    if constexpr (Ahead) prefetch_elements(b + kRowsAhead * b_stride, Vectors * kLanes<T>);
     Vec<T> b_row[Vectors];
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
@@ -80,15 +89,15 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* room, std::size_t
 }
 
 /// As multiply_tile(), over [from, to) of the depth, in parts.
-template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+template <class T, std::size_t Rows, std::size_t Vectors, bool Ahead, class Finish>
 HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
                                   std::size_t a_stride, const T* b, std::size_t b_stride, T* room,
                                   std::size_t room_stride, Finish finish) {
   sum_parts<T, Rows, Vectors>(
       from, to, room, room_stride,
       [&](std::size_t part, std::size_t next, auto f) {
-        multiply_tile<T, Rows, Vectors>(next - part, a + part, a_stride, b + part * b_stride,
-                                        b_stride, f);
+        multiply_tile<T, Rows, Vectors, Ahead>(next - part, a + part, a_stride, b + part * b_stride,
+                                               b_stride, f);
       },
       finish);
 }
@@ -141,7 +150,7 @@ void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
     for (std::size_t panel = 0; panel < panels; ++panel)
-      multiply_in_parts<T, kRows, kVectors>(
+      multiply_in_parts<T, kRows, kVectors, false>(
           0, depth, query, depth, keys + panel * kPanel<T> * depth, kPanel<T>,
           out + panel * kPanel<T>, out_stride, [&](auto& sums) {
             T* at = out + panel * kPanel<T>;
@@ -172,14 +181,14 @@ struct Sums {
   const T* add;
 };
 
-/// Adds weights * values to sums.
-template <class T>
+/// Adds weights * values to sums. Ahead: as in multiply_tile().
+template <class T, bool Ahead>
 void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
                 const Sums<T>& to) {
   with_tile(rows, vectors, [&](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     HWY_ALIGN T room[kRows * kVectors * kLanes<T>];
-    multiply_in_parts<T, kRows, kVectors>(
+    multiply_in_parts<T, kRows, kVectors, Ahead>(
         product.from, product.to, product.weights, product.weights_stride, product.values,
         product.values_stride, room, kVectors * kLanes<T>, [&](auto& all) {
           const Tag<T> d;

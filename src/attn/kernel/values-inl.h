@@ -89,7 +89,8 @@ void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matr
     const std::size_t width = round_up(HWY_MIN(widest, p.Dv - column), kLanes<T>);
     product.values = values.from(0, column, width);
     product.values_stride = values.row != 0 ? values.row : width;
-    value_tile<T>(rows, width / kLanes<T>, product, {to.out + column, to.stride, to.keep, to.add});
+    const auto multiply = values.checked ? value_tile<T, false> : value_tile<T, true>;
+    multiply(rows, width / kLanes<T>, product, {to.out + column, to.stride, to.keep, to.add});
   }
   if (values.tainted) add_tainted(tile, v, keys, weights.origin, to);
 }
