@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "attn/io/npz.h"
 #include "attn/job/conventions.h"
 #include "attn/job/doubts.h"
 #include "attn/job/explain.h"
@@ -10,6 +11,7 @@
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
 #include "attn/job/nan.h"
+#include "attn/job/result_file.h"
 #include "attn/job/result_writer.h"
 #include "support/failing_new.h"
 #include "support/run_attn.h"
@@ -28,9 +30,23 @@ constexpr const char* kDrawn = R"({
   "W_O": {"randn": {"shape": [4, 2]}}, "heads": 2, "causal": "bottom-right", "window": [1, -1],
   "softcap": 30, "scale": 0.5, "convention": "torch", "outputs": ["positions", "context"]})";
 
-constexpr const char* kGiven = R"({
-  "Q": [[1, 2], [3, 4]], "K": [["NaN", 0.5], [1, 1]], "V": [[true], [false]],
-  "mask": [[1, 0], [1, 1]], "score": "cosine", "softmax": {"axis": "all"}})";
+const std::vector<std::string> kJobs = {
+    kDrawn,
+    R"({"Q": [[1, 2], [3, 4]], "K": [["NaN", 0.5], [1, 1]], "V": [[true], [false]],
+        "mask": [[1, 0], [1, 1]], "score": "cosine", "softmax": {"axis": "all"}})",
+    R"({"seed": "1234567890123456789012", "generator": "default_rng", "scale": "none",
+        "Q": {"random": {"shape": [2, 3], "dtype": "float32"}}, "K": {"uniform": {"shape": [2, 3]}},
+        "V": {"integers": {"high": 9, "shape": [2, 2], "endpoint": true}}, "rows": [-1],
+        "tokens": ["more than a small string holds", "b"], "mask": [[false, false], [false, false]]})",
+    R"({"seed": 18446744073709551615, "generator": "default_rng", "temperature": 2,
+        "Q": {"random": {"shape": [3, 1]}}, "K": [[1]], "V": [[1]], "normaliser": "sparsemax"})",
+    R"({"seed": [1.0, 2], "embeddings": {"rand": {"shape": [3, 4]}}, "memory": [[1, 2, 3, 4]],
+        "W_Q": {"random": {"shape": [4, 4]}}, "W_K": {"random_sample": {"shape": [4, 4]}},
+        "W_V": {"standard_normal": {"shape": [4, 4]}}, "b_K": {"choice": {"n": 4, "shape": 4}},
+        "b_V": {"permutation": {"values": [4, 5, 6, 7]}}, "heads": 2, "qk_norm": "rms"})",
+    R"({"Q": [[[[1, 2]], [[2, 3]]]], "K": [[[[1, 2]], [[2, 3]]]], "V": [[[[1, 2]], [[2, 3]]]],
+        "past_K": [[[[1, 2]], [[2, 3]]]], "past_V": [[[[1, 2]], [[2, 3]]]], "alibi": true,
+        "rotary": {"kind": "half"}, "causal": true, "outputs": ["mean_weights", "present_K"]})"};
 
 const std::vector<std::string> kWrong = {
     R"({"Q": [[1, 2], [3]], "K": {"randint": {"hihg": 3}}, "V": "missing.npy", "seed": 1})",
@@ -96,8 +112,49 @@ TEST_CASE("memory that runs out anywhere in a job leaves no file, no part of one
 }
 
 TEST_CASE("memory that runs out in a job is an error or changes nothing", "[memory]") {
-  const std::string document = GENERATE(kDrawn, kGiven);
-  CHECK(fail_each_allocation([&] { run(document, "", {}); }) > 500);
+  const std::string document = GENERATE(from_range(kJobs));
+  run(document, "", {});
+  CHECK(fail_each_allocation([&] { run(document, "", {}); }) > 100);
+}
+
+TEST_CASE("memory that runs out while a result is read is an error", "[memory]") {
+  const ScratchFolder folder;
+  for (const char* const name : {"a.json", "a.npz", "a.safetensors"}) {
+    const std::string path = folder.path() / name;
+    run(kDrawn, "", {path});
+    const auto read = [&] {
+      TensorFiles files;
+      if (read_result(path, files).tokens.size() != 3) FAIL("tokens are missing");
+    };
+    CHECK(fail_each_allocation(read) > 10);
+  }
+}
+
+TEST_CASE("memory that runs out while an archive is read as a job is an error", "[memory]") {
+  const Tensor square = Tensor::of<double>({2, 2}, {1, 2, 3, 4});
+  TensorMap torch, keras, options;
+  torch.set("in_proj_weight", Tensor::of<double>({6, 2}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+  torch.set("in_proj_bias", Tensor::of<double>({6}, {1, 2, 3, 4, 5, 6}));
+  torch.set("out_proj.weight", square);
+  torch.set("embeddings", square);
+  keras.set("layer/query/kernel", Tensor::of<double>({2, 1, 2}, {1, 2, 3, 4}));
+  keras.set("layer/key/bias", Tensor::of<double>({1, 2}, {1, 2}));
+  keras.set("position.base", Tensor::of<double>({}, {100}));
+  options.set("heads", Tensor::of<std::int64_t>({1, 1}, {1}));
+  options.set("haeds", square);
+  const ScratchFolder folder;
+  int number = 0;
+  for (const TensorMap& tensors : {torch, keras, options}) {
+    const std::string path = folder.path() / (std::to_string(++number) + ".npz");
+    OutputFile file(path, {});
+    write_npz(tensors, "", file);
+    file.commit();
+    const auto read = [&] {
+      TensorFiles files;
+      read_document(path, files);
+    };
+    CHECK(fail_each_allocation(read) > 10);
+  }
 }
 
 TEST_CASE("memory that runs out while an error is told is an error, too", "[memory]") {
