@@ -1,0 +1,25 @@
+# The program and its unit tests once more, counting which branches of the rooms io and job they take
+# (scripts/coverage). Only these rooms are compiled again, unoptimised, so that each branch is one that
+# somebody wrote; the linker takes these objects before it looks into the rooms' libraries. Nothing here is
+# built unless asked for.
+file(GLOB counted_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/attn/io/*.cpp
+     ${PROJECT_SOURCE_DIR}/src/attn/job/*.cpp)
+add_library(attn_counted OBJECT EXCLUDE_FROM_ALL ${counted_sources})
+foreach(room io job)
+  target_link_libraries(attn_counted PRIVATE $<TARGET_PROPERTY:attn_${room},LINK_LIBRARIES>)
+  target_include_directories(attn_counted SYSTEM PRIVATE
+                             $<TARGET_PROPERTY:attn_${room},INCLUDE_DIRECTORIES>)
+  target_compile_definitions(attn_counted PRIVATE
+                             $<TARGET_PROPERTY:attn_${room},COMPILE_DEFINITIONS>)
+endforeach()
+target_compile_options(attn_counted PRIVATE --coverage -fprofile-update=atomic -O0)
+
+add_executable(attn-counted EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/apps/attn/main.cpp
+               $<TARGET_OBJECTS:attn_counted>)
+target_link_libraries(attn-counted PRIVATE attn_cli)
+target_link_options(attn-counted PRIVATE --coverage)
+
+add_executable(attn_tests-counted EXCLUDE_FROM_ALL $<TARGET_OBJECTS:attn_tests>
+               $<TARGET_OBJECTS:attn_counted>)
+target_link_libraries(attn_tests-counted PRIVATE attn_cli Catch2::Catch2WithMain)
+target_link_options(attn_tests-counted PRIVATE --coverage)
