@@ -25,6 +25,7 @@ def unmet(checks):
     mask = ["--mask", "[[0.0, 1.0]]"]
     for args, flag in [
         ([*QK, "--layout", "blhd"], "--layout"),
+        (["--q", "[[[1.0, 2]]]", "--k", "[[[1.0, 2]]]", "--layout", "blhd"], "--layout"),
         ([*QK, "--alignment", "bottom-right"], "--alignment"),
         ([*QK, "--mask-polarity", "ignore"], "--mask-polarity"),
         ([*QK, *mask, "--mask-polarity", "ignore"], "--mask-polarity"),
@@ -47,6 +48,11 @@ def unmet(checks):
         [*four, "--layout", "blhd"],
         [*QK, "--layout", "bhld", "--mask-polarity", "attend", "--position", "none"],
         [*QK, "--mask", "[[true, false]]", "--mask-polarity", "ignore"],
+        [*QK, "--key-mask", "[true, false]", "--mask-polarity", "ignore"],
+        [*QK, "--window=1,-1", "--alignment", "bottom-right"],
+        [*QK, "--alibi", "--alignment", "bottom-right"],
+        [*QK, "--alibi-slopes", "[0.5]", "--alignment", "bottom-right"],
+        [*QK, "--relative-bias", "[[1.0], [2], [3], [4]]", "--alignment", "bottom-right"],
         [*X, "--embedding-scale", "5"],
         [*X, "--position", "sinusoidal", "--position-base", "5", "--position-first", "1"],
         [*X, "--wq", '{"randn": {"shape": [2, 2]}}', "--seed", "1", "--generator", "RandomState"],

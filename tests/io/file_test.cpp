@@ -1,6 +1,7 @@
 #include "attn/io/file.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -170,6 +171,83 @@ TEST_CASE("nothing is replaced unless asked for") {
   folder.write("late", "theirs");
   CHECK(kind_of([&] { late.commit(); }, "exists already") == ErrorKind::cannot_create);
   CHECK(folder.read("late") == "theirs");
+}
+
+TEST_CASE("of a pipe no more is read than may be") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  REQUIRE(write(ends[1], "0123456789", 10) == 10);
+  close(ends[1]);
+  const std::string path = "/dev/fd/" + std::to_string(ends[0]);
+  CHECK(kind_of([&] { read_file(path, 9); }, "expected at most 9 bytes, found 10 or more") ==
+        ErrorKind::data);
+  close(ends[0]);
+}
+
+TEST_CASE("a socket or a terminal is read where it was handed to us, a device is not") {
+  const auto text_of = [](int fd) {
+    return std::string(read_file("/dev/fd/" + std::to_string(fd)).text());
+  };
+  int ends[2];
+  REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+  REQUIRE(write(ends[1], "socket", 6) == 6);
+  close(ends[1]);
+  CHECK(text_of(ends[0]) == "socket");
+  close(ends[0]);
+  const int zero = open("/dev/zero", O_RDONLY);
+  CHECK(kind_of([&] { text_of(zero); }, "is a device, not a file") == ErrorKind::no_input);
+  close(zero);
+  const int user = posix_openpt(O_RDWR | O_NOCTTY);
+  if (user < 0 || grantpt(user) != 0 || unlockpt(user) != 0) return;  // a system without terminals
+  const int terminal = open(ptsname(user), O_RDWR | O_NOCTTY);
+  REQUIRE(write(user, "typed\n\x04", 7) == 7);
+  CHECK(text_of(terminal) == "typed\n");
+  close(terminal);
+  close(user);
+}
+
+TEST_CASE("a pipe that is full for a while is waited for") {
+  int ends[2];
+  REQUIRE(pipe2(ends, O_NONBLOCK) == 0);
+  std::string text;
+  std::thread reader([&] {
+    fcntl(ends[0], F_SETFL, 0);
+    char buffer[65536];
+    for (ssize_t count = 0; (count = read(ends[0], buffer, sizeof buffer)) > 0;)
+      text.append(buffer, static_cast<std::size_t>(count));
+  });
+  {
+    OutputFile out("/dev/fd/" + std::to_string(ends[1]), {});
+    close(ends[1]);
+    out.write(std::string(3000000, 'p'));
+    out.commit();
+  }
+  reader.join();
+  CHECK(text == std::string(3000000, 'p'));
+  close(ends[0]);
+}
+
+TEST_CASE("nothing is skipped where bytes go straight to their place") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  OutputFile out("/dev/fd/" + std::to_string(ends[1]), {});
+  CHECK(kind_of([&] { out.skip(10); }, "Illegal seek") == ErrorKind::io);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST_CASE("a folder that has taken an output's place meanwhile stays, and nothing beside it") {
+  for (const bool nameless : {false, true}) {
+    const ScratchFolder folder;
+    const fs::path path = folder.path() / "out";
+    OutputFile out(path, {.force = true, .nameless = nameless});
+    out.write("late");
+    fs::create_directory(path);
+    CHECK(kind_of([&] { out.commit(); }, "Is a directory") == ErrorKind::io);
+    { const OutputFile gone = std::move(out); }
+    CHECK(folder.names() == std::vector<std::string>{"out"});
+    CHECK(fs::is_directory(path));
+  }
 }
 
 TEST_CASE("the mode of a new file is the umask's") {

@@ -196,6 +196,8 @@ def lying_rows():
         (88, "encrypted", archive(Entry(b"Q.npy", flags=1)), ": Q: is encrypted"),
         (89, "bzip2", archive(Entry(b"Q.npy", method=12)), ": Q: is compressed with bzip2"),
         (89, "LZMA", archive(Entry(b"Q.npy", method=14)), ": Q: is compressed with LZMA"),
+        (89, "deflate64", archive(Entry(b"Q.npy", method=9)), ": Q: is compressed with deflate64"),
+        (89, "XZ", archive(Entry(b"Q.npy", method=95)), ": Q: is compressed with XZ"),
         (89, "zstd", archive(Entry(b"Q.npy", method=93)), ": Q: is compressed with zstd"),
         (89, "unknown method", archive(Entry(b"Q.npy", method=77)), "method 77"),
         (90, "several disks", archive(shared, disk=1), UNSOUND),

@@ -7,12 +7,12 @@
 
 #include <catch2/catch.hpp>
 #include <csignal>
-#include <functional>
 #include <vector>
 
 #include "attn/io/descriptor.h"
 #include "attn/io/file.h"
 #include "attn/io/temporaries.h"
+#include "support/child.h"
 #include "support/run_attn.h"
 
 using namespace attn;
@@ -25,27 +25,6 @@ constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
 
 FileBytes mapped(const fs::path& path) {
   return read_file(path.string(), kNoLimit, FileAccess::map);
-}
-
-/// How a child process that does this ends, as waitpid() tells it, and what it wrote to stderr.
-std::pair<int, std::string> end_of(const std::function<void()>& action) {
-  int pipe_ends[2];
-  REQUIRE(pipe(pipe_ends) == 0);
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(pipe_ends[1], STDERR_FILENO);
-    action();
-    _exit(0);
-  }
-  close(pipe_ends[1]);
-  std::string text;
-  char buffer[4096];
-  for (ssize_t count = 0; (count = read(pipe_ends[0], buffer, sizeof buffer)) > 0;)
-    text.append(buffer, static_cast<std::size_t>(count));
-  close(pipe_ends[0]);
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return {status, text};
 }
 
 /// Looks at the byte `at`, which the compiler must not see through.
@@ -98,7 +77,7 @@ TEST_CASE("what cannot be mapped is nothing") {
 TEST_CASE("a mapped file that is cut short ends the program with a line, and no output is left") {
   const ScratchFolder folder;
   const fs::path path = folder.write("cut\n.npy", std::string(300000, 'm'));
-  const auto [status, text] = end_of([&] {
+  const auto [status, text] = end_of_child([&] {
     const FileBytes file = mapped(path);
     OutputFile unfinished((folder.path() / "out").string(), {});
     unfinished.write("half");
@@ -113,10 +92,32 @@ TEST_CASE("a mapped file that is cut short ends the program with a line, and no 
   CHECK(folder.names() == std::vector<std::string>{"cut\n.npy"});
 }
 
+TEST_CASE("of many mapped files the one that is cut short is told") {
+  const ScratchFolder folder;
+  std::vector<fs::path> paths;
+  for (const char* const name : {"one", "two", "three"})
+    paths.push_back(folder.write(name, std::string(300000, 'm')));
+  const auto [status, text] = end_of_child([&] {
+    std::vector<FileBytes> files;
+    for (const fs::path& path : paths) files.push_back(mapped(path));
+    if (truncate(paths[1].c_str(), 10000) != 0) _exit(1);
+    for (const FileBytes& file : files) look_at_pages(file.data.get(), file.size);
+  });
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 74));
+  CHECK_THAT(text, Contains("/two: was cut short"));
+}
+
+TEST_CASE("bytes that are there can be looked at") {
+  const ScratchFolder folder;
+  const FileBytes file = mapped(folder.write("a", std::string(300000, 'm')));
+  CHECK_NOTHROW(look_at_pages(file.data.get(), file.size));
+  CHECK_NOTHROW(look_at_pages(file.data.get(), 0));
+}
+
 TEST_CASE("an input that is cut short while it is copied is named, and not the output") {
   const ScratchFolder folder;
   const fs::path path = folder.write("cut", std::string(300000, 'm'));
-  const auto [status, text] = end_of([&] {
+  const auto [status, text] = end_of_child([&] {
     const FileBytes file = mapped(path);
     OutputFile copy((folder.path() / "out").string(), {});
     if (truncate(path.c_str(), 10000) != 0) _exit(1);
@@ -130,7 +131,7 @@ TEST_CASE("an input that is cut short while it is copied is named, and not the o
 TEST_CASE("bytes that are lost elsewhere are none of this") {
   const ScratchFolder folder;
   const fs::path path = folder.write("a", std::string(300000, 'm'));
-  const auto [status, text] = end_of([&] {
+  const auto [status, text] = end_of_child([&] {
     const FileBytes watched = mapped(path);
     const fs::path other = folder.write("b", std::string(100000, 'b'));
     const int fd = open(other.c_str(), O_RDONLY);

@@ -46,7 +46,12 @@ const std::vector<std::string> kJobs = {
         "b_V": {"permutation": {"values": [4, 5, 6, 7]}}, "heads": 2, "qk_norm": "rms"})",
     R"({"Q": [[[[1, 2]], [[2, 3]]]], "K": [[[[1, 2]], [[2, 3]]]], "V": [[[[1, 2]], [[2, 3]]]],
         "past_K": [[[[1, 2]], [[2, 3]]]], "past_V": [[[[1, 2]], [[2, 3]]]], "alibi": true,
-        "rotary": {"kind": "half"}, "causal": true, "outputs": ["mean_weights", "present_K"]})"};
+        "rotary": {"kind": "half"}, "causal": true, "outputs": ["mean_weights", "present_K"]})",
+    R"({"Q": [[[1, 2]]], "K": [[[1, 2], [2, 3]]], "V": [[[1], [2]]], "q_norm": [1, 1], "k_norm": [1, 2], "qk_norm": "rms",
+        "sinks": [0.5], "mask": [[0.0, 1.0]], "tokens": ["a", "b", "c"], "scale": "auto"})",
+    R"({"Q": [[1, 2], [3, 4], [5, 6]], "K": [[1, 2], [2, 3]], "V": [[1], [2]], "score": "cosine",
+        "causal": "top-left", "alignment": "top-left", "tokens": ["a", "b", "c", "d"],
+        "softcap": 5, "rows": [0, 2]})"};
 
 const std::vector<std::string> kWrong = {
     R"({"Q": [[1, 2], [3]], "K": {"randint": {"hihg": 3}}, "V": "missing.npy", "seed": 1})",
@@ -59,7 +64,15 @@ const std::vector<std::string> kWrong = {
         "V": {"permutation": {"n": -1}}})",
     R"({"seed": 1, "Q": {"integers": {"high": 3}}, "K": {"random": {"shape": "2"}},
         "V": {"shuffle": {"values": [1], "loc": 1}}, "key_lengths": [3]})",
-    R"({"querys": [[1]], "heads ": 2, "softmax": {"axes": 1}})"};
+    R"({"querys": [[1]], "heads ": 2, "softmax": {"axes": 1}})",
+    R"({"Q": [[1, 2]], "K": [[1, 2]], "causal": "top-left", "alignment": "bottom-right"})",
+    R"({"seed": 1, "generator": "default_rng", "Q": {"randm": {"shape": [2, 2]}}, "K": [[1]]})",
+    R"({"seed": 1, "generator": "default_rng", "Q": {"random": {"shape": [2, 2], "dtype": "int8"}},
+        "K": [[1, 2]]})",
+    R"({"seed": 1, "Q": {"rand": {"shape": [1000000, 1000000]}}, "K": [[1, 2]]})",
+    R"({"seed": [], "Q": {"rand": {"shape": [1, 1]}}, "K": [[1, 2]]})",
+    R"({"Q": "-#Q.npy", "K": "/nowhere/K.npy"})",
+    R"({"Q": "", "K": [[1, 2]]})"};
 
 /// As `attn run` goes: from the document to files.
 void run(const std::string& json, const std::string& folder, const std::vector<std::string>& to) {
@@ -69,12 +82,13 @@ void run(const std::string& json, const std::string& folder, const std::vector<s
   if (to.empty()) job.outputs = explained_outputs(job);
   const PreparedJob prepared = prepare_job(job, document);
   require_memory(prepared.plan, document.name, 1 << 30);
+  plan_json(prepared.plan), plan_text(prepared.plan);
   std::vector<OutputTarget> targets;
   for (const std::string& path : to) targets.push_back(parse_target(path));
   ResultWriter writer(targets, job.outputs, {.digest = true});
   const Result result = run_job(job, prepared, document, files);
   nan_warning(job, result, NanPolicy::warn);
-  mask_doubt(job);
+  mask_doubt(job), token_doubt(job, prepared.inputs);
   if (to.empty()) explain(job, result.outputs, {});
   writer.write(result);
   writer.commit();
@@ -113,8 +127,8 @@ TEST_CASE("memory that runs out anywhere in a job leaves no file, no part of one
 
 TEST_CASE("memory that runs out in a job is an error or changes nothing", "[memory]") {
   const std::string document = GENERATE(from_range(kJobs));
-  run(document, "", {});
-  CHECK(fail_each_allocation([&] { run(document, "", {}); }) > 100);
+  run(document, "results", {});
+  CHECK(fail_each_allocation([&] { run(document, "results", {}); }) > 100);
 }
 
 TEST_CASE("memory that runs out while a result is read is an error", "[memory]") {
@@ -162,7 +176,19 @@ TEST_CASE("memory that runs out while an error is told is an error, too", "[memo
   const auto refused = [](bool done) {
     if (done) FAIL("a wrong job was taken");
   };
-  CHECK(fail_each_allocation([&] { run(document, "", {}); }, refused) > 20);
+  CHECK(fail_each_allocation([&] { run(document, "nowhere", {}); }, refused) > 5);
+}
+
+TEST_CASE("memory that runs out while too large a job is refused", "[memory]") {
+  const Plan plan{.outputs = {{"weights", {1000, 1000}, DType::f64, 8000000, 2e6, true}},
+                  .bytes = 9000000,
+                  .path = "reference",
+                  .kept_by = "alibi"};
+  const auto refused = [](bool done) {
+    if (done) FAIL("too large a job was taken");
+  };
+  CHECK(fail_each_allocation([&] { require_memory(plan, "a long name of a job", 1); }, refused) >
+        5);
 }
 
 TEST_CASE("what is printed without a job is whole or not there, however much memory there is",

@@ -9,15 +9,17 @@ using math::row;
 using math::sign;
 
 bool plain_vectors(const ExplainSource& source) {
+  for (const char* const input : {"q_norm", "k_norm", "cos"})
+    if (source.given(input)) return false;
   return source.options().qk_norm == QkNorm::none &&
-         source.options().rotary.kind == Rotary::Kind::none && !source.given("q_norm") &&
-         !source.given("k_norm") && !source.given("cos");
+         source.options().rotary.kind == Rotary::Kind::none;
 }
 
 bool plain_softmax(const ExplainSource& source) {
+  if (source.given("sinks")) return false;
   const Options& options = source.options();
   return options.normaliser == Normaliser::softmax && options.temperature == 1 &&
-         options.softmax_precision == SoftmaxPrecision::automatic && !source.given("sinks");
+         options.softmax_precision == SoftmaxPrecision::automatic;
 }
 
 std::vector<Math> score_formula(const Options& options) {

@@ -51,6 +51,13 @@ std::vector<Field> document_fields() {
   };
 }
 
+std::size_t place_among(const std::vector<std::string>& words, const Json& value) {
+  const std::string* const word = word_of(value);
+  std::size_t place = 0;
+  while (place < words.size() && (word == nullptr || words[place] != *word)) ++place;
+  return place;
+}
+
 double number_of(const Json& value) {
   double result = 0;
   value.as_number(result);

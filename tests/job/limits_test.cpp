@@ -1,0 +1,61 @@
+#include "attn/job/limits.h"
+
+#include <catch2/catch.hpp>
+
+#include "attn/tensor/error.h"
+
+using namespace attn;
+using Catch::Matchers::Contains;
+
+TEST_CASE("a size is a number and a unit, of 1024 each") {
+  const std::vector<std::pair<const char*, std::size_t>> sizes = {
+      {"1", 1},       {"12B", 12},       {"1K", 1024},        {"1KB", 1024},
+      {"1KiB", 1024}, {"1.5M", 1572864}, {"2G", 2147483648U}, {"1T", 1099511627776U}};
+  for (const auto& [text, bytes] : sizes) {
+    CAPTURE(text);
+    CHECK(parse_size(text, "--max-memory") == bytes);
+  }
+  for (const char* const text : {"", "K", "0", "0.5", "-1", "1X", "1Ki", "1KBB", "1 K", "1e3",
+                                 "nan", "inf", "9223372036854775808", "99999999T", "x"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(parse_size(text, "--max-memory"),
+                      Contains("--max-memory: expected a size such as 500M or 8G, found '"));
+  }
+}
+
+TEST_CASE("bytes are told in the unit that suits them") {
+  CHECK(size_text(0) == "0 bytes");
+  CHECK(size_text(1) == "1 byte");
+  CHECK(size_text(1023) == "1023 bytes");
+  CHECK(size_text(1536) == "1.5 KiB");
+  CHECK(size_text(std::size_t{3} << 30) == "3.0 GiB");
+  CHECK(size_text(std::size_t{1} << 62) == "4194304.0 TiB");
+}
+
+TEST_CASE("a plan is JSON, with what is known") {
+  const Plan none;
+  CHECK(plan_json(none) == "{\"outputs\":[],\"memory\":0,\"flops\":0}");
+  CHECK(plan_text(none) == "in all: at most 0 bytes of memory, 0 flops\n");
+  Plan two{.outputs = {{"weights", {2, 3}, DType::f32, 24, 12},
+                       {"context", {}, DType::f64, 8, 2e6, true}},
+           .bytes = 32,
+           .flops = 2000012,
+           .path = "reference",
+           .kept_by = "alibi"};
+  CHECK(
+      plan_json(two) ==
+      R"({"outputs":[{"name":"weights","shape":[2,3],"dtype":"float32","bytes":24,"flops":12},)"
+      R"({"name":"context","shape":[],"dtype":"float64","bytes":8,"flops":2e+06,"streamed":true}],)"
+      R"("memory":32,"flops":2e+06,"path":"reference","kept_by":"alibi"})");
+  CHECK_THAT(plan_text(two), Contains(", written while it is computed\n"));
+  CHECK_THAT(plan_text(two), Contains("by the reference (alibi)\n"));
+  CHECK_NOTHROW(require_memory(two, "job", 32));
+  CHECK_THROWS_WITH(require_memory(two, "job", 31), Contains("job: needs 32 bytes of memory"));
+  CHECK_THROWS_WITH(require_memory(two, "", 31), Catch::StartsWith("needs 32 bytes of memory"));
+}
+
+TEST_CASE("more bytes than can be counted are as many as can") {
+  Plan plan{.outputs = {{"weights", {}, DType::f32, std::size_t{1} << 62, 0}}};
+  add_text(plan);
+  CHECK(plan.bytes == std::size_t{1} << 63);
+}

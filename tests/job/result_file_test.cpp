@@ -1,0 +1,69 @@
+#include "attn/job/result_file.h"
+
+#include <catch2/catch.hpp>
+
+#include "attn/io/npz.h"
+#include "attn/io/safetensors.h"
+#include "support/run_attn.h"
+
+using namespace attn;
+
+namespace {
+
+const TensorMap& weights() {
+  static const TensorMap tensors = [] {
+    TensorMap one;
+    one.set("weights", Tensor::of<double>({1}, {1}));
+    return one;
+  }();
+  return tensors;
+}
+
+ResultFile read(const std::string& path) {
+  TensorFiles files;
+  return read_result(path, files);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "what an archive says about itself is a result's where it is JSON, and nothing elsewhere") {
+  const ScratchFolder folder;
+  const std::string path = folder.path() / "a.npz";
+  const auto read_with = [&](const std::string& comment) {
+    OutputFile file(path, {.force = true});
+    write_npz(weights(), comment, file);
+    file.commit();
+    return read(path);
+  };
+  const ResultFile whole = read_with(R"({"job": {"heads": 2}, "tokens": ["a", "b"]})");
+  CHECK(whole.tokens == std::vector<std::string>{"a", "b"});
+  REQUIRE(whole.job("heads") != nullptr);
+  CHECK(*whole.job("heads")->get<std::int64_t>() == 2);
+  CHECK(whole.job("scale") == nullptr);
+  for (const char* const comment :
+       {"", "made by hand", "3", "{\"tokens\": 3}", "{\"tokens\": [\"a\", 3]}", "{\"job\": [1]}"}) {
+    CAPTURE(comment);
+    const ResultFile result = read_with(comment);
+    CHECK(result.tokens.empty());
+    CHECK(result.job("heads") == nullptr);
+    CHECK(result.tensors.contains("weights"));
+  }
+}
+
+TEST_CASE("so does a .safetensors, and JSON") {
+  const ScratchFolder folder;
+  const std::string path = folder.path() / "a.safetensors";
+  OutputFile file(path, {});
+  write_safetensors(weights(), {{"made_by", "{\"job\": {"}, {"tokens", "[\"a\"]"}, {"x", "y"}},
+                    file);
+  file.commit();
+  CHECK(read(path).tokens == std::vector<std::string>{"a"});
+  CHECK(read(path).job("heads") == nullptr);
+  const std::string json =
+      folder.write("a.json", R"({"weights": [[1]], "tokens": "a", "made_by": {}})");
+  CHECK(read(json).tokens.empty());
+  CHECK(read(json).tensors.contains("weights"));
+  CHECK(read(folder.write("b.json", R"({"weights": [[1]]})")).job("heads") == nullptr);
+  CHECK(read(folder.write("c.csv", "1,2\n")).tokens.empty());
+}
