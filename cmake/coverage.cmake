@@ -14,12 +14,16 @@ foreach(room io job)
 endforeach()
 target_compile_options(attn_counted PRIVATE --coverage -fprofile-update=atomic -O0)
 
-add_executable(attn-counted EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/apps/attn/main.cpp
+set(counted_end ${CMAKE_CURRENT_SOURCE_DIR}/counted/end.cpp)
+add_executable(attn-counted EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/apps/attn/main.cpp ${counted_end}
                $<TARGET_OBJECTS:attn_counted>)
 target_link_libraries(attn-counted PRIVATE attn_cli)
-target_link_options(attn-counted PRIVATE --coverage)
 
-add_executable(attn_tests-counted EXCLUDE_FROM_ALL $<TARGET_OBJECTS:attn_tests>
+add_executable(attn_tests-counted EXCLUDE_FROM_ALL $<TARGET_OBJECTS:attn_tests> ${counted_end}
                $<TARGET_OBJECTS:attn_counted>)
 target_link_libraries(attn_tests-counted PRIVATE attn_cli Catch2::Catch2WithMain)
-target_link_options(attn_tests-counted PRIVATE --coverage)
+
+foreach(counted attn-counted attn_tests-counted)
+  target_link_libraries(${counted} PRIVATE ${CMAKE_DL_LIBS})
+  target_link_options(${counted} PRIVATE --coverage -Wl,--wrap=raise,--wrap=_exit,--wrap=_Exit)
+endforeach()

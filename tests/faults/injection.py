@@ -19,8 +19,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from support.attn import ATTN  # noqa: E402
 
 INTERPOSER = pathlib.Path(ATTN).parent / "attn_interpose.so"
-KINDS = ["alloc", "open", "read", "write", "sync", "close", "rename", "cut", "map", "folder", "stat",
-         "lock", "thread"]
+KINDS = ["alloc", "open", "read", "write", "sync", "close", "rename", "cut", "reserve", "map",
+         "folder", "stat", "lock", "thread"]
 # A file system without a disk below, where there is one: fsync() then takes no time.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 OLD = b"what stood there before\n"
@@ -39,6 +39,7 @@ FAULTS = {
     "close": ({"EIO": {74}, "EIO+": {74}, "EINTR": set(), "ENOSPC": {74}}),
     "rename": ({"ENOSPC": {74}, "EIO+": {74}, "EINVAL": {74}, "EROFS+": {74}}),
     "cut": ({"EIO": {74}, "ENOSPC+": {74}, "EINTR": set()}),
+    "reserve": ({"EIO": {74}, "ENOSPC+": {74}, "EINTR": set(), "EOPNOTSUPP": set()}),
     "map": ({"ENOMEM": {65}, "ENOMEM+": {65}}),
     "folder": ({"ENOSPC": {73}, "EACCES+": {77}, "EROFS": {73}}),
     "stat": ({"EIO": {66, 73, 74}, "EIO+": {66, 73, 74}}),
