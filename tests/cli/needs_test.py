@@ -50,6 +50,8 @@ def unmet(checks):
         [*QK, "--mask", "[[true, false]]", "--mask-polarity", "ignore"],
         [*QK, "--key-mask", "[true, false]", "--mask-polarity", "ignore"],
         [*QK, "--window=1,-1", "--alignment", "bottom-right"],
+        [*QK, "--causal", "--alignment", "bottom-right"],
+        [*QK, "--causal=bottom-right", "--alignment", "bottom-right"],
         [*QK, "--alibi", "--alignment", "bottom-right"],
         [*QK, "--alibi-slopes", "[0.5]", "--alignment", "bottom-right"],
         [*QK, "--relative-bias", "[[1.0], [2], [3], [4]]", "--alignment", "bottom-right"],

@@ -54,6 +54,8 @@ def where_jobs_come_from(checks, folder):
     run = attn("run", "-", "--format", "ndjson", stdin=json.dumps(JOB))
     checks.check(run.stdout.count(b"\n") == 1, "ndjson is one line")
     checks.check(close(json.loads(run.stdout)["context"], want["context"]), "a job from stdin")
+    run = attn("run", "/dev/stdin", "--format", "ndjson", stdin=json.dumps(JOB), cwd=folder)
+    checks.check(close(json.loads(run.stdout)["context"], want["context"]), "a job from /dev/stdin")
 
     # An .npz with the keys' names is a job, from a file and from a pipe; flags join it.
     rng = np.random.default_rng(0)
@@ -151,11 +153,18 @@ def refusals(checks, folder):
     (folder / "cut.npy").write_bytes((folder / "q.npy").read_bytes()[:-8])
     np.savez(folder / "two.npz", a=np.ones(2), b=np.ones(2))
     (folder / "secret.json").write_text("{}")
+    (folder / "table.csv").write_text("1,2\n3,4\n")
+    (folder / "no_name.json").write_text('{"": [[1, 2]], "a": [3]}')
     qkv = ["--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
     huge = [[2**62, 0, 0, 0]]
     cases = [
         # what is typed, exit code, what the line says
         (["nope.json"], 66, "nope.json: "),
+        (["table.csv"], 65, "table.csv: expected a job (.json, .npz or .safetensors), found CSV; name its role "
+                            "with a flag, such as --embeddings table.csv"),
+        (["q.npy"], 65, "q.npy: expected a job (.json, .npz or .safetensors), found one array; name its role"),
+        (["no_name.json#"], 66, "no_name.json#: "),
+        (["--q", "no_name.json#", "--k", "k.npy"], 65, "no_name.json: holds an array without a name"),
         (["--q", "nope.npy", "--k", "k.npy"], 66, "nope.npy: "),
         (["--q", ".", "--k", "k.npy"], 66, "directory"),
         (["--q", "cut.npy", "--k", "k.npy"], 65, "cut.npy: "),

@@ -4,6 +4,7 @@
 
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
+#include "attn/job/result_writer.h"
 #include "support/run_attn.h"
 
 using namespace attn;
@@ -49,6 +50,29 @@ TEST_CASE(
     CHECK(result.job("heads") == nullptr);
     CHECK(result.tensors.contains("weights"));
   }
+}
+
+TEST_CASE("what does not fit an archive's comment is left out, and the rest is whole") {
+  const ScratchFolder folder;
+  const auto read_again = [&](const std::vector<std::string>& tokens, std::size_t bytes) {
+    const std::string path = folder.path() / "a.npz";
+    const Json job{JsonObject{{"note", Json{std::string(bytes, 'n')}}}};
+    ResultWriter writer({parse_target(path)}, {"weights"}, {.force = true});
+    writer.write(Result{weights(), {}, tokens, Json{JsonObject{{"job", job}}}});
+    writer.commit();
+    ResultFile result = read(path);
+    CHECK(result.tensors.contains("weights"));
+    return result;
+  };
+  const ResultFile whole = read_again({"a"}, 60000);
+  CHECK(whole.tokens == std::vector<std::string>{"a"});
+  CHECK(whole.job("note")->get<std::string>()->size() == 60000);
+  const ResultFile cut = read_again({std::string(10000, 't')}, 60000);
+  CHECK(cut.tokens.empty());
+  CHECK(cut.job("note") != nullptr);
+  const ResultFile none = read_again({"a"}, 70000);
+  CHECK(none.tokens.empty());
+  CHECK(none.job("note") == nullptr);
 }
 
 TEST_CASE("so does a .safetensors, and JSON") {

@@ -21,7 +21,7 @@ std::int64_t integer_of(const Json& value);  ///< 2.0 is 2
 inline const std::string* word_of(const Json& value) { return value.get<std::string>(); }
 double number_of(const Json& value);
 std::vector<std::int64_t> integers_of(const Json& value);
-/// Which of `words` it is; their number where it is no word (a field may take others besides).
+/// Which of `words` it is.
 std::size_t place_among(const std::vector<std::string>& words, const Json& value);
 
 /// A field whose value is one word of an enum.
@@ -36,8 +36,7 @@ Field choice(std::string key, std::string flag, std::string what,
   for (const auto& [text, meaning] : meanings) field.words.push_back(text);
   field.apply = [words = field.words, meanings = std::move(meanings), member](const Json& value,
                                                                               Options& options) {
-    const std::size_t place = place_among(words, value);
-    if (place < meanings.size()) member(options) = meanings[place].second;
+    member(options) = meanings.at(place_among(words, value)).second;
   };
   return field;
 }

@@ -1,5 +1,6 @@
 #include "attn/job/fields.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "attn/job/conventions.h"
@@ -52,10 +53,8 @@ std::vector<Field> document_fields() {
 }
 
 std::size_t place_among(const std::vector<std::string>& words, const Json& value) {
-  const std::string* const word = word_of(value);
-  std::size_t place = 0;
-  while (place < words.size() && (word == nullptr || words[place] != *word)) ++place;
-  return place;
+  return static_cast<std::size_t>(std::find(words.begin(), words.end(), *word_of(value)) -
+                                  words.begin());
 }
 
 double number_of(const Json& value) {
