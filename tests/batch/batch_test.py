@@ -54,6 +54,63 @@ def which_jobs(checks, folder):
         checks.check(run.returncode == code and not run.stdout, f"{words}: {run}")
 
 
+def names_without_a_file(checks, folder):
+    """They fail by themselves, among others; alone they are an error at once."""
+    write_jobs(folder / "jobs", range(3))
+    (folder / "empty").mkdir()
+    listing = "jobs/job0000.json\nmissing.json\njobs/job0002.json\nno*.json\n"
+    run = attn("batch", "--files-from", "-", "--out-dir", "out", stdin=listing, cwd=folder)
+    recorded = {name: line.get("code", 0) for name, line in manifest_of(folder / "out").items()}
+    checks.check(run.returncode == 3 and b"attn: missing.json: No such file" in run.stderr
+                 and recorded == dict(zip(listing.splitlines(), [0, 66, 0, 66])), f"{recorded}: {run}")
+    (folder / "missing.json").write_text(json.dumps(job(7)))
+    run = attn("batch", "--files-from", "-", "--out-dir", "out", "--resume", cwd=folder,
+               stdin=listing.replace("no*.json\n", ""))
+    checks.check(run.returncode == 0 and b"1 done, 2 skipped" in run.stderr, f"it came: {run}")
+    run = attn("batch", "jobs", "empty", cwd=folder)
+    checks.check(run.returncode == 0 and len(lines_of(run)) == 3, f"an empty folder among others: {run}")
+    run = attn("batch", "empty", "gone.json", "no*.json", "--out-dir", "out2", cwd=folder)
+    checks.check(run.returncode == 66 and run.stderr.decode().splitlines() == [
+        "attn: empty: no .json file in this folder", "attn: gone.json: No such file or directory",
+        "attn: no*.json: no file matches"], f"nothing at all: {run}")
+    checks.check(not (folder / "out2").exists(), "and nothing is made")
+
+    # Root reads everything, unless it gives that up.
+    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    locked = folder / "jobs" / "locked"
+    locked.mkdir(mode=0)
+    for words, seeds in (["jobs"], range(3)), (["jobs/locked/*.json", "jobs/job0001.json"], [1]):
+        run = subprocess.run([*drop, ATTN, "batch", *words, "-q"], cwd=folder, capture_output=True)
+        results = lines_of(run)
+        good = [result for result in results if "error" not in result]
+        bad = [result["error"] for result in results if "error" in result]
+        checks.check(run.returncode == 3 and bad == [["jobs/locked: Permission denied"]]
+                     and len(good) == len(seeds) and all(map(is_expected, good, seeds)),
+                     f"{words}, a folder that is closed: {run}")
+    locked.chmod(0o755)
+
+
+def each_file_once(checks, folder):
+    paths = write_jobs(folder / "jobs", range(2))
+    (folder / "link").symlink_to("jobs")
+    words = ["jobs", "jobs/job0000.json", "./jobs/job0000.json", paths[1], "link", "jobs/../jobs/*"]
+    run = attn("batch", *words, "--dry-run", cwd=folder)
+    names = [line["job"] for line in lines_of(run)]
+    checks.check(names == ["jobs/job0000.json", "jobs/job0001.json"], f"one spelling of each: {names}")
+    # A link to a file is a job of its own: relative paths in it start elsewhere.
+    (folder / "jobs" / "alias.json").symlink_to("job0000.json")
+    run = attn("batch", "jobs", "--dry-run", cwd=folder)
+    checks.check(len(lines_of(run)) == 3, f"links to files: {run}")
+
+    # A pattern that matches folders means what the shell would make of it.
+    write_jobs(folder / "more", [5])
+    run = attn("batch", "*o*", "--name", "{job}", "--out-dir", "out", cwd=folder)
+    checks.check(sorted(contents(folder / "out")) == ["alias.npz", "job0000.npz", "job0001.npz",
+                                                      "job0005.npz"], f"folders by a pattern: {run}")
+    again = attn("batch", "*o*", "--dry-run", "--out-dir", "out", cwd=folder)
+    checks.check(len(lines_of(again)) == 4, f"save that of the results: {again}")
+
+
 def folders_of_failed_jobs(checks, folder):
     """Folders are made for results: where there are none, they go again."""
     write_jobs(folder / "jobs" / "good", [0])
@@ -291,7 +348,8 @@ def files_shared_by_all(checks, folder):
 
 if __name__ == "__main__":
     checks = Checks("attn batch")
-    for part in (which_jobs, folders_of_failed_jobs, lines_on_stdin, a_common_base, names_of_results,
+    for part in (which_jobs, names_without_a_file, each_file_once, folders_of_failed_jobs,
+                 lines_on_stdin, a_common_base, names_of_results,
                  failures, shards, files_shared_by_all):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))

@@ -3,10 +3,11 @@
 #include <glob.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <unordered_map>
 #include <unordered_set>
 
-#include "attn/io/descriptor.h"
 #include "attn/io/file.h"
 #include "attn/tensor/error.h"
 
@@ -14,40 +15,133 @@ namespace attn {
 namespace fs = std::filesystem;
 namespace {
 
-Error not_found(const std::string& word, const std::string& reason) {
-  return Error(ErrorKind::no_input, printable(word) + ": " + reason);
-}
-
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with("."); }
 
+bool is_pattern(const std::string& word) { return word.find_first_of("*?[") != std::string::npos; }
+
+/// Job files of a folder and those below it, by name, and folders among these that can't be read.
 std::vector<std::string> files_in(const std::string& folder, const std::string& except) {
   std::vector<std::string> paths;
-  std::error_code error, ignored;
-  fs::recursive_directory_iterator entry(folder, error);
-  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
-    const fs::path& path = entry->path();
-    if (entry->is_directory(ignored)) {
-      const bool outputs = !except.empty() && fs::equivalent(path, except, ignored);
-      if (outputs || is_hidden(path)) entry.disable_recursion_pending();
-    } else if (path.extension() == ".json" && !is_hidden(path)) {
-      paths.push_back(path.string());
+  std::vector<fs::path> pending = {folder};
+  std::error_code ignored;
+  while (!pending.empty()) {
+    const fs::path place = std::move(pending.back());
+    pending.pop_back();
+    std::error_code error;
+    fs::directory_iterator entry(place, error);
+    for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+      const fs::path& path = entry->path();
+      if (is_hidden(path)) continue;
+      if (!entry->is_symlink(ignored) && entry->is_directory(ignored)) {
+        if (except.empty() || !fs::equivalent(path, except, ignored)) pending.push_back(path);
+      } else if (path.extension() == ".json" && !entry->is_directory(ignored)) {
+        paths.push_back(path.string());
+      }
     }
+    if (error) paths.push_back(place.string());
   }
-  if (error) throw system_error(ErrorKind::no_input, folder, error.value());
   std::sort(paths.begin(), paths.end());
   return paths;
 }
 
+thread_local std::vector<std::string>* closed_folders = nullptr;  // of the glob() that runs
+
+extern "C" int note_closed(const char* folder, int error) {
+  if (error != ENOENT) closed_folders->emplace_back(folder);
+  return 0;
+}
+
+/// What a pattern matches, by name, and the folders that it would look into and can't.
 std::vector<std::string> matches(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> paths;
-  if (glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found) == 0)
-    paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  closed_folders = &paths;
+  const int result = glob(pattern.c_str(), GLOB_NOSORT, note_closed, &found);
+  closed_folders = nullptr;
+  if (result == 0) paths.insert(paths.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
-  if (paths.empty()) throw not_found(pattern, "no file matches");
+  if (result == GLOB_NOSPACE) throw std::bad_alloc();
   std::sort(paths.begin(), paths.end());
   return paths;
 }
+
+/// What the words come to, put together word by word.
+class Listing {
+ public:
+  explicit Listing(const std::string& except) : except_(except) {}
+
+  void add_word(const std::string& word) {
+    std::error_code ignored;
+    const fs::file_status status = fs::status(word, ignored);
+    if (fs::is_directory(status))
+      add_folder(word);
+    else if (!fs::exists(status) && is_pattern(word))
+      add_pattern(word);
+    else if (!fs::exists(status))
+      add_missing(word, "No such file or directory");
+    else
+      add(word, word);
+  }
+
+  /// Errors: no_input, where no word led to a file.
+  std::vector<JobFile> files() && {
+    if (!nothing_.empty() && files_.size() == missing_)
+      throw Error(ErrorKind::no_input, std::move(nothing_));
+    return std::move(files_);
+  }
+
+ private:
+  /// Its real folder and its name there. Links to files are told apart, as what a job names is
+  /// looked for from where the link is.
+  std::string identity(const std::string& path) {
+    const std::size_t name = path.rfind('/') + 1;  // 0, where there is no slash
+    const std::string folder = name == 0 ? "." : path.substr(0, name);
+    const auto [place, is_new] = real_folders_.try_emplace(folder);
+    std::error_code error;
+    if (is_new) place->second = fs::canonical(folder, error).string();
+    return (place->second.empty() ? folder : place->second) + "/" + path.substr(name);
+  }
+
+  void add(const std::string& path, const std::string& below) {
+    if (seen_.insert(identity(path)).second) files_.push_back({path, below});
+  }
+
+  void add_folder(const std::string& folder) {
+    const std::vector<std::string> paths = files_in(folder, except_);
+    if (paths.empty()) nothing_.push_back(printable(folder) + ": no .json file in this folder");
+    for (const std::string& path : paths) {
+      const fs::path below = fs::path(path).lexically_relative(folder);
+      add(path, below == "." ? path : below.string());
+    }
+  }
+
+  void add_pattern(const std::string& pattern) {
+    const std::vector<std::string> paths = matches(pattern);
+    if (paths.empty()) return add_missing(pattern, "no file matches");
+    for (const std::string& path : paths) {
+      std::error_code ignored;
+      if (!except_.empty() && fs::equivalent(path, except_, ignored)) continue;
+      if (fs::is_directory(path, ignored))
+        add_folder(path);
+      else
+        add(path, path);
+    }
+  }
+
+  void add_missing(const std::string& word, const std::string& reason) {
+    const std::size_t before = files_.size();
+    add(word, word);
+    missing_ += files_.size() - before;
+    nothing_.push_back(printable(word) + ": " + reason);
+  }
+
+  const std::string& except_;
+  std::vector<JobFile> files_;
+  std::size_t missing_ = 0;           ///< files that were named and are not there
+  std::vector<std::string> nothing_;  ///< a line for each word that led to no file
+  std::unordered_set<std::string> seen_;
+  std::unordered_map<std::string, std::string> real_folders_;  ///< by their names; "": none
+};
 
 class FileItems final : public ItemSource {
  public:
@@ -70,29 +164,9 @@ class FileItems final : public ItemSource {
 
 std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
                                     const std::string& except) {
-  std::vector<JobFile> files;
-  std::unordered_set<std::string> seen;
-  const auto add = [&](const std::string& path, const std::string& below) {
-    if (seen.insert(path).second) files.push_back({path, below});
-  };
-  const auto add_folder = [&](const std::string& folder) {
-    for (const std::string& path : files_in(folder, except))
-      add(path, fs::path(path).lexically_relative(folder).string());
-  };
-  for (const std::string& word : words) {
-    std::error_code ignored;
-    const fs::file_status status = fs::status(word, ignored);
-    if (fs::is_directory(status)) {
-      add_folder(word);
-    } else if (fs::exists(status)) {
-      add(word, word);
-    } else if (word.find_first_of("*?[") != std::string::npos) {
-      for (const std::string& path : matches(word)) add(path, path);
-    } else {
-      throw not_found(word, "No such file or directory");
-    }
-  }
-  return files;
+  Listing listing(except);
+  for (const std::string& word : words) listing.add_word(word);
+  return std::move(listing).files();
 }
 
 std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t most) {

@@ -16,8 +16,10 @@ struct JobFile {
 
 /// In the order typed; within a folder or a pattern by name, byte by byte. A folder means every
 /// .json file in it and below, save hidden ones and those in `except` (the output folder). A word
-/// with * ? or [ that is no file is a pattern. A file that is reached twice is one item.
-/// Errors: no_input, for what does not exist or a pattern without a match.
+/// with * ? or [ that is no file is a pattern; folders that it matches are searched, too. A file
+/// that is reached twice, however it is spelled, is one item; a link to it is another.
+/// What is missing or cannot be read is an item, too, which then fails when it is read.
+/// Errors: no_input, a line a word, where there is no file at all.
 std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
                                     const std::string& except);
 
