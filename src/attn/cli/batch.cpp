@@ -1,7 +1,10 @@
 // attn batch: many jobs, as files or as lines of JSON, on several threads.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <memory>
 
 #include "attn/batch/job_files.h"
@@ -134,15 +137,31 @@ bool reader_has_gone(const std::exception_ptr& fault) {
   return false;
 }
 
+std::exception_ptr fault_of(const std::function<void()>& step) {
+  try {
+    step();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 /// Results go to the manifest's folder, or, without a manifest, to standard output.
 int run_items(const BatchArgs& args, const Common& common, ItemSource& source, Manifest* manifest,
               std::atomic<bool>& stop) {
-  BatchReport report({args.progress, args.json, is_quiet(), source.count(),
-                      manifest ? printable(manifest->path()) : "the results"});
+  const bool is_recorded = manifest != nullptr;
+  BatchReport report({.style = args.progress,
+                      .json = args.json,
+                      .quiet = is_quiet(),
+                      .dry_run = args.dry_run,
+                      .total = source.count(),
+                      .where = is_recorded ? printable(manifest->path()) : "the results",
+                      .resumable = is_recorded});
   std::optional<OutputFile> results;
-  if (manifest == nullptr) results.emplace("-", OutputPolicy{});
+  if (!is_recorded) results.emplace("-", OutputPolicy{});
+  const bool on_screen = isatty(STDOUT_FILENO) == 1;
   PoolOptions pool = args.pool;
-  pool.in_order = manifest == nullptr;
+  pool.in_order = !is_recorded;
   PoolTasks tasks;
   // Processors that no worker has are for the kernels.
   const std::size_t processors = processors_for_us();
@@ -153,25 +172,23 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
   tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
   tasks.report = [&](std::span<const Outcome> outcomes) {
     for (const Outcome& outcome : outcomes) report.item(outcome);
-    if (manifest != nullptr) return manifest->add(outcomes);
+    if (is_recorded) return manifest->add(outcomes);
+    if (on_screen) report.clear_bar();
     for (const Outcome& outcome : outcomes)
       results->write(outcome.status == Status::failed ? failure_json(outcome) + "\n"
                                                       : outcome.text);
     results->flush();
   };
   tasks.tick = [&] { report.tick(); };
-  const PoolEnd end = run_pool(source, pool, tasks, stop);
-  if (reader_has_gone(end.fault))
-    report.abandon();
-  else
-    report.end();
-  if (results && !end.fault) results->commit();
-  const int code = end.fault ? tell_fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
+  PoolEnd end = run_pool(source, pool, tasks, stop);
+  if (results && !end.fault) end.fault = fault_of([&] { results->commit(); });
+  const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
+  if (!reader_has_gone(end.fault)) report.end(code);
   if (end.overdue > 0) end_at_once(code);
   return code;
 }
 
-int batch(const BatchArgs& args) {
+int run_batch(const BatchArgs& args) {
   check(args);
   const ReadLimits limits = limits_of(args.limits);
   Memory memory(limits.memory);
@@ -195,6 +212,14 @@ int batch(const BatchArgs& args) {
   if (args.resume) common.earlier = manifest.get();
   read_numbers(common.base);
   return run_items(args, common, *source, manifest.get(), stop);
+}
+
+int batch(const BatchArgs& args) {
+  take_questions();
+  if (!args.json) return run_batch(args);
+  int code = 0;
+  const std::exception_ptr fault = fault_of([&] { code = run_batch(args); });
+  return fault ? tell_fault_as_event(fault) : code;
 }
 
 }  // namespace

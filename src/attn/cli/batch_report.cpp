@@ -6,8 +6,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string_view>
 
-#include "attn/batch/manifest.h"
+#include "attn/cli/command.h"
+#include "attn/cli/terminal.h"
+#include "attn/io/file.h"
 #include "attn/io/json.h"
 #include "attn/tensor/error.h"
 
@@ -18,13 +23,13 @@ constexpr std::size_t kMostErrors = 20;  // items whose errors are shown
 constexpr auto kPatience = std::chrono::seconds(1);
 constexpr auto kBarEvery = std::chrono::milliseconds(100);
 constexpr auto kLineEvery = std::chrono::seconds(5);
-constexpr std::size_t kBarWidth = 24;
+constexpr std::size_t kBarWidth = 24, kLeastBar = 6;  // between its brackets
 
 std::atomic<bool> asked = false;
 
 extern "C" void ask(int) { asked = true; }
 
-std::string short_number(double value) {
+std::string brief(double value) {
   char text[32];
   std::snprintf(text, sizeof text, value < 10 ? "%.1f" : "%.0f", value);
   return text;
@@ -34,27 +39,69 @@ std::string counted_jobs(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " job" : " jobs");
 }
 
+/// Whether a line on standard error can be written again.
+bool can_show_bar() {
+  const char* const terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && terminal != nullptr && *terminal != 0 &&
+         std::string_view(terminal) != "dumb";
+}
+
+/// "412 of 1000 jobs, 3 failed, 823 a second" without the parts at its end that do not fit.
+std::string fitted(std::string text, std::size_t width) {
+  while (text.size() > width) {
+    const std::size_t comma = text.rfind(", ");
+    text.resize(comma == std::string::npos ? width : comma);
+  }
+  return text;
+}
+
 }  // namespace
 
-BatchReport::BatchReport(ReportOptions options)
-    : options_(std::move(options)),
-      bar_(options_.style == ProgressStyle::automatic && !options_.json && !options_.quiet &&
-           isatty(STDERR_FILENO) == 1) {
+void take_questions() {
   struct sigaction action {};
   action.sa_handler = ask;
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &action, nullptr);
+}
+
+int tell_fault_as_event(const std::exception_ptr& fault) {
+  try {
+    std::rethrow_exception(fault);
+  } catch (const BrokenPipe&) {
+    return tell_fault(fault);
+  } catch (const Error& error) {
+    std::string lines;
+    for (const std::string& line : error.lines())
+      lines += (lines.empty() ? "" : ",") + json_quoted(line);
+    const int code = static_cast<int>(error.kind());
+    std::fprintf(stderr, "{\"event\":\"error\",\"error\":[%s],\"code\":%d}\n", lines.c_str(), code);
+    return code;
+  } catch (const std::bad_alloc&) {
+    std::fputs("{\"event\":\"error\",\"error\":[\"not enough memory for this job\"],\"code\":65}\n",
+               stderr);
+    return static_cast<int>(ErrorKind::data);
+  } catch (const std::exception& error) {
+    const Error internal(ErrorKind::internal, std::string("internal error: ") + error.what());
+    return tell_fault_as_event(std::make_exception_ptr(internal));
+  }
+}
+
+BatchReport::BatchReport(ReportOptions options)
+    : options_(std::move(options)),
+      bar_(options_.style == ProgressStyle::automatic && !options_.json && !options_.quiet &&
+           can_show_bar()) {
+  progress_.total = options_.total;
+  progress_.json = options_.json;
+  progress_.quiet = options_.quiet;
+  progress_.resumable = options_.resumable;
   if (options_.json) event("start");
 }
 
-double BatchReport::seconds() const {
-  return std::chrono::duration<double>(Clock::now() - start_).count();
-}
-
 void BatchReport::item(const Outcome& outcome) {
-  ++(outcome.status == Status::done     ? done_
-     : outcome.status == Status::failed ? failed_
-                                        : skipped_);
+  if (StopTeller::has_told()) return;
+  ++(outcome.status == Status::done     ? progress_.done
+     : outcome.status == Status::failed ? progress_.failed
+                                        : progress_.skipped);
   if (options_.json) {
     std::string line = outcome_json(outcome, "");
     std::fprintf(stderr, "{\"event\":\"item\",%s\n", line.c_str() + 1);
@@ -66,57 +113,62 @@ void BatchReport::item(const Outcome& outcome) {
 }
 
 void BatchReport::failure(const Outcome& outcome) {
-  if (failed_ <= kMostErrors)
+  if (progress_.failed <= kMostErrors)
     for (const std::string& line : outcome.error) say(line);
-  if (failed_ == kMostErrors + 1) say("more jobs failed; their errors are in " + options_.where);
+  if (progress_.failed == kMostErrors + 1)
+    say("more jobs failed; their errors are in " + options_.where);
 }
 
 void BatchReport::tick() {
   const auto now = Clock::now();
-  if (asked.exchange(false)) {
-    if (options_.json)
-      event("progress");
-    else
-      say(status());
-  }
-  if (bar_ && now - start_ >= kPatience && now - drawn_ >= kBarEvery) draw_bar();
+  if (asked.exchange(false)) say_status();
+  if (bar_ && now - progress_.start >= kPatience && now - drawn_ >= kBarEvery) draw_bar();
   if (options_.style == ProgressStyle::plain && now - drawn_ >= kLineEvery) {
     drawn_ = now;
-    if (options_.json)
-      event("progress");
-    else
-      say(status());
+    say_status();
   }
+}
+
+void BatchReport::say_status() {
+  if (options_.json)
+    event("progress");
+  else
+    say(status());
 }
 
 /// "412 of 1000 jobs, 3 failed, 823 a second, 1 s left"
 std::string BatchReport::status() const {
-  const std::size_t finished = done_ + failed_ + skipped_;
+  const std::size_t finished = progress_.finished();
   const double rate = static_cast<double>(finished) / std::max(seconds(), 1e-9);
   std::string text = options_.total
                          ? std::to_string(finished) + " of " + counted_jobs(*options_.total)
                          : counted_jobs(finished);
-  text += ", " + std::to_string(failed_) + " failed, " + short_number(rate) + " a second";
+  text += ", " + std::to_string(progress_.failed) + " failed, " + brief(rate) + " a second";
   if (options_.total && finished > 0)
-    text += ", " + short_number(static_cast<double>(*options_.total - finished) / rate) + " s left";
+    text += ", " + brief(static_cast<double>(*options_.total - finished) / rate) + " s left";
   return text;
 }
 
+/// Never in the last column, behind which some terminals begin a new line.
 void BatchReport::draw_bar() {
   drawn_ = Clock::now();
-  on_screen_ = true;
+  progress_.bar_on_screen = true;
+  const std::size_t room = terminal_width(STDERR_FILENO) - 1;
+  const std::string text = fitted(status(), room);
   std::string bar;
-  if (options_.total) {
-    const std::size_t finished = done_ + failed_ + skipped_;
-    const std::size_t full = kBarWidth * finished / std::max<std::size_t>(*options_.total, 1);
-    bar = "[" + std::string(full, '#') + std::string(kBarWidth - full, '.') + "] ";
+  const std::size_t beside = text.size() + 3;
+  if (options_.total && room >= beside + kLeastBar) {
+    const std::size_t width = std::min(kBarWidth, room - beside);
+    const std::size_t full =
+        width * progress_.finished() / std::max<std::size_t>(*options_.total, 1);
+    bar = "[" + std::string(full, '#') + std::string(width - full, '.') + "] ";
   }
-  std::fprintf(stderr, "\r%s%s\x1b[K", bar.c_str(), status().c_str());
+  std::fprintf(stderr, "\r%s%s\x1b[K", bar.c_str(), text.c_str());
 }
 
 void BatchReport::clear_bar() {
-  if (on_screen_) std::fputs("\r\x1b[K", stderr);
-  on_screen_ = false;
+  if (progress_.bar_on_screen) std::fputs("\r\x1b[K", stderr);
+  progress_.bar_on_screen = false;
 }
 
 void BatchReport::say(const std::string& line) {
@@ -124,31 +176,36 @@ void BatchReport::say(const std::string& line) {
   std::fprintf(stderr, "attn: %s\n", line.c_str());
 }
 
-void BatchReport::event(const std::string& name) const {
+void BatchReport::event(const std::string& name, const std::string& more) const {
   std::string text = "{\"event\":" + json_quoted(name);
   const auto count = [&](const char* key, std::size_t number) {
     text += std::string(",\"") + key + "\":" + std::to_string(number);
   };
   if (options_.total) count("total", *options_.total);
-  count("done", done_);
-  count("failed", failed_);
-  count("skipped", skipped_);
-  std::fprintf(stderr, "%s,\"seconds\":%.6f}\n", text.c_str(), seconds());
+  count("done", progress_.done);
+  count("failed", progress_.failed);
+  count("skipped", progress_.skipped);
+  std::fprintf(stderr, "%s,\"seconds\":%.6f%s}\n", text.c_str(), seconds(), more.c_str());
 }
 
-void BatchReport::abandon() { clear_bar(); }
-
-void BatchReport::end() {
+int BatchReport::fault(const std::exception_ptr& fault) {
   clear_bar();
-  if (options_.json) return event("end");
-  const std::size_t finished = done_ + failed_ + skipped_;
-  std::string text = counted_jobs(finished) + ": " + std::to_string(done_) + " done, " +
-                     std::to_string(skipped_) + " skipped, " + std::to_string(failed_) + " failed";
+  return options_.json ? tell_fault_as_event(fault) : tell_fault(fault);
+}
+
+void BatchReport::end(int code) {
+  clear_bar();
+  if (options_.json) return event("end", ",\"code\":" + std::to_string(code));
+  const std::size_t finished = progress_.finished();
+  std::string text = counted_jobs(finished) + ": " + std::to_string(progress_.done) +
+                     (options_.dry_run ? " planned, " : " done, ") +
+                     std::to_string(progress_.skipped) + " skipped, " +
+                     std::to_string(progress_.failed) + " failed";
   if (options_.total && finished < *options_.total)
     text += ", " + std::to_string(*options_.total - finished) + " not started";
-  text += " in " + short_number(seconds()) + " s";
-  if (failed_ > 0) text += "; failures are in " + options_.where;
-  if (!options_.quiet || failed_ > 0) say(text);
+  text += " in " + brief(seconds()) + " s";
+  if (progress_.failed > 0) text += "; failures are in " + options_.where;
+  if (!options_.quiet || progress_.failed > 0) say(text);
 }
 
 }  // namespace attn

@@ -3,10 +3,12 @@
 
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <optional>
 #include <string>
 
 #include "attn/batch/item.h"
+#include "attn/cli/batch_progress.h"
 
 namespace attn {
 
@@ -18,39 +20,48 @@ enum class ProgressStyle {
 
 struct ReportOptions {
   ProgressStyle style = ProgressStyle::automatic;
-  bool json = false;   ///< events instead of everything else: one JSON object a line
-  bool quiet = false;  ///< errors only
+  bool json = false;     ///< events instead of everything else: one JSON object a line
+  bool quiet = false;    ///< errors only, and the summary of a batch in which jobs failed
+  bool dry_run = false;  ///< jobs are planned, not done
   std::optional<std::size_t> total = {};
-  std::string where;  ///< where all failures stand, for the last line
+  std::string where;       ///< where all failures stand, for the last line
+  bool resumable = false;  ///< there is a manifest that --resume can go on with
 };
 
-/// Its functions are called one at a time. From its beginning SIGUSR1 asks for a line that says how
-/// far the batch is, which the next tick() gives.
+/// From now on SIGUSR1 asks for a line that says how far the batch is, which the next tick() of a
+/// report gives; by itself the signal would end the program.
+void take_questions();
+
+/// As tell_fault(), as an event: {"event":"error","error":["..."],"code":74}.
+int tell_fault_as_event(const std::exception_ptr& fault);
+
+/// Its functions are called one at a time. As long as one lives, a signal that ends the program
+/// says how far the batch came.
 class BatchReport {
  public:
   explicit BatchReport(ReportOptions options);
   void item(const Outcome& outcome);
   void tick();
-  void end();      ///< the summary
-  void abandon();  ///< instead of end(), where nobody reads the results any more: not a word
-  std::size_t failed() const { return failed_; }
+  void clear_bar();                            ///< before others write to the terminal
+  int fault(const std::exception_ptr& fault);  ///< says what ends the batch; gives the exit code
+  void end(int code);                          ///< the summary
+  std::size_t failed() const { return progress_.failed; }
 
  private:
-  double seconds() const;
+  double seconds() const { return std::chrono::duration<double>(progress_.age()).count(); }
   std::string status() const;
   void say(const std::string& line);
+  void say_status();
   void failure(const Outcome& outcome);
-  void event(const std::string& name) const;
-  void clear_bar();
+  void event(const std::string& name, const std::string& more = "") const;
   void draw_bar();
 
   using Clock = std::chrono::steady_clock;
   const ReportOptions options_;
   const bool bar_;
-  const Clock::time_point start_ = Clock::now();
-  Clock::time_point drawn_ = start_;
-  bool on_screen_ = false;
-  std::size_t done_ = 0, failed_ = 0, skipped_ = 0;
+  BatchProgress progress_;
+  Clock::time_point drawn_ = progress_.start;
+  const StopTeller stop_teller_{progress_};
 };
 
 }  // namespace attn

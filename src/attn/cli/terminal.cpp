@@ -22,14 +22,14 @@ TerminalColours promised() {
                                                     : TerminalColours::none;
 }
 
-std::size_t terminal_width() {
+}  // namespace
+
+std::size_t terminal_width(int terminal) {
   winsize size{};
-  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+  if (ioctl(terminal, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
   const long columns = std::strtol(environment("COLUMNS").c_str(), nullptr, 10);
   return columns > 0 ? static_cast<std::size_t>(columns) : 80;
 }
-
-}  // namespace
 
 TerminalStyle terminal_style(const std::string& when, std::size_t width) {
   TerminalStyle style;
@@ -39,7 +39,8 @@ TerminalStyle terminal_style(const std::string& when, std::size_t width) {
                                                               : TerminalColours::palette_256;
   else if (when == "auto" && fit)
     style.colours = promised();
-  style.width = std::clamp<std::size_t>(width == 0 ? terminal_width() : width, 20, 1000);
+  style.width =
+      std::clamp<std::size_t>(width == 0 ? terminal_width(STDOUT_FILENO) : width, 20, 1000);
   return style;
 }
 
