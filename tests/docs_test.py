@@ -80,9 +80,17 @@ def check_demo(checks):
     checks.check(command and command[1] == shown[0], f"scripts/demo: README.md shows {shown[0]}")
 
 
+def check_usages(checks):
+    """--help says how a script is called, and starts nothing."""
+    for name in "kill-test", "bench-batch", "bench-startup":
+        run = subprocess.run([ROOT / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
+        checks.check(run.returncode == 0 and f"    scripts/{name} [" in run.stdout, f"{name} --help: {run}")
+
+
 def main():
     checks = Checks("docs")
     check_demo(checks)
+    check_usages(checks)
     checks.check(named_tests("`tests/a_test.py::b` and `scripts/c`") ==
                  [("tests/a_test.py", "b"), ("scripts/c", "")], "tests are found by name")
     check_named_tests(checks, ROOT / "docs" / "reliability.md", 20)
