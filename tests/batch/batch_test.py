@@ -143,7 +143,7 @@ def lines_on_stdin(checks, folder):
     checks.check(run.returncode == 3 and len(results) == 4, f"a line that is no job: {run}")
     checks.check(is_expected(results[0], 0) and is_expected(results[3], 1), "the others")
     checks.check(results[1]["job"] == "line 3" and results[1]["code"] == 65
-                 and results[1]["error"][0].startswith("line 3: "), f"its error: {results[1]}")
+                 and results[1]["error"][0].startswith("line 3: column 2: "), f"its error: {results[1]}")
     checks.check("K" in results[2]["error"][0], f"the other error: {results[2]}")
     checks.check(b"attn: line 3: " in run.stderr and b"2 failed" in run.stderr, f"{run.stderr}")
 
@@ -237,6 +237,13 @@ def names_of_results(checks, folder):
     checks.check(is_expected(json.loads((folder / "out1" / "r2-job0001.json").read_text()), 1),
                  "what is in the .json")
 
+    for pattern, reason in [("./{index}", "has '.' in it"), ("{job}/", "ends with '/'"), (".", "has '.' in it"),
+                            ("/x{index}", "begins with '/'"), ("../{stem}", "has '..' in it")]:
+        run = attn("batch", "jobs/a", "--out-dir", "bad", "--name", pattern, cwd=folder)
+        checks.check(run.returncode == 2 and f"', which {reason}".encode() in run.stderr, f"{pattern}: {run}")
+    for flags in ["--manifest", "-", "--out-dir", "bad"], ["--out-dir", "-"]:
+        run = attn("batch", "jobs/a", *flags, cwd=folder)
+        checks.check(run.returncode == 2 and b"./-" in run.stderr, f"{flags}: {run}")
     for flags in [["--name", "{stm}"], ["--name", "{stem"], ["--name", "x"], ["--name", "../{stem}"],
                   ["--name", "/tmp/{index}"]]:
         run = attn("batch", "jobs/a", "--out-dir", "bad", *flags, cwd=folder)
@@ -248,7 +255,8 @@ def names_of_results(checks, folder):
     checks.check(list(contents(folder / "lines")) == ["1.npz"], f"names of lines: {run}")
     for flags in [["--name", "{index}"], ["--resume"], ["--force"], ["--format", "json"]]:
         run = attn("batch", "jobs/a", *flags, cwd=folder)
-        checks.check(run.returncode == 2 and b"--out-dir" in run.stderr, f"{flags} alone: {run}")
+        checks.check(run.returncode == 2 and run.stderr == f"attn: {flags[0]}: goes with --out-dir\n".encode(),
+                     f"{flags} alone: {run}")
     # An output folder within the folder of jobs holds no jobs.
     flags = ["--name", "{index}", "--format", "json", "--out-dir", "jobs/out"]
     attn("batch", "jobs", *flags, cwd=folder)

@@ -67,6 +67,12 @@ def the_plan_is_what_happens(checks, folder):
     checks.check(text.stdout.startswith(b"scores (5, 6) float64: 240 bytes, 240 flops, "
                                         b"written while it is computed\n")
                  and b"in all: " in text.stdout and not (folder / "none.npz").exists(), f"{text}")
+    for path, says in ("job.npz", b"is an input"), ("no/x.npz", b"there is no folder no"), (".", b"scores.npy"):
+        (folder / "scores.npy").touch()
+        bad = attn("run", "job.npz", "--dry-run", "-o", path, cwd=folder)
+        checks.check(bad.returncode == 73 and says in bad.stderr and not bad.stdout, f"-o {path}: {bad}")
+    made = attn("run", "job.npz", "--dry-run", "-o", "new/", cwd=folder)
+    checks.check(made.returncode == 0 and not (folder / "new").exists(), f"nothing is left: {made}")
     bad = attn("run", "job.npz", "--dry-run", "--outputs", "output", cwd=folder)
     checks.check(bad.returncode == 2 and b"W_O" in bad.stderr, f"faults are told: {bad}")
 
@@ -141,8 +147,8 @@ def jobs_share_memory(checks, folder):
                  and b"big0.json: needs" in run.stderr, f"too big for all: {run.stderr}")
     plan = attn("batch", "jobs", "--dry-run", "--out-dir", "dry", cwd=folder)
     lines = [json.loads(line) for line in plan.stdout.splitlines()]
-    checks.check(plan.returncode == 0 and len(lines) == 12 and not (folder / "dry").exists(),
-                 f"batch --dry-run: {plan.stderr}")
+    checks.check(plan.returncode == 0 and len(lines) == 12 and not (folder / "dry").exists()
+                 and b"12 jobs: 12 planned, 0 skipped, 0 failed" in plan.stderr, f"batch --dry-run: {plan.stderr}")
     checks.check(lines[0]["output"] == "dry/big0.npz" and lines[0]["outputs"][0]["shape"] == [700] * 2,
                  f"{lines[0]}")
     padded = json.dumps(job(1)) + " " * 10**6

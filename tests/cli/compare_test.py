@@ -244,6 +244,11 @@ def test_text(folder):
         "    1e-01 to 1e+00 #################### 1",
         "0 of 1 tensor is the same"]
     checks.check(lines == expected, "text:\n" + "\n".join(lines))
+    np.save(folder / "a2.npy", np.array([[1.0, 2.0], [3.0, 4.0]]))
+    for flags, last in (["--atol", "1"], "1 of 1 tensor is the same or close"), ([], "1 of 1 tensor is the same"):
+        other = "b.npy" if flags else "a2.npy"
+        lines = compare(folder, "a2.npy", other, *flags, code=0).stdout.decode().splitlines()
+        checks.check(lines[-1] == last, f"{flags}: {lines}")
 
 
 def test_picture(folder):

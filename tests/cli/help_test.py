@@ -119,6 +119,20 @@ def test_help(names, about):
     checks.check(run.returncode == 2 and b"did you mean 'masks'" in run.stderr, f"{run}")
 
 
+def test_empty_values(names):
+    """`--base ''`, as a script writes whose variable is not set, is not taken for no --base."""
+    count = 0
+    for name in names:
+        text = text_of("help", name)
+        flags = re.findall(r"^  (?:-\w, |    )(--[\w-]+) [A-Z]", text, re.MULTILINE)
+        for flag in flags:
+            run = attn(name, flag, "")
+            checks.check(run.returncode == 2 and run.stderr.startswith(f"attn: {flag}: ".encode())
+                         and run.stderr.count(b"\n") == 1, f"{name} {flag} '': {run}")
+            count += 1
+    checks.check(count > 100, f"only {count} flags take a value")
+
+
 def test_topics_are_true():
     """What the program can say by itself, it says the same way."""
     from_topic = set(re.findall(r"^  (\d+)", text_of("help", "exit-codes"), re.MULTILINE))
@@ -161,6 +175,9 @@ def test_manual_pages(names, about):
                 checks.check(not lost, f"man {name}: {lost}")
         for name in names:
             page = text_of("man", name)
+            usage = re.search(r"^Usage: (.*)$", text_of("help", name), re.MULTILINE)[1]
+            synopsis = re.search(r"^\.SH SYNOPSIS\n(.*)$", page, re.MULTILINE)[1]
+            checks.check(re.sub(r"\\f[BIR]", "", synopsis).replace("\\-", "-") == usage, f"{name}: {synopsis}")
             checks.check((pathlib.Path(folder) / "man1" / f"attn-{name}.1").read_text() == page, f"{name}.1")
             flags = flags_in(text_of("help", name))
             source = page.replace("\\-", "-")
@@ -175,6 +192,10 @@ def test_manual_pages(names, about):
                        (["man", "foo"], "'attn help' names commands and topics"),
                        (["examples", "lst"], "did you mean 'list'?"),
                        (["batch", "--workers", "3"], "unknown flag '--workers'; see"),
+                       (["batch", "--threads", "3"], "unknown flag '--threads'; -j (--jobs) says"),
+                       (["run", "x", "-o", "wts=w.npy"], "'attn help outputs' names them"),
+                       (["run", "x", "-o", "wieghts=w.npy"], "did you mean 'weights'?"),
+                       (["run", "x", "--max-memory", "8q"], "K, M, G and T are powers of 1024"),
                        (["run", "--cuasal"], "did you mean '--causal'?")):
         run = attn(*args)
         checks.check(run.returncode == 2 and says in run.stderr.decode(), f"{args}: {run}")
@@ -262,6 +283,7 @@ def main():
     checks.check({"run", "convert", "compare", "man", "completions"} <= set(names), f"{names}")
     about = topics()
     test_help(names, about)
+    test_empty_values(names)
     test_topics_are_true()
     test_examples_run([*names, *about])
     test_manual_pages(names, about)

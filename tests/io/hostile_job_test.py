@@ -142,7 +142,7 @@ def input_rows(folder):
     yield Row(172, "a name that is a flag", ["inspect", "--", "--help"], None, 65, "--help: ")
     yield Row(172, "not UTF-8", ["inspect", os.fsdecode(b"\xff\xfe.npy")], None, 66, r"\xff\xfe.npy: No such")
     yield Row(172, "5,000 bytes", ["inspect", "n" * 5000], None, 66, "File name too long")
-    yield Row(172, "an empty name", ["inspect", ""], None, 66, "No such file")
+    yield Row(172, "an empty name", ["inspect", ""], None, 2, "FILE: expected a value, found ''")
     yield Row(172, "'-' as a file", ["inspect", "./-"], None, 65, "./-: ")
 
 

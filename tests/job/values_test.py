@@ -131,9 +131,11 @@ def archives(checks, folder):
             (["options.npz"], "options.npz#heads: expected one number or a list, found shape (1, 2)"),
             (["unknown.npz"], "unknown key 'haeds' (did you mean 'heads'?)"),
             (["--q", "many.npz", "--k", "many.npz"], "a6, a7 and 12 more): say which, e.g. many.npz#a0"),
-            (["taken.npz", "-o", ""], "-o : expected a path"),
-            (["taken.npz", "--max-memory", "1"], "taken.npz: expected at most 1 bytes, found "),
-            (["--q", "[[1]]", "--k", "[[1]]", "--max-memory", "1"], "attn: needs "),
+            (["taken.npz", "-o", ""], "--output: expected a value, found ''"),
+            (["taken.npz", "--max-memory", "1"], "taken.npz: expected at most 1 byte, found "),
+            (["--q", "[[1]]", "--k", "[[1]]", "--max-memory", "1"], "of memory, expected at most 1 byte;"),
+            (["--q", "[[1]]", "--k", f"[{','.join(['[1]'] * 99)}]", "--max-memory", "2k"],
+             "bytes) of memory, expected at most 2.0 KiB (2048 bytes); "),
             (["taken.npz", "--max-memory", "1x"], "expected a size such as 500M or 8G, found '1x'"),
             (["taken.npz", "--max-memory", "B"], "expected a size such as 500M or 8G, found 'B'")):
         done = attn("run", *args, cwd=folder)

@@ -46,7 +46,8 @@ class LineItems final : public ItemSource {
       if (broken_)
         throw Error(ErrorKind::data, "standard input: line " + std::to_string(lines_ + 1) +
                                          ": expected at most " + std::to_string(longest_) +
-                                         " bytes, found more; --max-memory sets how many");
+                                         (longest_ == 1 ? " byte" : " bytes") +
+                                         ", found more; --max-memory sets how many");
       if (end) return true;
       if (!fill()) return !line.empty();
     }

@@ -2,9 +2,10 @@
 //
 // Each run begins with {"schema": "attn-batch/1", "program": ..., "run": TOKEN}; then come lines of
 //   {"job": NAME, "item": NUMBER, "status": "done"|"failed", "seconds": X, "options": DIGEST,
-//    "inputs": {FILE: DIGEST}, "outputs": {FILE: DIGEST}, "error": [LINE], "code": N}
-// where outputs stand below the output folder. A later line about a job replaces an earlier one. A
-// line cut off by the end of the machine is no line.
+//    "inputs": {FILE: DIGEST}, "outputs": {FILE: DIGEST}, "warning": TEXT, "error": [LINE],
+//    "code": N}
+// the last three where there is such; outputs stand below the output folder. A later line about a
+// job replaces an earlier one. A line cut off by the end of the machine is no line.
 #pragma once
 
 #include <functional>

@@ -38,20 +38,26 @@ std::string expand(const std::string& pattern, const Item& item) {
   return name;
 }
 
-bool stays_below(const fs::path& name) {
-  if (name.empty() || name.is_absolute()) return false;
-  for (const fs::path& part : name)
-    if (part.empty() || part == "." || part == "..") return false;
-  return true;
+/// Why a name is none within a folder, or "".
+std::string fault_of(const fs::path& name) {
+  if (name.empty()) return "which is empty";
+  if (name.is_absolute()) return "which begins with '/'";
+  for (const fs::path& part : name) {
+    if (part.empty()) return "which ends with '/'";
+    if (part == "." || part == "..") return "which has '" + part.string() + "' in it";
+  }
+  return "";
 }
 
 }  // namespace
 
 std::string Naming::name_of(const Item& item) const {
   const std::string name = expand(pattern, item);
-  if (!stays_below(name))
+  const std::string fault = fault_of(name);
+  if (!fault.empty())
     usage("--name " + printable(pattern) + ": expected a name within --out-dir for " +
-          printable(item.name) + ", found '" + printable(name) + "'; {stem} has no folders");
+          printable(item.name) + ", found '" + printable(name) + "', " + fault +
+          (pattern.find("{job}") == std::string::npos ? "" : "; {stem} has no folders"));
   return name + suffix;
 }
 

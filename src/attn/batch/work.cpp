@@ -15,9 +15,22 @@
 namespace attn {
 namespace {
 
+/// Of a line JSON need not say that it is the first: "line 3: column 5: expected ...".
+Document document_of_line(const Item& item) {
+  try {
+    return parse_document(*item.line, item.name, "");
+  } catch (const Error& error) {
+    const std::string first = item.name + ": line 1, ";
+    std::vector<std::string> lines = error.lines();
+    for (std::string& line : lines)
+      if (line.starts_with(first)) line.replace(0, first.size(), item.name + ": ");
+    throw Error(error.kind(), std::move(lines));
+  }
+}
+
 /// The item's own document, read by nobody else, and so kept out of the cache.
 Document document_of(const Item& item, TensorFiles& files) {
-  if (item.line) return parse_document(*item.line, item.name, "");
+  if (item.line) return document_of_line(item);
   files.add(read_file(item.name, files.limits().memory));
   return read_document(item.name, files);
 }

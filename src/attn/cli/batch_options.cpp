@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "attn/cli/numbers.h"
 #include "attn/tensor/error.h"
@@ -95,6 +96,27 @@ void add_batch_options(CLI::App& app, BatchArgs& args) {
   add_limit_options(app, args.limits);
 }
 
+namespace {
+
+/// "-" is no file here, and one of that name hardly meant.
+void refuse_dash(const char* flag, const std::string& path) {
+  if (path == "-") usage(std::string(flag) + " -: expected a path; ./- is one of that name");
+}
+
+/// What is of no use without --out-dir, and was given.
+void refuse_without_folder(const BatchArgs& args) {
+  for (const auto& [flag, given] : {std::pair("--resume", args.resume),
+                                    {"--manifest", !args.manifest.empty()},
+                                    {"--force", args.force},
+                                    {"--no-clobber", args.no_clobber},
+                                    {"--durable", args.durable},
+                                    {"--name", !args.name.empty()},
+                                    {"--format", args.format_option->count() > 0}})
+    if (given) usage(std::string(flag) + ": goes with --out-dir");
+}
+
+}  // namespace
+
 void check(const BatchArgs& args) {
   if (args.jobs.empty() && args.files_from.empty())
     usage("expected jobs: files, folders, '-' or --files-from; see 'attn batch --help'");
@@ -105,11 +127,9 @@ void check(const BatchArgs& args) {
   if (args.nul && args.files_from.empty()) usage("-0: goes with --files-from");
   if (args.force && args.resume) usage("--resume goes on with what is there, --force begins anew");
   if (args.force && args.no_clobber) usage("--no-clobber keeps what --force replaces");
-  if (!args.out_dir.empty()) return;
-  if (args.resume || !args.manifest.empty()) usage("--resume and --manifest: go with --out-dir");
-  if (args.force || args.no_clobber || args.durable || !args.name.empty() ||
-      args.format_option->count() > 0)
-    usage("--name, --format, --force, --no-clobber and --durable: go with --out-dir");
+  refuse_dash("--out-dir", args.out_dir);
+  refuse_dash("--manifest", args.manifest);
+  if (args.out_dir.empty()) refuse_without_folder(args);
 }
 
 }  // namespace attn

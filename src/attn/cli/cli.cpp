@@ -36,6 +36,13 @@ std::vector<std::string> commands_of(const CLI::App& app) {
   return names;
 }
 
+/// The flag that was probably meant.
+std::string near_flag(const std::string& flag, const CLI::App& app) {
+  if (flag == "--threads" && app.get_option_no_throw("--jobs") != nullptr)
+    return "; -j (--jobs) says how many jobs at a time";
+  return did_you_mean(flag, flags_of(app));
+}
+
 /// Arguments that nothing took: the first flag among them, with the nearest one that there is.
 void refuse_extras(const CLI::App& app) {
   std::vector<std::string> extras = app.remaining();
@@ -45,7 +52,7 @@ void refuse_extras(const CLI::App& app) {
     const std::string flag = word.substr(0, word.find('='));
     if (flag.size() > 1 && flag[0] == '-')
       throw Error(ErrorKind::usage,
-                  "unknown flag '" + printable(flag) + "'" + did_you_mean(flag, flags_of(app)));
+                  "unknown flag '" + printable(flag) + "'" + near_flag(flag, app));
   }
   throw Error(ErrorKind::usage, "unexpected argument '" + printable(extras[0]) + "'" +
                                     did_you_mean(extras[0], commands_of(app)));

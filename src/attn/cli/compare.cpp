@@ -138,10 +138,11 @@ void check(const CompareArgs& args) {
   if (!reference.asked) {
     if (args.b.empty())
       throw Error(ErrorKind::usage, "expected B, which A is held to, or --reference and a job");
-    if (has_job_flags(reference.flags) || !reference.precision.empty() || !reference.sums.empty() ||
-        !reference.output.empty())
-      throw Error(ErrorKind::usage,
-                  "--precision, --sums, --as and flags of a job go with --reference");
+    const auto refuse = [](const char* given) { throw Error(ErrorKind::usage, given); };
+    if (!reference.precision.empty()) refuse("--precision: goes with --reference");
+    if (!reference.sums.empty()) refuse("--sums: goes with --reference");
+    if (!reference.output.empty()) refuse("--as: goes with --reference");
+    if (has_job_flags(reference.flags)) refuse("flags of a job go with --reference");
   }
   if (args.view == "-" && args.json)
     throw Error(ErrorKind::usage, "--view: beside --json the picture needs a file, --view=FILE");

@@ -92,11 +92,13 @@ Json strings(const std::vector<std::string>& words) {
 std::string report_text(const CompareReport& report) {
   std::string text;
   std::size_t same = 0;
+  bool some_close = false;
   for (const Couple& couple : report.couples) {
     Compared compared = couple.compared;
     compared.name = compared.name.empty() ? "-" : printable(compared.name);
     text += comparison_text(compared, couple.found);
     same += couple.found.same() ? 1 : 0;
+    some_close |= couple.found.same() && !couple.found.equal_throughout();
   }
   const std::string alone = report.to_reference ? ": no output of the job\n" : ": in A only\n";
   for (const std::string& name : report.only_in_a) text += printable(name) + alone;
@@ -104,7 +106,9 @@ std::string report_text(const CompareReport& report) {
   const std::size_t all = report.couples.size() + report.only_in_a.size() + report.only_in_b.size();
   return text + std::to_string(same) + " of " + std::to_string(all) +
          (all == 1 ? " tensor is" : " tensors are") +
-         (report.to_reference ? " as expected\n" : " the same\n");
+         (report.to_reference ? " as expected\n"
+          : some_close        ? " the same or close\n"
+                              : " the same\n");
 }
 
 std::string report_json(const CompareReport& report) {

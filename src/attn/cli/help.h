@@ -4,11 +4,11 @@
 #include <memory>
 
 namespace CLI {
-class FormatterBase;
+class Formatter;
 }
 
 namespace attn {
 
-std::shared_ptr<CLI::FormatterBase> help_formatter();
+std::shared_ptr<CLI::Formatter> help_formatter();
 
 }  // namespace attn

@@ -88,7 +88,8 @@ std::string page_of(const Subcommand& subcommand) {
   std::string text = heading(std::string("attn-") + subcommand.name, subcommand.what);
   text += ".SH SYNOPSIS\n\\fBattn " + roff(subcommand.name) + "\\fR [\\fIOPTIONS\\fR]";
   for (const OptionFacts& option : facts_of(app))
-    if (option.positional) text += " \\fI" + roff(option.names[0]) + "\\fR";
+    if (option.positional) text += " \\fI" + roff(option.synopsis) + "\\fR";
+  if (!app.get_subcommands({}).empty()) text += " [\\fISUBCOMMAND\\fR]";
   const Parts parts = parts_of(app.get_description());
   text += "\n.SH DESCRIPTION\n" + roff(parts.text) + examples(parts.example);
   text += options_text(app);

@@ -1,10 +1,7 @@
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "attn/cli/command.h"
 #include "attn/io/file.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

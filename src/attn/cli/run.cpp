@@ -1,5 +1,7 @@
 // attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iterator>
 #include <memory>
 
 #include "attn/cli/command.h"
@@ -10,6 +12,7 @@
 #include "attn/cli/show.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
+#include "attn/io/descriptor.h"
 #include "attn/job/doubts.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
@@ -123,6 +126,15 @@ std::vector<std::string> outputs_of(const Job& job, const Document& document,
   return outputs;
 }
 
+/// Says what cannot be written, save to what takes bytes as they come: opening that may wait.
+void require_places(const std::vector<OutputTarget>& targets,
+                    const std::vector<std::string>& outputs, const OutputPolicy& policy) {
+  std::vector<OutputTarget> files;
+  std::copy_if(targets.begin(), targets.end(), std::back_inserter(files),
+               [](const OutputTarget& target) { return !is_stream(target.path); });
+  const ResultWriter unused(files, outputs, policy);
+}
+
 int run(const RunArgs& args) {
   if (args.show.force && args.no_clobber)
     throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
@@ -144,6 +156,7 @@ int run(const RunArgs& args) {
   Plan& plan = prepared.plan;
   if (has_text(destination, args.show.format)) add_text(plan);
   if (args.dry_run) {
+    require_places(destination.targets, outputs, policy_of(args, files));
     print(args.show.format == "json" || args.show.format == "ndjson" ? plan_json(plan) + "\n"
                                                                      : plan_text(plan));
     return 0;

@@ -45,6 +45,18 @@ std::vector<std::string> words_of(const CLI::Option& option) {
   return CLI::detail::split(type.substr(open + 2, close - open - 2), ',');
 }
 
+/// An empty value would count as none given; a script whose variable is empty is to hear of it.
+void refuse_empty_values(CLI::App& app) {
+  const CLI::Validator not_empty(
+      [](const std::string& value) {
+        return value.empty() ? std::string("expected a value, found ''") : std::string();
+      },
+      "");
+  for (CLI::Option* option : app.get_options())
+    if (option->get_expected_min() > 0) option->check(not_empty);
+  for (CLI::App* part : app.get_subcommands({})) refuse_empty_values(*part);
+}
+
 /// "  run          compute attention"
 std::string listed(std::string name, const std::string& what) {
   name.resize(13, ' ');
@@ -84,6 +96,7 @@ std::unique_ptr<DeclaredCommand> declare(const Subcommand& subcommand) {
   app.set_help_flag("-h,--help", "this text");
   app.allow_extras();
   command->action = subcommand.add(app);
+  refuse_empty_values(app);
   app.add_flag("-q,--quiet", command->quiet, "no notes or warnings on stderr");
   return command;
 }
@@ -104,6 +117,7 @@ std::vector<OptionFacts> facts_of(const CLI::App& app) {
     OptionFacts facts;
     facts.positional = option->get_positional();
     if (facts.positional) facts.names = {option->get_name(true)};
+    if (facts.positional) facts.synopsis = help_formatter()->make_option_usage(option);
     for (const std::string& name : option->get_snames()) facts.names.push_back("-" + name);
     for (const std::string& name : option->get_lnames()) facts.names.push_back("--" + name);
     facts.takes_value = option->get_expected_min() > 0;

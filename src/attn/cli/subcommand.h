@@ -38,6 +38,7 @@ std::string overview();
 struct OptionFacts {
   std::vector<std::string> names;  ///< "-o", "--output"; of a positional its one name
   bool positional = false;
+  std::string synopsis;  ///< of a positional: "FILE", "[JOB...]"
   bool takes_value = false;
   std::string placeholder;         ///< "FILE"
   std::vector<std::string> words;  ///< all that may be given, where these are known

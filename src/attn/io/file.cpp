@@ -54,7 +54,8 @@ Descriptor open_input(const FileBytes& file, bool& given) {
 
 [[noreturn]] void too_large(const FileBytes& file, std::size_t size, std::size_t most) {
   throw Error(ErrorKind::data, printable(file.name()) + ": expected at most " +
-                                   std::to_string(most) + " bytes, found " + std::to_string(size) +
+                                   std::to_string(most) + (most == 1 ? " byte" : " bytes") +
+                                   ", found " + std::to_string(size) +
                                    " or more; --max-memory sets how many are read");
 }
 

@@ -1,5 +1,6 @@
 #include "attn/job/limits.h"
 
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -13,10 +14,11 @@ namespace {
 constexpr std::string_view kUnits = "KMGT";
 constexpr std::size_t kTextBytes = 75;  // of an element: its digits, in three strings at the most
 
-/// "K" is 1024, "M" its square, ...; 0 for what is no unit. "B" and "iB" may follow.
+/// "K" or "k" is 1024, "M" its square, ...; 0 for what is no unit. "B" and "iB" may follow.
 double unit_named(std::string_view text) {
   if (text.empty() || text == "B") return 1;
-  const std::size_t place = kUnits.find(text[0]);
+  const auto letter = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  const std::size_t place = kUnits.find(letter);
   const std::string_view rest = text.substr(1);
   const bool known = rest.empty() || rest == "B" || rest == "iB";
   return place == std::string_view::npos || !known
@@ -39,8 +41,8 @@ std::size_t parse_size(const std::string& text, const std::string& flag) {
   const double bytes =
       number * unit_named(std::string_view(rest, static_cast<std::size_t>(end - rest)));
   if (error != std::errc() || !(bytes >= 1) || bytes >= 0x1p63)
-    throw Error(ErrorKind::usage,
-                flag + ": expected a size such as 500M or 8G, found '" + printable(text) + "'");
+    throw Error(ErrorKind::usage, flag + ": expected a size such as 500M or 8G, found '" +
+                                      printable(text) + "'; K, M, G and T are powers of 1024");
   return static_cast<std::size_t>(bytes);
 }
 
@@ -53,6 +55,15 @@ std::string size_text(std::size_t bytes) {
   std::snprintf(text, sizeof text, "%.1f %ciB", number, kUnits[unit]);
   return text;
 }
+
+namespace {
+
+/// As size_text(), and to the byte, as two sizes that differ may look alike.
+std::string exact_size(std::size_t bytes) {
+  return size_text(bytes) + (bytes < 1024 ? "" : " (" + std::to_string(bytes) + " bytes)");
+}
+
+}  // namespace
 
 std::size_t default_memory() { return memory_of_this_process() / 10 * 9; }
 
@@ -69,9 +80,8 @@ void add_text(Plan& plan) {
 void require_memory(const Plan& plan, const std::string& job, std::size_t most) {
   if (plan.bytes <= most) return;
   throw Error(ErrorKind::data, (job.empty() ? "" : printable(job) + ": ") + "needs " +
-                                   size_text(plan.bytes) + " of memory (" +
-                                   std::to_string(plan.bytes) + " bytes), expected at most " +
-                                   size_text(most) +
+                                   exact_size(plan.bytes) + " of memory, expected at most " +
+                                   exact_size(most) +
                                    "; --max-memory permits more, --outputs and "
                                    "--rows ask for less");
 }

@@ -31,6 +31,15 @@ std::size_t name_length(const std::string& typed) {
   return word ? equals : 0;
 }
 
+/// The nearest name, or all of them, where they are few, or where they are told.
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  if (const std::string near = did_you_mean(word, names); !near.empty()) return near;
+  if (names.size() > 9) return "; 'attn help outputs' names them";
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "; known are " : ", ") + name;
+  return all;
+}
+
 PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& outputs) {
   const bool one_only = *target.format == Format::npy || *target.format == Format::csv;
   if (!one_only || !target.name.empty()) return {target.name, target.path, *target.format};
@@ -71,7 +80,7 @@ OutputTarget parse_target(const std::string& typed, const std::vector<std::strin
   const bool known = std::find(names.begin(), names.end(), target.name) != names.end();
   if (!target.name.empty() && !known)
     usage("-o " + printable(typed) + ": unknown output '" + printable(target.name) + "'" +
-          did_you_mean(target.name, names));
+          suggestion(target.name, names));
   if (target.path.empty()) usage("-o " + printable(typed) + ": expected a path");
   target.format = format_of_suffix(target.path);
   if (!target.format && is_stream(target.path)) {

@@ -56,6 +56,7 @@ struct Comparison {
   std::size_t infinitely_apart = 0;
 
   bool same() const { return same_shape && differing == 0; }
+  bool equal_throughout() const { return same_shape && equal + nan_in_both == elements; }
 };
 
 /// `bounds` (f64, of b's shape) or nullptr: an element within its own bound is close, too.

@@ -106,7 +106,7 @@ std::string verdict(const Compared& compared, const Comparison& found) {
            (compared.bounds       ? " beyond the bound of " + compared.bound_of
             : found.elements == 1 ? " element differs"
                                   : " elements differ");
-  if (found.equal + found.nan_in_both == found.elements) return "equal";
+  if (found.equal_throughout()) return "equal";
   return compared.bounds ? "within the bound of " + compared.bound_of : "close";
 }
 
