@@ -6,8 +6,9 @@
 //
 // An ACTION is the name of an error (the call fails with it and does nothing, save that close()
 // closes), `short` (a read or write moves one byte, or one part), `kill` and `killed` (SIGKILL
-// before and after the call), `stop` (SIGTERM), `cut=FILE` (the file is emptied) and `swap=FILE`
-// (FILE.new takes its name).
+// before and after the call), `stop` (SIGTERM), `cut=FILE` (the file is emptied), `swap=FILE`
+// (FILE.new takes its name) and `fill=FILE` (its bytes come to be those of FILE.new, in place; a
+// read gets half of what it asked for before).
 //
 // Counting begins at main(). What the loader does is no part of it, nor are the constructors of
 // libraries that dlopen() brings in; nor what the C library notes about the end of a thread, as it
@@ -68,7 +69,7 @@ constexpr Errno kErrors[] = {{"ENOMEM", ENOMEM}, {"EIO", EIO},       {"ENOSPC", 
                              {"EDQUOT", EDQUOT}, {"EROFS", EROFS},   {"EAGAIN", EAGAIN},
                              {"EINVAL", EINVAL}, {"ENOLCK", ENOLCK}, {"EOPNOTSUPP", EOPNOTSUPP}};
 
-enum class Action { none, fail, one_byte, kill, killed, stop, cut, swap };
+enum class Action { none, fail, one_byte, kill, killed, stop, cut, swap, fill };
 
 struct Plan {
   int kind = -1;
@@ -97,8 +98,9 @@ void parse_action(const char* text) {
   if (std::strcmp(text, "stop") == 0) plan.action = Action::stop;
   if (std::strncmp(text, "cut=", 4) == 0) plan.action = Action::cut;
   if (std::strncmp(text, "swap=", 5) == 0) plan.action = Action::swap;
-  if (plan.action == Action::cut) std::strncpy(plan.path, text + 4, sizeof plan.path - 1);
-  if (plan.action == Action::swap) std::strncpy(plan.path, text + 5, sizeof plan.path - 1);
+  if (std::strncmp(text, "fill=", 5) == 0) plan.action = Action::fill;
+  if (const char* path = std::strchr(text, '='))
+    std::strncpy(plan.path, path + 1, sizeof plan.path - 1);
 }
 
 void parse_plan(const char* given) {
@@ -137,6 +139,27 @@ bool is_chosen(Kind kind) {
 
 void end_here(int signal_number) { syscall(SYS_kill, getpid(), signal_number); }
 
+/// PATH and what is put behind it.
+struct Beside {
+  char path[sizeof plan.path + 4];
+  explicit Beside(const char* suffix) {
+    std::strcpy(path, plan.path);
+    std::strcat(path, suffix);
+  }
+};
+
+void fill() {
+  const int from = static_cast<int>(syscall(SYS_openat, AT_FDCWD, Beside(".new").path, O_RDONLY));
+  const int to = static_cast<int>(syscall(SYS_openat, AT_FDCWD, plan.path, O_WRONLY));
+  char bytes[65536];
+  off_t size = 0;
+  for (long count; (count = syscall(SYS_read, from, bytes, sizeof bytes)) > 0; size += count)
+    if (syscall(SYS_write, to, bytes, count) != count) _exit(99);
+  if (syscall(SYS_ftruncate, to, size) != 0) _exit(99);
+  syscall(SYS_close, from);
+  syscall(SYS_close, to);
+}
+
 /// What happens before a chosen call; true when the call itself shall not be made.
 bool act() {
   switch (plan.action) {
@@ -152,13 +175,12 @@ bool act() {
     case Action::cut:
       syscall(SYS_truncate, plan.path, 0);
       break;
-    case Action::swap: {
-      char fresh[sizeof plan.path + 4];
-      std::strcpy(fresh, plan.path);
-      std::strcat(fresh, ".new");
-      syscall(SYS_rename, fresh, plan.path);
+    case Action::swap:
+      syscall(SYS_rename, Beside(".new").path, plan.path);
       break;
-    }
+    case Action::fill:
+      fill();
+      break;
     default:
       break;
   }
@@ -180,6 +202,11 @@ long call(Kind kind, long number, Arguments... arguments) {
 template <class Buffer, class... Rest>
 ssize_t transfer(Kind kind, long number, int fd, Buffer buffer, size_t size, Rest... rest) {
   const bool chosen = is_chosen(kind);
+  if (chosen && plan.action == Action::fill && kind == kRead) {
+    const long half = syscall(number, fd, buffer, size / 2, rest...);
+    fill();
+    return half;
+  }
   if (chosen && act()) return -1;
   if (chosen && plan.action == Action::one_byte) size = std::min<size_t>(size, 1);
   const long result = syscall(number, fd, buffer, size, rest...);

@@ -84,6 +84,12 @@ void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most
   file.data = std::move(buffer);
 }
 
+struct stat status_of(int fd, const std::string& name) {
+  struct stat info {};
+  if (fstat(fd, &info) != 0) throw system_error(ErrorKind::io, name, errno);
+  return info;
+}
+
 }  // namespace
 
 FileBytes read_file(const std::string& path, std::size_t most, FileAccess access) {
@@ -92,8 +98,7 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   const std::string name = file.name();
   bool given = false;
   const Descriptor input = open_input(file, given);
-  struct stat info {};
-  if (fstat(input.get(), &info) != 0) throw system_error(ErrorKind::io, name, errno);
+  const struct stat info = status_of(input.get(), name);
   require_readable(name, input.get(), info, given);
   const bool named_pipe = S_ISFIFO(info.st_mode) && !given;
   if (named_pipe) {
@@ -116,6 +121,7 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::data, printable(name) + ": does not fit in memory");
   }
+  if (S_ISREG(info.st_mode)) require_unchanged(name, stamp_of(info), status_of(input.get(), name));
   if (named_pipe && file.size == 0) throw refused(path, "is a FIFO that nobody writes to");
   return file;
 }

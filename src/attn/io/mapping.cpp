@@ -105,14 +105,17 @@ FileStamp stamp_of(const struct stat& info) {
   return {info.st_dev, info.st_ino, info.st_size, info.st_mtim};
 }
 
-void require_unchanged(const std::string& path, const FileStamp& before) {
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return;
+void require_unchanged(const std::string& name, const FileStamp& before, const struct stat& info) {
   const FileStamp now = stamp_of(info);
   if (now.device != before.device || now.inode != before.inode) return;
   if (now.size != before.size || now.modified.tv_sec != before.modified.tv_sec ||
       now.modified.tv_nsec != before.modified.tv_nsec)
-    throw Error(ErrorKind::io, printable(path) + ": was written to while it was read");
+    throw Error(ErrorKind::io, printable(name) + ": was written to while it was read");
+}
+
+void require_unchanged(const std::string& path, const FileStamp& before) {
+  struct stat info {};
+  if (stat(path.c_str(), &info) == 0) require_unchanged(path, before, info);
 }
 
 }  // namespace attn

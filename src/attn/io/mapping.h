@@ -36,5 +36,7 @@ FileStamp stamp_of(const struct stat& info);
 /// Errors: io, where the file that still has this path was written to since. One that was replaced
 /// by another, or removed, is no error: its bytes are as they were.
 void require_unchanged(const std::string& path, const FileStamp& before);
+/// The same of what is known of the file now.
+void require_unchanged(const std::string& name, const FileStamp& before, const struct stat& now);
 
 }  // namespace attn
