@@ -2,36 +2,61 @@
 
 #include <catch2/catch.hpp>
 
+#include "attn/io/npy.h"
+#include "attn/io/tensor_file.h"
 #include "support/run_attn.h"
 
 using namespace attn;
 
-TEST_CASE("a file is read once while it is held, and those asked for longest ago are dropped") {
-  const ScratchFolder folder;
-  FileCache cache(100, {});
-  const auto first_bytes = [&](const std::string& names) {
-    std::string bytes;
-    for (const char name : names)
-      bytes += cache.bytes(folder.path() / std::string(1, name)).text()[0];
-    return bytes;
-  };
-  const auto write = [&](const std::string& first) {
-    for (const char* const name : {"a", "b", "c"}) folder.write(name, first + std::string(39, '.'));
-  };
-  write("1");
-  CHECK(first_bytes("aba") == "111");
-  write("2");
-  CHECK(first_bytes("ba") == "11");    // both are held
-  CHECK(first_bytes("cab") == "212");  // b goes for c, then c for b
-  write("3");
-  CHECK(first_bytes("ac") == "13");
+namespace {
+
+void write(const std::string& path, double value, std::size_t size = 4) {
+  OutputFile out(path, {.force = true});
+  write_npy(Tensor::of<double>({size}, std::vector<double>(size, value)), out);
+  out.commit();
 }
 
-TEST_CASE("a file that is larger than all that may be held is read each time") {
+double first_of(const Tensor& tensor) { return tensor.data<double>().front(); }
+
+}  // namespace
+
+TEST_CASE("bytes and tensors of one job are those of one version of a file") {
   const ScratchFolder folder;
-  FileCache cache(10, {});
-  for (const char* const content : {"more than ten bytes", "and more than ten others"}) {
-    folder.write("a", content);
-    CHECK(cache.bytes(folder.path() / "a").text() == content);
+  const std::string path = (folder.path() / "x.npy").string();
+  write(path, 1);
+  FileCache cache(1, {});  // too small to keep anything
+  TensorFiles files(cache);
+  const std::string digest = files.file(path).digest();
+  write(path, 2);
+  CHECK(first_of(files.read({path, ""})) == 1);
+  CHECK(files.files().at(path).digest() == digest);
+  TensorFiles others(cache);
+  CHECK(first_of(others.read({path, ""})) == 2);
+}
+
+TEST_CASE("a file larger than the cache drives no other out") {
+  const ScratchFolder folder;
+  const std::string small = (folder.path() / "small.npy").string();
+  const std::string large = (folder.path() / "large.npy").string();
+  write(small, 1);
+  write(large, 1, 10000);
+  FileCache cache(10000, {});
+  const auto kept = cache.file(small);
+  CHECK(cache.file(large) != cache.file(large));
+  CHECK(cache.file(small) == kept);
+}
+
+TEST_CASE("the files asked for longest ago are dropped first") {
+  const ScratchFolder folder;
+  FileCache cache(10000, {});
+  std::vector<std::string> paths;
+  for (int i = 0; i < 3; ++i) {
+    paths.push_back((folder.path() / (std::to_string(i) + ".npy")).string());
+    write(paths.back(), i, 500);  // two of them have room
   }
+  const auto zero = cache.file(paths[0]), one = cache.file(paths[1]);
+  CHECK(cache.file(paths[0]) == zero);
+  cache.file(paths[2]);
+  CHECK(cache.file(paths[0]) == zero);
+  CHECK(cache.file(paths[1]) != one);
 }

@@ -38,14 +38,14 @@ def attn(*args, stdin=b"", cwd=None, timeout=120):
                           timeout=timeout)
 
 
-def attn_and_peak(*args, cwd=None, timeout=120):
+def attn_and_peak(*args, stdin=b"", cwd=None, timeout=120):
     """As attn(), and the most memory that the run had at once, in bytes. A process's peak counts the
     one that it was forked from, so a small one stands between."""
     small = "import resource, subprocess, sys; code = subprocess.call(sys.argv[1:]); " \
             "usage = resource.getrusage(resource.RUSAGE_CHILDREN); " \
             "print('peak', usage.ru_maxrss, file=sys.stderr); sys.exit(code % 256)"
     run = subprocess.run([sys.executable, "-S", "-E", "-c", small, ATTN, *map(str, args)], cwd=cwd,
-                         capture_output=True, timeout=timeout)
+                         input=stdin, capture_output=True, timeout=timeout)
     run.stderr, _, peak = run.stderr.rpartition(b"peak ")
     return run, 1024 * int(peak)
 

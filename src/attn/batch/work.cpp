@@ -55,7 +55,7 @@ std::vector<Stamp> finished_earlier(const Item& item, const Common& common) {
   const auto input = [&](const std::string& path) {
     if (item.line && path == item.name) return digest_of(bytes_of(*item.line));
     return path == item.name ? read_file(path, common.files->limits().memory).digest()
-                             : common.files->bytes(path).digest();
+                             : common.files->file(path)->bytes().digest();
   };
   const auto output = [&](const std::string& path) {
     const bool ours = path == name || (name.ends_with('/') && path.starts_with(name));

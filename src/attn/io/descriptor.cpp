@@ -35,6 +35,15 @@ std::optional<int> descriptor_named(const std::string& path) {
   return std::nullopt;
 }
 
+bool is_standard_input(const std::string& path) {
+  if (path == "-" || descriptor_named(path) == STDIN_FILENO) return true;
+  struct stat named {
+  }, input{};
+  return stat(path.c_str(), &named) == 0 && !S_ISREG(named.st_mode) &&
+         fstat(STDIN_FILENO, &input) == 0 && named.st_dev == input.st_dev &&
+         named.st_ino == input.st_ino;
+}
+
 bool is_stream(const std::string& path) {
   struct stat info {};
   return path == "-" || descriptor_named(path) ||

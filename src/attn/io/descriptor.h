@@ -31,6 +31,11 @@ class Descriptor {
 /// It is used as it is, for opening such a name anew would start at the file's beginning.
 std::optional<int> descriptor_named(const std::string& path);
 
+/// Whether to read what a path names is to take it from standard input: "-", a name of descriptor
+/// 0, or any other way to the same pipe, socket or terminal. (A regular file that is opened anew
+/// begins at its start, and takes nothing from anybody.)
+bool is_standard_input(const std::string& path);
+
 /// Whether a path names an open descriptor ("-" is standard output), a device or a pipe: bytes are
 /// written there as they come, and no suffix says what they are.
 bool is_stream(const std::string& path);

@@ -1,15 +1,20 @@
 #include "attn/io/file_cache.h"
 
-#include <unistd.h>
-
 #include "attn/io/descriptor.h"
 #include "attn/io/tensor_file.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
+namespace {
+
+constexpr std::size_t kNote = 512;  // what a file takes in the cache besides its bytes
+
+}  // namespace
 
 void SharedFile::read() {
   if (bytes_.data != nullptr) return;
+  if (standard_input_taken_ && is_standard_input(path_))
+    throw Error(ErrorKind::no_input, printable(path_) + ": standard input holds the jobs");
   FileBytes bytes = read_file(path_, limits_.memory);
   bytes.known_digest = bytes.digest();
   bytes_ = std::move(bytes);
@@ -31,33 +36,35 @@ std::shared_ptr<const TensorMap> SharedFile::tensors() {
 
 std::size_t SharedFile::size() {
   const std::lock_guard lock(mutex_);
-  std::size_t size = bytes_.size;
+  std::size_t size = kNote + bytes_.size;
   if (tensors_ != nullptr)
     for (const auto& [name, tensor] : *tensors_) size += tensor.bytes();
   return size;
 }
 
-FileBytes FileCache::bytes(const std::string& path) {
-  const std::shared_ptr<SharedFile> file = find(path);
-  FileBytes bytes = file->bytes();
-  count(path, *file);
-  return bytes;
+std::shared_ptr<SharedFile> FileCache::file(const std::string& path) {
+  std::shared_ptr<SharedFile> file = find(path);
+  try {
+    file->bytes();
+  } catch (...) {
+    forget(*file);
+    throw;
+  }
+  count(*file);
+  return file;
 }
 
-std::shared_ptr<const TensorMap> FileCache::tensors(const std::string& path) {
-  const std::shared_ptr<SharedFile> file = find(path);
-  std::shared_ptr<const TensorMap> tensors = file->tensors();
-  count(path, *file);
+std::shared_ptr<const TensorMap> FileCache::tensors(SharedFile& file) {
+  std::shared_ptr<const TensorMap> tensors = file.tensors();
+  count(file);
   return tensors;
 }
 
 std::shared_ptr<SharedFile> FileCache::find(const std::string& path) {
-  if (standard_input_taken_ && (path == "-" || descriptor_named(path) == STDIN_FILENO))
-    throw Error(ErrorKind::no_input, printable(path) + ": standard input holds the jobs");
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = places_.try_emplace(path);
   if (is_new) {
-    place->second.file = std::make_shared<SharedFile>(path, limits_);
+    place->second.file = std::make_shared<SharedFile>(path, limits_, standard_input_taken_);
     place->second.use = uses_.insert(uses_.begin(), path);
   } else {
     uses_.splice(uses_.begin(), uses_, place->second.use);
@@ -65,19 +72,33 @@ std::shared_ptr<SharedFile> FileCache::find(const std::string& path) {
   return place->second.file;
 }
 
-void FileCache::count(const std::string& path, SharedFile& file) {
+/// The end where it was dropped meanwhile, or another version has its place.
+FileCache::Places::iterator FileCache::place_of(const SharedFile& file) {
+  const auto place = places_.find(file.path());
+  return place != places_.end() && place->second.file.get() == &file ? place : places_.end();
+}
+
+void FileCache::count(SharedFile& file) {
   const std::size_t size = file.size();
   const std::lock_guard lock(mutex_);
-  const auto place = places_.find(path);
-  if (place == places_.end() || place->second.file.get() != &file) return;  // dropped meanwhile
+  const auto place = place_of(file);
+  if (place == places_.end()) return;
   held_ += size - place->second.size;
   place->second.size = size;
-  while (held_ > most_) {
-    const auto oldest = places_.find(uses_.back());
-    held_ -= oldest->second.size;
-    uses_.pop_back();
-    places_.erase(oldest);
-  }
+  if (size > most_) return drop(place);  // no other one need go for it
+  while (held_ > most_) drop(places_.find(uses_.back()));
+}
+
+void FileCache::forget(const SharedFile& file) {
+  const std::lock_guard lock(mutex_);
+  const auto place = place_of(file);
+  if (place != places_.end()) drop(place);
+}
+
+void FileCache::drop(Places::iterator place) {
+  held_ -= place->second.size;
+  uses_.erase(place->second.use);
+  places_.erase(place);
 }
 
 }  // namespace attn

@@ -145,26 +145,20 @@ TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits) {
   return tensors;
 }
 
-void TensorFiles::add(FileBytes file) {
-  added_.insert(file.path);
-  files_.insert_or_assign(file.path, std::move(file));
-}
+void TensorFiles::add(FileBytes file) { files_.insert_or_assign(file.path, std::move(file)); }
 
 const FileBytes& TensorFiles::file(const std::string& path) {
   const auto place = files_.find(path);
   if (place != files_.end()) return place->second;
-  return files_
-      .emplace(path,
-               shared_ ? shared_->bytes(path) : read_file(path, limits_.memory, limits_.access))
-      .first->second;
+  if (shared_ == nullptr)
+    return files_.emplace(path, read_file(path, limits_.memory, limits_.access)).first->second;
+  // Tensors asked for later are to be of the very bytes whose digest is told.
+  const auto held = held_.emplace(path, shared_->file(path)).first;
+  return files_.emplace(path, held->second->bytes()).first->second;
 }
 
 void TensorFiles::require_unchanged() const {
   for (const auto& [path, file] : files_) file.require_unchanged();
-}
-
-bool TensorFiles::is_own(const std::string& path) const {
-  return shared_ == nullptr || added_.contains(path);
 }
 
 const TensorMap& TensorFiles::all(const std::string& path) {
@@ -172,7 +166,7 @@ const TensorMap& TensorFiles::all(const std::string& path) {
   if (place != tensors_.end()) return *place->second;
   const FileBytes& bytes = file(path);
   auto tensors = is_own(path) ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_))
-                              : shared_->tensors(path);
+                              : shared_->tensors(*held_.at(path));
   return *tensors_.emplace(path, std::move(tensors)).first->second;
 }
 

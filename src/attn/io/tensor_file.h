@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "attn/io/file.h"
@@ -63,12 +62,12 @@ class TensorFiles {
   const ReadLimits& limits() const { return limits_; }
 
  private:
-  bool is_own(const std::string& path) const;  ///< not the shared cache's
+  bool is_own(const std::string& path) const { return !held_.contains(path); }
 
   FileCache* shared_ = nullptr;
   ReadLimits limits_;
   std::map<std::string, FileBytes> files_;
-  std::set<std::string> added_;
+  std::map<std::string, std::shared_ptr<SharedFile>> held_;  ///< the shared cache's
   std::map<std::string, std::shared_ptr<const TensorMap>> tensors_;
 };
 
