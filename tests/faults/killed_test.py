@@ -55,6 +55,11 @@ def single_runs(checks, inputs):
     return kills
 
 
+def empty_folders(now):
+    return [path for path in now if now[path] is None
+            and not any(inner.startswith(path + "/") for inner in now)]
+
+
 def outputs_of(folder):
     return {path: data for path, data in state_of(folder).items() if not is_manifest(path)}
 
@@ -63,8 +68,10 @@ def a_batch(checks, jobs, every):
     """Killed at every N-th of its calls, on one thread so that each call has its number."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         inputs = pathlib.Path(name)
-        write_jobs(inputs / "jobs", range(jobs))
-        args = ["batch", "jobs", "--out-dir", "out", "--resume", "-j", "1", "-q", "--format", "folder"]
+        for seed in range(jobs):
+            write_jobs(inputs / "jobs" / f"{seed % 3}" / f"{seed}", [seed])
+        args = ["batch", "jobs", "--out-dir", "out", "--resume", "-j", "1", "-q", "--format", "folder",
+                "--name", "{job}"]
         bench = Bench(Command("batch", args, batch="out"), inputs)
     kills, dice = 0, random.Random(4711)
     whole = {path: data for path, data in bench.after.items() if not is_manifest(path)}
@@ -73,8 +80,10 @@ def a_batch(checks, jobs, every):
             for action, code in ENDS.items():
                 run = bench.run(f"{kind}:{action}:{number}")
                 killed = run.returncode == code
+                left = state_of(bench.folder)
                 if code == -15:
-                    checks.check(not any(map(is_litter, state_of(bench.folder))), f"litter: {run}")
+                    checks.check(not any(map(is_litter, left)) and not empty_folders(left),
+                                 f"{kind}:{action}:{number}: {empty_folders(left)}: {run}")
                 for _ in range(number % 3):  # and again while it is resumed
                     again = bench.run(f"{kind}:{action}:{dice.randint(1, bench.counts[kind])}")
                     kills += again.returncode == -9

@@ -42,6 +42,14 @@ int remember(const std::string& path) {
   return -1;
 }
 
+/// Whether one went: that in which it was may then be empty, too.
+bool remove_empty_folders() {
+  bool removed = false;
+  for (const Slot& slot : slots)
+    if (slot.use == Use::taken) removed |= rmdir(slot.path.data()) == 0;  // no file goes by it
+  return removed;
+}
+
 extern "C" void remove_and_die(int signal_number) {
   remove_temporaries();
   raise(signal_number);  // SA_RESETHAND has restored the default action
@@ -83,8 +91,7 @@ void remove_temporaries() {
   for (int waited = 0; sheltered > 0 && waited < 200; ++waited) nanosleep(&kMillisecond, nullptr);
   for (const Slot& slot : slots)
     if (slot.use == Use::taken) unlink(slot.path.data());
-  for (const Slot& slot : slots)
-    if (slot.use == Use::taken) rmdir(slot.path.data());  // does nothing to a file
+  while (remove_empty_folders()) continue;
 }
 
 SignalShelter::SignalShelter() {
