@@ -2,7 +2,8 @@
 
 The promise: the exit code is 0 and everything is as without the fault, or it is a documented one, a
 line on stderr says why, and each output is the old file or the new one, bit for bit, with nothing
-else beside them.
+else beside them. It is not 0 where a sync failed, or the closing of what had been written; and where
+that or a write failed, all outputs of the run, or of the job, are old ones.
 """
 
 import json
@@ -19,8 +20,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from support.attn import ATTN  # noqa: E402
 
 INTERPOSER = pathlib.Path(ATTN).parent / "attn_interpose.so"
-KINDS = ["alloc", "open", "read", "write", "sync", "close", "rename", "cut", "reserve", "map",
-         "folder", "stat", "lock", "thread"]
+KINDS = ["alloc", "open", "read", "write", "sync", "folder-sync", "close", "rename", "cut", "reserve",
+         "map", "folder", "stat", "lock", "thread"]
 # A file system without a disk below, where there is one: fsync() then takes no time.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 OLD = b"what stood there before\n"
@@ -36,6 +37,7 @@ FAULTS = {
     "write": ({"ENOSPC": {74}, "ENOSPC+": {74}, "EIO": {74}, "EDQUOT+": {74}, "EINTR": set(),
                "short": set()}),
     "sync": ({"EIO": {74}, "EIO+": {74}, "ENOSPC": {74}}),
+    "folder-sync": ({"EIO": {74}, "EIO+": {74}, "ENOSPC": {74}}),
     "close": ({"EIO": {74}, "EIO+": {74}, "EINTR": set(), "ENOSPC": {74}}),
     "rename": ({"ENOSPC": {74}, "EIO+": {74}, "EINVAL": {74}, "EROFS+": {74}}),
     "cut": ({"EIO": {74}, "ENOSPC+": {74}, "EINTR": set()}),
@@ -70,6 +72,10 @@ def manifest_lines(text):
     lines = [json.loads(line) for line in text.decode().split("\n")[:-1]]
     return {line["job"]: (line["status"], line["inputs"], line["outputs"])
             for line in lines if "job" in line}
+
+
+# Before an output gets its name.
+BEFORE_NAMES = ("write", "sync", "close", "cut")
 
 
 def same_file(path, one, other):
@@ -114,9 +120,9 @@ class Bench:
                               capture_output=True, cwd=self.folder, env=env, timeout=20)
 
     def read_counts(self):
-        """Calls by kind, and how many were touched."""
-        numbers = struct.unpack(f"{len(KINDS) + 1}Q", self.counts_file.read_bytes())
-        return dict(zip(KINDS, numbers)), numbers[-1]
+        """Calls by kind, how many were touched, and how many lost what had been written."""
+        numbers = struct.unpack(f"{len(KINDS) + 2}Q", self.counts_file.read_bytes())
+        return dict(zip(KINDS, numbers)), *numbers[-2:]
 
     def reset(self, now):
         """Makes the folder what it was before."""
@@ -173,6 +179,26 @@ class Bench:
                 return manifest_lines(data) is not None
         return path in self.after and data == self.after[path]
 
+    def outputs(self):
+        """The files that come or change, by job; those of a single run are one group."""
+        groups = {}
+        for path, data in self.after.items():
+            if data is None or data == self.before.get(path) or is_manifest(path):
+                continue
+            job = path.split("/")[1] if self.command.batch else ""
+            groups.setdefault(job, []).append(path)
+        return groups.values()
+
+    def some_named(self, now):
+        """Where something failed before any output should have got its name."""
+        found = []
+        for paths in self.outputs():
+            old = all(now.get(path) == self.before.get(path) for path in paths)
+            new = all(now.get(path) == self.after[path] for path in paths)
+            if not (old or (new and self.command.batch)):
+                found.append(f"not all are old: {paths}")
+        return found
+
     def is_beginning(self, stdout):
         if self.command.args[0] != "batch":
             return self.stdout.startswith(stdout)
@@ -200,9 +226,13 @@ class Bench:
         except subprocess.TimeoutExpired:
             self.reset(state_of(self.folder))
             return 1, [f"{self.command.name}: {fault}: hangs"]
-        injected = self.read_counts()[1]
+        _, injected, lost = self.read_counts()
         now = state_of(self.folder)
         found = self.problems(run, now, FAULTS[kind][action])
+        if lost and run.returncode == 0:
+            found.append("exit 0, but what was written may be lost")
+        if kind in BEFORE_NAMES and run.returncode != 0:
+            found += self.some_named(now)
         if run.returncode != 0 and self.command.batch:
             found += self.resumed()
         elif not injected:

@@ -2,7 +2,8 @@
 //
 //     ATTN_FAULT=KIND:ACTION:N[+]   what happens at the N-th call of a kind, from 1; '+': and later
 //     ATTN_FAULT_COUNTS=FILE        receives the counts, 64-bit integers: each kind's calls in the
-//                                   order of kKinds, then how many were touched
+//                                   order of kKinds, then how many were touched,
+//                                   and of those how many lost what had been written
 //
 // An ACTION is the name of an error (the call fails with it and does nothing, save that close()
 // closes), `short` (a read or write moves one byte, or one part), `kill` and `killed` (SIGKILL
@@ -46,6 +47,7 @@ enum Kind {
   kRead,
   kWrite,
   kSync,
+  kFolderSync,
   kClose,
   kRename,
   kCut,
@@ -56,8 +58,9 @@ enum Kind {
   kLock,
   kThread
 };
-constexpr const char* kKinds[] = {"alloc", "open",    "read", "write",  "sync", "close", "rename",
-                                  "cut",   "reserve", "map",  "folder", "stat", "lock",  "thread"};
+constexpr const char* kKinds[] = {"alloc",       "open",   "read",   "write", "sync",
+                                  "folder-sync", "close",  "rename", "cut",   "reserve",
+                                  "map",         "folder", "stat",   "lock",  "thread"};
 constexpr int kKindCount = sizeof kKinds / sizeof *kKinds;
 
 struct Errno {
@@ -83,7 +86,7 @@ struct Plan {
 using Counter = std::atomic<uint64_t>;
 
 Plan plan;
-Counter own_counts[kKindCount + 1];
+Counter own_counts[kKindCount + 2];
 Counter* counts = own_counts;
 std::atomic<bool> armed = false;
 __thread int elsewhere __attribute__((tls_model("initial-exec"))) =
@@ -214,6 +217,18 @@ ssize_t transfer(Kind kind, long number, int fd, Buffer buffer, size_t size, Res
   return result;
 }
 
+bool is_folder(int fd) {
+  struct stat info;
+  return syscall(SYS_fstat, fd, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+int sync_by(long number, int fd) {
+  const Kind kind = is_folder(fd) ? kFolderSync : kSync;
+  const int result = static_cast<int>(call(kind, number, fd));
+  if (result != 0 && plan.kind == kind) ++counts[kKindCount + 1];
+  return result;
+}
+
 bool allocation_fails() { return is_chosen(kAlloc) && act(); }
 
 int (*real_main)(int, char**, char**) = nullptr;
@@ -328,14 +343,16 @@ ssize_t pwritev(int fd, const struct iovec* parts, int count, off_t at) {
   return transfer(kWrite, SYS_pwritev, fd, parts, count, at, 0);
 }
 
-int fsync(int fd) { return static_cast<int>(call(kSync, SYS_fsync, fd)); }
+int fsync(int fd) { return sync_by(SYS_fsync, fd); }
 
-int fdatasync(int fd) { return static_cast<int>(call(kSync, SYS_fdatasync, fd)); }
+int fdatasync(int fd) { return sync_by(SYS_fdatasync, fd); }
 
 /// Frees the descriptor whatever it says, as Linux does.
 int close(int fd) {
+  const bool written = (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
   const bool chosen = is_chosen(kClose);
   const bool fails = chosen && act();
+  if (fails && written && plan.error != EINTR) ++counts[kKindCount + 1];
   const long result = syscall(SYS_close, fd);
   if (chosen && plan.action == Action::killed) end_here(SIGKILL);
   if (fails) errno = plan.error;

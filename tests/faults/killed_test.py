@@ -18,7 +18,7 @@ from support.attn import Checks, attn, under_sanitizer  # noqa: E402
 from support.jobs import write_jobs  # noqa: E402
 
 ENDS = {"kill": -9, "killed": -9, "stop": -15}
-KINDS = ["write", "rename", "close", "folder", "sync", "cut", "reserve"]
+KINDS = ["write", "rename", "close", "folder", "sync", "folder-sync", "cut", "reserve"]
 RUNS = ["run, npz over an old one", "run, several outputs", "run, a folder", "run, large and durable",
         "run, page", "convert", "svd"]
 

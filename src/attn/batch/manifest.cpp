@@ -148,6 +148,10 @@ void Manifest::add(std::span<const Outcome> outcomes) {
   append(text);
 }
 
+void Manifest::close() {
+  if (!file_.close()) throw system_error(ErrorKind::io, path_, errno);
+}
+
 void Manifest::append(std::string_view text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = write(file_.get(), text.data() + done, text.size() - done);

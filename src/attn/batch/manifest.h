@@ -49,6 +49,7 @@ class Manifest {
 
   /// A line for each that was not skipped, in one write.
   void add(std::span<const Outcome> outcomes);
+  void close();  ///< after the last: what the system tells of lines that are lost, it tells now
 
   const std::string& path() const { return path_; }
 

@@ -182,6 +182,7 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
   tasks.tick = [&] { report.tick(); };
   PoolEnd end = run_pool(source, pool, tasks, stop);
   if (results && !end.fault) end.fault = fault_of([&] { results->commit(); });
+  if (manifest != nullptr && !end.fault) end.fault = fault_of([&] { manifest->close(); });
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
   if (!reader_has_gone(end.fault)) report.end(code);
   if (end.overdue > 0) end_at_once(code);

@@ -171,9 +171,11 @@ int run(const RunArgs& args) {
   const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
   files.require_unchanged();
+  views.write_files(job, all);
   writer.commit();
+  views.commit();
   if (destination.shown) show(result, args.show, meaning_of);
-  views.write(job, all);
+  views.write_streams(job, all);
   if (!nan.empty()) note("warning: " + nan);
   for (const std::string& doubt : {mask_doubt(job), token_doubt(job, prepared.inputs)})
     if (!doubt.empty()) note("warning: " + doubt);

@@ -4,6 +4,7 @@
 
 #include "attn/cli/draw.h"
 #include "attn/cli/numbers.h"
+#include "attn/io/descriptor.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -53,10 +54,12 @@ RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPlace> results,
   refuse_two_for_one(results);
   if (!args.view.empty()) {
     draw_format(args.view);
+    view_streams_ = is_stream(args.view);
     view_.emplace(args.view, policy);
   }
   if (!args.explain.empty()) {
     steps_format(args.explain);
+    explain_streams_ = is_stream(args.explain);
     explain_.emplace(args.explain, policy);
   }
 }
@@ -68,19 +71,24 @@ std::vector<std::string> RunViews::outputs(const Job& job) const {
   return names;
 }
 
-void RunViews::write(const Job& job, const Result& result) {
-  if (explain_) {
+void RunViews::write(const Job& job, const Result& result, bool streams) {
+  if (explain_ && explain_streams_ == streams) {
     const WorkedSteps steps = explain(job, result.outputs, args_.choice);
     explain_->write(written(steps, steps_format(args_.explain)));
-    explain_->commit();
+    explain_->finish();
   }
-  if (!view_) return;
+  if (!view_ || view_streams_ != streams) return;
   const ResultFile file{result.outputs, result.tokens, result.made_by};
   const HeatSource source = heat_source(file, "weights", "result");
   PageSet set = page_set(source, {}, "result");
   set.key.reset();  // there is no file to read it from
   view_->write(drawn({set}, draw_format(args_.view), {}));
-  view_->commit();
+  view_->finish();
+}
+
+void RunViews::commit() {
+  if (explain_ && !explain_streams_) explain_->commit();
+  if (view_ && !view_streams_) view_->commit();
 }
 
 }  // namespace attn

@@ -34,11 +34,18 @@ class RunViews {
 
   /// What has to be computed for them.
   std::vector<std::string> outputs(const Job& job) const;
-  void write(const Job& job, const Result& result);
+  /// Those that go to files come first, whole but for their names, which commit() gives; then
+  /// those that a terminal or a pipe gets.
+  void write_files(const Job& job, const Result& result) { write(job, result, false); }
+  void commit();
+  void write_streams(const Job& job, const Result& result) { write(job, result, true); }
 
  private:
+  void write(const Job& job, const Result& result, bool streams);
+
   RunViewArgs args_;
   std::optional<OutputFile> view_, explain_;
+  bool view_streams_ = false, explain_streams_ = false;
 };
 
 }  // namespace attn

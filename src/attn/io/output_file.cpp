@@ -49,6 +49,10 @@ mode_t mode_of_new_files() {
   return 0666 & ~mask;
 }
 
+std::string path_of(const Descriptor& file) {
+  return "/proc/self/fd/" + std::to_string(file.get());
+}
+
 /// Gives `from` the name `to`; false, with errno EEXIST, when something has that name already.
 bool rename_without_replacing(const char* from, const char* to) {
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
@@ -214,8 +218,14 @@ void OutputFile::State::close() {
   if (temporary) fchmod(file.get(), mode);  // fails where there are no modes, which loses nothing
   if ((temporary || nameless) && durable && fsync(file.get()) != 0)
     throw system_error(ErrorKind::io, path, errno);
-  // One without a name has to be open to be given one; what can do that reports nothing on closing.
-  if (!nameless && !file.close()) throw system_error(ErrorKind::io, path, errno);
+  // One without a name has to be held to be given one, but no longer to be written to.
+  Descriptor held;
+  if (nameless) {
+    held = Descriptor(::open(path_of(file).c_str(), O_PATH | O_CLOEXEC));
+    if (!held.is_open()) throw system_error(ErrorKind::io, path, errno);
+  }
+  if (!file.close()) throw system_error(ErrorKind::io, path, errno);
+  file = std::move(held);
 }
 
 void OutputFile::State::give_name() {
@@ -230,7 +240,7 @@ void OutputFile::State::give_name() {
 
 void OutputFile::State::give_first_name() {
   const SignalShelter shelter;
-  const std::string source = "/proc/self/fd/" + std::to_string(file.get());
+  const std::string source = path_of(file);
   const auto link_to = [&](const std::string& name) {
     return linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
   };
