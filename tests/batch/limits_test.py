@@ -167,6 +167,24 @@ def jobs_share_memory(checks, folder):
                      and is_expected(json.loads(run.stdout), 1), f"a line too long: {run.stderr}")
 
 
+def little_address_space(checks, folder):
+    """Small products need no work space of BLAS, and workers that need one take turns."""
+    if under_asan():
+        return
+    (folder / "jobs").mkdir()
+    for number in range(20):
+        square = {"rand": {"shape": [2, 2]}}
+        (folder / "jobs" / f"{number}.json").write_text(json.dumps(
+            {"seed": number, "embeddings": square, "W_Q": square, "W_K": square, "W_V": square}))
+    whole = attn("batch", "jobs", "-q", cwd=folder)
+    for limit, workers in (100, 1), (200, 3), (300, 3):
+        run = subprocess.run([ATTN, "batch", "jobs", "-q", "-j", str(workers)], cwd=folder,
+                             capture_output=True, timeout=60, preexec_fn=lambda limit=limit:
+                             resource.setrlimit(resource.RLIMIT_AS, (limit * 10**6, limit * 10**6)))
+        checks.check(run.returncode == 0 and run.stdout == whole.stdout,
+                     f"{limit} MB for {workers} workers: {run.returncode} {run.stderr[:300]}")
+
+
 def compressed_files(checks, folder):
     np.savez_compressed(folder / "zeros.npz", Q=np.zeros((4000, 100)), K=np.zeros((10, 100)))
     flags = ["run", "zeros.npz", "--outputs", "logsumexp", "-o", "out.npz", "--force"]
@@ -179,7 +197,7 @@ def compressed_files(checks, folder):
 if __name__ == "__main__":
     checks = Checks("limits")
     for part in (the_plan_is_what_happens, the_bound_on_memory_holds, more_than_there_is,
-                 jobs_share_memory, compressed_files):
+                 jobs_share_memory, little_address_space, compressed_files):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <condition_variable>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -19,19 +20,47 @@ namespace {
 template <class... Parameters>
 using Function = void (*)(Parameters...);
 
-/// OpenBLAS asks for its work space (128 MiB) again and again, for ever, when there is none: so it
-/// is asked for here first. It is room enough to open the library, too.
-constexpr std::size_t kWorkSpace = std::size_t{160} << 20;
+/// One call's share of the work spaces (128 MiB each) that OpenBLAS takes as it needs them and
+/// keeps for later calls. It asks for one again and again, for ever, when there is none: so it is
+/// asked for here first. Where there is no room for one more, a call waits for another's to end.
+class WorkSpace {
+ public:
+  /// Throws std::bad_alloc where there is not even one.
+  WorkSpace() : lock_(mutex_) {
+    if (free_ == 0 && !has_room()) {
+      if (all_ == 0) throw std::bad_alloc();
+      freed_.wait(lock_, [] { return free_ > 0; });
+    }
+    if (free_ == 0) {  // others wait for the end of this call: then OpenBLAS has taken it
+      ++all_;
+    } else {
+      --free_;
+      lock_.unlock();
+    }
+  }
+  WorkSpace(const WorkSpace&) = delete;
+  WorkSpace& operator=(const WorkSpace&) = delete;
+  ~WorkSpace() {
+    if (!lock_) lock_.lock();
+    ++free_;
+    freed_.notify_one();
+  }
 
-void require_work_space() {
-  thread_local bool found = false;
-  if (found) return;
-  void* space =
-      mmap(nullptr, kWorkSpace, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (space == MAP_FAILED) throw std::bad_alloc();
-  munmap(space, kWorkSpace);
-  found = true;
-}
+ private:
+  static bool has_room() {
+    constexpr std::size_t kNeeded = std::size_t{160} << 20;  // also for opening the library
+    void* space =
+        mmap(nullptr, kNeeded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (space == MAP_FAILED) return false;
+    munmap(space, kNeeded);
+    return true;
+  }
+
+  static inline std::mutex mutex_;
+  static inline std::condition_variable freed_;
+  static inline int all_ = 0, free_ = 0;
+  std::unique_lock<std::mutex> lock_;
+};
 
 class Library {
  public:
@@ -69,7 +98,7 @@ Library& library() {
 
 template <class... Parameters>
 void forward(const char* name, Parameters... parameters) {
-  require_work_space();
+  const WorkSpace space;
   library().call(name, parameters...);
 }
 

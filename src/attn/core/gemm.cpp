@@ -25,11 +25,31 @@ auto matrix(T* data, std::size_t rows, std::size_t columns) {
                    std::array<std::size_t, 2>{rows, columns});
 }
 
+/// Whether a product is computed before BLAS, which wants 128 MiB of work space, would be opened.
+bool is_tiny(const Extents& size) {
+  constexpr std::size_t kMost = 4096;
+  return size.m <= kMost && size.n <= kMost && size.k <= kMost && size.m * size.n * size.k <= kMost;
+}
+
+/// c (m, n) = a b, each element summed from front to back.
+template <class T>
+void multiply_tiny(const T* a, const T* b, T* c, const Extents& size, Second second) {
+  const bool transposed = second == Second::transposed;
+  const std::size_t across = transposed ? size.k : 1, down = transposed ? 1 : size.n;
+  for (std::size_t i = 0; i < size.m; ++i)
+    for (std::size_t j = 0; j < size.n; ++j) {
+      T sum = 0;
+      for (std::size_t l = 0; l < size.k; ++l) sum += a[i * size.k + l] * b[j * across + l * down];
+      c[i * size.n + j] = sum;
+    }
+}
+
 /// c (m, n) = a b for one pair of matrices. xt::blas::gemm and not xt::linalg::dot, which gives
 /// wrong shapes for views that alias and for empty axes.
 template <class T>
 void multiply(const T* a, const T* b, T* c, const Extents& size, Second second,
               const std::string&) {
+  if (is_tiny(size)) return multiply_tiny(a, b, c, size, second);
   const bool transposed = second == Second::transposed;
   auto product = matrix(c, size.m, size.n);
   xt::blas::gemm(matrix(a, size.m, size.k),

@@ -15,7 +15,8 @@ enum class Second { plain, transposed };
 /// leading axes.
 ///
 /// Dtypes: i64, f32 and f64; integers beside floats become those floats. f32 and f64 go through
-/// BLAS, on one thread so that the bits do not depend on the machine's cores. i64 is exact, or
+/// BLAS, on one thread so that the bits do not depend on the machine's cores, save where m n k is
+/// so small that it would not pay to open it. i64 is exact, or
 /// Error(data) naming `stage` when an element does not fit. m, n and k may be 0.
 Tensor matmul(const Tensor& a, const Tensor& b, Second second, const std::string& stage);
 
