@@ -105,7 +105,7 @@ def refusals(checks, folder):
     np.save(folder / "matrix.npy", np.zeros((2, 2)))
     usage = [
         (["rand", "--seed", -1], "seed: expected whole numbers >= 0 of at most 10000 digits, found '-1'"),
-        (["rand", "--seed", ""], "seed: expected whole numbers >= 0 of at most 10000 digits, found a string"),
+        (["rand", "--seed", ""], "--seed: expected a value, found ''"),
         (["rand", "--seed", "[]"], "seed: expected at least one whole number, found none"),
         (["rand", "--seed", 1, "--shape", "65536,65537"],
          "rand: shape: expected at most 2^32 elements, found (65536, 65537)"),
