@@ -38,11 +38,18 @@ std::size_t least_limit(const std::string& root, std::string path, const std::st
   return least;
 }
 
-/// Lines are "0::/path" (version 2) and "4:memory:/path" (version 1).
-std::size_t limit_of_control_group() {
+std::size_t limit_of_address_space() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNone;
+  return limit.rlim_cur;
+}
+
+}  // namespace
+
+std::size_t limit_of_control_group(const std::string& root) {
   std::string groups;
   try {
-    groups = read_file("/proc/self/cgroup").text();
+    groups = read_file(root + "/proc/self/cgroup").text();
   } catch (const Error&) {
     return kNone;
   }
@@ -52,29 +59,22 @@ std::size_t limit_of_control_group() {
     const std::string line = groups.substr(start, end - start);
     const std::size_t path = line.find(":/");
     if (path != std::string::npos && line.starts_with("0::"))
-      least = std::min(least, least_limit("/sys/fs/cgroup", line.substr(path + 1), "memory.max"));
+      least = std::min(least,
+                       least_limit(root + "/sys/fs/cgroup", line.substr(path + 1), "memory.max"));
     else if (path != std::string::npos && line.find(":memory:") != std::string::npos)
-      least = std::min(least, least_limit("/sys/fs/cgroup/memory", line.substr(path + 1),
+      least = std::min(least, least_limit(root + "/sys/fs/cgroup/memory", line.substr(path + 1),
                                           "memory.limit_in_bytes"));
     start = end + 1;
   }
   return least;
 }
 
-std::size_t limit_of_address_space() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kNone;
-  return limit.rlim_cur;
-}
-
-}  // namespace
-
 std::size_t memory_of_this_process() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
   const std::size_t machine = pages > 0 && page > 0
                                   ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page)
                                   : kNone;
-  return std::min({machine, limit_of_control_group(), limit_of_address_space()});
+  return std::min({machine, limit_of_control_group(""), limit_of_address_space()});
 }
 
 }  // namespace attn

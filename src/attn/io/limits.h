@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <limits>
+#include <string>
 
 #include "attn/io/file.h"
 
@@ -22,6 +23,11 @@ struct ReadLimits {
   NpzLimits npz = {};
   FileAccess access = FileAccess::read;
 };
+
+/// Bytes of memory that the control group of this process, and those above it, leave it; the
+/// largest number where they set no limit. Of lines of /proc/self/cgroup, "0::/path" is version 2
+/// and "4:memory:/path" version 1. All is read below `root`, "" save in tests.
+std::size_t limit_of_control_group(const std::string& root);
 
 /// Bytes of memory that this process may have: those of the machine, its control group (versions 1
 /// and 2, with those above it) or its address space limit (ulimit -v), whichever is least.
