@@ -206,7 +206,12 @@ def a_common_base(checks, folder):
     result = lines_of(run)[0]
     checks.check(result["made_by"]["job"]["K"] == "numbers of shape (5, 4)", f"{result['made_by']}")
     run = attn("batch", "-", "--heads", "none", stdin="{}")
-    checks.check(run.returncode == 3 and b"--heads" in run.stderr, f"a flag that is wrong: {run}")
+    checks.check(run.returncode == 2 and run.stderr.count(b"\n") == 1 and b"--heads" in run.stderr,
+                 f"a flag that is wrong: {run}")
+    (folder / "bad.json").write_text('{"causal": 3}')
+    run = attn("batch", "-", "--base", "bad.json", "--out-dir", "bad", stdin="{}\n{}", cwd=folder)
+    checks.check(run.returncode == 65 and run.stderr.count(b"\n") == 1 and b"bad.json: causal: " in
+                 run.stderr and not (folder / "bad").exists(), f"a base that is wrong: {run}")
 
 
 def names_of_results(checks, folder):
@@ -286,7 +291,7 @@ def failures(checks, folder):
         path.write_text("{}")
     run = attn("batch", "many", "-j", "1", "--fail-fast", "--out-dir", "fast", cwd=folder)
     checks.check(run.returncode == 3 and len(manifest_of(folder / "fast")) == 2, f"{run}")
-    checks.check(b"48 not started" in run.stderr, f"what was not done: {run.stderr}")
+    checks.check(b"48 not done" in run.stderr, f"what was not done: {run.stderr}")
     run = attn("batch", "many", "--out-dir", "slow", cwd=folder)
     checks.check(len(manifest_of(folder / "slow")) == 50, "by default it keeps going")
     checks.check(run.stderr.count(b"\n") == 22, f"errors shown: {run.stderr.count(b'%c' % 10)}")
@@ -295,13 +300,18 @@ def failures(checks, folder):
     (folder / "kept").mkdir()
     (folder / "kept" / "job0000.npz").write_text("mine")
     run = attn("batch", paths[0], paths[4], "--out-dir", "kept", cwd=folder)
-    checks.check(run.returncode == 3 and b"exists already" in run.stderr, f"{run}")
+    checks.check(run.returncode == 73 and run.stderr.count(b"\n") == 1 and list(contents(folder / "kept"))
+                 == ["job0000.npz"] and b"kept/job0000.npz: exists already" in run.stderr, f"{run}")
     checks.check((folder / "kept" / "job0000.npz").read_text() == "mine", "not overwritten")
     run = attn("batch", paths[0], *paths[4:], "--out-dir", "kept", "--no-clobber", cwd=folder)
-    checks.check(run.returncode == 0 and b"1 done, 2 skipped" in run.stderr, f"{run}")
+    checks.check(run.returncode == 0 and b"2 done, 1 skipped" in run.stderr, f"{run}")
     checks.check((folder / "kept" / "job0000.npz").read_text() == "mine", "left as it was")
+    run = attn("batch", *paths[4:], "--out-dir", "kept", cwd=folder)
+    checks.check(run.returncode == 73 and b"and 1 other" in run.stderr, f"several: {run}")
+    run = attn("batch", "-", "--out-dir", "kept", "--name", "job000{index}", "--no-clobber",
+               stdin=json.dumps(job(1)), cwd=folder)
     checks.check(sorted(line["status"] for line in manifest_of(folder / "kept").values())
-                 == ["done", "done", "failed"], "the manifest of both runs")
+                 == ["done"] * 3, "the manifest of all runs")
     run = attn("batch", paths[0], paths[4], "--out-dir", "kept", cwd=folder)
     checks.check(run.returncode == 73 and b"--resume" in run.stderr, f"a manifest there: {run}")
     run = attn("batch", paths[0], paths[4], "--out-dir", "kept", "--force", cwd=folder)
@@ -319,6 +329,49 @@ def failures(checks, folder):
     checks.check(run.returncode == 3 and b"NaN" in run.stderr, f"--nan refuse: {run}")
     run = attn("batch", "-", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')
     checks.check(run.returncode == 0 and b"line 1: warning: " in run.stderr, f"--nan warn: {run}")
+
+
+def half_a_result(checks, folder):
+    """Not taken for a whole one by --no-clobber, which adds what is missing to what is the same."""
+    write_jobs(folder / "jobs", [0])
+    flags = ["batch", "jobs", "--format", "folder", "--out-dir", "out", "--no-clobber"]
+    attn(*flags, cwd=folder)
+    whole, weights = contents(folder / "out"), folder / "out" / "job0000" / "weights.npy"
+    weights.unlink()
+    run = attn(*flags, cwd=folder)
+    checks.check(run.returncode == 0 and b"1 done, 0 skipped" in run.stderr
+                 and contents(folder / "out") == whole, f"a file is missing: {run}")
+    run = attn(*flags, cwd=folder)
+    checks.check(run.returncode == 0 and b"0 done, 1 skipped" in run.stderr, f"none is: {run}")
+    weights.unlink()
+    (folder / "out" / "job0000" / "context.npy").write_bytes(b"mine")
+    run = attn(*flags, cwd=folder)
+    checks.check(run.returncode == 3 and b"context.npy: exists already" in run.stderr
+                 and not weights.exists(), f"another file in its place: {run}")
+
+
+def what_is_doubtful(checks, folder):
+    doubtful = {"Q": [[1.0]], "K": [[1.0]], "V": [[1.0]], "mask": [[1.0]], "tokens": ["a", "b", "c"]}
+    run = attn("batch", "-", "--out-dir", "out", stdin=json.dumps(doubtful), cwd=folder)
+    warning = manifest_of(folder / "out")["line 1"].get("warning", "")
+    checks.check(run.returncode == 0 and b"line 1: warning: " in run.stderr
+                 and "hide nothing" in warning and "they label nothing" in warning, f"{run} {warning}")
+    run = attn("batch", "-", stdin=25 * (json.dumps(doubtful) + "\n"), cwd=folder)
+    checks.check(run.stderr.count(b": warning: ") == 20, f"no more than 20 are shown: {run.stderr}")
+
+
+def names_of_any_bytes(checks, folder):
+    """Told apart, and found again."""
+    (folder / "jobs").mkdir()
+    for seed, name in enumerate([b"a\xff.json", b"a\xfe.json", b"a\\xff.json", "\u00e4.json".encode()]):
+        with open(os.fsencode(folder) + b"/jobs/" + name, "w") as file:
+            json.dump(job(seed), file)
+    for counts in b"4 done, 0 skipped", b"0 done, 4 skipped":
+        run = attn("batch", "jobs", "--out-dir", "out", "--resume", cwd=folder)
+        checks.check(run.returncode == 0 and counts in run.stderr, f"{run}")
+    names = sorted(manifest_of(folder / "out"))
+    checks.check(names == [r"jobs/a\x5cxff.json", r"jobs/a\xfe.json", r"jobs/a\xff.json",
+                           "jobs/\u00e4.json"], f"{names}")
 
 
 def shards(checks, folder):
@@ -358,7 +411,7 @@ if __name__ == "__main__":
     checks = Checks("attn batch")
     for part in (which_jobs, names_without_a_file, each_file_once, folders_of_failed_jobs,
                  lines_on_stdin, a_common_base, names_of_results,
-                 failures, shards, files_shared_by_all):
+                 failures, half_a_result, what_is_doubtful, names_of_any_bytes, shards, files_shared_by_all):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

@@ -13,7 +13,7 @@ import tempfile
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn, attn_and_peak, under_asan  # noqa: E402
+from support.attn import ATTN, Checks, attn, attn_and_peak, under_asan, under_sanitizer  # noqa: E402
 from support.jobs import is_expected, job, write_jobs  # noqa: E402
 
 
@@ -162,9 +162,33 @@ def jobs_share_memory(checks, folder):
     checks.check(run.returncode == 65 and b"list: expected at most" in run.stderr, f"a list: {run}")
     line = json.dumps(job(1))
     for _ in range(20):  # whichever worker asks for the next line
-        run = attn("batch", "-", "--max-memory", "1M", stdin=line + "\n" + " " * 200000 + line)
-        checks.check(run.returncode == 65 and b"line 2" in run.stderr and run.stdout.count(b"\n") == 1
-                     and is_expected(json.loads(run.stdout), 1), f"a line too long: {run.stderr}")
+        run = attn("batch", "-", "--max-memory", "1M", stdin=line + "\n" + " " * 200000 + line + "\n" + line)
+        results = [json.loads(result) for result in run.stdout.splitlines()]
+        checks.check(run.returncode == 3 and len(results) == 3 and is_expected(results[0], 1)
+                     and is_expected(results[2], 1) and results[1]["code"] == 65
+                     and f"at most 131072 bytes in a line, found {200000 + len(line)}; " in
+                     results[1]["error"][0], f"a line too long: {run.stderr}")
+
+
+def all_jobs_together_keep_to_it(checks, folder):
+    """What jobs read and draw counts, and what one has freed is there for the next."""
+    if under_sanitizer():
+        return
+    for name in "read", "drawn", "computed":
+        (folder / name).mkdir()
+    for number in range(8):
+        np.save(folder / f"{number}.npy", np.full((500_000, 8), number, np.float64))  # 32 MB
+        few = {"K": [[1.0] * 8], "outputs": ["logsumexp"], "rows": [0]}
+        draw = {"seed": number, "Q": {"rand": {"shape": [500_000, 8]}}}
+        square = {"rand": {"shape": [1000, 8]}}
+        for name, text in (("read", few | {"Q": f"../{number}.npy"}), ("drawn", few | draw),
+                           ("computed", {"seed": number, "Q": square, "K": square})):
+            (folder / name / f"{number}.json").write_text(json.dumps(text))
+    for name in "read", "drawn", "computed":
+        run, peak = attn_and_peak("batch", name, "-j", "8", "--max-memory", "50M", "--out-dir",
+                                  f"out-{name}", cwd=folder)
+        checks.check(run.returncode == 0 and peak < 130 * 1024**2,  # together they would take 256 MB
+                     f"{name}: {peak / 1024**2:.0f} MiB: {run}")
 
 
 def little_address_space(checks, folder):
@@ -197,7 +221,7 @@ def compressed_files(checks, folder):
 if __name__ == "__main__":
     checks = Checks("limits")
     for part in (the_plan_is_what_happens, the_bound_on_memory_holds, more_than_there_is,
-                 jobs_share_memory, little_address_space, compressed_files):
+                 jobs_share_memory, all_jobs_together_keep_to_it, little_address_space, compressed_files):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

@@ -65,6 +65,55 @@ def what_changed_is_done_again(checks, folder):
     checks.check(counts(run) == (7, 0, 0), f"another format: {run.stderr}")
 
 
+def another_base(checks, folder):
+    """It is one of the options, and so is that there is none."""
+    (folder / "jobs").mkdir()
+    (folder / "jobs" / "q.json").write_text('{"Q": [[1.0, 2.0]], "K": [[3.0, 4.0]]}')
+    for number, scale in enumerate((2, 3)):
+        (folder / f"b{number}.json").write_text(json.dumps({"scale": scale}))
+    for flags in [], ["--base", "b0.json"], ["--base", "b1.json"], []:
+        for want in (1, 0, 0), (0, 1, 0):
+            run = batch(folder, "--resume", *flags)
+            checks.check(run.returncode == 0 and counts(run) == want, f"{flags}: {run}")
+        fresh = attn("batch", "jobs", "--out-dir", "fresh", "--force", *flags, cwd=folder)
+        checks.check(fresh.returncode == 0
+                     and contents(folder / "out") == contents(folder / "fresh"), f"{flags}: bytes")
+
+
+def what_is_not_ours_stays(checks, folder):
+    """A file that no line of the manifest names is replaced by nothing, and is taken as done where it
+    has the very bytes: so it is when a run is killed before it could write the line."""
+    paths = write_jobs(folder / "jobs", range(3))
+    checks.check(batch(folder).returncode == 0, "a first run")
+    whole, manifest = contents(folder / "out"), folder / "out" / "manifest.ndjson"
+    lines = manifest.read_text().splitlines(keepends=True)
+    manifest.write_text("".join(line for line in lines if "job0001" not in line))
+    run = batch(folder, "--resume")
+    checks.check(run.returncode == 0 and counts(run) == (1, 2, 0)
+                 and contents(folder / "out") == whole, f"a line is missing: {run}")
+    manifest.write_text(lines[0])
+    (folder / "out" / "job0002.npz").write_text("precious")
+    run = batch(folder, "--resume")
+    checks.check(run.returncode == 3 and counts(run) == (2, 0, 1) and b"job0002.npz: exists already"
+                 in run.stderr and manifest_of(folder / "out")[str("jobs/job0002.json")]["code"] == 73
+                 and (folder / "out" / "job0002.npz").read_text() == "precious", f"not ours: {run}")
+
+    # Nor what is an input of another job, the base, the list, or the manifest.
+    command = ["batch", "jobs", "--format", "json", "--out-dir"]
+    for name, flags in ("jobs", []), ("b", ["--base", "b/job0000.json"]), ("m", ["--manifest",
+                                                                                "m/job0001.json"]):
+        (folder / name).mkdir(exist_ok=True)
+        if name == "b":
+            (folder / "b" / "job0000.json").write_text('{"scale": 2}')
+        before = {path: path.read_bytes() for path in [*paths, *(folder / "b").glob("job0000.json")]}
+        for mode in "--force", "--resume":
+            run = attn(*command, name, *flags, mode, cwd=folder)
+            checks.check(run.returncode == (73 if name == "jobs" else 3) and run.stderr.count(b"\n") < 3
+                         and b": is a" in run.stderr, f"{name} {mode}: {run}")
+            checks.check(all(path.read_bytes() == text for path, text in before.items()), "untouched")
+    checks.check(len(manifest_of(folder / "m", "job0001.json")) == 3, "the manifest is whole")
+
+
 def failures_are_tried_again(checks, folder):
     paths = write_jobs(folder / "jobs", range(4))
     paths[2].write_text("{")
@@ -94,6 +143,13 @@ def a_damaged_manifest(checks, folder):
     run = batch(folder, "--resume")
     checks.check(counts(run) == (1, 4, 0), f"a line cut off: {run.stderr}")
     checks.check(all(json.loads(line) for line in manifest.read_text().splitlines()), "is gone")
+    lines = manifest.read_bytes().splitlines(keepends=True)
+    for broken in (lines[:2] + [lines[2][:50] + 100 * b"\0" + lines[2][150:]] + lines[3:],
+                   lines[:2] + [400 * b"\0" + b"\n"] + lines[3:],
+                   lines[:3] + [b'{"schema":"attn-batch/1","pro\0\0\n'] + lines[3:]):
+        manifest.write_bytes(b"".join(broken))
+        run = batch(folder, "--resume")
+        checks.check(run.returncode == 0 and counts(run) in ((1, 4, 0), (0, 5, 0)), f"damage: {run}")
     elsewhere = attn("batch", "jobs", "--out-dir", "out2", "--manifest", "m.ndjson", cwd=folder)
     checks.check(elsewhere.returncode == 0 and (folder / "m.ndjson").exists()
                  and not (folder / "out2" / "manifest.ndjson").exists(), "--manifest elsewhere")
@@ -198,7 +254,7 @@ def stopped_by_a_signal(checks, folder):
 
 if __name__ == "__main__":
     checks = Checks("attn batch --resume")
-    for part in (what_changed_is_done_again, failures_are_tried_again, lines_can_be_resumed,
+    for part in (what_changed_is_done_again, another_base, what_is_not_ours_stays, failures_are_tried_again, lines_can_be_resumed,
                  a_damaged_manifest, what_is_no_manifest_stays, one_run_at_a_time, killed_at_any_moment,
                  stopped_by_a_signal):
         with tempfile.TemporaryDirectory() as folder:

@@ -183,7 +183,8 @@ def no_more_time(checks, folder):
     lines = manifest_of(folder / "out")
     slow = [lines[f"jobs/a{number}.json"] for number in range(3)]
     checks.check(run.returncode == 3 and all(line["status"] == "failed" and line["code"] == 75
-                                             and "--timeout" in line["error"][0] for line in slow),
+                                             and "more than 0.5 s (--timeout), given up after 0." in
+                                             line["error"][0] for line in slow),
                  f"overdue jobs fail: {run} {slow}")
     checks.check(sum(line["status"] == "done" for line in lines.values()) == 6, "the others are done")
     checks.check(len(contents(folder / "out")) == 6, f"no litter: {list(contents(folder / 'out'))}")
@@ -229,6 +230,10 @@ def closed_pipes(checks, folder):
     with open("/dev/full", "wb") as full:
         run = subprocess.run([ATTN, "batch", "-"], input=text, stdout=full, stderr=subprocess.PIPE)
     checks.check(run.returncode == 74 and b"standard output: No space" in run.stderr, f"{run}")
+    run = subprocess.run(["bash", "-c", f"head -9 jobs.ndjson | '{ATTN}' batch - >&-"], cwd=folder,
+                         capture_output=True)
+    checks.check(run.returncode == 74 and b": 0 done, 0 skipped, 0 failed" in run.stderr,
+                 f"what could not be written is not done: {run}")
     run = subprocess.run(["bash", "-c", f"'{ATTN}' batch - < jobs.ndjson 2>/dev/full >out; echo $?"],
                          cwd=folder, capture_output=True)
     checks.check(run.stdout == b"0\n", f"a full stderr loses nothing: {run}")

@@ -60,3 +60,14 @@ TEST_CASE("the files asked for longest ago are dropped first") {
   CHECK(cache.file(paths[0]) == zero);
   CHECK(cache.file(paths[1]) != one);
 }
+
+TEST_CASE("what can be read again is dropped when memory is short") {
+  const ScratchFolder folder;
+  const std::string path = (folder.path() / "a.npy").string();
+  write(path, 1);
+  FileCache cache(10000, {});
+  const auto kept = cache.file(path);
+  CHECK(cache.file(path) == kept);
+  cache.clear();
+  CHECK(cache.file(path) != kept);
+}

@@ -36,11 +36,11 @@ TEST_CASE("what a run has left is known by its token; nothing else is removed") 
        {".attn-tmp-12-4x7-0", "sub/.attn-tmp-12-4x7-1", ".attn-tmp-12-4x8-0", ".attn-tmp-12-14x7-0",
         "attn-tmp-12-4x7-0", "out-4x7-1"})
     folder.write(name, "");
-  remove_leftovers(folder.path(), token);
+  remove_leftovers(folder.path(), {"another", token});
   CHECK(folder.names() == std::vector<std::string>{".attn-tmp-12-14x7-0", ".attn-tmp-12-4x8-0",
                                                    "attn-tmp-12-4x7-0", "out-4x7-1", "sub"});
   CHECK(fs::is_empty(folder.path() / "sub"));
-  CHECK_NOTHROW(remove_leftovers(folder.path() / "missing", token));
+  CHECK_NOTHROW(remove_leftovers(folder.path() / "missing", {token}));
 }
 
 TEST_CASE("a signal that was ignored stays ignored") {

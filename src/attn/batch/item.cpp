@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "attn/io/json.h"
+#include "attn/io/name_text.h"
 #include "attn/io/number_text.h"
 
 namespace attn {
@@ -11,7 +12,8 @@ namespace {
 std::string object_of(const std::vector<Stamp>& stamps) {
   std::string text = "{";
   for (const auto& [file, digest] : stamps)
-    text += (text.size() > 1 ? "," : "") + json_quoted(file) + ":" + json_quoted(digest);
+    text +=
+        (text.size() > 1 ? "," : "") + json_quoted(text_of_name(file)) + ":" + json_quoted(digest);
   return text + "}";
 }
 
@@ -37,7 +39,7 @@ const char* name_of(Status status) {
 }
 
 std::string outcome_json(const Outcome& outcome, const std::string& options) {
-  std::string text = "{\"job\":" + json_quoted(outcome.name);
+  std::string text = "{\"job\":" + json_quoted(text_of_name(outcome.name));
   text += ",\"item\":" + std::to_string(outcome.number);
   text += std::string(",\"status\":\"") + name_of(outcome.status) + "\",\"seconds\":";
   append_number(text, std::round(outcome.seconds * 1e6) / 1e6);
@@ -49,7 +51,7 @@ std::string outcome_json(const Outcome& outcome, const std::string& options) {
 }
 
 std::string failure_json(const Outcome& outcome) {
-  return "{\"schema\":\"attn/1\",\"job\":" + json_quoted(outcome.name) + "," +
+  return "{\"schema\":\"attn/1\",\"job\":" + json_quoted(text_of_name(outcome.name)) + "," +
          error_members(outcome) + "}";
 }
 

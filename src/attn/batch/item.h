@@ -14,6 +14,7 @@ struct Item {
   std::string name;        ///< the job file as listed, or "line 3": for messages and the manifest
   std::string below;       ///< the job file below the folder that was named
   std::optional<std::string> line = {};  ///< the job itself where it came as a line of text
+  std::string fault = {};                ///< why it is no job: it fails with these words
 };
 
 enum class Status {
@@ -35,9 +36,9 @@ struct Outcome {
   double seconds = 0;
   std::vector<Stamp> inputs = {}, outputs = {};  ///< outputs below the output folder
   std::vector<std::string> error = {};           ///< lines, when it failed
-  int code = 0;  ///< when it failed: the exit code that `attn run` would have given
-  std::string warning = {};
-  std::string text = {};  ///< for standard output
+  int code = 0;              ///< when it failed: the exit code that `attn run` would have given
+  std::string warning = {};  ///< a line
+  std::string text = {};     ///< for standard output
 };
 
 /// One line of JSON, without its end: {"job": NAME, "item": NUMBER, "status": ..., ...} as

@@ -21,10 +21,17 @@ class LineItems final : public ItemSource {
 
   std::optional<Item> next() override {
     std::string line;
-    while (!broken_ && read_line(line)) {
+    for (std::size_t size = 0; (size = read_line(line)) > 0;) {
       ++lines_;
-      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-      return Item{++items_, "line " + std::to_string(lines_), "", std::move(line)};
+      Item item{0, "line " + std::to_string(lines_), ""};
+      if (size - 1 > longest_)
+        item.fault = "expected at most " + std::to_string(longest_) + " bytes in a line, found " +
+                     std::to_string(size - 1) + "; an eighth of --max-memory sets how many";
+      else if (line.find_first_not_of(" \t\r") == std::string::npos)
+        continue;
+      item.number = ++items_;
+      item.line = std::move(line);
+      return item;
     }
     return std::nullopt;
   }
@@ -32,24 +39,22 @@ class LineItems final : public ItemSource {
   std::optional<std::size_t> count() const override { return std::nullopt; }
 
  private:
-  /// Without its end; false when there is none.
-  bool read_line(std::string& line) {
+  /// Bytes of the next line, its end included even where there is none; 0 after the last. What
+  /// is too long is counted, and not kept in `line`.
+  std::size_t read_line(std::string& line) {
     line.clear();
-    for (;;) {
+    for (std::size_t size = 1;;) {
       const char* const from = buffer_.data() + at_;
       const void* const end = std::memchr(from, '\n', size_ - at_);
       const std::size_t length = end ? static_cast<const char*>(end) - from : size_ - at_;
-      line.append(from, length);
+      size += length;
+      if (size - 1 <= longest_)
+        line.append(from, length);
+      else
+        line = std::string();
       at_ += length + (end ? 1 : 0);
-      // What is left of such a line is no line: another worker that asks is told of the end.
-      broken_ = line.size() > longest_;
-      if (broken_)
-        throw Error(ErrorKind::data, "standard input: line " + std::to_string(lines_ + 1) +
-                                         ": expected at most " + std::to_string(longest_) +
-                                         (longest_ == 1 ? " byte" : " bytes") +
-                                         ", found more; --max-memory sets how many");
-      if (end) return true;
-      if (!fill()) return !line.empty();
+      if (end) return size;
+      if (!fill()) return size == 1 ? 0 : size;
     }
   }
 
@@ -72,7 +77,6 @@ class LineItems final : public ItemSource {
   const std::atomic<bool>& stop_;
   std::array<char, 65536> buffer_{};
   std::size_t at_ = 0, size_ = 0, lines_ = 0, items_ = 0;
-  bool broken_ = false;
 };
 
 }  // namespace

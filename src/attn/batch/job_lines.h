@@ -10,8 +10,8 @@
 namespace attn {
 
 /// Lines of standard input, each as soon as it is there; empty ones are passed over but counted in
-/// names ("line 3"). Once `stop` is set there are no more. Errors: io; data, for a line of more
-/// than `longest` bytes.
+/// names ("line 3"). Once `stop` is set there are no more. A line of more than `longest`
+/// bytes is not held: its item has a fault. Errors: io.
 std::unique_ptr<ItemSource> items_of_standard_input(std::size_t longest,
                                                     const std::atomic<bool>& stop);
 

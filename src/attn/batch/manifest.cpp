@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "attn/io/json.h"
+#include "attn/io/name_text.h"
 #include "attn/io/temporaries.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"
@@ -65,6 +66,15 @@ std::string_view quoted_job(std::string_view line) {
   return {};
 }
 
+/// A line as it was written; nothing of one that was damaged since.
+Json parsed(std::string_view line) {
+  try {
+    return parse_json(line, "manifest");
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 std::string text_in(const Json& json, const std::string& key) {
   const Json* member = json.find(key);
   const std::string* text = member ? member->get<std::string>() : nullptr;
@@ -78,7 +88,8 @@ std::vector<Stamp> stamps_in(const Json& json, const std::string& key) {
   const JsonObject* object = member ? member->get<JsonObject>() : nullptr;
   if (object == nullptr) return stamps;
   for (const auto& [file, digest] : *object)
-    if (const std::string* text = digest.get<std::string>()) stamps.emplace_back(file, *text);
+    if (const std::string* text = digest.get<std::string>())
+      stamps.emplace_back(name_of_text(file), *text);
   return stamps;
 }
 
@@ -123,16 +134,28 @@ std::size_t Manifest::read_earlier() {
     if (const std::string_view job = quoted_job(line); !job.empty())
       lines_.insert_or_assign(job, line);
     else if (line.starts_with("{\"schema\":"))
-      runs_.push_back(text_in(parse_json(line, printable(path_)), "run"));
+      runs_.insert(text_in(parsed(line), "run"));
   }
   return start;
 }
 
+bool Manifest::wrote(const std::string& output) const {
+  std::call_once(outputs_read_, [&] {
+    std::string_view text = earlier_.text();
+    for (std::size_t end; (end = text.find('\n')) != std::string_view::npos;) {
+      for (auto& [file, digest] : stamps_in(parsed(text.substr(0, end)), "outputs"))
+        outputs_.insert(std::move(file));
+      text.remove_prefix(end + 1);
+    }
+  });
+  return outputs_.contains(output);
+}
+
 std::vector<Stamp> Manifest::finished(const std::string& job, const DigestOf& digest_of_input,
                                       const DigestOf& digest_of_output) const {
-  const auto line = lines_.find(json_quoted(job));
+  const auto line = lines_.find(json_quoted(text_of_name(job)));
   if (line == lines_.end()) return {};
-  const Json record = parse_json(line->second, printable(path_));
+  const Json record = parsed(line->second);
   if (text_in(record, "status") != name_of(Status::done)) return {};
   if (text_in(record, "options") != options_) return {};
   const std::vector<Stamp> outputs = stamps_in(record, "outputs");
@@ -152,13 +175,22 @@ void Manifest::close() {
   if (!file_.close()) throw system_error(ErrorKind::io, path_, errno);
 }
 
+/// Takes back the `written` bytes, which end within a line, as far as that can be.
+void Manifest::fail_to_write(int code, std::size_t written) {
+  struct stat info {};
+  if (written > 0 && fstat(file_.get(), &info) == 0 &&
+      ftruncate(file_.get(), info.st_size - static_cast<off_t>(written)) != 0)
+    errno = code;  // the next run does it
+  throw system_error(ErrorKind::io, path_, code);
+}
+
 void Manifest::append(std::string_view text) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = write(file_.get(), text.data() + done, text.size() - done);
     if (count > 0)
       done += static_cast<std::size_t>(count);
     else if (errno != EINTR)
-      throw system_error(ErrorKind::io, path_, errno);
+      fail_to_write(errno, done);
   }
   if (durable_ && fdatasync(file_.get()) != 0) throw system_error(ErrorKind::io, path_, errno);
 }

@@ -4,16 +4,20 @@
 //   {"job": NAME, "item": NUMBER, "status": "done"|"failed", "seconds": X, "options": DIGEST,
 //    "inputs": {FILE: DIGEST}, "outputs": {FILE: DIGEST}, "warning": TEXT, "error": [LINE],
 //    "code": N}
-// the last three where there is such; outputs stand below the output folder. A later line about a
-// job replaces an earlier one. A line cut off by the end of the machine is no line.
+// the last three where there is such; outputs stand below the output folder, and names are as
+// io/name_text.h has them. A later line about a job replaces an earlier one. A line that is no
+// JSON, as a power cut leaves some, is no line.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "attn/batch/item.h"
@@ -38,7 +42,7 @@ class Manifest {
            std::size_t most);
 
   /// The tokens of earlier runs (io/temporaries.h), all of which have ended.
-  const std::vector<std::string>& earlier_runs() const { return runs_; }
+  const std::set<std::string>& earlier_runs() const { return runs_; }
 
   /// The outputs of a job that an earlier run finished with the same options and inputs, when its
   /// outputs are still as they were; otherwise nothing. `digest_of_input` and `digest_of_output`
@@ -46,6 +50,10 @@ class Manifest {
   using DigestOf = std::function<std::string(const std::string&)>;
   std::vector<Stamp> finished(const std::string& job, const DigestOf& digest_of_input,
                               const DigestOf& digest_of_output) const;
+
+  /// Whether an earlier run wrote this file below the output folder, for whatever job. May be
+  /// called by several threads.
+  bool wrote(const std::string& output) const;
 
   /// A line for each that was not skipped, in one write.
   void add(std::span<const Outcome> outcomes);
@@ -56,6 +64,7 @@ class Manifest {
  private:
   std::size_t read_earlier();  ///< how many bytes are whole lines
   void append(std::string_view text);
+  [[noreturn]] void fail_to_write(int code, std::size_t written);
 
   std::string path_, options_;
   bool durable_;
@@ -63,7 +72,9 @@ class Manifest {
   FileBytes earlier_;  ///< what stood there before
   std::unordered_map<std::string_view, std::string_view>
       lines_;  ///< job in quotes -> its last line
-  std::vector<std::string> runs_;
+  std::set<std::string> runs_;
+  mutable std::once_flag outputs_read_;
+  mutable std::unordered_set<std::string> outputs_;  ///< of all its lines
 };
 
 }  // namespace attn

@@ -3,27 +3,43 @@
 
 #include <condition_variable>
 #include <cstddef>
+#include <functional>
 #include <mutex>
+#include <set>
 
 namespace attn {
+
+/// Has the C library give large blocks back to the system as they are freed, whichever thread had
+/// them; otherwise what one item has freed could not be counted on for another. To be called before
+/// there are threads.
+void give_freed_memory_back();
 
 class Memory {
  public:
   explicit Memory(std::size_t most) : most_(most), free_(most) {}
   std::size_t most() const { return most_; }
 
-  /// Some of it, given back at the end of its life.
+  /// The one who waits is not wanted any more.
+  struct GivenUp {};
+
+  /// Some of it, given back at the end of its life. Who asks for more than there is at all gets
+  /// all.
+  ///
+  /// To wait for more while one holds some would be to wait for each other. So only what is held by
+  /// nobody else is waited for, in the order of asking, and who cannot grow at once has to give
+  /// back what it has, and to ask for all that it needs.
   class Share {
    public:
-    /// Waits for `bytes`, which are at most most().
-    Share(Memory& memory, std::size_t bytes);
+    /// Waits for `bytes`. Throws GivenUp once `given_up` holds.
+    Share(Memory& memory, std::size_t bytes, const std::function<bool()>& given_up);
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
     ~Share();
+    bool grow_to(std::size_t bytes);  ///< whether that is free now; a smaller share stays as it is
 
    private:
     Memory& memory_;
-    const std::size_t bytes_;
+    std::size_t bytes_;
   };
 
  private:
@@ -31,6 +47,8 @@ class Memory {
   std::mutex mutex_;
   std::condition_variable freed_;
   std::size_t free_;
+  std::size_t tickets_ = 0;
+  std::set<std::size_t> waiting_;  ///< tickets of those who wait, the first to be served first
 };
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <list>
 #include <map>
 #include <memory>
@@ -19,7 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr std::size_t kMostWaiting = 1024;
-constexpr std::size_t kMostWaitingBytes = std::size_t{64} << 20;
 
 enum class Owner { nobody, worker, clock };
 
@@ -97,10 +97,18 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
-Outcome overdue(const Task& task, double seconds) {
+/// "0.53"
+std::string short_seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", seconds);
+  return text;
+}
+
+Outcome overdue(const Task& task, double seconds, double limit) {
   Outcome outcome{.number = task.item.number, .name = task.item.name, .status = Status::failed};
   outcome.seconds = seconds;
-  outcome.error = {printable(task.item.name) + ": took longer than --timeout allows"};
+  outcome.error = {printable(task.item.name) + ": took more than " + short_seconds(limit) +
+                   " s (--timeout), given up after " + short_seconds(seconds) + " s"};
   outcome.code = static_cast<int>(ErrorKind::busy);
   return outcome;
 }
@@ -157,9 +165,10 @@ void Pool::work(Worker& self) {
   try {
     tasks_.begin();
     while (const std::shared_ptr<Task> task = take(self)) {
-      const Claim claim = [&] { return task->claim(Owner::worker); };
+      const Claim claim{[&] { return task->claim(Owner::worker); },
+                        [&] { return task->owner == Owner::clock; }};
       Outcome outcome = tasks_.work(task->item, claim);
-      if (!claim()) break;  // reported as overdue; another worker is in this one's place
+      if (!claim.take()) break;  // reported as overdue; another worker is in this one's place
       const std::chrono::duration<double> taken = Clock::now() - task->start;
       outcome.seconds = taken.count();
       std::unique_lock lock(mutex_);
@@ -189,7 +198,7 @@ std::shared_ptr<Task> Pool::take(Worker& self) {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] {
       return stop_ || waiting_.empty() ||
-             (waiting_.size() < kMostWaiting && waiting_bytes_ < kMostWaitingBytes);
+             (waiting_.size() < kMostWaiting && waiting_bytes_ < options_.most_waiting);
     });
   }
   if (stop_) return nullptr;
@@ -253,7 +262,7 @@ void Pool::give_up_overdue() {
     worker.abandoned = true;
     --live_;
     ++overdue_;
-    finish(task->place, overdue(*task, taken.count()));
+    finish(task->place, overdue(*task, taken.count(), options_.timeout));
     if (!stop_) start_worker();
   }
 }

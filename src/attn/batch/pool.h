@@ -12,14 +12,18 @@
 namespace attn {
 
 /// The right to say what became of an item: either its worker has it, or, once the item's time is
-/// up, the clock. True when it is the worker's, however often it asks.
-using Claim = std::function<bool()>;
+/// up, the clock.
+struct Claim {
+  std::function<bool()> take;  ///< true when it is the worker's now, however often it asks
+  std::function<bool()> lost;  ///< whether the clock has it
+};
 
 struct PoolOptions {
   std::size_t threads = 1;
   double timeout = 0;      ///< seconds an item may take; 0: any
   bool fail_fast = false;  ///< start no item once one has failed
   bool in_order = false;   ///< report in the order of the items, not as they finish
+  std::size_t most_waiting = std::size_t{64} << 20;  ///< bytes of text, of finished items
 };
 
 /// `report` and `tick` are called one at a time.
@@ -40,7 +44,7 @@ struct PoolEnd {
 /// Runs every item of `source` through `tasks.work`. Workers leave signals to the calling thread.
 ///
 /// In order, a finished item waits for those before it; no more are started while those that wait
-/// hold 64 MiB of text, or are 1024.
+/// hold `most_waiting` bytes of text, or are 1024.
 ///
 /// A computation cannot be stopped from outside. An item whose time is up is reported as failed at
 /// once, its thread is left to itself and another takes its place; whatever it computes is thrown

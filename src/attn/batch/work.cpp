@@ -1,11 +1,15 @@
 #include "attn/batch/work.h"
 
+#include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <new>
 
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/json.h"
+#include "attn/io/name_text.h"
+#include "attn/job/doubts.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
 #include "attn/job/result_format.h"
@@ -28,18 +32,54 @@ Document document_of_line(const Item& item) {
   }
 }
 
+/// An item as it is tried, perhaps more than once.
+struct Attempt {
+  const Item& item;
+  const Claim& claim;
+  std::size_t needed = 0;                 ///< bytes of memory, as far as is known
+  std::optional<FileBytes> unrepeatable;  ///< its own file where that can be read once only
+};
+
+/// Bytes of a regular file; 0 for anything else.
+std::size_t size_of_file(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  return error ? 0 : static_cast<std::size_t>(size);
+}
+
+/// The item's own document takes its text, and numbers that are up to four times as large.
+std::size_t size_of_document(const Item& item) {
+  if (item.line) return item.line->size() * 4;
+  return product({size_of_file(item.name), item.name.ends_with(".json") ? 5U : 1U});
+}
+
 /// The item's own document, read by nobody else, and so kept out of the cache.
-Document document_of(const Item& item, TensorFiles& files) {
+Document document_of(Attempt& attempt, TensorFiles& files) {
+  const Item& item = attempt.item;
   if (item.line) return document_of_line(item);
-  files.add(read_file(item.name, files.limits().memory));
+  FileBytes file =
+      attempt.unrepeatable ? *attempt.unrepeatable : read_file(item.name, files.limits().memory);
+  if (size_of_file(item.name) == 0) attempt.unrepeatable = file;
+  files.add(std::move(file));
   return read_document(item.name, files);
 }
 
-Document merged(const Item& item, const Common& common, TensorFiles& files) {
+Document merged(Attempt& attempt, const Common& common, TensorFiles& files) {
   if (!common.base_file.empty()) files.file(common.base_file);  // it is an input of each item
   Document document = common.base;
-  document.set_all(document_of(item, files));
+  document.set_all(document_of(attempt, files));
   return document;
+}
+
+/// Bytes of files that stand beside what was read from them. An array in an .npy or .safetensors
+/// file is not copied.
+std::size_t size_of_texts(const TensorFiles& files) {
+  std::size_t size = 0;
+  for (const auto& [path, file] : files.files()) {
+    const Format format = format_of(file);
+    if (format != Format::npy && format != Format::safetensors) size = sum(size, file.size);
+  }
+  return size;
 }
 
 std::vector<Stamp> stamps_of(const Item& item, const TensorFiles& files) {
@@ -83,15 +123,70 @@ void require_one_output(const Job& job, const Naming& naming) {
 
 /// {"job": NAME, "item": N, "output": FILE, and what plan_json() gives}
 std::string dry_run_json(const Item& item, const Common& common, const Plan& plan) {
-  std::string text =
-      "{\"job\":" + json_quoted(item.name) + ",\"item\":" + std::to_string(item.number);
-  if (common.naming) text += ",\"output\":" + json_quoted(common.naming->path_of(item));
+  std::string text = "{\"job\":" + json_quoted(text_of_name(item.name)) +
+                     ",\"item\":" + std::to_string(item.number);
+  if (common.naming)
+    text += ",\"output\":" + json_quoted(text_of_name(common.naming->path_of(item)));
   return text + "," + plan_json(plan).substr(1) + "\n";
 }
 
-void compute(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
+/// All that is doubtful in one line.
+std::string warnings(const Job& job, const Inputs& in, const std::string& nan) {
+  std::string text;
+  for (const std::string& doubt : {mask_doubt(job), token_doubt(job, in), nan})
+    if (!doubt.empty()) text += (text.empty() ? "" : "; ") + doubt;
+  return text;
+}
+
+/// All files of a result exist, and --no-clobber leaves them as they are.
+struct NothingToAdd {};
+
+/// What a resumed run says of an output that it does not replace.
+Error not_ours(const ExistsAlready& error) {
+  return Error(error.kind(), printable(error.path) +
+                                 ": exists already, is not in the manifest, and is not what this "
+                                 "job gives; move it away, or begin anew with --force");
+}
+
+bool is_there(const PlannedFile& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(file.path, ignored);
+}
+
+/// Makes the folders that it needs and opens its files. Throws NothingToAdd.
+std::unique_ptr<ResultWriter> writer_of(const Item& item, const Common& common, const Job& job,
+                                        const TensorFiles& files) {
+  const Naming& naming = *common.naming;
+  const std::string name = naming.name_of(item);
+  common.folders->make_with_parents(folder_of(naming, name), common.policy.durable);
+  const std::vector<OutputTarget> targets = {parse_target(naming.folder + "/" + name)};
+  OutputPolicy policy = common.policy;
+  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+  const std::vector<PlannedFile> plans = planned_files(targets, job.outputs);
+  if (common.no_clobber) {
+    if (std::all_of(plans.begin(), plans.end(), is_there)) throw NothingToAdd{};
+    policy.same = true;
+  } else if (common.earlier != nullptr) {
+    for (const PlannedFile& plan : plans)
+      if (common.earlier->wrote(plan.path.substr(naming.folder.size() + 1)))
+        policy.ours.insert(plan.path);
+    policy.same = true;
+  }
+  return std::make_unique<ResultWriter>(targets, job.outputs, policy);
+}
+
+/// False when it needs more memory than is free now; it is then to be tried again.
+bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
+  const Item& item = attempt.item;
+  Memory::Share share(*common.memory, attempt.needed, attempt.claim.lost);
+  const auto can_have = [&](std::size_t bytes) {
+    attempt.needed = std::max(attempt.needed, bytes);
+    return share.grow_to(attempt.needed);
+  };
+  if (attempt.needed > common.memory->most()) common.files->clear();
   TensorFiles files(*common.files);
-  const Document document = merged(item, common, files);
+  const Document document = merged(attempt, common, files);
+  if (!can_have(sum(size_of_document(item), bytes_to_read(document)))) return false;
   const Job job = make_job(document, files);
   if (common.naming) require_one_output(job, *common.naming);
   PreparedJob prepared = prepare_job(job, document);
@@ -100,32 +195,26 @@ void compute(const Item& item, const Common& common, const Claim& claim, Outcome
     add_text(plan);
   if (common.dry_run) {
     outcome.text = dry_run_json(item, common, plan);
-    return;
+    return true;
   }
-  require_memory(plan, item.name, common.memory->most());
-  const Memory::Share share(*common.memory, plan.bytes);
+  require_memory(plan, item.name, files.limits().memory);
+  if (!can_have(sum(plan.bytes, size_of_texts(files)))) return false;
   outcome.inputs = stamps_of(item, files);
-  std::optional<ResultWriter> writer;
-  if (common.naming) {
-    const std::string name = common.naming->name_of(item);
-    common.folders->make_with_parents(folder_of(*common.naming, name), common.policy.durable);
-    OutputPolicy policy = common.policy;
-    for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-    writer.emplace(std::vector{parse_target(common.naming->folder + "/" + name)}, job.outputs,
-                   policy);
-  }
+  std::unique_ptr<ResultWriter> writer;
+  if (common.naming) writer = writer_of(item, common, job, files);
   const Result result = run_job(job, prepared, document, files);
-  outcome.warning = nan_warning(job, result, common.nan);
+  outcome.warning = warnings(job, prepared.inputs, nan_warning(job, result, common.nan));
   if (!writer) {
     outcome.text = result_json(result, -1) + "\n";
-    return;
+    return true;
   }
   writer->write(result);
-  if (!claim()) return;
+  if (!attempt.claim.take()) return true;
   writer->commit();
   common.folders->keep(folder_of(*common.naming, common.naming->name_of(item)));
   for (const auto& [path, digest] : writer->digests())
     outcome.outputs.emplace_back(path.substr(common.naming->folder.size() + 1), digest);
+  return true;
 }
 
 void fail(Outcome& outcome, const Error& error) {
@@ -136,17 +225,23 @@ void fail(Outcome& outcome, const Error& error) {
 
 void work(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
   try {
-    if (common.earlier != nullptr) {
+    if (common.earlier != nullptr && item.fault.empty()) {
       outcome.outputs = finished_earlier(item, common);
       if (!outcome.outputs.empty()) {
         outcome.status = Status::skipped;
         return;
       }
     }
-    compute(item, common, claim, outcome);
-  } catch (const ExistsAlready& error) {
-    if (!common.no_clobber) return fail(outcome, error);
+    if (!item.fault.empty()) throw Error(ErrorKind::data, item.fault);
+    Attempt attempt{item, claim, size_of_document(item), {}};
+    while (!compute(attempt, common, outcome)) {
+    }
+  } catch (const Memory::GivenUp&) {  // reported as overdue
+  } catch (const NothingToAdd&) {
     outcome.status = Status::skipped;
+  } catch (const ExistsAlready& error) {
+    if (common.earlier == nullptr || common.no_clobber) return fail(outcome, error);
+    fail(outcome, not_ours(error));
   } catch (const Error& error) {
     fail(outcome, error);
   } catch (const std::bad_alloc&) {

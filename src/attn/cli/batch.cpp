@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 
+#include "attn/batch/existing.h"
 #include "attn/batch/job_files.h"
 #include "attn/batch/job_lines.h"
 #include "attn/batch/manifest.h"
@@ -30,8 +31,9 @@ namespace {
 
 constexpr int kSomeFailed = 3;  // the exit code
 
-// Parts of --max-memory: files kept for jobs to come, and the longest line that is a job.
-constexpr std::size_t kCachePart = 4, kLinePart = 8;
+// Parts of --max-memory: files kept for jobs to come, the longest line that is a job, and results
+// that wait for those before them.
+constexpr std::size_t kCachePart = 4, kLinePart = 8, kWaitingPart = 8;
 
 std::optional<Naming> naming_of(const BatchArgs& args) {
   if (args.out_dir.empty()) return std::nullopt;
@@ -43,9 +45,11 @@ std::optional<Naming> naming_of(const BatchArgs& args) {
 }
 
 /// Everything but their own inputs that the items' results depend on.
-std::string options_digest(const BatchArgs& args, const Document& base) {
+std::string options_digest(const BatchArgs& args, const Document& base, FileCache& cache) {
   std::string text = std::string(kVersion) + "\n" + args.format + "\n" +
                      std::to_string(static_cast<int>(args.nan)) + "\n";
+  if (!args.base.empty())
+    text += json_quoted(args.base) + "=" + cache.file(args.base)->bytes().digest() + "\n";
   for (const Entry& entry : base.entries)
     if (entry.from_flag) text += entry.key + "=" + to_json(entry.value) + "\n";
   return digest_of(bytes_of(text));
@@ -75,14 +79,30 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
                                                            : ManifestUse::create;
   auto manifest = std::make_unique<Manifest>(path, use, options, args.durable, most);
   folders.keep();
-  for (const std::string& run : manifest->earlier_runs()) remove_leftovers(naming.folder, run);
+  if (!manifest->earlier_runs().empty()) remove_leftovers(naming.folder, manifest->earlier_runs());
   return manifest;
+}
+
+/// Errors: usage, cannot_create, where results would overwrite each other, jobs, or, unasked, what
+/// is there.
+void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args,
+                        const Naming& naming, const Shard& shard) {
+  refuse_clashes(files, naming);
+  const ExistingResults existing = existing_results(files, naming, shard);
+  const bool expected = args.force || args.resume || args.no_clobber || args.dry_run;
+  if (existing.count == 0 || expected) return;
+  const std::string others =
+      existing.count == 1 ? "" : " and " + std::to_string(existing.count - 1) + " others";
+  throw Error(ErrorKind::cannot_create,
+              printable(existing.first) + others +
+                  ": exists already; --force replaces, --no-clobber skips such results, --resume "
+                  "goes on with an earlier run");
 }
 
 /// `manifest` is "" where none is written.
 std::unique_ptr<ItemSource> list_items(const BatchArgs& args, const std::optional<Naming>& naming,
-                                       const std::string& manifest, std::size_t most_memory,
-                                       const std::atomic<bool>& stop) {
+                                       const Shard& shard, const std::string& manifest,
+                                       std::size_t most_memory, const std::atomic<bool>& stop) {
   if (args.lines()) return items_of_standard_input(most_memory / kLinePart, stop);
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
@@ -90,7 +110,7 @@ std::unique_ptr<ItemSource> list_items(const BatchArgs& args, const std::optiona
     words.insert(words.end(), names.begin(), names.end());
   }
   std::vector<JobFile> files = list_job_files(words, naming ? naming->folder : "");
-  if (naming) refuse_clashes(files, *naming);
+  if (naming) refuse_overwriting(files, args, *naming, shard);
   if (std::error_code ignored; std::filesystem::exists(manifest, ignored))
     for (const JobFile& file : files) refuse_input(manifest, file.path);
   return items_of(std::move(files));
@@ -119,7 +139,7 @@ Common common_of(const BatchArgs& args) {
   common.no_clobber = args.no_clobber;
   common.nan = args.nan;
   common.dry_run = args.dry_run;
-  common.policy.force = args.force || (args.resume && !args.no_clobber);
+  common.policy.force = args.force;
   common.policy.durable = args.durable;
   common.policy.digest = true;
   common.policy.nameless = true;
@@ -135,6 +155,12 @@ bool reader_has_gone(const std::exception_ptr& fault) {
   } catch (...) {  // whatever else it is, tell_fault() says
   }
   return false;
+}
+
+void write_results(OutputFile& file, std::span<const Outcome> outcomes) {
+  for (const Outcome& outcome : outcomes)
+    file.write(outcome.status == Status::failed ? failure_json(outcome) + "\n" : outcome.text);
+  file.flush();
 }
 
 std::exception_ptr fault_of(const std::function<void()>& step) {
@@ -162,6 +188,7 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
   const bool on_screen = isatty(STDOUT_FILENO) == 1;
   PoolOptions pool = args.pool;
   pool.in_order = !is_recorded;
+  pool.most_waiting = std::min(pool.most_waiting, common.files->limits().memory / kWaitingPart);
   PoolTasks tasks;
   // Processors that no worker has are for the kernels.
   const std::size_t processors = processors_for_us();
@@ -172,12 +199,13 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
   tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
   tasks.report = [&](std::span<const Outcome> outcomes) {
     for (const Outcome& outcome : outcomes) report.item(outcome);
-    if (is_recorded) return manifest->add(outcomes);
     if (on_screen) report.clear_bar();
-    for (const Outcome& outcome : outcomes)
-      results->write(outcome.status == Status::failed ? failure_json(outcome) + "\n"
-                                                      : outcome.text);
-    results->flush();
+    try {
+      is_recorded ? manifest->add(outcomes) : write_results(*results, outcomes);
+    } catch (...) {
+      for (const Outcome& outcome : outcomes) report.take_back(outcome);
+      throw;
+    }
   };
   tasks.tick = [&] { report.tick(); };
   PoolEnd end = run_pool(source, pool, tasks, stop);
@@ -192,26 +220,30 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
 int run_batch(const BatchArgs& args) {
   check(args);
   const ReadLimits limits = limits_of(args.limits);
-  Memory memory(limits.memory);
+  give_freed_memory_back();
+  Memory memory(limits.memory - limits.memory / kCachePart);
   FileCache cache(limits.memory / kCachePart, limits, args.lines());
   Common common = common_of(args);
   common.memory = &memory;
   common.files = &cache;
   common.base = base_of(args, cache);
+  check_values(common.base);
+  read_numbers(common.base);
   const Shard shard = parse_shard(args.shard);
   std::atomic<bool> stop = false;
   const bool recorded = common.naming && !args.dry_run;
   const std::string path = recorded ? manifest_path(args, *common.naming, shard) : "";
-  const auto source = shard_of(list_items(args, common.naming, path, limits.memory, stop), shard);
+  const auto source =
+      shard_of(list_items(args, common.naming, shard, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
+  common.policy.inputs = {args.base, args.files_from, path};
   NewFolders folders;
   common.folders = &folders;
   std::unique_ptr<Manifest> manifest;
   if (recorded)
-    manifest = open_manifest(args, *common.naming, path, options_digest(args, common.base),
+    manifest = open_manifest(args, *common.naming, path, options_digest(args, common.base, cache),
                              limits.memory, folders);
   if (args.resume) common.earlier = manifest.get();
-  read_numbers(common.base);
   return run_items(args, common, *source, manifest.get(), stop);
 }
 

@@ -99,17 +99,22 @@ BatchReport::BatchReport(ReportOptions options)
 
 void BatchReport::item(const Outcome& outcome) {
   if (StopTeller::has_told()) return;
-  ++(outcome.status == Status::done     ? progress_.done
-     : outcome.status == Status::failed ? progress_.failed
-                                        : progress_.skipped);
+  ++count_of(outcome.status);
   if (options_.json) {
     std::string line = outcome_json(outcome, "");
     std::fprintf(stderr, "{\"event\":\"item\",%s\n", line.c_str() + 1);
     return;
   }
   if (outcome.status == Status::failed) failure(outcome);
-  if (!outcome.warning.empty() && !options_.quiet)
-    say(printable(outcome.name) + ": warning: " + outcome.warning);
+  if (!outcome.warning.empty() && !options_.quiet) warning(outcome);
+}
+
+void BatchReport::take_back(const Outcome& outcome) { --count_of(outcome.status); }
+
+std::atomic<std::size_t>& BatchReport::count_of(Status status) {
+  return status == Status::done     ? progress_.done
+         : status == Status::failed ? progress_.failed
+                                    : progress_.skipped;
 }
 
 void BatchReport::failure(const Outcome& outcome) {
@@ -117,6 +122,11 @@ void BatchReport::failure(const Outcome& outcome) {
     for (const std::string& line : outcome.error) say(line);
   if (progress_.failed == kMostErrors + 1)
     say("more jobs failed; their errors are in " + options_.where);
+}
+
+void BatchReport::warning(const Outcome& outcome) {
+  if (++warned_ <= kMostErrors) say(printable(outcome.name) + ": warning: " + outcome.warning);
+  if (warned_ == kMostErrors + 1) say("more jobs have warnings; they are not shown");
 }
 
 void BatchReport::tick() {
@@ -202,7 +212,7 @@ void BatchReport::end(int code) {
                      std::to_string(progress_.skipped) + " skipped, " +
                      std::to_string(progress_.failed) + " failed";
   if (options_.total && finished < *options_.total)
-    text += ", " + std::to_string(*options_.total - finished) + " not started";
+    text += ", " + std::to_string(*options_.total - finished) + " not done";
   text += " in " + brief(seconds()) + " s";
   if (progress_.failed > 0) text += "; failures are in " + options_.where;
   if (!options_.quiet || progress_.failed > 0) say(text);

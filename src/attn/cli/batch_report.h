@@ -41,6 +41,7 @@ class BatchReport {
  public:
   explicit BatchReport(ReportOptions options);
   void item(const Outcome& outcome);
+  void take_back(const Outcome& outcome);  ///< it could not be written, and so does not count
   void tick();
   void clear_bar();                            ///< before others write to the terminal
   int fault(const std::exception_ptr& fault);  ///< says what ends the batch; gives the exit code
@@ -50,9 +51,11 @@ class BatchReport {
  private:
   double seconds() const { return std::chrono::duration<double>(progress_.age()).count(); }
   std::string status() const;
+  std::atomic<std::size_t>& count_of(Status status);
   void say(const std::string& line);
   void say_status();
   void failure(const Outcome& outcome);
+  void warning(const Outcome& outcome);
   void event(const std::string& name, const std::string& more = "") const;
   void draw_bar();
 
@@ -62,6 +65,7 @@ class BatchReport {
   BatchProgress progress_;
   Clock::time_point drawn_ = progress_.start;
   const StopTeller stop_teller_{progress_};
+  std::size_t warned_ = 0;
 };
 
 }  // namespace attn

@@ -54,11 +54,14 @@ struct OutputPolicy {
   bool durable = false;               ///< outlast a power cut: fsync of the file and its folder
   bool digest = false;                ///< digest() will be asked for
   bool nameless = false;              ///< no temporary sibling where that can be: for many outputs
+  std::set<std::string> ours = {};    ///< paths that may be replaced without `force`
+  bool same = false;  ///< what stands there is taken where it has the very bytes; needs `digest`
 };
 
 /// An output exists and may not be replaced.
 struct ExistsAlready : Error {
-  explicit ExistsAlready(const std::string& path);
+  explicit ExistsAlready(std::string where);
+  std::string path;
 };
 
 /// Thrown when the reader of standard output or of a pipe has gone (`attn … | head`). Not an Error:

@@ -1,5 +1,7 @@
 #include "attn/io/file_cache.h"
 
+#include <filesystem>
+
 #include "attn/io/descriptor.h"
 #include "attn/io/tensor_file.h"
 #include "attn/tensor/error.h"
@@ -58,6 +60,15 @@ std::shared_ptr<const TensorMap> FileCache::tensors(SharedFile& file) {
   std::shared_ptr<const TensorMap> tensors = file.tensors();
   count(file);
   return tensors;
+}
+
+void FileCache::clear() {
+  const std::lock_guard lock(mutex_);
+  for (auto place = places_.begin(); place != places_.end();) {
+    std::error_code ignored;
+    const auto here = place++;
+    if (std::filesystem::is_regular_file(here->first, ignored)) drop(here);
+  }
 }
 
 std::shared_ptr<SharedFile> FileCache::find(const std::string& path) {

@@ -49,6 +49,7 @@ class FileCache {
   /// place here.
   std::shared_ptr<SharedFile> file(const std::string& path);
   std::shared_ptr<const TensorMap> tensors(SharedFile& file);
+  void clear();  ///< drops all, save what can be read once only
   const ReadLimits& limits() const { return limits_; }
 
  private:

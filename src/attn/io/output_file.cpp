@@ -84,11 +84,12 @@ void sync_folder(const std::string& path, const std::string& folder) {
 struct OutputFile::State {
   std::string path;    ///< as the user wrote it
   std::string target;  ///< what it names, after symbolic links
-  bool force = false, durable = false, finished = false;
+  bool force = false, same = false, durable = false, finished = false;
   mode_t mode = 0;
   Descriptor file;
   std::unique_ptr<TemporaryName> temporary;  ///< none where bytes go straight to their place
   bool nameless = false;                     ///< in place of a temporary name
+  bool settled = false;                      ///< what stands there has the same bytes, and stays
   std::string buffer;
   std::optional<Digest> digest;
 
@@ -101,6 +102,7 @@ struct OutputFile::State {
   void write_all_at(std::uint64_t offset, std::span<iovec> parts);
   Error failure(int code, const void* data, std::size_t size) const;
   void close();
+  void settle();
   void give_name();
   void give_first_name();
 };
@@ -127,7 +129,7 @@ void OutputFile::State::open(const OutputPolicy& policy) {
   if (!S_ISREG(info.st_mode))
     return open_special(::open(target.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
   if (is_input(info, policy.inputs)) throw refused(path, "is an input, too");
-  if (!force) throw ExistsAlready(path);
+  if (!force && !same) throw ExistsAlready(path);
   mode = info.st_mode & 0777;
   open_temporary();
 }
@@ -228,6 +230,15 @@ void OutputFile::State::close() {
   file = std::move(held);
 }
 
+/// What stands there already may stay where it is what was written.
+void OutputFile::State::settle() {
+  if (force || !same || !(temporary || nameless) || access(target.c_str(), F_OK) != 0) return;
+  constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
+  if (read_file(target, kAny, FileAccess::map).digest() != digest->text())
+    throw ExistsAlready(path);
+  settled = true;
+}
+
 void OutputFile::State::give_name() {
   const SignalShelter shelter;
   const char* const from = temporary->path().c_str();
@@ -255,13 +266,14 @@ void OutputFile::State::give_first_name() {
   throw system_error(ErrorKind::io, path, code);
 }
 
-ExistsAlready::ExistsAlready(const std::string& path)
-    : Error(refused(path, "exists already; --force replaces it")) {}
+ExistsAlready::ExistsAlready(std::string where)
+    : Error(refused(where, "exists already; --force replaces it")), path(std::move(where)) {}
 
 OutputFile::OutputFile(const std::string& path, const OutputPolicy& policy)
     : state_(std::make_unique<State>()) {
   state_->path = path;
-  state_->force = policy.force;
+  state_->force = policy.force || policy.ours.contains(path);
+  state_->same = policy.same;
   state_->durable = policy.durable;
   if (policy.digest) state_->digest.emplace();
   state_->open(policy);
@@ -324,10 +336,12 @@ void OutputFile::finish() {
   if (std::exchange(state_->finished, true)) return;
   state_->flush();
   state_->close();
+  state_->settle();
 }
 
 void OutputFile::commit() {
   finish();
+  if (state_->settled) return;
   if (state_->nameless)
     state_->give_first_name();
   else if (state_->temporary)

@@ -31,6 +31,12 @@ std::atomic<bool> ending = false;
 
 constexpr char kPrefix[] = ".attn-tmp-";
 
+/// PREFIX PID-TOKEN-N -> TOKEN
+std::string token_in(const std::string& name) {
+  const std::size_t start = name.find('-', sizeof kPrefix - 1) + 1, end = name.rfind('-');
+  return start > 0 && start < end ? name.substr(start, end - start) : "";
+}
+
 int remember(const std::string& path) {
   for (std::size_t i = 0; i < slots.size() && path.size() < PATH_MAX; ++i) {
     Use expected = Use::free;
@@ -73,13 +79,14 @@ const std::string& temporaries_token() {
   return token;
 }
 
-void remove_leftovers(const std::string& folder, const std::string& token) {
+void remove_leftovers(const std::string& folder, const std::set<std::string>& tokens) {
   namespace fs = std::filesystem;
   std::error_code error;
-  fs::recursive_directory_iterator entry(folder, error);
+  fs::recursive_directory_iterator entry(folder, fs::directory_options::skip_permission_denied,
+                                         error);
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (!name.starts_with(kPrefix) || name.find("-" + token + "-") == std::string::npos) continue;
+    if (!name.starts_with(kPrefix) || !tokens.contains(token_in(name))) continue;
     std::error_code ignored;  // what cannot be removed harms nobody
     fs::remove(entry->path(), ignored);
   }

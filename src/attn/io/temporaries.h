@@ -1,6 +1,7 @@
 // The names of unfinished outputs, for the moment in which a signal ends the program.
 #pragma once
 
+#include <set>
 #include <string>
 
 namespace attn {
@@ -9,8 +10,9 @@ namespace attn {
 std::string new_temporary_name();
 const std::string& temporaries_token();
 
-/// Removes what a run that is known to have ended (by SIGKILL, say) left in a folder and below it.
-void remove_leftovers(const std::string& folder, const std::string& token);
+/// Removes what runs that are known to have ended (by SIGKILL, say) left in a folder and below it,
+/// save in folders that are closed to us.
+void remove_leftovers(const std::string& folder, const std::set<std::string>& tokens);
 
 /// From now on SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGXCPU first remove every unfinished output
 /// and then do what they always do, so that the shell sees 130 or 143; a signal that was ignored

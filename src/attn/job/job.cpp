@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
+#include "attn/io/name_text.h"
 #include "attn/job/conventions.h"
 #include "attn/job/draw.h"
 #include "attn/job/fields.h"
@@ -25,24 +27,12 @@ std::string contradiction(const Document& document) {
          printable(alignment->origin) + ", found " + *word;
 }
 
-/// Every problem with the values, a line each; usage when only flags are at fault.
-void check_values(const Document& document) {
-  std::vector<std::string> problems;
-  bool only_flags = true;
-  for (const Entry& entry : document.entries) {
-    const std::string problem = problem_with(*find_field(entry.key), entry.value);
-    if (problem.empty()) continue;
-    only_flags = only_flags && entry.from_flag;
-    problems.push_back(printable(entry.origin) + ": " + (entry.from_flag ? "" : entry.key + ": ") +
-                       problem);
-  }
-  const std::string against = problems.empty() ? contradiction(document) : "";
-  if (!against.empty()) {
-    problems.push_back(against);
-    only_flags = document.name.empty();
-  }
-  if (!problems.empty())
-    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems));
+/// Errors: as check_values(), and data or usage for values that contradict each other.
+void check_all_values(const Document& document) {
+  check_values(document);
+  const std::string against = contradiction(document);
+  if (!against.empty())
+    throw Error(document.name.empty() ? ErrorKind::usage : ErrorKind::data, against);
 }
 
 std::vector<std::string> strings(const Entry* entry) {
@@ -177,7 +167,8 @@ Json provenance(const Job& job, const Document& document, const TensorFiles& fil
   for (const Entry& entry : document.entries)
     if (entry.key != "schema" && entry.key != "tokens")
       options.emplace_back(entry.key, typed(entry, job));
-  for (const auto& [path, file] : files.files()) inputs.emplace_back(path, Json{file.digest()});
+  for (const auto& [path, file] : files.files())
+    inputs.emplace_back(text_of_name(path), Json{file.digest()});
   return Json{JsonObject{{"schema", Json{std::string("attn/1")}},
                          {"program", Json{std::string("attn ") + kVersion}},
                          {"job", Json{std::move(options)}},
@@ -186,8 +177,42 @@ Json provenance(const Job& job, const Document& document, const TensorFiles& fil
 
 }  // namespace
 
+void check_values(const Document& document) {
+  std::vector<std::string> problems;
+  bool only_flags = true;
+  for (const Entry& entry : document.entries) {
+    const std::string problem = problem_with(*find_field(entry.key), entry.value);
+    if (problem.empty()) continue;
+    only_flags = only_flags && entry.from_flag;
+    problems.push_back(printable(entry.origin) + ": " + (entry.from_flag ? "" : entry.key + ": ") +
+                       problem);
+  }
+  if (!problems.empty())
+    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems));
+}
+
+std::size_t bytes_to_read(const Document& document) {
+  std::set<std::string> paths;
+  std::size_t bytes = 0;
+  for (const std::string& name : kInputNames) {
+    const Entry* entry = document.find(name);
+    if (entry == nullptr || entry->numbers) continue;
+    if (entry->value.get<JsonObject>() != nullptr)
+      bytes = sum(bytes, bytes_of_draw(entry->value));
+    else if (const auto* path = entry->value.get<std::string>())
+      paths.insert(parse_tensor_ref(joined(entry->folder, *path)).path);
+  }
+  paths.erase(document.name);  // an archive that is the job: it has been read
+  for (const std::string& path : paths) {
+    std::error_code error;
+    const std::uintmax_t size = std::filesystem::file_size(path, error);
+    if (!error) bytes = sum(bytes, size);
+  }
+  return bytes;
+}
+
 Job make_job(const Document& document, TensorFiles& files) {
-  check_values(document);
+  check_all_values(document);
   Job job;
   TensorReader reader(document, files);
   for (const std::string& name : kInputNames) {

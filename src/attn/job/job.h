@@ -29,6 +29,14 @@ struct Job {
 /// (when only flags are at fault), no_input.
 Job make_job(const Document& document, TensorFiles& files);
 
+/// Bytes of the files that a job names and of the tensors that it draws, as far as stat() and
+/// shapes tell before anything is read.
+std::size_t bytes_to_read(const Document& document);
+
+/// Whether the values are what the keys take, a line for each that is not. Errors: usage, when only
+/// flags are at fault; data.
+void check_values(const Document& document);
+
 /// NaN in a tensor: how many, and where the first is among its elements.
 struct NanCount {
   std::size_t count = 0, first = 0;
