@@ -36,6 +36,8 @@ def write_files(folder, start):
     (folder / f"job.json{end}").write_text(json.dumps({"Q": Q.tolist(), "K": Q[:5].tolist()}))
 
 
+# Batches with one worker: with two, one may open the file while the other's call writes to it, and all
+# that within one tick of the clock that files have.
 COMMANDS = [
     (Command(".npy", ["run", "--q", "q.npy", "--k", "q.npy", "-o", "out.npy", "--outputs", "context"]),
      "q.npy"),
@@ -44,11 +46,11 @@ COMMANDS = [
     (Command("small", ["run", "--q", "small.npy", "--k", "small.npy"]), "small.npy"),
     (Command("convert", ["convert", "q.npy", "-o", "out.npy"]), "q.npy"),
     (Command("convert small", ["convert", "small.npy", "-o", "out.npy"]), "small.npy"),
-    (Command("batch", ["batch", "-", "-q"], stdin=b'{"Q":"q.npy","K":"q.npy","outputs":["context"]}'),
+    (Command("batch", ["batch", "-", "-q", "-j", "1"], stdin=b'{"Q":"q.npy","K":"q.npy","outputs":["context"]}'),
      "q.npy"),
-    (Command("batch small", ["batch", "-", "-q"], stdin=b'{"Q":"small.npy","K":"small.npy"}'),
+    (Command("batch small", ["batch", "-", "-q", "-j", "1"], stdin=b'{"Q":"small.npy","K":"small.npy"}'),
      "small.npy"),
-    (Command("batch of files", ["batch", "job.json", "-q"]), "job.json"),
+    (Command("batch of files", ["batch", "job.json", "-q", "-j", "1"]), "job.json"),
     (Command("inspect", ["inspect", "q.npy"]), "q.npy"),
 ]
 
