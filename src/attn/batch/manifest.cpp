@@ -113,6 +113,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
     throw Error(use == ManifestUse::resume ? ErrorKind::data : ErrorKind::cannot_create,
                 printable(path) + ": expected a manifest of attn batch, found another file");
   earlier_ = read_file(path_, most);
+  outputs_unread_ = earlier_.text();
   if (use == ManifestUse::create && earlier_.size > 0)
     throw Error(ErrorKind::cannot_create, printable(path) +
                                               ": exists already; --resume and --no-clobber go on "
@@ -140,14 +141,12 @@ std::size_t Manifest::read_earlier() {
 }
 
 bool Manifest::wrote(const std::string& output) const {
-  std::call_once(outputs_read_, [&] {
-    std::string_view text = earlier_.text();
-    for (std::size_t end; (end = text.find('\n')) != std::string_view::npos;) {
-      for (auto& [file, digest] : stamps_in(parsed(text.substr(0, end)), "outputs"))
-        outputs_.insert(std::move(file));
-      text.remove_prefix(end + 1);
-    }
-  });
+  const std::lock_guard lock(outputs_mutex_);
+  for (std::size_t end; (end = outputs_unread_.find('\n')) != std::string_view::npos;) {
+    for (auto& [file, digest] : stamps_in(parsed(outputs_unread_.substr(0, end)), "outputs"))
+      outputs_.insert(std::move(file));
+    outputs_unread_.remove_prefix(end + 1);
+  }
   return outputs_.contains(output);
 }
 

@@ -73,7 +73,10 @@ class Manifest {
   std::unordered_map<std::string_view, std::string_view>
       lines_;  ///< job in quotes -> its last line
   std::set<std::string> runs_;
-  mutable std::once_flag outputs_read_;
+  // Not std::call_once(): an exception cannot leave it where the unwinder is linked in and the C
+  // library loads another.
+  mutable std::mutex outputs_mutex_;  ///< of these two, read when first asked for
+  mutable std::string_view outputs_unread_;
   mutable std::unordered_set<std::string> outputs_;  ///< of all its lines
 };
 
