@@ -36,7 +36,8 @@ void refuse_jobs(const std::map<FileId, std::string>& results, const std::vector
 ExistingResults existing_results(const std::vector<JobFile>& files, const Naming& naming,
                                  const Shard& shard) {
   ExistingResults existing;
-  if (naming.suffix == "/") return existing;
+  struct stat folder {};
+  if (naming.suffix == "/" || stat(naming.folder.c_str(), &folder) != 0) return existing;
   std::map<FileId, std::string> results;
   FileId id;
   for (std::size_t i = shard.index - 1; i < files.size(); i += shard.count) {

@@ -32,14 +32,6 @@ Document document_of_line(const Item& item) {
   }
 }
 
-/// An item as it is tried, perhaps more than once.
-struct Attempt {
-  const Item& item;
-  const Claim& claim;
-  std::size_t needed = 0;                 ///< bytes of memory, as far as is known
-  std::optional<FileBytes> unrepeatable;  ///< its own file where that can be read once only
-};
-
 /// Bytes of a regular file; 0 for anything else.
 std::size_t size_of_file(const std::string& path) {
   std::error_code error;
@@ -53,13 +45,22 @@ std::size_t size_of_document(const Item& item) {
   return product({size_of_file(item.name), item.name.ends_with(".json") ? 5U : 1U});
 }
 
+/// An item as it is tried, perhaps more than once.
+struct Attempt {
+  const Item& item;
+  const Claim& claim;
+  const std::size_t document = size_of_document(item);
+  std::size_t needed = document;               ///< bytes of memory, as far as is known
+  std::optional<FileBytes> unrepeatable = {};  ///< its own file where that can be read once only
+};
+
 /// The item's own document, read by nobody else, and so kept out of the cache.
 Document document_of(Attempt& attempt, TensorFiles& files) {
   const Item& item = attempt.item;
   if (item.line) return document_of_line(item);
   FileBytes file =
       attempt.unrepeatable ? *attempt.unrepeatable : read_file(item.name, files.limits().memory);
-  if (size_of_file(item.name) == 0) attempt.unrepeatable = file;
+  if (attempt.document == 0) attempt.unrepeatable = file;
   files.add(std::move(file));
   return read_document(item.name, files);
 }
@@ -186,7 +187,7 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   if (attempt.needed > common.memory->most()) common.files->clear();
   TensorFiles files(*common.files);
   const Document document = merged(attempt, common, files);
-  if (!can_have(sum(size_of_document(item), bytes_to_read(document)))) return false;
+  if (!can_have(sum(attempt.document, bytes_to_read(document)))) return false;
   const Job job = make_job(document, files);
   if (common.naming) require_one_output(job, *common.naming);
   PreparedJob prepared = prepare_job(job, document);
@@ -233,7 +234,7 @@ void work(const Item& item, const Common& common, const Claim& claim, Outcome& o
       }
     }
     if (!item.fault.empty()) throw Error(ErrorKind::data, item.fault);
-    Attempt attempt{item, claim, size_of_document(item), {}};
+    Attempt attempt{item, claim};
     while (!compute(attempt, common, outcome)) {
     }
   } catch (const Memory::GivenUp&) {  // reported as overdue
