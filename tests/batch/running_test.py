@@ -240,6 +240,23 @@ def closed_pipes(checks, folder):
     checks.check((folder / "out").read_bytes().count(b"\n") == 3000, "all results")
 
 
+def results_as_they_come(checks, _):
+    """Each at once where no other line is at hand; else many at once, but none waits for a slow job."""
+    with subprocess.Popen([ATTN, "batch", "-", "-j", "1", "-q"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as batch:
+        for seed in range(3):
+            batch.stdin.write(json.dumps(job(seed)).encode() + b"\n")
+            batch.stdin.flush()
+            checks.check(is_expected(json.loads(batch.stdout.readline()), seed), f"line {seed} is answered")
+        lines = [json.dumps(line) + "\n" for line in (job(3), job(4), slow_job())]
+        batch.stdin.write("".join(lines).encode())
+        batch.stdin.flush()
+        for seed in 3, 4:
+            checks.check(is_expected(json.loads(batch.stdout.readline()), seed), f"line {seed}")
+        checks.check(not select.select([batch.stdout], [], [], 0)[0], "while the slow one is computed")
+        batch.kill()
+
+
 def calls_of(folder, *arguments):
     """The names of the calls that make files last, in order, on one thread at a time."""
     strace = ["strace", "-f", "-o", "trace", "-e", "trace=fsync,fdatasync,renameat2,rename,linkat"]
@@ -298,7 +315,7 @@ def run_leaves_what_is_there(checks, folder):
 if __name__ == "__main__":
     checks = Checks("attn batch, running")
     for part in (a_terminal, lines_of_progress, asked_by_a_signal, asked_early, events, no_more_time,
-                 one_job_a_processor, closed_pipes, what_lasts, run_leaves_what_is_there):
+                 one_job_a_processor, closed_pipes, results_as_they_come, what_lasts, run_leaves_what_is_there):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

@@ -57,6 +57,8 @@ class ItemSource {
   virtual ~ItemSource() = default;
   virtual std::optional<Item> next() = 0;                ///< nothing: that was the last
   virtual std::optional<std::size_t> count() const = 0;  ///< how many in all, where known
+  /// Whether next() has an item at hand, as far as is known; any thread may ask.
+  virtual bool has_more() const { return false; }
 };
 
 }  // namespace attn

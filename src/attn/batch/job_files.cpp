@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -15,7 +16,7 @@ namespace attn {
 namespace fs = std::filesystem;
 namespace {
 
-bool is_hidden(const fs::path& path) { return path.filename().string().starts_with("."); }
+std::string_view name_in(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 bool is_pattern(const std::string& word) { return word.find_first_of("*?[") != std::string::npos; }
 
@@ -31,10 +32,11 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
     fs::directory_iterator entry(place, error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
       const fs::path& path = entry->path();
-      if (is_hidden(path)) continue;
+      const std::string_view name = name_in(path.native());
+      if (name.starts_with('.')) continue;
       if (!entry->is_symlink(ignored) && entry->is_directory(ignored)) {
         if (except.empty() || !fs::equivalent(path, except, ignored)) pending.push_back(path);
-      } else if (path.extension() == ".json" && !entry->is_directory(ignored)) {
+      } else if (name.ends_with(".json") && !entry->is_directory(ignored)) {
         paths.push_back(path.string());
       }
     }
@@ -110,8 +112,8 @@ class Listing {
     const std::vector<std::string> paths = files_in(folder, except_);
     if (paths.empty()) nothing_.push_back(printable(folder) + ": no .json file in this folder");
     for (const std::string& path : paths) {
-      const fs::path below = fs::path(path).lexically_relative(folder);
-      add(path, below == "." ? path : below.string());
+      const std::size_t below = path.find_first_not_of('/', folder.size());
+      add(path, below == std::string::npos ? path : path.substr(below));
     }
   }
 

@@ -31,12 +31,15 @@ class LineItems final : public ItemSource {
         continue;
       item.number = ++items_;
       item.line = std::move(line);
+      has_more_ = std::memchr(buffer_.data() + at_, '\n', size_ - at_) != nullptr;
       return item;
     }
+    has_more_ = false;
     return std::nullopt;
   }
 
   std::optional<std::size_t> count() const override { return std::nullopt; }
+  bool has_more() const override { return has_more_; }
 
  private:
   /// Bytes of the next line, its end included even where there is none; 0 after the last. What
@@ -77,6 +80,7 @@ class LineItems final : public ItemSource {
   const std::atomic<bool>& stop_;
   std::array<char, 65536> buffer_{};
   std::size_t at_ = 0, size_ = 0, lines_ = 0, items_ = 0;
+  std::atomic<bool> has_more_ = false;
 };
 
 }  // namespace

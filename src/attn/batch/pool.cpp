@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -20,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr std::size_t kMostWaiting = 1024;
+constexpr std::size_t kWorthWriting = 65536;  // bytes of text: what a pipe holds
 
 enum class Owner { nobody, worker, clock };
 
@@ -59,6 +61,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void report_ready(std::unique_lock<std::mutex>& lock);
   // With mutex_ held:
   void finish(std::size_t place, Outcome outcome);
+  bool may_wait() const;
   std::vector<Outcome> take_ready();
   void fail(std::exception_ptr fault);
   void give_up_overdue();
@@ -119,10 +122,8 @@ PoolEnd Pool::run() {
   while (live_ > 0) {
     ended_.wait_for(lock, kTick, [&] { return live_ == 0; });
     try {
-      if (options_.timeout > 0) {
-        give_up_overdue();
-        report_ready(lock);
-      }
+      if (options_.timeout > 0) give_up_overdue();
+      report_ready(lock);
       lock.unlock();
       tick();
       lock.lock();
@@ -173,7 +174,7 @@ void Pool::work(Worker& self) {
       outcome.seconds = taken.count();
       std::unique_lock lock(mutex_);
       finish(task->place, std::move(outcome));
-      report_ready(lock);
+      if (!may_wait()) report_ready(lock);
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -216,6 +217,13 @@ void Pool::finish(std::size_t place, Outcome outcome) {
   if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
   waiting_bytes_ += outcome.text.size();
   waiting_.emplace(place, std::move(outcome));
+}
+
+/// Texts are written many at once while more items are at hand, or the next tick writes them.
+bool Pool::may_wait() const {
+  return options_.in_order && source_.has_more() && !stop_ &&
+         waiting_bytes_ < std::min(kWorthWriting, options_.most_waiting) &&
+         waiting_.size() < kMostWaiting / 2;
 }
 
 /// Reports what is ready, until nothing is, or leaves that to the thread that is at it. So no

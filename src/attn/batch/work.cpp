@@ -186,7 +186,7 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   };
   if (attempt.needed > common.memory->most()) common.files->clear();
   TensorFiles files(*common.files);
-  const Document document = merged(attempt, common, files);
+  Document document = merged(attempt, common, files);
   if (!can_have(sum(attempt.document, bytes_to_read(document)))) return false;
   const Job job = make_job(document, files);
   if (common.naming) require_one_output(job, *common.naming);
@@ -203,7 +203,7 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   outcome.inputs = stamps_of(item, files);
   std::unique_ptr<ResultWriter> writer;
   if (common.naming) writer = writer_of(item, common, job, files);
-  const Result result = run_job(job, prepared, document, files);
+  const Result result = run_job(job, prepared, std::move(document), files);
   outcome.warning = warnings(job, prepared.inputs, nan_warning(job, result, common.nan));
   if (!writer) {
     outcome.text = result_json(result, -1) + "\n";

@@ -7,6 +7,7 @@
 #include "attn/core/stages.h"
 #include "attn/core/summaries.h"
 #include "attn/tensor/error.h"
+#include "attn/tensor/same_name.h"
 
 namespace attn {
 namespace {
@@ -32,7 +33,7 @@ Tensor rows_as_given(const Tensor& rows, const Inputs& in, const Options& option
 }
 
 /// With all letters, as the stages have it; context head by head.
-Tensor computed(const std::string& name, Stages& stages) {
+Tensor computed(std::string_view name, Stages& stages) {
   if (name == "positions") return stages.positions();
   if (name == "inputs") return stages.chosen(stages.inputs());
   if (name == "queries") return stages.queries();
@@ -53,7 +54,7 @@ Tensor computed(const std::string& name, Stages& stages) {
 }
 
 /// A given tensor, or its columns head by head: as it was given, whatever is computed in.
-std::optional<Tensor> given(const std::string& name, const TensorMap& tensors, const Inputs& in) {
+std::optional<Tensor> given(std::string_view name, const TensorMap& tensors, const Inputs& in) {
   if (const Tensor* tensor = tensors.find(name)) return *tensor;
   if (name == "W_Q_heads") return weight_heads(tensors.at("W_Q"), in.H);
   if (name == "W_K_heads") return weight_heads(tensors.at("W_K"), in.G);
@@ -72,13 +73,13 @@ RowSinks rounded_to(DType dtype, const RowSinks& sinks) {
 }
 
 /// What an output cannot be had without, or "" when this problem has it.
-std::string missing(const std::string& name, const TensorMap& tensors, const Options& options) {
-  const std::string needed = name == "output"      ? "W_O"
-                             : name == "W_Q_heads" ? "W_Q"
-                             : name == "W_K_heads" ? "W_K"
-                             : name == "W_V_heads" ? "W_V"
-                             : name == "inputs"    ? "embeddings"
-                                                   : "";
+std::string_view missing(std::string_view name, const TensorMap& tensors, const Options& options) {
+  const std::string_view needed = name == "output"      ? "W_O"
+                                  : name == "W_Q_heads" ? "W_Q"
+                                  : name == "W_K_heads" ? "W_K"
+                                  : name == "W_V_heads" ? "W_V"
+                                  : name == "inputs"    ? "embeddings"
+                                                        : "";
   if (name == "positions" && options.position.kind == Position::Kind::none) return "position";
   return needed.empty() || tensors.contains(needed) ? "" : needed;
 }
@@ -105,22 +106,24 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
   std::vector<std::string> problems;
   for (const std::string& name : outputs) {
     const bool is_input =
-        std::find(kInputNames.begin(), kInputNames.end(), name) != kInputNames.end();
+        std::any_of(kInputNames.begin(), kInputNames.end(),
+                    [&](const std::string& input) { return same_name(name, input); });
     const bool is_output =
         std::any_of(kOutputNames.begin(), kOutputNames.end(),
-                    [&](const OutputName& output) { return name == output.name; });
+                    [&](const OutputName& output) { return same_name(name, output.name); });
     if (!is_input && !is_output)
       problems.push_back("outputs: expected names of outputs, found '" + printable(name) + "'" +
                          nearest_or_all(name));
     else if (is_input && !tensors.contains(name))
       problems.push_back("outputs: expected " + name + " among the tensors, found none");
-    else if (const std::string needed = missing(name, tensors, options); !needed.empty())
-      problems.push_back("outputs: expected " + needed + " for " + name + ", found none");
+    else if (const std::string_view needed = missing(name, tensors, options); !needed.empty())
+      problems.push_back("outputs: expected " + std::string(needed) + " for " + name +
+                         ", found none");
   }
   if (!problems.empty()) throw Error(ErrorKind::usage, problems);
 }
 
-Tensor as_given(const std::string& name, const Tensor& full, const Inputs& in,
+Tensor as_given(std::string_view name, const Tensor& full, const Inputs& in,
                 const Options& options) {
   if (name == "positions") return full;
   if (name == "inputs" || name == "output") return rows_as_given(full, in, options);

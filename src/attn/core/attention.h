@@ -15,6 +15,7 @@
 
 #include <array>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/core/inputs.h"
@@ -26,7 +27,7 @@ namespace attn {
 
 /// What each output is called, in the order in which they are computed; its shape and meaning.
 struct OutputName {
-  const char* name;
+  std::string_view name;
   const char* shape;
   const char* what;
 };
@@ -65,7 +66,7 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
 
 /// An output with all its letters (kOutputNames; context as head_context) in the shape that the
 /// user's tensors give it.
-Tensor as_given(const std::string& name, const Tensor& full, const Inputs& in,
+Tensor as_given(std::string_view name, const Tensor& full, const Inputs& in,
                 const Options& options);
 
 /// The outputs asked for, by name, in the order asked. Ranks are the user's: 2-D tensors in, 2-D

@@ -138,7 +138,7 @@ Tensor factors(const Tensor& x, const Inputs& in, Score score, bool queries) {
   return x;
 }
 
-bool is_any_of(const std::string& name, std::initializer_list<const char*> names) {
+bool is_any_of(std::string_view name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
@@ -198,7 +198,7 @@ bool takes_fast_path(const Inputs& in, const Options& options,
   return needs_scores(outputs) && unknown_to_kernels(in, options) == nullptr;
 }
 
-bool streams(const std::string& name, const std::vector<std::string>& outputs) {
+bool streams(std::string_view name, const std::vector<std::string>& outputs) {
   const bool summed = std::any_of(outputs.begin(), outputs.end(), [](const std::string& other) {
     return is_any_of(other, {"mean_weights", "key_weights"});
   });

@@ -30,7 +30,7 @@ bool takes_fast_path(const Inputs& in, const Options& options,
 
 /// Whether the kernels can hand an output's rows on without keeping them, when these outputs are
 /// computed: matrices that have a row for each query, and that nothing is computed from.
-bool streams(const std::string& name, const std::vector<std::string>& outputs);
+bool streams(std::string_view name, const std::vector<std::string>& outputs);
 
 /// What one pass over the keys gives; everything but logsumexp only where it is kept.
 struct FastStages {

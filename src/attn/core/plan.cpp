@@ -9,6 +9,7 @@
 #include "attn/core/fast.h"
 #include "attn/core/inputs.h"
 #include "attn/core/kernel_problem.h"
+#include "attn/tensor/same_name.h"
 
 namespace attn {
 namespace {
@@ -26,7 +27,7 @@ constexpr std::size_t kNone = kOutputNames.size();
 /// The place of a stage among kOutputNames; kNone for what is none.
 constexpr std::size_t place_of(std::string_view name) {
   std::size_t place = 0;
-  while (place < kNone && name != kOutputNames[place].name) ++place;
+  while (place < kNone && !same_name(name, kOutputNames[place].name)) ++place;
   return place;
 }
 
@@ -72,11 +73,8 @@ class Stages {
 
   /// The stage, what it needs, what that needs, ...
   StageSet with_needs(StageSet stages) const {
-    for (StageSet before = 0; before != stages;) {
-      before = stages;
-      for (std::size_t place = 0; place < kNone; ++place)
-        if (stages & only(StageName(place))) stages |= stages_[place].needs;
-    }
+    for (std::size_t place = kNone; place-- > 0;)  // a stage needs only some before it
+      if (stages & only(StageName(place))) stages |= stages_[place].needs;
     return stages;
   }
 

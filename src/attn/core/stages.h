@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "attn/core/score.h"
 #include "attn/core/summaries.h"
 #include "attn/core/weigh.h"
+#include "attn/tensor/same_name.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -174,8 +176,9 @@ class Stages {
     return once(normalised_, [&] { return normalise(masked(), in_.sinks, options_); });
   }
 
-  bool wants(const std::string& name) const {
-    return std::find(outputs_.begin(), outputs_.end(), name) != outputs_.end();
+  bool wants(std::string_view name) const {
+    return std::any_of(outputs_.begin(), outputs_.end(),
+                       [&](const std::string& output) { return same_name(name, output); });
   }
 
   const RowSink* sink_of(const std::string& name) const {

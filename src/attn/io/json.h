@@ -43,7 +43,7 @@ struct Json {
   const T* get() const {
     return std::get_if<T>(&value);
   }
-  const Json* find(const std::string& key) const;  ///< a member of an object, or nullptr
+  const Json* find(std::string_view key) const;  ///< a member of an object, or nullptr
   bool is_array() const;
   /// "a string", "an object", "an integer", …: for messages
   std::string kind() const;
@@ -65,6 +65,7 @@ Tensor tensor_from_json(const Json& json, const std::string& name);
 /// and two more in for each level. Floats get the fewest digits that read back as the same value,
 /// and always a '.' or an exponent, so that a float stays a float.
 std::string to_json(const Json& json, int indent = -1);
+void append_json(std::string& out, const Json& json, int indent = -1);
 
 /// A string in double quotes; bytes that are not UTF-8 become U+FFFD.
 std::string json_quoted(std::string_view text);
@@ -74,5 +75,6 @@ std::string json_quoted(std::string_view text);
 /// bracket stands two fewer in. f32/f16/bf16 are written with the digits of their own precision.
 /// Errors: data, when millions of rows have no elements.
 std::string to_json(const Tensor& tensor, int indent);
+void append_json(std::string& out, const Tensor& tensor, int indent);
 
 }  // namespace attn

@@ -65,6 +65,11 @@ class Reader {
     JsonRow row;
     if (!take(']')) {
       do {
+        skip_space();
+        if (std::int64_t whole; integer(whole)) {
+          row.add(whole);
+          continue;
+        }
         Json element;
         if (!value(element, depth + 1)) return false;
         row.add(std::move(element));
@@ -110,6 +115,17 @@ class Reader {
     };
     if (next_ != whole) return read(json.value.emplace<double>());
     return read(json.value.emplace<std::int64_t>()) || read(json.value.emplace<std::uint64_t>());
+  }
+
+  /// A whole number that 64 bits hold. What is anything else is left to value().
+  bool integer(std::int64_t& whole) {
+    const auto [end, error] = std::from_chars(next_, end_, whole);
+    if (error != std::errc() || (end != end_ && (*end == '.' || *end == 'e' || *end == 'E')))
+      return false;
+    const char* const first = next_ + (*next_ == '-' ? 1 : 0);
+    if (*first == '0' && end - first > 1) return false;
+    next_ = end;
+    return true;
   }
 
   bool digits() {

@@ -22,10 +22,7 @@ void JsonRow::add(Json&& element) {
   auto* integers = std::get_if<JsonIntegers>(&row_.value);
   auto* floats = std::get_if<JsonFloats>(&row_.value);
   auto* array = std::get_if<JsonArray>(&row_.value);
-  if (empty_ && integer) {
-    integers = &row_.value.emplace<JsonIntegers>();
-    integers->reserve(4);  // most rows are short, and growing step by step takes long
-  }
+  if (empty_ && integer) return add(*integer);
   empty_ = false;
 
   if (integers && integer) return integers->push_back(*integer);
@@ -37,6 +34,15 @@ void JsonRow::add(Json&& element) {
   if (floats) array = &row_.value.emplace<JsonArray>(spread(*floats));
   if (is_word && words_ == array->size()) ++words_;
   array->push_back(std::move(element));
+}
+
+void JsonRow::add(std::int64_t integer) {
+  if (empty_) {
+    row_.value.emplace<JsonIntegers>().reserve(4);  // most rows are short; growing takes long
+    empty_ = false;
+  }
+  if (auto* integers = std::get_if<JsonIntegers>(&row_.value)) return integers->push_back(integer);
+  add(Json{integer});
 }
 
 /// Makes floats of all that is there: integers, or words that turn out to be numbers.

@@ -10,6 +10,7 @@ namespace attn {
 class JsonRow {
  public:
   void add(Json&& element);
+  void add(std::int64_t integer);
   Json take() { return std::move(row_); }
   bool empty() const { return empty_; }
 

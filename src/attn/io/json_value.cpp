@@ -3,7 +3,7 @@
 
 namespace attn {
 
-const Json* Json::find(const std::string& key) const {
+const Json* Json::find(std::string_view key) const {
   if (const auto* object = get<JsonObject>())
     for (const auto& [name, member] : *object)
       if (name == key) return &member;

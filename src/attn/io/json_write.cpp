@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <type_traits>
 
@@ -26,12 +27,16 @@ void append_cell(std::string& out, T value) {
   }
 }
 
-/// Characters from `at` on that stand for themselves between quotes: of ASCII, most.
+/// The characters that stand for themselves between quotes: of ASCII, most.
+constexpr std::array<bool, 256> kPlain = [] {
+  std::array<bool, 256> plain{};
+  for (std::size_t c = 0x20; c < 0x7F; ++c) plain[c] = c != '"' && c != '\\';
+  return plain;
+}();
+
 std::size_t plain_length(std::string_view text, std::size_t at) {
   std::size_t end = at;
-  while (end < text.size() && text[end] >= 0x20 && text[end] < 0x7F && text[end] != '"' &&
-         text[end] != '\\')
-    ++end;
+  while (end < text.size() && kPlain[static_cast<unsigned char>(text[end])]) ++end;
   return end - at;
 }
 
@@ -183,22 +188,30 @@ void require_room(const Shape& shape) {
 
 }  // namespace
 
+void append_json(std::string& out, const Json& json, int indent) {
+  JsonWriter(out, indent).write(json);
+}
+
+void append_json(std::string& out, const Tensor& tensor, int indent) {
+  require_room(tensor.shape());
+  visit(tensor.dtype(), [&]<class T>(Type<T>) { TensorWriter<T>(out, tensor, indent).write(); });
+}
+
 std::string to_json(const Json& json, int indent) {
   std::string out;
-  JsonWriter(out, indent).write(json);
+  append_json(out, json, indent);
+  return out;
+}
+
+std::string to_json(const Tensor& tensor, int indent) {
+  std::string out;
+  append_json(out, tensor, indent);
   return out;
 }
 
 std::string json_quoted(std::string_view text) {
   std::string out;
   append_quoted(out, text);
-  return out;
-}
-
-std::string to_json(const Tensor& tensor, int indent) {
-  require_room(tensor.shape());
-  std::string out;
-  visit(tensor.dtype(), [&]<class T>(Type<T>) { TensorWriter<T>(out, tensor, indent).write(); });
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "attn/io/number_text.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <string_view>
@@ -24,27 +25,28 @@ void append_float(std::string& out, T value) {
     out.append(std::string_view(buffer.data(), end));
     return;
   }
-  // "-1.234e+01": a sign, perhaps, then digits with a point behind the first.
+  // "-1.234e+01": a sign, perhaps, one digit, a point and more digits where there are any.
   std::array<char, 48> text;
   char* to = text.data();
   const char* from = buffer.data();
   if (*from == '-') *to++ = *from++;
-  for (int place = exponent; place < 0; ++place) {
-    *to++ = '0';
-    if (place == exponent) *to++ = '.';
+  const char first = *from;
+  const int more = e - from > 1 ? static_cast<int>(e - from) - 2 : 0;
+  from += 2;
+  if (exponent < 0) {
+    to = std::copy_n("0.0000", 1 - exponent, to);
+    *to++ = first;
+    to = std::copy_n(from, more, to);
+  } else {
+    const int before_point = std::min(exponent, more);
+    *to++ = first;
+    to = std::copy_n(from, before_point, to);
+    to = std::fill_n(to, exponent - before_point, '0');
+    *to++ = '.';
+    to = more > before_point ? std::copy_n(from + before_point, more - before_point, to)
+                             : std::fill_n(to, 1, '0');
   }
-  int before_point = exponent + 1;  // 0 or less: the point is there
-  for (; from < e; ++from) {
-    if (*from == '.') continue;
-    *to++ = *from;
-    if (--before_point == 0) *to++ = '.';
-  }
-  for (; before_point > 0; --before_point) {
-    *to++ = '0';
-    if (before_point == 1) *to++ = '.';
-  }
-  if (to[-1] == '.') *to++ = '0';
-  out.append(std::string_view(text.data(), to));
+  out.append(text.data(), to);
 }
 
 /// `value` rounded to so many decimal digits.

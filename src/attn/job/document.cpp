@@ -4,6 +4,7 @@
 #include "attn/job/fields.h"
 #include "attn/job/saved_layer.h"
 #include "attn/tensor/error.h"
+#include "attn/tensor/same_name.h"
 
 namespace attn {
 namespace {
@@ -69,7 +70,7 @@ Json option_from(const Tensor& tensor, const std::string& where) {
 void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::string>& problems) {
   const SavedLayer layer = saved_layer(arrays, document.name);
   for (const auto& [key, tensor] : layer.tensors)
-    document.set({key, Json{}, document.name, "", false, tensor});
+    document.set({key, Json{}, document.name, "", false, std::make_shared<const Tensor>(tensor)});
   const auto set_count = [&](const char* key, std::int64_t count) {
     if (count > 0) document.set({key, Json{count}, document.name, ""});
   };
@@ -89,15 +90,15 @@ void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::st
 
 }  // namespace
 
-const Entry* Document::find(const std::string& key) const {
+const Entry* Document::find(std::string_view key) const {
   for (const Entry& entry : entries)
-    if (entry.key == key) return &entry;
+    if (same_name(entry.key, key)) return &entry;
   return nullptr;
 }
 
 void Document::set(Entry entry) {
   for (Entry& old : entries) {
-    if (old.key == entry.key) {
+    if (same_name(old.key, entry.key)) {
       old = std::move(entry);
       return;
     }
@@ -107,6 +108,7 @@ void Document::set(Entry entry) {
 
 void Document::set_all(Document other) {
   name = std::move(other.name);
+  if (entries.empty()) return entries.swap(other.entries);
   for (Entry& entry : other.entries) set(std::move(entry));
 }
 
@@ -128,8 +130,8 @@ Document parse_document(std::string_view json, const std::string& name, const st
 void read_numbers(Document& document) {
   for (Entry& entry : document.entries) {
     if (find_field(entry.key)->form != FieldForm::tensor || !entry.value.is_array()) continue;
-    entry.numbers = tensor_from_json(
-        entry.value, printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key));
+    entry.numbers = std::make_shared<const Tensor>(tensor_from_json(
+        entry.value, printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key)));
     entry.value = Json{};
   }
 }

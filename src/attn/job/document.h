@@ -1,7 +1,7 @@
 // What was typed: a job document on disk, flags on the command line, or both (a flag wins).
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,7 +18,8 @@ struct Entry {
   std::string origin;  ///< for messages: "job.json", "--wq"
   std::string folder;  ///< relative paths in the value start here
   bool from_flag = false;
-  std::optional<Tensor> numbers = {};  ///< of a tensor written out, once read; `value` is then null
+  /// Of a tensor written out, once read; `value` is then null.
+  std::shared_ptr<const Tensor> numbers = {};
   bool shared = false;  ///< with the other jobs of a batch: it need not mean something to each
 };
 
@@ -26,7 +27,7 @@ struct Document {
   std::string name;  ///< the job file, or "" when there are flags only
   std::vector<Entry> entries;
 
-  const Entry* find(const std::string& key) const;
+  const Entry* find(std::string_view key) const;
   void set(Entry entry);         ///< replaces one of the same key
   void set_all(Document other);  ///< as set(), for each entry; takes the name over
 };

@@ -13,6 +13,7 @@
 #include "attn/job/needs.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"
+#include "attn/tensor/same_name.h"
 
 namespace attn {
 namespace {
@@ -41,6 +42,18 @@ std::vector<std::string> strings(const Entry* entry) {
     if (const auto* items = entry->value.get<JsonArray>())
       for (const Json& item : *items) list.push_back(*item.get<std::string>());
   return list;
+}
+
+/// The tensors' entries, in the order of kInputNames.
+std::vector<const Entry*> tensor_entries(const Document& document) {
+  std::vector<const Entry*> entries(kInputNames.size());
+  for (const Entry& entry : document.entries) {
+    std::size_t place = 0;
+    while (place < entries.size() && !same_name(entry.key, kInputNames[place])) ++place;
+    if (place < entries.size()) entries[place] = &entry;
+  }
+  std::erase(entries, nullptr);
+  return entries;
 }
 
 std::string joined(const std::string& folder, const std::string& path) {
@@ -153,20 +166,21 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
 }
 
 /// What was typed for a key, short enough to stand in a result: inline numbers give their shape.
-Json typed(const Entry& entry, const Job& job) {
+Json typed(Entry&& entry, const Job& job) {
   const Field* field = find_field(entry.key);
   const Tensor* tensor = job.tensors.find(entry.key);
   const bool numbers = field->form == FieldForm::tensor && tensor != nullptr &&
                        entry.value.get<std::string>() == nullptr &&
                        entry.value.get<JsonObject>() == nullptr;
-  return numbers ? Json{"numbers of shape " + to_string(tensor->shape())} : entry.value;
+  return numbers ? Json{"numbers of shape " + to_string(tensor->shape())} : std::move(entry.value);
 }
 
-Json provenance(const Job& job, const Document& document, const TensorFiles& files) {
+Json provenance(const Job& job, Document document, const TensorFiles& files) {
   JsonObject options, inputs;
-  for (const Entry& entry : document.entries)
+  options.reserve(document.entries.size());
+  for (Entry& entry : document.entries)
     if (entry.key != "schema" && entry.key != "tokens")
-      options.emplace_back(entry.key, typed(entry, job));
+      options.emplace_back(entry.key, typed(std::move(entry), job));
   for (const auto& [path, file] : files.files())
     inputs.emplace_back(text_of_name(path), Json{file.digest()});
   return Json{JsonObject{{"schema", Json{std::string("attn/1")}},
@@ -194,9 +208,8 @@ void check_values(const Document& document) {
 std::size_t bytes_to_read(const Document& document) {
   std::set<std::string> paths;
   std::size_t bytes = 0;
-  for (const std::string& name : kInputNames) {
-    const Entry* entry = document.find(name);
-    if (entry == nullptr || entry->numbers) continue;
+  for (const Entry* entry : tensor_entries(document)) {
+    if (entry->numbers) continue;
     if (entry->value.get<JsonObject>() != nullptr)
       bytes = sum(bytes, bytes_of_draw(entry->value));
     else if (const auto* path = entry->value.get<std::string>())
@@ -215,12 +228,10 @@ Job make_job(const Document& document, TensorFiles& files) {
   check_all_values(document);
   Job job;
   TensorReader reader(document, files);
-  for (const std::string& name : kInputNames) {
-    const Entry* entry = document.find(name);
-    if (entry == nullptr) continue;
-    job.tensors.set(name, reader.read(*entry));
+  for (const Entry* entry : tensor_entries(document)) {
+    job.tensors.set(entry->key, reader.read(*entry));
     const auto* path = entry->value.get<std::string>();
-    job.origins[name] = path != nullptr ? joined(entry->folder, *path) : entry->origin;
+    job.origins[entry->key] = path != nullptr ? joined(entry->folder, *path) : entry->origin;
   }
   if (const Entry* convention = document.find("convention"))
     job.options = options_of_convention(*convention->value.get<std::string>(), job.tensors);
@@ -247,11 +258,11 @@ PreparedJob prepare_job(const Job& job, const Document& document,
   });
 }
 
-Result describe_job(const Job& job, const Document& document, const TensorFiles& files) {
+Result describe_job(const Job& job, Document document, const TensorFiles& files) {
   return {.outputs = {},
           .streamed = {},
           .tokens = job.tokens,
-          .made_by = provenance(job, document, files)};
+          .made_by = provenance(job, std::move(document), files)};
 }
 
 TensorMap compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
@@ -261,10 +272,10 @@ TensorMap compute_job(const Job& job, const PreparedJob& prepared, const Documen
   });
 }
 
-Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
+Result run_job(const Job& job, const PreparedJob& prepared, Document document,
                const TensorFiles& files) {
   TensorMap outputs = compute_job(job, prepared, document);
-  Result result = describe_job(job, document, files);
+  Result result = describe_job(job, std::move(document), files);
   result.outputs = std::move(outputs);
   return result;
 }

@@ -67,14 +67,14 @@ PreparedJob prepare_job(const Job& job, const Document& document,
                         const std::set<std::string>& offered = {});
 
 /// A result without its outputs: the tokens, and what made it. Takes the digests of all inputs.
-Result describe_job(const Job& job, const Document& document, const TensorFiles& files);
+Result describe_job(const Job& job, Document document, const TensorFiles& files);
 
 /// Computes; outputs with a sink go there (core/attention.h). Errors as prepare_job().
 TensorMap compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
                       const RowSinks& sinks = {});
 
 /// Both.
-Result run_job(const Job& job, const PreparedJob& prepared, const Document& document,
+Result run_job(const Job& job, const PreparedJob& prepared, Document document,
                const TensorFiles& files);
 
 }  // namespace attn

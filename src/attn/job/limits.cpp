@@ -12,7 +12,7 @@ namespace attn {
 namespace {
 
 constexpr std::string_view kUnits = "KMGT";
-constexpr std::size_t kTextBytes = 75;  // of an element: its digits, in three strings at the most
+constexpr std::size_t kTextBytes = 50;  // of an element: its digits, twice while their string grows
 
 /// "K" or "k" is 1024, "M" its square, ...; 0 for what is no unit. "B" and "iB" may follow.
 double unit_named(std::string_view text) {

@@ -64,7 +64,7 @@ std::vector<OutputPlace> places_of(const std::vector<PlannedFile>& plans) {
 const std::vector<std::string>& job_output_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const OutputName& output : kOutputNames) all.push_back(output.name);
+    for (const OutputName& output : kOutputNames) all.emplace_back(output.name);
     all.insert(all.end(), kInputNames.begin(), kInputNames.end());
     return all;
   }();

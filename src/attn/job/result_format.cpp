@@ -8,6 +8,7 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kLongestComment = 65535;  // what a zip archive can carry
+constexpr std::size_t kFewWords = 1500;         // characters of a result of a few words
 
 Json tokens_json(const Result& result) {
   JsonArray tokens;
@@ -16,9 +17,9 @@ Json tokens_json(const Result& result) {
 }
 
 std::string metadata_text(const Result& result, bool with_tokens) {
+  if (!with_tokens || result.tokens.empty()) return to_json(result.made_by);
   Json made_by = result.made_by;
-  if (with_tokens && !result.tokens.empty())
-    std::get<JsonObject>(made_by.value).emplace_back("tokens", tokens_json(result));
+  std::get<JsonObject>(made_by.value).emplace_back("tokens", tokens_json(result));
   return to_json(made_by);
 }
 
@@ -41,17 +42,19 @@ SafetensorsMetadata safetensors_metadata(const Result& result) {
 }  // namespace
 
 std::string result_json(const Result& result, int indent) {
-  const std::string separator = indent < 0 ? "," : ",\n  ";
-  std::string text = indent < 0 ? "{" : "{\n  ";
-  text += "\"schema\":" + std::string(indent < 0 ? "" : " ") + "\"attn/1\"";
-  const auto member = [&](const std::string& name, const std::string& value) {
-    text.append(separator).append(json_quoted(name)).append(indent < 0 ? ":" : ": ").append(value);
+  const bool compact = indent < 0;
+  std::string text;
+  text.reserve(kFewWords);
+  text += compact ? "{\"schema\":\"attn/1\"" : "{\n  \"schema\": \"attn/1\"";
+  const auto member = [&](const std::string& name, const auto& value, int column) {
+    text.append(compact ? "," : ",\n  ").append(json_quoted(name)).append(compact ? ":" : ": ");
+    append_json(text, value, column);
   };
-  member("made_by", to_json(result.made_by, indent));
-  if (!result.tokens.empty()) member("tokens", to_json(tokens_json(result), indent));
+  member("made_by", result.made_by, indent);
+  if (!result.tokens.empty()) member("tokens", tokens_json(result), indent);
   for (const auto& [name, tensor] : result.outputs)
-    member(name, to_json(tensor, indent < 0 ? indent : indent + 2));
-  text += indent < 0 ? "}" : "\n}";
+    member(name, tensor, compact ? indent : indent + 2);
+  text += compact ? "}" : "\n}";
   return text;
 }
 

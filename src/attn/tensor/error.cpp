@@ -60,6 +60,9 @@ Error::Error(ErrorKind kind, std::vector<std::string> lines)
 
 std::string printable(const std::string& text) {
   constexpr std::size_t kLongest = 200;  // characters shown; a name can be 64 KiB of anything
+  const auto stands_for_itself = [](char c) { return c >= 0x20 && c < 0x7F; };
+  if (text.size() <= kLongest && std::all_of(text.begin(), text.end(), stands_for_itself))
+    return text;
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     if (out.size() >= kLongest) return out + "...";

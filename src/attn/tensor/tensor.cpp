@@ -48,11 +48,6 @@ std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
   return {aligned(block), [block](const std::byte*) { std::free(block); }};
 }
 
-/// The same text. Names differ in their last letters, if not in length: W_Q, W_K.
-bool same(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && (a.empty() || a.back() == b.back()) && a == b;
-}
-
 template <class To, class From>
 To convert(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -179,25 +174,16 @@ void TensorMap::set(const std::string& name, Tensor tensor) {
     entries_[place].second = std::move(tensor);
     return;
   }
+  if (entries_.empty()) entries_.reserve(4);  // most jobs have as many, and growing takes long
   entries_.emplace_back(name, std::move(tensor));
   if (size() <= kFew) return;
   for (std::size_t place = index_.size(); place < size(); ++place)
     index_.emplace(entries_[place].first, place);
 }
 
-const Tensor* TensorMap::find(std::string_view name) const {
-  const std::size_t place = place_of(name);
-  return place == size() ? nullptr : &entries_[place].second;
-}
-
-std::size_t TensorMap::place_of(std::string_view name) const {
-  if (size() > kFew) {
-    const auto found = index_.find(name);
-    return found == index_.end() ? size() : found->second;
-  }
-  std::size_t place = 0;
-  while (place < size() && !same(entries_[place].first, name)) ++place;
-  return place;
+std::size_t TensorMap::place_among_many(std::string_view name) const {
+  const auto found = index_.find(name);
+  return found == index_.end() ? size() : found->second;
 }
 
 const Tensor& TensorMap::at(std::string_view name) const {

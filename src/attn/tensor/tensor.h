@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "attn/tensor/dtype.h"
+#include "attn/tensor/same_name.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {
@@ -88,8 +89,11 @@ class TensorMap {
   using Entry = std::pair<std::string, Tensor>;
 
   void set(const std::string& name, Tensor tensor);  ///< replaces one of the same name
-  const Tensor* find(std::string_view name) const;   ///< nullptr when absent
-  const Tensor& at(std::string_view name) const;     ///< Error(internal) when absent
+  const Tensor* find(std::string_view name) const {  ///< nullptr when absent
+    const std::size_t place = place_of(name);
+    return place == size() ? nullptr : &entries_[place].second;
+  }
+  const Tensor& at(std::string_view name) const;  ///< Error(internal) when absent
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   std::vector<std::string> names() const;
   std::size_t size() const { return entries_.size(); }
@@ -99,7 +103,14 @@ class TensorMap {
 
  private:
   static constexpr std::size_t kFew = 16;  // up to here looking at each is as fast as an index
-  std::size_t place_of(std::string_view name) const;  ///< size() when absent
+  /// size() when absent.
+  std::size_t place_of(std::string_view name) const {
+    if (size() > kFew) return place_among_many(name);
+    std::size_t place = 0;
+    while (place < size() && !same_name(entries_[place].first, name)) ++place;
+    return place;
+  }
+  std::size_t place_among_many(std::string_view name) const;
 
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;  ///< of more than kFew: name -> place

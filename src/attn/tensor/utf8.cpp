@@ -1,6 +1,7 @@
 #include "attn/tensor/utf8.h"
 
 #include <cstdint>
+#include <cstring>
 
 namespace attn {
 namespace {
@@ -17,6 +18,16 @@ std::uint32_t code_point(std::string_view text, std::size_t at, std::size_t leng
   std::uint32_t code = byte_at(text, at) & (0x7Fu >> length);
   for (std::size_t k = 1; k < length; ++k) code = code << 6 | (byte_at(text, at + k) & 0x3Fu);
   return code;
+}
+
+/// Characters of ASCII that `text` begins with, eight at a time.
+std::size_t ascii_length(std::string_view text) {
+  std::size_t length = 0;
+  for (std::uint64_t word; text.size() - length >= sizeof word; length += sizeof word) {
+    std::memcpy(&word, text.data() + length, sizeof word);
+    if (word & 0x8080808080808080u) break;
+  }
+  return length;
 }
 
 }  // namespace
@@ -41,7 +52,7 @@ std::uint32_t code_point(std::string_view text, std::size_t at) {
 }
 
 std::size_t find_invalid_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
+  for (std::size_t i = ascii_length(text); i < text.size();) {
     const std::size_t length = utf8_length(text, i);
     if (length == 0) return i;
     i += length;
