@@ -166,7 +166,8 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
 }
 
 /// What was typed for a key, short enough to stand in a result: inline numbers give their shape.
-Json typed(Entry&& entry, const Job& job) {
+/// Takes the value out of the entry.
+Json typed(Entry& entry, const Job& job) {
   const Field* field = find_field(entry.key);
   const Tensor* tensor = job.tensors.find(entry.key);
   const bool numbers = field->form == FieldForm::tensor && tensor != nullptr &&
@@ -180,7 +181,7 @@ Json provenance(const Job& job, Document document, const TensorFiles& files) {
   options.reserve(document.entries.size());
   for (Entry& entry : document.entries)
     if (entry.key != "schema" && entry.key != "tokens")
-      options.emplace_back(entry.key, typed(std::move(entry), job));
+      options.emplace_back(entry.key, typed(entry, job));
   for (const auto& [path, file] : files.files())
     inputs.emplace_back(text_of_name(path), Json{file.digest()});
   return Json{JsonObject{{"schema", Json{std::string("attn/1")}},
