@@ -1,17 +1,16 @@
 #include "attn/batch/pool.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
 
+#include "attn/batch/finished_items.h"
+#include "attn/batch/signals_blocked.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -48,7 +47,11 @@ class Pool : public std::enable_shared_from_this<Pool> {
  public:
   Pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
        std::atomic<bool>& stop)
-      : source_(source), options_(options), tasks_(tasks), stop_(stop) {}
+      : source_(source),
+        options_(options),
+        tasks_(tasks),
+        stop_(stop),
+        finished_(options.in_order) {}
 
   PoolEnd run();
 
@@ -62,7 +65,6 @@ class Pool : public std::enable_shared_from_this<Pool> {
   // With mutex_ held:
   void finish(std::size_t place, Outcome outcome);
   bool may_wait() const;
-  std::vector<Outcome> take_ready();
   void fail(std::exception_ptr fault);
   void give_up_overdue();
 
@@ -78,26 +80,9 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::list<Worker> workers_;
   std::size_t live_ = 0, overdue_ = 0;
   std::exception_ptr fault_;
-  std::size_t started_ = 0, reported_ = 0;
-  std::map<std::size_t, Outcome> waiting_;  ///< finished, by place, and not reported yet
-  std::size_t waiting_bytes_ = 0;           ///< of their texts, and of those being reported
-  bool reporting_ = false;                  ///< a thread reports all that is ready
-};
-
-/// Blocks every signal on this thread, and so on those that it starts, as long as it lives.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
+  std::size_t started_ = 0;
+  FinishedItems finished_;  ///< and not reported yet
+  bool reporting_ = false;  ///< a thread reports all that is ready
 };
 
 /// "0.53"
@@ -198,8 +183,8 @@ std::shared_ptr<Task> Pool::take(Worker& self) {
   {
     std::unique_lock lock(mutex_);
     room_.wait(lock, [&] {
-      return stop_ || waiting_.empty() ||
-             (waiting_.size() < kMostWaiting && waiting_bytes_ < options_.most_waiting);
+      return stop_ || finished_.empty() ||
+             (finished_.size() < kMostWaiting && finished_.bytes() < options_.most_waiting);
     });
   }
   if (stop_) return nullptr;
@@ -215,15 +200,14 @@ std::shared_ptr<Task> Pool::take(Worker& self) {
 
 void Pool::finish(std::size_t place, Outcome outcome) {
   if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
-  waiting_bytes_ += outcome.text.size();
-  waiting_.emplace(place, std::move(outcome));
+  finished_.add(place, std::move(outcome));
 }
 
 /// Texts are written many at once while more items are at hand, or the next tick writes them.
 bool Pool::may_wait() const {
   return options_.in_order && source_.has_more() && !stop_ &&
-         waiting_bytes_ < std::min(kWorthWriting, options_.most_waiting) &&
-         waiting_.size() < kMostWaiting / 2;
+         finished_.bytes() < std::min(kWorthWriting, options_.most_waiting) &&
+         finished_.size() < kMostWaiting / 2;
 }
 
 /// Reports what is ready, until nothing is, or leaves that to the thread that is at it. So no
@@ -231,27 +215,17 @@ bool Pool::may_wait() const {
 void Pool::report_ready(std::unique_lock<std::mutex>& lock) {
   if (reporting_) return;
   reporting_ = true;  // and remains so where a report throws: that was the last one
-  for (std::vector<Outcome> ready; !(ready = take_ready()).empty();) {
+  for (std::vector<Outcome> ready; !(ready = finished_.take()).empty();) {
     lock.unlock();
     {
       const std::lock_guard alone(report_mutex_);
       tasks_.report(ready);
     }
     lock.lock();
-    for (const Outcome& outcome : ready) waiting_bytes_ -= outcome.text.size();
+    finished_.forget(ready);
     room_.notify_all();
   }
   reporting_ = false;
-}
-
-std::vector<Outcome> Pool::take_ready() {
-  std::vector<Outcome> ready;
-  while (!waiting_.empty() && (!options_.in_order || waiting_.begin()->first == reported_)) {
-    ready.push_back(std::move(waiting_.begin()->second));
-    waiting_.erase(waiting_.begin());
-    ++reported_;
-  }
-  return ready;
 }
 
 void Pool::fail(std::exception_ptr fault) {
