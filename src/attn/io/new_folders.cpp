@@ -38,6 +38,7 @@ void NewFolders::make(const std::string& path, bool durable) {
 }
 
 void NewFolders::make_with_parents(const std::string& path, bool durable) {
+  if (!durable && is_folder_there(path)) return;
   std::vector<std::string> missing;
   const std::lock_guard lock(mutex_);  // what another thread makes is there once it is on disk
   for (std::string at = path; !at.empty() && !is_folder_there(at); at = parent_of(at))
@@ -68,6 +69,7 @@ void NewFolders::keep() {
 
 void NewFolders::keep(const std::string& path) {
   const std::lock_guard lock(mutex_);
+  if (made_.empty()) return;
   for (std::string kept = path; !kept.empty() && kept != "/"; kept = parent_of(kept))
     made_.erase(kept);
 }
