@@ -103,9 +103,13 @@ Outcome overdue(const Task& task, double seconds, double limit) {
 
 PoolEnd Pool::run() {
   std::unique_lock lock(mutex_);
-  for (std::size_t i = 0; i < options_.threads; ++i) start_worker();
-  while (live_ > 0) {
-    ended_.wait_for(lock, kTick, [&] { return live_ == 0; });
+  try {
+    for (std::size_t i = 0; i < options_.threads; ++i) start_worker();
+  } catch (...) {
+    fail(std::current_exception());  // for those that run use what ours lives in
+  }
+  for (bool all_ended = false; !all_ended;) {  // and once more behind the last
+    all_ended = ended_.wait_for(lock, kTick, [&] { return live_ == 0; });
     try {
       if (options_.timeout > 0) give_up_overdue();
       report_ready(lock);
@@ -143,6 +147,9 @@ void Pool::start_worker() {
     if (live_ == 0)
       throw Error(ErrorKind::busy, "expected to start a thread, found no room for one");
     return;
+  } catch (...) {
+    workers_.pop_back();
+    throw;
   }
   ++live_;
 }
