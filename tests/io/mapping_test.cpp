@@ -11,6 +11,7 @@
 
 #include "attn/io/descriptor.h"
 #include "attn/io/file.h"
+#include "attn/io/output_file.h"
 #include "attn/io/temporaries.h"
 #include "support/child.h"
 #include "support/run_attn.h"

@@ -2,8 +2,8 @@
 #include <cerrno>
 
 #include "attn/io/descriptor.h"
-#include "attn/io/file.h"
 #include "attn/io/npz.h"
+#include "attn/io/output_file.h"
 #include "attn/io/safetensors.h"
 #include "attn/tensor/error.h"
 #include "support/run_attn.h"

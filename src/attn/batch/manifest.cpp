@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "attn/io/descriptor.h"
 #include "attn/io/json.h"
 #include "attn/io/name_text.h"
 #include "attn/io/temporaries.h"

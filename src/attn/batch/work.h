@@ -11,6 +11,7 @@
 #include "attn/batch/pool.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/new_folders.h"
+#include "attn/io/output_policy.h"
 #include "attn/job/document.h"
 #include "attn/job/nan.h"
 

@@ -22,6 +22,7 @@
 #include "attn/core/machine.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
+#include "attn/io/output_file.h"
 #include "attn/io/temporaries.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"

@@ -12,8 +12,8 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/terminal.h"
-#include "attn/io/file.h"
 #include "attn/io/json.h"
+#include "attn/io/output_file.h"
 #include "attn/tensor/error.h"
 
 namespace attn {

@@ -15,7 +15,7 @@
 #include "attn/cli/version.h"
 #include "attn/core/blas.h"
 #include "attn/io/descriptor.h"
-#include "attn/io/file.h"
+#include "attn/io/output_file.h"
 #include "attn/io/temporaries.h"
 #include "attn/tensor/error.h"
 

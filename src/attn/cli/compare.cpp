@@ -11,6 +11,7 @@
 #include "attn/cli/limit_options.h"
 #include "attn/cli/numbers.h"
 #include "attn/cli/tensors_of.h"
+#include "attn/io/output_file.h"
 #include "attn/tensor/error.h"
 
 namespace attn {

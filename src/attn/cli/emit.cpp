@@ -9,6 +9,7 @@
 #include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
+#include "attn/io/output_file.h"
 #include "attn/io/safetensors.h"
 #include "attn/tensor/error.h"
 

@@ -6,7 +6,7 @@
 
 #include "attn/cli/subcommand.h"
 #include "attn/cli/topics.h"
-#include "attn/io/file.h"
+#include "attn/io/output_file.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"
 

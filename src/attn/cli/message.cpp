@@ -1,7 +1,7 @@
 #include <cstdio>
 
 #include "attn/cli/command.h"
-#include "attn/io/file.h"
+#include "attn/io/output_file.h"
 
 namespace attn {
 namespace {

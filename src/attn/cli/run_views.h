@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/io/file.h"
+#include "attn/io/output_file.h"
 #include "attn/job/explain.h"
 #include "attn/job/job.h"
 #include "attn/job/output_target.h"

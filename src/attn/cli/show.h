@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/io/output_policy.h"
 #include "attn/job/job.h"
 #include "attn/job/output_target.h"
 

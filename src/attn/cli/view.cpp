@@ -6,6 +6,7 @@
 #include "attn/cli/draw.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/numbers.h"
+#include "attn/io/output_file.h"
 #include "attn/job/limits.h"
 #include "attn/tensor/error.h"
 

@@ -8,10 +8,12 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <string_view>
 #include <system_error>
 
 namespace attn {
+namespace fs = std::filesystem;
 
 Descriptor::~Descriptor() { close(); }
 
@@ -48,6 +50,25 @@ bool is_stream(const std::string& path) {
   struct stat info {};
   return path == "-" || descriptor_named(path) ||
          (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode));
+}
+
+std::string follow_links(const std::string& path) {
+  constexpr int kMostLinks = 40;  // as many as Linux follows
+  std::error_code ignored;
+  fs::path place = path;
+  for (int hops = 0; hops < kMostLinks && fs::is_symlink(fs::symlink_status(place, ignored));
+       ++hops)
+    place = place.parent_path() / fs::read_symlink(place, ignored);
+  return place.string();
+}
+
+void sync_folder(const std::string& path, const std::string& folder) {
+  Descriptor opened(
+      ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // EINVAL: a file system that cannot sync folders, as some network ones, keeps them in its own
+  // way.
+  if (!opened.is_open() || (fsync(opened.get()) != 0 && errno != EINVAL))
+    throw system_error(ErrorKind::io, path, errno);
 }
 
 Error system_error(ErrorKind kind, const std::string& path, int code) {

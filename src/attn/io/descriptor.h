@@ -1,4 +1,5 @@
-// What reading and writing files share: descriptors that close themselves, and what errno means.
+// What reading and writing files share: descriptors that close themselves, what paths name, and
+// what errno means.
 #pragma once
 
 #include <optional>
@@ -39,6 +40,13 @@ bool is_standard_input(const std::string& path);
 /// Whether a path names an open descriptor ("-" is standard output), a device or a pipe: bytes are
 /// written there as they come, and no suffix says what they are.
 bool is_stream(const std::string& path);
+
+/// Where a chain of symbolic links ends, which need not exist. A circle stays a link, and stat()
+/// then names the fault.
+std::string follow_links(const std::string& path);
+
+/// Has the names in a folder outlast a power cut. Errors: io, naming `path`, for which it is done.
+void sync_folder(const std::string& path, const std::string& folder);
 
 /// "PATH: reason" for errno `code`: `permission` where that is the reason, `data` for a lack of
 /// memory, otherwise `kind`.

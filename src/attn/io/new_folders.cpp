@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "attn/io/descriptor.h"
-#include "attn/io/file.h"
 #include "attn/tensor/error.h"
 
 namespace attn {

@@ -16,6 +16,7 @@
 #include <string>
 
 #include "attn/io/file.h"
+#include "attn/io/output_file.h"
 #include "attn/io/pieces.h"
 #include "attn/tensor/tensor.h"
 

@@ -12,6 +12,7 @@
 
 #include "attn/io/file.h"
 #include "attn/io/limits.h"
+#include "attn/io/output_file.h"
 #include "attn/io/pieces.h"
 #include "attn/tensor/tensor.h"
 

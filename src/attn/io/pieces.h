@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/io/file.h"
+#include "attn/io/output_file.h"
 #include "attn/io/row_writer.h"
 #include "attn/tensor/tensor.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "attn/io/checksum.h"
-#include "attn/io/file.h"
+#include "attn/io/output_file.h"
 
 namespace attn {
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "attn/io/file.h"
+#include "attn/io/output_file.h"
 #include "attn/io/pieces.h"
 #include "attn/tensor/tensor.h"
 

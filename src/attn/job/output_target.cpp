@@ -9,7 +9,6 @@
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
 #include "attn/io/descriptor.h"
-#include "attn/io/file.h"
 #include "attn/job/result_format.h"
 #include "attn/tensor/error.h"
 

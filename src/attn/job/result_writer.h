@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attn/io/new_folders.h"
+#include "attn/io/output_file.h"
 #include "attn/io/pieces.h"
 #include "attn/io/row_writer.h"
 #include "attn/job/job.h"
