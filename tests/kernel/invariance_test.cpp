@@ -1,4 +1,5 @@
 // The same bytes, whatever the number of threads and whatever is asked for beside.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cstring>
 
@@ -83,8 +84,11 @@ TEST_CASE("kernel: scores asked for change no weight, and weights no score", "[k
     std::vector<float> found(both.weights.size());
     results.weights = weights;
     results.scores = !weights;
-    results.sink = kernel::store_rows(weights ? nullptr : found.data(),
-                                      weights ? found.data() : nullptr, c.problem.S);
+    results.sink = [&](const kernel::FinishedRows<float>& rows) {
+      for (std::size_t i = 0; i < rows.count; ++i)
+        std::copy_n((weights ? rows.weights : rows.scores) + i * rows.stride, c.problem.S,
+                    found.data() + (rows.first + i) * c.problem.S);
+    };
     kernel::attend(c.problem, results, pool);
     CHECK(same_bytes(found, weights ? both.weights : both.scores));
     CHECK(same_bytes(alone.context, both.context));

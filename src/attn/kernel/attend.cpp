@@ -233,18 +233,4 @@ void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& po
 template void attend(const Problem<float>&, const Results<float>&, ThreadPool&, Isa);
 template void attend(const Problem<double>&, const Results<double>&, ThreadPool&, Isa);
 
-template <class T>
-std::function<void(const FinishedRows<T>&)> store_rows(T* scores, T* weights, std::size_t S) {
-  return [=](const FinishedRows<T>& rows) {
-    for (std::size_t i = 0; i < rows.count; ++i) {
-      const std::size_t from = i * rows.stride, to = (rows.first + i) * S;
-      if (scores) std::copy_n(rows.scores + from, S, scores + to);
-      if (weights) std::copy_n(rows.weights + from, S, weights + to);
-    }
-  };
-}
-
-template std::function<void(const FinishedRows<float>&)> store_rows(float*, float*, std::size_t);
-template std::function<void(const FinishedRows<double>&)> store_rows(double*, double*, std::size_t);
-
 }  // namespace attn::kernel

@@ -113,8 +113,4 @@ struct Results {
   bool scaled = false, masked = false;
 };
 
-/// A sink that stores into whole (B * H * L, S) matrices; either may be nullptr.
-template <class T>
-std::function<void(const FinishedRows<T>&)> store_rows(T* scores, T* weights, std::size_t S);
-
 }  // namespace attn::kernel
