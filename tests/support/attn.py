@@ -6,11 +6,18 @@ environment variable ATTN, which ctest sets; without it, build/release/attn.
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ATTN = os.environ.get("ATTN", str(ROOT / "build" / "release" / "attn"))
+
+# Shells have what they run behind them ignore SIGINT and SIGQUIT, and nohup SIGHUP. A program inherits
+# that, and tests send it such signals. Handlers, though they do nothing, are not inherited.
+for number in signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM:
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, lambda *_: None)
 
 
 def under_asan():
