@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "attn/cli/numbers.h"
+#include "attn/cli/values.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -40,12 +40,11 @@ void add_results(CLI::App& app, BatchArgs& args) {
                  "what results are called: {stem}, {job} (with folders), {index}; default: {stem}")
       ->type_name("PATTERN")
       ->group("Results");
-  args.format_option =
-      app.add_option("--format", args.format,
-                     "npz (default), safetensors, json, csv, npy or folder")
-          ->check(CLI::IsMember({"npz", "safetensors", "json", "csv", "npy", "folder"}))
-          ->type_name("WORD")
-          ->group("Results");
+  args.format_option = app.add_option("--format", args.format,
+                                      "npz (default), safetensors, json, csv, npy or folder")
+                           ->check(one_of({"npz", "safetensors", "json", "csv", "npy", "folder"}))
+                           ->type_name("WORD")
+                           ->group("Results");
   app.add_flag("--force", args.force, "replace results and manifest that exist")->group("Results");
   app.add_flag("--no-clobber", args.no_clobber, "skip jobs whose results exist")->group("Results");
   app.add_flag("--durable", args.durable, "results outlast a power cut (fsync)")->group("Results");
@@ -77,7 +76,7 @@ void add_running(CLI::App& app, BatchArgs& args) {
   const auto store = [&args, styles](const std::string& text) { args.progress = styles.at(text); };
   app.add_option_function<std::string>("--progress", store,
                                        "auto (a bar on a terminal), plain (lines) or none")
-      ->check(CLI::IsMember({"auto", "plain", "none"}))
+      ->check(one_of({"auto", "plain", "none"}))
       ->type_name("WORD")
       ->group("Running");
   app.add_flag("--dry-run", args.dry_run,

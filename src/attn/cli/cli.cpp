@@ -12,6 +12,7 @@
 #include "attn/cli/command.h"
 #include "attn/cli/subcommand.h"
 #include "attn/cli/topics.h"
+#include "attn/cli/values.h"
 #include "attn/cli/version.h"
 #include "attn/core/blas.h"
 #include "attn/io/descriptor.h"
@@ -74,7 +75,7 @@ int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
     print(app.help());
     return 0;
   } catch (const CLI::ParseError& error) {
-    throw Error(ErrorKind::usage, printable(error.what()) + "; see '" + name + " --help'");
+    throw Error(ErrorKind::usage, printable(said_by(error)) + "; see '" + name + " --help'");
   } catch (const Error& error) {
     throw Error(error.kind(), std::string(error.what()) + "; see '" + name + " --help'");
   }

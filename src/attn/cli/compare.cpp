@@ -9,8 +9,8 @@
 #include "attn/cli/comparison_report.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/limit_options.h"
-#include "attn/cli/numbers.h"
 #include "attn/cli/tensors_of.h"
+#include "attn/cli/values.h"
 #include "attn/io/output_file.h"
 #include "attn/tensor/error.h"
 
@@ -206,11 +206,11 @@ void add_reference(CLI::App& app, ReferenceArgs& args) {
       ->group(group);
   app.add_option("--precision", args.precision,
                  "what the result was computed in: f64, f32, tf32, f16 or bf16; default: its dtype")
-      ->check(CLI::IsMember({"f64", "f32", "tf32", "f16", "bf16"}))
+      ->check(one_of({"f64", "f32", "tf32", "f16", "bf16"}))
       ->type_name("WORD")
       ->group(group);
   app.add_option("--sums", args.sums, "what sums and softmax were in; default: f32, of f64 f64")
-      ->check(CLI::IsMember({"f64", "f32", "f16", "bf16"}))
+      ->check(one_of({"f64", "f32", "f16", "bf16"}))
       ->type_name("WORD")
       ->group(group);
   app.add_option("--as", args.output,

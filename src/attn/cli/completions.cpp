@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "attn/cli/subcommand.h"
+#include "attn/cli/values.h"
 
 namespace attn {
 namespace {
@@ -177,7 +178,7 @@ Action add_completions(CLI::App& app) {
       "  attn completions bash > attn.bash\n"
       "  attn completions zsh > _attn");
   app.add_option("SHELL", *shell, "bash, zsh or fish")
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}))
+      ->check(one_of({"bash", "zsh", "fish"}))
       ->required();
   return [shell] {
     print(*shell == "bash" ? bash() : *shell == "zsh" ? zsh() : fish());

@@ -4,7 +4,7 @@
 #include <limits>
 #include <optional>
 
-#include "attn/cli/numbers.h"
+#include "attn/cli/values.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
@@ -108,8 +108,7 @@ void add_emit_options(CLI::App& app, EmitArgs& args) {
   CLI::Option* format = app.add_option("--format", args.format,
                                        "on stdout: text, json, csv, npz, npy or safetensors");
   args.format_option = format;
-  format->check(CLI::IsMember({"text", "json", "csv", "npz", "npy", "safetensors"}))
-      ->type_name("WORD");
+  format->check(one_of({"text", "json", "csv", "npz", "npy", "safetensors"}))->type_name("WORD");
   const auto text_only = [&](CLI::Option* option, const std::string& type) {
     args.text_only.push_back(option);
     return option->group("Text, as numpy.set_printoptions")->type_name(type);
@@ -130,7 +129,7 @@ void add_emit_options(CLI::App& app, EmitArgs& args) {
   text_only(app.add_option("--floatmode", args.floatmode,
                            "fixed, unique, maxprec (default) or maxprec_equal"),
             "WORD")
-      ->check(CLI::IsMember({"fixed", "unique", "maxprec", "maxprec_equal"}));
+      ->check(one_of({"fixed", "unique", "maxprec", "maxprec_equal"}));
 }
 
 bool holds_one(const EmitArgs& args) {

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "attn/cli/values.h"
 #include "attn/job/fields.h"
 
 namespace attn {
@@ -59,7 +60,7 @@ void add_nan_option(CLI::App& app, NanPolicy& policy) {
   const auto store = [&policy, words](const std::string& text) { policy = words.at(text); };
   app.add_option_function<std::string>("--nan", store,
                                        "NaN in a result: warn, allow or refuse (exit 65)")
-      ->check(CLI::IsMember({"warn", "allow", "refuse"}))
+      ->check(one_of({"warn", "allow", "refuse"}))
       ->type_name("WORD")
       ->group("Results");
 }

@@ -4,7 +4,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/emit.h"
-#include "attn/cli/numbers.h"
+#include "attn/cli/values.h"
 #include "attn/job/draw.h"
 #include "attn/job/fields.h"
 #include "attn/tensor/error.h"
@@ -100,7 +100,7 @@ Action add_random(CLI::App& app) {
       ->type_name("N[,M...]")
       ->required();
   app.add_option("--generator", args->generator, "RandomState or default_rng")
-      ->check(CLI::IsMember({"RandomState", "default_rng"}))
+      ->check(one_of({"RandomState", "default_rng"}))
       ->type_name("WORD");
   take_whole(app.add_option("--repeat", args->repeat, "how many arrays to draw, one after another"),
              1)

@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "attn/cli/draw.h"
-#include "attn/cli/numbers.h"
+#include "attn/cli/values.h"
 #include "attn/io/descriptor.h"
 #include "attn/tensor/error.h"
 

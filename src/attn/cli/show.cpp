@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "attn/cli/command.h"
+#include "attn/cli/values.h"
 #include "attn/io/descriptor.h"
 #include "attn/job/result_format.h"
 #include "attn/report/numpy_text.h"
@@ -32,7 +33,7 @@ void add_show_options(CLI::App& app, ShowArgs& args) {
       ->group("Results");
   app.add_option("--format", args.format,
                  "on stdout: text, json, ndjson, csv, npz, npy or safetensors")
-      ->check(CLI::IsMember({"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"}))
+      ->check(one_of({"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"}))
       ->type_name("WORD")
       ->group("Results");
   app.add_flag("--repr", args.repr, "text as repr(): array([...])")->group("Results");

@@ -8,8 +8,8 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/limit_options.h"
-#include "attn/cli/numbers.h"
 #include "attn/cli/show.h"
+#include "attn/cli/values.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/result_writer.h"
 #include "attn/job/version.h"

@@ -5,7 +5,7 @@
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/limit_options.h"
-#include "attn/cli/numbers.h"
+#include "attn/cli/values.h"
 #include "attn/io/output_file.h"
 #include "attn/job/limits.h"
 #include "attn/tensor/error.h"
@@ -95,7 +95,7 @@ Action add_view(CLI::App& app) {
       ->type_name("FILE");
   app.add_flag("--force", args->force, "replace FILE where it exists");
   app.add_option("--color", args->style.colour, "colours on the terminal: auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->check(one_of({"auto", "always", "never"}))
       ->type_name("WORD");
   take_whole(app.add_option("--width", args->style.width,
                             "columns of the terminal; default: as many as it has"),

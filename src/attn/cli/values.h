@@ -1,13 +1,17 @@
-// What flags with a number take, and what they say of anything else:
+// What flags with a value take, and what they say of anything else:
 // "--threads: expected a whole number >= 1, found '0'".
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace CLI {
 class Option;
-}
+class ParseError;
+class Validator;
+}  // namespace CLI
 
 namespace attn {
 
@@ -20,5 +24,12 @@ enum class Sign { any, not_negative, positive };
 
 /// Has the option take finite numbers of that sign alone.
 CLI::Option* take_number(CLI::Option* option, Sign sign);
+
+/// To check() that it is one of these words; completions offer them.
+CLI::Validator one_of(const std::vector<std::string>& words);
+
+/// What CLI11 says of a command line, in our words where a flag's value is missing:
+/// "--threads: expected N, found nothing".
+std::string said_by(const CLI::ParseError& error);
 
 }  // namespace attn

@@ -1,9 +1,13 @@
-#include "attn/cli/numbers.h"
+#include "attn/cli/values.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <optional>
+#include <string_view>
+
+#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
@@ -55,6 +59,30 @@ CLI::Option* take_number(CLI::Option* option, Sign sign) {
                    text);
   };
   return option->check(check);
+}
+
+CLI::Validator one_of(const std::vector<std::string>& words) {
+  std::string expected, listed;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    expected += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+    listed += (i == 0 ? "" : ",") + words[i];
+  }
+  const auto check = [=](const std::string& text) {
+    const bool is_known = std::find(words.begin(), words.end(), text) != words.end();
+    return is_known ? std::string() : refusal(expected, text) + did_you_mean(text, words);
+  };
+  return CLI::Validator(check, "{" + listed + "}");
+}
+
+std::string said_by(const CLI::ParseError& error) {
+  const std::string text = error.what();
+  constexpr std::string_view kMiddle = ": 1 required ", kEnd = " missing";
+  const std::size_t middle = text.find(kMiddle);
+  if (middle == std::string::npos || !text.ends_with(kEnd)) return text;
+  std::string type = text.substr(middle + kMiddle.size());
+  type.resize(type.size() - kEnd.size());
+  return text.substr(0, middle) + ": expected " + type.substr(0, type.find(":{")) +
+         ", found nothing";
 }
 
 }  // namespace attn

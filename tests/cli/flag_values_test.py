@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Flags that take a number say in one style what they take, before anything is read."""
+"""Flags say in one style what values they take, before anything is read."""
 
 import pathlib
 import sys
@@ -29,16 +29,28 @@ FLAGS = [
     ("convert a.npy", "--precision", WHOLE + " from 0 to 1100", ["-1", "1101"]),
     ("convert a.npy", "--threshold", f"{WHOLE} from 0 to {2**31 - 1}", ["-1", "x"]),
     ("convert a.npy", "--linewidth", f"{WHOLE} from 1 to {2**31 - 1}", ["0"]),
+    ("convert a.npy", "--floatmode", "fixed, unique, maxprec or maxprec_equal", ["x", "long"]),
+    ("run", "--nan", "warn, allow or refuse", ["x"]),
+    ("batch jobs", "--format", "npz, safetensors, json, csv, npy or folder", ["text", "x"]),
+    ("compare a.npy b.npy", "--precision", "f64, f32, tf32, f16 or bf16", ["8"]),
+    ("random randn --seed 1", "--generator", "RandomState or default_rng", ["x"]),
 ]
 
 
 def main():
-    checks = Checks("flags that take a number")
+    checks = Checks("values of flags")
     for command, flag, takes, values in FLAGS:
         for value in values:
             run = attn(*command.split(), f"{flag}={value}")
             said = f"attn: {flag}: expected {takes}, found '{value}'; see 'attn {command.split()[0]} --help'\n"
             checks.check(run.returncode == 2 and run.stderr.decode() == said, f"not {said}{run}")
+    run = attn("view", "r.npz", "--color", "allways")
+    checks.check(run.returncode == 2 and b"found 'allways' (did you mean 'always'?); see" in run.stderr, f"{run}")
+    for command, flag, takes in [("run", "--threads", "N"), ("run", "--format", "WORD"), ("run", "--q", "FILE"),
+                                 ("batch jobs", "--name", "PATTERN")]:
+        run = attn(*command.split(), flag)
+        said = f"attn: {flag}: expected {takes}, found nothing; see 'attn {command.split()[0]} --help'\n"
+        checks.check(run.returncode == 2 and run.stderr.decode() == said, f"not {said}{run}")
     run = attn("view", "r.npz", "--max-html-bytes", "x")
     checks.check(run.returncode == 2 and b"expected a size such as 500M" in run.stderr, f"{run}")
     # Zeros before a number do not make it octal.
