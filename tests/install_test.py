@@ -35,6 +35,16 @@ def check_installed(checks, prefix):
     checks.check(missed.returncode != 0, "the examples are found elsewhere than under the prefix")
 
 
+def check_links(checks, folder):
+    """Pages lead to pages and pictures that are installed, too; tests are in the source alone."""
+    links = [(page, link) for page in folder.rglob("*.md")
+             for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+             if "/tests/" not in link]
+    checks.check(len(links) > 30, f"only {len(links)} links")
+    for page, link in links:
+        checks.check((page.parent / link).exists(), f"{page}: no such page: {link}")
+
+
 def check_demo(checks):
     """README.md installs after scripts/demo, which has to build whatever pages are installed."""
     demo = (ROOT / "scripts" / "demo").read_text(encoding="utf-8")
@@ -59,5 +69,6 @@ if __name__ == "__main__":
                          "share/bash-completion/completions/attn", "share/zsh/site-functions/_attn",
                          "share/fish/vendor_completions.d/attn.fish"]:
                 checks.check((prefix / file).is_file(), f"{file} is not installed")
+            check_links(checks, prefix / "share/doc/attn")
             check_installed(checks, prefix)
     checks.finish()
