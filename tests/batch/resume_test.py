@@ -2,6 +2,7 @@
 """`attn batch --resume`: what is finished stays, what changed is done again, and nothing is lost
 when a run is killed at any moment."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -135,6 +136,44 @@ def lines_can_be_resumed(checks, folder):
     checks.check(counts(run) == (3, 2, 0), f"one changed, two more: {run.stderr}")
 
 
+def what_a_dry_run_says(checks, folder):
+    """What a resumed run would skip, do again and do as new; and it leaves everything as it is."""
+    def planned(*flags):
+        run = batch(folder, "--resume", "--dry-run", *flags)
+        lines = [line for line in map(json.loads, run.stdout.splitlines()) if "error" not in line]
+        checks.check(all(("outputs" in line) == (line["resume"] != "skip") and line["output"].startswith("out/")
+                         for line in lines), f"plans of those to do: {lines}")
+        return run, {pathlib.Path(line["job"]).stem: line["resume"] for line in lines}
+
+    paths = write_jobs(folder / "jobs", range(3), "{}.json")
+    run, plans = planned()
+    checks.check(run.returncode == 0 and plans == dict.fromkeys("012", "new") and not (folder / "out").exists()
+                 and b"3 jobs: 3 planned, 0 skipped, 0 failed" in run.stderr, f"no manifest: {plans} {run}")
+    paths[2].write_text("{")
+    batch(folder)
+    write_jobs(folder / "jobs", [3], "{}.json")
+    paths[1].write_text(json.dumps(job(50)))
+    before = contents(folder / "out", ())
+    run, plans = planned()
+    checks.check(run.returncode == 3 and plans == {"0": "skip", "1": "again", "3": "new"}
+                 and b"4 jobs: 2 planned, 1 skipped, 1 failed" in run.stderr, f"a job failed: {plans} {run}")
+    paths[2].write_text(json.dumps(job(2)))
+    want = {"0": "skip", "1": "again", "2": "again", "3": "new"}
+    checks.check(planned()[1] == want, "and was mended")
+    checks.check(planned("--causal")[1] == want | {"0": "again"}, "other options")
+    checks.check(planned("--manifest", "other.ndjson")[1] == dict.fromkeys("0123", "new"), "another manifest")
+    with open(folder / "out" / "manifest.ndjson") as manifest:
+        fcntl.flock(manifest, fcntl.LOCK_EX)
+        checks.check(planned()[1] == want, "while another run has the manifest")
+    checks.check(contents(folder / "out", ()) == before and not (folder / "other.ndjson").exists(), "nothing is written")
+    checks.check(counts(batch(folder, "--resume")) == (3, 1, 0), "and so it is")
+    checks.check(planned()[1] == dict.fromkeys("0123", "skip"), "all are done")
+    run = batch(folder, "--resume", "--dry-run", "--manifest", "jobs/0.json")
+    checks.check(run.returncode == 73 and b"is an input" in run.stderr, f"a job: {run}")
+    run = batch(folder, "--resume", "--dry-run", "--manifest", "out/0.npz")
+    checks.check(run.returncode == 65 and b"expected a manifest" in run.stderr, f"no manifest: {run}")
+
+
 def a_damaged_manifest(checks, folder):
     write_jobs(folder / "jobs", range(5))
     batch(folder, "-j", "1")
@@ -255,7 +294,7 @@ def stopped_by_a_signal(checks, folder):
 if __name__ == "__main__":
     checks = Checks("attn batch --resume")
     for part in (what_changed_is_done_again, another_base, what_is_not_ours_stays, failures_are_tried_again, lines_can_be_resumed,
-                 a_damaged_manifest, what_is_no_manifest_stays, one_run_at_a_time, killed_at_any_moment,
+                 what_a_dry_run_says, a_damaged_manifest, what_is_no_manifest_stays, one_run_at_a_time, killed_at_any_moment,
                  stopped_by_a_signal):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))

@@ -36,6 +36,13 @@ Descriptor open_locked(const std::string& path) {
   throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
 }
 
+/// Not open where there is none.
+Descriptor open_to_look(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (!file.is_open() && errno != ENOENT) throw system_error(ErrorKind::no_input, path, errno);
+  return file;
+}
+
 /// Whether a file is a manifest: one that was cut off within its first line is, and an empty one.
 bool is_manifest(const Descriptor& file, const std::string& path) {
   std::string start(kFirstLineStart.size(), ' ');
@@ -109,9 +116,14 @@ bool unchanged(const std::vector<Stamp>& stamps, const Manifest::DigestOf& diges
 
 Manifest::Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
                    std::size_t most)
-    : path_(path), options_(std::move(options)), durable_(durable), file_(open_locked(path)) {
+    : path_(path),
+      options_(std::move(options)),
+      durable_(durable),
+      file_(use == ManifestUse::look ? open_to_look(path) : open_locked(path)) {
+  if (!file_.is_open()) return;
   if (!is_manifest(file_, path_))
-    throw Error(use == ManifestUse::resume ? ErrorKind::data : ErrorKind::cannot_create,
+    throw Error(use == ManifestUse::resume || use == ManifestUse::look ? ErrorKind::data
+                                                                       : ErrorKind::cannot_create,
                 printable(path) + ": expected a manifest of attn batch, found another file");
   earlier_ = read_file(path_, most);
   outputs_unread_ = earlier_.text();
@@ -120,6 +132,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
                                               ": exists already; --resume and --no-clobber go on "
                                               "with it, --force begins anew");
   const std::size_t whole_lines = read_earlier();
+  if (use == ManifestUse::look) return;
   if (use == ManifestUse::replace) lines_.clear();
   cut(file_, path_, use == ManifestUse::replace ? 0 : whole_lines);
   append(std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion + "\",\"run\":\"" +
@@ -149,6 +162,10 @@ bool Manifest::wrote(const std::string& output) const {
     outputs_unread_.remove_prefix(end + 1);
   }
   return outputs_.contains(output);
+}
+
+bool Manifest::knows(const std::string& job) const {
+  return lines_.contains(json_quoted(text_of_name(job)));
 }
 
 std::vector<Stamp> Manifest::finished(const std::string& job, const DigestOf& digest_of_input,

@@ -30,6 +30,7 @@ enum class ManifestUse {
   create,   ///< it must not exist yet
   replace,  ///< begin anew
   resume,   ///< go on with it; begin when there is none
+  look,     ///< read what is there, if anything: nothing is made, locked or written
 };
 
 class Manifest {
@@ -50,6 +51,9 @@ class Manifest {
   using DigestOf = std::function<std::string(const std::string&)>;
   std::vector<Stamp> finished(const std::string& job, const DigestOf& digest_of_input,
                               const DigestOf& digest_of_output) const;
+
+  /// Whether there is a line about a job.
+  bool knows(const std::string& job) const;
 
   /// Whether an earlier run wrote this file below the output folder, for whatever job. May be
   /// called by several threads.

@@ -122,13 +122,20 @@ void require_one_output(const Job& job, const Naming& naming) {
                   " chooses one, --format folder writes a file for each");
 }
 
-/// {"job": NAME, "item": N, "output": FILE, and what plan_json() gives}
-std::string dry_run_json(const Item& item, const Common& common, const Plan& plan) {
+/// {"job": NAME, "item": N, "output": FILE, "resume": WHAT, and what plan_json() gives}. WHAT a
+/// resumed run would do: "skip" (then there is no plan), do "again", or do as "new".
+std::string dry_run_json(const Item& item, const Common& common, const Plan* plan) {
   std::string text = "{\"job\":" + json_quoted(text_of_name(item.name)) +
                      ",\"item\":" + std::to_string(item.number);
   if (common.naming)
     text += ",\"output\":" + json_quoted(text_of_name(common.naming->path_of(item)));
-  return text + "," + plan_json(plan).substr(1) + "\n";
+  if (common.earlier != nullptr) {
+    const char* const what = plan == nullptr                    ? "skip"
+                             : common.earlier->knows(item.name) ? "again"
+                                                                : "new";
+    text += std::string(",\"resume\":\"") + what + "\"";
+  }
+  return text + (plan == nullptr ? "}" : "," + plan_json(*plan).substr(1)) + "\n";
 }
 
 /// All that is doubtful in one line.
@@ -195,7 +202,7 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   if (!common.naming || common.naming->suffix == ".json" || common.naming->suffix == ".csv")
     add_text(plan);
   if (common.dry_run) {
-    outcome.text = dry_run_json(item, common, plan);
+    outcome.text = dry_run_json(item, common, &plan);
     return true;
   }
   require_memory(plan, item.name, files.limits().memory);
@@ -230,6 +237,7 @@ void work(const Item& item, const Common& common, const Claim& claim, Outcome& o
       outcome.outputs = finished_earlier(item, common);
       if (!outcome.outputs.empty()) {
         outcome.status = Status::skipped;
+        if (common.dry_run) outcome.text = dry_run_json(item, common, nullptr);
         return;
       }
     }

@@ -74,6 +74,8 @@ void refuse_input(const std::string& manifest, const std::string& input) {
 std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& naming,
                                         const std::string& path, const std::string& options,
                                         std::size_t most, NewFolders& folders) {
+  if (args.dry_run)
+    return std::make_unique<Manifest>(path, ManifestUse::look, options, false, most);
   folders.make_with_parents(naming.folder, args.durable);
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
@@ -232,8 +234,8 @@ int run_batch(const BatchArgs& args) {
   read_numbers(common.base);
   const Shard shard = parse_shard(args.shard);
   std::atomic<bool> stop = false;
-  const bool recorded = common.naming && !args.dry_run;
-  const std::string path = recorded ? manifest_path(args, *common.naming, shard) : "";
+  const bool has_manifest = common.naming && (args.resume || !args.dry_run);
+  const std::string path = has_manifest ? manifest_path(args, *common.naming, shard) : "";
   const auto source =
       shard_of(list_items(args, common.naming, shard, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
@@ -241,11 +243,11 @@ int run_batch(const BatchArgs& args) {
   NewFolders folders;
   common.folders = &folders;
   std::unique_ptr<Manifest> manifest;
-  if (recorded)
+  if (has_manifest)
     manifest = open_manifest(args, *common.naming, path, options_digest(args, common.base, cache),
                              limits.memory, folders);
   if (args.resume) common.earlier = manifest.get();
-  return run_items(args, common, *source, manifest.get(), stop);
+  return run_items(args, common, *source, args.dry_run ? nullptr : manifest.get(), stop);
 }
 
 int batch(const BatchArgs& args) {
