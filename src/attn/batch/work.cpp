@@ -1,10 +1,11 @@
 #include "attn/batch/work.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <new>
 
+#include "attn/batch/item_document.h"
+#include "attn/batch/item_output.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/json.h"
@@ -13,75 +14,10 @@
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
 #include "attn/job/result_format.h"
-#include "attn/job/result_writer.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
-
-/// Of a line JSON need not say that it is the first: "line 3: column 5: expected ...".
-Document document_of_line(const Item& item) {
-  try {
-    return parse_document(*item.line, item.name, "");
-  } catch (const Error& error) {
-    const std::string first = item.name + ": line 1, ";
-    std::vector<std::string> lines = error.lines();
-    for (std::string& line : lines)
-      if (line.starts_with(first)) line.replace(0, first.size(), item.name + ": ");
-    throw Error(error.kind(), std::move(lines));
-  }
-}
-
-/// Bytes of a regular file; 0 for anything else.
-std::size_t size_of_file(const std::string& path) {
-  std::error_code error;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  return error ? 0 : static_cast<std::size_t>(size);
-}
-
-/// The item's own document takes its text, and numbers that are up to four times as large.
-std::size_t size_of_document(const Item& item) {
-  if (item.line) return item.line->size() * 4;
-  return product({size_of_file(item.name), item.name.ends_with(".json") ? 5U : 1U});
-}
-
-/// An item as it is tried, perhaps more than once.
-struct Attempt {
-  const Item& item;
-  const Claim& claim;
-  const std::size_t document = size_of_document(item);
-  std::size_t needed = document;               ///< bytes of memory, as far as is known
-  std::optional<FileBytes> unrepeatable = {};  ///< its own file where that can be read once only
-};
-
-/// The item's own document, read by nobody else, and so kept out of the cache.
-Document document_of(Attempt& attempt, TensorFiles& files) {
-  const Item& item = attempt.item;
-  if (item.line) return document_of_line(item);
-  FileBytes file =
-      attempt.unrepeatable ? *attempt.unrepeatable : read_file(item.name, files.limits().memory);
-  if (attempt.document == 0) attempt.unrepeatable = file;
-  files.add(std::move(file));
-  return read_document(item.name, files);
-}
-
-Document merged(Attempt& attempt, const Common& common, TensorFiles& files) {
-  if (!common.base_file.empty()) files.file(common.base_file);  // it is an input of each item
-  Document document = common.base;
-  document.set_all(document_of(attempt, files));
-  return document;
-}
-
-/// Bytes of files that stand beside what was read from them. An array in an .npy or .safetensors
-/// file is not copied.
-std::size_t size_of_texts(const TensorFiles& files) {
-  std::size_t size = 0;
-  for (const auto& [path, file] : files.files()) {
-    const Format format = format_of(file);
-    if (format != Format::npy && format != Format::safetensors) size = sum(size, file.size);
-  }
-  return size;
-}
 
 std::vector<Stamp> stamps_of(const Item& item, const TensorFiles& files) {
   std::vector<Stamp> stamps;
@@ -105,21 +41,6 @@ std::vector<Stamp> finished_earlier(const Item& item, const Common& common) {
     return read_file(file, std::numeric_limits<std::size_t>::max(), FileAccess::map).digest();
   };
   return common.earlier->finished(item.name, input, output);
-}
-
-/// The folder that an item's file stands in, or its own folder.
-std::string folder_of(const Naming& naming, const std::string& name) {
-  const std::size_t slash = name.rfind('/', name.size() - 2);
-  return slash == std::string::npos ? naming.folder : naming.folder + "/" + name.substr(0, slash);
-}
-
-/// Of one output there is to be one: which, only the job or a flag can say.
-void require_one_output(const Job& job, const Naming& naming) {
-  if ((naming.suffix != ".npy" && naming.suffix != ".csv") || job.outputs.size() == 1) return;
-  throw Error(ErrorKind::usage,
-              "--format " + naming.suffix.substr(1) + ": holds one output, found " +
-                  std::to_string(job.outputs.size()) + "; --outputs " + job.outputs.front() +
-                  " chooses one, --format folder writes a file for each");
 }
 
 /// {"job": NAME, "item": N, "output": FILE, "resume": WHAT, and what plan_json() gives}. WHAT a
@@ -146,42 +67,24 @@ std::string warnings(const Job& job, const Inputs& in, const std::string& nan) {
   return text;
 }
 
-/// All files of a result exist, and --no-clobber leaves them as they are.
-struct NothingToAdd {};
-
-/// What a resumed run says of an output that it does not replace.
-Error not_ours(const ExistsAlready& error) {
-  return Error(error.kind(), printable(error.path) +
-                                 ": exists already, is not in the manifest, and is not what this "
-                                 "job gives; move it away, or begin anew with --force");
-}
-
-bool is_there(const PlannedFile& file) {
-  std::error_code ignored;
-  return std::filesystem::exists(file.path, ignored);
-}
-
-/// Makes the folders that it needs and opens its files. Throws NothingToAdd.
-std::unique_ptr<ResultWriter> writer_of(const Item& item, const Common& common, const Job& job,
-                                        const TensorFiles& files) {
-  const Naming& naming = *common.naming;
-  const std::string name = naming.name_of(item);
-  common.folders->make_with_parents(folder_of(naming, name), common.policy.durable);
-  const std::vector<OutputTarget> targets = {parse_target(naming.folder + "/" + name)};
-  OutputPolicy policy = common.policy;
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-  const std::vector<PlannedFile> plans = planned_files(targets, job.outputs);
-  if (common.no_clobber) {
-    if (std::all_of(plans.begin(), plans.end(), is_there)) throw NothingToAdd{};
-    policy.same = true;
-  } else if (common.earlier != nullptr) {
-    for (const PlannedFile& plan : plans)
-      if (common.earlier->wrote(plan.path.substr(naming.folder.size() + 1)))
-        policy.ours.insert(plan.path);
-    policy.same = true;
+/// Bytes of files that stand beside what was read from them. An array in an .npy or .safetensors
+/// file is not copied.
+std::size_t size_of_texts(const TensorFiles& files) {
+  std::size_t size = 0;
+  for (const auto& [path, file] : files.files()) {
+    const Format format = format_of(file);
+    if (format != Format::npy && format != Format::safetensors) size = sum(size, file.size);
   }
-  return std::make_unique<ResultWriter>(targets, job.outputs, policy);
+  return size;
 }
+
+/// An item as it is tried, perhaps more than once.
+struct Attempt {
+  const Item& item;
+  const Claim& claim;
+  ItemDocument document{item};
+  std::size_t needed = document.size();  ///< bytes of memory, as far as is known
+};
 
 /// False when it needs more memory than is free now; it is then to be tried again.
 bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
@@ -193,8 +96,8 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   };
   if (attempt.needed > common.memory->most()) common.files->clear();
   TensorFiles files(*common.files);
-  Document document = merged(attempt, common, files);
-  if (!can_have(sum(attempt.document, bytes_to_read(document)))) return false;
+  Document document = attempt.document.read(common, files);
+  if (!can_have(sum(attempt.document.size(), bytes_to_read(document)))) return false;
   const Job job = make_job(document, files);
   if (common.naming) require_one_output(job, *common.naming);
   PreparedJob prepared = prepare_job(job, document);
@@ -209,7 +112,7 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   if (!can_have(sum(plan.bytes, size_of_texts(files)))) return false;
   outcome.inputs = stamps_of(item, files);
   std::unique_ptr<ResultWriter> writer;
-  if (common.naming) writer = writer_of(item, common, job, files);
+  if (common.naming) writer = writer_of_item(item, common, job, files);
   const Result result = run_job(job, prepared, std::move(document), files);
   outcome.warning = warnings(job, prepared.inputs, nan_warning(job, result, common.nan));
   if (!writer) {
@@ -219,7 +122,7 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   writer->write(result);
   if (!attempt.claim.take()) return true;
   writer->commit();
-  common.folders->keep(folder_of(*common.naming, common.naming->name_of(item)));
+  common.folders->keep(folder_of_output(*common.naming, common.naming->name_of(item)));
   for (const auto& [path, digest] : writer->digests())
     outcome.outputs.emplace_back(path.substr(common.naming->folder.size() + 1), digest);
   return true;

@@ -1,36 +1,11 @@
 // What a batch does with one item: read, compute, write; or find that it is done already.
 #pragma once
 
-#include <optional>
-#include <string>
-
+#include "attn/batch/common.h"
 #include "attn/batch/item.h"
-#include "attn/batch/manifest.h"
-#include "attn/batch/memory.h"
-#include "attn/batch/naming.h"
 #include "attn/batch/pool.h"
-#include "attn/io/file_cache.h"
-#include "attn/io/new_folders.h"
-#include "attn/io/output_policy.h"
-#include "attn/job/document.h"
-#include "attn/job/nan.h"
 
 namespace attn {
-
-/// What all items have in common. Nothing here changes while they run.
-struct Common {
-  Document base;          ///< what an item's own keys go on top of
-  std::string base_file;  ///< where it was read, or ""
-  FileCache* files = nullptr;
-  Memory* memory = nullptr;
-  std::optional<Naming> naming = {};  ///< none: results are text for standard output
-  NewFolders* folders = nullptr;      ///< those made for outputs
-  const Manifest* earlier = nullptr;  ///< to resume; may be none
-  OutputPolicy policy = {};           ///< of outputs
-  bool no_clobber = false;            ///< an output that exists counts as done
-  NanPolicy nan = NanPolicy::warn;
-  bool dry_run = false;  ///< nothing is computed or written; the text says what would be
-};
 
 /// Never throws an Error: that is an outcome, too. Throws BrokenPipe.
 Outcome work_on(const Item& item, const Common& common, const Claim& claim);

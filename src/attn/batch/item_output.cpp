@@ -1,0 +1,58 @@
+#include "attn/batch/item_output.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "attn/job/output_target.h"
+
+namespace attn {
+namespace {
+
+bool is_there(const PlannedFile& file) {
+  std::error_code ignored;
+  return std::filesystem::exists(file.path, ignored);
+}
+
+}  // namespace
+
+std::string folder_of_output(const Naming& naming, const std::string& name) {
+  const std::size_t slash = name.rfind('/', name.size() - 2);
+  return slash == std::string::npos ? naming.folder : naming.folder + "/" + name.substr(0, slash);
+}
+
+void require_one_output(const Job& job, const Naming& naming) {
+  if ((naming.suffix != ".npy" && naming.suffix != ".csv") || job.outputs.size() == 1) return;
+  throw Error(ErrorKind::usage,
+              "--format " + naming.suffix.substr(1) + ": holds one output, found " +
+                  std::to_string(job.outputs.size()) + "; --outputs " + job.outputs.front() +
+                  " chooses one, --format folder writes a file for each");
+}
+
+std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const Common& common, const Job& job,
+                                             const TensorFiles& files) {
+  const Naming& naming = *common.naming;
+  const std::string name = naming.name_of(item);
+  common.folders->make_with_parents(folder_of_output(naming, name), common.policy.durable);
+  const std::vector<OutputTarget> targets = {parse_target(naming.folder + "/" + name)};
+  OutputPolicy policy = common.policy;
+  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+  const std::vector<PlannedFile> plans = planned_files(targets, job.outputs);
+  if (common.no_clobber) {
+    if (std::all_of(plans.begin(), plans.end(), is_there)) throw NothingToAdd{};
+    policy.same = true;
+  } else if (common.earlier != nullptr) {
+    for (const PlannedFile& plan : plans)
+      if (common.earlier->wrote(plan.path.substr(naming.folder.size() + 1)))
+        policy.ours.insert(plan.path);
+    policy.same = true;
+  }
+  return std::make_unique<ResultWriter>(targets, job.outputs, policy);
+}
+
+Error not_ours(const ExistsAlready& error) {
+  return Error(error.kind(), printable(error.path) +
+                                 ": exists already, is not in the manifest, and is not what this "
+                                 "job gives; move it away, or begin anew with --force");
+}
+
+}  // namespace attn
