@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "attn/core/plan.h"
+#include "attn/job/limits.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
