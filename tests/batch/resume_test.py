@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import numpy as np
@@ -165,6 +166,21 @@ def what_a_dry_run_says(checks, folder):
     with open(folder / "out" / "manifest.ndjson") as manifest:
         fcntl.flock(manifest, fcntl.LOCK_EX)
         checks.check(planned()[1] == want, "while another run has the manifest")
+    enough, end = threading.Event(), (folder / "out" / "manifest.ndjson").stat().st_size
+
+    def append():
+        with open(folder / "out" / "manifest.ndjson", "ab", buffering=0) as manifest:
+            while not enough.is_set():
+                manifest.write(b"{}\n")
+
+    writer = threading.Thread(target=append)
+    writer.start()
+    for _ in range(5):
+        run, plans = planned()
+        checks.check(plans == want, f"and writes to it: {run}")
+    enough.set()
+    writer.join()
+    os.truncate(folder / "out" / "manifest.ndjson", end)
     checks.check(contents(folder / "out", ()) == before and not (folder / "other.ndjson").exists(), "nothing is written")
     checks.check(counts(batch(folder, "--resume")) == (3, 1, 0), "and so it is")
     checks.check(planned()[1] == dict.fromkeys("0123", "skip"), "all are done")

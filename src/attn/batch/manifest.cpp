@@ -125,7 +125,8 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
     throw Error(use == ManifestUse::resume || use == ManifestUse::look ? ErrorKind::data
                                                                        : ErrorKind::cannot_create,
                 printable(path) + ": expected a manifest of attn batch, found another file");
-  earlier_ = read_file(path_, most);
+  earlier_ =
+      read_file(path_, most, use == ManifestUse::look ? FileAccess::growing : FileAccess::read);
   outputs_unread_ = earlier_.text();
   if (use == ManifestUse::create && earlier_.size > 0)
     throw Error(ErrorKind::cannot_create, printable(path) +

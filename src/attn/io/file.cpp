@@ -121,7 +121,8 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::data, printable(name) + ": does not fit in memory");
   }
-  if (S_ISREG(info.st_mode)) require_unchanged(name, stamp_of(info), status_of(input.get(), name));
+  if (S_ISREG(info.st_mode) && access != FileAccess::growing)
+    require_unchanged(name, stamp_of(info), status_of(input.get(), name));
   if (named_pipe && file.size == 0) throw refused(path, "is a FIFO that nobody writes to");
   return file;
 }

@@ -32,8 +32,9 @@ struct FileBytes {
   }
 };
 
-/// Whether bytes are copied, or large regular files are used where they are (io/mapping.h).
-enum class FileAccess { read, map };
+/// Whether bytes are copied, or large regular files are used where they are (io/mapping.h); or
+/// copied as far as they go now, where another program appends to the file.
+enum class FileAccess { read, map, growing };
 
 /// Reads a regular file, or a pipe named on purpose, to its end: "-" or /dev/stdin (standard
 /// input), /dev/fd/N, or a FIFO, which must have a writer within two seconds. /dev/null is empty;
