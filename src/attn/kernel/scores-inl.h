@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attn/kernel/kernels.h"
-#include "attn/kernel/pack-inl.h"
+#include "attn/kernel/pack_keys-inl.h"
 #include "attn/kernel/panel_scores-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
