@@ -27,6 +27,15 @@ Tile reach_of(const Row<T>* row, std::size_t rows) {
   return tile;
 }
 
+/// Whether all rows see the same keys, and no mask has to be looked at for that.
+template <class T>
+bool see_alike(const Problem<T>& p, const Row<T>* row, std::size_t rows) {
+  bool alike = !has_masks(p) && !has_biases(p);
+  for (std::size_t i = 1; alike && i < rows; ++i)
+    alike = row[i].place.first == row[0].place.first && row[i].place.last == row[0].place.last;
+  return alike;
+}
+
 /// The rows' queries, one behind the other: where they stand if they do so there, otherwise copied
 /// to `room`.
 template <class T>
@@ -45,21 +54,19 @@ const T* read_queries(const Problem<T>& p, const Row<T>* row, std::size_t rows, 
   return room;
 }
 
-/// Reads rows and queries. As many as `together` are worked on together, if all see the same keys:
-/// what comes between their products takes as long as for one tile.
+/// Reads rows and queries. Several tiles of rows are worked on together if all see the same keys:
+/// what comes between their products takes as long as for one.
 template <class T>
-void read_rows(RowBlock<T>& block, const Results<T>& results, std::size_t together) {
+void read_rows(RowBlock<T>& block, const Results<T>& results) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
   s.row[block.rows] = {};
   block.query = read_queries(p, s.row, block.rows, s.query);
-  const Tile reach = reach_of(s.row, block.rows);
-  const bool alike = reach.first == reach.all_first && reach.last == reach.all_last &&
-                     !has_masks(p) && !has_biases(p);
-  const std::size_t rows = block.tile_rows = alike ? together : kTileRows;
+  const bool alike = see_alike(p, s.row, block.rows);
+  const std::size_t rows = block.tile_rows = alike ? kMostTogether : kTileRows;
   for (std::size_t i = 0; i < block.rows; i += rows)
-    s.tile[i / rows] = alike ? reach : reach_of(s.row + i, HWY_MIN(rows, block.rows - i));
+    s.tile[i / rows] = reach_of(s.row + i, alike ? 1 : HWY_MIN(rows, block.rows - i));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);
 }
 
@@ -86,7 +93,7 @@ void empty_sums(const RowBlock<T>& block) {
 template <class T>
 void begin(RowBlock<T>& block, const Results<T>& results) {
   const Partial<T>& partial = block.scratch.partial;
-  read_rows(block, results, kTileRows);
+  read_rows(block, results);
   empty_sums(block);
   fill(partial.values, block.rows * partial.stride, T(0));
 }
@@ -346,7 +353,7 @@ void finish_tile(const RowBlock<T>& block, const Results<T>& results, const Tile
 
 template <class T>
 void single(RowBlock<T>& block, const Results<T>& results) {
-  read_rows(block, results, block.scratch.strip_rows);
+  read_rows(block, results);
   empty_sums(block);
   const bool reached = reaches(block, 0);
   const T* keys = reached ? key_panels(block, 0) : nullptr;

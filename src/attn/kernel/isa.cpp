@@ -54,7 +54,8 @@ std::string_view name_of(Isa isa) {
 }
 
 const std::vector<Isa>& available_isas() {
-  static const std::vector<Isa> isas = find_isas();  // cpuid takes microseconds in a virtual machine
+  // Once: in a virtual machine cpuid takes microseconds.
+  static const std::vector<Isa> isas = find_isas();
   return isas;
 }
 

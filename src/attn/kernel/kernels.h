@@ -77,15 +77,14 @@ struct Scratch {
   Span* seen = nullptr;     ///< (rows / tile_rows, rounded up)
   T* query = nullptr;       ///< (rows, D), for those that cannot be read where they stand
   bool whole_rows = false;  ///< the strip holds all rows and keys; otherwise a tile and a key block
-  std::size_t strip_rows = 0;  ///< that the strip has room for
-  T* strip = nullptr;          ///< scores, then 2^(score - max)
+  T* strip = nullptr;       ///< scores, then 2^(score - max)
   /// (rows, strip_stride), where they are asked for: q . k, and what comes of it on the way to the
   /// strip, in its own units. `masked` is there with `scaled`, and `raw` with either.
   T *raw = nullptr, *scaled = nullptr, *masked = nullptr;
   std::size_t strip_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
   Partial<T> partial;
-  T* saved = nullptr;        ///< (tile_rows, partial.stride)
+  T* saved = nullptr;        ///< (most_together, partial.stride)
   T* widened = nullptr;      ///< (panel, max(D, Dv)): rows of T on their way into a panel
   T* key_block = nullptr;    ///< (kKeyBlock, D), for unpacked keys
   T* value_block = nullptr;  ///< (Dv, kKeyBlock), for unpacked values

@@ -6,7 +6,6 @@ namespace attn::kernel {
 namespace {
 
 constexpr std::size_t kMostRows = 96;            // 16 tiles: keys are read this much less often
-constexpr std::size_t kTilesBytes = 24u << 10;   // of the first level cache
 constexpr std::size_t kStripBytes = 768u << 10;  // of one worker's level 2 cache
 constexpr std::size_t kWaveBytes = std::size_t{64} << 20;
 constexpr std::size_t kEnoughTasks = 32;  // for any usual number of threads to share evenly
@@ -22,17 +21,6 @@ std::size_t choose_rows(const Plan& plan, std::size_t strip_row_bytes) {
   while (rows > 6 && rows * strip_row_bytes > kStripBytes) rows /= 2;
   while (rows > 12 && tasks() < kEnoughTasks) rows /= 2;
   return rows;
-}
-
-/// Rows that the strip has room for: all of a block's, if they are to be given out; a tile's, if
-/// there are several blocks of keys; otherwise several tiles', as long as these stay in cache.
-std::size_t choose_strip_rows(const Plan& plan, const Geometry& geometry, std::size_t bytes) {
-  if (plan.strip) return plan.block_rows;
-  const std::size_t tile = geometry.tile_rows;
-  if (plan.key_blocks > 1) return tile;
-  const std::size_t tiles = kTilesBytes / (tile * plan.strip_stride * bytes);
-  return std::clamp(tiles * tile, tile,
-                    std::min(geometry.most_together, round_up(plan.block_rows, tile)));
 }
 
 /// Elements for a number a row, of which a vector can be loaded from any row on.
@@ -65,7 +53,9 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   const std::size_t strips = plan.strip ? 1 + plan.raw + plan.scaled + plan.masked : 0;
   plan.block_rows =
       few_rows ? plan.pair_rows : choose_rows(plan, strips * plan.strip_stride * sizeof(T));
-  plan.strip_rows = choose_strip_rows(plan, geometry, sizeof(T));
+  plan.strip_rows =
+      plan.strip ? plan.block_rows
+                 : std::min(geometry.most_together, round_up(plan.block_rows, geometry.tile_rows));
   plan.packed = plan.pair_rows > plan.block_rows;
   plan.split = few_rows && plan.key_blocks > 1 && plan.pairs < 2 * kEnoughTasks;
   plan.partial_size = 2 * row_room(plan, geometry) + plan.block_rows * plan.value_stride;
@@ -102,7 +92,6 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
   take(s.seen, tiles);
   take(s.query, rows * p.D);
   s.whole_rows = plan.strip;
-  s.strip_rows = plan.strip_rows;
   s.strip_stride = plan.strip_stride;
   take(s.strip, plan.strip_rows * plan.strip_stride);
   if (plan.raw) take(s.raw, rows * plan.strip_stride);
@@ -112,7 +101,7 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
   T* partial = nullptr;
   take(partial, plan.partial_size);
   if (memory) s.partial = partial_at(plan, geometry, partial);
-  take(s.saved, geometry.tile_rows * plan.value_stride);
+  take(s.saved, geometry.most_together * plan.value_stride);
   take(s.widened, geometry.panel * std::max(p.D, p.Dv));
   if (!plan.packed) take(s.key_block, kKeyBlock * p.D);
   if (!plan.packed) take(s.value_block, kKeyBlock * plan.value_stride);
