@@ -8,17 +8,48 @@ using attn::kernel::ThreadPool;
 TEST_CASE("pool: every task runs once, on a worker that there is", "[threads]") {
   for (std::size_t threads : {1, 2, 3, 4, 7}) {
     ThreadPool pool(threads);
-    for (std::size_t tasks : {0, 1, 2, 5, 100, 3000}) {
-      std::vector<std::atomic<int>> runs(tasks);
-      std::atomic<bool> strange{false};
-      pool.run(tasks, threads, [&](std::size_t task, std::size_t worker) {
-        ++runs[task];
-        if (worker >= threads) strange = true;
-      });
-      CHECK_FALSE(strange);
-      for (const auto& count : runs) REQUIRE(count == 1);
-    }
+    for (std::size_t tasks : {0, 1, 2, 5, 100, 3000})
+      for (auto order : {ThreadPool::Order::ascending, ThreadPool::Order::shares}) {
+        std::vector<std::atomic<int>> runs(tasks);
+        std::atomic<bool> strange{false};
+        pool.run(
+            tasks, threads,
+            [&](std::size_t task, std::size_t worker) {
+              ++runs[task];
+              if (worker >= threads) strange = true;
+            },
+            order);
+        CHECK_FALSE(strange);
+        for (const auto& count : runs) REQUIRE(count == 1);
+      }
   }
+}
+
+TEST_CASE("pool: each worker begins with its own share", "[threads]") {
+  ThreadPool pool(4);
+  std::atomic<std::size_t> begun{0}, own{0};
+  pool.run(
+      4, 4,
+      [&](std::size_t task, std::size_t worker) {
+        own += task == worker;
+        ++begun;
+        while (begun < 4) std::this_thread::yield();  // until all have come
+      },
+      ThreadPool::Order::shares);
+  CHECK(own == 4);
+}
+
+TEST_CASE("pool: who has done its share helps others out", "[threads]") {
+  ThreadPool pool(2);
+  std::atomic<std::size_t> ended{0};
+  pool.run(
+      100, 2,
+      [&](std::size_t task, std::size_t) {
+        while (task == 0 && ended < 99) std::this_thread::yield();  // until all others have ended
+        ++ended;
+      },
+      ThreadPool::Order::shares);
+  CHECK(ended == 100);
 }
 
 TEST_CASE("pool: a worker has one task at a time, and few workers are few", "[threads]") {

@@ -84,7 +84,8 @@ class Run {
           for (std::size_t row = 0; row < plan_.segment_rows; row += plan_.block_rows)
             whole_rows(block(segment * plan_.segment_rows + row,
                              std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
-        });
+        },
+        ThreadPool::Order::shares);
   }
 
   void pack_pair(const KeyValues<T>& kv, std::size_t worker) {

@@ -27,29 +27,46 @@ Tile reach_of(const Row<T>* row, std::size_t rows) {
   return tile;
 }
 
+/// Whether all rows see the same keys, and no mask has to be looked at for that.
 template <class T>
-HWY_INLINE void read_query(const Matrix& query, std::size_t D, T* room) {
-  if (query.dtype != dtype_of<T> || query.column != 1) {
-    Rows<T>(query, D).at(0, room);
-    return;
-  }
-  const Tag<T> d;
-  const T* from = reinterpret_cast<const T*>(query.data);
-  std::size_t j = 0;
-  for (; j + kLanes<T> <= D; j += kLanes<T>) hn::StoreU(hn::LoadU(d, from + j), d, room + j);
-  for (; j < D; ++j) room[j] = from[j];
+bool see_alike(const Problem<T>& p, const Row<T>* row, std::size_t rows) {
+  bool alike = !has_masks(p) && !has_biases(p);
+  for (std::size_t i = 1; alike && i < rows; ++i)
+    alike = row[i].place.first == row[0].place.first && row[i].place.last == row[0].place.last;
+  return alike;
 }
 
-/// Reads rows and queries into scratch.
+/// The rows' queries, one behind the other: where they stand if they do so there, otherwise copied
+/// to `room`.
 template <class T>
-void read_rows(const RowBlock<T>& block, const Results<T>& results) {
+const T* read_queries(const Problem<T>& p, const Row<T>* row, std::size_t rows, T* room) {
+  const auto size = static_cast<std::ptrdiff_t>(p.D * sizeof(T));
+  bool in_place = p.q.dtype == dtype_of<T> && p.q.strides.column == 1;
+  for (std::size_t i = 1; i < rows; ++i)
+    in_place = in_place && row[i].query - row[i - 1].query == size;
+  if (in_place) return reinterpret_cast<const T*>(row[0].query);
+  for (std::size_t i = 0; i < rows; ++i) {
+    T* to = room + i * p.D;
+    const Matrix query{row[i].query, p.q.dtype, 0, p.q.strides.column};
+    const T* from = Rows<T>(query, p.D).at(0, to);
+    for (std::size_t j = 0; from != to && j < p.D; ++j) to[j] = from[j];
+  }
+  return room;
+}
+
+/// Reads rows and queries. Several tiles of rows are worked on together if all see the same keys:
+/// what comes between their products takes as long as for one.
+template <class T>
+void read_rows(RowBlock<T>& block, const Results<T>& results) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
   s.row[block.rows] = {};
-  for (std::size_t i = 0; i < block.rows; ++i) read_query(s.row[i].query, p.D, s.query + i * p.D);
-  for (std::size_t i = 0; i < block.rows; i += kTileRows)
-    s.tile[i / kTileRows] = reach_of(s.row + i, HWY_MIN(kTileRows, block.rows - i));
+  block.query = read_queries(p, s.row, block.rows, s.query);
+  const bool alike = see_alike(p, s.row, block.rows);
+  const std::size_t rows = block.tile_rows = alike ? kMostTogether : kTileRows;
+  for (std::size_t i = 0; i < block.rows; i += rows)
+    s.tile[i / rows] = reach_of(s.row + i, alike ? 1 : HWY_MIN(rows, block.rows - i));
   fill(s.running_max, block.rows * kLanes<T>, -kInfinity<T>);
 }
 
@@ -84,8 +101,8 @@ void begin(RowBlock<T>& block, const Results<T>& results) {
 /// Whether some row of the block reaches key block `number`.
 template <class T>
 bool reaches(const RowBlock<T>& block, std::size_t number) {
-  for (std::size_t i = 0; i < block.rows; i += kTileRows) {
-    const Tile& tile = block.scratch.tile[i / kTileRows];
+  for (std::size_t i = 0; i < block.rows; i += block.tile_rows) {
+    const Tile& tile = block.scratch.tile[i / block.tile_rows];
     if (!intersection({tile.first, tile.last}, key_block_span(number)).empty()) return true;
   }
   return false;
@@ -98,7 +115,7 @@ void stream(RowBlock<T>& block, std::size_t from, std::size_t to) {
     const T* keys = key_panels(block, number);
     const ValueBlock<T> values = value_block(block, number);
     // A tile's scores stay in the first level cache until they have met the values.
-    for (std::size_t i = 0; i < block.rows; i += kTileRows) {
+    for (std::size_t i = 0; i < block.rows; i += block.tile_rows) {
       const TileView<T> tile(block, i);
       const Span seen = score_block(block, tile, number, keys, 0);
       if (seen.empty()) continue;
@@ -167,8 +184,8 @@ void strip(RowBlock<T>& block) {
   const Scratch<T>& s = block.scratch;
   const std::size_t blocks = (p.S + kKeyBlock - 1) / kKeyBlock;
   const auto each_tile = [&](auto f) {
-    for (std::size_t i = 0; i < block.rows; i += kTileRows)
-      f(TileView<T>(block, i), s.seen[i / kTileRows]);
+    for (std::size_t i = 0; i < block.rows; i += block.tile_rows)
+      f(TileView<T>(block, i), s.seen[i / block.tile_rows]);
   };
   each_tile([](const auto&, Span& seen) { seen = {}; });
   for (std::size_t number = 0; number < blocks; ++number) {
@@ -188,7 +205,7 @@ void strip(RowBlock<T>& block) {
       for (std::size_t r = 0; r < tile.rows; ++r) scale_row(tile, r, keys, sum.of[r]);
   });
   PerRow<T> ones;
-  fill(ones.of, kTileRows, T(1));
+  fill(ones.of, kMostTogether, T(1));
   for (std::size_t number = 0; number < blocks; ++number) {
     if (!reaches(block, number)) continue;
     const ValueBlock<T> values = value_block(block, number);
@@ -209,8 +226,8 @@ template <class T>
 void merge(RowBlock<T>& block, const Partial<T>& other) {
   const Tag<T> d;
   const Partial<T>& partial = block.scratch.partial;
-  for (std::size_t i = 0; i < block.rows; i += kTileRows) {
-    const std::size_t rows = HWY_MIN(kTileRows, block.rows - i);
+  for (std::size_t i = 0; i < block.rows; i += block.tile_rows) {
+    const std::size_t rows = HWY_MIN(block.tile_rows, block.rows - i);
     PerRow<T> max, sum;
     for (std::size_t r = 0; r < rows; ++r) {
       max.of[r] = other.max[i + r];
@@ -320,7 +337,7 @@ void weigh_tile(const TileView<T>& tile, Span seen, PerRow<T>& factor) {
 template <class T>
 void finish_tile(const RowBlock<T>& block, const Results<T>& results, const TileView<T>& tile,
                  const ValueBlock<T>& values, Span seen, const PerRow<T>& factor) {
-  const auto& [p, s, i, rows, reach, strip] = tile;
+  const auto& [p, s, i, rows, reach, query, strip] = tile;
   Sums<T> to = context_of(tile);
   to.add = factor.of;
   if (intersection(seen, {reach.first, reach.last}).empty()) {
@@ -341,7 +358,7 @@ void single(RowBlock<T>& block, const Results<T>& results) {
   const bool reached = reaches(block, 0);
   const T* keys = reached ? key_panels(block, 0) : nullptr;
   const ValueBlock<T> values = reached ? value_block(block, 0) : ValueBlock<T>{};
-  for (std::size_t i = 0; i < block.rows; i += kTileRows) {
+  for (std::size_t i = 0; i < block.rows; i += block.tile_rows) {
     const TileView<T> tile(block, i);
     const Span seen = reached ? score_block(block, tile, 0, keys, 0) : Span{};
     PerRow<T> factor;
@@ -353,7 +370,7 @@ void single(RowBlock<T>& block, const Results<T>& results) {
 template <class T>
 Kernels<T> make_kernels() {
   Kernels<T> kernels;
-  kernels.geometry = {kLanes<T>, kPanel<T>, kTileRows};
+  kernels.geometry = {kLanes<T>, kPanel<T>, kTileRows, kMostTogether};
   kernels.pack_keys = pack_keys<T>;
   kernels.pack_values = pack_values<T>;
   kernels.begin = begin<T>;

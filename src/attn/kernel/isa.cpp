@@ -22,21 +22,7 @@ bool has_rest_of_v3() {
 }
 #endif
 
-}  // namespace
-
-std::string_view name_of(Isa isa) {
-  switch (isa) {
-    case Isa::avx512:
-      return "avx512";
-    case Isa::avx2:
-      return "avx2";
-    case Isa::baseline:
-      break;
-  }
-  return "baseline";
-}
-
-std::vector<Isa> available_isas() {
+std::vector<Isa> find_isas() {
   std::vector<Isa> isas{Isa::baseline};
 #if defined(__x86_64__)
   // The compiler's own test covers the operating system's part (saved registers), too.
@@ -53,8 +39,28 @@ std::vector<Isa> available_isas() {
   return isas;
 }
 
+}  // namespace
+
+std::string_view name_of(Isa isa) {
+  switch (isa) {
+    case Isa::avx512:
+      return "avx512";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::baseline:
+      break;
+  }
+  return "baseline";
+}
+
+const std::vector<Isa>& available_isas() {
+  // Once: in a virtual machine cpuid takes microseconds.
+  static const std::vector<Isa> isas = find_isas();
+  return isas;
+}
+
 Isa active_isa() {
-  const std::vector<Isa> isas = available_isas();
+  const std::vector<Isa>& isas = available_isas();
   const char* wanted = std::getenv("ATTN_ISA");
   if (wanted == nullptr || *wanted == '\0') return isas.back();
   std::string names;

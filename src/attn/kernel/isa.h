@@ -17,7 +17,7 @@ enum class Isa {
 std::string_view name_of(Isa isa);
 
 /// Those that this machine can run, least capable first.
-std::vector<Isa> available_isas();
+const std::vector<Isa>& available_isas();
 
 /// The most capable one, or the one that the environment variable ATTN_ISA names. Errors: usage,
 /// for a name that is unknown or that this machine cannot run.

@@ -25,9 +25,10 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
 }
 
 struct Geometry {
-  std::size_t lanes = 1;      ///< elements of a vector
-  std::size_t panel = 1;      ///< keys of a key panel, columns of a value panel
-  std::size_t tile_rows = 1;  ///< query rows of the micro-kernel
+  std::size_t lanes = 1;          ///< elements of a vector
+  std::size_t panel = 1;          ///< keys of a key panel, columns of a value panel
+  std::size_t tile_rows = 1;      ///< query rows of the micro-kernel
+  std::size_t most_together = 1;  ///< query rows that are worked on together, in such tiles
 };
 
 /// Keys [first, last); none at first.
@@ -36,8 +37,8 @@ struct Span {
   bool empty() const { return first >= last; }
 };
 
-/// Keys that a run of `tile_rows` rows reaches: any of them those in [first, last), all of them
-/// those in [all_first, all_last), masks and bias left aside.
+/// Keys that rows which are worked on together reach: any of them those in [first, last), all of
+/// them those in [all_first, all_last), masks and bias left aside.
 struct Tile {
   std::int64_t first = 0, last = 0, all_first = 0, all_last = 0;
 };
@@ -74,7 +75,7 @@ struct Scratch {
   Row<T>* row = nullptr;    ///< (rows + 1), an empty one behind the others
   Tile* tile = nullptr;     ///< (rows / tile_rows, rounded up)
   Span* seen = nullptr;     ///< (rows / tile_rows, rounded up)
-  T* query = nullptr;       ///< (rows, D)
+  T* query = nullptr;       ///< (rows, D), for those that cannot be read where they stand
   bool whole_rows = false;  ///< the strip holds all rows and keys; otherwise a tile and a key block
   T* strip = nullptr;       ///< scores, then 2^(score - max)
   /// (rows, strip_stride), where they are asked for: q . k, and what comes of it on the way to the
@@ -83,7 +84,7 @@ struct Scratch {
   std::size_t strip_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
   Partial<T> partial;
-  T* saved = nullptr;        ///< (tile_rows, partial.stride)
+  T* saved = nullptr;        ///< (most_together, partial.stride)
   T* widened = nullptr;      ///< (panel, max(D, Dv)): rows of T on their way into a panel
   T* key_block = nullptr;    ///< (kKeyBlock, D), for unpacked keys
   T* value_block = nullptr;  ///< (Dv, kKeyBlock), for unpacked values
@@ -97,6 +98,10 @@ struct RowBlock {
   KeyValues<T> kv;
   Scratch<T> scratch;
   bool has_sinks = true;  ///< begin() puts the sinks into the partial
+
+  // Known when rows have been read:
+  const T* query = nullptr;   ///< (rows, D), in scratch or where the queries stand
+  std::size_t tile_rows = 0;  ///< that are worked on together
 };
 
 template <class T>

@@ -1,4 +1,4 @@
-// Keys and values into the order in which the micro-kernel reads them, widened on the way.
+// Rows of a matrix widened, and values into the order in which the micro-kernel reads them.
 #pragma once
 
 #include "attn/kernel/kernels.h"
@@ -81,18 +81,6 @@ using BlockTag = hn::CappedTag<T, 16 / sizeof(T)>;  ///< 128 bits, within which 
 template <class T>
 inline constexpr std::size_t kBlockLanes = 16 / sizeof(T);
 
-/// The vector whose b-th 128-bit block is that at rows[b * kBlockLanes][column].
-template <class T, std::size_t Lanes>
-HWY_INLINE auto gather_blocks(const T* const* rows, std::size_t column) {
-  if constexpr (Lanes == kBlockLanes<T>) {
-    return hn::LoadU(BlockTag<T>(), rows[0] + column);
-  } else {
-    const hn::CappedTag<T, Lanes> d;
-    return hn::Combine(d, gather_blocks<T, Lanes / 2>(rows + Lanes / 2, column),
-                       gather_blocks<T, Lanes / 2>(rows, column));
-  }
-}
-
 /// Transposes kBlockLanes rows, each 128-bit block of them by itself.
 template <class T>
 HWY_INLINE void transpose_in_blocks(Vec<T> (&rows)[kBlockLanes<T>]) {
@@ -110,55 +98,6 @@ HWY_INLINE void transpose_in_blocks(Vec<T> (&rows)[kBlockLanes<T>]) {
     rows[2] = hn::InterleaveLower(d, ac_high, be_high);
     rows[3] = hn::InterleaveUpper(d, ac_high, be_high);
   }
-}
-
-/// Columns column .. column + kBlockLanes of kLanes rows, one vector of `panel` each.
-template <class T>
-HWY_INLINE void transpose_blocks(const T* const* rows, std::size_t column, T* panel) {
-  Vec<T> blocks[kBlockLanes<T>];
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < kBlockLanes<T>; ++i)
-    blocks[i] = gather_blocks<T, kLanes<T>>(rows + i, column);
-  transpose_in_blocks<T>(blocks);
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < kBlockLanes<T>; ++i)
-    hn::StoreU(blocks[i], Tag<T>(), panel + i * kPanel<T>);
-}
-
-/// Asks for one line of four of the next panel's rows, a different one at each of the places of a
-/// panel that transpose_blocks() is called for. The order in which a panel is read is not one that
-/// a machine foresees.
-template <class T>
-HWY_INLINE void prefetch_next(const T* const* rows, std::size_t column, std::int64_t row_bytes) {
-  constexpr std::size_t kLine = 64 / sizeof(T), kSteps = kLine / kBlockLanes<T>;
-  constexpr std::size_t kAtOnce = HWY_MAX(kLanes<T> / kSteps, 1);
-  const std::size_t step = column % kLine / kBlockLanes<T>;
-  for (std::size_t i = step * kAtOnce; i < HWY_MIN((step + 1) * kAtOnce, kLanes<T>); ++i) {
-    const auto row = reinterpret_cast<std::uintptr_t>(rows[i] + column / kLine * kLine);
-    const auto ahead =
-        static_cast<std::uintptr_t>(row_bytes * static_cast<std::int64_t>(kPanel<T>));
-    __builtin_prefetch(reinterpret_cast<const void*>(row + ahead));
-  }
-}
-
-template <class T>
-void pack_keys(const Matrix& k, std::size_t first, std::size_t count, std::size_t D, T* widened,
-               T* panel) {
-  const Rows<T> source(k, D);
-  const T* rows[kPanel<T>];
-  for (std::size_t i = 0; i < count; ++i) rows[i] = source.at(first + i, widened + i * D);
-  std::size_t column = 0;
-  if constexpr (kLanes<T> >= kBlockLanes<T>) {
-    if (count == kPanel<T>)
-      for (; column + kBlockLanes<T> <= D; column += kBlockLanes<T>)
-        for (std::size_t i = 0; i < kPanel<T>; i += kLanes<T>) {
-          if (source.in_place()) prefetch_next<T>(rows + i, column, source.row_bytes());
-          transpose_blocks<T>(rows + i, column, panel + column * kPanel<T> + i);
-        }
-  }
-  for (; column < D; ++column)
-    for (std::size_t i = 0; i < kPanel<T>; ++i)
-      panel[column * kPanel<T> + i] = i < count ? rows[i][column] : T(0);
 }
 
 template <class T>

@@ -53,6 +53,9 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   const std::size_t strips = plan.strip ? 1 + plan.raw + plan.scaled + plan.masked : 0;
   plan.block_rows =
       few_rows ? plan.pair_rows : choose_rows(plan, strips * plan.strip_stride * sizeof(T));
+  plan.strip_rows =
+      plan.strip ? plan.block_rows
+                 : std::min(geometry.most_together, round_up(plan.block_rows, geometry.tile_rows));
   plan.packed = plan.pair_rows > plan.block_rows;
   plan.split = few_rows && plan.key_blocks > 1 && plan.pairs < 2 * kEnoughTasks;
   plan.partial_size = 2 * row_room(plan, geometry) + plan.block_rows * plan.value_stride;
@@ -90,7 +93,7 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
   take(s.query, rows * p.D);
   s.whole_rows = plan.strip;
   s.strip_stride = plan.strip_stride;
-  take(s.strip, (plan.strip ? rows : geometry.tile_rows) * plan.strip_stride);
+  take(s.strip, plan.strip_rows * plan.strip_stride);
   if (plan.raw) take(s.raw, rows * plan.strip_stride);
   if (plan.scaled) take(s.scaled, rows * plan.strip_stride);
   if (plan.masked) take(s.masked, rows * plan.strip_stride);
@@ -98,7 +101,7 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
   T* partial = nullptr;
   take(partial, plan.partial_size);
   if (memory) s.partial = partial_at(plan, geometry, partial);
-  take(s.saved, geometry.tile_rows * plan.value_stride);
+  take(s.saved, geometry.most_together * plan.value_stride);
   take(s.widened, geometry.panel * std::max(p.D, p.Dv));
   if (!plan.packed) take(s.key_block, kKeyBlock * p.D);
   if (!plan.packed) take(s.value_block, kKeyBlock * plan.value_stride);

@@ -20,6 +20,7 @@ struct Plan {
   bool packed = false;  ///< pack a pair once, for its several blocks of rows
   bool split = false;   ///< compute each key block by itself and merge after
 
+  std::size_t strip_rows = 0;     ///< that the strip has room for: all, or those worked on together
   std::size_t strip_stride = 0;   ///< elements
   std::size_t value_stride = 0;   ///< Dv in whole vectors
   std::size_t packed_keys = 0;    ///< elements of a pair

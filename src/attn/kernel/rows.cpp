@@ -24,7 +24,7 @@ Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size
   if (problem.distances.data)
     row.distances = problem.distances.data + offset_of(problem.distances.strides, b, h);
   if (problem.sinks) row.sink = problem.sinks[h];
-  row.query = matrix_of(problem.q, b, h);
+  row.query = matrix_of(problem.q, b, h).data;
   if (results.context) row.context = results.context + offset_of(results.context_strides, b, h);
   return row;
 }
@@ -43,9 +43,7 @@ void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>&
     row.biases[m] =
         head.biases[m] ? head.biases[m] + query * problem.biases[m].strides.row : nullptr;
   row.distances = head.distances ? head.distances - place.center : nullptr;
-  row.query.data = head.query.data + query * query_bytes;
-  row.query.dtype = head.query.dtype;
-  row.query.row = head.query.row, row.query.column = head.query.column;
+  row.query = head.query + query * query_bytes;
   row.context = head.context ? head.context + query * results.context_strides.row : nullptr;
 }
 
@@ -58,7 +56,8 @@ void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t
   for (std::size_t i = 0; i < count;) {
     const std::size_t bh = (first + i) / problem.L, b = bh / problem.H, h = bh % problem.H;
     const Row<T> head = first_row(problem, results, b, h);
-    const auto query_bytes = head.query.row * static_cast<std::int64_t>(size_of(head.query.dtype));
+    const auto query_bytes =
+        problem.q.strides.row * static_cast<std::int64_t>(size_of(problem.q.dtype));
     const Place* places = problem.places
                               ? problem.places + static_cast<std::int64_t>(b) * problem.places_batch
                               : nullptr;

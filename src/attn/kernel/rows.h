@@ -27,7 +27,7 @@ struct Row {
   std::array<const std::uint8_t*, 3> masks{};  ///< of this row, key 0
   std::array<const T*, 2> biases{};            ///< of this row, key 0
   const T* distances = nullptr;                ///< of this row, key 0
-  Matrix query;                                ///< (1, D)
+  const std::byte* query = nullptr;            ///< its first element
   T* context = nullptr;
 };
 

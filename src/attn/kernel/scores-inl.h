@@ -2,7 +2,7 @@
 #pragma once
 
 #include "attn/kernel/kernels.h"
-#include "attn/kernel/pack-inl.h"
+#include "attn/kernel/pack_keys-inl.h"
 #include "attn/kernel/panel_scores-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
@@ -36,21 +36,23 @@ HWY_INLINE Span key_block_span(std::size_t number) {
   return {first, first + static_cast<std::int64_t>(kKeyBlock)};
 }
 
-/// A few rows of a block, as many as the micro-kernel takes at once.
+/// A few rows of a block, as many as are worked on together.
 template <class T>
 struct TileView {
   const Problem<T>& p;
   const Scratch<T>& s;
   std::size_t i, rows;  ///< rows [i, i + rows) of the block
   const Tile& reach;
-  T* strip;  ///< of the first row
+  const T* query;  ///< of the first row
+  T* strip;        ///< of the first row
 
   TileView(const RowBlock<T>& block, std::size_t row)
       : p(block.problem),
         s(block.scratch),
         i(row),
-        rows(HWY_MIN(kTileRows, block.rows - row)),
-        reach(s.tile[row / kTileRows]),
+        rows(HWY_MIN(block.tile_rows, block.rows - row)),
+        reach(s.tile[row / block.tile_rows]),
+        query(block.query + row * p.D),
         strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
 };
 
@@ -120,16 +122,15 @@ struct RunKeys {
 template <class T>
 void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors,
                   const RunKeys<T>& keys, T scale, T* out, T* running_max) {
-  const auto& [p, s, i, rows, reach, strip] = tile;
+  const auto& [p, s, i, rows, reach, query, strip] = tile;
   // Panel by panel where there is something to wait for.
   const bool waits = run.kind == Run::Kind::terms && (has_masks(p) || has_biases(p));
   const std::size_t step = waits ? 1 : run.panels;
   for (std::size_t panel = 0; panel < run.panels; panel += step) {
     const std::size_t at = panel * kPanel<T>;
     if (waits) prefetch_masks(p, s.row + i, rows, run.first + static_cast<std::int64_t>(at));
-    const T* query = s.query + i * p.D;
     if (keys.packed) {
-      score_tile<T>(rows, vectors, step, p.D, query, keys.packed + at * p.D, scale, out + at,
+      score_rows<T>(rows, vectors, step, p.D, query, keys.packed + at * p.D, scale, out + at,
                     s.strip_stride, running_max);
     } else {
       const auto first = static_cast<std::size_t>(run.first);
@@ -145,7 +146,7 @@ void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors,
 template <class T>
 void score_run(const TileView<T>& tile, const Run& run, const RunKeys<T>& keys,
                std::size_t column) {
-  const auto& [p, s, i, rows, reach, strip] = tile;
+  const auto& [p, s, i, rows, reach, query, strip] = tile;
   if (s.raw != nullptr) {
     multiply_run(tile, run, kTileVectors, keys, T(1), s.raw + i * s.strip_stride + column,
                  static_cast<T*>(nullptr));
@@ -163,7 +164,7 @@ void score_run(const TileView<T>& tile, const Run& run, const RunKeys<T>& keys,
 template <class T>
 Run run_of(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
   using Kind = Run::Kind;
-  const auto& [p, s, i, rows, reach, strip] = tile;
+  const auto& [p, s, i, rows, reach, query, strip] = tile;
   constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
   const std::int64_t last = lesser(end, first + kWidth);
   if (reach.first >= last || reach.last <= first) return {Kind::far, first, 1, 0};

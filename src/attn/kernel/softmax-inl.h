@@ -39,7 +39,7 @@ HWY_INLINE std::int64_t round_down(std::int64_t n, std::size_t unit) {
 /// A number for each row of a tile, in whole vectors.
 template <class T>
 struct PerRow {
-  HWY_ALIGN T of[round_up(kTileRows, kLanes<T>)] = {};
+  HWY_ALIGN T of[round_up(kMostTogether, kLanes<T>)] = {};
 };
 
 /// The rows' softmax over the keys in `span`: scores become 2^(score - max). Column 0 of the strip
@@ -50,7 +50,7 @@ void softmax(const TileView<T>& tile, Span span, std::int64_t origin, PerRow<T>&
              PerRow<T>& sum) {
   const Tag<T> d;
   const Span keys = intersection(span, {tile.reach.first, tile.reach.last});
-  HWY_ALIGN T lanes[kTileRows * kLanes<T>];
+  HWY_ALIGN T lanes[kMostTogether * kLanes<T>];
   for (std::size_t r = 0; r < tile.rows; ++r) {
     T* running_max = tile.s.running_max + (tile.i + r) * kLanes<T>;
     const Vec<T> most = hn::MaxOfLanes(d, hn::Load(d, running_max));

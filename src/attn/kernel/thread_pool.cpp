@@ -30,7 +30,7 @@ bool spin_until(Condition condition) {
 }  // namespace
 
 ThreadPool::ThreadPool(std::size_t threads)
-    : threads_(std::max<std::size_t>(1, threads)), scratch_(threads_) {}
+    : threads_(std::max<std::size_t>(1, threads)), scratch_(threads_), shares_(threads_) {}
 
 ThreadPool::~ThreadPool() {
   stop_ = true;
@@ -49,25 +49,32 @@ void ThreadPool::start_helpers(std::size_t count) {
   }
 }
 
-void ThreadPool::run(std::size_t tasks, std::size_t workers, const Task& task) {
+void ThreadPool::run(std::size_t tasks, std::size_t workers, const Task& task, Order order) {
   workers = std::min({workers, tasks, threads_});
   if (workers <= 1) {
     for (std::size_t number = 0; number < tasks; ++number) task(number, 0);
     return;
   }
   start_helpers(workers - 1);
-  post(tasks, workers, task);
+  share_out(tasks, order == Order::shares ? workers : 1);
+  post(workers, task);
   work(0);
   open_job_ = 0;  // nothing is left to start: whoever has not come yet need not be waited for
   wait_for_helpers();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
 
-void ThreadPool::post(std::size_t tasks, std::size_t workers, const Task& task) {
+void ThreadPool::share_out(std::size_t tasks, std::size_t shares) {
+  shares_used_ = shares;
+  for (std::size_t i = 0; i < shares; ++i) {
+    shares_[i].next = i * tasks / shares;
+    shares_[i].end = (i + 1) * tasks / shares;
+  }
+}
+
+void ThreadPool::post(std::size_t workers, const Task& task) {
   task_ = &task;
-  tasks_ = tasks;
   workers_ = workers;
-  next_ = 0;
   open_job_ = job_ + 1;
   ++job_;
   if (sleepers_ == 0) return;
@@ -111,13 +118,16 @@ void ThreadPool::help(std::size_t worker, std::uint64_t seen) {
 }
 
 void ThreadPool::work(std::size_t worker) {
-  for (std::size_t number = next_++; number < tasks_; number = next_++) {
-    try {
-      (*task_)(number, worker);
-    } catch (...) {
-      std::lock_guard lock(mutex_);
-      if (!failure_) failure_ = std::current_exception();
-      next_ = tasks_;
+  for (std::size_t i = 0; i < shares_used_; ++i) {
+    Share& share = shares_[(worker + i) % shares_used_];
+    for (std::size_t task = share.next++; task < share.end; task = share.next++) {
+      try {
+        (*task_)(task, worker);
+      } catch (...) {
+        std::lock_guard lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        for (Share& left : shares_) left.next = left.end;
+      }
     }
   }
 }

@@ -8,6 +8,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 
 // Tiles that fill the registers: 6 x 4 of 32 (24 sums, 4 of B, one of A), 6 x 2 of 16.
 inline constexpr std::size_t kTileRows = 6;
+inline constexpr std::size_t kMostTogether = 4 * kTileRows;  ///< rows that are worked on together
 inline constexpr std::size_t kTileVectors = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 template <class T>
 inline constexpr std::size_t kPanel = kTileVectors* kLanes<T>;
@@ -140,12 +141,11 @@ HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* r
   hn::Store(most, d, running_max);
 }
 
-/// out = scale * (A B) for `panels` panels of keys, of each but the first `vectors` vectors, and
-/// running_max, a vector a row, raised to it unless it is nullptr.
+/// score_rows() of at most kTileRows rows.
 template <class T>
-void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
-                const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
-                T* running_max) {
+HWY_NOINLINE void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels,
+                             std::size_t depth, const T* query, const T* keys, T scale, T* out,
+                             std::size_t out_stride, T* running_max) {
   with_tile(rows, vectors, [=](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
@@ -160,6 +160,18 @@ void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels, std::
                               running_max ? running_max + i * kLanes<T> : nullptr);
           });
   });
+}
+
+/// out = scale * (A B) for `panels` panels of keys, of each but the first `vectors` vectors, and
+/// running_max, a vector a row, raised to it unless it is nullptr.
+template <class T>
+void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
+                const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
+                T* running_max) {
+  for (std::size_t i = 0; i < rows; i += kTileRows)
+    score_tile(HWY_MIN(kTileRows, rows - i), vectors, panels, depth, query + i * depth, keys, scale,
+               out + i * out_stride, out_stride,
+               running_max ? running_max + i * kLanes<T> : nullptr);
 }
 
 /// What value_tile() multiplies: weights of keys [from, to) of a block with their values.
@@ -181,10 +193,10 @@ struct Sums {
   const T* add;
 };
 
-/// Adds weights * values to sums. Ahead: as in multiply_tile().
+/// add_product() to at most kTileRows rows.
 template <class T, bool Ahead>
-void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
-                const Sums<T>& to) {
+HWY_NOINLINE void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
+                             const Sums<T>& to) {
   with_tile(rows, vectors, [&](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     HWY_ALIGN T room[kRows * kVectors * kLanes<T>];
@@ -204,6 +216,18 @@ void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& pr
             }
         });
   });
+}
+
+/// Adds weights * values to sums of `rows` rows. Ahead: as in multiply_tile().
+template <class T, bool Ahead>
+void add_product(std::size_t rows, std::size_t vectors, ValueProduct<T> product, Sums<T> to) {
+  for (std::size_t i = 0; i < rows; i += kTileRows) {
+    value_tile<T, Ahead>(HWY_MIN(kTileRows, rows - i), vectors, product, to);
+    product.weights += kTileRows * product.weights_stride;
+    to.out += kTileRows * to.stride;
+    to.add += kTileRows;
+    if (to.keep != nullptr) to.keep += kTileRows;
+  }
 }
 
 /// Floating point operations of a tile's worth of multiply-adds, `rounds` times, in registers.
