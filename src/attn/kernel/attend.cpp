@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kWorkOfOneWorker = 8e6;  // below it, waking another takes longer than helping
 
+constexpr std::size_t kTasksOfWorker = 8;  // to be shared out evenly
+
 /// One call of attend(): the problem, its plan, and where things stand in memory.
 template <class T>
 class Run {
@@ -60,13 +62,13 @@ class Run {
 
   /// Whether whole segments are shared out, and each worker packs the keys and values that its own
   /// need: these then stay in one processor's caches, and nobody waits in between. It takes
-  /// segments enough to be shared out evenly. One worker rather keeps masks in its caches that all
-  /// heads share.
+  /// segments enough to be shared out evenly. Masks that all heads share are rather kept in the
+  /// caches than keys and values.
   bool takes_segments_whole() const {
     constexpr std::size_t kMostBytes = 2304u << 10;  // of more, packing is a small part
     const std::size_t bytes = (plan_.packed_keys + plan_.packed_values) * sizeof(T);
     const std::size_t segments = plan_.pairs * plan_.segments_per_pair();
-    return plan_.packed && (workers_ > 1 || !shares_rows()) && bytes <= kMostBytes &&
+    return plan_.packed && !shares_rows() && bytes <= kMostBytes &&
            (segments % workers_ == 0 || segments >= 4 * workers_);
   }
 
@@ -131,30 +133,45 @@ class Run {
                                 values_ + place * plan_.packed_values, p_.S, from);
   }
 
-  /// Whether heads share rows of a mask or bias, so that these are better read for all heads at
-  /// once.
+  /// Whether heads share rows of a mask or bias, and so many that these are better read for all
+  /// heads at once.
   bool shares_rows() const {
-    const auto shared = [](const auto& each) { return each.data && each.strides.head == 0; };
+    constexpr std::size_t kMany = std::size_t{2} << 20;  // bytes
+    const auto shared = [&](const auto& each) {
+      return each.data && each.strides.head == 0 && each.strides.row != 0 &&
+             p_.L * p_.S * sizeof(*each.data) > kMany;
+    };
     return std::any_of(p_.masks.begin(), p_.masks.end(), shared) ||
            std::any_of(p_.biases.begin(), p_.biases.end(), shared);
   }
 
   /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
-  /// are hidden causally they take longest, and are not left to one thread at the end.
+  /// are hidden causally they take longest, and are not left to one thread at the end. Where
+  /// segments share masks, a task is the same rows of several.
   void rows_wave(std::size_t first, std::size_t count) {
     const std::size_t segments = count * plan_.segments_per_pair();
     const std::size_t blocks = plan_.blocks_per_segment();
-    const bool rows_first = shares_rows();
-    pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
-      const std::size_t segment = rows_first ? task % segments : task / blocks;
-      const std::size_t number = blocks - 1 - (rows_first ? task / segments : task % blocks);
-      const std::size_t pair = segment / plan_.segments_per_pair();
-      const std::size_t row = number * plan_.block_rows;
-      KeyValues<T> kv = unpacked(first + pair);
-      if (plan_.packed) point_to_packed(kv, pair);
-      whole_rows(block(first * plan_.pair_rows + segment * plan_.segment_rows + row,
-                       std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
+    if (!shares_rows())
+      return pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
+        rows_of_segment(first, task / blocks, blocks - 1 - task % blocks, worker);
+      });
+    const std::size_t parts = std::min(segments, (kTasksOfWorker * workers_ + blocks - 1) / blocks);
+    pool_.run(blocks * parts, workers_, [&](std::size_t task, std::size_t worker) {
+      const std::size_t part = task % parts, number = blocks - 1 - task / parts;
+      for (std::size_t at = segments * part / parts; at < segments * (part + 1) / parts; ++at)
+        rows_of_segment(first, at, number, worker);
     });
+  }
+
+  /// Block `number` of the rows of a segment, counted from pair `first` on.
+  void rows_of_segment(std::size_t first, std::size_t segment, std::size_t number,
+                       std::size_t worker) const {
+    const std::size_t pair = segment / plan_.segments_per_pair();
+    const std::size_t row = number * plan_.block_rows;
+    KeyValues<T> kv = unpacked(first + pair);
+    if (plan_.packed) point_to_packed(kv, pair);
+    whole_rows(block(first * plan_.pair_rows + segment * plan_.segment_rows + row,
+                     std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
   }
 
   void whole_rows(RowBlock<T> rows) const {

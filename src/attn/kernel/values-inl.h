@@ -52,7 +52,7 @@ ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
 template <class T>
 void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64_t origin,
                  const Sums<T>& to) {
-  const auto& [p, s, i, rows, reach, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, strip] = tile;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
       const auto value = static_cast<T>(element(v, static_cast<std::size_t>(key), column));
@@ -74,7 +74,7 @@ struct Weights {
 template <class T>
 void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matrix& v,
                 const Weights& weights, const Sums<T>& to) {
-  const auto& [p, s, i, rows, reach, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, strip] = tile;
   const Span keys = intersection(weights.span, {reach.first, reach.last});
   if (keys.empty()) return;
   const std::int64_t block = round_down(keys.first, kKeyBlock);
