@@ -68,7 +68,7 @@ class Run {
     constexpr std::size_t kMostBytes = 2304u << 10;  // of more, packing is a small part
     const std::size_t bytes = (plan_.packed_keys + plan_.packed_values) * sizeof(T);
     const std::size_t segments = plan_.pairs * plan_.segments_per_pair();
-    return plan_.packed && !shares_rows() && bytes <= kMostBytes &&
+    return plan_.packed && !plan_.rows_first && bytes <= kMostBytes &&
            (segments % workers_ == 0 || segments >= 4 * workers_);
   }
 
@@ -133,25 +133,13 @@ class Run {
                                 values_ + place * plan_.packed_values, p_.S, from);
   }
 
-  /// Whether heads share rows of a mask or bias, and so many that these are better read for all
-  /// heads at once.
-  bool shares_rows() const {
-    constexpr std::size_t kMany = std::size_t{2} << 20;  // bytes
-    const auto shared = [&](const auto& each) {
-      return each.data && each.strides.head == 0 && each.strides.row != 0 &&
-             p_.L * p_.S * sizeof(*each.data) > kMany;
-    };
-    return std::any_of(p_.masks.begin(), p_.masks.end(), shared) ||
-           std::any_of(p_.biases.begin(), p_.biases.end(), shared);
-  }
-
   /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
   /// are hidden causally they take longest, and are not left to one thread at the end. Where
   /// segments share masks, a task is the same rows of several.
   void rows_wave(std::size_t first, std::size_t count) {
     const std::size_t segments = count * plan_.segments_per_pair();
     const std::size_t blocks = plan_.blocks_per_segment();
-    if (!shares_rows())
+    if (!plan_.rows_first)
       return pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
         rows_of_segment(first, task / blocks, blocks - 1 - task % blocks, worker);
       });
