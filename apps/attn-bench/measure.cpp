@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "attn/kernel/kernels.h"
+#include "huge_pages.h"
 
 namespace attn::bench {
 
@@ -41,7 +42,7 @@ Measurement measure_peak(kernel::ThreadPool& pool) {
 }
 
 Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int times) {
-  static std::vector<std::uint64_t> memory;
+  static Array<std::uint64_t> memory;
   const std::size_t words = bytes / sizeof(std::uint64_t);
   if (memory.size() < words) memory.assign(words, 1);
   const std::size_t tasks = pool.threads() * 16, share = words / tasks;

@@ -224,7 +224,11 @@ const T* key_panels(const RowBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
   if (block.kv.keys != nullptr) return block.kv.keys + from * p.D;
-  if (block.rows <= kTileRows) return nullptr;
+  if (block.rows <= kTileRows) {
+    const std::size_t first = HWY_MIN(kKeysAtOnce<T>, to - from);
+    prefetch_rows(Rows<T>(block.kv.k, p.D), from, first, p.D);
+    return nullptr;
+  }
   T* panels = block.scratch.key_block;
   for (std::size_t key = from; key < to; key += kPanel<T>)
     pack_keys(block.kv.k, key, HWY_MIN(kPanel<T>, to - key), p.D, block.scratch.widened,

@@ -44,8 +44,9 @@ ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
   const bool few = block.kv.values == nullptr && block.rows <= kTileRows && rows.in_place() &&
                    block.kv.v.row > 0 && p.Dv % kLanes<T> == 0;
   if (!left && !few) return packed_values(block, number);
-  return {rows.at(number * kKeyBlock, nullptr),     0,     0,
-          static_cast<std::size_t>(block.kv.v.row), false, left};
+  const std::size_t first = number * kKeyBlock;
+  if (few) prefetch_rows(rows, first, HWY_MIN(kRowsAhead, p.S - first), p.Dv);
+  return {rows.at(first, nullptr), 0, 0, static_cast<std::size_t>(block.kv.v.row), false, left};
 }
 
 /// What the zeros that stand for NaN and infinite values in `keys` should have added.
