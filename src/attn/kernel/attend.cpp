@@ -185,21 +185,25 @@ class Run {
                    .stride = plan_.strip_stride});
   }
 
-  /// Few rows: a task for each pair and block of keys, then one for each pair that merges them.
+  /// Few rows: each pair and block of keys by itself, then each pair's merged. A task is several
+  /// blocks, of which each is asked for while the one before is worked on.
   void split_wave(std::size_t first, std::size_t count) {
-    const std::size_t blocks = plan_.key_blocks, rows = plan_.pair_rows;
-    T* partials = reinterpret_cast<T*>(
-        pool_.shared().reserve(count * blocks * plan_.partial_size * sizeof(T)));
-    const auto partial = [&](std::size_t task) {
-      return partial_at(plan_, kernels_.geometry, partials + task * plan_.partial_size);
+    const std::size_t blocks = plan_.key_blocks, rows = plan_.pair_rows, parts = count * blocks;
+    const std::size_t tasks = std::min(parts, kTasksOfWorker * workers_);
+    T* partials =
+        reinterpret_cast<T*>(pool_.shared().reserve(parts * plan_.partial_size * sizeof(T)));
+    const auto partial = [&](std::size_t part) {
+      return partial_at(plan_, kernels_.geometry, partials + part * plan_.partial_size);
     };
-    pool_.run(count * blocks, workers_, [&](std::size_t task, std::size_t worker) {
-      const std::size_t pair = first + task / blocks, number = task % blocks;
-      RowBlock<T> part = block(pair * rows, rows, unpacked(pair), worker);
-      part.scratch.partial = partial(task);
-      part.has_sinks = false;
-      kernels_.begin(part, results_);
-      kernels_.stream(part, number, number + 1);
+    pool_.run(tasks, workers_, [&](std::size_t task, std::size_t worker) {
+      for (std::size_t at = parts * task / tasks; at < parts * (task + 1) / tasks; ++at) {
+        const std::size_t pair = first + at / blocks, number = at % blocks;
+        RowBlock<T> part = block(pair * rows, rows, unpacked(pair), worker);
+        part.scratch.partial = partial(at);
+        part.has_sinks = false;
+        kernels_.begin(part, results_);
+        kernels_.stream(part, number, number + 1);
+      }
     });
     pool_.run(count, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = first + task;
