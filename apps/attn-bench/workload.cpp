@@ -45,9 +45,9 @@ std::vector<Shape> shapes(bool quick) {
 namespace {
 
 template <class T>
-std::vector<T> normal(std::size_t count, std::mt19937& random) {
+Array<T> normal(std::size_t count, std::mt19937& random) {
   std::normal_distribution<T> distribution;
-  std::vector<T> values(count);
+  Array<T> values(count);
   for (T& value : values) value = distribution(random);
   return values;
 }

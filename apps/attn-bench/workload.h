@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/kernel/attend.h"
+#include "huge_pages.h"
 
 namespace attn::bench {
 
@@ -69,9 +70,9 @@ class Workload {
 
   kernel::Problem<T> problem_;
   kernel::Results<T> results_;
-  std::vector<T> q_, k_, v_, context_, terms_;
-  std::vector<std::uint16_t> half_;
-  std::vector<std::uint8_t> mask_;
+  Array<T> q_, k_, v_, context_, terms_;
+  Array<std::uint16_t> half_;
+  Array<std::uint8_t> mask_;
   std::vector<kernel::Place> places_;
 };
 

@@ -1,7 +1,9 @@
 // The same bytes, whatever the number of threads and whatever is asked for beside.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "support/kernel_case.h"
 
@@ -37,6 +39,21 @@ void check_threads(const Case<T>& c, kernel::Isa isa) {
   }
 }
 
+/// A mask and a bias for all heads, in which keys are hidden one by one and 600 at a time, and some
+/// by numbers that are as low as any.
+void share_masks(Case<float>& c, std::mt19937_64& random) {
+  const kernel::Problem<float>& p = c.problem;
+  const auto keys = static_cast<std::int64_t>(p.S);
+  for (std::size_t i = 0; i < p.L * p.S; ++i) {
+    c.masks[0].push_back(i / 600 % 3 != 0 && random() % 5 != 0);
+    const float low = random() % 2 ? -INFINITY : std::numeric_limits<float>::lowest();
+    c.biases[0].push_back(
+        i / 600 % 4 == 0 || random() % 9 == 0 ? low : static_cast<float>(random() % 64) / 16 - 2);
+  }
+  c.problem.masks[0].strides = c.problem.biases[0].strides = {0, 0, keys, 1};
+  c.point();
+}
+
 template <class T>
 void check_threads(std::array<std::size_t, 7> shape, bool causal) {
   std::mt19937_64 random(7);
@@ -70,27 +87,54 @@ TEST_CASE("kernel: decoding splits keys among threads to the same bytes", "[kern
   check_threads<double>({1, 1, 1, 3, 9000, 32, 48}, false);
 }
 
-TEST_CASE("kernel: scores asked for change no weight, and weights no score", "[kernel]") {
-  std::mt19937_64 random(8);
-  Case<float> c;
-  fill_plain(c, random, {1, 2, 2, 50, 700, 64, 16}, DType::f32);
+TEST_CASE("kernel: so it does where heads share large masks", "[kernel][threads]") {
+  for (const std::size_t keys : {1100, 3000}) {  // fewer rows at once, and as many as ever
+    std::mt19937_64 random(9);
+    Case<float> c;
+    fill_plain(c, random, {2, 4, 2, 600, keys, 16, 8}, DType::f32);
+    share_masks(c, random);
+    check_threads(c, kernel::available_isas().back());
+  }
+}
+
+namespace {
+
+/// Weights and scores alone are what they are together, as is the context beside them.
+void check_outputs(const Case<float>& c, kernel::Isa isa) {
+  INFO(c.text() << " " << name_of(isa));
+  const kernel::Problem<float>& p = c.problem;
   ThreadPool pool(2);
-  const Answer<float> both = compute(c.problem, Ask::ends, pool, kernel::active_isa());
+  const Answer<float> both = compute(p, Ask::ends, pool, isa);
   Answer<float> alone = both;
   kernel::Results<float> results;
   results.context = alone.context.data();
-  results.context_strides = {0, 50 * 16, 16, 1};
+  results.context_strides = {0, static_cast<std::int64_t>(p.L * p.Dv),
+                             static_cast<std::int64_t>(p.Dv), 1};
   for (bool weights : {false, true}) {
     std::vector<float> found(both.weights.size());
     results.weights = weights;
     results.scores = !weights;
     results.sink = [&](const kernel::FinishedRows<float>& rows) {
       for (std::size_t i = 0; i < rows.count; ++i)
-        std::copy_n((weights ? rows.weights : rows.scores) + i * rows.stride, c.problem.S,
-                    found.data() + (rows.first + i) * c.problem.S);
+        std::copy_n((weights ? rows.weights : rows.scores) + i * rows.stride, p.S,
+                    found.data() + (rows.first + i) * p.S);
     };
-    kernel::attend(c.problem, results, pool);
+    kernel::attend(p, results, pool, isa);
     CHECK(same_bytes(found, weights ? both.weights : both.scores));
     CHECK(same_bytes(alone.context, both.context));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("kernel: scores asked for change no weight, and weights no score", "[kernel]") {
+  for (kernel::Isa isa : kernel::available_isas()) {
+    std::mt19937_64 random(8);
+    Case<float> plain, masked;
+    fill_plain(plain, random, {1, 2, 2, 50, 700, 64, 16}, DType::f32);
+    check_outputs(plain, isa);
+    fill_plain(masked, random, {1, 2, 2, 50, 700, 64, 16}, DType::f32);
+    share_masks(masked, random);
+    check_outputs(masked, isa);
   }
 }

@@ -15,6 +15,8 @@ namespace {
 
 constexpr double kWorkOfOneWorker = 8e6;  // below it, waking another takes longer than helping
 
+constexpr std::size_t kTasksOfWorker = 8;  // to be shared out evenly
+
 /// One call of attend(): the problem, its plan, and where things stand in memory.
 template <class T>
 class Run {
@@ -60,13 +62,13 @@ class Run {
 
   /// Whether whole segments are shared out, and each worker packs the keys and values that its own
   /// need: these then stay in one processor's caches, and nobody waits in between. It takes
-  /// segments enough to be shared out evenly. One worker rather keeps masks in its caches that all
-  /// heads share.
+  /// segments enough to be shared out evenly. Masks that all heads share are rather kept in the
+  /// caches than keys and values.
   bool takes_segments_whole() const {
     constexpr std::size_t kMostBytes = 2304u << 10;  // of more, packing is a small part
     const std::size_t bytes = (plan_.packed_keys + plan_.packed_values) * sizeof(T);
     const std::size_t segments = plan_.pairs * plan_.segments_per_pair();
-    return plan_.packed && (workers_ > 1 || !shares_rows()) && bytes <= kMostBytes &&
+    return plan_.packed && !plan_.rows_first && bytes <= kMostBytes &&
            (segments % workers_ == 0 || segments >= 4 * workers_);
   }
 
@@ -132,30 +134,33 @@ class Run {
                                 values_ + place * plan_.packed_values, p_.S, from);
   }
 
-  /// Whether heads share rows of a mask or bias, so that these are better read for all heads at
-  /// once.
-  bool shares_rows() const {
-    const auto shared = [](const auto& each) { return each.data && each.strides.head == 0; };
-    return std::any_of(p_.masks.begin(), p_.masks.end(), shared) ||
-           std::any_of(p_.biases.begin(), p_.biases.end(), shared);
-  }
-
   /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
-  /// are hidden causally they take longest, and are not left to one thread at the end.
+  /// are hidden causally they take longest, and are not left to one thread at the end. Where
+  /// segments share masks, a task is the same rows of several.
   void rows_wave(std::size_t first, std::size_t count) {
     const std::size_t segments = count * plan_.segments_per_pair();
     const std::size_t blocks = plan_.blocks_per_segment();
-    const bool rows_first = shares_rows();
-    pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
-      const std::size_t segment = rows_first ? task % segments : task / blocks;
-      const std::size_t number = blocks - 1 - (rows_first ? task / segments : task % blocks);
-      const std::size_t pair = segment / plan_.segments_per_pair();
-      const std::size_t row = number * plan_.block_rows;
-      KeyValues<T> kv = unpacked(first + pair);
-      if (plan_.packed) point_to_packed(kv, pair);
-      whole_rows(block(first * plan_.pair_rows + segment * plan_.segment_rows + row,
-                       std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
+    if (!plan_.rows_first)
+      return pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
+        rows_of_segment(first, task / blocks, blocks - 1 - task % blocks, worker);
+      });
+    const std::size_t parts = std::min(segments, (kTasksOfWorker * workers_ + blocks - 1) / blocks);
+    pool_.run(blocks * parts, workers_, [&](std::size_t task, std::size_t worker) {
+      const std::size_t part = task % parts, number = blocks - 1 - task / parts;
+      for (std::size_t at = segments * part / parts; at < segments * (part + 1) / parts; ++at)
+        rows_of_segment(first, at, number, worker);
     });
+  }
+
+  /// Block `number` of the rows of a segment, counted from pair `first` on.
+  void rows_of_segment(std::size_t first, std::size_t segment, std::size_t number,
+                       std::size_t worker) const {
+    const std::size_t pair = segment / plan_.segments_per_pair();
+    const std::size_t row = number * plan_.block_rows;
+    KeyValues<T> kv = unpacked(first + pair);
+    if (plan_.packed) point_to_packed(kv, pair);
+    whole_rows(block(first * plan_.pair_rows + segment * plan_.segment_rows + row,
+                     std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
   }
 
   void whole_rows(RowBlock<T> rows) const {
@@ -181,21 +186,25 @@ class Run {
                    .stride = plan_.strip_stride});
   }
 
-  /// Few rows: a task for each pair and block of keys, then one for each pair that merges them.
+  /// Few rows: each pair and block of keys by itself, then each pair's merged. A task is several
+  /// blocks, of which each is asked for while the one before is worked on.
   void split_wave(std::size_t first, std::size_t count) {
-    const std::size_t blocks = plan_.key_blocks, rows = plan_.pair_rows;
-    T* partials = reinterpret_cast<T*>(
-        pool_.shared().reserve(count * blocks * plan_.partial_size * sizeof(T)));
-    const auto partial = [&](std::size_t task) {
-      return partial_at(plan_, kernels_.geometry, partials + task * plan_.partial_size);
+    const std::size_t blocks = plan_.key_blocks, rows = plan_.pair_rows, parts = count * blocks;
+    const std::size_t tasks = std::min(parts, kTasksOfWorker * workers_);
+    T* partials =
+        reinterpret_cast<T*>(pool_.shared().reserve(parts * plan_.partial_size * sizeof(T)));
+    const auto partial = [&](std::size_t part) {
+      return partial_at(plan_, kernels_.geometry, partials + part * plan_.partial_size);
     };
-    pool_.run(count * blocks, workers_, [&](std::size_t task, std::size_t worker) {
-      const std::size_t pair = first + task / blocks, number = task % blocks;
-      RowBlock<T> part = block(pair * rows, rows, unpacked(pair), worker);
-      part.scratch.partial = partial(task);
-      part.has_sinks = false;
-      kernels_.begin(part, results_);
-      kernels_.stream(part, number, number + 1);
+    pool_.run(tasks, workers_, [&](std::size_t task, std::size_t worker) {
+      for (std::size_t at = parts * task / tasks; at < parts * (task + 1) / tasks; ++at) {
+        const std::size_t pair = first + at / blocks, number = at % blocks;
+        RowBlock<T> part = block(pair * rows, rows, unpacked(pair), worker);
+        part.scratch.partial = partial(at);
+        part.has_sinks = false;
+        kernels_.begin(part, results_);
+        kernels_.stream(part, number, number + 1);
+      }
     });
     pool_.run(count, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = first + task;

@@ -337,7 +337,7 @@ void weigh_tile(const TileView<T>& tile, Span seen, PerRow<T>& factor) {
 template <class T>
 void finish_tile(const RowBlock<T>& block, const Results<T>& results, const TileView<T>& tile,
                  const ValueBlock<T>& values, Span seen, const PerRow<T>& factor) {
-  const auto& [p, s, i, rows, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
   Sums<T> to = context_of(tile);
   to.add = factor.of;
   if (intersection(seen, {reach.first, reach.last}).empty()) {

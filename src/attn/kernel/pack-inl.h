@@ -76,6 +76,15 @@ class Rows {
   bool in_place_;
 };
 
+/// Asks for the first of the rows that are to be read where they stand: what is behind them is
+/// asked for on the way.
+template <class T>
+void prefetch_rows(const Rows<T>& rows, std::size_t first, std::size_t count, std::size_t columns) {
+  if (!rows.in_place()) return;
+  for (std::size_t i = first; i < first + count; ++i)
+    prefetch_elements(rows.at(i, nullptr), columns);
+}
+
 template <class T>
 using BlockTag = hn::CappedTag<T, 16 / sizeof(T)>;  ///< 128 bits, within which lanes interleave
 template <class T>

@@ -1,89 +1,11 @@
-// What masks show of a panel of keys, and what comes between its scores and the softmax.
+// What comes between the scores of a panel of keys and the softmax.
 #pragma once
 
 #include "attn/kernel/kernels.h"
+#include "attn/kernel/masks-inl.h"
 #include "attn/kernel/tile-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
-
-/// How much of a panel the masks let the rows of a tile see.
-enum class Seen { none, some, all };
-
-HWY_INLINE std::int64_t lesser(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-HWY_INLINE std::int64_t greater(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
-HWY_INLINE std::int64_t between(std::int64_t low, std::int64_t x, std::int64_t high) {
-  return x < low ? low : x > high ? high : x;
-}
-
-/// Whether any and whether all of `count` elements let a key be seen.
-struct AnyAll {
-  bool any = false, all = true;
-};
-template <class X, class IsSeen>
-HWY_INLINE AnyAll any_all(const X* x, std::int64_t stride, std::int64_t count, IsSeen is_seen) {
-  unsigned any = 0, all = 1;
-  if (stride == 1) {  // by itself, so that it is compiled to vectors
-    for (std::int64_t i = 0; i < count; ++i) {
-      const unsigned seen = is_seen(x[i]);
-      any |= seen;
-      all &= seen;
-    }
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const unsigned seen = is_seen(x[i * stride]);
-      any |= seen;
-      all &= seen;
-    }
-  }
-  return {any != 0, all != 0};
-}
-
-/// What one row's masks and biases say about keys [first, first + count).
-template <class T>
-AnyAll seen_by_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::int64_t count) {
-  AnyAll seen{true, true};
-  const auto narrow = [&](AnyAll by) { seen = {seen.any && by.any, seen.all && by.all}; };
-  for (std::size_t m = 0; m < row.masks.size(); ++m) {
-    if (!row.masks[m] || !seen.any) continue;
-    const std::int64_t column = p.masks[m].strides.column;
-    const unsigned hides = p.masks[m].hides;
-    narrow(any_all(row.masks[m] + first * column, column, count,
-                   [=](std::uint8_t byte) -> unsigned { return (byte != 0) ^ hides; }));
-  }
-  for (std::size_t m = 0; m < row.biases.size(); ++m) {
-    if (!row.biases[m] || !seen.any) continue;
-    const std::int64_t column = p.biases[m].strides.column;
-    narrow(any_all(row.biases[m] + first * column, column, count,
-                   [](T x) -> unsigned { return !(x == -kInfinity<T>); }));
-  }
-  return seen;
-}
-
-template <class T>
-HWY_INLINE bool has_masks(const Problem<T>& p) {
-  return p.masks[0].data || p.masks[1].data || p.masks[2].data;
-}
-template <class T>
-HWY_INLINE bool has_biases(const Problem<T>& p) {
-  return p.biases[0].data || p.biases[1].data;
-}
-
-/// What masks and biases say about keys [first, first + count) in any of the tile's rows.
-template <class T>
-Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first,
-                   std::int64_t count) {
-  const bool biases = has_biases(p);
-  if (!biases && !has_masks(p)) return Seen::all;
-  AnyAll seen;
-  for (std::size_t i = 0; i < rows; ++i) {
-    if (i > 0 && row[i].masks == row[i - 1].masks && row[i].biases == row[i - 1].biases) continue;
-    const AnyAll here = seen_by_row(p, row[i], first, count);
-    seen = {seen.any || here.any, seen.all && here.all};
-    if (seen.any && (!seen.all || biases)) return Seen::some;  // a bias has to be added anyway
-  }
-  return !seen.any ? Seen::none : seen.all ? Seen::all : Seen::some;
-}
-
 /// A row's elements of keys `first` to `first + width`, side by side: where they stand if they all
 /// do, otherwise copied, zeros in place of those from key `keys` on.
 template <class X>
@@ -93,39 +15,6 @@ HWY_INLINE const X* contiguous(const X* row, std::int64_t stride, std::int64_t f
   if (stride == 1 && first + width <= keys) return row;
   for (std::int64_t i = 0; i < width; ++i) copy[i] = first + i < keys ? row[i * stride] : X(0);
   return copy;
-}
-
-/// Which lanes' bytes are not zero.
-HWY_INLINE hn::Mask<Tag<float>> nonzero(const std::uint8_t* bytes, Tag<float> d) {
-  const hn::RebindToUnsigned<Tag<float>> du;
-  const hn::Rebind<std::uint8_t, Tag<float>> d8;
-  return hn::RebindMask(d, hn::Ne(hn::PromoteTo(du, hn::LoadU(d8, bytes)), hn::Zero(du)));
-}
-HWY_INLINE hn::Mask<Tag<double>> nonzero(const std::uint8_t* bytes, Tag<double> d) {
-  const hn::RebindToUnsigned<Tag<double>> du;
-  const hn::Rebind<std::uint32_t, Tag<double>> d32;
-  const hn::Rebind<std::uint8_t, Tag<double>> d8;
-  const auto wide = hn::PromoteTo(du, hn::PromoteTo(d32, hn::LoadU(d8, bytes)));
-  return hn::RebindMask(d, hn::Ne(wide, hn::Zero(du)));
-}
-
-/// Asks for what some rows' masks and biases say of a panel of keys, which a tile of scores leaves
-/// time to come from memory; and the row behind them, which is the first that the next tile looks
-/// at.
-template <class T>
-void prefetch_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first) {
-  const auto ask = [&](const auto* of_row, std::int64_t column) {
-    if (!of_row || column == 0) return;
-    const auto* bytes = reinterpret_cast<const std::byte*>(of_row + first * column);
-    for (std::size_t at = 0; at < kPanel<T> * sizeof(*of_row); at += 64)
-      __builtin_prefetch(bytes + at);
-  };
-  for (std::size_t r = 0; r <= rows; ++r) {
-    for (std::size_t m = 0; m < p.masks.size(); ++m)
-      ask(row[r].masks[m], p.masks[m].strides.column);
-    for (std::size_t m = 0; m < p.biases.size(); ++m)
-      ask(row[r].biases[m], p.biases[m].strides.column);
-  }
 }
 
 /// Where a row's scores of a run of panels come from and go to.
@@ -140,9 +29,20 @@ struct PanelRow {
   T* running_max;  ///< a vector, raised to what is in the strip
 };
 
+/// -inf where the bias is that, whatever the score.
 template <class T>
-HWY_INLINE auto is_hidden(Vec<T> term) {
-  return hn::Eq(term, hn::Set(Tag<T>(), -kInfinity<T>));
+HWY_INLINE Vec<T> hidden_by_bias(Vec<T> score, const T* bias) {
+  const Tag<T> d;
+  const Vec<T> hidden = hn::Set(d, -kInfinity<T>);
+  return hn::IfThenElse(hn::Eq(hn::LoadU(d, bias), hidden), hidden, score);
+}
+
+/// -inf where the mask is nonzero if it `hides`, or else where it is zero.
+template <class T>
+HWY_INLINE Vec<T> hidden_by_mask(Vec<T> score, const std::uint8_t* mask, bool hides) {
+  const Vec<T> hidden = hn::Set(Tag<T>(), -kInfinity<T>);
+  const auto marked = nonzero(mask, Tag<T>());
+  return hides ? hn::IfThenElse(marked, hidden, score) : hn::IfThenElse(marked, score, hidden);
 }
 
 /// Where elements are put together that do not stand side by side, a key block of them.
@@ -189,22 +89,15 @@ struct Terms {
   }
 
   HWY_INLINE Vec<T> hidden_by_biases(Vec<T> score, std::size_t lane) const {
-    const Tag<T> d;
-    const Vec<T> hidden = hn::Set(d, -kInfinity<T>);
-    if (bias0) score = hn::IfThenElse(is_hidden<T>(hn::LoadU(d, bias0 + lane)), hidden, score);
-    if (bias1) score = hn::IfThenElse(is_hidden<T>(hn::LoadU(d, bias1 + lane)), hidden, score);
+    if (bias0) score = hidden_by_bias<T>(score, bias0 + lane);
+    if (bias1) score = hidden_by_bias<T>(score, bias1 + lane);
     return score;
   }
 
   HWY_INLINE Vec<T> hidden_by_masks(Vec<T> score, std::size_t lane, const bool (&hides)[3]) const {
-    const auto by = [&](const std::uint8_t* mask, bool when) {
-      const Vec<T> hidden = hn::Set(Tag<T>(), -kInfinity<T>);
-      const auto marked = nonzero(mask + lane, Tag<T>());
-      score = when ? hn::IfThenElse(marked, hidden, score) : hn::IfThenElse(marked, score, hidden);
-    };
-    if (mask0) by(mask0, hides[0]);
-    if (mask1) by(mask1, hides[1]);
-    if (mask2) by(mask2, hides[2]);
+    if (mask0) score = hidden_by_mask<T>(score, mask0 + lane, hides[0]);
+    if (mask1) score = hidden_by_mask<T>(score, mask1 + lane, hides[1]);
+    if (mask2) score = hidden_by_mask<T>(score, mask2 + lane, hides[2]);
     return score;
   }
 

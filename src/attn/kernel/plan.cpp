@@ -6,19 +6,38 @@ namespace attn::kernel {
 namespace {
 
 constexpr std::size_t kMostRows = 96;            // 16 tiles: keys are read this much less often
+constexpr std::size_t kFewestRows = 24;          // with which that does not take longer yet
 constexpr std::size_t kStripBytes = 768u << 10;  // of one worker's level 2 cache
+constexpr std::size_t kMaskBytes = 256u << 10;   // of the same
 constexpr std::size_t kWaveBytes = std::size_t{64} << 20;
 constexpr std::size_t kEnoughTasks = 32;  // for any usual number of threads to share evenly
 
+/// Bytes of a row of masks and biases that heads share, if these are so many that they are better
+/// read for all heads at once; otherwise 0.
+template <class T>
+std::size_t shared_row_bytes(const Problem<T>& p) {
+  constexpr std::size_t kMany = std::size_t{2} << 20;
+  std::size_t bytes = 0;
+  const auto count = [&](const auto& each) {
+    const bool shared = each.data && each.strides.head == 0 && each.strides.row != 0;
+    if (shared) bytes += p.S * sizeof(*each.data);
+  };
+  for (const Mask& mask : p.masks) count(mask);
+  for (const Bias<T>& bias : p.biases) count(bias);
+  return p.H > 1 && p.L * bytes > kMany ? bytes : 0;
+}
+
 /// Rows of a block: many, to use each key often, yet few enough for the tasks to be shared out and
-/// for the strip to stay in cache.
-std::size_t choose_rows(const Plan& plan, std::size_t strip_row_bytes) {
+/// for the strip, and masks for the next head, to stay in cache.
+std::size_t choose_rows(const Plan& plan, std::size_t strip_row_bytes, std::size_t mask_row_bytes) {
   std::size_t rows = kMostRows;
   const auto tasks = [&] {
     return plan.pairs * plan.pair_rows / plan.segment_rows *
            ((plan.segment_rows + rows - 1) / rows);
   };
   while (rows > 6 && rows * strip_row_bytes > kStripBytes) rows /= 2;
+  if (kFewestRows * mask_row_bytes <= kMaskBytes)
+    while (rows > kFewestRows && rows * mask_row_bytes > kMaskBytes) rows /= 2;
   while (rows > 12 && tasks() < kEnoughTasks) rows /= 2;
   return rows;
 }
@@ -51,8 +70,11 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   const bool few_rows = plan.pair_rows <= kMostRows && !plan.strip;
   plan.segment_rows = few_rows || p.L < kMostRows / 2 ? plan.pair_rows : p.L;
   const std::size_t strips = plan.strip ? 1 + plan.raw + plan.scaled + plan.masked : 0;
-  plan.block_rows =
-      few_rows ? plan.pair_rows : choose_rows(plan, strips * plan.strip_stride * sizeof(T));
+  const std::size_t mask_row_bytes = few_rows ? 0 : shared_row_bytes(p);
+  plan.rows_first = mask_row_bytes > 0;
+  plan.block_rows = few_rows
+                        ? plan.pair_rows
+                        : choose_rows(plan, strips * plan.strip_stride * sizeof(T), mask_row_bytes);
   plan.strip_rows =
       plan.strip ? plan.block_rows
                  : std::min(geometry.most_together, round_up(plan.block_rows, geometry.tile_rows));

@@ -6,6 +6,7 @@
 #include "attn/kernel/panel_scores-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
+#include "attn/kernel/tile_terms-inl.h"
 #include "attn/kernel/unpacked-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
@@ -42,6 +43,7 @@ struct TileView {
   const Problem<T>& p;
   const Scratch<T>& s;
   std::size_t i, rows;  ///< rows [i, i + rows) of the block
+  std::size_t behind;   ///< of the tile that follows it in the block
   const Tile& reach;
   const T* query;  ///< of the first row
   T* strip;        ///< of the first row
@@ -51,6 +53,7 @@ struct TileView {
         s(block.scratch),
         i(row),
         rows(HWY_MIN(block.tile_rows, block.rows - row)),
+        behind(HWY_MIN(block.tile_rows, block.rows - row - rows)),
         reach(s.tile[row / block.tile_rows]),
         query(block.query + row * p.D),
         strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
@@ -62,7 +65,8 @@ struct Run {
     far,     ///< out of reach of all rows
     hidden,  ///< within, but hidden by masks
     plain,   ///< all is seen and nothing is added
-    terms,   ///< some is hidden, or something is added
+    whole,   ///< some is hidden by masks, or something is added: before scores leave the registers
+    terms,   ///< the same, in a second pass
   };
   Kind kind;
   std::int64_t first;  ///< key
@@ -73,7 +77,7 @@ struct Run {
   std::int64_t last() const {
     return first + static_cast<std::int64_t>(panels * kPanel<T>);
   }
-  bool is_seen() const { return kind == Kind::plain || kind == Kind::terms; }
+  bool is_seen() const { return kind >= Kind::plain; }
 };
 
 /// From scores to the strip: scores come from s.raw, where they are kept, or are scaled in the
@@ -122,31 +126,51 @@ struct RunKeys {
 template <class T>
 void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors,
                   const RunKeys<T>& keys, T scale, T* out, T* running_max) {
-  const auto& [p, s, i, rows, reach, query, strip] = tile;
-  // Panel by panel where there is something to wait for.
-  const bool waits = run.kind == Run::Kind::terms && (has_masks(p) || has_biases(p));
-  const std::size_t step = waits ? 1 : run.panels;
-  for (std::size_t panel = 0; panel < run.panels; panel += step) {
-    const std::size_t at = panel * kPanel<T>;
-    if (waits) prefetch_masks(p, s.row + i, rows, run.first + static_cast<std::int64_t>(at));
-    if (keys.packed) {
-      score_rows<T>(rows, vectors, step, p.D, query, keys.packed + at * p.D, scale, out + at,
-                    s.strip_stride, running_max);
-    } else {
-      const auto first = static_cast<std::size_t>(run.first);
-      const std::size_t count = HWY_MIN(kPanel<T>, p.S - first);
-      score_keys<T>(rows, vectors, p.D, query,
-                    key_rows(keys.unpacked, first, count, p.D, s.widened), scale, out,
-                    s.strip_stride, running_max);
-    }
+  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+  if (keys.packed)
+    return score_rows<T>(rows, vectors, run.panels, p.D, query, keys.packed, scale, out,
+                         s.strip_stride, running_max);
+  const auto first = static_cast<std::size_t>(run.first);
+  const std::size_t count = HWY_MIN(kPanel<T>, p.S - first);
+  score_keys<T>(rows, vectors, p.D, query, key_rows(keys.unpacked, first, count, p.D, s.widened),
+                scale, out, s.strip_stride, running_max);
+}
+
+/// Asks for the masks and biases that come after those of a tile's panel at `first`, which take
+/// long to come from memory: the next panel's, and those of the rows after the tile's, which are
+/// first looked at all along a key block.
+template <class T>
+void prefetch_next(const TileView<T>& tile, std::int64_t first) {
+  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+  const auto keys = static_cast<std::int64_t>(p.S),
+             next = first + static_cast<std::int64_t>(kPanel<T>);
+  if (next < keys) prefetch_masks<1>(p, s.row + i, rows, next);
+  if (behind > 0) return prefetch_masks<2>(p, s.row + i + rows, behind, first);
+  const std::int64_t below = first + static_cast<std::int64_t>(kKeyBlock);
+  if (below < keys) prefetch_masks<2>(p, s.row, HWY_MIN(i + rows, kTileRows), below);
+}
+
+/// Scores with all that is added and hidden, for a run of whole panels.
+template <class T>
+void score_whole_run(const TileView<T>& tile, const Run& run, const T* keys, T* out) {
+  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+  for (std::size_t at = 0; at < run.panels * kPanel<T>; at += kPanel<T>) {
+    prefetch_next(tile, run.first + static_cast<std::int64_t>(at));
+    score_rows<T>(rows, kTileVectors, 1, p.D, query, keys + at * p.D, strip_scale(p), out + at,
+                  s.strip_stride, nullptr);
   }
+  const WholePanels<T> panels{p, s.row + i, run.first, run.panels, strip_unit(p)};
+  const auto finish = has_biases(p) ? finish_whole_row<T, true> : finish_whole_row<T, false>;
+  for (std::size_t r = 0; r < rows; ++r)
+    finish(panels, r, out + r * s.strip_stride, s.running_max + (i + r) * kLanes<T>);
 }
 
 /// Scores against a run of panels into column `column` of the strip.
 template <class T>
 void score_run(const TileView<T>& tile, const Run& run, const RunKeys<T>& keys,
                std::size_t column) {
-  const auto& [p, s, i, rows, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+  if (run.kind == Run::Kind::whole) return score_whole_run(tile, run, keys.packed, strip + column);
   if (s.raw != nullptr) {
     multiply_run(tile, run, kTileVectors, keys, T(1), s.raw + i * s.strip_stride + column,
                  static_cast<T*>(nullptr));
@@ -162,20 +186,22 @@ void score_run(const TileView<T>& tile, const Run& run, const RunKeys<T>& keys,
 /// The run of panels that starts at key `first` and ends at key `end` at the latest. Of those that
 /// have masks or terms only one: what is behind it may be another.
 template <class T>
-Run run_of(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
+Run run_of(const TileView<T>& tile, std::int64_t first, std::int64_t end, bool packed) {
   using Kind = Run::Kind;
-  const auto& [p, s, i, rows, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
   constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
   const std::int64_t last = lesser(end, first + kWidth);
   if (reach.first >= last || reach.last <= first) return {Kind::far, first, 1, 0};
   const bool masks = has_masks(p) || has_biases(p);
   const Seen seen = masks ? seen_by_masks(p, s.row + i, rows, first, last - first) : Seen::all;
   if (seen == Seen::none) return {Kind::hidden, first, 1, 0};
-  const std::int64_t plain = first < reach.all_first || seen == Seen::some || has_terms(p)
-                                 ? 0
-                                 : (lesser(end, reach.all_last) - first) / kWidth;
-  if (plain > 0)
-    return {Kind::plain, first, masks ? 1 : static_cast<std::size_t>(plain), kTileVectors};
+  const bool added = seen == Seen::some || has_terms(p);
+  const std::int64_t whole =
+      first < reach.all_first ? 0 : (lesser(end, reach.all_last) - first) / kWidth;
+  if (whole > 0 && !added)
+    return {Kind::plain, first, masks ? 1 : static_cast<std::size_t>(whole), kTileVectors};
+  if (whole > 0 && packed && s.raw == nullptr && is_plain_to_add(p))
+    return {Kind::whole, first, 1, kTileVectors};
   const auto width = static_cast<std::size_t>(lesser(reach.last - first, kWidth));
   return {Kind::terms, first, 1, round_up(width, kLanes<T>) / kLanes<T>};
 }
@@ -183,9 +209,9 @@ Run run_of(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
 /// The same with all that are like it.
 template <class T>
 Run longest_run(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
-  Run run = run_of(tile, first, end);
+  Run run = run_of(tile, first, end, true);
   while (run.last<T>() < end) {
-    const Run next = run_of(tile, run.last<T>(), end);
+    const Run next = run_of(tile, run.last<T>(), end, true);
     if (next.kind != run.kind || next.vectors != run.vectors) break;
     run.panels += next.panels;
   }
@@ -199,7 +225,11 @@ const T* key_panels(const RowBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, to = HWY_MIN(p.S, from + kKeyBlock);
   if (block.kv.keys != nullptr) return block.kv.keys + from * p.D;
-  if (block.rows <= kTileRows) return nullptr;
+  if (block.rows <= kTileRows) {
+    const std::size_t first = HWY_MIN(kKeysAtOnce<T>, to - from);
+    prefetch_rows(Rows<T>(block.kv.k, p.D), from, first, p.D);
+    return nullptr;
+  }
   T* panels = block.scratch.key_block;
   for (std::size_t key = from; key < to; key += kPanel<T>)
     pack_keys(block.kv.k, key, HWY_MIN(kPanel<T>, to - key), p.D, block.scratch.widened,
@@ -216,7 +246,7 @@ Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t 
   const std::int64_t end = lesser(static_cast<std::int64_t>(tile.p.S), all.last);
   Span seen;
   for (std::int64_t first = all.first; first < end;) {
-    const Run run = keys == nullptr ? run_of(tile, first, lesser(end, first + kPanel<T>))
+    const Run run = keys == nullptr ? run_of(tile, first, lesser(end, first + kPanel<T>), false)
                                     : longest_run(tile, first, end);
     first = run.last<T>();
     const auto at = static_cast<std::size_t>(run.first - all.first);

@@ -44,15 +44,16 @@ ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
   const bool few = block.kv.values == nullptr && block.rows <= kTileRows && rows.in_place() &&
                    block.kv.v.row > 0 && p.Dv % kLanes<T> == 0;
   if (!left && !few) return packed_values(block, number);
-  return {rows.at(number * kKeyBlock, nullptr),     0,     0,
-          static_cast<std::size_t>(block.kv.v.row), false, left};
+  const std::size_t first = number * kKeyBlock;
+  if (few) prefetch_rows(rows, first, HWY_MIN(kRowsAhead, p.S - first), p.Dv);
+  return {rows.at(first, nullptr), 0, 0, static_cast<std::size_t>(block.kv.v.row), false, left};
 }
 
 /// What the zeros that stand for NaN and infinite values in `keys` should have added.
 template <class T>
 void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64_t origin,
                  const Sums<T>& to) {
-  const auto& [p, s, i, rows, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
       const auto value = static_cast<T>(element(v, static_cast<std::size_t>(key), column));
@@ -74,7 +75,7 @@ struct Weights {
 template <class T>
 void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matrix& v,
                 const Weights& weights, const Sums<T>& to) {
-  const auto& [p, s, i, rows, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
   const Span keys = intersection(weights.span, {reach.first, reach.last});
   if (keys.empty()) return;
   const std::int64_t block = round_down(keys.first, kKeyBlock);
