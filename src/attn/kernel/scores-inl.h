@@ -136,18 +136,15 @@ void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors,
                 scale, out, s.strip_stride, running_max);
 }
 
-/// Asks for the masks and biases that come after those of a tile's panel at `first`, which take
-/// long to come from memory: the next panel's, and those of the rows after the tile's, which are
-/// first looked at all along a key block.
+/// Asks for what masks and biases say of the panel at `first` to the rows after the tile's, which
+/// takes long to come from memory.
 template <class T>
 void prefetch_next(const TileView<T>& tile, std::int64_t first) {
   const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
-  const auto keys = static_cast<std::int64_t>(p.S),
-             next = first + static_cast<std::int64_t>(kPanel<T>);
-  if (next < keys) prefetch_masks<1>(p, s.row + i, rows, next);
   if (behind > 0) return prefetch_masks<2>(p, s.row + i + rows, behind, first);
   const std::int64_t below = first + static_cast<std::int64_t>(kKeyBlock);
-  if (below < keys) prefetch_masks<2>(p, s.row, HWY_MIN(i + rows, kTileRows), below);
+  if (below + static_cast<std::int64_t>(kPanel<T>) <= static_cast<std::int64_t>(p.S))
+    prefetch_masks<2>(p, s.row, HWY_MIN(i + rows, kTileRows), below);
 }
 
 /// Scores with all that is added and hidden, for a run of whole panels.

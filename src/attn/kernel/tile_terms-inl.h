@@ -68,6 +68,8 @@ void finish_whole_row(const WholePanels<T>& run, std::size_t r, T* strip, T* run
   for (Vec<T>& lanes : most.scores) lanes = hn::Load(d, running_max);
   for (std::size_t panel = 0; panel < run.panels; ++panel, strip += kPanel<T>) {
     const std::int64_t key = run.first + static_cast<std::int64_t>(panel * kPanel<T>);
+    if constexpr (kBiased)
+      prefetch_masks<1>(run.p, run.row + r + 1, 1, key);  // an empty one at last
     PanelVectors<T> here;
     here.each([&](Vec<T>, std::size_t lane) { return hn::Load(d, strip + lane); });
     here.add(at(row.distances, key));
