@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "support/kernel_case.h"
 
@@ -88,10 +89,12 @@ TEST_CASE("kernel: decoding splits keys among threads to the same bytes", "[kern
 }
 
 TEST_CASE("kernel: so it does where heads share large masks", "[kernel][threads]") {
-  for (const std::size_t keys : {1100, 3000}) {  // fewer rows at once, and as many as ever
+  // Of the first, fewer rows are worked on at once; of the second, as many as ever.
+  for (const auto& [rows, keys] : {std::pair{850, 2100}, std::pair{600, 3000}}) {
     std::mt19937_64 random(9);
     Case<float> c;
-    fill_plain(c, random, {2, 4, 2, 600, keys, 16, 8}, DType::f32);
+    const auto L = static_cast<std::size_t>(rows), S = static_cast<std::size_t>(keys);
+    fill_plain(c, random, {1, 4, 2, L, S, 16, 8}, DType::f32);
     share_masks(c, random);
     check_threads(c, kernel::available_isas().back());
   }

@@ -16,7 +16,7 @@ constexpr std::size_t kEnoughTasks = 32;  // for any usual number of threads to 
 /// read for all heads at once; otherwise 0.
 template <class T>
 std::size_t shared_row_bytes(const Problem<T>& p) {
-  constexpr std::size_t kMany = std::size_t{2} << 20;
+  constexpr std::size_t kMany = std::size_t{8} << 20;
   std::size_t bytes = 0;
   const auto count = [&](const auto& each) {
     const bool shared = each.data && each.strides.head == 0 && each.strides.row != 0;
