@@ -200,6 +200,38 @@ long call(Kind kind, long number, Arguments... arguments) {
   return result;
 }
 
+/// Two descriptors of one open file: what was written by then, closing either tells of. Closing the
+/// other afterwards cannot lose it.
+class Twins {
+ public:
+  void pair(int fd, int copy) {
+    if (!knows(fd) || !knows(copy)) return;
+    twin_[fd] = copy + 1;
+    twin_[copy] = fd + 1;
+    told_[fd] = told_[copy] = false;
+  }
+  void write(int fd) {
+    if (knows(fd)) told_[fd] = false;
+  }
+  bool is_told(int fd) const { return knows(fd) && told_[fd]; }
+  void close(int fd, bool well) {
+    if (!knows(fd)) return;
+    if (const int twin = twin_[fd].exchange(0) - 1; twin >= 0) {
+      twin_[twin] = 0;
+      told_[twin] = well;
+    }
+    told_[fd] = false;
+  }
+
+ private:
+  static bool knows(int fd) { return fd >= 0 && fd < kMost; }
+  static constexpr int kMost = 1024;
+  std::atomic<int> twin_[kMost] = {};  // and one more; 0: none
+  std::atomic<bool> told_[kMost] = {};
+};
+
+Twins twins;
+
 /// The same of reads and writes, which may move less than they were asked to: one byte, or one part
 /// of many.
 template <class Buffer, class... Rest>
@@ -210,6 +242,7 @@ ssize_t transfer(Kind kind, long number, int fd, Buffer buffer, size_t size, Res
     fill();
     return half;
   }
+  if (kind == kWrite) twins.write(fd);
   if (chosen && act()) return -1;
   if (chosen && plan.action == Action::one_byte) size = std::min<size_t>(size, 1);
   const long result = syscall(number, fd, buffer, size, rest...);
@@ -309,8 +342,10 @@ int fcntl(int fd, int command, ...) {
   const long argument = va_arg(arguments, long);
   va_end(arguments);
   const bool opens = command == F_DUPFD || command == F_DUPFD_CLOEXEC;
-  return static_cast<int>(opens ? call(kOpen, SYS_fcntl, fd, command, argument)
-                                : syscall(SYS_fcntl, fd, command, argument));
+  const int result = static_cast<int>(opens ? call(kOpen, SYS_fcntl, fd, command, argument)
+                                            : syscall(SYS_fcntl, fd, command, argument));
+  if (opens && result >= 0) twins.pair(fd, result);
+  return result;
 }
 
 ssize_t read(int fd, void* buffer, size_t size) {
@@ -349,9 +384,11 @@ int fdatasync(int fd) { return sync_by(SYS_fdatasync, fd); }
 
 /// Frees the descriptor whatever it says, as Linux does.
 int close(int fd) {
-  const bool written = (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_RDONLY;
+  const bool written =
+      (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_RDONLY && !twins.is_told(fd);
   const bool chosen = is_chosen(kClose);
   const bool fails = chosen && act();
+  twins.close(fd, !fails);
   if (fails && written && plan.error != EINTR) ++counts[kKindCount + 1];
   const long result = syscall(SYS_close, fd);
   if (chosen && plan.action == Action::killed) end_here(SIGKILL);

@@ -27,7 +27,8 @@ struct Common {
   OutputPolicy policy = {};           ///< of outputs
   bool no_clobber = false;            ///< an output that exists counts as done
   NanPolicy nan = NanPolicy::warn;
-  bool dry_run = false;  ///< nothing is computed or written; the text says what would be
+  bool tells_inputs = true;  ///< with their digests, in a manifest or in events
+  bool dry_run = false;      ///< nothing is computed or written; the text says what would be
 };
 
 }  // namespace attn

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
+#include <deque>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -17,17 +18,21 @@ class FinishedItems {
   explicit FinishedItems(bool in_order) : in_order_(in_order) {}
 
   void add(std::size_t place, Outcome outcome) {
-    bytes_ += outcome.text.size();
-    waiting_.emplace(place, std::move(outcome));
+    const std::size_t at = in_order_ ? place - taken_ : waiting_.size(), size = outcome.text.size();
+    auto held = std::make_unique<Outcome>(std::move(outcome));
+    if (waiting_.size() <= at) waiting_.resize(at + 1);
+    waiting_[at] = std::move(held);
+    ++count_;
+    bytes_ += size;
   }
 
   /// All that can be told now. Their texts still count as bytes() until forget().
   std::vector<Outcome> take() {
     std::vector<Outcome> ready;
-    while (!waiting_.empty() && (!in_order_ || waiting_.begin()->first == taken_)) {
-      ready.push_back(std::move(waiting_.begin()->second));
-      waiting_.erase(waiting_.begin());
+    for (; !waiting_.empty() && waiting_.front() != nullptr; waiting_.pop_front()) {
+      ready.push_back(std::move(*waiting_.front()));
       ++taken_;
+      --count_;
     }
     return ready;
   }
@@ -36,14 +41,14 @@ class FinishedItems {
     for (const Outcome& outcome : told) bytes_ -= outcome.text.size();
   }
 
-  bool empty() const { return waiting_.empty(); }
-  std::size_t size() const { return waiting_.size(); }
+  bool empty() const { return count_ == 0; }
+  std::size_t size() const { return count_; }
   std::size_t bytes() const { return bytes_; }  ///< of texts
 
  private:
   const bool in_order_;
-  std::size_t taken_ = 0, bytes_ = 0;
-  std::map<std::size_t, Outcome> waiting_;  ///< by place
+  std::size_t taken_ = 0, count_ = 0, bytes_ = 0;
+  std::deque<std::unique_ptr<Outcome>> waiting_;  ///< by place behind those taken, in order
 };
 
 }  // namespace attn

@@ -11,9 +11,10 @@ namespace {
 
 std::string object_of(const std::vector<Stamp>& stamps) {
   std::string text = "{";
-  for (const auto& [file, digest] : stamps)
-    text +=
-        (text.size() > 1 ? "," : "") + json_quoted(text_of_name(file)) + ":" + json_quoted(digest);
+  for (const auto& [file, digest] : stamps) {
+    if (text.size() > 1) text += ",";
+    text.append(json_quoted(text_of_name(file))).append(":").append(json_quoted(digest));
+  }
   return text + "}";
 }
 

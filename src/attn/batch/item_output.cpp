@@ -8,9 +8,9 @@
 namespace attn {
 namespace {
 
-bool is_there(const PlannedFile& file) {
+bool is_there(const std::string& path) {
   std::error_code ignored;
-  return std::filesystem::exists(file.path, ignored);
+  return std::filesystem::exists(path, ignored);
 }
 
 }  // namespace
@@ -32,13 +32,13 @@ std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const Common& com
                                              const TensorFiles& files) {
   const Naming& naming = *common.naming;
   const std::string name = naming.name_of(item);
-  common.folders->make_with_parents(folder_of_output(naming, name), common.policy.durable);
   const std::vector<OutputTarget> targets = {parse_target(naming.folder + "/" + name)};
   OutputPolicy policy = common.policy;
   for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
   const std::vector<PlannedFile> plans = planned_files(targets, job.outputs);
   if (common.no_clobber) {
-    if (std::all_of(plans.begin(), plans.end(), is_there)) throw NothingToAdd{};
+    const auto exists = [](const PlannedFile& plan) { return is_there(plan.path); };
+    if (std::all_of(plans.begin(), plans.end(), exists)) throw NothingToAdd{};
     policy.same = true;
   } else if (common.earlier != nullptr) {
     for (const PlannedFile& plan : plans)
@@ -46,7 +46,15 @@ std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const Common& com
         policy.ours.insert(plan.path);
     policy.same = true;
   }
-  return std::make_unique<ResultWriter>(targets, job.outputs, policy);
+  const auto writer = [&] { return std::make_unique<ResultWriter>(targets, job.outputs, policy); };
+  if (!policy.durable) {
+    try {
+      return writer();
+    } catch (const Error&) {  // the first in its folder; whatever else it is, comes again
+    }
+  }
+  common.folders->make_with_parents(folder_of_output(naming, name), policy.durable);
+  return writer();
 }
 
 Error not_ours(const ExistsAlready& error) {

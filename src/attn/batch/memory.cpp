@@ -23,39 +23,44 @@ void give_freed_memory_back() {
 #endif
 }
 
+bool Memory::take(std::size_t bytes) {
+  std::size_t free = free_;
+  while (free >= bytes)
+    if (free_.compare_exchange_weak(free, free - bytes)) return true;
+  return false;
+}
+
 Memory::Share::Share(Memory& memory, std::size_t bytes, const std::function<bool()>& given_up)
     : memory_(memory), bytes_(std::min(bytes, memory.most_)) {
+  if (memory_.waiters_ == 0 && memory_.take(bytes_)) return;
   std::unique_lock lock(memory_.mutex_);
   const std::size_t ticket = memory_.tickets_++;
   memory_.waiting_.insert(ticket);
-  const auto my_turn = [&] {
-    return *memory_.waiting_.begin() == ticket && memory_.free_ >= bytes_;
+  ++memory_.waiters_;
+  bool taken = false;
+  const auto is_settled = [&] {
+    taken = *memory_.waiting_.begin() == ticket && memory_.take(bytes_);
+    return taken || given_up();
   };
-  bool wanted = true;
-  while (!my_turn() && (wanted = !given_up())) memory_.freed_.wait_for(lock, kLookEvery);
+  while (!is_settled()) memory_.freed_.wait_for(lock, kLookEvery);
   memory_.waiting_.erase(ticket);
-  if (wanted) memory_.free_ -= bytes_;
-  const bool others = !memory_.waiting_.empty();
+  const bool others = --memory_.waiters_ > 0;
   lock.unlock();
   if (others) memory_.freed_.notify_all();
-  if (!wanted) throw GivenUp{};
+  if (!taken) throw GivenUp{};
 }
 
 Memory::Share::~Share() {
-  {
-    const std::lock_guard lock(memory_.mutex_);
-    memory_.free_ += bytes_;
-    if (memory_.waiting_.empty()) return;
-  }
+  memory_.free_ += bytes_;
+  if (memory_.waiters_ == 0) return;
+  { const std::lock_guard lock(memory_.mutex_); }  // whoever looks now sees it, or is woken
   memory_.freed_.notify_all();
 }
 
 bool Memory::Share::grow_to(std::size_t bytes) {
   const std::size_t wanted = std::min(bytes, memory_.most_);
   if (wanted <= bytes_) return true;
-  const std::lock_guard lock(memory_.mutex_);
-  if (wanted - bytes_ > memory_.free_) return false;
-  memory_.free_ -= wanted - bytes_;
+  if (!memory_.take(wanted - bytes_)) return false;
   bytes_ = wanted;
   return true;
 }

@@ -1,6 +1,7 @@
 // Memory that items at work share: each waits until what it needs is free.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -43,10 +44,13 @@ class Memory {
   };
 
  private:
+  bool take(std::size_t bytes);  ///< if they are free
+
   const std::size_t most_;
-  std::mutex mutex_;
+  std::atomic<std::size_t> free_;
+  std::atomic<std::size_t> waiters_ = 0;
+  std::mutex mutex_;  ///< of the rest, which only those who have to wait look at
   std::condition_variable freed_;
-  std::size_t free_;
   std::size_t tickets_ = 0;
   std::set<std::size_t> waiting_;  ///< tickets of those who wait, the first to be served first
 };

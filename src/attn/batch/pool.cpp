@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "attn/batch/finished_items.h"
+#include "attn/batch/short_lock.h"
 #include "attn/batch/signals_blocked.h"
 #include "attn/tensor/error.h"
 
@@ -36,10 +37,23 @@ struct Task {
   }
 };
 
+/// A thread, and what it works on.
 struct Worker {
   std::thread thread;
-  std::shared_ptr<Task> task;  ///< what it works on
   bool abandoned = false;
+
+  void take(std::shared_ptr<Task> task) {
+    const std::lock_guard lock(mutex_);
+    task_ = std::move(task);
+  }
+  std::shared_ptr<Task> task() {
+    const std::lock_guard lock(mutex_);
+    return task_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Task> task_;
 };
 
 /// Held by each thread, as overdue ones outlive run_pool().
@@ -64,6 +78,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void report_ready(std::unique_lock<std::mutex>& lock);
   // With mutex_ held:
   void finish(std::size_t place, Outcome outcome);
+  void look_for_room();
   bool may_wait() const;
   void fail(std::exception_ptr fault);
   void give_up_overdue();
@@ -74,13 +89,14 @@ class Pool : public std::enable_shared_from_this<Pool> {
   std::atomic<bool>& stop_;
 
   std::mutex source_mutex_;               ///< taken before mutex_ where both are
+  std::size_t started_ = 0;               ///< items taken from the source; under its mutex
+  std::atomic<bool> is_full_ = false;     ///< no more are to be taken until some are reported
   std::mutex report_mutex_;               ///< of the caller's report and tick; taken alone
   std::mutex mutex_;                      ///< of all below
   std::condition_variable ended_, room_;  ///< a worker has ended; fewer outcomes wait
   std::list<Worker> workers_;
   std::size_t live_ = 0, overdue_ = 0;
   std::exception_ptr fault_;
-  std::size_t started_ = 0;
   FinishedItems finished_;  ///< and not reported yet
   bool reporting_ = false;  ///< a thread reports all that is ready
 };
@@ -164,7 +180,7 @@ void Pool::work(Worker& self) {
       if (!claim.take()) break;  // reported as overdue; another worker is in this one's place
       const std::chrono::duration<double> taken = Clock::now() - task->start;
       outcome.seconds = taken.count();
-      std::unique_lock lock(mutex_);
+      std::unique_lock lock = short_lock(mutex_);
       finish(task->place, std::move(outcome));
       if (!may_wait()) report_ready(lock);
     }
@@ -177,7 +193,7 @@ void Pool::work(Worker& self) {
 
 void Pool::end_worker(Worker& self) {
   const std::lock_guard lock(mutex_);
-  self.task.reset();
+  self.take(nullptr);
   if (self.abandoned)
     --overdue_;
   else
@@ -186,28 +202,30 @@ void Pool::end_worker(Worker& self) {
 }
 
 std::shared_ptr<Task> Pool::take(Worker& self) {
-  const std::lock_guard source_lock(source_mutex_);
-  {
+  const std::unique_lock source_lock = short_lock(source_mutex_);
+  if (is_full_) {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] {
-      return stop_ || finished_.empty() ||
-             (finished_.size() < kMostWaiting && finished_.bytes() < options_.most_waiting);
-    });
+    room_.wait(lock, [&] { return stop_ || !is_full_; });
   }
   if (stop_) return nullptr;
   std::optional<Item> item = source_.next();
   if (!item || stop_) return nullptr;
   const auto task = std::make_shared<Task>();
   task->item = std::move(*item);
-  const std::lock_guard lock(mutex_);
   task->place = started_++;
-  self.task = task;
+  self.take(task);
   return task;
 }
 
 void Pool::finish(std::size_t place, Outcome outcome) {
   if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
   finished_.add(place, std::move(outcome));
+  look_for_room();
+}
+
+void Pool::look_for_room() {
+  is_full_ = !finished_.empty() &&
+             (finished_.size() >= kMostWaiting || finished_.bytes() >= options_.most_waiting);
 }
 
 /// Texts are written many at once while more items are at hand, or the next tick writes them.
@@ -230,6 +248,7 @@ void Pool::report_ready(std::unique_lock<std::mutex>& lock) {
     }
     lock.lock();
     finished_.forget(ready);
+    look_for_room();
     room_.notify_all();
   }
   reporting_ = false;
@@ -244,7 +263,7 @@ void Pool::fail(std::exception_ptr fault) {
 void Pool::give_up_overdue() {
   const auto now = Clock::now();
   for (Worker& worker : workers_) {
-    const std::shared_ptr<Task> task = worker.task;
+    const std::shared_ptr<Task> task = worker.task();
     if (worker.abandoned || task == nullptr) continue;
     const std::chrono::duration<double> taken = now - task->start;
     if (taken.count() < options_.timeout || !task->claim(Owner::clock)) continue;

@@ -110,7 +110,7 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   }
   require_memory(plan, item.name, files.limits().memory);
   if (!can_have(sum(plan.bytes, size_of_texts(files)))) return false;
-  outcome.inputs = stamps_of(item, files);
+  if (common.tells_inputs) outcome.inputs = stamps_of(item, files);
   std::unique_ptr<ResultWriter> writer;
   if (common.naming) writer = writer_of_item(item, common, job, files);
   const Result result = run_job(job, prepared, std::move(document), files);

@@ -141,6 +141,7 @@ Common common_of(const BatchArgs& args) {
   common.base_file = args.base;
   common.no_clobber = args.no_clobber;
   common.nan = args.nan;
+  common.tells_inputs = common.naming || args.json;
   common.dry_run = args.dry_run;
   common.policy.force = args.force;
   common.policy.durable = args.durable;

@@ -11,7 +11,11 @@ std::string text_of_hash(XXH128_hash_t hash) {
   XXH128_canonicalFromHash(&canonical, hash);
   constexpr char kHex[] = "0123456789abcdef";
   std::string text = "xxh128:";
-  for (const unsigned char byte : canonical.digest) text += {kHex[byte >> 4], kHex[byte & 15]};
+  text.reserve(text.size() + 2 * sizeof canonical.digest);
+  for (const unsigned char byte : canonical.digest) {
+    text.push_back(kHex[byte >> 4]);
+    text.push_back(kHex[byte & 15]);
+  }
   return text;
 }
 

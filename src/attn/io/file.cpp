@@ -60,7 +60,9 @@ Descriptor open_input(const FileBytes& file, bool& given) {
 }
 
 /// Reads into `bytes` to the end; `capacity` is what is there to begin with.
-void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most) {
+/// Or as far as `expected` bytes, where that is not 0.
+void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most,
+                 std::size_t expected) {
   std::shared_ptr<std::byte> buffer = allocate_bytes(capacity);
   for (;;) {
     if (file.size == capacity) {
@@ -73,6 +75,7 @@ void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most
     if (count > 0) {
       file.size += static_cast<std::size_t>(count);
       if (file.size > most) too_large(file, file.size, most);
+      if (file.size == expected) break;
     } else if (count == 0) {
       break;
     } else if (errno == EAGAIN) {
@@ -114,15 +117,16 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
     file.mapped = stamp_of(info);
     return file;
   }
-  // One byte more than the file has, so that its end is seen without a second allocation.
   constexpr std::size_t kUnknown = 65536;
+  const bool is_settled = S_ISREG(info.st_mode) && access != FileAccess::growing;
   try {
-    read_to_end(file, input.get(), size > 0 ? size + 1 : kUnknown, most);
+    // One byte more than a file that may grow has, so that its end is seen without a second
+    // allocation.
+    read_to_end(file, input.get(), size > 0 ? size + 1 : kUnknown, most, is_settled ? size : 0);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::data, printable(name) + ": does not fit in memory");
   }
-  if (S_ISREG(info.st_mode) && access != FileAccess::growing)
-    require_unchanged(name, stamp_of(info), status_of(input.get(), name));
+  if (is_settled) require_unchanged(name, stamp_of(info), status_of(input.get(), name));
   if (named_pipe && file.size == 0) throw refused(path, "is a FIFO that nobody writes to");
   return file;
 }

@@ -8,6 +8,8 @@ namespace attn {
 
 std::string text_of_name(std::string_view name) {
   constexpr char kHex[] = "0123456789abcdef";
+  const bool plain = name.find('\\') == name.npos && find_invalid_utf8(name) == name.npos;
+  if (plain) return std::string(name);
   std::string text;
   for (std::size_t at = 0; at < name.size();) {
     const std::size_t length = utf8_length(name, at);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <limits>
@@ -39,8 +40,19 @@ mode_t mode_of_new_files() {
   return 0666 & ~mask;
 }
 
-std::string path_of(const Descriptor& file) {
-  return "/proc/self/fd/" + std::to_string(file.get());
+/// Gives a file without a name this one; false, with errno, where that fails. Without a privilege
+/// (and before Linux 6.10) the file has to be found by the name that /proc has for it, which takes
+/// longer.
+bool link_descriptor(const Descriptor& file, const std::string& name) {
+  static std::atomic<bool> by_number = true;
+  if (by_number) {
+    if (linkat(file.get(), "", AT_FDCWD, name.c_str(), AT_EMPTY_PATH) == 0) return true;
+    if (errno != ENOENT && errno != EPERM) return false;
+  }
+  const std::string path = "/proc/self/fd/" + std::to_string(file.get());
+  if (linkat(AT_FDCWD, path.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) return false;
+  by_number = false;
+  return true;
 }
 
 /// Gives `from` the name `to`; false, with errno EEXIST, when something has that name already.
@@ -129,10 +141,11 @@ void StagedFile::close() {
   if (temporary_) fchmod(file_.get(), mode_);
   if (is_staged() && durable_ && fsync(file_.get()) != 0)
     throw system_error(ErrorKind::io, path_, errno);
-  // One without a name has to be held to be given one, but no longer to be written to.
+  // One without a name has to be held to be given one. That what was written is lost is told when
+  // the first of its descriptors is closed.
   Descriptor held;
   if (nameless_) {
-    held = Descriptor(::open(path_of(file_).c_str(), O_PATH | O_CLOEXEC));
+    held = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, 3));
     if (!held.is_open()) throw system_error(ErrorKind::io, path_, errno);
   }
   if (!file_.close()) throw system_error(ErrorKind::io, path_, errno);
@@ -167,10 +180,7 @@ void StagedFile::rename_temporary() {
 
 void StagedFile::link_nameless() {
   const SignalShelter shelter;
-  const std::string source = path_of(file_);
-  const auto link_to = [&](const std::string& name) {
-    return linkat(AT_FDCWD, source.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
-  };
+  const auto link_to = [&](const std::string& name) { return link_descriptor(file_, name); };
   if (link_to(target_)) return;
   if (errno != EEXIST) throw system_error(ErrorKind::io, path_, errno);
   if (!force_) throw ExistsAlready(path_);
