@@ -40,7 +40,7 @@ TEST_CASE("memory that runs out while a pool starts leaves no thread at work", "
     PoolTasks tasks;
     tasks.begin = [] {};
     tasks.tick = [] {};
-    tasks.work = [&run](const Item& item, const Claim&) {
+    tasks.work = [&run](const Item& item, const Claim&, const std::string&) {
       ++run.at_work;
       std::this_thread::sleep_for(std::chrono::milliseconds(2));
       --run.at_work;

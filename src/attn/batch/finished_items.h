@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,13 +15,18 @@ namespace attn {
 /// Not thread-safe. Items have places, from 0 on; in order, each waits for those before it.
 class FinishedItems {
  public:
-  explicit FinishedItems(bool in_order) : in_order_(in_order) {}
+  explicit FinishedItems(bool in_order) : in_order_(in_order) {
+    spare_.reserve(kMostSpare);
+    spare_texts_.reserve(kMostSpare);
+  }
 
   void add(std::size_t place, Outcome outcome) {
     const std::size_t at = in_order_ ? place - taken_ : waiting_.size(), size = outcome.text.size();
-    auto held = std::make_unique<Outcome>(std::move(outcome));
     if (waiting_.size() <= at) waiting_.resize(at + 1);
-    waiting_[at] = std::move(held);
+    if (spare_.empty()) spare_.push_back(std::make_unique<Outcome>());
+    *spare_.back() = std::move(outcome);
+    waiting_[at] = std::move(spare_.back());
+    spare_.pop_back();
     ++count_;
     bytes_ += size;
   }
@@ -31,14 +36,29 @@ class FinishedItems {
     std::vector<Outcome> ready;
     for (; !waiting_.empty() && waiting_.front() != nullptr; waiting_.pop_front()) {
       ready.push_back(std::move(*waiting_.front()));
+      if (spare_.size() < kMostSpare) spare_.push_back(std::move(waiting_.front()));
       ++taken_;
       --count_;
     }
     return ready;
   }
 
-  void forget(std::span<const Outcome> told) {
-    for (const Outcome& outcome : told) bytes_ -= outcome.text.size();
+  /// Keeps their texts' memory.
+  void forget(std::vector<Outcome>& told) {
+    for (Outcome& outcome : told) {
+      bytes_ -= outcome.text.size();
+      if (outcome.text.capacity() <= kSmallText && spare_texts_.size() < kMostSpare)
+        spare_texts_.push_back(std::move(outcome.text));
+    }
+  }
+
+  /// Room for a text, in which another has been.
+  std::string spare_text() {
+    if (spare_texts_.empty()) return {};
+    std::string text = std::move(spare_texts_.back());
+    spare_texts_.pop_back();
+    text.clear();
+    return text;
   }
 
   bool empty() const { return count_ == 0; }
@@ -46,9 +66,14 @@ class FinishedItems {
   std::size_t bytes() const { return bytes_; }  ///< of texts
 
  private:
+  // Memory that one thread takes and another gives back makes both wait for the allocator.
+  static constexpr std::size_t kMostSpare = 256, kSmallText = 4096;
+
   const bool in_order_;
   std::size_t taken_ = 0, count_ = 0, bytes_ = 0;
   std::deque<std::unique_ptr<Outcome>> waiting_;  ///< by place behind those taken, in order
+  std::vector<std::unique_ptr<Outcome>> spare_;
+  std::vector<std::string> spare_texts_;
 };
 
 }  // namespace attn

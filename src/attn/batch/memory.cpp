@@ -31,7 +31,7 @@ bool Memory::take(std::size_t bytes) {
 }
 
 Memory::Share::Share(Memory& memory, std::size_t bytes, const std::function<bool()>& given_up)
-    : memory_(memory), bytes_(std::min(bytes, memory.most_)) {
+    : memory_(memory), bytes_(std::min(std::max(bytes, memory.least_), memory.most_)) {
   if (memory_.waiters_ == 0 && memory_.take(bytes_)) return;
   std::unique_lock lock(memory_.mutex_);
   const std::size_t ticket = memory_.tickets_++;

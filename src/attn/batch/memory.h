@@ -1,6 +1,7 @@
 // Memory that items at work share: each waits until what it needs is free.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -17,7 +18,8 @@ void give_freed_memory_back();
 
 class Memory {
  public:
-  explicit Memory(std::size_t most) : most_(most), free_(most) {}
+  explicit Memory(std::size_t most)
+      : most_(most), least_(std::min(kSmallJob, most / 256)), free_(most) {}
   std::size_t most() const { return most_; }
 
   /// The one who waits is not wanted any more.
@@ -44,11 +46,14 @@ class Memory {
   };
 
  private:
+  static constexpr std::size_t kSmallJob = std::size_t{1} << 18;
   bool take(std::size_t bytes);  ///< if they are free
 
   const std::size_t most_;
-  std::atomic<std::size_t> free_;
-  std::atomic<std::size_t> waiters_ = 0;
+  const std::size_t least_;  ///< of a share, so that those of small jobs need not grow
+  // What all workers change all the time, apart from what they only read.
+  alignas(64) std::atomic<std::size_t> free_;
+  alignas(64) std::atomic<std::size_t> waiters_ = 0;
   std::mutex mutex_;  ///< of the rest, which only those who have to wait look at
   std::condition_variable freed_;
   std::size_t tickets_ = 0;

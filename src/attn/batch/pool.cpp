@@ -173,15 +173,17 @@ void Pool::start_worker() {
 void Pool::work(Worker& self) {
   try {
     tasks_.begin();
+    std::string room;
     while (const std::shared_ptr<Task> task = take(self)) {
       const Claim claim{[&] { return task->claim(Owner::worker); },
                         [&] { return task->owner == Owner::clock; }};
-      Outcome outcome = tasks_.work(task->item, claim);
+      Outcome outcome = tasks_.work(task->item, claim, std::move(room));
       if (!claim.take()) break;  // reported as overdue; another worker is in this one's place
       const std::chrono::duration<double> taken = Clock::now() - task->start;
       outcome.seconds = taken.count();
       std::unique_lock lock = short_lock(mutex_);
       finish(task->place, std::move(outcome));
+      room = finished_.spare_text();
       if (!may_wait()) report_ready(lock);
     }
   } catch (...) {

@@ -29,8 +29,9 @@ struct PoolOptions {
 /// `report` and `tick` are called one at a time.
 struct PoolTasks {
   std::function<void()> begin;  ///< on each worker's thread, before its first item
-  /// Called on many threads at once. Asks its claim before what cannot be taken back.
-  std::function<Outcome(const Item&, const Claim&)> work;
+  /// Called on many threads at once. Asks its claim before what cannot be taken back. The string is
+  /// empty, and may become the outcome's text.
+  std::function<Outcome(const Item&, const Claim&, std::string)> work;
   /// What has finished since the last call, one item or many.
   std::function<void(std::span<const Outcome>)> report;
   std::function<void()> tick;  ///< about twenty times a second, on the caller's thread

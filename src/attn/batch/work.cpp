@@ -116,7 +116,8 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   const Result result = run_job(job, prepared, std::move(document), files);
   outcome.warning = warnings(job, prepared.inputs, nan_warning(job, result, common.nan));
   if (!writer) {
-    outcome.text = result_json(result, -1) + "\n";
+    append_result_json(outcome.text, result, -1);
+    outcome.text += '\n';
     return true;
   }
   writer->write(result);
@@ -172,8 +173,8 @@ void name_item(Outcome& outcome) {
 
 }  // namespace
 
-Outcome work_on(const Item& item, const Common& common, const Claim& claim) {
-  Outcome outcome{.number = item.number, .name = item.name};
+Outcome work_on(const Item& item, const Common& common, const Claim& claim, std::string room) {
+  Outcome outcome{.number = item.number, .name = item.name, .text = std::move(room)};
   work(item, common, claim, outcome);
   name_item(outcome);
   return outcome;

@@ -200,7 +200,9 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
   tasks.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
     set_threads(threads);
   };
-  tasks.work = [&](const Item& item, const Claim& claim) { return work_on(item, common, claim); };
+  tasks.work = [&](const Item& item, const Claim& claim, std::string room) {
+    return work_on(item, common, claim, std::move(room));
+  };
   tasks.report = [&](std::span<const Outcome> outcomes) {
     for (const Outcome& outcome : outcomes) report.item(outcome);
     if (on_screen) report.clear_bar();

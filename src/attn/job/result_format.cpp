@@ -41,10 +41,9 @@ SafetensorsMetadata safetensors_metadata(const Result& result) {
 
 }  // namespace
 
-std::string result_json(const Result& result, int indent) {
+void append_result_json(std::string& text, const Result& result, int indent) {
   const bool compact = indent < 0;
-  std::string text;
-  text.reserve(kFewWords);
+  text.reserve(text.size() + kFewWords);
   text += compact ? "{\"schema\":\"attn/1\"" : "{\n  \"schema\": \"attn/1\"";
   const auto member = [&](const std::string& name, const auto& value, int column) {
     text.append(compact ? "," : ",\n  ").append(json_quoted(name)).append(compact ? ":" : ": ");
@@ -55,6 +54,11 @@ std::string result_json(const Result& result, int indent) {
   for (const auto& [name, tensor] : result.outputs)
     member(name, tensor, compact ? indent : indent + 2);
   text += compact ? "}" : "\n}";
+}
+
+std::string result_json(const Result& result, int indent) {
+  std::string text;
+  append_result_json(text, result, indent);
   return text;
 }
 
