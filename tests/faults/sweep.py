@@ -36,17 +36,29 @@ def sweep_one(number, inputs, every, every_allocation):
     return Tally(runs, injected, problems)
 
 
-def sweep(every, every_allocation, chosen=""):
-    """All commands whose name holds `chosen`, as many at a time as there are processors."""
+def sweep_last_allocations(number, inputs, most):
+    """One command; each of its last `most` allocations fails in turn, once."""
+    bench = Bench(COMMANDS[number], inputs)
+    count = bench.counts["alloc"]
+    tried = [bench.try_fault("alloc", "ENOMEM", call) for call in range(max(1, count - most), count + 1)]
+    return Tally(len(tried), sum(injected for injected, _ in tried),
+                 [problem for _, found in tried for problem in found])
+
+
+def sweep(every, every_allocation, chosen="", last_allocations=0):
+    """All commands whose name holds `chosen`, as many at a time as there are processors; or, of those,
+    some last allocations only."""
     def checked(*args):
         run = attn(*args, cwd=inputs)
         assert run.returncode == 0, run
 
+    sweep_one_command, how = (sweep_last_allocations, [last_allocations]) if last_allocations \
+        else (sweep_one, [every, every_allocation])
     with tempfile.TemporaryDirectory(prefix="attn-faults-", dir=MEMORY) as name:
         inputs = pathlib.Path(name)
         write_inputs(inputs, checked)
         with concurrent.futures.ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-            parts = [pool.submit(sweep_one, number, inputs, every, every_allocation)
+            parts = [pool.submit(sweep_one_command, number, inputs, *how)
                      for number, command in enumerate(COMMANDS) if chosen in command.name]
             parts = [part.result() for part in parts]
     return Tally(sum(part.runs for part in parts), sum(part.injected for part in parts),

@@ -2,7 +2,8 @@
 """Faults one at a time: a sample of what scripts/faults tries in full.
 
 Every command and every kind of fault is in it; of the calls that fail, every 11th, and of the
-allocations every 4001st. A batch that is resumed has every call of it fail.
+allocations every 4001st. A batch that is resumed has every call of it fail, and a picture all of the
+allocations that setting text takes.
 """
 
 import pathlib
@@ -20,9 +21,10 @@ if __name__ == "__main__":
         print("not tried: a sanitizer's own allocator cannot be made to fail")
     else:
         sample, whole = sweep(11, 4001), sweep(1, 4001, "batch, resumed")
-        for problem in sample.problems + whole.problems:
+        picture = sweep(1, 1, "run, PNG", last_allocations=400)
+        for problem in sample.problems + whole.problems + picture.problems:
             checks.check(False, problem)
-        injected = sample.injected + whole.injected
-        checks.check(injected > 1200, f"{injected} faults injected")
-        print(f"{sample.runs + whole.runs} runs, {injected} faults injected")
+        injected = sample.injected + whole.injected + picture.injected
+        checks.check(injected > 1600, f"{injected} faults injected")
+        print(f"{sample.runs + whole.runs + picture.runs} runs, {injected} faults injected")
     checks.finish()

@@ -16,8 +16,9 @@
 namespace attn {
 namespace {
 
+/// Where there was no memory for its renderer, FreeType does without, and cannot render.
 void require(FT_Error error) {
-  if (error == FT_Err_Out_Of_Memory) throw std::bad_alloc();
+  if (error == FT_Err_Out_Of_Memory || error == FT_Err_Cannot_Render_Glyph) throw std::bad_alloc();
   if (error != 0) throw Error(ErrorKind::internal, "FreeType: error " + std::to_string(error));
 }
 
