@@ -72,6 +72,12 @@ class Peer:
         self.process.wait()
 
 
+def in_turn(sides, first):
+    """Each round begins with another: whoever comes after which, or first, may find a slower clock."""
+    first %= len(sides)
+    return sides[first:] + sides[:first]
+
+
 def measure(arguments):
     """A row a problem: attn's seconds and fraction of peak, and each peer's seconds as multiples."""
     print("Seconds of one call; peers as multiples of attn's time, medians of "
@@ -83,16 +89,20 @@ def measure(arguments):
     for p in problems(arguments.quick):
         row = {"name": name(p), "problem": p, "seconds": [], "fraction": [],
                "times": {library: [] for library in PEERS}}
-        for _ in range(arguments.rounds):
-            # Small problems take two seconds, too: a processor that comes from rest is slow at first.
-            shorter = ["--quick"] if p["L"] == 2048 else []
-            ours = bench([*shorter, name(p)], arguments.threads)[name(p)]
+        # Small problems take two seconds, too: a processor that comes from rest is slow at first.
+        shorter = ["--quick"] if p["L"] == 2048 else []
+        for number in range(arguments.rounds):
+            theirs = {}
+            for side in in_turn(["attn", *PEERS], 2 * number):
+                if side == "attn":
+                    ours = bench([*shorter, name(p)], arguments.threads)[name(p)]
+                else:
+                    theirs[side] = peers[side].seconds(p, 0.2)
             row["seconds"].append(ours["seconds"])
             row["fraction"].append(ours["fraction"])
-            for library, peer in peers.items():
-                theirs = peer.seconds(p, 0.2)
-                if theirs is not None:
-                    row["times"][library].append(theirs / ours["seconds"])
+            for library, seconds in theirs.items():
+                if seconds is not None:
+                    row["times"][library].append(seconds / ours["seconds"])
         rows.append(row)
         print(f"| {row['name']} | {1e3 * statistics.median(row['seconds']):.3g} "
               f"| {statistics.median(row['fraction']):.2f} | "

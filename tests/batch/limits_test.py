@@ -5,10 +5,12 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import subprocess
 import sys
 import tempfile
+import time
 
 import numpy as np
 
@@ -191,6 +193,24 @@ def all_jobs_together_keep_to_it(checks, folder):
                      f"{name}: {peak / 1024**2:.0f} MiB: {run}")
 
 
+def results_wait_for_their_reader(checks, folder):
+    """While nobody reads them, no more than a few are computed."""
+    if under_sanitizer():
+        return
+    square = {"rand": {"shape": [1000, 8]}}
+    jobs = 12 * (json.dumps({"seed": 1, "Q": square, "K": square, "outputs": ["weights"]}) + "\n")
+    with subprocess.Popen([ATTN, "batch", "-", "-j", "2", "-q", "--max-memory", "80M"], cwd=folder,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as batch:
+        batch.stdin.write(jobs.encode())
+        batch.stdin.close()
+        time.sleep(1.5)
+        status = pathlib.Path(f"/proc/{batch.pid}/status").read_text(encoding="utf-8")
+        peak = int(re.search(r"VmHWM:\s+(\d+)", status)[1]) // 1024
+        results = batch.stdout.read().count(b"\n")
+    checks.check(results == 12 and peak < 170,  # their texts would take 240 MB
+                 f"{results} results, {peak} MiB before they were read")
+
+
 def little_address_space(checks, folder):
     """Small products need no work space of BLAS, and workers that need one take turns."""
     if under_asan():
@@ -221,7 +241,8 @@ def compressed_files(checks, folder):
 if __name__ == "__main__":
     checks = Checks("limits")
     for part in (the_plan_is_what_happens, the_bound_on_memory_holds, more_than_there_is,
-                 jobs_share_memory, all_jobs_together_keep_to_it, little_address_space, compressed_files):
+                 jobs_share_memory, all_jobs_together_keep_to_it, results_wait_for_their_reader,
+                 little_address_space, compressed_files):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

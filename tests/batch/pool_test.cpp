@@ -1,4 +1,4 @@
-// Many items on a few threads, where memory for the threads themselves runs out.
+// Many items on a few threads: where memory for the threads runs out, and where time does.
 #include "attn/batch/pool.h"
 
 #include <catch2/catch.hpp>
@@ -11,38 +11,45 @@ using namespace attn;
 
 namespace {
 
-class SixItems final : public ItemSource {
+class Items final : public ItemSource {
  public:
+  explicit Items(std::size_t count) : count_(count) {}
   std::optional<Item> next() override {
-    if (given_ == 6) return std::nullopt;
+    if (given_ == count_) return std::nullopt;
     return Item{++given_, "item", ""};
   }
-  std::optional<std::size_t> count() const override { return 6; }
+  std::optional<std::size_t> count() const override { return count_; }
 
  private:
+  const std::size_t count_;
   std::size_t given_ = 0;
 };
 
 /// What outlives run_pool() here, so that a thread that it leaves behind is seen and does no harm.
 struct Run {
-  SixItems source;
+  explicit Run(std::size_t items) : source(items) {}
+  Items source;
   std::atomic<bool> stop = false;
   std::atomic<int> at_work = 0;
-  std::size_t reported = 0;
+  std::size_t reported = 0, failed = 0;
 };
+
+void sleep(int milliseconds) {
+  std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
 
 }  // namespace
 
 TEST_CASE("memory that runs out while a pool starts leaves no thread at work", "[memory]") {
   std::vector<std::unique_ptr<Run>> runs;
   const auto act = [&] {
-    Run& run = *runs.emplace_back(std::make_unique<Run>());
+    Run& run = *runs.emplace_back(std::make_unique<Run>(6));
     PoolTasks tasks;
     tasks.begin = [] {};
     tasks.tick = [] {};
     tasks.work = [&run](const Item& item, const Claim&, const std::string&) {
       ++run.at_work;
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      sleep(2);
       --run.at_work;
       return Outcome{.number = item.number};
     };
@@ -56,4 +63,28 @@ TEST_CASE("memory that runs out while a pool starts leaves no thread at work", "
       FAIL("done: " << done << ", at work: " << at_work);
   };
   CHECK(fail_each_allocation(act, after) > 6);
+}
+
+TEST_CASE("an item that is overdue is told, also while others finish faster than they are told") {
+  Run run(600);
+  const auto is_slow = [](const Item& item) { return item.number <= 4 || item.number == 300; };
+  PoolTasks tasks;
+  tasks.begin = [] {};
+  tasks.tick = [] {};
+  tasks.work = [&](const Item& item, const Claim&, const std::string&) {
+    ++run.at_work;
+    sleep(is_slow(item) ? 1500 : 3);
+    --run.at_work;
+    return Outcome{.number = item.number};
+  };
+  tasks.report = [&](std::span<const Outcome> outcomes) {
+    for (const Outcome& outcome : outcomes) run.failed += outcome.status == Status::failed;
+    run.reported += outcomes.size();
+    sleep(5);
+  };
+  const PoolEnd end = run_pool(run.source, {.threads = 4, .timeout = 0.2}, tasks, run.stop);
+  while (run.at_work > 0) sleep(10);
+  CHECK(end.fault == nullptr);
+  CHECK(run.reported == 600);
+  CHECK(run.failed == 5);
 }

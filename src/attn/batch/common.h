@@ -15,7 +15,7 @@
 
 namespace attn {
 
-/// Nothing here changes while they run.
+/// No value and no pointer here changes while they run.
 struct Common {
   Document base;          ///< what an item's own keys go on top of
   std::string base_file;  ///< where it was read, or ""

@@ -1,6 +1,7 @@
 // What has become of items, as long as nobody has been told.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <memory>
@@ -22,8 +23,8 @@ class FinishedItems {
 
   void add(std::size_t place, Outcome outcome) {
     const std::size_t at = in_order_ ? place - taken_ : waiting_.size(), size = outcome.text.size();
-    if (waiting_.size() <= at) waiting_.resize(at + 1);
     if (spare_.empty()) spare_.push_back(std::make_unique<Outcome>());
+    if (waiting_.size() <= at) waiting_.resize(at + 1);  // and nothing fails from here on
     *spare_.back() = std::move(outcome);
     waiting_[at] = std::move(spare_.back());
     spare_.pop_back();
@@ -33,7 +34,9 @@ class FinishedItems {
 
   /// All that can be told now. Their texts still count as bytes() until forget().
   std::vector<Outcome> take() {
+    const auto told = std::find(waiting_.begin(), waiting_.end(), nullptr);
     std::vector<Outcome> ready;
+    ready.reserve(static_cast<std::size_t>(told - waiting_.begin()));  // where that fails, all stay
     for (; !waiting_.empty() && waiting_.front() != nullptr; waiting_.pop_front()) {
       ready.push_back(std::move(*waiting_.front()));
       if (spare_.size() < kMostSpare) spare_.push_back(std::move(waiting_.front()));
@@ -61,7 +64,6 @@ class FinishedItems {
     return text;
   }
 
-  bool empty() const { return count_ == 0; }
   std::size_t size() const { return count_; }
   std::size_t bytes() const { return bytes_; }  ///< of texts
 

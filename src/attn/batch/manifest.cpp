@@ -21,13 +21,17 @@ namespace {
 constexpr std::string_view kFirstLineStart = "{\"schema\":\"attn-batch/1\"";
 constexpr std::string_view kLineStart = "{\"job\":";
 
-Descriptor open_locked(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
-  if (!file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
+void require_regular(const Descriptor& file, const std::string& path) {
   struct stat info {};
   if (fstat(file.get(), &info) != 0) throw system_error(ErrorKind::io, path, errno);
   if (!S_ISREG(info.st_mode))
     throw Error(ErrorKind::cannot_create, printable(path) + ": is not a regular file");
+}
+
+Descriptor open_locked(const std::string& path) {
+  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
+  if (!file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
+  require_regular(file, path);
   int locked = 0;
   do locked = flock(file.get(), LOCK_EX | LOCK_NB);
   while (locked != 0 && errno == EINTR);
@@ -40,6 +44,7 @@ Descriptor open_locked(const std::string& path) {
 Descriptor open_to_look(const std::string& path) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file.is_open() && errno != ENOENT) throw system_error(ErrorKind::no_input, path, errno);
+  if (file.is_open()) require_regular(file, path);
   return file;
 }
 

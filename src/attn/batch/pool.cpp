@@ -75,7 +75,8 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void work(Worker& self);
   std::shared_ptr<Task> take(Worker& self);
   void end_worker(Worker& self);
-  void report_ready(std::unique_lock<std::mutex>& lock);
+  void report_ready(std::unique_lock<std::mutex>& lock,
+                    Clock::time_point late = Clock::time_point::max());
   // With mutex_ held:
   void finish(std::size_t place, Outcome outcome);
   void look_for_room();
@@ -128,7 +129,8 @@ PoolEnd Pool::run() {
     all_ended = ended_.wait_for(lock, kTick, [&] { return live_ == 0; });
     try {
       if (options_.timeout > 0) give_up_overdue();
-      report_ready(lock);
+      // While workers finish items, others are there to report them, and only this thread ticks.
+      report_ready(lock, all_ended ? Clock::time_point::max() : Clock::now() + kTick);
       lock.unlock();
       tick();
       lock.lock();
@@ -220,14 +222,17 @@ std::shared_ptr<Task> Pool::take(Worker& self) {
 }
 
 void Pool::finish(std::size_t place, Outcome outcome) {
-  if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
+  if (outcome.status == Status::failed && options_.fail_fast) {
+    stop_ = true;
+    room_.notify_all();
+  }
   finished_.add(place, std::move(outcome));
   look_for_room();
 }
 
 void Pool::look_for_room() {
-  is_full_ = !finished_.empty() &&
-             (finished_.size() >= kMostWaiting || finished_.bytes() >= options_.most_waiting);
+  const std::size_t bytes = finished_.bytes();  // those being reported among them
+  is_full_ = finished_.size() >= kMostWaiting || (bytes > 0 && bytes >= options_.most_waiting);
 }
 
 /// Texts are written many at once while more items are at hand, or the next tick writes them.
@@ -237,23 +242,25 @@ bool Pool::may_wait() const {
          finished_.size() < kMostWaiting / 2;
 }
 
-/// Reports what is ready, until nothing is, or leaves that to the thread that is at it. So no
-/// worker waits for another's writing, and what finishes meanwhile is written in one go.
-void Pool::report_ready(std::unique_lock<std::mutex>& lock) {
+/// Reports what is ready, until nothing is or it is late, or leaves that to the thread that is at
+/// it. So no worker waits for another's writing, and what finishes meanwhile is written in one go.
+void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point late) {
   if (reporting_) return;
-  reporting_ = true;  // and remains so where a report throws: that was the last one
-  for (std::vector<Outcome> ready; !(ready = finished_.take()).empty();) {
+  do {
+    std::vector<Outcome> ready = finished_.take();
+    if (ready.empty()) return;
+    reporting_ = true;  // and remains so where a report throws: that was the last one
     lock.unlock();
     {
       const std::lock_guard alone(report_mutex_);
       tasks_.report(ready);
     }
     lock.lock();
+    reporting_ = false;
     finished_.forget(ready);
     look_for_room();
     room_.notify_all();
-  }
-  reporting_ = false;
+  } while (Clock::now() < late);
 }
 
 void Pool::fail(std::exception_ptr fault) {

@@ -10,8 +10,8 @@ namespace attn {
 inline void pause_briefly() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
+#else
+  std::this_thread::yield();
 #endif
 }
 

@@ -162,8 +162,12 @@ bool reader_has_gone(const std::exception_ptr& fault) {
 }
 
 void write_results(OutputFile& file, std::span<const Outcome> outcomes) {
-  for (const Outcome& outcome : outcomes)
-    file.write(outcome.status == Status::failed ? failure_json(outcome) + "\n" : outcome.text);
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.status == Status::failed)
+      file.write(failure_json(outcome) + "\n");
+    else
+      file.write(outcome.text);
+  }
   file.flush();
 }
 

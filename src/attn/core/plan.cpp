@@ -9,6 +9,7 @@
 #include "attn/core/fast.h"
 #include "attn/core/inputs.h"
 #include "attn/core/kernel_problem.h"
+#include "attn/tensor/error.h"
 #include "attn/tensor/same_name.h"
 
 namespace attn {
@@ -184,7 +185,11 @@ class Stages {
                    .needs = only("context")});
   }
 
-  void set(StageName name, Stage stage) { stages_[name.place] = std::move(stage); }
+  void set(StageName name, Stage stage) {
+    if (stage.needs >= only(name))
+      throw Error(ErrorKind::internal, "kOutputNames: a stage before one that it needs");
+    stages_[name.place] = std::move(stage);
+  }
 
   const TensorMap& tensors_;
   const Inputs& in_;

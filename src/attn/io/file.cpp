@@ -59,8 +59,8 @@ Descriptor open_input(const FileBytes& file, bool& given) {
                                    " or more; --max-memory sets how many are read");
 }
 
-/// Reads into `bytes` to the end; `capacity` is what is there to begin with.
-/// Or as far as `expected` bytes, where that is not 0.
+/// Reads to the end, or as far as `expected` bytes, where that is not 0; `capacity` is the room that
+/// is there to begin with.
 void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most,
                  std::size_t expected) {
   std::shared_ptr<std::byte> buffer = allocate_bytes(capacity);
@@ -120,7 +120,7 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   constexpr std::size_t kUnknown = 65536;
   const bool is_settled = S_ISREG(info.st_mode) && access != FileAccess::growing;
   try {
-    // One byte more than a file that may grow has, so that its end is seen without a second
+    // One byte more than a file has that grows meanwhile, so that its end is seen without a second
     // allocation.
     read_to_end(file, input.get(), size > 0 ? size + 1 : kUnknown, most, is_settled ? size : 0);
   } catch (const std::bad_alloc&) {

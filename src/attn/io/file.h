@@ -36,12 +36,12 @@ struct FileBytes {
 /// copied as far as they go now, where another program appends to the file.
 enum class FileAccess { read, map, growing };
 
-/// Reads a regular file, or a pipe named on purpose, to its end: "-" or /dev/stdin (standard
-/// input), /dev/fd/N, or a FIFO, which must have a writer within two seconds. /dev/null is empty;
-/// other devices and sockets are refused. Errors: no_input (missing, a directory, a device),
-/// permission; io, also for a file that was written to between its opening and its end, as its
-/// time of change tells; data, for more than `most` bytes. Memory grows with what was really read,
-/// never with what a header claims.
+/// Reads a regular file, to the end that it has when it is opened, or a pipe named on purpose: "-"
+/// or /dev/stdin (standard input), /dev/fd/N, or a FIFO, which must have a writer within two
+/// seconds. /dev/null is empty; other devices and sockets are refused. Errors: no_input (missing, a
+/// directory, a device), permission; io, also for a file that was written to between its opening
+/// and its end, as its time of change tells; data, for more than `most` bytes. Memory grows with
+/// what was really read, never with what a header claims.
 FileBytes read_file(const std::string& path,
                     std::size_t most = std::numeric_limits<std::size_t>::max(),
                     FileAccess access = FileAccess::read);

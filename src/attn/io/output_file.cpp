@@ -121,10 +121,11 @@ void OutputFile::skip(std::uint64_t bytes) {
 }
 
 void OutputFile::finish() {
-  if (std::exchange(finished_, true)) return;
+  if (finished_) return;
   flush();
   file_.close();
   if (digest_) file_.settle(digest());
+  finished_ = true;
 }
 
 void OutputFile::commit() {

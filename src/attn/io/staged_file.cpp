@@ -47,7 +47,7 @@ bool link_descriptor(const Descriptor& file, const std::string& name) {
   static std::atomic<bool> by_number = true;
   if (by_number) {
     if (linkat(file.get(), "", AT_FDCWD, name.c_str(), AT_EMPTY_PATH) == 0) return true;
-    if (errno != ENOENT && errno != EPERM) return false;
+    if (errno == EEXIST) return false;
   }
   const std::string path = "/proc/self/fd/" + std::to_string(file.get());
   if (linkat(AT_FDCWD, path.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) != 0) return false;

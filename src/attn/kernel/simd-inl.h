@@ -201,11 +201,7 @@ class Softcap<double> {
   Vec<double> cap_, factor_;
 };
 
-/// The greatest and the sum of the lanes; which of several NaNs and others wins is left open.
-template <class T>
-HWY_INLINE T greatest(Vec<T> v) {
-  return hn::GetLane(hn::MaxOfLanes(Tag<T>(), v));
-}
+/// The sum of the lanes.
 template <class T>
 HWY_INLINE T total(Vec<T> v) {
   return hn::GetLane(hn::SumOfLanes(Tag<T>(), v));
