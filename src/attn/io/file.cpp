@@ -59,8 +59,8 @@ Descriptor open_input(const FileBytes& file, bool& given) {
                                    " or more; --max-memory sets how many are read");
 }
 
-/// Reads to the end, or as far as `expected` bytes, where that is not 0; `capacity` is the room that
-/// is there to begin with.
+/// Reads to the end, or as far as `expected` bytes, where that is not 0; `capacity` is the room
+/// that is there to begin with.
 void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most,
                  std::size_t expected) {
   std::shared_ptr<std::byte> buffer = allocate_bytes(capacity);

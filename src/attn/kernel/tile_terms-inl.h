@@ -1,6 +1,6 @@
 // What masks, biases and distances make of a tile of scores before it leaves the registers: the
-// same to the last bit as finish_row() makes of it in a second pass (of numbers: where scores are NaN
-// and infinite, which of them the greatest is found to be may differ).
+// same to the last bit as finish_row() makes of it in a second pass (of numbers: where scores are
+// NaN and infinite, which of them the greatest is found to be may differ).
 #pragma once
 
 #include <algorithm>
