@@ -44,10 +44,16 @@ def bench(text, threads, isa=None):
 class Peer:
     """A library in its own process, which answers problem by problem.
 
-    It is stopped while others are measured: some libraries' threads go on spinning after a call.
+    It is stopped while others are measured: some libraries' threads go on spinning after a call. Where
+    memory runs out, it is the first that the system ends; the next problem finds it begun anew.
     """
 
     def __init__(self, library, threads):
+        self.library, self.threads = library, threads
+        self.begin()
+
+    def begin(self):
+        library, threads = self.library, self.threads
         environment = dict(os.environ, OMP_NUM_THREADS=str(threads), OPENBLAS_NUM_THREADS=str(threads),
                            JAX_PLATFORMS="cpu")
         self.process = subprocess.Popen(
@@ -55,14 +61,22 @@ class Peer:
              str(threads)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
             env=environment)
+        pathlib.Path(f"/proc/{self.process.pid}/oom_score_adj").write_text("1000")
         self.process.send_signal(signal.SIGSTOP)
 
     def seconds(self, p, budget):
         """The median of its calls; None if the library cannot do it."""
+        if self.process.poll() is not None:
+            self.begin()
         self.process.send_signal(signal.SIGCONT)
         self.process.stdin.write(json.dumps(dict(p, budget=budget)) + "\n")
         self.process.stdin.flush()
-        answer = json.loads(self.process.stdout.readline())
+        line = self.process.stdout.readline()
+        if not line:
+            self.process.wait()
+            print(f"({self.library} was ended: too little memory for {name(p)})", file=sys.stderr)
+            return None
+        answer = json.loads(line)
         self.process.send_signal(signal.SIGSTOP)
         return statistics.median(answer["seconds"]) if "seconds" in answer else None
 

@@ -29,6 +29,6 @@ def save(results, path):
     axes.grid(axis="x", which="major", color="#dddddd")
     axes.set_xlabel("times attn's time, float32, log scale: further right is slower "
                     f"({results['machine']['threads']} threads)")
-    axes.legend(loc="lower right")
+    axes.legend(loc="upper right")
     figure.savefig(path, metadata={"Date": None})
     figure.savefig(path.with_suffix(".png"), dpi=110)
