@@ -17,9 +17,11 @@ constexpr double kWorkOfOneWorker = 8e6;  // below it, waking another takes long
 
 constexpr std::size_t kTasksOfWorker = 8;  // to be shared out evenly
 
-/// One call of attend(): the problem, its plan, and where things stand in memory.
+/// One call of attend(): the problem, its plan, and where things stand in memory. What the caller
+/// writes here comes to another processor a line at a time, which takes long: so it is little, and
+/// workers lay out what is their own.
 template <class T>
-class Run {
+class alignas(64) Run {
  public:
   Run(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa)
       : p_(problem),
@@ -28,14 +30,7 @@ class Run {
         kernels_(kernels<T>(isa)),
         plan_(make_plan(problem, results, kernels_.geometry)),
         workers_(static_cast<std::size_t>(
-            std::clamp(plan_.work / kWorkOfOneWorker, 1.0, static_cast<double>(pool.threads())))) {
-    for (std::size_t worker = 0; worker < workers_; ++worker) {
-      Scratch<T> scratch;
-      const std::size_t bytes = lay_out(plan_, p_, kernels_.geometry, nullptr, scratch);
-      lay_out(plan_, p_, kernels_.geometry, pool_.scratch(worker).reserve(bytes), scratch);
-      scratch_.push_back(scratch);
-    }
-  }
+            std::clamp(plan_.work / kWorkOfOneWorker, 1.0, static_cast<double>(pool.threads())))) {}
 
   void all() {
     if (takes_segments_whole()) return whole_segments();
@@ -56,8 +51,15 @@ class Run {
   }
 
   RowBlock<T> block(std::size_t first, std::size_t rows, const KeyValues<T>& kv,
-                    std::size_t worker) const {
-    return {.problem = p_, .first = first, .rows = rows, .kv = kv, .scratch = scratch_[worker]};
+                    const Scratch<T>& scratch) const {
+    return {.problem = p_, .first = first, .rows = rows, .kv = kv, .scratch = scratch};
+  }
+
+  Scratch<T> scratch_of(std::size_t worker) const {
+    Scratch<T> scratch;
+    lay_out(plan_, p_, kernels_.geometry, pool_.scratch(worker).reserve(plan_.scratch_bytes),
+            scratch);
+    return scratch;
   }
 
   /// Whether whole segments are shared out, and each worker packs the keys and values that its own
@@ -72,66 +74,74 @@ class Run {
            (segments % workers_ == 0 || segments >= 4 * workers_);
   }
 
+  /// The pair that a worker has packed, in a line of its own.
+  struct alignas(64) PackedPair {
+    std::size_t number = std::numeric_limits<std::size_t>::max();
+  };
+
   void whole_segments() {
-    constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
     reserve_packed(workers_);
-    std::vector<std::size_t> packed(workers_, kNone);  // the pair that a worker has packed
+    std::vector<PackedPair> packed(workers_);
     pool_.run(
         plan_.pairs * plan_.segments_per_pair(), workers_,
         [&](std::size_t segment, std::size_t worker) {
+          const Scratch<T> scratch = scratch_of(worker);
           const std::size_t pair = segment / plan_.segments_per_pair();
           KeyValues<T> kv = unpacked(pair);
-          if (std::exchange(packed[worker], pair) != pair) pack_pair(kv, worker);
+          if (std::exchange(packed[worker].number, pair) != pair)
+            for (std::size_t number = 0; number < plan_.key_blocks; ++number)
+              pack_block(kv, worker, number, scratch.widened);
           point_to_packed(kv, worker);
           for (std::size_t row = 0; row < plan_.segment_rows; row += plan_.block_rows)
             whole_rows(block(segment * plan_.segment_rows + row,
-                             std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
+                             std::min(plan_.block_rows, plan_.segment_rows - row), kv, scratch));
         },
         ThreadPool::Order::shares);
   }
 
-  void pack_pair(const KeyValues<T>& kv, std::size_t worker) {
-    for (std::size_t number = 0; number < plan_.key_blocks; ++number)
-      kinds_[worker * plan_.key_blocks + number] =
-          pack_block(kv, worker, number, scratch_[worker].widened);
-  }
-
-  /// Room for `count` packed pairs.
+  /// Room for `count` packed pairs, each in lines of its own.
   void reserve_packed(std::size_t count) {
-    const std::size_t elements = count * (plan_.packed_keys + plan_.packed_values);
-    std::byte* memory =
-        pool_.shared().reserve(elements * sizeof(T) + count * plan_.key_blocks * sizeof(Values));
-    keys_ = reinterpret_cast<T*>(memory);
-    values_ = keys_ + count * plan_.packed_keys;
-    kinds_ = reinterpret_cast<Values*>(values_ + count * plan_.packed_values);
+    constexpr std::size_t kLine = 64;
+    values_at_ = round_up(plan_.packed_keys * sizeof(T), kLine);
+    kinds_at_ = values_at_ + round_up(plan_.packed_values * sizeof(T), kLine);
+    packed_bytes_ = kinds_at_ + round_up(plan_.key_blocks * sizeof(Values), kLine);
+    packed_ = pool_.shared().reserve(count * packed_bytes_);
   }
 
+  /// Where the `place`-th of the packed pairs stands.
+  struct Packed {
+    T *keys, *values;
+    Values* kinds;
+  };
+  Packed packed(std::size_t place) const {
+    std::byte* memory = packed_ + place * packed_bytes_;
+    return {reinterpret_cast<T*>(memory), reinterpret_cast<T*>(memory + values_at_),
+            reinterpret_cast<Values*>(memory + kinds_at_)};
+  }
   void point_to_packed(KeyValues<T>& kv, std::size_t place) const {
-    kv.keys = keys_ + place * plan_.packed_keys;
-    kv.values = values_ + place * plan_.packed_values;
-    kv.kinds = kinds_ + place * plan_.key_blocks;
+    const Packed to = packed(place);
+    kv.keys = to.keys, kv.values = to.values, kv.kinds = to.kinds;
   }
 
   /// Packs pairs [first, first + count), a task for each block of keys.
   void pack_wave(std::size_t first, std::size_t count) {
     reserve_packed(count);
-    const std::size_t blocks = count * plan_.key_blocks;
-    pool_.run(blocks, workers_, [&](std::size_t task, std::size_t worker) {
+    pool_.run(count * plan_.key_blocks, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = task / plan_.key_blocks, number = task % plan_.key_blocks;
-      kinds_[task] = pack_block(unpacked(first + pair), pair, number, scratch_[worker].widened);
+      pack_block(unpacked(first + pair), pair, number, scratch_of(worker).widened);
     });
   }
 
   /// Packs key block `number` into the `place`-th of the packed pairs.
-  Values pack_block(const KeyValues<T>& kv, std::size_t place, std::size_t number,
-                    T* widened) const {
+  void pack_block(const KeyValues<T>& kv, std::size_t place, std::size_t number, T* widened) const {
     const std::size_t panel = kernels_.geometry.panel;
     const std::size_t from = number * kKeyBlock, to = std::min(p_.S, from + kKeyBlock);
-    T* keys = keys_ + place * plan_.packed_keys;
+    const Packed into = packed(place);
     for (std::size_t key = from; key < to; key += panel)
-      kernels_.pack_keys(kv.k, key, std::min(panel, to - key), p_.D, widened, keys + key * p_.D);
-    return kernels_.pack_values(kv.v, from, to - from, p_.Dv, widened,
-                                values_ + place * plan_.packed_values, p_.S, from);
+      kernels_.pack_keys(kv.k, key, std::min(panel, to - key), p_.D, widened,
+                         into.keys + key * p_.D);
+    into.kinds[number] =
+        kernels_.pack_values(kv.v, from, to - from, p_.Dv, widened, into.values, p_.S, from);
   }
 
   /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
@@ -139,7 +149,7 @@ class Run {
   /// segments share masks, a task is the same rows of several.
   void rows_wave(std::size_t first, std::size_t count) {
     const std::size_t segments = count * plan_.segments_per_pair();
-    const std::size_t blocks = plan_.blocks_per_segment();
+    const std::size_t blocks = plan_.tasks_per_segment();
     if (!plan_.rows_first)
       return pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
         rows_of_segment(first, task / blocks, blocks - 1 - task % blocks, worker);
@@ -156,11 +166,11 @@ class Run {
   void rows_of_segment(std::size_t first, std::size_t segment, std::size_t number,
                        std::size_t worker) const {
     const std::size_t pair = segment / plan_.segments_per_pair();
-    const std::size_t row = number * plan_.block_rows;
+    const std::size_t row = number * plan_.task_rows;
     KeyValues<T> kv = unpacked(first + pair);
     if (plan_.packed) point_to_packed(kv, pair);
     whole_rows(block(first * plan_.pair_rows + segment * plan_.segment_rows + row,
-                     std::min(plan_.block_rows, plan_.segment_rows - row), kv, worker));
+                     std::min(plan_.task_rows, plan_.segment_rows - row), kv, scratch_of(worker)));
   }
 
   void whole_rows(RowBlock<T> rows) const {
@@ -199,7 +209,7 @@ class Run {
     pool_.run(tasks, workers_, [&](std::size_t task, std::size_t worker) {
       for (std::size_t at = parts * task / tasks; at < parts * (task + 1) / tasks; ++at) {
         const std::size_t pair = first + at / blocks, number = at % blocks;
-        RowBlock<T> part = block(pair * rows, rows, unpacked(pair), worker);
+        RowBlock<T> part = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
         part.scratch.partial = partial(at);
         part.has_sinks = false;
         kernels_.begin(part, results_);
@@ -208,7 +218,7 @@ class Run {
     });
     pool_.run(count, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = first + task;
-      RowBlock<T> whole = block(pair * rows, rows, unpacked(pair), worker);
+      RowBlock<T> whole = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
       kernels_.begin(whole, results_);
       for (std::size_t number = 0; number < blocks; ++number)
         kernels_.merge(whole, partial(task * blocks + number));
@@ -222,10 +232,10 @@ class Run {
   const Kernels<T>& kernels_;
   const Plan plan_;
   const std::size_t workers_;
-  std::vector<Scratch<T>> scratch_;
-  T* keys_ = nullptr;  ///< of the wave, packed
-  T* values_ = nullptr;
-  Values* kinds_ = nullptr;
+
+  // The pairs of a wave, or each worker's own, packed: keys first, then values and their kinds.
+  std::byte* packed_ = nullptr;
+  std::size_t values_at_ = 0, kinds_at_ = 0, packed_bytes_ = 0;
 };
 
 }  // namespace

@@ -27,17 +27,22 @@ std::size_t shared_row_bytes(const Problem<T>& p) {
   return p.H > 1 && p.L * bytes > kMany ? bytes : 0;
 }
 
-/// Rows of a block: many, to use each key often, yet few enough for the tasks to be shared out and
-/// for the strip, and masks for the next head, to stay in cache.
-std::size_t choose_rows(const Plan& plan, std::size_t strip_row_bytes, std::size_t mask_row_bytes) {
+/// Rows of a block: many, to use each key often, yet few enough for the strip, and masks for the
+/// next head, to stay in cache.
+std::size_t choose_rows(std::size_t strip_row_bytes, std::size_t mask_row_bytes) {
   std::size_t rows = kMostRows;
-  const auto tasks = [&] {
-    return plan.pairs * plan.pair_rows / plan.segment_rows *
-           ((plan.segment_rows + rows - 1) / rows);
-  };
   while (rows > 6 && rows * strip_row_bytes > kStripBytes) rows /= 2;
   if (kFewestRows * mask_row_bytes <= kMaskBytes)
     while (rows > kFewestRows && rows * mask_row_bytes > kMaskBytes) rows /= 2;
+  return rows;
+}
+
+/// Rows of a block where blocks are tasks: few enough for these to be shared out.
+std::size_t choose_task_rows(const Plan& plan) {
+  std::size_t rows = plan.block_rows;
+  const auto tasks = [&] {
+    return plan.pairs * plan.segments_per_pair() * ((plan.segment_rows + rows - 1) / rows);
+  };
   while (rows > 12 && tasks() < kEnoughTasks) rows /= 2;
   return rows;
 }
@@ -72,9 +77,9 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   const std::size_t strips = plan.strip ? 1 + plan.raw + plan.scaled + plan.masked : 0;
   const std::size_t mask_row_bytes = few_rows ? 0 : shared_row_bytes(p);
   plan.rows_first = mask_row_bytes > 0;
-  plan.block_rows = few_rows
-                        ? plan.pair_rows
-                        : choose_rows(plan, strips * plan.strip_stride * sizeof(T), mask_row_bytes);
+  plan.block_rows = few_rows ? plan.pair_rows
+                             : choose_rows(strips * plan.strip_stride * sizeof(T), mask_row_bytes);
+  plan.task_rows = few_rows ? plan.pair_rows : choose_task_rows(plan);
   plan.strip_rows =
       plan.strip ? plan.block_rows
                  : std::min(geometry.most_together, round_up(plan.block_rows, geometry.tile_rows));
@@ -90,6 +95,8 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   // Reading and packing an element of K or V takes about as long as twenty operations on it.
   plan.work = static_cast<double>(plan.pairs) * static_cast<double>(p.S) *
               static_cast<double>(p.D + p.Dv) * (2.0 * static_cast<double>(plan.pair_rows) + 20.0);
+  Scratch<T> scratch;
+  plan.scratch_bytes = lay_out(plan, p, geometry, nullptr, scratch);
   return plan;
 }
 
@@ -109,7 +116,7 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
     bytes = round_up(bytes + count * sizeof(X), kLine);
   };
   const std::size_t rows = plan.block_rows, tiles = rows / geometry.tile_rows + 1;
-  take(s.row, rows + 1);
+  take(s.row, rows);
   take(s.tile, tiles);
   take(s.seen, tiles);
   take(s.query, rows * p.D);

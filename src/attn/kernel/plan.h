@@ -16,6 +16,7 @@ struct Plan {
   std::size_t pair_rows = 0;                         ///< H / G * L
   std::size_t segment_rows = 0;  ///< rows that blocks are cut from: a head's, or a pair's if few
   std::size_t block_rows = 0;    ///< at most this many rows are worked on together
+  std::size_t task_rows = 0;     ///< the same where each block is a task of its own
   std::size_t key_blocks = 0;
   bool packed = false;      ///< pack a pair once, for its several blocks of rows
   bool rows_first = false;  ///< compute the same rows of all heads, which share masks, at once
@@ -27,10 +28,11 @@ struct Plan {
   std::size_t packed_keys = 0;    ///< elements of a pair
   std::size_t packed_values = 0;  ///< elements of a pair
   std::size_t partial_size = 0;   ///< elements of a Partial of block_rows rows
+  std::size_t scratch_bytes = 0;  ///< of a worker
   std::size_t wave = 0;           ///< pairs that stand packed, or as partials, in memory together
   double work = 0;                ///< about how many floating point operations all of it takes
 
-  std::size_t blocks_per_segment() const { return (segment_rows + block_rows - 1) / block_rows; }
+  std::size_t tasks_per_segment() const { return (segment_rows + task_rows - 1) / task_rows; }
   std::size_t segments_per_pair() const { return pair_rows / segment_rows; }
 };
 
