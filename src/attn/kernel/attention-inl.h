@@ -61,7 +61,6 @@ void read_rows(RowBlock<T>& block, const Results<T>& results) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
   make_rows(p, results, block.first, block.rows, s.row);
-  s.row[block.rows] = {};
   block.query = read_queries(p, s.row, block.rows, s.query);
   const bool alike = see_alike(p, s.row, block.rows);
   const std::size_t rows = block.tile_rows = alike ? kMostTogether : kTileRows;

@@ -72,7 +72,7 @@ struct Partial {
 /// Scratch of one worker.
 template <class T>
 struct Scratch {
-  Row<T>* row = nullptr;    ///< (rows + 1), an empty one behind the others
+  Row<T>* row = nullptr;    ///< (rows)
   Tile* tile = nullptr;     ///< (rows / tile_rows, rounded up)
   Span* seen = nullptr;     ///< (rows / tile_rows, rounded up)
   T* query = nullptr;       ///< (rows, D), for those that cannot be read where they stand

@@ -75,6 +75,21 @@ HWY_INLINE AnyAll nonzero_bytes(const Row<T>* row, std::size_t rows, std::size_t
           found.all && hn::AllTrue(d, hn::Ne(least, hn::Zero(d)))};
 }
 
+/// Whether any of `count` numbers is not -inf; of most biases the first ones are not.
+template <class T>
+HWY_INLINE bool adds_to_any(const T* bias, std::int64_t column, std::int64_t count) {
+  const Tag<T> d;
+  const Vec<T> hidden = hn::Set(d, -kInfinity<T>);
+  constexpr auto kStep = static_cast<std::int64_t>(kLanes<T>);
+  std::int64_t i = 0;
+  if (column == 1)
+    for (; i + kStep <= count; i += kStep)
+      if (!hn::AllTrue(d, hn::Eq(hn::LoadU(d, bias + i), hidden))) return true;
+  for (; i < count; ++i)
+    if (!(bias[i * column] == -kInfinity<T>)) return true;
+  return false;
+}
+
 /// What masks and biases say about keys [first, first + count) in any of the tile's rows.
 template <class T>
 Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first,
@@ -92,9 +107,7 @@ Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std
     const std::int64_t column = p.biases[m].strides.column;
     bool any = false;
     for (std::size_t r = 0; r < rows && !any; ++r)
-      any = any_all(row[r].biases[m] + first * column, column, count, [](T x) {
-              return !(x == -kInfinity<T>);
-            }).any;
+      any = adds_to_any(row[r].biases[m] + first * column, column, count);
     if (!any) return Seen::none;
     all = false;  // it has to be added anyway
   }
@@ -126,14 +139,14 @@ HWY_INLINE hn::Mask<Tag<double>> nonzero(const std::uint8_t* bytes, Tag<double> 
 }
 #endif
 
-/// Asks for what some rows' masks and biases say of a panel of keys, into a cache of level 1 or 2.
-template <int kLevel, class T>
+/// Asks for what some rows' masks and biases say of a panel of keys, into the second level cache.
+template <class T>
 void prefetch_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first) {
   const auto ask = [&](const auto* of_row, std::int64_t column) {
     if (!of_row || column == 0) return;
     const auto* bytes = reinterpret_cast<const std::byte*>(of_row + first * column);
     for (std::size_t at = 0; at < kPanel<T> * sizeof(*of_row); at += 64)
-      __builtin_prefetch(bytes + at, 0, kLevel == 1 ? 3 : 2);
+      __builtin_prefetch(bytes + at, 0, 2);
   };
   for (std::size_t r = 0; r < rows; ++r) {
     for (std::size_t m = 0; m < p.masks.size(); ++m)

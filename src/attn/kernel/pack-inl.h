@@ -137,15 +137,20 @@ HWY_INLINE bool copy_row(const T* in, std::size_t count, std::size_t width, T* o
 /// Whether `count` elements, whole vectors, are finite.
 template <class T>
 bool all_finite(const T* x, std::size_t count) {
+  constexpr std::size_t kChains = 8;  // as each takes its next vector only after its last
   const Tag<T> d;
-  Vec<T> taint = hn::Zero(d), other = taint;
+  Vec<T> taint[kChains];
+  for (Vec<T>& chain : taint) chain = hn::Zero(d);
+  const auto look = [&](Vec<T>& chain, std::size_t at) {
+    chain = hn::MulAdd(hn::LoadU(d, x + at), hn::Zero(d), chain);
+  };
   std::size_t i = 0;
-  for (; i + 2 * kLanes<T> <= count; i += 2 * kLanes<T>) {
-    taint = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), taint);
-    other = hn::MulAdd(hn::LoadU(d, x + i + kLanes<T>), hn::Zero(d), other);
-  }
-  if (i < count) taint = hn::MulAdd(hn::LoadU(d, x + i), hn::Zero(d), taint);
-  return is_finite(total<T>(hn::Add(taint, other)));
+  for (; i + kChains * kLanes<T> <= count; i += kChains * kLanes<T>)
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < kChains; ++j) look(taint[j], i + j * kLanes<T>);
+  for (; i < count; i += kLanes<T>) look(taint[0], i);
+  for (std::size_t j = 1; j < kChains; ++j) taint[0] = hn::Add(taint[0], taint[j]);
+  return is_finite(total<T>(taint[0]));
 }
 
 /// Packs values as Kernels::pack_values does, whether or not it could leave them.

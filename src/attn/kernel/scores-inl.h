@@ -136,30 +136,28 @@ void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors,
                 scale, out, s.strip_stride, running_max);
 }
 
-/// Asks for what masks and biases say of the panel at `first` to the rows after the tile's, which
-/// takes long to come from memory.
+/// The rows after the tile's, or those of its block's first tile and the key block behind, whose
+/// masks and biases are needed next.
 template <class T>
-void prefetch_next(const TileView<T>& tile, std::int64_t first) {
+NextRows<T> next_rows(const TileView<T>& tile, const Run& run) {
   const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
-  if (behind > 0) return prefetch_masks<2>(p, s.row + i + rows, behind, first);
-  const std::int64_t below = first + static_cast<std::int64_t>(kKeyBlock);
-  if (below + static_cast<std::int64_t>(kPanel<T>) <= static_cast<std::int64_t>(p.S))
-    prefetch_masks<2>(p, s.row, HWY_MIN(i + rows, kTileRows), below);
+  if (behind > 0) return {s.row + i + rows, behind, run.first};
+  const std::int64_t below = run.first + static_cast<std::int64_t>(kKeyBlock);
+  const bool any = below + run.last<T>() - run.first <= static_cast<std::int64_t>(p.S);
+  return {s.row, any ? HWY_MIN(i + rows, kTileRows) : 0, below};
 }
 
 /// Scores with all that is added and hidden, for a run of whole panels.
 template <class T>
 void score_whole_run(const TileView<T>& tile, const Run& run, const T* keys, T* out) {
   const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
-  for (std::size_t at = 0; at < run.panels * kPanel<T>; at += kPanel<T>) {
-    prefetch_next(tile, run.first + static_cast<std::int64_t>(at));
-    score_rows<T>(rows, kTileVectors, 1, p.D, query, keys + at * p.D, strip_scale(p), out + at,
-                  s.strip_stride, nullptr);
-  }
-  const WholePanels<T> panels{p, s.row + i, run.first, run.panels, strip_unit(p)};
-  const auto finish = has_biases(p) ? finish_whole_row<T, true> : finish_whole_row<T, false>;
-  for (std::size_t r = 0; r < rows; ++r)
-    finish(panels, r, out + r * s.strip_stride, s.running_max + (i + r) * kLanes<T>);
+  const WholePanels<T> panels{
+      p, s.row + i, run.first, run.panels, strip_scale(p), strip_unit(p), next_rows(tile, run)};
+  const auto score = has_biases(p) ? score_whole_tiles<T, true> : score_whole_tiles<T, false>;
+  T* const running_max = s.running_max + i * kLanes<T>;
+  in_tiles(rows, [&](const TileRows& some) {
+    score(some, panels, p.D, query, keys, out, s.strip_stride, running_max);
+  });
 }
 
 /// Scores against a run of panels into column `column` of the strip.

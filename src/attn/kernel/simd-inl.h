@@ -64,35 +64,43 @@ HWY_INLINE Vec<T> at_most(Vec<T> high, Vec<T> t) {
     return hn::IfThenElse(hn::Gt(t, high), high, t);
 }
 
-/// 2^t in parts, for t >= kLowest: t = n + r, 2^t = 2^n (1 + r h).
-template <class T>
-struct SplitExp2 {
-  Vec<T> r, h, power;  ///< power: 2^n
-};
+/// f(0) to f(Count - 1).
+template <std::size_t Count, class F>
+HWY_INLINE void unrolled(F f) {
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < Count; ++i) f(i);
+}
 
 /// h of 2^r = 1 + r h(r).
-template <class T>
-HWY_INLINE Vec<T> exp2_series(Vec<T> r) {
+template <class T, std::size_t Count>
+HWY_INLINE void exp2_series(const Vec<T> (&r)[Count], Vec<T> (&h)[Count]) {
   using C = Exp2Constants<T>;
   const Tag<T> d;
-  Vec<T> h = hn::Set(d, C::kH[0]);
-  for (std::size_t i = 1; i < std::size(C::kH); ++i) h = hn::MulAdd(h, r, hn::Set(d, C::kH[i]));
-  return h;
+  unrolled<Count>([&](std::size_t i) { h[i] = hn::Set(d, C::kH[0]); });
+  unrolled<std::size(C::kH) - 1>([&](std::size_t k) {
+    unrolled<Count>(
+        [&](std::size_t i) { h[i] = hn::MulAdd(h[i], r[i], hn::Set(d, C::kH[k + 1])); });
+  });
 }
 
-template <class T>
-HWY_INLINE SplitExp2<T> split_exp2(Vec<T> t) {
-  using C = Exp2Constants<T>;
-  const Tag<T> d;
-  const Vec<T> shift = hn::Set(d, C::kShift);
-  const Vec<T> shifted = hn::Add(t, shift);
-  SplitExp2<T> split;
-  split.power = hn::BitCast(
-      d, hn::ShiftLeft<C::kMantissa>(hn::BitCast(hn::RebindToSigned<Tag<T>>(), shifted)));
-  split.r = hn::Sub(t, hn::Sub(shifted, shift));
-  split.h = exp2_series<T>(split.r);
-  return split;
-}
+/// 2^t in parts, for t >= kLowest: t = n + r, 2^t = 2^n (1 + r h).
+template <class T, std::size_t Count>
+struct SplitExp2 {
+  Vec<T> r[Count], h[Count], power[Count];  ///< power: 2^n
+
+  HWY_INLINE explicit SplitExp2(const Vec<T> (&t)[Count]) {
+    using C = Exp2Constants<T>;
+    const Tag<T> d;
+    const Vec<T> shift = hn::Set(d, C::kShift);
+    unrolled<Count>([&](std::size_t i) {
+      const Vec<T> shifted = hn::Add(t[i], shift);
+      const auto bits = hn::BitCast(hn::RebindToSigned<Tag<T>>(), shifted);
+      power[i] = hn::BitCast(d, hn::ShiftLeft<C::kMantissa>(bits));
+      r[i] = hn::Sub(t[i], hn::Sub(shifted, shift));
+    });
+    exp2_series<T>(r, h);
+  }
+};
 
 #if HWY_TARGET == HWY_AVX3
 /// p 2^n, or 0 where t is less than `lowest`: an instruction of AVX-512's.
@@ -106,20 +114,34 @@ HWY_INLINE Vec<double> scale_by_power(Vec<double> t, double lowest, Vec<double> 
 }
 #endif
 
-/// 2^t for t <= 0 within 1 unit in the last place, and 1 for 0; 0 from where 2^t is no longer a
-/// normal number down to -inf; NaN for NaN.
-template <class T>
-HWY_INLINE Vec<T> exp2(Vec<T> t) {
+/// t = 2^t for t <= 0 within 1 unit in the last place, and 1 for 0; 0 from where 2^t is no longer a
+/// normal number down to -inf; NaN for NaN. Several at once take less time: what one waits for is
+/// used for the next.
+template <class T, std::size_t Count>
+HWY_INLINE void exp2_each(Vec<T> (&t)[Count]) {
+  using C = Exp2Constants<T>;
   const Vec<T> one = hn::Set(Tag<T>(), T(1));
 #if HWY_TARGET == HWY_AVX3
-  const Vec<T> n = hn::Round(t), r = hn::Sub(t, n);
-  return scale_by_power(t, Exp2Constants<T>::kLowest + 1, hn::MulAdd(exp2_series<T>(r), r, one), n);
+  Vec<T> n[Count], r[Count], h[Count];
+  unrolled<Count>([&](std::size_t i) { n[i] = hn::Round(t[i]); });
+  unrolled<Count>([&](std::size_t i) { r[i] = hn::Sub(t[i], n[i]); });
+  exp2_series<T>(r, h);
+  unrolled<Count>([&](std::size_t i) { h[i] = hn::MulAdd(h[i], r[i], one); });
+  unrolled<Count>([&](std::size_t i) { t[i] = scale_by_power(t[i], C::kLowest + 1, h[i], n[i]); });
 #else
-  const SplitExp2<T> split =
-      split_exp2<T>(at_least<T>(hn::Set(Tag<T>(), Exp2Constants<T>::kLowest), t));
+  unrolled<Count>([&](std::size_t i) { t[i] = at_least<T>(hn::Set(Tag<T>(), C::kLowest), t[i]); });
+  const SplitExp2<T, Count> split(t);
   // A product, rather than n added to the exponent's bits, keeps every NaN one.
-  return hn::Mul(hn::MulAdd(split.h, split.r, one), split.power);
+  unrolled<Count>([&](std::size_t i) {
+    t[i] = hn::Mul(hn::MulAdd(split.h[i], split.r[i], one), split.power[i]);
+  });
 #endif
+}
+template <class T>
+HWY_INLINE Vec<T> exp2(Vec<T> t) {
+  Vec<T> one[] = {t};
+  exp2_each<T>(one);
+  return one[0];
 }
 
 /// a / b for b of 1 to 1000 or so, within 2 units in the last place.
@@ -188,11 +210,11 @@ class Softcap<double> {
 
   HWY_INLINE Vec<double> operator()(Vec<double> x) const {
     const Tag<double> d;
-    const Vec<double> exponent = hn::Mul(factor_, hn::Abs(x));
-    const SplitExp2<double> split =
-        split_exp2<double>(at_least<double>(hn::Set(d, -80.0), exponent));
-    const Vec<double> e =
-        hn::MulAdd(split.power, hn::Mul(split.r, split.h), hn::Sub(split.power, hn::Set(d, 1.0)));
+    const Vec<double> exponent[] = {
+        at_least<double>(hn::Set(d, -80.0), hn::Mul(factor_, hn::Abs(x)))};
+    const SplitExp2<double, 1> split(exponent);
+    const Vec<double> power = split.power[0], rh = hn::Mul(split.r[0], split.h[0]);
+    const Vec<double> e = hn::MulAdd(power, rh, hn::Sub(power, hn::Set(d, 1.0)));
     const Vec<double> tanh = hn::CopySign(hn::Div(e, hn::Add(e, hn::Set(d, 2.0))), x);
     return hn::Mul(cap_, tanh);
   }

@@ -20,14 +20,17 @@ HWY_INLINE Vec<T> exponentiate(T* row, std::int64_t from, std::int64_t to, Vec<T
   const Vec<T> most = hn::IfThenZeroElse(hn::Eq(max, hn::Set(d, -kInfinity<T>)), max);
   Vec<T> sums[kTileVectors];
   for (std::size_t j = 0; j < kTileVectors; ++j) sums[j] = hn::Zero(d);
-  for (std::int64_t i = from; i < to; i += kPanel<T>)
-#pragma GCC unroll 4
-    for (std::size_t j = 0; j < kTileVectors; ++j) {
-      T* at = row + i + j * kLanes<T>;
-      const Vec<T> e = exp2<T>(hn::Sub(hn::Load(d, at), most));
-      hn::Store(e, d, at);
-      sums[j] = hn::Add(sums[j], e);
-    }
+  for (std::int64_t i = from; i < to; i += kPanel<T>) {
+    T* at = row + i;
+    Vec<T> e[kTileVectors];
+    unrolled<kTileVectors>(
+        [&](std::size_t j) { e[j] = hn::Sub(hn::Load(d, at + j * kLanes<T>), most); });
+    exp2_each<T>(e);
+    unrolled<kTileVectors>([&](std::size_t j) {
+      hn::Store(e[j], d, at + j * kLanes<T>);
+      sums[j] = hn::Add(sums[j], e[j]);
+    });
+  }
   for (std::size_t j = 1; j < kTileVectors; ++j) sums[0] = hn::Add(sums[0], sums[j]);
   return sums[0];
 }

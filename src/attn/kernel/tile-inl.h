@@ -125,7 +125,7 @@ HWY_INLINE void with_tile(std::size_t rows, std::size_t vectors, F f) {
   });
 }
 
-/// One row's part of score_tile(): stores scaled sums and raises the running maximum.
+/// One row's part of score_tiles(): stores scaled sums and raises the running maximum.
 template <class T, std::size_t Vectors>
 HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* running_max) {
   const Tag<T> d;
@@ -141,24 +141,41 @@ HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* r
   hn::Store(most, d, running_max);
 }
 
-/// score_rows() of at most kTileRows rows.
+/// Rows [first, last): of whole tiles, or fewer than one has.
+struct TileRows {
+  std::size_t first, last;
+  std::size_t of_tile() const { return HWY_MIN(last - first, kTileRows); }
+};
+
+/// f(TileRows) for all of `rows`.
+template <class F>
+HWY_INLINE void in_tiles(std::size_t rows, F f) {
+  const std::size_t whole = rows - rows % kTileRows;
+  if (whole > 0) f(TileRows{0, whole});
+  if (whole < rows) f(TileRows{whole, rows});
+}
+
+/// score_rows() of some rows. All tiles of them by one call: what it begins with takes as long as
+/// some steps of a product.
 template <class T>
-HWY_NOINLINE void score_tile(std::size_t rows, std::size_t vectors, std::size_t panels,
-                             std::size_t depth, const T* query, const T* keys, T scale, T* out,
-                             std::size_t out_stride, T* running_max) {
-  with_tile(rows, vectors, [=](auto r, auto v) {
+HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::size_t panels,
+                              std::size_t depth, const T* query, const T* keys, T scale, T* out,
+                              std::size_t out_stride, T* running_max) {
+  with_tile(rows.of_tile(), vectors, [=, &rows](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     const Vec<T> factor = hn::Set(Tag<T>(), scale);
-    for (std::size_t panel = 0; panel < panels; ++panel)
-      multiply_in_parts<T, kRows, kVectors, false>(
-          0, depth, query, depth, keys + panel * kPanel<T> * depth, kPanel<T>,
-          out + panel * kPanel<T>, out_stride, [&](auto& sums) {
-            T* at = out + panel * kPanel<T>;
+    for (std::size_t row = rows.first; row < rows.last; row += kRows)
+      for (std::size_t panel = 0; panel < panels * kPanel<T>; panel += kPanel<T>) {
+        T* at = out + row * out_stride + panel;
+        multiply_in_parts<T, kRows, kVectors, false>(
+            0, depth, query + row * depth, depth, keys + panel * depth, kPanel<T>, at, out_stride,
+            [&](auto& sums) {
 #pragma GCC unroll 16
-            for (std::size_t i = 0; i < kRows; ++i)
-              store_scores<T>(sums[i], factor, at + i * out_stride,
-                              running_max ? running_max + i * kLanes<T> : nullptr);
-          });
+              for (std::size_t i = 0; i < kRows; ++i)
+                store_scores<T>(sums[i], factor, at + i * out_stride,
+                                running_max ? running_max + (row + i) * kLanes<T> : nullptr);
+            });
+      }
   });
 }
 
@@ -168,13 +185,12 @@ template <class T>
 void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
                 const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
                 T* running_max) {
-  for (std::size_t i = 0; i < rows; i += kTileRows)
-    score_tile(HWY_MIN(kTileRows, rows - i), vectors, panels, depth, query + i * depth, keys, scale,
-               out + i * out_stride, out_stride,
-               running_max ? running_max + i * kLanes<T> : nullptr);
+  in_tiles(rows, [=](const TileRows& some) {
+    score_tiles(some, vectors, panels, depth, query, keys, scale, out, out_stride, running_max);
+  });
 }
 
-/// What value_tile() multiplies: weights of keys [from, to) of a block with their values.
+/// What value_tiles() multiplies: weights of keys [from, to) of a block with their values.
 template <class T>
 struct ValueProduct {
   std::size_t from, to;
@@ -193,41 +209,38 @@ struct Sums {
   const T* add;
 };
 
-/// add_product() to at most kTileRows rows.
+/// add_product() to some rows.
 template <class T, bool Ahead>
-HWY_NOINLINE void value_tile(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
-                             const Sums<T>& to) {
-  with_tile(rows, vectors, [&](auto r, auto v) {
+HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
+                              const ValueProduct<T>& product, const Sums<T>& to) {
+  with_tile(rows.of_tile(), vectors, [&](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     HWY_ALIGN T room[kRows * kVectors * kLanes<T>];
-    multiply_in_parts<T, kRows, kVectors, Ahead>(
-        product.from, product.to, product.weights, product.weights_stride, product.values,
-        product.values_stride, room, kVectors * kLanes<T>, [&](auto& all) {
-          const Tag<T> d;
+    for (std::size_t row = rows.first; row < rows.last; row += kRows)
+      multiply_in_parts<T, kRows, kVectors, Ahead>(
+          product.from, product.to, product.weights + row * product.weights_stride,
+          product.weights_stride, product.values, product.values_stride, room, kVectors * kLanes<T>,
+          [&](auto& all) {
+            const Tag<T> d;
 #pragma GCC unroll 16
-          for (std::size_t i = 0; i < kRows; ++i)
+            for (std::size_t i = 0; i < kRows; ++i)
 #pragma GCC unroll 8
-            for (std::size_t j = 0; j < kVectors; ++j) {
-              T* at = to.out + i * to.stride + j * kLanes<T>;
-              Vec<T> sum = hn::Mul(all[i][j], hn::Set(d, to.add[i]));
-              if (to.keep != nullptr)
-                sum = hn::MulAdd(hn::LoadU(d, at), hn::Set(d, to.keep[i]), sum);
-              hn::StoreU(sum, d, at);
-            }
-        });
+              for (std::size_t j = 0; j < kVectors; ++j) {
+                T* at = to.out + (row + i) * to.stride + j * kLanes<T>;
+                Vec<T> sum = hn::Mul(all[i][j], hn::Set(d, to.add[row + i]));
+                if (to.keep != nullptr)
+                  sum = hn::MulAdd(hn::LoadU(d, at), hn::Set(d, to.keep[row + i]), sum);
+                hn::StoreU(sum, d, at);
+              }
+          });
   });
 }
 
 /// Adds weights * values to sums of `rows` rows. Ahead: as in multiply_tile().
 template <class T, bool Ahead>
-void add_product(std::size_t rows, std::size_t vectors, ValueProduct<T> product, Sums<T> to) {
-  for (std::size_t i = 0; i < rows; i += kTileRows) {
-    value_tile<T, Ahead>(HWY_MIN(kTileRows, rows - i), vectors, product, to);
-    product.weights += kTileRows * product.weights_stride;
-    to.out += kTileRows * to.stride;
-    to.add += kTileRows;
-    if (to.keep != nullptr) to.keep += kTileRows;
-  }
+void add_product(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
+                 const Sums<T>& to) {
+  in_tiles(rows, [&](const TileRows& some) { value_tiles<T, Ahead>(some, vectors, product, to); });
 }
 
 /// Floating point operations of a tile's worth of multiply-adds, `rounds` times, in registers.

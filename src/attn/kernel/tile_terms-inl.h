@@ -19,6 +19,15 @@ bool is_plain_to_add(const Problem<T>& p) {
          std::all_of(p.biases.begin(), p.biases.end(), side_by_side);
 }
 
+/// Rows whose masks and biases are needed next, from `first` key on: they take long to come from
+/// memory.
+template <class T>
+struct NextRows {
+  const Row<T>* row;
+  std::size_t count;
+  std::int64_t first;
+};
+
 /// Panels of keys, all of which the places of a tile's rows let be seen.
 template <class T>
 struct WholePanels {
@@ -26,13 +35,14 @@ struct WholePanels {
   const Row<T>* row;   ///< of the tile
   std::int64_t first;  ///< key
   std::size_t panels;
-  T unit;  ///< of the strip
+  T scale, unit;  ///< of the sums, of the strip
+  NextRows<T> next;
 };
 
-/// A panel of one row's scores, on their way to the softmax.
+/// A panel of one row's scores, in registers, on their way to the softmax.
 template <class T>
 struct PanelVectors {
-  Vec<T> scores[kTileVectors];
+  Vec<T> (&scores)[kTileVectors];
 
   template <class F>
   HWY_INLINE void each(F f) {
@@ -56,44 +66,66 @@ struct PanelVectors {
   }
 };
 
-/// finish_row() of one row and whole panels.
+/// finish_row() of row r and the panel at `key`, of which `sums` are the scores / scale.
 template <class T, bool kBiased>
-void finish_whole_row(const WholePanels<T>& run, std::size_t r, T* strip, T* running_max) {
+HWY_INLINE void finish_panel(const WholePanels<T>& run, std::size_t r, std::int64_t key,
+                             Vec<T> (&sums)[kTileVectors], T* strip, T* running_max) {
   const Tag<T> d;
   const Row<T>& row = run.row[r];
-  const auto at = [](const auto* of_row, std::int64_t key) {
-    return of_row ? of_row + key : of_row;
-  };
-  const bool* const hides[] = {&run.p.masks[0].hides, &run.p.masks[1].hides, &run.p.masks[2].hides};
-  PanelVectors<T> most;
-  for (Vec<T>& lanes : most.scores) lanes = hn::Load(d, running_max);
-  for (std::size_t panel = 0; panel < run.panels; ++panel, strip += kPanel<T>) {
-    const std::int64_t key = run.first + static_cast<std::int64_t>(panel * kPanel<T>);
-    if constexpr (kBiased)
-      prefetch_masks<1>(run.p, run.row + r + 1, 1, key);  // an empty one at last
-    PanelVectors<T> here;
-    here.each([&](Vec<T>, std::size_t lane) { return hn::Load(d, strip + lane); });
-    here.add(at(row.distances, key));
-    if constexpr (kBiased) {
-      for (const T* bias : row.biases) here.add(at(bias, key));
-      for (const T* bias : row.biases) here.hide_by(at(bias, key));
-    }
-    for (std::size_t m = 0; m < row.masks.size(); ++m)
-      here.hide_by(at(row.masks[m], key), *hides[m]);
-    if (kBiased || row.distances)
-      here.each(
-          [&](Vec<T> x, std::size_t) { return in_units<T, kBiased>(x, hn::Set(d, run.unit)); });
-    here.each([&](Vec<T> x, std::size_t lane) {
-      hn::Store(x, d, strip + lane);
-      return x;
-    });
-#pragma GCC unroll 8
-    for (std::size_t j = 0; j < kTileVectors; ++j)
-      most.scores[j] = hn::Max(most.scores[j], here.scores[j]);
+  const auto at = [key](const auto* of_row) { return of_row ? of_row + key : of_row; };
+  PanelVectors<T> here{sums};
+  here.each([&](Vec<T> x, std::size_t) { return hn::Mul(x, hn::Set(d, run.scale)); });
+  here.add(at(row.distances));
+  if constexpr (kBiased) {
+    for (const T* bias : row.biases) here.add(at(bias));
+    for (const T* bias : row.biases) here.hide_by(at(bias));
   }
-  for (std::size_t j = 1; j < kTileVectors; ++j)
-    most.scores[0] = hn::Max(most.scores[0], most.scores[j]);
-  hn::Store(most.scores[0], d, running_max);
+  for (std::size_t m = 0; m < row.masks.size(); ++m)
+    here.hide_by(at(row.masks[m]), run.p.masks[m].hides);
+  if (kBiased || row.distances)
+    here.each([&](Vec<T> x, std::size_t) { return in_units<T, kBiased>(x, hn::Set(d, run.unit)); });
+  Vec<T> most = hn::Load(d, running_max);
+  here.each([&](Vec<T> x, std::size_t lane) {
+    hn::Store(x, d, strip + lane);
+    most = hn::Max(most, x);
+    return x;
+  });
+  hn::Store(most, d, running_max);
+}
+
+/// Asks for what masks and biases say of the panel at `key` to the rows that come next instead of
+/// rows [r, r + rows).
+template <class T>
+HWY_INLINE void prefetch_next(const WholePanels<T>& run, std::size_t r, std::size_t rows,
+                              std::int64_t key) {
+  if (r < run.next.count)
+    prefetch_masks(run.p, run.next.row + r, HWY_MIN(rows, run.next.count - r),
+                   run.next.first + key - run.first);
+}
+
+/// Scores of some rows with all that is added and hidden; `query`, `out` and `running_max` as in
+/// score_rows().
+template <class T, bool kBiased>
+HWY_NOINLINE void score_whole_tiles(const TileRows& rows, const WholePanels<T>& run,
+                                    std::size_t depth, const T* query, const T* keys, T* out,
+                                    std::size_t out_stride, T* running_max) {
+  with_constant<kTileRows>(rows.of_tile(), [=, &rows, &run](auto r) {
+    constexpr std::size_t kRows = decltype(r)::value;
+    for (std::size_t row = rows.first; row < rows.last; row += kRows)
+      for (std::size_t panel = 0; panel < run.panels * kPanel<T>; panel += kPanel<T>) {
+        const std::int64_t key = run.first + static_cast<std::int64_t>(panel);
+        prefetch_next(run, row, kRows, key);
+        T* at = out + row * out_stride + panel;
+        multiply_in_parts<T, kRows, kTileVectors, false>(
+            0, depth, query + row * depth, depth, keys + panel * depth, kPanel<T>, at, out_stride,
+            [&](auto& sums) {
+#pragma GCC unroll 16
+              for (std::size_t i = 0; i < kRows; ++i)
+                finish_panel<T, kBiased>(run, row + i, key, sums[i], at + i * out_stride,
+                                         running_max + (row + i) * kLanes<T>);
+            });
+      }
+  });
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -191,7 +191,7 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
   finish(sums);
 }
 
-/// score_tile() of one panel of keys, of which at least the first `vectors` vectors.
+/// score_rows() of one panel of keys, of which at least the first `vectors` vectors.
 template <class T>
 void score_keys(std::size_t rows, std::size_t vectors, std::size_t depth, const T* query,
                 const KeyRows<T>& keys, T scale, T* out, std::size_t out_stride, T* running_max) {
