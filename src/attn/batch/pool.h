@@ -7,16 +7,10 @@
 #include <functional>
 #include <span>
 
+#include "attn/batch/claim.h"
 #include "attn/batch/item.h"
 
 namespace attn {
-
-/// The right to say what became of an item: either its worker has it, or, once the item's time is
-/// up, the clock.
-struct Claim {
-  std::function<bool()> take;  ///< true when it is the worker's now, however often it asks
-  std::function<bool()> lost;  ///< whether the clock has it
-};
 
 struct PoolOptions {
   std::size_t threads = 1;
