@@ -100,12 +100,6 @@ HeatSource source_of(const Couple& couple, const ResultFile& labels, const Compa
   return source;
 }
 
-OutputFile picture_file(const CompareArgs& args, const TensorFiles& files) {
-  OutputPolicy policy{args.force, {}};
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-  return OutputFile(args.view, policy);
-}
-
 void draw_difference(const CompareReport& report, const CompareArgs& args, TensorFiles& files,
                      OutputFile& picture) {
   const Couple* couple = drawn_couple(report, args.of);
@@ -147,7 +141,7 @@ int run_compare(const CompareArgs& args) {
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");
   std::optional<OutputFile> picture;  // before anything is printed: it may exist already
   if (!args.view.empty())
-    picture.emplace(picture_file(args, files));
+    picture.emplace(args.view, OutputPolicy{.force = args.force, .inputs = files.paths()});
   files.require_unchanged();
   print(args.json ? report_json(report) : report_text(report));
   if (picture) draw_difference(report, args, files, *picture);
