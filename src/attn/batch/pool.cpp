@@ -27,11 +27,11 @@ constexpr std::size_t kWorthWriting = 65536;  // bytes of text: what a pipe hold
 /// Held by each thread, as overdue ones outlive run_pool().
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
-  Pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
+  Pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
        std::atomic<bool>& stop)
       : source_(source),
         options_(options),
-        tasks_(tasks),
+        calls_(calls),
         stop_(stop),
         finished_(options.in_order) {}
 
@@ -54,7 +54,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   ItemSource& source_;
   const PoolOptions options_;
-  const PoolTasks tasks_;
+  const PoolCalls calls_;
   std::atomic<bool>& stop_;
 
   std::mutex source_mutex_;               ///< taken before mutex_ where both are
@@ -104,7 +104,7 @@ PoolEnd Pool::run() {
 
 void Pool::tick() {
   const std::lock_guard alone(report_mutex_);
-  tasks_.tick();
+  calls_.tick();
 }
 
 void Pool::start_worker() {
@@ -126,11 +126,11 @@ void Pool::start_worker() {
 
 void Pool::work(Worker& self) {
   try {
-    tasks_.begin();
+    calls_.begin();
     std::string room;
     while (const std::shared_ptr<Task> task = take(self)) {
       const Claim claim = task->claim_of_worker();
-      Outcome outcome = tasks_.work(task->item, claim, std::move(room));
+      Outcome outcome = calls_.work(task->item, claim, std::move(room));
       if (!claim.take()) break;  // reported as overdue; another worker is in this one's place
       const std::chrono::duration<double> taken = Clock::now() - task->start;
       outcome.seconds = taken.count();
@@ -204,7 +204,7 @@ void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point la
     lock.unlock();
     {
       const std::lock_guard alone(report_mutex_);
-      tasks_.report(ready);
+      calls_.report(ready);
     }
     lock.lock();
     reporting_ = false;
@@ -237,9 +237,9 @@ void Pool::give_up_overdue() {
 
 }  // namespace
 
-PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
+PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop) {
-  return std::make_shared<Pool>(source, options, tasks, stop)->run();
+  return std::make_shared<Pool>(source, options, calls, stop)->run();
 }
 
 }  // namespace attn

@@ -94,15 +94,15 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
   const std::size_t processors = processors_for_us();
   const PoolOptions pool =
       pool_options(args, processors, common.files->limits().memory, !is_recorded);
-  PoolTasks tasks;
+  PoolCalls calls;
   // Processors that no worker has are for the kernels.
-  tasks.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
+  calls.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
     set_threads(threads);
   };
-  tasks.work = [&](const Item& item, const Claim& claim, std::string room) {
+  calls.work = [&](const Item& item, const Claim& claim, std::string room) {
     return work_on(item, common, claim, std::move(room));
   };
-  tasks.report = [&](std::span<const Outcome> outcomes) {
+  calls.report = [&](std::span<const Outcome> outcomes) {
     for (const Outcome& outcome : outcomes) report.item(outcome);
     if (on_screen) report.clear_bar();
     try {
@@ -112,8 +112,8 @@ int run_items(const BatchArgs& args, const Common& common, ItemSource& source, M
       throw;
     }
   };
-  tasks.tick = [&] { report.tick(); };
-  PoolEnd end = run_pool(source, pool, tasks, stop);
+  calls.tick = [&] { report.tick(); };
+  PoolEnd end = run_pool(source, pool, calls, stop);
   if (!end.fault)
     end.fault = fault_of([&] { is_recorded ? manifest->close() : results->commit(); });
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
