@@ -384,6 +384,10 @@ def shards(checks, folder):
         checks.check(run.returncode == 0 and done == (4 if i == 1 else 3), f"shard {i}: {run}")
     checks.check(contents(folder / "whole") == contents(folder / "parts"),
                  "all shards together are the whole")
+    lines = "".join(json.dumps(job(seed)) + "\n" for seed in range(10))
+    parts = [lines_of(attn("batch", "-", "--shard", f"{i}/3", stdin=lines)) for i in (1, 2, 3)]
+    checks.check([list(map(is_expected, parts[i], range(i, 10, 3))) for i in range(3)]
+                 == [[True] * 4, [True] * 3, [True] * 3], f"of lines: {parts}")
     for shard in ["0/3", "4/3", "1", "1/", "a/b", "1/3x", "-1/3"]:
         run = attn("batch", "jobs", f"--shard={shard}", cwd=folder)
         checks.check(run.returncode == 2 and b"--shard" in run.stderr, f"{shard}: {run}")
