@@ -235,8 +235,9 @@ def what_is_no_manifest_stays(checks, folder):
     manifest = folder / "out" / "manifest.ndjson"
     cut_off = manifest.read_bytes()[:-9]
     manifest.write_bytes(cut_off)
-    checks.check(batch(folder).returncode == 73 and manifest.read_bytes() == cut_off,
-                 "a line cut off stays in a manifest that is refused")
+    run = batch(folder, "--format", "json")
+    checks.check(run.returncode == 73 and b"manifest.ndjson: exists already; --resume" in run.stderr
+                 and manifest.read_bytes() == cut_off, f"a line cut off stays in a manifest that is refused: {run}")
     manifest.write_bytes(b'{"schema":"att')
     checks.check(counts(batch(folder, "--resume")) == (2, 0, 0), "cut off in its first line")
     for inputs in (["empty.json"], ["jobs", "--base", "empty.json"], ["--files-from", "empty.json"],

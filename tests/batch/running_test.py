@@ -85,19 +85,20 @@ def closed_pipes(checks, folder):
 
 def results_as_they_come(checks, _):
     """Each at once where no other line is at hand; else many at once, but none waits for a slow job."""
-    with subprocess.Popen([ATTN, "batch", "-", "-j", "1", "-q"], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE) as batch:
-        for seed in range(3):
-            batch.stdin.write(json.dumps(job(seed)).encode() + b"\n")
+    for workers in "1", "2":
+        with subprocess.Popen([ATTN, "batch", "-", "-j", workers, "-q"], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as batch:
+            for seed in range(3):
+                batch.stdin.write(json.dumps(job(seed)).encode() + b"\n")
+                batch.stdin.flush()
+                checks.check(is_expected(json.loads(batch.stdout.readline()), seed), f"line {seed} is answered")
+            lines = [json.dumps(line) + "\n" for line in (job(3), job(4), slow_job())]
+            batch.stdin.write("".join(lines).encode())
             batch.stdin.flush()
-            checks.check(is_expected(json.loads(batch.stdout.readline()), seed), f"line {seed} is answered")
-        lines = [json.dumps(line) + "\n" for line in (job(3), job(4), slow_job())]
-        batch.stdin.write("".join(lines).encode())
-        batch.stdin.flush()
-        for seed in 3, 4:
-            checks.check(is_expected(json.loads(batch.stdout.readline()), seed), f"line {seed}")
-        checks.check(not select.select([batch.stdout], [], [], 0)[0], "while the slow one is computed")
-        batch.kill()
+            for seed in 3, 4:
+                checks.check(is_expected(json.loads(batch.stdout.readline()), seed), f"line {seed}")
+            checks.check(not select.select([batch.stdout], [], [], 0)[0], "while the slow one is computed")
+            batch.kill()
 
 
 def calls_of(folder, *arguments):
