@@ -6,24 +6,11 @@
 #include <thread>
 
 #include "support/failing_new.h"
+#include "support/items.h"
 
 using namespace attn;
 
 namespace {
-
-class Items final : public ItemSource {
- public:
-  explicit Items(std::size_t count) : count_(count) {}
-  std::optional<Item> next() override {
-    if (given_ == count_) return std::nullopt;
-    return Item{++given_, "item", ""};
-  }
-  std::optional<std::size_t> count() const override { return count_; }
-
- private:
-  const std::size_t count_;
-  std::size_t given_ = 0;
-};
 
 /// What outlives run_pool() here, so that a thread that it leaves behind is seen and does no harm.
 struct Run {
