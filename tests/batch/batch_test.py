@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`attn batch` from outside: which jobs, in which order, under which names, and what fails."""
+"""`attn batch` from outside: which jobs, in which order, and what fails."""
 
 import json
 import os
@@ -153,17 +153,20 @@ def lines_on_stdin(checks, folder):
                      and b"standard input holds the jobs" in run.stderr, f"--q {path}: {run}")
     run = attn("batch", "-", stdin="")
     checks.check(run.returncode == 0 and run.stdout == b"", "no lines, no results")
+    unreadable = os.open(folder, os.O_RDONLY)
+    run = subprocess.run([ATTN, "batch", "-"], stdin=unreadable, capture_output=True)
+    os.close(unreadable)
+    checks.check(run.returncode == 74 and b"attn: standard input: Is a directory\n" in run.stderr, f"no lines: {run}")
 
-    # Each result comes before the next job is given.
-    process = subprocess.Popen([ATTN, "batch", "-", "-q"], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE)
-    for seed in range(3):
-        process.stdin.write((json.dumps(job(seed)) + "\n").encode())
-        process.stdin.flush()
-        checks.check(is_expected(json.loads(process.stdout.readline()), seed), "question, answer")
-    process.stdin.close()
-    checks.check(process.stdout.read() == b"" and process.wait() == 0, "and the end")
-    process.stdout.close()
+
+def a_failure_while_lines_may_come(checks, _):
+    """With --fail-fast it is the end, whoever waits for another line."""
+    with subprocess.Popen([ATTN, "batch", "-", "-q", "-j", "2", "--fail-fast"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as batch:
+        batch.stdin.write(b"{}\n")
+        batch.stdin.flush()
+        results = [json.loads(line) for line in batch.stdout]  # up to its end
+        checks.check(len(results) == 1 and results[0]["code"] == 65 and batch.wait() == 3, f"{results}")
 
 
 def a_common_base(checks, folder):
@@ -214,61 +217,6 @@ def a_common_base(checks, folder):
                  run.stderr and not (folder / "bad").exists(), f"a base that is wrong: {run}")
 
 
-def names_of_results(checks, folder):
-    write_jobs(folder / "jobs" / "a", [0, 1])
-    write_jobs(folder / "jobs" / "b", [0])
-    clash = attn("batch", "jobs", "--out-dir", "out", cwd=folder)
-    checks.check(clash.returncode == 2 and b"jobs/a/job0000.json" in clash.stderr
-                 and b"jobs/b/job0000.json" in clash.stderr, f"one name for two: {clash}")
-    checks.check(not (folder / "out").exists(), "a clash is found before anything runs")
-    for number, (flags, want) in enumerate([
-        (["--name", "{job}"], ["a/job0000.npz", "a/job0001.npz", "b/job0000.npz"]),
-        (["--name", "r{index}-{stem}", "--format", "json"],
-         ["r1-job0000.json", "r2-job0001.json", "r3-job0000.json"]),
-        (["--name", "{index}", "--format", "csv", "--outputs", "weights"],
-         ["1.csv", "2.csv", "3.csv"]),
-        (["--name", "{index}", "--format", "folder", "--outputs", "scores,weights"],
-         [f"{i}/{name}.npy" for i in (1, 2, 3) for name in ("scores", "weights")]),
-    ]):
-        out = f"out{number}"
-        run = attn("batch", "jobs", "--out-dir", out, *flags, cwd=folder)
-        checks.check(run.returncode == 0 and run.stdout == b"", f"{flags}: {run}")
-        checks.check(list(contents(folder / out)) == want, f"{list(contents(folder / out))}")
-        lines = manifest_of(folder / out)
-        recorded = sorted(name for line in lines.values() for name in line["outputs"])
-        checks.check(recorded == want, f"the manifest names them: {recorded}")
-    with np.load(folder / "out0" / "a" / "job0001.npz") as result:
-        checks.check(is_expected(result, 1), "what is in the .npz")
-    checks.check(is_expected(json.loads((folder / "out1" / "r2-job0001.json").read_text()), 1),
-                 "what is in the .json")
-
-    for pattern, reason in [("./{index}", "has '.' in it"), ("{job}/", "ends with '/'"), (".", "has '.' in it"),
-                            ("/x{index}", "begins with '/'"), ("../{stem}", "has '..' in it")]:
-        run = attn("batch", "jobs/a", "--out-dir", "bad", "--name", pattern, cwd=folder)
-        checks.check(run.returncode == 2 and f"', which {reason}".encode() in run.stderr, f"{pattern}: {run}")
-    for flags in ["--manifest", "-", "--out-dir", "bad"], ["--out-dir", "-"]:
-        run = attn("batch", "jobs/a", *flags, cwd=folder)
-        checks.check(run.returncode == 2 and b"./-" in run.stderr, f"{flags}: {run}")
-    for flags in [["--name", "{stm}"], ["--name", "{stem"], ["--name", "x"], ["--name", "../{stem}"],
-                  ["--name", "/tmp/{index}"]]:
-        run = attn("batch", "jobs/a", "--out-dir", "bad", *flags, cwd=folder)
-        checks.check(run.returncode == 2 and run.stderr.count(b"\n") == 1, f"{flags}: {run}")
-    run = attn("batch", "../" + folder.name + "/jobs/a/job0000.json", "--out-dir", "bad", "--name",
-               "{job}", cwd=folder)
-    checks.check(run.returncode == 2, f"no name above the folder: {run}")
-    run = attn("batch", "-", "--out-dir", "lines", stdin=json.dumps(job(5)), cwd=folder)
-    checks.check(list(contents(folder / "lines")) == ["1.npz"], f"names of lines: {run}")
-    for flags in [["--name", "{index}"], ["--resume"], ["--force"], ["--format", "json"]]:
-        run = attn("batch", "jobs/a", *flags, cwd=folder)
-        checks.check(run.returncode == 2 and run.stderr == f"attn: {flags[0]}: goes with --out-dir\n".encode(),
-                     f"{flags} alone: {run}")
-    # An output folder within the folder of jobs holds no jobs.
-    flags = ["--name", "{index}", "--format", "json", "--out-dir", "jobs/out"]
-    attn("batch", "jobs", *flags, cwd=folder)
-    run = attn("batch", "jobs", *flags, "--resume", cwd=folder)
-    checks.check(b"3 jobs: 0 done, 3 skipped" in run.stderr, f"{run}")
-
-
 def failures(checks, folder):
     paths = write_jobs(folder, range(6))
     paths[1].write_text('{"embeddings": [[1, 2], [3]]}')
@@ -296,28 +244,6 @@ def failures(checks, folder):
     checks.check(len(manifest_of(folder / "slow")) == 50, "by default it keeps going")
     checks.check(run.stderr.count(b"\n") == 22, f"errors shown: {run.stderr.count(b'%c' % 10)}")
 
-    # What stands there is replaced with --force only, and left alone with --no-clobber.
-    (folder / "kept").mkdir()
-    (folder / "kept" / "job0000.npz").write_text("mine")
-    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", cwd=folder)
-    checks.check(run.returncode == 73 and run.stderr.count(b"\n") == 1 and list(contents(folder / "kept"))
-                 == ["job0000.npz"] and b"kept/job0000.npz: exists already" in run.stderr, f"{run}")
-    checks.check((folder / "kept" / "job0000.npz").read_text() == "mine", "not overwritten")
-    run = attn("batch", paths[0], *paths[4:], "--out-dir", "kept", "--no-clobber", cwd=folder)
-    checks.check(run.returncode == 0 and b"2 done, 1 skipped" in run.stderr, f"{run}")
-    checks.check((folder / "kept" / "job0000.npz").read_text() == "mine", "left as it was")
-    run = attn("batch", *paths[4:], "--out-dir", "kept", cwd=folder)
-    checks.check(run.returncode == 73 and b"and 1 other" in run.stderr, f"several: {run}")
-    run = attn("batch", "-", "--out-dir", "kept", "--name", "job000{index}", "--no-clobber",
-               stdin=json.dumps(job(1)), cwd=folder)
-    checks.check(sorted(line["status"] for line in manifest_of(folder / "kept").values())
-                 == ["done"] * 3, "the manifest of all runs")
-    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", cwd=folder)
-    checks.check(run.returncode == 73 and b"--resume" in run.stderr, f"a manifest there: {run}")
-    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", "--force", cwd=folder)
-    with np.load(folder / "kept" / "job0000.npz") as result:
-        checks.check(run.returncode == 0 and is_expected(result, 0), f"--force: {run}")
-
     run = attn("batch", paths[0], "--out-dir", "npy", "--format", "npy", cwd=folder)
     checks.check(run.returncode == 3 and b"--outputs scores chooses one" in run.stderr
                  and b" -o " not in run.stderr, f"an .npy of three outputs: {run}")
@@ -331,25 +257,6 @@ def failures(checks, folder):
     checks.check(run.returncode == 0 and b"line 1: warning: " in run.stderr, f"--nan warn: {run}")
 
 
-def half_a_result(checks, folder):
-    """Not taken for a whole one by --no-clobber, which adds what is missing to what is the same."""
-    write_jobs(folder / "jobs", [0])
-    flags = ["batch", "jobs", "--format", "folder", "--out-dir", "out", "--no-clobber"]
-    attn(*flags, cwd=folder)
-    whole, weights = contents(folder / "out"), folder / "out" / "job0000" / "weights.npy"
-    weights.unlink()
-    run = attn(*flags, cwd=folder)
-    checks.check(run.returncode == 0 and b"1 done, 0 skipped" in run.stderr
-                 and contents(folder / "out") == whole, f"a file is missing: {run}")
-    run = attn(*flags, cwd=folder)
-    checks.check(run.returncode == 0 and b"0 done, 1 skipped" in run.stderr, f"none is: {run}")
-    weights.unlink()
-    (folder / "out" / "job0000" / "context.npy").write_bytes(b"mine")
-    run = attn(*flags, cwd=folder)
-    checks.check(run.returncode == 3 and b"context.npy: exists already" in run.stderr
-                 and not weights.exists(), f"another file in its place: {run}")
-
-
 def what_is_doubtful(checks, folder):
     doubtful = {"Q": [[1.0]], "K": [[1.0]], "V": [[1.0]], "mask": [[1.0]], "tokens": ["a", "b", "c"]}
     run = attn("batch", "-", "--out-dir", "out", stdin=json.dumps(doubtful), cwd=folder)
@@ -358,20 +265,6 @@ def what_is_doubtful(checks, folder):
                  and "hide nothing" in warning and "they label nothing" in warning, f"{run} {warning}")
     run = attn("batch", "-", stdin=25 * (json.dumps(doubtful) + "\n"), cwd=folder)
     checks.check(run.stderr.count(b": warning: ") == 20, f"no more than 20 are shown: {run.stderr}")
-
-
-def names_of_any_bytes(checks, folder):
-    """Told apart, and found again."""
-    (folder / "jobs").mkdir()
-    for seed, name in enumerate([b"a\xff.json", b"a\xfe.json", b"a\\xff.json", "\u00e4.json".encode()]):
-        with open(os.fsencode(folder) + b"/jobs/" + name, "w") as file:
-            json.dump(job(seed), file)
-    for counts in b"4 done, 0 skipped", b"0 done, 4 skipped":
-        run = attn("batch", "jobs", "--out-dir", "out", "--resume", cwd=folder)
-        checks.check(run.returncode == 0 and counts in run.stderr, f"{run}")
-    names = sorted(manifest_of(folder / "out"))
-    checks.check(names == [r"jobs/a\x5cxff.json", r"jobs/a\xfe.json", r"jobs/a\xff.json",
-                           "jobs/\u00e4.json"], f"{names}")
 
 
 def shards(checks, folder):
@@ -384,6 +277,10 @@ def shards(checks, folder):
         checks.check(run.returncode == 0 and done == (4 if i == 1 else 3), f"shard {i}: {run}")
     checks.check(contents(folder / "whole") == contents(folder / "parts"),
                  "all shards together are the whole")
+    lines = "".join(json.dumps(job(seed)) + "\n" for seed in range(10))
+    parts = [lines_of(attn("batch", "-", "--shard", f"{i}/3", stdin=lines)) for i in (1, 2, 3)]
+    checks.check([list(map(is_expected, parts[i], range(i, 10, 3))) for i in range(3)]
+                 == [[True] * 4, [True] * 3, [True] * 3], f"of lines: {parts}")
     for shard in ["0/3", "4/3", "1", "1/", "a/b", "1/3x", "-1/3"]:
         run = attn("batch", "jobs", f"--shard={shard}", cwd=folder)
         checks.check(run.returncode == 2 and b"--shard" in run.stderr, f"{shard}: {run}")
@@ -409,9 +306,9 @@ def files_shared_by_all(checks, folder):
 
 if __name__ == "__main__":
     checks = Checks("attn batch")
-    for part in (which_jobs, names_without_a_file, each_file_once, folders_of_failed_jobs,
-                 lines_on_stdin, a_common_base, names_of_results,
-                 failures, half_a_result, what_is_doubtful, names_of_any_bytes, shards, files_shared_by_all):
+    for part in (which_jobs, names_without_a_file, each_file_once, folders_of_failed_jobs, lines_on_stdin,
+                 a_failure_while_lines_may_come, a_common_base, failures, what_is_doubtful, shards,
+                 files_shared_by_all):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

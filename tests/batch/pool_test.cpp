@@ -6,24 +6,11 @@
 #include <thread>
 
 #include "support/failing_new.h"
+#include "support/items.h"
 
 using namespace attn;
 
 namespace {
-
-class Items final : public ItemSource {
- public:
-  explicit Items(std::size_t count) : count_(count) {}
-  std::optional<Item> next() override {
-    if (given_ == count_) return std::nullopt;
-    return Item{++given_, "item", ""};
-  }
-  std::optional<std::size_t> count() const override { return count_; }
-
- private:
-  const std::size_t count_;
-  std::size_t given_ = 0;
-};
 
 /// What outlives run_pool() here, so that a thread that it leaves behind is seen and does no harm.
 struct Run {
@@ -38,23 +25,34 @@ void sleep(int milliseconds) {
   std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
+/// Each item takes as many milliseconds as `item_takes` says, each report `report_takes`.
+PoolCalls calls_of(Run& run, const std::function<int(const Item&)>& item_takes,
+                   int report_takes = 0) {
+  PoolCalls calls;
+  calls.begin = [] {};
+  calls.tick = [] {};
+  calls.work = [&run, item_takes](const Item& item, const Claim&, const std::string&) {
+    ++run.at_work;
+    sleep(item_takes(item));
+    --run.at_work;
+    return Outcome{.number = item.number};
+  };
+  calls.report = [&run, report_takes](std::span<const Outcome> outcomes) {
+    for (const Outcome& outcome : outcomes) run.failed += outcome.status == Status::failed;
+    run.reported += outcomes.size();
+    sleep(report_takes);
+  };
+  return calls;
+}
+
 }  // namespace
 
 TEST_CASE("memory that runs out while a pool starts leaves no thread at work", "[memory]") {
   std::vector<std::unique_ptr<Run>> runs;
   const auto act = [&] {
     Run& run = *runs.emplace_back(std::make_unique<Run>(6));
-    PoolTasks tasks;
-    tasks.begin = [] {};
-    tasks.tick = [] {};
-    tasks.work = [&run](const Item& item, const Claim&, const std::string&) {
-      ++run.at_work;
-      sleep(2);
-      --run.at_work;
-      return Outcome{.number = item.number};
-    };
-    tasks.report = [&run](std::span<const Outcome> outcomes) { run.reported += outcomes.size(); };
-    const PoolEnd end = run_pool(run.source, {.threads = 3}, tasks, run.stop);
+    const PoolCalls calls = calls_of(run, [](const Item&) { return 2; });
+    const PoolEnd end = run_pool(run.source, {.threads = 3}, calls, run.stop);
     if (end.fault) std::rethrow_exception(end.fault);
   };
   const auto after = [&](bool done) {
@@ -67,22 +65,11 @@ TEST_CASE("memory that runs out while a pool starts leaves no thread at work", "
 
 TEST_CASE("an item that is overdue is told, also while others finish faster than they are told") {
   Run run(600);
-  const auto is_slow = [](const Item& item) { return item.number <= 4 || item.number == 300; };
-  PoolTasks tasks;
-  tasks.begin = [] {};
-  tasks.tick = [] {};
-  tasks.work = [&](const Item& item, const Claim&, const std::string&) {
-    ++run.at_work;
-    sleep(is_slow(item) ? 1500 : 3);
-    --run.at_work;
-    return Outcome{.number = item.number};
+  const auto item_takes = [](const Item& item) {
+    return item.number <= 4 || item.number == 300 ? 1500 : 3;
   };
-  tasks.report = [&](std::span<const Outcome> outcomes) {
-    for (const Outcome& outcome : outcomes) run.failed += outcome.status == Status::failed;
-    run.reported += outcomes.size();
-    sleep(5);
-  };
-  const PoolEnd end = run_pool(run.source, {.threads = 4, .timeout = 0.2}, tasks, run.stop);
+  const PoolCalls calls = calls_of(run, item_takes, 5);
+  const PoolEnd end = run_pool(run.source, {.threads = 4, .timeout = 0.2}, calls, run.stop);
   while (run.at_work > 0) sleep(10);
   CHECK(end.fault == nullptr);
   CHECK(run.reported == 600);

@@ -137,17 +137,19 @@ def lines_can_be_resumed(checks, folder):
     checks.check(counts(run) == (3, 2, 0), f"one changed, two more: {run.stderr}")
 
 
+def planned(checks, folder, *flags):
+    """A dry run of a resumed batch, and what it says of each job by its name."""
+    run = batch(folder, "--resume", "--dry-run", *flags)
+    lines = [line for line in map(json.loads, run.stdout.splitlines()) if "error" not in line]
+    checks.check(all(("outputs" in line) == (line["resume"] != "skip") and line["output"].startswith("out/")
+                     for line in lines), f"plans of those to do: {lines}")
+    return run, {pathlib.Path(line["job"]).stem: line["resume"] for line in lines}
+
+
 def what_a_dry_run_says(checks, folder):
     """What a resumed run would skip, do again and do as new; and it leaves everything as it is."""
-    def planned(*flags):
-        run = batch(folder, "--resume", "--dry-run", *flags)
-        lines = [line for line in map(json.loads, run.stdout.splitlines()) if "error" not in line]
-        checks.check(all(("outputs" in line) == (line["resume"] != "skip") and line["output"].startswith("out/")
-                         for line in lines), f"plans of those to do: {lines}")
-        return run, {pathlib.Path(line["job"]).stem: line["resume"] for line in lines}
-
     paths = write_jobs(folder / "jobs", range(3), "{}.json")
-    run, plans = planned()
+    run, plans = planned(checks, folder)
     checks.check(run.returncode == 0 and plans == dict.fromkeys("012", "new") and not (folder / "out").exists()
                  and b"3 jobs: 3 planned, 0 skipped, 0 failed" in run.stderr, f"no manifest: {plans} {run}")
     paths[2].write_text("{")
@@ -155,39 +157,45 @@ def what_a_dry_run_says(checks, folder):
     write_jobs(folder / "jobs", [3], "{}.json")
     paths[1].write_text(json.dumps(job(50)))
     before = contents(folder / "out", ())
-    run, plans = planned()
+    run, plans = planned(checks, folder)
     checks.check(run.returncode == 3 and plans == {"0": "skip", "1": "again", "3": "new"}
                  and b"4 jobs: 2 planned, 1 skipped, 1 failed" in run.stderr, f"a job failed: {plans} {run}")
     paths[2].write_text(json.dumps(job(2)))
     want = {"0": "skip", "1": "again", "2": "again", "3": "new"}
-    checks.check(planned()[1] == want, "and was mended")
-    checks.check(planned("--causal")[1] == want | {"0": "again"}, "other options")
-    checks.check(planned("--manifest", "other.ndjson")[1] == dict.fromkeys("0123", "new"), "another manifest")
-    with open(folder / "out" / "manifest.ndjson") as manifest:
-        fcntl.flock(manifest, fcntl.LOCK_EX)
-        checks.check(planned()[1] == want, "while another run has the manifest")
-    enough, end = threading.Event(), (folder / "out" / "manifest.ndjson").stat().st_size
+    for flags, plans in [((), want), (("--causal",), want | {"0": "again"}),
+                         (("--manifest", "other.ndjson"), dict.fromkeys("0123", "new"))]:
+        run = planned(checks, folder, *flags)
+        checks.check(run[1] == plans, f"{flags}, after one was mended: {run}")
+    checks.check(contents(folder / "out", ()) == before and not (folder / "other.ndjson").exists(), "nothing is written")
+    checks.check(counts(batch(folder, "--resume")) == (3, 1, 0), "and so it is")
+    checks.check(planned(checks, folder)[1] == dict.fromkeys("0123", "skip"), "all are done")
+    for manifest, code, reason in ("jobs/0.json", 73, b"is an input"), ("out/0.npz", 65, b"expected a manifest"):
+        run = batch(folder, "--resume", "--dry-run", "--manifest", manifest)
+        checks.check(run.returncode == code and reason in run.stderr, f"another file: {run}")
 
-    def append():
-        with open(folder / "out" / "manifest.ndjson", "ab", buffering=0) as manifest:
+
+def a_dry_run_beside_a_run(checks, folder):
+    """The manifest may be in use: it is read as far as it goes."""
+    write_jobs(folder / "jobs", range(2), "{}.json")
+    batch(folder)
+    write_jobs(folder / "jobs", [2], "{}.json")
+    want, enough = {"0": "skip", "1": "skip", "2": "new"}, threading.Event()
+    with open(folder / "out" / "manifest.ndjson", "ab", buffering=0) as manifest:
+        fcntl.flock(manifest, fcntl.LOCK_EX)
+        run, plans = planned(checks, folder)
+        checks.check(plans == want, f"while another run has it: {run}")
+
+        def append():
             while not enough.is_set():
                 manifest.write(b"{}\n")
 
-    writer = threading.Thread(target=append)
-    writer.start()
-    for _ in range(5):
-        run, plans = planned()
-        checks.check(plans == want, f"and writes to it: {run}")
-    enough.set()
-    writer.join()
-    os.truncate(folder / "out" / "manifest.ndjson", end)
-    checks.check(contents(folder / "out", ()) == before and not (folder / "other.ndjson").exists(), "nothing is written")
-    checks.check(counts(batch(folder, "--resume")) == (3, 1, 0), "and so it is")
-    checks.check(planned()[1] == dict.fromkeys("0123", "skip"), "all are done")
-    run = batch(folder, "--resume", "--dry-run", "--manifest", "jobs/0.json")
-    checks.check(run.returncode == 73 and b"is an input" in run.stderr, f"a job: {run}")
-    run = batch(folder, "--resume", "--dry-run", "--manifest", "out/0.npz")
-    checks.check(run.returncode == 65 and b"expected a manifest" in run.stderr, f"no manifest: {run}")
+        writer = threading.Thread(target=append, daemon=True)
+        writer.start()
+        for _ in range(5):
+            run, plans = planned(checks, folder)
+            checks.check(plans == want, f"and writes to it: {run}")
+        enough.set()
+        writer.join()
 
 
 def a_damaged_manifest(checks, folder):
@@ -227,8 +235,9 @@ def what_is_no_manifest_stays(checks, folder):
     manifest = folder / "out" / "manifest.ndjson"
     cut_off = manifest.read_bytes()[:-9]
     manifest.write_bytes(cut_off)
-    checks.check(batch(folder).returncode == 73 and manifest.read_bytes() == cut_off,
-                 "a line cut off stays in a manifest that is refused")
+    run = batch(folder, "--format", "json")
+    checks.check(run.returncode == 73 and b"manifest.ndjson: exists already; --resume" in run.stderr
+                 and manifest.read_bytes() == cut_off, f"a line cut off stays in a manifest that is refused: {run}")
     manifest.write_bytes(b'{"schema":"att')
     checks.check(counts(batch(folder, "--resume")) == (2, 0, 0), "cut off in its first line")
     for inputs in (["empty.json"], ["jobs", "--base", "empty.json"], ["--files-from", "empty.json"],
@@ -309,9 +318,9 @@ def stopped_by_a_signal(checks, folder):
 
 if __name__ == "__main__":
     checks = Checks("attn batch --resume")
-    for part in (what_changed_is_done_again, another_base, what_is_not_ours_stays, failures_are_tried_again, lines_can_be_resumed,
-                 what_a_dry_run_says, a_damaged_manifest, what_is_no_manifest_stays, one_run_at_a_time, killed_at_any_moment,
-                 stopped_by_a_signal):
+    for part in (what_changed_is_done_again, another_base, what_is_not_ours_stays, failures_are_tried_again,
+                 lines_can_be_resumed, what_a_dry_run_says, a_dry_run_beside_a_run, a_damaged_manifest,
+                 what_is_no_manifest_stays, one_run_at_a_time, killed_at_any_moment, stopped_by_a_signal):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

@@ -32,6 +32,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "twins.h"
+
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
@@ -199,36 +201,6 @@ long call(Kind kind, long number, Arguments... arguments) {
   if (chosen && plan.action == Action::killed) end_here(SIGKILL);
   return result;
 }
-
-/// Two descriptors of one open file: what was written by then, closing either tells of. Closing the
-/// other afterwards cannot lose it.
-class Twins {
- public:
-  void pair(int fd, int copy) {
-    if (!knows(fd) || !knows(copy)) return;
-    twin_[fd] = copy + 1;
-    twin_[copy] = fd + 1;
-    told_[fd] = told_[copy] = false;
-  }
-  void write(int fd) {
-    if (knows(fd)) told_[fd] = false;
-  }
-  bool is_told(int fd) const { return knows(fd) && told_[fd]; }
-  void close(int fd, bool well) {
-    if (!knows(fd)) return;
-    if (const int twin = twin_[fd].exchange(0) - 1; twin >= 0) {
-      twin_[twin] = 0;
-      told_[twin] = well;
-    }
-    told_[fd] = false;
-  }
-
- private:
-  static bool knows(int fd) { return fd >= 0 && fd < kMost; }
-  static constexpr int kMost = 1024;
-  std::atomic<int> twin_[kMost] = {};  // and one more; 0: none
-  std::atomic<bool> told_[kMost] = {};
-};
 
 Twins twins;
 

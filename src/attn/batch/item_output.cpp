@@ -34,7 +34,7 @@ std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const Common& com
   const std::string name = naming.name_of(item);
   const std::vector<OutputTarget> targets = {parse_target(naming.folder + "/" + name)};
   OutputPolicy policy = common.policy;
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
+  policy.inputs.merge(files.paths());
   const std::vector<PlannedFile> plans = planned_files(targets, job.outputs);
   if (common.no_clobber) {
     const auto exists = [](const PlannedFile& plan) { return is_there(plan.path); };

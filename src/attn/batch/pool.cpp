@@ -3,67 +3,35 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "attn/batch/finished_items.h"
 #include "attn/batch/short_lock.h"
 #include "attn/batch/signals_blocked.h"
+#include "attn/batch/worker.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Clock = Task::Clock;
 
 constexpr auto kTick = std::chrono::milliseconds(50);
 constexpr std::size_t kMostWaiting = 1024;
 constexpr std::size_t kWorthWriting = 65536;  // bytes of text: what a pipe holds
 
-enum class Owner { nobody, worker, clock };
-
-struct Task {
-  Item item;
-  std::size_t place = 0;  ///< among the items started
-  Clock::time_point start = Clock::now();
-  std::atomic<Owner> owner = Owner::nobody;
-
-  bool claim(Owner who) {
-    Owner expected = Owner::nobody;
-    return owner.compare_exchange_strong(expected, who) || expected == who;
-  }
-};
-
-/// A thread, and what it works on.
-struct Worker {
-  std::thread thread;
-  bool abandoned = false;
-
-  void take(std::shared_ptr<Task> task) {
-    const std::lock_guard lock(mutex_);
-    task_ = std::move(task);
-  }
-  std::shared_ptr<Task> task() {
-    const std::lock_guard lock(mutex_);
-    return task_;
-  }
-
- private:
-  std::mutex mutex_;
-  std::shared_ptr<Task> task_;
-};
-
 /// Held by each thread, as overdue ones outlive run_pool().
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
-  Pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
+  Pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
        std::atomic<bool>& stop)
       : source_(source),
         options_(options),
-        tasks_(tasks),
+        calls_(calls),
         stop_(stop),
         finished_(options.in_order) {}
 
@@ -86,7 +54,7 @@ class Pool : public std::enable_shared_from_this<Pool> {
 
   ItemSource& source_;
   const PoolOptions options_;
-  const PoolTasks tasks_;
+  const PoolCalls calls_;
   std::atomic<bool>& stop_;
 
   std::mutex source_mutex_;               ///< taken before mutex_ where both are
@@ -101,22 +69,6 @@ class Pool : public std::enable_shared_from_this<Pool> {
   FinishedItems finished_;  ///< and not reported yet
   bool reporting_ = false;  ///< a thread reports all that is ready
 };
-
-/// "0.53"
-std::string short_seconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", seconds);
-  return text;
-}
-
-Outcome overdue(const Task& task, double seconds, double limit) {
-  Outcome outcome{.number = task.item.number, .name = task.item.name, .status = Status::failed};
-  outcome.seconds = seconds;
-  outcome.error = {printable(task.item.name) + ": took more than " + short_seconds(limit) +
-                   " s (--timeout), given up after " + short_seconds(seconds) + " s"};
-  outcome.code = static_cast<int>(ErrorKind::busy);
-  return outcome;
-}
 
 PoolEnd Pool::run() {
   std::unique_lock lock(mutex_);
@@ -152,7 +104,7 @@ PoolEnd Pool::run() {
 
 void Pool::tick() {
   const std::lock_guard alone(report_mutex_);
-  tasks_.tick();
+  calls_.tick();
 }
 
 void Pool::start_worker() {
@@ -174,12 +126,11 @@ void Pool::start_worker() {
 
 void Pool::work(Worker& self) {
   try {
-    tasks_.begin();
+    calls_.begin();
     std::string room;
     while (const std::shared_ptr<Task> task = take(self)) {
-      const Claim claim{[&] { return task->claim(Owner::worker); },
-                        [&] { return task->owner == Owner::clock; }};
-      Outcome outcome = tasks_.work(task->item, claim, std::move(room));
+      const Claim claim = task->claim_of_worker();
+      Outcome outcome = calls_.work(task->item, claim, std::move(room));
       if (!claim.take()) break;  // reported as overdue; another worker is in this one's place
       const std::chrono::duration<double> taken = Clock::now() - task->start;
       outcome.seconds = taken.count();
@@ -253,7 +204,7 @@ void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point la
     lock.unlock();
     {
       const std::lock_guard alone(report_mutex_);
-      tasks_.report(ready);
+      calls_.report(ready);
     }
     lock.lock();
     reporting_ = false;
@@ -275,7 +226,7 @@ void Pool::give_up_overdue() {
     const std::shared_ptr<Task> task = worker.task();
     if (worker.abandoned || task == nullptr) continue;
     const std::chrono::duration<double> taken = now - task->start;
-    if (taken.count() < options_.timeout || !task->claim(Owner::clock)) continue;
+    if (taken.count() < options_.timeout || !task->claim(Task::Owner::clock)) continue;
     worker.abandoned = true;
     --live_;
     ++overdue_;
@@ -286,9 +237,9 @@ void Pool::give_up_overdue() {
 
 }  // namespace
 
-PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
+PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop) {
-  return std::make_shared<Pool>(source, options, tasks, stop)->run();
+  return std::make_shared<Pool>(source, options, calls, stop)->run();
 }
 
 }  // namespace attn

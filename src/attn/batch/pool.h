@@ -7,16 +7,10 @@
 #include <functional>
 #include <span>
 
+#include "attn/batch/claim.h"
 #include "attn/batch/item.h"
 
 namespace attn {
-
-/// The right to say what became of an item: either its worker has it, or, once the item's time is
-/// up, the clock.
-struct Claim {
-  std::function<bool()> take;  ///< true when it is the worker's now, however often it asks
-  std::function<bool()> lost;  ///< whether the clock has it
-};
 
 struct PoolOptions {
   std::size_t threads = 1;
@@ -27,7 +21,7 @@ struct PoolOptions {
 };
 
 /// `report` and `tick` are called one at a time.
-struct PoolTasks {
+struct PoolCalls {
   std::function<void()> begin;  ///< on each worker's thread, before its first item
   /// Called on many threads at once. Asks its claim before what cannot be taken back. The string is
   /// empty, and may become the outcome's text.
@@ -42,7 +36,7 @@ struct PoolEnd {
   std::size_t overdue = 0;   ///< threads that still compute items whose time was up
 };
 
-/// Runs every item of `source` through `tasks.work`. Workers leave signals to the calling thread.
+/// Runs every item of `source` through `calls.work`. Workers leave signals to the calling thread.
 ///
 /// In order, a finished item waits for those before it; no more are started while those that wait
 /// hold `most_waiting` bytes of text, or are 1024.
@@ -50,9 +44,9 @@ struct PoolEnd {
 /// A computation cannot be stopped from outside. An item whose time is up is reported as failed at
 /// once, its thread is left to itself and another takes its place; whatever it computes is thrown
 /// away. Where such threads are left at the end (`overdue`), the caller has to end the program
-/// without destructors, as they may use anything. Everything in `tasks`, `source` and `stop` lives
+/// without destructors, as they may use anything. Everything in `calls`, `source` and `stop` lives
 /// until then. `stop` is set when no more items are wanted.
-PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolTasks& tasks,
+PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop);
 
 }  // namespace attn

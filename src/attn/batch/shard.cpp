@@ -32,6 +32,8 @@ class ShardItems final : public ItemSource {
     return *all / shard_.count + (*all % shard_.count >= shard_.index ? 1 : 0);
   }
 
+  bool has_more() const override { return source_->has_more(); }
+
  private:
   std::unique_ptr<ItemSource> source_;
   const Shard shard_;

@@ -86,6 +86,18 @@ struct Attempt {
   std::size_t needed = document.size();  ///< bytes of memory, as far as is known
 };
 
+/// Its files get their names unless it has been given up.
+void write_files(ResultWriter& writer, const Result& result, const Attempt& attempt,
+                 const Common& common, Outcome& outcome) {
+  writer.write(result);
+  if (!attempt.claim.take()) return;
+  writer.commit();
+  const Naming& naming = *common.naming;
+  common.folders->keep(folder_of_output(naming, naming.name_of(attempt.item)));
+  for (const auto& [path, digest] : writer.digests())
+    outcome.outputs.emplace_back(path.substr(naming.folder.size() + 1), digest);
+}
+
 /// False when it needs more memory than is free now; it is then to be tried again.
 bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   const Item& item = attempt.item;
@@ -115,17 +127,12 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   if (common.naming) writer = writer_of_item(item, common, job, files);
   const Result result = run_job(job, prepared, std::move(document), files);
   outcome.warning = warnings(job, prepared.inputs, nan_warning(job, result, common.nan));
-  if (!writer) {
+  if (writer) {
+    write_files(*writer, result, attempt, common, outcome);
+  } else {
     append_result_json(outcome.text, result, -1);
     outcome.text += '\n';
-    return true;
   }
-  writer->write(result);
-  if (!attempt.claim.take()) return true;
-  writer->commit();
-  common.folders->keep(folder_of_output(*common.naming, common.naming->name_of(item)));
-  for (const auto& [path, digest] : writer->digests())
-    outcome.outputs.emplace_back(path.substr(common.naming->folder.size() + 1), digest);
   return true;
 }
 
@@ -137,7 +144,8 @@ void fail(Outcome& outcome, const Error& error) {
 
 void work(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
   try {
-    if (common.earlier != nullptr && item.fault.empty()) {
+    if (!item.fault.empty()) throw Error(ErrorKind::data, item.fault);
+    if (common.earlier != nullptr) {
       outcome.outputs = finished_earlier(item, common);
       if (!outcome.outputs.empty()) {
         outcome.status = Status::skipped;
@@ -145,7 +153,6 @@ void work(const Item& item, const Common& common, const Claim& claim, Outcome& o
         return;
       }
     }
-    if (!item.fault.empty()) throw Error(ErrorKind::data, item.fault);
     Attempt attempt{item, claim};
     while (!compute(attempt, common, outcome)) {
     }

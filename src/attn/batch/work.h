@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "attn/batch/claim.h"
 #include "attn/batch/common.h"
 #include "attn/batch/item.h"
-#include "attn/batch/pool.h"
 
 namespace attn {
 

@@ -1,28 +1,20 @@
 // attn batch: many jobs, as files or as lines of JSON, on several threads.
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <memory>
 
 #include "attn/batch/existing.h"
 #include "attn/batch/job_files.h"
 #include "attn/batch/job_lines.h"
 #include "attn/batch/manifest.h"
-#include "attn/batch/pool.h"
 #include "attn/batch/shard.h"
-#include "attn/batch/work.h"
 #include "attn/cli/batch_options.h"
 #include "attn/cli/batch_report.h"
+#include "attn/cli/batch_run.h"
 #include "attn/cli/command.h"
 #include "attn/cli/limit_options.h"
-#include "attn/core/fast.h"
-#include "attn/core/machine.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
-#include "attn/io/output_file.h"
 #include "attn/io/temporaries.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"
@@ -30,11 +22,8 @@
 namespace attn {
 namespace {
 
-constexpr int kSomeFailed = 3;  // the exit code
-
-// Parts of --max-memory: files kept for jobs to come, the longest line that is a job, and results
-// that wait for those before them.
-constexpr std::size_t kCachePart = 4, kLinePart = 8, kWaitingPart = 8;
+// Parts of --max-memory: files kept for jobs to come, and the longest line that is a job.
+constexpr std::size_t kCachePart = 4, kLinePart = 8;
 
 std::optional<Naming> naming_of(const BatchArgs& args) {
   if (args.out_dir.empty()) return std::nullopt;
@@ -128,13 +117,6 @@ Document base_of(const BatchArgs& args, FileCache& cache) {
   return base;
 }
 
-/// Ends the program although threads still compute what nobody wants any more.
-[[noreturn]] void end_at_once(int code) {
-  remove_temporaries();
-  std::fflush(nullptr);
-  std::_Exit(code);
-}
-
 Common common_of(const BatchArgs& args) {
   Common common;
   common.naming = naming_of(args);
@@ -148,83 +130,6 @@ Common common_of(const BatchArgs& args) {
   common.policy.digest = true;
   common.policy.nameless = true;
   return common;
-}
-
-/// Whether it ended because nobody reads standard output any more.
-bool reader_has_gone(const std::exception_ptr& fault) {
-  try {
-    if (fault) std::rethrow_exception(fault);
-  } catch (const BrokenPipe&) {
-    return true;
-  } catch (...) {  // whatever else it is, tell_fault() says
-  }
-  return false;
-}
-
-void write_results(OutputFile& file, std::span<const Outcome> outcomes) {
-  for (const Outcome& outcome : outcomes) {
-    if (outcome.status == Status::failed)
-      file.write(failure_json(outcome) + "\n");
-    else
-      file.write(outcome.text);
-  }
-  file.flush();
-}
-
-std::exception_ptr fault_of(const std::function<void()>& step) {
-  try {
-    step();
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
-}
-
-/// Results go to the manifest's folder, or, without a manifest, to standard output.
-int run_items(const BatchArgs& args, const Common& common, ItemSource& source, Manifest* manifest,
-              std::atomic<bool>& stop) {
-  const bool is_recorded = manifest != nullptr;
-  BatchReport report({.style = args.progress,
-                      .json = args.json,
-                      .quiet = is_quiet(),
-                      .dry_run = args.dry_run,
-                      .total = source.count(),
-                      .where = is_recorded ? printable(manifest->path()) : "the results",
-                      .resumable = is_recorded});
-  std::optional<OutputFile> results;
-  if (!is_recorded) results.emplace("-", OutputPolicy{});
-  const bool on_screen = isatty(STDOUT_FILENO) == 1;
-  PoolOptions pool = args.pool;
-  pool.in_order = !is_recorded;
-  pool.most_waiting = std::min(pool.most_waiting, common.files->limits().memory / kWaitingPart);
-  PoolTasks tasks;
-  // Processors that no worker has are for the kernels.
-  const std::size_t processors = processors_for_us();
-  if (pool.threads == 0) pool.threads = processors;
-  tasks.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
-    set_threads(threads);
-  };
-  tasks.work = [&](const Item& item, const Claim& claim, std::string room) {
-    return work_on(item, common, claim, std::move(room));
-  };
-  tasks.report = [&](std::span<const Outcome> outcomes) {
-    for (const Outcome& outcome : outcomes) report.item(outcome);
-    if (on_screen) report.clear_bar();
-    try {
-      is_recorded ? manifest->add(outcomes) : write_results(*results, outcomes);
-    } catch (...) {
-      for (const Outcome& outcome : outcomes) report.take_back(outcome);
-      throw;
-    }
-  };
-  tasks.tick = [&] { report.tick(); };
-  PoolEnd end = run_pool(source, pool, tasks, stop);
-  if (results && !end.fault) end.fault = fault_of([&] { results->commit(); });
-  if (manifest != nullptr && !end.fault) end.fault = fault_of([&] { manifest->close(); });
-  const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
-  if (!reader_has_gone(end.fault)) report.end(code);
-  if (end.overdue > 0) end_at_once(code);
-  return code;
 }
 
 int run_batch(const BatchArgs& args) {
@@ -260,9 +165,11 @@ int run_batch(const BatchArgs& args) {
 int batch(const BatchArgs& args) {
   take_questions();
   if (!args.json) return run_batch(args);
-  int code = 0;
-  const std::exception_ptr fault = fault_of([&] { code = run_batch(args); });
-  return fault ? tell_fault_as_event(fault) : code;
+  try {
+    return run_batch(args);
+  } catch (...) {
+    return tell_fault_as_event(std::current_exception());
+  }
 }
 
 }  // namespace

@@ -5,31 +5,15 @@
 #include <optional>
 
 #include "attn/cli/command.h"
-#include "attn/cli/compare_reference.h"
+#include "attn/cli/compare_options.h"
 #include "attn/cli/comparison_report.h"
 #include "attn/cli/draw.h"
-#include "attn/cli/limit_options.h"
 #include "attn/cli/tensors_of.h"
-#include "attn/cli/values.h"
 #include "attn/io/output_file.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
-
-struct CompareArgs {
-  std::string a, b;
-  std::optional<double> rtol, atol;
-  std::optional<std::int64_t> ulps;
-  bool equal_nan = false, json = false;
-  ReferenceArgs reference;
-  std::string view, of;
-  HeatChoice choice;
-  bool force = false;
-  LimitArgs limits;
-
-  bool tolerant() const { return rtol || atol || ulps; }
-};
 
 /// With --ulp alone, tolerances are 0: distance in ulps decides. Beside --rtol or --atol, an
 /// element that keeps either of the two is close. Of a reference, NaN is part of what is right.
@@ -116,12 +100,6 @@ HeatSource source_of(const Couple& couple, const ResultFile& labels, const Compa
   return source;
 }
 
-OutputFile picture_file(const CompareArgs& args, const TensorFiles& files) {
-  OutputPolicy policy{args.force, {}};
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-  return OutputFile(args.view, policy);
-}
-
 void draw_difference(const CompareReport& report, const CompareArgs& args, TensorFiles& files,
                      OutputFile& picture) {
   const Couple* couple = drawn_couple(report, args.of);
@@ -132,22 +110,6 @@ void draw_difference(const CompareReport& report, const CompareArgs& args, Tenso
   set.key.reset();  // no file holds the difference
   picture.write((format == DrawFormat::text ? "\n" : "") + drawn({set}, format, {}));
   picture.commit();
-}
-
-void check(const CompareArgs& args) {
-  const ReferenceArgs& reference = args.reference;
-  if (!reference.asked) {
-    if (args.b.empty())
-      throw Error(ErrorKind::usage, "expected B, which A is held to, or --reference and a job");
-    const auto refuse = [](const char* given) { throw Error(ErrorKind::usage, given); };
-    if (!reference.precision.empty()) refuse("--precision: goes with --reference");
-    if (!reference.sums.empty()) refuse("--sums: goes with --reference");
-    if (!reference.output.empty()) refuse("--as: goes with --reference");
-    if (has_job_flags(reference.flags)) refuse("flags of a job go with --reference");
-  }
-  if (args.view == "-" && args.json)
-    throw Error(ErrorKind::usage, "--view: beside --json the picture needs a file, --view=FILE");
-  if (!args.view.empty()) draw_format(args.view);
 }
 
 /// Without --max-memory the size of what is only read is not limited.
@@ -178,69 +140,12 @@ int run_compare(const CompareArgs& args) {
   if (report.couples.empty() && report.only_in_a.empty() && report.only_in_b.empty())
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");
   std::optional<OutputFile> picture;  // before anything is printed: it may exist already
-  if (!args.view.empty()) picture.emplace(picture_file(args, files));
+  if (!args.view.empty())
+    picture.emplace(args.view, OutputPolicy{.force = args.force, .inputs = files.paths()});
   files.require_unchanged();
   print(args.json ? report_json(report) : report_text(report));
   if (picture) draw_difference(report, args, files, *picture);
   return report.same() ? 0 : 1;
-}
-
-void add_tolerance(CLI::App& app, CompareArgs& args) {
-  const auto add = [&](const std::string& flag, auto& place, const std::string& what,
-                       const std::string& type) {
-    return app.add_option(flag, place, what)->type_name(type)->group("What is close");
-  };
-  take_number(add("--rtol", args.rtol, "relative tolerance; default: 1e-7, with --ulp 0", "X"),
-              Sign::not_negative);
-  take_number(add("--atol", args.atol, "absolute tolerance; default: 0", "X"), Sign::not_negative);
-  take_whole(add("--ulp", args.ulps, "as close: at most N representable values apart", "N"), 0);
-  app.add_flag("--equal-nan", args.equal_nan, "NaN is close to NaN; without, to nothing")
-      ->group("What is close");
-}
-
-void add_reference(CLI::App& app, ReferenceArgs& args) {
-  const std::string group = "Against the job itself";
-  app.add_flag("--reference", args.asked,
-               "B is a job, or the flags of 'attn run' are: it is computed in f64, and close is "
-               "what the result's precision can be expected to give")
-      ->group(group);
-  app.add_option("--precision", args.precision,
-                 "what the result was computed in: f64, f32, tf32, f16 or bf16; default: its dtype")
-      ->check(one_of({"f64", "f32", "tf32", "f16", "bf16"}))
-      ->type_name("WORD")
-      ->group(group);
-  app.add_option("--sums", args.sums, "what sums and softmax were in; default: f32, of f64 f64")
-      ->check(one_of({"f64", "f32", "f16", "bf16"}))
-      ->type_name("WORD")
-      ->group(group);
-  app.add_option("--as", args.output,
-                 "which output a tensor without a name is; default: context, with W_O output")
-      ->type_name("NAME")
-      ->group(group);
-  add_job_flags(app, args.flags);
-  for (CLI::Option* option : app.get_options())
-    if (option->get_group() == "Tensors" || option->get_group() == "Attention" ||
-        option->get_group() == "Positions" || option->get_group() == "Job")
-      option->group("");  // not shown: 'attn run --help' has them
-}
-
-void add_view(CLI::App& app, CompareArgs& args) {
-  const std::string group = "Picture";
-  app.add_flag("--view{-}", args.view,
-               "A - B as a heat map on the terminal, or as a picture or page: --view=FILE.svg, "
-               ".png, .html")
-      ->type_name("[=FILE]")
-      ->group(group);
-  app.add_option("--of", args.of, "of which tensor; default: the first that differs")
-      ->type_name("NAME")
-      ->group(group);
-  const auto add_axis = [&](const std::string& flag, auto& place, const std::string& what) {
-    take_whole(app.add_option(flag, place, what))->type_name("I")->group(group);
-  };
-  add_axis("--head", args.choice.head, "this head alone; default: all, side by side");
-  add_axis("--batch", args.choice.batch, "this batch alone");
-  add_axis("--layer", args.choice.layer, "this layer alone");
-  app.add_flag("--force", args.force, "replace FILE where it exists")->group(group);
 }
 
 }  // namespace
@@ -255,13 +160,7 @@ Action add_compare(CLI::App& app) {
       "  attn compare result.npz expected.npz --rtol 1e-5\n"
       "  attn compare mine.npy result.npz#weights --ulp 4 --view\n"
       "  attn compare result.npz --reference --q q.npy --k k.npy --v v.npy --heads 4");
-  app.add_option("A", args->a, "FILE or FILE#NAME; - is standard input")->required();
-  app.add_option("B", args->b, "the same: what A is held to; with --reference, a job file");
-  add_tolerance(app, *args);
-  app.add_flag("--json", args->json, "one JSON object, on one line");
-  add_reference(app, args->reference);
-  add_view(app, *args);
-  add_limit_options(app, args->limits);
+  add_compare_options(app, *args);
   return [args] { return run_compare(*args); };
 }
 

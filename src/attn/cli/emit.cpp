@@ -140,9 +140,7 @@ bool holds_one(const EmitArgs& args) {
 void emit_tensors(const TensorMap& tensors, const EmitArgs& args, const TensorFiles& files) {
   const std::optional<Format> format = format_of(args);
   if (format) refuse_text_options(args);
-  OutputPolicy policy{args.force, {}};
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-  OutputFile out(args.output, policy);
+  OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
   if (format)
     write(tensors, *format, args, out);
   else

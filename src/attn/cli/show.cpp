@@ -65,10 +65,7 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
 }
 
 OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files) {
-  OutputPolicy policy;
-  policy.force = args.force;
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-  return policy;
+  return {.force = args.force, .inputs = files.paths()};
 }
 
 void show(const Result& result, const ShowArgs& args,

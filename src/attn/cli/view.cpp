@@ -47,9 +47,7 @@ int view(const ViewArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
-  OutputPolicy policy{args.force, {}};
-  for (const auto& [path, file] : files.files()) policy.inputs.insert(path);
-  OutputFile out(args.output, policy);
+  OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
   out.write(drawn(sets, format, args.style));
   out.commit();
   return 0;

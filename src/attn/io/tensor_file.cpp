@@ -157,6 +157,12 @@ const FileBytes& TensorFiles::file(const std::string& path) {
   return files_.emplace(path, held->second->bytes()).first->second;
 }
 
+std::set<std::string> TensorFiles::paths() const {
+  std::set<std::string> all;
+  for (const auto& [path, file] : files_) all.insert(path);
+  return all;
+}
+
 void TensorFiles::require_unchanged() const {
   for (const auto& [path, file] : files_) file.require_unchanged();
 }

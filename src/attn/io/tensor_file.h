@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "attn/io/file.h"
@@ -57,6 +58,7 @@ class TensorFiles {
   /// Everything that the file holds. Errors as read().
   const TensorMap& all(const std::string& path);
   const std::map<std::string, FileBytes>& files() const { return files_; }
+  std::set<std::string> paths() const;  ///< of all that was read: nothing may be written there
   /// Errors: io, for a file that is used where it is and was written to since.
   void require_unchanged() const;
   const ReadLimits& limits() const { return limits_; }

@@ -1,0 +1,28 @@
+#include "attn/batch/worker.h"
+
+#include <cstdio>
+
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+/// "0.53"
+std::string short_seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", seconds);
+  return text;
+}
+
+}  // namespace
+
+Outcome overdue(const Task& task, double seconds, double limit) {
+  Outcome outcome{.number = task.item.number, .name = task.item.name, .status = Status::failed};
+  outcome.seconds = seconds;
+  outcome.error = {printable(task.item.name) + ": took more than " + short_seconds(limit) +
+                   " s (--timeout), given up after " + short_seconds(seconds) + " s"};
+  outcome.code = static_cast<int>(ErrorKind::busy);
+  return outcome;
+}
+
+}  // namespace attn

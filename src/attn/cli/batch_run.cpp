@@ -1,0 +1,125 @@
+#include "attn/cli/batch_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+
+#include "attn/batch/manifest.h"
+#include "attn/batch/pool.h"
+#include "attn/batch/work.h"
+#include "attn/cli/batch_report.h"
+#include "attn/cli/command.h"
+#include "attn/core/fast.h"
+#include "attn/core/machine.h"
+#include "attn/io/output_file.h"
+#include "attn/io/temporaries.h"
+#include "attn/tensor/error.h"
+
+namespace attn {
+namespace {
+
+constexpr int kSomeFailed = 3;           // the exit code
+constexpr std::size_t kWaitingPart = 8;  // of --max-memory: results that wait for those before them
+
+ReportOptions report_options(const BatchArgs& args, const ItemSource& source,
+                             const Manifest* manifest) {
+  return {.style = args.progress,
+          .json = args.json,
+          .quiet = is_quiet(),
+          .dry_run = args.dry_run,
+          .total = source.count(),
+          .where = manifest != nullptr ? printable(manifest->path()) : "the results",
+          .resumable = manifest != nullptr};
+}
+
+PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::size_t most_memory,
+                         bool in_order) {
+  PoolOptions pool = args.pool;
+  if (pool.threads == 0) pool.threads = processors;
+  pool.in_order = in_order;
+  pool.most_waiting = std::min(pool.most_waiting, most_memory / kWaitingPart);
+  return pool;
+}
+
+void write_results(OutputFile& file, std::span<const Outcome> outcomes) {
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.status == Status::failed)
+      file.write(failure_json(outcome) + "\n");
+    else
+      file.write(outcome.text);
+  }
+  file.flush();
+}
+
+std::exception_ptr fault_of(const std::function<void()>& step) {
+  try {
+    step();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+/// Whether it ended because nobody reads standard output any more.
+bool reader_has_gone(const std::exception_ptr& fault) {
+  try {
+    if (fault) std::rethrow_exception(fault);
+  } catch (const BrokenPipe&) {
+    return true;
+  } catch (...) {  // whatever else it is, tell_fault() says
+  }
+  return false;
+}
+
+/// Ends the program although threads still compute what nobody wants any more.
+[[noreturn]] void end_at_once(int code) {
+  remove_temporaries();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace
+
+int run_items(const BatchArgs& args, const Common& common, ItemSource& source, Manifest* manifest,
+              std::atomic<bool>& stop) {
+  const bool is_recorded = manifest != nullptr;
+  BatchReport report(report_options(args, source, manifest));
+  std::optional<OutputFile> results;
+  if (!is_recorded) results.emplace("-", OutputPolicy{});
+  const bool on_screen = isatty(STDOUT_FILENO) == 1;
+  const std::size_t processors = processors_for_us();
+  const PoolOptions pool =
+      pool_options(args, processors, common.files->limits().memory, !is_recorded);
+  PoolCalls calls;
+  // Processors that no worker has are for the kernels.
+  calls.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
+    set_threads(threads);
+  };
+  calls.work = [&](const Item& item, const Claim& claim, std::string room) {
+    return work_on(item, common, claim, std::move(room));
+  };
+  calls.report = [&](std::span<const Outcome> outcomes) {
+    for (const Outcome& outcome : outcomes) report.item(outcome);
+    if (on_screen) report.clear_bar();
+    try {
+      is_recorded ? manifest->add(outcomes) : write_results(*results, outcomes);
+    } catch (...) {
+      for (const Outcome& outcome : outcomes) report.take_back(outcome);
+      throw;
+    }
+  };
+  calls.tick = [&] { report.tick(); };
+  PoolEnd end = run_pool(source, pool, calls, stop);
+  if (!end.fault)
+    end.fault = fault_of([&] { is_recorded ? manifest->close() : results->commit(); });
+  const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
+  if (!reader_has_gone(end.fault)) report.end(code);
+  if (end.overdue > 0) end_at_once(code);
+  return code;
+}
+
+}  // namespace attn

@@ -1,0 +1,39 @@
+// The options of `attn compare`.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "attn/cli/compare_reference.h"
+#include "attn/cli/limit_options.h"
+#include "attn/report/heat_map.h"
+
+namespace CLI {
+class App;
+}
+
+namespace attn {
+
+/// What was typed.
+struct CompareArgs {
+  std::string a, b;
+  std::optional<double> rtol, atol;
+  std::optional<std::int64_t> ulps;
+  bool equal_nan = false, json = false;
+  ReferenceArgs reference;
+  std::string view, of;
+  HeatChoice choice;
+  bool force = false;
+  LimitArgs limits;
+
+  bool tolerant() const { return rtol || atol || ulps; }
+};
+
+/// Declares them all; `args` outlives the parsing.
+void add_compare_options(CLI::App& app, CompareArgs& args);
+
+/// Errors: usage, for options that contradict or miss each other.
+void check(const CompareArgs& args);
+
+}  // namespace attn
