@@ -25,10 +25,10 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
 }
 
 struct Geometry {
-  std::size_t lanes = 1;          ///< elements of a vector
-  std::size_t panel = 1;          ///< keys of a key panel, columns of a value panel
-  std::size_t tile_rows = 1;      ///< query rows of the micro-kernel
-  std::size_t most_together = 1;  ///< query rows that are worked on together, in such tiles
+  std::size_t lanes = 1;       ///< elements of a vector
+  std::size_t panel = 1;       ///< keys of a key panel, columns of a value panel
+  std::size_t tile_rows = 1;   ///< query rows of the micro-kernel
+  std::size_t group_rows = 1;  ///< the most of a group: rows that are worked on together
 };
 
 /// Keys [first, last); none at first.
@@ -39,7 +39,7 @@ struct Span {
 
 /// Keys that rows which are worked on together reach: any of them those in [first, last), all of
 /// them those in [all_first, all_last), masks and bias left aside.
-struct Tile {
+struct Reach {
   std::int64_t first = 0, last = 0, all_first = 0, all_last = 0;
 };
 
@@ -72,19 +72,20 @@ struct Partial {
 /// Scratch of one worker.
 template <class T>
 struct Scratch {
-  Row<T>* row = nullptr;    ///< (rows)
-  Tile* tile = nullptr;     ///< (rows / tile_rows, rounded up)
-  Span* seen = nullptr;     ///< (rows / tile_rows, rounded up)
-  T* query = nullptr;       ///< (rows, D), for those that cannot be read where they stand
-  bool whole_rows = false;  ///< the strip holds all rows and keys; otherwise a tile and a key block
-  T* strip = nullptr;       ///< scores, then 2^(score - max)
+  Row<T>* row = nullptr;   ///< (rows)
+  Reach* reach = nullptr;  ///< a group
+  Span* seen = nullptr;    ///< a group
+  T* query = nullptr;      ///< (rows, D), for those that cannot be read where they stand
+  bool whole_rows =
+      false;           ///< the strip holds all rows and keys; otherwise a group and a key block
+  T* strip = nullptr;  ///< scores, then 2^(score - max)
   /// (rows, strip_stride), where they are asked for: q . k, and what comes of it on the way to the
   /// strip, in its own units. `masked` is there with `scaled`, and `raw` with either.
   T *raw = nullptr, *scaled = nullptr, *masked = nullptr;
   std::size_t strip_stride = 0;
   T* running_max = nullptr;  ///< (rows, lanes)
   Partial<T> partial;
-  T* saved = nullptr;        ///< (most_together, partial.stride)
+  T* saved = nullptr;        ///< (group_rows, partial.stride)
   T* widened = nullptr;      ///< (panel, max(D, Dv)): rows of T on their way into a panel
   T* key_block = nullptr;    ///< (kKeyBlock, D), for unpacked keys
   T* value_block = nullptr;  ///< (Dv, kKeyBlock), for unpacked values
@@ -100,8 +101,8 @@ struct RowBlock {
   bool has_sinks = true;  ///< begin() puts the sinks into the partial
 
   // Known when rows have been read:
-  const T* query = nullptr;   ///< (rows, D), in scratch or where the queries stand
-  std::size_t tile_rows = 0;  ///< that are worked on together
+  const T* query = nullptr;    ///< (rows, D), in scratch or where the queries stand
+  std::size_t group_rows = 0;  ///< of its groups, kTileRows or as many as may be
 };
 
 template <class T>

@@ -1,4 +1,4 @@
-// What masks and biases show of a panel of keys to the rows of a tile.
+// What masks and biases show of a panel of keys to the rows of a group.
 #pragma once
 
 #include "attn/kernel/kernels.h"
@@ -7,7 +7,7 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// How much of a panel the masks let the rows of a tile see.
+/// How much of a panel the masks let the rows of a group see.
 enum class Seen { none, some, all };
 
 HWY_INLINE std::int64_t lesser(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
@@ -90,7 +90,7 @@ HWY_INLINE bool adds_to_any(const T* bias, std::int64_t column, std::int64_t cou
   return false;
 }
 
-/// What masks and biases say about keys [first, first + count) in any of the tile's rows.
+/// What masks and biases say about keys [first, first + count) in any of the group's rows.
 template <class T>
 Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first,
                    std::int64_t count) {

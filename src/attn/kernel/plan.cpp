@@ -82,7 +82,7 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   plan.task_rows = few_rows ? plan.pair_rows : choose_task_rows(plan);
   plan.strip_rows =
       plan.strip ? plan.block_rows
-                 : std::min(geometry.most_together, round_up(plan.block_rows, geometry.tile_rows));
+                 : std::min(geometry.group_rows, round_up(plan.block_rows, geometry.tile_rows));
   plan.packed = plan.pair_rows > plan.block_rows;
   plan.split = few_rows && plan.key_blocks > 1 && plan.pairs < 2 * kEnoughTasks;
   plan.partial_size = 2 * row_room(plan, geometry) + plan.block_rows * plan.value_stride;
@@ -115,10 +115,10 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
     if (memory) pointer = reinterpret_cast<X*>(memory + bytes);
     bytes = round_up(bytes + count * sizeof(X), kLine);
   };
-  const std::size_t rows = plan.block_rows, tiles = rows / geometry.tile_rows + 1;
+  const std::size_t rows = plan.block_rows, groups = rows / geometry.tile_rows + 1;
   take(s.row, rows);
-  take(s.tile, tiles);
-  take(s.seen, tiles);
+  take(s.reach, groups);
+  take(s.seen, groups);
   take(s.query, rows * p.D);
   s.whole_rows = plan.strip;
   s.strip_stride = plan.strip_stride;
@@ -130,7 +130,7 @@ std::size_t lay_out(const Plan& plan, const Problem<T>& p, const Geometry& geome
   T* partial = nullptr;
   take(partial, plan.partial_size);
   if (memory) s.partial = partial_at(plan, geometry, partial);
-  take(s.saved, geometry.most_together * plan.value_stride);
+  take(s.saved, geometry.group_rows * plan.value_stride);
   take(s.widened, geometry.panel * std::max(p.D, p.Dv));
   if (!plan.packed) take(s.key_block, kKeyBlock * p.D);
   if (!plan.packed) take(s.value_block, kKeyBlock * plan.value_stride);

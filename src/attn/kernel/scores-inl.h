@@ -1,4 +1,4 @@
-// Scores of a tile of queries and a block of keys.
+// Scores of a group of queries and a block of keys.
 #pragma once
 
 #include "attn/kernel/kernels.h"
@@ -39,27 +39,27 @@ HWY_INLINE Span key_block_span(std::size_t number) {
 
 /// A few rows of a block, as many as are worked on together.
 template <class T>
-struct TileView {
+struct RowGroup {
   const Problem<T>& p;
   const Scratch<T>& s;
   std::size_t i, rows;  ///< rows [i, i + rows) of the block
-  std::size_t behind;   ///< of the tile that follows it in the block
-  const Tile& reach;
+  std::size_t behind;   ///< of the group that follows it in the block
+  const Reach& reach;
   const T* query;  ///< of the first row
   T* strip;        ///< of the first row
 
-  TileView(const RowBlock<T>& block, std::size_t row)
+  RowGroup(const RowBlock<T>& block, std::size_t row)
       : p(block.problem),
         s(block.scratch),
         i(row),
-        rows(HWY_MIN(block.tile_rows, block.rows - row)),
-        behind(HWY_MIN(block.tile_rows, block.rows - row - rows)),
-        reach(s.tile[row / block.tile_rows]),
+        rows(HWY_MIN(block.group_rows, block.rows - row)),
+        behind(HWY_MIN(block.group_rows, block.rows - row - rows)),
+        reach(s.reach[row / block.group_rows]),
         query(block.query + row * p.D),
         strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
 };
 
-/// Panels of keys side by side that are alike to a tile of rows.
+/// Panels of keys side by side that are alike to a group of rows.
 struct Run {
   enum class Kind {
     far,     ///< out of reach of all rows
@@ -83,21 +83,21 @@ struct Run {
 /// From scores to the strip: scores come from s.raw, where they are kept, or are scaled in the
 /// strip already.
 template <class T>
-void finish_run(const TileView<T>& tile, const Run& run, std::size_t column) {
-  const Problem<T>& p = tile.p;
-  const Scratch<T>& s = tile.s;
+void finish_run(const RowGroup<T>& group, const Run& run, std::size_t column) {
+  const Problem<T>& p = group.p;
+  const Scratch<T>& s = group.s;
   const bool stages = s.masked != nullptr;
   const T unit = stages || has_terms(p) ? strip_unit(p) : T(1);
   const T scale = s.raw == nullptr ? T(1) : stages ? p.scale : strip_scale(p);
   const std::size_t width = run.panels * kPanel<T>;
   const std::size_t seen = run.panels > 1 || stages ? width : run.vectors * kLanes<T>;
   const auto row_of = [&](T* matrix, std::size_t r) {
-    return matrix ? matrix + (tile.i + r) * s.strip_stride + column : nullptr;
+    return matrix ? matrix + (group.i + r) * s.strip_stride + column : nullptr;
   };
   with_terms(p, [&](auto caps, auto biased, auto masked) {
-    for (std::size_t r = 0; r < tile.rows; ++r) {
-      T* const to = tile.strip + r * s.strip_stride + column;
-      T* const running_max = s.running_max + (tile.i + r) * kLanes<T>;
+    for (std::size_t r = 0; r < group.rows; ++r) {
+      T* const to = group.strip + r * s.strip_stride + column;
+      T* const running_max = s.running_max + (group.i + r) * kLanes<T>;
       const PanelRow<T> at{s.raw ? row_of(s.raw, r) : to,
                            scale,
                            row_of(s.scaled, r),
@@ -109,7 +109,7 @@ void finish_run(const TileView<T>& tile, const Run& run, std::size_t column) {
         hide_row(p, width, at);
         continue;
       }
-      finish_row<T, caps, biased, masked>(p, s.row[tile.i + r], run.first, seen, at);
+      finish_row<T, caps, biased, masked>(p, s.row[group.i + r], run.first, seen, at);
       hide_all(to + seen, width - seen);
     }
   });
@@ -124,9 +124,9 @@ struct RunKeys {
 
 /// out = scale * (q . k) for a run of panels.
 template <class T>
-void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors,
+void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                   const RunKeys<T>& keys, T scale, T* out, T* running_max) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
   if (keys.packed)
     return score_rows<T>(rows, vectors, run.panels, p.D, query, keys.packed, scale, out,
                          s.strip_stride, running_max);
@@ -136,11 +136,11 @@ void multiply_run(const TileView<T>& tile, const Run& run, std::size_t vectors,
                 scale, out, s.strip_stride, running_max);
 }
 
-/// The rows after the tile's, or those of its block's first tile and the key block behind, whose
+/// The rows after the group's, or those of its block's first group and the key block behind, whose
 /// masks and biases are needed next.
 template <class T>
-NextRows<T> next_rows(const TileView<T>& tile, const Run& run) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+NextRows<T> next_rows(const RowGroup<T>& group, const Run& run) {
+  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
   if (behind > 0) return {s.row + i + rows, behind, run.first};
   const std::int64_t below = run.first + static_cast<std::int64_t>(kKeyBlock);
   const bool any = below + run.last<T>() - run.first <= static_cast<std::int64_t>(p.S);
@@ -149,10 +149,10 @@ NextRows<T> next_rows(const TileView<T>& tile, const Run& run) {
 
 /// Scores with all that is added and hidden, for a run of whole panels.
 template <class T>
-void score_whole_run(const TileView<T>& tile, const Run& run, const T* keys, T* out) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+void score_whole_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
+  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
   const WholePanels<T> panels{
-      p, s.row + i, run.first, run.panels, strip_scale(p), strip_unit(p), next_rows(tile, run)};
+      p, s.row + i, run.first, run.panels, strip_scale(p), strip_unit(p), next_rows(group, run)};
   const auto score = has_biases(p) ? score_whole_tiles<T, true> : score_whole_tiles<T, false>;
   T* const running_max = s.running_max + i * kLanes<T>;
   in_tiles(rows, [&](const TileRows& some) {
@@ -162,28 +162,28 @@ void score_whole_run(const TileView<T>& tile, const Run& run, const T* keys, T* 
 
 /// Scores against a run of panels into column `column` of the strip.
 template <class T>
-void score_run(const TileView<T>& tile, const Run& run, const RunKeys<T>& keys,
+void score_run(const RowGroup<T>& group, const Run& run, const RunKeys<T>& keys,
                std::size_t column) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
-  if (run.kind == Run::Kind::whole) return score_whole_run(tile, run, keys.packed, strip + column);
+  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
+  if (run.kind == Run::Kind::whole) return score_whole_run(group, run, keys.packed, strip + column);
   if (s.raw != nullptr) {
-    multiply_run(tile, run, kTileVectors, keys, T(1), s.raw + i * s.strip_stride + column,
+    multiply_run(group, run, kTileVectors, keys, T(1), s.raw + i * s.strip_stride + column,
                  static_cast<T*>(nullptr));
   } else if (run.is_seen()) {
     const bool plain = run.kind == Run::Kind::plain;
-    multiply_run(tile, run, run.vectors, keys, strip_scale(p), strip + column,
+    multiply_run(group, run, run.vectors, keys, strip_scale(p), strip + column,
                  plain ? s.running_max + i * kLanes<T> : nullptr);
     if (plain) return;
   }
-  if (run.kind != Run::Kind::far || s.masked != nullptr) finish_run(tile, run, column);
+  if (run.kind != Run::Kind::far || s.masked != nullptr) finish_run(group, run, column);
 }
 
 /// The run of panels that starts at key `first` and ends at key `end` at the latest. Of those that
 /// have masks or terms only one: what is behind it may be another.
 template <class T>
-Run run_of(const TileView<T>& tile, std::int64_t first, std::int64_t end, bool packed) {
+Run run_of(const RowGroup<T>& group, std::int64_t first, std::int64_t end, bool packed) {
   using Kind = Run::Kind;
-  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
   constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
   const std::int64_t last = lesser(end, first + kWidth);
   if (reach.first >= last || reach.last <= first) return {Kind::far, first, 1, 0};
@@ -203,10 +203,10 @@ Run run_of(const TileView<T>& tile, std::int64_t first, std::int64_t end, bool p
 
 /// The same with all that are like it.
 template <class T>
-Run longest_run(const TileView<T>& tile, std::int64_t first, std::int64_t end) {
-  Run run = run_of(tile, first, end, true);
+Run longest_run(const RowGroup<T>& group, std::int64_t first, std::int64_t end) {
+  Run run = run_of(group, first, end, true);
   while (run.last<T>() < end) {
-    const Run next = run_of(tile, run.last<T>(), end, true);
+    const Run next = run_of(group, run.last<T>(), end, true);
     if (next.kind != run.kind || next.vectors != run.vectors) break;
     run.panels += next.panels;
   }
@@ -235,17 +235,17 @@ const T* key_panels(const RowBlock<T>& block, std::size_t number) {
 /// Scores against key block `number` (its key_panels()) into the strip from `column` on; the span
 /// of whole panels outside of which nothing is seen.
 template <class T>
-Span score_block(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
+Span score_block(const RowBlock<T>& block, const RowGroup<T>& group, std::size_t number,
                  const T* keys, std::size_t column) {
   const Span all = key_block_span(number);
-  const std::int64_t end = lesser(static_cast<std::int64_t>(tile.p.S), all.last);
+  const std::int64_t end = lesser(static_cast<std::int64_t>(group.p.S), all.last);
   Span seen;
   for (std::int64_t first = all.first; first < end;) {
-    const Run run = keys == nullptr ? run_of(tile, first, lesser(end, first + kPanel<T>), false)
-                                    : longest_run(tile, first, end);
+    const Run run = keys == nullptr ? run_of(group, first, lesser(end, first + kPanel<T>), false)
+                                    : longest_run(group, first, end);
     first = run.last<T>();
     const auto at = static_cast<std::size_t>(run.first - all.first);
-    score_run(tile, run, {keys ? keys + at * tile.p.D : nullptr, block.kv.k}, column + at);
+    score_run(group, run, {keys ? keys + at * group.p.D : nullptr, block.kv.k}, column + at);
     if (!run.is_seen()) continue;
     seen = {lesser(seen.first, run.first), lesser(first, end)};
   }

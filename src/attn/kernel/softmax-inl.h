@@ -1,4 +1,4 @@
-// Softmax of a tile's rows over a range of keys, and how two such are folded into one.
+// Softmax of a group's rows over a range of keys, and how two such are folded into one.
 #pragma once
 
 #include "attn/kernel/scores-inl.h"
@@ -39,23 +39,23 @@ HWY_INLINE std::int64_t round_down(std::int64_t n, std::size_t unit) {
   return n - n % static_cast<std::int64_t>(unit);
 }
 
-/// A number for each row of a tile, in whole vectors.
+/// A number for each row of a group, in whole vectors.
 template <class T>
 struct PerRow {
-  HWY_ALIGN T of[round_up(kMostTogether, kLanes<T>)] = {};
+  HWY_ALIGN T of[round_up(kGroupRows, kLanes<T>)] = {};
 };
 
 /// The rows' softmax over the keys in `span`: scores become 2^(score - max). Column 0 of the strip
 /// is key `origin`. A row's maximum and sum take long to come out of their lanes: all rows' do so
 /// before and after the exponentials, side by side.
 template <class T>
-void softmax(const TileView<T>& tile, Span span, std::int64_t origin, PerRow<T>& max,
+void softmax(const RowGroup<T>& group, Span span, std::int64_t origin, PerRow<T>& max,
              PerRow<T>& sum) {
   const Tag<T> d;
-  const Span keys = intersection(span, {tile.reach.first, tile.reach.last});
-  HWY_ALIGN T lanes[kMostTogether * kLanes<T>];
-  for (std::size_t r = 0; r < tile.rows; ++r) {
-    T* running_max = tile.s.running_max + (tile.i + r) * kLanes<T>;
+  const Span keys = intersection(span, {group.reach.first, group.reach.last});
+  HWY_ALIGN T lanes[kGroupRows * kLanes<T>];
+  for (std::size_t r = 0; r < group.rows; ++r) {
+    T* running_max = group.s.running_max + (group.i + r) * kLanes<T>;
     const Vec<T> most = hn::MaxOfLanes(d, hn::Load(d, running_max));
     hn::Store(most, d, lanes + r * kLanes<T>);
     max.of[r] = hn::GetLane(most);
@@ -63,12 +63,12 @@ void softmax(const TileView<T>& tile, Span span, std::int64_t origin, PerRow<T>&
   }
   if (keys.empty()) return;
   const std::int64_t from = round_down(keys.first, kPanel<T>) - origin, to = keys.last - origin;
-  for (std::size_t r = 0; r < tile.rows; ++r) {
+  for (std::size_t r = 0; r < group.rows; ++r) {
     T* of_row = lanes + r * kLanes<T>;
     const Vec<T> most = hn::Load(d, of_row);
-    hn::Store(exponentiate<T>(tile.strip + r * tile.s.strip_stride, from, to, most), d, of_row);
+    hn::Store(exponentiate<T>(group.strip + r * group.s.strip_stride, from, to, most), d, of_row);
   }
-  for (std::size_t r = 0; r < tile.rows; ++r)
+  for (std::size_t r = 0; r < group.rows; ++r)
     sum.of[r] = total<T>(hn::Load(d, lanes + r * kLanes<T>));
 }
 
@@ -79,7 +79,7 @@ void fold_softmax(const Partial<T>& partial, std::size_t i, std::size_t rows, Pe
                   PerRow<T>& sum) {
   const Tag<T> d;
   for (std::size_t r = 0; r < rows; r += kLanes<T>) {
-    const auto used = hn::FirstN(d, rows - r);  // the next tile's rows stand behind
+    const auto used = hn::FirstN(d, rows - r);  // the next group's rows stand behind
     T* const old_max = partial.max + i + r;
     T* const old_sum = partial.sum + i + r;
     const Vec<T> old = hn::LoadU(d, old_max), other = hn::Load(d, max.of + r);

@@ -8,7 +8,7 @@ namespace attn::kernel::HWY_NAMESPACE {
 
 // Tiles that fill the registers: 6 x 4 of 32 (24 sums, 4 of B, one of A), 6 x 2 of 16.
 inline constexpr std::size_t kTileRows = 6;
-inline constexpr std::size_t kMostTogether = 4 * kTileRows;  ///< rows that are worked on together
+inline constexpr std::size_t kGroupRows = 4 * kTileRows;  ///< rows that are worked on together
 inline constexpr std::size_t kTileVectors = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 template <class T>
 inline constexpr std::size_t kPanel = kTileVectors* kLanes<T>;
@@ -241,25 +241,6 @@ template <class T, bool Ahead>
 void add_product(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
                  const Sums<T>& to) {
   in_tiles(rows, [&](const TileRows& some) { value_tiles<T, Ahead>(some, vectors, product, to); });
-}
-
-/// Floating point operations of a tile's worth of multiply-adds, `rounds` times, in registers.
-template <class T>
-double multiply_add(std::size_t rounds) {
-  constexpr std::size_t kSums = 12;  // enough to hide the latency of two units
-  const Tag<T> d;
-  Vec<T> sums[kSums];
-  for (std::size_t i = 0; i < kSums; ++i) sums[i] = hn::Set(d, T(1) + static_cast<T>(i));
-  const Vec<T> factor = hn::Set(d, T(0.999)), term = hn::Set(d, T(0.001));
-  for (std::size_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 12
-    for (std::size_t i = 0; i < kSums; ++i) sums[i] = hn::MulAdd(sums[i], factor, term);
-  }
-  Vec<T> all = sums[0];
-  for (std::size_t i = 1; i < kSums; ++i) all = hn::Add(all, sums[i]);
-  volatile T sink = hn::GetLane(all);  // so that the work is not left out
-  static_cast<void>(sink);
-  return 2.0 * kSums * kLanes<T> * static_cast<double>(rounds);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -28,11 +28,11 @@ struct NextRows {
   std::int64_t first;
 };
 
-/// Panels of keys, all of which the places of a tile's rows let be seen.
+/// Panels of keys, all of which the places of a group's rows let be seen.
 template <class T>
 struct WholePanels {
   const Problem<T>& p;
-  const Row<T>* row;   ///< of the tile
+  const Row<T>* row;   ///< of the group
   std::int64_t first;  ///< key
   std::size_t panels;
   T scale, unit;  ///< of the sums, of the strip

@@ -51,9 +51,9 @@ ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
 
 /// What the zeros that stand for NaN and infinite values in `keys` should have added.
 template <class T>
-void add_tainted(const TileView<T>& tile, const Matrix& v, Span keys, std::int64_t origin,
+void add_tainted(const RowGroup<T>& group, const Matrix& v, Span keys, std::int64_t origin,
                  const Sums<T>& to) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
       const auto value = static_cast<T>(element(v, static_cast<std::size_t>(key), column));
@@ -73,9 +73,9 @@ struct Weights {
 
 /// Adds strip * V over keys of one block of values.
 template <class T>
-void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matrix& v,
+void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
                 const Weights& weights, const Sums<T>& to) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = tile;
+  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
   const Span keys = intersection(weights.span, {reach.first, reach.last});
   if (keys.empty()) return;
   const std::int64_t block = round_down(keys.first, kKeyBlock);
@@ -93,26 +93,26 @@ void add_values(const TileView<T>& tile, const ValueBlock<T>& values, const Matr
     const auto add = values.checked ? add_product<T, false> : add_product<T, true>;
     add(rows, width / kLanes<T>, product, {to.out + column, to.stride, to.keep, to.add});
   }
-  if (values.tainted) add_tainted(tile, v, keys, weights.origin, to);
+  if (values.tainted) add_tainted(group, v, keys, weights.origin, to);
 }
 
 /// add_values() to the partial, whatever the values. Those read in place unchecked may hold NaN and
 /// infinity, and leave such behind even where they are hidden: then all is done again with packed
 /// ones.
 template <class T>
-void add_any_values(const RowBlock<T>& block, const TileView<T>& tile, std::size_t number,
+void add_any_values(const RowBlock<T>& block, const RowGroup<T>& group, std::size_t number,
                     const ValueBlock<T>& values, const Weights& weights, const PerRow<T>& keep,
                     const PerRow<T>& add) {
   const Scratch<T>& s = block.scratch;
-  T* sums = s.partial.values + tile.i * s.partial.stride;
+  T* sums = s.partial.values + group.i * s.partial.stride;
   const Sums<T> to{sums, s.partial.stride, keep.of, add.of};
-  if (values.row == 0 || values.checked) return add_values(tile, values, block.kv.v, weights, to);
-  const std::size_t count = tile.rows * s.partial.stride;
+  if (values.row == 0 || values.checked) return add_values(group, values, block.kv.v, weights, to);
+  const std::size_t count = group.rows * s.partial.stride;
   copy_row(sums, count, count, s.saved);
-  add_values(tile, values, block.kv.v, weights, to);
+  add_values(group, values, block.kv.v, weights, to);
   if (all_finite(sums, count)) return;
   copy_row(s.saved, count, count, sums);
-  add_values(tile, packed_values(block, number), block.kv.v, weights, to);
+  add_values(group, packed_values(block, number), block.kv.v, weights, to);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

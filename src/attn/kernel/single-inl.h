@@ -1,0 +1,79 @@
+// Attention of a block of query rows where all keys are one block: each group of rows from its
+// scores to its context at once.
+#pragma once
+
+#include "attn/kernel/begin-inl.h"
+#include "attn/kernel/finish-inl.h"
+#include "attn/kernel/values-inl.h"
+
+namespace attn::kernel::HWY_NAMESPACE {
+
+/// Where a group's context goes: straight to its place if its rows are evenly apart and of whole
+/// vectors, otherwise into the partial.
+template <class T>
+Sums<T> context_of(const RowGroup<T>& group) {
+  const Row<T>* row = group.s.row + group.i;
+  const std::ptrdiff_t stride = group.rows > 1 ? row[1].context - row[0].context : 1;
+  bool even = stride > 0 && group.p.Dv % kLanes<T> == 0;
+  for (std::size_t r = 1; r < group.rows; ++r)
+    even = even && row[r].context - row[r - 1].context == stride;
+  if (even) return {row[0].context, static_cast<std::size_t>(stride), nullptr, nullptr};
+  const Partial<T>& partial = group.s.partial;
+  return {partial.values + group.i * partial.stride, partial.stride, nullptr, nullptr};
+}
+
+template <class T>
+bool all_finite(const Sums<T>& sums, std::size_t rows, std::size_t width) {
+  bool finite = true;
+  for (std::size_t r = 0; r < rows; ++r)
+    finite = finite && all_finite(sums.out + r * sums.stride, width);
+  return finite;
+}
+
+/// Softmax of a group whose strip holds scores: they become weights but for a factor a row.
+template <class T>
+void weigh_group(const RowGroup<T>& group, Span seen, PerRow<T>& factor) {
+  const Partial<T>& partial = group.s.partial;
+  PerRow<T> max;
+  if (!seen.empty()) {
+    softmax(group, seen, 0, max, factor);
+    fold_softmax(partial, group.i, group.rows, max, factor);
+  }
+  for (std::size_t r = 0; r < group.rows; ++r) factor.of[r] /= partial.sum[group.i + r];
+}
+
+/// The context of a group whose strip holds weights.
+template <class T>
+void finish_group(const RowBlock<T>& block, const Results<T>& results, const RowGroup<T>& group,
+                  const ValueBlock<T>& values, Span seen, const PerRow<T>& factor) {
+  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
+  Sums<T> to = context_of(group);
+  to.add = factor.of;
+  if (intersection(seen, {reach.first, reach.last}).empty()) {
+    for (std::size_t r = 0; r < rows; ++r) fill(to.out + r * to.stride, p.Dv, T(0));
+  } else {
+    add_values(group, values, block.kv.v, {seen, 0}, to);
+    if (!values.checked && !all_finite(to, rows, p.Dv))
+      add_values(group, packed_values(block, 0), block.kv.v, {seen, 0}, to);
+  }
+  for (std::size_t r = 0; r < rows; ++r)
+    write_row(block, results, i + r, to.out + r * to.stride, T(1));
+}
+
+template <class T>
+void single(RowBlock<T>& block, const Results<T>& results) {
+  read_rows(block, results);
+  empty_sums(block);
+  const bool reached = reaches(block, 0);
+  const T* keys = reached ? key_panels(block, 0) : nullptr;
+  const ValueBlock<T> values = reached ? value_block(block, 0) : ValueBlock<T>{};
+  for (std::size_t i = 0; i < block.rows; i += block.group_rows) {
+    const RowGroup<T> group(block, i);
+    const Span seen = reached ? score_block(block, group, 0, keys, 0) : Span{};
+    PerRow<T> factor;
+    weigh_group(group, seen, factor);
+    finish_group(block, results, group, values, seen, factor);
+  }
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE

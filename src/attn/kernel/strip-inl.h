@@ -1,0 +1,89 @@
+// Attention of a block of query rows on a strip of whole rows, which become weights.
+#pragma once
+
+#include "attn/kernel/begin-inl.h"
+#include "attn/kernel/finish-inl.h"
+#include "attn/kernel/values-inl.h"
+
+namespace attn::kernel::HWY_NAMESPACE {
+
+/// Turns one row of 2^(score - max) over the panels of `span` into weights; 0 for what is not
+/// seen.
+template <class T>
+void normalize(const Problem<T>& p, const Row<T>& row, T sum, Span span, T* strip) {
+  const Tag<T> d;
+  if (sum == 0) {
+    if (!sees_any(p, row)) return fill(strip, p.S, empty_weight(p, row));
+    sum = std::numeric_limits<T>::quiet_NaN();
+  }
+  const auto from = span.empty() ? 0 : static_cast<std::size_t>(round_down(span.first, kPanel<T>));
+  const auto to = span.empty() ? 0 : round_up(static_cast<std::size_t>(span.last), kPanel<T>);
+  fill(strip, from, T(0));
+  if (to < p.S) fill(strip + to, p.S - to, T(0));
+  if (sum == sum) {
+    const Vec<T> factor = hn::Set(d, 1 / sum);
+    for (std::size_t j = from; j < to; j += kLanes<T>)
+      hn::Store(hn::Mul(hn::Load(d, strip + j), factor), d, strip + j);
+  } else {  // NaN for what is seen, nothing for what is hidden
+    for (std::size_t j = from; j < HWY_MIN(to, p.S); ++j) strip[j] = sees(p, row, j) ? sum : T(0);
+  }
+}
+
+/// Multiplies row r of a group by `factor` over the panels of `keys`: where a sink is greater than
+/// all scores, these have not been taken from the greatest of all.
+template <class T>
+void scale_row(const RowGroup<T>& group, std::size_t r, Span keys, T factor) {
+  const Tag<T> d;
+  if (factor == 1 || keys.empty()) return;
+  T* row = group.strip + r * group.s.strip_stride;
+  for (std::int64_t j = round_down(keys.first, kPanel<T>);
+       j < static_cast<std::int64_t>(round_up(static_cast<std::size_t>(keys.last), kPanel<T>));
+       j += kLanes<T>)
+    hn::Store(hn::Mul(hn::Load(d, row + j), hn::Set(d, factor)), d, row + j);
+}
+
+template <class T>
+void strip(RowBlock<T>& block) {
+  const Problem<T>& p = block.problem;
+  const Scratch<T>& s = block.scratch;
+  const std::size_t blocks = (p.S + kKeyBlock - 1) / kKeyBlock;
+  const auto each_group = [&](auto f) {
+    for (std::size_t i = 0; i < block.rows; i += block.group_rows)
+      f(RowGroup<T>(block, i), s.seen[i / block.group_rows]);
+  };
+  each_group([](const auto&, Span& seen) { seen = {}; });
+  for (std::size_t number = 0; number < blocks; ++number) {
+    if (s.raw == nullptr && !reaches(block, number)) continue;
+    const T* keys = key_panels(block, number);
+    each_group([&](const auto& group, Span& seen) {
+      const Span here = score_block(block, group, number, keys, number * kKeyBlock);
+      if (!here.empty()) seen = {lesser(seen.first, here.first), here.last};
+    });
+  }
+  each_group([&](const auto& group, Span& seen) {
+    PerRow<T> max, sum;
+    softmax(group, seen, 0, max, sum);
+    fold_softmax(s.partial, group.i, group.rows, max, sum);
+    const Span keys = intersection(seen, {group.reach.first, group.reach.last});
+    if (p.sinks)
+      for (std::size_t r = 0; r < group.rows; ++r) scale_row(group, r, keys, sum.of[r]);
+  });
+  PerRow<T> ones;
+  fill(ones.of, kGroupRows, T(1));
+  for (std::size_t number = 0; number < blocks; ++number) {
+    if (!reaches(block, number)) continue;
+    const ValueBlock<T> values = value_block(block, number);
+    each_group([&](const auto& group, const Span& seen) {
+      const Span here = intersection(seen, key_block_span(number));
+      if (!here.empty()) add_any_values(block, group, number, values, {here, 0}, ones, ones);
+    });
+  }
+  each_group([&](const auto& group, const Span& seen) {
+    const Span keys = intersection(seen, {group.reach.first, group.reach.last});
+    for (std::size_t r = 0; r < group.rows; ++r)
+      normalize(p, s.row[group.i + r], s.partial.sum[group.i + r], keys,
+                group.strip + r * s.strip_stride);
+  });
+}
+
+}  // namespace attn::kernel::HWY_NAMESPACE
