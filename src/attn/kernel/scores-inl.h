@@ -150,13 +150,19 @@ NextRows<T> next_rows(const RowGroup<T>& group, const Run& run) {
 /// Scores with all that is added and hidden, for a run of whole panels.
 template <class T>
 void score_whole_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
-  const WholePanels<T> panels{
-      p, s.row + i, run.first, run.panels, strip_scale(p), strip_unit(p), next_rows(group, run)};
+  const Problem<T>& p = group.p;
+  const Scratch<T>& s = group.s;
+  const WholePanels<T> panels{p,
+                              s.row + group.i,
+                              run.first,
+                              run.panels,
+                              strip_scale(p),
+                              strip_unit(p),
+                              next_rows(group, run)};
   const auto score = has_biases(p) ? score_whole_tiles<T, true> : score_whole_tiles<T, false>;
-  T* const running_max = s.running_max + i * kLanes<T>;
-  in_tiles(rows, [&](const TileRows& some) {
-    score(some, panels, p.D, query, keys, out, s.strip_stride, running_max);
+  in_tiles(group.rows, [&](const TileRows& some) {
+    score(some, panels, p.D, group.query, keys, out, s.strip_stride,
+          s.running_max + group.i * kLanes<T>);
   });
 }
 
