@@ -121,6 +121,23 @@ TEST_CASE("kernel: random problems in f32, second half", "[kernel]") { sweep<flo
 TEST_CASE("kernel: random problems in f64, first half", "[kernel]") { sweep<double>(3, 400); }
 TEST_CASE("kernel: random problems in f64, second half", "[kernel]") { sweep<double>(4, 400); }
 
+TEST_CASE("kernel: problems large enough for three threads", "[kernel][threads]") {
+  // Segments that three do not divide, and so share out in each of the ways that there are.
+  constexpr std::array<std::size_t, 7> kShapes[] = {
+      {1, 5, 5, 150, 300, 32, 32}, {1, 4, 2, 130, 600, 24, 40}, {2, 3, 1, 100, 520, 40, 16}};
+  std::mt19937_64 random(6);
+  ThreadPool pool(3);
+  for (int n = at_most(8); n > 0; --n)
+    for (const auto& shape : kShapes) {
+      Case<float> c;
+      fill_plain(c, random, shape, DType::f32);
+      if (n % 4 != 0) add_options(c, random);
+      const Expected<float> expected = expect(c);
+      for (Isa isa : kernel::available_isas()) check(c, expected, pool, isa);
+      check_alone(c, random, pool, kernel::available_isas().back());
+    }
+}
+
 TEST_CASE("kernel: short sums keep rounding errors small", "[kernel]") {
   // One sum of 128 products a score, and one of 128 weighted values, would make it 3.3e-8.
   constexpr double kMostRms = 2.2e-8;

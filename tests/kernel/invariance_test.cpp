@@ -1,4 +1,4 @@
-// The same bytes, whatever the number of threads and whatever is asked for beside.
+// The same bytes, whatever the number of threads, and whether weights are asked for or scores, too.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -139,7 +139,8 @@ template <class T>
 void add_mask(Case<T>& c, std::size_t which, std::mt19937_64& random) {
   auto& p = c.problem;
   auto& [data, strides, hides] = p.masks[which];
-  const std::size_t size = random_strides(strides, {p.B, p.H, p.L, p.S}, random) + 1;
+  const std::size_t size =
+      std::max<std::size_t>(1, random_strides(strides, {p.B, p.H, p.L, p.S}, random));
   const double marked = std::array{0.0, 0.05, 0.6, 0.98, 1.0}[random() % 5];
   const std::size_t run = pick(random, {1, 1, 70, 600});  // runs hide whole panels and blocks
   hides = chance(random, 0.3);
@@ -154,8 +155,8 @@ template <class T>
 void add_bias(Case<T>& c, std::size_t which, std::mt19937_64& random) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
   auto& p = c.problem;
-  const std::size_t size =
-      random_strides(p.biases[which].strides, {p.B, p.H, p.L, p.S}, random) + 1;
+  const std::size_t size = std::max<std::size_t>(
+      1, random_strides(p.biases[which].strides, {p.B, p.H, p.L, p.S}, random));
   const bool hides = chance(random, 0.5);
   const std::size_t run = pick(random, {1, 70, 600});
   std::normal_distribution<> normal;

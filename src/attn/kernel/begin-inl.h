@@ -1,6 +1,8 @@
 // What a block of query rows begins with: rows and queries read, groups made, sums emptied.
 #pragma once
 
+#include <limits>
+
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/pack-inl.h"
 #include "attn/kernel/scores-inl.h"

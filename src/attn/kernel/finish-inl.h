@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/pack-inl.h"
@@ -59,7 +60,8 @@ T logsumexp_of(T max, T sum) {
   return max == kInfinity<T> ? max : static_cast<T>(max / kLog2e + std::log(double(sum)));
 }
 
-/// The context of row i, `values` times `factor`, unless it stands there already, and logsumexp.
+/// The context of row i, `values` times `factor`, unless it stands there already, and logsumexp. A
+/// zero is +0: what a key that is hidden from the row makes of a -0, too.
 template <class T>
 HWY_INLINE void write_row(const RowBlock<T>& block, const Results<T>& results, std::size_t i,
                           const T* values, T factor) {
@@ -69,7 +71,7 @@ HWY_INLINE void write_row(const RowBlock<T>& block, const Results<T>& results, s
   if (sum == 0)
     finish_nothing(block, row);
   else if (values != row.context)
-    for (std::size_t j = 0; j < block.problem.Dv; ++j) row.context[j] = values[j] * factor;
+    for (std::size_t j = 0; j < block.problem.Dv; ++j) row.context[j] = values[j] * factor + T(0);
   if (results.logsumexp) results.logsumexp[block.first + i] = logsumexp_of(partial.max[i], sum);
 }
 

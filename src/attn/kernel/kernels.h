@@ -50,7 +50,8 @@ enum class Values : std::uint8_t {
   tainted,  ///< packed, and some are NaN or infinite
 };
 
-/// Keys and values of one head. Unpacked (keys == nullptr), blocks are packed into scratch as used.
+/// Keys and values of one head. Unpacked (keys == nullptr), blocks are packed into scratch as used,
+/// or read where they stand by a block of few rows.
 template <class T>
 struct KeyValues {
   Matrix k, v;
@@ -73,12 +74,12 @@ struct Partial {
 template <class T>
 struct Scratch {
   Row<T>* row = nullptr;   ///< (rows)
-  Reach* reach = nullptr;  ///< a group
-  Span* seen = nullptr;    ///< a group
+  Reach* reach = nullptr;  ///< of each group
+  Span* seen = nullptr;    ///< of each group
   T* query = nullptr;      ///< (rows, D), for those that cannot be read where they stand
   bool whole_rows =
       false;           ///< the strip holds all rows and keys; otherwise a group and a key block
-  T* strip = nullptr;  ///< scores, then 2^(score - max)
+  T* strip = nullptr;  ///< scores, then 2^(score - max), at last weights
   /// (rows, strip_stride), where they are asked for: q . k, and what comes of it on the way to the
   /// strip, in its own units. `masked` is there with `scaled`, and `raw` with either.
   T *raw = nullptr, *scaled = nullptr, *masked = nullptr;
@@ -87,8 +88,8 @@ struct Scratch {
   Partial<T> partial;
   T* saved = nullptr;        ///< (group_rows, partial.stride)
   T* widened = nullptr;      ///< (panel, max(D, Dv)): rows of T on their way into a panel
-  T* key_block = nullptr;    ///< (kKeyBlock, D), for unpacked keys
-  T* value_block = nullptr;  ///< (Dv, kKeyBlock), for unpacked values
+  T* key_block = nullptr;    ///< panels of kKeyBlock keys, for unpacked ones
+  T* value_block = nullptr;  ///< panels of kKeyBlock values, for unpacked ones
 };
 
 /// A block of query rows that share a key/value head.
@@ -118,7 +119,7 @@ struct Kernels {
   Values (*pack_values)(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
                         T* widened, T* packed, std::size_t keys, std::size_t at);
 
-  /// Reads rows and queries into scratch and empties the partial.
+  /// Reads rows and queries, the latter where they stand if they may, and empties the partial.
   void (*begin)(RowBlock<T>& block, const Results<T>& results);
 
   /// Folds key blocks [from, to) into the partial, in this order.

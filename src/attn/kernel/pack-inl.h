@@ -1,6 +1,8 @@
 // Rows of a matrix widened, and values into the order in which the micro-kernel reads them.
 #pragma once
 
+#include <type_traits>
+
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"

@@ -1,11 +1,15 @@
 // What comes between the scores of a panel of keys and the softmax.
 #pragma once
 
+#include <limits>
+#include <type_traits>
+
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/masks-inl.h"
 #include "attn/kernel/tile-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
+
 /// A row's elements of keys `first` to `first + width`, side by side: where they stand if they all
 /// do, otherwise copied, zeros in place of those from key `keys` on.
 template <class X>

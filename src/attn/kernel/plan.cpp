@@ -83,7 +83,7 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   plan.strip_rows =
       plan.strip ? plan.block_rows
                  : std::min(geometry.group_rows, round_up(plan.block_rows, geometry.tile_rows));
-  plan.packed = plan.pair_rows > plan.block_rows;
+  plan.packed = plan.pair_rows > plan.task_rows;
   plan.split = few_rows && plan.key_blocks > 1 && plan.pairs < 2 * kEnoughTasks;
   plan.partial_size = 2 * row_room(plan, geometry) + plan.block_rows * plan.value_stride;
 

@@ -15,14 +15,14 @@ struct Plan {
   std::size_t pairs = 0;                             ///< B * G
   std::size_t pair_rows = 0;                         ///< H / G * L
   std::size_t segment_rows = 0;  ///< rows that blocks are cut from: a head's, or a pair's if few
-  std::size_t block_rows = 0;    ///< at most this many rows are worked on together
+  std::size_t block_rows = 0;    ///< at most this many rows of a block
   std::size_t task_rows = 0;     ///< the same where each block is a task of its own
   std::size_t key_blocks = 0;
   bool packed = false;      ///< pack a pair once, for its several blocks of rows
   bool rows_first = false;  ///< compute the same rows of all heads, which share masks, at once
   bool split = false;       ///< compute each key block by itself and merge after
 
-  std::size_t strip_rows = 0;     ///< that the strip has room for: all, or those worked on together
+  std::size_t strip_rows = 0;     ///< that the strip has room for: all, or those of a group
   std::size_t strip_stride = 0;   ///< elements
   std::size_t value_stride = 0;   ///< Dv in whole vectors
   std::size_t packed_keys = 0;    ///< elements of a pair

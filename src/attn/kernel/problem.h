@@ -106,7 +106,8 @@ struct Results {
   T* logsumexp = nullptr;   ///< (B, H, L), contiguous
 
   /// Where rows of scores, weights and what is between them go as soon as they are finished: called
-  /// from several threads at once, in any order, every row once. What it throws ends the
+  /// from several threads at once, in any order, every row once; not at all where nothing is asked
+  /// for below. What it throws ends the
   /// computation.
   std::function<void(const FinishedRows<T>&)> sink;
   bool scores = false, weights = false;  ///< which of them the sink is to be given

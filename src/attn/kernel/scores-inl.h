@@ -65,8 +65,8 @@ struct Run {
     far,     ///< out of reach of all rows
     hidden,  ///< within, but hidden by masks
     plain,   ///< all is seen and nothing is added
-    whole,   ///< some is hidden by masks, or something is added: before scores leave the registers
-    terms,   ///< the same, in a second pass
+    masked,  ///< some is hidden by masks, or something is added: before scores leave the registers
+    passed,  ///< what these do not know, and panels that end within: in a second pass
   };
   Kind kind;
   std::int64_t first;  ///< key
@@ -171,7 +171,8 @@ template <class T>
 void score_run(const RowGroup<T>& group, const Run& run, const RunKeys<T>& keys,
                std::size_t column) {
   const auto& [p, s, i, rows, behind, reach, query, strip] = group;
-  if (run.kind == Run::Kind::whole) return score_whole_run(group, run, keys.packed, strip + column);
+  if (run.kind == Run::Kind::masked)
+    return score_whole_run(group, run, keys.packed, strip + column);
   if (s.raw != nullptr) {
     multiply_run(group, run, kTileVectors, keys, T(1), s.raw + i * s.strip_stride + column,
                  static_cast<T*>(nullptr));
@@ -202,9 +203,9 @@ Run run_of(const RowGroup<T>& group, std::int64_t first, std::int64_t end, bool 
   if (whole > 0 && !added)
     return {Kind::plain, first, masks ? 1 : static_cast<std::size_t>(whole), kTileVectors};
   if (whole > 0 && packed && s.raw == nullptr && is_plain_to_add(p))
-    return {Kind::whole, first, 1, kTileVectors};
+    return {Kind::masked, first, 1, kTileVectors};
   const auto width = static_cast<std::size_t>(lesser(reach.last - first, kWidth));
-  return {Kind::terms, first, 1, round_up(width, kLanes<T>) / kLanes<T>};
+  return {Kind::passed, first, 1, round_up(width, kLanes<T>) / kLanes<T>};
 }
 
 /// The same with all that are like it.

@@ -11,32 +11,38 @@ HWY_INLINE void fill(T* out, std::size_t count, T value) {
   for (std::size_t i = 0; i < count; ++i) out[i] = value;
 }
 
-/// row[from, to) = 2^(row - max); returns the sum, in lanes. Sums run along whole panels, so that a
-/// wider range around the same visible keys gives the same bytes.
+HWY_INLINE std::int64_t round_down(std::int64_t n, std::size_t unit) {
+  return n - n % static_cast<std::int64_t>(unit);
+}
+
+/// row[from, to) = 2^(row - max); returns the sum, in lanes: of each key block, and then of these.
+/// Sums run along whole panels, so that a wider range around the same visible keys gives the same
+/// bytes.
 template <class T>
 HWY_INLINE Vec<T> exponentiate(T* row, std::int64_t from, std::int64_t to, Vec<T> max) {
   const Tag<T> d;
   // Any number will do for the maximum where all scores are -inf.
   const Vec<T> most = hn::IfThenZeroElse(hn::Eq(max, hn::Set(d, -kInfinity<T>)), max);
-  Vec<T> sums[kTileVectors];
-  for (std::size_t j = 0; j < kTileVectors; ++j) sums[j] = hn::Zero(d);
-  for (std::int64_t i = from; i < to; i += kPanel<T>) {
-    T* at = row + i;
-    Vec<T> e[kTileVectors];
-    unrolled<kTileVectors>(
-        [&](std::size_t j) { e[j] = hn::Sub(hn::Load(d, at + j * kLanes<T>), most); });
-    exp2_each<T>(e);
-    unrolled<kTileVectors>([&](std::size_t j) {
-      hn::Store(e[j], d, at + j * kLanes<T>);
-      sums[j] = hn::Add(sums[j], e[j]);
-    });
+  Vec<T> sum = hn::Zero(d);
+  for (std::int64_t i = from; i < to;) {
+    const std::int64_t end = lesser(to, round_down(i, kKeyBlock) + std::int64_t{kKeyBlock});
+    Vec<T> sums[kTileVectors];
+    for (Vec<T>& lanes : sums) lanes = hn::Zero(d);
+    for (; i < end; i += kPanel<T>) {
+      T* at = row + i;
+      Vec<T> e[kTileVectors];
+      unrolled<kTileVectors>(
+          [&](std::size_t j) { e[j] = hn::Sub(hn::Load(d, at + j * kLanes<T>), most); });
+      exp2_each<T>(e);
+      unrolled<kTileVectors>([&](std::size_t j) {
+        hn::Store(e[j], d, at + j * kLanes<T>);
+        sums[j] = hn::Add(sums[j], e[j]);
+      });
+    }
+    for (std::size_t j = 1; j < kTileVectors; ++j) sums[0] = hn::Add(sums[0], sums[j]);
+    sum = hn::Add(sum, sums[0]);
   }
-  for (std::size_t j = 1; j < kTileVectors; ++j) sums[0] = hn::Add(sums[0], sums[j]);
-  return sums[0];
-}
-
-HWY_INLINE std::int64_t round_down(std::int64_t n, std::size_t unit) {
-  return n - n % static_cast<std::int64_t>(unit);
+  return sum;
 }
 
 /// A number for each row of a group, in whole vectors.

@@ -1,6 +1,8 @@
 // Attention of a block of query rows on a strip of whole rows, which become weights.
 #pragma once
 
+#include <limits>
+
 #include "attn/kernel/begin-inl.h"
 #include "attn/kernel/finish-inl.h"
 #include "attn/kernel/values-inl.h"

@@ -1,6 +1,8 @@
 // The micro-kernel: a tile of C = A B in registers, where B is packed.
 #pragma once
 
+#include <type_traits>
+
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/simd-inl.h"
 
@@ -125,7 +127,8 @@ HWY_INLINE void with_tile(std::size_t rows, std::size_t vectors, F f) {
   });
 }
 
-/// One row's part of score_tiles(): stores scaled sums and raises the running maximum.
+/// One row's part of score_rows() and score_keys(): stores scaled sums and raises the running
+/// maximum.
 template <class T, std::size_t Vectors>
 HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* running_max) {
   const Tag<T> d;
@@ -155,31 +158,43 @@ HWY_INLINE void in_tiles(std::size_t rows, F f) {
   if (whole < rows) f(TileRows{whole, rows});
 }
 
-/// score_rows() of some rows. All tiles of them by one call: what it begins with takes as long as
-/// some steps of a product.
+/// finish(row, panel, sums, at) for each of some rows and `panels` panels of keys, where the sums,
+/// vectors of A B, are to be left in `out` at `at`. All tiles by one call: what it begins with
+/// takes as long as some steps of a product.
+template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::size_t depth,
+                                const T* query, const T* keys, T* out, std::size_t out_stride,
+                                Finish finish) {
+  for (std::size_t row = rows.first; row < rows.last; row += Rows)
+    for (std::size_t panel = 0; panel < panels; ++panel) {
+      T* at = out + row * out_stride + panel * kPanel<T>;
+      multiply_in_parts<T, Rows, Vectors, false>(
+          0, depth, query + row * depth, depth, keys + panel * kPanel<T> * depth, kPanel<T>, at,
+          out_stride, [&](auto& sums) {
+#pragma GCC unroll 16
+            for (std::size_t i = 0; i < Rows; ++i)
+              finish(row + i, panel, sums[i], at + i * out_stride);
+          });
+    }
+}
+
+/// score_rows() of some rows.
 template <class T>
 HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::size_t panels,
                               std::size_t depth, const T* query, const T* keys, T scale, T* out,
                               std::size_t out_stride, T* running_max) {
   with_tile(rows.of_tile(), vectors, [=, &rows](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    const Vec<T> factor = hn::Set(Tag<T>(), scale);
-    for (std::size_t row = rows.first; row < rows.last; row += kRows)
-      for (std::size_t panel = 0; panel < panels * kPanel<T>; panel += kPanel<T>) {
-        T* at = out + row * out_stride + panel;
-        multiply_in_parts<T, kRows, kVectors, false>(
-            0, depth, query + row * depth, depth, keys + panel * depth, kPanel<T>, at, out_stride,
-            [&](auto& sums) {
-#pragma GCC unroll 16
-              for (std::size_t i = 0; i < kRows; ++i)
-                store_scores<T>(sums[i], factor, at + i * out_stride,
-                                running_max ? running_max + (row + i) * kLanes<T> : nullptr);
-            });
-      }
+    multiply_panels<T, kRows, kVectors>(
+        rows, panels, depth, query, keys, out, out_stride,
+        [&](std::size_t row, std::size_t, auto& sums, T* at) {
+          store_scores<T>(sums, hn::Set(Tag<T>(), scale), at,
+                          running_max ? running_max + row * kLanes<T> : nullptr);
+        });
   });
 }
 
-/// out = scale * (A B) for `panels` panels of keys, of each but the first `vectors` vectors, and
+/// out = scale * (A B) for `panels` panels of keys, of each only the first `vectors` vectors, and
 /// running_max, a vector a row, raised to it unless it is nullptr.
 template <class T>
 void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
@@ -230,6 +245,8 @@ HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
                 Vec<T> sum = hn::Mul(all[i][j], hn::Set(d, to.add[row + i]));
                 if (to.keep != nullptr)
                   sum = hn::MulAdd(hn::LoadU(d, at), hn::Set(d, to.keep[row + i]), sum);
+                else
+                  sum = hn::Add(sum, hn::Zero(d));  // -0 becomes +0, as in finish()
                 hn::StoreU(sum, d, at);
               }
           });

@@ -11,7 +11,7 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// Whether a row's terms and masks are few and stand side by side.
+/// Whether a row's terms and masks stand side by side, and no softcap is among them.
 template <class T>
 bool is_plain_to_add(const Problem<T>& p) {
   const auto side_by_side = [](const auto& each) { return !each.data || each.strides.column == 1; };
@@ -72,6 +72,8 @@ HWY_INLINE void finish_panel(const WholePanels<T>& run, std::size_t r, std::int6
                              Vec<T> (&sums)[kTileVectors], T* strip, T* running_max) {
   const Tag<T> d;
   const Row<T>& row = run.row[r];
+  if (r < run.next.count)
+    prefetch_masks(run.p, run.next.row + r, 1, run.next.first + key - run.first);
   const auto at = [key](const auto* of_row) { return of_row ? of_row + key : of_row; };
   PanelVectors<T> here{sums};
   here.each([&](Vec<T> x, std::size_t) { return hn::Mul(x, hn::Set(d, run.scale)); });
@@ -93,16 +95,6 @@ HWY_INLINE void finish_panel(const WholePanels<T>& run, std::size_t r, std::int6
   hn::Store(most, d, running_max);
 }
 
-/// Asks for what masks and biases say of the panel at `key` to the rows that come next instead of
-/// rows [r, r + rows).
-template <class T>
-HWY_INLINE void prefetch_next(const WholePanels<T>& run, std::size_t r, std::size_t rows,
-                              std::int64_t key) {
-  if (r < run.next.count)
-    prefetch_masks(run.p, run.next.row + r, HWY_MIN(rows, run.next.count - r),
-                   run.next.first + key - run.first);
-}
-
 /// Scores of some rows with all that is added and hidden; `query`, `out` and `running_max` as in
 /// score_rows().
 template <class T, bool kBiased>
@@ -110,21 +102,12 @@ HWY_NOINLINE void score_whole_tiles(const TileRows& rows, const WholePanels<T>& 
                                     std::size_t depth, const T* query, const T* keys, T* out,
                                     std::size_t out_stride, T* running_max) {
   with_constant<kTileRows>(rows.of_tile(), [=, &rows, &run](auto r) {
-    constexpr std::size_t kRows = decltype(r)::value;
-    for (std::size_t row = rows.first; row < rows.last; row += kRows)
-      for (std::size_t panel = 0; panel < run.panels * kPanel<T>; panel += kPanel<T>) {
-        const std::int64_t key = run.first + static_cast<std::int64_t>(panel);
-        prefetch_next(run, row, kRows, key);
-        T* at = out + row * out_stride + panel;
-        multiply_in_parts<T, kRows, kTileVectors, false>(
-            0, depth, query + row * depth, depth, keys + panel * depth, kPanel<T>, at, out_stride,
-            [&](auto& sums) {
-#pragma GCC unroll 16
-              for (std::size_t i = 0; i < kRows; ++i)
-                finish_panel<T, kBiased>(run, row + i, key, sums[i], at + i * out_stride,
-                                         running_max + (row + i) * kLanes<T>);
-            });
-      }
+    multiply_panels<T, decltype(r)::value, kTileVectors>(
+        rows, run.panels, depth, query, keys, out, out_stride,
+        [&](std::size_t row, std::size_t panel, auto& sums, T* at) {
+          const std::int64_t key = run.first + static_cast<std::int64_t>(panel * kPanel<T>);
+          finish_panel<T, kBiased>(run, row, key, sums, at, running_max + row * kLanes<T>);
+        });
   });
 }
 
