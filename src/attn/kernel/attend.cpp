@@ -21,9 +21,9 @@ constexpr std::size_t kTasksOfWorker = 8;  // to be shared out evenly
 /// writes here comes to another processor a line at a time, which takes long: so it is little, and
 /// workers lay out what is their own.
 template <class T>
-class alignas(64) Run {
+class alignas(64) Call {
  public:
-  Run(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa)
+  Call(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa)
       : p_(problem),
         results_(results),
         pool_(pool),
@@ -247,7 +247,7 @@ void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& po
                                          std::to_string(problem.H) + " over " +
                                          std::to_string(problem.G));
   if (problem.B * problem.H * problem.L == 0) return;
-  Run<T>(problem, results, pool, isa).all();
+  Call<T>(problem, results, pool, isa).all();
 }
 
 template void attend(const Problem<float>&, const Results<float>&, ThreadPool&, Isa);

@@ -34,7 +34,7 @@ struct WholePanels {
   const Problem<T>& p;
   const Row<T>* row;   ///< of the group
   std::int64_t first;  ///< key
-  std::size_t panels;
+  std::size_t count;
   T scale, unit;  ///< of the sums, of the strip
   NextRows<T> next;
 };
@@ -68,24 +68,25 @@ struct PanelVectors {
 
 /// finish_row() of row r and the panel at `key`, of which `sums` are the scores / scale.
 template <class T, bool kBiased>
-HWY_INLINE void finish_panel(const WholePanels<T>& run, std::size_t r, std::int64_t key,
+HWY_INLINE void finish_panel(const WholePanels<T>& panels, std::size_t r, std::int64_t key,
                              Vec<T> (&sums)[kTileVectors], T* strip, T* running_max) {
   const Tag<T> d;
-  const Row<T>& row = run.row[r];
-  if (r < run.next.count)
-    prefetch_masks(run.p, run.next.row + r, 1, run.next.first + key - run.first);
+  const Row<T>& row = panels.row[r];
+  if (r < panels.next.count)
+    prefetch_masks(panels.p, panels.next.row + r, 1, panels.next.first + key - panels.first);
   const auto at = [key](const auto* of_row) { return of_row ? of_row + key : of_row; };
   PanelVectors<T> here{sums};
-  here.each([&](Vec<T> x, std::size_t) { return hn::Mul(x, hn::Set(d, run.scale)); });
+  here.each([&](Vec<T> x, std::size_t) { return hn::Mul(x, hn::Set(d, panels.scale)); });
   here.add(at(row.distances));
   if constexpr (kBiased) {
     for (const T* bias : row.biases) here.add(at(bias));
     for (const T* bias : row.biases) here.hide_by(at(bias));
   }
   for (std::size_t m = 0; m < row.masks.size(); ++m)
-    here.hide_by(at(row.masks[m]), run.p.masks[m].hides);
+    here.hide_by(at(row.masks[m]), panels.p.masks[m].hides);
   if (kBiased || row.distances)
-    here.each([&](Vec<T> x, std::size_t) { return in_units<T, kBiased>(x, hn::Set(d, run.unit)); });
+    here.each(
+        [&](Vec<T> x, std::size_t) { return in_units<T, kBiased>(x, hn::Set(d, panels.unit)); });
   Vec<T> most = hn::Load(d, running_max);
   here.each([&](Vec<T> x, std::size_t lane) {
     hn::Store(x, d, strip + lane);
@@ -98,15 +99,15 @@ HWY_INLINE void finish_panel(const WholePanels<T>& run, std::size_t r, std::int6
 /// Scores of some rows with all that is added and hidden; `query`, `out` and `running_max` as in
 /// score_rows().
 template <class T, bool kBiased>
-HWY_NOINLINE void score_whole_tiles(const TileRows& rows, const WholePanels<T>& run,
+HWY_NOINLINE void score_whole_tiles(const TileRows& rows, const WholePanels<T>& panels,
                                     std::size_t depth, const T* query, const T* keys, T* out,
                                     std::size_t out_stride, T* running_max) {
-  with_constant<kTileRows>(rows.of_tile(), [=, &rows, &run](auto r) {
+  with_constant<kTileRows>(rows.of_tile(), [=, &rows, &panels](auto r) {
     multiply_panels<T, decltype(r)::value, kTileVectors>(
-        rows, run.panels, depth, query, keys, out, out_stride,
+        rows, panels.count, depth, query, keys, out, out_stride,
         [&](std::size_t row, std::size_t panel, auto& sums, T* at) {
-          const std::int64_t key = run.first + static_cast<std::int64_t>(panel * kPanel<T>);
-          finish_panel<T, kBiased>(run, row, key, sums, at, running_max + row * kLanes<T>);
+          const std::int64_t key = panels.first + static_cast<std::int64_t>(panel * kPanel<T>);
+          finish_panel<T, kBiased>(panels, row, key, sums, at, running_max + row * kLanes<T>);
         });
   });
 }
