@@ -105,6 +105,30 @@ def idle(checks, folder):
         checks.check(run.returncode == code, f"{args}: {run}")
 
 
+def detached(checks, folder):
+    """A value behind a flag that takes one after '=' alone, and is then no file that is there."""
+    (folder / "qk.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]]}))
+    np.save(folder / "t.npy", np.eye(2))
+    missing, extra = "{}: No such file or directory", "unexpected argument '{}'"
+    for args, code, says in [
+        (["run", *QK, "--view", "out.png"], 66, missing), (["run", *QK, "--causal", "true"], 66, missing),
+        (["run", "qk.json", "--view", "out.png"], 2, extra),
+        (["run", "qk.json", "--causal", "bottom-right"], 2, extra),
+        (["run", "qk.json", "--view", "-"], 2, extra),
+        (["compare", "t.npy", "--view", "d.svg"], 66, missing),
+        (["compare", "t.npy", "t.npy", "--view", "d.svg"], 2, extra),
+        (["batch", "--causal", "top-left"], 66, missing),
+    ]:
+        run, (flag, word) = attn(*args, cwd=folder), args[-2:]
+        said = run.stderr.decode()
+        checks.check(run.returncode == code and says.format(word) in said and said.count("\n") == 1 and
+                     f"; {flag} takes its value as {flag}={word}" in said, f"{args}: {run}")
+    # What is no value of the flag before it is a file like any other.
+    for args in ["--view", "job.json"], ["--causal", "job.json"], ["--force", "true"], ["true", "--causal"]:
+        run = attn("run", *args, cwd=folder)
+        checks.check(b"takes its value" not in run.stderr and run.returncode in (2, 66), f"{args}: {run}")
+
+
 def labels(checks):
     """Tokens label queries or keys: a number that fits neither is not passed over in silence."""
     wide = ["--q", "[[1.0]]", "--k", "[[1.0], [2], [3]]"]
@@ -178,7 +202,7 @@ def main():
     unmet(checks)
     labels(checks)
     with tempfile.TemporaryDirectory() as folder:
-        for part in idle, messages:
+        for part in idle, detached, messages:
             part(checks, pathlib.Path(folder))
     nan(checks)
     checks.finish()
