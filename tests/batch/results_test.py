@@ -75,6 +75,8 @@ def names_that_are_refused(checks, folder):
         run = attn("batch", "jobs/a", *flags, cwd=folder)
         checks.check(run.returncode == 2 and run.stderr == f"attn: {flags[0]}: goes with --out-dir\n".encode(),
                      f"{flags} alone: {run}")
+    run = attn("batch", "jobs/a", "--fail-fast", "--keep-going", cwd=folder)
+    checks.check(run.returncode == 2 and b"--fail-fast starts no job after a failure" in run.stderr, f"{run}")
 
 
 def names_of_any_bytes(checks, folder):

@@ -231,7 +231,7 @@ def test_text(folder):
     np.save(folder / "b.npy", np.array([[1.0, 2.5], [3.0, 4.0]]))
     lines = compare(folder, "a.npy", "b.npy", code=1).stdout.decode().splitlines()
     expected = [
-        "- (2, 2) float32 and float64: 2 of 4 elements differ",
+        "(2, 2) float32 and float64: 2 of 4 elements differ",
         "  max |a - b|      0.5 at [0, 1]: 2.0 and 2.5",
         "  max |a - b|/|b|  0.2 at [0, 1]: 2.0 and 2.5",
         "  max ulps         2.09715e+06 at [0, 1]: 2.0 and 2.5",
@@ -278,6 +278,8 @@ def test_picture(folder):
     # Other shapes are a difference like any other, though none that can be drawn.
     np.save(folder / "long.npy", np.zeros(4))
     np.save(folder / "short.npy", np.zeros(3))
+    run = compare(folder, "long.npy", "short.npy", code=1)
+    checks.check(run.stdout.startswith(b"(4,) and (3,) float64: shapes differ\n"), f"no name: {run}")
     for view in "--view", "--view=none.svg":
         run = attn("compare", "long.npy", "short.npy", view, cwd=folder)
         checks.check(run.returncode == 1 and b"nothing is drawn" in run.stderr and run.stdout

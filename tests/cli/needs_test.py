@@ -63,6 +63,72 @@ def unmet(checks):
         checks.check(run.returncode == 0 and run.stderr == b"", f"{args}: {run}")
 
 
+def idle(checks, folder):
+    """What says how a file is written or drawn, where there is none of that kind."""
+    np.savez(folder / "a.npz", weights=np.eye(2), scores=np.eye(2))
+    np.savez(folder / "b.npz", weights=np.eye(2), scores=np.ones((2, 2)), logsumexp=np.zeros(2),
+             head_context=np.zeros((2, 2)))
+    compared, picture = ["compare", "a.npz", "b.npz"], ["-o", "z.svg"]
+    drawn, none = ["view", "a.npz"], "a file: -o, --view=FILE or --explain FILE"
+    text = "text on standard output only"
+    for command, option, companion in [
+        (compared, ["--of", "weights"], "--view"), (compared, ["--head", "1"], "--view"),
+        (compared, ["--batch", "0"], "--view"), (compared, ["--layer", "0"], "--view"),
+        (compared, ["--force"], "--view=FILE"), ([*compared, "--view"], ["--force"], "--view=FILE"),
+        (drawn, ["--force"], "-o FILE"), (drawn, ["--max-html-bytes", "5M"], "-o FILE.html"),
+        ([*drawn, *picture], ["--max-html-bytes", "5M"], "-o FILE.html"),
+        ([*drawn, *picture], ["--width", "60"], text), ([*drawn, *picture], ["--color", "always"], text),
+        ([*drawn, "-o", "z.html"], ["--color", "never"], text),
+        (["run", *QK], ["--force"], none), (["run", *QK], ["--no-clobber"], none),
+        (["run", *QK], ["--durable"], none), (["run", *QK, "-o", "-"], ["--force"], none),
+        (["run", *QK, "--format", "npz"], ["--force"], none),
+        (["run", *QK, "--view", "--explain", "-"], ["--durable"], none),
+        (["random", "rand", "--seed", "1"], ["--force"], "-o FILE"),
+        (["convert", "a.npz"], ["--force"], "-o FILE"), (["merge", "b.npz", "b.npz"], ["--force"], "-o FILE"),
+        (["svd", "a.npz#weights"], ["--force"], "-o FILE"),
+        (["convert", "a.npz", "-o", "-"], ["--force"], "-o FILE"),
+    ]:
+        run = attn(*command, *option, cwd=folder)
+        checks.check(run.returncode == 2 and run.stdout == b"" and
+                     run.stderr.decode() == f"attn: {option[0]}: goes with {companion}\n", f"{command}: {run}")
+    for args, code in [
+        ([*compared, "--view", "--of", "weights"], 1), ([*compared, "--view=c.svg", "--force"], 1),
+        ([*drawn, "-o", "v.html", "--max-html-bytes", "5M", "--force"], 0),
+        ([*drawn, "--width", "60", "--color", "never"], 0),
+        (["run", *QK, "--view=r.svg", "--force", "--durable"], 0),
+        (["run", *QK, "--explain", "r.md", "--no-clobber"], 0),
+        (["run", *QK, "-o", "-", "-o", "r.npz", "--force"], 0),
+        (["svd", "a.npz#weights", "-o", "f.npz", "--force"], 0),
+        (["merge", "b.npz", "b.npz", "-o", "m.npz", "--force"], 0),
+    ]:
+        run = attn(*args, cwd=folder)
+        checks.check(run.returncode == code, f"{args}: {run}")
+
+
+def detached(checks, folder):
+    """A value behind a flag that takes one after '=' alone, and is then no file that is there."""
+    (folder / "qk.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]]}))
+    np.save(folder / "t.npy", np.eye(2))
+    missing, extra = "{}: No such file or directory", "unexpected argument '{}'"
+    for args, code, says in [
+        (["run", *QK, "--view", "out.png"], 66, missing), (["run", *QK, "--causal", "true"], 66, missing),
+        (["run", "qk.json", "--view", "out.png"], 2, extra),
+        (["run", "qk.json", "--causal", "bottom-right"], 2, extra),
+        (["run", "qk.json", "--view", "-"], 2, extra),
+        (["compare", "t.npy", "--view", "d.svg"], 66, missing),
+        (["compare", "t.npy", "t.npy", "--view", "d.svg"], 2, extra),
+        (["batch", "--causal", "top-left"], 66, missing),
+    ]:
+        run, (flag, word) = attn(*args, cwd=folder), args[-2:]
+        said = run.stderr.decode()
+        checks.check(run.returncode == code and says.format(word) in said and said.count("\n") == 1 and
+                     f"; {flag} takes its value as {flag}={word}" in said, f"{args}: {run}")
+    # What is no value of the flag before it is a file like any other.
+    for args in ["--view", "job.json"], ["--causal", "job.json"], ["--force", "true"], ["true", "--causal"]:
+        run = attn("run", *args, cwd=folder)
+        checks.check(b"takes its value" not in run.stderr and run.returncode in (2, 66), f"{args}: {run}")
+
+
 def labels(checks):
     """Tokens label queries or keys: a number that fits neither is not passed over in silence."""
     wide = ["--q", "[[1.0]]", "--k", "[[1.0], [2], [3]]"]
@@ -136,7 +202,8 @@ def main():
     unmet(checks)
     labels(checks)
     with tempfile.TemporaryDirectory() as folder:
-        messages(checks, pathlib.Path(folder))
+        for part in idle, detached, messages:
+            part(checks, pathlib.Path(folder))
     nan(checks)
     checks.finish()
 

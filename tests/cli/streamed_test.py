@@ -109,9 +109,10 @@ def little_memory(checks, folder):
         checks.check(peak <= inputs + limit < matrix, f"{outputs}: {peak // mebibyte} MiB")
     told = attn(*run, "-o", "o.npz", "--force", "--dry-run", cwd=folder).stdout.decode()
     checks.check(told.count("written while it is computed") == 2, told)
-    for whole in ["-o", "o.json"], ["-o", "-", "--format", "npz"], ["-o", "o.npz", "-o", "-"], \
-            ["-o", "o.npz", "--view=v.svg"], ["-o", "o.npz", "--path", "reference"]:
-        told = attn(*run, *whole, "--force", "--dry-run", cwd=folder).stdout.decode()
+    again = ["-o", "o.npz", "--force"]
+    for whole in ["-o", "o.json"], ["-o", "-", "--format", "npz"], [*again, "-o", "-"], \
+            [*again, "--view=v.svg"], [*again, "--path", "reference"]:
+        told = attn(*run, *whole, "--dry-run", cwd=folder).stdout.decode()
         checks.check("scores" in told and "while" not in told, f"{whole}: {told}")
         done = attn(*run, *whole, "--max-memory", "200M", cwd=folder)
         checks.check(done.returncode == 65 and b"--max-memory" in done.stderr, f"{whole}: {done}")

@@ -67,7 +67,7 @@ CASES = [
      ["relative.max_distance: expected more than 8"]),
     ({"top_k": 2}, ["top_k: expected normaliser top_k"]),
     ({"normaliser": "top_k"}, ["normaliser: expected top_k, the number of keys"]),
-    ({"temperature": 0}, ["temperature: expected a number over 0"]),
+    ({"temperature": 0}, ["temperature: expected a finite number > 0, found 0"]),
     ({"score": "general"}, ["W_score: expected weights for score general and concat, found none"]),
     ({"score": "general", "W_score": ones(3, 2)},
      ["W_score: expected (3, 3) to match K (4, 3), found (3, 2)"]),

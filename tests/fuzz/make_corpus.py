@@ -191,7 +191,7 @@ def command_lines():
                  ["--nan", "refuse", "--threads", "2"], ["--convention", "torch", "--compute", "f32"],
                  ["--mask", "[[true]]"], ["--view", "-", "--explain", "x.md"],
                  ["--seed", "1", "--wq", '{"rand":{"shape":[2,2]}}', "--embeddings", "[[1,2]]"],
-                 ["job.json", "-q", "--dry-run", "--force"]):
+                 ["job.json", "-q", "--dry-run", "-o", "o.npz", "--force"]):
         yield ["run"] + qkv + more
     for words in ("batch jobs -d out --resume --jobs 2", "batch - --format ndjson", "examples list",
                   "view r.json -o x.svg", "inspect a.npy b.npz#Q", "convert a.npy -o b.csv --repr",

@@ -146,6 +146,15 @@ def refusals(checks, folder):
         error = run.stderr.decode()
         checks.check(run.returncode == code and all(word in error for word in words) and
                      error.count("\n") == 1 and run.stdout == b"", f"{args}: {run}")
+    np.save(folder / "q4.npy", np.ones((2, 2)))
+    (folder / "none.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    for name, of, says in (
+            ("q4.npy", "weights", "but one tensor without a name, which is drawn without --of"),
+            ("none.safetensors", "weights", "nor any other tensor"),
+            ("none.safetensors", "", "nor any other tensor")):
+        run = attn("view", name, *(["--of", of] if of else []), cwd=folder)
+        checks.check(run.returncode == 2 and run.stdout == b"" and
+                     run.stderr.decode() == f"attn: {name}: has no weights, {says}\n", f"{run}")
     checks.check((folder / "w.svg").read_text() == "kept", "nothing is overwritten")
     checks.check(attn("view", "none.npz", cwd=folder).returncode == 66, "no such file")
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "attn/cli/idle.h"
 #include "attn/cli/values.h"
 #include "attn/tensor/error.h"
 
@@ -58,8 +59,9 @@ void add_running(CLI::App& app, BatchArgs& args) {
       1024)
       ->type_name("N")
       ->group("Running");
-  app.add_flag("--fail-fast,!--keep-going", args.pool.fail_fast,
-               "start no job after a failure; default: keep going")
+  app.add_flag("--fail-fast", args.pool.fail_fast, "start no job after a failure")
+      ->group("Running");
+  app.add_flag("--keep-going", args.keep_going, "do the other jobs after a failure (the default)")
       ->group("Running");
   take_number(app.add_option("--timeout", args.pool.timeout, "seconds that one job may take"),
               Sign::positive)
@@ -104,14 +106,14 @@ void refuse_dash(const char* flag, const std::string& path) {
 
 /// What is of no use without --out-dir, and was given.
 void refuse_without_folder(const BatchArgs& args) {
-  for (const auto& [flag, given] : {std::pair("--resume", args.resume),
-                                    {"--manifest", !args.manifest.empty()},
-                                    {"--force", args.force},
-                                    {"--no-clobber", args.no_clobber},
-                                    {"--durable", args.durable},
-                                    {"--name", !args.name.empty()},
-                                    {"--format", args.format_option->count() > 0}})
-    if (given) usage(std::string(flag) + ": goes with --out-dir");
+  refuse_idle({{"--resume", args.resume},
+               {"--manifest", !args.manifest.empty()},
+               {"--force", args.force},
+               {"--no-clobber", args.no_clobber},
+               {"--durable", args.durable},
+               {"--name", !args.name.empty()},
+               {"--format", args.format_option->count() > 0}},
+              "--out-dir");
 }
 
 }  // namespace
@@ -121,11 +123,13 @@ void check(const BatchArgs& args) {
     usage("expected jobs: files, folders, '-' or --files-from; see 'attn batch --help'");
   if (args.jobs.size() > 1 && std::count(args.jobs.begin(), args.jobs.end(), "-") > 0)
     usage("'-', jobs on standard input, stands alone");
-  if (args.lines() && !args.files_from.empty())
-    usage("--files-from: goes with job files, not with '-'");
-  if (args.nul && args.files_from.empty()) usage("-0: goes with --files-from");
+  if (args.lines())
+    refuse_idle({{"--files-from", !args.files_from.empty()}}, "job files, not with '-'");
+  if (args.files_from.empty()) refuse_idle({{"-0", args.nul}}, "--files-from");
   if (args.force && args.resume) usage("--resume goes on with what is there, --force begins anew");
   if (args.force && args.no_clobber) usage("--no-clobber keeps what --force replaces");
+  if (args.pool.fail_fast && args.keep_going)
+    usage("--fail-fast starts no job after a failure, --keep-going does the others");
   refuse_dash("--out-dir", args.out_dir);
   refuse_dash("--manifest", args.manifest);
   if (args.out_dir.empty()) refuse_without_folder(args);

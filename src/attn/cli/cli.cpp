@@ -1,6 +1,7 @@
 #include "attn/cli/cli.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -8,8 +9,10 @@
 #include <exception>
 #include <map>
 #include <new>
+#include <span>
 
 #include "attn/cli/command.h"
+#include "attn/cli/detached_value.h"
 #include "attn/cli/subcommand.h"
 #include "attn/cli/topics.h"
 #include "attn/cli/values.h"
@@ -45,7 +48,7 @@ std::string near_flag(const std::string& flag, const CLI::App& app) {
 }
 
 /// Arguments that nothing took: the first flag among them, with the nearest one that there is.
-void refuse_extras(const CLI::App& app) {
+void refuse_extras(const CLI::App& app, std::span<char* const> typed) {
   std::vector<std::string> extras = app.remaining();
   std::erase(extras, "--");  // CLI11 lists it, too: behind it there are no flags
   if (extras.empty()) return;
@@ -55,8 +58,25 @@ void refuse_extras(const CLI::App& app) {
       throw Error(ErrorKind::usage,
                   "unknown flag '" + printable(flag) + "'" + near_flag(flag, app));
   }
-  throw Error(ErrorKind::usage, "unexpected argument '" + printable(extras[0]) + "'" +
-                                    did_you_mean(extras[0], commands_of(app)));
+  const std::string detached = detached_value(app, typed, extras[0]);
+  throw Error(ErrorKind::usage,
+              "unexpected argument '" + printable(extras[0]) + "'" +
+                  (detached.empty() ? did_you_mean(extras[0], commands_of(app)) : detached));
+}
+
+/// What the command does. A file that is not there may have been meant as a flag's value.
+int perform(const DeclaredCommand& command, std::span<char* const> typed) {
+  try {
+    return command.action();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::no_input) throw;
+    std::vector<std::string> lines = error.lines();
+    const auto missing = std::find_if(typed.begin(), typed.end(), [&](const char* word) {
+      return lines[0].starts_with(printable(word) + ": ");
+    });
+    if (missing != typed.end()) lines[0] += detached_value(*command.app, typed, *missing);
+    throw Error(error.kind(), lines);
+  }
 }
 
 int fail(const Error& error) {
@@ -68,9 +88,10 @@ int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
   const std::string name = std::string("attn ") + subcommand.name;
   const std::unique_ptr<DeclaredCommand> command = declare(subcommand);
   CLI::App& app = *command->app;
+  const std::span<char* const> typed(argv + 1, static_cast<std::size_t>(argc - 1));
   try {
     app.parse(argc - 1, argv + 1);
-    refuse_extras(app);
+    refuse_extras(app, typed);
   } catch (const CLI::CallForHelp&) {
     print(app.help());
     return 0;
@@ -80,7 +101,7 @@ int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
     throw Error(error.kind(), std::string(error.what()) + "; see '" + name + " --help'");
   }
   set_quiet(command->quiet);
-  return command->action();
+  return perform(*command, typed);
 }
 
 /// 'attn help', 'attn help COMMAND', 'attn help TOPIC'.

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 
 #include "attn/cli/draw.h"
+#include "attn/cli/idle.h"
 #include "attn/cli/values.h"
 #include "attn/tensor/error.h"
 
@@ -84,12 +85,20 @@ void check(const CompareArgs& args) {
   if (!reference.asked) {
     if (args.b.empty())
       throw Error(ErrorKind::usage, "expected B, which A is held to, or --reference and a job");
-    const auto refuse = [](const char* given) { throw Error(ErrorKind::usage, given); };
-    if (!reference.precision.empty()) refuse("--precision: goes with --reference");
-    if (!reference.sums.empty()) refuse("--sums: goes with --reference");
-    if (!reference.output.empty()) refuse("--as: goes with --reference");
-    if (has_job_flags(reference.flags)) refuse("flags of a job go with --reference");
+    refuse_idle({{"--precision", !reference.precision.empty()},
+                 {"--sums", !reference.sums.empty()},
+                 {"--as", !reference.output.empty()}},
+                "--reference");
+    if (has_job_flags(reference.flags))
+      throw Error(ErrorKind::usage, "flags of a job go with --reference");
   }
+  if (args.view.empty())
+    refuse_idle({{"--of", !args.of.empty()},
+                 {"--head", args.choice.head.has_value()},
+                 {"--batch", args.choice.batch.has_value()},
+                 {"--layer", args.choice.layer.has_value()}},
+                "--view");
+  if (args.view.empty() || args.view == "-") refuse_idle({{"--force", args.force}}, "--view=FILE");
   if (args.view == "-" && args.json)
     throw Error(ErrorKind::usage, "--view: beside --json the picture needs a file, --view=FILE");
   if (!args.view.empty()) draw_format(args.view);

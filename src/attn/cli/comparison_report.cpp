@@ -95,7 +95,7 @@ std::string report_text(const CompareReport& report) {
   bool some_close = false;
   for (const Couple& couple : report.couples) {
     Compared compared = couple.compared;
-    compared.name = compared.name.empty() ? "-" : printable(compared.name);
+    compared.name = printable(compared.name);
     text += comparison_text(compared, couple.found);
     same += couple.found.same() ? 1 : 0;
     some_close |= couple.found.same() && !couple.found.equal_throughout();

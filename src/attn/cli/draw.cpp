@@ -29,17 +29,25 @@ const OutputName* output_named(const std::string& name) {
   return nullptr;
 }
 
+/// What a file has instead of what was asked for.
+std::string what_there_is(const std::vector<std::string>& names) {
+  if (names.empty()) return ", nor any other tensor";
+  if (names == std::vector<std::string>{""})
+    return ", but one tensor without a name, which is drawn without --of";
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + printable(name);
+  return "; --of chooses one of " + list;
+}
+
 /// Without a name asked for: the weights, or the only tensor that there is.
 std::string name_in(const ResultFile& result, const std::string& asked, const std::string& file) {
   const std::vector<std::string> names = result.tensors.names();
   if (!asked.empty() && result.tensors.contains(asked)) return asked;
   if (asked.empty() && result.tensors.contains("weights")) return "weights";
   if (asked.empty() && names.size() == 1) return names[0];
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + printable(name);
   const std::string wanted = asked.empty() ? "weights" : asked;
   throw Error(ErrorKind::usage, printable(file) + ": has no " + printable(wanted) +
-                                    did_you_mean(wanted, names) + "; --of chooses one of " + list);
+                                    did_you_mean(wanted, names) + what_there_is(names));
 }
 
 /// "Q K^T" as formulas have it.
@@ -50,11 +58,16 @@ std::string with_raised_t(std::string text) {
 
 }  // namespace
 
-DrawFormat draw_format(const std::string& path) {
+std::optional<DrawFormat> find_draw_format(const std::string& path) {
   if (path == "-") return DrawFormat::text;
   if (path.ends_with(".svg")) return DrawFormat::svg;
   if (path.ends_with(".png")) return DrawFormat::png;
   if (path.ends_with(".html")) return DrawFormat::html;
+  return std::nullopt;
+}
+
+DrawFormat draw_format(const std::string& path) {
+  if (const auto format = find_draw_format(path)) return *format;
   throw Error(ErrorKind::usage,
               printable(path) + ": expected a name that ends in .svg, .png or .html");
 }

@@ -1,6 +1,7 @@
 // From tensors and what is known about them to a drawing, on the terminal or in a file.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,10 @@ namespace attn {
 /// What "FILE" as a drawing's name means; nothing else can be drawn to.
 enum class DrawFormat { text, svg, png, html };
 
-/// "-" is text on standard output. Errors: usage, for another suffix than .svg, .png and .html.
+/// "-" is text on standard output; nothing for another suffix than .svg, .png and .html.
+std::optional<DrawFormat> find_draw_format(const std::string& path);
+
+/// The same. Errors: usage, for another suffix.
 DrawFormat draw_format(const std::string& path);
 
 /// What shapes a drawing beside its numbers.

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 
+#include "attn/cli/idle.h"
 #include "attn/cli/values.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
@@ -24,8 +25,8 @@ bool unsaid(const EmitArgs& args) {
 /// The format of what was typed; nothing: text.
 std::optional<Format> format_of(const EmitArgs& args) {
   if (unsaid(args)) return format_of_suffix("." + args.format);
-  if (args.format_option->count() > 0)
-    throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
+  refuse_idle({{"--format", args.format_option->count() > 0}},
+              "standard output; a file's suffix says it");
   const auto format = format_of_suffix(args.output);
   if (!format)
     throw Error(ErrorKind::usage,
@@ -35,9 +36,8 @@ std::optional<Format> format_of(const EmitArgs& args) {
 
 void refuse_text_options(const EmitArgs& args) {
   for (const CLI::Option* option : args.text_only)
-    if (option->count() > 0)
-      throw Error(ErrorKind::usage,
-                  option->get_name() + ": goes with text on standard output only");
+    refuse_idle({{option->get_name().c_str(), option->count() > 0}},
+                "text on standard output only");
 }
 
 PrintOptions print_options(const EmitArgs& args) {
@@ -140,6 +140,7 @@ bool holds_one(const EmitArgs& args) {
 void emit_tensors(const TensorMap& tensors, const EmitArgs& args, const TensorFiles& files) {
   const std::optional<Format> format = format_of(args);
   if (format) refuse_text_options(args);
+  if (args.output == "-") refuse_idle({{"--force", args.force}}, "-o FILE");
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
   if (format)
     write(tensors, *format, args, out);

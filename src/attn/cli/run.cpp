@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "attn/cli/command.h"
+#include "attn/cli/idle.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/run_views.h"
@@ -135,10 +136,20 @@ void require_places(const std::vector<OutputTarget>& targets,
   const ResultWriter unused(files, outputs, policy);
 }
 
+/// What says how files are written, where none is.
+void refuse_without_file(const RunArgs& args, const Destination& destination) {
+  if (destination.has_file() || args.views.has_file()) return;
+  refuse_idle({{"--force", args.show.force},
+               {"--no-clobber", args.no_clobber},
+               {"--durable", args.durable}},
+              "a file: -o, --view=FILE or --explain FILE");
+}
+
 int run(const RunArgs& args) {
   if (args.show.force && args.no_clobber)
     throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
   const Destination destination = destination_of(args.show, job_output_names(), args.views.empty());
+  refuse_without_file(args, destination);
   ReadLimits limits = limits_of(args.limits);
   limits.access = FileAccess::map;
   TensorFiles files(limits);

@@ -28,6 +28,10 @@ std::string written(const WorkedSteps& steps, StepsFormat format) {
 
 }  // namespace
 
+bool RunViewArgs::has_file() const {
+  return (!view.empty() && view != "-") || (!explain.empty() && explain != "-");
+}
+
 void add_view_options(CLI::App& app, RunViewArgs& args) {
   app.add_flag("--view{-}", args.view,
                "the weights as a heat map on the terminal, or as a picture or page: "

@@ -22,6 +22,7 @@ struct RunViewArgs {
   std::string explain;  ///< FILE.md, .html or .tex; "-": Markdown on standard output
   ExplainChoice choice;
   bool empty() const { return view.empty() && explain.empty(); }
+  bool has_file() const;  ///< anything beside the terminal
 };
 
 void add_view_options(CLI::App& app, RunViewArgs& args);

@@ -1,8 +1,10 @@
 #include "attn/cli/show.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "attn/cli/command.h"
+#include "attn/cli/idle.h"
 #include "attn/cli/values.h"
 #include "attn/io/descriptor.h"
 #include "attn/job/result_format.h"
@@ -40,6 +42,11 @@ void add_show_options(CLI::App& app, ShowArgs& args) {
   app.add_flag("--force", args.force, "replace output files that exist")->group("Results");
 }
 
+bool Destination::has_file() const {
+  return std::any_of(targets.begin(), targets.end(),
+                     [](const OutputTarget& target) { return target.path != "-"; });
+}
+
 Destination destination_of(const ShowArgs& args, const std::vector<std::string>& names,
                            bool by_default) {
   const std::optional<Format> stream = format_of_suffix("." + args.format);
@@ -57,10 +64,10 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
   // Last, so that it says nothing before the files are known to be written.
   if (destination.on_stdout && stream) destination.targets.push_back({"", "-", stream});
   destination.shown = destination.on_stdout && !stream;
-  if (!destination.on_stdout && !format_used && !args.format.empty())
-    throw Error(ErrorKind::usage, "--format: goes with standard output; a file's suffix says it");
-  if (args.repr && (!destination.on_stdout || !is_text(args)))
-    throw Error(ErrorKind::usage, "--repr: goes with text on standard output only");
+  if (!destination.on_stdout && !format_used)
+    refuse_idle({{"--format", !args.format.empty()}}, "standard output; a file's suffix says it");
+  if (!destination.on_stdout || !is_text(args))
+    refuse_idle({{"--repr", args.repr}}, "text on standard output only");
   return destination;
 }
 

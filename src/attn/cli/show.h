@@ -31,6 +31,7 @@ struct Destination {
   std::vector<OutputTarget> targets;  ///< standard output, too, where it holds a file's format
   bool shown = false;                 ///< text or ndjson on standard output
   bool on_stdout = false;             ///< either of these
+  bool has_file() const;              ///< anything beside standard output
 };
 
 /// `names` are the outputs that there are; `by_default` says whether standard output is meant when

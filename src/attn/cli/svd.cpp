@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "attn/cli/command.h"
+#include "attn/cli/idle.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/show.h"
 #include "attn/cli/values.h"
@@ -67,6 +68,7 @@ int run(const SvdArgs& args) {
   std::vector<std::string> names;
   for (const auto& [name, what] : kFactors) names.push_back(name);
   const Destination destination = destination_of(args.show, names);
+  if (!destination.has_file()) refuse_idle({{"--force", args.show.force}}, "-o FILE");
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   const Tensor matrix = files.read(parse_tensor_ref(args.file));
   const std::vector<std::string> asked = outputs_named(destination.targets);

@@ -4,6 +4,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
+#include "attn/cli/idle.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/values.h"
 #include "attn/io/output_file.h"
@@ -40,10 +41,24 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
   return set;
 }
 
+/// What this kind of drawing does not have.
+void refuse_foreign(const ViewArgs& args, DrawFormat format) {
+  const DrawStyle usual, &style = args.style;
+  if (args.output == "-") refuse_idle({{"--force", args.force}}, "-o FILE");
+  if (format != DrawFormat::html)
+    refuse_idle({{"--max-html-bytes", style.most_html_bytes != usual.most_html_bytes}},
+                "-o FILE.html");
+  if (format != DrawFormat::text)
+    refuse_idle(
+        {{"--color", style.colour != usual.colour}, {"--width", style.width != usual.width}},
+        "text on standard output only");
+}
+
 int view(const ViewArgs& args) {
   const DrawFormat format = draw_format(args.output);
   if (!args.other.empty() && format != DrawFormat::html)
     throw Error(ErrorKind::usage, "two files are compared on a page: -o FILE.html");
+  refuse_foreign(args, format);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));

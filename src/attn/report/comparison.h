@@ -69,7 +69,7 @@ Tensor difference(const Tensor& a, const Tensor& b);
 
 /// What is compared, for comparison_text().
 struct Compared {
-  std::string name;  ///< printed as it is
+  std::string name;  ///< printed as it is; "": none
   Tensor a, b;
   std::optional<Tensor> bounds;
   std::string bound_of;  ///< whose bounds: "f16"

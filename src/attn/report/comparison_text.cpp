@@ -123,7 +123,8 @@ std::string bound_line(const Compared& compared, const Comparison& found) {
 
 std::string comparison_text(const Compared& compared, const Comparison& found) {
   const Tensor &a = compared.a, &b = compared.b;
-  std::string text = compared.name + " " + both(to_string(a.shape()), to_string(b.shape())) + " " +
+  std::string text = compared.name + (compared.name.empty() ? "" : " ") +
+                     both(to_string(a.shape()), to_string(b.shape())) + " " +
                      both(std::string(name_of(a.dtype())), std::string(name_of(b.dtype()))) + ": " +
                      verdict(compared, found) + "\n";
   if (!found.same_shape ||
