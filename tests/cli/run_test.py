@@ -179,6 +179,8 @@ def refusals(checks, folder):
         ([*qkv, "--rows", "7"], 65, "rows"),
         (["--q", "q.npy"], 65, "K"),
         ([*qkv, "--outputs", "wieghts"], 2, "did you mean 'weights'?"),
+        ([*qkv, "--outputs", "attn_weights"], 2, "did you mean 'weights'?"),
+        ([*qkv, "--outputs", "weights,,context"], 2, "outputs: expected names of outputs, found an empty one\n"),
         ([*qkv, "--outputs", "output"], 2, "output"),
         ([*qkv, "--outputs", "everything"], 2, "there are positions, inputs, "),
         ([*qkv, "--scale", "big"], 2, "--scale: expected"),
@@ -186,6 +188,11 @@ def refusals(checks, folder):
         ([*qkv, "--score", "cosin"], 2, "did you mean 'cosine'?"),
         ([*qkv, "--window", "1"], 2, "--window: expected 2 whole numbers"),
         ([*qkv, "--hedas", "2"], 2, "did you mean '--heads'?"),
+        ([*qkv, "--num-heads", "8"], 2, "did you mean '--heads'?"),
+        ([*qkv, "--attn-mask", "m.npy"], 2, "did you mean '--mask'?"),
+        ([*qkv, "--key-padding-mask", "m.npy"], 2, "did you mean '--key-mask'?"),
+        ([*qkv, "--is-causal"], 2, "did you mean '--causal'?"),
+        *(([f"--{name}", "q.npy"], 2, f"did you mean '--{name[0]}'?)") for name in ("query", "key", "value")),
         ([*qkv, "-o", "x.txt"], 2, "x.txt"),
         ([*qkv, "-o", "x.npy"], 2, "holds one output"),
         ([*qkv, "-o", "wights=x.npy"], 2, "did you mean 'weights'?"),
@@ -230,6 +237,11 @@ def documents(checks, folder):
     cases = [
         # document, exit code, what the line says
         ({"embedings": WORDS}, 65, "did you mean 'embeddings'?"),
+        ({"num_heads": 2}, 65, "did you mean 'heads'?"),
+        ({"is_causal": True}, 65, "did you mean 'causal'?"),
+        ({"attn_mask": [[1]]}, 65, "did you mean 'mask'?"),
+        *(({name: [[1]]}, 65, f"did you mean '{name[0].upper()}'?")
+          for name in ("query", "key", "value", "queries", "keys", "values")),
         ({"Q": [[1, 2], [3]], "K": [[1, 2]]}, 65, "job.json: Q: row [1]"),
         ({"Q": [[1, "x"]], "K": [[1, 2]]}, 65, "job.json: Q: "),
         ({"Q": [[1, None]], "K": [[1, 2]]}, 65, "job.json: Q: "),
@@ -256,6 +268,9 @@ def documents(checks, folder):
     np.savez(folder / "in.npz", q=np.ones((2, 2)), K=np.ones((2, 2)))
     run = attn("run", "in.npz", cwd=folder)
     checks.check(run.returncode == 65 and b"did you mean 'Q'?" in run.stderr, f"npz: {run}")
+    np.savez(folder / "in.npz", query=np.ones((2, 2)), K=np.ones((2, 2)))
+    run = attn("run", "in.npz", cwd=folder)
+    checks.check(run.returncode == 65 and b"'query' (did you mean 'Q'?" in run.stderr, f"npz: {run}")
     np.savez(folder / "in.npz", Q=np.ones((2, 4)), K=np.ones((2, 4)), heads=2, scale=0.5)
     run = attn("run", "in.npz", "--outputs", "weights", "--format", "json", cwd=folder)
     checks.check(np.shape(json.loads(run.stdout)["weights"]) == (2, 2, 2), "options in an .npz")

@@ -37,7 +37,7 @@ REFUSED = [
     ("outputs", ["weights", 3], 'expected a list of strings, found ["weights",3]'),
     ("tokens", [LONG, 2], "expected a list of strings, found an array"),
     ("tokens", "a", "expected a list of strings, found 'a'"),
-    ("generator", "default", "expected RandomState or default_rng, found 'default'"),
+    ("generator", "default", "expected RandomState or default_rng, found 'default' (did you mean 'default_rng'?)"),
     ("generator", 3, "expected RandomState or default_rng, found 3"),
     ("seed", {}, SEED + "{}"),
     ("temperature", 0, "expected a finite number > 0, found 0"),

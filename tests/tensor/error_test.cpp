@@ -69,3 +69,35 @@ TEST_CASE("the nearest known word is what was probably meant") {
   CHECK(did_you_mean("contxt", known) == " (did you mean 'context'?)");
   CHECK(did_you_mean("temperature", known) == "");
 }
+
+TEST_CASE("a word that has a known name among its parts means that name") {
+  const std::vector<std::string> known = {"heads",   "kv_heads",   "mean_weights",  "weights",
+                                          "mask",    "key_mask",   "masked_scores", "scale",
+                                          "softmax", "embeddings", "rotary.base"};
+  CHECK(nearest("num_heads", known) == "heads");
+  CHECK(nearest("n_head", known) == "heads");
+  CHECK(nearest("num_kv_heads", known) == "kv_heads");
+  CHECK(nearest("attn_weights", known) == "weights");
+  CHECK(nearest("softmax_scale", known) == "scale");  // the last part says what it is
+  CHECK(nearest("scale_factor", known) == "scale");
+  CHECK(nearest("maskd_scores", known) == "masked_scores");  // a slip of one letter is nearer
+  CHECK(nearest("head_dim", known) == "");
+  CHECK(nearest("embed", known) == "embeddings");
+  CHECK(nearest("ROTARY_BASE", known) == "rotary.base");
+  CHECK(nearest("--attn-mask", {"--key-mask", "--mask"}) == "--mask");
+}
+
+TEST_CASE("a name that other libraries use means ours, where it is known") {
+  CHECK(nearest("query", {"Q", "K", "V"}) == "Q");
+  CHECK(nearest("query", {"Q", "queries"}) == "queries");
+  CHECK(nearest("--query", {"--query-lengths", "--q"}) == "--q");
+  CHECK(nearest("values", {"Q", "K", "V"}) == "V");
+  CHECK(nearest("q_proj", {"--wq", "--q"}) == "--wq");
+  CHECK(nearest("key_padding_mask", {"mask", "key_mask"}) == "key_mask");
+  CHECK(nearest("num_key_value_heads", {"heads", "kv_heads"}) == "kv_heads");
+  CHECK(nearest("query", {"scores"}) == "");
+}
+
+TEST_CASE("nothing is near to an empty word or to another letter") {
+  for (const char* const word : {"", "--", "z"}) CHECK(nearest(word, {"Q", "K", "V"}) == "");
+}

@@ -111,7 +111,9 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
     const bool is_output =
         std::any_of(kOutputNames.begin(), kOutputNames.end(),
                     [&](const OutputName& output) { return same_name(name, output.name); });
-    if (!is_input && !is_output)
+    if (name.empty())
+      problems.push_back("outputs: expected names of outputs, found an empty one");
+    else if (!is_input && !is_output)
       problems.push_back("outputs: expected names of outputs, found '" + printable(name) + "'" +
                          nearest_or_all(name));
     else if (is_input && !tensors.contains(name))

@@ -39,8 +39,8 @@ class Error : public std::runtime_error {
 /// as \xNN, so that a name taken from a file cannot move the cursor or forge a line.
 std::string printable(const std::string& text);
 
-/// The member of `known` that `word` was probably meant to be (edit distance at most a third of its
-/// length, dashes in front not counted, and at least 1), or "" when nothing is near.
+/// The member of `known` that `word` was probably meant to be, by spelling, by its parts or by the
+/// name that other libraries have for it (nearest.cpp), or "" when nothing is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
 /// " (did you mean 'scores'?)", or "" when nothing is near. Made to be appended to a message.
