@@ -128,6 +128,47 @@ def choices(checks, folder):
                  "a token cannot steer the terminal")
 
 
+def axes_by_meaning(checks, folder):
+    """What the drawing calls rows and columns, for every output and input, by core/attention.h's shapes."""
+    rng = np.random.default_rng(2)
+    job = {"embeddings": rng.random((3, 4)).tolist(), "heads": 2, "position": {"kind": "sinusoidal"},
+           "tokens": ["one", "two", "six"],
+           **{f"W_{x}": rng.random((4, 4)).tolist() for x in "QKVO"}}
+    past = {"Q": rng.random((3, 4)).tolist(), "K": rng.random((3, 4)).tolist(), "heads": 2,
+            "past_K": rng.random((2, 1, 2)).tolist(), "past_V": rng.random((2, 1, 2)).tolist()}
+    split = {"Q": rng.random((2, 2, 3, 4)).tolist(), "K": rng.random((2, 2, 5, 4)).tolist()}
+    blhd = {"Q": rng.random((2, 3, 2, 4)).tolist(), "K": rng.random((2, 5, 2, 4)).tolist(), "layout": "blhd"}
+    batch = {"Q": rng.random((2, 3, 4)).tolist(), "K": rng.random((2, 5, 4)).tolist()}
+    cases = [(job, {"positions": "tokens columns", "inputs": "tokens columns", "embeddings": "tokens columns",
+                    "W_Q_heads": "rows columns", "W_Q": "rows columns", "queries": "queries columns",
+                    "keys": "keys columns", "values": "keys columns", "scores": "queries keys",
+                    "scaled_scores": "queries keys", "masked_scores": "queries keys", "weights": "queries keys",
+                    "mean_weights": "queries keys", "key_weights": "heads keys", "row_max": "heads queries",
+                    "logsumexp": "heads queries", "head_context": "queries columns",
+                    "context": "queries columns", "output": "queries columns"}),
+             (past, {"present_K": "keys columns", "present_V": "keys columns", "past_K": "keys columns",
+                     "Q": "queries columns", "K": "keys columns"}),
+             (split, {"context": "queries columns", "logsumexp": "heads queries", "Q": "queries columns"}),
+             (blhd, {"context": "heads columns", "queries": "queries columns", "Q": "heads columns"}),
+             (batch, {"logsumexp": "batches queries", "key_weights": "batches keys", "mean_weights": "queries keys",
+                      "weights": "queries keys", "context": "queries columns"})]
+    for document, meant in cases:
+        (folder / "axes.json").write_text(json.dumps({**document, "outputs": list(meant)}))
+        run = attn("run", "axes.json", "-o", "axes.npz", "--force", cwd=folder)
+        assert run.returncode == 0, run
+        for name, axes in meant.items():
+            lines = view("axes.npz", "--of", name, "--color", "never", cwd=folder).splitlines()
+            rows, columns = axes.split()
+            checks.check(f"{rows} down, {columns} across" in lines, f"{name}: {axes}: {lines[:4]}")
+            named = any("one" in line.split() for line in lines)
+            checks.check(named == ("tokens" in document and bool({"tokens", "queries", "keys"} & {rows, columns})),
+                         f"{name}: tokens where they are: {lines}")
+            if document is batch and name in ("weights", "mean_weights", "context"):
+                checks.check(any("batch 1" in line for line in lines), f"{name}: batches: {lines}")
+    np.save(folder / "q.npy", np.ones((3, 4)))
+    checks.check("rows down, columns across" in view("q.npy", cwd=folder), "an array of which nothing is known")
+
+
 def refusals(checks, folder):
     np.savez(folder / "w.npz", weights=np.ones((2, 2)), empty=np.ones((0, 3)))
     for args, code, words in (
@@ -162,7 +203,8 @@ def refusals(checks, folder):
 def main():
     checks = Checks("view")
     with tempfile.TemporaryDirectory() as name:
-        for test in what_is_drawn, it_fits, colours_by_terminal, choices, refusals:
+        for test in (what_is_drawn, it_fits, colours_by_terminal, choices, axes_by_meaning,
+                     refusals):
             test(checks, pathlib.Path(name))
     checks.finish()
 

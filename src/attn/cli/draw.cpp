@@ -1,5 +1,6 @@
 #include "attn/cli/draw.h"
 
+#include "attn/cli/axis_names.h"
 #include "attn/cli/command.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
@@ -21,6 +22,14 @@ std::vector<std::string> chosen(const std::vector<std::string>& tokens, const Js
     picked.push_back(tokens[static_cast<std::size_t>(at)]);
   }
   return picked;
+}
+
+/// Labels of what an axis holds, where that is tokens or not known.
+std::vector<std::string> labels_of(const std::string& axis, bool known, const ResultFile& result) {
+  if (axis == "queries" || axis == "tokens" || (axis == "rows" && !known))
+    return chosen(result.tokens, result.job("rows"));
+  if (axis == "keys" || (axis == "columns" && !known)) return result.tokens;
+  return {};
 }
 
 const OutputName* output_named(const std::string& name) {
@@ -80,14 +89,13 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
   source.tensor = result.tensors.at(source.name);
   const OutputName* output = output_named(source.name);
   if (output != nullptr) source.what = with_raised_t(output->what);
-  const bool of_pairs = output == nullptr || std::string_view(output->shape) == "(B, H, L, S)";
-  source.row_axis = of_pairs ? "queries" : "tokens";
-  source.column_axis = of_pairs ? "keys" : "columns";
-  source.row_tokens = chosen(result.tokens, result.job("rows"));
-  if (of_pairs) source.column_tokens = result.tokens;
-  if (result.made_by.find("job") != nullptr && result.job("heads") == nullptr &&
-      source.tensor.rank() == 3)
-    source.third_axis = "batch";
+  const AxisNames axes = axis_names(result, source.name);
+  source.row_axis = axes.rows;
+  source.column_axis = axes.columns;
+  source.third_axis = axes.third;
+  source.row_tokens = labels_of(axes.rows, axes.known, result);
+  source.column_tokens = labels_of(axes.columns, axes.known, result);
+  const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
   const Tensor* masked = result.tensors.find("masked_scores");
   if (of_pairs && masked != nullptr && masked->shape() == source.tensor.shape())
     source.masked = *masked;

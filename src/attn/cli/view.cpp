@@ -79,8 +79,8 @@ void add_choice(CLI::App& app, ViewArgs& args) {
   take_whole(add("--batch", choice.batch, "this batch alone", "I"));
   take_whole(
       add("--layer", choice.layer, "this layer alone (five axes: layer, batch, head, L, S)", "I"));
-  add("--rows", choice.rows, "these queries: indices and ranges, as 0:32,-1", "LIST");
-  add("--cols", choice.columns, "these keys", "LIST");
+  add("--rows", choice.rows, "these rows (queries): indices and ranges, as 0:32,-1", "LIST");
+  add("--cols", choice.columns, "these columns (keys)", "LIST");
   take_number(add("--vmin", choice.low, "the value at the low end of the colours", "X"), Sign::any);
   take_number(add("--vmax", choice.high, "the value at the high end", "X"), Sign::any);
   app.add_flag("--log", choice.logarithmic, "colours by the logarithm; for values above 0")
@@ -95,7 +95,8 @@ void add_choice(CLI::App& app, ViewArgs& args) {
 Action add_view(CLI::App& app) {
   const auto args = std::make_shared<ViewArgs>();
   app.description(
-      "Draws a tensor of a result as a heat map: rows are queries, columns are keys.\n\n"
+      "Draws a tensor of a result as a heat map; of weights and scores, rows are queries and\n"
+      "columns are keys.\n\n"
       "Example:\n"
       "  attn view result.npz\n"
       "  attn view result.npz --of scores --head 3 -o scores.svg\n"

@@ -226,7 +226,7 @@ function theme() { document.documentElement.dataset.theme = state.dark ? 'dark' 
 
 byId('title').textContent = facts.title;
 byId('notes').textContent = facts.notes.join(' · ');
-const one = axis => ({queries: 'query', keys: 'key'})[axis] || axis.replace(/s$/, '');
+const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[axis] || axis.replace(/s$/, '');
 byId('row-axis').textContent = one(facts.rowAxis);
 byId('column-axis').textContent = one(facts.columnAxis);
 byId('log').checked = state.log;

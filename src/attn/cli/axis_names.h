@@ -1,0 +1,21 @@
+// What the axes of a tensor are called in a drawing, by the tensor's name: of logsumexp (B, H, L)
+// rows are heads and columns queries.
+#pragma once
+
+#include <string>
+
+#include "attn/job/result_file.h"
+
+namespace attn {
+
+struct AxisNames {
+  std::string rows = "rows", columns = "columns";
+  std::string third = "head";  ///< the axis before the last two: "head" or "batch"
+  bool known = false;          ///< whether the tensor's name says anything
+};
+
+/// Of the tensor of that name in a result. Outputs are named by their letters (core/attention.h),
+/// given tensors by theirs; a tensor of another name has rows and columns.
+AxisNames axis_names(const ResultFile& result, const std::string& name);
+
+}  // namespace attn
