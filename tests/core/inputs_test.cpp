@@ -112,6 +112,28 @@ TEST_CASE("heads have to divide") {
   CHECK(errors({{"Q", {2, 0}}, {"K", {5, 0}}}, with_heads(1000000000000)).size() == 2);
 }
 
+TEST_CASE("keys as wide as fewer heads may be shared by groups of queries' heads") {
+  const auto says = [](const std::vector<Given>& given, const Options& options = with_heads(8)) {
+    const Lines lines = errors(given, options);
+    const std::size_t semicolon = lines.at(0).find(';');
+    return semicolon == std::string::npos ? "" : lines[0].substr(semicolon);
+  };
+  CHECK(
+      errors({{"Q", {32, 128}}, {"K", {32, 32}}}, with_heads(8)) ==
+      Lines{"K: expected (*, 128) to match Q (32, 128), found (32, 32); kv_heads = 2 if these are "
+            "2 heads of 16"});
+  CHECK(says({{"Q", {3, 32, 128}}, {"K", {3, 32, 16}}}) ==
+        "; kv_heads = 1 if these are 1 head of 16");
+  CHECK(says({{"embeddings", {4, 8}}, {"W_Q", {8, 16}}, {"W_K", {8, 8}}}) ==
+        "; kv_heads = 4 if these are 4 heads of 2");
+  CHECK(says({{"Q", {32, 128}}, {"K", {32, 40}}}) == "");   // no whole number of heads
+  CHECK(says({{"Q", {32, 128}}, {"K", {32, 48}}}) == "");   // 3 do not divide 8
+  CHECK(says({{"Q", {32, 128}}, {"K", {32, 256}}}) == "");  // more than there are
+  CHECK(says({{"Q", {32, 128}}, {"K", {3, 32, 32}}}) == "");
+  CHECK(says({{"Q", {32, 128}}, {"K", {32, 32}}}, with_heads(8, 4)) == "");
+  CHECK(says({{"Q", {32, 128}}, {"K", {32, 32}}}, {}) == "");
+}
+
 TEST_CASE("ranks are two or three and four only for heads apart") {
   CHECK(errors({{"embeddings", {3}}}) ==
         Lines{"embeddings: expected 2 or 3 axes, found (3,); one vector is written [[...]]"});

@@ -42,6 +42,8 @@ CASES = [
       "cu_seqlens_k: expected whole numbers that rise from 0 to 4, found others"]),
     ({"causal": "top-left", "alignment": "bottom-right"}, ["causal: expected the alignment bottom-right of standard input, found top-left"]),
     ({"layout": "blhd"}, ["layout: expected 4-D Q, K and V"]),
+    ({"Q": ones(2, 12), "V": ones(4, 12), "heads": 4}, ["K: expected (*, 12) to match Q (2, 12), found (4, 3); "
+                                      "kv_heads = 1 if these are 1 head of 3"]),
     ({"batch_axis": "second"}, ["batch_axis: expected 3-D tensors"]),
     ({"mask_polarity": "ignore"}, ["mask_polarity: expected a mask of booleans"]),
     ({"mask_polarity": "ignore", "mask": np.full((2, 4), 0.5).tolist()},

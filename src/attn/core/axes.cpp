@@ -24,14 +24,15 @@ void Axes::equate(Letter letter, Letter other) {
   if (const Axis* axis = find(other)) settle(letter, *axis);
 }
 
-void Axes::take(std::string_view name, const Tensor& tensor, const Letters& letters) {
+void Axes::take(std::string_view name, const Tensor& tensor, const Letters& letters,
+                std::string_view advice) {
   const Shape& shape = tensor.shape();
   bool agree = shape.size() == letters.size();
   for (std::size_t i = 0; agree && i < letters.size(); ++i) {
     const Axis* axis = find(letters[i]);
     agree = axis == nullptr || axis->length == shape[i];
   }
-  if (!agree) return mismatch(name, tensor, letters);
+  if (!agree) return mismatch(name, tensor, letters, advice);
   for (std::size_t i = 0; i < letters.size(); ++i) settle(letters[i], {shape[i], name, shape});
 }
 
@@ -45,7 +46,8 @@ const Axes::Axis* Axes::find(Letter letter) const {
   return axis ? &*axis : nullptr;
 }
 
-void Axes::mismatch(std::string_view name, const Tensor& tensor, const Letters& letters) {
+void Axes::mismatch(std::string_view name, const Tensor& tensor, const Letters& letters,
+                    std::string_view advice) {
   const Shape& shape = tensor.shape();
   const bool same_rank = shape.size() == letters.size();
   std::string expected;
@@ -59,7 +61,8 @@ void Axes::mismatch(std::string_view name, const Tensor& tensor, const Letters& 
       reasons.push_back(reason);
   }
   problem(std::string(name) + ": expected (" + expected + (letters.size() == 1 ? ",)" : ")") +
-          (reasons.empty() ? "" : " to match " + listed(reasons)) + ", found " + to_string(shape));
+          (reasons.empty() ? "" : " to match " + listed(reasons)) + ", found " + to_string(shape) +
+          std::string(same_rank ? advice : ""));
 }
 
 }  // namespace attn

@@ -63,7 +63,9 @@ class Axes {
   /// Holds `tensor` to `letters`, one for each of its axes. When all agree, it settles those not
   /// met before; otherwise it is a problem and settles nothing:
   ///   "W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3)".
-  void take(std::string_view name, const Tensor& tensor, const Letters& letters);
+  /// `advice` goes behind it where the number of axes is right.
+  void take(std::string_view name, const Tensor& tensor, const Letters& letters,
+            std::string_view advice = "");
 
   bool knows(Letter letter) const { return find(letter) != nullptr; }
   const Axis& operator[](Letter letter) const;
@@ -73,7 +75,8 @@ class Axes {
 
  private:
   const Axis* find(Letter letter) const;
-  void mismatch(std::string_view name, const Tensor& tensor, const Letters& letters);
+  void mismatch(std::string_view name, const Tensor& tensor, const Letters& letters,
+                std::string_view advice);
 
   std::array<std::optional<Axis>, kLetters> axes_;
   std::vector<std::string> problems_;

@@ -71,6 +71,17 @@ void settle_packed_heads(Score score, Axes& axes) {
                 : " with kv_heads " + axes[Letter::G].found());
 }
 
+/// "; kv_heads = 2 if these are 2 heads of 16": where nothing said how many heads the keys have and
+/// they are as wide as fewer heads that would share the queries' width.
+std::string advice_on_groups(const Tensor& keys, const Options& options, const Axes& axes) {
+  if (options.kv_heads > 0 || keys.rank() == 0 || !axes.knows(Letter::D)) return "";
+  const std::size_t width = keys.shape().back(), D = axes[Letter::D].length;
+  const std::size_t H = axes[Letter::H].length, G = D == 0 ? 0 : width / D;
+  if (G == 0 || G * D != width || G >= H || H % G != 0) return "";
+  return "; kv_heads = " + std::to_string(G) + " if these are " + std::to_string(G) +
+         (G == 1 ? " head of " : " heads of ") + std::to_string(D);
+}
+
 void check_groups(Axes& axes) {
   if (!axes.knows(Letter::H) || !axes.knows(Letter::G)) return;
   const Axes::Axis &H = axes[Letter::H], &G = axes[Letter::G];
@@ -114,7 +125,7 @@ void check_projected(const TensorMap& tensors, const Options& options, Axes& axe
     axes.equate(Letter::HD, Letter::M);
   settle_packed_heads(options.score, axes);
   if (const Tensor* W_K = tensors.find("W_K"))
-    axes.take("W_K", *W_K, {Letter::Mk, Letter::GD});
+    axes.take("W_K", *W_K, {Letter::Mk, Letter::GD}, advice_on_groups(*W_K, options, axes));
   else if (keys_have_own_width(options.score))
     axes.equate(Letter::GD, Letter::Mk);
   else
@@ -151,7 +162,7 @@ void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, const Optio
   };
   axes.take("Q", Q, rows(Letter::L, Letter::HD));
   settle_packed_heads(options.score, axes);
-  axes.take("K", K, rows(Letter::N, Letter::GD));
+  axes.take("K", K, rows(Letter::N, Letter::GD), advice_on_groups(K, options, axes));
   if (keys_have_own_width(options.score)) split_axis(Letter::GD, Letter::G, Letter::Dk, axes);
   if (V != nullptr)
     axes.take("V", *V, rows(Letter::N, Letter::GDv));
