@@ -148,6 +148,13 @@ def test_topics_are_true():
     run = attn("run", "--q", "[[1.0]]", "--k", "[[1.0]]", "--outputs", "nothing-like-it")
     names = re.findall(r"\w+", run.stderr.decode().rpartition("there are ")[2])
     checks.check(rows == names and len(rows) > 15, f"outputs: {set(rows) ^ set(names)}")
+    for said in text_of("help", "numbers"), (ROOT / "README.md").read_text():
+        checks.check("as NumPy 1.24 prints" in said, "whose text arrays have")
+    large = attn("convert", "-", "--repr", stdin=str([[0] * 50] * 40)).stdout.decode()
+    checks.check("..., " in large and "shape=" not in large, f"and have it: {large}")
+    size = re.search(r"as (\w+); values", " ".join(text_of("help", "view").split()))[1]
+    units = re.search(r"a (\w), (\w), (\w) or (\w),", text_of("help", "limits")).groups()
+    checks.check(size[-1] in units and size[:-1].isdigit(), f"--max-html-bytes {size}: {units}")
 
 
 def plain(page):
@@ -206,7 +213,9 @@ def complete(line):
     words = line.split(" ")
     script = (f'source <("{ATTN}" completions bash)\nCOMP_WORDS=({" ".join(map(repr, words))})\n'
               f"COMP_CWORD={len(words) - 1}\n_attn\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"")
-    run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60)
+    path = f"{os.path.dirname(ATTN)}:{os.environ['PATH']}"
+    run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60,
+                         env={**os.environ, "PATH": path})
     checks.check(run.returncode == 0 and run.stderr == "", f"bash: {line}: {run}")
     return set(run.stdout.split())
 
@@ -224,10 +233,25 @@ def test_completions(names, about):
     checks.check("safetensors" in complete("attn convert a.npy --format s"), "words of a format")
     checks.check(complete("attn completions ") == {"bash", "zsh", "fish"}, "words of an argument")
     checks.check({"list", "run", "check"} <= complete("attn examples "), "subcommands")
-    checks.check(complete("attn help ") == {*names, *about}, "help on a command or a topic")
+    for command in "help", "man":
+        checks.check(complete(f"attn {command} ") == {*names, *about}, f"{command} on a command or a topic")
+    outputs = complete("attn run --outputs ")
+    checks.check({"scores", "weights", "logsumexp", "Q"} <= outputs == complete("attn view --of "), f"{outputs}")
+    for name in outputs:
+        run = attn("run", "--q", "[[1]]", "--k", "[[1]]", "--outputs", name, "-q")
+        checks.check(b"expected names of outputs" not in run.stderr, f"--outputs {name}: {run}")
+    checks.check(complete("attn run --outputs con") == {"context"}, "an output by prefix")
+    checks.check(complete("attn run --outputs weights,con") == {"weights,context"}, "the second of a list")
+    checks.check(complete("attn run --score dot,co") != {"dot,cosine"}, "one word is no list")
+    examples = {line.split()[0] for line in text_of("examples", "list").splitlines()}
+    for part in "run", "check":
+        checks.check(complete(f"attn examples {part} ") == examples, f"examples {part}")
+        checks.check(complete(f"attn examples {part} general-attention enc") ==
+                     {"encoder-decoder"}, f"examples {part}, the second")
     with tempfile.TemporaryDirectory() as folder:  # whose path has no space to quote
         (pathlib.Path(folder) / "README.md").touch()
-        checks.check(complete(f"attn run {folder}/READ") == {f"{folder}/README.md"}, "files")
+        for before in "run", "examples run --data":
+            checks.check(complete(f"attn {before} {folder}/READ") == {f"{folder}/README.md"}, f"{before}: files")
     for shell, check in [("zsh", ["-n"]), ("fish", ["--no-execute"])]:
         text = text_of("completions", shell)
         for name in names:
@@ -274,7 +298,10 @@ def test_shells():
                 print(f"skipped: there is no {shell[0]}")
                 continue
             for line, expected in (("attn comple", "completions"), ("attn run --softmax-a", "--softmax-axis"),
-                                   ("attn run --score ", "additive"), ("attn help ex", "exit-codes")):
+                                   ("attn run --score ", "additive"), ("attn help ex", "exit-codes"),
+                                   ("attn man ex", "exit-codes"), ("attn run --outputs logs", "logsumexp"),
+                                   ("attn run --outputs weights,logs", "weights,logsumexp"),
+                                   ("attn examples run genera", "general-attention")):
                 checks.check(typed(shell, setup, line, expected), f"{shell[0]}: {line} Tab")
 
 

@@ -26,15 +26,26 @@ struct Offer {
   std::string name, what;
   std::vector<OptionFacts> options;  ///< without positionals
   std::vector<std::string> words;    ///< what its first argument may be, where that is known
+  std::vector<std::string> takers;   ///< those of `words` behind which names stand: run NAME
 };
+
+/// A shell's words for the names that stand there, as 'attn examples list' has them in front.
+std::string names_of(const Offer& offer, const std::string& program) {
+  return program + " " + offer.name + " list 2>/dev/null | cut -d\" \" -f1";
+}
+
+bool takes_list(const OptionFacts& option) { return option.placeholder == "LIST"; }
 
 std::vector<Offer> offers() {
   std::vector<Offer> all;
   for (const Subcommand& subcommand : subcommands()) {
     const auto command = declare(subcommand);
-    Offer offer{subcommand.name, subcommand.what, {}, {}};
-    for (const CLI::App* part : command->app->get_subcommands({}))
+    Offer offer{subcommand.name, subcommand.what, {}, {}, {}};
+    for (const CLI::App* part : command->app->get_subcommands({})) {
       offer.words.push_back(part->get_name());
+      for (const OptionFacts& facts : facts_of(*part))
+        if (facts.positional) offer.takers.push_back(part->get_name());
+    }
     for (OptionFacts& facts : facts_of(*command->app)) {
       if (!facts.positional)
         offer.options.push_back(std::move(facts));
@@ -54,30 +65,47 @@ std::vector<std::string> flags_of(const Offer& offer) {
   return flags;
 }
 
+/// Names of the options whose values are files, for all that is known.
+std::vector<std::string> file_flags_of(const Offer& offer) {
+  std::vector<std::string> flags;
+  for (const OptionFacts& option : offer.options)
+    if (option.takes_value && option.words.empty())
+      flags.insert(flags.end(), option.names.begin(), option.names.end());
+  return flags;
+}
+
 std::string bash() {
-  std::string values, flags, firsts, commands;
+  std::string values, flags, firsts, names, commands;
   for (const Offer& offer : offers()) {
     commands += (commands.empty() ? "" : " ") + offer.name;
     flags += "    " + offer.name + ") words=" + quoted(joined(flags_of(offer))) + " ;;\n";
     if (!offer.words.empty())
       firsts += "    " + offer.name + ") words=" + quoted(joined(offer.words)) + " ;;\n";
+    for (const std::string& word : offer.takers)
+      names += "    " + quoted(offer.name + " " + word) + ") [[ " +
+               quoted(" " + joined(file_flags_of(offer)) + " ") +
+               " == *\" $previous \"* ]] || words=$(" + names_of(offer, "\"${COMP_WORDS[0]}\"") +
+               ") ;;\n";
     for (const OptionFacts& option : offer.options) {
       if (option.words.empty()) continue;
       for (const std::string& name : option.names)
         values += "    " + quoted(offer.name + " " + name) +
-                  ") words=" + quoted(joined(option.words)) + " ;;\n";
+                  ") words=" + quoted(joined(option.words)) +
+                  (takes_list(option) ? " list=1" : "") + " ;;\n";
     }
   }
   return "# Completions of attn for bash: source this file, or install it as "
          "bash-completion/completions/attn.\n"
          "_attn() {\n"
          "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+         "  local list= before=\n"
          "  # bash takes --flag=word as three words\n"
          "  [[ $previous == = ]] && previous=${COMP_WORDS[COMP_CWORD-2]}\n"
          "  [[ $current == = ]] && current=\n"
          "  case \"${COMP_WORDS[1]} $previous\" in\n" +
          values +
          "  esac\n"
+         "  [[ -n $list && $current == *,* ]] && before=${current%,*},\n"
          "  if ((COMP_CWORD == 1)); then\n"
          "    words=" +
          quoted(commands + " help --help --version") +
@@ -91,9 +119,14 @@ std::string bash() {
          firsts + "    help) words=" + quoted(joined(help_names())) +
          " ;;\n"
          "    esac\n"
+         "  elif [[ -z $words ]]; then\n"
+         "    case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in\n" +
+         names +
+         "    esac\n"
          "  fi\n"
          "  if [[ -n $words ]]; then\n"
-         "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$current\")\n"
+         "    mapfile -t COMPREPLY < <(compgen -P \"$before\" -W \"$words\" -- "
+         "\"${current#\"$before\"}\")\n"
          "  else\n"
          "    mapfile -t COMPREPLY < <(compgen -f -- \"$current\")\n"
          "    compopt -o filenames 2>/dev/null\n"
@@ -112,6 +145,14 @@ std::string zsh_text(const std::string& text) {
   return out;
 }
 
+std::string zsh_values(const OptionFacts& option) {
+  if (option.words.empty()) return "_files";
+  const std::string words = joined(option.words);
+  // The space in front has zsh add no arguments of its own.
+  return takes_list(option) ? " _values -s , " + option.placeholder + " " + words
+                            : "(" + words + ")";
+}
+
 std::string zsh() {
   std::string commands, cases;
   for (const Offer& offer : offers()) {
@@ -121,12 +162,13 @@ std::string zsh() {
       for (const std::string& name : option.names) {
         std::string spec = "*" + name + "[" + zsh_text(option.what) + "]";
         if (option.takes_value)
-          spec += ":" + zsh_text(option.placeholder) + ":" +
-                  (option.words.empty() ? "_files" : "(" + joined(option.words) + ")");
+          spec += ":" + zsh_text(option.placeholder) + ":" + zsh_values(option);
         cases += " \\\n      " + quoted(spec);
       }
     const std::string first = offer.words.empty() ? "_files" : "(" + joined(offer.words) + ")";
-    cases += " \\\n      " + quoted("1: :" + first) + " '*: :_files' ;;\n";
+    const std::string rest =
+        offer.takers.empty() ? "_files" : "{compadd -- $(" + names_of(offer, "attn") + ")}";
+    cases += " \\\n      " + quoted("1: :" + first) + " " + quoted("*: :" + rest) + " ;;\n";
   }
   return "#compdef attn\n# Completions of attn for zsh: install as _attn in a folder of $fpath.\n"
          "_attn() {\n  local -a commands=(\n" +
@@ -156,6 +198,10 @@ std::string fish() {
     const std::string within =
         "complete -c attn -n '__fish_seen_subcommand_from " + offer.name + "'";
     if (!offer.words.empty()) text += within + " -f -a " + quoted(joined(offer.words)) + "\n";
+    if (!offer.takers.empty())
+      text += "complete -c attn -n '__fish_seen_subcommand_from " + offer.name +
+              "; and __fish_seen_subcommand_from " + joined(offer.takers) + "' -f -a " +
+              quoted("(" + names_of(offer, "attn") + ")") + "\n";
     for (const OptionFacts& option : offer.options) {
       text += within;
       for (const std::string& name : option.names)

@@ -4,6 +4,7 @@
 
 #include "attn/cli/values.h"
 #include "attn/job/fields.h"
+#include "attn/job/output_target.h"
 
 namespace attn {
 namespace {
@@ -35,6 +36,7 @@ void add_flag(CLI::App& app, const Field& field, JobFlags& flags) {
     };
     option = app.add_option_function<std::string>(field.flag, store, help_of(field));
     option->type_name(field.placeholder);
+    if (field.key == "outputs") option->check(offering(job_output_names()));
   }
   option->group(group_of(field));
 }

@@ -6,6 +6,7 @@
 
 #include "attn/cli/subcommand.h"
 #include "attn/cli/topics.h"
+#include "attn/cli/values.h"
 #include "attn/io/output_file.h"
 #include "attn/job/version.h"
 #include "attn/tensor/error.h"
@@ -150,7 +151,8 @@ Action add_man(CLI::App& app) {
       "Example:\n"
       "  attn man run > attn-run.1\n"
       "  attn man --all man");
-  app.add_option("COMMAND", typed->command, "whose page, or a topic's; default: attn's own");
+  app.add_option("COMMAND", typed->command, "whose page, or a topic's; default: attn's own")
+      ->check(offering(help_names()));
   app.add_option("--all", typed->folder,
                  "write every page into FOLDER/man1 and man7, replacing older ones")
       ->type_name("FOLDER");

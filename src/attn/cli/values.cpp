@@ -34,6 +34,13 @@ std::string refusal(const std::string& expected, const std::string& found) {
   return "expected " + expected + ", found '" + found + "'";
 }
 
+/// As completions find them in the option's type (cli/subcommand.cpp).
+std::string in_braces(const std::vector<std::string>& words) {
+  std::string listed;
+  for (const std::string& word : words) listed += (listed.empty() ? "{" : ",") + word;
+  return listed + "}";
+}
+
 }  // namespace
 
 CLI::Option* take_whole(CLI::Option* option, std::int64_t least, std::int64_t most) {
@@ -62,16 +69,18 @@ CLI::Option* take_number(CLI::Option* option, Sign sign) {
 }
 
 CLI::Validator one_of(const std::vector<std::string>& words) {
-  std::string expected, listed;
-  for (std::size_t i = 0; i < words.size(); ++i) {
+  std::string expected;
+  for (std::size_t i = 0; i < words.size(); ++i)
     expected += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-    listed += (i == 0 ? "" : ",") + words[i];
-  }
   const auto check = [=](const std::string& text) {
     const bool is_known = std::find(words.begin(), words.end(), text) != words.end();
     return is_known ? std::string() : refusal(expected, text) + did_you_mean(text, words);
   };
-  return CLI::Validator(check, "{" + listed + "}");
+  return CLI::Validator(check, in_braces(words));
+}
+
+CLI::Validator offering(const std::vector<std::string>& words) {
+  return CLI::Validator([](const std::string&) { return std::string(); }, in_braces(words));
 }
 
 std::string said_by(const CLI::ParseError& error) {

@@ -28,6 +28,9 @@ CLI::Option* take_number(CLI::Option* option, Sign sign);
 /// To check() that it is one of these words; completions offer them.
 CLI::Validator one_of(const std::vector<std::string>& words);
 
+/// To check() that takes anything; completions offer these words.
+CLI::Validator offering(const std::vector<std::string>& words);
+
 /// What CLI11 says of a command line, in our words where a flag's value is missing:
 /// "--threads: expected N, found nothing".
 std::string said_by(const CLI::ParseError& error);

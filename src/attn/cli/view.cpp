@@ -9,6 +9,7 @@
 #include "attn/cli/values.h"
 #include "attn/io/output_file.h"
 #include "attn/job/limits.h"
+#include "attn/job/output_target.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -74,7 +75,8 @@ void add_choice(CLI::App& app, ViewArgs& args) {
                        const std::string& type) {
     return app.add_option(flag, place, what)->type_name(type)->group("What is drawn");
   };
-  add("--of", args.of, "which tensor; default: weights, or the only one", "NAME");
+  add("--of", args.of, "which tensor; default: weights, or the only one", "NAME")
+      ->check(offering(job_output_names()));
   take_whole(add("--head", choice.head, "this head alone; default: all, side by side", "I"));
   take_whole(add("--batch", choice.batch, "this batch alone", "I"));
   take_whole(
@@ -120,7 +122,7 @@ Action add_view(CLI::App& app) {
   };
   app.add_option_function<std::string>(
          "--max-html-bytes", page_size,
-         "how large a page may be, as 20MB; values become coarser; default: 50000000")
+         "how large a page may be, as 20M; values become coarser; default: 50000000")
       ->type_name("SIZE");
   add_choice(app, *args);
   add_expand_option(app, args->limits);
