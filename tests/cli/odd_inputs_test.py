@@ -50,6 +50,10 @@ def streams(checks, folder):
     checks.check(json.loads(run.stdout)["s"] == [2, 1], f"svd of CSV: {run}")
     refused(checks, attn("convert", "-", stdin=b"\x00\x01\x02"), 65, "standard input", "no text")
     refused(checks, attn("convert", "-", stdin=""), 65, "is empty", "nothing")
+    for suffix in "npy", "npz", "safetensors", "json", "csv":
+        (folder / f"nothing.{suffix}").touch()
+        run = attn("convert", f"nothing.{suffix}", cwd=folder)
+        refused(checks, run, 65, f"nothing.{suffix}: is empty\n", f"an empty .{suffix}")
     refused(checks, attn("run", "-", stdin="1,2\n"), 65, "found CSV", "CSV is no job")
     # A job that comes through a descriptor has no folder: paths in it start where we are.
     np.save(folder / "q.npy", np.array([[1, 2]]))

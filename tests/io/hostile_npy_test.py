@@ -154,7 +154,7 @@ def header_rows():
 def file_rows():
     for number, data in enumerate([b"", b"\x93", MAGIC, MAGIC + b"\1\0"], 1):
         yield Row(number, f"{len(data)} bytes", data,
-                  "not a .npy file" if number < 3 else "ends inside")
+                  "is empty" if not data else "not a .npy file" if number < 3 else "ends inside")
     yield Row(5, "wrong magic", b"\x94" + npy(header())[1:], "not a .npy file")
     for number, version in [(6, b"\1\1"), (7, b"\4\0"), (8, b"\0\0")]:
         yield Row(number, f"version {version}",

@@ -24,7 +24,7 @@ def one(begin=0, end=8, data=ONE, **keys):
 def length_rows():
     sound = one()
     for size in [0, 1, 7]:
-        yield Row(101, f"{size} bytes", sound[:size], "expected 8 bytes")
+        yield Row(101, f"{size} bytes", sound[:size], "expected 8 bytes" if size else "is empty")
     yield Row(102, "N = 0", build("", ONE), "begin with '{'")
     yield Row(103, "N over the limit", build("{}", b"", 100_000_001), "at most 100000000")
     for length in [2**63, 2**64 - 1, 2**64 - 8]:

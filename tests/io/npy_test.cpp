@@ -145,7 +145,7 @@ TEST_CASE("elements are shared with the file where their place allows") {
 
 TEST_CASE("headers that are not exactly a .npy header are refused by name") {
   const std::string one = bytes_of_numbers({1});
-  refuse("", "not a .npy file");
+  refuse("", "is empty");
   refuse("\x93NUMPX\1", "not a .npy file");
   refuse("\x93NUMPY", "ends inside the .npy version");
   refuse(std::string("\x93NUMPY\1\1\0\0", 10), "version 1.1");

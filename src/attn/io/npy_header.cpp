@@ -204,6 +204,7 @@ class Scanner {
 }  // namespace
 
 NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& name) {
+  if (bytes.empty()) fail(name, "is empty");
   if (!is_npy(bytes))
     fail(name,
          "not a .npy file: expected \\x93NUMPY, found " + quoted(text_of(bytes).substr(0, 6)));

@@ -135,6 +135,7 @@ TensorRef parse_tensor_ref(const std::string& text) {
 }
 
 TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits) {
+  if (file.size == 0) fail(file, "is empty");
   const Format format = format_of(file);
   if (format == Format::npz) return read_npz(file, nullptr, limits.npz);
   if (format == Format::safetensors) return read_safetensors(file);
