@@ -40,18 +40,18 @@ void check_threads(const Case<T>& c, kernel::Isa isa) {
   }
 }
 
-/// A mask and a bias for all heads, in which keys are hidden one by one and 600 at a time, and some
-/// by numbers that are as low as any.
-void share_masks(Case<float>& c, std::mt19937_64& random) {
+/// A mask and a bias for all heads, a row of them `step` elements after the one before, in which
+/// keys are hidden one by one and 600 at a time, and some by numbers that are as low as any.
+void share_masks(Case<float>& c, std::size_t step, std::mt19937_64& random) {
   const kernel::Problem<float>& p = c.problem;
-  const auto keys = static_cast<std::int64_t>(p.S);
-  for (std::size_t i = 0; i < p.L * p.S; ++i) {
+  for (std::size_t i = 0; i < (p.L - 1) * step + p.S; ++i) {
     c.masks[0].push_back(i / 600 % 3 != 0 && random() % 5 != 0);
     const float low = random() % 2 ? -INFINITY : std::numeric_limits<float>::lowest();
     c.biases[0].push_back(
         i / 600 % 4 == 0 || random() % 9 == 0 ? low : static_cast<float>(random() % 64) / 16 - 2);
   }
-  c.problem.masks[0].strides = c.problem.biases[0].strides = {0, 0, keys, 1};
+  const auto row = static_cast<std::int64_t>(step);
+  c.problem.masks[0].strides = c.problem.biases[0].strides = {0, 0, row, 1};
   c.point();
 }
 
@@ -89,13 +89,13 @@ TEST_CASE("kernel: decoding splits keys among threads to the same bytes", "[kern
 }
 
 TEST_CASE("kernel: so it does where heads share large masks", "[kernel][threads]") {
-  // Of the first, fewer rows are worked on at once; of the second, as many as ever.
-  for (const auto& [rows, keys] : {std::pair{850, 2100}, std::pair{600, 3000}}) {
+  // Of the second they count as more than caches hold: then heads are computed side by side.
+  for (const auto& [tokens, step] : {std::pair{1100, 1100}, std::pair{3700, 5}}) {
     std::mt19937_64 random(9);
     Case<float> c;
-    const auto L = static_cast<std::size_t>(rows), S = static_cast<std::size_t>(keys);
-    fill_plain(c, random, {1, 4, 2, L, S, 16, 8}, DType::f32);
-    share_masks(c, random);
+    const auto n = static_cast<std::size_t>(tokens);
+    fill_plain(c, random, {1, 4, 2, n, n, 8, 8}, DType::f32);
+    share_masks(c, static_cast<std::size_t>(step), random);
     check_threads(c, kernel::available_isas().back());
   }
 }
@@ -137,7 +137,7 @@ TEST_CASE("kernel: scores asked for change no weight, and weights no score", "[k
     fill_plain(plain, random, {1, 2, 2, 50, 700, 64, 16}, DType::f32);
     check_outputs(plain, isa);
     fill_plain(masked, random, {1, 2, 2, 50, 700, 64, 16}, DType::f32);
-    share_masks(masked, random);
+    share_masks(masked, masked.problem.S, random);
     check_outputs(masked, isa);
   }
 }

@@ -139,21 +139,4 @@ HWY_INLINE hn::Mask<Tag<double>> nonzero(const std::uint8_t* bytes, Tag<double> 
 }
 #endif
 
-/// Asks for what some rows' masks and biases say of a panel of keys, into the second level cache.
-template <class T>
-void prefetch_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first) {
-  const auto ask = [&](const auto* of_row, std::int64_t column) {
-    if (!of_row || column == 0) return;
-    const auto* bytes = reinterpret_cast<const std::byte*>(of_row + first * column);
-    for (std::size_t at = 0; at < kPanel<T> * sizeof(*of_row); at += 64)
-      __builtin_prefetch(bytes + at, 0, 2);
-  };
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (std::size_t m = 0; m < p.masks.size(); ++m)
-      ask(row[r].masks[m], p.masks[m].strides.column);
-    for (std::size_t m = 0; m < p.biases.size(); ++m)
-      ask(row[r].biases[m], p.biases[m].strides.column);
-  }
-}
-
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -1,6 +1,7 @@
 // What comes between the scores of a panel of keys and the softmax.
 #pragma once
 
+#include <array>
 #include <limits>
 #include <type_traits>
 
@@ -28,9 +29,31 @@ struct PanelRow {
   T scale;         ///< of `from`
   T* scaled;       ///< nullptr: not asked for
   T* masked;       ///< nullptr: not asked for
-  T* strip;        ///< masked scores * unit; may be `from`
+  T* strip;        ///< in its units; may be `from`
   T unit;          ///< of the strip
   T* running_max;  ///< a vector, raised to what is in the strip
+};
+
+/// Adds terms to scores that are in some unit already.
+template <class T>
+class Adder {
+ public:
+  explicit Adder(T unit)
+      : unit_(hn::Set(Tag<T>(), unit)),
+        lowest_(hn::Set(Tag<T>(), unit <= 1 ? kLowest : kLowest / unit * kLess)) {}
+
+  HWY_INLINE Vec<T> distance(Vec<T> score, const T* term) const {
+    return hn::MulAdd(hn::LoadU(Tag<T>(), term), unit_, score);
+  }
+  /// A bias of the lowest finite numbers, which hides by outweighing only, stays finite.
+  HWY_INLINE Vec<T> bias(Vec<T> score, const T* term) const {
+    return hn::MulAdd(at_least<T>(lowest_, hn::LoadU(Tag<T>(), term)), unit_, score);
+  }
+
+ private:
+  static constexpr T kLowest = std::numeric_limits<T>::lowest();
+  static constexpr T kLess = 1 - 2 * std::numeric_limits<T>::epsilon();  // than 1
+  Vec<T> unit_, lowest_;
 };
 
 /// -inf where the bias is that, whatever the score.
@@ -56,13 +79,32 @@ struct Room {
   std::uint8_t masks[3][kKeyBlock];
 };
 
-/// What one row adds and hides in a run of panels. Few and by value: so the compiler keeps it in
-/// registers, whatever is stored meanwhile.
+/// Scores side by side, in registers.
+template <class T, std::size_t Count>
+struct Scores {
+  Vec<T> vectors[Count];
+
+  /// x = f(x, j) for each vector x, of which the first score is the j-th.
+  template <class F>
+  HWY_INLINE void each(F f) {
+    unrolled<Count>([&](std::size_t i) { vectors[i] = f(vectors[i], i * kLanes<T>); });
+  }
+  HWY_INLINE void store(T* to) {
+    each([&](Vec<T> x, std::size_t j) {
+      hn::Store(x, Tag<T>(), to + j);
+      return x;
+    });
+  }
+};
+
+/// What one row adds and hides in a run of panels.
 template <class T>
 struct Terms {
-  const T *distances, *bias0, *bias1;
-  const std::uint8_t *mask0, *mask1, *mask2;
-  std::int64_t from, to;  ///< what is seen, in the run
+  const T* distances;
+  std::array<const T*, 2> biases;
+  std::array<const std::uint8_t*, 3> masks;
+  std::array<bool, 3> hides;  ///< what the masks mark
+  std::int64_t from, to;      ///< what is seen, in the run
   bool limits;
 
   HWY_INLINE Terms(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::int64_t width,
@@ -71,42 +113,42 @@ struct Terms {
       const auto keys = static_cast<std::int64_t>(p.S);
       return all ? contiguous(all, column, first, width, keys, copy) : nullptr;
     };
-    const auto bias = [&](std::size_t m) {
-      return here(row.biases[m], p.biases[m].strides.column, room.biases[m]);
-    };
-    const auto mask = [&](std::size_t m) {
-      return here(row.masks[m], p.masks[m].strides.column, room.masks[m]);
-    };
     distances = here(row.distances, 1, room.distances);
-    bias0 = bias(0), bias1 = bias(1);
-    mask0 = mask(0), mask1 = mask(1), mask2 = mask(2);
+    for (std::size_t m = 0; m < biases.size(); ++m)
+      biases[m] = here(row.biases[m], p.biases[m].strides.column, room.biases[m]);
+    for (std::size_t m = 0; m < masks.size(); ++m) {
+      masks[m] = here(row.masks[m], p.masks[m].strides.column, room.masks[m]);
+      hides[m] = p.masks[m].hides;
+    }
     from = between(0, row.place.first - first, width);
     to = between(0, row.place.last - first, width);
     limits = from > 0 || to < width;
   }
 
-  HWY_INLINE Vec<T> added(Vec<T> score, std::size_t lane) const {
-    const Tag<T> d;
-    if (bias0) score = hn::Add(score, hn::LoadU(d, bias0 + lane));
-    if (bias1) score = hn::Add(score, hn::LoadU(d, bias1 + lane));
-    return score;
+  template <std::size_t Count>
+  HWY_INLINE void add_to(Scores<T, Count>& scores, std::size_t lane, const Adder<T>& adder) const {
+    if (distances)
+      scores.each([&](Vec<T> x, std::size_t j) { return adder.distance(x, distances + lane + j); });
+    for (const T* bias : biases)
+      if (bias)
+        scores.each([&](Vec<T> x, std::size_t j) { return adder.bias(x, bias + lane + j); });
   }
 
-  HWY_INLINE Vec<T> hidden_by_biases(Vec<T> score, std::size_t lane) const {
-    if (bias0) score = hidden_by_bias<T>(score, bias0 + lane);
-    if (bias1) score = hidden_by_bias<T>(score, bias1 + lane);
-    return score;
+  template <std::size_t Count>
+  HWY_INLINE void hide_in(Scores<T, Count>& scores, std::size_t lane) const {
+    for (const T* bias : biases)
+      if (bias)
+        scores.each([&](Vec<T> x, std::size_t j) { return hidden_by_bias<T>(x, bias + lane + j); });
+    for (std::size_t m = 0; m < masks.size(); ++m)
+      if (masks[m])
+        scores.each([&](Vec<T> x, std::size_t j) {
+          return hidden_by_mask<T>(x, masks[m] + lane + j, hides[m]);
+        });
+    if (limits) scores.each([&](Vec<T> x, std::size_t j) { return hidden_by_place(x, lane + j); });
   }
 
-  HWY_INLINE Vec<T> hidden_by_masks(Vec<T> score, std::size_t lane, const bool (&hides)[3]) const {
-    if (mask0) score = hidden_by_mask<T>(score, mask0 + lane, hides[0]);
-    if (mask1) score = hidden_by_mask<T>(score, mask1 + lane, hides[1]);
-    if (mask2) score = hidden_by_mask<T>(score, mask2 + lane, hides[2]);
-    return score;
-  }
-
+ private:
   HWY_INLINE Vec<T> hidden_by_place(Vec<T> score, std::size_t lane) const {
-    if (!limits) return score;
     const Tag<T> d;
     const Vec<T> at = hn::Iota(d, static_cast<T>(lane));
     const auto seen = hn::And(hn::Ge(at, hn::Set(d, static_cast<T>(from))),
@@ -115,12 +157,10 @@ struct Terms {
   }
 };
 
-/// score * unit. A bias of the lowest finite numbers, which hides by outweighing only, has to stay
-/// finite.
-template <class T, bool kBiased>
+/// score * unit, and finite where the score is, for the same biases.
+template <class T>
 HWY_INLINE Vec<T> in_units(Vec<T> score, Vec<T> unit) {
   const Vec<T> scaled = hn::Mul(score, unit);
-  if constexpr (!kBiased) return scaled;
   constexpr T kLowest = std::numeric_limits<T>::lowest();
   const auto finite = hn::Ge(score, hn::Set(Tag<T>(), kLowest));
   return hn::IfThenElse(finite, at_least<T>(hn::Set(Tag<T>(), kLowest), scaled), scaled);
@@ -134,35 +174,40 @@ HWY_INLINE void hide_all(T* scores, std::size_t count) {
 }
 
 /// From scores to what the softmax takes, for one row and `count` keys from `first` on, in one
-/// pass.
-template <class T, bool kCaps, bool kBiased, bool kMasked>
+/// pass. In units of 1 where stages are kept or capped, otherwise in the strip's from the start.
+template <class T, bool kStages>
 void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::size_t count,
                 const PanelRow<T>& at) {
   const Tag<T> d;
   Room<T> room;
   const Terms<T> terms(p, row, first, static_cast<std::int64_t>(count), room);
-  const auto [from, by, scaled, masked, strip, unit, running_max] = at;
-  const Softcap<T> capped(p.softcap);
-  const bool last = p.softcap_last;
-  const bool hides[] = {p.masks[0].hides, p.masks[1].hides, p.masks[2].hides};
-  Vec<T> most = hn::Load(d, running_max);
-#pragma GCC unroll 2
-  for (std::size_t lane = 0; lane < count; lane += kLanes<T>) {
-    Vec<T> score = hn::Mul(hn::Load(d, from + lane), hn::Set(d, by));
-    if (kCaps && !last) score = capped(score);
-    if (scaled) hn::Store(score, d, scaled + lane);
-    if (terms.distances) score = hn::Add(score, hn::LoadU(d, terms.distances + lane));
-    if (kBiased) score = terms.added(score, lane);
-    if (kCaps && last) score = capped(score);
-    if (kBiased) score = terms.hidden_by_biases(score, lane);
-    if (kMasked) score = terms.hidden_by_masks(score, lane, hides);
-    score = terms.hidden_by_place(score, lane);
-    if (masked) hn::Store(score, d, masked + lane);
-    score = in_units<T, kBiased>(score, hn::Set(d, unit));
-    most = hn::Max(most, score);
-    hn::Store(score, d, strip + lane);
-  }
-  hn::Store(most, d, running_max);
+  const Adder<T> adder(kStages ? T(1) : at.unit);
+  const Vec<T> scale = hn::Set(d, at.scale), unit = hn::Set(d, at.unit);
+  const T* const from = at.from;
+  T *const scaled = at.scaled, *const masked = at.masked, *const strip = at.strip;
+  const Softcap<T> softcap(p.softcap);
+  const bool caps = p.softcap > 0, last = p.softcap_last;
+  Vec<T> most = hn::Load(d, at.running_max);
+  const auto finish = [&](auto vectors, std::size_t lane) {
+    Scores<T, decltype(vectors)::value> scores;
+    const auto cap = [&] { scores.each([&](Vec<T> x, std::size_t) { return softcap(x); }); };
+    scores.each(
+        [&](Vec<T>, std::size_t j) { return hn::Mul(hn::Load(d, from + lane + j), scale); });
+    if (kStages && caps && !last) cap();
+    if (kStages && scaled) scores.store(scaled + lane);
+    terms.add_to(scores, lane, adder);
+    if (kStages && caps && last) cap();
+    terms.hide_in(scores, lane);
+    if (kStages && masked) scores.store(masked + lane);
+    if (kStages) scores.each([&](Vec<T> x, std::size_t) { return in_units<T>(x, unit); });
+    for (const Vec<T>& x : scores.vectors) most = hn::Max(most, x);
+    scores.store(strip + lane);
+  };
+  std::size_t lane = 0;
+  for (; lane + kPanel<T> <= count; lane += kPanel<T>)
+    finish(std::integral_constant<std::size_t, kTileVectors>(), lane);
+  for (; lane < count; lane += kLanes<T>) finish(std::integral_constant<std::size_t, 1>(), lane);
+  hn::Store(most, d, at.running_max);
 }
 
 /// The same of a row that sees nothing of them.
@@ -178,23 +223,6 @@ void hide_row(const Problem<T>& p, std::size_t count, const PanelRow<T>& at) {
     const Vec<T> score = hn::Mul(hn::Load(d, at.from + lane), hn::Set(d, at.scale));
     hn::Store(caps ? capped(score) : score, d, at.scaled + lane);
   }
-}
-
-/// f(constant) for each of two truths.
-template <class F>
-HWY_INLINE void with_truth(bool truth, F f) {
-  if (truth) return f(std::true_type());
-  f(std::false_type());
-}
-
-/// f(caps, biased, masked): what has to be done for this problem.
-template <class T, class F>
-HWY_INLINE void with_terms(const Problem<T>& p, F f) {
-  with_truth(p.softcap > 0, [&](auto caps) {
-    with_truth(has_biases(p), [&](auto biased) {
-      with_truth(has_masks(p), [&](auto masked) { f(caps, biased, masked); });
-    });
-  });
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

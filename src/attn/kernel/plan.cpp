@@ -6,34 +6,29 @@ namespace attn::kernel {
 namespace {
 
 constexpr std::size_t kMostRows = 96;            // 16 tiles: keys are read this much less often
-constexpr std::size_t kFewestRows = 24;          // with which that does not take longer yet
 constexpr std::size_t kStripBytes = 768u << 10;  // of one worker's level 2 cache
-constexpr std::size_t kMaskBytes = 256u << 10;   // of the same
 constexpr std::size_t kWaveBytes = std::size_t{64} << 20;
 constexpr std::size_t kEnoughTasks = 32;  // for any usual number of threads to share evenly
 
-/// Bytes of a row of masks and biases that heads share, if these are so many that they are better
-/// read for all heads at once; otherwise 0.
+/// Whether heads share more of masks and biases than the last level cache holds: then these are
+/// better read for all heads at once.
 template <class T>
-std::size_t shared_row_bytes(const Problem<T>& p) {
-  constexpr std::size_t kMany = std::size_t{8} << 20;
-  std::size_t bytes = 0;
+bool shares_much(const Problem<T>& p) {
+  constexpr std::size_t kMuch = std::size_t{64} << 20;
+  std::size_t row_bytes = 0;
   const auto count = [&](const auto& each) {
     const bool shared = each.data && each.strides.head == 0 && each.strides.row != 0;
-    if (shared) bytes += p.S * sizeof(*each.data);
+    if (shared) row_bytes += p.S * sizeof(*each.data);
   };
   for (const Mask& mask : p.masks) count(mask);
   for (const Bias<T>& bias : p.biases) count(bias);
-  return p.H > 1 && p.L * bytes > kMany ? bytes : 0;
+  return p.H > 1 && p.L * row_bytes > kMuch;
 }
 
-/// Rows of a block: many, to use each key often, yet few enough for the strip, and masks for the
-/// next head, to stay in cache.
-std::size_t choose_rows(std::size_t strip_row_bytes, std::size_t mask_row_bytes) {
+/// Rows of a block: many, to use each key often, yet few enough for the strip to stay in cache.
+std::size_t choose_rows(std::size_t strip_row_bytes) {
   std::size_t rows = kMostRows;
   while (rows > 6 && rows * strip_row_bytes > kStripBytes) rows /= 2;
-  if (kFewestRows * mask_row_bytes <= kMaskBytes)
-    while (rows > kFewestRows && rows * mask_row_bytes > kMaskBytes) rows /= 2;
   return rows;
 }
 
@@ -75,10 +70,8 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   const bool few_rows = plan.pair_rows <= kMostRows && !plan.strip;
   plan.segment_rows = few_rows || p.L < kMostRows / 2 ? plan.pair_rows : p.L;
   const std::size_t strips = plan.strip ? 1 + plan.raw + plan.scaled + plan.masked : 0;
-  const std::size_t mask_row_bytes = few_rows ? 0 : shared_row_bytes(p);
-  plan.rows_first = mask_row_bytes > 0;
-  plan.block_rows = few_rows ? plan.pair_rows
-                             : choose_rows(strips * plan.strip_stride * sizeof(T), mask_row_bytes);
+  plan.rows_first = !few_rows && shares_much(p);
+  plan.block_rows = few_rows ? plan.pair_rows : choose_rows(strips * plan.strip_stride * sizeof(T));
   plan.task_rows = few_rows ? plan.pair_rows : choose_task_rows(plan);
   plan.strip_rows =
       plan.strip ? plan.block_rows

@@ -82,8 +82,8 @@ struct Problem {
   /// Added by distance: its strides' column is 1, its row is not looked at, and its data stands at
   /// distance 0 of head 0. It hides nothing.
   Bias<T> distances;
-  std::array<Mask, 3> masks;      ///< those that have data
-  std::array<Bias<T>, 2> biases;  ///< those that have data
+  std::array<Mask, 3> masks;      ///< those that have data; one alone as the first
+  std::array<Bias<T>, 2> biases;  ///< the same
 };
 
 /// Rows `first` to `first + count` of the (B * H * L, S) matrices of raw scores (q . k alone),

@@ -17,15 +17,15 @@ HWY_INLINE bool has_terms(const Problem<T>& p) {
   return has_biases(p) || p.distances.data || p.softcap > 0;
 }
 
-/// Scores in the strip are in units of log(2) * temperature, as exp2() takes them. Where terms are
-/// added it is finish() that makes them that; otherwise it is part of the scale.
+/// Scores in the strip are in units of log(2) * temperature, as exp2() takes them. Where they are
+/// capped it is finish_row() that makes them that; otherwise it is part of the scale.
 template <class T>
 HWY_INLINE T strip_unit(const Problem<T>& p) {
   return static_cast<T>(kLog2e / p.temperature);
 }
 template <class T>
 HWY_INLINE T strip_scale(const Problem<T>& p) {
-  return has_terms(p) ? p.scale : static_cast<T>(p.scale * (kLog2e / p.temperature));
+  return p.softcap > 0 ? p.scale : static_cast<T>(p.scale * (kLog2e / p.temperature));
 }
 
 HWY_INLINE Span intersection(Span a, Span b) {
@@ -43,7 +43,6 @@ struct RowGroup {
   const Problem<T>& p;
   const Scratch<T>& s;
   std::size_t i, rows;  ///< rows [i, i + rows) of the block
-  std::size_t behind;   ///< of the group that follows it in the block
   const Reach& reach;
   const T* query;  ///< of the first row
   T* strip;        ///< of the first row
@@ -53,10 +52,11 @@ struct RowGroup {
         s(block.scratch),
         i(row),
         rows(HWY_MIN(block.group_rows, block.rows - row)),
-        behind(HWY_MIN(block.group_rows, block.rows - row - rows)),
         reach(s.reach[row / block.group_rows]),
         query(block.query + row * p.D),
         strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
+
+  Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };
 
 /// Panels of keys side by side that are alike to a group of rows.
@@ -65,8 +65,8 @@ struct Run {
     far,     ///< out of reach of all rows
     hidden,  ///< within, but hidden by masks
     plain,   ///< all is seen and nothing is added
-    masked,  ///< some is hidden by masks, or something is added: before scores leave the registers
-    passed,  ///< what these do not know, and panels that end within: in a second pass
+    edited,  ///< some is hidden or something added: before scores leave the registers
+    passed,  ///< what that does not know, and panels that end within: in a second pass
   };
   Kind kind;
   std::int64_t first;  ///< key
@@ -87,32 +87,29 @@ void finish_run(const RowGroup<T>& group, const Run& run, std::size_t column) {
   const Problem<T>& p = group.p;
   const Scratch<T>& s = group.s;
   const bool stages = s.masked != nullptr;
-  const T unit = stages || has_terms(p) ? strip_unit(p) : T(1);
   const T scale = s.raw == nullptr ? T(1) : stages ? p.scale : strip_scale(p);
   const std::size_t width = run.panels * kPanel<T>;
   const std::size_t seen = run.panels > 1 || stages ? width : run.vectors * kLanes<T>;
   const auto row_of = [&](T* matrix, std::size_t r) {
     return matrix ? matrix + (group.i + r) * s.strip_stride + column : nullptr;
   };
-  with_terms(p, [&](auto caps, auto biased, auto masked) {
-    for (std::size_t r = 0; r < group.rows; ++r) {
-      T* const to = group.strip + r * s.strip_stride + column;
-      T* const running_max = s.running_max + (group.i + r) * kLanes<T>;
-      const PanelRow<T> at{s.raw ? row_of(s.raw, r) : to,
-                           scale,
-                           row_of(s.scaled, r),
-                           row_of(s.masked, r),
-                           to,
-                           unit,
-                           running_max};
-      if (!run.is_seen()) {
-        hide_row(p, width, at);
-        continue;
-      }
-      finish_row<T, caps, biased, masked>(p, s.row[group.i + r], run.first, seen, at);
-      hide_all(to + seen, width - seen);
+  const auto finish = stages || p.softcap > 0 ? finish_row<T, true> : finish_row<T, false>;
+  for (std::size_t r = 0; r < group.rows; ++r) {
+    T* const to = group.strip + r * s.strip_stride + column;
+    const PanelRow<T> at{s.raw ? row_of(s.raw, r) : to,
+                         scale,
+                         row_of(s.scaled, r),
+                         row_of(s.masked, r),
+                         to,
+                         strip_unit(p),
+                         s.running_max + (group.i + r) * kLanes<T>};
+    if (!run.is_seen()) {
+      hide_row(p, width, at);
+      continue;
     }
-  });
+    finish(p, s.row[group.i + r], run.first, seen, at);
+    hide_all(to + seen, width - seen);
+  }
 }
 
 /// A run of panels' keys: packed, or one panel as it stands.
@@ -126,63 +123,62 @@ struct RunKeys {
 template <class T>
 void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                   const RunKeys<T>& keys, T scale, T* out, T* running_max) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
+  const Problem<T>& p = group.p;
+  const Scratch<T>& s = group.s;
   if (keys.packed)
-    return score_rows<T>(rows, vectors, run.panels, p.D, query, keys.packed, scale, out,
+    return score_rows<T>(group.rows, vectors, run.panels, p.D, group.query, keys.packed, scale, out,
                          s.strip_stride, running_max);
   const auto first = static_cast<std::size_t>(run.first);
   const std::size_t count = HWY_MIN(kPanel<T>, p.S - first);
-  score_keys<T>(rows, vectors, p.D, query, key_rows(keys.unpacked, first, count, p.D, s.widened),
-                scale, out, s.strip_stride, running_max);
+  score_keys<T>(group.rows, vectors, p.D, group.query,
+                key_rows(keys.unpacked, first, count, p.D, s.widened), scale, out, s.strip_stride,
+                running_max);
 }
 
-/// The rows after the group's, or those of its block's first group and the key block behind, whose
-/// masks and biases are needed next.
+/// Scores with all that is added and hidden, for a run of whole panels and whole tiles of rows.
 template <class T>
-NextRows<T> next_rows(const RowGroup<T>& group, const Run& run) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
-  if (behind > 0) return {s.row + i + rows, behind, run.first};
-  const std::int64_t below = run.first + static_cast<std::int64_t>(kKeyBlock);
-  const bool any = below + run.last<T>() - run.first <= static_cast<std::int64_t>(p.S);
-  return {s.row, any ? HWY_MIN(i + rows, kTileRows) : 0, below};
-}
-
-/// Scores with all that is added and hidden, for a run of whole panels.
-template <class T>
-void score_whole_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
+void score_edited_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
   const Problem<T>& p = group.p;
   const Scratch<T>& s = group.s;
-  const WholePanels<T> panels{p,
-                              s.row + group.i,
-                              run.first,
-                              run.panels,
-                              strip_scale(p),
-                              strip_unit(p),
-                              next_rows(group, run)};
-  const auto score = has_biases(p) ? score_whole_tiles<T, true> : score_whole_tiles<T, false>;
-  in_tiles(group.rows, [&](const TileRows& some) {
-    score(some, panels, p.D, group.query, keys, out, s.strip_stride,
+  const WholePanels<T> panels{s.row + group.i, run.first, run.panels, strip_scale(p),
+                              strip_unit(p)};
+  const auto score = [&](auto tiles) {
+    tiles(group.rows, panels, p.D, group.query, keys, out, s.strip_stride,
           s.running_max + group.i * kLanes<T>);
-  });
+  };
+  const auto by_mask = [&](auto biased) {
+    constexpr bool kBiased = decltype(biased)::value;
+    if (!has_masks(p)) return score(score_edited_tiles<T, kBiased, Marked::none>);
+    if (p.masks[0].hides) return score(score_edited_tiles<T, kBiased, Marked::hidden>);
+    score(score_edited_tiles<T, kBiased, Marked::seen>);
+  };
+  if (has_biases(p)) return by_mask(std::true_type());
+  by_mask(std::false_type());
 }
 
 /// Scores against a run of panels into column `column` of the strip.
 template <class T>
 void score_run(const RowGroup<T>& group, const Run& run, const RunKeys<T>& keys,
                std::size_t column) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
-  if (run.kind == Run::Kind::masked)
-    return score_whole_run(group, run, keys.packed, strip + column);
+  const Scratch<T>& s = group.s;
+  T* const out = group.strip + column;
+  if (run.kind == Run::Kind::edited) return score_edited_run(group, run, keys.packed, out);
   if (s.raw != nullptr) {
-    multiply_run(group, run, kTileVectors, keys, T(1), s.raw + i * s.strip_stride + column,
+    multiply_run(group, run, kTileVectors, keys, T(1), s.raw + group.i * s.strip_stride + column,
                  static_cast<T*>(nullptr));
   } else if (run.is_seen()) {
     const bool plain = run.kind == Run::Kind::plain;
-    multiply_run(group, run, run.vectors, keys, strip_scale(p), strip + column,
-                 plain ? s.running_max + i * kLanes<T> : nullptr);
+    multiply_run(group, run, run.vectors, keys, strip_scale(group.p), out,
+                 plain ? s.running_max + group.i * kLanes<T> : nullptr);
     if (plain) return;
   }
   if (run.kind != Run::Kind::far || s.masked != nullptr) finish_run(group, run, column);
+}
+
+/// Whether what is hidden and added is so before scores leave the registers.
+template <class T>
+bool is_edited(const RowGroup<T>& group) {
+  return group.s.raw == nullptr && group.rows % kTileRows == 0 && has_simple_terms(group.p);
 }
 
 /// The run of panels that starts at key `first` and ends at key `end` at the latest. Of those that
@@ -190,20 +186,21 @@ void score_run(const RowGroup<T>& group, const Run& run, const RunKeys<T>& keys,
 template <class T>
 Run run_of(const RowGroup<T>& group, std::int64_t first, std::int64_t end, bool packed) {
   using Kind = Run::Kind;
-  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
+  const Problem<T>& p = group.p;
+  const Reach& reach = group.reach;
   constexpr auto kWidth = static_cast<std::int64_t>(kPanel<T>);
   const std::int64_t last = lesser(end, first + kWidth);
   if (reach.first >= last || reach.last <= first) return {Kind::far, first, 1, 0};
   const bool masks = has_masks(p) || has_biases(p);
-  const Seen seen = masks ? seen_by_masks(p, s.row + i, rows, first, last - first) : Seen::all;
+  const Seen seen =
+      masks ? seen_by_masks(p, group.s.row + group.i, group.rows, first, last - first) : Seen::all;
   if (seen == Seen::none) return {Kind::hidden, first, 1, 0};
   const bool added = seen == Seen::some || has_terms(p);
   const std::int64_t whole =
       first < reach.all_first ? 0 : (lesser(end, reach.all_last) - first) / kWidth;
   if (whole > 0 && !added)
     return {Kind::plain, first, masks ? 1 : static_cast<std::size_t>(whole), kTileVectors};
-  if (whole > 0 && packed && s.raw == nullptr && is_plain_to_add(p))
-    return {Kind::masked, first, 1, kTileVectors};
+  if (whole > 0 && packed && is_edited(group)) return {Kind::edited, first, 1, kTileVectors};
   const auto width = static_cast<std::size_t>(lesser(reach.last - first, kWidth));
   return {Kind::passed, first, 1, round_up(width, kLanes<T>) / kLanes<T>};
 }

@@ -46,18 +46,18 @@ void weigh_group(const RowGroup<T>& group, Span seen, PerRow<T>& factor) {
 template <class T>
 void finish_group(const RowBlock<T>& block, const Results<T>& results, const RowGroup<T>& group,
                   const ValueBlock<T>& values, Span seen, const PerRow<T>& factor) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
+  const std::size_t rows = group.rows, Dv = group.p.Dv;
   Sums<T> to = context_of(group);
   to.add = factor.of;
-  if (intersection(seen, {reach.first, reach.last}).empty()) {
-    for (std::size_t r = 0; r < rows; ++r) fill(to.out + r * to.stride, p.Dv, T(0));
+  if (group.reached(seen).empty()) {
+    for (std::size_t r = 0; r < rows; ++r) fill(to.out + r * to.stride, Dv, T(0));
   } else {
     add_values(group, values, block.kv.v, {seen, 0}, to);
-    if (!values.checked && !all_finite(to, rows, p.Dv))
+    if (!values.checked && !all_finite(to, rows, Dv))
       add_values(group, packed_values(block, 0), block.kv.v, {seen, 0}, to);
   }
   for (std::size_t r = 0; r < rows; ++r)
-    write_row(block, results, i + r, to.out + r * to.stride, T(1));
+    write_row(block, results, group.i + r, to.out + r * to.stride, T(1));
 }
 
 template <class T>

@@ -58,7 +58,7 @@ template <class T>
 void softmax(const RowGroup<T>& group, Span span, std::int64_t origin, PerRow<T>& max,
              PerRow<T>& sum) {
   const Tag<T> d;
-  const Span keys = intersection(span, {group.reach.first, group.reach.last});
+  const Span keys = group.reached(span);
   HWY_ALIGN T lanes[kGroupRows * kLanes<T>];
   for (std::size_t r = 0; r < group.rows; ++r) {
     T* running_max = group.s.running_max + (group.i + r) * kLanes<T>;

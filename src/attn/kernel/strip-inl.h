@@ -66,7 +66,7 @@ void strip(RowBlock<T>& block) {
     PerRow<T> max, sum;
     softmax(group, seen, 0, max, sum);
     fold_softmax(s.partial, group.i, group.rows, max, sum);
-    const Span keys = intersection(seen, {group.reach.first, group.reach.last});
+    const Span keys = group.reached(seen);
     if (p.sinks)
       for (std::size_t r = 0; r < group.rows; ++r) scale_row(group, r, keys, sum.of[r]);
   });
@@ -81,7 +81,7 @@ void strip(RowBlock<T>& block) {
     });
   }
   each_group([&](const auto& group, const Span& seen) {
-    const Span keys = intersection(seen, {group.reach.first, group.reach.last});
+    const Span keys = group.reached(seen);
     for (std::size_t r = 0; r < group.rows; ++r)
       normalize(p, s.row[group.i + r], s.partial.sum[group.i + r], keys,
                 group.strip + r * s.strip_stride);

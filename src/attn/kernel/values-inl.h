@@ -53,15 +53,16 @@ ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
 template <class T>
 void add_tainted(const RowGroup<T>& group, const Matrix& v, Span keys, std::int64_t origin,
                  const Sums<T>& to) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
+  const Problem<T>& p = group.p;
+  const Scratch<T>& s = group.s;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
     for (std::size_t column = 0; column < p.Dv; ++column) {
       const auto value = static_cast<T>(element(v, static_cast<std::size_t>(key), column));
       if (is_finite(value)) continue;
-      for (std::size_t r = 0; r < rows; ++r)
-        if (sees(p, s.row[i + r], static_cast<std::size_t>(key)))
+      for (std::size_t r = 0; r < group.rows; ++r)
+        if (sees(p, s.row[group.i + r], static_cast<std::size_t>(key)))
           to.out[r * to.stride + column] +=
-              strip[static_cast<std::int64_t>(r * s.strip_stride) + key - origin] * value;
+              group.strip[static_cast<std::int64_t>(r * s.strip_stride) + key - origin] * value;
     }
 }
 
@@ -75,19 +76,19 @@ struct Weights {
 template <class T>
 void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
                 const Weights& weights, const Sums<T>& to) {
-  const auto& [p, s, i, rows, behind, reach, query, strip] = group;
-  const Span keys = intersection(weights.span, {reach.first, reach.last});
+  const std::size_t rows = group.rows, Dv = group.p.Dv;
+  const Span keys = group.reached(weights.span);
   if (keys.empty()) return;
   const std::int64_t block = round_down(keys.first, kKeyBlock);
   ValueProduct<T> product{};
   product.from = static_cast<std::size_t>(keys.first - block);
   product.to = static_cast<std::size_t>(keys.last - block);
-  product.weights = strip + (block - weights.origin);
-  product.weights_stride = s.strip_stride;
+  product.weights = group.strip + (block - weights.origin);
+  product.weights_stride = group.s.strip_stride;
   // Panels are of a width; rows in place are best read as far as there is room.
   const std::size_t widest = values.row != 0 ? most_vectors(rows) * kLanes<T> : kPanel<T>;
-  for (std::size_t column = 0; column < p.Dv; column += widest) {
-    const std::size_t width = round_up(HWY_MIN(widest, p.Dv - column), kLanes<T>);
+  for (std::size_t column = 0; column < Dv; column += widest) {
+    const std::size_t width = round_up(HWY_MIN(widest, Dv - column), kLanes<T>);
     product.values = values.from(0, column, width);
     product.values_stride = values.row != 0 ? values.row : width;
     const auto add = values.checked ? add_product<T, false> : add_product<T, true>;
