@@ -25,9 +25,9 @@ constexpr auto kBarEvery = std::chrono::milliseconds(100);
 constexpr auto kLineEvery = std::chrono::seconds(5);
 constexpr std::size_t kBarWidth = 24, kLeastBar = 6;  // between its brackets
 
-std::atomic<bool> asked = false;
+std::atomic<bool> status_asked = false;
 
-extern "C" void ask(int) { asked = true; }
+extern "C" void ask(int) { status_asked = true; }
 
 std::string brief(double value) {
   char text[32];
@@ -131,7 +131,7 @@ void BatchReport::warning(const Outcome& outcome) {
 
 void BatchReport::tick() {
   const auto now = Clock::now();
-  if (asked.exchange(false)) say_status();
+  if (status_asked.exchange(false)) say_status();
   if (bar_ && now - progress_.start >= kPatience && now - drawn_ >= kBarEvery) draw_bar();
   if (options_.style == ProgressStyle::plain && now - drawn_ >= kLineEvery) {
     drawn_ = now;

@@ -32,15 +32,15 @@ Document document_of(const std::string& job, const JobFlags& flags, TensorFiles&
 }
 
 /// A tensor, and the output that it claims to be.
-struct Claim {
+struct ClaimedOutput {
   std::string output;
   Tensor tensor;
 };
 
 /// Tensors by the name of an input are what the job was given: passed over.
-std::vector<Claim> claims_of(const TensorMap& given, const std::string& output, const Job& job,
-                             std::vector<std::string>& strangers) {
-  std::vector<Claim> claims;
+std::vector<ClaimedOutput> claims_of(const TensorMap& given, const std::string& output,
+                                     const Job& job, std::vector<std::string>& strangers) {
+  std::vector<ClaimedOutput> claims;
   for (const auto& [name, tensor] : given) {
     if (given.size() == 1 && (!output.empty() || !is_output(name)))
       claims.push_back({!output.empty()               ? output
@@ -113,19 +113,19 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
   CompareReport report{{}, {}, {}, tolerance, true};
-  const std::vector<Claim> claims = claims_of(given, args.output, job, report.only_in_a);
+  const std::vector<ClaimedOutput> claims = claims_of(given, args.output, job, report.only_in_a);
   job.outputs.clear();
-  for (const Claim& claim : claims) job.outputs.push_back(claim.output);
+  for (const ClaimedOutput& claim : claims) job.outputs.push_back(claim.output);
   check_outputs(job.outputs, job.tensors, job.options);
   if (!tolerance_typed)
-    for (const Claim& claim : claims) require_bound(claim.output, job.options);
+    for (const ClaimedOutput& claim : claims) require_bound(claim.output, job.options);
 
   PreparedJob prepared = prepare_job(job, document);
   if (!tolerance_typed)
     prepared.plan.bytes = sum(prepared.plan.bytes, bytes_of_errors(prepared.inputs, claims.size()));
   require_memory(prepared.plan, document.name, most_memory);
   const Result reference = run_job(job, prepared, document, files);
-  for (const Claim& claim : claims) {
+  for (const ClaimedOutput& claim : claims) {
     Compared compared{claim.output, claim.tensor, reference.outputs.at(claim.output), {}, ""};
     if (!tolerance_typed && compared.a.shape() == compared.b.shape()) {
       const Precision precision = precision_of(claim.tensor, args);
