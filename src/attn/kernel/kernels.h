@@ -19,6 +19,7 @@ namespace attn::kernel {
 /// Keys whose softmax is computed together; the same for every shape and instruction set, as
 /// results depend on it in their last bits. A multiple of every `panel`.
 inline constexpr std::size_t kKeyBlock = 512;
+constexpr std::size_t key_blocks(std::size_t keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
 
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
   return (n + unit - 1) / unit * unit;

@@ -58,7 +58,7 @@ Plan make_plan(const Problem<T>& p, const Results<T>& results, const Geometry& g
   plan.strip = results.sink && (plan.raw || results.weights);
   plan.pairs = p.B * p.G;
   plan.pair_rows = p.H / p.G * p.L;
-  plan.key_blocks = (p.S + kKeyBlock - 1) / kKeyBlock;
+  plan.key_blocks = key_blocks(p.S);
   const std::size_t padded_keys = round_up(p.S, geometry.panel);
   // One vector more than the keys need, so that rows do not all fall into the same sets of a cache.
   plan.strip_stride =

@@ -30,16 +30,15 @@ bool all_finite(const Sums<T>& sums, std::size_t rows, std::size_t width) {
   return finite;
 }
 
-/// Softmax of a group whose strip holds scores: they become weights but for a factor a row.
+/// Softmax of a group whose strip holds scores: they become weights but for the factor of each row.
 template <class T>
-void weigh_group(const RowGroup<T>& group, Span seen, PerRow<T>& factor) {
+PerRow<T> weigh_group(const RowGroup<T>& group, Span seen) {
   const Partial<T>& partial = group.s.partial;
-  PerRow<T> max;
-  if (!seen.empty()) {
-    softmax(group, seen, 0, max, factor);
-    fold_softmax(partial, group.i, group.rows, max, factor);
-  }
+  PerRow<T> factor;
+  if (!seen.empty())
+    factor = fold_softmax(partial, group.i, group.rows, softmax(group, seen, 0)).add;
   for (std::size_t r = 0; r < group.rows; ++r) factor.of[r] /= partial.sum[group.i + r];
+  return factor;
 }
 
 /// The context of a group whose strip holds weights.
@@ -70,9 +69,7 @@ void single(RowBlock<T>& block, const Results<T>& results) {
   for (std::size_t i = 0; i < block.rows; i += block.group_rows) {
     const RowGroup<T> group(block, i);
     const Span seen = reached ? score_block(block, group, 0, keys, 0) : Span{};
-    PerRow<T> factor;
-    weigh_group(group, seen, factor);
-    finish_group(block, results, group, values, seen, factor);
+    finish_group(block, results, group, values, seen, weigh_group(group, seen));
   }
 }
 

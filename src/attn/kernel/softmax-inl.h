@@ -51,23 +51,36 @@ struct PerRow {
   HWY_ALIGN T of[round_up(kGroupRows, kLanes<T>)] = {};
 };
 
+/// The softmax of a group's rows over some keys: the greatest score of each, and the sum of
+/// 2^(score - max).
+template <class T>
+struct Softmax {
+  PerRow<T> max, sum;
+};
+
+/// By what values already summed, and those that are added, are to be multiplied.
+template <class T>
+struct Factors {
+  PerRow<T> keep, add;
+};
+
 /// The rows' softmax over the keys in `span`: scores become 2^(score - max). Column 0 of the strip
 /// is key `origin`. A row's maximum and sum take long to come out of their lanes: all rows' do so
 /// before and after the exponentials, side by side.
 template <class T>
-void softmax(const RowGroup<T>& group, Span span, std::int64_t origin, PerRow<T>& max,
-             PerRow<T>& sum) {
+Softmax<T> softmax(const RowGroup<T>& group, Span span, std::int64_t origin) {
   const Tag<T> d;
+  Softmax<T> found;
   const Span keys = group.reached(span);
   HWY_ALIGN T lanes[kGroupRows * kLanes<T>];
   for (std::size_t r = 0; r < group.rows; ++r) {
     T* running_max = group.s.running_max + (group.i + r) * kLanes<T>;
     const Vec<T> most = hn::MaxOfLanes(d, hn::Load(d, running_max));
     hn::Store(most, d, lanes + r * kLanes<T>);
-    max.of[r] = hn::GetLane(most);
+    found.max.of[r] = hn::GetLane(most);
     hn::Store(hn::Set(d, -kInfinity<T>), d, running_max);
   }
-  if (keys.empty()) return;
+  if (keys.empty()) return found;
   const std::int64_t from = round_down(keys.first, kPanel<T>) - origin, to = keys.last - origin;
   for (std::size_t r = 0; r < group.rows; ++r) {
     T* of_row = lanes + r * kLanes<T>;
@@ -75,30 +88,32 @@ void softmax(const RowGroup<T>& group, Span span, std::int64_t origin, PerRow<T>
     hn::Store(exponentiate<T>(group.strip + r * group.s.strip_stride, from, to, most), d, of_row);
   }
   for (std::size_t r = 0; r < group.rows; ++r)
-    sum.of[r] = total<T>(hn::Load(d, lanes + r * kLanes<T>));
+    found.sum.of[r] = total<T>(hn::Load(d, lanes + r * kLanes<T>));
+  return found;
 }
 
-/// Folds (max, sum) into the partial's from row i on; they become the factors by which the
-/// partial's values and the others are to be multiplied: 2^(old max - new max), 2^(max - new max).
+/// Folds a softmax over other keys into the partial's from row i on. The factors are
+/// 2^(old max - new max) and 2^(other max - new max).
 template <class T>
-void fold_softmax(const Partial<T>& partial, std::size_t i, std::size_t rows, PerRow<T>& max,
-                  PerRow<T>& sum) {
+Factors<T> fold_softmax(const Partial<T>& partial, std::size_t i, std::size_t rows,
+                        const Softmax<T>& other) {
   const Tag<T> d;
+  Factors<T> factors;
   for (std::size_t r = 0; r < rows; r += kLanes<T>) {
     const auto used = hn::FirstN(d, rows - r);  // the next group's rows stand behind
     T* const old_max = partial.max + i + r;
     T* const old_sum = partial.sum + i + r;
-    const Vec<T> old = hn::LoadU(d, old_max), other = hn::Load(d, max.of + r);
-    const Vec<T> most = hn::Max(old, other);
+    const Vec<T> old = hn::LoadU(d, old_max), max = hn::Load(d, other.max.of + r);
+    const Vec<T> most = hn::Max(old, max);
     const Vec<T> zero_point = hn::IfThenZeroElse(hn::Eq(most, hn::Set(d, -kInfinity<T>)), most);
-    const Vec<T> keep = exp2<T>(hn::Sub(old, zero_point)),
-                 add = exp2<T>(hn::Sub(other, zero_point));
-    const Vec<T> added = hn::Mul(hn::Load(d, sum.of + r), add);
+    const Vec<T> keep = exp2<T>(hn::Sub(old, zero_point)), add = exp2<T>(hn::Sub(max, zero_point));
+    const Vec<T> added = hn::Mul(hn::Load(d, other.sum.of + r), add);
     hn::BlendedStore(hn::MulAdd(hn::LoadU(d, old_sum), keep, added), used, d, old_sum);
     hn::BlendedStore(most, used, d, old_max);
-    hn::Store(keep, d, max.of + r);
-    hn::Store(add, d, sum.of + r);
+    hn::Store(keep, d, factors.keep.of + r);
+    hn::Store(add, d, factors.add.of + r);
   }
+  return factors;
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

@@ -18,11 +18,10 @@ void stream(RowBlock<T>& block, std::size_t from, std::size_t to) {
       const RowGroup<T> group(block, i);
       const Span seen = score_block(block, group, number, keys, 0);
       if (seen.empty()) continue;
-      PerRow<T> max, sum;
       const std::int64_t origin = key_block_span(number).first;
-      softmax(group, seen, origin, max, sum);
-      fold_softmax(block.scratch.partial, i, group.rows, max, sum);
-      add_any_values(block, group, number, values, {seen, origin}, max, sum);
+      const Factors<T> factors =
+          fold_softmax(block.scratch.partial, i, group.rows, softmax(group, seen, origin));
+      add_any_values(block, group, number, values, {seen, origin}, factors);
     }
   }
 }
@@ -33,18 +32,19 @@ void merge(RowBlock<T>& block, const Partial<T>& other) {
   const Partial<T>& partial = block.scratch.partial;
   for (std::size_t i = 0; i < block.rows; i += block.group_rows) {
     const std::size_t rows = HWY_MIN(block.group_rows, block.rows - i);
-    PerRow<T> max, sum;
+    Softmax<T> softmax;
     for (std::size_t r = 0; r < rows; ++r) {
-      max.of[r] = other.max[i + r];
-      sum.of[r] = other.sum[i + r];
+      softmax.max.of[r] = other.max[i + r];
+      softmax.sum.of[r] = other.sum[i + r];
     }
-    fold_softmax(partial, i, rows, max, sum);
+    const Factors<T> factors = fold_softmax(partial, i, rows, softmax);
     for (std::size_t r = 0; r < rows; ++r)
       for (std::size_t j = 0; j < partial.stride; j += kLanes<T>) {
         T* values = partial.values + (i + r) * partial.stride + j;
-        const Vec<T> added =
-            hn::Mul(hn::Load(d, other.values + (i + r) * other.stride + j), hn::Set(d, sum.of[r]));
-        hn::Store(hn::MulAdd(hn::Load(d, values), hn::Set(d, max.of[r]), added), d, values);
+        const Vec<T> added = hn::Mul(hn::Load(d, other.values + (i + r) * other.stride + j),
+                                     hn::Set(d, factors.add.of[r]));
+        hn::Store(hn::MulAdd(hn::Load(d, values), hn::Set(d, factors.keep.of[r]), added), d,
+                  values);
       }
   }
 }

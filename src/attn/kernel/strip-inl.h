@@ -48,7 +48,7 @@ template <class T>
 void strip(RowBlock<T>& block) {
   const Problem<T>& p = block.problem;
   const Scratch<T>& s = block.scratch;
-  const std::size_t blocks = (p.S + kKeyBlock - 1) / kKeyBlock;
+  const std::size_t blocks = key_blocks(p.S);
   const auto each_group = [&](auto f) {
     for (std::size_t i = 0; i < block.rows; i += block.group_rows)
       f(RowGroup<T>(block, i), s.seen[i / block.group_rows]);
@@ -63,21 +63,21 @@ void strip(RowBlock<T>& block) {
     });
   }
   each_group([&](const auto& group, Span& seen) {
-    PerRow<T> max, sum;
-    softmax(group, seen, 0, max, sum);
-    fold_softmax(s.partial, group.i, group.rows, max, sum);
+    const Factors<T> factors =
+        fold_softmax(s.partial, group.i, group.rows, softmax(group, seen, 0));
     const Span keys = group.reached(seen);
     if (p.sinks)
-      for (std::size_t r = 0; r < group.rows; ++r) scale_row(group, r, keys, sum.of[r]);
+      for (std::size_t r = 0; r < group.rows; ++r) scale_row(group, r, keys, factors.add.of[r]);
   });
-  PerRow<T> ones;
-  fill(ones.of, kGroupRows, T(1));
+  Factors<T> ones;
+  fill(ones.keep.of, kGroupRows, T(1));
+  fill(ones.add.of, kGroupRows, T(1));
   for (std::size_t number = 0; number < blocks; ++number) {
     if (!reaches(block, number)) continue;
     const ValueBlock<T> values = value_block(block, number);
     each_group([&](const auto& group, const Span& seen) {
       const Span here = intersection(seen, key_block_span(number));
-      if (!here.empty()) add_any_values(block, group, number, values, {here, 0}, ones, ones);
+      if (!here.empty()) add_any_values(block, group, number, values, {here, 0}, ones);
     });
   }
   each_group([&](const auto& group, const Span& seen) {

@@ -102,11 +102,11 @@ void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Mat
 /// ones.
 template <class T>
 void add_any_values(const RowBlock<T>& block, const RowGroup<T>& group, std::size_t number,
-                    const ValueBlock<T>& values, const Weights& weights, const PerRow<T>& keep,
-                    const PerRow<T>& add) {
+                    const ValueBlock<T>& values, const Weights& weights,
+                    const Factors<T>& factors) {
   const Scratch<T>& s = block.scratch;
   T* sums = s.partial.values + group.i * s.partial.stride;
-  const Sums<T> to{sums, s.partial.stride, keep.of, add.of};
+  const Sums<T> to{sums, s.partial.stride, factors.keep.of, factors.add.of};
   if (values.row == 0 || values.checked) return add_values(group, values, block.kv.v, weights, to);
   const std::size_t count = group.rows * s.partial.stride;
   copy_row(sums, count, count, s.saved);
