@@ -138,6 +138,56 @@ TEST_CASE("kernel: problems large enough for three threads", "[kernel][threads]"
     }
 }
 
+namespace {
+
+/// One bias, one mask and distances, or some of them: what is applied before scores leave the
+/// registers. Of the keys some are hidden one by one, some 70 at a time, and some by numbers as low
+/// as any.
+template <class T>
+void add_simple_terms(Case<T>& c, bool biased, bool masked, bool distant, std::mt19937_64& random) {
+  auto& p = c.problem;
+  const auto keys = static_cast<std::int64_t>(p.S);
+  for (std::size_t i = 0; i < p.L * p.S; ++i) {
+    const T low =
+        random() % 2 ? -std::numeric_limits<T>::infinity() : std::numeric_limits<T>::lowest();
+    const bool hidden = i / 70 % 4 == 0 || random() % 9 == 0;
+    if (masked) c.masks[0].push_back(i / 70 % 3 != 0 && random() % 5 != 0);
+    if (biased) c.biases[0].push_back(hidden ? low : static_cast<T>(random() % 64) / 16 - 2);
+  }
+  if (distant)
+    for (std::size_t i = 0; i < p.L + p.S; ++i) c.distances.push_back(static_cast<T>(i) / -64);
+  c.zero = p.L;
+  p.masks[0].strides = p.biases[0].strides = {0, 0, keys, 1};
+  set_places(c, {.left = 500});
+  c.point();
+}
+
+template <class T>
+void check_simple_terms() {
+  std::mt19937_64 random(10);
+  ThreadPool pool(2);
+  for (const bool hides : {false, true})
+    for (unsigned kinds = 0; kinds < 8; ++kinds) {
+      Case<T> c;
+      fill_plain(c, random, {1, 2, 1, 26, 600, 24, 24}, dtype_of<T>);
+      c.problem.temperature = hides ? T(0.5) : T(2);
+      c.problem.masks[0].hides = hides;
+      add_simple_terms(c, kinds & 1, kinds & 2, kinds & 4, random);
+      const Expected<T> expected = expect(c);
+      for (Isa isa : kernel::available_isas()) {
+        check(c, expected, pool, isa);
+        for (int rows = 0; rows < 3; ++rows) check_alone(c, random, pool, isa);
+      }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("kernel: a bias and a mask and distances: alone and together", "[kernel]") {
+  check_simple_terms<float>();
+  check_simple_terms<double>();
+}
+
 TEST_CASE("kernel: short sums keep rounding errors small", "[kernel]") {
   // One sum of 128 products a score, and one of 128 weighted values, would make it 3.3e-8.
   constexpr double kMostRms = 2.2e-8;
