@@ -1,8 +1,10 @@
 // What stands at the edges: nothing to see, huge numbers, NaN, infinity, masks of finite numbers.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "attn/tensor/error.h"
 #include "support/kernel_case.h"
@@ -202,6 +204,62 @@ TEST_CASE("kernel: a mask of the lowest finite numbers leaves a row uniform", "[
     const Answer<float> found = x(isa);
     CHECK(found.context[0] == Approx(2.5));
     CHECK(found.context[1] == 1);
+  });
+}
+
+TEST_CASE("kernel: so it does in many rows, as distances, and beside a sink as low", "[kernel]") {
+  constexpr float kLow = std::numeric_limits<float>::lowest();
+  constexpr std::size_t kRows = 24, kKeys = 70;  // whole panels of keys, and some that end within
+  std::vector<double> values(kKeys);
+  std::iota(values.begin(), values.end(), 0);
+  const double mean = (kKeys - 1) / 2.0;
+  on_every_isa([&](kernel::Isa isa) {
+    for (const Ask ask : kAsks)
+      for (const float temperature : {1.F, 0.25F, 4.F}) {
+        INFO("ask " << static_cast<int>(ask) << " temperature " << temperature);
+        const auto check = [&](bool biased, bool distant, bool sinks, double expected) {
+          Column x(std::vector<double>(kRows, 1), std::vector<double>(kKeys, 0), values);
+          x.c.problem.temperature = temperature;
+          x.c.problem.biases[0].strides = {0, 0, 0, 1};
+          if (biased) x.c.biases[0].assign(kKeys, kLow);
+          x.c.zero = kRows;
+          if (distant) x.c.distances.assign(kRows + kKeys, kLow);
+          if (sinks) x.c.sinks = {kLow};
+          x.c.point();
+          const Answer<float> found = x(isa, ask);
+          for (const float context : found.context) CHECK(context == Approx(expected));
+          for (const float sum : found.logsumexp) CHECK(std::isfinite(sum));
+        };
+        check(true, false, false, mean);
+        check(false, true, false, mean);
+        if (temperature == 1)  // by which a sink is not divided
+          check(true, false, true, mean * kKeys / (kKeys + 1));
+      }
+  });
+}
+
+TEST_CASE("kernel: NaN and infinity beside each other, alone and among other rows", "[kernel]") {
+  // What is hidden behind them is passed over for one row, and not where another sees it.
+  on_every_isa([](kernel::Isa isa) {
+    for (const float odd : {kNaN, kInf})
+      for (const Ask ask : kAsks) {
+        INFO("odd " << odd << " ask " << static_cast<int>(ask));
+        const auto row = [&](std::size_t rows) {
+          Column x(std::vector<double>(rows, 1), std::vector<double>(200, 1),
+                   std::vector<double>(200, 1));
+          auto& bias = x.c.biases[0];
+          bias.assign(rows * 200, 0);
+          bias[3] = odd;
+          bias[67] = kInf;
+          std::fill(bias.begin() + 68, bias.begin() + 200, -kInf);
+          x.c.problem.biases[0].strides = {0, 0, 200, 1};
+          x.c.point();
+          const Answer<float> found = x(isa, ask);
+          CHECK(std::isnan(found.context[0]));
+          return found.logsumexp[0];
+        };
+        for (const std::size_t rows : {1, 6, 7, 24}) CHECK(row(rows) == kInf);
+      }
   });
 }
 

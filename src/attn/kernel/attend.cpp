@@ -64,8 +64,7 @@ class alignas(64) Call {
 
   /// Whether whole segments are shared out, and each worker packs the keys and values that its own
   /// need: these then stay in one processor's caches, and nobody waits in between. It takes
-  /// segments enough to be shared out evenly. Masks that all heads share are rather kept in the
-  /// caches than keys and values.
+  /// segments enough to be shared out evenly.
   bool takes_segments_whole() const {
     constexpr std::size_t kMostBytes = 2304u << 10;  // of more, packing is a small part
     const std::size_t bytes = (plan_.packed_keys + plan_.packed_values) * sizeof(T);
@@ -146,7 +145,7 @@ class alignas(64) Call {
 
   /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
   /// are hidden causally they take longest, and are not left to one thread at the end. Where
-  /// segments share masks, a task is the same rows of several.
+  /// segments share much of masks, a task is the same rows of several.
   void rows_wave(std::size_t first, std::size_t count) {
     const std::size_t segments = count * plan_.segments_per_pair();
     const std::size_t blocks = plan_.tasks_per_segment();

@@ -10,8 +10,8 @@
 //
 // The bytes of a row of results depend on its own inputs, the instruction set and the way only
 // (strips with stages between scores and weights round these one by one): not on the number of
-// threads, nor on the other rows, heads and batch items computed beside it. But where a row sees
-// NaN and +infinity, its logsumexp may be either of them.
+// threads, nor on the other rows, heads and batch items computed beside it. A row that sees NaN and
+// +infinity has the logsumexp +infinity.
 #pragma once
 
 #include "attn/kernel/isa.h"
@@ -24,8 +24,9 @@ namespace attn::kernel {
 /// dot products and sums over keys, in which at most 32 terms (128 of double) are added one by one,
 /// then such sums of 512 keys, and then these; exponentials are within 1 unit in the last place,
 /// and 0 where they are no longer normal numbers (below e^-87 and e^-708). Scaled scores of float
-/// beyond 2.3e38 count as infinite. Errors: internal, for a head count that G does not divide.
-/// Throws std::bad_alloc, and what the sink throws; results are undefined then.
+/// beyond 2.3e38 times the temperature count as infinite, whatever is added to them. Errors:
+/// internal, for a head count that G does not divide. Throws std::bad_alloc, and what the sink
+/// throws; results are undefined then.
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());

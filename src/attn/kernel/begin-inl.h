@@ -78,11 +78,11 @@ void empty_sums(const RowBlock<T>& block) {
     fill(s.partial.max, block.rows, -kInfinity<T>);
     return fill(s.partial.sum, block.rows, T(0));
   }
+  const auto unit = static_cast<T>(kLog2e);
+  const T lowest = lowest_to_multiply(unit), most = std::numeric_limits<T>::max();
   for (std::size_t i = 0; i < block.rows; ++i) {  // a sink is a key that stands before all others
     const T sink = s.row[i].sink;
-    constexpr T kMost = std::numeric_limits<T>::max();
-    s.partial.max[i] = HWY_MIN(HWY_MAX(sink * static_cast<T>(kLog2e), -kMost), kMost);
-    if (sink == -kInfinity<T>) s.partial.max[i] = sink;
+    s.partial.max[i] = sink == -kInfinity<T> ? sink : HWY_MIN(HWY_MAX(sink, lowest) * unit, most);
     s.partial.sum[i] = sink == -kInfinity<T> ? T(0) : T(1);
   }
 }

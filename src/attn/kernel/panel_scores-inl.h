@@ -34,25 +34,19 @@ struct PanelRow {
   T* running_max;  ///< a vector, raised to what is in the strip
 };
 
-/// Adds terms to scores that are in some unit already.
+/// Adds terms to scores that are in some unit already. A term of the lowest finite numbers, which
+/// hides by outweighing only, stays finite.
 template <class T>
 class Adder {
  public:
   explicit Adder(T unit)
-      : unit_(hn::Set(Tag<T>(), unit)),
-        lowest_(hn::Set(Tag<T>(), unit <= 1 ? kLowest : kLowest / unit * kLess)) {}
+      : unit_(hn::Set(Tag<T>(), unit)), lowest_(hn::Set(Tag<T>(), lowest_to_multiply(unit))) {}
 
-  HWY_INLINE Vec<T> distance(Vec<T> score, const T* term) const {
-    return hn::MulAdd(hn::LoadU(Tag<T>(), term), unit_, score);
-  }
-  /// A bias of the lowest finite numbers, which hides by outweighing only, stays finite.
-  HWY_INLINE Vec<T> bias(Vec<T> score, const T* term) const {
+  HWY_INLINE Vec<T> operator()(Vec<T> score, const T* term) const {
     return hn::MulAdd(at_least<T>(lowest_, hn::LoadU(Tag<T>(), term)), unit_, score);
   }
 
  private:
-  static constexpr T kLowest = std::numeric_limits<T>::lowest();
-  static constexpr T kLess = 1 - 2 * std::numeric_limits<T>::epsilon();  // than 1
   Vec<T> unit_, lowest_;
 };
 
@@ -89,11 +83,13 @@ struct Scores {
   HWY_INLINE void each(F f) {
     unrolled<Count>([&](std::size_t i) { vectors[i] = f(vectors[i], i * kLanes<T>); });
   }
-  HWY_INLINE void store(T* to) {
-    each([&](Vec<T> x, std::size_t j) {
-      hn::Store(x, Tag<T>(), to + j);
-      return x;
+  HWY_INLINE void load(const T* from, Vec<T> scale) {
+    unrolled<Count>([&](std::size_t i) {
+      vectors[i] = hn::Mul(hn::Load(Tag<T>(), from + i * kLanes<T>), scale);
     });
+  }
+  HWY_INLINE void store(T* to) const {
+    unrolled<Count>([&](std::size_t i) { hn::Store(vectors[i], Tag<T>(), to + i * kLanes<T>); });
   }
 };
 
@@ -103,7 +99,7 @@ struct Terms {
   const T* distances;
   std::array<const T*, 2> biases;
   std::array<const std::uint8_t*, 3> masks;
-  std::array<bool, 3> hides;  ///< what the masks mark
+  std::array<bool, 3> hides;  ///< whether what the masks mark is hidden
   std::int64_t from, to;      ///< what is seen, in the run
   bool limits;
 
@@ -125,13 +121,13 @@ struct Terms {
     limits = from > 0 || to < width;
   }
 
+  /// To be kept like finish_panel(), bit for bit, as is hide_in().
   template <std::size_t Count>
   HWY_INLINE void add_to(Scores<T, Count>& scores, std::size_t lane, const Adder<T>& adder) const {
     if (distances)
-      scores.each([&](Vec<T> x, std::size_t j) { return adder.distance(x, distances + lane + j); });
+      scores.each([&](Vec<T> x, std::size_t j) { return adder(x, distances + lane + j); });
     for (const T* bias : biases)
-      if (bias)
-        scores.each([&](Vec<T> x, std::size_t j) { return adder.bias(x, bias + lane + j); });
+      if (bias) scores.each([&](Vec<T> x, std::size_t j) { return adder(x, bias + lane + j); });
   }
 
   template <std::size_t Count>
@@ -157,13 +153,11 @@ struct Terms {
   }
 };
 
-/// score * unit, and finite where the score is, for the same biases.
+/// score * unit, not below the lowest finite number if the score is not.
 template <class T>
-HWY_INLINE Vec<T> in_units(Vec<T> score, Vec<T> unit) {
-  const Vec<T> scaled = hn::Mul(score, unit);
-  constexpr T kLowest = std::numeric_limits<T>::lowest();
-  const auto finite = hn::Ge(score, hn::Set(Tag<T>(), kLowest));
-  return hn::IfThenElse(finite, at_least<T>(hn::Set(Tag<T>(), kLowest), scaled), scaled);
+HWY_INLINE Vec<T> in_units(Vec<T> score, Vec<T> unit, Vec<T> lowest) {
+  const auto infinite = hn::Eq(score, hn::Set(Tag<T>(), -kInfinity<T>));
+  return hn::Mul(hn::IfThenElse(infinite, score, at_least<T>(lowest, score)), unit);
 }
 
 /// -inf in `count` elements.
@@ -183,6 +177,7 @@ void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std:
   const Terms<T> terms(p, row, first, static_cast<std::int64_t>(count), room);
   const Adder<T> adder(kStages ? T(1) : at.unit);
   const Vec<T> scale = hn::Set(d, at.scale), unit = hn::Set(d, at.unit);
+  const Vec<T> lowest = hn::Set(d, lowest_to_multiply(at.unit));
   const T* const from = at.from;
   T *const scaled = at.scaled, *const masked = at.masked, *const strip = at.strip;
   const Softcap<T> softcap(p.softcap);
@@ -191,16 +186,15 @@ void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std:
   const auto finish = [&](auto vectors, std::size_t lane) {
     Scores<T, decltype(vectors)::value> scores;
     const auto cap = [&] { scores.each([&](Vec<T> x, std::size_t) { return softcap(x); }); };
-    scores.each(
-        [&](Vec<T>, std::size_t j) { return hn::Mul(hn::Load(d, from + lane + j), scale); });
+    scores.load(from + lane, scale);
     if (kStages && caps && !last) cap();
     if (kStages && scaled) scores.store(scaled + lane);
     terms.add_to(scores, lane, adder);
     if (kStages && caps && last) cap();
     terms.hide_in(scores, lane);
     if (kStages && masked) scores.store(masked + lane);
-    if (kStages) scores.each([&](Vec<T> x, std::size_t) { return in_units<T>(x, unit); });
-    for (const Vec<T>& x : scores.vectors) most = hn::Max(most, x);
+    if (kStages) scores.each([&](Vec<T> x, std::size_t) { return in_units<T>(x, unit, lowest); });
+    for (const Vec<T>& x : scores.vectors) most = raised<T>(most, x);
     scores.store(strip + lane);
   };
   std::size_t lane = 0;

@@ -10,8 +10,8 @@ constexpr std::size_t kStripBytes = 768u << 10;  // of one worker's level 2 cach
 constexpr std::size_t kWaveBytes = std::size_t{64} << 20;
 constexpr std::size_t kEnoughTasks = 32;  // for any usual number of threads to share evenly
 
-/// Whether heads share more of masks and biases than the last level cache holds: then these are
-/// better read for all heads at once.
+/// Whether heads share more of masks and biases than most caches hold: then these are better read
+/// for all heads at once.
 template <class T>
 bool shares_much(const Problem<T>& p) {
   constexpr std::size_t kMuch = std::size_t{64} << 20;

@@ -18,10 +18,11 @@ HWY_INLINE bool has_terms(const Problem<T>& p) {
 }
 
 /// Scores in the strip are in units of log(2) * temperature, as exp2() takes them. Where they are
-/// capped it is finish_row() that makes them that; otherwise it is part of the scale.
+/// capped, or what is between them and the strip is kept, it is finish_row() that makes them that;
+/// otherwise it is part of the scale.
 template <class T>
 HWY_INLINE T strip_unit(const Problem<T>& p) {
-  return static_cast<T>(kLog2e / p.temperature);
+  return static_cast<T>(HWY_MIN(kLog2e / p.temperature, double(std::numeric_limits<T>::max())));
 }
 template <class T>
 HWY_INLINE T strip_scale(const Problem<T>& p) {

@@ -65,6 +65,23 @@ HWY_INLINE Vec<T> at_most(Vec<T> high, Vec<T> t) {
     return hn::IfThenElse(hn::Gt(t, high), high, t);
 }
 
+/// The greater of most and t; NaN counts as nothing, so that it does not matter when it is met.
+template <class T>
+HWY_INLINE Vec<T> raised(Vec<T> most, Vec<T> t) {
+  if constexpr (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
+    return hn::Max(t, most);
+  else
+    return hn::IfThenElse(hn::Gt(t, most), t, most);
+}
+
+/// The lowest number that stays finite when it is multiplied by unit > 0.
+template <class T>
+HWY_INLINE T lowest_to_multiply(T unit) {
+  constexpr T kLowest = std::numeric_limits<T>::lowest();
+  constexpr T kLess = 1 - 2 * std::numeric_limits<T>::epsilon();  // than 1, whatever is rounded
+  return unit <= 1 ? kLowest : kLowest / unit * kLess;
+}
+
 /// f(0) to f(Count - 1).
 template <std::size_t Count, class F>
 HWY_INLINE void unrolled(F f) {

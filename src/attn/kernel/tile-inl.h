@@ -140,7 +140,7 @@ HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* r
   if (running_max == nullptr) return;
   Vec<T> most = hn::Load(d, running_max);
 #pragma GCC unroll 8
-  for (std::size_t j = 0; j < Vectors; ++j) most = hn::Max(most, sums[j]);
+  for (std::size_t j = 0; j < Vectors; ++j) most = raised<T>(most, sums[j]);
   hn::Store(most, d, running_max);
 }
 

@@ -1,6 +1,5 @@
 // What a bias, a mask and distances make of a tile of scores before these leave the registers: the
-// same to the last bit as finish_row() makes of them in a second pass (of numbers: where scores are
-// NaN and infinite, which of them the greatest is found to be may differ).
+// same to the last bit, in the same order, as finish_row() makes of them in a second pass.
 #pragma once
 
 #include "attn/kernel/kernels.h"
@@ -46,12 +45,12 @@ HWY_INLINE void finish_panel(const Row<T>& row, std::int64_t key, Vec<T> scale,
   unrolled<kTileVectors>([&](std::size_t j) {
     const std::size_t at = j * kLanes<T>;
     Vec<T> score = hn::Mul(sums[j], scale);
-    if (distances) score = adder.distance(score, distances + at);
-    if (kBiased) score = hidden_by_bias<T>(adder.bias(score, bias + at), bias + at);
+    if (distances) score = adder(score, distances + at);
+    if (kBiased) score = hidden_by_bias<T>(adder(score, bias + at), bias + at);
     if (kMarked != Marked::none)
       score = hidden_by_mask<T>(score, mask + at, kMarked == Marked::hidden);
     hn::Store(score, d, strip + at);
-    most = hn::Max(most, score);
+    most = raised<T>(most, score);
   });
   hn::Store(most, d, running_max);
 }
