@@ -64,6 +64,17 @@ void refuse_extras(const CLI::App& app, std::span<char* const> typed) {
                   (detached.empty() ? did_you_mean(extras[0], commands_of(app)) : detached));
 }
 
+/// Takes the arguments, all of them; one that is mistyped is told before one that is missing.
+void parse(CLI::App& app, std::span<char* const> typed) {
+  try {
+    app.parse(static_cast<int>(typed.size()), typed.data());
+  } catch (const CLI::RequiredError&) {
+    refuse_extras(app, typed);
+    throw;
+  }
+  refuse_extras(app, typed);
+}
+
 /// What the command does. A file that is not there may have been meant as a flag's value.
 int perform(const DeclaredCommand& command, std::span<char* const> typed) {
   try {
@@ -90,8 +101,7 @@ int run_subcommand(const Subcommand& subcommand, int argc, char** argv) {
   CLI::App& app = *command->app;
   const std::span<char* const> typed(argv + 1, static_cast<std::size_t>(argc - 1));
   try {
-    app.parse(argc - 1, argv + 1);
-    refuse_extras(app, typed);
+    parse(app, typed);
   } catch (const CLI::CallForHelp&) {
     print(app.help());
     return 0;
