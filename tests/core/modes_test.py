@@ -308,9 +308,39 @@ def yarn(checks, folder):
         checks.check(off > 1e-6, f"yarn: {knob} does not matter: {off}")
 
 
+def low_distances(checks, folder):
+    """A relative bias of -inf, and of the lowest finite number, everywhere or but for distance 0."""
+    rng = np.random.default_rng(4)
+    q, k, v = (rng.standard_normal((70, 4), dtype="float32") for _ in "QKV")
+    lowest = np.finfo("float32").min
+    np.save(folder / "mask.npy", np.zeros((70, 70), "float32"))
+    for name, array in ("q", q), ("k", k), ("v", v):
+        np.save(folder / f"{name}.npy", array)
+    for low, kept, expected in ((-np.inf, True, v), (lowest, True, v),
+                                (-np.inf, False, np.full_like(v, np.nan)),
+                                (lowest, False, np.broadcast_to(v.mean(axis=0), v.shape))):
+        table = np.full((32, 1), low, "float32")
+        if kept:
+            table[0] = 0
+        np.save(folder / "table.npy", table)
+        for path in "auto", "reference":
+            for mask in [], ["--mask", "mask.npy"]:
+                for outputs in "context", "context,masked_scores":
+                    attn("run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--relative-bias",
+                         "table.npy", "--path", path, *mask, "--outputs", outputs, "--force",
+                         "-o", "low.npz", cwd=folder)
+                    what = f"relative bias of {low}, {kept=}, {path}, {mask}, {outputs}"
+                    with np.load(folder / "low.npz") as found:
+                        checks.check(np.allclose(found["context"], expected, rtol=1e-5, atol=1e-6,
+                                                 equal_nan=True), what)
+                        if "," in outputs:
+                            checks.check(found["masked_scores"].reshape(70, 70)[0, -1] == low,
+                                         f"{what}: masked scores")
+
+
 def main():
     checks = Checks("modes")
-    for part in random_jobs, precision, yarn:
+    for part in random_jobs, precision, yarn, low_distances:
         with tempfile.TemporaryDirectory() as name:
             part(checks, pathlib.Path(name))
     checks.finish()

@@ -238,6 +238,31 @@ TEST_CASE("kernel: so it does in many rows, as distances, and beside a sink as l
   });
 }
 
+TEST_CASE("kernel: distances of -inf are seen, and hide nothing", "[kernel]") {
+  constexpr std::size_t kRows = 24, kKeys = 70, kNear = 30;
+  on_every_isa([&](kernel::Isa isa) {
+    for (const Ask ask : kAsks)
+      for (const bool biased : {false, true})
+        for (const bool all : {false, true}) {
+          INFO("ask " << static_cast<int>(ask) << " biased " << biased << " all " << all);
+          Column x(std::vector<double>(kRows, 1), std::vector<double>(kKeys, 0),
+                   std::vector<double>(kKeys, 0));
+          x.c.v.set(0, 0, kNear, 0, 7);
+          x.c.places.assign(kRows, {0, kKeys, 0});
+          if (biased) x.c.biases[0].assign(kKeys, 0);
+          x.c.problem.biases[0].strides = {0, 0, 0, 1};
+          x.c.distances.assign(kKeys, -kInf);
+          if (!all) x.c.distances[kNear] = 0;
+          x.c.point();
+          const Answer<float> found = x(isa, ask);
+          for (const float context : found.context)
+            CHECK((all ? std::isnan(context) : context == 7));
+          for (const float sum : found.logsumexp) CHECK(sum == (all ? -kInf : 0));
+          if (ask == Ask::stages) CHECK(found.masked[0] == -kInf);
+        }
+  });
+}
+
 TEST_CASE("kernel: NaN and infinity beside each other, alone and among other rows", "[kernel]") {
   // What is hidden behind them is passed over for one row, and not where another sees it.
   on_every_isa([](kernel::Isa isa) {

@@ -42,7 +42,12 @@ class Adder {
   explicit Adder(T unit)
       : unit_(hn::Set(Tag<T>(), unit)), lowest_(hn::Set(Tag<T>(), lowest_to_multiply(unit))) {}
 
-  HWY_INLINE Vec<T> operator()(Vec<T> score, const T* term) const {
+  /// -inf comes to -inf, but where the score is NaN or +inf: a distance hides nothing.
+  HWY_INLINE Vec<T> distance(Vec<T> score, const T* term) const {
+    return hn::MulAdd(finite_at_least<T>(lowest_, hn::LoadU(Tag<T>(), term)), unit_, score);
+  }
+  /// -inf comes to anything: hidden_by_bias() is to follow.
+  HWY_INLINE Vec<T> bias(Vec<T> score, const T* term) const {
     return hn::MulAdd(at_least<T>(lowest_, hn::LoadU(Tag<T>(), term)), unit_, score);
   }
 
@@ -125,9 +130,10 @@ struct Terms {
   template <std::size_t Count>
   HWY_INLINE void add_to(Scores<T, Count>& scores, std::size_t lane, const Adder<T>& adder) const {
     if (distances)
-      scores.each([&](Vec<T> x, std::size_t j) { return adder(x, distances + lane + j); });
+      scores.each([&](Vec<T> x, std::size_t j) { return adder.distance(x, distances + lane + j); });
     for (const T* bias : biases)
-      if (bias) scores.each([&](Vec<T> x, std::size_t j) { return adder(x, bias + lane + j); });
+      if (bias)
+        scores.each([&](Vec<T> x, std::size_t j) { return adder.bias(x, bias + lane + j); });
   }
 
   template <std::size_t Count>
@@ -156,8 +162,7 @@ struct Terms {
 /// score * unit, not below the lowest finite number if the score is not.
 template <class T>
 HWY_INLINE Vec<T> in_units(Vec<T> score, Vec<T> unit, Vec<T> lowest) {
-  const auto infinite = hn::Eq(score, hn::Set(Tag<T>(), -kInfinity<T>));
-  return hn::Mul(hn::IfThenElse(infinite, score, at_least<T>(lowest, score)), unit);
+  return hn::Mul(finite_at_least<T>(lowest, score), unit);
 }
 
 /// -inf in `count` elements.

@@ -82,6 +82,13 @@ HWY_INLINE T lowest_to_multiply(T unit) {
   return unit <= 1 ? kLowest : kLowest / unit * kLess;
 }
 
+/// The greater of t and low; -inf where t is that.
+template <class T>
+HWY_INLINE Vec<T> finite_at_least(Vec<T> low, Vec<T> t) {
+  const auto infinite = hn::Eq(t, hn::Set(Tag<T>(), -kInfinity<T>));
+  return hn::IfThenElse(infinite, t, at_least<T>(low, t));
+}
+
 /// f(0) to f(Count - 1).
 template <std::size_t Count, class F>
 HWY_INLINE void unrolled(F f) {

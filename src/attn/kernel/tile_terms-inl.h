@@ -45,8 +45,8 @@ HWY_INLINE void finish_panel(const Row<T>& row, std::int64_t key, Vec<T> scale,
   unrolled<kTileVectors>([&](std::size_t j) {
     const std::size_t at = j * kLanes<T>;
     Vec<T> score = hn::Mul(sums[j], scale);
-    if (distances) score = adder(score, distances + at);
-    if (kBiased) score = hidden_by_bias<T>(adder(score, bias + at), bias + at);
+    if (distances) score = adder.distance(score, distances + at);
+    if (kBiased) score = hidden_by_bias<T>(adder.bias(score, bias + at), bias + at);
     if (kMarked != Marked::none)
       score = hidden_by_mask<T>(score, mask + at, kMarked == Marked::hidden);
     hn::Store(score, d, strip + at);
