@@ -47,6 +47,7 @@ struct RowGroup {
   const Reach& reach;
   const T* query;  ///< of the first row
   T* strip;        ///< of the first row
+  bool edited;     ///< whether terms can be applied before scores leave the registers
 
   RowGroup(const RowBlock<T>& block, std::size_t row)
       : p(block.problem),
@@ -55,7 +56,8 @@ struct RowGroup {
         rows(HWY_MIN(block.group_rows, block.rows - row)),
         reach(s.reach[row / block.group_rows]),
         query(block.query + row * p.D),
-        strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)) {}
+        strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)),
+        edited(s.raw == nullptr && rows % kTileRows == 0 && has_simple_terms(p)) {}
 
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };
@@ -176,12 +178,6 @@ void score_run(const RowGroup<T>& group, const Run& run, const RunKeys<T>& keys,
   if (run.kind != Run::Kind::far || s.masked != nullptr) finish_run(group, run, column);
 }
 
-/// Whether what is hidden and added is so before scores leave the registers.
-template <class T>
-bool is_edited(const RowGroup<T>& group) {
-  return group.s.raw == nullptr && group.rows % kTileRows == 0 && has_simple_terms(group.p);
-}
-
 /// The run of panels that starts at key `first` and ends at key `end` at the latest. Of those that
 /// have masks or terms only one: what is behind it may be another.
 template <class T>
@@ -201,7 +197,7 @@ Run run_of(const RowGroup<T>& group, std::int64_t first, std::int64_t end, bool 
       first < reach.all_first ? 0 : (lesser(end, reach.all_last) - first) / kWidth;
   if (whole > 0 && !added)
     return {Kind::plain, first, masks ? 1 : static_cast<std::size_t>(whole), kTileVectors};
-  if (whole > 0 && packed && is_edited(group)) return {Kind::edited, first, 1, kTileVectors};
+  if (whole > 0 && packed && group.edited) return {Kind::edited, first, 1, kTileVectors};
   const auto width = static_cast<std::size_t>(lesser(reach.last - first, kWidth));
   return {Kind::passed, first, 1, round_up(width, kLanes<T>) / kLanes<T>};
 }

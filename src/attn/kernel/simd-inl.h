@@ -65,13 +65,11 @@ HWY_INLINE Vec<T> at_most(Vec<T> high, Vec<T> t) {
     return hn::IfThenElse(hn::Gt(t, high), high, t);
 }
 
-/// The greater of most and t; NaN counts as nothing, so that it does not matter when it is met.
+/// The greater of most, which is a number, and t; a NaN of t's counts as nothing, so that it does
+/// not matter when it is met.
 template <class T>
 HWY_INLINE Vec<T> raised(Vec<T> most, Vec<T> t) {
-  if constexpr (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
-    return hn::Max(t, most);
-  else
-    return hn::IfThenElse(hn::Gt(t, most), t, most);
+  return at_least<T>(t, most);
 }
 
 /// The lowest number that stays finite when it is multiplied by unit > 0.

@@ -38,7 +38,7 @@ HWY_INLINE void finish_panel(const Row<T>& row, std::int64_t key, Vec<T> scale,
   const T* distances = row.distances ? row.distances + key : nullptr;
   const T* bias = kBiased ? row.biases[0] + key : nullptr;
   const std::uint8_t* mask = kMarked != Marked::none ? row.masks[0] + key : nullptr;
-  // The next panel's come from far, and while that is multiplied.
+  // What the next panel needs comes from far: it may come while that is multiplied.
   if (kBiased) prefetch_elements(bias + kPanel<T>, kPanel<T>);
   if (kMarked != Marked::none) prefetch_elements(mask + kPanel<T>, kPanel<T>);
   Vec<T> most = hn::Load(d, running_max);
