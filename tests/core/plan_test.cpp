@@ -36,6 +36,23 @@ TEST_CASE("every output of random problems has the planned shape, dtype and size
   CHECK(compared > 10000);
 }
 
+TEST_CASE("integers that are normalised or turned are planned as the floats that they become") {
+  TensorMap tensors;
+  for (const char* name : {"Q", "K", "V"})
+    tensors.set(name, Tensor::of<std::int64_t>({2, 2}, {1, 2, 3, 4}));
+  const std::vector<std::string> names = {"queries", "keys", "values", "scores", "context"};
+  Options normalised, turned;
+  normalised.qk_norm = QkNorm::rms;
+  turned.rotary.kind = Rotary::Kind::half;
+  for (const Options& options : {Options{}, normalised, turned}) {
+    const Plan planned = plan(make_inputs(tensors, options), tensors, options, names);
+    const TensorMap results = attend(tensors, options, names);
+    for (const PlannedOutput& output : planned.outputs)
+      CHECK(name_of(output.dtype) == name_of(results.at(output.name).dtype()));
+    CHECK((planned.kept_by == nullptr) == (results.at("scores").dtype() == DType::f64));
+  }
+}
+
 namespace {
 
 /// A tensor put together from the rows that a sink is given.

@@ -53,10 +53,14 @@ struct Stage {
 };
 
 /// The stages of one problem, as attention.cpp computes them.
-class Stages {
+class StageTable {
  public:
-  Stages(const TensorMap& tensors, const Inputs& in, const Options& options)
-      : tensors_(tensors), in_(in), rows_(in.rows.size()) {
+  StageTable(const TensorMap& tensors, const Inputs& in, const Options& options)
+      : tensors_(tensors),
+        in_(in),
+        rows_(in.rows.size()),
+        makes_floats_(options.qk_norm != QkNorm::none ||
+                      options.rotary.kind != Rotary::Kind::none) {
     add_sources(options);
     add_scores(options);
     add_contexts(options);
@@ -103,6 +107,7 @@ class Stages {
       stage.flops = tensors_.contains("W_" + letter) ? 2 * real_product(shape) * double(width) : 0;
       stage.needs = needs;
     }
+    if (letter != "V" && makes_floats_) stage.whole = false;
     set(name, stage);
   }
 
@@ -194,10 +199,11 @@ class Stages {
   const TensorMap& tensors_;
   const Inputs& in_;
   const std::size_t rows_;
+  const bool makes_floats_;          ///< of queries and keys, by what is done to them
   std::array<Stage, kNone> stages_;  ///< in the places of kOutputNames
 };
 
-PlannedOutput planned(const std::string& name, const TensorMap& tensors, const Stages& stages,
+PlannedOutput planned(const std::string& name, const TensorMap& tensors, const StageTable& stages,
                       const Inputs& in) {
   const std::size_t heads = name == "W_Q_heads" ? in.H : in.G;
   if (const Tensor* tensor = tensors.find(name))
@@ -239,7 +245,7 @@ std::size_t product(const Shape& factors) {
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs, const std::set<std::string>& offered) {
   check_outputs(outputs, tensors, options);
-  const Stages stages(tensors, in, options);
+  const StageTable stages(tensors, in, options);
   const auto bit_of = [&](const std::string& name) -> StageSet {
     const bool given = tensors.contains(name) || name.ends_with("_heads");
     return given ? 0 : only(StageName(place_of(name)));
