@@ -1,6 +1,10 @@
 #include "attn/io/file_cache.h"
 
+#include <sys/stat.h>
+
 #include <catch2/catch.hpp>
+#include <fstream>
+#include <thread>
 
 #include "attn/io/npy.h"
 #include "attn/io/tensor_file.h"
@@ -59,6 +63,26 @@ TEST_CASE("the files asked for longest ago are dropped first") {
   cache.file(paths[2]);
   CHECK(cache.file(paths[0]) == zero);
   CHECK(cache.file(paths[1]) != one);
+}
+
+TEST_CASE("what can be read once only is kept, whatever else comes") {
+  const ScratchFolder folder;
+  const std::string source = (folder.path() / "source.npy").string();
+  write(source, 1, 100);
+  const std::string once = (folder.path() / "pipe").string();
+  REQUIRE(mkfifo(once.c_str(), 0600) == 0);
+  std::thread feeder([&] {
+    std::ofstream(once, std::ios::binary) << std::ifstream(source, std::ios::binary).rdbuf();
+  });
+  FileCache cache(10000, {});
+  const auto piped = cache.file(once);
+  feeder.join();
+  for (int i = 0; i < 4; ++i) {
+    const std::string path = (folder.path() / (std::to_string(i) + ".npy")).string();
+    write(path, i, 700);  // one of them has room
+    cache.file(path);
+  }
+  CHECK(cache.file(once) == piped);
 }
 
 TEST_CASE("what can be read again is dropped when memory is short") {

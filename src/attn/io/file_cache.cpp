@@ -65,9 +65,8 @@ std::shared_ptr<const TensorMap> FileCache::tensors(SharedFile& file) {
 void FileCache::clear() {
   const std::lock_guard lock(mutex_);
   for (auto place = places_.begin(); place != places_.end();) {
-    std::error_code ignored;
     const auto here = place++;
-    if (std::filesystem::is_regular_file(here->first, ignored)) drop(here);
+    if (!here->second.once) drop(here);
   }
 }
 
@@ -77,6 +76,8 @@ std::shared_ptr<SharedFile> FileCache::find(const std::string& path) {
   if (is_new) {
     place->second.file = std::make_shared<SharedFile>(path, limits_, standard_input_taken_);
     place->second.use = uses_.insert(uses_.begin(), path);
+    std::error_code ignored;
+    place->second.once = !std::filesystem::is_regular_file(path, ignored);
   } else {
     uses_.splice(uses_.begin(), uses_, place->second.use);
   }
@@ -97,7 +98,12 @@ void FileCache::count(SharedFile& file) {
   held_ += size - place->second.size;
   place->second.size = size;
   if (size > most_) return drop(place);  // no other one need go for it
-  while (held_ > most_) drop(places_.find(uses_.back()));
+  for (auto use = uses_.end(); held_ > most_ && use != uses_.begin();) {
+    const auto least_recent = places_.find(*--use);
+    if (least_recent->second.once) continue;
+    ++use;
+    drop(least_recent);
+  }
 }
 
 void FileCache::forget(const SharedFile& file) {
