@@ -187,6 +187,13 @@ def nan(checks):
     checks.check(done.returncode == 0 and done.stderr == b"", f"a hidden NaN: {done}")
     refused(checks, run(hidden, "--nan", "refuse", "--outputs", "scores"), 65,
             "scores: expected no NaN, found 1 of 2, the first at [0, 1]", "nothing behind the mask")
+    for behind in "mean_weights", "key_weights", "row_max":
+        heads = [] if behind == "row_max" else ["--heads", "1"]
+        done = run(hidden, *heads, "--nan", "refuse", "--outputs", f"scores,{behind}")
+        checks.check(done.returncode == 0 and done.stderr == b"", f"hidden from {behind}: {done}")
+        seen = {"Q": [[1.0, 0]], "K": [["NaN", 0], [1, 0]]}
+        refused(checks, run(seen, *heads, "--nan", "refuse", "--outputs", behind), 65,
+                f"{behind}: expected no NaN", f"seen by {behind}")
     seen = {"Q": [[1.0, "NaN"]], "K": [[1, 0], ["NaN", 0]], "V": [[1.0], [2]],
             "mask": [[True, False]]}
     done = run(seen)

@@ -61,7 +61,8 @@ std::string index_of(std::size_t flat, const Shape& shape) {
 
 /// Whether an output is computed behind the mask, where what is hidden has gone.
 bool is_masked(const std::string& name) {
-  static const std::vector<std::string> kMasked = {"masked_scores", "weights", "logsumexp",
+  static const std::vector<std::string> kMasked = {"masked_scores", "weights", "mean_weights",
+                                                   "key_weights",   "row_max", "logsumexp",
                                                    "head_context",  "context", "output"};
   return std::find(kMasked.begin(), kMasked.end(), name) != kMasked.end();
 }
