@@ -103,19 +103,19 @@ class alignas(64) Call {
     constexpr std::size_t kLine = 64;
     values_at_ = round_up(plan_.packed_keys * sizeof(T), kLine);
     kinds_at_ = values_at_ + round_up(plan_.packed_values * sizeof(T), kLine);
-    packed_bytes_ = kinds_at_ + round_up(plan_.key_blocks * sizeof(Values), kLine);
+    packed_bytes_ = kinds_at_ + round_up(plan_.key_blocks * sizeof(ValueKind), kLine);
     packed_ = pool_.shared().reserve(count * packed_bytes_);
   }
 
   /// Where the `place`-th of the packed pairs stands.
   struct Packed {
     T *keys, *values;
-    Values* kinds;
+    ValueKind* kinds;
   };
   Packed packed(std::size_t place) const {
     std::byte* memory = packed_ + place * packed_bytes_;
     return {reinterpret_cast<T*>(memory), reinterpret_cast<T*>(memory + values_at_),
-            reinterpret_cast<Values*>(memory + kinds_at_)};
+            reinterpret_cast<ValueKind*>(memory + kinds_at_)};
   }
   void point_to_packed(KeyValues<T>& kv, std::size_t place) const {
     const Packed to = packed(place);

@@ -3,7 +3,8 @@
 // Ways over one micro-kernel:
 //   streaming  blocks of keys, each with a softmax of its own, folded together in key order
 //              (Milakov & Gimelshein, arXiv:1805.02867; Dao, arXiv:2307.08691): O(L + S) memory;
-//   strip      whole rows of scores, softmax in two passes: when scores or weights are asked for;
+//   strip      whole rows of scores, softmax in two passes: when weights, scores or what is between
+//              them are asked for;
 //   single     where all keys are one block: a softmax in two passes, and nothing to be folded.
 // With few queries (decoding) the blocks of one row are computed side by side and folded in the
 // same order after (Flash-Decoding), keys and values of the fewest read where they stand.

@@ -45,7 +45,7 @@ struct Reach {
 };
 
 /// How the values of a key block are to be read.
-enum class Values : std::uint8_t {
+enum class ValueKind : std::uint8_t {
   in_place,
   packed,
   tainted,  ///< packed, and some are NaN or infinite
@@ -58,7 +58,7 @@ struct KeyValues {
   Matrix k, v;
   const T* keys = nullptr;
   const T* values = nullptr;
-  const Values* kinds = nullptr;  ///< per key block
+  const ValueKind* kinds = nullptr;  ///< per key block
 };
 
 /// What a softmax so far amounts to, per row: the greatest score (in units of log(2)), the sum of
@@ -117,8 +117,8 @@ struct Kernels {
 
   /// Packs values [first, first + count) to keys `at` and on of panels that are `keys` long, unless
   /// they can be left where they stand.
-  Values (*pack_values)(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
-                        T* widened, T* packed, std::size_t keys, std::size_t at);
+  ValueKind (*pack_values)(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
+                           T* widened, T* packed, std::size_t keys, std::size_t at);
 
   /// Reads rows and queries, the latter where they stand if they may, and empties the partial.
   void (*begin)(RowBlock<T>& block, const Results<T>& results);

@@ -157,8 +157,8 @@ bool all_finite(const T* x, std::size_t count) {
 
 /// Packs values as Kernels::pack_values does, whether or not it could leave them.
 template <class T>
-Values pack_all_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
-                       T* widened, T* packed, std::size_t keys, std::size_t at) {
+ValueKind pack_all_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
+                          T* widened, T* packed, std::size_t keys, std::size_t at) {
   const Rows<T> source(v, Dv);
   bool tainted = false;
   for (std::size_t i = 0; i < count; ++i) {
@@ -173,21 +173,21 @@ Values pack_all_values(const Matrix& v, std::size_t first, std::size_t count, st
         if (!is_finite(out[j])) out[j] = 0;
     }
   }
-  return tainted ? Values::tainted : Values::packed;
+  return tainted ? ValueKind::tainted : ValueKind::packed;
 }
 
 /// Values may stay where they stand when the micro-kernel can read them there as well as packed: in
 /// whole vectors, row next to row, as rows further apart share few sets of a cache; and few, as
 /// they may stand in small pages.
 template <class T>
-Values pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
-                   T* widened, T* packed, std::size_t keys, std::size_t at) {
+ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
+                      T* widened, T* packed, std::size_t keys, std::size_t at) {
   constexpr std::size_t kMostOfRow = 1024, kMost = 256u << 10;  // bytes
   const Rows<T> source(v, Dv);
   if (source.in_place() && v.row == static_cast<std::int64_t>(Dv) && Dv % kLanes<T> == 0 &&
       Dv * sizeof(T) <= kMostOfRow && keys * Dv * sizeof(T) <= kMost &&
       all_finite(source.at(first, nullptr), count * Dv))
-    return Values::in_place;
+    return ValueKind::in_place;
   return pack_all_values(v, first, count, Dv, widened, packed, keys, at);
 }
 

@@ -107,8 +107,7 @@ struct Results {
 
   /// Where rows of scores, weights and what is between them go as soon as they are finished: called
   /// from several threads at once, in any order, every row once; not at all where nothing is asked
-  /// for below. What it throws ends the
-  /// computation.
+  /// for below. What it throws ends the computation.
   std::function<void(const FinishedRows<T>&)> sink;
   bool scores = false, weights = false;  ///< which of them the sink is to be given
   bool scaled = false, masked = false;

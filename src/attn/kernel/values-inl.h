@@ -27,11 +27,11 @@ ValueBlock<T> packed_values(const RowBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
   if (block.kv.values != nullptr)
-    return {block.kv.values, p.S, from, 0, block.kv.kinds[number] == Values::tainted};
+    return {block.kv.values, p.S, from, 0, block.kv.kinds[number] == ValueKind::tainted};
   T* packed = block.scratch.value_block;
-  const Values kind =
+  const ValueKind kind =
       pack_all_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
-  return {packed, kKeyBlock, 0, 0, kind == Values::tainted};
+  return {packed, kKeyBlock, 0, 0, kind == ValueKind::tainted};
 }
 
 /// Those of key block `number`: in place where they have been left there, or where one tile of rows
@@ -40,7 +40,7 @@ template <class T>
 ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const Rows<T> rows(block.kv.v, p.Dv);
-  const bool left = block.kv.values != nullptr && block.kv.kinds[number] == Values::in_place;
+  const bool left = block.kv.values != nullptr && block.kv.kinds[number] == ValueKind::in_place;
   const bool few = block.kv.values == nullptr && block.rows <= kTileRows && rows.in_place() &&
                    block.kv.v.row > 0 && p.Dv % kLanes<T> == 0;
   if (!left && !few) return packed_values(block, number);
