@@ -58,7 +58,7 @@ TEST_CASE("what does not fit an archive's comment is left out, and the rest is w
     const std::string path = folder.path() / "a.npz";
     const Json job{JsonObject{{"note", Json{std::string(bytes, 'n')}}}};
     ResultWriter writer({parse_target(path)}, {"weights"}, {.force = true});
-    writer.write(Result{weights(), {}, tokens, Json{JsonObject{{"job", job}}}});
+    writer.write(Result{weights(), {}, tokens, Json{JsonObject{{"job", job}}}, {}});
     writer.commit();
     ResultFile result = read(path);
     CHECK(result.tensors.contains("weights"));

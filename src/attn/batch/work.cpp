@@ -60,9 +60,10 @@ std::string dry_run_json(const Item& item, const Common& common, const Plan* pla
 }
 
 /// All that is doubtful in one line.
-std::string warnings(const Job& job, const Inputs& in, const std::string& nan) {
+std::string warnings(const Job& job, const Inputs& in, const Result& result, NanPolicy nan) {
   std::string text;
-  for (const std::string& doubt : {mask_doubt(job), token_doubt(job, in), nan})
+  for (const std::string& doubt : {mask_doubt(job), token_doubt(job, in),
+                                   overflow_doubt(job, in, result), nan_warning(job, result, nan)})
     if (!doubt.empty()) text += (text.empty() ? "" : "; ") + doubt;
   return text;
 }
@@ -126,7 +127,7 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   std::unique_ptr<ResultWriter> writer;
   if (common.naming) writer = writer_of_item(item, common, job, files);
   const Result result = run_job(job, prepared, std::move(document), files);
-  outcome.warning = warnings(job, prepared.inputs, nan_warning(job, result, common.nan));
+  outcome.warning = warnings(job, prepared.inputs, result, common.nan);
   if (writer) {
     write_files(*writer, result, attempt, common, outcome);
   } else {

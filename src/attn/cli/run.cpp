@@ -99,7 +99,7 @@ Result computed(const Job& job, const PreparedJob& prepared, const Document& doc
         if (counted) counter.add(block);
         writer.write_rows(name, block);
       };
-  described.outputs = compute_job(job, prepared, document, sinks);
+  compute_job(job, prepared, document, described, sinks);
   for (const PlannedOutput& output : prepared.plan.outputs)
     if (output.streamed)
       described.streamed[output.name] = {output.shape, counters.at(output.name).found()};
@@ -188,7 +188,8 @@ int run(const RunArgs& args) {
   if (destination.shown) show(result, args.show, meaning_of);
   views.write_streams(job, all);
   if (!nan.empty()) note("warning: " + nan);
-  for (const std::string& doubt : {mask_doubt(job), token_doubt(job, prepared.inputs)})
+  for (const std::string& doubt : {overflow_doubt(job, prepared.inputs, result), mask_doubt(job),
+                                   token_doubt(job, prepared.inputs)})
     if (!doubt.empty()) note("warning: " + doubt);
   return 0;
 }

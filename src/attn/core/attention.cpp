@@ -62,16 +62,6 @@ std::optional<Tensor> given(std::string_view name, const TensorMap& tensors, con
   return std::nullopt;
 }
 
-RowSinks rounded_to(DType dtype, const RowSinks& sinks) {
-  RowSinks rounding;
-  for (const auto& [name, sink] : sinks)
-    rounding[name] = [dtype, &to = sink](const RowBlock& block) {
-      Tensor kept;
-      to(converted(block, dtype, kept));
-    };
-  return rounding;
-}
-
 /// What an output cannot be had without, or "" when this problem has it.
 std::string_view missing(std::string_view name, const TensorMap& tensors, const Options& options) {
   const std::string_view needed = name == "output"      ? "W_O"
@@ -151,22 +141,23 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
 }
 
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
-                 const std::vector<std::string>& outputs, const RowSinks& sinks) {
-  const RowSinks rounding = in.result == in.compute ? sinks : rounded_to(in.result, sinks);
-  Stages stages(in, options, outputs, &rounding);
+                 const std::vector<std::string>& outputs, const RowSinks& sinks,
+                 Overflows* overflows) {
+  Rounding rounding(in.result);
+  const RowSinks exact = in.result == in.compute ? sinks : rounding.before(sinks);
+  Stages stages(in, options, outputs, &exact);
   TensorMap results;
   for (const std::string& name : outputs) {
     std::optional<Tensor> result = given(name, tensors, in);
     if (!result && stages.hand_on(name)) continue;
-    if (!result) {
-      result = as_given(name, computed(name, stages), in, options);
-      if (is_float(result->dtype())) result = cast(*result, in.result);
-    }
+    if (!result)
+      result = rounding.rounded(name, as_given(name, computed(name, stages), in, options));
     if (const auto sink = sinks.find(name); sink != sinks.end())
       sink->second(rows_of(*result));
     else
       results.set(name, *result);
   }
+  if (overflows != nullptr) *overflows = rounding.overflows();
   return results;
 }
 

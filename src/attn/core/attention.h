@@ -20,6 +20,7 @@
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
+#include "attn/core/rounding.h"
 #include "attn/core/row_block.h"
 #include "attn/tensor/tensor.h"
 
@@ -78,8 +79,10 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
 
 /// The same of a problem that make_inputs() has proved and outputs that check_outputs() has passed.
 /// Outputs that have a sink go there and are not among the results; those that plan() calls
-/// streamed go as their rows are finished, the others when they are whole.
+/// streamed go as their rows are finished, the others when they are whole. `overflows`: what
+/// rounding them made infinite.
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
-                 const std::vector<std::string>& outputs, const RowSinks& sinks = {});
+                 const std::vector<std::string>& outputs, const RowSinks& sinks = {},
+                 Overflows* overflows = nullptr);
 
 }  // namespace attn

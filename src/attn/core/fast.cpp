@@ -107,6 +107,35 @@ void set_sink(kernel::Results<T>& results, FastStages& stages, const FastWanted&
   };
 }
 
+/// The kernels divide by the sum of the exponentials last: what they sum up to then may overflow
+/// though the context, a mean of values, does not. Such elements are computed again, from values
+/// that a power of two makes small enough; `problem` is left with these.
+template <class T>
+void mend_overflows(kernel::Problem<T>& problem, const Tensor& values, Tensor& context) {
+  const auto finite = [](T x) { return std::isfinite(x); };
+  const auto all = context.data<T>();
+  if (std::all_of(all.begin(), all.end(), finite)) return;
+  const int shift = std::ilogb(static_cast<double>(problem.S)) + 2;
+  const T most = std::ldexp(std::numeric_limits<T>::max(), -shift);
+  Tensor small = cast(values, dtype_of<T>);
+  bool overflows = false;
+  for (T& value : small.mutable_data<T>()) {
+    overflows |= std::isfinite(value) && std::fabs(value) > most;
+    value = std::ldexp(value, -shift);
+  }
+  if (!overflows) return;
+  problem.v = operand(small);
+  Tensor again(dtype_of<T>, context.shape());
+  kernel::Results<T> results;
+  results.context = again.mutable_data<T>().data();
+  results.context_strides = strides_of(again);
+  kernel::attend(problem, results, pool());
+  const auto from = again.data<T>();
+  const auto to = context.mutable_data<T>();
+  for (std::size_t i = 0; i < to.size(); ++i)
+    if (!finite(to[i])) to[i] = std::ldexp(from[i], shift);
+}
+
 template <class T>
 FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& values,
                     const Inputs& in, const Options& options, FastWanted wanted) {
@@ -123,6 +152,7 @@ FastStages computed(const Tensor& queries, const Tensor& keys, const Tensor& val
   results.context_strides = strides_of(stages.head_context);
   set_sink(results, stages, wanted, {in.B, in.H, problem.L, in.S});
   kernel::attend(problem, results, pool());
+  if (wanted.context) mend_overflows<T>(problem, values, stages.head_context);
   return stages;
 }
 
@@ -182,6 +212,7 @@ const char* unknown_to_kernels(const Inputs& in, const Options& options) {
   unknown.softmax_precision = SoftmaxPrecision::automatic;
   if (options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
+  if (const char* option = beyond_kernels(in, options)) return option;
   return has_kernel_problem(in, options) ? nullptr : in.slopes ? "alibi" : "relative_bias";
 }
 

@@ -17,7 +17,7 @@ namespace attn {
 
 /// The first option, by its key in a job, that keeps a problem from the kernels; nullptr where they
 /// compute what the options mean. Anything that they do not know is one, so that no option can be
-/// dropped on the way. The options, and why, stand in docs/semantics.md, "Paths".
+/// dropped on the way. The options, and why, stand in docs/semantics.md, "Numbers".
 const char* unknown_to_kernels(const Inputs& in, const Options& options);
 
 /// Whether any of these outputs is computed from scores.

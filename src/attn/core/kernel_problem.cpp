@@ -23,7 +23,7 @@ std::optional<std::map<std::int64_t, Range>> ranges_of(const Places::Side& keys)
     const std::int64_t document = keys.document[key];
     if (document == Places::kPadding) continue;
     const auto j = static_cast<std::int64_t>(key);
-    if (latest == nullptr || key == 0 || keys.document[key - 1] != document)
+    if (latest == nullptr || keys.document[key - 1] != document)
       latest = &ranges.try_emplace(document, j, j).first->second;
     if (latest->second != j || keys.place[key] != j - latest->first) return std::nullopt;
     ++latest->second;
@@ -133,6 +133,23 @@ T empty_weight(const Inputs& in, const Options& options) {
   return static_cast<T>(1.0 / static_cast<double>(in.S));
 }
 
+/// beyond_kernels() where they compute in T.
+template <class T>
+const char* beyond(const Inputs& in, const Options& options) {
+  const auto fits = [](double x) { return x == 0 || std::isnormal(static_cast<T>(x)); };
+  const double log2e = 1 / std::log(2.0), unit = log2e / options.temperature;
+  const double factor = in.D == 0 ? 1 : factor_of(options, in.D);
+  if (!fits(options.temperature) || !fits(unit)) return "temperature";
+  if (!fits(factor) || !fits(factor * unit)) return "scale";
+  if (options.softcap > 0 && (!fits(options.softcap) || !fits(4 * log2e / options.softcap)))
+    return "softcap";
+  if (!in.sinks) return nullptr;
+  const Tensor sinks = cast(*in.sinks, DType::f64);
+  const auto numbers = sinks.data<double>();
+  const auto taken = [&](double sink) { return sink <= std::numeric_limits<T>::max() / log2e; };
+  return std::all_of(numbers.begin(), numbers.end(), taken) ? nullptr : "sinks";
+}
+
 }  // namespace
 
 kernel::Strides strides_of(const Tensor& tensor) {
@@ -172,6 +189,10 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
     sinks.assign(numbers.template data<T>().begin(), numbers.template data<T>().end());
     problem.sinks = sinks.data();
   }
+}
+
+const char* beyond_kernels(const Inputs& in, const Options& options) {
+  return in.compute == DType::f32 ? beyond<float>(in, options) : beyond<double>(in, options);
 }
 
 bool has_kernel_problem(const Inputs& in, const Options& options) {

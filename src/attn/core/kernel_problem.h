@@ -29,6 +29,11 @@ struct KernelProblem {
 /// are. But what is added by distance needs distances that grow by 1 from key to key.
 bool has_kernel_problem(const Inputs& in, const Options& options);
 
+/// The first option, by its key in a job, with a number that the kernels cannot take: it, or what
+/// they make of it, is infinite or no longer normal in the dtype that they compute in. nullptr:
+/// there is none.
+const char* beyond_kernels(const Inputs& in, const Options& options);
+
 /// How much memory it takes beside the inputs, at most.
 std::size_t bytes_of_kernel_problem(const Inputs& in, const Options& options);
 

@@ -14,18 +14,26 @@ RowBlock rows_of(const Tensor& tensor) {
           .stride = columns * size_of(tensor.dtype())};
 }
 
-RowBlock converted(const RowBlock& block, DType dtype, Tensor& kept) {
-  if (block.dtype == dtype) return block;
+Tensor copied(const RowBlock& block) {
   Tensor rows(block.dtype, {block.count, block.columns});
   const std::size_t bytes = block.columns * size_of(block.dtype);
   std::byte* const to = rows.mutable_raw();
   for (std::size_t i = 0; i < block.count && bytes > 0; ++i)
     std::memcpy(to + i * bytes, block.row(i), bytes);
-  kept = cast(rows, dtype);
-  RowBlock result = rows_of(kept);
+  return rows;
+}
+
+RowBlock in_place_of(const RowBlock& block, const Tensor& rows) {
+  RowBlock result = rows_of(rows);
   result.first = block.first;
   result.may_hold_nan = block.may_hold_nan;
   return result;
+}
+
+RowBlock converted(const RowBlock& block, DType dtype, Tensor& kept) {
+  if (block.dtype == dtype) return block;
+  kept = cast(copied(block), dtype);
+  return in_place_of(block, kept);
 }
 
 }  // namespace attn

@@ -25,6 +25,12 @@ struct RowBlock {
 /// All rows of a tensor; valid while it lives.
 RowBlock rows_of(const Tensor& tensor);
 
+/// The rows side by side, (count, columns).
+Tensor copied(const RowBlock& block);
+
+/// The block that `rows`, as many as its own, stand for; valid while they live.
+RowBlock in_place_of(const RowBlock& block, const Tensor& rows);
+
 /// The same rows in another dtype, in `kept` where they have to be converted.
 RowBlock converted(const RowBlock& block, DType dtype, Tensor& kept);
 

@@ -26,6 +26,21 @@ std::string mask_doubt(const Job& job) {
          "to say which keys may be seen";
 }
 
+std::string overflow_doubt(const Job& job, const Inputs& in, const Result& result) {
+  for (const std::string& name : job.outputs) {
+    const auto overflow = result.overflows.find(name);
+    const Tensor* tensor = result.outputs.find(name);
+    const auto streamed = result.streamed.find(name);
+    if (overflow == result.overflows.end() || (!tensor && streamed == result.streamed.end()))
+      continue;
+    const Shape& shape = tensor ? tensor->shape() : streamed->second.shape;
+    return name + ": expected numbers that " + std::string(name_of(in.result)) + " holds, found " +
+           std::to_string(overflow->second) + " of " + std::to_string(element_count(shape)) +
+           " beyond, which are infinite now; compute f32 keeps them";
+  }
+  return "";
+}
+
 std::string token_doubt(const Job& job, const Inputs& in) {
   const std::size_t count = job.tokens.size();
   const std::size_t keys = in.P + in.N;  // without those that every query sees

@@ -12,6 +12,10 @@ namespace attn {
 /// "".
 std::string mask_doubt(const Job& job);
 
+/// A line for the first of the job's outputs that holds numbers beyond its dtype: they were finite
+/// until they were rounded to float16, and are infinite now. Else "".
+std::string overflow_doubt(const Job& job, const Inputs& in, const Result& result);
+
 /// A line for tokens that are neither as many as the queries nor as many as the keys, so that no
 /// picture has them as labels. Else "".
 std::string token_doubt(const Job& job, const Inputs& in);

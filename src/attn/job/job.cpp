@@ -263,21 +263,24 @@ Result describe_job(const Job& job, Document document, const TensorFiles& files)
   return {.outputs = {},
           .streamed = {},
           .tokens = job.tokens,
-          .made_by = provenance(job, std::move(document), files)};
+          .made_by = provenance(job, std::move(document), files),
+          .overflows = {}};
 }
 
-TensorMap compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
-                      const RowSinks& sinks) {
-  return with_origins(job, document, [&] {
-    return attend(prepared.inputs, job.tensors, job.options, job.outputs, sinks);
+void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
+                 Result& result, const RowSinks& sinks) {
+  result.outputs = with_origins(job, document, [&] {
+    return attend(prepared.inputs, job.tensors, job.options, job.outputs, sinks, &result.overflows);
   });
 }
 
 Result run_job(const Job& job, const PreparedJob& prepared, Document document,
                const TensorFiles& files) {
-  TensorMap outputs = compute_job(job, prepared, document);
-  Result result = describe_job(job, std::move(document), files);
-  result.outputs = std::move(outputs);
+  Result result;
+  compute_job(job, prepared, document, result);
+  Result described = describe_job(job, std::move(document), files);
+  result.tokens = std::move(described.tokens);
+  result.made_by = std::move(described.made_by);
   return result;
 }
 

@@ -8,7 +8,7 @@
 
 #include "attn/core/options.h"
 #include "attn/core/plan.h"
-#include "attn/core/row_block.h"
+#include "attn/core/rounding.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/tensor/tensor.h"
@@ -53,6 +53,7 @@ struct Result {
   std::map<std::string, StreamedOutput> streamed;
   std::vector<std::string> tokens;
   Json made_by;  ///< schema, program, version, the job's options, digests of its inputs
+  Overflows overflows;
 };
 
 /// A job whose shapes are proved, and what it will give and take.
@@ -69,9 +70,10 @@ PreparedJob prepare_job(const Job& job, const Document& document,
 /// A result without its outputs: the tokens, and what made it. Takes the digests of all inputs.
 Result describe_job(const Job& job, Document document, const TensorFiles& files);
 
-/// Computes; outputs with a sink go there (core/attention.h). Errors as prepare_job().
-TensorMap compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
-                      const RowSinks& sinks = {});
+/// Computes the result's outputs; those with a sink go there (core/attention.h). Errors as
+/// prepare_job().
+void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
+                 Result& result, const RowSinks& sinks = {});
 
 /// Both.
 Result run_job(const Job& job, const PreparedJob& prepared, Document document,

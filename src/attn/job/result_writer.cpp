@@ -79,7 +79,7 @@ void ResultWriter::write(const Result& result) {
       write_binary(part, result);
       continue;
     }
-    Result chosen{{}, {}, result.tokens, result.made_by};
+    Result chosen{{}, {}, result.tokens, result.made_by, {}};
     for (const std::string& name : names_in(part))
       chosen.outputs.set(name, result.outputs.at(name));
     part.file.write(part.format == Format::json ? result_json(chosen, 2) + "\n"
