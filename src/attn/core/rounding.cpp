@@ -7,11 +7,14 @@ namespace attn {
 namespace {
 
 std::size_t count_infinite(const Tensor& tensor) {
-  return visit(tensor.dtype(), [&]<class T>(Type<T>) -> std::size_t {
-    if constexpr (std::is_integral_v<T>) return 0;
+  return visit(tensor.dtype(), [&]<class T>(Type<T>) {
     const auto data = tensor.data<T>();
-    return static_cast<std::size_t>(std::count_if(
-        data.begin(), data.end(), [](T x) { return std::isinf(static_cast<double>(x)); }));
+    return static_cast<std::size_t>(std::count_if(data.begin(), data.end(), [](T x) {
+      if constexpr (std::is_same_v<T, Half>)
+        return (x.bits & 0x7fff) == 0x7c00;
+      else
+        return std::isinf(static_cast<double>(x));
+    }));
   });
 }
 
