@@ -39,7 +39,9 @@ def unmet(checks):
         ([*X, "--generator", "default_rng"], "--generator"),
     ]:
         refused(checks, attn("run", *args), 2, f"attn: {flag}: expected ", args)
-    for key, value in ("layout", "blhd"), ("seed", 2**32), ("generator", "default_rng"):
+    for key, value in ("layout", "blhd"), ("seed", 2**32), ("generator", "default_rng"), \
+            ("softcap_order", "after-mask"), ("position", {"kind": "sinusoidal"}), \
+            ("rotary", {"base": 3}), ("rows", [9]), ("outputs", ["wieghts"]):
         run = attn("run", "-", stdin=json.dumps({"Q": [[1, 2]], "K": [[1, 2]], key: value}))
         refused(checks, run, 65, f"standard input: {key}: expected ", key)
     # What is needed is there, or what is typed holds anyway.
@@ -152,12 +154,28 @@ def messages(checks, folder):
     (folder / "several.json").write_text(json.dumps({"Q": [[1, 2]], "K": "two.npz"}))
     (folder / "empty.json").write_text(json.dumps({"Q": "", "K": [[1]]}))
     (folder / "dotted.json").write_text(json.dumps({"embeddings": [[1]], "position.base": 3}))
+    (folder / "drawn.json").write_text(json.dumps({"embeddings": [[1]], "W_Q": {"randn": {"shape": [1, 1]}}}))
+    np.savez(folder / "other.npz", np.ones((2, 2)))
     for args, code, says in [
         ([*QK, "--softcap", "-1.5"], 2, "found -1.5"),
         ([*QK, "--window", "-2,0"], 2, "found [-2,0]"),
-        (["job.json", "--rows", "9"], 65, "attn: --rows: expected places"),
+        (["job.json", "--rows", "9"], 2, "attn: --rows: expected places"),
+        (["job.json", "--position", "sinusoidal"], 2, "attn: --position: expected embeddings"),
+        (["job.json", "--rotary-base", "3"], 2, "attn: --rotary-base: expected "),
+        (["job.json", "--relative-max-distance", "3"], 2, "attn: --relative-max-distance: expected "),
+        (["job.json", "--normaliser", "top_k"], 2, "attn: --normaliser: expected top_k, the number"),
+        (["job.json", "--softcap-order", "after-mask"], 2, "attn: --softcap-order: expected a softcap"),
+        (["job.json", "--short-mask", "hide"], 2, "attn: --short-mask: expected a mask"),
+        (["job.json", "--top-k", "2"], 2, "attn: --top-k: expected normaliser top_k"),
         (["job.json", "--outputs", "wieghts"], 2, "attn: --outputs: expected names of outputs"),
         (["job.json", "--q", "none.npy"], 66, "attn: --q: none.npy: "),
+        (["job.json", "--key-lengths", "2"], 66, "No such file or directory; numbers stand in brackets: [2]"),
+        (["job.json", "--sinks", "0.5,-1"], 66, "numbers stand in brackets: [0.5,-1]"),
+        (["drawn.json", "--seed", 2**32], 2, "attn: --seed: expected 0 to 4294967295, found a larger"),
+        (["drawn.json"], 65, "attn: drawn.json: W_Q: a random tensor needs a seed"),
+        (["other.npz"], 65, "other.npz: unknown key 'arr_0'; a job's arrays have the names of inputs, "
+                            "such as Q, K, V, embeddings, W_Q; a flag takes any other, such as --q "
+                            "other.npz#arr_0"),
         (["several.json"], 65, "attn: several.json: K: two.npz: has several arrays"),
         (["empty.json"], 65, "attn: empty.json: Q: expected the name of a file"),
         (["dotted.json"], 65, "expected the key 'base' in an object 'position'"),

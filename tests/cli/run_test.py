@@ -176,7 +176,7 @@ def refusals(checks, folder):
         ([*qkv, "--mask", "mask.npy"], 65, "mask.npy: mask: expected"),
         ([*qkv, "--heads", "3"], 65, "heads"),
         ([*qkv, "--heads", "4", "--kv-heads", "3"], 65, "heads"),
-        ([*qkv, "--rows", "7"], 65, "rows"),
+        ([*qkv, "--rows", "7"], 2, "attn: --rows: "),
         (["--q", "q.npy"], 65, "K"),
         ([*qkv, "--outputs", "wieghts"], 2, "did you mean 'weights'?"),
         ([*qkv, "--outputs", "attn_weights"], 2, "did you mean 'weights'?"),

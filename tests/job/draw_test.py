@@ -88,8 +88,8 @@ DRAWN = [
 
 # seed, generator, what is said
 SEEDS_REFUSED = [
-    (1 << 32, "", "K: seed: expected 0 to 4294967295, found a larger number"),
-    ([1 << 32], "", "K: seed: expected 0 to 4294967295, found a larger number"),
+    (1 << 32, "", "seed: expected 0 to 4294967295, found a larger number"),
+    ([1 << 32], "", "seed: expected 0 to 4294967295, found a larger number"),
     ([1, "x"], "", "seed: expected a whole number >= 0"),
     ([1, -1], "", "seed: expected a whole number >= 0"),
     ([1.5, 1], "", "seed: expected a whole number >= 0"),

@@ -266,6 +266,9 @@ def compiled(checks, folder):
 def refusals(checks, folder):
     for args, code, word in ((["--explain", "x.doc"], 2, ".tex"),
                              (["--explain", "-", "--explain-query", "7"], 2, "--explain-query 7"),
+                             (["--explain", "-", "--explain-query", "-3"], 2, "-3: expected 0 to 0"),
+                             (["--rows", "-1", "--explain", "-", "--explain-query", "0"], 2,
+                              "--explain-query 0: expected a row asked for: -1"),
                              (["--explain", "-", "--explain-head", "1"], 2, "--explain-head 1"),
                              (["--explain", "-", "--explain-head", "-1"], 2, "--explain-head -1"),
                              (["--explain-query", "1"], 2, "--explain")):

@@ -23,6 +23,14 @@ std::vector<std::string> known_members(const std::string& group) {
   return members;
 }
 
+/// "a.npz: unknown key 'q' (did you mean 'Q'?)", or what is `otherwise` to be said.
+std::string unknown_key(const std::string& name, const std::string& key,
+                        const std::string& otherwise) {
+  const std::string nearest = did_you_mean(key, known_keys());
+  return printable(name) + ": unknown key '" + printable(key) + "'" +
+         (nearest.empty() ? otherwise : nearest);
+}
+
 /// A document that came through a descriptor (/dev/stdin, <(...)) stands nowhere: its paths start
 /// where those that are typed start.
 std::string folder_of(const std::string& path) {
@@ -44,8 +52,7 @@ void add_member(Document& document, const std::string& folder, const std::string
     problems.push_back(printable(name) + ": unknown key '" + key + "': expected the key '" +
                        key.substr(dot + 1) + "' in an object '" + key.substr(0, dot) + "'");
   } else if (known.empty()) {
-    problems.push_back(printable(name) + ": unknown key '" + printable(key) + "'" +
-                       did_you_mean(key, known_keys()));
+    problems.push_back(unknown_key(name, key, "; attn schema tells what a job may hold"));
   } else if (members == nullptr) {
     problems.push_back(printable(name) + ": " + key + ": expected an object, found " +
                        value.kind());
@@ -84,7 +91,10 @@ void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::st
       document.set(
           {key, option_from(tensor, printable(document.name + "#" + key)), document.name, ""});
     else
-      add_member(document, "", key, Json{}, problems);
+      problems.push_back(unknown_key(document.name, key,
+                                     "; a job's arrays have the names of inputs, such as Q, K, V, "
+                                     "embeddings, W_Q; a flag takes any other, such as --q " +
+                                         printable(document.name + "#" + key)));
   }
 }
 

@@ -29,9 +29,15 @@ void ExplainSource::choose_query(const ExplainChoice& choice) {
     place_ = rows.empty() ? static_cast<std::int64_t>(query_) : rows[query_];
     if (!choice.query || *choice.query == place_) return;
   }
-  throw Error(ErrorKind::usage, "--explain-query " + std::to_string(*choice.query) +
-                                    ": expected one of the " + std::to_string(count) +
-                                    " queries that are computed, counted from 0");
+  constexpr std::size_t kFew = 10;
+  std::string expected = "0 to " + std::to_string(count - 1);
+  if (!rows.empty()) expected = "one of the " + std::to_string(count) + " rows asked for";
+  if (!rows.empty() && count <= kFew) {
+    expected = "a row asked for:";
+    for (const std::int64_t row : rows) expected += " " + std::to_string(row);
+  }
+  throw Error(ErrorKind::usage,
+              "--explain-query " + std::to_string(*choice.query) + ": expected " + expected);
 }
 
 std::string ExplainSource::query_name() const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 
 #include "attn/core/attention.h"
@@ -72,9 +73,10 @@ class TensorReader {
     if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text);
     if (entry.value.get<JsonObject>() == nullptr)
       return tensor_from_json(entry.value, name_of(entry));
+    Stream& numbers = stream(entry);
     try {
       require_room(entry.value);
-      return draw(entry.value, stream());
+      return draw(entry.value, numbers);
     } catch (const Error& error) {
       throw Error(error.kind(), name_of(entry) + ": " + error.what());
     }
@@ -94,8 +96,16 @@ class TensorReader {
     } catch (const Error& error) {
       std::vector<std::string> lines;
       for (const std::string& line : error.lines()) lines.push_back(name_of(entry) + ": " + line);
+      if (error.kind() == ErrorKind::no_input && is_numbers(text))
+        lines.back() += "; numbers stand in brackets: [" + text + "]";
       throw Error(error.kind(), std::move(lines));
     }
+  }
+
+  /// "2" or "0.5,1,-3": what is meant for a tensor, and read as the name of a file.
+  static bool is_numbers(const std::string& text) {
+    return text.find_first_of("0123456789") != std::string::npos &&
+           text.find_first_not_of("0123456789+-.eE, ") == std::string::npos;
   }
 
   void require_room(const Json& spec) {
@@ -107,14 +117,19 @@ class TensorReader {
                       "; --max-memory permits more");
   }
 
-  Stream& stream() {
-    if (!stream_) {
-      const Entry* seed = document_.find("seed");
-      const Entry* generator = document_.find("generator");
-      if (seed == nullptr)
-        throw Error(ErrorKind::data, "a random tensor needs a seed (key \"seed\" or --seed)");
+  Stream& stream(const Entry& drawn) {
+    if (stream_) return *stream_;
+    const Entry* seed = document_.find("seed");
+    const Entry* generator = document_.find("generator");
+    if (seed == nullptr)
+      throw Error(ErrorKind::data,
+                  name_of(drawn) + ": a random tensor needs a seed (key \"seed\" or --seed)");
+    try {
       stream_ = make_stream(
           seed->value, generator == nullptr ? "RandomState" : *generator->value.get<std::string>());
+    } catch (const Error& error) {  // "seed: ..."
+      throw Error(seed->from_flag ? ErrorKind::usage : error.kind(),
+                  name_of(*seed) + std::string(error.what()).substr(std::strlen("seed")));
     }
     return *stream_;
   }
@@ -139,16 +154,33 @@ std::vector<std::string> default_outputs(const Document& document) {
   return outputs;
 }
 
+/// The entry of an option; of an object ("position") that of a member, one that a flag set if there
+/// is one.
+const Entry* entry_of(const Document& document, const std::string& name) {
+  const Entry* found = document.find(name);
+  for (const Entry& entry : document.entries)
+    if (entry.key.rfind(name + ".", 0) == 0 && (found == nullptr || entry.from_flag))
+      found = &entry;
+  return found;
+}
+
 /// Puts the file that a tensor came from before a message that begins with the tensor's name, and
 /// the flag that set an option in the place of the option's own.
 std::string with_origin(const Job& job, const Document& document, const std::string& line) {
   const std::string name = line.substr(0, line.find(':'));
   const auto origin = job.origins.find(name);
-  const Entry* entry = document.find(name);
+  const Entry* entry = entry_of(document, name);
   if (origin == job.origins.end() && entry != nullptr && entry->from_flag)
     return printable(entry->origin) + line.substr(name.size());
   const std::string where = origin != job.origins.end() ? origin->second : document.name;
   return where.empty() ? line : printable(where) + ": " + line;
+}
+
+/// Whether a flag typed what an error is about.
+bool is_of_flag(const Job& job, const Document& document, const std::string& line) {
+  const std::string name = line.substr(0, line.find(':'));
+  const Entry* entry = entry_of(document, name);
+  return !job.origins.contains(name) && entry != nullptr && entry->from_flag;
 }
 
 /// What `compute` gives; the lines of its errors name files.
@@ -160,8 +192,12 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
     // What a sink cannot write names its own file.
     if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) throw;
     std::vector<std::string> lines;
-    for (const std::string& line : error.lines()) lines.push_back(with_origin(job, document, line));
-    throw Error(error.kind(), std::move(lines));
+    bool only_flags = true;
+    for (const std::string& line : error.lines()) {
+      lines.push_back(with_origin(job, document, line));
+      only_flags = only_flags && is_of_flag(job, document, line);
+    }
+    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(lines));
   }
 }
 
