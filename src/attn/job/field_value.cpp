@@ -35,7 +35,7 @@ std::string expectation(const Field& field) {
       text += bound;
       break;
     case FieldForm::strings:
-      text = "a list of strings";
+      text = field.may_be_empty ? "a list of strings" : "a list of one string or more";
       break;
     case FieldForm::seed:
       text = "a whole number >= 0 of at most " + std::to_string(kMostSeedDigits) +
@@ -86,9 +86,9 @@ bool is_integer_list(const Field& field, const Json& value) {
   return true;
 }
 
-bool is_string_list(const Json& value) {
+bool is_string_list(const Field& field, const Json& value) {
   const auto* list = value.get<JsonArray>();
-  if (list == nullptr) return false;
+  if (list == nullptr || (list->empty() && !field.may_be_empty)) return false;
   for (const Json& item : *list)
     if (item.get<std::string>() == nullptr) return false;
   return true;
@@ -129,7 +129,7 @@ bool fits(const Field& field, const Json& value) {
     case FieldForm::integers:
       return is_integer_list(field, value);
     case FieldForm::strings:
-      return is_string_list(value);
+      return is_string_list(field, value);
     case FieldForm::seed:
       return is_seed(value);
   }

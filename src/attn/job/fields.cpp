@@ -48,7 +48,8 @@ std::vector<Field> document_fields() {
        .flag = "--outputs",
        .form = FieldForm::strings,
        .placeholder = "LIST",
-       .what = "what to compute and show; default: scores,weights,context (and output with W_O)"},
+       .what = "what to compute and show; default: scores,weights,context (and output with W_O)",
+       .may_be_empty = false},
   };
 }
 

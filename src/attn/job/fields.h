@@ -35,6 +35,7 @@ struct Field {
   std::optional<std::int64_t> minimum = {};               ///< of a number
   bool above = false;                                     ///< the minimum itself does not fit
   std::optional<std::size_t> length = {};                 ///< of a list
+  bool may_be_empty = true;                               ///< a list of strings
   std::function<void(const Json&, Options&)> apply = {};  ///< into Options; none: it is not one
 };
 

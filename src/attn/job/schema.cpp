@@ -27,6 +27,7 @@ Json list_schema(const Field& field, Json items) {
     schema.emplace_back("minItems", Json{static_cast<std::int64_t>(*field.length)});
     schema.emplace_back("maxItems", Json{static_cast<std::int64_t>(*field.length)});
   }
+  if (!field.may_be_empty) schema.emplace_back("minItems", Json{std::int64_t{1}});
   return object(std::move(schema));
 }
 
