@@ -36,6 +36,24 @@ def no_more_time(checks, folder):
                  and is_expected(results[2], 1), f"in order: {run}")
 
 
+def less_time_than_any_job_takes(checks, folder):
+    """Nobody looks at the clock as often as that; what is done late is not done, all the same."""
+    write_jobs(folder / "jobs", range(50))
+    run = attn("batch", "jobs", "--out-dir", "out", "--timeout", "0.000001", "-q", cwd=folder)
+    lines = manifest_of(folder / "out")
+    checks.check(run.returncode == 3 and len(lines) == 50
+                 and all(line["status"] == "failed" and line["code"] == 75 and line["outputs"] == {}
+                         and "more than 1e-06 s (--timeout), given up after" in line["error"][0]
+                         for line in lines.values()), f"all are overdue: {run} {lines}")
+    checks.check(not contents(folder / "out"), f"nothing is published: {list(contents(folder / 'out'))}")
+    run = attn("batch", "jobs", "--timeout", "0.000001", "-q", cwd=folder)
+    results = [json.loads(line) for line in run.stdout.splitlines()]
+    checks.check(run.returncode == 3 and len(results) == 50 and all(line["code"] == 75 for line in results),
+                 f"nor printed: {run}")
+    run = attn("batch", "jobs", "--out-dir", "out", "--resume", "--timeout", "60", "-q", cwd=folder)
+    checks.check(run.returncode == 0 and len(contents(folder / "out")) == 50, f"--resume: {run}")
+
+
 def threads_of(folder, *flags, cpus=None):
     """How many threads `attn batch` has once a job is done and more may come."""
     process = subprocess.Popen([ATTN, "batch", "-", "-q", *flags], cwd=folder, stdin=subprocess.PIPE,
@@ -155,8 +173,8 @@ def run_leaves_what_is_there(checks, folder):
 
 if __name__ == "__main__":
     checks = Checks("attn batch, running")
-    for part in (no_more_time, one_job_a_processor, closed_pipes, results_as_they_come, what_lasts,
-                 run_leaves_what_is_there):
+    for part in (no_more_time, less_time_than_any_job_takes, one_job_a_processor, closed_pipes,
+                 results_as_they_come, what_lasts, run_leaves_what_is_there):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

@@ -5,8 +5,8 @@
 
 namespace attn {
 
-/// The right to say what became of an item: either its worker has it, or, once the item's time is
-/// up, the clock.
+/// The right to say what became of an item: either its worker takes it in time, or, once the item's
+/// time is up, the clock has it.
 struct Claim {
   std::function<bool()> take;  ///< true when it is the worker's now, however often it asks
   std::function<bool()> lost;  ///< whether the clock has it

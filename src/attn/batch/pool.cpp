@@ -131,9 +131,12 @@ void Pool::work(Worker& self) {
     while (const std::shared_ptr<Task> task = take(self)) {
       const Claim claim = task->claim_of_worker();
       Outcome outcome = calls_.work(task->item, claim, std::move(room));
-      if (!claim.take()) break;  // reported as overdue; another worker is in this one's place
-      const std::chrono::duration<double> taken = Clock::now() - task->start;
-      outcome.seconds = taken.count();
+      outcome.seconds = task->seconds();
+      if (!claim.take()) {
+        // Where the clock was first, it is reported, and another worker is in this one's place.
+        if (!task->claim(Task::Owner::worker)) break;
+        outcome = overdue(*task);
+      }
       std::unique_lock lock = short_lock(mutex_);
       finish(task->place, std::move(outcome));
       room = finished_.spare_text();
@@ -168,6 +171,7 @@ std::shared_ptr<Task> Pool::take(Worker& self) {
   const auto task = std::make_shared<Task>();
   task->item = std::move(*item);
   task->place = started_++;
+  task->limit = options_.timeout;
   self.take(task);
   return task;
 }
@@ -221,16 +225,14 @@ void Pool::fail(std::exception_ptr fault) {
 }
 
 void Pool::give_up_overdue() {
-  const auto now = Clock::now();
   for (Worker& worker : workers_) {
     const std::shared_ptr<Task> task = worker.task();
     if (worker.abandoned || task == nullptr) continue;
-    const std::chrono::duration<double> taken = now - task->start;
-    if (taken.count() < options_.timeout || !task->claim(Task::Owner::clock)) continue;
+    if (!task->is_late() || !task->claim(Task::Owner::clock)) continue;
     worker.abandoned = true;
     --live_;
     ++overdue_;
-    finish(task->place, overdue(*task, taken.count(), options_.timeout));
+    finish(task->place, overdue(*task));
     if (!stop_) start_worker();
   }
 }

@@ -41,11 +41,12 @@ struct PoolEnd {
 /// In order, a finished item waits for those before it; no more are started while those that wait
 /// hold `most_waiting` bytes of text, or are 1024.
 ///
-/// A computation cannot be stopped from outside. An item whose time is up is reported as failed at
-/// once, its thread is left to itself and another takes its place; whatever it computes is thrown
-/// away. Where such threads are left at the end (`overdue`), the caller has to end the program
-/// without destructors, as they may use anything. Everything in `calls`, `source` and `stop` lives
-/// until then. `stop` is set when no more items are wanted.
+/// A computation cannot be stopped from outside. An item whose time is up is reported as failed by
+/// the next tick, its thread is left to itself and another takes its place; whatever it computes is
+/// thrown away. One that ends before that tick, but late, has failed just so. Where such threads
+/// are left at the end (`overdue`), the caller has to end the program without destructors, as they
+/// may use anything. Everything in `calls`, `source` and `stop` lives until then. `stop` is set
+/// when no more items are wanted.
 PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop);
 

@@ -16,11 +16,11 @@ std::string short_seconds(double seconds) {
 
 }  // namespace
 
-Outcome overdue(const Task& task, double seconds, double limit) {
+Outcome overdue(const Task& task) {
   Outcome outcome{.number = task.item.number, .name = task.item.name, .status = Status::failed};
-  outcome.seconds = seconds;
-  outcome.error = {printable(task.item.name) + ": took more than " + short_seconds(limit) +
-                   " s (--timeout), given up after " + short_seconds(seconds) + " s"};
+  outcome.seconds = task.seconds();
+  outcome.error = {printable(task.item.name) + ": took more than " + short_seconds(task.limit) +
+                   " s (--timeout), given up after " + short_seconds(outcome.seconds) + " s"};
   outcome.code = static_cast<int>(ErrorKind::busy);
   return outcome;
 }

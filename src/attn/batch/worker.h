@@ -21,8 +21,12 @@ struct Task {
 
   Item item;
   std::size_t place = 0;  ///< among the items started
+  double limit = 0;       ///< seconds that it may take; 0: any
   Clock::time_point start = Clock::now();
   std::atomic<Owner> owner = Owner::nobody;  ///< of the right to say what became of it
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
+  bool is_late() const { return limit > 0 && seconds() >= limit; }
 
   /// Whether it is `who` now, however often it asks.
   bool claim(Owner who) {
@@ -32,12 +36,15 @@ struct Task {
 
   /// For its worker; lives no longer than the task.
   Claim claim_of_worker() {
-    return {[this] { return claim(Owner::worker); }, [this] { return owner == Owner::clock; }};
+    const auto take = [this] {
+      return owner == Owner::worker || (!is_late() && claim(Owner::worker));
+    };
+    return {take, [this] { return owner == Owner::clock; }};
   }
 };
 
-/// What is told of one that took `seconds`, which is more than `limit`.
-Outcome overdue(const Task& task, double seconds, double limit);
+/// What is told of one that is late.
+Outcome overdue(const Task& task);
 
 struct Worker {
   std::thread thread;
