@@ -238,6 +238,21 @@ def edges(folder, rng):
                        (["r.npz", "r.npz", "--sums", "f32"], "--reference")):
         run = attn("compare", *args, cwd=folder)
         checks.check(run.returncode == 2 and word in run.stderr.decode(), f"{args}: {run}")
+    # What the reference has its own way of, and a name that --as cannot mean.
+    decided = ": goes with the bound, which --rtol, --atol and --ulp replace"
+    for flags, said in ((["--rtol", "1e-3", "--precision", "f16"], "--precision" + decided),
+                        (["--ulp", "4", "--sums", "f16"], "--sums" + decided),
+                        (["--outputs", "weights"], "--outputs: what A holds is compared; A#NAME picks one, "
+                                                   "--as NAME says which output it is"),
+                        (["--compute", "f32"], "--compute: the reference is computed in f64"),
+                        (["--path", "fast"], "--path: the job is computed by path reference"),
+                        (["--tokens", "a,b"], "--tokens: labels are those that A holds"),
+                        (["--as", "weigths"], "--as: expected names of outputs, found 'weigths' (did you mean "
+                                              "'weights'?)"),
+                        (["--as", "output"], "--as: expected W_O for output, found none")):
+        run = attn("compare", "w.npy", "--reference", *cross, *flags, cwd=folder)
+        checks.check(run.returncode == 2 and run.stderr.decode() == f"attn: {said}\n" and run.stdout == b"",
+                     f"{flags}: {run}")
     np.savez(folder / "inputs.npz", Q=np.eye(2), K=np.eye(2))
     for args in ["inputs.npz", "--reference", *rotary], ["inputs.npz", "inputs.npz", "--reference"]:
         for flags in [], ["--json"]:

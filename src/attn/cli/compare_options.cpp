@@ -80,18 +80,45 @@ void add_compare_options(CLI::App& app, CompareArgs& args) {
   add_limit_options(app, args.limits);
 }
 
-void check(const CompareArgs& args) {
+namespace {
+
+void check_without_reference(const CompareArgs& args) {
   const ReferenceArgs& reference = args.reference;
-  if (!reference.asked) {
-    if (args.b.empty())
-      throw Error(ErrorKind::usage, "expected B, which A is held to, or --reference and a job");
-    refuse_idle({{"--precision", !reference.precision.empty()},
-                 {"--sums", !reference.sums.empty()},
-                 {"--as", !reference.output.empty()}},
-                "--reference");
-    if (has_job_flags(reference.flags))
-      throw Error(ErrorKind::usage, "flags of a job go with --reference");
-  }
+  if (args.b.empty())
+    throw Error(ErrorKind::usage, "expected B, which A is held to, or --reference and a job");
+  refuse_idle({{"--precision", !reference.precision.empty()},
+               {"--sums", !reference.sums.empty()},
+               {"--as", !reference.output.empty()}},
+              "--reference");
+  if (has_job_flags(reference.flags))
+    throw Error(ErrorKind::usage, "flags of a job go with --reference");
+}
+
+/// What the reference has its own way of, so that flags cannot say it. A job's file may: it is one
+/// of 'attn run'.
+void check_reference(const CompareArgs& args) {
+  const ReferenceArgs& reference = args.reference;
+  if (args.tolerant())
+    refuse_idle(
+        {{"--precision", !reference.precision.empty()}, {"--sums", !reference.sums.empty()}},
+        "the bound, which --rtol, --atol and --ulp replace");
+  constexpr std::pair<const char*, const char*> kSettled[] = {
+      {"outputs", "what A holds is compared; A#NAME picks one, --as NAME says which output it is"},
+      {"compute", "the reference is computed in f64"},
+      {"path", "the job is computed by path reference"},
+      {"tokens", "labels are those that A holds"}};
+  for (const auto& [key, why] : kSettled)
+    if (reference.flags.texts.contains(key))
+      throw Error(ErrorKind::usage, std::string("--") + key + ": " + why);
+}
+
+}  // namespace
+
+void check(const CompareArgs& args) {
+  if (args.reference.asked)
+    check_reference(args);
+  else
+    check_without_reference(args);
   if (args.view.empty())
     refuse_idle({{"--of", !args.of.empty()},
                  {"--head", args.choice.head.has_value()},

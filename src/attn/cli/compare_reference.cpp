@@ -58,6 +58,18 @@ std::vector<ClaimedOutput> claims_of(const TensorMap& given, const std::string& 
   return claims;
 }
 
+/// Has the job compute them, and messages about them name where they were named.
+void claim_outputs(const std::vector<ClaimedOutput>& claims, const std::string& where, Job& job,
+                   Document& document) {
+  job.outputs.clear();
+  JsonArray names;
+  for (const ClaimedOutput& claim : claims) {
+    job.outputs.push_back(claim.output);
+    names.push_back({claim.output});
+  }
+  document.set({"outputs", {names}, where, "", true});
+}
+
 Precision named(const std::string& word) { return *precision_named(word); }
 
 /// As typed, or the dtype's own; what is no float is held to float64.
@@ -108,19 +120,16 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
                                    const ReferenceArgs& args, TensorFiles& files,
                                    const Tolerance& tolerance, bool tolerance_typed,
                                    std::size_t most_memory) {
-  const Document document = document_of(job_file, args.flags, files);
+  Document document = document_of(job_file, args.flags, files);
   Job job = make_job(document, files);
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
   CompareReport report{{}, {}, {}, tolerance, true};
   const std::vector<ClaimedOutput> claims = claims_of(given, args.output, job, report.only_in_a);
-  job.outputs.clear();
-  for (const ClaimedOutput& claim : claims) job.outputs.push_back(claim.output);
-  check_outputs(job.outputs, job.tensors, job.options);
+  claim_outputs(claims, args.output.empty() ? "A" : "--as", job, document);
+  PreparedJob prepared = prepare_job(job, document);
   if (!tolerance_typed)
     for (const ClaimedOutput& claim : claims) require_bound(claim.output, job.options);
-
-  PreparedJob prepared = prepare_job(job, document);
   if (!tolerance_typed)
     prepared.plan.bytes = sum(prepared.plan.bytes, bytes_of_errors(prepared.inputs, claims.size()));
   require_memory(prepared.plan, document.name, most_memory);
