@@ -53,6 +53,17 @@ def main():
         checks.check(run.returncode == 2 and run.stderr.decode() == said, f"not {said}{run}")
     run = attn("view", "r.npz", "--max-html-bytes", "x")
     checks.check(run.returncode == 2 and b"expected a size such as 500M" in run.stderr, f"{run}")
+    for args, said in [("run --heads 2 --heads 2", "--heads: given twice"),
+                       ("batch jobs -j 1 -j 2 --jobs 3", "--jobs: given 3 times"),
+                       ("run job.json --causal --causal=false", "--causal: given twice"),
+                       ("run job.json --view --view=x.svg", "--view: given twice"),
+                       ("compare a.npy b.npy --view=x.svg --view", "--view: given twice"),
+                       ("run job.json --dry-run --dry-run=false", "--dry-run: given twice")]:
+        run = attn(*args.split())
+        said = f"attn: {said}; see 'attn {args.split()[0]} --help'\n"
+        checks.check(run.returncode == 2 and run.stderr.decode() == said, f"not {said}{run}")
+    run = attn("random", "rand", "--seed", "1", "--repr", "--repr", "-q", "--quiet")
+    checks.check(run.returncode == 0, f"the same twice contradicts nothing: {run}")
     # Zeros before a number do not make it octal.
     run = attn("random", "random", "--seed", "1", "--repeat", "010")
     checks.check(run.returncode == 0 and run.stdout.count(b"arr_") == 10, f"--repeat 010: {run}")

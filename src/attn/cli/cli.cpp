@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <map>
 #include <new>
 #include <span>
@@ -64,6 +65,17 @@ void refuse_extras(const CLI::App& app, std::span<char* const> typed) {
                   (detached.empty() ? did_you_mean(extras[0], commands_of(app)) : detached));
 }
 
+/// "--causal --causal=false": CLI11 has a flag that may stand alone mean what came last.
+void refuse_contradictions(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& typed = option->results();
+    const bool may_stand_alone = option->get_expected_min() == 0;
+    if (may_stand_alone &&
+        std::adjacent_find(typed.begin(), typed.end(), std::not_equal_to<>()) != typed.end())
+      throw Error(ErrorKind::usage, option->get_name() + given_times(typed.size()));
+  }
+}
+
 /// Takes the arguments, all of them; one that is mistyped is told before one that is missing.
 void parse(CLI::App& app, std::span<char* const> typed) {
   try {
@@ -73,6 +85,7 @@ void parse(CLI::App& app, std::span<char* const> typed) {
     throw;
   }
   refuse_extras(app, typed);
+  refuse_contradictions(app);
 }
 
 /// What the command does. A file that is not there may have been meant as a flag's value.

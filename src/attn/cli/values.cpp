@@ -83,8 +83,16 @@ CLI::Validator offering(const std::vector<std::string>& words) {
   return CLI::Validator([](const std::string&) { return std::string(); }, in_braces(words));
 }
 
+std::string given_times(std::size_t count) {
+  return ": given " + (count == 2 ? "twice" : std::to_string(count) + " times");
+}
+
 std::string said_by(const CLI::ParseError& error) {
   const std::string text = error.what();
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr) return text;
+  constexpr std::string_view kMany = ": At Most 1 required but received ";
+  if (const std::size_t many = text.find(kMany); many != std::string::npos)
+    return text.substr(0, many) + given_times(std::stoul(text.substr(many + kMany.size())));
   constexpr std::string_view kMiddle = ": 1 required ", kEnd = " missing";
   const std::size_t middle = text.find(kMiddle);
   if (middle == std::string::npos || !text.ends_with(kEnd)) return text;

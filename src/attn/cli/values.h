@@ -31,8 +31,11 @@ CLI::Validator one_of(const std::vector<std::string>& words);
 /// To check() that takes anything; completions offer these words.
 CLI::Validator offering(const std::vector<std::string>& words);
 
-/// What CLI11 says of a command line, in our words where a flag's value is missing:
-/// "--threads: expected N, found nothing".
+/// What is said of a flag that was: ": given twice", ": given 3 times".
+std::string given_times(std::size_t count);
+
+/// What CLI11 says of a command line, in our words where a flag's value is missing, or a flag is
+/// there more than once: "--threads: expected N, found nothing", "--threads: given twice".
 std::string said_by(const CLI::ParseError& error);
 
 }  // namespace attn
