@@ -55,6 +55,10 @@ def what_is_drawn(checks, folder):
     attn("view", "r.npz", "-o", "v.svg", cwd=folder)
     checks.check(svg == (folder / "v.svg").read_text(), "run --view=FILE is view -o FILE")
     checks.check("scores" in view("r.npz", "--of", "scores", cwd=folder).splitlines()[0], "--of")
+    for name in "r.npz", "r.json":
+        checks.check(view(f"{name}#scores", cwd=folder) == view(name, "--of", "scores", cwd=folder), f"{name}#scores")
+    attn("view", "r.npz#scores", "r.json#weights", "-o", "both.html", cwd=folder)
+    checks.check('"sets":["r.npz#scores","r.json#weights"]' in (folder / "both.html").read_text(), "on a page")
     with open(folder / "r.npz", "rb") as stdin:
         piped = subprocess.run([ATTN, "view", "-"], stdin=stdin, capture_output=True)
         checks.check(piped.stdout.decode() == text, "standard input")
@@ -196,6 +200,13 @@ def refusals(checks, folder):
         run = attn("view", name, *(["--of", of] if of else []), cwd=folder)
         checks.check(run.returncode == 2 and run.stdout == b"" and
                      run.stderr.decode() == f"attn: {name}: has no weights, {says}\n", f"{run}")
+    for args, code, said in (
+            (["w.npz#other"], 65, "w.npz: has no array 'other', only weights, empty"),
+            (["q4.npy#other"], 65, "q4.npy: has one array, without a name; asked for 'other'"),
+            (["w.npz#weights", "--of", "empty"], 2, "--of: w.npz#weights says already which tensor is drawn")):
+        run = attn("view", *args, cwd=folder)
+        checks.check(run.returncode == code and run.stdout == b"" and
+                     run.stderr.decode() == f"attn: {said}\n", f"{run}")
     checks.check((folder / "w.svg").read_text() == "kept", "nothing is overwritten")
     checks.check(attn("view", "none.npz", cwd=folder).returncode == 66, "no such file")
 

@@ -32,13 +32,19 @@ bool read_by_pages(const std::string& file, TensorFiles& files) {
   return file != "-" && format != Format::json && format != Format::csv;
 }
 
+/// Of "FILE" or "FILE#NAME", which counts as --of NAME.
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
-  ResultFile result = read_result(file, files);
+  const auto [path, member] = parse_tensor_ref(file);
+  if (!member.empty() && !args.of.empty())
+    throw Error(ErrorKind::usage,
+                "--of: " + printable(file) + " says already which tensor is drawn");
+  ResultFile result = read_result(path, files);
+  if (!member.empty() && !result.tensors.contains(member)) files.read({path, member});  // says so
   if (!args.tokens.empty()) result.tokens = args.tokens;
-  HeatSource source = heat_source(result, args.of, file);
+  HeatSource source = heat_source(result, member.empty() ? args.of : member, path);
   if (!args.key_tokens.empty()) source.column_tokens = args.key_tokens;
   PageSet set = page_set(source, args.choice, file);
-  if (!read_by_pages(file, files)) set.key.reset();
+  if (!read_by_pages(path, files)) set.key.reset();
   return set;
 }
 
@@ -103,7 +109,8 @@ Action add_view(CLI::App& app) {
       "  attn view result.npz\n"
       "  attn view result.npz --of scores --head 3 -o scores.svg\n"
       "  attn view before.npz after.npz -o page.html");
-  app.add_option("FILE", args->file, ".npz, .safetensors, .json, .npy or .csv; - is standard input")
+  app.add_option("FILE", args->file,
+                 "FILE or FILE#NAME: .npz, .safetensors, .json, .npy or .csv; - is standard input")
       ->required();
   app.add_option("OTHER", args->other, "a second result to compare with, on a page");
   app.add_option("-o,--output", args->output,

@@ -17,7 +17,7 @@ namespace attn {
 
 /// One result; two stand side by side with their difference.
 struct PageSet {
-  std::string name;  ///< the file
+  std::string name;  ///< the file, or FILE#NAME
   HeatMap map;
   int bits = 64;  ///< 64 or 32: the narrowest float that holds its values exactly
   /// The tensor's name in the file, where the file has all that is drawn, in rows and columns as
