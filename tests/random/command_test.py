@@ -41,6 +41,12 @@ def text(checks):
          "uniform", "--seed", 5, "--low", -2, "--high", -0.5, "--shape", 3)
     same(printed([stream(5).choice(5, 3, replace=False)]),
          "choice", "--seed", 5, "--n", 5, "--no-replace", "--shape", 3)
+    # Numbers as a shell has them, as every other flag takes them.
+    same(printed([stream(1).normal(-.5, .25, 3)]),
+         "normal", "--seed", 1, "--loc", "-.5", "--scale", ".25", "--shape", 3)
+    same(printed([stream(1).uniform(0.0, 2.0)]), "uniform", "--seed", 1, "--low", "0", "--high", "2.")
+    same(printed([stream(1).choice(3, 4, p=[.2, .3, .5])]),
+         "choice", "--seed", 1, "--n", 3, "--p", ".2,3e-1,.5,", "--shape", "4")
     r = stream(6)
     same(printed(r.permutation(6) for _ in range(2)),
          "permutation", "--seed", 6, "--n", 6, "--repeat", 2)
@@ -119,6 +125,10 @@ def refusals(checks, folder):
         (["rand", "--seed", 1, "--shape", "3x3"],
          "--shape: expected whole numbers with commas, such as 3,3, found '3x3'"),
         (["normal", "--seed", 1, "--scale", "x"], "--scale: expected a number, found 'x'"),
+        (["normal", "--seed", 1, "--scale", "NaN"], "--scale: expected a number, found 'NaN'"),
+        (["uniform", "--seed", 1, "--high", ".5."], "--high: expected a number, found '.5.'"),
+        (["uniform", "--seed", 1, "--high", "true"], "--high: expected a number, found 'true'"),
+        (["choice", "--seed", 1, "--n", 2, "--p", ".5,,.5"], "--p: expected numbers with commas"),
         (["randint", "--seed", 1, "--high", "x"], "--high: expected a number, found 'x'"),
         (["choice", "--seed", 1, "--n", "x"], "--n: expected a whole number, found 'x'"),
         (["choice", "--seed", 1, "--n", 2, "--p", "1;2"], "--p: expected numbers with commas"),

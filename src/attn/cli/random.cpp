@@ -29,20 +29,38 @@ struct RandomArgs {
               "--" + name + ": expected " + expected + ", found '" + printable(text) + "'");
 }
 
-/// What a job document would hold: "--shape 3,3" is [3, 3], "--p 0.5,0.5" a list.
-Json argument_value(const std::string& name, const std::string& text) {
-  if (name == "dtype") return Json{text};
-  const bool list = name == "shape" || name == "p";
-  const bool trailing = list && text.ends_with(',');  // "3," as in Python's (3,)
-  const std::string body = trailing ? text.substr(0, text.size() - 1) : text;
+Json number_argument(const std::string& name, const std::string& text) {
   // Digits beyond 64 bits (the end of uint64) go as a string.
-  const bool long_digits = !list && body.size() > 18 && entropy_words(body).has_value();
-  if (long_digits) return Json{body};
+  if (text.size() > 18 && entropy_words(text).has_value()) return Json{text};
+  const std::optional<Json> number = number_of_flag(text);
+  if (!number) wrong_number(name, text);
+  return *number;
+}
+
+Json sizes_argument(const std::string& name, const std::string& text) {
+  const bool trailing = text.ends_with(',');  // "3," as in Python's (3,)
   try {
-    return parse_json(list ? "[" + body + "]" : body, "--" + name);
+    return parse_json("[" + text.substr(0, text.size() - (trailing ? 1 : 0)) + "]", "--" + name);
   } catch (const Error&) {
     wrong_number(name, text);
   }
+}
+
+Json numbers_argument(const std::string& name, const std::string& text) {
+  JsonFloats numbers;
+  for (const std::string& part : CLI::detail::split(text, ',')) {
+    const std::optional<Json> number = number_of_flag(part);
+    if (!number || !number->as_number(numbers.emplace_back())) wrong_number(name, text);
+  }
+  return Json{numbers};
+}
+
+/// What a job document would hold: "--shape 3,3" is [3, 3], "--p 0.5,0.5" a list.
+Json argument_value(const std::string& name, const std::string& text) {
+  if (name == "dtype") return Json{text};
+  if (name == "shape") return sizes_argument(name, text);
+  if (name == "p") return numbers_argument(name, text);
+  return number_argument(name, text);
 }
 
 Json spec_of(const RandomArgs& args) {

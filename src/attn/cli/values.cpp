@@ -3,19 +3,18 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <optional>
 #include <string_view>
 
+#include "attn/io/numbers.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
 
 /// The whole of `text` as a number.
-template <typename T>
-std::optional<T> number_in(const std::string& text) {
-  T number{};
+std::optional<std::int64_t> whole_number_in(const std::string& text) {
+  std::int64_t number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
   return error == std::errc() && rest == end ? std::optional(number) : std::nullopt;
@@ -45,7 +44,7 @@ std::string in_braces(const std::vector<std::string>& words) {
 
 CLI::Option* take_whole(CLI::Option* option, std::int64_t least, std::int64_t most) {
   const auto check = [=](std::string& text) {
-    const auto number = number_in<std::int64_t>(text);
+    const auto number = whole_number_in(text);
     if (!number || *number < least || *number > most)
       return refusal(expectation(least, most), text);
     text = std::to_string(*number);  // CLI11 would take 010 for 8
@@ -56,9 +55,9 @@ CLI::Option* take_whole(CLI::Option* option, std::int64_t least, std::int64_t mo
 
 CLI::Option* take_number(CLI::Option* option, Sign sign) {
   const auto check = [=](const std::string& text) {
-    const auto number = number_in<double>(text);
-    const bool fits = number && std::isfinite(*number) && (sign == Sign::any || *number >= 0) &&
-                      (sign != Sign::positive || *number > 0);
+    const auto number = number_typed(text);
+    const bool fits =
+        number && (sign == Sign::any || *number >= 0) && (sign != Sign::positive || *number > 0);
     if (fits) return std::string();
     return refusal(sign == Sign::any            ? "a finite number"
                    : sign == Sign::not_negative ? "a finite number >= 0"

@@ -1,7 +1,9 @@
 #include "attn/io/numbers.h"
 
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <system_error>
 
 #include "attn/tensor/error.h"
 
@@ -25,6 +27,14 @@ DType NumberCensus::dtype(const std::string& name) const {
                                      ": holds integers below 0 and above 2^63 - 1, which no 64-bit "
                                      "type holds together (write one with a '.' for floats)");
   return DType::u64;
+}
+
+std::optional<double> number_typed(std::string_view text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || rest != end || !std::isfinite(number)) return std::nullopt;
+  return number;
 }
 
 bool non_finite_named(std::string_view word, double& number) {

@@ -1,7 +1,8 @@
-// What numbers read from text become: the rule for JSON and CSV alike.
+// What numbers read from text become: the rule for JSON and CSV alike, and for flags.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -30,6 +31,9 @@ template <class T>
 T number_to(const Number& number) {
   return std::visit([](auto value) { return static_cast<T>(value); }, number);
 }
+
+/// A finite number as a shell has it: in decimal digits, also ".5" and "1.", as in C and Python.
+std::optional<double> number_typed(std::string_view text);
 
 /// "NaN", "Infinity" and "-Infinity", as which JSON documents hold what JSON numbers cannot.
 bool non_finite_named(std::string_view word, double& number);

@@ -1,8 +1,8 @@
 // What a field's value may be, and what a flag's text means.
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
+#include "attn/io/numbers.h"
 #include "attn/job/field_tables.h"
 #include "attn/job/fields.h"
 #include "attn/random/generator.h"
@@ -146,13 +146,6 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-/// ".5" and "1.", numbers in a shell as they are in C and Python, if not in JSON.
-bool number_in_c(const std::string& text, double& number) {
-  const char* const end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stopped == end && std::isfinite(number);
-}
-
 /// JSON when it is JSON, otherwise the text itself.
 Json scalar_of(const std::string& text, const std::string& name) {
   try {
@@ -173,6 +166,15 @@ std::string problem_with(const Field& field, const Json& value) {
   else if (const std::string written = to_json(value); written.size() <= kLongestShown)
     found = printable(written);
   return "expected " + expectation(field) + ", found " + found;
+}
+
+std::optional<Json> number_of_flag(const std::string& text) {
+  Json value = scalar_of(text, "");
+  double number = 0;
+  const bool is_json = value.get<std::string>() == nullptr;  // and no name of what is not finite
+  if (is_json) return value.as_number(number) ? std::optional(std::move(value)) : std::nullopt;
+  const auto typed = number_typed(text);
+  return typed ? std::optional(Json{*typed}) : std::nullopt;
 }
 
 Json value_of_flag(const Field& field, const std::string& text, const std::string& name) {
@@ -204,12 +206,11 @@ Json value_of_flag(const Field& field, const std::string& text, const std::strin
         if (!part.empty()) list.push_back(scalar_of(part, name));
       return Json{list};
     }
-    default: {
-      const Json value = scalar_of(text, name);
-      double number = 0;
-      const bool unread = field.form == FieldForm::number && value.get<std::string>() != nullptr;
-      return unread && number_in_c(text, number) ? Json{number} : value;
-    }
+    case FieldForm::number:
+      if (std::optional<Json> number = number_of_flag(text)) return *number;
+      return scalar_of(text, name);
+    default:
+      return scalar_of(text, name);
   }
 }
 

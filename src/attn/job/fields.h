@@ -45,6 +45,10 @@ const Field* find_field(std::string_view key);
 /// What is wrong with a value of this field ("expected a whole number, found a string"), or "".
 std::string problem_with(const Field& field, const Json& value);
 
+/// What a number that is typed as a flag means: an integer where JSON has one, ".5" and "1.", too;
+/// nothing where it is none.
+std::optional<Json> number_of_flag(const std::string& text);
+
 /// What a flag's text means: "2,0" is a list, "auto" a word, "0.5" a number, "[[1, 2]]" or
 /// "{...}" inline JSON for a tensor. `name` is the flag, for errors.
 Json value_of_flag(const Field& field, const std::string& text, const std::string& name);
