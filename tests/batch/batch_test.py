@@ -45,6 +45,11 @@ def which_jobs(checks, folder):
         again = attn("batch", "--files-from", "list", *flags, cwd=folder)
         checks.check(again.stdout == run.stdout, "--files-from FILE")
 
+    (folder / "list").write_text("\0".join(names))
+    run = attn("batch", "--files-from", "list", cwd=folder)
+    checks.check(run.returncode == 65 and run.stderr.decode() == "attn: list: expected a name a line, found a NUL; "
+                 "-0 reads names that end in NUL (find -print0)\n" and not run.stdout, f"{run}")
+
     alone = b"".join(attn("run", name, "--format", "ndjson", cwd=folder).stdout for name in names)
     checks.check(attn("batch", *names, cwd=folder).stdout == alone, "the same bytes as attn run")
 

@@ -29,6 +29,10 @@ def test_table(folder):
             "none    float16  (0, 3)      -     -        -    0    0\n")
     checks.check(run.returncode == 0 and run.stdout.decode() == want and run.stderr == b"",
                  f"table: {run.stdout.decode()!r} {run.stderr}")
+    np.savez(folder / "i.npz", both=np.array([np.inf, -np.inf, 1]))
+    run = attn("inspect", folder / "i.npz")
+    checks.check(run.stdout.decode().splitlines()[1].split() == ["both", "float64", "(3,)", "-inf", "inf", "nan", "0",
+                                                                 "2"], f"infinities meet: {run.stdout}")
     run = attn("inspect", f"{folder}/t.npz#mask")
     checks.check(run.stdout.decode().splitlines()[1:] ==
                  ["mask  bool   (1, 2)  False  True   0.5    0    0"], f"a member: {run.stdout}")

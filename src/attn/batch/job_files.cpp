@@ -174,6 +174,10 @@ std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
 std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t most) {
   const FileBytes file = read_file(path, most);
   const std::string_view text = file.text();
+  if (!nul && text.find('\0') != std::string_view::npos)
+    throw Error(ErrorKind::data, printable(path) +
+                                     ": expected a name a line, found a NUL; -0 reads names that "
+                                     "end in NUL (find -print0)");
   const char end = nul ? '\0' : '\n';
   std::vector<std::string> names;
   for (std::size_t start = 0; start < text.size();) {

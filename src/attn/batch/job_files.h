@@ -24,7 +24,7 @@ std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
                                     const std::string& except);
 
 /// The names in a file ("-": standard input), one a line; with `nul` each ends in a NUL, as from
-/// `find -print0`; in at most `most` bytes. Errors: as read_file().
+/// `find -print0`; in at most `most` bytes. Errors: as read_file(); data, for a NUL in a line.
 std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t most);
 
 std::unique_ptr<ItemSource> items_of(std::vector<JobFile> files);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <memory>
 #include <optional>
 
@@ -22,6 +23,7 @@ using Row = std::array<std::string, 8>;
 constexpr std::size_t kFirstNumber = 3;  // the columns from here on are numbers, set to the right
 
 std::string six_digits(double value) {
+  if (std::isnan(value)) return "nan";  // whatever its sign: of inf and -inf x86 has it negative
   std::string text(32, '\0');
   const auto end =
       std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
