@@ -102,6 +102,32 @@ def the_bound_on_memory_holds(checks, folder):
                          f"{name}.{suffix}: {told / 1024**2:.0f} MiB told, {peak / 1024**2:.0f} taken")
 
 
+def drawings_count(checks, folder):
+    """What --view and --explain take is told, and refused before anything is written."""
+    if under_asan():
+        return
+    rng = np.random.default_rng(6)
+    for name, shape in ("large", (1500, 8)), ("heads", (1, 400, 24, 8)):
+        np.savez(folder / f"{name}.npz", **{key: rng.standard_normal(shape) for key in "QKV"})
+        for flags in (["--view=v.png"], ["--view=v.svg"], ["--view=v.html"], ["--view"],
+                      ["--explain", "v.md"], ["--explain", "v.html"],
+                      ["--explain", "v.html", "--view=w.html"]):
+            for left in folder.glob("[vw].*"):
+                left.unlink()
+            arguments = ["run", f"{name}.npz", "--outputs", "context", *flags]
+            plan = attn(*arguments, "--dry-run", "-o", "none.npz", cwd=folder)
+            tight = attn(*arguments, "--max-memory", "5M", cwd=folder)
+            told = int(tight.stderr.split(b"(")[1].split()[0])
+            less = attn(*arguments, "--max-memory", told - 1, cwd=folder)
+            checks.check(tight.returncode == less.returncode == 65 and not list(folder.glob("[vw].*"))
+                         and not less.stdout and b"without --" in less.stderr, f"{flags}: {less}")
+            checks.check(f"at most {told / 2**20:.1f} MiB of memory".encode() in plan.stdout,
+                         f"{flags}: {told}, but {plan}")
+            run, peak = attn_and_peak(*arguments, "--max-memory", told, cwd=folder)
+            checks.check(run.returncode == 0 and told / 4 < peak < told + 30 * 2**20,
+                         f"{name} {flags}: {told / 2**20:.0f} MiB told, {peak / 2**20:.0f} taken: {run}")
+
+
 def more_than_there_is(checks, folder):
     rng = np.random.default_rng(5)
     np.savez(folder / "job.npz", Q=rng.standard_normal((300, 8)), K=rng.standard_normal((300, 8)))
@@ -240,9 +266,9 @@ def compressed_files(checks, folder):
 
 if __name__ == "__main__":
     checks = Checks("limits")
-    for part in (the_plan_is_what_happens, the_bound_on_memory_holds, more_than_there_is,
-                 jobs_share_memory, all_jobs_together_keep_to_it, results_wait_for_their_reader,
-                 little_address_space, compressed_files):
+    for part in (the_plan_is_what_happens, the_bound_on_memory_holds, drawings_count,
+                 more_than_there_is, jobs_share_memory, all_jobs_together_keep_to_it,
+                 results_wait_for_their_reader, little_address_space, compressed_files):
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

@@ -42,10 +42,10 @@ TEST_CASE("a block is drawn as its strongest cell and hidden only when all of it
   const HeatMap map = reduced(make_heat_map(source, {}), 2, 2);
   REQUIRE(map.rows() == 2);
   REQUIRE(map.columns() == 2);
-  CHECK(map.panels[0].values[0] == -5);
-  CHECK(map.panels[0].kinds[1] == CellKind::hidden);
-  CHECK(map.panels[0].values[2] == 7);
-  CHECK(map.panels[0].kinds[3] == CellKind::nan);
+  CHECK(map.row(map.panels[0], 0).values[0] == -5);
+  CHECK(map.row(map.panels[0], 0).kinds[1] == CellKind::hidden);
+  CHECK(map.row(map.panels[0], 1).values[0] == 7);
+  CHECK(map.row(map.panels[0], 1).kinds[1] == CellKind::nan);
   CHECK(map.row_labels == std::vector<std::string>{"0", "2"});
   CHECK(map.notes == std::vector<std::string>{"each cell is the strongest of 2 x 2"});
 }

@@ -1,9 +1,12 @@
 #include "attn/cli/draw.h"
 
+#include <algorithm>
+
 #include "attn/cli/axis_names.h"
 #include "attn/cli/command.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
+#include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
 #include "attn/tensor/error.h"
 
@@ -65,6 +68,14 @@ std::string with_raised_t(std::string text) {
   return at == std::string::npos ? text : text.replace(at, 2, "\u1D40");
 }
 
+/// Of labels that are tokens or places, at 12 pixels to the em.
+double widest_label(const std::vector<std::string>& tokens) {
+  double widest = text_width("00000000", 12);
+  for (const std::string& token : tokens)
+    widest = std::max(widest, text_width(printable(token), 12));
+  return widest;
+}
+
 }  // namespace
 
 std::optional<DrawFormat> find_draw_format(const std::string& path) {
@@ -109,6 +120,22 @@ PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::
   PageSet set{file, make_heat_map(source, choice), wide ? 64 : 32};
   if (choice.rows.empty() && choice.columns.empty()) set.key = source.key;
   return set;
+}
+
+std::size_t bytes_to_draw(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
+                          DrawFormat format) {
+  const DrawStyle style;
+  switch (format) {
+    case DrawFormat::text:
+      return bytes_of_text(shape, terminal_style(style.colour, style.width));
+    case DrawFormat::svg:
+      return bytes_of_svg(shape, widest_label(tokens));
+    case DrawFormat::png:
+      return bytes_of_png(shape, widest_label(tokens));
+    case DrawFormat::html:
+      break;
+  }
+  return bytes_of_page(shape, dtype, style.most_html_bytes);
 }
 
 std::string drawn(const std::vector<PageSet>& sets, DrawFormat format, const DrawStyle& style) {

@@ -35,6 +35,11 @@ HeatSource heat_source(const ResultFile& result, const std::string& name, const 
 /// The page's set for a source: its heat map under the file's name.
 PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::string& file);
 
+/// What drawn() takes for one set in the usual style, at most, beside the tensors: known from
+/// shapes and labels alone.
+std::size_t bytes_to_draw(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
+                          DrawFormat format);
+
 /// One set in any format, two as HTML. Says on stderr what an HTML page will hold before it is
 /// made.
 std::string drawn(const std::vector<PageSet>& sets, DrawFormat format, const DrawStyle& style);

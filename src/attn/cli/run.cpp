@@ -166,13 +166,14 @@ int run(const RunArgs& args) {
                   whole ? std::set<std::string>{} : outputs_for_rows(destination.targets, outputs));
   Plan& plan = prepared.plan;
   if (has_text(destination, args.show.format)) add_text(plan);
+  plan.bytes = sum(plan.bytes, views.bytes(job, plan));
   if (args.dry_run) {
     require_places(destination.targets, outputs, policy_of(args, files));
     print(args.show.format == "json" || args.show.format == "ndjson" ? plan_json(plan) + "\n"
                                                                      : plan_text(plan));
     return 0;
   }
-  require_memory(plan, document.name, limits.memory);
+  require_memory(plan, document.name, limits.memory, views.flags());
   ResultWriter writer(destination.targets, outputs, policy_of(args, files));
   set_threads(args.threads);
   Result described;

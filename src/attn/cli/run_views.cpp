@@ -1,6 +1,7 @@
 #include "attn/cli/run_views.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 
 #include "attn/cli/draw.h"
 #include "attn/cli/values.h"
@@ -24,6 +25,13 @@ std::string written(const WorkedSteps& steps, StepsFormat format) {
   return format == StepsFormat::markdown ? markdown_of(steps)
          : format == StepsFormat::html   ? html_of(steps)
                                          : latex_of(steps);
+}
+
+/// Of a page of steps, whose picture is of one head.
+std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job) {
+  const Shape one_head{*(weights.shape.end() - 2), weights.shape.back()};
+  const std::size_t picture = bytes_to_draw(one_head, weights.dtype, job.tokens, DrawFormat::svg);
+  return picture + picture / 2;  // and once more while the page grows around it
 }
 
 }  // namespace
@@ -73,6 +81,25 @@ std::vector<std::string> RunViews::outputs(const Job& job) const {
   if (explain_) names = explained_outputs(job);
   if (view_) names.insert(names.end(), {"masked_scores", "weights"});  // the first: what is hidden
   return names;
+}
+
+std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
+  std::size_t bytes = 0;
+  for (const PlannedOutput& output : plan.outputs) {
+    if (output.name != "weights") continue;
+    if (view_)
+      bytes = bytes_to_draw(output.shape, output.dtype, job.tokens, draw_format(args_.view));
+    if (explain_ && steps_format(args_.explain) == StepsFormat::html)
+      bytes = std::max(bytes, bytes_of_steps(output, job));
+  }
+  return bytes;
+}
+
+std::string RunViews::flags() const {
+  return view_ && explain_ ? "--view and --explain"
+         : view_           ? "--view"
+         : explain_        ? "--explain"
+                           : "";
 }
 
 void RunViews::write(const Job& job, const Result& result, bool streams) {

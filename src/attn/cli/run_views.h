@@ -35,6 +35,9 @@ class RunViews {
 
   /// What has to be computed for them.
   std::vector<std::string> outputs(const Job& job) const;
+  /// What they take beside those, at most; `plan` has them all.
+  std::size_t bytes(const Job& job, const Plan& plan) const;
+  std::string flags() const;  ///< "--view and --explain"; "" for neither
   /// Those that go to files come first, whole but for their names, which commit() gives; then
   /// those that a terminal or a pipe gets.
   void write_files(const Job& job, const Result& result) { write(job, result, false); }

@@ -79,7 +79,7 @@ class Explainer {
       words("Of " + std::to_string(from_.heads()) + " heads this is head " +
             std::to_string(from_.head()) + ", counted from 0.");
     const Tensor& all = from_.output("scores");
-    if (all.rank() > 2 && all.shape()[0] > 1 && all.size() > scores_.values.size() * from_.heads())
+    if (all.rank() > 2 && all.shape()[0] > 1 && all.size() > scores_.size() * from_.heads())
       words("Of several batches this is the first.");
   }
 
@@ -195,7 +195,7 @@ class Explainer {
 
   void scale() {
     const Matrix result = from_.matrix("scaled_scores");
-    if (result.values == scores_.values) return;
+    if (equal(result, scores_)) return;
     heading("Scale");
     scores_letter_ = "s'";
     words(
@@ -213,7 +213,7 @@ class Explainer {
 
   void mask() {
     const Matrix result = from_.matrix("masked_scores");
-    if (result.values == from_.matrix("scaled_scores").values) return;
+    if (equal(result, from_.matrix("scaled_scores"))) return;
     heading("Mask");
     scores_letter_ = "s''";
     words(
@@ -239,7 +239,7 @@ class Explainer {
   void work_out_softmax(const Matrix& scores, const Matrix& weights) {
     const bool whole = from_.options().softmax_axis == SoftmaxAxis::all;
     const std::size_t begin = whole ? 0 : query_ * scores.columns;
-    const std::size_t count = whole ? scores.values.size() : scores.columns;
+    const std::size_t count = whole ? scores.size() : scores.columns;
     words("Exponentials, divided by their sum over " +
           std::string(whole ? "the whole matrix" : "the keys") +
           ". Taking away the largest score first changes nothing but keeps them from overflowing." +
@@ -248,17 +248,16 @@ class Explainer {
     const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
     lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), shown(weights)}}});
     double most = -std::numeric_limits<double>::infinity(), total = 0;
-    for (std::size_t k = 0; k < count; ++k) most = std::max(most, scores.values[begin + k]);
+    for (std::size_t k = 0; k < count; ++k) most = std::max(most, scores[begin + k]);
     if (is_hidden(most)) return words("This query sees no key.");
-    for (std::size_t k = 0; k < count; ++k) total += std::exp(scores.values[begin + k] - most);
+    for (std::size_t k = 0; k < count; ++k) total += std::exp(scores[begin + k] - most);
     const auto power = [&](double score) {
       return is_hidden(score) ? number(0) : power_of_e(score - most);
     };
     std::vector<Equation> worked = {
         {row({sign("max"), s}), {number(most)}},
         {row({sign("Σ"), terms}),
-         {sum(count, [&](std::size_t k) { return power(scores.values[begin + k]); }),
-          number(total)}}};
+         {sum(count, [&](std::size_t k) { return power(scores[begin + k]); }), number(total)}}};
     for (const std::size_t j : edges(weights.columns))
       worked.push_back(
           {of_query("a", j),
@@ -269,8 +268,8 @@ class Explainer {
   void picture(const Matrix& scores, const Matrix& weights) {
     HeatSource source;
     source.name = "weights";
-    source.tensor = Tensor::of<double>({weights.rows, weights.columns}, weights.values);
-    source.masked = Tensor::of<double>({scores.rows, scores.columns}, scores.values);
+    source.tensor = weights.elements;
+    source.masked = scores.elements;
     source.column_tokens = from_.tokens();
     if (from_.options().rows.empty()) source.row_tokens = from_.tokens();
     steps_.blocks.emplace_back(make_heat_map(source, {}));

@@ -11,11 +11,19 @@ bool gap(std::size_t before, std::size_t place) { return place != before + 1; }
 
 }  // namespace
 
+double Matrix::operator[](std::size_t place) const {
+  return visit(elements.dtype(),
+               [&]<class T>(Type<T>) { return static_cast<double>(elements.data<T>()[place]); });
+}
+
+bool equal(const Matrix& a, const Matrix& b) {
+  std::size_t place = 0;
+  while (place < a.size() && a[place] == b[place]) ++place;
+  return place == a.size();
+}
+
 Matrix matrix_of(const Tensor& tensor) {
-  const Tensor values = cast(tensor, DType::f64);
-  const auto data = values.data<double>();
-  const std::size_t columns = tensor.shape().back();
-  return {tensor.rank() < 2 ? 1 : tensor.shape()[0], columns, {data.begin(), data.end()}};
+  return {tensor.rank() < 2 ? 1 : tensor.shape()[0], tensor.shape().back(), tensor};
 }
 
 std::vector<std::size_t> edges(std::size_t count) {

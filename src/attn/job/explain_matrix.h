@@ -10,11 +10,17 @@
 
 namespace attn {
 
+/// Of a tensor's elements, of which it makes no copy: they may be many.
 struct Matrix {
   std::size_t rows = 0, columns = 0;
-  std::vector<double> values;
-  double at(std::size_t i, std::size_t j) const { return values[i * columns + j]; }
+  Tensor elements;  ///< row-major
+  std::size_t size() const { return elements.size(); }
+  double operator[](std::size_t place) const;  ///< among all elements
+  double at(std::size_t i, std::size_t j) const { return (*this)[i * columns + j]; }
 };
+
+/// Whether all elements are equal, and none is NaN.
+bool equal(const Matrix& a, const Matrix& b);
 
 /// A tensor of one or two axes.
 Matrix matrix_of(const Tensor& tensor);

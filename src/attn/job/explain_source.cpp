@@ -71,11 +71,9 @@ std::optional<Matrix> ExplainSource::weights_of(const std::string& letter) const
 
 std::optional<Matrix> ExplainSource::bias_of(const std::string& letter, std::size_t width) const {
   if (!given("b_" + letter)) return std::nullopt;
-  const Matrix all = matrix_of(input("b_" + letter));
-  const std::size_t start = head_ * (all.columns / width) / heads_ * width;
-  Matrix part{1, width, {}};
-  for (std::size_t j = 0; j < width; ++j) part.values.push_back(all.values[start + j]);
-  return part;
+  const Tensor& all = input("b_" + letter);
+  const std::size_t parts = all.size() / width;  // of as many heads
+  return matrix_of(all.reshaped({parts, width}).at(head_ * parts / heads_));
 }
 
 }  // namespace attn

@@ -77,13 +77,15 @@ void add_text(Plan& plan) {
   }
 }
 
-void require_memory(const Plan& plan, const std::string& job, std::size_t most) {
+void require_memory(const Plan& plan, const std::string& job, std::size_t most,
+                    const std::string& views) {
   if (plan.bytes <= most) return;
   throw Error(ErrorKind::data, (job.empty() ? "" : printable(job) + ": ") + "needs " +
                                    exact_size(plan.bytes) + " of memory, expected at most " +
                                    exact_size(most) +
                                    "; --max-memory permits more, --outputs and "
-                                   "--rows ask for less");
+                                   "--rows ask for less" +
+                                   (views.empty() ? "" : ", as does a run without " + views));
 }
 
 std::string plan_json(const Plan& plan) {

@@ -22,8 +22,10 @@ std::size_t default_memory();
 /// Adds the room that the digits of all outputs need, where they are written as text or JSON.
 void add_text(Plan& plan);
 
-/// Errors: data, naming the bytes that are needed and --max-memory.
-void require_memory(const Plan& plan, const std::string& job, std::size_t most);
+/// Errors: data, naming the bytes that are needed and --max-memory; `views` are flags that take
+/// memory, too.
+void require_memory(const Plan& plan, const std::string& job, std::size_t most,
+                    const std::string& views = "");
 
 /// {"outputs": [{"name", "shape", "dtype", "bytes", "flops"}], "memory": N, "flops": N, "path":
 /// "kernels" or "reference", "kept_by": what has the reference compute}, on one line; "streamed":

@@ -116,34 +116,32 @@ Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape
 
 bool is_scores(const std::string& name) { return name.ends_with("scores"); }
 
-CellKind kind_of(double value, bool hidden, const HeatSource& source) {
-  if (hidden) return CellKind::hidden;
-  if (value == -std::numeric_limits<double>::infinity()) return CellKind::hidden;
-  if (!source.masked && source.name == "weights" && value == 0) return CellKind::hidden;
-  return std::isnan(value) ? CellKind::nan : CellKind::value;
-}
-
-/// The least and most of what is drawn; `positive` looks at numbers above 0 only.
-struct Range {
+/// What is drawn of all panels: the least and most, and whether anything is hidden.
+struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -low;
+  bool hidden = false;
 };
 
-Range range_of(const std::vector<HeatPanel>& panels, bool positive) {
-  Range range;
-  for (const HeatPanel& panel : panels)
-    for (std::size_t i = 0; i < panel.values.size(); ++i) {
-      const double value = panel.values[i];
-      if (panel.kinds[i] != CellKind::value || !std::isfinite(value) || (positive && value <= 0))
-        continue;
-      range.low = std::min(range.low, value);
-      range.high = std::max(range.high, value);
+/// `positive` looks for the least and most among numbers above 0 only.
+Extent extent_of(const HeatMap& map, bool positive) {
+  Extent extent;
+  for (const HeatPanel& panel : map.panels)
+    for (std::size_t i = 0; i < map.rows(); ++i) {
+      const HeatRow row = map.row(panel, i);
+      for (std::size_t j = 0; j < row.values.size(); ++j) {
+        const double value = row.values[j];
+        extent.hidden |= row.kinds[j] == CellKind::hidden;
+        if (row.kinds[j] != CellKind::value || !std::isfinite(value) || (positive && value <= 0))
+          continue;
+        extent.low = std::min(extent.low, value);
+        extent.high = std::max(extent.high, value);
+      }
     }
-  return range;
+  return extent;
 }
 
-HeatScale scale_of(const std::vector<HeatPanel>& panels, const HeatChoice& choice, bool is_signed) {
+HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed) {
   HeatScale scale;
-  Range range = range_of(panels, choice.logarithmic);
   if (range.low > range.high) range = {choice.logarithmic ? 1.0 : 0.0, 1};  // nothing to see
   scale.logarithmic = choice.logarithmic;
   if (choice.logarithmic) {
@@ -186,39 +184,27 @@ double HeatScale::place(double value) const {
 HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   const Shape shape = lifted(source);
   const std::size_t L = shape[shape.size() - 2], S = shape.back();
-  const std::vector<std::size_t> rows = places_of(choice.rows, L, "--rows");
-  const std::vector<std::size_t> columns = places_of(choice.columns, S, "--cols");
-  const Panels panels = panels_of(source, choice, shape);
+  const Shape matrices{source.tensor.size() / (L * S), L, S};
   HeatMap map;
-  const Shape matrices{source.tensor.size() / (L * S), L * S};
-  for (std::size_t p = 0; p < panels.places.size(); ++p) {
-    HeatPanel panel{panels.titles[p], {}, {}, panels.places[p]};
-    const Tensor values = cast(source.tensor.reshaped(matrices).at(panels.places[p]), DType::f64);
-    const Tensor masked =
-        source.masked ? cast(source.masked->reshaped(matrices).at(panels.places[p]), DType::f64)
-                      : Tensor();
-    for (const std::size_t i : rows)
-      for (const std::size_t j : columns) {
-        const std::size_t at = i * S + j;
-        const bool hidden =
-            source.masked && masked.data<double>()[at] == -std::numeric_limits<double>::infinity();
-        const double value = values.data<double>()[at];
-        panel.kinds.push_back(kind_of(value, hidden, source));
-        panel.values.push_back(panel.kinds.back() == CellKind::value ? value : 0);
-        if (panel.kinds.back() == CellKind::hidden)
-          map.hidden_means = source.masked || source.name != "weights" ? "hidden" : "exactly 0";
-      }
-    map.panels.push_back(std::move(panel));
-  }
+  map.cells.rows = places_of(choice.rows, L, "--rows");
+  map.cells.columns = places_of(choice.columns, S, "--cols");
+  map.cells.values = source.tensor.reshaped(matrices);
+  if (source.masked) map.cells.masked = source.masked->reshaped(matrices);
+  map.cells.zero_is_hidden = !source.masked && source.name == "weights";
+  const Panels panels = panels_of(source, choice, shape);
+  for (std::size_t p = 0; p < panels.places.size(); ++p)
+    map.panels.push_back({panels.titles[p], panels.places[p]});
   map.title = printable(source.name);
   if (!source.what.empty()) map.notes.push_back(source.what);
   if (map.panels.size() == 1 && !map.panels[0].title.empty())
     map.title += ", " + std::exchange(map.panels[0].title, "");
   map.row_axis = source.row_axis;
   map.column_axis = source.column_axis;
-  map.row_labels = labels_of(source.row_tokens, L, rows);
-  map.column_labels = labels_of(source.column_tokens, S, columns);
-  map.scale = scale_of(map.panels, choice, source.is_signed || is_scores(source.name));
+  map.row_labels = labels_of(source.row_tokens, L, map.cells.rows);
+  map.column_labels = labels_of(source.column_tokens, S, map.cells.columns);
+  const Extent extent = extent_of(map, choice.logarithmic);
+  if (extent.hidden) map.hidden_means = map.cells.zero_is_hidden ? "exactly 0" : "hidden";
+  map.scale = scale_of(extent, choice, source.is_signed || is_scores(source.name));
   return map;
 }
 

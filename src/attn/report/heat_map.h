@@ -1,4 +1,5 @@
-// A picture of matrices before it is drawn: numbers, labels, and what a colour means.
+// A picture of matrices before it is drawn: numbers, labels, and what a colour means. The numbers
+// stay where they are, in tensors that may be large, and are read row by row.
 //
 // Rows are queries and columns are keys. One panel is one head; all panels share labels and scale.
 // Drawn by report/heat_text.h (terminals), report/heat_picture.h (SVG, PNG) and report/page.h
@@ -31,10 +32,24 @@ struct HeatScale {
 };
 
 struct HeatPanel {
-  std::string title;            ///< "head 3", or "" for the only one
-  std::vector<double> values;   ///< rows * columns, row-major; 0 where the kind is not `value`
-  std::vector<CellKind> kinds;  ///< the same
-  std::size_t place = 0;        ///< of the matrix among all matrices of its tensor
+  std::string title;      ///< "head 3", or "" for the only one
+  std::size_t place = 0;  ///< of the matrix among all matrices of its tensor
+};
+
+struct HeatRow {
+  std::vector<double> values;  ///< 0 where the kind is not `value`
+  std::vector<CellKind> kinds;
+};
+
+/// What is drawn of each of a tensor's matrices. Blocks of tall x wide cells are drawn as one.
+struct HeatCells {
+  Tensor values;                           ///< (matrices, rows, columns)
+  std::optional<Tensor> masked;            ///< the same; hidden where -inf
+  bool zero_is_hidden = false;             ///< as it was where there is no `masked` to tell
+  std::vector<std::size_t> rows, columns;  ///< those that are drawn, by their places
+  std::size_t tall = 1, wide = 1;
+
+  HeatRow row(std::size_t matrix, std::size_t i) const;
 };
 
 struct HeatMap {
@@ -45,9 +60,11 @@ struct HeatMap {
   std::vector<std::string> row_labels, column_labels;  ///< as many as rows and columns
   std::vector<HeatPanel> panels;                       ///< at least one
   HeatScale scale;
+  HeatCells cells;
 
   std::size_t rows() const { return row_labels.size(); }
   std::size_t columns() const { return column_labels.size(); }
+  HeatRow row(const HeatPanel& panel, std::size_t i) const { return cells.row(panel.place, i); }
 };
 
 /// What is drawn of a tensor, as typed. Indices may be negative, from the end.

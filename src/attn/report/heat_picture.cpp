@@ -9,7 +9,8 @@ namespace {
 constexpr double kMargin = 16, kGap = 10, kBarWidth = 14;
 constexpr double kTitleSize = 15, kTextSize = 12, kSmallest = 7.5;
 constexpr double kLongestLabel = 110;
-constexpr double kBarRoom = 80;  // what the colour bar and its numbers take, about
+constexpr double kNumbered = 34;  // the least cell with its value in it
+constexpr double kBarRoom = 80;   // what the colour bar and its numbers take, about
 constexpr Rgb kInk{30, 30, 34}, kSoftInk{96, 96, 104}, kFrame{150, 150, 156};
 
 /// Where everything stands.
@@ -83,20 +84,25 @@ std::size_t step_for(double cell, double room) {
   return step;
 }
 
-Figure figure_of(const HeatMap& map) {
+/// All of it but the room for labels.
+Figure bare_figure(std::size_t panels, std::size_t rows, std::size_t columns) {
   Figure f;
-  const std::size_t panels = map.panels.size();
   f.across = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(panels))));
   f.down = (panels + f.across - 1) / f.across;
   const bool grid = panels > 1;
-  const double most = static_cast<double>(std::max(map.rows(), map.columns()));
+  const double most = static_cast<double>(std::max(rows, columns));
   const double room = grid ? std::max(96.0, 880 / static_cast<double>(f.across) - 24) : 620;
   f.cell = std::clamp(room / most, 1.0, grid ? 34.0 : 52.0);
   if (f.cell > 3) f.cell = std::floor(f.cell);
-  f.width = f.cell * static_cast<double>(map.columns());
-  f.height = f.cell * static_cast<double>(map.rows());
+  f.width = f.cell * static_cast<double>(columns);
+  f.height = f.cell * static_cast<double>(rows);
   f.labelled = !grid || f.cell >= 13;
   f.panel_title = grid ? kTextSize + 6 : 0;
+  return f;
+}
+
+Figure figure_of(const HeatMap& map) {
+  Figure f = bare_figure(map.panels.size(), map.rows(), map.columns());
   if (!f.labelled) return f;
   f.label_size = std::clamp(f.cell * 0.9, kSmallest, kTextSize);
   f.row_step = f.column_step = step_for(f.cell, f.label_size * 1.1);
@@ -174,28 +180,37 @@ class Layout {
   void panel(const HeatPanel& panel, double x, double y) {
     if (!panel.title.empty()) text(x, y + kTextSize, panel.title, kTextSize, Anchor::start, kInk);
     const double top = y + f_.panel_title + f_.top;
-    CellsShape cells{{x, top, f_.width, f_.height}, map_.rows(), map_.columns(), {}, panel.kinds};
+    CellsShape cells{{x, top, f_.width, f_.height}, map_.rows(), map_.columns(), {}, {}};
     const ColourMap colours = map_.scale.is_signed ? ColourMap::diverging : ColourMap::paper;
-    for (const double value : panel.values)
-      cells.colours.push_back(colour_at(colours, map_.scale.place(value)));
-    const std::vector<Rgb> grounds = cells.colours;
+    cells.colours.reserve(map_.rows() * map_.columns());
+    cells.kinds.reserve(map_.rows() * map_.columns());
+    for (std::size_t i = 0; i < map_.rows(); ++i) {
+      const HeatRow row = map_.row(panel, i);
+      for (const double value : row.values)
+        cells.colours.push_back(colour_at(colours, map_.scale.place(value)));
+      cells.kinds.insert(cells.kinds.end(), row.kinds.begin(), row.kinds.end());
+    }
+    for (const CellKind kind : cells.kinds) drawn_[static_cast<std::size_t>(kind)] = true;
     picture_.shapes.emplace_back(std::move(cells));
     picture_.shapes.emplace_back(BoxShape{{x, top, f_.width, f_.height}, kFrame, true});
-    if (f_.cell >= 34) numbers(panel, grounds, x, top);
+    if (f_.cell >= kNumbered) numbers(panel, x, top);
     if (f_.labelled) labels(x, top);
   }
 
-  void numbers(const HeatPanel& panel, const std::vector<Rgb>& grounds, double x, double top) {
+  void numbers(const HeatPanel& panel, double x, double top) {
     const double size = f_.cell >= 44 ? 12 : 9.5;
-    for (std::size_t at = 0; at < panel.values.size(); ++at) {
-      if (panel.kinds[at] == CellKind::hidden) continue;
-      const std::size_t row = at / map_.columns(), column = at % map_.columns();
-      const double i = static_cast<double>(row) + 0.5;
-      const double j = static_cast<double>(column) + 0.5;
-      const bool nan = panel.kinds[at] == CellKind::nan;
-      text(x + j * f_.cell, top + i * f_.cell + size * 0.36,
-           nan ? "nan" : typeset(short_number(panel.values[at])), size, Anchor::middle,
-           nan ? kInk : ink_on(grounds[at]));
+    const ColourMap colours = map_.scale.is_signed ? ColourMap::diverging : ColourMap::paper;
+    for (std::size_t i = 0; i < map_.rows(); ++i) {
+      const HeatRow row = map_.row(panel, i);
+      for (std::size_t j = 0; j < map_.columns(); ++j) {
+        if (row.kinds[j] == CellKind::hidden) continue;
+        const bool nan = row.kinds[j] == CellKind::nan;
+        const Rgb ground = colour_at(colours, map_.scale.place(row.values[j]));
+        text(x + (static_cast<double>(j) + 0.5) * f_.cell,
+             top + (static_cast<double>(i) + 0.5) * f_.cell + size * 0.36,
+             nan ? "nan" : typeset(short_number(row.values[j])), size, Anchor::middle,
+             nan ? kInk : ink_on(ground));
+      }
     }
   }
 
@@ -244,7 +259,7 @@ class Layout {
       y += 20;
     }
     for (const CellKind kind : {CellKind::hidden, CellKind::nan}) {
-      if (!has(kind)) continue;
+      if (!drawn_[static_cast<std::size_t>(kind)]) continue;
       const Box box{x, y - 11, kBarWidth, kBarWidth};
       picture_.shapes.emplace_back(CellsShape{box, 1, 1, {Rgb{}}, {kind}});
       picture_.shapes.emplace_back(BoxShape{box, kFrame, true});
@@ -259,25 +274,40 @@ class Layout {
     bar_room_ = std::max(bar_room_, kBarWidth + 6 + text_width(words, kTextSize));
   }
 
-  bool has(CellKind kind) const {
-    return std::any_of(map_.panels.begin(), map_.panels.end(), [&](const HeatPanel& panel) {
-      return std::find(panel.kinds.begin(), panel.kinds.end(), kind) != panel.kinds.end();
-    });
-  }
-
   const HeatMap& map_;
   Figure f_;
   Picture picture_;
+  bool drawn_[3] = {};   ///< which kinds of cells there are
   double bar_room_ = 0;  ///< width of bar and numbers
 };
+
+/// Of rows and columns, those that a panel has room for.
+std::size_t most_across(std::size_t panels) { return panels > 36 ? 128 : panels > 1 ? 256 : 1024; }
 
 }  // namespace
 
 Picture heat_picture(const HeatMap& whole) {
-  const std::size_t panels = whole.panels.size();
-  const std::size_t most = panels > 36 ? 128 : panels > 1 ? 256 : 1024;
+  const std::size_t most = most_across(whole.panels.size());
   const HeatMap map = reduced(whole, most, most);
   return Layout(map).take();
+}
+
+PictureRoom room_of_picture(std::size_t panels, std::size_t rows, std::size_t columns,
+                            double label) {
+  constexpr double kAround = 300;  // margins, title, notes and colour bar
+  const std::size_t most = most_across(panels);
+  rows = std::min(rows, most);
+  columns = std::min(columns, most);
+  Figure f = bare_figure(panels, rows, columns);
+  const double cells = static_cast<double>(rows * columns);
+  double texts = f.cell >= kNumbered ? cells : 0;
+  if (f.labelled) {
+    f.left = f.top = std::max(std::min(label, kLongestLabel), kTextSize) + 8;
+    texts += static_cast<double>(rows + columns);
+  }
+  const auto count = static_cast<double>(panels);
+  return {static_cast<double>(f.across) * f.stride_x() + kAround,
+          static_cast<double>(f.down) * f.stride_y() + kAround, count * cells, count * texts};
 }
 
 }  // namespace attn

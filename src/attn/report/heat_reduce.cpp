@@ -1,10 +1,14 @@
-// Maps too large for what they are drawn on.
+// The cells of a map, and those of maps too large for what they are drawn on.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "attn/report/heat_map.h"
 
 namespace attn {
 namespace {
+
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
 std::vector<std::string> every(const std::vector<std::string>& labels, std::size_t step) {
   std::vector<std::string> kept;
@@ -24,29 +28,39 @@ void merge(CellKind& kind, double& value, CellKind other_kind, double other) {
   }
 }
 
-HeatPanel reduced_panel(const HeatPanel& panel, const HeatMap& map, std::size_t tall,
-                        std::size_t wide) {
-  const std::size_t rows = (map.rows() + tall - 1) / tall;
-  const std::size_t columns = (map.columns() + wide - 1) / wide;
-  HeatPanel out{panel.title, std::vector<double>(rows * columns, 0),
-                std::vector<CellKind>(rows * columns, CellKind::hidden), panel.place};
-  for (std::size_t i = 0; i < map.rows(); ++i)
-    for (std::size_t j = 0; j < map.columns(); ++j) {
-      const std::size_t to = i / tall * columns + j / wide, from = i * map.columns() + j;
-      merge(out.kinds[to], out.values[to], panel.kinds[from], panel.values[from]);
-    }
+}  // namespace
+
+HeatRow HeatCells::row(std::size_t matrix, std::size_t i) const {
+  const std::size_t count = (columns.size() + wide - 1) / wide;
+  HeatRow out{std::vector<double>(count, 0), std::vector<CellKind>(count, CellKind::hidden)};
+  const auto read = [&](const Tensor& tensor, std::size_t at) {
+    return cast(tensor.at(matrix).at(at), DType::f64);
+  };
+  for (std::size_t k = i * tall; k < std::min((i + 1) * tall, rows.size()); ++k) {
+    const Tensor row = read(values, rows[k]);
+    const Tensor mask = masked ? read(*masked, rows[k]) : Tensor();
+    const auto numbers = row.data<double>(), masks = mask.data<double>();
+    for (std::size_t to = 0, j = 0; to < count; ++to)
+      for (; j < std::min((to + 1) * wide, columns.size()); ++j) {
+        const double value = numbers[columns[j]];
+        const bool hidden = (masked && masks[columns[j]] == kHidden) || value == kHidden ||
+                            (zero_is_hidden && value == 0);
+        const CellKind kind = hidden              ? CellKind::hidden
+                              : std::isnan(value) ? CellKind::nan
+                                                  : CellKind::value;
+        merge(out.kinds[to], out.values[to], kind, kind == CellKind::value ? value : 0);
+      }
+  }
   return out;
 }
-
-}  // namespace
 
 HeatMap reduced(const HeatMap& map, std::size_t most_rows, std::size_t most_columns) {
   const std::size_t tall = (map.rows() + most_rows - 1) / most_rows;
   const std::size_t wide = (map.columns() + most_columns - 1) / most_columns;
   if (tall <= 1 && wide <= 1) return map;
   HeatMap small = map;
-  for (std::size_t p = 0; p < map.panels.size(); ++p)
-    small.panels[p] = reduced_panel(map.panels[p], map, tall, wide);
+  small.cells.tall *= tall;
+  small.cells.wide *= wide;
   small.row_labels = every(map.row_labels, tall);
   small.column_labels = every(map.column_labels, wide);
   small.notes.push_back("each cell is the strongest of " + std::to_string(tall) + " x " +

@@ -57,48 +57,47 @@ class Painter {
           TerminalColours colours)
       : map_(map), panel_(panel), measures_(measures), colours_(colours) {}
 
-  std::string line(std::size_t row) const {
+  std::string line(std::size_t i) const {
+    const HeatRow row = map_.row(panel_, i);
+    const bool two = measures_.half_blocks && i + 1 < map_.rows();
+    const HeatRow below = two ? map_.row(panel_, i + 1) : HeatRow();
     std::string text;
     for (std::size_t j = 0; j < map_.columns(); ++j)
-      text += measures_.half_blocks ? halves(row, j) : cell(row, j);
+      text += measures_.half_blocks ? halves(row, below, j) : cell(row, j);
     return text;
   }
 
  private:
-  CellKind kind(std::size_t row, std::size_t column) const {
-    return panel_.kinds[row * map_.columns() + column];
-  }
-  double value(std::size_t row, std::size_t column) const {
-    return panel_.values[row * map_.columns() + column];
-  }
-  Rgb colour(std::size_t row, std::size_t column) const {
-    return colour_at(colours_of(map_), map_.scale.place(value(row, column)));
+  Rgb colour(const HeatRow& row, std::size_t column) const {
+    return colour_at(colours_of(map_), map_.scale.place(row.values[column]));
   }
 
-  std::string cell(std::size_t row, std::size_t column) const {
+  std::string cell(const HeatRow& row, std::size_t column) const {
     const std::size_t width = measures_.cell;
-    if (kind(row, column) != CellKind::value) return mark(kind(row, column), width);
-    const std::string number = short_number(value(row, column));
+    const CellKind kind = row.kinds[column];
+    if (kind != CellKind::value) return mark(kind, width);
+    const std::string number = short_number(row.values[column]);
     const bool fits = width >= kValueCell;
     if (colours_ == TerminalColours::none)
-      return fits ? centred(number, width) : shade(row, column);
+      return fits ? centred(number, width) : shade(row.values[column]);
     const Rgb ground = colour(row, column);
     return switched("48", ground, colours_) + switched("38", ink_on(ground), colours_) +
            (fits ? centred(number, width) : std::string(width, ' ')) + kPlain;
   }
 
-  /// Two rows in one line: the upper is the foreground of ▀, the lower its background.
-  std::string halves(std::size_t row, std::size_t column) const {
-    const bool last = row + 1 == map_.rows();
-    const bool upper = kind(row, column) == CellKind::value;
-    const bool lower = !last && kind(row + 1, column) == CellKind::value;
-    const auto nan = [&](std::size_t i) { return kind(i, column) == CellKind::nan; };
-    if (nan(row) || (!last && nan(row + 1))) return "?";
-    if (!upper && !lower) return mark(CellKind::hidden, 1);
-    if (!lower) return switched("38", colour(row, column), colours_) + "▀" + kPlain;
-    if (!upper) return switched("38", colour(row + 1, column), colours_) + "▄" + kPlain;
+  /// Two rows in one line: the upper is the foreground of ▀, the lower its background. `below` is
+  /// empty behind the last.
+  std::string halves(const HeatRow& row, const HeatRow& below, std::size_t column) const {
+    const CellKind above = row.kinds[column];
+    const CellKind under = below.kinds.empty() ? CellKind::hidden : below.kinds[column];
+    if (above == CellKind::nan || under == CellKind::nan) return "?";
+    if (above != CellKind::value && under != CellKind::value) return mark(CellKind::hidden, 1);
+    if (under != CellKind::value)
+      return switched("38", colour(row, column), colours_) + "▀" + kPlain;
+    if (above != CellKind::value)
+      return switched("38", colour(below, column), colours_) + "▄" + kPlain;
     return switched("38", colour(row, column), colours_) +
-           switched("48", colour(row + 1, column), colours_) + "▀" + kPlain;
+           switched("48", colour(below, column), colours_) + "▀" + kPlain;
   }
 
   std::string mark(CellKind kind, std::size_t width) const {
@@ -109,9 +108,9 @@ class Painter {
   }
 
   /// Without colour and signed, the strength alone would hide the sign: negative ones get a minus.
-  std::string shade(std::size_t row, std::size_t column) const {
-    const double place = map_.scale.place(value(row, column));
-    const bool negative = map_.scale.is_signed && value(row, column) < 0;
+  std::string shade(double value) const {
+    const double place = map_.scale.place(value);
+    const bool negative = map_.scale.is_signed && value < 0;
     const double strength = map_.scale.is_signed ? std::abs(2 * place - 1) : place;
     const std::string block = kShades[std::min<std::size_t>(
         static_cast<std::size_t>(strength * std::size(kShades)), std::size(kShades) - 1)];

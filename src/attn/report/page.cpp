@@ -121,26 +121,27 @@ std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const Pa
   return text + "}";
 }
 
-void append_data(std::string& page, const std::string& id, const std::string& type,
-                 const std::string& data) {
-  page += "<script type=\"" + type + "\" id=\"" + id + "\">" + data + "</script>\n";
+/// A script element of data, which `append` writes.
+template <class Append>
+void append_data(std::string& page, const std::string& id, const std::string& type, Append append) {
+  page += "<script type=\"" + type + "\" id=\"" + id + "\">";
+  append();
+  page += "</script>\n";
 }
 
-std::string data_of(const std::vector<PageSet>& sets, const PagePlan& plan) {
-  std::string page;
-  page.reserve(plan.bytes);
+void append_all_data(std::string& page, const std::vector<PageSet>& sets, const PagePlan& plan) {
   for (std::size_t s = 0; s < sets.size(); ++s) {
     const HeatMap map = reduced(sets[s].map, plan.rows, plan.columns);
-    if (s == 0) append_data(page, "attn", "application/json", facts(sets, map, plan));
+    if (s == 0)
+      append_data(page, "attn", "application/json", [&] { page += facts(sets, map, plan); });
     for (std::size_t p = 0; p < map.panels.size(); ++p) {
       const PageValues values =
           page_values(map, map.panels[p], plan.spans, plan.bits, plan.step == 1);
       const std::string id = std::to_string(s) + "-" + std::to_string(p);
-      append_data(page, "values-" + id, "text/plain", values.cells);
-      append_data(page, "rows-" + id, "text/plain", values.rows);
+      append_data(page, "values-" + id, "text/plain", [&] { append_base85(page, values.cells); });
+      append_data(page, "rows-" + id, "text/plain", [&] { append_base85(page, values.rows); });
     }
   }
-  return page;
 }
 
 std::string policy() {
@@ -158,13 +159,14 @@ std::string scripts() {
 }
 
 /// What stands for @NAME@ in the frame.
-std::string part(std::string_view name, const std::vector<PageSet>& sets, const PagePlan& plan) {
-  if (name == "POLICY") return policy();
-  if (name == "GENERATOR") return "attn " ATTN_VERSION;
-  if (name == "TITLE") return markup(sets[0].map.title);
-  if (name == "STYLE") return std::string(embedded_style().bytes);
-  if (name == "DATA") return data_of(sets, plan);
-  return scripts();
+void append_part(std::string& page, std::string_view name, const std::vector<PageSet>& sets,
+                 const PagePlan& plan) {
+  if (name == "DATA") return append_all_data(page, sets, plan);
+  page += name == "POLICY"      ? policy()
+          : name == "GENERATOR" ? "attn " ATTN_VERSION
+          : name == "TITLE"     ? markup(sets[0].map.title)
+          : name == "STYLE"     ? std::string(embedded_style().bytes)
+                                : scripts();
 }
 
 std::string megabytes(std::size_t bytes) {
@@ -218,7 +220,7 @@ std::string page_html(const std::vector<PageSet>& sets, const PagePlan& plan) {
     page += frame.substr(at, start - at);
     if (start == frame.size()) break;
     const std::size_t end = frame.find('@', start + 1);
-    page += part(frame.substr(start + 1, end - start - 1), sets, plan);
+    append_part(page, frame.substr(start + 1, end - start - 1), sets, plan);
     at = end + 1;
   }
   return page;

@@ -5,26 +5,18 @@
 #include <cmath>
 #include <limits>
 
-#include "attn/report/markup.h"
-
 namespace attn {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
-/// One row of a panel.
-struct Row {
-  std::span<const double> values;
-  std::span<const CellKind> kinds;
-};
-
 struct RowFacts {
   double sum = 0, entropy = 0;
   float least = std::numeric_limits<float>::infinity(), most = -least;
 };
 
-RowFacts facts_of(const Row& row) {
+RowFacts facts_of(const HeatRow& row) {
   RowFacts facts;
   bool negative = false;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
@@ -74,8 +66,10 @@ std::uint32_t code_of(double value, CellKind kind, const RowFacts& facts, int bi
   return static_cast<std::uint32_t>(std::lround(share * (top - 2)));
 }
 
-void append_row(std::vector<std::byte>& bytes, const Row& row, const RowFacts& facts, int bits) {
-  for (std::size_t j = 0; j < row.values.size(); ++j) {
+/// The columns [first, end) of a row.
+void append_row(std::vector<std::byte>& bytes, const HeatRow& row, std::size_t first,
+                std::size_t end, const RowFacts& facts, int bits) {
+  for (std::size_t j = first; j < end; ++j) {
     const CellKind kind = row.kinds[j];
     const double value = kind == CellKind::hidden ? -kInfinity
                          : kind == CellKind::nan  ? kNan
@@ -102,7 +96,7 @@ PageSpans spans_of(const HeatMap& map) {
   PageSpans spans{std::vector(map.rows(), columns), std::vector<std::size_t>(map.rows(), 0)};
   for (const HeatPanel& panel : map.panels)
     for (std::size_t i = 0; i < map.rows(); ++i) {
-      const auto kinds = std::span(panel.kinds).subspan(i * columns, columns);
+      const std::vector<CellKind> kinds = map.row(panel, i).kinds;
       std::size_t first = 0, end = columns;
       while (first < spans.first[i] && kinds[first] == CellKind::hidden) ++first;
       while (end > spans.end[i] && kinds[end - 1] == CellKind::hidden) --end;
@@ -140,23 +134,17 @@ PageSpans reduced(const PageSpans& spans, std::size_t step) {
 
 PageValues page_values(const HeatMap& map, const HeatPanel& panel, const PageSpans& spans, int bits,
                        bool whole) {
-  std::vector<std::byte> cells, rows;
-  const std::size_t columns = map.columns();
-  for (std::size_t i = 0; i < map.rows(); ++i) {
-    const Row row{std::span(panel.values).subspan(i * columns, columns),
-                  std::span(panel.kinds).subspan(i * columns, columns)};
-    const RowFacts facts = facts_of(row);
-    const std::size_t first = spans.first[i], count = spans.end[i] - first;
-    append_row(cells, {row.values.subspan(first, count), row.kinds.subspan(first, count)}, facts,
-               bits);
-    append_float(rows, whole ? facts.sum : kNan, 32);
-    append_float(rows, whole ? facts.entropy : kNan, 32);
-    append_float(rows, facts.least, 32);
-    append_float(rows, facts.most, 32);
-  }
   PageValues values;
-  append_base85(values.cells, cells);
-  append_base85(values.rows, rows);
+  values.cells.reserve(spans.cells() * static_cast<std::size_t>(bits) / 8);
+  for (std::size_t i = 0; i < map.rows(); ++i) {
+    const HeatRow row = map.row(panel, i);
+    const RowFacts facts = facts_of(row);
+    append_row(values.cells, row, spans.first[i], spans.end[i], facts, bits);
+    append_float(values.rows, whole ? facts.sum : kNan, 32);
+    append_float(values.rows, whole ? facts.entropy : kNan, 32);
+    append_float(values.rows, facts.least, 32);
+    append_float(values.rows, facts.most, 32);
+  }
   return values;
 }
 

@@ -1,7 +1,7 @@
 // The numbers of one matrix as the page reads them (page/values.js).
 #pragma once
 
-#include <string>
+#include <cstddef>
 #include <vector>
 
 #include "attn/report/heat_map.h"
@@ -22,10 +22,10 @@ PageSpans joined(const PageSpans& a, const PageSpans& b);
 /// Of the map whose blocks of step x step cells are drawn as one.
 PageSpans reduced(const PageSpans& spans, std::size_t step);
 
-/// Both little-endian in base 85.
+/// All little-endian.
 struct PageValues {
-  std::string cells;  ///< values of 64, 32, 16 or 8 bits, row by row, each row's span
-  std::string rows;   ///< four float32 a row: sum, entropy in bits, least, most
+  std::vector<std::byte> cells;  ///< values of 64, 32, 16 or 8 bits, row by row, each row's span
+  std::vector<std::byte> rows;   ///< four float32 a row: sum, entropy in bits, least, most
 };
 
 /// Floats as they are, hidden cells as -inf. With 16 and 8 bits a value is a step of its row's

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
+#include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "attn/report/markup.h"
 #include "attn/report/picture.h"
@@ -35,46 +37,77 @@ std::string attributes(const Box& box) {
          "\" height=\"" + number(box.height) + "\"";
 }
 
-std::string svg(const BoxShape& shape) {
-  return "<rect" + attributes(shape.box) +
-         (shape.outlined ? " fill=\"none\" stroke=\"" : " fill=\"") + hex(shape.colour) + "\"/>\n";
+void append_svg(std::string& text, const BoxShape& shape) {
+  text += "<rect" + attributes(shape.box) +
+          (shape.outlined ? " fill=\"none\" stroke=\"" : " fill=\"") + hex(shape.colour) + "\"/>\n";
 }
 
-/// One path a colour, so that a large matrix costs about a dozen bytes a cell; neighbours of one
-/// colour in a row become one rectangle.
-std::string svg(const CellsShape& shape) {
+/// Neighbours of one fill in a row.
+struct Run {
+  std::uint32_t fill, first, count;
+};
+
+constexpr std::uint32_t kHiddenFill = 1u << 24, kNanFill = kHiddenFill + 1;  // behind all colours
+
+std::uint32_t fill_of(const CellsShape& shape, std::size_t cell) {
+  if (shape.kinds[cell] == CellKind::hidden) return kHiddenFill;
+  if (shape.kinds[cell] == CellKind::nan) return kNanFill;
+  const Rgb colour = shape.colours[cell];
+  return static_cast<std::uint32_t>(colour.red << 16 | colour.green << 8 | colour.blue);
+}
+
+std::string attribute_of(std::uint32_t fill) {
+  if (fill == kHiddenFill) return "url(#hidden)";
+  if (fill == kNanFill) return "url(#nan)";
+  const auto channel = [fill](int shift) { return static_cast<std::uint8_t>(fill >> shift); };
+  return hex({channel(16), channel(8), channel(0)});
+}
+
+/// By fill, then from top to bottom.
+std::vector<Run> runs_of(const CellsShape& shape) {
+  std::vector<Run> runs;
+  for (std::size_t i = 0; i < shape.rows; ++i)
+    for (std::size_t j = 0; j < shape.columns; ++j) {
+      const std::size_t cell = i * shape.columns + j;
+      const std::uint32_t fill = fill_of(shape, cell);
+      if (j > 0 && runs.back().fill == fill)
+        ++runs.back().count;
+      else
+        runs.push_back({fill, static_cast<std::uint32_t>(cell), 1});
+    }
+  std::sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) {
+    return std::pair(a.fill, a.first) < std::pair(b.fill, b.first);
+  });
+  return runs;
+}
+
+/// One path a colour, so that a large matrix costs few bytes a cell; neighbours of one colour in a
+/// row become one rectangle.
+void append_svg(std::string& text, const CellsShape& shape) {
   const double wide = shape.box.width / static_cast<double>(shape.columns);
   const double tall = shape.box.height / static_cast<double>(shape.rows);
-  std::map<std::string, std::string> paths;
-  const auto fill = [&](std::size_t cell) {
-    return shape.kinds[cell] == CellKind::hidden ? std::string("url(#hidden)")
-           : shape.kinds[cell] == CellKind::nan  ? std::string("url(#nan)")
-                                                 : hex(shape.colours[cell]);
-  };
-  for (std::size_t i = 0; i < shape.rows; ++i)
-    for (std::size_t j = 0; j < shape.columns;) {
-      const std::string colour = fill(i * shape.columns + j);
-      const std::size_t first = j;
-      while (j < shape.columns && fill(i * shape.columns + j) == colour) ++j;
-      const std::string run = number(static_cast<double>(j - first) * wide);
-      paths[colour] += "M" + number(shape.box.x + static_cast<double>(first) * wide) + " " +
-                       number(shape.box.y + static_cast<double>(i) * tall) + "h" + run + "v" +
-                       number(tall) + "h-" + run + "z";
-    }
-  std::string text = "<g shape-rendering=\"crispEdges\">\n";
-  for (const auto& [colour, path] : paths)
-    text += "<path fill=\"" + colour + "\" d=\"" + path + "\"/>\n";
-  return text + "</g>\n";
+  const std::vector<Run> runs = runs_of(shape);
+  text += "<g shape-rendering=\"crispEdges\">\n";
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    if (r == 0 || runs[r].fill != runs[r - 1].fill)
+      text += (r == 0 ? "<path fill=\"" : "\"/>\n<path fill=\"") + attribute_of(runs[r].fill) +
+              "\" d=\"";
+    const std::size_t row = runs[r].first / shape.columns, column = runs[r].first % shape.columns;
+    const std::string run = number(static_cast<double>(runs[r].count) * wide);
+    text += "M" + number(shape.box.x + static_cast<double>(column) * wide) + " " +
+            number(shape.box.y + static_cast<double>(row) * tall) + "h" + run + "v" + number(tall) +
+            "h-" + run + "z";
+  }
+  text += runs.empty() ? "</g>\n" : "\"/>\n</g>\n";
 }
 
-std::string svg(const TextShape& shape) {
+void append_svg(std::string& text, const TextShape& shape) {
   const std::string x = number(shape.x), y = number(shape.y);
-  std::string text =
-      "<text x=\"" + x + "\" y=\"" + y + "\" font-size=\"" + number(shape.size) + "\"";
+  text += "<text x=\"" + x + "\" y=\"" + y + "\" font-size=\"" + number(shape.size) + "\"";
   if (shape.anchor != Anchor::start)
     text += shape.anchor == Anchor::middle ? " text-anchor=\"middle\"" : " text-anchor=\"end\"";
   if (shape.upright) text += " transform=\"rotate(-90 " + x + " " + y + ")\"";
-  return text + " fill=\"" + hex(shape.colour) + "\">" + markup(shape.text) + "</text>\n";
+  text += " fill=\"" + hex(shape.colour) + "\">" + markup(shape.text) + "</text>\n";
 }
 
 /// Hidden: slanted lines. NaN: crosses. Both on white, as neither is a value.
@@ -100,8 +133,9 @@ std::string svg_of(const Picture& picture) {
   text += kPatterns;
   text += "<rect width=\"" + width + "\" height=\"" + height + "\" fill=\"#fff\"/>\n";
   for (const auto& shape : picture.shapes)
-    text += std::visit([](const auto& one) { return svg(one); }, shape);
-  return text + "</svg>\n";
+    std::visit([&](const auto& one) { append_svg(text, one); }, shape);
+  text += "</svg>\n";
+  return text;
 }
 
 }  // namespace attn

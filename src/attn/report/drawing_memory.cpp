@@ -1,0 +1,87 @@
+#include "attn/report/drawing_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "attn/report/heat_picture.h"
+
+namespace attn {
+namespace {
+
+constexpr double kAnyway = 1 << 20;  // titles, the colour bar, what a page has beside its numbers
+constexpr double kPlace = 256;       // a row's or a column's label, as text, as JSON and as drawn
+constexpr double kPanel = 512;       // its title, and what stands around its numbers
+
+// Of a picture: a cell's colour and kind, and a text with its place and colour.
+constexpr double kCell = 4, kText = 128;
+// In an SVG: a cell as the first of a run, twice while their list grows, and as a rectangle of 40
+// letters, twice while the text grows; so do texts.
+constexpr double kRun = 24, kRectangle = 80, kWrittenText = 320;
+// In a PNG: four to the pixel of a picture, on the canvas and in the file.
+constexpr double kPixels = 4 * (3 + 1.5);
+
+struct Matrices {
+  double panels = 0, rows = 0, columns = 0;
+};
+
+Matrices matrices_of(const Shape& shape) {
+  if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return {};
+  Matrices m{1, 1, 1};
+  for (const std::size_t length : shape) {
+    m.panels *= m.rows;
+    m.rows = std::exchange(m.columns, static_cast<double>(length));
+  }
+  return m;
+}
+
+std::size_t with_labels(double bytes, const Matrices& m) {
+  bytes += kAnyway + kPlace * (m.rows + m.columns) + kPanel * m.panels;
+  return static_cast<std::size_t>(std::min(bytes, 0x1p63));
+}
+
+PictureRoom room_of(const Matrices& m, double label) {
+  const auto count = [](double number) { return static_cast<std::size_t>(number); };
+  if (m.panels == 0) return {};
+  return room_of_picture(count(m.panels), count(m.rows), count(m.columns), label);
+}
+
+}  // namespace
+
+std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style) {
+  constexpr double kLetter = 3;    // "█"
+  constexpr double kColours = 50;  // of a cell: what switches them on and off
+  constexpr double kCopies = 4;    // its line, the lines beside each other, the text as it grows
+  const Matrices m = matrices_of(shape);
+  const auto width = static_cast<double>(style.width);
+  const double reduced = std::max(std::ceil(m.columns / width), 1.0);
+  const double line =
+      kLetter * width +
+      (style.colours == TerminalColours::none ? 0 : kColours * std::min(m.columns, width));
+  return with_labels(kCopies * m.panels * std::ceil(m.rows / reduced) * line, m);
+}
+
+std::size_t bytes_of_svg(const Shape& shape, double label) {
+  const Matrices m = matrices_of(shape);
+  const PictureRoom room = room_of(m, label);
+  return with_labels(room.cells * (kCell + kRun + kRectangle) + room.texts * (kText + kWrittenText),
+                     m);
+}
+
+std::size_t bytes_of_png(const Shape& shape, double label) {
+  const Matrices m = matrices_of(shape);
+  const PictureRoom room = room_of(m, label);
+  return with_labels(room.cells * kCell + room.texts * kText + room.width * room.height * kPixels,
+                     m);
+}
+
+std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t most) {
+  constexpr double kBase85 = 1.25;
+  const Matrices m = matrices_of(shape);
+  const double value = static_cast<double>(std::max<std::size_t>(size_of(dtype), 4));
+  const double row = 16 + value * m.columns;  // with its sum, entropy, least and most
+  const double page = std::min(kBase85 * m.panels * m.rows * row, static_cast<double>(most));
+  return with_labels(page + std::min(m.rows * row, page / kBase85), m);
+}
+
+}  // namespace attn
