@@ -184,6 +184,26 @@ def heads(checks, folder):
     checks.check("Of 4 heads this is head 3" in text and "Of several batches" in text, "which one")
 
 
+def heads_as_an_axis(checks, folder):
+    """Q of (B, H, L, D), or (B, L, H, D): what W_O is multiplied with is all heads' contexts."""
+    rng = np.random.default_rng(11)
+    q, k, v = (rng.standard_normal((2, 3, 4, 2)) for _ in "qkv")  # batches, heads, words
+    wo, bo = rng.standard_normal((6, 5)), rng.standard_normal(5)
+    contexts = [softmax(q[0, h] @ k[0, h].T / np.sqrt(2)) @ v[0, h] for h in range(3)]
+    for layout in "bhld", "blhd":
+        job = {name: (a if layout == "bhld" else a.swapaxes(1, 2)).tolist()
+               for name, a in (("Q", q), ("K", k), ("V", v))}
+        text = explained(folder, {**job, "layout": layout, "W_O": wo.tolist(), "b_O": bo.tolist()},
+                         "--explain-head", "1")
+        before, _, after = text.partition("Heads side by side")
+        checks.check("C is (4, 2)." in before and "C is (4, 6)." in after, f"{layout}: shapes")
+        close(checks, matrices(before)["C"], contexts[1], f"{layout}: this head's context")
+        close(checks, matrices(after)["C"], np.hstack(contexts), f"{layout}: all heads'")
+        close(checks, matrices(after)["Y"], np.hstack(contexts) @ wo + bo, f"{layout}: output")
+        text = explained(folder, {**job, "layout": layout})
+        checks.check("side by side" not in text, f"{layout}: without W_O each head has its own")
+
+
 def layouts(checks, folder):
     """Where heads and batches stand, and what is projected: the numbers are those of --outputs."""
     rng = np.random.default_rng(10)
@@ -295,7 +315,7 @@ def refusals(checks, folder):
 def main():
     checks = Checks("explain")
     with tempfile.TemporaryDirectory() as name:
-        for test in the_notebook, options, heads, layouts, formats, compiled, refusals:
+        for test in the_notebook, options, heads, heads_as_an_axis, layouts, formats, compiled, refusals:
             test(checks, pathlib.Path(name))
     checks.finish()
 

@@ -293,9 +293,10 @@ class Explainer {
   }
 
   void join_heads() {
-    if (from_.heads() > 1 && from_.output("context").rank() < 4) {
+    const bool joined = from_.output("context").rank() < 4 || from_.has("output");
+    if (from_.heads() > 1 && joined) {
       heading("Heads side by side");
-      const Matrix context = from_.first("context");
+      const Matrix context = from_.joined_context();
       words("The heads' contexts stand beside each other." + shape("C", context));
       lines({{name("C"), {shown(context)}}});
     }

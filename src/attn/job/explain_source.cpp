@@ -1,5 +1,6 @@
 #include "attn/job/explain_source.h"
 
+#include "attn/core/heads.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -59,6 +60,13 @@ Matrix ExplainSource::matrix(const std::string& output) const {
 Matrix ExplainSource::first(const std::string& output) const {
   const Tensor& tensor = outputs_.at(output);
   return matrix_of(tensor.rank() == 3 ? tensor.at(0) : tensor);
+}
+
+Matrix ExplainSource::joined_context() const {
+  if (outputs_.at("context").rank() < 4) return first("context");
+  const Tensor heads = outputs_.at("head_context").at(0);  // (H, L, Dv)
+  const Shape& shape = heads.shape();
+  return matrix_of(side_by_side(heads.reshaped({1, shape[0], shape[1], shape[2]})).at(0));
 }
 
 std::optional<Matrix> ExplainSource::weights_of(const std::string& letter) const {

@@ -30,6 +30,8 @@ class ExplainSource {
   Matrix matrix(const std::string& output) const;
   /// The first batch's of an output without a head axis.
   Matrix first(const std::string& output) const;
+  /// The contexts of all heads of the first batch, beside each other.
+  Matrix joined_context() const;
   /// This head's columns of W_Q, W_K or W_V, by letter, where the job has it.
   std::optional<Matrix> weights_of(const std::string& letter) const;
   /// This head's part of the bias, a row that is `width` wide.
