@@ -55,6 +55,17 @@ def streams(checks, folder):
         run = attn("convert", f"nothing.{suffix}", cwd=folder)
         refused(checks, run, 65, f"nothing.{suffix}: is empty\n", f"an empty .{suffix}")
     refused(checks, attn("run", "-", stdin="1,2\n"), 65, "found CSV", "CSV is no job")
+    # A byte order mark stands before any text, whichever way that comes.
+    marked = b'\xef\xbb\xbf \n{"Q": [[1, 2]], "K": [[1, 2]], "outputs": ["scores"]}'
+    (folder / "marked.json").write_bytes(marked)
+    for args in (["run", "-", "--format", "csv"], ["inspect", "-"], ["compare", "-", "marked.json"],
+                 ["convert", "-", "--format", "json"]):
+        run = attn(*args, stdin=marked, cwd=folder)
+        file = attn(*("marked.json" if arg == "-" else arg for arg in args), cwd=folder)
+        checks.check(run.returncode == file.returncode == 0 and run.stdout == file.stdout,
+                     f"a byte order mark: {run}, {file}")
+    run = attn("convert", "-", "--format", "json", stdin=b"\xef\xbb\xbf1,2\n")
+    checks.check(run.stdout == b"[\n  [1, 2]\n]\n", f"a byte order mark before CSV: {run}")
     # A job that comes through a descriptor has no folder: paths in it start where we are.
     np.save(folder / "q.npy", np.array([[1, 2]]))
     job = json.dumps({"Q": "q.npy", "K": "q.npy", "outputs": ["scores"]})

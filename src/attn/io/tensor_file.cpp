@@ -9,6 +9,7 @@
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
+#include "attn/io/text.h"
 #include "attn/tensor/error.h"
 
 namespace attn {
@@ -116,8 +117,9 @@ Format format_of(const FileBytes& file) {
   if (is_zip(file.bytes())) return Format::npz;
   if (is_safetensors(file.bytes()) || format_of_suffix(file.path) == Format::safetensors)
     return Format::safetensors;
-  const std::size_t start = file.text().find_first_not_of(" \t\r\n");
-  const char first = start == std::string_view::npos ? '\0' : file.text()[start];
+  const std::string_view text = without_mark(file.text());
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  const char first = start == std::string_view::npos ? '\0' : text[start];
   if (first == '{' || first == '[') return Format::json;
   // A file that is not what its name says: the reader of that format tells what is wrong with it.
   if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;

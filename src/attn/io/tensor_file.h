@@ -23,8 +23,9 @@ inline constexpr char kSuffixes[] = ".npz, .safetensors, .npy, .json or .csv";
 std::string_view name_of(Format format);
 
 /// What the bytes are: by magic for .npy and .npz, by a header for safetensors (or the name, where
-/// the header is broken), then '{' or '[' for JSON; what is left is CSV when the name ends in .csv
-/// or text comes through standard input or a pipe, JSON when it ends in .json. Errors: data.
+/// the header is broken), then '{' or '[' for JSON, also behind a UTF-8 byte order mark; what is
+/// left is CSV when the name ends in .csv or text comes through standard input or a pipe, JSON when
+/// it ends in .json. Errors: data.
 Format format_of(const FileBytes& file);
 
 /// By the suffix alone, for outputs; nothing when it is unknown or absent.

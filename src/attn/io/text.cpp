@@ -16,6 +16,10 @@ bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0u) ==
 
 }  // namespace
 
+std::string_view without_mark(std::string_view text) {
+  return text.substr(text.starts_with("\xEF\xBB\xBF") ? 3 : 0);
+}
+
 std::string_view checked_text(std::string_view text, const std::string& name) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
     fail(name, "is UTF-16, expected UTF-8 (save it as UTF-8)");
@@ -23,7 +27,7 @@ std::string_view checked_text(std::string_view text, const std::string& name) {
     fail(name, "byte " + std::to_string(nul) + " is NUL, expected text in UTF-8");
   if (const std::size_t bad = find_invalid_utf8(text); bad != std::string_view::npos)
     fail(name, "byte " + std::to_string(bad) + " is not UTF-8");
-  if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
+  text = without_mark(text);
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) fail(name, "is empty");
   return text;
 }

@@ -7,8 +7,11 @@
 
 namespace attn {
 
-/// `text` without a UTF-8 byte order mark. Errors (data): nothing but white space, UTF-16, a NUL
-/// byte, bytes that are not UTF-8; the last two give the byte's offset, counted from 0.
+/// `text` without a UTF-8 byte order mark.
+std::string_view without_mark(std::string_view text);
+
+/// The same. Errors (data): nothing but white space, UTF-16, a NUL byte, bytes that are not UTF-8;
+/// the last two give the byte's offset, counted from 0.
 std::string_view checked_text(std::string_view text, const std::string& name);
 
 /// "line 3, column 7" of the byte at `offset`; both count from 1, columns in characters.
