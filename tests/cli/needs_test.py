@@ -156,6 +156,7 @@ def messages(checks, folder):
     (folder / "dotted.json").write_text(json.dumps({"embeddings": [[1]], "position.base": 3}))
     (folder / "drawn.json").write_text(json.dumps({"embeddings": [[1]], "W_Q": {"randn": {"shape": [1, 1]}}}))
     np.savez(folder / "other.npz", np.ones((2, 2)))
+    (folder / "turned.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]], "rotary": {"base": 3}}))
     for args, code, says in [
         ([*QK, "--softcap", "-1.5"], 2, "found -1.5"),
         ([*QK, "--window", "-2,0"], 2, "found [-2,0]"),
@@ -163,6 +164,9 @@ def messages(checks, folder):
         (["job.json", "--position", "sinusoidal"], 2, "attn: --position: expected embeddings"),
         (["job.json", "--rotary-base", "3"], 2, "attn: --rotary-base: expected "),
         (["job.json", "--relative-max-distance", "3"], 2, "attn: --relative-max-distance: expected "),
+        (["turned.json", "--rotary-width", "2"], 65, "attn: turned.json: rotary: expected kind half"),
+        (["job.json", "--rotary", "half", "--q", "[[1,2,3]]", "--k", "[[1,2,3]]"], 2,
+         "attn: --rotary: rotary.width: expected an even number"),
         (["job.json", "--normaliser", "top_k"], 2, "attn: --normaliser: expected top_k, the number"),
         (["job.json", "--softcap-order", "after-mask"], 2, "attn: --softcap-order: expected a softcap"),
         (["job.json", "--short-mask", "hide"], 2, "attn: --short-mask: expected a mask"),

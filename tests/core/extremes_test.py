@@ -60,12 +60,55 @@ def large_values(checks, folder):
             rest = [i for i in range(20) if i not in (3, 17, 19)]
             checks.check(np.array_equal(found["context"][:, rest], plain["context"][:, rest]), what)
             checks.check(np.all(found["context"][:, 19] == np.inf), what)
+    most = np.finfo("f4").max
+    full = {"Q": rng.standard_normal((40, 8)).astype("f4"), "K": rng.standard_normal((1000, 8)).astype("f4"),
+            "V": np.full((1000, 3), most)}
+    for isa in isas():
+        found = results(folder, full, "--outputs", "context", isa=isa)[1]["context"]
+        checks.check(np.allclose(found / most, 1, rtol=1e-5), f"all of them the largest, {isa}")
     for path in "auto", "reference":
         hidden = {"Q": np.ones((2, 4), "f4"), "K": np.ones((30, 4), "f4"),
                   "V": np.full((30, 3), 3e38, "f4"), "mask": np.zeros((2, 30), bool)}
         found = results(folder, hidden, "--empty-rows", "uniform", "--outputs", "context", "--path",
                         path)[1]
         checks.check(np.allclose(found["context"], np.float32(3e38), rtol=1e-5), f"uniform, {path}")
+
+
+def large_values_beside(checks, folder):
+    """What is mended in one batch row changes nothing in another: of an infinite value whose weight
+    rounds to 0 the context stays NaN, though keys in blocks would make it infinite."""
+    for isa in isas():
+        k = np.zeros((2, 1, 700, 1), "f4")
+        k[:, :, :512] = -50
+        k[:, :, 0] = -104
+        job = {"Q": np.ones((2, 1, 1, 1), "f4"), "K": k, "V": np.ones((2, 1, 700, 1), "f4")}
+        job["V"][0, 0, 0] = -np.inf
+        for outputs in "weights,context", "context":
+            alone = results(folder, job, "--outputs", outputs, isa=isa)[1]["context"]
+            beside = {**job, "V": job["V"].copy()}
+            beside["V"][1] = 3e38
+            found = results(folder, beside, "--outputs", outputs, isa=isa)[1]["context"]
+            what = f"{isa}, {outputs}: {alone.ravel()}, {found.ravel()}"
+            checks.check(np.array_equal(alone[0], found[0], equal_nan=True), what)
+            checks.check(np.allclose(found[1], 3e38, rtol=1e-5), what)
+
+
+def large_values_of_groups(checks, folder):
+    """Of one key/value head of several, for the heads that share it, in the rows chosen."""
+    rng = np.random.default_rng(3)
+    most = float(np.finfo("f4").max)
+    q, k, v = (rng.standard_normal(shape).astype("f4")
+               for shape in [(2, 4, 9, 8), (2, 2, 600, 8), (2, 2, 600, 5)])
+    plain = results(folder, {"Q": q, "K": k, "V": v}, "--outputs", "context", "--rows", "8,2")[1]["context"]
+    v[1, 0] = rng.uniform(0.5, 1, (600, 5)) * most
+    found = results(folder, {"Q": q, "K": k, "V": v}, "--outputs", "context", "--rows", "8,2")[1]["context"]
+    for head in 0, 1:
+        scores = q[1, head, [8, 2]].astype(float) @ k[1, 0].astype(float).T / np.sqrt(8)
+        weights = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+        checks.check(np.allclose(found[1, head] / most, weights @ (v[1, 0].astype(float) / most), rtol=1e-5),
+                     f"head {head}: {found[1, head]}")
+    checks.check(np.array_equal(found[0], plain[0]) and np.array_equal(found[1, 2:], plain[1, 2:]),
+                 "other batch rows and groups")
 
 
 def odd_options(checks, folder):
@@ -130,7 +173,7 @@ def float16_is_left(checks, folder):
 
 def main():
     checks = Checks("extremes")
-    for part in large_values, odd_options, odd_sinks, float16_is_left:
+    for part in large_values, large_values_beside, large_values_of_groups, odd_options, odd_sinks, float16_is_left:
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

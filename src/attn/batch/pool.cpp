@@ -135,7 +135,7 @@ void Pool::work(Worker& self) {
       if (!claim.take()) {
         // Where the clock was first, it is reported, and another worker is in this one's place.
         if (!task->claim(Task::Owner::worker)) break;
-        outcome = overdue(*task);
+        if (outcome.status != Status::skipped) outcome = overdue(*task);
       }
       std::unique_lock lock = short_lock(mutex_);
       finish(task->place, std::move(outcome));

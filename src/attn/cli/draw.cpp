@@ -6,6 +6,7 @@
 #include "attn/cli/command.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
+#include "attn/core/plan.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
 #include "attn/tensor/error.h"
@@ -124,18 +125,21 @@ PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::
 
 std::size_t bytes_to_draw(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
                           DrawFormat format) {
+  constexpr std::size_t kEscaped = 6;  // "\\u0001"
+  std::size_t labels = 0;
+  for (const std::string& token : tokens) labels += 2 * kEscaped * token.size();  // rows, columns
   const DrawStyle style;
   switch (format) {
     case DrawFormat::text:
-      return bytes_of_text(shape, terminal_style(style.colour, style.width));
+      return sum(labels, bytes_of_text(shape, terminal_style(style.colour, style.width)));
     case DrawFormat::svg:
-      return bytes_of_svg(shape, widest_label(tokens));
+      return sum(labels, bytes_of_svg(shape, widest_label(tokens)));
     case DrawFormat::png:
-      return bytes_of_png(shape, widest_label(tokens));
+      return sum(labels, bytes_of_png(shape, widest_label(tokens)));
     case DrawFormat::html:
       break;
   }
-  return bytes_of_page(shape, dtype, style.most_html_bytes);
+  return sum(labels, bytes_of_page(shape, dtype, style.most_html_bytes));
 }
 
 std::string drawn(const std::vector<PageSet>& sets, DrawFormat format, const DrawStyle& style) {

@@ -109,7 +109,8 @@ void set_sink(kernel::Results<T>& results, FastStages& stages, const FastWanted&
 
 /// The kernels divide by the sum of the exponentials last: what they sum up to then may overflow
 /// though the context, a mean of values, does not. Such elements are computed again, from values
-/// that a power of two makes small enough; `problem` is left with these.
+/// that a power of two makes small enough, and stay infinite or NaN where they are so again;
+/// `problem` is left with these.
 template <class T>
 void mend_overflows(kernel::Problem<T>& problem, const Tensor& values, Tensor& context) {
   const auto finite = [](T x) { return x - x == 0; };
@@ -117,7 +118,7 @@ void mend_overflows(kernel::Problem<T>& problem, const Tensor& values, Tensor& c
   for (const T x : context.data<T>()) all &= finite(x);
   if (all) return;
   const int shift = std::ilogb(static_cast<double>(problem.S)) + 2;
-  const T most = std::ldexp(std::numeric_limits<T>::max(), -shift);
+  const T most = std::ldexp(std::numeric_limits<T>::max(), -shift);  // of what is made small
   Tensor small = cast(values, dtype_of<T>);
   bool overflows = false;
   for (T& value : small.mutable_data<T>()) {
@@ -134,7 +135,8 @@ void mend_overflows(kernel::Problem<T>& problem, const Tensor& values, Tensor& c
   const auto from = again.data<T>();
   const auto to = context.mutable_data<T>();
   for (std::size_t i = 0; i < to.size(); ++i)
-    if (!finite(to[i])) to[i] = std::ldexp(from[i], shift);
+    if (!finite(to[i]) && finite(from[i]))  // no mean is beyond all values, however it is rounded
+      to[i] = std::ldexp(std::clamp(from[i], -most, most), shift);
 }
 
 template <class T>

@@ -98,12 +98,13 @@ void FileCache::count(SharedFile& file) {
   held_ += size - place->second.size;
   place->second.size = size;
   if (size > most_) return drop(place);  // no other one need go for it
-  for (auto use = uses_.end(); held_ > most_ && use != uses_.begin();) {
-    const auto least_recent = places_.find(*--use);
-    if (least_recent->second.once) continue;
-    ++use;
-    drop(least_recent);
-  }
+  for (const bool once : {false, true})
+    for (auto use = uses_.end(); held_ > most_ && use != uses_.begin();) {
+      const auto least_recent = places_.find(*--use);
+      if (least_recent->second.once != once) continue;
+      ++use;
+      drop(least_recent);
+    }
 }
 
 void FileCache::forget(const SharedFile& file) {

@@ -37,9 +37,9 @@ class SharedFile {
 };
 
 /// Threads may ask at once: the first one reads, the others wait for it. Files asked for longest
-/// ago are dropped where all together would exceed `most` bytes, save what can be read once only,
-/// and one that would do so alone is not kept. A file that changes on disk after it was read is not
-/// read again while it is held; one that cannot be read is not remembered.
+/// ago are dropped where all together would exceed `most` bytes, what can be read once only behind
+/// all others, and one that would do so alone is not kept. A file that changes on disk after it was
+/// read is not read again while it is held; one that cannot be read is not remembered.
 class FileCache {
  public:
   /// `standard_input_taken`: it holds something else, and to name it is Error(no_input).

@@ -154,13 +154,14 @@ std::vector<std::string> default_outputs(const Document& document) {
   return outputs;
 }
 
-/// The entry of an option; of an object ("position") that of a member, one that a flag set if there
-/// is one.
+/// The entry of an option; of an object ("position"), or a member that nobody set, that of another
+/// member: a flag's only where flags set all that are set.
 const Entry* entry_of(const Document& document, const std::string& name) {
   const Entry* found = document.find(name);
+  if (found != nullptr) return found;
+  const std::string object = name.substr(0, name.find('.')) + ".";
   for (const Entry& entry : document.entries)
-    if (entry.key.rfind(name + ".", 0) == 0 && (found == nullptr || entry.from_flag))
-      found = &entry;
+    if (entry.key.rfind(object, 0) == 0 && (found == nullptr || found->from_flag)) found = &entry;
   return found;
 }
 
@@ -170,8 +171,10 @@ std::string with_origin(const Job& job, const Document& document, const std::str
   const std::string name = line.substr(0, line.find(':'));
   const auto origin = job.origins.find(name);
   const Entry* entry = entry_of(document, name);
-  if (origin == job.origins.end() && entry != nullptr && entry->from_flag)
-    return printable(entry->origin) + line.substr(name.size());
+  if (origin == job.origins.end() && entry != nullptr && entry->from_flag) {
+    const bool is_its_own = entry->key.rfind(name, 0) == 0;
+    return printable(entry->origin) + (is_its_own ? line.substr(name.size()) : ": " + line);
+  }
   const std::string where = origin != job.origins.end() ? origin->second : document.name;
   return where.empty() ? line : printable(where) + ": " + line;
 }
