@@ -13,6 +13,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from support.attn import ATTN, Checks, attn, under_asan  # noqa: E402
+from support.safetensors_file import build, entry  # noqa: E402
 
 
 def refused(checks, run, code, says, what):
@@ -41,6 +42,28 @@ def names(checks, folder):
             refused(checks, run, 65, "names of at most 1020 bytes", f"name of {length}")
     run = attn("convert", "-", "--format", "npz", stdin='{"a\\u0000b": [1], "a": [2]}')
     refused(checks, run, 65, "NUL", "a NUL in a name")
+
+
+def messages(checks, folder):
+    """Names from files and jobs cannot move the cursor, forge a line or fill the screen."""
+    (folder / "m.safetensors").write_bytes(build({"a": entry(0, 8), "\x1b[2Jb": entry(8, 16)}, bytes(16)))
+    escape = "\x1b[2J\nattn: all is well"
+    for job in ({"Q": "m.safetensors#" + escape, "K": [[1]]}, {"Q": "m.safetensors#\x1b[2Jc", "K": [[1]]},
+                {"Q": escape, "K": [[1]]}, {escape: 1}, {"score": escape}, {"outputs": [escape]}):
+        for arguments in ["run", "-"], ["batch", "-", "--out-dir", "out", "--force"]:
+            run = attn(*arguments, stdin=json.dumps(job) + "\n", cwd=folder)
+            err = run.stderr.decode()
+            checks.check(run.returncode in (3, 65, 66) and all(line.isprintable() for line in err.splitlines())
+                         and "\nattn: all is well" not in err, f"{arguments} {job}: {run}")
+    run = attn("run", "-", stdin=json.dumps({"Q": [[1]], "K": [[1]], "k" * 100_000: 1}))
+    checks.check(len(run.stderr) < 5000, f"a name of 100,000 characters: {len(run.stderr)} bytes")
+    run = attn("random", "randn", "--seed", "1", "--shape", ",".join(["1"] * 65), "-o", "r.npy", cwd=folder)
+    refused(checks, run, 2, "shape has 65 axes; at most 64 are supported", "65 axes")
+    deep = ["1"] * 64
+    for suffix in "npy", "npz", "safetensors", "json":
+        run = attn("random", "randn", "--seed", "1", "--shape", ",".join(deep), "-o", f"r.{suffix}", cwd=folder)
+        again = attn("convert", f"r.{suffix}", "-o", "again.npy", "--force", cwd=folder)
+        checks.check(run.returncode == again.returncode == 0, f"64 axes in {suffix}: {run}, {again}")
 
 
 def streams(checks, folder):
@@ -143,7 +166,7 @@ def numbers(checks, _):
 
 def main():
     checks = Checks("odd inputs")
-    for part in names, streams, claims, errors, numbers:
+    for part in names, messages, streams, claims, errors, numbers:
         with tempfile.TemporaryDirectory() as folder:
             part(checks, pathlib.Path(folder))
     checks.finish()

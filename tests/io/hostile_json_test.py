@@ -27,7 +27,7 @@ def long_line():
 JSON_CASES = [
     (131, "a million '['", b"[" * 10**6, REFUSED),
     (132, "a million '[', closed", b"[" * 10**6 + b"]" * 10**6, REFUSED),
-    (132, "65 levels", b"[" * 65 + b"]" * 65, REFUSED),
+    (132, "73 levels", b"[" * 73 + b"]" * 73, REFUSED),
     (133, "100,000 nested objects", b'{"m":' * 10**5 + b"1" + b"}" * 10**5, REFUSED),
     (133, "objects nested in metadata", b'{"a":[1],"metadata":' + b'{"m":' * 10**5, REFUSED),
     (134, "duplicate keys", b'{"a":[1],"a":[2]}', REFUSED),

@@ -89,6 +89,11 @@ def entry_rows():
     for shape in [[2, 2**63 - 1], [2**62, 4], [2**32, 2**32]]:
         yield Row(124, f"shape {shape}", one(shape=shape), "2^63 elements")
     yield Row(124, "bits wrap", one(shape=[2**60]), "2^64 bits")
+    for axes in (65, 50_000):
+        yield Row(115, f"{axes} axes", build({"x": entry(0, 8, shape=[1] * axes)}, ONE),
+                  f"shape: expected at most 64 numbers, found {axes}")
+    yield Row(115, "64 axes", build({"x": entry(0, 8, shape=[1] * 64)}, ONE),
+              gives={"x": ("F64", (1,) * 64, ONE)})
     for key in ["dtype", "shape", "data_offsets"]:
         item = entry(0, 8)
         del item[key]
@@ -150,6 +155,26 @@ def test_others_in_the_file(checks):
         checks.check(run.returncode == 65 and b"holds no array" in run.stderr, f"130: {run}")
 
 
+def test_no_tensors(checks):
+    """A file without tensors is legal, but no command can compute with it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "e.safetensors").write_bytes(build({}))
+        (folder / "k.json").write_text("[[1, 2]]")
+        job = '{"Q": "e.safetensors", "K": [[1, 2]]}'
+        (folder / "job.json").write_text(job)
+        for arguments in (["run", "--q", "e.safetensors", "--k", "k.json"], ["svd", "e.safetensors"],
+                          ["random", "shuffle", "--seed", "1", "--input", "e.safetensors"],
+                          ["run", "-"], ["compare", "k.json", "--reference", "job.json"]):
+            run = attn(*arguments, stdin=job, cwd=folder)
+            checks.check(run.returncode in (2, 65) and b"e.safetensors: " in run.stderr,
+                         f"{arguments}: {run}")
+        run = attn("batch", "-", stdin=job + '\n{"Q": [[1, 2]], "K": [[1, 2]]}\n', cwd=folder)
+        lines = run.stdout.splitlines()
+        checks.check(run.returncode == 3 and len(lines) == 2 and b"holds no arrays" in lines[0],
+                     f"batch: {run}")
+
+
 def all_rows():
     return [*length_rows(), *text_rows(), *entry_rows(), *span_rows()]
 
@@ -162,6 +187,7 @@ def main():
     rows = all_rows()
     run_rows(checks, rows, ".safetensors", lambda data: read(data)[0])
     test_others_in_the_file(checks)
+    test_no_tensors(checks)
     checks.finish()
 
 

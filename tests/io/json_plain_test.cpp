@@ -86,8 +86,8 @@ TEST_CASE("plain JSON is as deep as any, and no deeper; of many keys none stands
   const auto nested = [](std::size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');
   };
-  CHECK(parse_plain_json(nested(64)).has_value());
-  CHECK_FALSE(parse_plain_json(nested(65)).has_value());
+  CHECK(parse_plain_json(nested(72)).has_value());
+  CHECK_FALSE(parse_plain_json(nested(73)).has_value());
   std::string text = "{";
   for (int i = 0; i < 100; ++i) text += "\"k" + std::to_string(i) + "\":0,";
   CHECK(parse_plain_json(text + "\"k\":0}").has_value());

@@ -121,15 +121,15 @@ TEST_CASE("what is not JSON is refused with its place, what was expected and wha
   }
 }
 
-TEST_CASE("nesting ends at 64 levels, however deep the document is") {
-  CHECK(complaint(repeated("[", 64) + repeated("]", 64)) == "");
-  CHECK(complaint(repeated("{\"a\":", 64) + "1" + repeated("}", 64)) == "");
-  const std::string deeper = "F: line 1, column 65: nested deeper than 64 levels";
-  CHECK(complaint(repeated("[", 65) + repeated("]", 65)) == deeper);
+TEST_CASE("nesting ends at 72 levels, however deep the document is") {
+  CHECK(complaint(repeated("[", 72) + repeated("]", 72)) == "");
+  CHECK(complaint(repeated("{\"a\":", 72) + "1" + repeated("}", 72)) == "");
+  const std::string deeper = "F: line 1, column 73: nested deeper than 72 levels";
+  CHECK(complaint(repeated("[", 73) + repeated("]", 73)) == deeper);
   CHECK(complaint(repeated("[", 1'000'000)) == deeper);
   CHECK(complaint(repeated("[", 1'000'000) + repeated("]", 1'000'000)) == deeper);
   CHECK(complaint(repeated("{\"a\":", 100'000)) ==
-        "F: line 1, column 321: nested deeper than 64 levels");
+        "F: line 1, column 361: nested deeper than 72 levels");
 }
 
 TEST_CASE("a number of a million digits is read or refused, not quoted") {

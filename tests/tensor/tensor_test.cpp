@@ -156,6 +156,17 @@ TEST_CASE("xtensor sees the tensor's own memory") {
   CHECK(tensor.data<double>()[3] == 7);
 }
 
+TEST_CASE("a shape has at most 64 axes") {
+  const std::vector<std::size_t> most(Shape::kMaxAxes, 1), more(Shape::kMaxAxes + 1, 1);
+  Shape shape(most.begin(), most.end());
+  CHECK(shape.size() == 64);
+  const std::string refusal = "shape has 65 axes; at most 64 are supported";
+  CHECK(complaint(ErrorKind::data, [&] { Shape(more.begin(), more.end()); }) == refusal);
+  CHECK(complaint(ErrorKind::data, [&] { shape.push_back(1); }) == refusal);
+  CHECK(complaint(ErrorKind::data, [&] { shape.insert(shape.begin(), 1); }) == refusal);
+  CHECK(shape.size() == 64);
+}
+
 TEST_CASE("shapes of few and of many axes do the same as a vector") {
   std::vector<std::size_t> expected;
   Shape shape;

@@ -183,7 +183,7 @@ void BatchReport::clear_bar() {
 
 void BatchReport::say(const std::string& line) {
   clear_bar();
-  std::fprintf(stderr, "attn: %s\n", line.c_str());
+  write_message(line);
 }
 
 void BatchReport::event(const std::string& name, const std::string& more) const {

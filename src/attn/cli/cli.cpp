@@ -104,7 +104,7 @@ int perform(const DeclaredCommand& command, std::span<char* const> typed) {
 }
 
 int fail(const Error& error) {
-  for (const std::string& line : error.lines()) std::fprintf(stderr, "attn: %s\n", line.c_str());
+  for (const std::string& line : error.lines()) write_message(line);
   return static_cast<int>(error.kind());
 }
 
@@ -209,7 +209,7 @@ int tell_fault(const std::exception_ptr& fault) {
   } catch (const std::bad_alloc&) {
     return tell_no_memory();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "attn: internal error: %s\n", error.what());
+    write_message(std::string("internal error: ") + error.what());
     return static_cast<int>(ErrorKind::internal);
   }
 }

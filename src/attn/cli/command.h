@@ -31,7 +31,11 @@ Action add_man(CLI::App& app);
 Action add_schema(CLI::App& app);
 Action add_view(CLI::App& app);
 
-/// "attn: TEXT" on stderr, unless -q was given.
+/// "attn: TEXT" on stderr. Every message of the program goes through here: names from files can
+/// hold anything, so control characters are escaped and long messages cut (printable_message()).
+void write_message(const std::string& text);
+
+/// The same, unless -q was given.
 void note(const std::string& text);
 void set_quiet(bool quiet);
 bool is_quiet();

@@ -2,6 +2,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/io/output_file.h"
+#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {
@@ -14,8 +15,12 @@ void set_quiet(bool quiet) { g_quiet = quiet; }
 
 bool is_quiet() { return g_quiet; }
 
+void write_message(const std::string& text) {
+  std::fprintf(stderr, "attn: %s\n", printable_message(text).c_str());
+}
+
 void note(const std::string& text) {
-  if (!g_quiet) std::fprintf(stderr, "attn: %s\n", text.c_str());
+  if (!g_quiet) write_message(text);
 }
 
 void print(const std::string& text) {

@@ -1,7 +1,7 @@
 // JSON (RFC 8259) as attn reads and writes it.
 //
 // Stricter than most readers: a duplicate key, invalid UTF-8, a number that overflows, NUL bytes,
-// anything after the document and nesting beyond 64 levels are errors that say where. Integers
+// anything after the document and nesting beyond 72 levels are errors that say where. Integers
 // stay integers. NaN and infinities, which JSON cannot hold, are the strings "NaN", "Infinity" and
 // "-Infinity".
 #pragma once

@@ -9,7 +9,9 @@
 
 namespace attn {
 
-inline constexpr std::size_t kDeepestJson = 64;  // arrays and objects within each other
+/// Arrays and objects inside each other: an array of Shape::kMaxAxes axes and the objects around
+/// it.
+inline constexpr std::size_t kDeepestJson = Shape::kMaxAxes + 8;
 
 /// The keys of an object that is being read.
 class JsonKeys {

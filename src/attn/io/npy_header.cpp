@@ -18,8 +18,7 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kLongestHeader = 10000;  // NumPy's own limit
-constexpr std::size_t kMostAxes = 64;
-constexpr std::size_t kPrefix = 8;  // magic and version
+constexpr std::size_t kPrefix = 8;             // magic and version
 
 constexpr std::array<std::pair<std::string_view, DType>, 12> kCodes = {{{"f8", DType::f64},
                                                                         {"f4", DType::f32},
@@ -169,8 +168,8 @@ class Scanner {
     Shape shape;
     if (!accept('(')) wrong("a shape such as (4, 3)");
     while (!accept(')')) {
-      if (shape.size() == kMostAxes)
-        fail(name_, "shape has more than " + std::to_string(kMostAxes) + " axes");
+      if (shape.size() == Shape::kMaxAxes)
+        fail(name_, "shape has more than " + std::to_string(Shape::kMaxAxes) + " axes");
       shape.push_back(extent());
       if (accept(',')) continue;
       if (shape.size() == 1) wrong("',' (the shape of one axis is written (4,))");

@@ -130,7 +130,7 @@ Tensor read_safetensor(const FileBytes& file, const std::string& name) {
     if (entry.name == name) return tensor_of(file, entry);
     names.push_back(entry.name);
   }
-  fail(file.name(), "has no tensor '" + name + "'" + did_you_mean(name, names));
+  fail(file.name(), "has no tensor '" + printable(name) + "'" + did_you_mean(name, names));
 }
 
 Pieces safetensors_pieces(const std::vector<TensorSpec>& specs, const SafetensorsMetadata& metadata,

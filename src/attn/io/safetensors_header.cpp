@@ -82,6 +82,9 @@ Shape sizes_in(const Json& json, const std::string& what, const std::string& nam
                                          [](std::int64_t number) { return number < 0; }))
     fail(name, what + ": expected a list of whole numbers from 0 to 2^63 - 1, found " +
                    (json.is_array() ? "others in it" : json.kind()));
+  if (integers->size() > Shape::kMaxAxes)
+    fail(name, what + ": expected at most " + std::to_string(Shape::kMaxAxes) + " numbers, found " +
+                   std::to_string(integers->size()));
   return {integers->begin(), integers->end()};
 }
 

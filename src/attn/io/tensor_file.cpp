@@ -190,6 +190,7 @@ Tensor TensorFiles::read(const TensorRef& ref) {
   const TensorMap& tensors = all(ref.path);
   if (ref.member.empty() && tensors.size() == 1) return tensors.begin()->second;
   const std::vector<std::string> names = tensors.names();
+  if (names.empty()) fail(bytes, "holds no arrays");
   if (ref.member.empty())
     fail(bytes, "has several arrays (" + list_of(names) + "): say which, e.g. " +
                     printable(ref.path + "#" + names.front()));

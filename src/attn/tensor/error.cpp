@@ -25,22 +25,13 @@ std::vector<std::string>& cut(std::vector<std::string>& lines) {
   return lines;
 }
 
-}  // namespace
-
-Error::Error(ErrorKind kind, const std::string& text)
-    : std::runtime_error(text), kind_(kind), lines_{text} {}
-
-Error::Error(ErrorKind kind, std::vector<std::string> lines)
-    : std::runtime_error(joined(cut(lines))), kind_(kind), lines_(std::move(lines)) {}
-
-std::string printable(const std::string& text) {
-  constexpr std::size_t kLongest = 200;  // characters shown; a name can be 64 KiB of anything
+std::string escaped(const std::string& text, std::size_t longest) {
   const auto stands_for_itself = [](char c) { return c >= 0x20 && c < 0x7F; };
-  if (text.size() <= kLongest && std::all_of(text.begin(), text.end(), stands_for_itself))
+  if (text.size() <= longest && std::all_of(text.begin(), text.end(), stands_for_itself))
     return text;
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
-    if (out.size() >= kLongest) return out + "...";
+    if (out.size() >= longest) return out + "...";
     const std::size_t length = utf8_length(text, i);
     const auto byte = static_cast<unsigned char>(text[i]);
     const bool control = byte < 0x20 || byte == 0x7F || (length > 1 && is_invisible(text, i));
@@ -56,6 +47,24 @@ std::string printable(const std::string& text) {
     }
   }
   return out;
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, const std::string& text)
+    : std::runtime_error(text), kind_(kind), lines_{text} {}
+
+Error::Error(ErrorKind kind, std::vector<std::string> lines)
+    : std::runtime_error(joined(cut(lines))), kind_(kind), lines_(std::move(lines)) {}
+
+std::string printable(const std::string& text) {
+  constexpr std::size_t kLongestName = 200;  // a file can hold names of 64 KiB
+  return escaped(text, kLongestName);
+}
+
+std::string printable_message(const std::string& text) {
+  constexpr std::size_t kLongestMessage = 4000;
+  return escaped(text, kLongestMessage);
 }
 
 }  // namespace attn

@@ -39,6 +39,9 @@ class Error : public std::runtime_error {
 /// as \xNN, so that a name taken from a file cannot move the cursor or forge a line.
 std::string printable(const std::string& text);
 
+/// A whole message made safe in the same way. It may be up to 4,000 characters long.
+std::string printable_message(const std::string& text);
+
 /// The member of `known` that `word` was probably meant to be, by spelling, by its parts or by the
 /// name that other libraries have for it (nearest.cpp), or "" when nothing is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);

@@ -11,10 +11,13 @@
 
 namespace attn {
 
-/// As std::vector<std::size_t>, but up to kFew axes need no memory of their own: a job of a few
-/// words makes hundreds of shapes, and allocating them took longer than its arithmetic.
+/// As std::vector<std::size_t>, but with at most kMaxAxes axes, as in NumPy 2. Up to kFew axes are
+/// stored inline: a small job makes hundreds of shapes, and allocating them took longer than its
+/// arithmetic. Errors: data, where an axis is added to a shape of kMaxAxes.
 class Shape {
  public:
+  static constexpr std::size_t kMaxAxes = 64;
+
   using value_type = std::size_t;
   using iterator = std::size_t*;
   using const_iterator = const std::size_t*;
@@ -65,8 +68,11 @@ class Shape {
  private:
   static constexpr std::size_t kFew = 6;
 
+  [[noreturn]] static void refuse_axes(std::size_t count);
+
   /// New axes have the length 0.
   void resize(std::size_t size) {
+    if (size > kMaxAxes) refuse_axes(size);
     if (size > kFew) {
       if (size_ <= kFew) many_.assign(begin(), end());
       many_.resize(size);

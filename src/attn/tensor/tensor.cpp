@@ -85,6 +85,11 @@ std::string to_string(const Shape& shape) {
   return text + (shape.size() == 1 ? ",)" : ")");
 }
 
+void Shape::refuse_axes(std::size_t count) {
+  throw Error(ErrorKind::data, "shape has " + std::to_string(count) + " axes; at most " +
+                                   std::to_string(kMaxAxes) + " are supported");
+}
+
 std::size_t element_count(const Shape& shape) {
   // A zero anywhere makes the array empty, but the other axes must still be representable: what
   // follows multiplies them.
