@@ -18,9 +18,9 @@ STEPS = {"one token a step": [1] * TOKENS, "steps of 7, 1, 1 and 7": [7, 1, 1, 7
 
 
 @pytest.fixture(scope="module")
-def layer(tmp_path_factory):
+def layer(module_path):
     """A folder with the weights in layer.npz and the embeddings in x.npy."""
-    folder = tmp_path_factory.mktemp("layer")
+    folder = module_path
     rng = np.random.default_rng(0)
     np.savez(folder / "layer.npz", W_Q=rng.standard_normal((WIDTH, HEADS * D)),
              W_K=rng.standard_normal((WIDTH, GROUPS * D)),

@@ -1,22 +1,19 @@
-#!/usr/bin/env python3
-"""Whole jobs through the program against a plain NumPy and SciPy script, stage by stage.
+"""Whole jobs compared with a plain NumPy and SciPy script, stage by stage.
 
-Self-attention, encoder-decoder attention and given Q, K, V; heads and groups of heads; masks,
-causality, windows; positions; weights drawn from a seed, written in the job or taken from files.
-Floats agree to 1e-12 of the stage's largest magnitude (of 1, if that is less), integers exactly.
+The random jobs cover self-attention, encoder-decoder attention and given Q, K, V; heads and grouped
+heads; masks, causality and windows; positions; weights drawn from a seed, written in the job or read
+from files. Floats agree to 1e-12 of the stage's largest magnitude (or to 1e-12, if that is less than 1),
+integers exactly.
 """
 
 import json
-import pathlib
 import random
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 from scipy.special import logsumexp, softmax
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn
+from support.attn import attn
 
 JOBS = 300
 TOLERANCE = 1e-12
@@ -41,39 +38,39 @@ def positions(spec, length, dim):
     return table
 
 
-def visible(job, length, keys):
-    """(L, S): what causality and the window let a query see."""
+def visible_keys(job, length, keys):
+    """(L, S): the keys that causality and the window leave visible to each query."""
     offset = keys - length if job.get("causal") == "bottom-right" else 0
     i, j = np.arange(length)[:, None] + offset, np.arange(keys)[None, :]
-    seen = np.ones((length, keys), bool)
+    visible = np.ones((length, keys), bool)
     if job.get("causal"):
-        seen &= j <= i
+        visible &= j <= i
     left, right = job.get("window", [-1, -1])
     if left >= 0:
-        seen &= j >= i - left
+        visible &= j >= i - left
     if right >= 0:
-        seen &= j <= i + right
-    return seen
+        visible &= j <= i + right
+    return visible
 
 
-def normalise(x, seen, axis):
+def normalise(x, visible, axis):
     """Weights and logsumexp of (H, L, S) scores."""
     weights, sums = np.zeros(x.shape), np.zeros(x.shape[:2])
     for h in range(x.shape[0]):
         if axis == "all":
-            if seen[h].any():
+            if visible[h].any():
                 weights[h] = softmax(x[h])
             sums[h] = logsumexp(x[h])
             continue
         for i in range(x.shape[1]):
-            if seen[h, i].any():
+            if visible[h, i].any():
                 weights[h, i] = softmax(x[h, i])
-            sums[h, i] = logsumexp(x[h, i]) if seen[h, i].any() else -np.inf
+            sums[h, i] = logsumexp(x[h, i]) if visible[h, i].any() else -np.inf
     return weights, sums
 
 
-def expected(job, tensors):
-    """Every stage of one job, by name."""
+def expected_stages(job, tensors):
+    """All stages of one job by their output names."""
     t, stages = tensors, {}
     heads, groups = job.get("heads", 1), job.get("kv_heads", job.get("heads", 1))
     if "Q" in t:
@@ -100,8 +97,8 @@ def expected(job, tensors):
             stages[name] = stages[name][rows]
     queries, keys, values = split(queries, heads)[:, rows], split(keys, groups), split(values, groups)
     stages.update(queries=queries, keys=keys, values=values)
-    share = np.arange(heads) // (heads // groups)
-    k, v = keys[share], values[share]
+    group = np.arange(heads) // (heads // groups)  # of each query head
+    k, v = keys[group], values[group]
     scores = queries @ np.swapaxes(k, 1, 2)
     if job.get("score") == "cosine":
         scores = scores / (np.linalg.norm(queries, axis=2)[:, :, None] *
@@ -115,19 +112,19 @@ def expected(job, tensors):
     cap = job.get("softcap", 0)
     scores = np.tanh(scores / cap) * cap if cap else scores * 1.0
     stages["scaled_scores"] = scores
-    seen = np.broadcast_to(visible(job, length, keys.shape[1]), (heads, length, keys.shape[1]))
+    visible = np.broadcast_to(visible_keys(job, length, keys.shape[1]), (heads, length, keys.shape[1]))
     if "mask" in t:
-        mask = np.broadcast_to(t["mask"], seen.shape)
+        mask = np.broadcast_to(t["mask"], visible.shape)
         if mask.dtype == bool:
-            seen = seen & (mask == (job.get("mask_polarity", "attend") == "attend"))
+            visible = visible & (mask == (job.get("mask_polarity", "attend") == "attend"))
         else:
-            seen = seen & (mask != -np.inf)
+            visible = visible & (mask != -np.inf)
             scores = scores + mask[:, rows]
-    seen = seen[:, rows]
-    scores = np.where(seen, scores, -np.inf)
+    visible = visible[:, rows]
+    scores = np.where(visible, scores, -np.inf)
     stages["masked_scores"] = scores
     axis = job.get("softmax", {}).get("axis", "keys")
-    stages["weights"], stages["logsumexp"] = normalise(scores, seen, axis)
+    stages["weights"], stages["logsumexp"] = normalise(scores, visible, axis)
     context = stages["weights"] @ v
     stages["head_context"] = context
     stages["context"] = np.hstack(list(context))
@@ -140,8 +137,8 @@ def expected(job, tensors):
     return stages
 
 
-class Draw:
-    """One random job: the document, and its tensors as NumPy has them."""
+class RandomJob:
+    """One random job: its JSON object, and its tensors as NumPy arrays. Some tensors are files in `folder`."""
 
     def __init__(self, seed, folder):
         self.choose, self.numpy = random.Random(seed), np.random.RandomState(seed)
@@ -151,10 +148,10 @@ class Draw:
         if self.seeded:
             self.job["seed"] = seed
         kind = self.choose.choice(["given", "self", "cross"])
-        heads, share = self.choose.choice([0, 0, 1, 2, 3]), self.choose.choice([1, 1, 2])
+        heads, heads_per_group = self.choose.choice([0, 0, 1, 2, 3]), self.choose.choice([1, 1, 2])
         groups = max(heads, 1)
-        if heads and share > 1:
-            heads *= share
+        if heads and heads_per_group > 1:
+            heads *= heads_per_group
             self.job["kv_heads"] = groups
         if heads:
             self.job["heads"] = heads
@@ -175,7 +172,7 @@ class Draw:
             self.give("embeddings", (length, model))
             if kind == "cross":
                 self.give("memory", (keys, source))
-            # In the order in which a seed draws them.
+            # In the order in which the program draws them from the seed.
             out = self.chance(0.4)
             self.draw("W_Q", (model, heads * width))
             self.draw("W_K", (source, groups * width))
@@ -189,7 +186,7 @@ class Draw:
             if out and self.chance(0.3):
                 self.draw("b_O", (self.tensors["W_O"].shape[1],))
             self.position()
-        if not hasattr(self, "stream"):  # a seed that nothing is drawn from is refused
+        if not hasattr(self, "stream"):  # a seed is refused if no tensor is random
             self.job.pop("seed", None)
         self.options(length, keys, heads)
 
@@ -200,7 +197,7 @@ class Draw:
         return self.numpy.randint(-4, 5, shape) if self.integers else self.numpy.randn(*shape)
 
     def give(self, name, array_or_shape):
-        """A tensor written in the job, or in a file beside it."""
+        """Adds a tensor, written in the job or in a file."""
         array = array_or_shape
         if isinstance(array, tuple):
             array = self.values(array)
@@ -212,7 +209,7 @@ class Draw:
             self.job[name] = array.tolist()
 
     def draw(self, name, shape):
-        """A weight, drawn by the job's own seed where it has one."""
+        """Adds a weight, drawn from the job's seed if it has one."""
         if not self.seeded:
             return self.give(name, shape)
         if not hasattr(self, "stream"):
@@ -269,44 +266,51 @@ class Draw:
             self.give("mask", mask)
 
 
-def agrees(found, wanted):
-    """"" when equal (integers) or close (floats); else what differs."""
-    if found.shape != wanted.shape:
-        return f"shape {found.shape}, expected {wanted.shape}"
-    if wanted.dtype.kind in "iu":
-        return "" if found.dtype == np.int64 and (found == wanted).all() else "integers differ"
+def difference(found, expected):
+    """An empty text if the arrays are equal (integers) or close (floats), otherwise what differs."""
+    if found.shape != expected.shape:
+        return f"shape {found.shape}, expected {expected.shape}"
+    if expected.dtype.kind in "iu":
+        return "" if found.dtype == np.int64 and (found == expected).all() else "integers differ"
     if found.dtype != np.float64:
         return f"dtype {found.dtype}"
-    finite = np.isfinite(wanted)
-    if np.isnan(wanted).any() or not np.array_equal(found[~finite], wanted[~finite]):
-        return "what is not finite differs"
+    finite = np.isfinite(expected)
+    if np.isnan(expected).any() or not np.array_equal(found[~finite], expected[~finite]):
+        return "non-finite values differ"
     if not finite.any():
         return ""
-    distance, norm = np.abs(found[finite] - wanted[finite]), np.abs(wanted[finite]).max()
-    return "" if distance.max() <= TOLERANCE * max(norm, 1) else f"off by {distance.max()}"
+    distance, largest = np.abs(found[finite] - expected[finite]), np.abs(expected[finite]).max()
+    return "" if distance.max() <= TOLERANCE * max(largest, 1) else f"off by {distance.max()}"
 
 
-def main():
-    checks = Checks("numpy_jobs")
-    met = set()
+def make_job(seed, folder):
+    """A random job and its expected stages."""
+    job = RandomJob(seed, folder)
+    with np.errstate(divide="ignore"):
+        return job.job, expected_stages(job.job, job.tensors)
+
+
+@pytest.mark.parametrize("seed", range(JOBS))
+def test_random_job_matches_numpy(tmp_path, seed):
+    job, expected = make_job(seed, tmp_path)
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    run = attn("run", "job.json", "-o", "out.npz", "--outputs", ",".join(expected), cwd=tmp_path)
+    assert run.returncode == 0, run.stderr.decode()
+    with np.load(tmp_path / "out.npz") as results:
+        found = dict(results)
+    differences = {stage: difference(found[stage], np.asarray(array)) for stage, array in expected.items()}
+    assert not any(differences.values()), f"{differences}, job {job}"
+
+
+@pytest.fixture(scope="module")
+def keys_and_stages(module_path):
+    """The keys and stages of all random jobs."""
+    names = set()
     for seed in range(JOBS):
-        with tempfile.TemporaryDirectory() as name, np.errstate(divide="ignore"):
-            folder = pathlib.Path(name)
-            drawn = Draw(seed, folder)
-            stages = expected(drawn.job, drawn.tensors)
-            (folder / "job.json").write_text(json.dumps(drawn.job))
-            run = attn("run", "job.json", "-o", "out.npz", "--outputs", ",".join(stages),
-                       cwd=folder)
-            if not checks.check(run.returncode == 0, f"job {seed}: {run.stderr.decode()}"):
-                continue
-            results = np.load(folder / "out.npz")
-            for stage, wanted in stages.items():
-                differs = agrees(results[stage], np.asarray(wanted))
-                checks.check(not differs, f"job {seed}, {stage}: {differs}; {drawn.job}")
-            met.update(drawn.job, stages)
-    for name in ("positions", "output", "seed", "memory", "kv_heads", "rows", "mask", "score"):
-        checks.check(name in met, f"no job had {name}")
-    checks.finish()
+        names.update(*make_job(seed, module_path))
+    return names
 
 
-main()
+@pytest.mark.parametrize("name", ["positions", "output", "seed", "memory", "kv_heads", "rows", "mask", "score"])
+def test_random_jobs_cover(keys_and_stages, name):
+    assert name in keys_and_stages

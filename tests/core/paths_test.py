@@ -1,20 +1,16 @@
-#!/usr/bin/env python3
-"""Which options the kernels compute: none leaves them without this test, and the docs, saying so.
+"""Which jobs the fused kernels compute, and which fall back to the reference path, by `--dry-run`.
 
-`--dry-run` tells the path. Every key of a job stands below, with what asks for it and the path that
-it takes; the schema says which keys there are.
+Every key of a job has an entry below, with the expected path: a job that leaves the kernels fails here
+until this table and docs/semantics.md say so.
 """
 
 import json
-import pathlib
 import re
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ROOT, Checks, attn  # noqa: E402
+from support.attn import ROOT, attn
 
 B, H, G, L, S, D = 2, 4, 2, 5, 5, 8
 KERNELS = "kernels"
@@ -24,8 +20,8 @@ X = {"embeddings": (L, D)}
 PACKED = {"Q": (B, L, H * D), "K": (B, S, G * D), "V": (B, S, G * D)}
 HALF = D // 2
 
-# key: [(tensors beside Q, K and V by their shapes or their elements, options, path)]; without
-# "base", Q, K and V are given.
+# For each key of a job: jobs that use it. A tuple is the shape of a random tensor. "base" replaces the
+# tensors QKV; "expect" is the key that makes the job fall back to the reference path, if any.
 JOBS = {
     "Q": [{}], "K": [{}], "V": [{}],
     "embeddings": [{"base": X}],
@@ -63,30 +59,30 @@ JOBS = {
     "position_ids": [{"position_ids": [3, 1, 2, 5, 7], "rotary": {"kind": "half"}}],
     "key_position_ids": [{"key_position_ids": [3, 1, 2, 5, 7], "rotary": {"kind": "half"}}],
     "alibi_slopes": [{"alibi_slopes": (H,)}, {"alibi_slopes": (B, H), "causal": "bottom-right"},
-                     {"alibi_slopes": (H,), "documents": [0, 1, 0, 1, 0], "path": "alibi"},
-                     {"alibi_slopes": (H,), "zero_key": True, "path": "alibi"}],
+                     {"alibi_slopes": (H,), "documents": [0, 1, 0, 1, 0], "expect": "alibi"},
+                     {"alibi_slopes": (H,), "zero_key": True, "expect": "alibi"}],
     "relative_bias": [{"relative_bias": (8, H)},
                       {"relative_bias": (8, H), "documents": [0, 1, 0, 1, 0],
-                       "path": "relative_bias"}],
+                       "expect": "relative_bias"}],
     "sinks": [{"sinks": (H,)}, {"sinks": np.full(H, -np.inf)},
-              {"sinks": np.full(H, np.nan), "path": "sinks"},
-              {"sinks": np.full(H, 3e38), "path": "sinks"}],
+              {"sinks": np.full(H, np.nan), "expect": "sinks"},
+              {"sinks": np.full(H, 3e38), "expect": "sinks"}],
     "W_score": [{"W_score": (D, D), "score": "general"}],
-    "W_score_Q": [{"W_score_Q": (D, 3), "W_score_K": (D, 3), "score": "additive", "path": "score"}],
-    "W_score_K": [{"W_score_Q": (D, 3), "W_score_K": (D, 3), "score": "additive", "path": "score"}],
-    "b_score": [{"b_score": (D,), "score": "additive", "path": "score"}],
-    "v_score": [{"v_score": (3,), "W_score": (2 * D, 3), "score": "concat", "path": "score"}],
-    "g_score": [{"v_score": (D,), "g_score": (), "score": "additive", "path": "score"}],
+    "W_score_Q": [{"W_score_Q": (D, 3), "W_score_K": (D, 3), "score": "additive", "expect": "score"}],
+    "W_score_K": [{"W_score_Q": (D, 3), "W_score_K": (D, 3), "score": "additive", "expect": "score"}],
+    "b_score": [{"b_score": (D,), "score": "additive", "expect": "score"}],
+    "v_score": [{"v_score": (3,), "W_score": (2 * D, 3), "score": "concat", "expect": "score"}],
+    "g_score": [{"v_score": (D,), "g_score": (), "score": "additive", "expect": "score"}],
     "heads": [{"base": PACKED, "heads": H, "kv_heads": G}],
     "kv_heads": [{"base": PACKED, "heads": H, "kv_heads": G}],
     "layout": [{"base": {"Q": (B, L, H, D), "K": (B, S, G, D)}, "layout": "blhd"}],
     "batch_axis": [{"base": {"Q": (L, B, D), "K": (S, B, D)}, "batch_axis": "second"}],
-    "score": [{"score": "cosine"}, {"score": "dot"}, {"score": "l2", "path": "score"}],
-    "scale": [{"scale": -0.3}, {"scale": "none"}, {"scale": 1e39, "path": "scale"},
-              {"scale": 1e-39, "path": "scale"},
-              {"scale": 1e38, "temperature": 0.1, "path": "scale"}],
-    "softcap": [{"softcap": 3}, {"softcap": 1e-39, "path": "softcap"},
-                {"softcap": 1e39, "path": "softcap"}],
+    "score": [{"score": "cosine"}, {"score": "dot"}, {"score": "l2", "expect": "score"}],
+    "scale": [{"scale": -0.3}, {"scale": "none"}, {"scale": 1e39, "expect": "scale"},
+              {"scale": 1e-39, "expect": "scale"},
+              {"scale": 1e38, "temperature": 0.1, "expect": "scale"}],
+    "softcap": [{"softcap": 3}, {"softcap": 1e-39, "expect": "softcap"},
+                {"softcap": 1e39, "expect": "softcap"}],
     "softcap_order": [{"softcap": 3, "softcap_order": "after-mask", "mask": (L, S)}],
     "alibi": [{"alibi": True}],
     "relative": [{"relative": {"direction": "past"}, "relative_bias": (8, H)}],
@@ -98,17 +94,17 @@ JOBS = {
     "short_mask": [{"short_mask": "hide", "mask": (L, 3)}],
     "empty_rows": [{"empty_rows": "uniform"}, {"empty_rows": "nan"}],
     "normaliser": [{"normaliser": "softmax"}]
-                  + [{"normaliser": name, "path": "normaliser"}
+                  + [{"normaliser": name, "expect": "normaliser"}
                      for name in ["sparsemax", "entmax15", "hardmax", "sigmoid", "none"]],
-    "top_k": [{"normaliser": "top_k", "top_k": 2, "path": "normaliser"}],
-    "temperature": [{"temperature": 2}, {"temperature": 1e-39, "path": "temperature"},
-                    {"temperature": 1e39, "path": "temperature"}],
+    "top_k": [{"normaliser": "top_k", "top_k": 2, "expect": "normaliser"}],
+    "temperature": [{"temperature": 2}, {"temperature": 1e-39, "expect": "temperature"},
+                    {"temperature": 1e39, "expect": "temperature"}],
     "softmax": [{"softmax": {"axis": "keys"}}, {"softmax": {"precision": "f32"}},
-                {"softmax": {"axis": "all"}, "path": "softmax.axis"},
-                {"softmax": {"precision": "f16"}, "path": "softmax.precision"}],
+                {"softmax": {"axis": "all"}, "expect": "softmax.axis"},
+                {"softmax": {"precision": "f16"}, "expect": "softmax.precision"}],
     "rows": [{"rows": [0, -1]}],
     "compute": [{"compute": "f64"}, {"compute": "f32"}],
-    "path": [{"run": "reference", "path": "path"}],
+    "path": [{"path": "reference", "expect": "path"}],
     "position": [{"base": X, "position": {"kind": "sinusoidal"}}],
     "qk_norm": [{"qk_norm": "l2"}],
     "qk_norm_epsilon": [{"qk_norm": "l2", "qk_norm_epsilon": 1e-3}],
@@ -118,74 +114,65 @@ JOBS = {
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",
                  "key_weights", "row_max", "logsumexp", "head_context", "context"]],
 }
-NO_MATTER = {"schema", "tokens", "seed", "generator"}  # say nothing of how numbers are computed
+NOT_COMPUTING = {"schema", "tokens", "seed", "generator"}  # keys that do not affect the computation
 
 
-def job_of(case, dtype):
+CASES = [(key, case) for key, cases in JOBS.items() for case in cases]
+INTEGER_TENSORS = re.compile("cu_.*|(key_)?documents|.*lengths|.*position_ids")
+
+
+def tensors_and_options(case, dtype):
     rng = np.random.default_rng(1)
-    case = dict(case)
-    expected = case.pop("path", KERNELS)
-    given = {**case.pop("base", QKV), **case}
-    if "run" in given:
-        given["path"] = given.pop("run")
-    arrays = {}
-    for name, value in given.items():
-        shape = isinstance(value, tuple)
-        array = rng.standard_normal(value).astype(dtype) if shape else value
-        numbers = name.startswith(("cu_", "documents", "key_documents")) or name.endswith(
-            ("lengths", "position_ids"))
-        arrays[name] = np.asarray(array) if numbers else array
-    tensors = {name: value for name, value in arrays.items() if isinstance(value, np.ndarray)}
-    return tensors, {name: value for name, value in arrays.items() if name not in tensors}, expected
+    tensors, options = {}, {}
+    for name, value in {**case.get("base", QKV), **case}.items():
+        if isinstance(value, tuple):
+            tensors[name] = rng.standard_normal(value).astype(dtype)
+        elif isinstance(value, np.ndarray) or INTEGER_TENSORS.fullmatch(name):
+            tensors[name] = np.asarray(value)
+        elif name not in ("base", "expect"):
+            options[name] = value
+    return tensors, options
 
 
-def path_of(case, dtype="f4"):
-    tensors, options, expected = job_of(case, dtype)
+def dry_run(folder, case, dtype="f4"):
+    """The path of a job: "kernels", or the key or kind of tensor that the kernels do not support."""
+    tensors, options = tensors_and_options(case, dtype)
+    for name, array in tensors.items():
+        np.save(folder / f"{name}.npy", array)
     job = {**options, **{name: name + ".npy" for name in tensors}}
-    with tempfile.TemporaryDirectory() as folder:
-        for name, array in tensors.items():
-            np.save(f"{folder}/{name}.npy", array)
-        run = attn("run", "-", "--dry-run", "--format", "json", stdin=json.dumps(job), cwd=folder)
-    plan = json.loads(run.stdout) if run.returncode == 0 else {}
-    return plan.get("kept_by", plan.get("path")), expected, run.stderr.decode()
+    run = attn("run", "-", "--dry-run", "--format", "json", stdin=json.dumps(job), cwd=folder)
+    assert run.returncode == 0, run.stderr.decode()
+    plan = json.loads(run.stdout)
+    return plan.get("kept_by", plan.get("path"))
 
 
-def every_key(checks):
+def test_every_key_of_the_schema_has_a_job():
     keys = set(json.loads(attn("schema").stdout)["properties"])
-    known = set(JOBS) | NO_MATTER
-    checks.check(keys == known, f"keys that the schema or this test lacks: {keys ^ known}")
-    for key, cases in JOBS.items():
-        for case in cases:
-            found, expected, err = path_of(case)
-            checks.check(found == expected,
-                         f"{key}: {case}: expected {expected}, found {found}; {err}")
+    assert keys == set(JOBS) | NOT_COMPUTING
 
 
-def dtypes(checks):
-    for dtype, path in [("f8", KERNELS), ("f2", KERNELS), ("i8", "integers"), ("u1", "integers")]:
-        found, _, err = path_of({}, dtype)
-        checks.check(found == path, f"{dtype}: expected {path}, found {found}; {err}")
-    found, _, err = path_of({"base": {"Q": np.ones((2, 3)), "K": np.ones((2, 3), int)}})
-    checks.check(found == "integers", f"floats beside integers: {found}; {err}")
-    found, _, err = path_of({"outputs": ["queries"]})
-    checks.check(found is None, f"no scores: {found}; {err}")
+@pytest.mark.parametrize("case", [case for _, case in CASES], ids=[key for key, _ in CASES])
+def test_path_of_key(tmp_path, case):
+    assert dry_run(tmp_path, case) == case.get("expect", KERNELS)
 
 
-def told_in_the_docs(checks):
-    """The table of docs/semantics.md has a row for each thing that keeps a job from the kernels."""
-    text = (pathlib.Path(ROOT) / "docs" / "semantics.md").read_text()
+@pytest.mark.parametrize("dtype, path", [("f8", KERNELS), ("f2", KERNELS), ("i8", "integers"),
+                                         ("u1", "integers")])
+def test_path_of_dtype(tmp_path, dtype, path):
+    assert dry_run(tmp_path, {}, dtype) == path
+
+
+def test_integer_keys_with_float_queries_take_the_reference_path(tmp_path):
+    assert dry_run(tmp_path, {"base": {"Q": np.ones((2, 3)), "K": np.ones((2, 3), int)}}) == "integers"
+
+
+def test_job_without_scores_has_no_path(tmp_path):
+    assert dry_run(tmp_path, {"outputs": ["queries"]}) is None
+
+
+def test_docs_list_every_reason_for_the_reference_path():
+    text = (ROOT / "docs" / "semantics.md").read_text(encoding="utf-8")
     table = text.partition("| on the reference |")[2].partition("\n\n")[0]
-    told = set(re.findall(r"^\| `?([\w.]+)`?", table, re.MULTILINE))
-    kept = {case["path"] for cases in JOBS.values() for case in cases if "path" in case}
-    checks.check(told == kept - {"path"} | {"integers"}, f"docs/semantics.md: {told} and {kept}")
-
-
-def main():
-    checks = Checks("paths")
-    every_key(checks)
-    dtypes(checks)
-    told_in_the_docs(checks)
-    checks.finish()
-
-
-main()
+    documented = set(re.findall(r"^\| `?([\w.]+)`?", table, re.MULTILINE))
+    reasons = {case["expect"] for _, case in CASES if "expect" in case}
+    assert documented == reasons - {"path"} | {"integers"}
