@@ -1,30 +1,27 @@
-#!/usr/bin/env python3
-"""Every option of attention, alone and together, against plain loops.
+"""All options of attention, alone and combined, compared with plain loops.
 
-Each random job is run by the program and by tests/support/plain_attention.py, which have to agree at
-every stage to 1e-12. Each option is also left out of the plain loops again: the test counts how often
-that changes the result, so that a program that ignores an option cannot pass.
+The program and tests/support/plain_attention.py compute the same random jobs and must agree at every
+stage to 1e-12. Another test omits each option from the plain loops and counts in how many jobs this
+changes the result, so that a program which ignores an option cannot pass.
 """
 
 import collections
+import functools
 import json
-import pathlib
 import random
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
-from support.plain_attention import attend  # noqa: E402
+from support.attn import attn
+from support.plain_attention import attend
 
 JOBS = 200
 TOLERANCE = 1e-12
 
 
-class Draw:
-    """One random job: its tensors, 4-D, and its options."""
+class RandomJob:
+    """The 4-D tensors `t` and the options `o` of a random job."""
 
     def __init__(self, seed):
         self.choose, self.rng = random.Random(seed), np.random.default_rng(seed)
@@ -47,7 +44,7 @@ class Draw:
             self.give("past_K", self.B, self.G, self.P, self.Dk)
             self.give("past_V", self.B, self.G, self.P, self.Dv)
         self.visibility()
-        self.turns()
+        self.norms_and_rotary()
         self.scores()
         self.biases()
         self.weights()
@@ -72,13 +69,13 @@ class Draw:
         if self.chance(0.25):
             t["query_lengths"] = self.rng.integers(0, self.L + 1, self.B)
         if self.chance(0.4):
-            self.documents()
+            self.segments()
         if self.chance(0.4):
             self.mask()
         if self.chance(0.4):
             o["empty_rows"] = choose.choice(["uniform", "nan", "zero"])
 
-    def documents(self):
+    def segments(self):
         def ends(n):
             return np.concatenate([[0], np.sort(self.rng.integers(0, n + 1, 2)), [n]])
 
@@ -104,8 +101,7 @@ class Draw:
             self.give("mask", *shape)
             self.t["mask"][self.rng.random(shape) < 0.2] = -np.inf
 
-
-    def turns(self):
+    def norms_and_rotary(self):
         t, o, choose = self.t, self.o, self.choose
         if self.chance(0.3):
             o["qk_norm"] = choose.choice(["rms", "l2"])
@@ -199,151 +195,172 @@ class Draw:
             o["temperature"] = choose.choice([0.5, 3])
 
 
-def differs(found, wanted):
-    """"" when close, NaN and infinities at the same places; else what differs."""
-    if found.shape != wanted.shape:
-        return f"shape {found.shape}, expected {wanted.shape}"
+@functools.lru_cache(maxsize=None)
+def random_job(seed):
+    """Tensors, options and expected stages."""
+    job = RandomJob(seed)
+    return job.t, job.o, attend(job.t, job.o)
+
+
+def difference(found, expected):
+    """An empty text if the arrays are close, with the same NaNs and infinities, otherwise what differs."""
+    if found.shape != expected.shape:
+        return f"shape {found.shape}, expected {expected.shape}"
     with np.errstate(invalid="ignore"):
-        same = (found == wanted) | (np.isnan(found) & np.isnan(wanted))
-        distance = np.abs(found - wanted)[~same]
-    finite = wanted[np.isfinite(wanted)]
-    norm = max(1, np.abs(finite).max(initial=0))
-    return "" if (distance <= TOLERANCE * norm).all() else f"off by {distance.max()}"
+        same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        distance = np.abs(found - expected)[~same]
+    largest = max(1, np.abs(expected[np.isfinite(expected)]).max(initial=0))
+    return "" if (distance <= TOLERANCE * largest).all() else f"off by {distance.max()}"
 
 
-def write_job(folder, t, o):
+def run_job(folder, t, o, *flags):
+    """Runs a job; returns its outputs by name."""
     np.savez(folder / "in.npz", **t)
     job = {**o, **{name: f"in.npz#{name}" for name in t}}
     (folder / "job.json").write_text(json.dumps(job))
+    run = attn("run", "job.json", *flags, "-o", "out.npz", "--force", cwd=folder)
+    assert run.returncode == 0, run.stderr.decode()
+    with np.load(folder / "out.npz") as outputs:
+        return dict(outputs)
 
 
-def without(t, o, name):
-    """The job without one option (and what only makes sense beside it)."""
-    beside = {"past_K": ["past_V"], "documents": ["key_documents"],
-              "cu_seqlens_q": ["cu_seqlens_k"], "bias_K": ["bias_V"], "cos": ["sin"],
-              "softcap": ["softcap_order"], "relative_bias": ["relative"],
-              "normaliser": ["top_k"], "qk_norm": ["q_norm", "k_norm", "qk_norm_epsilon"],
-              "rotary": ["cos", "sin", "position_ids", "key_position_ids"]}
-    gone = [name, *beside.get(name, [])]
-    return ({k: v for k, v in t.items() if k not in gone},
-            {k: v for k, v in o.items() if k not in gone})
+@pytest.mark.parametrize("seed", range(JOBS))
+def test_random_job_matches_plain_loops(tmp_path, seed):
+    t, o, expected = random_job(seed)
+    found = run_job(tmp_path, t, o, "--nan", "allow", "--outputs", ",".join(expected))
+    differences = {stage: difference(found[stage], array) for stage, array in expected.items()}
+    assert not any(differences.values()), f"{differences}, options {o}, tensors {list(t)}"
 
 
-def same_everywhere(a, b):
-    return all(not differs(a[name], b[name]) for name in ("context", "logsumexp", "weights"))
-
-
-def random_jobs(checks, folder):
-    matters = collections.Counter()
-    for seed in range(JOBS):
-        drawn = Draw(seed)
-        wanted = attend(drawn.t, drawn.o)
-        write_job(folder, drawn.t, drawn.o)
-        run = attn("run", "job.json", "--nan", "allow", "--force", "-o", "out.npz", "--outputs",
-                   ",".join(wanted), cwd=folder)
-        if not checks.check(run.returncode == 0, f"job {seed}: {run.stderr.decode()}"):
-            continue
-        with np.load(folder / "out.npz") as results:
-            for stage, numbers in wanted.items():
-                text = differs(results[stage], numbers)
-                checks.check(not text, f"job {seed}, {stage}: {text}; {drawn.o} {list(drawn.t)}")
-        for name in set(OPTIONS) & {*drawn.o, *drawn.t}:
-            if name == "past_K" and COUNTS_PAST & {*drawn.t}:
-                continue
-            matters[name] += not same_everywhere(attend(*without(drawn.t, drawn.o, name)), wanted)
-    for name in OPTIONS:
-        checks.check(matters[name] >= 2, f"{name}: mattered in {matters[name]} jobs")
-
-
-# Options that can be left out of a job, which is then another one.
+# Options that can be omitted from a job.
 OPTIONS = ["causal", "alignment", "window", "mask", "mask_polarity", "empty_rows", "past_K",
            "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
            "relative_bias", "relative", "bias_K", "zero_key", "qk_norm", "qk_norm_epsilon", "q_norm",
            "k_norm", "rotary", "cos", "position_ids", "key_position_ids", "b_score", "v_score",
            "g_score"]
-# Tensors whose shape counts the keys of the past.
+# Options that need another one, and are omitted with it.
+DEPENDENTS = {"past_K": ["past_V"], "documents": ["key_documents"], "cu_seqlens_q": ["cu_seqlens_k"],
+              "bias_K": ["bias_V"], "cos": ["sin"], "softcap": ["softcap_order"],
+              "relative_bias": ["relative"], "normaliser": ["top_k"],
+              "qk_norm": ["q_norm", "k_norm", "qk_norm_epsilon"],
+              "rotary": ["cos", "sin", "position_ids", "key_position_ids"]}
+# Tensors whose shape includes the past keys: past_K cannot be omitted from jobs with these.
 COUNTS_PAST = {"mask", "key_lengths", "documents", "cu_seqlens_q", "position_ids"}
 
 
-def precision(checks, folder):
-    """softmax.precision rounds scores and weights, whatever the rest is computed in."""
-    rng = np.random.default_rng(1)
-    t = {name: rng.standard_normal((2, 2, 5, 4)) for name in "QKV"}
-    plain = attend(t, {})
-    for kind, bits in ("f16", 11), ("bf16", 8), ("f32", 24), ("f64", 53):
-        for compute in "f32", "f64":
-            write_job(folder, t, {"softmax": {"precision": kind}, "compute": compute})
-            attn("run", "job.json", "--force", "-o", "out.npz", cwd=folder)
-            with np.load(folder / "out.npz") as out:
-                w, context = out["weights"], out["context"]
-            mantissa, _ = np.frexp(w.astype(np.float64))
-            steps = mantissa * 2.0 ** bits
-            at_most = min(bits, 24 if compute == "f32" else 53)
-            checks.check(w.dtype == ("float32" if compute == "f32" else "float64"), f"{w.dtype}")
-            checks.check((steps == np.round(steps)).all(), f"{kind}, {compute}: not rounded")
-            off = np.abs(w - plain["weights"]).max()
-            least = 0 if at_most >= 24 else 2.0 ** -(bits + 6)
-            checks.check(least <= off <= 4 * 2.0 ** -at_most, f"{kind}, {compute}: off by {off}")
-            off = np.abs(context - plain["context"]).max()
-            checks.check(off <= 16 * 2.0 ** -at_most, f"{kind}, {compute}: context off by {off}")
+def without(values, name):
+    omitted = [name, *DEPENDENTS.get(name, [])]
+    return {key: value for key, value in values.items() if key not in omitted}
 
 
-def yarn(checks, folder):
-    """Each knob of YaRN, in a job where it binds."""
-    rng = np.random.default_rng(2)
-    t = {name: rng.standard_normal((1, 1, 9, 6)) for name in "QKV"}
-    rotary = {"kind": "half", "scaling": "yarn", "factor": 4.5, "original_length": 4096,
+@pytest.fixture(scope="module")
+def jobs_that_change():
+    """For each option, the number of random jobs whose result changes when it is omitted."""
+    count = collections.Counter()
+    for seed in range(JOBS):
+        t, o, expected = random_job(seed)
+        for name in set(OPTIONS) & {*o, *t}:
+            if name == "past_K" and COUNTS_PAST & {*t}:
+                continue
+            found = attend(without(t, name), without(o, name))
+            count[name] += any(difference(found[stage], expected[stage])
+                               for stage in ("context", "logsumexp", "weights"))
+    return count
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_option_changes_random_jobs(jobs_that_change, option):
+    assert jobs_that_change[option] >= 2
+
+
+@pytest.mark.parametrize("compute", ["f32", "f64"])
+@pytest.mark.parametrize("precision, bits", [("f16", 11), ("bf16", 8), ("f32", 24), ("f64", 53)])
+class TestSoftmaxPrecision:
+    """softmax.precision rounds scores and weights, whatever precision the rest is computed in."""
+
+    TENSORS = dict(zip("QKV", np.random.default_rng(1).standard_normal((3, 2, 2, 5, 4))))
+    EXACT = attend(TENSORS, {})
+
+    @pytest.fixture
+    def outputs(self, tmp_path, precision, compute):
+        return run_job(tmp_path, self.TENSORS, {"softmax": {"precision": precision}, "compute": compute})
+
+    @staticmethod
+    def rounding_unit(bits, compute):
+        return 2.0 ** -min(bits, 24 if compute == "f32" else 53)
+
+    def test_weights_have_the_dtype_of_the_computation(self, outputs, bits, compute):
+        assert outputs["weights"].dtype == {"f32": "float32", "f64": "float64"}[compute]
+
+    def test_weights_are_rounded(self, outputs, bits, compute):
+        mantissa, _ = np.frexp(outputs["weights"].astype(np.float64))
+        assert (mantissa * 2.0 ** bits % 1 == 0).all()
+
+    def test_error_of_weights_is_that_of_the_precision(self, outputs, bits, compute):
+        unit = self.rounding_unit(bits, compute)
+        error = np.abs(outputs["weights"] - self.EXACT["weights"]).max()
+        least = 0 if unit <= 2.0 ** -24 else 2.0 ** -(bits + 6)
+        assert least <= error <= 4 * unit
+
+    def test_error_of_context_is_that_of_the_precision(self, outputs, bits, compute):
+        error = np.abs(outputs["context"] - self.EXACT["context"]).max()
+        assert error <= 16 * self.rounding_unit(bits, compute)
+
+
+class TestYarn:
+    """A job in which every parameter of YaRN matters."""
+
+    TENSORS = dict(zip("QKV", np.random.default_rng(2).standard_normal((3, 1, 1, 9, 6))))
+    ROTARY = {"kind": "half", "scaling": "yarn", "factor": 4.5, "original_length": 4096,
               "beta_fast": 8, "beta_slow": 4, "attention_factor": 1.25}
-    whole = attend(t, {"rotary": rotary})
-    write_job(folder, t, {"rotary": rotary})
-    attn("run", "job.json", "--force", "-o", "out.npz", cwd=folder)
-    with np.load(folder / "out.npz") as out:
-        checks.check(np.abs(out["weights"] - whole["weights"]).max() < TOLERANCE, "yarn")
-    for knob in "beta_fast", "beta_slow", "attention_factor", "factor":
-        fewer = {name: value for name, value in rotary.items() if name != knob}
-        if knob == "factor":
-            fewer["factor"] = 2
-        off = np.abs(attend(t, {"rotary": fewer})["weights"] - whole["weights"]).max()
-        checks.check(off > 1e-6, f"yarn: {knob} does not matter: {off}")
+    EXPECTED = attend(TENSORS, {"rotary": ROTARY})["weights"]
+
+    def test_weights(self, tmp_path):
+        weights = run_job(tmp_path, self.TENSORS, {"rotary": self.ROTARY})["weights"]
+        assert np.abs(weights - self.EXPECTED).max() < TOLERANCE
+
+    @pytest.mark.parametrize("parameter", ["beta_fast", "beta_slow", "attention_factor", "factor"])
+    def test_parameter_matters(self, parameter):
+        rotary = {key: value for key, value in self.ROTARY.items() if key != parameter}
+        rotary.setdefault("factor", 2)
+        weights = attend(self.TENSORS, {"rotary": rotary})["weights"]
+        assert np.abs(weights - self.EXPECTED).max() > 1e-6
 
 
-def low_distances(checks, folder):
-    """A relative bias of -inf, and of the lowest finite number, everywhere or but for distance 0."""
-    rng = np.random.default_rng(4)
-    q, k, v = (rng.standard_normal((70, 4), dtype="float32") for _ in "QKV")
-    lowest = np.finfo("float32").min
-    np.save(folder / "mask.npy", np.zeros((70, 70), "float32"))
-    for name, array in ("q", q), ("k", k), ("v", v):
-        np.save(folder / f"{name}.npy", array)
-    for low, kept, expected in ((-np.inf, True, v), (lowest, True, v),
-                                (-np.inf, False, np.full_like(v, np.nan)),
-                                (lowest, False, np.broadcast_to(v.mean(axis=0), v.shape))):
-        table = np.full((32, 1), low, "float32")
-        if kept:
-            table[0] = 0
-        np.save(folder / "table.npy", table)
-        for path in "auto", "reference":
-            for mask in [], ["--mask", "mask.npy"]:
-                for outputs in "context", "context,masked_scores":
-                    attn("run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--relative-bias",
-                         "table.npy", "--path", path, *mask, "--outputs", outputs, "--force",
-                         "-o", "low.npz", cwd=folder)
-                    what = f"relative bias of {low}, {kept=}, {path}, {mask}, {outputs}"
-                    with np.load(folder / "low.npz") as found:
-                        checks.check(np.allclose(found["context"], expected, rtol=1e-5, atol=1e-6,
-                                                 equal_nan=True), what)
-                        if "," in outputs:
-                            checks.check(found["masked_scores"].reshape(70, 70)[0, -1] == low,
-                                         f"{what}: masked scores")
+LOWEST = np.finfo("float32").min
 
 
-def main():
-    checks = Checks("modes")
-    for part in random_jobs, precision, yarn, low_distances:
-        with tempfile.TemporaryDirectory() as name:
-            part(checks, pathlib.Path(name))
-    checks.finish()
+@pytest.mark.parametrize("outputs", ["context", "context,masked_scores"])
+@pytest.mark.parametrize("mask", [[], ["--mask", "mask.npy"]], ids=["no mask", "mask"])
+@pytest.mark.parametrize("path", ["auto", "reference"])
+@pytest.mark.parametrize("bias", [-np.inf, LOWEST], ids=["infinite", "lowest finite"])
+class TestLowestRelativeBias:
+    """A relative bias of -inf hides keys; one of the lowest finite number does not."""
 
+    @staticmethod
+    def run(folder, table, path, mask, outputs):
+        """Values and outputs of a job of 70 queries and keys."""
+        rng = np.random.default_rng(4)
+        q, k, v = (rng.standard_normal((70, 4), dtype="float32") for _ in "QKV")
+        for name, array in ("q", q), ("k", k), ("v", v), ("table", table):
+            np.save(folder / f"{name}.npy", array)
+        np.save(folder / "mask.npy", np.zeros((70, 70), "float32"))
+        run = attn("run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--relative-bias", "table.npy",
+                   "--path", path, *mask, "--outputs", outputs, "-o", "out.npz", cwd=folder)
+        assert run.returncode == 0, run.stderr.decode()
+        with np.load(folder / "out.npz") as found:
+            if "," in outputs:
+                assert found["masked_scores"].reshape(70, 70)[0, -1] == table[-1]
+            return v, found["context"]
 
-main()
+    def test_at_all_distances(self, tmp_path, bias, path, mask, outputs):
+        v, context = self.run(tmp_path, np.full((32, 1), bias, "float32"), path, mask, outputs)
+        expected = np.full_like(v, np.nan) if bias == -np.inf else np.broadcast_to(v.mean(axis=0), v.shape)
+        assert np.allclose(context, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
+
+    def test_at_all_distances_but_0(self, tmp_path, bias, path, mask, outputs):
+        table = np.full((32, 1), bias, "float32")
+        table[0] = 0
+        v, context = self.run(tmp_path, table, path, mask, outputs)
+        assert np.allclose(context, v, rtol=1e-5, atol=1e-6)

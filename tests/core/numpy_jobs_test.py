@@ -138,7 +138,7 @@ def expected_stages(job, tensors):
 
 
 class RandomJob:
-    """One random job: its JSON object, and its tensors as NumPy arrays. Some tensors are files in `folder`."""
+    """The JSON object and the NumPy arrays of a random job. Some of the arrays are files in `folder`."""
 
     def __init__(self, seed, folder):
         self.choose, self.numpy = random.Random(seed), np.random.RandomState(seed)
@@ -311,6 +311,7 @@ def keys_and_stages(module_path):
     return names
 
 
-@pytest.mark.parametrize("name", ["positions", "output", "seed", "memory", "kv_heads", "rows", "mask", "score"])
+@pytest.mark.parametrize("name", ["positions", "output", "seed", "memory", "kv_heads", "rows", "mask",
+                                  "score"])
 def test_random_jobs_cover(keys_and_stages, name):
     assert name in keys_and_stages
