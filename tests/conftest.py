@@ -10,18 +10,35 @@ import pytest
 pytest.register_assert_rewrite("faults", "peers", "support")
 
 
-@pytest.fixture
-def tmp_path():
-    """A new, empty folder. Unlike pytest's own, it is removed after the test: some are large."""
+def new_folder():
+    # Unlike pytest's own temporary folders, which are kept, these are removed: some hold large files.
     with tempfile.TemporaryDirectory() as name:
         yield pathlib.Path(name)
+
+
+@pytest.fixture
+def tmp_path():
+    """An empty folder for one test."""
+    yield from new_folder()
+
+
+@pytest.fixture(scope="class")
+def class_path():
+    """A folder that the tests of a class share."""
+    yield from new_folder()
 
 
 @pytest.fixture(scope="module")
 def module_path():
-    """A folder that the tests of one file share."""
-    with tempfile.TemporaryDirectory() as name:
-        yield pathlib.Path(name)
+    """A folder that the tests of a file share."""
+    yield from new_folder()
+
+
+def pytest_make_parametrize_id(val):
+    """Lists of command-line words appear in test names as typed."""
+    if isinstance(val, (list, tuple)) and all(isinstance(word, str) for word in val):
+        return " ".join(val) or "none"
+    return None
 
 
 # Until all test scripts are pytest cases: a script that counts its own checks runs as one case.

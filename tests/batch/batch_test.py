@@ -1,319 +1,515 @@
-#!/usr/bin/env python3
-"""`attn batch` from outside: which jobs, in which order, and what fails."""
+"""`attn batch`: selecting jobs, the order of results, --base, failures, shards."""
 
+import functools
 import json
 import os
-import pathlib
 import subprocess
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn  # noqa: E402
-from support.jobs import (WORDS, contents, is_expected, job, manifest_of,  # noqa: E402
-                          write_jobs)
+from support.attn import ATTN, attn, json_lines
+from support.jobs import WORDS, contents, is_expected, job, manifest_of, write_jobs
 
-
-def lines_of(run):
-    return [json.loads(line) for line in run.stdout.splitlines()]
+INVALID_JOB = '{"embeddings": [[1, 2], [3]]}'
 
 
-def which_jobs(checks, folder):
-    write_jobs(folder / "jobs", range(3))
-    write_jobs(folder / "jobs" / "deep", [3])
-    (folder / "jobs" / "notes.txt").write_text("no job")
-    (folder / "jobs" / ".hidden.json").write_text("no job")
-    names = [f"jobs/job{i:04}.json" for i in range(3)]
-    for words, seeds in [
-        (["jobs"], [3, 0, 1, 2]),  # by name: jobs/deep/... comes first
-        (["jobs/job*.json"], [0, 1, 2]),
-        ([names[2], names[0]], [2, 0]),
-        ([names[1], "jobs", names[1]], [1, 3, 0, 2]),  # each job once
-    ]:
-        run = attn("batch", *words, cwd=folder)
-        results = lines_of(run)
-        checks.check(run.returncode == 0 and len(results) == len(seeds), f"{words}: {run}")
-        checks.check(all(map(is_expected, results, seeds)), f"{words}: results in order")
-
-    for flags, listing in [([], "\n".join(names)), ([], "\r\n".join(names) + "\r\n"),
-                           (["-0"], "\0".join(names) + "\0")]:
-        run = attn("batch", "--files-from", "-", *flags, stdin=listing, cwd=folder)
-        checks.check(all(map(is_expected, lines_of(run), range(3))), f"--files-from -: {run}")
-        (folder / "list").write_text(listing)
-        again = attn("batch", "--files-from", "list", *flags, cwd=folder)
-        checks.check(again.stdout == run.stdout, "--files-from FILE")
-
-    (folder / "list").write_text("\0".join(names))
-    run = attn("batch", "--files-from", "list", cwd=folder)
-    checks.check(run.returncode == 65 and run.stderr.decode() == "attn: list: expected a name a line, found a NUL; "
-                 "-0 reads names that end in NUL (find -print0)\n" and not run.stdout, f"{run}")
-
-    alone = b"".join(attn("run", name, "--format", "ndjson", cwd=folder).stdout for name in names)
-    checks.check(attn("batch", *names, cwd=folder).stdout == alone, "the same bytes as attn run")
-
-    for words, code in [(["none.json"], 66), (["no*.json"], 66), ([], 2), (["-", "jobs"], 2),
-                        (["jobs", "-0"], 2), (["-", "--files-from", "list"], 2)]:
-        run = attn("batch", *words, cwd=folder)
-        checks.check(run.returncode == code and not run.stdout, f"{words}: {run}")
+@pytest.fixture
+def batch(tmp_path):
+    """Runs `attn batch` in the test's folder."""
+    return functools.partial(attn, "batch", cwd=tmp_path)
 
 
-def names_without_a_file(checks, folder):
-    """They fail by themselves, among others; alone they are an error at once."""
-    write_jobs(folder / "jobs", range(3))
-    (folder / "empty").mkdir()
-    listing = "jobs/job0000.json\nmissing.json\njobs/job0002.json\nno*.json\n"
-    run = attn("batch", "--files-from", "-", "--out-dir", "out", stdin=listing, cwd=folder)
-    recorded = {name: line.get("code", 0) for name, line in manifest_of(folder / "out").items()}
-    checks.check(run.returncode == 3 and b"attn: missing.json: No such file" in run.stderr
-                 and recorded == dict(zip(listing.splitlines(), [0, 66, 0, 66])), f"{recorded}: {run}")
-    (folder / "missing.json").write_text(json.dumps(job(7)))
-    run = attn("batch", "--files-from", "-", "--out-dir", "out", "--resume", cwd=folder,
-               stdin=listing.replace("no*.json\n", ""))
-    checks.check(run.returncode == 0 and b"1 done, 2 skipped" in run.stderr, f"it came: {run}")
-    run = attn("batch", "jobs", "empty", cwd=folder)
-    checks.check(run.returncode == 0 and len(lines_of(run)) == 3, f"an empty folder among others: {run}")
-    run = attn("batch", "empty", "gone.json", "no*.json", "--out-dir", "out2", cwd=folder)
-    checks.check(run.returncode == 66 and run.stderr.decode().splitlines() == [
+def job_lines(seeds):
+    return "".join(json.dumps(job(seed)) + "\n" for seed in seeds)
+
+
+def assert_results(run, seeds):
+    """The run succeeded and printed the results of these seeds, in this order."""
+    assert run.returncode == 0
+    results = json_lines(run.stdout)
+    assert len(results) == len(seeds)
+    assert [is_expected(result, seed) for result, seed in zip(results, seeds)] == [True] * len(seeds)
+
+
+# Selecting jobs by file name.
+
+
+@pytest.fixture
+def job_tree(tmp_path):
+    """Three jobs in jobs/, one in jobs/deep/, and files that are not jobs."""
+    write_jobs(tmp_path / "jobs", range(3))
+    write_jobs(tmp_path / "jobs" / "deep", [3])
+    (tmp_path / "jobs" / "notes.txt").write_text("no job")
+    (tmp_path / "jobs" / ".hidden.json").write_text("no job")
+    return [f"jobs/job{i:04}.json" for i in range(3)]
+
+
+@pytest.mark.parametrize("words, seeds", [
+    pytest.param(["jobs"], [3, 0, 1, 2], id="folder, sorted by name"),  # jobs/deep/ sorts first
+    pytest.param(["jobs/job*.json"], [0, 1, 2], id="pattern"),
+    pytest.param(["jobs/job0002.json", "jobs/job0000.json"], [2, 0], id="files in the given order"),
+    pytest.param(["jobs/job0001.json", "jobs", "jobs/job0001.json"], [1, 3, 0, 2], id="each job once"),
+])
+def test_arguments_select_jobs(batch, job_tree, words, seeds):
+    assert_results(batch(*words), seeds)
+
+
+LISTINGS = pytest.mark.parametrize("flags, end", [([], "\n"), ([], "\r\n"), (["-0"], "\0")],
+                                   ids=["LF", "CRLF", "NUL"])
+
+
+@LISTINGS
+def test_files_from_stdin_selects_jobs(batch, job_tree, flags, end):
+    assert_results(batch("--files-from", "-", *flags, stdin=end.join(job_tree) + end), range(3))
+
+
+@LISTINGS
+def test_files_from_file_selects_jobs(batch, tmp_path, job_tree, flags, end):
+    (tmp_path / "list").write_text(end.join(job_tree) + end)
+    assert_results(batch("--files-from", "list", *flags), range(3))
+
+
+def test_last_name_in_files_from_needs_no_line_end(batch, job_tree):
+    assert_results(batch("--files-from", "-", stdin="\n".join(job_tree)), range(3))
+
+
+def test_nul_in_files_from_without_0_is_refused(batch, tmp_path, job_tree):
+    (tmp_path / "list").write_text("\0".join(job_tree))
+    run = batch("--files-from", "list")
+    assert run.returncode == 65
+    assert run.stderr.decode() == ("attn: list: expected a name a line, found a NUL; "
+                                   "-0 reads names that end in NUL (find -print0)\n")
+    assert run.stdout == b""
+
+
+def test_results_are_byte_identical_to_attn_run(batch, tmp_path, job_tree):
+    single_runs = [attn("run", name, "--format", "ndjson", cwd=tmp_path).stdout for name in job_tree]
+    assert all(single_runs)
+    assert batch(*job_tree).stdout == b"".join(single_runs)
+
+
+@pytest.mark.parametrize("words, code", [
+    (["none.json"], 66), (["no*.json"], 66), ([], 2), (["-", "jobs"], 2), (["jobs", "-0"], 2),
+    (["-", "--files-from", "list"], 2),
+])
+def test_invalid_selection_of_jobs_is_refused(batch, job_tree, words, code):
+    run = batch(*words)
+    assert run.returncode == code
+    assert run.stdout == b""
+
+
+# Names without a file fail by themselves among others; if nothing else is given, the command fails.
+
+LISTING = "jobs/job0000.json\nmissing.json\njobs/job0002.json\nno*.json\n"
+
+
+def test_missing_files_fail_and_the_others_run(batch, tmp_path):
+    write_jobs(tmp_path / "jobs", range(3))
+    run = batch("--files-from", "-", "--out-dir", "out", stdin=LISTING)
+    assert run.returncode == 3
+    assert b"attn: missing.json: No such file" in run.stderr
+    codes = {name: line.get("code", 0) for name, line in manifest_of(tmp_path / "out").items()}
+    assert codes == dict(zip(LISTING.splitlines(), [0, 66, 0, 66]))
+
+
+def test_resume_runs_a_file_that_was_missing(batch, tmp_path):
+    write_jobs(tmp_path / "jobs", range(3))
+    batch("--files-from", "-", "--out-dir", "out", stdin=LISTING)
+    (tmp_path / "missing.json").write_text(json.dumps(job(7)))
+    run = batch("--files-from", "-", "--out-dir", "out", "--resume", stdin=LISTING.replace("no*.json\n", ""))
+    assert run.returncode == 0
+    assert b"1 done, 2 skipped" in run.stderr
+
+
+def test_empty_folder_among_others_is_ignored(batch, tmp_path):
+    write_jobs(tmp_path / "jobs", range(3))
+    (tmp_path / "empty").mkdir()
+    assert_results(batch("jobs", "empty"), range(3))
+
+
+def test_selection_without_any_job_is_refused_and_creates_nothing(batch, tmp_path):
+    (tmp_path / "empty").mkdir()
+    run = batch("empty", "gone.json", "no*.json", "--out-dir", "out")
+    assert run.returncode == 66
+    assert run.stderr.decode().splitlines() == [
         "attn: empty: no .json file in this folder", "attn: gone.json: No such file or directory",
-        "attn: no*.json: no file matches"], f"nothing at all: {run}")
-    checks.check(not (folder / "out2").exists(), "and nothing is made")
+        "attn: no*.json: no file matches"]
+    assert not (tmp_path / "out").exists()
 
-    # Root reads everything, unless it gives that up.
-    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
-    locked = folder / "jobs" / "locked"
+
+@pytest.mark.parametrize("words, seeds", [(["jobs"], range(3)),
+                                          (["jobs/locked/*.json", "jobs/job0001.json"], [1])],
+                         ids=["folder", "pattern"])
+def test_unreadable_folder_is_one_failed_job(tmp_path, words, seeds):
+    write_jobs(tmp_path / "jobs", range(3))
+    locked = tmp_path / "jobs" / "locked"
     locked.mkdir(mode=0)
-    for words, seeds in (["jobs"], range(3)), (["jobs/locked/*.json", "jobs/job0001.json"], [1]):
-        run = subprocess.run([*drop, ATTN, "batch", *words, "-q"], cwd=folder, capture_output=True)
-        results = lines_of(run)
-        good = [result for result in results if "error" not in result]
-        bad = [result["error"] for result in results if "error" in result]
-        checks.check(run.returncode == 3 and bad == [["jobs/locked: Permission denied"]]
-                     and len(good) == len(seeds) and all(map(is_expected, good, seeds)),
-                     f"{words}, a folder that is closed: {run}")
+    # Root reads everything unless it drops these capabilities.
+    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    run = subprocess.run([*drop, ATTN, "batch", *words, "-q"], cwd=tmp_path, capture_output=True)
     locked.chmod(0o755)
+    results = json_lines(run.stdout)
+    good = [result for result in results if "error" not in result]
+    assert run.returncode == 3
+    assert [result["error"] for result in results if "error" in result] == [["jobs/locked: Permission denied"]]
+    assert len(good) == len(seeds)
+    assert all(map(is_expected, good, seeds))
 
 
-def each_file_once(checks, folder):
-    paths = write_jobs(folder / "jobs", range(2))
-    (folder / "link").symlink_to("jobs")
+# The same file under several names.
+
+
+def test_spellings_of_one_path_are_one_job(batch, tmp_path):
+    paths = write_jobs(tmp_path / "jobs", range(2))
+    (tmp_path / "link").symlink_to("jobs")
     words = ["jobs", "jobs/job0000.json", "./jobs/job0000.json", paths[1], "link", "jobs/../jobs/*"]
-    run = attn("batch", *words, "--dry-run", cwd=folder)
-    names = [line["job"] for line in lines_of(run)]
-    checks.check(names == ["jobs/job0000.json", "jobs/job0001.json"], f"one spelling of each: {names}")
-    # A link to a file is a job of its own: relative paths in it start elsewhere.
-    (folder / "jobs" / "alias.json").symlink_to("job0000.json")
-    run = attn("batch", "jobs", "--dry-run", cwd=folder)
-    checks.check(len(lines_of(run)) == 3, f"links to files: {run}")
-
-    # A pattern that matches folders means what the shell would make of it.
-    write_jobs(folder / "more", [5])
-    run = attn("batch", "*o*", "--name", "{job}", "--out-dir", "out", cwd=folder)
-    checks.check(sorted(contents(folder / "out")) == ["alias.npz", "job0000.npz", "job0001.npz",
-                                                      "job0005.npz"], f"folders by a pattern: {run}")
-    again = attn("batch", "*o*", "--dry-run", "--out-dir", "out", cwd=folder)
-    checks.check(len(lines_of(again)) == 4, f"save that of the results: {again}")
+    plans = json_lines(batch(*words, "--dry-run").stdout)
+    assert [plan["job"] for plan in plans] == ["jobs/job0000.json", "jobs/job0001.json"]
 
 
-def folders_of_failed_jobs(checks, folder):
-    """Folders are made for results: where there are none, they go again."""
-    write_jobs(folder / "jobs" / "good", [0])
-    write_jobs(folder / "jobs" / "both" / "good", [1])
+def test_link_to_a_job_file_is_a_separate_job(batch, tmp_path):
+    """Relative paths in it start from the link's folder."""
+    write_jobs(tmp_path / "jobs", range(2))
+    (tmp_path / "jobs" / "alias.json").symlink_to("job0000.json")
+    assert len(json_lines(batch("jobs", "--dry-run").stdout)) == 3
+
+
+@pytest.fixture
+def batch_of_pattern(batch, tmp_path):
+    """A batch of the folders that the pattern *o* matches, as a shell would expand it."""
+    write_jobs(tmp_path / "jobs", range(2))
+    write_jobs(tmp_path / "more", [5])
+    return batch("*o*", "--name", "{job}", "--out-dir", "out")
+
+
+def test_pattern_matches_folders(batch_of_pattern, tmp_path):
+    assert sorted(contents(tmp_path / "out")) == ["job0000.npz", "job0001.npz", "job0005.npz"]
+
+
+def test_pattern_does_not_match_the_output_folder(batch_of_pattern, batch):
+    assert len(json_lines(batch("*o*", "--dry-run", "--out-dir", "out").stdout)) == 3
+
+
+def test_folders_of_failed_jobs_are_not_kept(batch, tmp_path):
+    write_jobs(tmp_path / "jobs" / "good", [0])
+    write_jobs(tmp_path / "jobs" / "both" / "good", [1])
     for name in "bad/worse", "both/bad":
-        (folder / "jobs" / name).mkdir(parents=True)
-        # (Known only when it is computed.)
-        (folder / "jobs" / name / "x.json").write_text(
+        (tmp_path / "jobs" / name).mkdir(parents=True)
+        # This job fails only when it is computed.
+        (tmp_path / "jobs" / name / "x.json").write_text(
             '{"Q": [[9007199254740993]], "K": [[9223372036854775807]], "outputs": ["scores"]}')
-    run = attn("batch", "jobs", "--out-dir", "out", "--name", "{job}", "-j", "2", cwd=folder)
-    made = sorted(path.relative_to(folder / "out").as_posix()
-                  for path in (folder / "out").rglob("*") if path.is_dir())
-    checks.check(run.returncode == 3 and b"2 done, 0 skipped, 2 failed" in run.stderr
-                 and made == ["both", "both/good", "good"], f"folders {made}: {run}")
+    run = batch("jobs", "--out-dir", "out", "--name", "{job}", "-j", "2")
+    assert run.returncode == 3
+    assert b"2 done, 0 skipped, 2 failed" in run.stderr
+    out = tmp_path / "out"
+    folders = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_dir())
+    assert folders == ["both", "both/good", "good"]
 
 
-def lines_on_stdin(checks, folder):
-    text = "".join(json.dumps(job(seed)) + "\n" for seed in range(200))
-    run = attn("batch", "-", "-j", "4", stdin=text)
-    results = lines_of(run)
-    checks.check(len(results) == 200 and all(map(is_expected, results, range(200))),
-                 "200 lines in, 200 results out, in order")
-    one = attn("batch", "-", "-j", "1", stdin=text)
-    checks.check(one.stdout == run.stdout, "the same bytes with one worker and with four")
-
-    text = "\n".join([json.dumps(job(0)), "", "{nonsense", json.dumps({"Q": [[1.0]]}), "  \r",
-                      json.dumps(job(1))])  # the last line has no end
-    run = attn("batch", "-", stdin=text)
-    results = lines_of(run)
-    checks.check(run.returncode == 3 and len(results) == 4, f"a line that is no job: {run}")
-    checks.check(is_expected(results[0], 0) and is_expected(results[3], 1), "the others")
-    checks.check(results[1]["job"] == "line 3" and results[1]["code"] == 65
-                 and results[1]["error"][0].startswith("line 3: column 2: "), f"its error: {results[1]}")
-    checks.check("K" in results[2]["error"][0], f"the other error: {results[2]}")
-    checks.check(b"attn: line 3: " in run.stderr and b"2 failed" in run.stderr, f"{run.stderr}")
-
-    for path in "-", "/dev/stdin", "/dev/fd/0":
-        run = attn("batch", "-", "--q", path, stdin='{"K": [[1.0]]}\n{"K": [[2.0]]}\n')
-        checks.check(run.returncode == 3 and len(lines_of(run)) == 2
-                     and b"standard input holds the jobs" in run.stderr, f"--q {path}: {run}")
-    run = attn("batch", "-", stdin="")
-    checks.check(run.returncode == 0 and run.stdout == b"", "no lines, no results")
-    unreadable = os.open(folder, os.O_RDONLY)
-    run = subprocess.run([ATTN, "batch", "-"], stdin=unreadable, capture_output=True)
-    os.close(unreadable)
-    checks.check(run.returncode == 74 and b"attn: standard input: Is a directory\n" in run.stderr, f"no lines: {run}")
+# Jobs as lines of standard input.
 
 
-def a_failure_while_lines_may_come(checks, _):
-    """With --fail-fast it is the end, whoever waits for another line."""
+def test_results_of_lines_come_in_order(batch):
+    assert_results(batch("-", "-j", "4", stdin=job_lines(range(200))), range(200))
+
+
+def test_number_of_workers_does_not_change_the_output(batch):
+    text = job_lines(range(200))
+    one_worker = batch("-", "-j", "1", stdin=text).stdout
+    assert one_worker
+    assert batch("-", "-j", "4", stdin=text).stdout == one_worker
+
+
+class TestLinesSomeOfWhichAreInvalid:
+    @pytest.fixture(scope="class")
+    def run(self):
+        lines = [json.dumps(job(0)), "", "{nonsense", json.dumps({"Q": [[1.0]]}), "  \r", json.dumps(job(1))]
+        return attn("batch", "-", stdin="\n".join(lines))  # the last line has no end
+
+    def test_exit_code_is_3(self, run):
+        assert run.returncode == 3
+
+    def test_empty_lines_have_no_result(self, run):
+        assert len(json_lines(run.stdout)) == 4
+
+    @pytest.mark.parametrize("index, seed", [(0, 0), (3, 1)], ids=["first", "last"])
+    def test_valid_lines_have_results(self, run, index, seed):
+        assert is_expected(json_lines(run.stdout)[index], seed)
+
+    def test_syntax_error_names_its_line_and_column(self, run):
+        result = json_lines(run.stdout)[1]
+        assert (result["job"], result["code"]) == ("line 3", 65)
+        assert result["error"][0].startswith("line 3: column 2: ")
+
+    def test_incomplete_job_names_the_missing_input(self, run):
+        assert "K" in json_lines(run.stdout)[2]["error"][0]
+
+    def test_stderr_names_the_line_and_counts_failures(self, run):
+        assert b"attn: line 3: " in run.stderr
+        assert b"2 failed" in run.stderr
+
+
+@pytest.mark.parametrize("path", ["-", "/dev/stdin", "/dev/fd/0"])
+def test_tensor_cannot_come_from_stdin_too(batch, path):
+    run = batch("-", "--q", path, stdin='{"K": [[1.0]]}\n{"K": [[2.0]]}\n')
+    assert run.returncode == 3
+    assert len(json_lines(run.stdout)) == 2
+    assert b"standard input holds the jobs" in run.stderr
+
+
+def test_empty_stdin_gives_no_results(batch):
+    run = batch("-", stdin="")
+    assert (run.returncode, run.stdout) == (0, b"")
+
+
+def test_unreadable_stdin_is_an_error(tmp_path):
+    folder = os.open(tmp_path, os.O_RDONLY)
+    run = subprocess.run([ATTN, "batch", "-"], stdin=folder, capture_output=True)
+    os.close(folder)
+    assert run.returncode == 74
+    assert b"attn: standard input: Is a directory\n" in run.stderr
+
+
+def test_fail_fast_ends_while_stdin_is_open():
     with subprocess.Popen([ATTN, "batch", "-", "-q", "-j", "2", "--fail-fast"], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as batch:
-        batch.stdin.write(b"{}\n")
-        batch.stdin.flush()
-        results = [json.loads(line) for line in batch.stdout]  # up to its end
-        checks.check(len(results) == 1 and results[0]["code"] == 65 and batch.wait() == 3, f"{results}")
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdin.write(b"{}\n")
+        process.stdin.flush()
+        results = [json.loads(line) for line in process.stdout]
+        assert [result["code"] for result in results] == [65]
+        assert process.wait() == 3
 
 
-def a_common_base(checks, folder):
-    rng = np.random.default_rng(1)
-    q, k, v = rng.standard_normal((3, 5, 4))
-    (folder / "sub").mkdir()
-    np.save(folder / "sub" / "k.npy", k)
-    np.save(folder / "v.npy", v)
-    base = {"K": "k.npy", "V": [[9.0] * 4] * 5, "scale": 2, "causal": True}
-    (folder / "sub" / "base.json").write_text(json.dumps(base))
-    lines = "".join(json.dumps(line) + "\n" for line in [
-        {"Q": q.tolist()}, {"Q": q.tolist(), "scale": "none"}, {"Q": q.tolist(), "causal": False}])
-    run = attn("batch", "-", "--base", "sub/base.json", "--v", "v.npy", stdin=lines, cwd=folder)
-    results = lines_of(run)
-    for result, scale, causal in zip(results, [2, 1, 2], [True, True, False]):
+# --base: defaults for all jobs.
+
+
+class TestBase:
+    @pytest.fixture(scope="class")
+    def tensors(self):
+        return np.random.default_rng(1).standard_normal((3, 5, 4))
+
+    @pytest.fixture(scope="class")
+    def run(self, tensors, class_path):
+        """Three jobs over a base in another folder, and a tensor that a flag sets."""
+        q, k, v = tensors
+        (class_path / "sub").mkdir()
+        np.save(class_path / "sub" / "k.npy", k)
+        np.save(class_path / "v.npy", v)
+        base = {"K": "k.npy", "V": [[9.0] * 4] * 5, "scale": 2, "causal": True}
+        (class_path / "sub" / "base.json").write_text(json.dumps(base))
+        jobs = [{"Q": q.tolist()}, {"Q": q.tolist(), "scale": "none"}, {"Q": q.tolist(), "causal": False}]
+        return attn("batch", "-", "--base", "sub/base.json", "--v", "v.npy", cwd=class_path,
+                    stdin="".join(json.dumps(line) + "\n" for line in jobs))
+
+    def test_every_job_has_a_result(self, run):
+        assert len(json_lines(run.stdout)) == 3
+
+    @pytest.mark.parametrize("index, scale, causal", [(0, 2, True), (1, 1, True), (2, 2, False)],
+                             ids=["base", "own scale", "own causal"])
+    def test_keys_of_the_job_override_the_base(self, run, tensors, index, scale, causal):
+        q, k, v = tensors
         scores = np.where(np.tri(5, dtype=bool) | (not causal), scale * (q @ k.T), -np.inf)
         e = np.exp(scores - scores.max(axis=1, keepdims=True))
         want = e / e.sum(axis=1, keepdims=True) @ v
-        checks.check(np.allclose(result["context"], want, rtol=1e-12), f"scale {scale}, {causal}")
-        checks.check("sub/base.json" in result["made_by"]["inputs"], "the base is an input")
-    checks.check(len(results) == 3, f"{run}")
+        np.testing.assert_allclose(json_lines(run.stdout)[index]["context"], want, rtol=1e-12)
 
-    # What all share need not mean something to each; what a job says itself has to.
-    (folder / "seed.json").write_text(json.dumps({"seed": 3, "K": [[1.0], [2.0]]}))
-    lines = [{"Q": [[1.0]]}, {"Q": {"rand": {"shape": [1, 1]}}}]
-    text = "\n".join(map(json.dumps, lines))
-    for flags in ["--base", "seed.json"], ["--seed", "3", "--k", "[[1.0], [2.0]]"]:
-        run = attn("batch", "-", *flags, stdin=text, cwd=folder)
-        scores = [result.get("scores") for result in map(json.loads, run.stdout.splitlines())]
-        drawn = np.random.RandomState(3).rand()
-        checks.check(run.returncode == 0 and scores == [[[1, 2]], [[drawn, 2 * drawn]]],
-                     f"a shared seed: {run}")
-    run = attn("batch", "-", stdin=json.dumps({"seed": 3, "Q": [[1.0]], "K": [[1.0]]}))
-    checks.check(run.returncode == 3 and b"seed: expected a random tensor" in run.stderr, f"{run}")
-
-    # Numbers written out in the base are read once and still known by their shape.
-    base = {"K": k.tolist(), "V": v.tolist()}
-    (folder / "base.json").write_text(json.dumps(base))
-    run = attn("batch", "-", "--base", "base.json", stdin=json.dumps({"Q": q.tolist()}), cwd=folder)
-    result = lines_of(run)[0]
-    checks.check(result["made_by"]["job"]["K"] == "numbers of shape (5, 4)", f"{result['made_by']}")
-    run = attn("batch", "-", "--heads", "none", stdin="{}")
-    checks.check(run.returncode == 2 and run.stderr.count(b"\n") == 1 and b"--heads" in run.stderr,
-                 f"a flag that is wrong: {run}")
-    (folder / "bad.json").write_text('{"causal": 3}')
-    run = attn("batch", "-", "--base", "bad.json", "--out-dir", "bad", stdin="{}\n{}", cwd=folder)
-    checks.check(run.returncode == 65 and run.stderr.count(b"\n") == 1 and b"bad.json: causal: " in
-                 run.stderr and not (folder / "bad").exists(), f"a base that is wrong: {run}")
+    @pytest.mark.parametrize("index", range(3))
+    def test_base_is_recorded_as_an_input(self, run, index):
+        assert "sub/base.json" in json_lines(run.stdout)[index]["made_by"]["inputs"]
 
 
-def failures(checks, folder):
-    paths = write_jobs(folder, range(6))
-    paths[1].write_text('{"embeddings": [[1, 2], [3]]}')
-    paths[2].write_text('{"Q": "gone.npy", "K": [[1.0]]}')
-    paths[3].write_text("")
-    run = attn("batch", *paths, "--out-dir", "out", cwd=folder)
-    checks.check(run.returncode == 3, f"exit code 3: {run}")
-    checks.check(sorted(contents(folder / "out"))
-                 == ["job0000.npz", "job0004.npz", "job0005.npz"], "the others are there")
-    lines = manifest_of(folder / "out")
-    codes = [lines[str(path)].get("code", 0) for path in paths]
-    checks.check(codes == [0, 65, 66, 65, 0, 0], f"codes in the manifest: {codes}")
-    checks.check("gone.npy" in lines[str(paths[2])]["error"][0], "and the error")
-    checks.check(b"out/manifest.ndjson" in run.stderr, "the summary says where to look")
-    for path in paths[1:4]:
-        checks.check(f"attn: {path}: ".encode() in run.stderr, f"{path.name} is named")
+@pytest.mark.parametrize("flags", [["--base", "seed.json"], ["--seed", "3", "--k", "[[1.0], [2.0]]"]],
+                         ids=["base", "flag"])
+def test_shared_seed_may_be_unused_by_a_job(batch, tmp_path, flags):
+    (tmp_path / "seed.json").write_text(json.dumps({"seed": 3, "K": [[1.0], [2.0]]}))
+    run = batch("-", *flags, stdin='{"Q": [[1.0]]}\n{"Q": {"rand": {"shape": [1, 1]}}}')
+    drawn = np.random.RandomState(3).rand()
+    assert run.returncode == 0
+    assert [result.get("scores") for result in json_lines(run.stdout)] == [[[1, 2]], [[drawn, 2 * drawn]]]
 
-    many = write_jobs(folder / "many", range(50))
-    for path in many[1:]:
+
+def test_seed_in_a_job_must_be_used(batch):
+    run = batch("-", stdin=json.dumps({"seed": 3, "Q": [[1.0]], "K": [[1.0]]}))
+    assert run.returncode == 3
+    assert b"seed: expected a random tensor" in run.stderr
+
+
+def test_numbers_in_the_base_are_recorded_by_shape(batch, tmp_path):
+    (tmp_path / "base.json").write_text(json.dumps({"K": np.eye(5, 4).tolist(), "V": np.eye(5, 4).tolist()}))
+    run = batch("-", "--base", "base.json", stdin=json.dumps({"Q": np.eye(5, 4).tolist()}))
+    assert json_lines(run.stdout)[0]["made_by"]["job"]["K"] == "numbers of shape (5, 4)"
+
+
+def test_invalid_flag_is_reported_once(batch):
+    run = batch("-", "--heads", "none", stdin="{}")
+    assert run.returncode == 2
+    assert run.stderr.count(b"\n") == 1
+    assert b"--heads" in run.stderr
+
+
+def test_invalid_base_is_reported_once_and_creates_nothing(batch, tmp_path):
+    (tmp_path / "bad.json").write_text('{"causal": 3}')
+    run = batch("-", "--base", "bad.json", "--out-dir", "bad", stdin="{}\n{}")
+    assert run.returncode == 65
+    assert run.stderr.count(b"\n") == 1
+    assert b"bad.json: causal: " in run.stderr
+    assert not (tmp_path / "bad").exists()
+
+
+# Failures and warnings.
+
+
+class TestBatchWithThreeFailures:
+    @pytest.fixture(scope="class")
+    def paths(self, class_path):
+        paths = write_jobs(class_path, range(6))
+        paths[1].write_text(INVALID_JOB)
+        paths[2].write_text('{"Q": "gone.npy", "K": [[1.0]]}')
+        paths[3].write_text("")
+        return paths
+
+    @pytest.fixture(scope="class")
+    def run(self, class_path, paths):
+        return attn("batch", *paths, "--out-dir", "out", cwd=class_path)
+
+    def test_exit_code_is_3(self, run):
+        assert run.returncode == 3
+
+    def test_the_other_jobs_have_results(self, run, class_path):
+        assert sorted(contents(class_path / "out")) == ["job0000.npz", "job0004.npz", "job0005.npz"]
+
+    def test_manifest_has_the_codes(self, run, class_path, paths):
+        lines = manifest_of(class_path / "out")
+        assert [lines[str(path)].get("code", 0) for path in paths] == [0, 65, 66, 65, 0, 0]
+
+    def test_manifest_has_the_error(self, run, class_path, paths):
+        assert "gone.npy" in manifest_of(class_path / "out")[str(paths[2])]["error"][0]
+
+    def test_summary_names_the_manifest(self, run):
+        assert b"out/manifest.ndjson" in run.stderr
+
+    @pytest.mark.parametrize("index", [1, 2, 3])
+    def test_stderr_names_the_job(self, run, paths, index):
+        assert f"attn: {paths[index]}: ".encode() in run.stderr
+
+
+@pytest.fixture
+def many_failures(tmp_path):
+    """Fifty jobs, of which only the first is valid."""
+    for path in write_jobs(tmp_path / "many", range(50))[1:]:
         path.write_text("{}")
-    run = attn("batch", "many", "-j", "1", "--fail-fast", "--out-dir", "fast", cwd=folder)
-    checks.check(run.returncode == 3 and len(manifest_of(folder / "fast")) == 2, f"{run}")
-    checks.check(b"48 not done" in run.stderr, f"what was not done: {run.stderr}")
-    run = attn("batch", "many", "--out-dir", "slow", cwd=folder)
-    checks.check(len(manifest_of(folder / "slow")) == 50, "by default it keeps going")
-    checks.check(run.stderr.count(b"\n") == 22, f"errors shown: {run.stderr.count(b'%c' % 10)}")
-
-    run = attn("batch", paths[0], "--out-dir", "npy", "--format", "npy", cwd=folder)
-    checks.check(run.returncode == 3 and b"--outputs scores chooses one" in run.stderr
-                 and b" -o " not in run.stderr, f"an .npy of three outputs: {run}")
-    run = attn("batch", paths[0], "--out-dir", "npy", "--format", "npy", "--outputs", "weights",
-               "--resume", cwd=folder)
-    checks.check(run.returncode == 0 and (folder / "npy/job0000.npy").exists(), f"of one: {run}")
-
-    run = attn("batch", "-", "--nan", "refuse", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')
-    checks.check(run.returncode == 3 and b"NaN" in run.stderr, f"--nan refuse: {run}")
-    run = attn("batch", "-", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')
-    checks.check(run.returncode == 0 and b"line 1: warning: " in run.stderr, f"--nan warn: {run}")
 
 
-def what_is_doubtful(checks, folder):
-    doubtful = {"Q": [[1.0]], "K": [[1.0]], "V": [[1.0]], "mask": [[1.0]], "tokens": ["a", "b", "c"]}
-    run = attn("batch", "-", "--out-dir", "out", stdin=json.dumps(doubtful), cwd=folder)
-    warning = manifest_of(folder / "out")["line 1"].get("warning", "")
-    checks.check(run.returncode == 0 and b"line 1: warning: " in run.stderr
-                 and "hide nothing" in warning and "they label nothing" in warning, f"{run} {warning}")
-    run = attn("batch", "-", stdin=25 * (json.dumps(doubtful) + "\n"), cwd=folder)
-    checks.check(run.stderr.count(b": warning: ") == 20, f"no more than 20 are shown: {run.stderr}")
+def test_fail_fast_starts_no_job_after_a_failure(batch, many_failures, tmp_path):
+    run = batch("many", "-j", "1", "--fail-fast", "--out-dir", "out")
+    assert run.returncode == 3
+    assert len(manifest_of(tmp_path / "out")) == 2
+    assert b"48 not done" in run.stderr
 
 
-def shards(checks, folder):
-    write_jobs(folder / "jobs", range(10))
-    attn("batch", "jobs", "--out-dir", "whole", "--name", "{index}", cwd=folder)
-    for i in (1, 2, 3):
-        run = attn("batch", "jobs", "--out-dir", "parts", "--name", "{index}", "--shard", f"{i}/3",
-                   cwd=folder)
-        done = len(manifest_of(folder / "parts", f"manifest.{i}-of-3.ndjson"))
-        checks.check(run.returncode == 0 and done == (4 if i == 1 else 3), f"shard {i}: {run}")
-    checks.check(contents(folder / "whole") == contents(folder / "parts"),
-                 "all shards together are the whole")
-    lines = "".join(json.dumps(job(seed)) + "\n" for seed in range(10))
-    parts = [lines_of(attn("batch", "-", "--shard", f"{i}/3", stdin=lines)) for i in (1, 2, 3)]
-    checks.check([list(map(is_expected, parts[i], range(i, 10, 3))) for i in range(3)]
-                 == [[True] * 4, [True] * 3, [True] * 3], f"of lines: {parts}")
-    for shard in ["0/3", "4/3", "1", "1/", "a/b", "1/3x", "-1/3"]:
-        run = attn("batch", "jobs", f"--shard={shard}", cwd=folder)
-        checks.check(run.returncode == 2 and b"--shard" in run.stderr, f"{shard}: {run}")
+def test_failures_do_not_stop_the_batch_by_default(batch, many_failures, tmp_path):
+    batch("many", "--out-dir", "out")
+    assert len(manifest_of(tmp_path / "out")) == 50
 
 
-def files_shared_by_all(checks, folder):
-    """A file that many jobs name is read once: a FIFO gives its bytes one time only."""
-    os.mkfifo(folder / "w")
-    rng = np.random.default_rng(2)
-    weights = rng.standard_normal((3, 3))
-    np.save(folder / "w.npy", weights)
+def test_at_most_20_failures_are_shown(batch, many_failures):
+    run = batch("many", "--out-dir", "out")
+    assert run.stderr.count(b"\n") == 22  # and two lines that sum up
+
+
+def test_npy_of_several_outputs_suggests_outputs_flag(batch, tmp_path):
+    path, = write_jobs(tmp_path, [0])
+    run = batch(path, "--out-dir", "npy", "--format", "npy")
+    assert run.returncode == 3
+    assert b"--outputs scores chooses one" in run.stderr
+    assert b" -o " not in run.stderr
+
+
+def test_npy_of_one_output_is_written_on_resume(batch, tmp_path):
+    path, = write_jobs(tmp_path, [0])
+    batch(path, "--out-dir", "npy", "--format", "npy")
+    run = batch(path, "--out-dir", "npy", "--format", "npy", "--outputs", "weights", "--resume")
+    assert run.returncode == 0
+    assert (tmp_path / "npy/job0000.npy").exists()
+
+
+def test_nan_refuse_fails_the_job(batch):
+    run = batch("-", "--nan", "refuse", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')
+    assert run.returncode == 3
+    assert b"NaN" in run.stderr
+
+
+def test_nan_is_a_warning_by_default(batch):
+    run = batch("-", stdin='{"Q": [["NaN"]], "K": [[1.0]]}')
+    assert run.returncode == 0
+    assert b"line 1: warning: " in run.stderr
+
+
+JOB_WITH_WARNINGS = json.dumps({"Q": [[1.0]], "K": [[1.0]], "V": [[1.0]], "mask": [[1.0]], "tokens": ["a", "b", "c"]})
+
+
+def test_warnings_are_printed_and_recorded(batch, tmp_path):
+    run = batch("-", "--out-dir", "out", stdin=JOB_WITH_WARNINGS)
+    assert run.returncode == 0
+    assert b"line 1: warning: " in run.stderr
+    warning = manifest_of(tmp_path / "out")["line 1"].get("warning", "")
+    assert "hide nothing" in warning
+    assert "they label nothing" in warning
+
+
+def test_at_most_20_warnings_are_shown(batch):
+    run = batch("-", stdin=25 * (JOB_WITH_WARNINGS + "\n"))
+    assert run.stderr.count(b": warning: ") == 20
+
+
+# Shards.
+
+
+@pytest.mark.parametrize("shard, count", [(1, 4), (2, 3), (3, 3)])
+def test_shard_runs_its_part_of_the_jobs(batch, tmp_path, shard, count):
+    write_jobs(tmp_path / "jobs", range(10))
+    run = batch("jobs", "--out-dir", "parts", "--shard", f"{shard}/3")
+    assert run.returncode == 0
+    assert len(manifest_of(tmp_path / "parts", f"manifest.{shard}-of-3.ndjson")) == count
+
+
+def test_all_shards_together_give_the_whole(batch, tmp_path):
+    write_jobs(tmp_path / "jobs", range(10))
+    batch("jobs", "--out-dir", "whole", "--name", "{index}")
+    for shard in (1, 2, 3):
+        batch("jobs", "--out-dir", "parts", "--name", "{index}", "--shard", f"{shard}/3")
+    assert len(contents(tmp_path / "whole")) == 10
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("shard", [1, 2, 3])
+def test_shard_of_lines_takes_every_third(batch, shard):
+    assert_results(batch("-", "--shard", f"{shard}/3", stdin=job_lines(range(10))), range(shard - 1, 10, 3))
+
+
+@pytest.mark.parametrize("shard", ["0/3", "4/3", "1", "1/", "a/b", "1/3x", "-1/3"])
+def test_invalid_shard_is_refused(batch, tmp_path, shard):
+    write_jobs(tmp_path / "jobs", [0])
+    run = batch("jobs", f"--shard={shard}")
+    assert run.returncode == 2
+    assert b"--shard" in run.stderr
+
+
+def test_file_that_jobs_share_is_read_once(tmp_path):
+    """The file is a FIFO, which gives its bytes only once."""
+    os.mkfifo(tmp_path / "w")
+    weights = np.random.default_rng(2).standard_normal((3, 3))
+    np.save(tmp_path / "w.npy", weights)
     line = json.dumps({"embeddings": WORDS, "W_Q": "w"}) + "\n"
-    process = subprocess.Popen([ATTN, "batch", "-", "-j", "4"], stdin=subprocess.PIPE, cwd=folder,
+    process = subprocess.Popen([ATTN, "batch", "-", "-j", "4"], stdin=subprocess.PIPE, cwd=tmp_path,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    feeder = subprocess.Popen(["sh", "-c", "cat w.npy > w"], cwd=folder)
+    feeder = subprocess.Popen(["sh", "-c", "cat w.npy > w"], cwd=tmp_path)
     out, err = process.communicate((line * 20).encode(), timeout=60)
+    feeder.kill()
     feeder.wait()
-    results = [json.loads(text) for text in out.splitlines()]
+    results = json_lines(out)
+    assert len(results) == 20, err
     want = np.array(WORDS) @ weights @ np.array(WORDS).T
-    checks.check(len(results) == 20 and all(np.allclose(result["scores"], want, rtol=1e-12)
-                                            for result in results), f"{err}")
-
-
-if __name__ == "__main__":
-    checks = Checks("attn batch")
-    for part in (which_jobs, names_without_a_file, each_file_once, folders_of_failed_jobs, lines_on_stdin,
-                 a_failure_while_lines_may_come, a_common_base, failures, what_is_doubtful, shards,
-                 files_shared_by_all):
-        with tempfile.TemporaryDirectory() as folder:
-            part(checks, pathlib.Path(folder))
-    checks.finish()
+    for result in results:
+        np.testing.assert_allclose(result["scores"], want, rtol=1e-12)

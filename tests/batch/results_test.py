@@ -1,145 +1,235 @@
-#!/usr/bin/env python3
-"""Results of `attn batch` as files: what they are called, and what becomes of what stands there."""
+"""Result files of `attn batch`: their names, and what happens to existing files."""
 
+import functools
 import json
 import os
-import pathlib
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
-from support.jobs import contents, is_expected, job, manifest_of, write_jobs  # noqa: E402
+from support.attn import attn
+from support.jobs import contents, is_expected, job, manifest_of, write_jobs
 
 
-def names_of_results(checks, folder):
-    write_jobs(folder / "jobs" / "a", [0, 1])
-    write_jobs(folder / "jobs" / "b", [0])
-    clash = attn("batch", "jobs", "--out-dir", "out", cwd=folder)
-    checks.check(clash.returncode == 2 and b"jobs/a/job0000.json" in clash.stderr
-                 and b"jobs/b/job0000.json" in clash.stderr, f"one name for two: {clash}")
-    checks.check(not (folder / "out").exists(), "a clash is found before anything runs")
-    for number, (flags, want) in enumerate([
-        (["--name", "{job}"], ["a/job0000.npz", "a/job0001.npz", "b/job0000.npz"]),
-        (["--name", "r{index}-{stem}", "--format", "json"],
-         ["r1-job0000.json", "r2-job0001.json", "r3-job0000.json"]),
-        (["--name", "{index}", "--format", "csv", "--outputs", "weights"],
-         ["1.csv", "2.csv", "3.csv"]),
-        (["--name", "{index}", "--format", "folder", "--outputs", "scores,weights"],
-         [f"{i}/{name}.npy" for i in (1, 2, 3) for name in ("scores", "weights")]),
-    ]):
-        out = f"out{number}"
-        run = attn("batch", "jobs", "--out-dir", out, *flags, cwd=folder)
-        checks.check(run.returncode == 0 and run.stdout == b"", f"{flags}: {run}")
-        checks.check(list(contents(folder / out)) == want, f"{list(contents(folder / out))}")
-        lines = manifest_of(folder / out)
-        recorded = sorted(name for line in lines.values() for name in line["outputs"])
-        checks.check(recorded == want, f"the manifest names them: {recorded}")
-    with np.load(folder / "out0" / "a" / "job0001.npz") as result:
-        checks.check(is_expected(result, 1), "what is in the .npz")
-    checks.check(is_expected(json.loads((folder / "out1" / "r2-job0001.json").read_text()), 1),
-                 "what is in the .json")
+@pytest.fixture
+def batch(tmp_path):
+    """Runs `attn batch` in the test's folder."""
+    return functools.partial(attn, "batch", cwd=tmp_path)
 
-    run = attn("batch", "-", "--out-dir", "lines", stdin=json.dumps(job(5)), cwd=folder)
-    checks.check(list(contents(folder / "lines")) == ["1.npz"], f"names of lines: {run}")
-    # An output folder within the folder of jobs holds no jobs.
+
+@pytest.fixture
+def two_folders(tmp_path):
+    """Three jobs in two folders; two have the same file name."""
+    write_jobs(tmp_path / "jobs" / "a", [0, 1])
+    write_jobs(tmp_path / "jobs" / "b", [0])
+
+
+# Names of result files.
+
+
+def test_two_results_of_one_name_are_refused_before_any_job_runs(batch, two_folders, tmp_path):
+    run = batch("jobs", "--out-dir", "out")
+    assert run.returncode == 2
+    assert b"jobs/a/job0000.json" in run.stderr
+    assert b"jobs/b/job0000.json" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+NAMES = pytest.mark.parametrize("flags, want", [
+    (["--name", "{job}"], ["a/job0000.npz", "a/job0001.npz", "b/job0000.npz"]),
+    (["--name", "r{index}-{stem}", "--format", "json"], ["r1-job0000.json", "r2-job0001.json", "r3-job0000.json"]),
+    (["--name", "{index}", "--format", "csv", "--outputs", "weights"], ["1.csv", "2.csv", "3.csv"]),
+    (["--name", "{index}", "--format", "folder", "--outputs", "scores,weights"],
+     [f"{i}/{name}.npy" for i in (1, 2, 3) for name in ("scores", "weights")]),
+], ids=["job", "index and stem", "index, CSV", "index, folder"])
+
+
+@NAMES
+def test_name_sets_the_names_of_results(batch, two_folders, tmp_path, flags, want):
+    run = batch("jobs", "--out-dir", "out", *flags)
+    assert (run.returncode, run.stdout) == (0, b"")
+    assert list(contents(tmp_path / "out")) == want
+
+
+@NAMES
+def test_manifest_records_the_names_of_results(batch, two_folders, tmp_path, flags, want):
+    batch("jobs", "--out-dir", "out", *flags)
+    lines = manifest_of(tmp_path / "out").values()
+    assert sorted(name for line in lines for name in line["outputs"]) == want
+
+
+def test_npz_holds_the_results_of_its_job(batch, two_folders, tmp_path):
+    batch("jobs", "--out-dir", "out", "--name", "{job}")
+    with np.load(tmp_path / "out" / "a" / "job0001.npz") as result:
+        assert is_expected(result, 1)
+
+
+def test_json_holds_the_results_of_its_job(batch, two_folders, tmp_path):
+    batch("jobs", "--out-dir", "out", "--name", "r{index}-{stem}", "--format", "json")
+    assert is_expected(json.loads((tmp_path / "out" / "r2-job0001.json").read_text()), 1)
+
+
+def test_results_of_lines_are_named_by_number(batch, tmp_path):
+    batch("-", "--out-dir", "out", stdin=json.dumps(job(5)))
+    assert list(contents(tmp_path / "out")) == ["1.npz"]
+
+
+def test_output_folder_inside_the_job_folder_holds_no_jobs(batch, two_folders):
     flags = ["--name", "{index}", "--format", "json", "--out-dir", "jobs/out"]
-    attn("batch", "jobs", *flags, cwd=folder)
-    run = attn("batch", "jobs", *flags, "--resume", cwd=folder)
-    checks.check(b"3 jobs: 0 done, 3 skipped" in run.stderr, f"{run}")
+    batch("jobs", *flags)
+    assert b"3 jobs: 0 done, 3 skipped" in batch("jobs", *flags, "--resume").stderr
 
 
-def names_that_are_refused(checks, folder):
-    write_jobs(folder / "jobs" / "a", [0, 1])
-    for pattern, reason in [("./{index}", "has '.' in it"), ("{job}/", "ends with '/'"), (".", "has '.' in it"),
-                            ("/x{index}", "begins with '/'"), ("../{stem}", "has '..' in it")]:
-        run = attn("batch", "jobs/a", "--out-dir", "bad", "--name", pattern, cwd=folder)
-        checks.check(run.returncode == 2 and f"', which {reason}".encode() in run.stderr, f"{pattern}: {run}")
-    for flags in ["--manifest", "-", "--out-dir", "bad"], ["--out-dir", "-"]:
-        run = attn("batch", "jobs/a", *flags, cwd=folder)
-        checks.check(run.returncode == 2 and b"./-" in run.stderr, f"{flags}: {run}")
-    for flags in [["--name", "{stm}"], ["--name", "{stem"], ["--name", "x"], ["--name", "../{stem}"],
-                  ["--name", "/tmp/{index}"]]:
-        run = attn("batch", "jobs/a", "--out-dir", "bad", *flags, cwd=folder)
-        checks.check(run.returncode == 2 and run.stderr.count(b"\n") == 1, f"{flags}: {run}")
-    run = attn("batch", "../" + folder.name + "/jobs/a/job0000.json", "--out-dir", "bad", "--name",
-               "{job}", cwd=folder)
-    checks.check(run.returncode == 2, f"no name above the folder: {run}")
-    for pattern in "x", "{stem}", "{index}-{job}":
-        run = attn("batch", "-", "--out-dir", "out", "--name", pattern, stdin="{}", cwd=folder)
-        checks.check(run.returncode == 2 and b"lines" in run.stderr and not (folder / "out").exists(),
-                     f"{pattern} of lines: {run}")
-    for flags in [["--name", "{index}"], ["--resume"], ["--force"], ["--format", "json"]]:
-        run = attn("batch", "jobs/a", *flags, cwd=folder)
-        checks.check(run.returncode == 2 and run.stderr == f"attn: {flags[0]}: goes with --out-dir\n".encode(),
-                     f"{flags} alone: {run}")
-    run = attn("batch", "jobs/a", "--fail-fast", "--keep-going", cwd=folder)
-    checks.check(run.returncode == 2 and b"--fail-fast starts no job after a failure" in run.stderr, f"{run}")
+@pytest.mark.parametrize("pattern, reason", [
+    ("./{index}", "has '.' in it"), ("{job}/", "ends with '/'"), (".", "has '.' in it"),
+    ("/x{index}", "begins with '/'"), ("../{stem}", "has '..' in it"),
+])
+def test_name_that_is_no_relative_path_is_refused(batch, two_folders, pattern, reason):
+    run = batch("jobs/a", "--out-dir", "bad", "--name", pattern)
+    assert run.returncode == 2
+    assert f"', which {reason}".encode() in run.stderr
 
 
-def names_of_any_bytes(checks, folder):
-    """Told apart, and found again."""
-    (folder / "jobs").mkdir()
-    for seed, name in enumerate([b"a\xff.json", b"a\xfe.json", b"a\\xff.json", "\u00e4.json".encode()]):
-        with open(os.fsencode(folder) + b"/jobs/" + name, "w") as file:
-            json.dump(job(seed), file)
-    for counts in b"4 done, 0 skipped", b"0 done, 4 skipped":
-        run = attn("batch", "jobs", "--out-dir", "out", "--resume", cwd=folder)
-        checks.check(run.returncode == 0 and counts in run.stderr, f"{run}")
-    names = sorted(manifest_of(folder / "out"))
-    checks.check(names == [r"jobs/a\x5cxff.json", r"jobs/a\xfe.json", r"jobs/a\xff.json",
-                           "jobs/\u00e4.json"], f"{names}")
+@pytest.mark.parametrize("pattern", ["{stm}", "{stem", "x", "../{stem}", "/tmp/{index}"])
+def test_invalid_name_is_refused_in_one_line(batch, two_folders, pattern):
+    run = batch("jobs/a", "--out-dir", "bad", "--name", pattern)
+    assert run.returncode == 2
+    assert run.stderr.count(b"\n") == 1
 
 
-def what_stands_there(checks, folder):
-    """It is replaced with --force only, and left alone with --no-clobber."""
-    paths = write_jobs(folder, range(6))
-    (folder / "kept").mkdir()
-    (folder / "kept" / "job0000.npz").write_text("mine")
-    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", cwd=folder)
-    checks.check(run.returncode == 73 and run.stderr.count(b"\n") == 1 and list(contents(folder / "kept"))
-                 == ["job0000.npz"] and b"kept/job0000.npz: exists already" in run.stderr, f"{run}")
-    checks.check((folder / "kept" / "job0000.npz").read_text() == "mine", "not overwritten")
-    run = attn("batch", paths[0], *paths[4:], "--out-dir", "kept", "--no-clobber", cwd=folder)
-    checks.check(run.returncode == 0 and b"2 done, 1 skipped" in run.stderr, f"{run}")
-    checks.check((folder / "kept" / "job0000.npz").read_text() == "mine", "left as it was")
-    run = attn("batch", *paths[4:], "--out-dir", "kept", cwd=folder)
-    checks.check(run.returncode == 73 and b"and 1 other" in run.stderr, f"several: {run}")
-    run = attn("batch", "-", "--out-dir", "kept", "--name", "job000{index}", "--no-clobber",
-               stdin=json.dumps(job(1)), cwd=folder)
-    checks.check(sorted(line["status"] for line in manifest_of(folder / "kept").values())
-                 == ["done"] * 3, "the manifest of all runs")
-    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", cwd=folder)
-    checks.check(run.returncode == 73 and b"--resume" in run.stderr, f"a manifest there: {run}")
-    run = attn("batch", paths[0], paths[4], "--out-dir", "kept", "--force", cwd=folder)
-    with np.load(folder / "kept" / "job0000.npz") as result:
-        checks.check(run.returncode == 0 and is_expected(result, 0), f"--force: {run}")
+@pytest.mark.parametrize("flags", [["--manifest", "-", "--out-dir", "bad"], ["--out-dir", "-"]])
+def test_standard_output_is_no_folder_and_no_manifest(batch, two_folders, flags):
+    run = batch("jobs/a", *flags)
+    assert run.returncode == 2
+    assert b"./-" in run.stderr
 
 
-def half_a_result(checks, folder):
-    """Not taken for a whole one by --no-clobber, which adds what is missing to what is the same."""
-    write_jobs(folder / "jobs", [0])
-    flags = ["batch", "jobs", "--format", "folder", "--out-dir", "out", "--no-clobber"]
-    attn(*flags, cwd=folder)
-    whole, weights = contents(folder / "out"), folder / "out" / "job0000" / "weights.npy"
-    weights.unlink()
-    run = attn(*flags, cwd=folder)
-    checks.check(run.returncode == 0 and b"1 done, 0 skipped" in run.stderr
-                 and contents(folder / "out") == whole, f"a file is missing: {run}")
-    run = attn(*flags, cwd=folder)
-    checks.check(run.returncode == 0 and b"0 done, 1 skipped" in run.stderr, f"none is: {run}")
-    weights.unlink()
-    (folder / "out" / "job0000" / "context.npy").write_bytes(b"mine")
-    run = attn(*flags, cwd=folder)
-    checks.check(run.returncode == 3 and b"context.npy: exists already" in run.stderr
-                 and not weights.exists(), f"another file in its place: {run}")
+def test_job_name_above_the_working_folder_is_refused(batch, two_folders, tmp_path):
+    run = batch(f"../{tmp_path.name}/jobs/a/job0000.json", "--out-dir", "bad", "--name", "{job}")
+    assert run.returncode == 2
 
 
-if __name__ == "__main__":
-    checks = Checks("attn batch, results")
-    for part in names_of_results, names_that_are_refused, names_of_any_bytes, what_stands_there, half_a_result:
-        with tempfile.TemporaryDirectory() as folder:
-            part(checks, pathlib.Path(folder))
-    checks.finish()
+@pytest.mark.parametrize("pattern", ["x", "{stem}", "{index}-{job}"])
+def test_name_for_lines_must_consist_of_their_number(batch, tmp_path, pattern):
+    run = batch("-", "--out-dir", "out", "--name", pattern, stdin="{}")
+    assert run.returncode == 2
+    assert b"lines" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("flags", [["--name", "{index}"], ["--resume"], ["--force"], ["--format", "json"]])
+def test_flags_about_files_require_out_dir(batch, two_folders, flags):
+    run = batch("jobs/a", *flags)
+    assert run.returncode == 2
+    assert run.stderr.decode() == f"attn: {flags[0]}: goes with --out-dir\n"
+
+
+def test_fail_fast_excludes_keep_going(batch, two_folders):
+    run = batch("jobs/a", "--fail-fast", "--keep-going")
+    assert run.returncode == 2
+    assert b"--fail-fast starts no job after a failure" in run.stderr
+
+
+class TestNamesThatAreNotUtf8:
+    @pytest.fixture(scope="class")
+    def runs(self, class_path):
+        """The same batch twice, with --resume."""
+        (class_path / "jobs").mkdir()
+        for seed, name in enumerate([b"a\xff.json", b"a\xfe.json", b"a\\xff.json", "\u00e4.json".encode()]):
+            with open(os.fsencode(class_path) + b"/jobs/" + name, "w") as file:
+                json.dump(job(seed), file)
+        return [attn("batch", "jobs", "--out-dir", "out", "--resume", cwd=class_path) for _ in range(2)]
+
+    @pytest.mark.parametrize("index, counts", [(0, b"4 done, 0 skipped"), (1, b"0 done, 4 skipped")],
+                             ids=["first run", "resumed"])
+    def test_jobs_are_distinct_and_resumable(self, runs, index, counts):
+        assert runs[index].returncode == 0
+        assert counts in runs[index].stderr
+
+    def test_manifest_escapes_the_names(self, runs, class_path):
+        assert sorted(manifest_of(class_path / "out")) == [
+            r"jobs/a\x5cxff.json", r"jobs/a\xfe.json", r"jobs/a\xff.json", "jobs/\u00e4.json"]
+
+
+# Existing files.
+
+
+class TestExistingResult:
+    """The file kept/job0000.npz exists and is not a result."""
+
+    @pytest.fixture
+    def paths(self, tmp_path):
+        (tmp_path / "kept").mkdir()
+        (tmp_path / "kept" / "job0000.npz").write_text("mine")
+        return write_jobs(tmp_path, range(6))
+
+    @pytest.fixture
+    def after_no_clobber(self, batch, paths):
+        return batch(paths[0], *paths[4:], "--out-dir", "kept", "--no-clobber")
+
+    def test_is_not_overwritten_by_default(self, batch, paths, tmp_path):
+        run = batch(paths[0], paths[4], "--out-dir", "kept")
+        assert run.returncode == 73
+        assert run.stderr.count(b"\n") == 1
+        assert b"kept/job0000.npz: exists already" in run.stderr
+        assert list(contents(tmp_path / "kept")) == ["job0000.npz"]
+        assert (tmp_path / "kept" / "job0000.npz").read_text() == "mine"
+
+    def test_is_skipped_with_no_clobber(self, after_no_clobber, tmp_path):
+        assert after_no_clobber.returncode == 0
+        assert b"2 done, 1 skipped" in after_no_clobber.stderr
+        assert (tmp_path / "kept" / "job0000.npz").read_text() == "mine"
+
+    def test_several_are_counted(self, after_no_clobber, batch, paths):
+        run = batch(*paths[4:], "--out-dir", "kept")
+        assert run.returncode == 73
+        assert b"and 1 other" in run.stderr
+
+    def test_manifest_keeps_the_lines_of_all_runs(self, after_no_clobber, batch, tmp_path):
+        batch("-", "--out-dir", "kept", "--name", "job000{index}", "--no-clobber", stdin=json.dumps(job(1)))
+        assert sorted(line["status"] for line in manifest_of(tmp_path / "kept").values()) == ["done"] * 3
+
+    def test_existing_manifest_suggests_resume(self, after_no_clobber, batch, paths):
+        run = batch(paths[0], paths[4], "--out-dir", "kept")
+        assert run.returncode == 73
+        assert b"--resume" in run.stderr
+
+    def test_is_replaced_with_force(self, after_no_clobber, batch, paths, tmp_path):
+        run = batch(paths[0], paths[4], "--out-dir", "kept", "--force")
+        assert run.returncode == 0
+        with np.load(tmp_path / "kept" / "job0000.npz") as result:
+            assert is_expected(result, 0)
+
+
+class TestNoClobberOnAnIncompleteFolder:
+    """--no-clobber adds missing files to a result folder if the existing files are identical."""
+
+    FLAGS = ["jobs", "--format", "folder", "--out-dir", "out", "--no-clobber"]
+
+    @pytest.fixture
+    def weights(self, batch, tmp_path):
+        """The first run's weights, which the tests may delete."""
+        write_jobs(tmp_path / "jobs", [0])
+        batch(*self.FLAGS)
+        return tmp_path / "out" / "job0000" / "weights.npy"
+
+    def test_missing_file_is_added(self, batch, weights, tmp_path):
+        complete = contents(tmp_path / "out")
+        weights.unlink()
+        run = batch(*self.FLAGS)
+        assert run.returncode == 0
+        assert b"1 done, 0 skipped" in run.stderr
+        assert contents(tmp_path / "out") == complete
+
+    def test_complete_folder_is_skipped(self, batch, weights):
+        run = batch(*self.FLAGS)
+        assert run.returncode == 0
+        assert b"0 done, 1 skipped" in run.stderr
+
+    def test_different_file_fails_the_job(self, batch, weights):
+        weights.unlink()
+        weights.with_name("context.npy").write_bytes(b"mine")
+        run = batch(*self.FLAGS)
+        assert run.returncode == 3
+        assert b"context.npy: exists already" in run.stderr
+        assert not weights.exists()

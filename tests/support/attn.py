@@ -4,6 +4,7 @@ The program is the one that the environment variable ATTN names, which ctest set
 build/release/attn. Needs only the standard library.
 """
 
+import json
 import logging
 import os
 import pathlib
@@ -69,6 +70,11 @@ def attn_and_peak(*args, stdin=b"", cwd=None, timeout=120):
     run.stderr, _, peak = run.stderr.rpartition(b"peak ")
     log_run(run, args)
     return run, 1024 * int(peak)
+
+
+def json_lines(text):
+    """The JSON values of an NDJSON text."""
+    return [json.loads(line) for line in text.splitlines()]
 
 
 class Checks:
