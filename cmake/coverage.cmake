@@ -1,16 +1,17 @@
-# The program and its unit tests once more, counting which branches of the rooms io and job they take
-# (scripts/coverage). Only these rooms are compiled again, unoptimised, so that each branch is one that
-# somebody wrote; the linker takes these objects before it looks into the rooms' libraries. Nothing here is
-# built unless asked for.
-file(GLOB counted_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/attn/io/*.cpp
-     ${PROJECT_SOURCE_DIR}/src/attn/job/*.cpp)
+# The program and its unit tests built again to count the branches they take in some modules
+# (scripts/coverage). Only these modules are compiled again, without optimisation, so that each branch is
+# one in the source; the linker takes these objects before it looks into the modules' libraries. Built only
+# on request.
+set(counted_modules base io job result)
+list(TRANSFORM counted_modules REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/attn/\\1/*.cpp" OUTPUT_VARIABLE globs)
+file(GLOB counted_sources CONFIGURE_DEPENDS ${globs})
 add_library(attn_counted OBJECT EXCLUDE_FROM_ALL ${counted_sources})
-foreach(room io job)
-  target_link_libraries(attn_counted PRIVATE $<TARGET_PROPERTY:attn_${room},LINK_LIBRARIES>)
+foreach(module ${counted_modules})
+  target_link_libraries(attn_counted PRIVATE $<TARGET_PROPERTY:attn_${module},LINK_LIBRARIES>)
   target_include_directories(attn_counted SYSTEM PRIVATE
-                             $<TARGET_PROPERTY:attn_${room},INCLUDE_DIRECTORIES>)
+                             $<TARGET_PROPERTY:attn_${module},INCLUDE_DIRECTORIES>)
   target_compile_definitions(attn_counted PRIVATE
-                             $<TARGET_PROPERTY:attn_${room},COMPILE_DEFINITIONS>)
+                             $<TARGET_PROPERTY:attn_${module},COMPILE_DEFINITIONS>)
 endforeach()
 target_compile_options(attn_counted PRIVATE --coverage -fprofile-update=atomic -O0)
 

@@ -14,16 +14,20 @@ from support.attn import ROOT, Checks
 
 # Which rooms a room may include from, besides itself.
 ARROWS = {
-    "tensor": set(),
-    "io": {"tensor"},
-    "random": {"tensor"},
-    "kernel": {"tensor"},
-    "core": {"kernel", "tensor"},
-    "report": {"tensor"},
-    "job": {"core", "random", "io", "report", "tensor"},
-    "examples": {"job", "report", "core", "random", "io", "tensor"},
-    "batch": {"job", "io", "tensor"},
-    "cli": {"batch", "examples", "job", "report", "core", "random", "io", "tensor"},
+    "base": set(),
+    "tensor": {"base"},
+    "io": {"tensor", "base"},
+    "random": {"tensor", "base"},
+    "kernel": {"tensor", "base"},
+    "core": {"kernel", "tensor", "base"},
+    "report": {"tensor", "base"},
+    "job": {"core", "random", "io", "tensor", "base"},
+    "result": {"job", "core", "io", "tensor", "base"},
+    "explain": {"result", "job", "report", "core", "tensor", "base"},
+    "examples": {"result", "job", "report", "core", "random", "io", "tensor", "base"},
+    "batch": {"result", "job", "io", "tensor", "base"},
+    "cli": {"batch", "examples", "explain", "result", "job", "report", "core", "random", "io",
+            "tensor", "base"},
 }
 
 # Where a dependency's headers may be included: (what, its headers, the files that may).

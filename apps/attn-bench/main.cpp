@@ -10,7 +10,8 @@
 #include <cstring>
 #include <string>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "measure.h"
 #include "reference.h"
 #include "workload.h"

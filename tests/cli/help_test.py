@@ -136,7 +136,7 @@ def test_empty_values(names):
 def test_topics_are_true():
     """What the program can say by itself, it says the same way."""
     from_topic = set(re.findall(r"^  (\d+)", text_of("help", "exit-codes"), re.MULTILINE))
-    header = (ROOT / "src/attn/tensor/error.h").read_text()
+    header = (ROOT / "src/attn/base/error.h").read_text()
     declared = set(re.findall(r"= (\d+),", header.partition("enum class ErrorKind")[2].partition("};")[0]))
     checks.check(declared <= from_topic and len(declared) > 5, f"exit codes {declared - from_topic}")
     read = set()

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 using namespace attn;
 

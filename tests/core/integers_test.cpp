@@ -2,9 +2,9 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "attn/base/error.h"
 #include "attn/core/attention.h"
 #include "attn/core/gemm.h"
-#include "attn/tensor/error.h"
 #include "support/close.h"
 
 using namespace attn;

@@ -3,8 +3,8 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "attn/base/error.h"
 #include "attn/core/attention.h"
-#include "attn/tensor/error.h"
 #include "support/close.h"
 
 using namespace attn;

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "attn/base/error.h"
 #include "attn/core/attention.h"
-#include "attn/tensor/error.h"
 #include "support/oracle_case.h"
 
 using namespace attn;

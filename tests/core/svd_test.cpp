@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 using namespace attn;
 

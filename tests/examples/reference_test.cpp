@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 using namespace attn;
 

@@ -2,9 +2,9 @@
 // and read again. A file of one array is the queries, keys and values at once.
 #include "attn/core/fast.h"
 #include "attn/job/limits.h"
-#include "attn/job/result_file.h"
-#include "attn/job/result_format.h"
 #include "attn/report/numpy_text.h"
+#include "attn/result/result_file.h"
+#include "attn/result/result_format.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 #include "support/heap.h"

@@ -5,6 +5,8 @@
 #include <map>
 #include <memory>
 
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/run_views.h"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 using namespace attn;
 using namespace std::string_literals;

@@ -11,7 +11,7 @@
 #include <fstream>
 #include <thread>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 #include "support/error_kind.h"
 #include "support/run_attn.h"
 

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "attn/base/error.h"
 #include "attn/io/json.h"
-#include "attn/tensor/error.h"
 
 using namespace attn;
 

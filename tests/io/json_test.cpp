@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 using namespace attn;
 using namespace std::string_literals;

@@ -5,8 +5,8 @@
 #include <limits>
 #include <random>
 
+#include "attn/base/error.h"
 #include "attn/io/json.h"
-#include "attn/tensor/error.h"
 
 using namespace attn;
 

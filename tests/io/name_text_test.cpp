@@ -1,4 +1,4 @@
-#include "attn/io/name_text.h"
+#include "attn/base/name_text.h"
 
 #include <catch2/catch.hpp>
 #include <set>

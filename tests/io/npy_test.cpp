@@ -4,8 +4,8 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
+#include "attn/base/error.h"
 #include "attn/io/bytes.h"
-#include "attn/tensor/error.h"
 #include "support/run_attn.h"
 
 using namespace attn;

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "attn/base/error.h"
 #include "attn/io/bytes.h"
-#include "attn/tensor/error.h"
 #include "support/run_attn.h"
 
 using namespace attn;

@@ -10,8 +10,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "attn/base/error.h"
 #include "attn/io/temporaries.h"
-#include "attn/tensor/error.h"
 #include "support/error_kind.h"
 #include "support/run_attn.h"
 

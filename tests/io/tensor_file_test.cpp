@@ -2,9 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "attn/base/error.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
-#include "attn/tensor/error.h"
 #include "support/run_attn.h"
 
 using namespace attn;

@@ -1,11 +1,11 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
+#include "attn/base/error.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/npz.h"
 #include "attn/io/output_file.h"
 #include "attn/io/safetensors.h"
-#include "attn/tensor/error.h"
 #include "support/run_attn.h"
 
 using namespace attn;

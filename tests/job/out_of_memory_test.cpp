@@ -3,16 +3,16 @@
 #include <catch2/catch.hpp>
 #include <filesystem>
 
+#include "attn/explain/explain.h"
 #include "attn/io/npz.h"
 #include "attn/job/conventions.h"
-#include "attn/job/doubts.h"
-#include "attn/job/explain.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
-#include "attn/job/nan.h"
-#include "attn/job/result_file.h"
-#include "attn/job/result_writer.h"
+#include "attn/result/nan.h"
+#include "attn/result/result_file.h"
+#include "attn/result/result_writer.h"
+#include "attn/result/warnings.h"
 #include "support/failing_new.h"
 #include "support/run_attn.h"
 

@@ -1,10 +1,10 @@
-#include "attn/job/result_file.h"
+#include "attn/result/result_file.h"
 
 #include <catch2/catch.hpp>
 
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
-#include "attn/job/result_writer.h"
+#include "attn/result/result_writer.h"
 #include "support/run_attn.h"
 
 using namespace attn;

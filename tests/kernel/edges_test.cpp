@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 #include "support/kernel_case.h"
 
 using namespace attn;

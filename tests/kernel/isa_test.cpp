@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 using namespace attn;
 using namespace attn::kernel;

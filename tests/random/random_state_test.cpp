@@ -6,8 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "attn/base/error.h"
 #include "attn/random/generator.h"
-#include "attn/tensor/error.h"
 
 using namespace attn;
 

@@ -1,4 +1,4 @@
-#include "attn/report/digits.h"
+#include "attn/base/digits.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "attn/report/text_width.h"
+#include "attn/base/text_width.h"
 
 #include <catch2/catch.hpp>
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 /// The kind of Error that `action` throws, whose text has to contain `says`; a failure of the test
 /// when it throws none.

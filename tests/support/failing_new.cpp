@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "attn/tensor/dtype.h"
+#include "attn/base/dtype.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

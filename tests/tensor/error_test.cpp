@@ -1,8 +1,11 @@
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 #include <catch2/catch.hpp>
 #include <string>
 #include <vector>
+
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 
 using namespace attn;
 using namespace std::string_literals;

@@ -5,8 +5,8 @@
 #include <limits>
 #include <new>
 
+#include "attn/base/error.h"
 #include "attn/tensor/array.h"
-#include "attn/tensor/error.h"
 
 using namespace attn;
 

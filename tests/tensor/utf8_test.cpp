@@ -1,4 +1,4 @@
-#include "attn/tensor/utf8.h"
+#include "attn/base/utf8.h"
 
 #include <catch2/catch.hpp>
 #include <string>

@@ -11,7 +11,7 @@
 #include "attn/io/new_folders.h"
 #include "attn/io/output_policy.h"
 #include "attn/job/document.h"
-#include "attn/job/nan.h"
+#include "attn/result/nan.h"
 
 namespace attn {
 

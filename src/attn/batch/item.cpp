@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "attn/base/name_text.h"
+#include "attn/base/number_text.h"
 #include "attn/io/json.h"
-#include "attn/io/name_text.h"
-#include "attn/io/number_text.h"
 
 namespace attn {
 namespace {

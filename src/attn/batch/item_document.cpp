@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
+#include "attn/base/error.h"
 #include "attn/job/limits.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "attn/job/output_target.h"
+#include "attn/base/printable.h"
+#include "attn/result/output_target.h"
 
 namespace attn {
 namespace {

@@ -4,12 +4,12 @@
 #include <memory>
 #include <string>
 
+#include "attn/base/error.h"
 #include "attn/batch/common.h"
 #include "attn/batch/item.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
-#include "attn/job/result_writer.h"
-#include "attn/tensor/error.h"
+#include "attn/result/result_writer.h"
 
 namespace attn {
 

@@ -9,8 +9,9 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/file.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace fs = std::filesystem;

@@ -8,12 +8,13 @@
 #include <cerrno>
 #include <filesystem>
 
+#include "attn/base/error.h"
+#include "attn/base/name_text.h"
+#include "attn/base/printable.h"
+#include "attn/base/version.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/json.h"
-#include "attn/io/name_text.h"
 #include "attn/io/temporaries.h"
-#include "attn/job/version.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -5,7 +5,7 @@
 //    "inputs": {FILE: DIGEST}, "outputs": {FILE: DIGEST}, "warning": TEXT, "error": [LINE],
 //    "code": N}
 // the last three where there is such; outputs stand below the output folder, and names are as
-// io/name_text.h has them. A later line about a job replaces an earlier one. A line that is no
+// base/name_text.h has them. A later line about a job replaces an earlier one. A line that is no
 // JSON, as a power cut leaves some, is no line.
 #pragma once
 

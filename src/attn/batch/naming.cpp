@@ -3,7 +3,9 @@
 #include <filesystem>
 #include <unordered_map>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 
 namespace attn {
 namespace fs = std::filesystem;

@@ -9,11 +9,11 @@
 #include <system_error>
 #include <thread>
 
+#include "attn/base/error.h"
 #include "attn/batch/finished_items.h"
 #include "attn/batch/short_lock.h"
 #include "attn/batch/signals_blocked.h"
 #include "attn/batch/worker.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -4,17 +4,18 @@
 #include <limits>
 #include <new>
 
+#include "attn/base/error.h"
+#include "attn/base/name_text.h"
+#include "attn/base/printable.h"
 #include "attn/batch/item_document.h"
 #include "attn/batch/item_output.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/json.h"
-#include "attn/io/name_text.h"
-#include "attn/job/doubts.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
-#include "attn/job/result_format.h"
-#include "attn/tensor/error.h"
+#include "attn/result/result_format.h"
+#include "attn/result/warnings.h"
 
 namespace attn {
 namespace {

@@ -2,7 +2,8 @@
 
 #include <cstdio>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 
 namespace attn {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "attn/job/result_file.h"
+#include "attn/result/result_file.h"
 
 namespace attn {
 

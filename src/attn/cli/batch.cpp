@@ -3,6 +3,9 @@
 #include <filesystem>
 #include <memory>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/version.h"
 #include "attn/batch/existing.h"
 #include "attn/batch/job_files.h"
 #include "attn/batch/job_lines.h"
@@ -16,8 +19,6 @@
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/temporaries.h"
-#include "attn/job/version.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

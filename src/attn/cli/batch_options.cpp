@@ -5,9 +5,9 @@
 #include <map>
 #include <utility>
 
+#include "attn/base/error.h"
 #include "attn/cli/idle.h"
 #include "attn/cli/values.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

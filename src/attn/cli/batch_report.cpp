@@ -10,11 +10,12 @@
 #include <new>
 #include <string_view>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/command.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/json.h"
 #include "attn/io/output_file.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 
+#include "attn/base/printable.h"
 #include "attn/batch/manifest.h"
 #include "attn/batch/pool.h"
 #include "attn/batch/work.h"
@@ -17,7 +18,6 @@
 #include "attn/core/machine.h"
 #include "attn/io/output_file.h"
 #include "attn/io/temporaries.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -12,6 +12,9 @@
 #include <new>
 #include <span>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 #include "attn/cli/command.h"
 #include "attn/cli/detached_value.h"
 #include "attn/cli/subcommand.h"
@@ -22,7 +25,6 @@
 #include "attn/io/descriptor.h"
 #include "attn/io/output_file.h"
 #include "attn/io/temporaries.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -1,12 +1,14 @@
 // What every subcommand is made of.
 //
 // One file a subcommand: add_NAME() declares its options on `app` and returns what to do once they
-// are parsed, which gives the exit code. Errors are thrown (tensor/error.h).
+// are parsed, which gives the exit code. Errors are thrown (base/error.h).
 #pragma once
 
 #include <exception>
 #include <functional>
 #include <string>
+
+#include "attn/base/printable.h"
 
 namespace CLI {
 class App;

@@ -4,13 +4,14 @@
 #include <memory>
 #include <optional>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/command.h"
 #include "attn/cli/compare_options.h"
 #include "attn/cli/comparison_report.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/io/output_file.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include "attn/base/error.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/idle.h"
 #include "attn/cli/values.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "attn/base/error.h"
 #include "attn/cli/command.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -1,7 +1,7 @@
 #include "attn/cli/comparison_report.h"
 
+#include "attn/base/printable.h"
 #include "attn/io/json.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -1,11 +1,12 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/command.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/tensors_of.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

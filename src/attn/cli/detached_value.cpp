@@ -2,9 +2,9 @@
 
 #include <CLI/CLI.hpp>
 
+#include "attn/base/printable.h"
 #include "attn/cli/draw.h"
 #include "attn/job/fields.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 #include "attn/cli/axis_names.h"
 #include "attn/cli/command.h"
 #include "attn/cli/terminal.h"
@@ -9,7 +12,6 @@
 #include "attn/core/plan.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "attn/job/result_file.h"
 #include "attn/report/heat_map.h"
 #include "attn/report/page.h"
+#include "attn/result/result_file.h"
 
 namespace attn {
 

@@ -4,6 +4,8 @@
 #include <limits>
 #include <optional>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/idle.h"
 #include "attn/cli/values.h"
 #include "attn/io/csv.h"
@@ -12,7 +14,6 @@
 #include "attn/io/npz.h"
 #include "attn/io/output_file.h"
 #include "attn/io/safetensors.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <memory>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 #include "attn/cli/command.h"
 #include "attn/examples/check.h"
 #include "attn/examples/evaluate.h"
 #include "attn/examples/example.h"
 #include "attn/examples/folder.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -1,6 +1,6 @@
 #include "attn/cli/idle.h"
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 namespace attn {
 

@@ -6,14 +6,15 @@
 #include <memory>
 #include <optional>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/utf8.h"
 #include "attn/cli/command.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/io/json.h"
 #include "attn/report/numpy_text.h"
 #include "attn/report/statistics.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/utf8.h"
 
 namespace attn {
 namespace {

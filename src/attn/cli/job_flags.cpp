@@ -4,7 +4,7 @@
 
 #include "attn/cli/values.h"
 #include "attn/job/fields.h"
-#include "attn/job/output_target.h"
+#include "attn/result/output_target.h"
 
 namespace attn {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "attn/job/document.h"
-#include "attn/job/nan.h"
+#include "attn/result/nan.h"
 
 namespace CLI {
 class App;

@@ -4,12 +4,14 @@
 #include <filesystem>
 #include <memory>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
+#include "attn/base/version.h"
 #include "attn/cli/subcommand.h"
 #include "attn/cli/topics.h"
 #include "attn/cli/values.h"
 #include "attn/io/output_file.h"
-#include "attn/job/version.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -4,10 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/command.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/limit_options.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -1,8 +1,8 @@
 #include <cstdio>
 
+#include "attn/base/printable.h"
 #include "attn/cli/command.h"
 #include "attn/io/output_file.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

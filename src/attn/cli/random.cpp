@@ -2,12 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/command.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/values.h"
-#include "attn/job/draw.h"
 #include "attn/job/fields.h"
-#include "attn/tensor/error.h"
+#include "attn/job/random_spec.h"
 
 namespace attn {
 namespace {

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <memory>
 
+#include "attn/base/error.h"
 #include "attn/cli/command.h"
 #include "attn/cli/idle.h"
 #include "attn/cli/job_flags.h"
@@ -14,13 +15,12 @@
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/io/descriptor.h"
-#include "attn/job/doubts.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
-#include "attn/job/nan.h"
-#include "attn/job/result_format.h"
-#include "attn/job/result_writer.h"
-#include "attn/tensor/error.h"
+#include "attn/result/nan.h"
+#include "attn/result/result_format.h"
+#include "attn/result/result_writer.h"
+#include "attn/result/warnings.h"
 
 namespace attn {
 namespace {

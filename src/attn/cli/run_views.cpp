@@ -3,10 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/values.h"
 #include "attn/io/descriptor.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "attn/explain/explain.h"
 #include "attn/io/output_file.h"
-#include "attn/job/explain.h"
 #include "attn/job/job.h"
-#include "attn/job/output_target.h"
+#include "attn/result/output_target.h"
 
 namespace CLI {
 class App;

@@ -3,13 +3,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 
+#include "attn/base/error.h"
 #include "attn/cli/command.h"
 #include "attn/cli/idle.h"
 #include "attn/cli/values.h"
 #include "attn/io/descriptor.h"
-#include "attn/job/result_format.h"
 #include "attn/report/numpy_text.h"
-#include "attn/tensor/error.h"
+#include "attn/result/result_format.h"
 
 namespace attn {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "attn/io/output_policy.h"
 #include "attn/job/job.h"
-#include "attn/job/output_target.h"
+#include "attn/result/output_target.h"
 
 namespace CLI {
 class App;

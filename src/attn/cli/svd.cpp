@@ -6,15 +6,16 @@
 #include <memory>
 #include <optional>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/version.h"
 #include "attn/cli/command.h"
 #include "attn/cli/idle.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/show.h"
 #include "attn/cli/values.h"
 #include "attn/io/tensor_file.h"
-#include "attn/job/result_writer.h"
-#include "attn/job/version.h"
-#include "attn/tensor/error.h"
+#include "attn/result/result_writer.h"
 
 namespace attn {
 namespace {

@@ -1,6 +1,6 @@
 #include "attn/cli/tensors_of.h"
 
-#include "attn/tensor/error.h"
+#include "attn/base/printable.h"
 
 namespace attn {
 

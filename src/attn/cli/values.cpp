@@ -6,8 +6,8 @@
 #include <optional>
 #include <string_view>
 
-#include "attn/io/numbers.h"
-#include "attn/tensor/error.h"
+#include "attn/base/numbers.h"
+#include "attn/base/suggestion.h"
 
 namespace attn {
 namespace {

@@ -1,8 +1,8 @@
 #include "attn/cli/version.h"
 
+#include "attn/base/error.h"
+#include "attn/base/version.h"
 #include "attn/core/machine.h"
-#include "attn/job/version.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -2,6 +2,8 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/command.h"
 #include "attn/cli/draw.h"
 #include "attn/cli/idle.h"
@@ -9,8 +11,7 @@
 #include "attn/cli/values.h"
 #include "attn/io/output_file.h"
 #include "attn/job/limits.h"
-#include "attn/job/output_target.h"
-#include "attn/tensor/error.h"
+#include "attn/result/output_target.h"
 
 namespace attn {
 namespace {

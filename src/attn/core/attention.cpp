@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <optional>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/same_name.h"
+#include "attn/base/suggestion.h"
 #include "attn/core/heads.h"
 #include "attn/core/stages.h"
 #include "attn/core/summaries.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/same_name.h"
 
 namespace attn {
 namespace {

@@ -11,8 +11,8 @@
 #include <mutex>
 #include <new>
 
+#include "attn/base/late_library.h"
 #include "attn/core/machine.h"
-#include "attn/tensor/late_library.h"
 
 namespace attn {
 namespace {

@@ -7,7 +7,9 @@
 #include <numeric>
 #include <set>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 
 namespace attn {
 namespace {

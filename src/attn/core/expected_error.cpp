@@ -5,11 +5,11 @@
 #include <limits>
 #include <utility>
 
+#include "attn/base/error.h"
 #include "attn/core/attention.h"
 #include "attn/core/gemm.h"
 #include "attn/core/heads.h"
 #include "attn/core/stages.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -7,7 +7,7 @@
 #include <xtensor-blas/xblas.hpp>
 #include <xtensor/xadapt.hpp>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 namespace attn {
 namespace {

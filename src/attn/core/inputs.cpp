@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/core/alibi.h"
 #include "attn/core/axes.h"
 #include "attn/core/checks.h"
@@ -10,7 +12,6 @@
 #include "attn/core/option_shapes.h"
 #include "attn/core/places.h"
 #include "attn/core/shapes.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 namespace attn {
 namespace {

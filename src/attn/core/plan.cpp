@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "attn/base/error.h"
+#include "attn/base/same_name.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/core/inputs.h"
 #include "attn/core/kernel_problem.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/same_name.h"
 
 namespace attn {
 namespace {

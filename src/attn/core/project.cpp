@@ -1,7 +1,7 @@
 #include "attn/core/project.h"
 
+#include "attn/base/error.h"
 #include "attn/core/gemm.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "attn/base/same_name.h"
 #include "attn/core/fast.h"
 #include "attn/core/heads.h"
 #include "attn/core/inputs.h"
@@ -22,7 +23,6 @@
 #include "attn/core/score.h"
 #include "attn/core/summaries.h"
 #include "attn/core/weigh.h"
-#include "attn/tensor/same_name.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

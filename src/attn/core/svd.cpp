@@ -8,8 +8,8 @@
 #include <xtensor-blas/xlapack.hpp>
 #include <xtensor/xview.hpp>
 
+#include "attn/base/error.h"
 #include "attn/tensor/array.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -5,12 +5,13 @@
 #include <optional>
 #include <sstream>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/examples/printed_numbers.h"
 #include "attn/examples/show_text.h"
 #include "attn/examples/singular.h"
 #include "attn/io/file.h"
 #include "attn/report/numpy_text.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

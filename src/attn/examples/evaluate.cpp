@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "attn/base/error.h"
 #include "attn/examples/resolve.h"
 #include "attn/examples/show_text.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

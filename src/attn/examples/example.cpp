@@ -4,9 +4,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 #include "attn/examples/json_node.h"
 #include "attn/io/file.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

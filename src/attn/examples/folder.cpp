@@ -4,8 +4,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/descriptor.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 
 namespace attn {
 

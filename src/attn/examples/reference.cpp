@@ -2,7 +2,8 @@
 
 #include <charconv>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 
 namespace attn {
 namespace {

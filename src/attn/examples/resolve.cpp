@@ -1,6 +1,8 @@
 #include "attn/examples/resolve.h"
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 
 namespace attn {
 namespace {

@@ -1,9 +1,9 @@
 #include "attn/examples/show_text.h"
 
+#include "attn/base/error.h"
 #include "attn/io/csv.h"
 #include "attn/report/ipython_text.h"
 #include "attn/report/numpy_text.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

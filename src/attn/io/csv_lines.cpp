@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 namespace attn {
 namespace {

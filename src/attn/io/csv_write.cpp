@@ -1,9 +1,9 @@
 #include <cmath>
 #include <type_traits>
 
+#include "attn/base/error.h"
+#include "attn/base/number_text.h"
 #include "attn/io/csv.h"
-#include "attn/io/number_text.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -12,6 +12,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "attn/base/printable.h"
+
 namespace attn {
 namespace fs = std::filesystem;
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 namespace attn {
 

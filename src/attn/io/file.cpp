@@ -12,6 +12,7 @@
 #include <cstring>
 #include <new>
 
+#include "attn/base/printable.h"
 #include "attn/io/bytes.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/digest.h"

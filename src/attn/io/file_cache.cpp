@@ -2,9 +2,10 @@
 
 #include <filesystem>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/tensor_file.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

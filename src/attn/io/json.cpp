@@ -5,12 +5,13 @@
 #include <optional>
 #include <utility>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/json_fault.h"
 #include "attn/io/json_object.h"
 #include "attn/io/json_plain.h"
 #include "attn/io/json_row.h"
 #include "attn/io/text.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -2,10 +2,11 @@
 #include <optional>
 #include <type_traits>
 
+#include "attn/base/error.h"
+#include "attn/base/numbers.h"
+#include "attn/base/printable.h"
 #include "attn/io/json.h"
-#include "attn/io/numbers.h"
 #include "attn/io/text.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -1,5 +1,5 @@
+#include "attn/base/numbers.h"
 #include "attn/io/json.h"
-#include "attn/io/numbers.h"
 
 namespace attn {
 

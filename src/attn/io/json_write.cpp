@@ -3,11 +3,11 @@
 #include <cmath>
 #include <type_traits>
 
+#include "attn/base/error.h"
+#include "attn/base/number_text.h"
+#include "attn/base/numbers.h"
+#include "attn/base/utf8.h"
 #include "attn/io/json.h"
-#include "attn/io/number_text.h"
-#include "attn/io/numbers.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/utf8.h"
 
 namespace attn {
 namespace {

@@ -7,8 +7,8 @@
 #include <charconv>
 #include <string>
 
+#include "attn/base/error.h"
 #include "attn/io/file.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -10,8 +10,9 @@
 #include <cstdint>
 #include <cstring>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/temporaries.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

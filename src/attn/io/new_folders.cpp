@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "attn/base/error.h"
 #include "attn/io/descriptor.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

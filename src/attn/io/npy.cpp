@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <xtensor/xnoalias.hpp>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/bytes.h"
 #include "attn/io/elements.h"
 #include "attn/io/npy_header.h"
 #include "attn/tensor/array.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

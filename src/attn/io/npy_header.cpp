@@ -9,10 +9,11 @@
 #include <string_view>
 #include <utility>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/utf8.h"
 #include "attn/io/bytes.h"
 #include "attn/io/npy.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/utf8.h"
 
 namespace attn {
 namespace {

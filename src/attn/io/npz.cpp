@@ -9,9 +9,10 @@
 #include <new>
 #include <set>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/bytes.h"
 #include "attn/io/npy.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

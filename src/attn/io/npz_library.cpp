@@ -3,7 +3,7 @@
 // small job.
 #include <zip.h>
 
-#include "attn/tensor/late_library.h"
+#include "attn/base/late_library.h"
 
 namespace {
 

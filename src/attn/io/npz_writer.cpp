@@ -5,11 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/bytes.h"
 #include "attn/io/checksum.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

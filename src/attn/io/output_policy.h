@@ -5,7 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 
 namespace attn {
 

@@ -1,7 +1,7 @@
 #include "attn/io/pieces.h"
 
+#include "attn/base/error.h"
 #include "attn/io/elements.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 

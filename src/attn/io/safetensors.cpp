@@ -8,12 +8,14 @@
 #include <limits>
 #include <numeric>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
+#include "attn/base/utf8.h"
 #include "attn/io/bytes.h"
 #include "attn/io/elements.h"
 #include "attn/io/json.h"
 #include "attn/io/safetensors_header.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/utf8.h"
 
 namespace attn {
 namespace {

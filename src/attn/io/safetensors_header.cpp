@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <numeric>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 #include "attn/io/bytes.h"
 #include "attn/io/json.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <utility>
 
+#include "attn/base/printable.h"
 #include "attn/io/file.h"
 
 namespace attn {

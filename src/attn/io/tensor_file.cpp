@@ -4,13 +4,15 @@
 #include <filesystem>
 #include <system_error>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
 #include "attn/io/text.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "attn/tensor/error.h"
-#include "attn/tensor/utf8.h"
+#include "attn/base/error.h"
+#include "attn/base/utf8.h"
 
 namespace attn {
 namespace {

@@ -1,10 +1,12 @@
 #include "attn/job/document.h"
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/same_name.h"
+#include "attn/base/suggestion.h"
 #include "attn/io/descriptor.h"
 #include "attn/job/fields.h"
 #include "attn/job/saved_layer.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/same_name.h"
 
 namespace attn {
 namespace {

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attn/io/numbers.h"
+#include "attn/base/error.h"
+#include "attn/base/numbers.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
 #include "attn/job/field_tables.h"
 #include "attn/job/fields.h"
 #include "attn/random/generator.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -15,7 +15,7 @@ namespace attn {
 
 /// What a key's value may be, beside the words that the field lists.
 enum class FieldForm {
-  tensor,  ///< nested numbers, "FILE", "FILE#NAME" or a random draw (job/draw.h)
+  tensor,  ///< nested numbers, "FILE", "FILE#NAME" or a random draw (job/random_spec.h)
   integer,
   number,
   boolean,

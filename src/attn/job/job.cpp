@@ -5,16 +5,17 @@
 #include <cstring>
 #include <filesystem>
 
+#include "attn/base/error.h"
+#include "attn/base/name_text.h"
+#include "attn/base/printable.h"
+#include "attn/base/same_name.h"
+#include "attn/base/version.h"
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
-#include "attn/io/name_text.h"
 #include "attn/job/conventions.h"
-#include "attn/job/draw.h"
 #include "attn/job/fields.h"
 #include "attn/job/needs.h"
-#include "attn/job/version.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/same_name.h"
+#include "attn/job/random_spec.h"
 
 namespace attn {
 namespace {

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/io/json.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "attn/base/printable.h"
 #include "attn/job/fields.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

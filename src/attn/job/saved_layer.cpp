@@ -4,7 +4,8 @@
 #include <functional>
 #include <map>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 
 namespace attn {
 namespace {

@@ -1,8 +1,8 @@
 // The JSON Schema of a job document, made from the table of fields.
 #include <map>
 
-#include "attn/job/draw.h"
 #include "attn/job/fields.h"
+#include "attn/job/random_spec.h"
 
 namespace attn {
 namespace {

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "attn/base/error.h"
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/plan.h"
-#include "attn/tensor/error.h"
 
 namespace attn::kernel {
 namespace {

@@ -7,7 +7,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 
 namespace attn::kernel {
 namespace {

@@ -25,7 +25,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "attn/tensor/dtype.h"
+#include "attn/base/dtype.h"
 
 namespace attn::kernel {
 

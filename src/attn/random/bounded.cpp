@@ -3,8 +3,8 @@
 #include <limits>
 #include <string>
 
+#include "attn/base/error.h"
 #include "attn/random/decimal.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 

@@ -5,9 +5,9 @@
 #include <limits>
 #include <numeric>
 
+#include "attn/base/error.h"
 #include "attn/random/decimal.h"
 #include "attn/random/random_state.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

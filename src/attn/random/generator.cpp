@@ -2,10 +2,10 @@
 
 #include <string>
 
+#include "attn/base/error.h"
 #include "attn/random/bounded.h"
 #include "attn/random/decimal.h"
 #include "attn/random/uniform.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 

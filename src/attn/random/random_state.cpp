@@ -6,10 +6,10 @@
 #include <numeric>
 #include <utility>
 
+#include "attn/base/error.h"
 #include "attn/random/bounded.h"
 #include "attn/random/decimal.h"
 #include "attn/random/uniform.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

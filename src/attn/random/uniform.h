@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "attn/base/error.h"
 #include "attn/random/decimal.h"
-#include "attn/tensor/error.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

@@ -6,8 +6,8 @@
 
 #include <cstddef>
 
+#include "attn/base/dtype.h"
 #include "attn/report/heat_text.h"
-#include "attn/tensor/dtype.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

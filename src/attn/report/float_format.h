@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/report/digits.h"
+#include "attn/base/digits.h"
 #include "attn/report/numpy_text.h"
 
 namespace attn {

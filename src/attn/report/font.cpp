@@ -7,11 +7,11 @@
 #include <new>
 #include <string_view>
 
+#include "attn/base/error.h"
+#include "attn/base/text_width.h"
+#include "attn/base/utf8.h"
 #include "attn/report/embedded.h"
 #include "attn/report/picture.h"
-#include "attn/report/text_width.h"
-#include "attn/tensor/error.h"
-#include "attn/tensor/utf8.h"
 
 namespace attn {
 namespace {

@@ -6,7 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 
 namespace attn {
 namespace {

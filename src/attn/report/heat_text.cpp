@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attn/report/text_width.h"
+#include "attn/base/text_width.h"
 
 namespace attn {
 namespace {

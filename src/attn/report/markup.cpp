@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "attn/tensor/utf8.h"
+#include "attn/base/utf8.h"
 
 namespace attn {
 namespace {

@@ -4,8 +4,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "attn/base/digits.h"
 #include "attn/report/array_layout.h"
-#include "attn/report/digits.h"
 #include "attn/report/float_format.h"
 
 namespace attn {

@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/report/embedded.h"
 #include "attn/report/markup.h"
 #include "attn/report/numpy_text.h"
 #include "attn/report/page_values.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

@@ -5,9 +5,9 @@
 #include <new>
 #include <string_view>
 
+#include "attn/base/error.h"
 #include "attn/report/font.h"
 #include "attn/report/picture.h"
-#include "attn/tensor/error.h"
 
 namespace attn {
 namespace {

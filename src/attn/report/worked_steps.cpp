@@ -6,10 +6,10 @@
 #include <span>
 #include <string_view>
 
+#include "attn/base/utf8.h"
 #include "attn/report/embedded.h"
 #include "attn/report/heat_picture.h"
 #include "attn/report/markup.h"
-#include "attn/tensor/utf8.h"
 
 namespace attn {
 namespace {

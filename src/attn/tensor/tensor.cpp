@@ -9,7 +9,7 @@
 #include <new>
 #include <type_traits>
 
-#include "attn/tensor/error.h"
+#include "attn/base/error.h"
 
 namespace attn {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "attn/tensor/dtype.h"
-#include "attn/tensor/same_name.h"
+#include "attn/base/dtype.h"
+#include "attn/base/same_name.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "attn/base/utf8.h"
 #include "attn/io/bytes.h"
-#include "attn/tensor/utf8.h"
 
 namespace attn::fuzz {
 namespace {

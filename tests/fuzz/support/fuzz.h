@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "attn/base/error.h"
 #include "attn/io/file.h"
-#include "attn/tensor/error.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn::fuzz {

@@ -1,0 +1,338 @@
+#include "attn/explain/explain.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attn/core/attention.h"
+#include "attn/explain/explain_rules.h"
+#include "attn/explain/explain_source.h"
+
+namespace attn {
+namespace {
+
+using math::fraction;
+using math::name;
+using math::number;
+using math::root;
+using math::row;
+using math::sign;
+using math::subscript;
+using math::superscript;
+
+constexpr const char* kNeeded[] = {
+    "positions",    "inputs",  "W_Q_heads", "W_K_heads",     "W_V_heads",     "queries",
+    "keys",         "values",  "scores",    "scaled_scores", "masked_scores", "weights",
+    "head_context", "context", "output",    "present_K",     "present_V"};
+
+Math power_of_e(double exponent) { return superscript(name("e"), number(exponent)); }
+
+bool is_hidden(double score) { return score == -std::numeric_limits<double>::infinity(); }
+
+/// One job's steps, one after another.
+class Explainer {
+ public:
+  explicit Explainer(const ExplainSource& source)
+      : from_(source), query_(source.query()), scores_(source.matrix("scores")) {}
+
+  WorkedSteps steps() {
+    steps_.title = "Attention, step by step";
+    introduce();
+    project_queries();
+    project_keys_and_values();
+    score();
+    scale();
+    mask();
+    normalise();
+    mix();
+    join_heads();
+    return std::move(steps_);
+  }
+
+ private:
+  /// " Q is (4, 3)."
+  static std::string shape(const std::string& letter, const Matrix& matrix) {
+    return " " + letter + " is " + to_string(Shape{matrix.rows, matrix.columns}) + ".";
+  }
+
+  void heading(const std::string& text) {
+    steps_.blocks.emplace_back(Heading{std::to_string(++number_) + ". " + text});
+  }
+  void words(const std::string& text) { steps_.blocks.emplace_back(Words{text}); }
+  void lines(std::vector<Equation> equations) {
+    steps_.blocks.emplace_back(Derivation{std::move(equations)});
+  }
+
+  Math of_query(const std::string& letter, std::size_t column) const {
+    return element(letter, query_, column);
+  }
+
+  /// All keys and values that a query may see, those of the past among them.
+  Matrix keys() const { return from_.matrix(from_.given("past_K") ? "present_K" : "keys"); }
+  Matrix values() const { return from_.matrix(from_.given("past_V") ? "present_V" : "values"); }
+
+  void introduce() {
+    words("Every stage is shown whole, then worked out for " + from_.query_name() + ", row " +
+          std::to_string(query_) + " of the matrices. Rows and columns count from 0; " +
+          "numbers have six digits at most.");
+    if (from_.heads() > 1)
+      words("Of " + std::to_string(from_.heads()) + " heads this is head " +
+            std::to_string(from_.head()) + ", counted from 0.");
+    const Tensor& all = from_.output("scores");
+    if (all.rank() > 2 && all.shape()[0] > 1 && all.size() > scores_.size() * from_.heads())
+      words("Of several batches this is the first.");
+  }
+
+  /// target = source W + b, and the chosen row of it worked out.
+  void project(const Matrix& source, const std::string& letter, const Matrix& result) {
+    const std::optional<Matrix> weights = from_.weights_of(letter);
+    const std::optional<Matrix> bias = from_.bias_of(letter, result.columns);
+    std::vector<Math> formula = {name("X")};
+    std::vector<Equation> given = {{name("X"), {shown(source)}}};
+    if (weights) {
+      formula.push_back(subscript(name("W"), name(letter)));
+      given.push_back({formula.back(), {shown(*weights)}});
+    }
+    if (bias) {
+      formula.push_back(sign("+"));
+      formula.push_back(subscript(name("b"), name(letter)));
+      given.push_back({formula.back(), {shown(*bias)}});
+    }
+    if (plain_vectors(from_))
+      given.push_back({name(letter), {row(formula), shown(result)}});
+    else
+      given.push_back({name(letter), {shown(result)}});
+    lines(std::move(given));
+    if (!weights || !plain_vectors(from_)) return;
+    std::vector<Equation> worked;
+    for (const std::size_t j : edges(result.columns)) {
+      Math total = sum(source.columns, [&](std::size_t k) {
+        return product(source.at(query_, k), weights->at(k, j));
+      });
+      if (bias) total = row({total, sign("+"), math::factor(bias->at(0, j))});
+      worked.push_back({of_query("q", j), {total, number(result.at(query_, j))}});
+    }
+    lines(std::move(worked));
+  }
+
+  void project_queries() {
+    heading("Queries");
+    const Matrix queries = from_.matrix("queries");
+    if (!from_.has("inputs")) {
+      words("The queries are given, one row each." + shape("Q", queries));
+      return lines({{name("Q"), {shown(queries)}}});
+    }
+    if (from_.has("positions"))
+      words("X holds the tokens' embeddings with their positional encoding added.");
+    const Matrix x = from_.first("inputs");
+    words("Each row of X, a token, becomes a query: what it looks for." + shape("X", x) +
+          shape("Q", queries));
+    if (!plain_vectors(from_))
+      words(
+          "What X and the weights give is normalised or turned by its position, as the job says.");
+    project(x, "Q", queries);
+  }
+
+  void given_or_projected(const std::string& letter, const std::string& output) {
+    const Matrix result = from_.matrix(output);
+    const std::string source = from_.given("memory") ? "M" : "X";
+    const auto weights = from_.weights_of(letter);
+    if (!from_.has("inputs") || !weights) return lines({{name(letter), {shown(result)}}});
+    std::vector<Math> formula = {name(source), subscript(name("W"), name(letter))};
+    if (from_.given("b_" + letter)) {
+      formula.push_back(sign("+"));
+      formula.push_back(subscript(name("b"), name(letter)));
+    }
+    std::vector<Math> rights;
+    if (letter == "V" || plain_vectors(from_)) rights.push_back(row(formula));
+    rights.push_back(shown(result));
+    lines({{subscript(name("W"), name(letter)), {shown(*weights)}},
+           {name(letter), std::move(rights)}});
+  }
+
+  void project_keys_and_values() {
+    heading("Keys and values");
+    words("Each row of K is what a token is found by, each row of V what it passes on." +
+          shape("K", from_.matrix("keys")) + shape("V", from_.matrix("values")));
+    given_or_projected("K", "keys");
+    given_or_projected("V", "values");
+    if (!from_.given("past_K")) return;
+    words("Before these stand the past's, which the queries see, too.");
+    lines({{name("K"), {shown(keys())}}, {name("V"), {shown(values())}}});
+  }
+
+  void score() {
+    heading("Scores");
+    words("How well each query (row) meets each key (column)." + shape("S", scores_));
+    if (!plain_vectors(from_))
+      words(
+          "Queries and keys are normalised or turned by their positions before they meet, as the "
+          "job says.");
+    std::vector<Math> rights = score_formula(from_.options());
+    const bool known = !rights.empty() && plain_vectors(from_);
+    rights.push_back(shown(scores_));
+    lines({{name("S"), std::move(rights)}});
+    const Matrix q = from_.matrix("queries"), k = keys();
+    if (known && k.rows == scores_.columns) work_out_scores(q, k);
+  }
+
+  void work_out_scores(const Matrix& q, const Matrix& k) {
+    std::vector<Equation> worked;
+    for (const std::size_t j : edges(scores_.columns)) {
+      double qq = 0, kk = 0;
+      for (std::size_t d = 0; d < q.columns; ++d) {
+        qq += q.at(query_, d) * q.at(query_, d);
+        kk += k.at(j, d) * k.at(j, d);
+      }
+      Math total =
+          sum(q.columns, [&](std::size_t d) { return product(q.at(query_, d), k.at(j, d)); });
+      if (from_.options().score == Score::cosine)
+        total = fraction(total, row({root(number(qq)), sign("·"), root(number(kk))}));
+      worked.push_back({of_query("s", j), {total, number(scores_.at(query_, j))}});
+    }
+    lines(std::move(worked));
+  }
+
+  void scale() {
+    const Matrix result = from_.matrix("scaled_scores");
+    if (equal(result, scores_)) return;
+    heading("Scale");
+    scores_letter_ = "s'";
+    words(
+        "Products grow with the width of the vectors; the scale keeps them in the range in which "
+        "softmax is not all or nothing.");
+    const auto width = static_cast<double>(from_.matrix("queries").columns);
+    lines({{name("S'"), {scaled(name("S"), width, from_.options()), shown(result)}}});
+    std::vector<Equation> worked;
+    for (const std::size_t j : edges(result.columns))
+      worked.push_back({of_query("s'", j),
+                        {scaled(number(scores_.at(query_, j)), width, from_.options()),
+                         number(result.at(query_, j))}});
+    lines(std::move(worked));
+  }
+
+  void mask() {
+    const Matrix result = from_.matrix("masked_scores");
+    if (equal(result, from_.matrix("scaled_scores"))) return;
+    heading("Mask");
+    scores_letter_ = "s''";
+    words(
+        "What the job adds to the scores (an additive mask, biases by distance) is added, and what "
+        "a query may not see is set to minus infinity and weighs nothing below.");
+    lines({{name("S''"), {shown(result)}}});
+  }
+
+  void normalise() {
+    const Matrix scores = from_.matrix("masked_scores"), weights = from_.matrix("weights");
+    if (plain_softmax(from_)) {
+      heading("Softmax");
+      work_out_softmax(scores, weights);
+    } else {
+      heading("Weights");
+      words("Scores become weights by the normaliser, temperature and sinks of the job." +
+            shape("A", weights));
+      lines({{name("A"), {shown(weights)}}});
+    }
+    picture(scores, weights);
+  }
+
+  void work_out_softmax(const Matrix& scores, const Matrix& weights) {
+    const bool whole = from_.options().softmax_axis == SoftmaxAxis::all;
+    const std::size_t begin = whole ? 0 : query_ * scores.columns;
+    const std::size_t count = whole ? scores.size() : scores.columns;
+    words("Exponentials, divided by their sum over " +
+          std::string(whole ? "the whole matrix" : "the keys") +
+          ". Taking away the largest score first changes nothing but keeps them from overflowing." +
+          shape("A", weights));
+    const Math s = name(scores_letter_);
+    const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
+    lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), shown(weights)}}});
+    double most = -std::numeric_limits<double>::infinity(), total = 0;
+    for (std::size_t k = 0; k < count; ++k) most = std::max(most, scores[begin + k]);
+    if (is_hidden(most)) return words("This query sees no key.");
+    for (std::size_t k = 0; k < count; ++k) total += std::exp(scores[begin + k] - most);
+    const auto power = [&](double score) {
+      return is_hidden(score) ? number(0) : power_of_e(score - most);
+    };
+    std::vector<Equation> worked = {
+        {row({sign("max"), s}), {number(most)}},
+        {row({sign("Σ"), terms}),
+         {sum(count, [&](std::size_t k) { return power(scores[begin + k]); }), number(total)}}};
+    for (const std::size_t j : edges(weights.columns))
+      worked.push_back(
+          {of_query("a", j),
+           {fraction(power(scores.at(query_, j)), number(total)), number(weights.at(query_, j))}});
+    lines(std::move(worked));
+  }
+
+  void picture(const Matrix& scores, const Matrix& weights) {
+    HeatSource source;
+    source.name = "weights";
+    source.tensor = weights.elements;
+    source.masked = scores.elements;
+    source.column_tokens = from_.tokens();
+    if (from_.options().rows.empty()) source.row_tokens = from_.tokens();
+    steps_.blocks.emplace_back(make_heat_map(source, {}));
+  }
+
+  void mix() {
+    heading("Context");
+    const Matrix weights = from_.matrix("weights"), v = values();
+    const Matrix result = from_.matrix("head_context");
+    words("Every query receives the values, mixed by its weights." + shape("C", result));
+    lines({{name("C"), {row({name("A"), name("V")}), shown(result)}}});
+    if (v.rows != weights.columns) return;
+    std::vector<Equation> worked;
+    for (const std::size_t d : edges(result.columns))
+      worked.push_back(
+          {of_query("c", d),
+           {sum(weights.columns,
+                [&](std::size_t j) { return product(weights.at(query_, j), v.at(j, d)); }),
+            number(result.at(query_, d))}});
+    lines(std::move(worked));
+  }
+
+  void join_heads() {
+    const bool joined = from_.output("context").rank() < 4 || from_.has("output");
+    if (from_.heads() > 1 && joined) {
+      heading("Heads side by side");
+      const Matrix context = from_.joined_context();
+      words("The heads' contexts stand beside each other." + shape("C", context));
+      lines({{name("C"), {shown(context)}}});
+    }
+    if (!from_.has("output")) return;
+    heading("Output");
+    std::vector<Math> formula = {name("C"), subscript(name("W"), name("O"))};
+    if (from_.given("b_O")) {
+      formula.push_back(sign("+"));
+      formula.push_back(subscript(name("b"), name("O")));
+    }
+    lines({{subscript(name("W"), name("O")), {shown(matrix_of(from_.input("W_O")))}},
+           {name("Y"), {row(formula), shown(from_.first("output"))}}});
+  }
+
+  const ExplainSource& from_;
+  std::size_t query_;
+  Matrix scores_;
+  std::string scores_letter_ = "s";  ///< of the last stage before softmax
+  int number_ = 0;                   ///< of the last heading
+  WorkedSteps steps_;
+};
+
+}  // namespace
+
+std::vector<std::string> explained_outputs(const Job& job) {
+  const std::vector<std::string> available = available_outputs(job.tensors, job.options);
+  std::vector<std::string> names;
+  for (const char* needed : kNeeded)
+    if (std::find(available.begin(), available.end(), needed) != available.end())
+      names.emplace_back(needed);
+  return names;
+}
+
+WorkedSteps explain(const Job& job, const TensorMap& outputs, const ExplainChoice& choice) {
+  const ExplainSource source(job, outputs, choice);
+  return Explainer(source).steps();
+}
+
+}  // namespace attn

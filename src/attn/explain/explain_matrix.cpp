@@ -1,0 +1,77 @@
+#include "attn/explain/explain_matrix.h"
+
+namespace attn {
+namespace {
+
+constexpr std::size_t kWhole = 6, kEdge = 3;   // rows and columns of a matrix
+constexpr std::size_t kTerms = 4, kFirst = 2;  // of a sum; the last one is always there
+
+/// Whether dots stand before the place that follows `before` in a list of edges.
+bool gap(std::size_t before, std::size_t place) { return place != before + 1; }
+
+}  // namespace
+
+double Matrix::operator[](std::size_t place) const {
+  return visit(elements.dtype(),
+               [&]<class T>(Type<T>) { return static_cast<double>(elements.data<T>()[place]); });
+}
+
+bool equal(const Matrix& a, const Matrix& b) {
+  std::size_t place = 0;
+  while (place < a.size() && a[place] == b[place]) ++place;
+  return place == a.size();
+}
+
+Matrix matrix_of(const Tensor& tensor) {
+  return {tensor.rank() < 2 ? 1 : tensor.shape()[0], tensor.shape().back(), tensor};
+}
+
+std::vector<std::size_t> edges(std::size_t count) {
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < count; ++i)
+    if (count <= kWhole || i < kEdge || i + kEdge >= count) places.push_back(i);
+  return places;
+}
+
+Math shown(const Matrix& matrix) {
+  const std::vector<std::size_t> rows = edges(matrix.rows), columns = edges(matrix.columns);
+  const bool wide = columns.size() < matrix.columns;
+  std::vector<Math> cells;
+  const auto append_row = [&](const std::function<Math(std::size_t)>& cell, const char* dots) {
+    for (std::size_t k = 0; k < columns.size(); ++k) {
+      if (k > 0 && gap(columns[k - 1], columns[k])) cells.push_back(math::sign(dots));
+      cells.push_back(cell(columns[k]));
+    }
+  };
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    if (k > 0 && gap(rows[k - 1], rows[k]))
+      append_row([](std::size_t) { return math::sign("⋮"); }, "⋱");
+    append_row([&](std::size_t j) { return math::number(matrix.at(rows[k], j)); }, "…");
+  }
+  return math::matrix(std::move(cells), columns.size() + (wide ? 1 : 0));
+}
+
+Math element(const std::string& name, std::size_t i, std::size_t j) {
+  const auto index = [](std::size_t n) { return math::number(static_cast<double>(n)); };
+  return math::subscript(math::name(name), math::row({index(i), math::sign(","), index(j)}));
+}
+
+Math sum(std::size_t count, const std::function<Math(std::size_t)>& term) {
+  std::vector<Math> parts;
+  for (std::size_t k = 0; k < count; ++k) {
+    if (k > 0) parts.push_back(math::sign("+"));
+    if (count > kTerms && k == kFirst) {
+      k = count - 1;
+      parts.push_back(math::sign("…"));
+      parts.push_back(math::sign("+"));
+    }
+    parts.push_back(term(k));
+  }
+  return parts.empty() ? math::number(0) : math::row(std::move(parts));
+}
+
+Math product(double a, double b) {
+  return math::row({math::factor(a), math::sign("·"), math::factor(b)});
+}
+
+}  // namespace attn

@@ -1,0 +1,88 @@
+#include "attn/explain/explain_source.h"
+
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/core/heads.h"
+
+namespace attn {
+
+ExplainSource::ExplainSource(const Job& job, const TensorMap& outputs, const ExplainChoice& choice)
+    : job_(job), outputs_(outputs), heads_(heads_of("scores")) {
+  if (outputs.at("scores").size() == 0)
+    throw Error(ErrorKind::data, "--explain: expected queries and keys, found none");
+  if (choice.head < 0 || static_cast<std::size_t>(choice.head) >= heads_)
+    throw Error(ErrorKind::usage, "--explain-head " + std::to_string(choice.head) +
+                                      ": expected 0 to " + std::to_string(heads_ - 1));
+  head_ = static_cast<std::size_t>(choice.head);
+  choose_query(choice);
+}
+
+/// Heads of a (B, H, L, D), (H, L, D), (B, L, D) or (L, D) output.
+std::size_t ExplainSource::heads_of(const std::string& output) const {
+  const Shape& shape = outputs_.at(output).shape();
+  if (shape.size() == 4) return shape[1];
+  return shape.size() == 3 && job_.options.heads > 0 ? shape[0] : 1;
+}
+
+void ExplainSource::choose_query(const ExplainChoice& choice) {
+  const std::vector<std::int64_t>& rows = job_.options.rows;
+  const std::size_t count = matrix("scores").rows;
+  for (query_ = 0; query_ < count; ++query_) {
+    place_ = rows.empty() ? static_cast<std::int64_t>(query_) : rows[query_];
+    if (!choice.query || *choice.query == place_) return;
+  }
+  constexpr std::size_t kFew = 10;
+  std::string expected = "0 to " + std::to_string(count - 1);
+  if (!rows.empty()) expected = "one of the " + std::to_string(count) + " rows asked for";
+  if (!rows.empty() && count <= kFew) {
+    expected = "a row asked for:";
+    for (const std::int64_t row : rows) expected += " " + std::to_string(row);
+  }
+  throw Error(ErrorKind::usage,
+              "--explain-query " + std::to_string(*choice.query) + ": expected " + expected);
+}
+
+std::string ExplainSource::query_name() const {
+  const auto count = static_cast<std::int64_t>(job_.tokens.size());
+  const std::int64_t at = place_ < 0 ? place_ + count : place_;
+  std::string name = "query " + std::to_string(place_);
+  if (at >= 0 && at < count)
+    name += " (" + printable(job_.tokens[static_cast<std::size_t>(at)]) + ")";
+  return name;
+}
+
+Matrix ExplainSource::matrix(const std::string& output) const {
+  const Tensor& tensor = outputs_.at(output);
+  const std::size_t head = head_ * heads_of(output) / heads_;
+  if (tensor.rank() == 4) return matrix_of(tensor.at(0).at(head));
+  return matrix_of(tensor.rank() == 3 ? tensor.at(job_.options.heads > 0 ? head : 0) : tensor);
+}
+
+Matrix ExplainSource::first(const std::string& output) const {
+  const Tensor& tensor = outputs_.at(output);
+  return matrix_of(tensor.rank() == 3 ? tensor.at(0) : tensor);
+}
+
+Matrix ExplainSource::joined_context() const {
+  if (outputs_.at("context").rank() < 4) return first("context");
+  const Tensor heads = outputs_.at("head_context").at(0);  // (H, L, Dv)
+  const Shape& shape = heads.shape();
+  return matrix_of(side_by_side(heads.reshaped({1, shape[0], shape[1], shape[2]})).at(0));
+}
+
+std::optional<Matrix> ExplainSource::weights_of(const std::string& letter) const {
+  const std::string whole = "W_" + letter, split = whole + "_heads";
+  if (!given(whole)) return std::nullopt;
+  if (!has(split) || outputs_.at(split).rank() != 3) return matrix_of(input(whole));
+  const Tensor& heads = outputs_.at(split);
+  return matrix_of(heads.at(head_ * heads.shape()[0] / heads_));
+}
+
+std::optional<Matrix> ExplainSource::bias_of(const std::string& letter, std::size_t width) const {
+  if (!given("b_" + letter)) return std::nullopt;
+  const Tensor& all = input("b_" + letter);
+  const std::size_t parts = all.size() / width;  // of as many heads
+  return matrix_of(all.reshaped({parts, width}).at(head_ * parts / heads_));
+}
+
+}  // namespace attn

@@ -1,0 +1,123 @@
+#include "attn/result/nan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+
+namespace attn {
+namespace {
+
+/// Whether any of them is NaN: a loop without a way out, which compilers make quick.
+template <class T>
+bool any_nan(std::span<const T> values) {
+  unsigned found = 0;
+  for (const T value : values) {
+    if constexpr (std::is_floating_point_v<T>)
+      found |= static_cast<unsigned>(value != value);
+    else
+      found |= static_cast<unsigned>(std::isnan(static_cast<double>(value)));
+  }
+  return found != 0;
+}
+
+/// Adds the NaN among values of which the first is element `from` of its tensor.
+template <class T>
+void count_nan(std::span<const T> values, std::size_t from, NanCount& found) {
+  constexpr std::size_t kAtOnce = 4096;
+  for (std::size_t start = 0; start < values.size(); start += kAtOnce) {
+    const auto some = values.subspan(start, std::min(kAtOnce, values.size() - start));
+    if (!any_nan(some)) continue;
+    for (std::size_t i = 0; i < some.size(); ++i)
+      if (std::isnan(static_cast<double>(some[i])) && found.count++ == 0)
+        found.first = from + start + i;
+  }
+}
+
+NanCount find_nan(const RowBlock& block) {
+  NanCount found;
+  if (!is_float(block.dtype) || !block.may_hold_nan) return found;
+  visit(block.dtype, [&]<class T>(Type<T>) {
+    if constexpr (!std::is_integral_v<T>) {
+      const bool together = block.stride == block.columns * sizeof(T);
+      const std::size_t step = together ? block.count : 1;
+      for (std::size_t i = 0; i < block.count; i += step)
+        count_nan(std::span(reinterpret_cast<const T*>(block.row(i)), step * block.columns),
+                  (block.first + i) * block.columns, found);
+    }
+  });
+  return found;
+}
+
+std::string index_of(std::size_t flat, const Shape& shape) {
+  std::string text;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    text = std::to_string(flat % shape[axis]) + (text.empty() ? "" : ", ") + text;
+    flat /= shape[axis];
+  }
+  return "[" + text + "]";
+}
+
+/// Whether an output is computed behind the mask, where what is hidden has gone.
+bool is_masked(const std::string& name) {
+  static const std::vector<std::string> kMasked = {"masked_scores", "weights", "mean_weights",
+                                                   "key_weights",   "row_max", "logsumexp",
+                                                   "head_context",  "context", "output"};
+  return std::find(kMasked.begin(), kMasked.end(), name) != kMasked.end();
+}
+
+/// "; Q.npy: Q holds 2, the first at [0, 1]" for each given tensor with NaN. Which of them was the
+/// cause, or whether an infinity was, is not known.
+std::string given_nan(const Job& job) {
+  std::string text;
+  for (const auto& [name, tensor] : job.tensors) {
+    const NanCount in = find_nan(rows_of(tensor));
+    if (in.count == 0) continue;
+    text += "; " + printable(job.origins.at(name)) + ": " + name + " holds " +
+            std::to_string(in.count) + ", the first at " + index_of(in.first, tensor.shape());
+  }
+  return text;
+}
+
+}  // namespace
+
+void NanCounter::add(const RowBlock& block) {
+  const NanCount in = find_nan(block);
+  if (in.count == 0) return;
+  const std::lock_guard lock(mutex_);
+  found_.first = found_.count == 0 ? in.first : std::min(found_.first, in.first);
+  found_.count += in.count;
+}
+
+bool is_looked_at_for_nan(const std::string& name, const std::vector<std::string>& outputs) {
+  return is_masked(name) || std::none_of(outputs.begin(), outputs.end(), is_masked);
+}
+
+std::string nan_report(const Job& job, const Result& result) {
+  std::vector<std::string> outputs;
+  for (const std::string& name : job.outputs)
+    if (result.outputs.contains(name) || result.streamed.contains(name)) outputs.push_back(name);
+  for (const std::string& name : outputs) {
+    if (!is_looked_at_for_nan(name, outputs)) continue;
+    const Tensor* tensor = result.outputs.find(name);
+    const StreamedOutput out = tensor == nullptr
+                                   ? result.streamed.at(name)
+                                   : StreamedOutput{tensor->shape(), find_nan(rows_of(*tensor))};
+    if (out.nan.count == 0) continue;
+    return name + ": expected no NaN, found " + std::to_string(out.nan.count) + " of " +
+           std::to_string(element_count(out.shape)) + ", the first at " +
+           index_of(out.nan.first, out.shape) + given_nan(job);
+  }
+  return "";
+}
+
+std::string nan_warning(const Job& job, const Result& result, NanPolicy policy) {
+  if (policy == NanPolicy::allow) return "";
+  std::string report = nan_report(job, result);
+  if (!report.empty() && policy == NanPolicy::refuse) throw Error(ErrorKind::data, report);
+  return report;
+}
+
+}  // namespace attn

@@ -1,0 +1,155 @@
+#include "attn/result/output_target.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <filesystem>
+
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
+#include "attn/core/attention.h"
+#include "attn/core/inputs.h"
+#include "attn/io/descriptor.h"
+#include "attn/result/result_format.h"
+
+namespace attn {
+namespace fs = std::filesystem;
+namespace {
+
+bool is_folder(const std::string& path) {
+  struct stat status {};
+  return path.back() == '/' || (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode));
+}
+
+[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
+
+/// A word before '=' is an output's name; anything with a '/' or '.' in it is part of a path.
+std::size_t name_length(const std::string& typed) {
+  const std::size_t equals = typed.find('=');
+  const bool word = equals != std::string::npos && equals > 0 && typed.find_first_of("/.") > equals;
+  return word ? equals : 0;
+}
+
+/// The nearest name, or all of them, where they are few, or where they are told.
+std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
+  if (const std::string near = did_you_mean(word, names); !near.empty()) return near;
+  if (names.size() > 9) return "; 'attn help outputs' names them";
+  std::string all;
+  for (const std::string& name : names) all += (all.empty() ? "; known are " : ", ") + name;
+  return all;
+}
+
+PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& outputs) {
+  const bool one_only = *target.format == Format::npy || *target.format == Format::csv;
+  if (!one_only || !target.name.empty()) return {target.name, target.path, *target.format};
+  if (outputs.size() == 1) return {outputs.front(), target.path, *target.format};
+  const std::string path = printable(target.path), found = std::to_string(outputs.size());
+  if (is_stream(target.path))
+    usage("--format " + std::string(name_of(*target.format)) + ": holds one output, found " +
+          found + "; name it (-o " + outputs.front() + "=" + path +
+          ") or use npz, safetensors or json");
+  usage("-o " + path + ": holds one output, found " + found + "; name it (-o " + outputs.front() +
+        "=" + path + ") or use .npz, .safetensors or .json");
+}
+
+std::vector<OutputPlace> places_of(const std::vector<PlannedFile>& plans) {
+  std::vector<OutputPlace> places;
+  for (const PlannedFile& plan : plans) places.push_back({"-o", plan.path});
+  return places;
+}
+
+}  // namespace
+
+const std::vector<std::string>& job_output_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const OutputName& output : kOutputNames) all.emplace_back(output.name);
+    all.insert(all.end(), kInputNames.begin(), kInputNames.end());
+    return all;
+  }();
+  return names;
+}
+
+OutputTarget parse_target(const std::string& typed, const std::vector<std::string>& names,
+                          std::optional<Format> stream) {
+  OutputTarget target;
+  const std::size_t length = name_length(typed);
+  target.name = typed.substr(0, length);
+  target.path = length == 0 ? typed : typed.substr(length + 1);
+  const bool known = std::find(names.begin(), names.end(), target.name) != names.end();
+  if (!target.name.empty() && !known)
+    usage("-o " + printable(typed) + ": unknown output '" + printable(target.name) + "'" +
+          suggestion(target.name, names));
+  if (target.path.empty()) usage("-o " + printable(typed) + ": expected a path");
+  target.format = format_of_suffix(target.path);
+  if (!target.format && is_stream(target.path)) {
+    target.format = stream;
+    if (!stream)
+      usage("-o " + printable(typed) +
+            ": expected --format npz, npy, json, csv or safetensors beside it");
+  } else if (!target.format && (!target.name.empty() || !is_folder(target.path))) {
+    usage("-o " + printable(typed) + ": expected a name that ends in " + kSuffixes +
+          ", or a folder (ending in /)");
+  }
+  return target;
+}
+
+std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets) {
+  std::vector<std::string> names;
+  for (const OutputTarget& target : targets) {
+    if (target.name.empty()) return {};
+    if (std::find(names.begin(), names.end(), target.name) == names.end())
+      names.push_back(target.name);
+  }
+  return names;
+}
+
+std::vector<OutputPlace> places_of(const std::vector<OutputTarget>& targets,
+                                   const std::vector<std::string>& outputs) {
+  return places_of(planned_files(targets, outputs));
+}
+
+void refuse_two_for_one(const std::vector<OutputPlace>& places) {
+  if (places.size() < 2) return;
+  std::set<fs::path> taken;
+  for (const auto& [flag, path] : places) {
+    std::error_code error, ignored;
+    fs::path place = fs::weakly_canonical(fs::absolute(follow_links(path), ignored), error);
+    if (error) place = path;  // a folder that is closed to us, say: opening it tells
+    if (!is_stream(path) && !taken.insert(place).second)
+      usage(flag + " " + printable(path) + ": expected a file of its own, found it twice");
+  }
+}
+
+std::set<std::string> outputs_for_rows(const std::vector<OutputTarget>& targets,
+                                       const std::vector<std::string>& outputs) {
+  std::set<std::string> takers, others;
+  for (const PlannedFile& plan : planned_files(targets, outputs)) {
+    const bool takes_rows = std::endian::native == std::endian::little && is_binary(plan.format) &&
+                            !is_stream(plan.path);
+    for (const std::string& name : outputs)
+      if (plan.name.empty() || plan.name == name) (takes_rows ? takers : others).insert(name);
+  }
+  for (const std::string& name : others) takers.erase(name);
+  return takers;
+}
+
+std::vector<PlannedFile> planned_files(const std::vector<OutputTarget>& targets,
+                                       const std::vector<std::string>& outputs) {
+  std::vector<PlannedFile> plans;
+  for (const OutputTarget& target : targets) {
+    if (target.format) {
+      plans.push_back(plan_of(target, outputs));
+      continue;
+    }
+    const std::string folder = target.path.back() == '/' ? target.path : target.path + "/";
+    for (const std::string& name : outputs)
+      plans.push_back({name, folder + name + ".npy", Format::npy});
+  }
+  refuse_two_for_one(places_of(plans));
+  return plans;
+}
+
+}  // namespace attn
