@@ -1,7 +1,6 @@
-# The program and its unit tests built again to count the branches they take in some modules
-# (scripts/coverage). Only these modules are compiled again, without optimisation, so that each branch is
-# one in the source; the linker takes these objects before it looks into the modules' libraries. Built only
-# on request.
+# Rebuilds the program and its unit tests with branch counters in some modules (scripts/coverage). Only these
+# modules are compiled again, without optimisation, so that each branch is one in the source. The linker takes
+# these objects in preference to the modules' libraries. Built only on request.
 set(counted_modules base io job result)
 list(TRANSFORM counted_modules REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/attn/\\1/*.cpp" OUTPUT_VARIABLE globs)
 file(GLOB counted_sources CONFIGURE_DEPENDS ${globs})
