@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""What `attn batch` does, as a Python loop in one process with json, NumPy and SciPy.
+"""Equivalent of `attn batch` as a Python loop in one process with json, NumPy and SciPy.
 
-    batch_loop.py FOLDER OUT-FOLDER      each job file to an .npz
-    batch_loop.py - < JOBS > RESULTS     each line to a line
+    batch_loop.py FOLDER OUT-FOLDER      one .npz per job file
+    batch_loop.py - < JOBS > RESULTS     one line of JSON per line
 """
 
 import json

@@ -1,4 +1,4 @@
-"""How far float32 results are from the same formula in float64: attn's and torch's."""
+"""Errors of float32 results of attn and PyTorch, compared with float64."""
 
 import pathlib
 import subprocess
@@ -29,7 +29,7 @@ def measure(arguments):
     import torch
     rows = []
     torch.set_num_threads(arguments.threads)
-    print("| problem | RMS, attn | RMS, torch | attn / torch | most, attn | most, torch |")
+    print("| problem | RMS, attn | RMS, torch | attn / torch | max, attn | max, torch |")
     print("| --- | ---: | ---: | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""General attention over four words with NumPy and SciPy: what the worked example computes."""
+"""The worked example, self-attention over four words, with NumPy and SciPy."""
 
 import numpy as np
 from scipy.special import softmax

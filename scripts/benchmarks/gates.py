@@ -1,10 +1,10 @@
-"""What has to be reached, and whether it was."""
+"""Performance targets, and whether they are met."""
 
 from statistics import median
 
 
 def kernel_gates(rows):
-    """(name, figure, bound, aim, True where less is better)"""
+    """Yields (name, measured, bound, aim, whether less is better)."""
     rows = {row["name"]: row for row in rows}
 
     def chosen(dtype, tokens, *words):
@@ -15,31 +15,32 @@ def kernel_gates(rows):
         return min((median(row["fraction"]) for row in found), default=None)
 
     def causal(tokens):
-        """Times in units of what the processor could do beside them: its clock changes between."""
+        """Time ratio in units of the peak measured next to each, which cancels changes of the clock rate."""
         return max(((1 + 1 / tokens) / 2 * median(full["fraction"]) / median(row["fraction"])
                     for row in chosen("float32", (tokens,), "causal")
                     for full in [rows[row["name"].replace("causal", "full")]]), default=None)
 
     def times(*libraries, kind=""):
-        """Of the fastest of the libraries, by shape."""
+        """For each shape, the fastest library's time as a multiple of attn's."""
         found = [row["times"] for row in rows.values()
                  if row["problem"]["dtype"] == "float32" and row["name"].endswith(kind)]
         return [min(median(row[library]) for library in libraries if row[library])
                 for row in found if any(row[library] for library in libraries)]
 
     for d, bound, aim in ((64, 0.80, 0.88), (128, 0.82, 0.91)):
-        yield (f"f32 full, L=S >= 2048, D={d}, of peak",
+        yield (f"f32 full, L=S >= 2048, D={d}, fraction of peak",
                least(chosen("float32", (2048, 8192), f"D{d}", "full")), bound, aim, False)
-    yield "f64 full, L=S >= 2048, of peak", least(chosen("float64", (2048, 8192), "full")), 0.70, 0.80, False
+    yield ("f64 full, L=S >= 2048, fraction of peak",
+           least(chosen("float64", (2048, 8192), "full")), 0.70, 0.80, False)
     for tokens, bound, aim in ((2048, 0.60, 0.54), (8192, 0.54, 0.51)):
         yield f"causal / full, f32, {tokens}, at the same clock", causal(tokens), bound, aim, True
-    yield "torch / attn, f32, least of all shapes", min(times("torch")), 1.0, None, False
-    yield "torch / attn, f32, median of all shapes", median(times("torch")), None, 1.4, False
-    yield ("onnxruntime (the faster of its two) / attn, least of all shapes",
+    yield "torch / attn, f32, minimum over shapes", min(times("torch")), 1.0, None, False
+    yield "torch / attn, f32, median over shapes", median(times("torch")), None, 1.4, False
+    yield ("onnxruntime (faster of two operators) / attn, minimum over shapes",
            min(times("ort-mha", "ort-attention")), 1.1, None, False)
     yield "onnxruntime MHA / attn, full, median", median(times("ort-mha", kind="full")), None, 1.4, False
     yield "onnxruntime MHA / attn, causal, median", median(times("ort-mha", kind="causal")), None, 4, False
-    yield "decode, of the rate of reading memory", least(chosen("float32", (1,))), 0.6, 0.85, False
+    yield "decode, fraction of memory read bandwidth", least(chosen("float32", (1,))), 0.6, 0.85, False
 
 
 def gates(results):
@@ -47,36 +48,36 @@ def gates(results):
         yield from kernel_gates(results["kernels"])
     if "options" in results:
         for d in (64, 128):
-            yield (f"AVX2, f32 full, 2048, D={d}, of its peak",
+            yield (f"AVX2, f32 full, 2048, D={d}, fraction of its peak",
                    median(results["options"]["lower"][f"avx2 D{d}"]), 0.70, 0.82, False)
         times = {key.split()[-1]: median(ratios) for key, ratios in results["options"]["times"].items()}
-        read_beside = times.pop("head-bias")  # 134 MB of it: as much as memory gives
+        read_beside = times.pop("head-bias")  # 134 MB; limited by memory bandwidth
         most = max(times, key=times.get)
-        yield f"options on / off, the most of {len(times)} ({most})", times[most], 1.25, 1.1, True
-        yield "an additive mask of each head's own on / off", read_beside, None, 1.25, True
+        yield f"options on / off, maximum of {len(times)} ({most})", times[most], 1.25, 1.1, True
+        yield "additive mask for each head, on / off", read_beside, None, 1.25, True
     if "threads" in results and results["machine"]["threads"] >= 4:
         four = [values for key, values in results["threads"].items() if key.endswith(" full, 4")]
         yield "threads 1 to 4, full, 2048", median(four[0]), 3.4, 3.9, False
     if "errors" in results:
-        yield ("RMS error, attn / torch, the most",
+        yield ("RMS error, attn / torch, maximum",
                max(row["attn"][0] / row["torch"][0] for row in results["errors"]), 1.0, 0.5, True)
     if "processes" in results:
         for tokens, bound, aim in ((4, 25, 40), (512, 15, 30), (2048, 6, 9), (4096, 4, 5)):
             yield (f"process, {tokens} tokens, context: Python / attn",
                    median(results["processes"][f"{tokens} context"]["python"]), bound, aim, False)
         for tokens, bound, aim in ((2048, 1.7, 1.35), (4096, 1.5, 1.2)):
-            yield (f"process, {tokens} tokens: with weights / context alone",
+            yield (f"process, {tokens} tokens: with weights / context only",
                    median(results["processes"][f"{tokens} weights"]["beside_context"]), bound, aim, True)
     if "memory" in results:
         mib = 1 << 20
         context, weights = results["memory"]["context"], results["memory"]["weights"]
-        yield (f"memory beyond inputs and output, context alone, {context['tokens']} tokens, MiB",
+        yield (f"memory in addition to inputs and output, context only, {context['tokens']} tokens, MiB",
                (context["peak"] - context["files"]) / mib, 128, None, True)
         yield (f"memory with weights, {weights['tokens']} tokens, MiB", weights["peak"] / mib, 512, None, True)
 
 
 def show(results):
-    print("| gate | measured | at least (most: <=) | aim | reached |")
+    print("| target | measured | at least (or <=) | aim | met |")
     print("| --- | ---: | ---: | ---: | --- |")
     for name, figure, bound, aim, less in gates(results):
         if figure is None:

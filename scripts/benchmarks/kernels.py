@@ -1,4 +1,4 @@
-"""Calls of the kernels beside calls of the peers, and the kernels against the machine's peak."""
+"""Times of attn's kernels, of other libraries, and of the kernels relative to the machine's peak."""
 
 import json
 import os
@@ -27,14 +27,14 @@ def problems(quick):
 
 
 def name(p):
-    """As attn-bench names it."""
+    """The name that attn-bench uses."""
     dtype = {"float32": "f32", "float64": "f64"}[p["dtype"]]
     kind = "causal" if p["causal"] else "full"
     return f"{dtype} H{p['H']}:{p['G']} L{p['L']} S{p['S']} D{p['D']} {kind}"
 
 
 def bench(text, threads, isa=None):
-    """attn-bench's rows by name."""
+    """Rows of attn-bench, by name."""
     environment = dict(os.environ, **({"ATTN_ISA": isa} if isa else {}))
     run = subprocess.run([BENCH, "--json", "--threads", str(threads), *text], env=environment,
                          check=True, stdout=subprocess.PIPE)
@@ -42,10 +42,10 @@ def bench(text, threads, isa=None):
 
 
 class Peer:
-    """A library in its own process, which answers problem by problem.
+    """A library in a separate process that times one problem at a time.
 
-    It is stopped while others are measured: some libraries' threads go on spinning after a call. Where
-    memory runs out, it is the first that the system ends; the next problem finds it begun anew.
+    The process is stopped while others are measured, because threads of some libraries keep spinning after
+    a call. If memory runs out, the system kills this process first; it is restarted for the next problem.
     """
 
     def __init__(self, library, threads):
@@ -65,7 +65,7 @@ class Peer:
         self.process.send_signal(signal.SIGSTOP)
 
     def seconds(self, p, budget):
-        """The median of its calls; None if the library cannot do it."""
+        """Median time of a call; None if the library does not support the problem."""
         if self.process.poll() is not None:
             self.begin()
         self.process.send_signal(signal.SIGCONT)
@@ -74,7 +74,7 @@ class Peer:
         line = self.process.stdout.readline()
         if not line:
             self.process.wait()
-            print(f"({self.library} was ended: too little memory for {name(p)})", file=sys.stderr)
+            print(f"({self.library} was killed: not enough memory for {name(p)})", file=sys.stderr)
             return None
         answer = json.loads(line)
         self.process.send_signal(signal.SIGSTOP)
@@ -87,15 +87,15 @@ class Peer:
 
 
 def in_turn(sides, first):
-    """Each round begins with another: whoever comes after which, or first, may find a slower clock."""
+    """Rotates the order in each round, because the clock rate depends on what ran before."""
     first %= len(sides)
     return sides[first:] + sides[:first]
 
 
 def measure(arguments):
-    """A row a problem: attn's seconds and fraction of peak, and each peer's seconds as multiples."""
+    """One row per problem: attn's seconds and fraction of peak, and multiples for each peer."""
     print("Seconds of one call; peers as multiples of attn's time, medians of "
-          f"{arguments.rounds} interleaved rounds (least to most).\n")
+          f"{arguments.rounds} interleaved rounds (minimum to maximum).\n")
     print("| problem | attn, ms | of peak | " + " | ".join(PEERS) + " |")
     print("| --- | ---: | ---: |" + " ---: |" * len(PEERS), flush=True)
     rows = []
@@ -103,7 +103,7 @@ def measure(arguments):
     for p in problems(arguments.quick):
         row = {"name": name(p), "problem": p, "seconds": [], "fraction": [],
                "times": {library: [] for library in PEERS}}
-        # Small problems take two seconds, too: a processor that comes from rest is slow at first.
+        # Small problems also run for two seconds, because an idle processor starts at a low clock rate.
         shorter = ["--quick"] if p["L"] == 2048 else []
         for number in range(arguments.rounds):
             theirs = {}
@@ -133,19 +133,19 @@ def spread(values):
 
 
 def measure_options(arguments):
-    """How many times the plain problem's time each option takes, and lower instruction sets."""
+    """Time of each option relative to the plain problem, and results for lower instruction sets."""
     keys = list(bench(["--quick", "options"], arguments.threads))
     plain = next(key for key in keys if key.endswith(" full"))
     times = {key: [] for key in keys if key != plain}
     for _ in range(arguments.rounds):
-        for key, ratios in times.items():  # each beside the plain one: clocks change in a minute
+        for key, ratios in times.items():  # each next to the plain problem, because clock rates change
             one = bench(["--quick", f"options {plain}", f"options {key}"], arguments.threads)
             ratios.append(one[key]["seconds"] / one[plain]["seconds"])
-    print("| option | times the plain problem |\n| --- | ---: |")
+    print("| option | relative time |\n| --- | ---: |")
     for key, values in times.items():
         print(f"| {key} | {spread(values)} |")
     lower = {}
-    print("\n| instruction set | problem | of its peak |\n| --- | --- | ---: |")
+    print("\n| instruction set | problem | fraction of its peak |\n| --- | --- | ---: |")
     for isa in ("avx2", "baseline"):
         for d in (64, 128):
             p = problem(8, 8, 2048, 2048, d)
@@ -156,9 +156,9 @@ def measure_options(arguments):
 
 
 def measure_threads(arguments):
-    """How many times as fast several threads are as one."""
+    """Speed-up by several threads."""
     rows = {}
-    print("| problem | threads | times as fast as one |\n| --- | ---: | ---: |")
+    print("| problem | threads | speed-up |\n| --- | ---: | ---: |")
     for p in (problem(8, 8, 2048, 2048, 64), problem(8, 8, 2048, 2048, 64, causal=True)):
         for threads in range(2, arguments.threads + 1):
             rows[f"{name(p)}, {threads}"] = ratios = [

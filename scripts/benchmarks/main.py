@@ -1,4 +1,4 @@
-"""scripts/bench: reads its arguments, measures part by part, prints tables and gates."""
+"""scripts/bench: parses arguments, runs the measurements, prints tables and targets."""
 
 import argparse
 import json
@@ -42,7 +42,7 @@ def main():
     for part in arguments.only or PARTS:
         print(f"\n## {part.capitalize()}\n", flush=True)
         results[part] = PARTS[part](arguments)
-    print("\n## Gates\n")
+    print("\n## Targets\n")
     gates.show(results)
     if arguments.save:
         arguments.save.mkdir(parents=True, exist_ok=True)

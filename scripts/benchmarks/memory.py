@@ -1,4 +1,4 @@
-"""The most memory that a run holds, where results and L x S arrays are larger than that."""
+"""Peak memory of runs whose L x S arrays would not fit in it."""
 
 import pathlib
 import re
@@ -13,12 +13,12 @@ MIB = 1 << 20
 
 
 def peak(command):
-    """Bytes resident at most, as the system counts them for this process alone."""
+    """Peak resident bytes of this process alone."""
     process = subprocess.Popen(command)
     most = 0
     while process.poll() is None:
         status = pathlib.Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-        found = re.search(r"VmHWM:\s+(\d+) kB", status)  # absent once it is ending
+        found = re.search(r"VmHWM:\s+(\d+) kB", status)  # absent while the process is exiting
         most = max(most, 1024 * int(found[1]) if found else 0)
         time.sleep(0.002)
     if process.returncode:

@@ -1,13 +1,13 @@
-"""Attention by the libraries that attn is compared with, each in a process of its own.
+"""Times attention in other libraries, one library per process.
 
-    peers.py NAME THREADS      reads a problem a line (JSON), answers with its seconds
+    peers.py NAME THREADS      reads one problem per line (JSON), prints its times
 
 A problem is {"H", "G", "L", "S", "D", "dtype", "causal", "budget"}: heads, key/value heads, queries, keys,
-head width; the answer is {"seconds": [...]} for calls that took about `budget` seconds together, or
-{"skip": why}. Each library gets the arrays in the layout that it likes best, made beforehand, and where it
-can write into an array made beforehand (onnxruntime's bindings), it does. As in attn-bench, calls of less than
-4 ms are timed several at a time, one after another; Python's part of a call is in it: well below a
-microsecond, and some more for what the library's own Python code does.
+head width. The answer is {"seconds": [...]} for calls that took about `budget` seconds in total, or
+{"skip": reason}. Arrays are allocated beforehand in the layout that suits the library best, including the
+result if the library supports it (onnxruntime's bindings). As in attn-bench, calls shorter than 4 ms are
+timed in groups. Times include Python's call overhead, well below a microsecond plus the library's own
+Python code.
 """
 
 import json
@@ -19,7 +19,7 @@ import numpy as np
 
 
 class Skip(Exception):
-    """What a library cannot compute."""
+    """The library does not support the problem."""
 
 
 def arrays(p):
@@ -30,7 +30,7 @@ def arrays(p):
 
 
 def numpy(p):
-    """In place, a head at a time, as a careful user writes it; SciPy's softmax costs another copy."""
+    """Head by head and in place, as an experienced user would write it (SciPy's softmax makes a copy)."""
     q, k, v = arrays(p)
     group = p["H"] // p["G"]
     scale = q.dtype.type(1 / np.sqrt(p["D"]))
@@ -84,7 +84,7 @@ def onnx_session(node, opsets, p, inputs):
                                                providers=["CPUExecutionProvider"])
     except Exception as error:
         raise Skip(str(error).splitlines()[0]) from error
-    # Bound once, as the library advises for speed: run() would copy the context out at each call.
+    # Bound once, as recommended: run() would copy the context in each call.
     binding = session.io_binding()
     for name, array in inputs.items():
         binding.bind_ortvalue_input(name, onnxruntime.OrtValue.ortvalue_from_numpy(array))
@@ -95,12 +95,12 @@ def onnx_session(node, opsets, p, inputs):
 
 
 def ort_mha(p):
-    """com.microsoft.MultiHeadAttention, whose full form is a flash kernel; (1, L, H D)."""
+    """com.microsoft.MultiHeadAttention, a flash kernel if not causal; (1, L, H D)."""
     from onnx import helper
     if p["G"] != p["H"]:
         raise Skip("no grouped heads")
     if p["dtype"] != "float32":
-        raise Skip("float32 alone")
+        raise Skip("float32 only")
     inputs = {name: np.ascontiguousarray(a.transpose(1, 0, 2)).reshape(1, a.shape[1], -1)
               for name, a in zip(("query", "key", "value"), arrays(p))}
     node = helper.make_node("MultiHeadAttention", list(inputs), ["context"], domain="com.microsoft",
@@ -131,7 +131,7 @@ PEERS = {"numpy": numpy, "torch": torch, "ort-mha": ort_mha, "ort-attention": or
 
 
 def time_of(call, calls):
-    """Of one of them."""
+    """Seconds per call."""
     start = time.perf_counter()
     for _ in range(calls):
         call()
@@ -155,7 +155,7 @@ if __name__ == "__main__":
         budget = problem.pop("budget")
         try:
             if problem != last:
-                call = None  # the arrays of the one before go first
+                call = None  # free the previous arrays first
                 call = PEERS[sys.argv[1]](problem)
                 last = problem
             answer = {"seconds": seconds(call, budget)}

@@ -1,4 +1,4 @@
-"""The kernels' table as a picture: how many times attn's time each library takes."""
+"""Plots the kernel table: each library's time as a multiple of attn's."""
 
 from statistics import median
 
@@ -27,7 +27,7 @@ def save(results, path):
     axes.set_xscale("log")
     axes.set_xticks([1, 2, 5, 10, 20], ["1 (attn)", "2", "5", "10", "20"])
     axes.grid(axis="x", which="major", color="#dddddd")
-    axes.set_xlabel("times attn's time, float32, log scale: further right is slower "
+    axes.set_xlabel("multiple of attn's time, float32, log scale; right is slower "
                     f"({results['machine']['threads']} threads)")
     axes.legend(loc="upper right")
     figure.savefig(path, metadata={"Date": None})

@@ -1,4 +1,4 @@
-"""Whole processes, from .npy to .npy: attn beside Python with NumPy and SciPy."""
+"""Times whole processes, from .npy to .npy: attn, and Python with NumPy and SciPy."""
 
 import pathlib
 import statistics
@@ -35,22 +35,22 @@ def python(inputs, context, weights=None):
 
 
 def seconds(program, inputs, folder, with_weights):
-    """To new files, which are gone again afterwards."""
+    """Elapsed seconds, writing new files, which are then deleted."""
     outputs = [folder / "context.npy"] + ([folder / "weights.npy"] if with_weights else [])
     command = program(inputs, *outputs)
     start = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    gone = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     for output in outputs:
         output.unlink()
-    return gone
+    return elapsed
 
 
 def measure(arguments):
     rows = {}
     print("Milliseconds of a whole process, .npy to .npy (float32, 8 heads, D=64; four words: one head,\n"
-          f"D=3), medians of interleaved runs; Python as a multiple (least to most).\n")
-    print("| tokens | outputs | attn, ms | Python, NumPy, SciPy | times context alone |")
+          f"D=3), medians of interleaved runs; Python as a multiple of attn (minimum to maximum).\n")
+    print("| tokens | outputs | attn, ms | Python, NumPy, SciPy | relative to context only |")
     print("| ---: | --- | ---: | ---: | ---: |")
     with tempfile.TemporaryDirectory(dir=ROOT / "build") as name:
         folder = pathlib.Path(name)

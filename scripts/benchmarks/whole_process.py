@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Attention from .npy to .npy with NumPy and SciPy, as a script of somebody who knows them.
+"""Attention from .npy to .npy with NumPy and SciPy, as an experienced user would write it.
 
     whole_process.py Q K V CONTEXT [WEIGHTS]      Q, K and V are (H, L, D)
 """
