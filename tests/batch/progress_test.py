@@ -1,179 +1,267 @@
-#!/usr/bin/env python3
-"""What `attn batch` shows while it runs: bars, lines, answers to SIGUSR1, events."""
+"""Progress of `attn batch`: the bar, plain lines, answers to SIGUSR1, and --json events."""
 
 import fcntl
 import json
 import os
-import pathlib
 import pty
 import re
 import select
 import signal
 import struct
 import subprocess
-import sys
-import tempfile
 import termios
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn  # noqa: E402
-from support.jobs import is_expected, job, manifest_of, slow_job, write_jobs  # noqa: E402
+import pytest
+
+from support.attn import ATTN, attn, json_lines
+from support.jobs import is_expected, job, manifest_of, slow_job, write_jobs
+
+PLAIN_LINE = rb"attn: 1 job, 0 failed, [0-9.]+ a second"
 
 
-def on_terminal(folder, *words, columns=80, term="xterm", stdin=None):
-    """A batch with both its outputs on a terminal, and that."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
-    process = subprocess.Popen([ATTN, "batch", "-j", "2", *words], cwd=folder, stdin=stdin, stdout=theirs,
-                               stderr=theirs, env=dict(os.environ, TERM=term))
-    os.close(theirs)
-    return process, ours
+def job_line(seed):
+    return (json.dumps(job(seed)) + "\n").encode()
 
 
-def until_stopped(process, ours, sign, number=signal.SIGTERM):
-    """What the terminal gets, with a signal once `sign` is there, or after some seconds."""
-    seen, sent, late = b"", False, time.monotonic() + (20 if sign else 2)
-    while True:
-        ready = select.select([ours], [], [], 0.1)[0]
+def start_on_pipes(*words, cwd=None):
+    return subprocess.Popen([ATTN, "batch", *words], cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+
+
+def send_job(process, seed):
+    process.stdin.write(job_line(seed))
+    process.stdin.flush()
+
+
+# The bar on a terminal.
+
+
+class Terminal:
+    """A batch whose standard output and error are a terminal."""
+
+    def __init__(self, folder, *words, columns=80, term="xterm", stdin=None):
+        self.fd, other_end = pty.openpty()
+        fcntl.ioctl(other_end, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+        self.process = subprocess.Popen([ATTN, "batch", "-j", "2", *words], cwd=folder, stdin=stdin,
+                                        stdout=other_end, stderr=other_end, env=dict(os.environ, TERM=term))
+        os.close(other_end)
+        self.seen = b""
+
+    def read_until(self, text, seconds=20):
+        """Reads until `text` appears, the time is over, or the process has ended."""
+        end = time.monotonic() + seconds
+        while text not in self.seen and time.monotonic() < end and self.read():
+            pass
+
+    def read(self):
+        if not select.select([self.fd], [], [], 0.1)[0]:
+            return True
         try:
-            part = os.read(ours, 4096) if ready else None
+            part = os.read(self.fd, 4096)
         except OSError:  # the other end is closed
-            break
-        seen += part or b""
-        if part == b"":
-            break
-        if not sent and ((sign and sign in seen) or time.monotonic() > late):
-            process.send_signal(number)
-            sent = True
-    process.wait()
-    os.close(ours)
-    return seen
+            part = b""
+        self.seen += part
+        return part != b""
+
+    def stop(self, number=signal.SIGTERM):
+        """Sends the signal and returns everything that was printed."""
+        self.process.send_signal(number)
+        while self.read():
+            pass
+        self.process.wait()
+        os.close(self.fd)
+        return self.seen
 
 
-def a_terminal(checks, folder):
-    write_jobs(folder / "jobs", range(3))
-    (folder / "jobs" / "slow.json").write_text(json.dumps(slow_job()))
-    (folder / "jobs" / "bad.json").write_text("{}")
-    wide = on_terminal(folder, "jobs", "--out-dir", "out")
-    narrow = {columns: on_terminal(folder, "jobs", "--out-dir", f"out{columns}", columns=columns)
-              for columns in (60, 40, 20, 10, 1)}
-    dumb = on_terminal(folder, "jobs", "--out-dir", "dumb", term="dumb")
-    shared = on_terminal(folder, "-", stdin=subprocess.PIPE)
-    seen = until_stopped(*wide, b" left", signal.SIGINT)
-    checks.check(b"[###################.....] 4 of 5 jobs, 1 failed, " in seen, f"a bar: {seen}")
-    checks.check(b"attn: jobs/bad.json: " in seen, "errors stand beside it")
-    checks.check(seen.endswith(b"\r\x1b[Kattn: stopped after 4 of 5 jobs; --resume goes on\r\n")
-                 and wide[0].returncode == -signal.SIGINT, f"and the last word: {seen}")
-    for columns, run in narrow.items():
-        text = b"4 of 5 jobs"[:columns - 1]
-        seen = until_stopped(*run, b"\r\x1b[K" if columns == 1 else text)
-        drawn = [line.removesuffix(b"\x1b[K") for line in re.split(rb"[\r\n]+", seen)
-                 if b"attn: " not in line]
-        checks.check(text in seen and max(map(len, drawn)) < max(columns, 2), f"{columns} columns: {seen}")
-    seen = until_stopped(*dumb, None)
-    checks.check(b"\x1b" not in seen and b"\r" not in seen.replace(b"\r\n", b""), f"TERM=dumb: {seen}")
-    seen = b""
-    while b" a second" not in seen:
-        seen += os.read(shared[1], 4096)
-    shared[0].stdin.write((json.dumps(job(1)) + "\n").encode())
-    shared[0].stdin.flush()
-    seen += until_stopped(*shared, b"1 job, 0 failed")
-    checks.check(seen.count(b'\r\x1b[K{"schema"') == 1 and seen.endswith(b"\x1b[Kattn: stopped after 1 job\r\n"),
-                 f"results have a line of their own: {seen}")
-    shared[0].stdin.close()
-    quiet = attn("batch", "jobs/job0000.json", "--out-dir", "out2", "-q", cwd=folder)
-    checks.check(quiet.stderr == b"", f"-q: {quiet}")
+@pytest.fixture(scope="module")
+def mixed_jobs(module_path):
+    """Three fast jobs, a slow one, and one that fails."""
+    write_jobs(module_path / "jobs", range(3))
+    (module_path / "jobs" / "slow.json").write_text(json.dumps(slow_job()))
+    (module_path / "jobs" / "bad.json").write_text("{}")
+    return module_path
 
 
-def lines_of_progress(checks, folder):
-    """--progress plain: a line every five seconds, wherever it goes."""
-    process = subprocess.Popen([ATTN, "batch", "-", "--progress", "plain"], cwd=folder,
-                               stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    process.stdin.write((json.dumps(job(1)) + "\n").encode())
-    process.stdin.flush()
+class TestBar:
+    @pytest.fixture(scope="class")
+    def terminal(self, mixed_jobs):
+        """A batch that SIGINT stopped when the bar showed the time left."""
+        terminal = Terminal(mixed_jobs, "jobs", "--out-dir", "out")
+        terminal.read_until(b" left")
+        terminal.stop(signal.SIGINT)
+        return terminal
+
+    def test_shows_how_many_jobs_are_finished_and_failed(self, terminal):
+        assert b"[###################.....] 4 of 5 jobs, 1 failed, " in terminal.seen
+
+    def test_does_not_hide_errors(self, terminal):
+        assert b"attn: jobs/bad.json: " in terminal.seen
+
+    def test_is_erased_before_the_summary(self, terminal):
+        assert terminal.seen.endswith(b"\r\x1b[Kattn: stopped after 4 of 5 jobs; --resume goes on\r\n")
+
+    def test_batch_ends_by_the_signal(self, terminal):
+        assert terminal.process.returncode == -signal.SIGINT
+
+
+@pytest.fixture(scope="module")
+def narrow_terminals(mixed_jobs):
+    """The same batch on terminals of several widths at the same time, since a slow job takes seconds."""
+    return {columns: Terminal(mixed_jobs, "jobs", "--out-dir", f"out{columns}", columns=columns)
+            for columns in (60, 40, 20, 10, 1)}
+
+
+@pytest.mark.parametrize("columns", [60, 40, 20, 10, 1])
+def test_bar_is_narrower_than_the_terminal(narrow_terminals, columns):
+    text = b"4 of 5 jobs"[:columns - 1]
+    terminal = narrow_terminals[columns]
+    terminal.read_until(b"\r\x1b[K" if columns == 1 else text)
+    seen = terminal.stop()
+    drawn = [line.removesuffix(b"\x1b[K") for line in re.split(rb"[\r\n]+", seen) if b"attn: " not in line]
+    assert text in seen
+    assert max(map(len, drawn)) < max(columns, 2)
+
+
+def test_dumb_terminal_gets_no_control_sequences(mixed_jobs):
+    terminal = Terminal(mixed_jobs, "jobs", "--out-dir", "dumb", term="dumb")
+    terminal.read_until(b"\x1b", seconds=2)
+    seen = terminal.stop()
+    assert b"\x1b" not in seen
+    assert b"\r" not in seen.replace(b"\r\n", b"")
+
+
+def test_results_on_the_terminal_have_lines_of_their_own(tmp_path):
+    terminal = Terminal(tmp_path, "-", stdin=subprocess.PIPE)
+    terminal.read_until(b" a second")
+    send_job(terminal.process, 1)
+    terminal.read_until(b"1 job, 0 failed")
+    seen = terminal.stop()
+    terminal.process.stdin.close()
+    assert seen.count(b'\r\x1b[K{"schema"') == 1
+    assert seen.endswith(b"\x1b[Kattn: stopped after 1 job\r\n")
+
+
+def test_quiet_prints_nothing(tmp_path):
+    path, = write_jobs(tmp_path, [0])
+    run = attn("batch", path, "--out-dir", "out", "-q", cwd=tmp_path)
+    assert run.returncode == 0
+    assert run.stderr == b""
+
+
+# Plain lines.
+
+
+def test_progress_plain_prints_a_line_every_five_seconds():
+    process = start_on_pipes("-", "--progress", "plain")
+    send_job(process, 1)
     line = process.stderr.readline()
-    checks.check(re.match(rb"attn: 1 job, 0 failed, [0-9.]+ a second$", line.strip()), f"a line: {line}")
     rest = process.communicate()[1]
-    checks.check(process.returncode == 0 and rest.startswith(b"attn: 1 job: 1 done"), f"{rest}")
+    assert re.fullmatch(PLAIN_LINE, line.strip())
+    assert rest.startswith(b"attn: 1 job: 1 done")
+    assert process.returncode == 0
 
 
-def asked_by_a_signal(checks, folder):
-    for flags in [], ["--json"]:
-        process = subprocess.Popen([ATTN, "batch", "-", "-q", *flags], cwd=folder, stdin=subprocess.PIPE,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        process.stdin.write((json.dumps(job(1)) + "\n").encode())
-        process.stdin.flush()
-        checks.check(is_expected(json.loads(process.stdout.readline()), 1), "one result")
-        process.send_signal(signal.SIGUSR1)
-        line = process.stderr.readline()
-        while flags and b'"progress"' not in line and line:
-            line = process.stderr.readline()
-        if flags:
-            event = json.loads(line)
-            checks.check(event["done"] == 1 and event["failed"] == 0, f"an event: {line}")
-        else:
-            checks.check(re.match(rb"attn: 1 job, 0 failed, [0-9.]+ a second$", line.strip()),
-                         f"one line: {line}")
-        process.communicate()
-        checks.check(process.returncode == 0, "and it goes on")
+# SIGUSR1.
 
 
-def events(checks, folder):
-    write_jobs(folder / "jobs", range(3))
-    (folder / "jobs" / "job0001.json").write_text("{}")
-    run = attn("batch", "jobs", "--out-dir", "out", "--json", cwd=folder)
-    lines = [json.loads(line) for line in run.stderr.splitlines()]
-    checks.check([line["event"] for line in lines] == ["start"] + ["item"] * 3 + ["end"], f"{lines}")
-    items = {line["job"]: line for line in lines if line["event"] == "item"}
-    recorded = manifest_of(folder / "out")
-    for name, line in items.items():
-        checks.check(all(line[key] == recorded[name][key] for key in line if key != "event"),
-                     f"as in the manifest: {line}")
-    end = lines[-1]
-    checks.check((end["total"], end["done"], end["failed"], end["skipped"]) == (3, 2, 1, 0), f"{end}")
-    checks.check(end["code"] == run.returncode == 3, f"and the exit code: {end}")
+class TestSigusr1:
+    @pytest.fixture
+    def start(self):
+        """Starts a batch that has finished one job, and sends it SIGUSR1."""
+        processes = []
 
-    for words, code in [(["none.json"], 66), (["jobs", "--shard", "x"], 2), (["jobs", "--resume"], 2),
-                        (["jobs", "--out-dir", "out"], 73)]:
-        run = attn("batch", *words, "--json", cwd=folder)
-        lines = [json.loads(line) for line in run.stderr.splitlines()]
-        checks.check(run.returncode == code and [line["event"] for line in lines] == ["error"]
-                     and lines[0]["code"] == code and lines[0]["error"], f"{words}: {run}")
+        def start(*flags):
+            process = start_on_pipes("-", "-q", *flags)
+            processes.append(process)
+            send_job(process, 1)
+            assert is_expected(json.loads(process.stdout.readline()), 1)
+            process.send_signal(signal.SIGUSR1)
+            return process
+        yield start
+        for process in processes:
+            process.communicate()
+            assert process.returncode == 0  # the batch goes on
+
+    def test_prints_a_line(self, start):
+        assert re.fullmatch(PLAIN_LINE, start().stderr.readline().strip())
+
+    def test_prints_an_event_with_json(self, start):
+        stderr = start("--json").stderr
+        event = next(event for event in map(json.loads, stderr) if event["event"] == "progress")
+        assert (event["done"], event["failed"]) == (1, 0)
+
+    def test_does_not_end_a_batch_that_still_reads_its_list(self, tmp_path):
+        os.mkfifo(tmp_path / "list")
+        path, = write_jobs(tmp_path, [0])
+        process = start_on_pipes("--files-from", "list", cwd=tmp_path)
+        with open(tmp_path / "list", "w") as names:  # opening waits until the batch reads the list
+            process.send_signal(signal.SIGUSR1)
+            names.write(f"{path}\n")
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        assert is_expected(json.loads(out), 0)
+
+
+# --json events.
+
+
+class TestEvents:
+    @pytest.fixture(scope="class")
+    def run(self, class_path):
+        """Three jobs, of which the second fails."""
+        write_jobs(class_path / "jobs", range(3))
+        (class_path / "jobs" / "job0001.json").write_text("{}")
+        return attn("batch", "jobs", "--out-dir", "out", "--json", cwd=class_path)
+
+    @pytest.fixture(scope="class")
+    def events(self, run):
+        return json_lines(run.stderr)
+
+    def test_are_a_start_an_item_for_each_job_and_an_end(self, events):
+        assert [event["event"] for event in events] == ["start", "item", "item", "item", "end"]
+
+    def test_items_equal_the_lines_of_the_manifest(self, events, class_path):
+        manifest = manifest_of(class_path / "out")
+        for item in events[1:-1]:
+            assert item == {"event": "item"} | {key: manifest[item["job"]][key] for key in item.keys() - {"event"}}
+
+    def test_end_has_the_counts(self, events):
+        end = events[-1]
+        assert (end["total"], end["done"], end["failed"], end["skipped"]) == (3, 2, 1, 0)
+
+    def test_end_has_the_exit_code(self, run, events):
+        assert run.returncode == 3
+        assert events[-1]["code"] == 3
+
+
+@pytest.mark.parametrize("words, code", [
+    (["none.json"], 66), (["jobs", "--shard", "x"], 2), (["jobs", "--resume"], 2),
+    (["jobs", "--out-dir", "out"], 73)])
+def test_error_before_the_first_job_is_the_only_event(tmp_path, words, code):
+    write_jobs(tmp_path / "jobs", [0])
+    attn("batch", "jobs", "--out-dir", "out", cwd=tmp_path)
+    run = attn("batch", *words, "--json", cwd=tmp_path)
+    event, = json_lines(run.stderr)
+    assert run.returncode == code
+    assert (event["event"], event["code"]) == ("error", code)
+    assert event["error"]
+
+
+def test_full_disk_is_an_error_event():
     with open("/dev/full", "wb") as full:
-        run = subprocess.run([ATTN, "batch", "-", "--json"], input=json.dumps(job(0)).encode(), stdout=full,
-                             stderr=subprocess.PIPE)
-    lines = [json.loads(line) for line in run.stderr.splitlines()]
-    checks.check([line["event"] for line in lines] == ["start", "item", "error", "end"]
-                 and [line["code"] for line in lines[2:]] == [74, 74], f"a full disk: {run}")
+        run = subprocess.run([ATTN, "batch", "-", "--json"], input=job_line(0), stdout=full, stderr=subprocess.PIPE)
+    events = json_lines(run.stderr)
+    assert [event["event"] for event in events] == ["start", "item", "error", "end"]
+    assert [event["code"] for event in events[2:]] == [74, 74]
 
-    process = subprocess.Popen([ATTN, "batch", "-", "--json"], stdin=subprocess.PIPE,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    process.stdin.write((json.dumps(job(1)) + "\n").encode())
-    process.stdin.flush()
+
+def test_end_event_after_a_signal():
+    process = start_on_pipes("-", "--json")
+    send_job(process, 1)
     process.stdout.readline()
     process.terminate()
     end = json.loads(process.communicate()[1].splitlines()[-1])
-    checks.check(process.returncode == -signal.SIGTERM and (end["event"], end["done"], end["code"])
-                 == ("end", 1, 143) and "total" not in end, f"by a signal: {end}")
-
-
-def asked_early(checks, folder):
-    """SIGUSR1 is a question from the beginning on, not the end of a batch that is being listed."""
-    os.mkfifo(folder / "list")
-    process = subprocess.Popen([ATTN, "batch", "--files-from", "list"], cwd=folder,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    path, = write_jobs(folder, [0])
-    with open(folder / "list", "w") as names:  # it reads the list, and has begun
-        process.send_signal(signal.SIGUSR1)
-        names.write(f"{path}\n")
-    out, err = process.communicate()
-    checks.check(process.returncode == 0 and is_expected(json.loads(out), 0), f"{process.returncode} {err}")
-
-
-if __name__ == "__main__":
-    checks = Checks("attn batch, progress")
-    for part in (a_terminal, lines_of_progress, asked_by_a_signal, asked_early, events):
-        with tempfile.TemporaryDirectory() as folder:
-            part(checks, pathlib.Path(folder))
-    checks.finish()
+    assert process.returncode == -signal.SIGTERM
+    assert (end["event"], end["done"], end["code"]) == ("end", 1, 143)
+    assert "total" not in end
