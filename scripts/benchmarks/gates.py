@@ -51,10 +51,10 @@ def gates(results):
             yield (f"AVX2, f32 full, 2048, D={d}, fraction of its peak",
                    median(results["options"]["lower"][f"avx2 D{d}"]), 0.70, 0.82, False)
         times = {key.split()[-1]: median(ratios) for key, ratios in results["options"]["times"].items()}
-        read_beside = times.pop("head-bias")  # 134 MB; limited by memory bandwidth
+        head_mask = times.pop("head-bias")  # 134 MB; limited by memory bandwidth
         most = max(times, key=times.get)
         yield f"options on / off, maximum of {len(times)} ({most})", times[most], 1.25, 1.1, True
-        yield "additive mask for each head, on / off", read_beside, None, 1.25, True
+        yield "additive mask for each head, on / off", head_mask, None, 1.25, True
     if "threads" in results and results["machine"]["threads"] >= 4:
         four = [values for key, values in results["threads"].items() if key.endswith(" full, 4")]
         yield "threads 1 to 4, full, 2048", median(four[0]), 3.4, 3.9, False
@@ -67,7 +67,7 @@ def gates(results):
                    median(results["processes"][f"{tokens} context"]["python"]), bound, aim, False)
         for tokens, bound, aim in ((2048, 1.7, 1.35), (4096, 1.5, 1.2)):
             yield (f"process, {tokens} tokens: with weights / context only",
-                   median(results["processes"][f"{tokens} weights"]["beside_context"]), bound, aim, True)
+                   median(results["processes"][f"{tokens} weights"]["relative_to_context"]), bound, aim, True)
     if "memory" in results:
         mib = 1 << 20
         context, weights = results["memory"]["context"], results["memory"]["weights"]

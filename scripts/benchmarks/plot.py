@@ -16,13 +16,13 @@ def save(results, path):
     rows = [row for row in results["kernels"] if row["problem"]["dtype"] == "float32"]
     pyplot.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "attn", "font.size": 9})
     figure, axes = pyplot.subplots(figsize=(8, 0.24 * len(rows) + 1.2), layout="constrained")
-    places = range(len(rows))
+    heights = range(len(rows))
     for library in PEERS:
-        points = [(median(row["times"][library]), place)
-                  for place, row in zip(places, rows) if row["times"][library]]
+        points = [(median(row["times"][library]), height)
+                  for height, row in zip(heights, rows) if row["times"][library]]
         axes.scatter(*zip(*points), s=22, color=COLOURS[library], label=library, zorder=3)
     axes.axvline(1, color="black", linewidth=1)
-    axes.set_yticks(places, [row["name"].removeprefix("f32 ") for row in rows])
+    axes.set_yticks(heights, [row["name"].removeprefix("f32 ") for row in rows])
     axes.invert_yaxis()
     axes.set_xscale("log")
     axes.set_xticks([1, 2, 5, 10, 20], ["1 (attn)", "2", "5", "10", "20"])

@@ -68,9 +68,9 @@ def measure(arguments):
             for weights in (False, True):
                 ours, theirs = times[attn, weights], times[python, weights]
                 row = {"seconds": ours, "python": [b / a for a, b in zip(ours, theirs)],
-                       "beside_context": [a / b for a, b in zip(ours, times[attn, False])]}
+                       "relative_to_context": [a / b for a, b in zip(ours, times[attn, False])]}
                 rows[f"{tokens} {'weights' if weights else 'context'}"] = row
                 print(f"| {tokens} | {'context and weights' if weights else 'context'} "
                       f"| {1e3 * statistics.median(ours):.1f} | {spread(row['python'])} "
-                      f"| {spread(row['beside_context']) if weights else ''} |", flush=True)
+                      f"| {spread(row['relative_to_context']) if weights else ''} |", flush=True)
     return rows

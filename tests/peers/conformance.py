@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--show", type=int, default=3, help="failures to show of each row")
     parser.add_argument("--golden", action="store_true", help="write tests/golden/peers anew")
     arguments = parser.parse_args()
-    print("| family | dtype | cases | passed | largest error | tolerance and why |\n"
+    print("| family | dtype | cases | passed | largest error | tolerance (reason) |\n"
           "| --- | --- | --- | --- | --- | --- |")
     green = [run_family(name, arguments.show, arguments.golden)
              for name in arguments.family or FAMILIES]
