@@ -1,16 +1,13 @@
-#!/usr/bin/env python3
-"""Flags say in one style what values they take, before anything is read."""
+"""Flags refuse an invalid value in one style, before any file is read."""
 
-import pathlib
-import sys
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
+from support.attn import assert_error, attn
 
 WHOLE, FINITE = "a whole number", "a finite number"
 LARGE = "9" * 30
 FLAGS = [
-    # command, flag, what it takes, values that it does not take
+    # command, flag, expected value, invalid values
     ("run", "--threads", WHOLE + " >= 1", ["0", "-1", "x", " 1", "1.5", "0x10", LARGE]),
     ("run --explain s.md", "--explain-query", WHOLE, ["x", "1.0"]),
     ("run --explain s.md", "--explain-head", WHOLE, ["x", LARGE]),
@@ -37,38 +34,51 @@ FLAGS = [
 ]
 
 
-def main():
-    checks = Checks("values of flags")
-    for command, flag, takes, values in FLAGS:
-        for value in values:
-            run = attn(*command.split(), f"{flag}={value}")
-            said = f"attn: {flag}: expected {takes}, found '{value}'; see 'attn {command.split()[0]} --help'\n"
-            checks.check(run.returncode == 2 and run.stderr.decode() == said, f"not {said}{run}")
-    run = attn("view", "r.npz", "--color", "allways")
-    checks.check(run.returncode == 2 and b"found 'allways' (did you mean 'always'?); see" in run.stderr, f"{run}")
-    for command, flag, takes in [("run", "--threads", "N"), ("run", "--format", "WORD"), ("run", "--q", "FILE"),
-                                 ("batch jobs", "--name", "PATTERN")]:
-        run = attn(*command.split(), flag)
-        said = f"attn: {flag}: expected {takes}, found nothing; see 'attn {command.split()[0]} --help'\n"
-        checks.check(run.returncode == 2 and run.stderr.decode() == said, f"not {said}{run}")
-    run = attn("view", "r.npz", "--max-html-bytes", "x")
-    checks.check(run.returncode == 2 and b"expected a size such as 500M" in run.stderr, f"{run}")
-    for args, said in [("run --heads 2 --heads 2", "--heads: given twice"),
-                       ("batch jobs -j 1 -j 2 --jobs 3", "--jobs: given 3 times"),
-                       ("run job.json --causal --causal=false", "--causal: given twice"),
-                       ("run job.json --view --view=x.svg", "--view: given twice"),
-                       ("compare a.npy b.npy --view=x.svg --view", "--view: given twice"),
-                       ("run job.json --dry-run --dry-run=false", "--dry-run: given twice")]:
-        run = attn(*args.split())
-        said = f"attn: {said}; see 'attn {args.split()[0]} --help'\n"
-        checks.check(run.returncode == 2 and run.stderr.decode() == said, f"not {said}{run}")
-    run = attn("random", "rand", "--seed", "1", "--repr", "--repr", "-q", "--quiet")
-    checks.check(run.returncode == 0, f"the same twice contradicts nothing: {run}")
-    # Zeros before a number do not make it octal.
+def assert_usage_error(command, arguments, message):
+    """`attn COMMAND ARGUMENTS` fails with this message and a hint at --help."""
+    run = attn(*command.split(), *arguments)
+    assert run.stderr.decode() == f"attn: {message}; see 'attn {command.split()[0]} --help'\n"
+    assert run.returncode == 2
+
+
+@pytest.mark.parametrize("command, flag, expected, value", [
+    (command, flag, expected, value) for command, flag, expected, values in FLAGS for value in values])
+def test_invalid_value_is_refused(command, flag, expected, value):
+    assert_usage_error(command, [f"{flag}={value}"], f"{flag}: expected {expected}, found '{value}'")
+
+
+def test_misspelled_word_gets_a_suggestion():
+    assert_error(attn("view", "r.npz", "--color", "allways"), 2, "found 'allways' (did you mean 'always'?); see")
+
+
+@pytest.mark.parametrize("command, flag, expected", [
+    ("run", "--threads", "N"), ("run", "--format", "WORD"), ("run", "--q", "FILE"),
+    ("batch jobs", "--name", "PATTERN")])
+def test_missing_value_is_refused(command, flag, expected):
+    assert_usage_error(command, [flag], f"{flag}: expected {expected}, found nothing")
+
+
+def test_size_shows_an_example():
+    assert_error(attn("view", "r.npz", "--max-html-bytes", "x"), 2, "expected a size such as 500M")
+
+
+@pytest.mark.parametrize("command, arguments, message", [
+    ("run", "--heads 2 --heads 2", "--heads: given twice"),
+    ("batch jobs", "-j 1 -j 2 --jobs 3", "--jobs: given 3 times"),
+    ("run job.json", "--causal --causal=false", "--causal: given twice"),
+    ("run job.json", "--view --view=x.svg", "--view: given twice"),
+    ("compare a.npy b.npy", "--view=x.svg --view", "--view: given twice"),
+    ("run job.json", "--dry-run --dry-run=false", "--dry-run: given twice"),
+])
+def test_flag_given_twice_is_refused(command, arguments, message):
+    assert_usage_error(command, arguments.split(), message)
+
+
+def test_switch_may_be_repeated():
+    assert attn("random", "rand", "--seed", "1", "--repr", "--repr", "-q", "--quiet").returncode == 0
+
+
+def test_leading_zeros_do_not_mean_octal():
     run = attn("random", "random", "--seed", "1", "--repeat", "010")
-    checks.check(run.returncode == 0 and run.stdout.count(b"arr_") == 10, f"--repeat 010: {run}")
-    checks.finish()
-
-
-if __name__ == "__main__":
-    main()
+    assert run.returncode == 0
+    assert run.stdout.count(b"arr_") == 10

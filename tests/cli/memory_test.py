@@ -1,50 +1,49 @@
-#!/usr/bin/env python3
-"""Under a limit on address space a run ends, with a line and an exit code: it never hangs."""
+"""With too little address space, `attn run` fails with one line and an exit code, and never hangs."""
 
-import pathlib
 import resource
 import subprocess
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, under_asan  # noqa: E402
+from support.attn import ATTN, under_asan
 
-
-def limited(mebibytes, *args, cwd):
-    def limit():
-        resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
-
-    return subprocess.run([ATTN, *args], cwd=cwd, capture_output=True, timeout=60,
-                          preexec_fn=limit)
+pytestmark = pytest.mark.skipif(under_asan(), reason="AddressSanitizer's shadow memory")
+LIMITS = [40, 60, 80, 120, 160, 240, 320, 480, 640, 1280]  # MiB
 
 
-def main():
-    checks = Checks("memory")
-    if under_asan():
-        checks.check(True, "there is nothing to see under AddressSanitizer")
-        checks.finish()
-    with tempfile.TemporaryDirectory() as folder:
-        rng = np.random.default_rng(0)
-        np.savez(f"{folder}/in.npz", embeddings=rng.standard_normal((512, 64)),
-                 W_Q=rng.standard_normal((64, 64)), W_K=rng.standard_normal((64, 64)))
-        ended = set()
-        for mebibytes in 40, 60, 80, 120, 160, 240, 320, 480, 640, 1280:
-            for path in "auto", "reference":
-                run = limited(mebibytes, "run", "in.npz", "--path", path, "--format", "npz", cwd=folder)
-                ended.add(run.returncode)
-                # 127: not even the program's libraries found room
-                checks.check(run.returncode in (0, 65, 127), f"{mebibytes} MiB, {path}: {run}")
-                lines = run.stderr.splitlines()
-                checks.check(run.returncode != 65 or (len(lines) == 1 and
-                                                      lines[0].startswith(b"attn: ")),
-                             f"{mebibytes} MiB, {path}: {run.stderr}")
-                checks.check(run.returncode == 0 or run.stdout == b"", f"{mebibytes}: no output")
-        checks.check({0, 65} <= ended, f"some fit and some do not: {ended}")
-    checks.finish()
+@pytest.fixture(scope="module")
+def runs(module_path):
+    """A run for each limit and path."""
+    rng = np.random.default_rng(0)
+    np.savez(module_path / "in.npz", embeddings=rng.standard_normal((512, 64)),
+             W_Q=rng.standard_normal((64, 64)), W_K=rng.standard_normal((64, 64)))
+
+    def limited(mebibytes, path):
+        limit = mebibytes << 20
+        return subprocess.run([ATTN, "run", "in.npz", "--path", path, "--format", "npz"], cwd=module_path,
+                              capture_output=True, timeout=60,
+                              preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)))
+    return {(mebibytes, path): limited(mebibytes, path) for mebibytes in LIMITS for path in ("auto", "reference")}
 
 
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("path", ["auto", "reference"])
+@pytest.mark.parametrize("mebibytes", LIMITS)
+class TestRun:
+    def test_succeeds_or_is_refused(self, runs, mebibytes, path):
+        # 127: the dynamic loader could not load the program's libraries.
+        assert runs[mebibytes, path].returncode in (0, 65, 127)
+
+    def test_refusal_is_one_line(self, runs, mebibytes, path):
+        run = runs[mebibytes, path]
+        if run.returncode == 65:
+            assert run.stderr.startswith(b"attn: ")
+            assert run.stderr.count(b"\n") == 1
+
+    def test_failure_prints_no_result(self, runs, mebibytes, path):
+        run = runs[mebibytes, path]
+        assert run.returncode == 0 or run.stdout == b""
+
+
+def test_some_limits_are_enough_and_some_are_not(runs):
+    assert {0, 65} <= {run.returncode for run in runs.values()}

@@ -1,101 +1,107 @@
-#!/usr/bin/env python3
-"""`attn merge`: attention over keys that were split, put together, is attention over all of them."""
-
-import pathlib
-import sys
-import tempfile
+"""`attn merge`: results over parts of the keys, merged, equal attention over all keys."""
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
-from support.plain_attention import attend  # noqa: E402
+from support.attn import assert_error, attn
+from support.plain_attention import attend
 
-PARTIAL = "logsumexp,head_context,weights"
-
-
-def run_part(checks, folder, name, t, options=(), outputs=PARTIAL):
-    np.savez(folder / "in.npz", **t)
-    done = attn("run", "in.npz", *options, "--outputs", outputs, "-o", name, "--force", cwd=folder)
-    checks.check(done.returncode == 0, f"{name}: {done.stderr.decode()}")
+PARTS = [(0, 4), (4, 5), (5, 9)]  # ranges of keys
 
 
-def merged(checks, folder, *parts):
-    done = attn("merge", *parts, "-o", "all.npz", "--force", cwd=folder)
-    checks.check(done.returncode == 0, f"merge: {done.stderr.decode()}")
-    return np.load(folder / "all.npz")
+def run_part(folder, name, tensors, *flags, outputs="logsumexp,head_context,weights"):
+    """Writes the results over a part of the keys."""
+    np.savez(folder / "in.npz", **tensors)
+    run = attn("run", "in.npz", *flags, "--outputs", outputs, "-o", name, "--force", cwd=folder)
+    assert run.returncode == 0
 
 
-def is_close(found, wanted, most=1e-14):
+def merge(folder, *parts):
+    run = attn("merge", *parts, "-o", "all.npz", "--force", cwd=folder)
+    assert run.returncode == 0
+    with np.load(folder / "all.npz") as archive:
+        return dict(archive)
+
+
+def is_close(found, wanted, tolerance=1e-14):
+    """Relative to the largest finite number; infinities must be equal."""
     with np.errstate(invalid="ignore"):
-        same = (found == wanted) | (abs(found - wanted) <= most * max(1, abs(wanted).max(
-            initial=0, where=np.isfinite(wanted))))
+        largest = max(1, abs(wanted).max(initial=0, where=np.isfinite(wanted)))
+        same = (found == wanted) | (abs(found - wanted) <= tolerance * largest)
     return found.shape == wanted.shape and same.all()
 
 
-def split_keys(checks, folder):
+@pytest.fixture(scope="module")
+def tensors():
     rng = np.random.default_rng(3)
-    t = {"Q": rng.standard_normal((2, 4, 3, 6)), "K": 3 * rng.standard_normal((2, 2, 9, 6)),
-         "V": rng.standard_normal((2, 2, 9, 5)), "mask": rng.random((3, 9)) < 0.6}
-    t["mask"][0, :4] = False  # sees nothing of the first part
-    t["mask"][1] = False      # nor this one anything of any
-    t["mask"][2] = True
-    wanted = attend(t, {})
-    cuts = [(0, 4), (4, 5), (5, 9)]
-    for i, (a, b) in enumerate(cuts):
-        part = {"Q": t["Q"], "K": t["K"][:, :, a:b], "V": t["V"][:, :, a:b],
-                "mask": t["mask"][:, a:b]}
-        run_part(checks, folder, f"{i}.npz", part, ["--empty-rows", "uniform"])
-    with merged(checks, folder, "0.npz", "1.npz", "2.npz") as out:
-        for name, stage in ("head_context", "context"), ("logsumexp",) * 2, ("weights",) * 2:
-            checks.check(is_close(out[name], wanted[stage]), f"{name} of three parts")
-        for stage in "head_context", "logsumexp":
-            with np.load(folder / "0.npz") as one:
-                checks.check(not is_close(out[stage], one[stage]), f"{stage} is not a part's")
-
-    # Far apart: no part overflows another.
-    for i, shift in enumerate((-900.0, 900.0)):
-        part = {"Q": np.ones((1, 1)), "K": np.array([[shift], [shift + 1]]), "V": np.eye(2)}
-        run_part(checks, folder, f"{i}.npz", part, ["--scale", "none"], "logsumexp,head_context")
-    with merged(checks, folder, "0.npz", "1.npz") as out, np.load(folder / "1.npz") as last:
-        checks.check(is_close(out["head_context"], last["head_context"]), "far apart")
-        checks.check(sorted(out.files) == ["head_context", "logsumexp"], "no weights, none made")
-
-    # float32 parts give float32.
-    for i, (a, b) in enumerate(cuts):
-        part = {name: t[name].astype("f4")[:, :, a:b] for name in "KV"}
-        run_part(checks, folder, f"{i}.json", {"Q": t["Q"].astype("f4"), **part})
-        run_part(checks, folder, f"{i}.npz", {"Q": t["Q"].astype("f4"), **part})
-    wanted = attend({k: v.astype("f4").astype("f8") for k, v in t.items() if k != "mask"}, {})
-    with merged(checks, folder, "0.npz", "1.npz", "2.npz") as out:
-        checks.check(out["head_context"].dtype == "float32", "dtype")
-        checks.check(is_close(out["head_context"], wanted["context"], 1e-6), "float32")
-    with merged(checks, folder, "0.json", "1.json", "2.json") as out:
-        checks.check(is_close(out["head_context"], wanted["context"], 1e-6), "from JSON")
+    tensors = {"Q": rng.standard_normal((2, 4, 3, 6)), "K": 3 * rng.standard_normal((2, 2, 9, 6)),
+               "V": rng.standard_normal((2, 2, 9, 5)), "mask": rng.random((3, 9)) < 0.6}
+    tensors["mask"][0, :4] = False  # query 0 sees no key of the first part
+    tensors["mask"][1] = False  # query 1 sees no key at all
+    tensors["mask"][2] = True
+    return tensors
 
 
-def refusals(checks, folder):
+class TestPartsWithMask:
+    @pytest.fixture(scope="class")
+    def merged(self, tensors, class_path):
+        for i, (a, b) in enumerate(PARTS):
+            part = {"Q": tensors["Q"], "K": tensors["K"][:, :, a:b], "V": tensors["V"][:, :, a:b],
+                    "mask": tensors["mask"][:, a:b]}
+            run_part(class_path, f"{i}.npz", part, "--empty-rows", "uniform")
+        return merge(class_path, "0.npz", "1.npz", "2.npz")
+
+    @pytest.mark.parametrize("output, stage", [
+        ("head_context", "context"), ("logsumexp", "logsumexp"), ("weights", "weights")])
+    def test_output_equals_attention_over_all_keys(self, merged, tensors, output, stage):
+        assert is_close(merged[output], attend(tensors, {})[stage])
+
+    @pytest.mark.parametrize("output", ["head_context", "logsumexp"])
+    def test_output_is_not_that_of_a_part(self, merged, class_path, output):
+        with np.load(class_path / "0.npz") as part:
+            assert not is_close(merged[output], part[output])
+
+
+class TestPartsWithScoresFarApart:
+    @pytest.fixture(scope="class")
+    def merged(self, class_path):
+        for i, shift in enumerate((-900.0, 900.0)):
+            part = {"Q": np.ones((1, 1)), "K": np.array([[shift], [shift + 1]]), "V": np.eye(2)}
+            run_part(class_path, f"{i}.npz", part, "--scale", "none", outputs="logsumexp,head_context")
+        return merge(class_path, "0.npz", "1.npz")
+
+    def test_nothing_overflows(self, merged, class_path):
+        with np.load(class_path / "1.npz") as last:
+            assert is_close(merged["head_context"], last["head_context"])
+
+    def test_outputs_that_the_parts_lack_are_not_written(self, merged):
+        assert sorted(merged) == ["head_context", "logsumexp"]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "json"])
+def test_parts_in_float32(tensors, tmp_path, suffix):
+    single = {name: tensors[name].astype("f4") for name in "QKV"}
+    for i, (a, b) in enumerate(PARTS):
+        run_part(tmp_path, f"{i}.{suffix}",
+                 {"Q": single["Q"], "K": single["K"][:, :, a:b], "V": single["V"][:, :, a:b]})
+    merged = merge(tmp_path, *(f"{i}.{suffix}" for i in range(3)))
+    wanted = attend({name: array.astype("f8") for name, array in single.items()}, {})
+    assert is_close(merged["head_context"], wanted["context"], 1e-6)
+    if suffix == "npz":
+        assert merged["head_context"].dtype == "float32"
+
+
+@pytest.mark.parametrize("parts, code, reason", [
+    (["a.npz", "few.npz"], 65, "few.npz: logsumexp: expected it in each part"),
+    (["a.npz", "rows.npz"], 65, "rows.npz: logsumexp: expected floats (2,), found float64 (3,)"),
+    (["a.npz", "wide.npz"], 65, "wide.npz: head_context: expected floats (2, 3) to match the first part"),
+    (["a.npz", "none.npz"], 66, "none.npz"),
+    ([], 2, "PART"),
+])
+def test_parts_that_do_not_match_are_refused(tmp_path, parts, code, reason):
     q, k = np.ones((2, 3)), np.ones((4, 3))
-    run_part(checks, folder, "a.npz", {"Q": q, "K": k})
-    run_part(checks, folder, "few.npz", {"Q": q, "K": k}, outputs="weights")
-    run_part(checks, folder, "rows.npz", {"Q": np.ones((3, 3)), "K": k})
-    run_part(checks, folder, "wide.npz", {"Q": q, "K": k, "V": np.ones((4, 7))})
-    for parts, code, says in (
-            (["a.npz", "few.npz"], 65, "few.npz: logsumexp: expected it in each part"),
-            (["a.npz", "rows.npz"], 65, "rows.npz: logsumexp: expected floats (2,), found float64 (3,)"),
-            (["a.npz", "wide.npz"], 65,
-             "wide.npz: head_context: expected floats (2, 3) to match the first part"),
-            (["a.npz", "none.npz"], 66, "none.npz"), ([], 2, "PART")):
-        done = attn("merge", *parts, cwd=folder)
-        checks.check(done.returncode == code and says in done.stderr.decode(), f"{parts}: {done}")
-
-
-def main():
-    checks = Checks("merge")
-    for part in split_keys, refusals:
-        with tempfile.TemporaryDirectory() as name:
-            part(checks, pathlib.Path(name))
-    checks.finish()
-
-
-main()
+    run_part(tmp_path, "a.npz", {"Q": q, "K": k})
+    run_part(tmp_path, "few.npz", {"Q": q, "K": k}, outputs="weights")
+    run_part(tmp_path, "rows.npz", {"Q": np.ones((3, 3)), "K": k})
+    run_part(tmp_path, "wide.npz", {"Q": q, "K": k, "V": np.ones((4, 7))})
+    assert_error(attn("merge", *parts, cwd=tmp_path), code, reason)

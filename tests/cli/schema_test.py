@@ -1,19 +1,16 @@
-#!/usr/bin/env python3
-"""`attn schema` and the reader agree: what one takes, the other takes."""
+"""The JSON schema of `attn schema` accepts the same jobs as the program."""
 
 import json
-import pathlib
-import sys
 
 import jsonschema
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ROOT, Checks, attn  # noqa: E402
+from support.attn import ROOT, attn
 
 Q = {"Q": [[1, 2], [3, 4]], "K": [[1, 2], [3, 4]]}
 
-# Documents that both refuse, each a legal one with one thing changed.
-WRONG = [
+# Each is a valid job with one change.
+INVALID = [
     {**Q, "hedas": 2},
     {**Q, "heads": 0},
     {**Q, "heads": 1.5},
@@ -51,7 +48,7 @@ WRONG = [
     [1, 2],
 ]
 
-RIGHT = [
+VALID = [
     Q,
     {**Q, "K": [[1], [2]], "heads": 2, "kv_heads": 1},
     {**Q, "scale": -0.5, "causal": "bottom-right", "window": [-1, 0], "rows": [-1]},
@@ -68,25 +65,47 @@ RIGHT = [
 ]
 
 
-def main():
-    checks = Checks("schema")
-    schema = json.loads(attn("schema").stdout)
-    jsonschema.Draft202012Validator.check_schema(schema)
-    validator = jsonschema.Draft202012Validator(schema)
+def example_jobs():
+    """The job files in data/examples; the other JSON files are example.json and plain tensors."""
     for path in sorted((ROOT / "data" / "examples").glob("*/*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if {"Q", "embeddings"} & set(document):  # others are example.json and plain tensors
-            checks.check(validator.is_valid(document), f"{path.parent.name}/{path.name}")
-    for document in RIGHT:
-        checks.check(validator.is_valid(document), f"the schema takes {document}")
-        run = attn("run", "-", "--format", "json", "-q", stdin=json.dumps(document))
-        checks.check(run.returncode == 0, f"the reader takes {document}: {run.stderr}")
-    for document in WRONG:
-        checks.check(not validator.is_valid(document), f"the schema refuses {document}")
-        run = attn("run", "-", stdin=json.dumps(document))
-        checks.check(run.returncode == 65, f"the reader refuses {document}: {run}")
-    checks.finish()
+        if {"Q", "embeddings"} & set(json.loads(path.read_text(encoding="utf-8"))):
+            yield pytest.param(path, id=f"{path.parent.name}/{path.name}")
 
 
-if __name__ == "__main__":
-    main()
+@pytest.fixture(scope="module")
+def schema():
+    return json.loads(attn("schema").stdout)
+
+
+@pytest.fixture(scope="module")
+def validator(schema):
+    return jsonschema.Draft202012Validator(schema)
+
+
+def test_schema_is_valid(schema):
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize("path", example_jobs())
+def test_schema_accepts_the_examples(validator, path):
+    assert validator.is_valid(json.loads(path.read_text(encoding="utf-8")))
+
+
+@pytest.mark.parametrize("job", VALID, ids=json.dumps)
+def test_schema_accepts_valid_jobs(validator, job):
+    assert validator.is_valid(job)
+
+
+@pytest.mark.parametrize("job", VALID, ids=json.dumps)
+def test_program_accepts_valid_jobs(job):
+    assert attn("run", "-", "--format", "json", "-q", stdin=json.dumps(job)).returncode == 0
+
+
+@pytest.mark.parametrize("job", INVALID, ids=json.dumps)
+def test_schema_refuses_invalid_jobs(validator, job):
+    assert not validator.is_valid(job)
+
+
+@pytest.mark.parametrize("job", INVALID, ids=json.dumps)
+def test_program_refuses_invalid_jobs(job):
+    assert attn("run", "-", stdin=json.dumps(job)).returncode == 65

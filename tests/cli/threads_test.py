@@ -1,58 +1,51 @@
-#!/usr/bin/env python3
-"""The bytes of a result depend neither on the number of threads nor on what is computed beside it."""
-
-import pathlib
-import sys
-import tempfile
+"""The bytes of a result do not depend on the number of threads, nor on other rows, heads or batch items."""
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
-
-
-def run(folder, *args):
-    out = folder / "out.npz"
-    done = attn("run", folder / "in.npz", "-o", out, "--force", *args)
-    assert done.returncode == 0, done
-    with np.load(out) as arrays:
-        return {name: arrays[name] for name in arrays.files}
+from support.attn import attn
 
 
-def same(a, b):
-    return all(a[name].tobytes() == b[name].tobytes() for name in a)
-
-
-def main():
-    checks = Checks("threads")
+def arrays_of(dtype):
     rng = np.random.default_rng(5)
-    for dtype in np.float32, np.float64:
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            q, k, v = (rng.standard_normal((2, 4, 300, 40)).astype(dtype) for _ in "qkv")
-            np.savez(folder / "in.npz", Q=q, K=k, V=v)
-            for options in [], ["--causal"], ["--window", "17,3", "--softcap", "5"]:
-                one = run(folder, "--threads", 1, *options)
-                for threads in 2, 3, 4, 7:
-                    many = run(folder, "--threads", threads, *options)
-                    checks.check(same(one, many), f"{dtype} {options}: {threads} threads")
-                # Rows, heads and batch items alone.
-                rows = run(folder, "--rows", "7,130,299", *options)
-                checks.check(rows["weights"].tobytes() == one["weights"][:, :, [7, 130, 299]].tobytes(),
-                             f"{dtype} {options}: some rows")
-                np.savez(folder / "in.npz", Q=q[1:, 2:3], K=k[1:, 2:3], V=v[1:, 2:3])
-                alone = run(folder, *options)
-                checks.check(alone["context"].tobytes() == one["context"][1:, 2:3].tobytes(),
-                             f"{dtype} {options}: one head")
-                np.savez(folder / "in.npz", Q=q, K=k, V=v)
-                # The two paths agree, and are not the same code.
-                reference = run(folder, "--path", "reference", *options)
-                eps = np.finfo(dtype).eps
-                checks.check(np.abs(reference["context"] - one["context"]).max() < 100 * eps,
-                             f"{dtype} {options}: the reference")
-                checks.check(not same(reference, one), f"{dtype} {options}: two ways")
-    checks.finish()
+    return {name: rng.standard_normal((2, 4, 300, 40)).astype(dtype) for name in "QKV"}
 
 
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("dtype", ["float32", "float64"], scope="class")
+@pytest.mark.parametrize("options", [[], ["--causal"], ["--window", "17,3", "--softcap", "5"]], scope="class")
+class TestResult:
+    @pytest.fixture(scope="class")
+    def run(self, class_path, dtype):
+        """Runs with these arguments and returns the outputs."""
+        def run(*arguments, tensors=arrays_of(dtype)):
+            np.savez(class_path / "in.npz", **tensors)
+            assert attn("run", class_path / "in.npz", "-o", class_path / "out.npz", "--force",
+                        *arguments).returncode == 0
+            with np.load(class_path / "out.npz") as archive:
+                return dict(archive)
+        return run
+
+    @pytest.fixture(scope="class")
+    def one_thread(self, run, options):
+        return run("--threads", 1, *options)
+
+    @pytest.mark.parametrize("threads", [2, 3, 4, 7])
+    def test_is_the_same_with_several_threads(self, run, one_thread, options, threads):
+        several = run("--threads", threads, *options)
+        assert [name for name in one_thread if several[name].tobytes() != one_thread[name].tobytes()] == []
+
+    def test_is_the_same_for_some_rows(self, run, one_thread, options):
+        rows = run("--rows", "7,130,299", *options)
+        assert rows["weights"].tobytes() == one_thread["weights"][:, :, [7, 130, 299]].tobytes()
+
+    def test_is_the_same_for_one_head(self, run, one_thread, options, dtype):
+        head = {name: array[1:, 2:3] for name, array in arrays_of(dtype).items()}
+        assert run(*options, tensors=head)["context"].tobytes() == one_thread["context"][1:, 2:3].tobytes()
+
+    def test_is_close_to_the_reference_path(self, run, one_thread, options, dtype):
+        reference = run("--path", "reference", *options)
+        assert np.abs(reference["context"] - one_thread["context"]).max() < 100 * np.finfo(dtype).eps
+
+    def test_is_not_computed_by_the_reference_path(self, run, one_thread, options):
+        reference = run("--path", "reference", *options)
+        assert any(reference[name].tobytes() != one_thread[name].tobytes() for name in reference)

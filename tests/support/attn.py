@@ -77,6 +77,13 @@ def json_lines(text):
     return [json.loads(line) for line in text.splitlines()]
 
 
+def assert_error(run, code, *texts):
+    """The run ended with this exit code, and its messages have these texts."""
+    assert run.returncode == code
+    for text in texts:
+        assert text in run.stderr.decode()
+
+
 class Checks:
     """Counts checks; `finish()` prints the count and exits 1 when one failed or none was made."""
 
