@@ -1,29 +1,27 @@
-#!/usr/bin/env python3
-"""Hostile JSON and CSV: each file is made here and given to `attn inspect`.
+"""Hostile JSON and CSV files, given to `attn inspect`.
 
-A good file must be read (exit 0) and hold the value the table says, which `attn convert` tells. A
-bad one must be refused (exit 65) with one line on stderr that names the file. None may take long.
-Number 151 stands for a line of 1 GB; it is 64 MB here, to keep the test quick.
+A good file is read, and `attn convert` prints the expected value. A bad one is refused (exit code 65)
+with one line on stderr that names the file. No file takes long. Kind 151 is a line of 1 GB in the
+original list; it is 64 MB here, to keep the test fast.
 """
 
 import json
-import pathlib
-import sys
-import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
+import pytest
 
-SECONDS = 60  # no case takes more than a few
-REFUSED = object()  # stands for exit 65
-READ = object()  # stands for exit 0 where the value is too long to compare
+from support.attn import attn
+from support.hostile import KINDS
+
+SECONDS = 60  # the limit for one file; they take a few at most
+REFUSED = object()  # exit code 65
+READ = object()  # exit code 0; the value is too long to compare
 
 
 def long_line():
     return b"[" + b",".join([b"1234567"] * (8 << 20)) + b"]"
 
 
-# Number, name, bytes (or what makes them), the value expected.
+# Kind, name, contents (or a function that makes them), expected value.
 JSON_CASES = [
     (131, "a million '['", b"[" * 10**6, REFUSED),
     (132, "a million '[', closed", b"[" * 10**6 + b"]" * 10**6, REFUSED),
@@ -112,57 +110,60 @@ CSV_CASES = [
 ]
 
 
-NUMBERS = {152} | {case[0] for case in JSON_CASES + CSV_CASES}
+# Suffix, kind, name, contents, expected value.
+CASES = [(".json", *case) for case in JSON_CASES] + [(".csv", *case) for case in CSV_CASES]
+BROKEN = [case[:-1] for case in CASES if case[-1] is REFUSED]
+READABLE = [case for case in CASES if case[-1] is not REFUSED]
 
 
-def same(a, b):
-    """Equal, and integers and floats told apart."""
-    if isinstance(a, list) and isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    return type(a) is type(b) and a == b
+def ids(cases):
+    return [f"{kind} {suffix} {name}" for suffix, kind, name, *_ in cases]
 
 
-def try_case(checks, folder, case, suffix):
-    number, name, contents, expected = case
-    label = f"{number} {name}"
-    path = folder / f"hostile-{number}{suffix}"
+def test_every_kind_has_a_case():
+    kinds = {kind for _, kind, *_ in CASES}
+    assert kinds | {152} == KINDS["json"]  # 152: test_bad_line_of_a_batch_does_not_stop_the_others
+
+
+def inspect(folder, suffix, kind, contents):
+    path = folder / f"hostile-{kind}{suffix}"
     path.write_bytes(contents() if callable(contents) else contents)
-    run = attn("inspect", path.name, cwd=folder, timeout=SECONDS)
-    if expected is REFUSED:
-        checks.check(run.returncode == 65, f"{label}: exit {run.returncode}, expected 65")
-        start = f"attn: {path.name}: ".encode()
-        checks.check(run.stderr.startswith(start) and run.stderr.count(b"\n") == 1
-                     and run.stderr.endswith(b"\n") and len(run.stderr) < 500,
-                     f"{label}: stderr {run.stderr[:300]}")
-        checks.check(run.stdout == b"", f"{label}: stdout {run.stdout[:300]}")
-        return
-    checks.check(run.returncode == 0, f"{label}: exit {run.returncode}: {run.stderr[:300]}")
-    if expected is READ:
-        return
-    run = attn("convert", path.name, "--format", "json", cwd=folder, timeout=SECONDS)
-    value = json.loads(run.stdout) if run.returncode == 0 else run.stderr
-    checks.check(same(value, expected), f"{label}: {value}, expected {expected}")
+    return path.name, attn("inspect", path.name, cwd=folder, timeout=SECONDS)
 
 
-def lines(checks, folder):
-    """152: lines of JSON as they come from other systems; a bad one does not stop the others."""
+@pytest.mark.parametrize("suffix, kind, _, contents", BROKEN, ids=ids(BROKEN))
+def test_file_is_refused(tmp_path, suffix, kind, _, contents):
+    name, run = inspect(tmp_path, suffix, kind, contents)
+    assert run.returncode == 65
+    assert run.stdout == b""
+    assert run.stderr.startswith(f"attn: {name}: ".encode())
+    assert run.stderr.endswith(b"\n")
+    assert run.stderr.count(b"\n") == 1
+    assert len(run.stderr) < 500
+
+
+def typed(value):
+    """The value with its numbers' types, as 1 == 1.0 == True in Python."""
+    return [typed(item) for item in value] if isinstance(value, list) else (type(value), value)
+
+
+@pytest.mark.parametrize("suffix, kind, _, contents, expected", READABLE, ids=ids(READABLE))
+def test_file_is_read(tmp_path, suffix, kind, _, contents, expected):
+    name, run = inspect(tmp_path, suffix, kind, contents)
+    assert run.returncode == 0, run.stderr[:300]
+    assert run.stdout != b""
+    if expected is not READ:
+        run = attn("convert", name, "--format", "json", cwd=tmp_path, timeout=SECONDS)
+        assert run.returncode == 0, run.stderr[:300]
+        assert typed(json.loads(run.stdout)) == typed(expected)
+
+
+def test_bad_line_of_a_batch_does_not_stop_the_others(tmp_path):
+    """Lines as other systems write them: CRLF, empty lines, no line break at the end."""
     good = '{"Q": [[1.0]], "K": [[2.0]], "outputs": ["scores"]}'
-    text = "\n".join([good, "", good + "\r", "{bad", " \t", "[1]", good])  # the last without its end
-    run = attn("batch", "-", stdin=text, cwd=folder, timeout=SECONDS)
-    found = [json.loads(line) for line in run.stdout.splitlines()]
-    checks.check(run.returncode == 3 and [line.get("scores", line.get("code")) for line in found] ==
-                 [[[2.0]], [[2.0]], 65, 65, [[2.0]]], f"152: {run}")
-
-
-def main():
-    checks = Checks("hostile JSON and CSV")
-    with tempfile.TemporaryDirectory() as folder:
-        lines(checks, folder)
-        for suffix, cases in ((".json", JSON_CASES), (".csv", CSV_CASES)):
-            for case in cases:
-                try_case(checks, pathlib.Path(folder), case, suffix)
-    checks.finish()
-
-
-if __name__ == "__main__":
-    main()
+    lines = [good, "", good + "\r", "{bad", " \t", "[1]", good]
+    run = attn("batch", "-", stdin="\n".join(lines), cwd=tmp_path, timeout=SECONDS)
+    results = [json.loads(line) for line in run.stdout.splitlines()]
+    assert run.returncode == 3
+    assert [result.get("scores", result.get("code")) for result in results] == \
+        [[[2.0]], [[2.0]], 65, 65, [[2.0]]]

@@ -1,16 +1,15 @@
-#!/usr/bin/env python3
-"""Broken, lying and merely odd .npy files: each is read right or refused by name."""
+"""Broken, lying and merely odd .npy files: each is read correctly or refused."""
 
 import os
 import pathlib
 import pickle
 import struct
-import sys
 import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from attn import Checks  # noqa: E402
-from hostile import Row, read_plain_npy, run_rows  # noqa: E402
+import pytest
+
+from support.hostile import (KINDS, Case, accepted, check_accepted, check_refused, kinds, read_plain_npy,
+                             refused)
 
 MAGIC = b"\x93NUMPY"
 ONE = struct.pack("<d", 1.5)
@@ -37,74 +36,87 @@ def padded(text, total, version=1):
 
 
 class Canary:
-    """Unpickling it makes a file."""
+    """Unpickling it creates the file CANARY."""
 
     def __reduce__(self):
         return pathlib.Path.touch, (CANARY,)
 
 
-def shape_rows():
-    refused = [(38, "not a tuple", "(1)", "written (4,)"),
-               (41, "negative", "(-1,)", "expected a length"),
-               (43, "hexadecimal", "(0x3,)", "expected ','"),
-               (43, "octal", "(0o3,)", "expected ','"),
-               (43, "underscore", "(1_000,)", "expected ','"), (44, "True", "(True,)", "a length"),
-               (45, "a float", "(3.0,)", "expected ','"), (46, "2^63", f"({2**63},)", "a length"),
-               (46, "2^64", f"({2**64},)", "a length"), (46, "2^65", f"({2**65},)", "a length"),
-               (47, "product wraps", "(4611686018427387905, 4)", "2^63 elements"),
-               (48, "bytes wrap", f"({2**61},)", "2^64 bytes"),
-               (49, "zero by 2^63", f"(0, {2**63})", "a length"),
-               (50, "8 TB of 24 bytes", "(1000000000000,)", "8000000000000 bytes, but only 24"),
-               (51, "200 axes of 1", "(" + "1, " * 200 + ")", "more than 64 axes"),
-               (34, "65 axes", "(" + "1, " * 65 + ")", "more than 64 axes"),
-               (33, "3000 axes", "(" + "1, " * 3000 + ")", "more than 64 axes"),
-               (32, "brackets within the limit", "(" * 9000, "expected a length"),
-               (38, "a list", "[1]", "expected a shape")]
-    for number, name, shape, says in refused:
-        yield Row(number, name, npy(header(shape=shape), ONE * 3), says)
+def shape_cases():
+    broken = [
+        (38, "not a tuple", "(1)", "written (4,)"),
+        (41, "negative", "(-1,)", "expected a length"),
+        (43, "hexadecimal", "(0x3,)", "expected ','"),
+        (43, "octal", "(0o3,)", "expected ','"),
+        (43, "underscore", "(1_000,)", "expected ','"),
+        (44, "True", "(True,)", "a length"),
+        (45, "a float", "(3.0,)", "expected ','"),
+        (46, "2^63", f"({2**63},)", "a length"),
+        (46, "2^64", f"({2**64},)", "a length"),
+        (46, "2^65", f"({2**65},)", "a length"),
+        (47, "product wraps", "(4611686018427387905, 4)", "2^63 elements"),
+        (48, "bytes wrap", f"({2**61},)", "2^64 bytes"),
+        (49, "zero by 2^63", f"(0, {2**63})", "a length"),
+        (50, "8 TB of 24 bytes", "(1000000000000,)", "8000000000000 bytes, but only 24"),
+        (51, "200 axes of 1", "(" + "1, " * 200 + ")", "more than 64 axes"),
+        (34, "65 axes", "(" + "1, " * 65 + ")", "more than 64 axes"),
+        (33, "3000 axes", "(" + "1, " * 3000 + ")", "more than 64 axes"),
+        (32, "brackets within the limit", "(" * 9000, "expected a length"),
+        (38, "a list", "[1]", "expected a shape"),
+    ]
+    for kind, name, shape, error in broken:
+        yield Case(kind, name, npy(header(shape=shape), ONE * 3), error)
     for shape in [(), (1,) * 33, (1,) * 64]:
         data = npy(header(shape=repr(shape)))
-        yield Row(39, f"{len(shape)} axes", data, gives=("<f8", shape, ONE))
+        yield Case(39, f"{len(shape)} axes", data, result=("<f8", shape, ONE))
     for shape in [(0,), (0, 5), (5, 0)]:
         data = npy(header(shape=repr(shape)), b"")
-        yield Row(40, f"empty {shape}", data, gives=("<f8", shape, b""))
-    yield Row(42, "Python 2", npy(header(shape="(2L, 3L)"), SIX), gives=READ_SIX)
+        yield Case(40, f"empty {shape}", data, result=("<f8", shape, b""))
+    yield Case(42, "Python 2", npy(header(shape="(2L, 3L)"), SIX), result=READ_SIX)
 
 
-def descr_rows():
-    for number, descr, says in [(53, "'|V8'", "raw bytes"), (53, "'<V2'", "bfloat16"),
-                                (54, "'<U10'", "strings"), (54, "'|S4'", "strings"),
-                                (55, "'<M8[ns]'", "dates"), (55, "'<m8'", "dates"),
-                                (56, "[('a', '<f8')]", "structured"),
-                                (57, "('<f4', (2,))", "sub-array"), (58, "'<f3'", "'<f3'"),
-                                (58, "'<f1'", "'<f1'"), (58, "'<f0'", "'<f0'"),
-                                (58, "'<f99999999999'", "'<f99999999999'"),
-                                (62, "'<f16'", "'<f16'"), (62, "'<c8'", "complex"),
-                                (64, "''", "dtype ''"), (64, "'<'", "dtype '<'"),
-                                (58, "'f'", "dtype 'f'"), (58, "'<float64'", "dtype"),
-                                (36, r"'<f8\x00'", "without escapes"),
-                                (36, "'<f8\x00'", "without escapes"),
-                                (64, r"'\x1b[2J'", "without escapes"),
-                                (64, "'\x1b[2J'", r"\x1b[2J")]:
-        yield Row(number, f"dtype {descr}", npy(header(descr), ONE), says)
+def descr_cases():
+    for kind, descr, error in [
+        (53, "'|V8'", "raw bytes"),
+        (53, "'<V2'", "bfloat16"),
+        (54, "'<U10'", "strings"),
+        (54, "'|S4'", "strings"),
+        (55, "'<M8[ns]'", "dates"),
+        (55, "'<m8'", "dates"),
+        (56, "[('a', '<f8')]", "structured"),
+        (57, "('<f4', (2,))", "sub-array"),
+        (58, "'<f3'", "'<f3'"),
+        (58, "'<f1'", "'<f1'"),
+        (58, "'<f0'", "'<f0'"),
+        (58, "'<f99999999999'", "'<f99999999999'"),
+        (62, "'<f16'", "'<f16'"),
+        (62, "'<c8'", "complex"),
+        (64, "''", "dtype ''"),
+        (64, "'<'", "dtype '<'"),
+        (58, "'f'", "dtype 'f'"),
+        (58, "'<float64'", "dtype"),
+        (36, r"'<f8\x00'", "without escapes"),
+        (36, "'<f8\x00'", "without escapes"),
+        (64, r"'\x1b[2J'", "without escapes"),
+        (64, "'\x1b[2J'", r"\x1b[2J"),
+    ]:
+        yield Case(kind, f"dtype {descr}", npy(header(descr), ONE), error)
     payload = pickle.dumps([Canary()])
-    yield Row(52, "a pickle", npy(header("'|O'"), payload), "pickles, which attn never loads")
+    yield Case(52, "a pickle", npy(header("'|O'"), payload), "pickles, which attn never loads")
     for code, letter, value in [("f8", "d", 1.5), ("i4", "i", -5), ("f2", "e", 1.5)]:
         swapped = npy(header(f"'>{code}'"), struct.pack(f">{letter}", value))
         written = (f"<{code}", (1,), struct.pack(f"<{letter}", value))
-        yield Row(59, f"big-endian {code}", swapped, gives=written)
+        yield Case(59, f"big-endian {code}", swapped, result=written)
     for descr in ["'=f8'", "'float64'", "'f8'"]:
-        yield Row(60, f"NumPy accepts {descr}", npy(header(descr)), gives=READ_ONE)
-    yield Row(61, "|f8", npy(header("'|f8'")), gives=READ_ONE)
-    yield Row(63,
-              "bool bytes 2 to 255",
-              npy(header("'|b1'", "(4,)"), b"\0\1\2\xff"),
-              gives=("|b1", (4,), b"\0\1\1\1"))
+        yield Case(60, f"NumPy accepts {descr}", npy(header(descr)), result=READ_ONE)
+    yield Case(61, "|f8", npy(header("'|f8'")), result=READ_ONE)
+    yield Case(63, "bool bytes 2 to 255", npy(header("'|b1'", "(4,)"), b"\0\1\2\xff"),
+               result=("|b1", (4,), b"\0\1\1\1"))
 
 
-def header_rows():
+def header_cases():
     usual = header()
-    for number, name, text, says in [
+    for kind, name, text, error in [
         (9, "header length 0", "", "found its end"),
         (21, "NUL inside", header(shape="(1,\0)"), "expected"),
         (25, "key twice", "{'descr': '<f8', 'descr': '<f8'}", "'descr' twice"),
@@ -112,7 +124,8 @@ def header_rows():
         (27, "no shape", "{'descr': '<f8', 'fortran_order': False}", "no 'shape'"),
         (28, "no order", "{'descr': '<f8', 'shape': (1,)}", "no 'fortran_order'"),
         (29, "extra key", "{'descr': '<f8', 'evil': 1}", "unknown key 'evil'"),
-        (30, "a list", "[1, 2]", "expected '{'"), (30, "a number", "42", "expected '{'"),
+        (30, "a list", "[1, 2]", "expected '{'"),
+        (30, "a number", "42", "expected '{'"),
         (31, "unclosed brace", usual.replace("}", ""), "expected"),
         (31, "unclosed quote", "{'descr", "in quotes"),
         (35, "an expression", header("__import__('os').getcwd()"), "a dtype in quotes"),
@@ -122,93 +135,78 @@ def header_rows():
         (69, "order 'true'", header(fortran="true"), "True or False"),
         (69, "order 1", header(fortran="1"), "True or False"),
         (69, "order None", header(fortran="None"), "True or False"),
-        (30, "two dicts", usual + usual, "nothing more")
+        (30, "two dicts", usual + usual, "nothing more"),
     ]:
-        yield Row(number, name, npy(text), says)
-    yield Row(10, "length beyond the file", npy(usual, length=len(usual) + 99),
-              "of which the file has")
-    yield Row(11, "length 65,535 in 77 bytes",
-              npy(usual, length=65535)[:77], "header of 65535 bytes")
-    yield Row(12, "length 2^32 - 1 in 12 bytes", npy("", b"", 2, 2**32 - 1),
-              "header of 4294967295 bytes")
-    yield Row(13, "length over the limit", npy(usual.rjust(10001), version=2), "at most 10000")
-    yield Row(32, "100,000 brackets", npy("(" * 100000, version=2), "at most 10000")
-    yield Row(33, "100,000 axes", npy(header(shape="(" + "1," * 100000 + ")"), version=2),
-              "at most 10000")
-    yield Row(16, "version 3.0, not UTF-8", npy(b"\xff" + usual.encode(), version=3), "not UTF-8")
+        yield Case(kind, name, npy(text), error)
+    yield Case(10, "length beyond the file", npy(usual, length=len(usual) + 99), "of which the file has")
+    yield Case(11, "length 65,535 in 77 bytes", npy(usual, length=65535)[:77], "header of 65535 bytes")
+    yield Case(12, "length 2^32 - 1 in 12 bytes", npy("", b"", 2, 2**32 - 1), "header of 4294967295 bytes")
+    yield Case(13, "length over the limit", npy(usual.rjust(10001), version=2), "at most 10000")
+    yield Case(32, "100,000 brackets", npy("(" * 100000, version=2), "at most 10000")
+    yield Case(33, "100,000 axes", npy(header(shape="(" + "1," * 100000 + ")"), version=2), "at most 10000")
+    yield Case(16, "version 3.0, not UTF-8", npy(b"\xff" + usual.encode(), version=3), "not UTF-8")
     odd = padded("{'shape': (1,), 'descr': '<f8', 'fortran_order': False}\n", 192)
-    for number, name, data in [(13, "length at the limit", npy(usual.rjust(10000), version=2)),
-                               (14, "version 2.0", npy(usual, version=2)),
-                               (15, "version 3.0", npy(usual, version=3)),
-                               (17, "length byte over 0x7f", npy(odd)),
-                               (18, "no newline at the end", npy(header(end=""))),
-                               (19, "aligned to 16", npy(padded(usual, 80))),
-                               (20, "not aligned", npy(padded(usual, 81))),
-                               (22, "newline inside", npy(usual.replace(" ", "\n"))),
-                               (23, "other order",
-                                npy("{'shape': (1,), 'fortran_order': False, 'descr': '<f8'}")),
-                               (24, "double quotes", npy(usual.replace("'", '"')))]:
-        yield Row(number, name, data, gives=READ_ONE)
+    for kind, name, data in [
+        (13, "length at the limit", npy(usual.rjust(10000), version=2)),
+        (14, "version 2.0", npy(usual, version=2)),
+        (15, "version 3.0", npy(usual, version=3)),
+        (17, "length byte over 0x7f", npy(odd)),
+        (18, "no newline at the end", npy(header(end=""))),
+        (19, "aligned to 16", npy(padded(usual, 80))),
+        (20, "not aligned", npy(padded(usual, 81))),
+        (22, "newline inside", npy(usual.replace(" ", "\n"))),
+        (23, "other order", npy("{'shape': (1,), 'fortran_order': False, 'descr': '<f8'}")),
+        (24, "double quotes", npy(usual.replace("'", '"'))),
+    ]:
+        yield Case(kind, name, data, result=READ_ONE)
 
 
-def file_rows():
-    for number, data in enumerate([b"", b"\x93", MAGIC, MAGIC + b"\1\0"], 1):
-        yield Row(number, f"{len(data)} bytes", data,
-                  "is empty" if not data else "not a .npy file" if number < 3 else "ends inside")
-    yield Row(5, "wrong magic", b"\x94" + npy(header())[1:], "not a .npy file")
-    for number, version in [(6, b"\1\1"), (7, b"\4\0"), (8, b"\0\0")]:
-        yield Row(number, f"version {version}",
-                  npy(header()).replace(b"\1\0", version, 1), "is not one of")
-    yield Row(65, "a byte short", npy(header())[:-1], "only 7 follow")
-    yield Row(66, "no data", npy(header(), b""), "only 0 follow")
-    yield Row(67, "a byte more", npy(header(), ONE + b"x"), "1 more follow")
-    yield Row(67, "a second array", npy(header()) * 2, "more follow: expected one array")
-    yield Row(68, "Fortran vector", npy(header(fortran="True")), gives=READ_ONE)
+def file_cases():
+    for kind, data in enumerate([b"", b"\x93", MAGIC, MAGIC + b"\1\0"], 1):
+        yield Case(kind, f"{len(data)} bytes", data,
+                   "is empty" if not data else "not a .npy file" if kind < 3 else "ends inside")
+    yield Case(5, "wrong magic", b"\x94" + npy(header())[1:], "not a .npy file")
+    for kind, version in [(6, b"\1\1"), (7, b"\4\0"), (8, b"\0\0")]:
+        yield Case(kind, f"version {version}", npy(header()).replace(b"\1\0", version, 1), "is not one of")
+    yield Case(65, "a byte short", npy(header())[:-1], "only 7 follow")
+    yield Case(66, "no data", npy(header(), b""), "only 0 follow")
+    yield Case(67, "a byte more", npy(header(), ONE + b"x"), "1 more follow")
+    yield Case(67, "a second array", npy(header()) * 2, "more follow: expected one array")
+    yield Case(68, "Fortran vector", npy(header(fortran="True")), result=READ_ONE)
     columns = struct.pack("<6d", 0, 3, 1, 4, 2, 5)
-    yield Row(68,
-              "Fortran matrix",
-              npy(header(shape="(2, 3)", fortran="True"), columns),
-              gives=READ_SIX)
-    yield Row(68,
-              "Fortran, empty",
-              npy(header(shape="(0, 3)", fortran="True"), b""),
-              gives=("<f8", (0, 3), b""))
-    yield Row(70,
-              "data at an odd place",
-              npy(padded(header(shape="(2, 3)"), 131), SIX),
-              gives=READ_SIX)
+    yield Case(68, "Fortran matrix", npy(header(shape="(2, 3)", fortran="True"), columns), result=READ_SIX)
+    yield Case(68, "Fortran, empty", npy(header(shape="(0, 3)", fortran="True"), b""),
+               result=("<f8", (0, 3), b""))
+    yield Case(70, "data at an odd offset", npy(padded(header(shape="(2, 3)"), 131), SIX), result=READ_SIX)
     special = struct.pack("<8Q", 0x7FF8000000000123, 0x7FF0000000000001, 0xFFF8DEADBEEF0000,
                           1 << 63, 1, 0x000FFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF0000000000000)
-    yield Row(71,
-              "NaN payloads, -0, subnormals",
-              npy(header(shape="(8,)"), special),
-              gives=("<f8", (8,), special))
+    yield Case(71, "NaN payloads, -0, subnormals", npy(header(shape="(8,)"), special),
+               result=("<f8", (8,), special))
     singles = struct.pack("<3I", 0x7F800001, 0xFFC12345, 1)
-    yield Row(71,
-              "signalling float32",
-              npy(header("'<f4'", "(3,)"), singles),
-              gives=("<f4", (3,), singles))
+    yield Case(71, "signalling float32", npy(header("'<f4'", "(3,)"), singles),
+               result=("<f4", (3,), singles))
     halves = struct.pack("<6H", 0x7BFF, 0xFBFF, 0x0001, 0x7C00, 0x7D01, 0x8000)
-    yield Row(72,
-              "extremes of float16",
-              npy(header("'<f2'", "(6,)"), halves),
-              gives=("<f2", (6,), halves))
+    yield Case(72, "extremes of float16", npy(header("'<f2'", "(6,)"), halves),
+               result=("<f2", (6,), halves))
 
 
-def all_rows():
-    return [*file_rows(), *header_rows(), *shape_rows(), *descr_rows()]
+def all_cases():
+    return [*file_cases(), *header_cases(), *shape_cases(), *descr_cases()]
 
 
-NUMBERS = {row.number for row in all_rows()}
+CASES = all_cases()
 
 
-def main():
-    checks = Checks("hostile .npy")
-    rows = all_rows()
-    run_rows(checks, rows, ".npy", read_plain_npy)
-    checks.check(not CANARY.exists(), "a pickle was run")
-    checks.finish()
+def test_every_kind_has_a_case():
+    assert kinds(CASES) == KINDS["npy"]
 
 
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("case", refused(CASES), ids=str)
+def test_file_is_refused(tmp_path, case):
+    check_refused(tmp_path, case, ".npy")
+    assert not CANARY.exists(), "the file's pickle was run"
+
+
+@pytest.mark.parametrize("case", accepted(CASES), ids=str)
+def test_file_is_read(tmp_path, case):
+    check_accepted(tmp_path, case, ".npy", read_plain_npy)

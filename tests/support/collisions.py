@@ -1,8 +1,7 @@
-"""Many different names with one hash: std::hash<std::string> of libstdc++ is MurmurHash64A with a
-seed that everybody knows.
+"""Many names with the same hash: std::hash<std::string> of libstdc++ is MurmurHash64A with a fixed seed.
 
-Two blocks of eight bytes, of which the second makes up for the first, leave the hash's state as any
-other such pair does: n pairs, two ways each, are 2^n names (Aumasson, Bernstein and Bosslet, 2012).
+For a first block of eight bytes there is a second one that brings the hash to a chosen state. Two such
+pairs of blocks in each of n positions give 2^n names with one hash (Aumasson, Bernstein and Bosslet 2012).
 """
 
 import numpy as np
@@ -18,7 +17,7 @@ def mixed(block):
 
 
 def unmixed(block):
-    """What mixed() made this of, for an array."""
+    """The inverse of mixed(), for an array."""
     block = block * np.uint64(INVERSE)
     block ^= block >> np.uint64(47)
     return block * np.uint64(INVERSE)
@@ -32,14 +31,14 @@ def murmur(data):
     return state ^ state >> 47
 
 
-def plain(blocks):
-    """Which blocks are eight letters, digits or harmless signs."""
+def is_printable(blocks):
+    """Which blocks are eight characters that need no escape in JSON."""
     bytes_of = blocks.view(np.uint8).reshape(-1, 8)
     return ((bytes_of > 0x2F) & (bytes_of < 0x7F) & (bytes_of != 0x5C)).all(axis=1)
 
 
 def pairs_between(state, random):
-    """Two pairs of blocks that lead from one state to the same other one, and that state."""
+    """Two pairs of blocks that lead from `state` to a common state, and that state."""
     found = {}
     goal = int(random.integers(2**63))
     while True:
@@ -48,7 +47,7 @@ def pairs_between(state, random):
         block = (block ^ block >> np.uint64(47)) * np.uint64(M)
         middle = (np.uint64(state) ^ block) * np.uint64(M)
         second = unmixed(middle ^ np.uint64(goal))
-        for i in np.flatnonzero(plain(second)):
+        for i in np.flatnonzero(is_printable(second)):
             found[first[i].tobytes() + second[i].tobytes()] = goal * M & MASK
         if len(found) >= 2:
             return list(found)[:2], goal * M & MASK

@@ -1,62 +1,91 @@
-"""What the tests of hostile files share: one row a file, and what has to become of it."""
+"""Cases for the tests of hostile files: broken, lying or merely odd ones.
+
+Each kind of defect has a number from 1 to 180, and one case or more.
+"""
 
 import ast
 import dataclasses
-import pathlib
-import tempfile
 
-from attn import attn
+from support.attn import attn
+
+# The kinds of hostile input by the file tests/io/hostile_*_test.py that covers them.
+KINDS = {
+    "npy": {*range(1, 73)},
+    "npz": {*range(73, 101)},
+    "safetensors": {*range(101, 131)},
+    "json": {*range(131, 153), 154},
+    "job": {153, *range(155, 181)},
+}
+assert set().union(*KINDS.values()) == {*range(1, 181)}
 
 
 @dataclasses.dataclass
-class Row:
-    """One hostile (or merely odd) file.
-
-    `says` is a part of the message with which it is refused, by exit code 65. Instead of it,
-    `gives` is what it has to be read as: for .npy (descr, shape, bytes), for .npz the names.
+class Case:
+    """A file that is refused with exit code 65 and a message that contains `error`, or read as `result`:
+    for .npy (descr, shape, bytes), for .npz the names, for .safetensors {name: (dtype, shape, bytes)}.
     """
 
-    number: int
+    kind: int
     name: str
-    data: bytes
-    says: str = ""
-    gives: object = None
+    data: bytes = dataclasses.field(repr=False)
+    error: str = ""
+    result: object = None
+
+    def __str__(self):
+        return f"{self.kind} {self.name:.60}"
+
+
+def kinds(cases):
+    return {case.kind for case in cases}
+
+
+def refused(cases):
+    return [case for case in cases if case.result is None]
+
+
+def accepted(cases):
+    return [case for case in cases if case.result is not None]
+
+
+def convert_case(tmp_path, case, suffix):
+    """Converts the case's file to out.SUFFIX; returns the folder, the file's name and the run."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    source = f"case{case.kind}{suffix}"
+    (folder / source).write_bytes(case.data)
+    return folder, source, attn("convert", source, "-o", f"out{suffix}", cwd=folder)
+
+
+def files_below(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*"))
+
+
+def check_refused(tmp_path, case, suffix):
+    """The file is refused with one line that names it, and nothing is left behind anywhere."""
+    _, source, run = convert_case(tmp_path, case, suffix)
+    lines = run.stderr.decode("utf-8", "replace").splitlines()
+    assert run.returncode == 65
+    assert run.stdout == b""
+    assert len(lines) == 1
+    assert lines[0].startswith("attn: ")
+    assert lines[0].isprintable()
+    assert source in lines[0]
+    assert case.error in lines[0]
+    assert files_below(tmp_path) == ["work", f"work/{source}"]
+
+
+def check_accepted(tmp_path, case, suffix, read_output):
+    """The file is read as the expected result, and nothing but the output is written."""
+    folder, source, run = convert_case(tmp_path, case, suffix)
+    assert run.returncode == 0, run.stderr
+    assert read_output((folder / f"out{suffix}").read_bytes()) == case.result
+    assert files_below(tmp_path) == sorted(["work", f"work/{source}", f"work/out{suffix}"])
 
 
 def read_plain_npy(data):
-    """(descr, shape, bytes) of a version 1.0 file: what np.load does, for any number of axes."""
+    """(descr, shape, bytes) of a version 1.0 file: like np.load, but for any number of axes."""
     assert data[:8] == b"\x93NUMPY\x01\x00"
     start = 10 + int.from_bytes(data[8:10], "little")
     header = ast.literal_eval(data[10:start].decode())
     assert not header["fortran_order"]
     return header["descr"], header["shape"], data[start:]
-
-
-def check_refusal(checks, row, run, source):
-    lines = run.stderr.decode("utf-8", "replace").splitlines()
-    what = f"{row.number} {row.name}: exit {run.returncode}, {lines}"
-    checks.check(run.returncode == 65 and not run.stdout, what)
-    checks.check(
-        len(lines) == 1 and lines[0].startswith("attn: ") and source in lines[0] and
-        row.says in lines[0] and lines[0].isprintable(), what)
-
-
-def run_rows(checks, rows, suffix, read_output):
-    """Converts each row's file; a refused one must leave nothing behind."""
-    for row in rows:
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name) / "work"
-            folder.mkdir()
-            source = f"case{row.number}{suffix}"
-            (folder / source).write_bytes(row.data)
-            run = attn("convert", source, "-o", f"out{suffix}", cwd=folder)
-            left = sorted(path.name for path in folder.rglob("*"))
-            if row.gives is None:
-                check_refusal(checks, row, run, source)
-                checks.check(left == [source], f"{row.number} {row.name}: left {left}")
-            elif checks.check(run.returncode == 0, f"{row.number} {row.name}: {run.stderr}"):
-                found = read_output((folder / f"out{suffix}").read_bytes())
-                checks.check(found == row.gives, f"{row.number} {row.name}: {found!r:.300}")
-                checks.check(left == sorted([source, f"out{suffix}"]), f"{row.name}: left {left}")
-            outside = [path.name for path in pathlib.Path(name).iterdir()]
-            checks.check(outside == ["work"], f"{row.number} {row.name}: outside {outside}")
