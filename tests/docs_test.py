@@ -1,25 +1,27 @@
-#!/usr/bin/env python3
-"""The commands in README.md and docs/ print what the pages say.
+"""The commands in README.md, SECURITY.md and docs/ print what the pages show.
 
-A ```console block is run line by line, in the order of its page, in a folder of its own: `$ cat
-FILE` makes the file from the text that follows, any other `$ COMMAND` has to print what follows.
+The ```console blocks of a page are run line by line, in order, in one folder: `$ cat FILE` creates the
+file from the text that follows, and any other `$ COMMAND` must print the text that follows.
 """
 
 import os
-import pathlib
 import re
 import subprocess
-import sys
-import tempfile
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from support.attn import ATTN, ROOT, Checks  # noqa: E402
+import pytest
+
+from support.attn import ATTN, ROOT
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def steps(page):
-    """(command, expected output) of every console block."""
+def relative(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def console_steps(page):
+    """(command, expected output) of all console blocks of a page."""
     for block in BLOCK.findall(page):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
@@ -29,87 +31,98 @@ def steps(page):
             yield command, output.strip("\n")
 
 
-def run_page(checks, path, folder):
+def read(path):
+    return path.read_text(encoding="utf-8")
+
+
+def run_command(command, folder):
     env = {**os.environ, "PATH": f"{folder}/bin:/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-    (folder / "bin").mkdir()
-    (folder / "bin" / "attn").symlink_to(ATTN)
-    (folder / "data").symlink_to(ROOT / "data")
-    count = 0
-    for command, expected in steps(path.read_text(encoding="utf-8")):
-        count += 1
+    return subprocess.run(["bash", "-c", command], cwd=folder, env=env, timeout=60, text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with the program in bin/attn and the repository's data/."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "attn").symlink_to(ATTN)
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    return tmp_path
+
+
+def run_page(path, folder):
+    """Runs all commands of a page; returns (command, printed, expected) of each."""
+    results = []
+    for command, expected in console_steps(read(path)):
         if command.startswith("cat ") and not (folder / command[4:]).exists():
             (folder / command[4:]).write_text(expected + "\n", encoding="utf-8")
             continue
-        run = subprocess.run(["bash", "-c", command], cwd=folder, env=env, timeout=60,
-                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        printed = "\n".join(line.rstrip() for line in run.stdout.strip("\n").split("\n"))
-        checks.check(printed == expected,
-                     f"{path.name}: $ {command}\n--- the page says\n{expected}\n--- printed\n{printed}")
-    return count
+        stdout = run_command(command, folder).stdout
+        printed = "\n".join(line.rstrip() for line in stdout.strip("\n").split("\n"))
+        results.append((command, printed, expected))
+    return results
 
 
-def run_lists(checks, path, folder):
-    """Indented command lines, "    attn run job.json --view    what it does", after the page's blocks."""
-    page = path.read_text(encoding="utf-8")
-    commands = re.findall(r"^ {4}(attn .*?)(?:  .*)?$", page, re.MULTILINE)
+def test_steps_are_parsed():
+    assert list(console_steps("```console\n$ a \\\n> b\n1\n\n2\n$ c\n```\n")) == [("a b", "1\n\n2"), ("c", "")]
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if BLOCK.search(read(path))], ids=relative)
+def test_commands_print_what_the_page_shows(folder, path):
+    for command, printed, expected in run_page(path, folder):
+        assert printed == expected, f"$ {command}"
+
+
+def test_pages_show_commands():
+    assert sum(len(list(console_steps(read(path)))) for path in PAGES) > 10
+
+
+def test_indented_commands_of_the_viewing_page_succeed(folder):
+    """Lines such as "    attn run job.json --view    description", after the page's console blocks."""
+    path = ROOT / "docs" / "viewing.md"
+    run_page(path, folder)
+    commands = re.findall(r"^ {4}(attn .*?)(?:  .*)?$", read(path), re.MULTILINE)
+    assert len(commands) > 5
     for command in commands:
-        run = subprocess.run(["bash", "-c", command], cwd=folder, env={"PATH": f"{folder}/bin:/usr/bin:/bin"},
-                             capture_output=True, timeout=60)
-        checks.check(run.returncode == 0, f"{path.name}: {command}: {run.stderr}")
-    checks.check(len(commands) > 5, f"{path.name}: only {len(commands)} commands are listed")
+        run = run_command(command, folder)
+        assert run.returncode == 0, f"{command}: {run.stdout}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=relative)
+def test_links_lead_to_files(path):
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", read(path))
+    assert not [link for link in links if not (path.parent / link).exists()]
 
 
 def named_tests(page):
-    """`tests/FILE`, `tests/FILE::FUNCTION` and `scripts/NAME` in a page that says what holds what."""
+    """(file, name) of each `tests/FILE`, `tests/FILE::NAME` and `scripts/FILE` in a page."""
     return re.findall(r"`((?:tests|scripts)/[\w./-]+)(?:::(\w+))?`", page)
 
 
-def check_named_tests(checks, page, least):
-    found = named_tests(page.read_text(encoding="utf-8"))
-    checks.check(len(found) >= least, f"{page.name}: only {len(found)} tests are named")
-    for file, function in found:
-        path = ROOT / file
-        there = path.is_file() and (not function or f"def {function}(" in path.read_text())
-        checks.check(there, f"{page.name}: no such test: {file} {function}")
+def exists(file, name):
+    path = ROOT / file
+    return path.is_file() and (not name or re.search(rf"^ *(def|class) {name}\b", read(path), re.MULTILINE))
 
 
-def check_demo(checks):
-    """What scripts/demo runs at its end is what README.md shows, and so runs, too."""
-    command = re.search(r"^set -- (attn .*)$", (ROOT / "scripts/demo").read_text(), re.MULTILINE)
-    shown = [shown for shown, _ in steps((ROOT / "README.md").read_text(encoding="utf-8"))]
-    checks.check(command and command[1] == shown[0], f"scripts/demo: README.md shows {shown[0]}")
+def test_named_tests_are_parsed():
+    assert named_tests("`tests/a_test.py::b` and `scripts/c`") == [("tests/a_test.py", "b"), ("scripts/c", "")]
 
 
-def check_usages(checks):
-    """--help says how a script is called, and starts nothing."""
-    for name in "kill-test", "bench-batch", "bench-startup":
-        run = subprocess.run([ROOT / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
-        checks.check(run.returncode == 0 and f"    scripts/{name} [" in run.stdout, f"{name} --help: {run}")
+@pytest.mark.parametrize("page, least", [("reliability.md", 20), ("batch.md", 8)])
+def test_tests_named_in_the_docs_exist(page, least):
+    named = named_tests(read(ROOT / "docs" / page))
+    assert len(named) >= least
+    assert not [test for test in named if not exists(*test)]
 
 
-def main():
-    checks = Checks("docs")
-    check_demo(checks)
-    check_usages(checks)
-    checks.check(named_tests("`tests/a_test.py::b` and `scripts/c`") ==
-                 [("tests/a_test.py", "b"), ("scripts/c", "")], "tests are found by name")
-    check_named_tests(checks, ROOT / "docs" / "reliability.md", 20)
-    check_named_tests(checks, ROOT / "docs" / "batch.md", 8)
-    # The runner sees a difference.
-    checks.check(list(steps("```console\n$ a \\\n> b\n1\n\n2\n$ c\n```\n")) ==
-                 [("a b", "1\n\n2"), ("c", "")], "commands and outputs are told apart")
-    pages = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    commands = 0
-    for page in pages:
-        with tempfile.TemporaryDirectory() as folder:
-            commands += run_page(checks, page, pathlib.Path(folder))
-            if page.name == "viewing.md":
-                run_lists(checks, page, pathlib.Path(folder))
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-            checks.check((page.parent / link).exists(), f"{page.name}: no such page: {link}")
-    checks.check(commands > 10, f"only {commands} commands were found")
-    checks.finish()
+def test_demo_ends_with_the_first_command_of_the_readme():
+    command = re.search(r"^set -- (attn .*)$", read(ROOT / "scripts" / "demo"), re.MULTILINE)[1]
+    first, _ = next(console_steps(read(ROOT / "README.md")))
+    assert command == first
 
 
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("name", ["kill-test", "bench-batch", "bench-startup"])
+def test_help_of_script_shows_its_usage(name):
+    run = subprocess.run([ROOT / "scripts" / name, "--help"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0
+    assert f"    scripts/{name} [" in run.stdout
