@@ -1,26 +1,23 @@
-#!/usr/bin/env python3
-"""`attn compare --reference`: kernels that round as they may, kernels that are wrong, and the bound.
+"""`attn compare --reference`: correct and wrong kernels, and the error bound.
 
-The kernels are simulated here, rounding by rounding; the bound is computed once more, from the
-formulas of docs/comparing.md, and nothing is taken from the program.
+The kernels are simulated here, operation by operation. The bound is computed again from the formulas
+in docs/comparing.md.
 """
 
+import functools
 import json
-import pathlib
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from attn import Checks, attn  # noqa: E402
+from support.attn import assert_error, attn
 
 UNIT = {"f64": 2.0 ** -53, "f32": 2.0 ** -24, "tf32": 2.0 ** -11, "f16": 2.0 ** -11, "bf16": 2.0 ** -8}
-LEAST = {"f64": 2.0 ** -1022, "f32": 2.0 ** -126, "tf32": 2.0 ** -126, "f16": 2.0 ** -24, "bf16": 2.0 ** -126}
+SMALLEST = {"f64": 2.0 ** -1022, "f32": 2.0 ** -126, "tf32": 2.0 ** -126, "f16": 2.0 ** -24, "bf16": 2.0 ** -126}
 
 
 def rounded(x, precision):
-    """x as `precision` holds it, in float64."""
+    """x rounded to `precision`, as float64."""
     if precision == "f64":
         return x
     if precision in ("f32", "f16"):
@@ -34,7 +31,8 @@ def rounded(x, precision):
 
 def kernel(q, k, v, mask, store, sums="f32", scale=None, factors=None, weights=None, of_scores=None,
            of_context=None):
-    """Online softmax in blocks of 32 keys; each operation is rounded as the words say."""
+    """Online softmax in blocks of 32 keys. `store` is the precision of inputs and outputs, `sums` of sums,
+    `factors` of the inputs of products; each operation is rounded accordingly."""
     factors = factors or store
     weights, of_scores, of_context = weights or factors, of_scores or sums, of_context or sums
     q, k, v = (rounded(x, factors) for x in (q, k, v))
@@ -64,7 +62,7 @@ def growth(n):
 
 
 def bound(q, k, v, mask, precision, sums="f32"):
-    """What docs/comparing.md says of the context of given Q, K, V that the precision holds."""
+    """The bound of docs/comparing.md for the context, with Q, K and V representable in the precision."""
     r = f = UNIT[precision]
     s = UNIT[sums]
     D, S = q.shape[1], len(k)
@@ -77,22 +75,12 @@ def bound(q, k, v, mask, precision, sums="f32"):
     t = n + (w * n).sum(1, keepdims=True) + growth(S) * s + 2 * s
     terms, squares = w @ abs(v), 4 * np.sqrt(w ** 2 @ v ** 2)
     error = (w * np.expm1(t)) @ abs(v) + growth(S) * s * terms + f * np.minimum(terms, squares)
-    error += 4 * LEAST[precision] * np.sqrt(mask @ v ** 2)
-    return error + r * abs(w @ v) + LEAST[precision]
-
-
-def compare(folder, *args, code):
-    run = attn("compare", *args, cwd=folder)
-    checks.check(run.returncode == code and run.stderr == b"", f"{args}: exit {run.returncode}, {run}")
-    return run.stdout.decode()
-
-
-def report(folder, *args, code):
-    return json.loads(compare(folder, *args, "--json", code=code))["tensors"][0]
+    error += 4 * SMALLEST[precision] * np.sqrt(mask @ v ** 2)
+    return error + r * abs(w @ v) + SMALLEST[precision]
 
 
 def save(path, x, precision):
-    """In the dtype of the precision; bf16, which .npy has not, as safetensors."""
+    """Saves x in the dtype of the precision; bf16 as safetensors, since .npy has no bf16."""
     if precision != "bf16":
         np.save(f"{path}.npy", x.astype({"f64": "f8", "f32": "f4", "tf32": "f4", "f16": "f2"}[precision]))
         return f"{path.name}.npy"
@@ -103,46 +91,116 @@ def save(path, x, precision):
     return f"{path.name}.safetensors"
 
 
-def kernels(folder, rng):
-    """Right ones pass, wrong ones do not, for each precision; the bound is the documented one."""
-    for L, D, causal in (64, 64, True), (96, 32, False):
-        mask = np.tri(L, dtype=bool) if causal else np.ones((L, L), bool)
-        shifted = np.tri(L, k=-1, dtype=bool) if causal else np.roll(np.eye(L, dtype=bool), 1, 1) ^ mask
-        shifted[0, 0] = True
-        for precision in "f16", "bf16", "f32", "tf32", "f64":
-            given = "f32" if precision == "tf32" else precision
-            q, k, v = (rounded(rng.standard_normal((L, D)), given) for _ in range(3))
-            for name, x in ("q", q), ("k", k), ("v", v):
-                np.save(folder / f"{name}.npy", x)
-            sums = "f64" if precision == "f64" else "f32"
-            common = {"mask": mask, "store": given, "sums": sums, "factors": precision}
-            more = {"f16": [{"sums": "f16"}, {"weights": "bf16"}, {"of_scores": "f16"}],
-                    "bf16": [{"sums": "bf16"}, {"of_scores": "bf16"}],
-                    "f32": [{"factors": "tf32"}, {"weights": "f16"}, {"sums": "f16"}],
-                    "tf32": [{"of_scores": "bf16"}], "f64": [{"sums": "f32"}, {"weights": "f32"}]}
-            wrong = [{"scale": 1 / D}, {"mask": shifted}, *more[precision]]
-            args = ["--reference", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy",
-                    *(["--causal"] if causal else []), "--precision", precision]
-            what = f"{L}x{D} {precision}"
-            name = save(folder / "right", kernel(q, k, v, **common), given)
-            found = report(folder, name, *args, code=0)
-            worst = found["bound"]["worst"]
-            checks.check(worst["value"] < 0.8, f"{what}: a right kernel keeps off the bound: {worst}")
-            if precision in ("f16", "bf16"):
-                checks.check(worst["value"] > 0.2, f"{what}: the bound is not loose: {worst}")
-            if precision != "tf32":
-                want = bound(q, k, v, mask, precision, sums)[tuple(worst["at"])]
-                want *= 2 if precision == "f64" else 1
-                checks.check(np.isclose(worst["bound"], want, rtol=1e-6), f"{what}: {worst}, not {want}")
-            for change in wrong:
-                name = save(folder / "wrong", kernel(q, k, v, **{**common, **change}), given)
-                found = report(folder, name, *args, code=1)
-                checks.check(found["bound"]["worst"]["value"] > 1 and found["differing"] > 0,
-                             f"{what} {change}: {found['bound']}")
+@pytest.fixture
+def compare(tmp_path):
+    """Runs `attn compare` in the test's folder."""
+    return functools.partial(attn, "compare", cwd=tmp_path)
 
 
-def own_results(folder, rng):
-    """What attn computes in f32 is within the bound of f32, whatever the job; a bit more is not."""
+def assert_verdict(run, code):
+    """The comparison ran without a message and ended with this exit code: 0 if within the bound, else 1."""
+    assert run.stderr == b""
+    assert run.returncode == code
+
+
+# Simulated kernels.
+
+WRONG = {  # changes of a kernel that are too inaccurate for a precision
+    "f16": [{"sums": "f16"}, {"weights": "bf16"}, {"of_scores": "f16"}],
+    "bf16": [{"sums": "bf16"}, {"of_scores": "bf16"}],
+    "f32": [{"factors": "tf32"}, {"weights": "f16"}, {"sums": "f16"}],
+    "tf32": [{"of_scores": "bf16"}],
+    "f64": [{"sums": "f32"}, {"weights": "f32"}],
+}
+
+
+class Problem:
+    """Q, K, V and a mask that a precision represents."""
+
+    def __init__(self, folder, length, width, causal, precision):
+        rng = np.random.default_rng(5)
+        self.folder, self.precision, self.width = folder, precision, width
+        self.stored = "f32" if precision == "tf32" else precision
+        self.sums = "f64" if precision == "f64" else "f32"
+        self.mask = np.tri(length, dtype=bool) if causal else np.ones((length, length), bool)
+        self.wrong_mask = (np.tri(length, k=-1, dtype=bool) if causal
+                           else np.roll(np.eye(length, dtype=bool), 1, 1) ^ self.mask)
+        self.wrong_mask[0, 0] = True
+        self.tensors = [rounded(rng.standard_normal((length, width)), self.stored) for _ in range(3)]
+        for name, x in zip("qkv", self.tensors):
+            np.save(folder / f"{name}.npy", x)
+        self.flags = ["--reference", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy",
+                      *(["--causal"] if causal else []), "--precision", precision]
+
+    def compare(self, code, **changes):
+        """Compares the result of a kernel with these changes, and returns what is said of the bound."""
+        exact = {"mask": self.mask, "store": self.stored, "sums": self.sums, "factors": self.precision}
+        file = save(self.folder / "context", kernel(*self.tensors, **{**exact, **changes}), self.stored)
+        run = attn("compare", file, *self.flags, "--json", cwd=self.folder)
+        assert_verdict(run, code)
+        return json.loads(run.stdout)["tensors"][0]
+
+
+@pytest.fixture(scope="module", params=[(64, 64, True), (96, 32, False)], ids=["causal", "all keys visible"])
+def shape(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=list(WRONG))
+def precision(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def problem(module_path, shape, precision):
+    return Problem(module_path, *shape, precision)
+
+
+@pytest.fixture(scope="module")
+def worst(problem):
+    """The element of a correct kernel's result that comes closest to the bound."""
+    return problem.compare(0)["bound"]["worst"]
+
+
+def test_correct_kernel_is_well_within_the_bound(worst):
+    assert worst["value"] < 0.8
+
+
+def test_bound_of_narrow_precisions_is_tight(worst, precision):
+    if precision in ("f16", "bf16"):
+        assert worst["value"] > 0.2
+
+
+def test_bound_is_the_documented_one(worst, problem, precision):
+    if precision != "tf32":
+        documented = bound(*problem.tensors, problem.mask, precision, problem.sums)[tuple(worst["at"])]
+        assert worst["bound"] == pytest.approx(documented * (2 if precision == "f64" else 1), rel=1e-6)
+
+
+def assert_exceeds_the_bound(found):
+    assert found["bound"]["worst"]["value"] > 1
+    assert found["differing"] > 0
+
+
+def test_wrong_scale_exceeds_the_bound(problem):
+    assert_exceeds_the_bound(problem.compare(1, scale=1 / problem.width))
+
+
+def test_wrong_mask_exceeds_the_bound(problem):
+    assert_exceeds_the_bound(problem.compare(1, mask=problem.wrong_mask))
+
+
+def test_inaccurate_kernel_exceeds_the_bound(problem, precision):
+    for changes in WRONG[precision]:
+        assert_exceeds_the_bound(problem.compare(1, **changes))
+
+
+# Results of attn in float32.
+
+
+def own_jobs():
+    rng = np.random.default_rng(6)
+
     def numbers(*shape):
         return rng.standard_normal(shape).tolist()
     x, memory = numbers(2, 9, 8), numbers(2, 7, 8)
@@ -154,125 +212,193 @@ def own_results(folder, rng):
     hidden = np.where(rng.random((9, 9)) < 0.4, -np.inf, rng.standard_normal((9, 9)))
     hidden[3] = -np.inf
     mask = [["-Infinity" if np.isinf(m) else m for m in row] for row in hidden.tolist()]
-    cases = [projected, {**projected, "memory": memory}, {**projected, "rows": [2, -1]},
-             {**projected, "causal": True, "position": {"kind": "sinusoidal"}},
-             given, {**given, **past, "causal": True}, {**given, "mask": mask},
-             {**given, "alibi": True}, {**given, "softcap": 1.5}, {**given, "sinks": numbers(4)},
-             {**given, "softcap": 1.5, "softcap_order": "after-mask", "alibi": True},
-             {**given, "temperature": 0.5}, {**given, "scale": -0.3}, {**given, "layout": "bhld"},
-             {**given, "zero_key": True}, {**given, "bias_K": numbers(16), "bias_V": numbers(6)},
-             {**given, "window": [2, 0]}, {"Q": numbers(3, 4), "K": numbers(5, 4)}]
-    outputs = ["queries", "keys", "values", "scores", "scaled_scores", "masked_scores", "weights",
-               "logsumexp", "head_context", "context"]
-    for job in cases:
-        (folder / "job.json").write_text(json.dumps(job))
-        names = outputs + (["output"] if "W_O" in job else [])
-        attn("run", "job.json", "--compute", "f32", "--outputs", ",".join(names), "-o", "own.npz", "--force",
-             cwd=folder)
-        what = sorted(set(job) - set("QKV"))
-        run = attn("compare", "own.npz", "job.json", "--reference", "--json", cwd=folder)
-        found = json.loads(run.stdout)
-        checks.check(run.returncode == 0 and [t["name"] for t in found["tensors"]] == names,
-                     f"{what}: {[(t['name'], t['bound']) for t in found['tensors'] if not t['same']]}")
-        with np.load(folder / "own.npz") as own:
-            arrays = {name: own[name].copy() for name in own.files}
-        for name in names:
-            changed = dict(arrays)
-            spot = np.unravel_index(np.nanargmax(np.where(np.isfinite(changed[name]), abs(changed[name]), -1)),
-                                    changed[name].shape)
-            changed[name] = changed[name].copy()
-            changed[name][spot] *= 1 + 1e-3
-            np.savez(folder / "changed.npz", **changed)
-            run = attn("compare", "changed.npz", "job.json", "--reference", "--json", cwd=folder)
-            differ = [t["name"] for t in json.loads(run.stdout)["tensors"] if not t["same"]]
-            checks.check(run.returncode == 1 and differ == [name], f"{what}: {name}: {differ}")
+    return {
+        "projections": projected,
+        "cross-attention": {**projected, "memory": memory},
+        "some rows": {**projected, "rows": [2, -1]},
+        "sinusoidal positions": {**projected, "causal": True, "position": {"kind": "sinusoidal"}},
+        "grouped heads": given,
+        "cache": {**given, **past, "causal": True},
+        "mask": {**given, "mask": mask},
+        "ALiBi": {**given, "alibi": True},
+        "softcap": {**given, "softcap": 1.5},
+        "sinks": {**given, "sinks": numbers(4)},
+        "softcap after the mask": {**given, "softcap": 1.5, "softcap_order": "after-mask", "alibi": True},
+        "temperature": {**given, "temperature": 0.5},
+        "negative scale": {**given, "scale": -0.3},
+        "layout": {**given, "layout": "bhld"},
+        "zero key": {**given, "zero_key": True},
+        "bias key": {**given, "bias_K": numbers(16), "bias_V": numbers(6)},
+        "window": {**given, "window": [2, 0]},
+        "no values": {"Q": numbers(3, 4), "K": numbers(5, 4)},
+    }
 
 
-def inputs_beyond(folder):
-    """Inputs that the precision cannot hold are taken to be rounded, or refused."""
-    job = {"Q": [[1 / 3, 0.1]], "K": [[0.7, 0.2], [0.1, 0.9]], "V": [[1.0, 2], [3, 4]]}
-    (folder / "job.json").write_text(json.dumps(job))
-    q, k, v = (np.array(job[name]) for name in "QKV")
-    right = kernel(q, k, v, np.ones((1, 2), bool), "f16")
-    np.save(folder / "r.npy", right.astype("f2"))
-    compare(folder, "r.npy", "job.json", "--reference", code=0)
-    job["Q"] = [[1e6, 0]]
-    (folder / "job.json").write_text(json.dumps(job))
-    run = attn("compare", "r.npy", "job.json", "--reference", cwd=folder)
-    checks.check(run.returncode == 65 and b"float16 cannot hold" in run.stderr, f"{run}")
+OWN_JOBS = own_jobs()
+OUTPUTS = ["queries", "keys", "values", "scores", "scaled_scores", "masked_scores", "weights", "logsumexp",
+           "head_context", "context"]
 
 
-def edges(folder, rng):
-    """NaN and infinities are part of the reference; what no bound is known for takes tolerances."""
-    job = {"Q": [[1.0, 2]], "K": [[1.0, 0], [0, 1]], "V": [["NaN", 1.0], [2, 3]]}
-    (folder / "job.json").write_text(json.dumps(job))
-    attn("run", "job.json", "--outputs", "context", "-o", "c.npy", "--nan", "allow", cwd=folder)
-    compare(folder, "c.npy", "job.json", "--reference", code=0)
-    np.save(folder / "c.npy", np.nan_to_num(np.load(folder / "c.npy")))
-    compare(folder, "c.npy", "job.json", "--reference", code=1)
-    q = rng.standard_normal((4, 4))
-    np.save(folder / "q.npy", q)
-    rotary = ["--q", "q.npy", "--k", "q.npy", "--rotary", "half"]
-    attn("run", *rotary, "--outputs", "context,queries", "-o", "r.npz", cwd=folder)
-    run = attn("compare", "r.npz", "--reference", *rotary, cwd=folder)
-    checks.check(run.returncode == 2 and b"rotary" in run.stderr and b"--rtol" in run.stderr, f"{run}")
-    compare(folder, "r.npz", "--reference", *rotary, "--rtol", "1e-9", code=0)
-    np.savez(folder / "o.npz", o=np.load(folder / "r.npz")["context"], more=q)
-    run = attn("compare", "o.npz", "--reference", *rotary, "--rtol", "1e-9", cwd=folder)
-    checks.check(run.returncode == 1 and b"o: no output of the job" in run.stdout, f"{run}")
-    compare(folder, "o.npz#o", "--reference", *rotary, "--rtol", "1e-9", code=0)
-    compare(folder, "o.npz#o", "--reference", *rotary, "--rtol", "1e-9", "--as", "queries", code=1)
-    # A nameless tensor is taken for the context: where the shape speaks against it, others are named.
-    cross = ["--q", "q.npy", "--k", "cross.npy"]
-    np.save(folder / "cross.npy", np.concatenate([q, q]))
-    attn("run", *cross, "-o", "weights=w.npy", cwd=folder)
-    run = attn("compare", "w.npy", "--reference", *cross, cwd=folder)
-    checks.check(run.returncode == 1 and run.stderr.decode() == "attn: --as NAME says which output A "
-                 "is; of its shape are scores, scaled_scores, masked_scores, weights, "
-                 "mean_weights\n", f"{run}")
-    compare(folder, "w.npy", "--reference", *cross, "--as", "weights", code=0)
-    for args, word in ((["r.npz"], "--reference"), (["r.npz", "r.npz", "--q", "q.npy"], "--reference"),
-                       (["r.npz", "--reference"], "--reference"),
-                       (["r.npz", "--reference", *rotary, "--as", "output", "--rtol", "0"], "--as"),
-                       (["o.npz#o", "--reference", *rotary, "--as", "output", "--rtol", "0"], "W_O"),
-                       (["r.npz", "r.npz", "--sums", "f32"], "--reference")):
-        run = attn("compare", *args, cwd=folder)
-        checks.check(run.returncode == 2 and word in run.stderr.decode(), f"{args}: {run}")
-    # What the reference has its own way of, and a name that --as cannot mean.
-    decided = ": goes with the bound, which --rtol, --atol and --ulp replace"
-    for flags, said in ((["--rtol", "1e-3", "--precision", "f16"], "--precision" + decided),
-                        (["--ulp", "4", "--sums", "f16"], "--sums" + decided),
-                        (["--outputs", "weights"], "--outputs: what A holds is compared; A#NAME picks one, "
-                                                   "--as NAME says which output it is"),
-                        (["--compute", "f32"], "--compute: the reference is computed in f64"),
-                        (["--path", "fast"], "--path: the job is computed by path reference"),
-                        (["--tokens", "a,b"], "--tokens: labels are those that A holds"),
-                        (["--as", "weigths"], "--as: expected names of outputs, found 'weigths' (did you mean "
-                                              "'weights'?)"),
-                        (["--as", "output"], "--as: expected W_O for output, found none")):
-        run = attn("compare", "w.npy", "--reference", *cross, *flags, cwd=folder)
-        checks.check(run.returncode == 2 and run.stderr.decode() == f"attn: {said}\n" and run.stdout == b"",
-                     f"{flags}: {run}")
-    np.savez(folder / "inputs.npz", Q=np.eye(2), K=np.eye(2))
-    for args in ["inputs.npz", "--reference", *rotary], ["inputs.npz", "inputs.npz", "--reference"]:
-        for flags in [], ["--json"]:
-            run = attn("compare", *args, *flags, cwd=folder)
-            checks.check(run.returncode == 65 and run.stdout == b"" and run.stderr.count(b"\n") == 1
-                         and b"expected a tensor to compare" in run.stderr, f"{args} {flags}: {run}")
+@pytest.fixture(scope="class", params=list(OWN_JOBS))
+def own_job(request, class_path):
+    """A job, computed in float32."""
+    job = OWN_JOBS[request.param]
+    (class_path / "job.json").write_text(json.dumps(job))
+    outputs = OUTPUTS + (["output"] if "W_O" in job else [])
+    assert attn("run", "job.json", "--compute", "f32", "--outputs", ",".join(outputs), "-o", "own.npz", "--force",
+                cwd=class_path).returncode == 0
+    return outputs
 
 
-checks = Checks("compare --reference")
+class TestOwnResult:
+    @staticmethod
+    def differing(folder, name):
+        """The exit code, the names of all tensors, and of those beyond the bound."""
+        run = attn("compare", name, "job.json", "--reference", "--json", cwd=folder)
+        tensors = json.loads(run.stdout)["tensors"]
+        return (run.returncode, [tensor["name"] for tensor in tensors],
+                [tensor["name"] for tensor in tensors if not tensor["same"]])
+
+    def test_is_within_the_bound(self, own_job, class_path):
+        assert self.differing(class_path, "own.npz") == (0, own_job, [])
+
+    def test_is_beyond_the_bound_when_an_element_changes(self, own_job, class_path):
+        with np.load(class_path / "own.npz") as archive:
+            own = dict(archive)
+        for name in own_job:
+            changed = own[name].copy()
+            largest = np.argmax(np.where(np.isfinite(changed), abs(changed), -1))
+            changed.flat[largest] *= 1 + 1e-3
+            np.savez(class_path / "changed.npz", **{**own, name: changed})
+            assert self.differing(class_path, "changed.npz") == (1, own_job, [name])
 
 
-def main():
-    rng = np.random.default_rng(5)
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        kernels(folder, rng)
-        own_results(folder, rng)
-        inputs_beyond(folder)
-        edges(folder, rng)
-    checks.finish()
+# Special inputs.
 
 
-main()
+class TestInputsThatThePrecisionDoesNotRepresent:
+    @pytest.fixture
+    def job(self, tmp_path):
+        job = {"Q": [[1 / 3, 0.1]], "K": [[0.7, 0.2], [0.1, 0.9]], "V": [[1.0, 2], [3, 4]]}
+        q, k, v = (np.array(job[name]) for name in "QKV")
+        np.save(tmp_path / "r.npy", kernel(q, k, v, np.ones((1, 2), bool), "f16").astype("f2"))
+        return job
+
+    def test_are_taken_as_rounded(self, compare, tmp_path, job):
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        assert_verdict(compare("r.npy", "job.json", "--reference"), 0)
+
+    def test_are_refused_when_they_overflow(self, compare, tmp_path, job):
+        (tmp_path / "job.json").write_text(json.dumps(job | {"Q": [[1e6, 0]]}))
+        assert_error(compare("r.npy", "job.json", "--reference"), 65, "float16 cannot hold")
+
+
+class TestNan:
+    @pytest.fixture
+    def context(self, tmp_path):
+        job = {"Q": [[1.0, 2]], "K": [[1.0, 0], [0, 1]], "V": [["NaN", 1.0], [2, 3]]}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        attn("run", "job.json", "--outputs", "context", "-o", "c.npy", "--nan", "allow", cwd=tmp_path)
+        return np.load(tmp_path / "c.npy")
+
+    def test_is_expected_where_the_reference_has_it(self, compare, context):
+        assert_verdict(compare("c.npy", "job.json", "--reference"), 0)
+
+    def test_differs_from_a_number(self, compare, tmp_path, context):
+        np.save(tmp_path / "c.npy", np.nan_to_num(context))
+        assert_verdict(compare("c.npy", "job.json", "--reference"), 1)
+
+
+# Jobs without a bound, and outputs without a name.
+
+ROTARY = ["--q", "q.npy", "--k", "q.npy", "--rotary", "half"]
+CROSS = ["--q", "q.npy", "--k", "cross.npy"]
+
+
+@pytest.fixture(scope="module")
+def results(module_path):
+    """r.npz: context and queries of a job with rotary positions; o.npz: the context under another name;
+    w.npy: the weights of a cross-attention."""
+    q = np.random.default_rng(5).standard_normal((4, 4))
+    np.save(module_path / "q.npy", q)
+    np.save(module_path / "cross.npy", np.concatenate([q, q]))
+    np.savez(module_path / "inputs.npz", Q=np.eye(2), K=np.eye(2))
+    attn("run", *ROTARY, "--outputs", "context,queries", "-o", "r.npz", cwd=module_path)
+    np.savez(module_path / "o.npz", o=np.load(module_path / "r.npz")["context"], more=q)
+    attn("run", *CROSS, "-o", "weights=w.npy", cwd=module_path)
+    return functools.partial(attn, "compare", cwd=module_path)
+
+
+def test_job_without_a_bound_needs_a_tolerance(results):
+    assert_error(results("r.npz", "--reference", *ROTARY), 2, "rotary", "--rtol")
+
+
+def test_job_without_a_bound_is_compared_within_a_tolerance(results):
+    assert_verdict(results("r.npz", "--reference", *ROTARY, "--rtol", "1e-9"), 0)
+
+
+def test_tensor_that_is_no_output_is_a_difference(results):
+    run = results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9")
+    assert run.returncode == 1
+    assert b"o: no output of the job" in run.stdout
+
+
+def test_single_tensor_is_taken_for_the_context(results):
+    assert_verdict(results("o.npz#o", "--reference", *ROTARY, "--rtol", "1e-9"), 0)
+
+
+def test_as_names_the_output(results):
+    assert_verdict(results("o.npz#o", "--reference", *ROTARY, "--rtol", "1e-9", "--as", "queries"), 1)
+
+
+def test_as_accepts_another_output(results):
+    assert_verdict(results("w.npy", "--reference", *CROSS, "--as", "weights"), 0)
+
+
+def test_tensor_that_has_not_the_shape_of_the_context_gets_a_hint(results):
+    run = results("w.npy", "--reference", *CROSS)
+    assert run.returncode == 1
+    assert run.stderr.decode() == ("attn: --as NAME says which output A is; of its shape are scores, scaled_scores, "
+                                   "masked_scores, weights, mean_weights\n")
+
+
+@pytest.mark.parametrize("arguments, word", [
+    (["r.npz"], "--reference"),
+    (["r.npz", "r.npz", "--q", "q.npy"], "--reference"),
+    (["r.npz", "--reference"], "--reference"),
+    (["r.npz", "--reference", *ROTARY, "--as", "output", "--rtol", "0"], "--as"),
+    (["o.npz#o", "--reference", *ROTARY, "--as", "output", "--rtol", "0"], "W_O"),
+    (["r.npz", "r.npz", "--sums", "f32"], "--reference"),
+])
+def test_flags_that_contradict_are_refused(results, arguments, word):
+    assert_error(results(*arguments), 2, word)
+
+
+BOUND_REPLACED = ": goes with the bound, which --rtol, --atol and --ulp replace"
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--rtol", "1e-3", "--precision", "f16"], "--precision" + BOUND_REPLACED),
+    (["--ulp", "4", "--sums", "f16"], "--sums" + BOUND_REPLACED),
+    (["--outputs", "weights"], "--outputs: what A holds is compared; A#NAME picks one, --as NAME says which "
+                               "output it is"),
+    (["--compute", "f32"], "--compute: the reference is computed in f64"),
+    (["--path", "fast"], "--path: the job is computed by path reference"),
+    (["--tokens", "a,b"], "--tokens: labels are those that A holds"),
+    (["--as", "weigths"], "--as: expected names of outputs, found 'weigths' (did you mean 'weights'?)"),
+    (["--as", "output"], "--as: expected W_O for output, found none"),
+])
+def test_flags_that_the_reference_decides_are_refused(results, flags, message):
+    run = results("w.npy", "--reference", *CROSS, *flags)
+    assert run.stderr.decode() == f"attn: {message}\n"
+    assert run.returncode == 2
+    assert run.stdout == b""
+
+
+@pytest.mark.parametrize("arguments", [["inputs.npz", "--reference", *ROTARY], ["inputs.npz", "inputs.npz", "--reference"]])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_file_without_outputs_is_refused(results, arguments, flags):
+    run = results(*arguments, *flags)
+    assert_error(run, 65, "expected a tensor to compare")
+    assert run.stdout == b""
+    assert run.stderr.count(b"\n") == 1

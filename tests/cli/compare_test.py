@@ -1,30 +1,34 @@
-#!/usr/bin/env python3
-"""`attn compare` from outside: a thousand random pairs against numpy.testing, and its edges."""
+"""`attn compare`: random pairs against numpy.testing, text, pictures, and limits."""
 
+import functools
 import json
 import math
-import pathlib
-import sys
-import tempfile
+import types
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from attn import Checks, attn  # noqa: E402
+from support.attn import assert_error, attn
 
 FLOATS = ["float64", "float32", "float16"]
 INTEGERS = ["int64", "int32", "int8", "uint64", "uint8", "bool"]
 SHAPES = [(), (1,), (7,), (3, 4), (2, 3, 4), (0,), (0, 3), (5, 1, 2)]
 SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, 5e-8, 65504.0]
-checks = Checks("compare")
 
 
-def compare(folder, *args, code=None):
-    run = attn("compare", *args, cwd=folder)
-    if code is not None:
-        checks.check(run.returncode == code and run.stderr == b"",
-                     f"compare {args}: exit {run.returncode} instead of {code}, {run.stderr}")
-    return run
+@pytest.fixture
+def compare(tmp_path):
+    """Runs `attn compare` in the test's folder."""
+    return functools.partial(attn, "compare", cwd=tmp_path)
+
+
+def assert_verdict(run, code):
+    """The comparison ran without a message and ended with this exit code: 0 if all is close, else 1."""
+    assert run.stderr == b""
+    assert run.returncode == code
+
+
+# A thousand random pairs against NumPy.
 
 
 def random_array(rng, dtype, shape):
@@ -44,7 +48,7 @@ def with_specials(rng, array):
 
 
 def random_pair(rng):
-    """Two arrays of one shape whose distance is near the tolerances that are tried."""
+    """Two arrays of one shape, whose differences are near the tolerances of the tests."""
     shape = SHAPES[rng.integers(len(SHAPES))]
     dtype_a, dtype_b = (str(rng.choice(FLOATS if rng.random() < 0.7 else INTEGERS))
                         for _ in range(2))
@@ -63,14 +67,14 @@ def random_pair(rng):
 
 
 def ordinals(array, dtype):
-    """Places among the representable values, as Python integers; both zeros are 0."""
+    """Positions among the representable numbers, as Python integers; both zeros are 0."""
     bits = array.astype(dtype).view(f"i{np.dtype(dtype).itemsize}").ravel().tolist()
     least = -2 ** (8 * np.dtype(dtype).itemsize - 1)
     return [i if i >= 0 else least - i for i in bits]
 
 
 def expected_ulps(a, b):
-    """What is left of a step between neighbours, for each finite pair; None for the others."""
+    """The distance of each finite pair in representable numbers; None for other pairs."""
     kinds = {a.dtype.name, b.dtype.name}
     dtype = next((name for name in reversed(FLOATS) if name in kinds), None)
     if dtype is None:
@@ -82,155 +86,251 @@ def expected_ulps(a, b):
 
 
 def near(found, expected):
-    return found is not None and (
-        found == expected or math.isclose(found, expected, rel_tol=1e-12, abs_tol=0))
+    found = float(found) if isinstance(found, str) else found
+    return found == expected or math.isclose(found, expected, rel_tol=1e-12, abs_tol=0)
 
 
-def as_number(value):
-    return float(value) if isinstance(value, str) else value
-
-
-def check_extreme(found, errors, what):
-    """The largest of the errors that are not NaN, at the first element that has it."""
+def assert_extreme(found, errors):
+    """`found` is the largest error that is not NaN, at the first element that has it."""
     flat = np.ravel(errors)
     counted = flat[~np.isnan(flat)]
     if counted.size == 0:
-        return checks.check(found is None, f"{what}: {found}")
+        assert found is None
+        return
     largest = counted.max()
-    place = [int(i) for i in np.unravel_index(np.flatnonzero(flat == largest)[0], errors.shape)]
-    return checks.check(found is not None and near(as_number(found["value"]), largest) and
-                        found["at"] == place, f"{what}: {found}, expected {largest} at {place}")
+    assert near(found["value"], largest)
+    index = np.unravel_index(np.flatnonzero(flat == largest)[0], errors.shape)
+    assert found["at"] == [int(i) for i in index]
 
 
-def check_pair(found, a, b, rtol, atol, equal_nan, what):
-    x, y = (t if t.dtype.name in INTEGERS and t.dtype != bool else t.astype("f8") for t in (a, b))
-    with np.errstate(all="ignore"):
-        close = np.isclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
-        same = np.allclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
-        try:
-            np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, equal_nan=equal_nan)
-            checks.check(same, f"{what}: numpy agrees with itself")
-        except AssertionError:
-            checks.check(not same, f"{what}: numpy agrees with itself")
-        checks.check(found["same"] == same, f"{what}: same {found['same']}")
-        checks.check(found["differing"] == int((~close).sum()), f"{what}: {found['differing']}")
+TOLERANCES = [(1e-7, 0, False), (1e-7, 0, True), (1e-5, 1e-8, True), (0, 0, False), (1e-12, 1e-4, True)]
+
+
+@pytest.fixture(scope="module", params=TOLERANCES,
+                ids=lambda p: f"rtol {p[0]}, atol {p[1]}{', equal NaN' if p[2] else ''}")
+def comparison(request, module_path):
+    """The comparison of 200 pairs with these tolerances. For each: A, B, both as float64, the absolute
+    errors, and what attn found."""
+    rtol, atol, equal_nan = request.param
+    rng = np.random.default_rng([11, TOLERANCES.index(request.param)])
+    pairs = {f"t{i}": random_pair(rng) for i in range(200)}
+    for i, name in enumerate(("a.npz", "b.npz")):
+        np.savez(module_path / name, **{key: pair[i] for key, pair in pairs.items()})
+    flags = [] if (rtol, atol) == (1e-7, 0) else [f"--rtol={rtol}", f"--atol={atol}"]
+    flags += ["--equal-nan"] if equal_nan else []
+    run = attn("compare", "a.npz", "b.npz", "--json", *flags, cwd=module_path)
+    report = json.loads(run.stdout)
+    items = []
+    for tensor in report["tensors"]:
+        a, b = pairs[tensor["name"]]
         u, v = np.asarray(a, "f8"), np.asarray(b, "f8")
-        error = np.where(u == v, 0.0, np.abs(u - v))
-        relative = np.where(v == 0, np.nan, np.where(np.isinf(error), np.inf, error / np.abs(v)))
-        check_extreme(found["max_abs"], error, f"{what}: max_abs")
-        check_extreme(found["max_rel"], relative, f"{what}: max_rel")
-        steps = expected_ulps(a, b)
-        nan = np.isnan(u).ravel() | np.isnan(v).ravel()
-        ulps = [np.nan if n else s if s is not None else e
-                for s, n, e in zip(steps, nan, error.ravel())]
-        check_extreme(found["max_ulps"], np.array(ulps, "f8").reshape(a.shape), f"{what}: ulps")
-        counted = error[~(np.isnan(u) | np.isnan(v))]
-        if counted.size:
-            checks.check(near(as_number(found["rms"]), np.sqrt(np.mean(counted ** 2))),
-                         f"{what}: rms {found['rms']}")
-    finite = np.isfinite(u) & np.isfinite(v)
-    length = np.linalg.norm(u[finite]) * np.linalg.norm(v[finite])
-    cosine = np.dot(u[finite], v[finite]) / length if length > 0 else None
-    checks.check((found["cosine"] is None) == (cosine is None) and
-                 (cosine is None or abs(found["cosine"] - cosine) < 1e-12), f"{what}: cosine")
-    nans = {"both": np.isnan(u) & np.isnan(v), "a_only": np.isnan(u) & ~np.isnan(v),
-            "b_only": ~np.isnan(u) & np.isnan(v)}
-    checks.check(all(found["nan"][key] == int(where.sum()) for key, where in nans.items()),
-                 f"{what}: nan {found['nan']}")
-    bars = found["histogram"]
-    total = bars["equal"] + bars["infinite"] + sum(bar["count"] for bar in bars["decades"])
-    checks.check(total == counted.size and bars["equal"] == int((counted == 0).sum()) and
-                 bars["infinite"] == int(np.isinf(counted).sum()), f"{what}: histogram {bars}")
-    for bar in bars["decades"]:
-        low = 10.0 ** bar["decade"]
-        inside = int(((counted >= low * (1 - 1e-12)) & (counted < 10 * low * (1 + 1e-12))).sum())
-        checks.check(bar["count"] <= inside, f"{what}: decade {bar}")
+        with np.errstate(all="ignore"):
+            error = np.where(u == v, 0.0, np.abs(u - v))
+        items.append(types.SimpleNamespace(a=a, b=b, u=u, v=v, error=error, found=tensor))
+    return types.SimpleNamespace(run=run, report=report, names=list(pairs), items=items,
+                                 tolerances=dict(rtol=rtol, atol=atol, equal_nan=equal_nan))
 
 
-def test_a_thousand_pairs(folder, rng):
-    """Against numpy.testing: verdicts, counts, extremes with their places."""
-    verdicts = {True: 0, False: 0}
-    for rtol, atol, equal_nan in [(1e-7, 0, False), (1e-7, 0, True), (1e-5, 1e-8, True), (0, 0, False),
-                                  (1e-12, 1e-4, True)]:
-        pairs = {f"t{i}": random_pair(rng) for i in range(200)}
-        np.savez(folder / "a.npz", **{name: a for name, (a, b) in pairs.items()})
-        np.savez(folder / "b.npz", **{name: b for name, (a, b) in pairs.items()})
-        flags = [] if (rtol, atol) == (1e-7, 0) else [f"--rtol={rtol}", f"--atol={atol}"]
-        flags += ["--equal-nan"] if equal_nan else []
-        run = compare(folder, "a.npz", "b.npz", "--json", *flags)
-        report = json.loads(run.stdout)
-        checks.check([tensor["name"] for tensor in report["tensors"]] == list(pairs), "all names")
-        checks.check((run.returncode == 0) == report["same"] and run.returncode in (0, 1), "exit")
-        for found in report["tensors"]:
-            a, b = pairs[found["name"]]
-            verdicts[found["same"]] += 1
-            check_pair(found, a, b, rtol, atol, equal_nan,
-                       f"{found['name']} {a.dtype} {b.dtype} {a.shape} {rtol} {atol} {equal_nan}")
-    checks.check(min(verdicts.values()) > 200, f"both verdicts are met often: {verdicts}")
+def for_numpy(array):
+    """NumPy compares integers exactly, and booleans and narrow floats as float64."""
+    return array if array.dtype.name in INTEGERS and array.dtype != bool else array.astype("f8")
 
 
-def test_ulps(folder):
-    """Neighbours by np.nextafter; --ulp alone decides by distance only."""
+@pytest.mark.filterwarnings("ignore")
+class TestRandomPairs:
+    def test_all_tensors_are_reported_in_order(self, comparison):
+        assert [item.found["name"] for item in comparison.items] == comparison.names
+
+    def test_exit_code_tells_whether_all_are_close(self, comparison):
+        assert comparison.run.returncode == (0 if comparison.report["same"] else 1)
+
+    def test_verdicts_are_those_of_assert_allclose(self, comparison):
+        for item in comparison.items:
+            try:
+                np.testing.assert_allclose(for_numpy(item.a), for_numpy(item.b), **comparison.tolerances)
+                close = True
+            except AssertionError:
+                close = False
+            assert close == np.allclose(for_numpy(item.a), for_numpy(item.b), **comparison.tolerances)
+            assert item.found["same"] == close
+
+    def test_both_verdicts_occur(self, comparison):
+        verdicts = [item.found["same"] for item in comparison.items]
+        assert verdicts.count(True) > 40
+        assert verdicts.count(False) > 40
+
+    def test_differing_elements_are_those_of_isclose(self, comparison):
+        for item in comparison.items:
+            close = np.isclose(for_numpy(item.a), for_numpy(item.b), **comparison.tolerances)
+            assert item.found["differing"] == int((~close).sum())
+
+    def test_max_abs(self, comparison):
+        for item in comparison.items:
+            assert_extreme(item.found["max_abs"], item.error)
+
+    def test_max_rel(self, comparison):
+        for item in comparison.items:
+            relative = np.where(item.v == 0, np.nan,
+                                np.where(np.isinf(item.error), np.inf, item.error / np.abs(item.v)))
+            assert_extreme(item.found["max_rel"], relative)
+
+    def test_max_ulps(self, comparison):
+        for item in comparison.items:
+            nan = (np.isnan(item.u) | np.isnan(item.v)).ravel()
+            ulps = [np.nan if n else e if steps is None else steps
+                    for steps, n, e in zip(expected_ulps(item.a, item.b), nan, item.error.ravel())]
+            assert_extreme(item.found["max_ulps"], np.array(ulps, "f8").reshape(item.a.shape))
+
+    def test_rms(self, comparison):
+        for item in comparison.items:
+            counted = item.error[~np.isnan(item.error)]
+            if counted.size:
+                assert near(item.found["rms"], np.sqrt(np.mean(counted ** 2)))
+
+    def test_cosine(self, comparison):
+        for item in comparison.items:
+            finite = np.isfinite(item.u) & np.isfinite(item.v)
+            length = np.linalg.norm(item.u[finite]) * np.linalg.norm(item.v[finite])
+            if length > 0:
+                cosine = np.dot(item.u[finite], item.v[finite]) / length
+                assert item.found["cosine"] == pytest.approx(cosine, rel=0, abs=1e-12)
+            else:
+                assert item.found["cosine"] is None
+
+    def test_nan(self, comparison):
+        for item in comparison.items:
+            a, b = np.isnan(item.u), np.isnan(item.v)
+            counts = {"both": (a & b).sum(), "a_only": (a & ~b).sum(), "b_only": (~a & b).sum()}
+            assert {key: item.found["nan"][key] for key in counts} == counts
+
+    def test_histogram_counts_every_error_once(self, comparison):
+        for item in comparison.items:
+            counted = item.error[~np.isnan(item.error)]
+            bars = item.found["histogram"]
+            assert bars["equal"] == (counted == 0).sum()
+            assert bars["infinite"] == np.isinf(counted).sum()
+            decades = sum(bar["count"] for bar in bars["decades"])
+            assert bars["equal"] + bars["infinite"] + decades == counted.size
+
+    def test_decades_of_the_histogram(self, comparison):
+        for item in comparison.items:
+            for bar in item.found["histogram"]["decades"]:
+                low = 10.0 ** bar["decade"]
+                inside = (item.error >= low * (1 - 1e-12)) & (item.error < 10 * low * (1 + 1e-12))
+                assert bar["count"] <= inside.sum()
+
+
+# Tolerances.
+
+
+@pytest.fixture
+def three_steps(tmp_path):
+    """one.npy and three.npy differ by three representable numbers in each element."""
     one = np.array([1, -1, 0, 1e-300, 1e300])
     three = one.copy()
     for _ in range(3):
         three = np.nextafter(three, np.inf)
-    np.save(folder / "one.npy", one)
-    np.save(folder / "three.npy", three)
-    compare(folder, "one.npy", "three.npy", "--ulp", "3", code=0)
-    compare(folder, "one.npy", "three.npy", "--ulp", "2", code=1)
-    compare(folder, "one.npy", "three.npy", "--ulp", "2", "--rtol", "1e-12", code=1)  # 0 and 1e-323
-    compare(folder, "one.npy", "three.npy", "--ulp", "2", "--rtol", "1e-12", "--atol", "1e-9", code=0)
-    np.save(folder / "rounded.npy", np.array([1 / 3, 2 / 3], "f4"))
-    np.save(folder / "exact.npy", np.array([1 / 3, 2 / 3]))
-    compare(folder, "rounded.npy", "exact.npy", "--ulp", "0", code=0)
-    compare(folder, "rounded.npy", "exact.npy", "--rtol", "1e-9", code=1)
-    np.save(folder / "inf.npy", np.array([np.inf]))
-    np.save(folder / "max.npy", np.array([np.finfo("f8").max]))
-    compare(folder, "max.npy", "inf.npy", "--ulp", "9", "--rtol", "1", "--atol", "1e308", code=1)
+    np.save(tmp_path / "one.npy", one)
+    np.save(tmp_path / "three.npy", three)
 
 
-def test_large_integers(folder):
-    """NumPy rounds these to float64 and finds them equal; here their difference is exact."""
-    np.savez(folder / "a.npz", i=np.array([2 ** 62 + 1, -2 ** 63]), u=np.array([2 ** 64 - 1], "u8"))
-    np.savez(folder / "b.npz", i=np.array([2 ** 62, 2 ** 63 - 1]), u=np.array([2 ** 64 - 3], "u8"))
-    found = json.loads(compare(folder, "a.npz", "b.npz", "--rtol=0", "--json", code=1).stdout)
-    first, second = found["tensors"]
-    checks.check(first["max_abs"]["value"] == 2.0 ** 64 and first["max_abs"]["at"] == [1], f"{first}")
-    checks.check(first["differing"] == 2 and first["max_abs"]["a"] == -2 ** 63, f"{first}")
-    checks.check(second["max_abs"]["value"] == 2 and second["max_abs"]["a"] == 2 ** 64 - 1, "uint64")
+@pytest.mark.parametrize("flags, code", [
+    (["--ulp", "3"], 0),
+    (["--ulp", "2"], 1),
+    (["--ulp", "2", "--rtol", "1e-12"], 1),  # 0 and 1e-323 differ
+    (["--ulp", "2", "--rtol", "1e-12", "--atol", "1e-9"], 0),
+])
+def test_ulp_accepts_neighbours(compare, three_steps, flags, code):
+    assert_verdict(compare("one.npy", "three.npy", *flags), code)
 
 
-def test_what_is_paired(folder):
-    np.savez(folder / "a.npz", x=np.arange(3.0), y=np.zeros((2, 2)), extra=np.zeros(1))
-    np.savez(folder / "b.npz", y=np.zeros((2, 3)), x=np.arange(3.0), more=np.zeros(1))
-    lines = compare(folder, "a.npz", "b.npz", code=1).stdout.decode().splitlines()
-    checks.check(lines == ["x (3,) float64: equal", "y (2, 2) and (2, 3) float64: shapes differ",
-                           "extra: in A only", "more: in B only", "1 of 4 tensors are the same"],
-                 f"pairs: {lines}")
-    found = json.loads(compare(folder, "a.npz", "b.npz", "--json", code=1).stdout)
-    checks.check(found["only_in_a"] == ["extra"] and found["only_in_b"] == ["more"], "one side only")
-    np.save(folder / "x.npy", np.arange(3.0))
-    compare(folder, "x.npy", "a.npz#x", code=0)
-    compare(folder, "a.npz#extra", "b.npz#more", code=0)
-    (folder / "x.json").write_text("[0, 1.0, 2]")
-    compare(folder, "x.json", "x.npy", code=0)
-    for args, words in [(("x.npy", "a.npz"), ["a.npz#NAME", "extra"]),
-                        (("a.npz", "x.npy"), ["a.npz#NAME", "extra"])]:
-        run = compare(folder, *args)
-        checks.check(run.returncode == 2 and all(word in run.stderr.decode() for word in words),
-                     f"{args}: {run}")
-    checks.check(compare(folder, "x.npy", "none.npy").returncode == 66, "a missing file")
-    checks.check(compare(folder, "x.npy", "x.npy", "--rtol", "-1").returncode == 2, "--rtol -1")
+@pytest.mark.parametrize("flags, code", [(["--ulp", "0"], 0), (["--rtol", "1e-9"], 1)])
+def test_ulp_counts_in_the_narrower_dtype(compare, tmp_path, flags, code):
+    np.save(tmp_path / "rounded.npy", np.array([1 / 3, 2 / 3], "f4"))
+    np.save(tmp_path / "exact.npy", np.array([1 / 3, 2 / 3]))
+    assert_verdict(compare("rounded.npy", "exact.npy", *flags), code)
 
 
-def test_text(folder):
-    """What people read: the verdict, the places, the bars."""
-    a = np.array([[1.0, 2.0], [np.nan, 4.0]], "f4")
-    np.save(folder / "a.npy", a)
-    np.save(folder / "b.npy", np.array([[1.0, 2.5], [3.0, 4.0]]))
-    lines = compare(folder, "a.npy", "b.npy", code=1).stdout.decode().splitlines()
-    expected = [
+def test_infinity_is_close_to_no_finite_number(compare, tmp_path):
+    np.save(tmp_path / "inf.npy", np.array([np.inf]))
+    np.save(tmp_path / "max.npy", np.array([np.finfo("f8").max]))
+    assert_verdict(compare("max.npy", "inf.npy", "--ulp", "9", "--rtol", "1", "--atol", "1e308"), 1)
+
+
+class TestLargeIntegers:
+    """NumPy rounds these integers to float64 and finds them equal; attn compares them exactly."""
+
+    @pytest.fixture
+    def tensors(self, compare, tmp_path):
+        np.savez(tmp_path / "a.npz", i=np.array([2 ** 62 + 1, -2 ** 63]), u=np.array([2 ** 64 - 1], "u8"))
+        np.savez(tmp_path / "b.npz", i=np.array([2 ** 62, 2 ** 63 - 1]), u=np.array([2 ** 64 - 3], "u8"))
+        run = compare("a.npz", "b.npz", "--rtol=0", "--json")
+        assert_verdict(run, 1)
+        return json.loads(run.stdout)["tensors"]
+
+    def test_int64(self, tensors):
+        assert tensors[0]["differing"] == 2
+        assert tensors[0]["max_abs"]["value"] == 2.0 ** 64
+        assert tensors[0]["max_abs"]["at"] == [1]
+        assert tensors[0]["max_abs"]["a"] == -2 ** 63
+
+    def test_uint64(self, tensors):
+        assert tensors[1]["max_abs"]["value"] == 2
+        assert tensors[1]["max_abs"]["a"] == 2 ** 64 - 1
+
+
+# Which tensors are compared.
+
+
+class TestPairs:
+    @pytest.fixture(autouse=True)
+    def files(self, tmp_path):
+        np.savez(tmp_path / "a.npz", x=np.arange(3.0), y=np.zeros((2, 2)), extra=np.zeros(1))
+        np.savez(tmp_path / "b.npz", y=np.zeros((2, 3)), x=np.arange(3.0), more=np.zeros(1))
+        np.save(tmp_path / "x.npy", np.arange(3.0))
+        (tmp_path / "x.json").write_text("[0, 1.0, 2]")
+
+    def test_are_found_by_name(self, compare):
+        run = compare("a.npz", "b.npz")
+        assert run.stdout.decode().splitlines() == [
+            "x (3,) float64: equal", "y (2, 2) and (2, 3) float64: shapes differ", "extra: in A only",
+            "more: in B only", "1 of 4 tensors are the same"]
+        assert_verdict(run, 1)
+
+    def test_that_are_missing_on_one_side_are_in_json(self, compare):
+        run = compare("a.npz", "b.npz", "--json")
+        assert_verdict(run, 1)
+        report = json.loads(run.stdout)
+        assert (report["only_in_a"], report["only_in_b"]) == (["extra"], ["more"])
+
+    @pytest.mark.parametrize("a, b", [
+        ("x.npy", "a.npz#x"), ("a.npz#extra", "b.npz#more"), ("x.json", "x.npy")])
+    def test_single_tensors_need_no_common_name(self, compare, a, b):
+        assert_verdict(compare(a, b), 0)
+
+    @pytest.mark.parametrize("a, b", [("x.npy", "a.npz"), ("a.npz", "x.npy")])
+    def test_single_tensor_and_archive_are_refused(self, compare, a, b):
+        assert_error(compare(a, b), 2, "a.npz#NAME", "extra")
+
+
+def test_missing_file_is_an_error(compare, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(3.0))
+    assert compare("x.npy", "none.npy").returncode == 66
+
+
+def test_negative_tolerance_is_refused(compare, tmp_path):
+    np.save(tmp_path / "x.npy", np.arange(3.0))
+    assert compare("x.npy", "x.npy", "--rtol", "-1").returncode == 2
+
+
+# Text.
+
+
+def test_text_shows_the_largest_differences_and_a_histogram(compare, tmp_path):
+    np.save(tmp_path / "a.npy", np.array([[1.0, 2.0], [np.nan, 4.0]], "f4"))
+    np.save(tmp_path / "b.npy", np.array([[1.0, 2.5], [3.0, 4.0]]))
+    run = compare("a.npy", "b.npy")
+    assert run.stdout.decode().splitlines() == [
         "(2, 2) float32 and float64: 2 of 4 elements differ",
         "  max |a - b|      0.5 at [0, 1]: 2.0 and 2.5",
         "  max |a - b|/|b|  0.2 at [0, 1]: 2.0 and 2.5",
@@ -243,71 +343,119 @@ def test_text(folder):
         "    0              ######################################## 2",
         "    1e-01 to 1e+00 #################### 1",
         "0 of 1 tensor is the same"]
-    checks.check(lines == expected, "text:\n" + "\n".join(lines))
-    np.save(folder / "a2.npy", np.array([[1.0, 2.0], [3.0, 4.0]]))
-    for flags, last in (["--atol", "1"], "1 of 1 tensor is the same or close"), ([], "1 of 1 tensor is the same"):
-        other = "b.npy" if flags else "a2.npy"
-        lines = compare(folder, "a2.npy", other, *flags, code=0).stdout.decode().splitlines()
-        checks.check(lines[-1] == last, f"{flags}: {lines}")
+    assert_verdict(run, 1)
 
 
-def test_picture(folder):
-    """A - B, signed, whatever the signs are; where both hide a key, so does the picture."""
-    a = np.array([[3.0, 1.0, -np.inf], [4.0, 2.0, 7.0]])
-    b = np.array([[1.0, 0.5, -np.inf], [4.0, np.nan, -np.inf]])
-    np.savez(folder / "a.npz", masked_scores=a, other=a)
-    np.savez(folder / "b.npz", masked_scores=b, other=a)
-    run = compare(folder, "a.npz", "b.npz", "--view", "--of", "masked_scores", code=1)
-    text = run.stdout.decode()
-    rows = [line.split() for line in text.splitlines()[-5:-3]]
-    checks.check("masked_scores: A \u2212 B" in text and "A: a.npz; B: b.npz" in text, text)
-    checks.check(rows[0][:3] == ["0", "2", "0.5"] and rows[0][3].strip("\u2571") == "" and
-                 rows[1] == ["1", "0", "nan", "nan"], f"the difference: {rows}")
-    checks.check("-2 " in text.splitlines()[-2] and text.splitlines()[-2].endswith(" 2"), "a signed scale")
-    for name in "d.svg", "d.png", "d.html":
-        compare(folder, "a.npz", "b.npz", f"--view={name}", code=1) if name != "d.html" else attn(
-            "compare", "a.npz", "b.npz", f"--view={name}", cwd=folder)
-        checks.check((folder / name).stat().st_size > 1000, name)
-    checks.check("masked_scores: A \u2212 B" in (folder / "d.svg").read_text(), "the first that differs")
-    run = attn("compare", "a.npz", "b.npz", "--view=d.svg", cwd=folder)
-    checks.check(run.returncode == 73 and run.stdout == b"", f"an old picture stays: {run}")
-    compare(folder, "a.npz", "b.npz", "--view=d.svg", "--force", code=1)
-    for args in (["--view", "--json"], ["--view=d.pdf"], ["--view", "--of", "none"]):
-        run = attn("compare", "a.npz", "b.npz", *args, cwd=folder)
-        checks.check(run.returncode == 2 and run.stderr.count(b"\n") == 1, f"{args}: {run}")
-    # Other shapes are a difference like any other, though none that can be drawn.
-    np.save(folder / "long.npy", np.zeros(4))
-    np.save(folder / "short.npy", np.zeros(3))
-    run = compare(folder, "long.npy", "short.npy", code=1)
-    checks.check(run.stdout.startswith(b"(4,) and (3,) float64: shapes differ\n"), f"no name: {run}")
-    for view in "--view", "--view=none.svg":
-        run = attn("compare", "long.npy", "short.npy", view, cwd=folder)
-        checks.check(run.returncode == 1 and b"nothing is drawn" in run.stderr and run.stdout
-                     and not (folder / "none.svg").exists(), f"{view} of two shapes: {run}")
+@pytest.mark.parametrize("number, flags, summary", [
+    (2.5, ["--atol", "1"], "1 of 1 tensor is the same or close"), (2.0, [], "1 of 1 tensor is the same")],
+    ids=["close", "equal"])
+def test_summary_tells_close_from_equal(compare, tmp_path, number, flags, summary):
+    np.save(tmp_path / "a.npy", np.array([1.0, 2.0]))
+    np.save(tmp_path / "b.npy", np.array([1.0, number]))
+    run = compare("a.npy", "b.npy", *flags)
+    assert run.stdout.decode().splitlines()[-1] == summary
+    assert_verdict(run, 0)
 
 
-def test_limit(folder):
-    """--max-memory bounds what is read, and is looked at, without a job, too."""
-    np.save(folder / "large.npy", np.ones(1000))
-    compare(folder, "large.npy", "large.npy", "--max-memory", "1M", code=0)
-    for size, code, word in ("bogus", 2, b"--max-memory"), ("1000", 65, b"large.npy: expected at most"):
-        run = attn("compare", "large.npy", "large.npy", "--max-memory", size, cwd=folder)
-        checks.check(run.returncode == code and word in run.stderr and run.stderr.count(b"\n") == 1,
-                     f"--max-memory {size}: {run}")
+# Pictures of A - B.
 
 
-def main():
-    rng = np.random.default_rng(11)
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        test_a_thousand_pairs(folder, rng)
-        test_ulps(folder)
-        test_large_integers(folder)
-        test_what_is_paired(folder)
-        test_text(folder)
-        test_picture(folder)
-        test_limit(folder)
-    checks.finish()
+class TestPicture:
+    @pytest.fixture(autouse=True)
+    def files(self, tmp_path):
+        a = np.array([[3.0, 1.0, -np.inf], [4.0, 2.0, 7.0]])
+        b = np.array([[1.0, 0.5, -np.inf], [4.0, np.nan, -np.inf]])
+        np.savez(tmp_path / "a.npz", masked_scores=a, other=a)
+        np.savez(tmp_path / "b.npz", masked_scores=b, other=a)
+
+    @pytest.fixture
+    def text(self, compare):
+        run = compare("a.npz", "b.npz", "--view", "--of", "masked_scores")
+        assert_verdict(run, 1)
+        return run.stdout.decode()
+
+    def test_title_names_the_tensor_and_the_files(self, text):
+        assert "masked_scores: A \u2212 B" in text
+        assert "A: a.npz; B: b.npz" in text
+
+    def test_shows_signed_differences(self, text):
+        rows = [line.split() for line in text.splitlines()[-5:-3]]
+        assert rows[0][:3] == ["0", "2", "0.5"]
+        assert rows[1] == ["1", "0", "nan", "nan"]
+
+    def test_hatches_keys_that_both_hide(self, text):
+        assert text.splitlines()[-5].split()[3].strip("\u2571") == ""
+
+    def test_scale_is_symmetric(self, text):
+        scale = text.splitlines()[-2]
+        assert "-2 " in scale
+        assert scale.endswith(" 2")
+
+    @pytest.mark.parametrize("name", ["d.svg", "d.png"])
+    def test_is_written_to_a_file(self, compare, tmp_path, name):
+        assert_verdict(compare("a.npz", "b.npz", f"--view={name}"), 1)
+        assert (tmp_path / name).stat().st_size > 1000
+
+    def test_is_written_to_a_page(self, compare, tmp_path):
+        assert compare("a.npz", "b.npz", "--view=d.html").returncode == 1
+        assert (tmp_path / "d.html").stat().st_size > 1000
+
+    def test_shows_the_first_tensor_that_differs(self, compare, tmp_path):
+        compare("a.npz", "b.npz", "--view=d.svg")
+        assert "masked_scores: A \u2212 B" in (tmp_path / "d.svg").read_text()
+
+    def test_replaces_no_file(self, compare, tmp_path):
+        (tmp_path / "d.svg").touch()
+        run = compare("a.npz", "b.npz", "--view=d.svg")
+        assert (run.returncode, run.stdout) == (73, b"")
+
+    def test_replaces_a_file_with_force(self, compare, tmp_path):
+        (tmp_path / "d.svg").touch()
+        assert_verdict(compare("a.npz", "b.npz", "--view=d.svg", "--force"), 1)
+
+    @pytest.mark.parametrize("flags", [["--view", "--json"], ["--view=d.pdf"], ["--view", "--of", "none"]])
+    def test_invalid_flags_are_refused(self, compare, flags):
+        run = compare("a.npz", "b.npz", *flags)
+        assert run.returncode == 2
+        assert run.stderr.count(b"\n") == 1
 
 
-main()
+class TestDifferentShapes:
+    @pytest.fixture(autouse=True)
+    def files(self, tmp_path):
+        np.save(tmp_path / "long.npy", np.zeros(4))
+        np.save(tmp_path / "short.npy", np.zeros(3))
+
+    def test_are_a_difference(self, compare):
+        run = compare("long.npy", "short.npy")
+        assert_verdict(run, 1)
+        assert run.stdout.startswith(b"(4,) and (3,) float64: shapes differ\n")
+
+    @pytest.mark.parametrize("view", ["--view", "--view=none.svg"])
+    def test_are_not_drawn(self, compare, tmp_path, view):
+        run = compare("long.npy", "short.npy", view)
+        assert run.returncode == 1
+        assert b"nothing is drawn" in run.stderr
+        assert run.stdout
+        assert not (tmp_path / "none.svg").exists()
+
+
+# --max-memory
+
+
+@pytest.fixture
+def large(tmp_path):
+    np.save(tmp_path / "large.npy", np.ones(1000))
+    return "large.npy"
+
+
+def test_file_within_max_memory_is_compared(compare, large):
+    assert_verdict(compare(large, large, "--max-memory", "1M"), 0)
+
+
+@pytest.mark.parametrize("size, code, reason", [
+    ("bogus", 2, "--max-memory"), ("1000", 65, "large.npy: expected at most")])
+def test_file_above_max_memory_is_refused(compare, large, size, code, reason):
+    run = compare(large, large, "--max-memory", size)
+    assert_error(run, code, reason)
+    assert run.stderr.count(b"\n") == 1
