@@ -1,19 +1,15 @@
-#!/usr/bin/env python3
-"""Random draws in a job: what is wrong with one is said; what is right is NumPy's."""
+"""Random tensors of a job: mistakes are reported, and the numbers are those of NumPy."""
 
 import json
-import pathlib
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
+from support.attn import attn
 
 ONE = {"shape": [1, 1]}
 
-# the spec of K, generator, what is said
+# K, generator, message
 REFUSED = [
     ({"randint": {"shape": [1, 1]}}, "", "randint: expected the argument 'high', found none"),
     ({"randint": {"hihg": 2}}, "", "randint: unknown argument 'hihg' (did you mean 'high'?)"),
@@ -53,7 +49,7 @@ REFUSED = [
      "randn: a method of the other generator (RandomState or default_rng)"),
 ]
 
-# the spec of K, generator, seed, NumPy's K
+# K, generator, seed, a function that draws the same K with NumPy
 DRAWN = [
     ({"rand": {"shape": [2, 3]}}, "", 1, lambda: np.random.RandomState(1).rand(2, 3)),
     ({"rand": {"shape": [2, 3]}}, "", [1, 2], lambda: np.random.RandomState([1, 2]).rand(2, 3)),
@@ -86,8 +82,8 @@ DRAWN = [
      lambda: np.random.default_rng(5).integers(3, size=(2, 3), endpoint=True)),
 ]
 
-# seed, generator, what is said
-SEEDS_REFUSED = [
+# seed, generator, message
+REFUSED_SEEDS = [
     (1 << 32, "", "seed: expected 0 to 4294967295, found a larger number"),
     ([1 << 32], "", "seed: expected 0 to 4294967295, found a larger number"),
     ([1, "x"], "", "seed: expected a whole number >= 0"),
@@ -106,7 +102,7 @@ def shuffled(array, state):
 
 
 def run(folder, spec, generator, seed, keys=1, width=1):
-    """A job whose K (keys, width) is drawn."""
+    """Runs a job whose K, of shape (keys, width), is random."""
     job = {"Q": [[1.0] * width], "K": spec, "V": [[1.0]] * keys, "seed": seed, "outputs": ["K"]}
     if generator:
         job["generator"] = generator
@@ -114,39 +110,29 @@ def run(folder, spec, generator, seed, keys=1, width=1):
     return attn("run", "job.json", "-o", "out.npz", "--force", cwd=folder)
 
 
-def refusals(checks, folder):
-    for spec, generator, said in REFUSED:
-        done = run(folder, spec, generator, 1)
-        found = done.stderr.decode()
-        checks.check(done.returncode == 65 and f"job.json: K: {said}" in found,
-                     f"{spec}: {done.returncode}: {found}")
-    for seed, generator, said in SEEDS_REFUSED:
-        done = run(folder, {"rand": ONE}, generator, seed)
-        found = done.stderr.decode()
-        checks.check(done.returncode == 65 and f"job.json: {said}" in found,
-                     f"seed {seed}: {done.returncode}: {found}")
+@pytest.mark.parametrize("spec, generator, message", REFUSED,
+                         ids=[json.dumps(spec) for spec, *_ in REFUSED])
+def test_random_tensor_is_refused(tmp_path, spec, generator, message):
+    done = run(tmp_path, spec, generator, 1)
+    assert done.returncode == 65
+    assert f"job.json: K: {message}" in done.stderr.decode()
 
 
-def draws(checks, folder):
-    for spec, generator, seed, numpys in DRAWN:
-        wanted = numpys()
-        done = run(folder, spec, generator, seed, *wanted.shape)
-        if not checks.check(done.returncode == 0, f"{spec}: {done.stderr.decode()}"):
-            continue
-        with np.load(folder / "out.npz") as out:
-            found = out["K"]
-        checks.check(found.dtype == wanted.dtype and np.array_equal(found, wanted),
-                     f"{spec}, seed {seed}: {found.tolist()} instead of {wanted.tolist()}")
+@pytest.mark.parametrize("seed, generator, message", REFUSED_SEEDS,
+                         ids=[repr(seed) for seed, *_ in REFUSED_SEEDS])
+def test_seed_is_refused(tmp_path, seed, generator, message):
+    done = run(tmp_path, {"rand": ONE}, generator, seed)
+    assert done.returncode == 65
+    assert f"job.json: {message}" in done.stderr.decode()
 
 
-def main():
-    checks = Checks("draws")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        refusals(checks, folder)
-        draws(checks, folder)
-    checks.finish()
-
-
-if __name__ == "__main__":
-    main()
+@pytest.mark.parametrize("spec, generator, seed, draw", DRAWN,
+                         ids=[f"{json.dumps(spec)} seed {seed}" for spec, _, seed, _ in DRAWN])
+def test_random_tensor_is_that_of_numpy(tmp_path, spec, generator, seed, draw):
+    expected = draw()
+    done = run(tmp_path, spec, generator, seed, *expected.shape)
+    assert done.returncode == 0, done.stderr.decode()
+    with np.load(tmp_path / "out.npz") as out:
+        found = out["K"]
+    assert found.dtype == expected.dtype
+    assert found.tolist() == expected.tolist()

@@ -1,22 +1,18 @@
-#!/usr/bin/env python3
-"""What each key and flag takes: values of every form, right and wrong, and what is said of the wrong."""
+"""The values of keys and flags: which are accepted, and the message for those that are not."""
 
 import json
-import pathlib
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
+from support.attn import attn
 
 Q, K = [[1, 2], [0, 1]], [[1, 0], [2, 1]]
 LONG = "a" * 60
 SEED = "expected a whole number >= 0 of at most 10000 digits or a list of them, found "
 WORDS = "expected true or false, top-left or bottom-right, found "
 
-# key, value, what is said of it
+# key, value, message
 REFUSED = [
     ("heads", 1.5, "expected a whole number >= 1, found 1.5"),
     ("heads", 0, "expected a whole number >= 1, found 0"),
@@ -39,7 +35,8 @@ REFUSED = [
     ("tokens", ["a", 3], 'expected a list of strings, found ["a",3]'),
     ("tokens", [LONG, 2], "expected a list of strings, found an array"),
     ("tokens", "a", "expected a list of strings, found 'a'"),
-    ("generator", "default", "expected RandomState or default_rng, found 'default' (did you mean 'default_rng'?)"),
+    ("generator", "default",
+     "expected RandomState or default_rng, found 'default' (did you mean 'default_rng'?)"),
     ("generator", 3, "expected RandomState or default_rng, found 3"),
     ("seed", {}, SEED + "{}"),
     ("temperature", 0, "expected a finite number > 0, found 0"),
@@ -50,8 +47,8 @@ REFUSED = [
     ("softmax", {"axsi": "keys"}, "unknown key 'axsi' (did you mean 'axis'?)"),
 ]
 
-# what is typed, what is said of it
-FLAGS_REFUSED = [
+# flags, message
+REFUSED_FLAGS = [
     (["--heads", "1.5"], "--heads: expected a whole number >= 1, found 1.5"),
     (["--heads=2x"], "--heads: expected a whole number >= 1, found '2x'"),
     (["--scale", "x"], "--scale: expected a finite number, auto or none, found 'x'"),
@@ -74,8 +71,8 @@ FLAGS_REFUSED = [
     (["--causal=x"], f"--causal: {WORDS}'x'"),
 ]
 
-# what is typed, and the same as keys of a document
-TAKEN = [
+# flags, and the same options as keys of a job
+SAME = [
     (["--scale", ".5"], {"scale": 0.5}),
     (["--scale", "1."], {"scale": 1}),
     (["--scale", "none"], {"scale": "none"}),
@@ -97,73 +94,76 @@ TAKEN = [
 ]
 
 
-def run(folder, document, *args):
-    (folder / "job.json").write_text(json.dumps(document))
+def run(folder, job, *args):
+    (folder / "job.json").write_text(json.dumps(job))
     return attn("run", "job.json", *args, cwd=folder)
 
 
-def refusals(checks, folder):
-    for key, value, said in REFUSED:
-        done = run(folder, {"Q": Q, "K": K, "V": [[1], [2]], key: value})
-        found = done.stderr.decode()
-        checks.check(done.returncode in (65, 66) and f"job.json: {key}: {said}\n" in found,
-                     f"{key}: {value}: {done.returncode}: {found}")
-    for args, said in FLAGS_REFUSED:
-        done = run(folder, {"Q": Q, "K": K}, *args)
-        found = done.stderr.decode()
-        checks.check(done.returncode in (2, 65) and said in found, f"{args}: {done.returncode}: {found}")
+def outputs(folder, name):
+    with np.load(folder / name) as arrays:
+        return {key: array.tolist() for key, array in arrays.items()}
 
 
-def flags_are_keys(checks, folder):
-    for args, keys in TAKEN:
-        flags = run(folder, {"Q": Q, "K": K}, *args, "-o", "flags.npz", "--force")
-        document = run(folder, {"Q": Q, "K": K, **keys}, "-o", "keys.npz", "--force")
-        if not checks.check(flags.returncode == document.returncode == 0,
-                            f"{args}: {flags.stderr.decode()}{document.stderr.decode()}"):
-            continue
-        with np.load(folder / "flags.npz") as a, np.load(folder / "keys.npz") as b:
-            checks.check(a.files == b.files and all(np.array_equal(a[n], b[n]) for n in a.files),
-                         f"{args} is not {keys}")
+@pytest.mark.parametrize("key, value, message", REFUSED,
+                         ids=[f"{key} {json.dumps(value):.40}" for key, value, _ in REFUSED])
+def test_value_of_key_is_refused(tmp_path, key, value, message):
+    done = run(tmp_path, {"Q": Q, "K": K, "V": [[1], [2]], key: value})
+    assert done.returncode in (65, 66)
+    assert f"job.json: {key}: {message}\n" in done.stderr.decode()
 
 
-def archives(checks, folder):
-    """An archive's arrays are options, too; of one with many a file says which it has."""
-    q, k = np.array(Q, float), np.array(K, float)
-    np.savez(folder / "taken.npz", Q=q, K=k, heads=2, window=[1, 0], scale=0.5)
-    taken = attn("run", "taken.npz", "-o", "archive.npz", cwd=folder)
-    flags = attn("run", "--q", json.dumps(q.tolist()), "--k", json.dumps(k.tolist()), "--heads", "2",
-                 "--window", "1,0", "--scale", "0.5", "-o", "typed.npz", cwd=folder)
-    if checks.check(taken.returncode == flags.returncode == 0, f"archive: {taken} {flags}"):
-        with np.load(folder / "archive.npz") as a, np.load(folder / "typed.npz") as b:
-            checks.check(np.array_equal(a["weights"], b["weights"]), "options in an archive")
-    np.savez(folder / "options.npz", Q=q, K=k, heads=[[1, 2]])
-    np.savez(folder / "unknown.npz", Q=q, K=k, haeds=2)
-    np.savez(folder / "many.npz", **{f"a{i}": q for i in range(20)})
-    for args, said in (
-            (["options.npz"], "options.npz#heads: expected one number or a list, found shape (1, 2)"),
-            (["unknown.npz"], "unknown key 'haeds' (did you mean 'heads'?)"),
-            (["--q", "many.npz", "--k", "many.npz"], "a6, a7 and 12 more): say which, e.g. many.npz#a0"),
-            (["taken.npz", "-o", ""], "--output: expected a value, found ''"),
-            (["taken.npz", "--max-memory", "1"], "taken.npz: expected at most 1 byte, found "),
-            (["--q", "[[1]]", "--k", "[[1]]", "--max-memory", "1"], "of memory, expected at most 1 byte;"),
-            (["--q", "[[1]]", "--k", f"[{','.join(['[1]'] * 99)}]", "--max-memory", "2k"],
-             "bytes) of memory, expected at most 2.0 KiB (2048 bytes); "),
-            (["taken.npz", "--max-memory", "1x"], "expected a size such as 500M or 8G, found '1x'"),
-            (["taken.npz", "--max-memory", "B"], "expected a size such as 500M or 8G, found 'B'")):
+@pytest.mark.parametrize("flags, message", REFUSED_FLAGS,
+                         ids=[" ".join(flags) for flags, _ in REFUSED_FLAGS])
+def test_value_of_flag_is_refused(tmp_path, flags, message):
+    done = run(tmp_path, {"Q": Q, "K": K}, *flags)
+    assert done.returncode in (2, 65)
+    assert message in done.stderr.decode()
+
+
+@pytest.mark.parametrize("flags, keys", SAME, ids=[" ".join(flags) for flags, _ in SAME])
+def test_flags_mean_the_same_as_keys(tmp_path, flags, keys):
+    with_flags = run(tmp_path, {"Q": Q, "K": K}, *flags, "-o", "flags.npz")
+    with_keys = run(tmp_path, {"Q": Q, "K": K, **keys}, "-o", "keys.npz")
+    assert with_flags.returncode == 0, with_flags.stderr
+    assert with_keys.returncode == 0, with_keys.stderr
+    assert list(outputs(tmp_path, "flags.npz").items()) == list(outputs(tmp_path, "keys.npz").items())
+
+
+class TestArchives:
+    @pytest.fixture(scope="class")
+    def folder(self, module_path):
+        q, k = np.array(Q, float), np.array(K, float)
+        np.savez(module_path / "job.npz", Q=q, K=k, heads=2, window=[1, 0], scale=0.5)
+        np.savez(module_path / "options.npz", Q=q, K=k, heads=[[1, 2]])
+        np.savez(module_path / "unknown.npz", Q=q, K=k, haeds=2)
+        np.savez(module_path / "many.npz", **{f"a{i}": q for i in range(20)})
+        return module_path
+
+    def test_arrays_can_be_options(self, folder):
+        archive = attn("run", "job.npz", "-o", "archive.npz", cwd=folder)
+        q, k = (json.dumps(np.array(rows, float).tolist()) for rows in (Q, K))
+        flags = attn("run", "--q", q, "--k", k, "--heads", "2", "--window", "1,0", "--scale", "0.5",
+                     "-o", "flags.npz", cwd=folder)
+        assert archive.returncode == 0, archive.stderr
+        assert flags.returncode == 0, flags.stderr
+        assert outputs(folder, "archive.npz")["weights"] == outputs(folder, "flags.npz")["weights"]
+
+    REFUSED_RUNS = [
+        (["options.npz"], "options.npz#heads: expected one number or a list, found shape (1, 2)"),
+        (["unknown.npz"], "unknown key 'haeds' (did you mean 'heads'?)"),
+        (["--q", "many.npz", "--k", "many.npz"], "a6, a7 and 12 more): say which, e.g. many.npz#a0"),
+        (["job.npz", "-o", ""], "--output: expected a value, found ''"),
+        (["job.npz", "--max-memory", "1"], "job.npz: expected at most 1 byte, found "),
+        (["--q", "[[1]]", "--k", "[[1]]", "--max-memory", "1"], "of memory, expected at most 1 byte;"),
+        (["--q", "[[1]]", "--k", f"[{','.join(['[1]'] * 99)}]", "--max-memory", "2k"],
+         "bytes) of memory, expected at most 2.0 KiB (2048 bytes); "),
+        (["job.npz", "--max-memory", "1x"], "expected a size such as 500M or 8G, found '1x'"),
+        (["job.npz", "--max-memory", "B"], "expected a size such as 500M or 8G, found 'B'"),
+    ]
+
+    @pytest.mark.parametrize("args, message", REFUSED_RUNS,
+                             ids=[message for _, message in REFUSED_RUNS])
+    def test_run_is_refused(self, folder, args, message):
         done = attn("run", *args, cwd=folder)
-        checks.check(done.returncode in (2, 65) and said in done.stderr.decode(),
-                     f"{args}: {done.stderr.decode()}")
-
-
-def main():
-    checks = Checks("values")
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        refusals(checks, folder)
-        flags_are_keys(checks, folder)
-        archives(checks, folder)
-    checks.finish()
-
-
-if __name__ == "__main__":
-    main()
+        assert done.returncode in (2, 65)
+        assert message in done.stderr.decode()
