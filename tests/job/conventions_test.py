@@ -1,23 +1,24 @@
-#!/usr/bin/env python3
-"""Conventions and saved layers: each library's meaning, written out in NumPy as its manual has it."""
+"""Conventions and saved layers: each library's results, written out in NumPy as its manual defines them."""
 
 import json
-import pathlib
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
+from support.attn import attn
 
-RNG = np.random.default_rng(7)
 B, H, L, S, D = 2, 3, 4, 6, 2
 E = H * D
 
 
-def normal(*shape):
-    return RNG.standard_normal(shape)
+@pytest.fixture
+def rng():
+    return np.random.default_rng(7)
+
+
+@pytest.fixture
+def normal(rng):
+    return lambda *shape: rng.standard_normal(shape)
 
 
 def softmax(x):
@@ -26,44 +27,42 @@ def softmax(x):
         return e / e.sum(-1, keepdims=True)
 
 
-def hidden(x, keep):
+def masked(x, keep):
     return np.where(keep, x, -np.inf)
 
 
-def run(checks, folder, convention, tensors, options, outputs):
-    """Runs a job with everything in one archive, as the library's arrays."""
+def run(folder, convention, tensors, options, outputs):
+    """Runs a job with all tensors in one archive, in the library's layout; returns the outputs by name."""
     np.savez(folder / "in.npz", **tensors)
-    words = [f"--{key}={value}" for key, value in options.items()]
-    done = attn("run", "in.npz", "--convention", convention, *words, "--outputs", outputs, "-o",
-                "out.npz", "--force", "--nan", "allow", cwd=folder)
-    if not checks.check(done.returncode == 0, f"{convention}: {done.stderr.decode()}"):
-        return dict.fromkeys(outputs.split(","), np.zeros(0))
+    flags = [f"--{key}={value}" for key, value in options.items()]
+    done = attn("run", "in.npz", "--convention", convention, *flags, "--outputs", outputs, "-o", "out.npz",
+                "--nan", "allow", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
     with np.load(folder / "out.npz") as out:
-        return {name: out[name] for name in out.files}
+        return dict(out)
 
 
-def close(checks, found, wanted, what):
-    same = found.shape == wanted.shape and np.allclose(found, wanted, rtol=1e-12, atol=1e-12,
-                                                       equal_nan=True)
-    checks.check(same, f"{what} differs: {found.ravel()[:6]} instead of {wanted.ravel()[:6]}")
+def is_close(found, expected):
+    return found.shape == expected.shape and np.allclose(found, expected, rtol=1e-12, atol=1e-12,
+                                                         equal_nan=True)
 
 
-def heads_of(x, heads=H):
+def split_heads(x, heads=H):
     """(B, N, heads * D) -> (B, heads, N, D)"""
     return x.reshape(*x.shape[:2], heads, -1).swapaxes(1, 2)
 
 
-def torch_multihead_attention(checks, folder):
+def test_torch_multihead_attention(tmp_path, normal, rng):
     """torch.nn.MultiheadAttention(E, H, add_bias_kv=True, add_zero_attn=True), batch second."""
     state = {"in_proj_weight": normal(3 * E, E), "in_proj_bias": normal(3 * E),
              "bias_k": normal(1, 1, E), "bias_v": normal(1, 1, E),
              "out_proj.weight": normal(E, E), "out_proj.bias": normal(E)}
     query, key, value = normal(L, B, E), normal(S, B, E), normal(S, B, E)
-    attn_mask = RNG.random((B * H, L, S)) < 0.4  # True: ignored
-    padding = RNG.random((B, S)) < 0.3
+    attn_mask = rng.random((B * H, L, S)) < 0.4  # True: ignored
+    padding = rng.random((B, S)) < 0.3
     tensors = {**state, "embeddings": query, "memory": key, "memory_V": value, "mask": attn_mask,
                "key_mask": padding}
-    out = run(checks, folder, "torch-mha", tensors, {"heads": H, "zero-key": "true"},
+    out = run(tmp_path, "torch-mha", tensors, {"heads": H, "zero-key": "true"},
               "output,mean_weights,weights")
 
     q, k, v = (x.swapaxes(0, 1) @ w.T + b for x, w, b in zip(
@@ -73,16 +72,16 @@ def torch_multihead_attention(checks, folder):
             for x, b in ((k, state["bias_k"]), (v, state["bias_v"])))
     keep = ~attn_mask.reshape(B, H, L, S) & ~padding[:, None, None]
     keep = np.concatenate([keep, np.ones((B, H, L, 2), bool)], 3)
-    weights = softmax(hidden(heads_of(q) @ heads_of(k).swapaxes(2, 3) / np.sqrt(D), keep))
-    context = (weights @ heads_of(v)).swapaxes(1, 2).reshape(B, L, E)
-    wanted = context @ state["out_proj.weight"].T + state["out_proj.bias"]
-    close(checks, out["output"], wanted.swapaxes(0, 1), "torch-mha: output (L, B, E)")
-    close(checks, out["mean_weights"], weights.mean(1), "torch-mha: averaged weights")
-    close(checks, out["weights"], weights, "torch-mha: weights")
+    weights = softmax(masked(split_heads(q) @ split_heads(k).swapaxes(2, 3) / np.sqrt(D), keep))
+    context = (weights @ split_heads(v)).swapaxes(1, 2).reshape(B, L, E)
+    expected = context @ state["out_proj.weight"].T + state["out_proj.bias"]
+    assert is_close(out["output"], expected.swapaxes(0, 1))
+    assert is_close(out["mean_weights"], weights.mean(1))
+    assert is_close(out["weights"], weights)
 
 
-def torch_separate_widths(checks, folder):
-    """kdim and vdim of their own; a query that sees nothing is NaN, as with need_weights."""
+def test_torch_separate_widths(tmp_path, normal):
+    """nn.MultiheadAttention with kdim and vdim. A query without visible keys is NaN, as with need_weights."""
     kdim, vdim = 5, 7
     state = {"q_proj_weight": normal(E, E), "k_proj_weight": normal(E, kdim),
              "v_proj_weight": normal(E, vdim), "out_proj.weight": normal(E, E)}
@@ -90,118 +89,131 @@ def torch_separate_widths(checks, folder):
     mask = np.zeros((L, S), bool)
     mask[1] = True
     tensors = {**state, "embeddings": query, "memory": key, "memory_V": value, "mask": mask}
-    out = run(checks, folder, "torch-mha", tensors, {"heads": H}, "output")
-    q, k, v = (heads_of((x @ w.T)[None]) for x, w in (
+    out = run(tmp_path, "torch-mha", tensors, {"heads": H}, "output")
+    q, k, v = (split_heads((x @ w.T)[None]) for x, w in (
         (query, state["q_proj_weight"]), (key, state["k_proj_weight"]),
         (value, state["v_proj_weight"])))
-    weights = softmax(hidden(q @ k.swapaxes(2, 3) / np.sqrt(D), ~mask))
-    wanted = (weights @ v).swapaxes(1, 2).reshape(L, E) @ state["out_proj.weight"].T
-    checks.check(np.isnan(wanted[1]).all() and not np.isnan(wanted[0]).any(), "the oracle's NaN")
-    close(checks, out["output"], wanted, "torch-mha: kdim, vdim")
+    weights = softmax(masked(q @ k.swapaxes(2, 3) / np.sqrt(D), ~mask))
+    expected = (weights @ v).swapaxes(1, 2).reshape(L, E) @ state["out_proj.weight"].T
+    assert np.isnan(expected[1]).all()
+    assert not np.isnan(expected[0]).any()
+    assert is_close(out["output"], expected)
 
 
-def keras_multi_head_attention(checks, folder):
-    """keras.layers.GroupQueryAttention's weights by their paths; masks keep where True."""
+def test_keras_group_query_attention(tmp_path, normal, rng):
+    """keras.layers.GroupQueryAttention, its weights named by their paths; a mask keeps where it is True."""
     G, M = 1, 5
     state = {"gqa/query/kernel": normal(M, H, D), "gqa/query/bias": normal(H, D),
              "gqa/key/kernel": normal(M, G, D), "gqa/key/bias": normal(G, D),
              "gqa/value/kernel": normal(M, G, D), "gqa/value/bias": normal(G, D),
              "gqa/attention_output/kernel": normal(H, D, M), "gqa/attention_output/bias": normal(M)}
     query, value = normal(B, L, M), normal(B, S, M)
-    keep = RNG.random((B, 1, L, S)) < 0.6
+    keep = rng.random((B, 1, L, S)) < 0.6
     keep[0, :, 2] = False
     tensors = {**state, "embeddings": query, "memory": value, "mask": keep}
-    out = run(checks, folder, "keras", tensors, {}, "output,weights")
+    out = run(tmp_path, "keras", tensors, {}, "output,weights")
     w = {name[4:]: array for name, array in state.items()}
     q = np.einsum("blm,mhd->bhld", query, w["query/kernel"]) + w["query/bias"][None, :, None]
     k = np.einsum("bsm,mhd->bhsd", value, w["key/kernel"]) + w["key/bias"][None, :, None]
     v = np.einsum("bsm,mhd->bhsd", value, w["value/kernel"]) + w["value/bias"][None, :, None]
-    scores = np.where(keep, q @ k.swapaxes(2, 3) / np.sqrt(D), -1e30)  # finite: nothing seen is even
+    scores = np.where(keep, q @ k.swapaxes(2, 3) / np.sqrt(D), -1e30)  # finite: uniform if all are masked
     weights = softmax(scores)
-    wanted = np.einsum("bhld,hdm->blm", weights @ v, w["attention_output/kernel"])
-    close(checks, out["weights"], weights, "keras: weights")
-    close(checks, out["output"], wanted + w["attention_output/bias"], "keras: output")
+    expected = np.einsum("bhld,hdm->blm", weights @ v, w["attention_output/kernel"])
+    assert is_close(out["weights"], weights)
+    assert is_close(out["output"], expected + w["attention_output/bias"])
 
 
-def jax_dot_product_attention(checks, folder):
-    """(B, T, N, H); a finite fill, so that what sees nothing is the mean; padded queries are 0."""
+def test_jax_dot_product_attention(tmp_path, normal):
+    """(B, T, N, H). Masked scores are finite: a query without visible keys gets the mean of the values.
+    Padded queries are 0."""
     q, k, v = normal(B, L, H, D), normal(B, S, H, D), normal(B, S, H, D)
     q_lengths, k_lengths = np.array([3, 4]), np.array([5, 0])
     tensors = {"Q": q, "K": k, "V": v, "query_lengths": q_lengths, "key_lengths": k_lengths}
-    out = run(checks, folder, "jax", tensors, {"causal": "true", "window": "2,1"}, "context")
+    out = run(tmp_path, "jax", tensors, {"causal": "true", "window": "2,1"}, "context")
     i, j = np.arange(L)[:, None], np.arange(S)
     keep = (j <= i) & (j >= i - 2) & (j < k_lengths[:, None, None, None])
     x = np.einsum("blhd,bshd->bhls", q, k) / np.sqrt(D)
-    wanted = np.einsum("bhls,bshd->blhd", softmax(np.where(keep, x, -1e30)), v)
-    wanted[np.arange(L) >= q_lengths[:, None]] = 0
-    close(checks, out["context"], wanted, "jax")
+    expected = np.einsum("bhls,bshd->blhd", softmax(np.where(keep, x, -1e30)), v)
+    expected[np.arange(L) >= q_lengths[:, None]] = 0
+    assert is_close(out["context"], expected)
 
 
-def flash_attention(checks, folder):
-    """(B, L, H, D); causality, window and ALiBi count from the bottom right; nothing seen is 0."""
-    q, k, v = normal(B, S, H, D), normal(B, L, H, D), normal(B, L, H, D)  # more queries than keys
+@pytest.mark.parametrize("options, mask", [
+    ({"causal": "true"}, lambda distance: distance <= 0),
+    ({"window": "1,0"}, lambda distance: (distance >= -1) & (distance <= 0)),
+    ({}, lambda distance: True),
+], ids=["causal", "window", "all keys"])
+def test_flash_attention(tmp_path, normal, options, mask):
+    """(B, L, H, D). Causality, window and ALiBi align at the bottom right. A query without visible keys
+    is 0."""
+    q, k, v = normal(B, S, H, D), normal(B, L, H, D), normal(B, L, H, D)  # S > L: more queries than keys
     slopes = np.array([0.5, 0.25, 1])
     tensors = {"Q": q, "K": k, "V": v, "alibi_slopes": slopes}
     distance = np.arange(L) - np.arange(S)[:, None] - (L - S)
     x = np.einsum("blhd,bshd->bhls", q, k) / np.sqrt(D)
     x = 5 * np.tanh(x / 5) - slopes[:, None, None] * abs(distance)
-    for options, keep in (({"causal": "true"}, distance <= 0),
-                          ({"window": "1,0"}, (distance >= -1) & (distance <= 0)), ({}, None)):
-        out = run(checks, folder, "flash", tensors, {**options, "softcap": 5}, "context")
-        weights = softmax(x if keep is None else hidden(x, keep))
-        wanted = np.einsum("bhls,bshd->blhd", np.nan_to_num(weights), v)
-        close(checks, out["context"], wanted, f"flash {options}")
+    out = run(tmp_path, "flash", tensors, {**options, "softcap": 5}, "context")
+    weights = softmax(masked(x, mask(distance)))
+    expected = np.einsum("bhls,bshd->blhd", np.nan_to_num(weights), v)
+    assert is_close(out["context"], expected)
 
 
-def onnx_attention(checks, folder):
-    """Short masks hide the rest; causality with lengths starts from each row's last key."""
+@pytest.mark.parametrize("case", ["causal", "short boolean mask", "short additive mask", "mask of one column",
+                                  "causal with lengths"])
+def test_onnx_attention(tmp_path, normal, rng, case):
+    """A mask of fewer columns hides the other keys. With lengths, causality aligns at the last key of each
+    batch row."""
     q, k, v = normal(B, H, L, D), normal(B, H, S, D), normal(B, H, S, D)
-    lengths, short = np.array([5, 2]), RNG.random((L, 4)) < 0.7
+    lengths, short = np.array([5, 2]), rng.random((L, 4)) < 0.7
     i, j = np.arange(L)[:, None], np.arange(S)
     x = q @ k.swapaxes(2, 3) / np.sqrt(D)
     wide = np.pad(short, ((0, 0), (0, S - 4)))
-    cases = [
-        ({}, {"causal": "true"}, j <= i),
-        ({"mask": short}, {}, wide),
-        ({"mask": np.where(short, 0.0, -np.inf)}, {}, wide),
-        ({"mask": np.zeros((L, 1))}, {}, np.broadcast_to(j == 0, (L, S))),
-        ({"key_lengths": lengths}, {"causal": "true"},
-         (j <= i + lengths[:, None, None, None] - L) & (j < lengths[:, None, None, None])),
-    ]
-    for tensors, options, keep in cases:
-        out = run(checks, folder, "onnx", {"Q": q, "K": k, "V": v, **tensors}, options, "weights")
-        weights = np.nan_to_num(softmax(hidden(x, keep)))
-        close(checks, out["weights"], np.broadcast_to(weights, x.shape), f"onnx {list(tensors)}")
+    tensors, options, keep = {
+        "causal": ({}, {"causal": "true"}, j <= i),
+        "short boolean mask": ({"mask": short}, {}, wide),
+        "short additive mask": ({"mask": np.where(short, 0.0, -np.inf)}, {}, wide),
+        "mask of one column": ({"mask": np.zeros((L, 1))}, {}, np.broadcast_to(j == 0, (L, S))),
+        "causal with lengths":
+            ({"key_lengths": lengths}, {"causal": "true"},
+             (j <= i + lengths[:, None, None, None] - L) & (j < lengths[:, None, None, None])),
+    }[case]
+    out = run(tmp_path, "onnx", {"Q": q, "K": k, "V": v, **tensors}, options, "weights")
+    weights = np.nan_to_num(softmax(masked(x, keep)))
+    assert is_close(out["weights"], np.broadcast_to(weights, x.shape))
 
 
-def by_themselves(checks, folder):
-    """An option wins over its convention; what is not known is refused."""
-    q, k = normal(1, 2, 3, 4).tolist(), normal(1, 3, 2, 4).tolist()
-    job = {"Q": q, "K": k, "convention": "jax", "layout": "bhld", "outputs": ["weights"]}
-    shape = json.loads(attn("run", "-", "--format", "json", stdin=json.dumps(
-        {**job, "K": q})).stdout)["weights"]
-    checks.check(np.shape(shape) == (1, 2, 3, 3), "layout bhld over jax's blhd")
-    for added, says in (({"convention": "jaxx"}, "did you mean 'jax'?"),
-                        ({"convention": "torch-mha", "batch_axis": "second"}, "batch_axis: expected 3-D tensors"),
-                        ({"short_mask": "hide", "mask": [[0.5, 1, 1, 1]]}, "mask: expected")):
-        done = attn("run", "-", stdin=json.dumps({**job, **added}))
-        checks.check(done.returncode == 65 and says in done.stderr.decode(), f"{added}: {done}")
-    np.savez(folder / "bad.npz", in_proj_weight=normal(4, 3), embeddings=normal(2, 3))
-    done = attn("run", "bad.npz", cwd=folder)
-    checks.check(done.returncode == 65 and b"bad.npz: in_proj_weight: expected 2 axes" in done.stderr,
-                 f"{done}")
-    table = attn("conventions").stdout.decode()
-    for name in "attn", "onnx", "torch", "torch-mha", "jax", "keras", "flash":
-        checks.check(f"\n{name} " in table, f"the table has {name}")
+def jax_job(**keys):
+    rng = np.random.default_rng(7)
+    return {"Q": rng.standard_normal((1, 2, 3, 4)).tolist(), "K": rng.standard_normal((1, 3, 2, 4)).tolist(),
+            "convention": "jax", "layout": "bhld", "outputs": ["weights"], **keys}
 
 
-def main():
-    checks = Checks("conventions")
-    for part in (torch_multihead_attention, torch_separate_widths, keras_multi_head_attention,
-                 jax_dot_product_attention, flash_attention, onnx_attention, by_themselves):
-        with tempfile.TemporaryDirectory() as name:
-            part(checks, pathlib.Path(name))
-    checks.finish()
+def test_option_overrides_the_convention():
+    """The layout bhld overrides blhd of jax."""
+    job = jax_job()
+    job["K"] = job["Q"]
+    run = attn("run", "-", "--format", "json", stdin=json.dumps(job))
+    assert np.shape(json.loads(run.stdout)["weights"]) == (1, 2, 3, 3)
 
 
-main()
+@pytest.mark.parametrize("keys, message", [
+    ({"convention": "jaxx"}, "did you mean 'jax'?"),
+    ({"convention": "torch-mha", "batch_axis": "second"}, "batch_axis: expected 3-D tensors"),
+    ({"short_mask": "hide", "mask": [[0.5, 1, 1, 1]]}, "mask: expected"),
+], ids=["unknown convention", "batch axis", "mask"])
+def test_job_is_refused(keys, message):
+    run = attn("run", "-", stdin=json.dumps(jax_job(**keys)))
+    assert run.returncode == 65
+    assert message in run.stderr.decode()
+
+
+def test_saved_weight_of_the_wrong_shape_is_refused(tmp_path):
+    np.savez(tmp_path / "bad.npz", in_proj_weight=np.ones((4, 3)), embeddings=np.ones((2, 3)))
+    run = attn("run", "bad.npz", cwd=tmp_path)
+    assert run.returncode == 65
+    assert b"bad.npz: in_proj_weight: expected 2 axes" in run.stderr
+
+
+@pytest.mark.parametrize("name", ["attn", "onnx", "torch", "torch-mha", "jax", "keras", "flash"])
+def test_table_lists_convention(name):
+    assert f"\n{name} " in attn("conventions").stdout.decode()
