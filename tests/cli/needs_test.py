@@ -1,241 +1,294 @@
-#!/usr/bin/env python3
-"""No option is silently dropped; what is wrong is said of where it was typed; hidden NaN is not."""
+"""Options that have no effect are refused, errors name the flag or key at fault, and NaN in hidden
+positions is ignored."""
 
 import json
-import pathlib
-import sys
-import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
+from support.attn import assert_error, attn
 
 QK = ["--q", "[[1.0, 2]]", "--k", "[[1.0, 2], [3, 4]]"]
 X = ["--embeddings", "[[1.0, 2], [3, 4]]"]
+FOUR_AXES = ["--q", "[[[[1.0, 2]]]]", "--k", "[[[[1.0, 2]]]]"]
 
 
-def refused(checks, run, code, says, what):
-    err = run.stderr.decode()
-    checks.check(run.returncode == code and says in err, f"{what}: exit {run.returncode}, {err}")
-    checks.check(run.stdout == b"", f"{what}: {run}")
+def assert_refused(run, code, text):
+    assert_error(run, code, text)
+    assert run.stdout == b""
 
 
-def unmet(checks):
-    mask = ["--mask", "[[0.0, 1.0]]"]
-    for args, flag in [
-        ([*QK, "--layout", "blhd"], "--layout"),
-        (["--q", "[[[1.0, 2]]]", "--k", "[[[1.0, 2]]]", "--layout", "blhd"], "--layout"),
-        ([*QK, "--alignment", "bottom-right"], "--alignment"),
-        ([*QK, "--mask-polarity", "ignore"], "--mask-polarity"),
-        ([*QK, *mask, "--mask-polarity", "ignore"], "--mask-polarity"),
-        ([*QK, "--embedding-scale", "5"], "--embedding-scale"),
-        ([*QK, "--position-base", "5"], "--position-base"),
-        ([*X, "--position-base", "5"], "--position-base"),
-        ([*X, "--position-first", "5"], "--position-first"),
-        ([*X, "--position-exponent", "doubled"], "--position-exponent"),
-        ([*X, "--last-column-zero"], "--last-column-zero"),
-        ([*X, "--seed", "3", "--generator", "default_rng"], "--seed"),
-        ([*X, "--generator", "default_rng"], "--generator"),
-    ]:
-        refused(checks, attn("run", *args), 2, f"attn: {flag}: expected ", args)
-    for key, value in ("layout", "blhd"), ("seed", 2**32), ("generator", "default_rng"), \
-            ("softcap_order", "after-mask"), ("position", {"kind": "sinusoidal"}), \
-            ("rotary", {"base": 3}), ("rows", [9]), ("outputs", ["wieghts"]):
-        run = attn("run", "-", stdin=json.dumps({"Q": [[1, 2]], "K": [[1, 2]], key: value}))
-        refused(checks, run, 65, f"standard input: {key}: expected ", key)
-    # What is needed is there, or what is typed holds anyway.
-    four = ["--q", "[[[[1.0, 2]]]]", "--k", "[[[[1.0, 2]]]]"]
-    for args in [
-        [*four, "--layout", "blhd"],
-        [*QK, "--layout", "bhld", "--mask-polarity", "attend", "--position", "none"],
-        [*QK, "--mask", "[[true, false]]", "--mask-polarity", "ignore"],
-        [*QK, "--key-mask", "[true, false]", "--mask-polarity", "ignore"],
-        [*QK, "--window=1,-1", "--alignment", "bottom-right"],
-        [*QK, "--causal", "--alignment", "bottom-right"],
-        [*QK, "--causal=bottom-right", "--alignment", "bottom-right"],
-        [*QK, "--alibi", "--alignment", "bottom-right"],
-        [*QK, "--alibi-slopes", "[0.5]", "--alignment", "bottom-right"],
-        [*QK, "--relative-bias", "[[1.0], [2], [3], [4]]", "--alignment", "bottom-right"],
-        [*X, "--embedding-scale", "5"],
-        [*X, "--position", "sinusoidal", "--position-base", "5", "--position-first", "1"],
-        [*X, "--wq", '{"randn": {"shape": [2, 2]}}', "--seed", "1", "--generator", "RandomState"],
-    ]:
-        run = attn("run", *args)
-        checks.check(run.returncode == 0 and run.stderr == b"", f"{args}: {run}")
+# Options of a job that require another option or input.
 
 
-def idle(checks, folder):
-    """What says how a file is written or drawn, where there is none of that kind."""
-    np.savez(folder / "a.npz", weights=np.eye(2), scores=np.eye(2))
-    np.savez(folder / "b.npz", weights=np.eye(2), scores=np.ones((2, 2)), logsumexp=np.zeros(2),
+@pytest.mark.parametrize("arguments, flag", [
+    ([*QK, "--layout", "blhd"], "--layout"),
+    (["--q", "[[[1.0, 2]]]", "--k", "[[[1.0, 2]]]", "--layout", "blhd"], "--layout"),
+    ([*QK, "--alignment", "bottom-right"], "--alignment"),
+    ([*QK, "--mask-polarity", "ignore"], "--mask-polarity"),
+    ([*QK, "--mask", "[[0.0, 1.0]]", "--mask-polarity", "ignore"], "--mask-polarity"),
+    ([*QK, "--embedding-scale", "5"], "--embedding-scale"),
+    ([*QK, "--position-base", "5"], "--position-base"),
+    ([*X, "--position-base", "5"], "--position-base"),
+    ([*X, "--position-first", "5"], "--position-first"),
+    ([*X, "--position-exponent", "doubled"], "--position-exponent"),
+    ([*X, "--last-column-zero"], "--last-column-zero"),
+    ([*X, "--seed", "3", "--generator", "default_rng"], "--seed"),
+    ([*X, "--generator", "default_rng"], "--generator"),
+])
+def test_flag_without_effect_is_refused(arguments, flag):
+    assert_refused(attn("run", *arguments), 2, f"attn: {flag}: expected ")
+
+
+@pytest.mark.parametrize("key, value", [
+    ("layout", "blhd"), ("seed", 2**32), ("generator", "default_rng"), ("softcap_order", "after-mask"),
+    ("position", {"kind": "sinusoidal"}), ("rotary", {"base": 3}), ("rows", [9]), ("outputs", ["wieghts"])],
+    ids=lambda value: value if isinstance(value, str) else json.dumps(value))
+def test_key_without_effect_is_refused(key, value):
+    run = attn("run", "-", stdin=json.dumps({"Q": [[1, 2]], "K": [[1, 2]], key: value}))
+    assert_refused(run, 65, f"standard input: {key}: expected ")
+
+
+@pytest.mark.parametrize("arguments", [
+    [*FOUR_AXES, "--layout", "blhd"],
+    [*QK, "--layout", "bhld", "--mask-polarity", "attend", "--position", "none"],
+    [*QK, "--mask", "[[true, false]]", "--mask-polarity", "ignore"],
+    [*QK, "--key-mask", "[true, false]", "--mask-polarity", "ignore"],
+    [*QK, "--window=1,-1", "--alignment", "bottom-right"],
+    [*QK, "--causal", "--alignment", "bottom-right"],
+    [*QK, "--causal=bottom-right", "--alignment", "bottom-right"],
+    [*QK, "--alibi", "--alignment", "bottom-right"],
+    [*QK, "--alibi-slopes", "[0.5]", "--alignment", "bottom-right"],
+    [*QK, "--relative-bias", "[[1.0], [2], [3], [4]]", "--alignment", "bottom-right"],
+    [*X, "--embedding-scale", "5"],
+    [*X, "--position", "sinusoidal", "--position-base", "5", "--position-first", "1"],
+    [*X, "--wq", '{"randn": {"shape": [2, 2]}}', "--seed", "1", "--generator", "RandomState"],
+])
+def test_flag_with_effect_or_default_value_is_accepted(arguments):
+    run = attn("run", *arguments)
+    assert run.stderr == b""
+    assert run.returncode == 0
+
+
+# Flags about files and pictures that are not written.
+
+COMPARE, VIEW, PICTURE = ["compare", "a.npz", "b.npz"], ["view", "a.npz"], ["-o", "z.svg"]
+NO_FILE = "a file: -o, --view=FILE or --explain FILE"
+TEXT = "text on standard output only"
+
+
+@pytest.fixture
+def archives(tmp_path):
+    np.savez(tmp_path / "a.npz", weights=np.eye(2), scores=np.eye(2))
+    np.savez(tmp_path / "b.npz", weights=np.eye(2), scores=np.ones((2, 2)), logsumexp=np.zeros(2),
              head_context=np.zeros((2, 2)))
-    compared, picture = ["compare", "a.npz", "b.npz"], ["-o", "z.svg"]
-    drawn, none = ["view", "a.npz"], "a file: -o, --view=FILE or --explain FILE"
-    text = "text on standard output only"
-    for command, option, companion in [
-        (compared, ["--of", "weights"], "--view"), (compared, ["--head", "1"], "--view"),
-        (compared, ["--batch", "0"], "--view"), (compared, ["--layer", "0"], "--view"),
-        (compared, ["--force"], "--view=FILE"), ([*compared, "--view"], ["--force"], "--view=FILE"),
-        (drawn, ["--force"], "-o FILE"), (drawn, ["--max-html-bytes", "5M"], "-o FILE.html"),
-        ([*drawn, *picture], ["--max-html-bytes", "5M"], "-o FILE.html"),
-        ([*drawn, *picture], ["--width", "60"], text), ([*drawn, *picture], ["--color", "always"], text),
-        ([*drawn, "-o", "z.html"], ["--color", "never"], text),
-        (["run", *QK], ["--force"], none), (["run", *QK], ["--no-clobber"], none),
-        (["run", *QK], ["--durable"], none), (["run", *QK, "-o", "-"], ["--force"], none),
-        (["run", *QK, "--format", "npz"], ["--force"], none),
-        (["run", *QK, "--view", "--explain", "-"], ["--durable"], none),
-        (["random", "rand", "--seed", "1"], ["--force"], "-o FILE"),
-        (["convert", "a.npz"], ["--force"], "-o FILE"), (["merge", "b.npz", "b.npz"], ["--force"], "-o FILE"),
-        (["svd", "a.npz#weights"], ["--force"], "-o FILE"),
-        (["convert", "a.npz", "-o", "-"], ["--force"], "-o FILE"),
-    ]:
-        run = attn(*command, *option, cwd=folder)
-        checks.check(run.returncode == 2 and run.stdout == b"" and
-                     run.stderr.decode() == f"attn: {option[0]}: goes with {companion}\n", f"{command}: {run}")
-    for args, code in [
-        ([*compared, "--view", "--of", "weights"], 1), ([*compared, "--view=c.svg", "--force"], 1),
-        ([*drawn, "-o", "v.html", "--max-html-bytes", "5M", "--force"], 0),
-        ([*drawn, "--width", "60", "--color", "never"], 0),
-        (["run", *QK, "--view=r.svg", "--force", "--durable"], 0),
-        (["run", *QK, "--explain", "r.md", "--no-clobber"], 0),
-        (["run", *QK, "-o", "-", "-o", "r.npz", "--force"], 0),
-        (["svd", "a.npz#weights", "-o", "f.npz", "--force"], 0),
-        (["merge", "b.npz", "b.npz", "-o", "m.npz", "--force"], 0),
-    ]:
-        run = attn(*args, cwd=folder)
-        checks.check(run.returncode == code, f"{args}: {run}")
+    return tmp_path
 
 
-def detached(checks, folder):
-    """A value behind a flag that takes one after '=' alone, and is then no file that is there."""
-    (folder / "qk.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]]}))
-    np.save(folder / "t.npy", np.eye(2))
-    missing, extra = "{}: No such file or directory", "unexpected argument '{}'"
-    for args, code, says in [
-        (["run", *QK, "--view", "out.png"], 66, missing), (["run", *QK, "--causal", "true"], 66, missing),
-        (["run", "qk.json", "--view", "out.png"], 2, extra),
-        (["run", "qk.json", "--causal", "bottom-right"], 2, extra),
-        (["run", "qk.json", "--view", "-"], 2, extra),
-        (["compare", "t.npy", "--view", "d.svg"], 66, missing),
-        (["compare", "t.npy", "t.npy", "--view", "d.svg"], 2, extra),
-        (["batch", "--causal", "top-left"], 66, missing),
-    ]:
-        run, (flag, word) = attn(*args, cwd=folder), args[-2:]
-        said = run.stderr.decode()
-        checks.check(run.returncode == code and says.format(word) in said and said.count("\n") == 1 and
-                     f"; {flag} takes its value as {flag}={word}" in said, f"{args}: {run}")
-    # What is no value of the flag before it is a file like any other.
-    for args in ["--view", "job.json"], ["--causal", "job.json"], ["--force", "true"], ["true", "--causal"]:
-        run = attn("run", *args, cwd=folder)
-        checks.check(b"takes its value" not in run.stderr and run.returncode in (2, 66), f"{args}: {run}")
+@pytest.mark.parametrize("command, option, companion", [
+    (COMPARE, ["--of", "weights"], "--view"), (COMPARE, ["--head", "1"], "--view"),
+    (COMPARE, ["--batch", "0"], "--view"), (COMPARE, ["--layer", "0"], "--view"),
+    (COMPARE, ["--force"], "--view=FILE"), ([*COMPARE, "--view"], ["--force"], "--view=FILE"),
+    (VIEW, ["--force"], "-o FILE"), (VIEW, ["--max-html-bytes", "5M"], "-o FILE.html"),
+    ([*VIEW, *PICTURE], ["--max-html-bytes", "5M"], "-o FILE.html"),
+    ([*VIEW, *PICTURE], ["--width", "60"], TEXT), ([*VIEW, *PICTURE], ["--color", "always"], TEXT),
+    ([*VIEW, "-o", "z.html"], ["--color", "never"], TEXT),
+    (["run", *QK], ["--force"], NO_FILE), (["run", *QK], ["--no-clobber"], NO_FILE),
+    (["run", *QK], ["--durable"], NO_FILE), (["run", *QK, "-o", "-"], ["--force"], NO_FILE),
+    (["run", *QK, "--format", "npz"], ["--force"], NO_FILE),
+    (["run", *QK, "--view", "--explain", "-"], ["--durable"], NO_FILE),
+    (["random", "rand", "--seed", "1"], ["--force"], "-o FILE"),
+    (["convert", "a.npz"], ["--force"], "-o FILE"), (["merge", "b.npz", "b.npz"], ["--force"], "-o FILE"),
+    (["svd", "a.npz#weights"], ["--force"], "-o FILE"),
+    (["convert", "a.npz", "-o", "-"], ["--force"], "-o FILE"),
+])
+def test_flag_requires_its_companion(archives, command, option, companion):
+    run = attn(*command, *option, cwd=archives)
+    assert run.stderr.decode() == f"attn: {option[0]}: goes with {companion}\n"
+    assert run.returncode == 2
+    assert run.stdout == b""
 
 
-def labels(checks):
-    """Tokens label queries or keys: a number that fits neither is not passed over in silence."""
-    wide = ["--q", "[[1.0]]", "--k", "[[1.0], [2], [3]]"]
-    for args, tokens, says in [
-        (wide, "a", ""), (wide, "a,b,c", ""), (X, "a,b", ""),
-        (wide, "a,b", "expected as many as the 1 queries or the 3 keys, found 2"),
-        (X, "a,b,c", "expected as many as the 2 queries, found 3")]:
-        run = attn("run", *args, "--tokens", tokens)
-        said = run.stderr.decode()
-        checks.check(run.returncode == 0 and (says in said if says else not said), f"{tokens}: {run}")
+@pytest.mark.parametrize("arguments, code", [
+    ([*COMPARE, "--view", "--of", "weights"], 1), ([*COMPARE, "--view=c.svg", "--force"], 1),
+    ([*VIEW, "-o", "v.html", "--max-html-bytes", "5M", "--force"], 0),
+    ([*VIEW, "--width", "60", "--color", "never"], 0),
+    (["run", *QK, "--view=r.svg", "--force", "--durable"], 0),
+    (["run", *QK, "--explain", "r.md", "--no-clobber"], 0),
+    (["run", *QK, "-o", "-", "-o", "r.npz", "--force"], 0),
+    (["svd", "a.npz#weights", "-o", "f.npz", "--force"], 0),
+    (["merge", "b.npz", "b.npz", "-o", "m.npz", "--force"], 0),
+])
+def test_flag_is_accepted_with_its_companion(archives, arguments, code):
+    assert attn(*arguments, cwd=archives).returncode == code
 
 
-def messages(checks, folder):
+# A value after a space, behind a flag that takes its value only after '='.
+
+MISSING, EXTRA = "{}: No such file or directory", "unexpected argument '{}'"
+
+
+@pytest.fixture
+def job_and_tensor(tmp_path):
+    (tmp_path / "qk.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]]}))
+    np.save(tmp_path / "t.npy", np.eye(2))
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments, code, reason", [
+    (["run", *QK, "--view", "out.png"], 66, MISSING), (["run", *QK, "--causal", "true"], 66, MISSING),
+    (["run", "qk.json", "--view", "out.png"], 2, EXTRA),
+    (["run", "qk.json", "--causal", "bottom-right"], 2, EXTRA),
+    (["run", "qk.json", "--view", "-"], 2, EXTRA),
+    (["compare", "t.npy", "--view", "d.svg"], 66, MISSING),
+    (["compare", "t.npy", "t.npy", "--view", "d.svg"], 2, EXTRA),
+    (["batch", "--causal", "top-left"], 66, MISSING),
+])
+def test_value_after_a_space_gets_a_hint(job_and_tensor, arguments, code, reason):
+    flag, word = arguments[-2:]
+    run = attn(*arguments, cwd=job_and_tensor)
+    assert_error(run, code, reason.format(word), f"; {flag} takes its value as {flag}={word}")
+    assert run.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [
+    ["--view", "job.json"], ["--causal", "job.json"], ["--force", "true"], ["true", "--causal"]])
+def test_word_that_is_no_value_of_the_flag_gets_no_hint(tmp_path, arguments):
+    run = attn("run", *arguments, cwd=tmp_path)
+    assert run.returncode in (2, 66)
+    assert b"takes its value" not in run.stderr
+
+
+# Labels.
+
+CROSS = ["--q", "[[1.0]]", "--k", "[[1.0], [2], [3]]"]
+
+
+@pytest.mark.parametrize("arguments, tokens", [(CROSS, "a"), (CROSS, "a,b,c"), (X, "a,b")])
+def test_as_many_tokens_as_queries_or_keys_are_accepted(arguments, tokens):
+    run = attn("run", *arguments, "--tokens", tokens)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("arguments, tokens, warning", [
+    (CROSS, "a,b", "expected as many as the 1 queries or the 3 keys, found 2"),
+    (X, "a,b,c", "expected as many as the 2 queries, found 3")])
+def test_another_number_of_tokens_is_a_warning(arguments, tokens, warning):
+    assert_error(attn("run", *arguments, "--tokens", tokens), 0, warning)
+
+
+@pytest.mark.parametrize("text, tokens", [("[CLS],a", ["[CLS]", "a"]), ('["a", "b"]', ["a", "b"])])
+def test_tokens_are_a_list_with_commas_or_json(text, tokens):
+    run = attn("run", *X, "--tokens", text, "--format", "json")
+    assert json.loads(run.stdout)["tokens"] == tokens
+
+
+# Messages name the flag, file or key at fault.
+
+
+def test_every_wrong_flag_is_named():
     run = attn("run", *QK, "--heads", "2", "--kv-heads", str(2**63 - 1))
-    checks.check(run.returncode == 65 and run.stderr.decode().splitlines() == [
+    assert run.returncode == 65
+    assert run.stderr.decode().splitlines() == [
         f"attn: --k: K: expected a width that kv_heads = {2**63 - 1} divides, found (2, 2)",
-        "attn: --kv-heads: expected a number of key/value heads that divides the 2 of "
-        f"heads, found {2**63 - 1}"], f"heads beyond all tensors: {run}")
-    (folder / "job.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]]}))
-    np.savez(folder / "two.npz", a=np.ones((2, 2)), b=np.ones((2, 2)))
-    (folder / "several.json").write_text(json.dumps({"Q": [[1, 2]], "K": "two.npz"}))
-    (folder / "empty.json").write_text(json.dumps({"Q": "", "K": [[1]]}))
-    (folder / "dotted.json").write_text(json.dumps({"embeddings": [[1]], "position.base": 3}))
-    (folder / "drawn.json").write_text(json.dumps({"embeddings": [[1]], "W_Q": {"randn": {"shape": [1, 1]}}}))
-    np.savez(folder / "other.npz", np.ones((2, 2)))
-    (folder / "turned.json").write_text(json.dumps({"Q": [[1, 2]], "K": [[1, 2]], "rotary": {"base": 3}}))
-    for args, code, says in [
-        ([*QK, "--softcap", "-1.5"], 2, "found -1.5"),
-        ([*QK, "--window", "-2,0"], 2, "found [-2,0]"),
-        (["job.json", "--rows", "9"], 2, "attn: --rows: expected places"),
-        (["job.json", "--position", "sinusoidal"], 2, "attn: --position: expected embeddings"),
-        (["job.json", "--rotary-base", "3"], 2, "attn: --rotary-base: expected "),
-        (["job.json", "--relative-max-distance", "3"], 2, "attn: --relative-max-distance: expected "),
-        (["turned.json", "--rotary-width", "2"], 65, "attn: turned.json: rotary: expected kind half"),
-        (["job.json", "--rotary", "half", "--q", "[[1,2,3]]", "--k", "[[1,2,3]]"], 2,
-         "attn: --rotary: rotary.width: expected an even number"),
-        (["job.json", "--normaliser", "top_k"], 2, "attn: --normaliser: expected top_k, the number"),
-        (["job.json", "--softcap-order", "after-mask"], 2, "attn: --softcap-order: expected a softcap"),
-        (["job.json", "--short-mask", "hide"], 2, "attn: --short-mask: expected a mask"),
-        (["job.json", "--top-k", "2"], 2, "attn: --top-k: expected normaliser top_k"),
-        (["job.json", "--outputs", "wieghts"], 2, "attn: --outputs: expected names of outputs"),
-        (["job.json", "--q", "none.npy"], 66, "attn: --q: none.npy: "),
-        (["job.json", "--key-lengths", "2"], 66, "No such file or directory; numbers stand in brackets: [2]"),
-        (["job.json", "--sinks", "0.5,-1"], 66, "numbers stand in brackets: [0.5,-1]"),
-        (["drawn.json", "--seed", 2**32], 2, "attn: --seed: expected 0 to 4294967295, found a larger"),
-        (["drawn.json"], 65, "attn: drawn.json: W_Q: a random tensor needs a seed"),
-        (["other.npz"], 65, "other.npz: unknown key 'arr_0'; a job's arrays have the names of inputs, "
-                            "such as Q, K, V, embeddings, W_Q; a flag takes any other, such as --q "
-                            "other.npz#arr_0"),
-        (["several.json"], 65, "attn: several.json: K: two.npz: has several arrays"),
-        (["empty.json"], 65, "attn: empty.json: Q: expected the name of a file"),
-        (["dotted.json"], 65, "expected the key 'base' in an object 'position'"),
-    ]:
-        refused(checks, attn("run", *args, cwd=folder), code, says, args)
-    refused(checks, attn("run", "-", stdin="{]"), 65, "attn: standard input: ", "a broken job")
-    refused(checks, attn("run", "-", stdin='{"hedas": 1}'), 65, "attn: standard input: ", "a key")
-    # An archive holds no objects: its keys are dotted.
-    x = np.array([[1.0, 2], [3, 4]])
-    np.savez(folder / "job.npz", embeddings=x, **{"position.first": 3, "position.base": 7.0})
-    run = attn("run", "job.npz", "--position", "sinusoidal", "--outputs", "positions", "--format",
-               "json", cwd=folder)
+        f"attn: --kv-heads: expected a number of key/value heads that divides the 2 of heads, found {2**63 - 1}"]
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    for name, job in {
+            "job": {"Q": [[1, 2]], "K": [[1, 2]]},
+            "several": {"Q": [[1, 2]], "K": "two.npz"},
+            "empty": {"Q": "", "K": [[1]]},
+            "dotted": {"embeddings": [[1]], "position.base": 3},
+            "drawn": {"embeddings": [[1]], "W_Q": {"randn": {"shape": [1, 1]}}},
+            "turned": {"Q": [[1, 2]], "K": [[1, 2]], "rotary": {"base": 3}}}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(job))
+    np.savez(tmp_path / "two.npz", a=np.ones((2, 2)), b=np.ones((2, 2)))
+    np.savez(tmp_path / "other.npz", np.ones((2, 2)))
+    return tmp_path
+
+
+@pytest.mark.parametrize("arguments, code, message", [
+    ([*QK, "--softcap", "-1.5"], 2, "found -1.5"),
+    ([*QK, "--window", "-2,0"], 2, "found [-2,0]"),
+    (["job.json", "--rows", "9"], 2, "attn: --rows: expected places"),
+    (["job.json", "--position", "sinusoidal"], 2, "attn: --position: expected embeddings"),
+    (["job.json", "--rotary-base", "3"], 2, "attn: --rotary-base: expected "),
+    (["job.json", "--relative-max-distance", "3"], 2, "attn: --relative-max-distance: expected "),
+    (["turned.json", "--rotary-width", "2"], 65, "attn: turned.json: rotary: expected kind half"),
+    (["job.json", "--rotary", "half", "--q", "[[1,2,3]]", "--k", "[[1,2,3]]"], 2,
+     "attn: --rotary: rotary.width: expected an even number"),
+    (["job.json", "--normaliser", "top_k"], 2, "attn: --normaliser: expected top_k, the number"),
+    (["job.json", "--softcap-order", "after-mask"], 2, "attn: --softcap-order: expected a softcap"),
+    (["job.json", "--short-mask", "hide"], 2, "attn: --short-mask: expected a mask"),
+    (["job.json", "--top-k", "2"], 2, "attn: --top-k: expected normaliser top_k"),
+    (["job.json", "--outputs", "wieghts"], 2, "attn: --outputs: expected names of outputs"),
+    (["job.json", "--q", "none.npy"], 66, "attn: --q: none.npy: "),
+    (["job.json", "--key-lengths", "2"], 66, "No such file or directory; numbers stand in brackets: [2]"),
+    (["job.json", "--sinks", "0.5,-1"], 66, "numbers stand in brackets: [0.5,-1]"),
+    (["drawn.json", "--seed", 2**32], 2, "attn: --seed: expected 0 to 4294967295, found a larger"),
+    (["drawn.json"], 65, "attn: drawn.json: W_Q: a random tensor needs a seed"),
+    (["other.npz"], 65, "other.npz: unknown key 'arr_0'; a job's arrays have the names of inputs, "
+                        "such as Q, K, V, embeddings, W_Q; a flag takes any other, such as --q "
+                        "other.npz#arr_0"),
+    (["several.json"], 65, "attn: several.json: K: two.npz: has several arrays"),
+    (["empty.json"], 65, "attn: empty.json: Q: expected the name of a file"),
+    (["dotted.json"], 65, "expected the key 'base' in an object 'position'"),
+])
+def test_message_names_the_fault(jobs, arguments, code, message):
+    assert_refused(attn("run", *arguments, cwd=jobs), code, message)
+
+
+@pytest.mark.parametrize("text", ["{]", '{"hedas": 1}'], ids=["syntax error", "unknown key"])
+def test_message_names_standard_input(text):
+    assert_refused(attn("run", "-", stdin=text), 65, "attn: standard input: ")
+
+
+def test_keys_of_an_archive_are_dotted(tmp_path):
+    np.savez(tmp_path / "job.npz", embeddings=np.array([[1.0, 2], [3, 4]]),
+             **{"position.first": 3, "position.base": 7.0})
+    run = attn("run", "job.npz", "--position", "sinusoidal", "--outputs", "positions", "--format", "json",
+               cwd=tmp_path)
     t = (3 + np.arange(2))[:, None]
-    checks.check(np.allclose(json.loads(run.stdout or "{}").get("positions", 0),
-                             np.hstack([np.sin(t), np.cos(t)])), f"dotted keys: {run}")
-    for typed, tokens in ("[CLS],a", ["[CLS]", "a"]), ('["a", "b"]', ["a", "b"]):
-        run = attn("run", *X, "--tokens", typed, "--format", "json")
-        checks.check(json.loads(run.stdout or "{}").get("tokens") == tokens, f"{typed}: {run}")
+    np.testing.assert_allclose(json.loads(run.stdout)["positions"], np.hstack([np.sin(t), np.cos(t)]))
 
 
-def nan(checks):
-    def run(job, *args):
-        return attn("run", "-", *args, "--format", "json", stdin=json.dumps(job))
+# NaN.
 
-    hidden = {"Q": [[1.0, 0]], "K": [[1, 0], ["NaN", 0]], "mask": [[True, False]]}
-    done = run(hidden, "--nan", "refuse")
-    checks.check(done.returncode == 0 and done.stderr == b"", f"a hidden NaN: {done}")
-    refused(checks, run(hidden, "--nan", "refuse", "--outputs", "scores"), 65,
-            "scores: expected no NaN, found 1 of 2, the first at [0, 1]", "nothing behind the mask")
-    for behind in "mean_weights", "key_weights", "row_max":
-        heads = [] if behind == "row_max" else ["--heads", "1"]
-        done = run(hidden, *heads, "--nan", "refuse", "--outputs", f"scores,{behind}")
-        checks.check(done.returncode == 0 and done.stderr == b"", f"hidden from {behind}: {done}")
-        seen = {"Q": [[1.0, 0]], "K": [["NaN", 0], [1, 0]]}
-        refused(checks, run(seen, *heads, "--nan", "refuse", "--outputs", behind), 65,
-                f"{behind}: expected no NaN", f"seen by {behind}")
-    seen = {"Q": [[1.0, "NaN"]], "K": [[1, 0], ["NaN", 0]], "V": [[1.0], [2]],
-            "mask": [[True, False]]}
-    done = run(seen)
-    checks.check(done.returncode == 0 and b"weights: expected no NaN, found " in done.stderr,
-                 f"a visible NaN: {done}")
-    for name, place in ("Q", "[0, 1]"), ("K", "[1, 0]"):
-        words = f"standard input: {name} holds 1, the first at {place}"
-        checks.check(words in done.stderr.decode(), f"{words}: {done.stderr}")
+HIDDEN_NAN = {"Q": [[1.0, 0]], "K": [[1, 0], ["NaN", 0]], "mask": [[True, False]]}
+VISIBLE_NAN = {"Q": [[1.0, 0]], "K": [["NaN", 0], [1, 0]]}
 
 
-def main():
-    checks = Checks("needs")
-    unmet(checks)
-    labels(checks)
-    with tempfile.TemporaryDirectory() as folder:
-        for part in idle, detached, messages:
-            part(checks, pathlib.Path(folder))
-    nan(checks)
-    checks.finish()
+def run_job(job, *arguments):
+    return attn("run", "-", *arguments, "--format", "json", stdin=json.dumps(job))
 
 
-if __name__ == "__main__":
-    main()
+def test_nan_in_a_hidden_key_is_accepted():
+    run = run_job(HIDDEN_NAN, "--nan", "refuse")
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
+def test_nan_in_scores_before_the_mask_is_refused():
+    assert_refused(run_job(HIDDEN_NAN, "--nan", "refuse", "--outputs", "scores"), 65,
+                   "scores: expected no NaN, found 1 of 2, the first at [0, 1]")
+
+
+@pytest.mark.parametrize("output, flags", [
+    ("mean_weights", ["--heads", "1"]), ("key_weights", ["--heads", "1"]), ("row_max", [])])
+class TestOutputAfterTheMask:
+    def test_has_no_nan_from_a_hidden_key(self, output, flags):
+        run = run_job(HIDDEN_NAN, *flags, "--nan", "refuse", "--outputs", f"scores,{output}")
+        assert (run.returncode, run.stderr) == (0, b"")
+
+    def test_has_nan_from_a_visible_key(self, output, flags):
+        assert_refused(run_job(VISIBLE_NAN, *flags, "--nan", "refuse", "--outputs", output), 65,
+                       f"{output}: expected no NaN")
+
+
+@pytest.mark.parametrize("text", [
+    "weights: expected no NaN, found ", "standard input: Q holds 1, the first at [0, 1]",
+    "standard input: K holds 1, the first at [1, 0]"])
+def test_nan_warning_names_outputs_and_inputs(text):
+    job = {"Q": [[1.0, "NaN"]], "K": [[1, 0], ["NaN", 0]], "V": [[1.0], [2]], "mask": [[True, False]]}
+    assert_error(run_job(job), 0, text)

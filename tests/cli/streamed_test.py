@@ -1,222 +1,279 @@
-#!/usr/bin/env python3
-"""Scores and weights that go to their files while they are computed: the same bytes as ever, little
-memory, and nothing left where something fails."""
+"""Scores and weights that are written to files while they are computed: equal bytes, little memory, and
+no file after a failure."""
 
 import itertools
 import os
-import pathlib
 import resource
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 import zipfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn, attn_and_peak, under_asan  # noqa: E402
-from support import safetensors_file  # noqa: E402
+from support import safetensors_file
+from support.attn import ATTN, assert_error, attn, attn_and_peak, under_asan
+
+MIB = 1 << 20
 
 
 def contents(path):
+    """{name: array} of an .npz or .safetensors file."""
     if path.suffix == ".npz":
         with zipfile.ZipFile(path) as archive:
             assert archive.testzip() is None
         with np.load(path) as arrays:
-            return {name: arrays[name] for name in arrays.files}
+            return dict(arrays)
     tensors, _ = safetensors_file.read(path.read_bytes())
     return {name: np.frombuffer(data, dict(F16="<f2", F32="<f4", F64="<f8")[dtype]).reshape(shape)
             for name, (dtype, shape, data) in tensors.items()}
 
 
-def same_results(checks, folder):
-    """Streamed files are, byte for byte, what goes through a pipe, where nothing is streamed; and
-    they are what the formula gives."""
+# Results.
+
+CASES = [  # shapes of Q and of K and V, flags, outputs
+    ((3, 2), (3, 2), [], "scores,weights,context"),
+    ((1, 8), (1, 8), [], "weights,masked_scores"),
+    ((200, 40), (333, 40), [], "context,weights,logsumexp"),
+    ((2, 70, 16), (2, 70, 16), ["--causal"], "scores,mean_weights,weights"),
+    ((2, 4, 90, 24), (2, 2, 530, 24), ["--kv-heads", "2"], "scaled_scores,row_max"),
+    ((150, 64), (600, 32), ["--heads", "4", "--kv-heads", "2"], "scores,weights,context"),
+    ((2, 3, 40, 8), (2, 3, 40, 8), ["--window", "3,1", "--rows", "0,17,39"], "weights,masked_scores"),
+]
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: f"{case[0]} {case[1]}")
+def case(request):
+    return request.param
+
+
+@pytest.fixture(scope="module", params=["float32", "float64", "float16"])
+def dtype(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def job(case, dtype, module_path):
+    """Arguments of `attn run` for this case."""
     rng = np.random.default_rng(1)
-    out = folder / "out"
-    shapes = [((3, 2), (3, 2), []), ((1, 8), (1, 8), []), ((200, 40), (333, 40), []),
-              ((2, 70, 16), (2, 70, 16), ["--causal"]),
-              ((2, 4, 90, 24), (2, 2, 530, 24), ["--kv-heads", "2"]),
-              ((150, 64), (600, 32), ["--heads", "4", "--kv-heads", "2"]),
-              ((2, 3, 40, 8), (2, 3, 40, 8), ["--window", "3,1", "--rows", "0,17,39"])]
-    lists = "scores,weights,context", "weights,masked_scores", "context,weights,logsumexp", \
-        "scores,mean_weights,weights", "scaled_scores,row_max"
-    for (q, k, flags), dtype in itertools.product(shapes, [np.float32, np.float64, np.float16]):
-        np.savez(folder / "in.npz", Q=rng.standard_normal(q).astype(dtype),
-                 K=rng.standard_normal(k).astype(dtype), V=rng.standard_normal(k).astype(dtype))
-        outputs = lists[shapes.index((q, k, flags)) % len(lists)]
-        for suffix in "npz", "safetensors":
-            what = f"{q} {dtype.__name__} {outputs} {suffix}"
-            run = ["run", "in.npz", *flags, "--outputs", outputs]
-            path = out.with_suffix("." + suffix)
-            files = {}
-            for threads in 1, 3:
-                done = attn(*run, "--threads", threads, "-o", path, "--force", cwd=folder)
-                checks.check(done.returncode == 0 and not done.stderr, f"{what}: {done}")
-                files[threads] = path.read_bytes()
-            piped = attn(*run, "--format", suffix, cwd=folder).stdout
-            checks.check(files[1] == files[3] == piped, f"{what}: the same bytes")
-            results = contents(path)
-            checks.check(list(results) == outputs.split(",") or suffix == "safetensors", what)
-            attn(*run, "--path", "reference", "-o", "reference.npz", "--force", cwd=folder)
-            expected = contents(folder / "reference.npz")
-            tolerance = dict(f2=2e-3, f4=1e-5, f8=1e-13)[np.dtype(dtype).str[1:]]
-            for name in outputs.split(","):
-                checks.check(results[name].dtype == expected[name].dtype and
-                             np.allclose(results[name], expected[name], tolerance, tolerance),
-                             f"{what}: {name}")
-        # A file an output, some of them twice.
-        done = attn("run", "in.npz", *flags, "-o", "weights=w.npy", "-o", "weights=w.npz",
-                    "-o", "scores=s.safetensors", "-o", "each/", "--force", cwd=folder)
-        checks.check(done.returncode == 0, f"{q}: {done}")
-        w = np.load(folder / "w.npy")
-        checks.check(w.tobytes() == contents(folder / "w.npz")["weights"].tobytes() and
-                     (folder / "w.npy").read_bytes() == (folder / "each/weights.npy").read_bytes(),
-                     f"{q}: weights in three files")
-        checks.check(contents(folder / "s.safetensors")["scores"].tobytes() ==
-                     np.load(folder / "each/scores.npy").tobytes(), f"{q}: scores in two")
-    # bfloat16 becomes float32 in an .npy and stays in a .safetensors.
-    attn("convert", "in.npz", "--dtype", "bf16", "-o", "bf16.safetensors", cwd=folder)
+    q, k, flags, _ = case
+    np.savez(module_path / "in.npz", Q=rng.standard_normal(q).astype(dtype),
+             K=rng.standard_normal(k).astype(dtype), V=rng.standard_normal(k).astype(dtype))
+    return ["run", module_path / "in.npz", *flags]
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_streamed_file_equals_the_result_through_a_pipe(job, case, suffix, tmp_path):
+    """Nothing is streamed through a pipe."""
+    run = [*job, "--outputs", case[3]]
+    piped = attn(*run, "--format", suffix).stdout
+    assert piped
+    for threads in 1, 3:
+        path = tmp_path / f"{threads}.{suffix}"
+        done = attn(*run, "--threads", threads, "-o", path)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert path.read_bytes() == piped, f"{threads} threads"
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_streamed_file_holds_what_the_reference_path_computes(job, case, dtype, suffix, tmp_path):
+    run = [*job, "--outputs", case[3]]
+    attn(*run, "-o", tmp_path / f"out.{suffix}")
+    attn(*run, "--path", "reference", "-o", tmp_path / "reference.npz")
+    results, expected = contents(tmp_path / f"out.{suffix}"), contents(tmp_path / "reference.npz")
+    names = case[3].split(",")
+    assert list(results) == names if suffix == "npz" else sorted(results) == sorted(names)
+    tolerance = dict(float16=2e-3, float32=1e-5, float64=1e-13)[dtype]
+    for name in names:
+        assert results[name].dtype == expected[name].dtype
+        np.testing.assert_allclose(results[name], expected[name], tolerance, tolerance, err_msg=name)
+
+
+def test_output_may_be_streamed_to_several_files(job, tmp_path):
+    done = attn(*job, "-o", "weights=w.npy", "-o", "weights=w.npz", "-o", "scores=s.safetensors", "-o", "each/",
+                cwd=tmp_path)
+    assert done.returncode == 0
+    assert np.load(tmp_path / "w.npy").tobytes() == contents(tmp_path / "w.npz")["weights"].tobytes()
+    assert (tmp_path / "w.npy").read_bytes() == (tmp_path / "each/weights.npy").read_bytes()
+    scores = np.load(tmp_path / "each/scores.npy")
+    assert contents(tmp_path / "s.safetensors")["scores"].tobytes() == scores.tobytes()
+
+
+@pytest.mark.parametrize("suffix", ["npy", "safetensors"])
+def test_bfloat16_is_streamed_as_it_is_piped(tmp_path, suffix):
+    rng = np.random.default_rng(1)
+    np.savez(tmp_path / "in.npz", **{name: rng.standard_normal((2, 3, 40, 8)).astype("f2") for name in "QKV"})
+    attn("convert", "in.npz", "--dtype", "bf16", "-o", "bf16.safetensors", cwd=tmp_path)
     run = ["run", "bf16.safetensors", "--outputs", "weights"]
-    for suffix in "npy", "safetensors":
-        attn(*run, "-o", f"b.{suffix}", cwd=folder)
-        checks.check((folder / f"b.{suffix}").read_bytes() ==
-                     attn(*run, "--format", suffix, cwd=folder).stdout, f"bfloat16 to .{suffix}")
+    attn(*run, "-o", f"b.{suffix}", cwd=tmp_path)
+    assert (tmp_path / f"b.{suffix}").read_bytes() == attn(*run, "--format", suffix, cwd=tmp_path).stdout
+
+
+# Memory.
+
+RUN = ["run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
 
 
 def save_inputs(folder, count, width=64):
     rng = np.random.default_rng(2)
     for name in "qkv":
         np.save(folder / f"{name}.npy", rng.standard_normal((count, width)).astype(np.float32))
-    return ["run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
 
 
-def little_memory(checks, folder):
-    if under_asan():
-        return
-    count, mebibyte = 8192, 1 << 20
-    run = save_inputs(folder, count)
-    inputs, matrix = 3 * count * 64 * 4, count * count * 4
-    for outputs, limit in [
-            (["-o", "context=c.npy"], inputs // 3 + 64 * mebibyte),
-            (["-o", "weights=w.npy", "-o", "context=c.npy", "--force"], inputs // 3 + 64 * mebibyte),
-            (["-o", "o.npz", "--outputs", "scores,weights"], 64 * mebibyte),
-            (["-o", "o.safetensors", "--outputs", "weights"], 64 * mebibyte)]:
-        done, peak = attn_and_peak(*run, *outputs, "--max-memory", inputs + limit, cwd=folder)
-        checks.check(done.returncode == 0 and not done.stderr, f"{outputs}: {done}")
-        checks.check(peak <= inputs + limit < matrix, f"{outputs}: {peak // mebibyte} MiB")
-    told = attn(*run, "-o", "o.npz", "--force", "--dry-run", cwd=folder).stdout.decode()
-    checks.check(told.count("written while it is computed") == 2, told)
-    again = ["-o", "o.npz", "--force"]
-    for whole in ["-o", "o.json"], ["-o", "-", "--format", "npz"], [*again, "-o", "-"], \
-            [*again, "--view=v.svg"], [*again, "--path", "reference"]:
-        told = attn(*run, *whole, "--dry-run", cwd=folder).stdout.decode()
-        checks.check("scores" in told and "while" not in told, f"{whole}: {told}")
-        done = attn(*run, *whole, "--max-memory", "200M", cwd=folder)
-        checks.check(done.returncode == 65 and b"--max-memory" in done.stderr, f"{whole}: {done}")
-    (folder / "o.npz").unlink()
-    (folder / "w.npy").unlink()
+@pytest.mark.skipif(under_asan(), reason="AddressSanitizer's shadow memory")
+class TestMemory:
+    COUNT = 8192
+    INPUTS, MATRIX = 3 * COUNT * 64 * 4, COUNT * COUNT * 4
+
+    @pytest.fixture(scope="class")
+    def folder(self, class_path):
+        save_inputs(class_path, self.COUNT)
+        return class_path
+
+    @pytest.mark.parametrize("outputs, limit", [
+        (["-o", "context=c.npy"], INPUTS // 3 + 64 * MIB),
+        (["-o", "weights=w.npy", "-o", "context=c2.npy"], INPUTS // 3 + 64 * MIB),
+        (["-o", "o.npz", "--outputs", "scores,weights"], 64 * MIB),
+        (["-o", "o.safetensors", "--outputs", "weights"], 64 * MIB)])
+    def test_streamed_matrix_is_never_in_memory(self, folder, outputs, limit):
+        done, peak = attn_and_peak(*RUN, *outputs, "--max-memory", self.INPUTS + limit, cwd=folder)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert peak <= self.INPUTS + limit < self.MATRIX
+
+    def test_dry_run_tells_which_outputs_are_streamed(self, folder):
+        plan = attn(*RUN, "-o", "o.npz", "--force", "--dry-run", cwd=folder).stdout.decode()
+        assert plan.count("written while it is computed") == 2
+
+    @pytest.mark.parametrize("flags", [
+        ["-o", "o.json"], ["-o", "-", "--format", "npz"], ["-o", "n.npz", "-o", "-"],
+        ["-o", "n.npz", "--view=v.svg"], ["-o", "n.npz", "--path", "reference"]])
+    class TestOutputThatCannotBeStreamed:
+        def test_is_planned_in_memory(self, folder, flags):
+            plan = attn(*RUN, *flags, "--dry-run", cwd=folder).stdout.decode()
+            assert "scores" in plan
+            assert "while" not in plan
+
+        def test_counts_towards_max_memory(self, folder, flags):
+            assert_error(attn(*RUN, *flags, "--max-memory", "200M", cwd=folder), 65, "--max-memory")
 
 
-def failures(checks, folder):
-    run = save_inputs(folder, 2048)
-    before = sorted(os.listdir(folder))
+# Failures.
 
-    def limited(*args):
-        """Exit code and stderr of a run that may not write files of more than 10 MiB."""
-        done = subprocess.run(
-            [ATTN, *args], cwd=folder, capture_output=True, timeout=60,
+
+class TestFailure:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        save_inputs(tmp_path, 2048)
+        return tmp_path
+
+    @staticmethod
+    def run_with_small_files(folder, *arguments):
+        """A run that may not write files of more than 10 MiB."""
+        return subprocess.run(
+            [ATTN, *arguments], cwd=folder, capture_output=True, timeout=60,
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10 << 20, 10 << 20)))
-        return done.returncode, done.stderr
 
-    for outputs, name in [(["-o", "weights=w.npy", "-o", "context=c.npy"], "w.npy"),
-                          (["-o", "o.npz"], "o.npz"), (["-o", "o.safetensors"], "o.safetensors"),
-                          (["-o", "new/"], "new/scores.npy")]:
-        code, err = limited(*run, *outputs)
-        checks.check((code, err) == (74, f"attn: {name}: File too large\n".encode()),
-                     f"{outputs}: {code} {err}")
-        checks.check(sorted(os.listdir(folder)) == before, f"{outputs}: {os.listdir(folder)}")
-    # A job file's name stands before errors of the job, not before those of its outputs.
-    np.savez(folder / "in.npz", **{name.upper(): np.load(folder / f"{name}.npy") for name in "qkv"})
-    code, err = limited("run", "in.npz", "-o", "weights=w.npy")
-    checks.check((code, err) == (74, b"attn: w.npy: File too large\n"), f"job: {code} {err}")
-    (folder / "in.npz").unlink()
+    @pytest.mark.parametrize("outputs, name", [
+        (["-o", "weights=w.npy", "-o", "context=c.npy"], "w.npy"), (["-o", "o.npz"], "o.npz"),
+        (["-o", "o.safetensors"], "o.safetensors"), (["-o", "new/"], "new/scores.npy")])
+    def test_to_write_leaves_no_file(self, folder, outputs, name):
+        before = sorted(os.listdir(folder))
+        run = self.run_with_small_files(folder, *RUN, *outputs)
+        assert run.stderr.decode() == f"attn: {name}: File too large\n"
+        assert run.returncode == 74
+        assert sorted(os.listdir(folder)) == before
 
-    (folder / "w.npy").write_bytes(b"old")
-    done = attn(*run, "-o", "weights=w.npy", cwd=folder)
-    checks.check(done.returncode == 73, f"exists: {done}")
-    done = attn(*run, "-o", "weights=w.npy", "--no-clobber", cwd=folder)
-    checks.check(done.returncode == 0 and (folder / "w.npy").read_bytes() == b"old", f"kept: {done}")
-    done = attn(*run, "-o", "weights=q.npy", "--force", cwd=folder)
-    checks.check(done.returncode == 73 and b"is an input" in done.stderr, f"an input: {done}")
-    code, err = limited(*run, "-o", "weights=w.npy", "--force")
-    checks.check(code == 74 and (folder / "w.npy").read_bytes() == b"old", f"old: {code} {err}")
-    done = attn(*run, "-o", "weights=w.npy", "--force", "--durable", cwd=folder)
-    checks.check(done.returncode == 0 and np.load(folder / "w.npy").shape == (2048, 2048), f"{done}")
-    (folder / "w.npy").unlink()
+    def test_to_write_names_the_output_and_not_the_job(self, folder):
+        np.savez(folder / "in.npz", **{name.upper(): np.load(folder / f"{name}.npy") for name in "qkv"})
+        run = self.run_with_small_files(folder, "run", "in.npz", "-o", "weights=w.npy")
+        assert (run.returncode, run.stderr) == (74, b"attn: w.npy: File too large\n")
+
+    def test_to_replace_a_file_keeps_it(self, folder):
+        (folder / "w.npy").write_bytes(b"old")
+        assert self.run_with_small_files(folder, *RUN, "-o", "weights=w.npy", "--force").returncode == 74
+        assert (folder / "w.npy").read_bytes() == b"old"
 
 
-def nan_is_told(checks, folder):
-    q = np.ones((2, 60, 4), np.float32)
-    q[1, 3, 2] = q[1, 50, 0] = np.nan
+class TestExistingFile:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        save_inputs(tmp_path, 2048)
+        (tmp_path / "w.npy").write_bytes(b"old")
+        return tmp_path
+
+    def test_is_refused(self, folder):
+        assert attn(*RUN, "-o", "weights=w.npy", cwd=folder).returncode == 73
+
+    def test_is_kept_with_no_clobber(self, folder):
+        assert attn(*RUN, "-o", "weights=w.npy", "--no-clobber", cwd=folder).returncode == 0
+        assert (folder / "w.npy").read_bytes() == b"old"
+
+    def test_is_not_replaced_if_it_is_an_input(self, folder):
+        assert_error(attn(*RUN, "-o", "weights=q.npy", "--force", cwd=folder), 73, "is an input")
+
+    def test_is_replaced_with_force_and_durable(self, folder):
+        assert attn(*RUN, "-o", "weights=w.npy", "--force", "--durable", cwd=folder).returncode == 0
+        assert np.load(folder / "w.npy").shape == (2048, 2048)
+
+
+# NaN.
+
+
+ROWS = "140 of 8400, the first at [1, 3, 0]"
+
+
+@pytest.mark.parametrize("outputs, where", [
+    ("weights,context", ROWS), ("scores,weights", ROWS), ("scores", ROWS),
+    ("scores,key_weights", "70 of 140, the first at [1, 0]")])
+class TestNan:
+    @pytest.fixture
+    def run(self, tmp_path, outputs):
+        q, k = np.ones((2, 60, 4), np.float32), np.ones((2, 70, 4), np.float32)
+        q[1, 3, 2] = q[1, 50, 0] = np.nan
+        np.savez(tmp_path / "nan.npz", Q=q, K=k)
+        return lambda *arguments: attn("run", "nan.npz", "--outputs", outputs, *arguments, cwd=tmp_path)
+
+    def test_is_a_warning_as_through_a_pipe(self, run, where):
+        done = run("-o", "o.npz")
+        assert_error(done, 0, where)
+        assert done.stderr == run("--format", "npz").stderr
+
+    def test_is_silently_allowed(self, run, where):
+        done = run("-o", "o.npz", "--nan", "allow")
+        assert (done.returncode, done.stderr) == (0, b"")
+
+    def test_is_refused_and_leaves_no_file(self, run, where, tmp_path):
+        assert run("-o", "o.npz", "--nan", "refuse").returncode == 65
+        assert os.listdir(tmp_path) == ["nan.npz"]
+
+
+def test_nan_from_infinite_scores_is_a_warning(tmp_path):
     k = np.ones((2, 70, 4), np.float32)
-    np.savez(folder / "nan.npz", Q=q, K=k)
-    rows = "140 of 8400, the first at [1, 3, 0]"
-    for outputs, where in (("weights,context", rows), ("scores,weights", rows), ("scores", rows),
-                           ("scores,key_weights", "70 of 140, the first at [1, 0]")):
-        run = ["run", "nan.npz", "--outputs", outputs]
-        piped = attn(*run, "--format", "npz", cwd=folder)
-        done = attn(*run, "-o", "o.npz", "--force", cwd=folder)
-        checks.check(done.returncode == 0 and done.stderr == piped.stderr and
-                     where in done.stderr.decode(), f"{outputs}: {done}")
-        checks.check(attn(*run, "-o", "o.npz", "--force", "--nan", "allow", cwd=folder).stderr == b"",
-                     f"{outputs}: allowed")
-        (folder / "o.npz").unlink()
-        done = attn(*run, "-o", "o.npz", "--nan", "refuse", cwd=folder)
-        checks.check(done.returncode == 65 and os.listdir(folder) == ["nan.npz"], f"refused: {done}")
-    # Without a NaN among the inputs: an infinite score.
-    q[:] = 1e30
     k[:, 5] = 1e30
-    np.savez(folder / "nan.npz", Q=q, K=k)
-    done = attn("run", "nan.npz", "-o", "o.npz", cwd=folder)
-    checks.check(b"weights: expected no NaN" in done.stderr, f"infinite: {done}")
+    np.savez(tmp_path / "nan.npz", Q=np.full((2, 60, 4), 1e30, np.float32), K=k)
+    assert_error(attn("run", "nan.npz", "-o", "o.npz", cwd=tmp_path), 0, "weights: expected no NaN")
 
 
-def signals(checks, folder):
-    run = save_inputs(folder, 16384, 16)
-    before = sorted([*os.listdir(folder), "w.npy"])
-    for number, old in itertools.product([signal.SIGTERM, signal.SIGINT], [False, True]):
-        if old:
-            (folder / "w.npy").write_bytes(b"old")
-        process = subprocess.Popen([ATTN, *run, "-o", "weights=w.npy", "--force", "--threads", "1"],
-                                   cwd=folder)
-        deadline = time.monotonic() + 60
-
-        def begun():
-            return [entry for entry in os.scandir(folder) if entry.name.startswith(".attn-tmp-")
-                    and entry.stat().st_size > 0]
-
-        while not begun() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.001)
-        process.send_signal(number)
-        code = process.wait(timeout=60)
-        checks.check(code == -number, f"{number}: ended by {code}")
-        expected = before if old else [name for name in before if name != "w.npy"]
-        checks.check(sorted(os.listdir(folder)) == expected, f"{number}: {os.listdir(folder)}")
-        checks.check(not old or (folder / "w.npy").read_bytes() == b"old", "what stood there stays")
-        if old:
-            (folder / "w.npy").unlink()
+# Signals.
 
 
-def main():
-    checks = Checks("streamed")
-    for part in same_results, little_memory, failures, nan_is_told, signals:
-        with tempfile.TemporaryDirectory() as folder:
-            part(checks, pathlib.Path(folder))
-    checks.finish()
+@pytest.mark.parametrize("number, old", itertools.product([signal.SIGTERM, signal.SIGINT], [False, True]),
+                         ids=["SIGTERM", "SIGTERM, old file", "SIGINT", "SIGINT, old file"])
+def test_signal_leaves_the_old_file_or_none(tmp_path, number, old):
+    save_inputs(tmp_path, 16384, 16)
+    if old:
+        (tmp_path / "w.npy").write_bytes(b"old")
+    before = sorted(os.listdir(tmp_path))
+    process = subprocess.Popen([ATTN, *RUN, "-o", "weights=w.npy", "--force", "--threads", "1"], cwd=tmp_path)
 
+    def has_begun():
+        return any(entry.name.startswith(".attn-tmp-") and entry.stat().st_size > 0 for entry in os.scandir(tmp_path))
 
-if __name__ == "__main__":
-    main()
+    deadline = time.monotonic() + 60
+    while not has_begun() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.001)
+    process.send_signal(number)
+    assert process.wait(timeout=60) == -number
+    assert sorted(os.listdir(tmp_path)) == before
+    assert not old or (tmp_path / "w.npy").read_bytes() == b"old"
