@@ -1,21 +1,17 @@
-#!/usr/bin/env python3
-"""`attn convert FILE --format text` against NumPy: random arrays under random print options.
+"""`attn convert FILE --format text`, compared with NumPy's text of random arrays under random print options.
 
-Arrays with the same options share an .npz, so that 20,000 of them take few processes; the whole
-of what the program prints for a file is compared at once.
+The arrays with the same options share an .npz file, so that 20,000 arrays need only 200 runs.
 """
 
-import pathlib
-import sys
-import tempfile
 import warnings
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from attn import Checks, attn  # noqa: E402
+from support.attn import attn
 
-FILES, ARRAYS = 100, 200
+FILES, ARRAYS_OF_A_FILE = 100, 200
+WITH_DEFAULT_OPTIONS = 10  # files
 FLOATS = ["float64", "float32", "float16"]
 OTHERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
 MODES = ["fixed", "unique", "maxprec", "maxprec_equal"]
@@ -42,9 +38,9 @@ def random_shape(rng):
 
 
 def random_reals(rng, count):
-    """Magnitudes from one of several worlds, in float64."""
+    """float64 numbers of one of several distributions."""
     sign = rng.choice([-1.0, 1.0], count)
-    worlds = [
+    distributions = [
         lambda: rng.standard_normal(count),
         lambda: sign * 10.0 ** rng.uniform(-320, 300, count),
         lambda: rng.integers(-1000, 1000, count).astype(float),
@@ -58,11 +54,11 @@ def random_reals(rng, count):
         lambda: rng.random(count) * 10.0 ** rng.integers(-8, 10),
         lambda: 10.0 ** rng.integers(-9, 10, count),
     ]
-    return np.array(worlds[rng.integers(0, len(worlds))]())
+    return np.array(distributions[rng.integers(0, len(distributions))]())
 
 
 def random_floats(rng, dtype, count):
-    if rng.random() < 0.1:  # any bits at all
+    if rng.random() < 0.1:  # random bits
         bits = rng.integers(0, 256, count * dtype.itemsize, dtype=np.uint8)
         return bits.view(dtype)
     values = random_reals(rng, count)
@@ -103,6 +99,7 @@ def random_options(rng):
 
 
 def flags_of(options):
+    """The flags that set these options."""
     for name, value in options.items():
         if name == "suppress":
             if value:
@@ -111,47 +108,53 @@ def flags_of(options):
             yield from (f"--{name}", value)
 
 
-def expected_text(arrays, options, to_text):
+def numpy_text(arrays, options, to_text):
     with np.printoptions(**options):
         return "\n".join(f"{name}:\n{to_text(array)}\n" for name, array in arrays.items())
 
 
-def compare(checks, path, options, arrays):
-    """Each array counts as one check a form; the first line that differs names it."""
+def random_file(path, file):
+    """Saves random arrays to the path; returns their print options and the arrays by name."""
+    rng = np.random.default_rng([20230105, file])
+    options = dict(DEFAULTS) if file < WITH_DEFAULT_OPTIONS else random_options(rng)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # float64 overflows when cast to float16
+        arrays = {f"a{i:06}": random_array(rng) for i in range(ARRAYS_OF_A_FILE)}
     np.savez(path, **arrays)
-    for form, to_text in [([], str), (["--repr"], repr)]:
-        run = attn("convert", path, "--format", "text", *form, *flags_of(options))
-        want = expected_text(arrays, options, to_text)
-        got = run.stdout.decode(errors="replace")
-        if checks.check(run.returncode == 0 and got == want,
-                        f"{form} {options}: {first_difference(want, got)} {run.stderr.decode()}"):
-            checks.passed += len(arrays) - 1
+    return options, arrays
 
 
-def first_difference(want, got):
+def first_difference(expected, found):
+    """The array and the line of the first difference."""
     name = ""
-    for expected, found in zip(want.split("\n"), got.split("\n") + [""]):
-        if expected.endswith(":"):
-            name = expected
-        if expected != found:
-            return f"{name} expected {expected!r}, found {found!r}"
-    return "lengths differ"
+    for expected_line, found_line in zip(expected.split("\n"), found.split("\n") + [""]):
+        if expected_line.endswith(":"):
+            name = expected_line
+        if expected_line != found_line:
+            return f"{name} expected {expected_line!r}, found {found_line!r}"
+    return "" if expected == found else "lengths differ"
 
 
-def main():
-    warnings.filterwarnings("ignore")  # overflow where float64 is cast to float16
-    rng = np.random.default_rng(20230105)
-    checks = Checks("numpy_text")
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "arrays.npz"
-        for file in range(FILES):
-            options = dict(DEFAULTS) if file < 10 else random_options(rng)
-            arrays = {f"a{i:06}": random_array(rng) for i in range(ARRAYS)}
-            compare(checks, path, options, arrays)
-        halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
-        compare(checks, path, dict(DEFAULTS, threshold=1 << 17),
-                {"a000000": halves, "a000001": halves.reshape(256, 256)})
-    checks.finish()
+def attn_text(path, form, options):
+    run = attn("convert", path, "--format", "text", *form, *flags_of(options))
+    assert run.returncode == 0, run.stderr
+    return run.stdout.decode(errors="replace")
 
 
-main()
+@pytest.mark.parametrize("file", range(FILES))
+def test_random_arrays(tmp_path, file):
+    path = tmp_path / "arrays.npz"
+    options, arrays = random_file(path, file)
+    for form, to_text in ([], str), (["--repr"], repr):
+        expected = numpy_text(arrays, options, to_text)
+        assert not first_difference(expected, attn_text(path, form, options)), f"{form} {options}"
+
+
+@pytest.mark.parametrize("form, to_text", [([], str), (["--repr"], repr)], ids=["str", "repr"])
+def test_every_float16(tmp_path, form, to_text):
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    arrays = {"a000000": every, "a000001": every.reshape(256, 256)}
+    np.savez(tmp_path / "arrays.npz", **arrays)
+    options = dict(DEFAULTS, threshold=1 << 17)
+    expected = numpy_text(arrays, options, to_text)
+    assert not first_difference(expected, attn_text(tmp_path / "arrays.npz", form, options))
