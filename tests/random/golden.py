@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/random/*.npy: what NumPy's random methods give, for golden_test.cpp.
+"""Writes tests/golden/random/*.npy, the numbers of NumPy's random methods, for golden_test.cpp.
 
     /usr/bin/python3 tests/random/golden.py
 
-Every file holds one call's draws for each seed, in the order of the seeds, on one axis; integers
-are stored in the narrowest type that holds them. golden_test.cpp knows each call by the file's
-name.
+A file contains the numbers that one call draws for all seeds, in their order, on one axis. Integers
+are stored in the narrowest dtype that fits them. golden_test.cpp finds the call by the file's name.
 """
 
 import pathlib
@@ -19,7 +18,7 @@ INTEGERS = 160
 LEGACY_SEEDS = [0, 1, 42, 2**32 - 1, [0], [1, 2, 3], list(range(700))]
 RNG_SEEDS = [0, 1, 42, 2**32 - 1, 2**32, 2**64 + 5, [0], [7, 2**40, 0, 1, 2, 3]]
 
-BOUNDS = {  # every range has a way of its own through the code
+BOUNDS = {  # each range takes a different path through the code
     "bool": [(0, 1), (1, 2), (0, 2)],
     "int8": [(-128, 128), (-5, 95)],
     "uint8": [(0, 256), (3, 4), (0, 130)],
@@ -42,7 +41,7 @@ def shuffled(rng, shape):
 
 
 def crossing(rng):
-    """Calls that leave something behind: half a pair of normals, parts of a word."""
+    """Calls that leave state for the next one: the second normal number of a pair, parts of a word."""
     return [rng.standard_normal(3), rng.randint(0, 200, 5, dtype=np.uint8), rng.random_sample(2),
             rng.standard_normal(2), rng.randint(0, 2, 3, dtype=bool), rng.permutation(5),
             rng.randint(0, 900, 3, dtype=np.int16), rng.normal(1.5, 2.5, 3),
@@ -50,7 +49,7 @@ def crossing(rng):
 
 
 def rng_crossing(rng):
-    """Halves of words kept by 32-bit draws, with draws of whole words between."""
+    """32-bit draws, which keep half a word for the next one, between draws of whole words."""
     return [rng.integers(0, 1000, 3), rng.random(2), rng.random(3, dtype=np.float32),
             rng.integers(0, 7, 5, dtype=np.uint8), rng.uniform(-1, 3, 3),
             rng.integers(0, 2, 3, dtype=bool), rng.integers(0, 2**40, 2), rng.integers(0, 10, 1)]

@@ -1,19 +1,14 @@
-#!/usr/bin/env python3
-"""A million draws of every method of `attn random`, bit for bit those of NumPy."""
-
-import pathlib
-import sys
-import tempfile
+"""A million numbers of each method of `attn random` equal those of NumPy bit for bit."""
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
+from support.attn import attn
 
 COUNT = 1_000_000
 SEEDS = [0, 42, 2**32 - 1, [1, 2, 3]]
 WEIGHTS = [0.1, 0.05, 0.25, 0.0, 0.4, 0.125, 0.075]
-RANGES = {  # each seed draws from a range of its own
+RANGES = {  # dtype: the ranges of the first seeds
     "bool": [(0, 2), (0, 2), (1, 2)],
     "int8": [(-128, 128), (-100, 100), (0, 3)],
     "uint8": [(0, 256), (3, 200), (0, 10)],
@@ -24,7 +19,7 @@ RANGES = {  # each seed draws from a range of its own
     "int64": [(-(2**63), 2**63), (-(2**62), 2**40), (0, 3), (0, 2**32)],
     "uint64": [(0, 2**64), (0, 2**63 + 1), (0, 10), (1, 2**32 + 1)],
 }
-FLOATS = {  # method: its arguments
+FLOATS = {  # method: arguments
     "rand": {},
     "random": {},
     "random_sample": {},
@@ -35,110 +30,133 @@ FLOATS = {  # method: its arguments
 }
 
 
-class Drawing:
-    """Runs the program into one folder and compares what it wrote with what NumPy gave."""
-
-    def __init__(self, checks, folder):
-        self.checks, self.folder = checks, pathlib.Path(folder)
-
-    def compare(self, expected, *args, seed):
-        words = seed if isinstance(seed, list) else [seed]
-        output = self.folder / "drawn.npy"
-        run = attn("random", *args, "--seed", ",".join(map(str, words)), "-o", output, "--force")
-        what = f"attn random {' '.join(map(str, args))} --seed {seed}"
-        if not self.checks.check(run.returncode == 0, f"{what}: {run.stderr.decode()}"):
-            return
-        found = np.load(output)
-        expected = np.ascontiguousarray(expected)
-        self.checks.check(found.dtype == expected.dtype and found.shape == expected.shape,
-                          f"{what}: {found.dtype} {found.shape}")
-        self.checks.check(found.tobytes() == expected.tobytes(),
-                          f"{what}: {np.sum(found != expected)} of {expected.size} differ")
 
 
-def options(arguments):
+def flags_of(arguments):
     return [text for name, value in arguments.items() for text in (f"--{name}", value)]
 
 
-def float_methods(drawing):
-    for method, arguments in FLOATS.items():
-        for seed in SEEDS:
-            draw = getattr(np.random.RandomState(seed), method)
-            shaped = method in ("rand", "randn")
-            expected = draw(COUNT) if shaped else draw(size=COUNT, **arguments)
-            drawing.compare(expected, method, *options(arguments), "--shape", COUNT, seed=seed)
+def check_draw(folder, seed, expected, *args):
+    """`attn random ARGS... --seed SEED` gives the expected array."""
+    words = seed if isinstance(seed, list) else [seed]
+    output = folder / "drawn.npy"
+    run = attn("random", *args, "--seed", ",".join(map(str, words)), "-o", output, "--force")
+    assert run.returncode == 0, run.stderr
+    found, expected = np.load(output), np.ascontiguousarray(expected)
+    assert found.dtype == expected.dtype
+    assert found.shape == expected.shape
+    assert np.sum(found != expected) == 0
+    assert found.tobytes() == expected.tobytes()
 
 
-def integer_methods(drawing):
-    for dtype, ranges in RANGES.items():
-        for seed, (low, high) in zip(SEEDS, ranges):
-            shape = (1000, COUNT // 1000)
-            args = ["--low", low, "--high", high, "--dtype", dtype, "--shape", "%d,%d" % shape]
-            drawing.compare(np.random.RandomState(seed).randint(low, high, shape, dtype),
-                            "randint", *args, seed=seed)
-            drawing.compare(np.random.default_rng(seed).integers(low, high, shape, dtype),
-                            "integers", "--generator", "default_rng", *args, seed=seed)
+@pytest.fixture(params=SEEDS, ids=str)
+def seed(request):
+    return request.param
 
 
-def generator_methods(drawing):
-    chosen = ["--generator", "default_rng", "--shape", COUNT]
-    for seed in [*SEEDS, 2**128 - 1, [2**70, 5]]:
-        rng = np.random.default_rng
-        drawing.compare(rng(seed).random(COUNT), "random", *chosen, seed=seed)
-        drawing.compare(rng(seed).random(COUNT, dtype=np.float32), "random", *chosen, "--dtype",
-                        "float32", seed=seed)
-        drawing.compare(rng(seed).uniform(-7, 1e9, COUNT), "uniform", *chosen, "--low", -7,
-                        "--high", 1e9, seed=seed)
+@pytest.mark.parametrize("method", FLOATS)
+def test_float_method(tmp_path, seed, method):
+    arguments = FLOATS[method]
+    draw = getattr(np.random.RandomState(seed), method)
+    expected = draw(COUNT) if method in ("rand", "randn") else draw(size=COUNT, **arguments)
+    check_draw(tmp_path, seed, expected, method, *flags_of(arguments), "--shape", COUNT)
 
 
-def permutations(drawing):
-    rows = np.random.RandomState(99).randint(0, 1000, (COUNT // 4, 4))
-    line = np.random.RandomState(98).standard_normal(COUNT).astype(np.float32)
-    for name, array in ("rows", rows), ("line", line):
-        np.save(drawing.folder / f"{name}.npy", array)
-    for seed in SEEDS:
-        drawing.compare(np.random.RandomState(seed).permutation(COUNT), "permutation", "--n", COUNT,
-                        seed=seed)
-        for name, array in ("rows", rows), ("line", line):
-            source = ["--input", drawing.folder / f"{name}.npy"]
-            drawing.compare(np.random.RandomState(seed).permutation(array), "permutation", *source,
-                            seed=seed)
-            shuffled = array.copy()
-            np.random.RandomState(seed).shuffle(shuffled)
-            drawing.compare(shuffled, "shuffle", *source, seed=seed)
+@pytest.mark.parametrize("dtype, seed, low, high", [
+    (dtype, seed, *limits) for dtype, ranges in RANGES.items() for seed, limits in zip(SEEDS, ranges)])
+class TestIntegers:
+    SHAPE = (1000, COUNT // 1000)
+
+    def flags(self, dtype, low, high):
+        return ["--low", low, "--high", high, "--dtype", dtype, "--shape", "%d,%d" % self.SHAPE]
+
+    def test_randint(self, tmp_path, dtype, seed, low, high):
+        expected = np.random.RandomState(seed).randint(low, high, self.SHAPE, dtype)
+        check_draw(tmp_path, seed, expected, "randint", *self.flags(dtype, low, high))
+
+    def test_integers(self, tmp_path, dtype, seed, low, high):
+        expected = np.random.default_rng(seed).integers(low, high, self.SHAPE, dtype)
+        check_draw(tmp_path, seed, expected, "integers", "--generator", "default_rng",
+                   *self.flags(dtype, low, high))
 
 
-def choices(drawing):
-    line = np.load(drawing.folder / "line.npy")
-    weights = np.arange(2000.0)
-    weights /= weights.sum()
-    for seed in SEEDS:
-        def choice(*args, **kwargs):
-            return np.random.RandomState(seed).choice(*args, **kwargs)
+@pytest.mark.parametrize("seed", [*SEEDS, 2**128 - 1, [2**70, 5]], ids=str)
+class TestGenerator:
+    """Methods of numpy.random.default_rng."""
 
-        drawing.compare(choice(12345, COUNT), "choice", "--n", 12345, "--shape", COUNT, seed=seed)
-        drawing.compare(choice(COUNT, COUNT, replace=False), "choice", "--n", COUNT, "--shape",
-                        COUNT, "--no-replace", seed=seed)
-        drawing.compare(choice(7, COUNT, p=WEIGHTS), "choice", "--n", 7, "--shape", COUNT, "--p",
-                        ",".join(map(repr, WEIGHTS)), seed=seed)
-        drawing.compare(choice(2000, (30, 50), replace=False, p=weights), "choice", "--n", 2000,
-                        "--shape", "30,50", "--no-replace", "--p", ",".join(map(repr, weights)),
-                        seed=seed)
-        drawing.compare(choice(line, (10, 20)), "choice", "--input", drawing.folder / "line.npy",
-                        "--shape", "10,20", seed=seed)
+    FLAGS = ["--generator", "default_rng", "--shape", COUNT]
 
+    def test_random(self, tmp_path, seed):
+        expected = np.random.default_rng(seed).random(COUNT)
+        check_draw(tmp_path, seed, expected, "random", *self.FLAGS)
 
-def main():
-    checks = Checks("random/numpy")
-    with tempfile.TemporaryDirectory() as folder:
-        drawing = Drawing(checks, folder)
-        float_methods(drawing)
-        integer_methods(drawing)
-        generator_methods(drawing)
-        permutations(drawing)
-        choices(drawing)
-    checks.finish()
+    def test_random_float32(self, tmp_path, seed):
+        expected = np.random.default_rng(seed).random(COUNT, dtype=np.float32)
+        check_draw(tmp_path, seed, expected, "random", *self.FLAGS, "--dtype", "float32")
+
+    def test_uniform(self, tmp_path, seed):
+        expected = np.random.default_rng(seed).uniform(-7, 1e9, COUNT)
+        check_draw(tmp_path, seed, expected, "uniform", *self.FLAGS, "--low", -7, "--high", 1e9)
 
 
-if __name__ == "__main__":
-    main()
+ARRAYS = {
+    "matrix": np.random.RandomState(99).randint(0, 1000, (COUNT // 4, 4)),
+    "vector": np.random.RandomState(98).standard_normal(COUNT).astype(np.float32),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(module_path):
+    """A folder with matrix.npy and vector.npy."""
+    for name, array in ARRAYS.items():
+        np.save(module_path / f"{name}.npy", array)
+    return module_path
+
+
+def test_permutation_of_a_range(tmp_path, seed):
+    expected = np.random.RandomState(seed).permutation(COUNT)
+    check_draw(tmp_path, seed, expected, "permutation", "--n", COUNT)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_permutation_of_an_array(folder, seed, name):
+    expected = np.random.RandomState(seed).permutation(ARRAYS[name])
+    check_draw(folder, seed, expected, "permutation", "--input", folder / f"{name}.npy")
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_shuffle(folder, seed, name):
+    expected = ARRAYS[name].copy()
+    np.random.RandomState(seed).shuffle(expected)
+    check_draw(folder, seed, expected, "shuffle", "--input", folder / f"{name}.npy")
+
+
+def comma_separated(numbers):
+    return ",".join(map(repr, numbers))
+
+
+class TestChoice:
+    @pytest.fixture
+    def choice(self, seed):
+        return np.random.RandomState(seed).choice
+
+    def test_with_replacement(self, tmp_path, seed, choice):
+        check_draw(tmp_path, seed, choice(12345, COUNT), "choice", "--n", 12345, "--shape", COUNT)
+
+    def test_without_replacement(self, tmp_path, seed, choice):
+        check_draw(tmp_path, seed, choice(COUNT, COUNT, replace=False), "choice", "--n", COUNT, "--shape",
+                   COUNT, "--no-replace")
+
+    def test_with_probabilities(self, tmp_path, seed, choice):
+        check_draw(tmp_path, seed, choice(7, COUNT, p=WEIGHTS), "choice", "--n", 7, "--shape", COUNT, "--p",
+                   comma_separated(WEIGHTS))
+
+    def test_with_probabilities_and_without_replacement(self, tmp_path, seed, choice):
+        weights = np.arange(2000.0)
+        weights /= weights.sum()
+        check_draw(tmp_path, seed, choice(2000, (30, 50), replace=False, p=weights), "choice", "--n", 2000,
+                   "--shape", "30,50", "--no-replace", "--p", comma_separated(weights))
+
+    def test_from_an_array(self, folder, seed, choice):
+        check_draw(folder, seed, choice(ARRAYS["vector"], (10, 20)), "choice", "--input",
+                   folder / "vector.npy", "--shape", "10,20")
