@@ -1,19 +1,19 @@
-#!/usr/bin/env python3
-"""Includes run along the arrows of the architecture, and each dependency has one door.
+"""Modules include only the modules below them, and each dependency only its wrapper.
 
-The rules stand here once, as data; the checks at the end break each of them on purpose, so that
-this test is known to see what it looks for.
+The rules are the tables below. The last tests break each rule on purpose, so a checker that misses
+violations cannot pass.
 """
 
-import pathlib
 import re
-import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from support.attn import ROOT, Checks
+import pytest
 
-# Which rooms a room may include from, besides itself.
-ARROWS = {
+from support.attn import ROOT
+
+SRC = ROOT / "src" / "attn"
+
+# For each module, the other modules that it may include.
+MODULES = {
     "base": set(),
     "tensor": {"base"},
     "io": {"tensor", "base"},
@@ -30,8 +30,8 @@ ARROWS = {
             "tensor", "base"},
 }
 
-# Where a dependency's headers may be included: (what, its headers, the files that may).
-DOORS = [
+# (dependency, its headers, the files that may include them)
+WRAPPERS = [
     ("CLI11", r"CLI/", r"cli/[^/]+\.cpp"),
     ("nlohmann-json", r"nlohmann/", r"io/json[^/]*\.cpp"),
     ("libzip", r"zip\.h", r"io/npz[^/]*\.cpp"),
@@ -48,77 +48,87 @@ DOORS = [
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
-def faults(path, text):
-    """What is wrong with the includes of the file at `path`, relative to src/attn."""
-    room = path.split("/")[0]
-    for mark, header in INCLUDE.findall(text):
-        if mark == '"' and not header.startswith("attn/"):
-            yield f'{path}: "{header}" is not named from src, as "attn/ROOM/FILE.h"'
+def violations(path, text):
+    """The forbidden includes of a file; `path` is relative to src/attn."""
+    module = path.split("/")[0]
+    found = []
+    for quote, header in INCLUDE.findall(text):
+        if quote == '"' and not header.startswith("attn/"):
+            found.append(f'{path}: "{header}" is not relative to src, as "attn/MODULE/FILE.h"')
         elif header.startswith("attn/"):
             other = header.split("/")[1]
-            if other != room and other not in ARROWS[room]:
-                yield f"{path}: {room} may not know {other}, yet includes {header}"
-        for what, headers, files in DOORS:
+            if other != module and other not in MODULES[module]:
+                found.append(f"{path}: {module} must not include {other}: {header}")
+        for dependency, headers, files in WRAPPERS:
             if re.match(headers, header) and not re.fullmatch(files, path):
-                yield f"{path}: {what} has another door, yet {header} is included here"
+                found.append(f"{path}: only the wrapper of {dependency} may include {header}")
+    return found
 
 
-def check_sources(checks):
-    src = ROOT / "src" / "attn"
-    rooms = {folder.name for folder in src.iterdir() if folder.is_dir()}
-    checks.check(rooms <= set(ARROWS), f"rooms without a rule: {rooms - set(ARROWS)}")
-    for file in sorted(src.rglob("*.h")) + sorted(src.rglob("*.cpp")):
-        path = file.relative_to(src).as_posix()
-        found = list(faults(path, file.read_text(encoding="utf-8")))
-        checks.check(not found, "; ".join(found))
-        # An exception that leaves std::call_once() passes through the C library, which then unwinds
-        # with another copy of the unwinder than the one linked in: abort().
-        checks.check("std::call_once" not in file.read_text(encoding="utf-8").replace("Not std::call_once", ""),
-                     f"{path}: std::call_once")
+def sources(*suffixes):
+    return [(path.relative_to(SRC).as_posix(), path.read_text(encoding="utf-8"))
+            for suffix in suffixes for path in sorted(SRC.rglob(f"*{suffix}"))]
 
+
+def test_every_module_has_a_rule():
+    assert {folder.name for folder in SRC.iterdir() if folder.is_dir()} <= set(MODULES)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_includes_of_module(module):
+    texts = [(path, text) for path, text in sources(".h", ".cpp") if path.startswith(f"{module}/")]
+    assert [message for path, text in texts for message in violations(path, text)] == []
+
+
+def test_nothing_uses_call_once():
+    """An exception that leaves std::call_once() passes through the C library, which unwinds with another
+    copy of the unwinder than the one linked into the program, and aborts."""
+    assert [path for path, text in sources(".h", ".cpp")
+            if "std::call_once" in text.replace("Not std::call_once", "")] == []
+
+
+def test_main_includes_only_the_command_line():
     main = (ROOT / "apps" / "attn" / "main.cpp").read_text(encoding="utf-8")
-    ours = {header for _, header in INCLUDE.findall(main) if header.startswith("attn/")}
-    checks.check(ours == {"attn/cli/cli.h"}, f"main.cpp knows the command line only, not {ours}")
+    assert {header for _, header in INCLUDE.findall(main) if header.startswith("attn/")} == {"attn/cli/cli.h"}
 
 
-def check_the_rules_themselves(checks):
-    for room, others in ARROWS.items():
-        for other in ARROWS:
-            seen = list(faults(f"{room}/x.cpp", f'#include "attn/{other}/y.h"\n'))
-            allowed = other == room or other in others
-            checks.check(bool(seen) != allowed, f"rule for {room} -> {other} is not kept")
-            checks.check(not (other in others and room in ARROWS[other]),
-                         f"{room} and {other} know each other")
-    for path, include in [
-        ("io/npz.cpp", "<CLI/CLI.hpp>"),
-        ("cli/run.h", "<CLI/CLI.hpp>"),
-        ("job/job.cpp", "<nlohmann/json.hpp>"),
-        ("io/json.h", "<nlohmann/json_fwd.hpp>"),
-        ("io/npy.cpp", "<zip.h>"),
-        ("core/attention.cpp", "<xtensor-blas/xlinalg.hpp>"),
-        ("core/softmax.cpp", "<cblas.h>"),
-        ("core/attention.cpp", "<hwy/highway.h>"),
-        ("core/attention.h", "<xtensor/xtensor_forward.hpp>"),
-        ("core/inputs.h", '"attn/tensor/array.h"'),
-        ("core/inputs.cpp", '"inputs.h"'),
-        ("core/inputs.cpp", '"../io/npy.h"'),
-    ]:
-        checks.check(list(faults(path, f"// first\n #  include {include}\n")),
-                     f"{include} in {path} goes unseen")
-    for path, include in [
-        ("cli/run.cpp", "<CLI/CLI.hpp>"),
-        ("io/json.cpp", "<nlohmann/json.hpp>"),
-        ("io/npz.cpp", "<zip.h>"),
-        ("core/gemm.cpp", "<xtensor-blas/xblas.hpp>"),
-        ("core/softmax.cpp", "<xtensor/xmath.hpp>"),
-        ("tensor/array.h", "<xtensor/xadapt.hpp>"),
-    ]:
-        found = list(faults(path, f"#include {include}\n"))
-        checks.check(not found, "; ".join(found))
+@pytest.mark.parametrize("module", MODULES)
+def test_rule_of_module_is_enforced(module):
+    for other in MODULES:
+        found = violations(f"{module}/x.cpp", f'#include "attn/{other}/y.h"\n')
+        assert bool(found) != (other == module or other in MODULES[module]), other
 
 
-if __name__ == "__main__":
-    checks = Checks("layering")
-    check_sources(checks)
-    check_the_rules_themselves(checks)
-    checks.finish()
+def test_no_two_modules_include_each_other():
+    assert [(module, other) for module, others in MODULES.items() for other in others
+            if module in MODULES[other]] == []
+
+
+@pytest.mark.parametrize("path, include", [
+    ("io/npz.cpp", "<CLI/CLI.hpp>"),
+    ("cli/run.h", "<CLI/CLI.hpp>"),
+    ("job/job.cpp", "<nlohmann/json.hpp>"),
+    ("io/json.h", "<nlohmann/json_fwd.hpp>"),
+    ("io/npy.cpp", "<zip.h>"),
+    ("core/attention.cpp", "<xtensor-blas/xlinalg.hpp>"),
+    ("core/softmax.cpp", "<cblas.h>"),
+    ("core/attention.cpp", "<hwy/highway.h>"),
+    ("core/attention.h", "<xtensor/xtensor_forward.hpp>"),
+    ("core/inputs.h", '"attn/tensor/array.h"'),
+    ("core/inputs.cpp", '"inputs.h"'),
+    ("core/inputs.cpp", '"../io/npy.h"'),
+])
+def test_forbidden_include_is_found(path, include):
+    assert violations(path, f"// first\n #  include {include}\n") != []
+
+
+@pytest.mark.parametrize("path, include", [
+    ("cli/run.cpp", "<CLI/CLI.hpp>"),
+    ("io/json.cpp", "<nlohmann/json.hpp>"),
+    ("io/npz.cpp", "<zip.h>"),
+    ("core/gemm.cpp", "<xtensor-blas/xblas.hpp>"),
+    ("core/softmax.cpp", "<xtensor/xmath.hpp>"),
+    ("tensor/array.h", "<xtensor/xadapt.hpp>"),
+])
+def test_permitted_include_is_accepted(path, include):
+    assert violations(path, f"#include {include}\n") == []
