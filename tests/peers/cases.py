@@ -1,23 +1,22 @@
-"""Cases of conformance: a job for attn, and what a library makes of the same tensors."""
+"""Cases of the comparison with other libraries: jobs, and a library's results for the same tensors."""
 
 import dataclasses
 import json
 import pathlib
 import random
 import subprocess
-import sys
 import tempfile
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN  # noqa: E402
+from support.attn import ATTN
 
 
 @dataclasses.dataclass
 class Case:
-    """`job` holds options as JSON has them and tensors as arrays. `library` and `exact` have an array
-    an output: what the library gives, and what it gives for the same numbers in float64."""
+    """`job` has the options as in JSON and the tensors as arrays. `library` and `exact` map outputs to the
+    library's results, in the case's dtype and in float64."""
+
     name: str
     dtype: str
     job: dict
@@ -26,7 +25,7 @@ class Case:
 
 
 class Draw:
-    """A seeded source of shapes, choices and tensors."""
+    """A seeded source of random choices and tensors."""
 
     def __init__(self, *seed):
         self.choose = random.Random(repr(seed))
@@ -41,13 +40,14 @@ class Draw:
     def normal(self, *shape, dtype="float64"):
         return self.rng.standard_normal(shape).astype(dtype)
 
-    def sees(self, *shape, p=0.7):
+    def mask(self, *shape, p=0.7):
+        """True with probability p."""
         return self.rng.random(shape) < p
 
 
 def error_of(found, exact):
-    """Largest difference, relative to the largest number where that is above 1; inf where NaN and
-    infinities stand elsewhere, or the shape is another."""
+    """The largest difference, divided by the largest magnitude if that is above 1. It is inf if the shapes
+    or the positions of NaN and infinities differ."""
     found, exact = np.asarray(found, dtype="float64"), np.asarray(exact, dtype="float64")
     if found.shape != exact.shape:
         return np.inf
@@ -61,7 +61,7 @@ def error_of(found, exact):
 
 
 def write_tensors(path, tensors):
-    """An .npz file; where NumPy has no name for a dtype (bfloat16), .safetensors. Gives its path."""
+    """Writes an .npz file, or .safetensors if a dtype is bfloat16, which .npy lacks. Returns its path."""
     if not any(x.dtype.name == "bfloat16" for x in tensors.values()):
         np.savez(path.with_suffix(".npz"), **tensors)
         return path.with_suffix(".npz")
@@ -78,7 +78,7 @@ def write_tensors(path, tensors):
 
 
 def run_jobs(jobs):
-    """The outputs of each job, a dict of arrays, or the message that refused it; by one `attn batch`."""
+    """Runs the jobs in one `attn batch`. Returns for each its outputs by name, or its error message."""
     with tempfile.TemporaryDirectory() as folder:
         lines = []
         for number, job in enumerate(jobs, 1):
@@ -90,12 +90,12 @@ def run_jobs(jobs):
         run = subprocess.run([ATTN, "batch", "-", "--out-dir", out, "--name", "{index}", "--quiet",
                               "--progress", "none", "--nan", "allow"],
                              input="\n".join(lines).encode(), capture_output=True)
-        results, told = [], run.stderr.decode().splitlines()
+        results, messages = [], run.stderr.decode().splitlines()
         for number in range(1, len(jobs) + 1):
             path = out / f"{number}.npz"
             if path.exists():
                 with np.load(path) as arrays:
                     results.append(dict(arrays))
             else:
-                results.append("; ".join(t for t in told if f"line {number}:" in t) or "no result")
+                results.append("; ".join(t for t in messages if f"line {number}:" in t) or "no result")
     return results

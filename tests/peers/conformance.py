@@ -1,4 +1,4 @@
-"""Runs the families of conformance and prints their table; scripts/peers starts it."""
+"""Compares attn with all families of cases and prints the table; started by scripts/peers."""
 
 import argparse
 import dataclasses
@@ -10,12 +10,11 @@ import time
 
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-import golden  # noqa: E402
-from cases import error_of, run_jobs  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from peers import golden  # noqa: E402
+from peers.cases import error_of, run_jobs  # noqa: E402
 
-
-# A library that is further from float64 than this has been asked something else.
+# If a library's own error is larger, the case does not ask it for the same computation.
 OWN_LIMIT = {"float64": 1e-6, "float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-1}
 
 
@@ -43,18 +42,18 @@ FAMILIES = {
 }
 
 
-def judge(dtype, cases, results, onnx_tolerance):
-    """A row of the table: the cases of one dtype, against the tolerance that belongs to it."""
+def evaluate(dtype, cases, results, onnx_tolerance):
+    """The largest error of the cases of one dtype, the tolerance with its reason, and the failed cases."""
     own = max(error_of(c.library[o], c.exact[o]) for c in cases for o in c.library)
     if own > OWN_LIMIT[dtype]:
         sys.exit(f"{cases[0].name}: the library's own error is {own:.1e}")
     if onnx_tolerance:
-        allowed = {"float32": 2.0 ** -20, "float16": 2.0 ** -10}  # the runner of ONNX asks for 1e-3
-        tolerance, why = allowed[dtype], {"float32": "8 ulp of 1", "float16": "1 ulp of 1"}[dtype]
+        allowed = {"float32": 2.0 ** -20, "float16": 2.0 ** -10}  # the test runner of ONNX uses 1e-3
+        tolerance, reason = allowed[dtype], {"float32": "8 ulp of 1", "float16": "1 ulp of 1"}[dtype]
     elif dtype == "float64":
-        tolerance, why = 1e-12, "float64"
+        tolerance, reason = 1e-12, "float64"
     else:
-        tolerance, why = 2 * own, f"twice its own error, {own:.1e}"
+        tolerance, reason = 2 * own, f"twice its own error, {own:.1e}"
     worst, failed = 0.0, []
     for case, result in zip(cases, results):
         if isinstance(result, str):
@@ -66,13 +65,13 @@ def judge(dtype, cases, results, onnx_tolerance):
             worst = max(worst, largest)
         else:
             failed.append((case, f"{errors}"))
-    return worst, tolerance, why, failed
+    return worst, tolerance, reason, failed
 
 
 def run_family(name, show, write_golden):
     family = FAMILIES[name]
     began = time.monotonic()
-    module = importlib.import_module(family.module)
+    module = importlib.import_module(f"peers.{family.module}")
     cases = list(getattr(module, family.cases)())
     if not cases:
         sys.exit(f"{name}: no cases")
@@ -82,9 +81,9 @@ def run_family(name, show, write_golden):
     green = True
     for dtype in sorted({case.dtype for case in cases}, reverse=True):
         chosen = [(c, r) for c, r in zip(cases, results) if c.dtype == dtype]
-        worst, tolerance, why, failed = judge(dtype, *zip(*chosen), family.onnx_tolerance)
+        worst, tolerance, reason, failed = evaluate(dtype, *zip(*chosen), family.onnx_tolerance)
         print(f"| {family.title} ({family.package} {version}) | {dtype} | {len(chosen)} "
-              f"| {len(chosen) - len(failed)} | {worst:.1e} | {tolerance:.1e}, {why} |", flush=True)
+              f"| {len(chosen) - len(failed)} | {worst:.1e} | {tolerance:.1e}, {reason} |", flush=True)
         for case, message in failed[:show]:
             options = {k: v if not isinstance(v, np.ndarray) else f"{v.dtype}{list(v.shape)}"
                        for k, v in case.job.items()}
@@ -100,8 +99,8 @@ def run_family(name, show, write_golden):
 def main():
     parser = argparse.ArgumentParser(prog="scripts/peers")
     parser.add_argument("--family", action="append", choices=list(FAMILIES), help="default: all")
-    parser.add_argument("--show", type=int, default=3, help="failures to show of each row")
-    parser.add_argument("--golden", action="store_true", help="write tests/golden/peers anew")
+    parser.add_argument("--show", type=int, default=3, help="failures to show for each row")
+    parser.add_argument("--golden", action="store_true", help="regenerate tests/golden/peers")
     arguments = parser.parse_args()
     print("| family | dtype | cases | passed | largest error | tolerance (reason) |\n"
           "| --- | --- | --- | --- | --- | --- |")

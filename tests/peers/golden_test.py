@@ -1,30 +1,36 @@
-#!/usr/bin/env python3
-"""Cases that other libraries computed, kept in tests/golden/peers: attn gives their results, and
-gives others when the option that a case is there for is left out."""
+"""Cases computed by other libraries, stored in tests/golden/peers: attn gives the same results.
 
-import pathlib
-import sys
+Each option that a case tests is also omitted, which must change the result.
+"""
 
-sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[n]) for n in (0, 1)]
-from cases import error_of, run_jobs  # noqa: E402
-from golden import FOLDER, changes, read, without  # noqa: E402
-from support.attn import Checks  # noqa: E402
+import functools
 
+import pytest
 
-def main():
-    checks = Checks("peers")
-    for family in sorted(path.stem for path in FOLDER.glob("*.json")):
-        cases = list(read(family))
-        for (name, _, tolerance, job, want), found in zip(cases, run_jobs([c[3] for c in cases])):
-            same = not isinstance(found, str) and all(
-                error_of(found[output], want[output]) <= tolerance for output in want)
-            checks.check(same, f"{family}: {name}: {found if isinstance(found, str) else 'differs'}")
-        left_out = [(case, key) for case in cases for key in case[1]]
-        results = run_jobs([without(case[3], key) for case, key in left_out])
-        for (case, key), found in zip(left_out, results):
-            checks.check(changes(found, case[4]), f"{family}: {case[0]}: {key} changes nothing")
-    checks.finish()
+from peers.cases import error_of, run_jobs
+from peers.golden import FOLDER, changes, read, without
+
+CASES = {(path.stem, case[0]): case for path in sorted(FOLDER.glob("*.json")) for case in read(path.stem)}
+TESTED = [(family, name, option) for (family, name), case in CASES.items() for option in case[1]]
 
 
-if __name__ == "__main__":
-    main()
+@functools.lru_cache(maxsize=None)
+def results():
+    """The results of all cases, as they are and without each tested option; run in one batch."""
+    jobs = {key: case[3] for key, case in CASES.items()}
+    jobs |= {(family, name, option): without(jobs[family, name], option) for family, name, option in TESTED}
+    return dict(zip(jobs, run_jobs(list(jobs.values()))))
+
+
+@pytest.mark.parametrize("family, name", CASES)
+def test_result_equals_that_of_the_library(family, name):
+    _, _, tolerance, _, expected = CASES[family, name]
+    found = results()[family, name]
+    assert not isinstance(found, str), "the job was refused"
+    for output in expected:
+        assert error_of(found[output], expected[output]) <= tolerance, output
+
+
+@pytest.mark.parametrize("family, name, option", TESTED)
+def test_omitting_the_option_changes_the_result(family, name, option):
+    assert changes(results()[family, name, option], CASES[family, name][4])

@@ -1,16 +1,16 @@
 """Random cases of jax.nn.dot_product_attention.
 
-It takes the softmax in float32 whatever it is given, so that `exact` is its formula in NumPy's float64.
+JAX computes the softmax in float32 for all dtypes, so `exact` is its formula in NumPy's float64.
 """
 
 import jax
 import numpy as np
-from cases import Case, Draw
+from peers.cases import Case, Draw
 
 jax.config.update("jax_enable_x64", True)
 COUNT = 600
 DTYPES = ["float64", "float64", "float32", "float16", "bfloat16"]
-# Few shapes, as JAX compiles each anew: B, L, S, heads, key heads, width.
+# B, L, S, heads, key heads, width. Few of them, because JAX compiles each one.
 SHAPES = [(1, 1, 1, 1, 1, 4), (2, 5, 5, 2, 2, 8), (2, 4, 9, 4, 2, 8), (3, 8, 3, 3, 1, 5),
           (1, 17, 17, 2, 1, 16), (2, 1, 12, 6, 3, 4), (1, 12, 7, 2, 2, 3), (3, 6, 6, 4, 4, 2)]
 
@@ -20,7 +20,7 @@ HIDDEN = -0.7 * float(np.finfo(np.float32).max)
 
 def formula(q, k, v, bias=0.0, mask=True, scale=None, is_causal=False, local_window_size=None,
             key_value_seq_lengths=None, query_seq_lengths=None):
-    """What JAX documents, for (B, places, heads, width), in float64."""
+    """The formula that JAX documents, for (B, length, heads, width), in float64."""
     q, k, v = (x.astype("float64") for x in (q, k, v))
     k, v = (np.repeat(x, q.shape[2] // x.shape[2], axis=2) for x in (k, v))
     scores = np.einsum("blhd,bshd->bhls", q, k) * (q.shape[-1] ** -0.5 if scale is None else scale)
@@ -53,11 +53,11 @@ def attention():
         if draw.chance(0.4):
             given["bias"] = draw.normal(draw.pick(1, B), draw.pick(1, H), L, S, dtype=dtype)
         if draw.chance(0.4):
-            given["mask"] = draw.sees(draw.pick(1, B), draw.pick(1, H), L, S)
-        if given:  # our one mask is added where its numbers are finite, and hides where they are not
-            bias, sees = given.get("bias", np.zeros((1,) * 4, dtype)), given.get("mask")
-            job["mask"] = (sees if "bias" not in given else bias if sees is None
-                           else np.where(sees, bias, -np.inf).astype(dtype))
+            given["mask"] = draw.mask(draw.pick(1, B), draw.pick(1, H), L, S)
+        if given:  # attn has one mask: finite numbers are added, -inf hides the key
+            bias, keep = given.get("bias", np.zeros((1,) * 4, dtype)), given.get("mask")
+            job["mask"] = (keep if "bias" not in given else bias if keep is None
+                           else np.where(keep, bias, -np.inf).astype(dtype))
         if draw.chance(0.3):
             given["is_causal"] = job["causal"] = True
         if draw.chance(0.3):

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import torch
-from cases import Case, Draw
+from peers.cases import Case, Draw
 
 torch.set_num_threads(1)
 COUNT = 600
@@ -13,11 +13,11 @@ def array(value):
     return value.detach().numpy()
 
 
-def with_a_key(sees):
-    """The same, the first key visible to all, which causality leaves visible, too. Where a query of
-    AdditiveAttention sees none, the answer depends on how far -1e9 drowns its scores."""
-    sees[..., 0] = True
-    return sees
+def with_first_key(mask):
+    """The mask with the first key visible to all queries; causality does not hide that one. Without a visible
+    key, the result of AdditiveAttention depends on how -1e9 compares with its scores."""
+    mask[..., 0] = True
+    return mask
 
 
 def multi_head():
@@ -32,12 +32,12 @@ def multi_head():
         given = {"use_causal_mask": draw.chance(0.3)}
         job = {"convention": "keras", "embeddings": query, "memory": value, "heads": H,
                "outputs": ["output", "weights"],
-               "empty_rows": "zero"}  # as this layer has it when it is asked for its scores
+               "empty_rows": "zero"}  # as in this layer when its scores are requested
         if given["use_causal_mask"]:
             job["causal"] = True
         if draw.chance(0.5):
-            given["attention_mask"] = draw.sees(B, L, S)
-            job["mask"] = given["attention_mask"][:, None]  # three axes of ours would be heads
+            given["attention_mask"] = draw.mask(B, L, S)
+            job["mask"] = given["attention_mask"][:, None]  # attn takes the first of three axes as heads
         names = ["W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"]
         weights = None
 
@@ -73,7 +73,7 @@ def additive():
         if given["use_causal_mask"]:
             job["causal"] = True
         if draw.chance(0.4):
-            masks[1] = with_a_key(draw.sees(B, S))
+            masks[1] = with_first_key(draw.mask(B, S))
             job["mask"] = masks[1][:, None]
         if draw.chance(0.6):
             job["v_score"] = draw.normal(E, dtype=dtype)
@@ -89,6 +89,6 @@ def additive():
                                     return_attention_scores=True, **given)
             return {"weights": array(scores), "context": array(context)}
 
-        exact = compute("float64")  # its weights are, but it multiplies by values in float32
+        exact = compute("float64")  # its weights are float64, but their product with values is float32
         exact["context"] = exact["weights"] @ job["V"].astype("float64")
         yield Case(f"additive {seed}", dtype, job, compute(dtype), exact)

@@ -15,7 +15,7 @@ from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
 from transformers.models.llama.modeling_llama import LlamaAttention, LlamaRotaryEmbedding
 from transformers.models.mistral.modeling_mistral import MistralAttention, MistralRotaryEmbedding
 from transformers.models.t5.modeling_t5 import T5Attention
-from cases import Case, Draw
+from peers.cases import Case, Draw
 
 torch.set_num_threads(1)
 COUNT = 60
@@ -27,7 +27,7 @@ def exact_softmax(x, dim=-1, dtype=None, **rest):
 
 
 def linears(layer, **names):
-    """The job's tensors of Linear layers: W_Q="query" and so on, biases where there are any."""
+    """The job's tensors from Linear layers, named as in W_Q="query", with their biases if any."""
     tensors = {}
     for ours, theirs in names.items():
         linear = getattr(layer, theirs)
@@ -98,7 +98,7 @@ def llama_layer(draw, L):
 
 
 def mistral_layer(draw, L):
-    """Its window of w keys is the query's own and w - 1 before it."""
+    """A window of w keys contains the query's own position and w - 1 before it."""
     i, j = places(L)
     config = transformers.MistralConfig(**SMALL, sliding_window=3)
     return rotary_layer(draw, L, MistralAttention, MistralRotaryEmbedding, config,

@@ -1,13 +1,13 @@
-"""Every node test of Attention and RotaryEmbedding that the onnx package generates."""
+"""All node tests of Attention and RotaryEmbedding that the onnx package generates."""
 
 import functools
 
 import numpy as np
 import onnx
 from onnx.backend.test.case.node import collect_testcases
-from cases import Case
+from peers.cases import Case
 
-# onnx counts its data types; qk_matmul_output_mode, our stages.
+# ONNX numbers its data types, and qk_matmul_output_mode numbers the stages.
 PRECISIONS = {1: "f32", 10: "f16", 11: "f64", 16: "bf16"}
 STAGES = {0: "scaled_scores", 1: "scaled_scores", 2: "masked_scores", 3: "weights"}
 
@@ -71,7 +71,7 @@ def rotary():
                "outputs": ["queries"]}
         if "position_ids" in inputs:
             job["position_ids"] = inputs["position_ids"]
-        if x.ndim == 3:  # heads side by side; ours are an axis before the places
+        if x.ndim == 3:  # packed heads; attn has an axis of heads before the positions
             job["heads"] = attributes["num_heads"]
             y = y.reshape(*y.shape[:2], job["heads"], -1).swapaxes(1, 2)
         yield Case(name, str(x.dtype), job, {"queries": y}, {"queries": y})

@@ -6,16 +6,16 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import flex_attention as flex_module
 from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
-from cases import Case, Draw
+from peers.cases import Case, Draw
 
 COUNT = 600
 torch.set_num_threads(1)
-flex_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # the formula itself, nothing compiled
+flex_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True  # the formula, not compiled
 DTYPES = ["float64", "float64", "float32", "float16", "bfloat16"]
 
 
 def tensor(array, dtype):
-    """A torch tensor; floats as `dtype`."""
+    """A torch tensor, with floats converted to `dtype`."""
     if array.dtype.name == "bfloat16":
         array = array.astype("float32")
     made = torch.from_numpy(np.ascontiguousarray(array))
@@ -23,14 +23,14 @@ def tensor(array, dtype):
 
 
 def both(compute, dtype):
-    """What `compute(dtype)` gives in the case's dtype and in float64, as NumPy arrays."""
+    """The results of `compute(dtype)` for the case's dtype and for float64, as NumPy arrays."""
     with torch.no_grad():
         return [{name: (value.float() if value.dtype == torch.bfloat16 else value).numpy()
                  for name, value in compute(d).items()} for d in (dtype, "float64")]
 
 
 def draw_qkv(draw, dtype):
-    """Q, K, V of rank 2, 3 or 4, with heads in groups now and then, and the mask's full shape."""
+    """Q, K and V of rank 2, 3 or 4, sometimes with grouped heads, and the full shape of the mask."""
     L, S = draw.pick(1, 2, 5, 17, 40), draw.pick(1, 3, 8, 33)
     E, Ev = draw.pick(1, 4, 8, 24), draw.pick(1, 8, 10)
     rank = draw.pick(2, 3, 4, 4, 4)
@@ -45,7 +45,7 @@ def draw_mask(draw, full, dtype):
     rank = draw.choose.randint(2, len(full))
     shape = [1 if axis < len(full) - 2 and draw.chance(0.3) else n for axis, n in enumerate(full)]
     shape = shape[len(full) - rank:]
-    sees = draw.sees(*shape)
+    sees = draw.mask(*shape)
     if draw.chance(0.5):
         return sees
     return np.where(sees | draw.chance(0.5), draw.normal(*shape), -np.inf).astype(dtype)
@@ -74,7 +74,7 @@ def sdpa():
 
 
 def layer_of(draw, dtype, width, heads, key_width, value_width, batch_first):
-    """A MultiheadAttention with random weights, and the tensors of the job that they are."""
+    """A MultiheadAttention with random weights, and the job's tensors with the same weights."""
     extra = {"bias": draw.chance(0.7), "add_bias_kv": draw.chance(0.25), "add_zero_attn": draw.chance(0.25)}
     torch.manual_seed(draw.choose.getrandbits(32))
     layer = torch.nn.MultiheadAttention(width, heads, kdim=key_width, vdim=value_width,
@@ -104,7 +104,7 @@ def mha():
         heads, size = draw.pick(1, 2, 4), draw.pick(1, 4, 8)
         width, alone = heads * size, draw.chance(0.3)
         key_width = width if alone or draw.chance(0.5) else draw.pick(3, 6, 10)
-        apart = not alone and draw.chance(0.5)  # values from another source than keys
+        apart = not alone and draw.chance(0.5)  # values and keys from different sources
         value_width = draw.pick(3, 7) if apart else key_width
         S = L if alone else S
         first = draw.chance(0.5)
@@ -122,19 +122,19 @@ def mha():
             job["memory_V"] = source(S, value_width)
         averaged = draw.chance(0.5)
         job["outputs"] = ["output", "mean_weights" if averaged else "weights"]
-        # Its boolean masks say what to ignore, and a query that sees no key becomes NaN.
+        # True in its boolean masks hides a key, and a query without visible keys becomes NaN.
         masks = {}
         kind = draw.pick("none", "bool", "float", "causal", "padding", "padding", "both")
         if kind in ("bool", "both"):
             shape = draw.pick((L, S), (B * heads, L, S))
-            masks["attn_mask"] = ~draw.sees(*shape)
+            masks["attn_mask"] = ~draw.mask(*shape)
         elif kind == "float":
             masks["attn_mask"] = draw.normal(*draw.pick((L, S), (B * heads, L, S)), dtype=dtype)
         elif kind == "causal":
             masks["attn_mask"] = ~np.tri(L, S, dtype=bool)
             job["causal"] = True
         if kind in ("padding", "both"):
-            masks["key_padding_mask"] = job["key_mask"] = ~draw.sees(B, S, p=0.8)
+            masks["key_padding_mask"] = job["key_mask"] = ~draw.mask(B, S, p=0.8)
         if "attn_mask" in masks and kind != "causal":
             mask = masks["attn_mask"]
             job["mask"] = mask.reshape(B, heads, L, S) if mask.ndim == 3 else mask
@@ -152,7 +152,7 @@ def mha():
 
 
 def window_mod(left, right, causal, lengths):
-    """Which keys a query sees, as FlexAttention asks."""
+    """Which keys are visible to a query, as a mask function of FlexAttention."""
     def sees(b, h, q, k):
         keep = (k >= q - left) & (k <= q + right) & (k < lengths[b])
         return keep & (q >= k) if causal else keep
@@ -160,7 +160,7 @@ def window_mod(left, right, causal, lengths):
 
 
 def score_mod(softcap, slopes, bias):
-    """Softcap, ALiBi and a table of biases by head and distance, one after another."""
+    """Softcap, ALiBi and a table of biases by head and distance, in this order."""
     def change(score, b, h, q, k):
         if softcap:
             score = softcap * torch.tanh(score / softcap)
