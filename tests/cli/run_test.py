@@ -1,20 +1,17 @@
-#!/usr/bin/env python3
-"""`attn run` from outside: where jobs come from, where results go, and what is refused."""
+"""`attn run`: sources of jobs, destinations of results, refusals; and the program as a whole."""
 
+import functools
 import io
 import json
 import os
-import pathlib
 import subprocess
-import sys
-import tempfile
 import zipfile
 
 import numpy as np
+import pytest
 from scipy.special import softmax
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn  # noqa: E402
+from support.attn import ATTN, assert_error, attn
 
 WORDS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]
 JOB = {
@@ -26,307 +23,443 @@ JOB = {
 }
 
 
+@pytest.fixture(scope="module")
 def expected():
-    np.random.seed(42)
-    q, k, v = (np.array(WORDS) @ np.random.randint(3, size=(3, 3)) for _ in range(3))
+    """The outputs of JOB by NumPy and SciPy."""
+    random = np.random.RandomState(42)
+    q, k, v = (np.array(WORDS) @ random.randint(3, size=(3, 3)) for _ in range(3))
     scores = q @ k.T
     weights = softmax(scores / np.sqrt(3), axis=1)
     return {"queries": q, "scores": scores, "weights": weights, "context": weights @ v}
 
 
-def close(a, b):
-    a, b = np.asarray(a), np.asarray(b)
-    return a.shape == b.shape and np.allclose(a, b, rtol=1e-13, atol=0)
+def assert_close(found, wanted):
+    assert np.shape(found) == np.shape(wanted)
+    np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=0)
 
 
-def where_jobs_come_from(checks, folder):
-    want = expected()
-    (folder / "job.json").write_text(json.dumps(JOB))
-    run = attn("run", "job.json", "--format", "json", cwd=folder)
-    got = json.loads(run.stdout)
-    checks.check(list(got) == ["schema", "made_by", "scores", "weights", "context"], f"{run}")
-    for name in "scores", "weights", "context":
-        checks.check(close(got[name], want[name]), f"job.json: {name}")
-    checks.check(np.array(got["scores"]).dtype.kind == "i", "integer scores stay integers")
-    made_by = got["made_by"]
-    checks.check(made_by["job"]["seed"] == 42 and "job.json" in made_by["inputs"], "made_by")
-
-    run = attn("run", "-", "--format", "ndjson", stdin=json.dumps(JOB))
-    checks.check(run.stdout.count(b"\n") == 1, "ndjson is one line")
-    checks.check(close(json.loads(run.stdout)["context"], want["context"]), "a job from stdin")
-    run = attn("run", "/dev/stdin", "--format", "ndjson", stdin=json.dumps(JOB), cwd=folder)
-    checks.check(close(json.loads(run.stdout)["context"], want["context"]), "a job from /dev/stdin")
-
-    # An .npz with the keys' names is a job, from a file and from a pipe; flags join it.
-    rng = np.random.default_rng(0)
-    q, k, v = (rng.standard_normal(s) for s in ((5, 4), (6, 4), (6, 3)))
-    np.savez(folder / "in.npz", Q=q, K=k, V=v)
-    run = attn("run", "in.npz", "--causal", "-o", "out.npz", cwd=folder)
-    checks.check(run.returncode == 0 and run.stdout == b"" and run.stderr == b"", f"npz: {run}")
-    s = np.where(np.tri(5, 6, dtype=bool), q @ k.T / 2, -np.inf)
-    with np.load(folder / "out.npz") as out:
-        checks.check(sorted(out.files) == ["context", "scores", "weights"], "names in the .npz")
-        checks.check(close(out["scores"], q @ k.T), "npz: scores")
-        checks.check(close(out["context"], softmax(s, axis=1) @ v), "npz: context")
-    with zipfile.ZipFile(folder / "out.npz") as archive:
-        checks.check(json.loads(archive.comment)["job"]["causal"] is True, "the .npz says its job")
-    write = ("import sys, numpy as np; rng = np.random.default_rng(0);"
-             "q, k, v = (rng.standard_normal(s) for s in ((5, 4), (6, 4), (6, 3)));"
-             "np.savez(sys.stdout.buffer, Q=q, K=k, V=v)")
-    numpy = subprocess.Popen(["/usr/bin/python3", "-c", write], stdout=subprocess.PIPE)
-    piped = subprocess.run([ATTN, "run", "-", "--causal", "--format", "npz"], stdin=numpy.stdout,
-                           capture_output=True)
-    numpy.wait()
-    with np.load(io.BytesIO(piped.stdout)) as out:
-        checks.check(close(out["context"], softmax(s, axis=1) @ v), "npz from pipe to pipe")
-
-    # Flags alone; a flag wins over the document; inline numbers; relative paths of the job file.
-    np.save(folder / "q.npy", q)
-    run = attn("run", "--q", "q.npy", "--k", "in.npz#K", "--v", "in.npz#V", "-o", "context=c.npy",
-               cwd=folder)
-    checks.check(run.returncode == 0, f"flags: {run}")
-    checks.check(close(np.load(folder / "c.npy"), softmax(q @ k.T / 2, axis=1) @ v), "flags")
-    run = attn("run", "job.json", "--scale", "none", "--format", "json", cwd=folder)
-    checks.check(close(json.loads(run.stdout)["weights"], softmax(want["scores"], axis=1)),
-                 "a flag wins")
-    run = attn("run", "--q", "[[1, 2]]", "--k", "[[1, 2], [3, 4]]", "--format", "json")
-    checks.check(json.loads(run.stdout)["scores"] == [[5, 11]], "inline numbers")
-    (folder / "sub").mkdir()
-    (folder / "sub" / "job.json").write_text(json.dumps({"Q": "../q.npy", "K": "../in.npz#K"}))
-    run = attn("run", str(folder / "sub" / "job.json"), "--format", "json")
-    checks.check(close(json.loads(run.stdout)["scores"], q @ k.T), "paths start at the job file")
+def npy(text):
+    return np.load(io.BytesIO(text))
 
 
-def where_results_go(checks, folder):
-    want = expected()
-    job = folder / "job.json"
-    job.write_text(json.dumps({**JOB, "tokens": ["a", "b", "c", "d"]}))
-
-    def run(*args, code=0):
-        done = attn("run", job, *args, cwd=folder)
-        checks.check(done.returncode == code, f"{args}: {done}")
-        return done
-
-    text = run().stdout.decode()
-    for name in "scores", "weights", "context":
-        checks.check(f"{name} {want[name].shape}: " in text, f"text: {name}")
-        checks.check(str(want[name]) in text, f"text: {name} as NumPy prints it")
-    checks.check(repr(want["context"]) in run("--repr").stdout.decode(), "--repr")
-    csv = run("--outputs", "weights", "--format", "csv").stdout
-    checks.check(close(np.loadtxt(io.BytesIO(csv), delimiter=","), want["weights"]), "csv")
-    npy = run("--outputs", "context", "--format", "npy").stdout
-    checks.check(close(np.load(io.BytesIO(npy)), want["context"]), "npy on stdout")
-
-    run("-o", "r.json")
-    result = json.loads((folder / "r.json").read_text())
-    checks.check(result["tokens"] == ["a", "b", "c", "d"], "tokens are kept")
-    checks.check(close(result["weights"], want["weights"]), "r.json")
-    run("-o", "all/", "--outputs", "queries,scores")
-    checks.check(sorted(os.listdir(folder / "all")) == ["queries.npy", "scores.npy"], "a folder")
-    checks.check(np.array_equal(np.load(folder / "all" / "queries.npy"), want["queries"]),
-                 "integers in .npy")
-    run("-o", "weights=w.npy", "-o", "context=c.csv")
-    checks.check(close(np.load(folder / "w.npy"), want["weights"]), "weights=w.npy")
-
-    # An existing file is kept without --force; the same bytes come again with it.
-    first = (folder / "r.json").read_bytes()
-    (folder / "r.json").write_bytes(b"mine")
-    refused = run("-o", "r.json", code=73)
-    checks.check(b"--force" in refused.stderr, f"names --force: {refused.stderr}")
-    checks.check((folder / "r.json").read_bytes() == b"mine", "kept without --force")
-    run("-o", "r.json", "--force")
-    checks.check((folder / "r.json").read_bytes() == first, "the same bytes again")
-    run("-o", job, "--force", code=73)  # an input is never written over
-    checks.check(json.loads(job.read_text())["seed"] == 42, "the input is whole")
-    leftovers = [name for name in os.listdir(folder) if name.startswith(".")]
-    checks.check(leftovers == [], f"nothing is left over: {leftovers}")
+@pytest.fixture
+def run(tmp_path):
+    """Runs `attn run` in the test's folder."""
+    return functools.partial(attn, "run", cwd=tmp_path)
 
 
-def refusals(checks, folder):
-    np.save(folder / "q.npy", np.ones((3, 4)))
-    np.save(folder / "k.npy", np.ones((5, 4)))
-    np.save(folder / "v.npy", np.ones((5, 2)))
-    np.save(folder / "v4.npy", np.ones((4, 2)))
-    np.save(folder / "mask.npy", np.ones((2, 5), dtype=bool))
-    np.save(folder / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
-    np.save(folder / "nan.npy", np.full((3, 4), np.nan))
-    (folder / "cut.npy").write_bytes((folder / "q.npy").read_bytes()[:-8])
-    np.savez(folder / "two.npz", a=np.ones(2), b=np.ones(2))
-    (folder / "secret.json").write_text("{}")
-    (folder / "table.csv").write_text("1,2\n3,4\n")
-    (folder / "no_name.json").write_text('{"": [[1, 2]], "a": [3]}')
-    qkv = ["--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
-    huge = [[2**62, 0, 0, 0]]
-    cases = [
-        # what is typed, exit code, what the line says
-        (["nope.json"], 66, "nope.json: "),
-        (["table.csv"], 65, "table.csv: expected a job (.json, .npz or .safetensors), found CSV; name its role "
-                            "with a flag, such as --embeddings table.csv"),
-        (["q.npy"], 65, "q.npy: expected a job (.json, .npz or .safetensors), found one array; name its role"),
-        (["no_name.json#"], 66, "no_name.json#: "),
-        (["--q", "no_name.json#", "--k", "k.npy"], 65, "no_name.json: holds an array without a name"),
-        (["--q", "nope.npy", "--k", "k.npy"], 66, "nope.npy: "),
-        (["--q", ".", "--k", "k.npy"], 66, "directory"),
-        (["--q", "cut.npy", "--k", "k.npy"], 65, "cut.npy: "),
-        (["--q", "objects.npy", "--k", "k.npy"], 65, "pickle"),
-        (["--q", "two.npz", "--k", "k.npy"], 65, "two.npz"),
-        (["--q", "two.npz#c", "--k", "k.npy"], 65, "two.npz"),
-        (["--q", "q.npy", "--k", "v.npy"], 65, "v.npy: K: expected"),
-        (["--q", "q.npy", "--k", "k.npy", "--v", "v4.npy"], 65, "v4.npy: V: expected"),
-        ([*qkv, "--mask", "mask.npy"], 65, "mask.npy: mask: expected"),
-        ([*qkv, "--heads", "3"], 65, "heads"),
-        ([*qkv, "--heads", "4", "--kv-heads", "3"], 65, "heads"),
-        ([*qkv, "--rows", "7"], 2, "attn: --rows: "),
-        (["--q", "q.npy"], 65, "K"),
-        ([*qkv, "--outputs", "wieghts"], 2, "did you mean 'weights'?"),
-        ([*qkv, "--outputs", "attn_weights"], 2, "did you mean 'weights'?"),
-        ([*qkv, "--outputs", "weights,,context"], 2, "outputs: expected names of outputs, found an empty one\n"),
-        ([*qkv, "--outputs", "output"], 2, "output"),
-        ([*qkv, "--outputs", "everything"], 2, "there are positions, inputs, "),
-        ([*qkv, "--scale", "big"], 2, "--scale: expected"),
-        ([*qkv, "--heads", "0"], 2, "--heads: expected"),
-        ([*qkv, "--score", "cosin"], 2, "did you mean 'cosine'?"),
-        ([*qkv, "--window", "1"], 2, "--window: expected 2 whole numbers"),
-        ([*qkv, "--hedas", "2"], 2, "did you mean '--heads'?"),
-        ([*qkv, "--num-heads", "8"], 2, "did you mean '--heads'?"),
-        ([*qkv, "--attn-mask", "m.npy"], 2, "did you mean '--mask'?"),
-        ([*qkv, "--key-padding-mask", "m.npy"], 2, "did you mean '--key-mask'?"),
-        ([*qkv, "--is-causal"], 2, "did you mean '--causal'?"),
-        *(([f"--{name}", "q.npy"], 2, f"did you mean '--{name[0]}'?)") for name in ("query", "key", "value")),
-        ([*qkv, "-o", "x.txt"], 2, "x.txt"),
-        ([*qkv, "-o", "x.npy"], 2, "holds one output"),
-        ([*qkv, "-o", "wights=x.npy"], 2, "did you mean 'weights'?"),
-        ([*qkv, "-o", "none/x.npz"], 73, "none"),
-        ([*qkv, "--repr", "--format", "json"], 2, "--repr"),
-        (["--q", json.dumps(huge), "--k", json.dumps(huge)], 65, "int64"),
-        (["--q", "nan.npy", "--k", "k.npy", "--nan", "refuse"], 65, "weights: expected no NaN"),
-        ([], 2, "expected a job file or tensors"),
-    ]
-    for args, code, says in cases:
-        out = [] if "-o" in args else ["-o", "result.npz"]
-        if "--repr" in args:
-            out = []
-        run = attn("run", *args, *out, cwd=folder)
-        err = run.stderr.decode()
-        checks.check(run.returncode == code, f"{args}: exit {run.returncode}, {err}")
-        checks.check(all(line.startswith("attn: ") for line in err.splitlines()), f"{args}: {err}")
-        checks.check(says in err, f"{args}: expected '{says}' in {err}")
-        checks.check(not (folder / "result.npz").exists(), f"{args}: no output")
-    run = attn("run", "--q", "nan.npy", "--k", "k.npy", cwd=folder)
-    checks.check(run.returncode == 0 and b"nan.npy: Q holds 12, the first at [0, 0]" in run.stderr, f"NaN: {run}")
-    run = attn("run", "--q", "nan.npy", "--k", "k.npy", "--nan", "allow", cwd=folder)
-    checks.check(run.returncode == 0 and run.stderr == b"", f"--nan allow: {run}")
-    run = attn("run", "--q", "nan.npy", "--k", "k.npy", "-q", cwd=folder)
-    checks.check(run.returncode == 0 and run.stderr == b"", f"-q: {run}")
-    for number in ".5", "0.5", "5e-1":
-        run = attn("run", *qkv, "--scale", number, "--outputs", "scaled_scores", "--format", "json",
-                   cwd=folder)
-        checks.check(json.loads(run.stdout)["scaled_scores"][0][0] == 2, f"--scale {number}: {run}")
-    np.save(folder / "float_mask.npy", np.tri(3, 5))
-    run = attn("run", *qkv, "--mask", "float_mask.npy", cwd=folder)
-    checks.check(run.returncode == 0 and b"warning: float_mask.npy: mask: floats are" in run.stderr,
-                 f"a float mask of 0 and 1: {run}")
-    np.save(folder / "float_mask.npy", np.where(np.tri(3, 5), 0, -np.inf))
-    run = attn("run", *qkv, "--mask", "float_mask.npy", cwd=folder)
-    checks.check(run.returncode == 0 and run.stderr == b"", f"an additive mask: {run}")
-    run = attn("run", "--q", "q.npy", "--k", "v.npy", "--mask", "mask.npy", "--rows", 9, cwd=folder)
-    checks.check(len(run.stderr.splitlines()) == 2, f"all at once: {run.stderr}")
+# The program.
 
 
-def documents(checks, folder):
-    cases = [
-        # document, exit code, what the line says
-        ({"embedings": WORDS}, 65, "did you mean 'embeddings'?"),
-        ({"num_heads": 2}, 65, "did you mean 'heads'?"),
-        ({"is_causal": True}, 65, "did you mean 'causal'?"),
-        ({"attn_mask": [[1]]}, 65, "did you mean 'mask'?"),
-        *(({name: [[1]]}, 65, f"did you mean '{name[0].upper()}'?")
-          for name in ("query", "key", "value", "queries", "keys", "values")),
-        ({"Q": [[1, 2], [3]], "K": [[1, 2]]}, 65, "job.json: Q: row [1]"),
-        ({"Q": [[1, "x"]], "K": [[1, 2]]}, 65, "job.json: Q: "),
-        ({"Q": [[1, None]], "K": [[1, 2]]}, 65, "job.json: Q: "),
-        ({"Q": "no.npy", "K": [[1, 2]]}, 66, "no.npy"),
-        ({"Q": [[1, 2]], "K": [[1, 2]], "heads": 1.5}, 65, "job.json: heads: expected"),
-        ({"Q": [[1, 2]], "K": [[1, 2]], "causal": "top"}, 65, "job.json: causal: expected"),
-        ({"Q": [[1, 2]], "K": [[1, 2]], "schema": "attn/9"}, 65, "job.json: schema: expected"),
-        ({"Q": [[1, 2]], "K": [[1, 2]], "softmax": {"axes": "all"}}, 65, "did you mean 'axis'?"),
-        ({"Q": [[1, 2]], "K": [[1, 2]], "softmax": "all"}, 65, "softmax: expected an object"),
-        ({"Q": {"randn": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "needs a seed"),
-        ({"seed": -1, "Q": {"randn": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "seed: expected"),
-        ({"seed": 1, "Q": {"randm": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "did you mean 'rand'"),
-        ({"seed": 1, "Q": {"randn": {"size": [1, 2]}}, "K": [[1, 2]]}, 65, "unknown argument"),
-        ({"seed": 1, "Q": {"randint": {"high": 0, "shape": [1]}}, "K": [[1]]}, 65, "low < high"),
-        ([1, 2], 65, "expected a job"),
-    ]
-    for document, code, says in cases:
-        (folder / "job.json").write_text(json.dumps(document))
-        run = attn("run", "job.json", "-o", "result.npz", cwd=folder)
-        err = run.stderr.decode()
-        checks.check(run.returncode == code, f"{document}: exit {run.returncode}, {err}")
-        checks.check(err.startswith("attn: ") and says in err, f"{document}: '{says}' in {err}")
-        checks.check(not (folder / "result.npz").exists(), f"{document}: no output")
-    np.savez(folder / "in.npz", q=np.ones((2, 2)), K=np.ones((2, 2)))
-    run = attn("run", "in.npz", cwd=folder)
-    checks.check(run.returncode == 65 and b"did you mean 'Q'?" in run.stderr, f"npz: {run}")
-    np.savez(folder / "in.npz", query=np.ones((2, 2)), K=np.ones((2, 2)))
-    run = attn("run", "in.npz", cwd=folder)
-    checks.check(run.returncode == 65 and b"'query' (did you mean 'Q'?" in run.stderr, f"npz: {run}")
-    np.savez(folder / "in.npz", Q=np.ones((2, 4)), K=np.ones((2, 4)), heads=2, scale=0.5)
-    run = attn("run", "in.npz", "--outputs", "weights", "--format", "json", cwd=folder)
-    checks.check(np.shape(json.loads(run.stdout)["weights"]) == (2, 2, 2), "options in an .npz")
+def test_version_names_the_program():
+    assert attn("--version").stdout.startswith(b"attn ")
 
 
-def what_computes(checks):
-    """`--version -v`: the version, the kernels' instruction set, BLAS, processors."""
-    for flag in "-v", "--verbose":
-        run = attn("--version", flag)
-        lines = run.stdout.decode().splitlines()
-        said = dict(line.split(": ", 1) for line in lines[1:])
-        checks.check(run.returncode == 0 and lines[0] + "\n" == attn("--version").stdout.decode(),
-                     f"{flag}: {run}")
-        checks.check(list(said) == ["kernels", "BLAS", "processors"], f"{flag}: {lines}")
-        checks.check("OpenBLAS" in said["BLAS"] and "/" in said["BLAS"], f"{flag}: {lines}")
-        checks.check(int(said["processors"]) <= len(os.sched_getaffinity(0)), f"{flag}: {lines}")
-    one = subprocess.run([ATTN, "--version", "-v"], capture_output=True, check=True,
-                         env={**os.environ, "ATTN_ISA": "baseline"},
-                         preexec_fn=lambda: os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]))
-    checks.check(b"kernels: baseline (of baseline" in one.stdout, f"ATTN_ISA: {one}")
-    checks.check(b"processors: 1\n" in one.stdout, f"affinity: {one}")
-    run = subprocess.run([ATTN, "--version", "-v"], capture_output=True,
-                         env={**os.environ, "ATTN_ISA": "mmx"})
-    checks.check(run.returncode == 2 and b"ATTN_ISA" in run.stderr, f"mmx: {run}")
+def versions(**options):
+    """The lines of `attn --version -v` after the first, as a dict."""
+    done = subprocess.run([ATTN, "--version", "-v"], capture_output=True, check=True, **options)
+    return dict(line.split(": ", 1) for line in done.stdout.decode().splitlines()[1:])
 
 
-def the_program(checks):
-    checks.check(attn("--version").stdout.startswith(b"attn "), "--version")
-    what_computes(checks)
-    for args in ["--help"], ["run", "--help"], ["schema"]:
-        run = attn(*args)
-        checks.check(run.returncode == 0 and run.stderr == b"", f"{args}")
-    checks.check(b"Example" in attn("run", "--help").stdout.split(b"Usage")[0], "an example first")
-    checks.check(attn().returncode == 2 and attn().stdout == b"", "no command")
-    run = attn("rnu")
-    checks.check(run.returncode == 2 and b"did you mean 'run'?" in run.stderr, "a near command")
+@pytest.mark.parametrize("flag", ["-v", "--verbose"])
+def test_verbose_version_begins_with_the_version(flag):
+    done = attn("--version", flag)
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[:1] == attn("--version").stdout.splitlines()
+    assert list(versions()) == ["kernels", "BLAS", "processors"]
+
+
+def test_verbose_version_names_the_blas_library():
+    assert "OpenBLAS" in versions()["BLAS"]
+    assert "/" in versions()["BLAS"]
+
+
+def test_verbose_version_counts_the_available_processors():
+    assert int(versions()["processors"]) <= len(os.sched_getaffinity(0))
+    one = versions(preexec_fn=lambda: os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]))
+    assert one["processors"] == "1"
+
+
+def test_attn_isa_sets_the_instruction_set():
+    kernels = versions(env={**os.environ, "ATTN_ISA": "baseline"})["kernels"]
+    assert kernels.startswith("baseline (of baseline")
+
+
+def test_unknown_attn_isa_is_refused():
+    done = subprocess.run([ATTN, "--version", "-v"], capture_output=True, env={**os.environ, "ATTN_ISA": "mmx"})
+    assert_error(done, 2, "ATTN_ISA")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["schema"]])
+def test_information_goes_to_standard_output(arguments):
+    done = attn(*arguments)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_help_begins_with_an_example():
+    assert b"Example" in attn("run", "--help").stdout.split(b"Usage")[0]
+
+
+def test_missing_command_is_refused():
+    done = attn()
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_misspelled_command_gets_a_suggestion():
+    assert_error(attn("rnu"), 2, "did you mean 'run'?")
+
+
+def test_schema_has_the_keys_of_a_job():
     schema = json.loads(attn("schema").stdout)
-    checks.check({"embeddings", "W_Q", "softmax", "position"} <= set(schema["properties"]),
-                 "the schema has the keys")
-    # A reader that goes away early is no error worth a word.
-    pipe = subprocess.run(f"'{ATTN}' random randn --seed 1 --shape 300,300 --format csv | head -c 9",
+    assert {"embeddings", "W_Q", "softmax", "position"} <= set(schema["properties"])
+
+
+def test_closed_pipe_is_no_error():
+    done = subprocess.run(f"'{ATTN}' random randn --seed 1 --shape 300,300 --format csv | head -c 9",
                           shell=True, capture_output=True)
-    checks.check(pipe.returncode == 0 and pipe.stderr == b"", f"broken pipe: {pipe}")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_full_disk_is_an_error():
     with open("/dev/full", "wb") as full:
-        run = subprocess.run([ATTN, "schema"], stdout=full, stderr=subprocess.PIPE)
-    checks.check(run.returncode == 74 and run.stderr.startswith(b"attn: "), f"full disk: {run}")
+        done = subprocess.run([ATTN, "schema"], stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 74
+    assert done.stderr.startswith(b"attn: ")
 
 
-def main():
-    checks = Checks("run")
-    the_program(checks)
-    for part in where_jobs_come_from, where_results_go, refusals, documents:
-        with tempfile.TemporaryDirectory() as folder:
-            part(checks, pathlib.Path(folder))
-    checks.finish()
+# Sources of jobs.
 
 
-if __name__ == "__main__":
-    main()
+class TestJobFile:
+    @pytest.fixture
+    def result(self, run, tmp_path):
+        (tmp_path / "job.json").write_text(json.dumps(JOB))
+        return json.loads(run("job.json", "--format", "json").stdout)
+
+    def test_gives_these_keys(self, result):
+        assert list(result) == ["schema", "made_by", "scores", "weights", "context"]
+
+    @pytest.mark.parametrize("output", ["scores", "weights", "context"])
+    def test_gives_the_outputs(self, result, expected, output):
+        assert_close(result[output], expected[output])
+
+    def test_of_integers_gives_integer_scores(self, result):
+        assert np.array(result["scores"]).dtype.kind == "i"
+
+    def test_is_recorded(self, result):
+        assert result["made_by"]["job"]["seed"] == 42
+        assert "job.json" in result["made_by"]["inputs"]
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdin"])
+def test_job_comes_from_standard_input(run, expected, name):
+    done = run(name, "--format", "ndjson", stdin=json.dumps(JOB))
+    assert done.stdout.count(b"\n") == 1
+    assert_close(json.loads(done.stdout)["context"], expected["context"])
+
+
+class TestTensors:
+    """in.npz has Q, K and V; q.npy has Q."""
+
+    @pytest.fixture
+    def tensors(self, tmp_path):
+        rng = np.random.default_rng(0)
+        q, k, v = (rng.standard_normal(shape) for shape in ((5, 4), (6, 4), (6, 3)))
+        np.savez(tmp_path / "in.npz", Q=q, K=k, V=v)
+        np.save(tmp_path / "q.npy", q)
+        return q, k, v
+
+    @pytest.fixture
+    def causal_context(self, tensors):
+        q, k, v = tensors
+        return softmax(np.where(np.tri(5, 6, dtype=bool), q @ k.T / 2, -np.inf), axis=1) @ v
+
+    @pytest.fixture
+    def archive(self, run, tensors, tmp_path):
+        """The result of in.npz and --causal."""
+        done = run("in.npz", "--causal", "-o", "out.npz")
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+        return tmp_path / "out.npz"
+
+    def test_of_an_npz_are_a_job(self, archive, tensors, causal_context):
+        q, k, _ = tensors
+        with np.load(archive) as out:
+            assert sorted(out.files) == ["context", "scores", "weights"]
+            assert_close(out["scores"], q @ k.T)
+            assert_close(out["context"], causal_context)
+
+    def test_npz_records_its_job(self, archive):
+        with zipfile.ZipFile(archive) as out:
+            assert json.loads(out.comment)["job"]["causal"] is True
+
+    def test_of_an_npz_come_through_pipes(self, tensors, causal_context, tmp_path):
+        done = subprocess.run(f"cat in.npz | '{ATTN}' run - --causal --format npz", shell=True, cwd=tmp_path,
+                              capture_output=True)
+        with npy(done.stdout) as out:
+            assert_close(out["context"], causal_context)
+
+    def test_are_named_by_flags(self, run, tensors, tmp_path):
+        q, k, v = tensors
+        done = run("--q", "q.npy", "--k", "in.npz#K", "--v", "in.npz#V", "-o", "context=c.npy")
+        assert done.returncode == 0
+        assert_close(np.load(tmp_path / "c.npy"), softmax(q @ k.T / 2, axis=1) @ v)
+
+    def test_in_a_job_file_are_relative_to_it(self, run, tensors, tmp_path):
+        q, k, _ = tensors
+        (tmp_path / "sub").mkdir()
+        (tmp_path / "sub" / "job.json").write_text(json.dumps({"Q": "../q.npy", "K": "../in.npz#K"}))
+        done = run("sub/job.json", "--format", "json")
+        assert_close(json.loads(done.stdout)["scores"], q @ k.T)
+
+
+def test_npz_comes_through_a_pipe_from_numpy(tmp_path):
+    write = "import sys, numpy as np; np.savez(sys.stdout.buffer, Q=np.eye(2), K=np.eye(2))"
+    done = subprocess.run(f"/usr/bin/python3 -c '{write}' | '{ATTN}' run - --format npz", shell=True,
+                          capture_output=True)
+    with npy(done.stdout) as out:
+        assert_close(out["scores"], np.eye(2))
+
+
+def test_flag_overrides_the_job(run, expected, tmp_path):
+    (tmp_path / "job.json").write_text(json.dumps(JOB))
+    done = run("job.json", "--scale", "none", "--format", "json")
+    assert_close(json.loads(done.stdout)["weights"], softmax(expected["scores"], axis=1))
+
+
+def test_numbers_may_be_given_on_the_command_line(run):
+    done = run("--q", "[[1, 2]]", "--k", "[[1, 2], [3, 4]]", "--format", "json")
+    assert json.loads(done.stdout)["scores"] == [[5, 11]]
+
+
+# Destinations of results.
+
+
+class TestResult:
+    @pytest.fixture
+    def run(self, tmp_path):
+        """Runs a job with tokens."""
+        (tmp_path / "job.json").write_text(json.dumps({**JOB, "tokens": ["a", "b", "c", "d"]}))
+
+        def run(*arguments):
+            done = attn("run", "job.json", *arguments, cwd=tmp_path)
+            assert done.returncode == 0
+            return done
+        return run
+
+    @pytest.mark.parametrize("output", ["scores", "weights", "context"])
+    def test_is_printed_as_numpy_prints_it(self, run, expected, output):
+        text = run().stdout.decode()
+        assert f"{output} {expected[output].shape}: " in text
+        assert str(expected[output]) in text
+
+    def test_is_printed_as_numpy_repr(self, run, expected):
+        assert repr(expected["context"]) in run("--repr").stdout.decode()
+
+    def test_is_printed_as_csv(self, run, expected):
+        csv = run("--outputs", "weights", "--format", "csv").stdout
+        assert_close(np.loadtxt(io.BytesIO(csv), delimiter=","), expected["weights"])
+
+    def test_is_printed_as_npy(self, run, expected):
+        assert_close(npy(run("--outputs", "context", "--format", "npy").stdout), expected["context"])
+
+    def test_in_json_has_tokens_and_outputs(self, run, expected, tmp_path):
+        run("-o", "r.json")
+        result = json.loads((tmp_path / "r.json").read_text())
+        assert result["tokens"] == ["a", "b", "c", "d"]
+        assert_close(result["weights"], expected["weights"])
+
+    def test_in_a_folder_has_a_file_for_each_output(self, run, tmp_path):
+        run("-o", "all/", "--outputs", "queries,scores")
+        assert sorted(os.listdir(tmp_path / "all")) == ["queries.npy", "scores.npy"]
+
+    def test_of_integers_is_exact(self, run, expected, tmp_path):
+        run("-o", "all/", "--outputs", "queries")
+        assert np.load(tmp_path / "all" / "queries.npy").tolist() == expected["queries"].tolist()
+
+    def test_may_be_single_outputs(self, run, expected, tmp_path):
+        run("-o", "weights=w.npy", "-o", "context=c.csv")
+        assert_close(np.load(tmp_path / "w.npy"), expected["weights"])
+
+    def test_leaves_no_temporary_file(self, run, tmp_path):
+        run("-o", "r.json", "-o", "all/")
+        assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
+
+
+class TestExistingFile:
+    @pytest.fixture
+    def run(self, run, tmp_path):
+        (tmp_path / "job.json").write_text(json.dumps(JOB))
+        (tmp_path / "r.json").write_bytes(b"mine")
+        return functools.partial(run, "job.json")
+
+    def test_is_kept(self, run, tmp_path):
+        assert_error(run("-o", "r.json"), 73, "--force")
+        assert (tmp_path / "r.json").read_bytes() == b"mine"
+
+    def test_is_replaced_with_force_by_the_same_bytes_each_time(self, run, tmp_path):
+        assert run("-o", "new.json").returncode == 0
+        assert run("-o", "r.json", "--force").returncode == 0
+        assert (tmp_path / "r.json").read_bytes() == (tmp_path / "new.json").read_bytes()
+
+    def test_is_kept_if_it_is_an_input(self, run, tmp_path):
+        assert run("-o", "job.json", "--force").returncode == 73
+        assert json.loads((tmp_path / "job.json").read_text()) == JOB
+
+    def test_leaves_no_temporary_file(self, run, tmp_path):
+        run("-o", "r.json")
+        run("-o", "job.json", "--force")
+        assert [name for name in os.listdir(tmp_path) if name.startswith(".")] == []
+
+
+# Refusals.
+
+
+@pytest.fixture(scope="module")
+def inputs(module_path):
+    """Valid and invalid files."""
+    np.save(module_path / "q.npy", np.ones((3, 4)))
+    np.save(module_path / "k.npy", np.ones((5, 4)))
+    np.save(module_path / "v.npy", np.ones((5, 2)))
+    np.save(module_path / "v4.npy", np.ones((4, 2)))
+    np.save(module_path / "mask.npy", np.ones((2, 5), dtype=bool))
+    np.save(module_path / "objects.npy", np.array([{}], dtype=object), allow_pickle=True)
+    np.save(module_path / "nan.npy", np.full((3, 4), np.nan))
+    (module_path / "cut.npy").write_bytes((module_path / "q.npy").read_bytes()[:-8])
+    np.savez(module_path / "two.npz", a=np.ones(2), b=np.ones(2))
+    (module_path / "table.csv").write_text("1,2\n3,4\n")
+    (module_path / "no_name.json").write_text('{"": [[1, 2]], "a": [3]}')
+    np.save(module_path / "zero_one.npy", np.tri(3, 5))
+    np.save(module_path / "additive.npy", np.where(np.tri(3, 5), 0, -np.inf))
+    return module_path
+
+
+QKV = ["--q", "q.npy", "--k", "k.npy", "--v", "v.npy"]
+HUGE = [[2**62, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("arguments, code, reason", [
+    (["nope.json"], 66, "nope.json: "),
+    (["table.csv"], 65, "table.csv: expected a job (.json, .npz or .safetensors), found CSV; name its role "
+                        "with a flag, such as --embeddings table.csv"),
+    (["q.npy"], 65, "q.npy: expected a job (.json, .npz or .safetensors), found one array; name its role"),
+    (["no_name.json#"], 66, "no_name.json#: "),
+    (["--q", "no_name.json#", "--k", "k.npy"], 65, "no_name.json: holds an array without a name"),
+    (["--q", "nope.npy", "--k", "k.npy"], 66, "nope.npy: "),
+    (["--q", ".", "--k", "k.npy"], 66, "directory"),
+    (["--q", "cut.npy", "--k", "k.npy"], 65, "cut.npy: "),
+    (["--q", "objects.npy", "--k", "k.npy"], 65, "pickle"),
+    (["--q", "two.npz", "--k", "k.npy"], 65, "two.npz"),
+    (["--q", "two.npz#c", "--k", "k.npy"], 65, "two.npz"),
+    (["--q", "q.npy", "--k", "v.npy"], 65, "v.npy: K: expected"),
+    (["--q", "q.npy", "--k", "k.npy", "--v", "v4.npy"], 65, "v4.npy: V: expected"),
+    ([*QKV, "--mask", "mask.npy"], 65, "mask.npy: mask: expected"),
+    ([*QKV, "--heads", "3"], 65, "heads"),
+    ([*QKV, "--heads", "4", "--kv-heads", "3"], 65, "heads"),
+    ([*QKV, "--rows", "7"], 2, "attn: --rows: "),
+    (["--q", "q.npy"], 65, "K"),
+    ([*QKV, "--outputs", "wieghts"], 2, "did you mean 'weights'?"),
+    ([*QKV, "--outputs", "attn_weights"], 2, "did you mean 'weights'?"),
+    ([*QKV, "--outputs", "weights,,context"], 2, "outputs: expected names of outputs, found an empty one\n"),
+    ([*QKV, "--outputs", "output"], 2, "output"),
+    ([*QKV, "--outputs", "everything"], 2, "there are positions, inputs, "),
+    ([*QKV, "--scale", "big"], 2, "--scale: expected"),
+    ([*QKV, "--heads", "0"], 2, "--heads: expected"),
+    ([*QKV, "--score", "cosin"], 2, "did you mean 'cosine'?"),
+    ([*QKV, "--window", "1"], 2, "--window: expected 2 whole numbers"),
+    ([*QKV, "--hedas", "2"], 2, "did you mean '--heads'?"),
+    ([*QKV, "--num-heads", "8"], 2, "did you mean '--heads'?"),
+    ([*QKV, "--attn-mask", "m.npy"], 2, "did you mean '--mask'?"),
+    ([*QKV, "--key-padding-mask", "m.npy"], 2, "did you mean '--key-mask'?"),
+    ([*QKV, "--is-causal"], 2, "did you mean '--causal'?"),
+    *(([f"--{name}", "q.npy"], 2, f"did you mean '--{name[0]}'?)") for name in ("query", "key", "value")),
+    ([*QKV, "-o", "x.txt"], 2, "x.txt"),
+    ([*QKV, "-o", "x.npy"], 2, "holds one output"),
+    ([*QKV, "-o", "wights=x.npy"], 2, "did you mean 'weights'?"),
+    ([*QKV, "-o", "none/x.npz"], 73, "none"),
+    ([*QKV, "--repr", "--format", "json"], 2, "--repr"),
+    (["--q", json.dumps(HUGE), "--k", json.dumps(HUGE)], 65, "int64"),
+    (["--q", "nan.npy", "--k", "k.npy", "--nan", "refuse"], 65, "weights: expected no NaN"),
+    ([], 2, "expected a job file or tensors"),
+])
+def test_invalid_command_line_is_refused(inputs, arguments, code, reason):
+    output = [] if {"-o", "--repr"} & set(arguments) else ["-o", "result.npz"]
+    run = attn("run", *arguments, *output, cwd=inputs)
+    assert_error(run, code, reason)
+    assert [line for line in run.stderr.decode().splitlines() if not line.startswith("attn: ")] == []
+    assert not (inputs / "result.npz").exists()
+
+
+def test_nan_is_a_warning(inputs):
+    run = attn("run", "--q", "nan.npy", "--k", "k.npy", cwd=inputs)
+    assert_error(run, 0, "nan.npy: Q holds 12, the first at [0, 0]")
+
+
+@pytest.mark.parametrize("flags", [["--nan", "allow"], ["-q"]])
+def test_nan_warning_can_be_switched_off(inputs, flags):
+    run = attn("run", "--q", "nan.npy", "--k", "k.npy", *flags, cwd=inputs)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("number", [".5", "0.5", "5e-1"])
+def test_scale_is_a_number_in_any_notation(inputs, number):
+    run = attn("run", *QKV, "--scale", number, "--outputs", "scaled_scores", "--format", "json", cwd=inputs)
+    assert json.loads(run.stdout)["scaled_scores"][0][0] == 2
+
+
+def test_float_mask_of_zeros_and_ones_is_a_warning(inputs):
+    run = attn("run", *QKV, "--mask", "zero_one.npy", cwd=inputs)
+    assert_error(run, 0, "warning: zero_one.npy: mask: floats are")
+
+
+def test_additive_mask_is_no_warning(inputs):
+    run = attn("run", *QKV, "--mask", "additive.npy", cwd=inputs)
+    assert (run.returncode, run.stderr) == (0, b"")
+
+
+def test_all_errors_are_reported(inputs):
+    run = attn("run", "--q", "q.npy", "--k", "v.npy", "--mask", "mask.npy", "--rows", 9, cwd=inputs)
+    assert len(run.stderr.splitlines()) == 2
+
+
+@pytest.mark.parametrize("job, code, reason", [
+    ({"embedings": WORDS}, 65, "did you mean 'embeddings'?"),
+    ({"num_heads": 2}, 65, "did you mean 'heads'?"),
+    ({"is_causal": True}, 65, "did you mean 'causal'?"),
+    ({"attn_mask": [[1]]}, 65, "did you mean 'mask'?"),
+    *(({name: [[1]]}, 65, f"did you mean '{name[0].upper()}'?")
+      for name in ("query", "key", "value", "queries", "keys", "values")),
+    ({"Q": [[1, 2], [3]], "K": [[1, 2]]}, 65, "job.json: Q: row [1]"),
+    ({"Q": [[1, "x"]], "K": [[1, 2]]}, 65, "job.json: Q: "),
+    ({"Q": [[1, None]], "K": [[1, 2]]}, 65, "job.json: Q: "),
+    ({"Q": "no.npy", "K": [[1, 2]]}, 66, "no.npy"),
+    ({"Q": [[1, 2]], "K": [[1, 2]], "heads": 1.5}, 65, "job.json: heads: expected"),
+    ({"Q": [[1, 2]], "K": [[1, 2]], "causal": "top"}, 65, "job.json: causal: expected"),
+    ({"Q": [[1, 2]], "K": [[1, 2]], "schema": "attn/9"}, 65, "job.json: schema: expected"),
+    ({"Q": [[1, 2]], "K": [[1, 2]], "softmax": {"axes": "all"}}, 65, "did you mean 'axis'?"),
+    ({"Q": [[1, 2]], "K": [[1, 2]], "softmax": "all"}, 65, "softmax: expected an object"),
+    ({"Q": {"randn": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "needs a seed"),
+    ({"seed": -1, "Q": {"randn": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "seed: expected"),
+    ({"seed": 1, "Q": {"randm": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "did you mean 'rand'"),
+    ({"seed": 1, "Q": {"randn": {"size": [1, 2]}}, "K": [[1, 2]]}, 65, "unknown argument"),
+    ({"seed": 1, "Q": {"randint": {"high": 0, "shape": [1]}}, "K": [[1]]}, 65, "low < high"),
+    ([1, 2], 65, "expected a job"),
+], ids=lambda value: json.dumps(value) if isinstance(value, (dict, list)) else None)
+def test_invalid_job_is_refused(run, tmp_path, job, code, reason):
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    done = run("job.json", "-o", "result.npz")
+    assert_error(done, code, reason)
+    assert done.stderr.startswith(b"attn: ")
+    assert not (tmp_path / "result.npz").exists()
+
+
+@pytest.mark.parametrize("name, suggestion", [
+    ("q", "did you mean 'Q'?"), ("query", "'query' (did you mean 'Q'?")])
+def test_unknown_name_in_an_npz_gets_a_suggestion(run, tmp_path, name, suggestion):
+    np.savez(tmp_path / "in.npz", **{name: np.ones((2, 2)), "K": np.ones((2, 2))})
+    assert_error(run("in.npz"), 65, suggestion)
+
+
+def test_npz_may_hold_options(run, tmp_path):
+    np.savez(tmp_path / "in.npz", Q=np.ones((2, 4)), K=np.ones((2, 4)), heads=2, scale=0.5)
+    done = run("in.npz", "--outputs", "weights", "--format", "json")
+    assert np.shape(json.loads(done.stdout)["weights"]) == (2, 2, 2)
