@@ -220,12 +220,12 @@ class TestExistingFile:
 # NaN.
 
 
-ROWS = "140 of 8400, the first at [1, 3, 0]"
+ROWS = "140 of 8400 values are NaN, the first at [1, 3, 0]"
 
 
 @pytest.mark.parametrize("outputs, where", [
     ("weights,context", ROWS), ("scores,weights", ROWS), ("scores", ROWS),
-    ("scores,key_weights", "70 of 140, the first at [1, 0]")])
+    ("scores,key_weights", "70 of 140 values are NaN, the first at [1, 0]")])
 class TestNan:
     @pytest.fixture
     def run(self, tmp_path, outputs):
@@ -252,7 +252,7 @@ def test_nan_from_infinite_scores_is_a_warning(tmp_path):
     k = np.ones((2, 70, 4), np.float32)
     k[:, 5] = 1e30
     np.savez(tmp_path / "nan.npz", Q=np.full((2, 60, 4), 1e30, np.float32), K=k)
-    assert_error(attn("run", "nan.npz", "-o", "o.npz", cwd=tmp_path), 0, "weights: expected no NaN")
+    assert_error(attn("run", "nan.npz", "-o", "o.npz", cwd=tmp_path), 0, "values are NaN")
 
 
 # Signals.

@@ -70,7 +70,7 @@ Result computed(const FileBytes& file, std::size_t& planned) {
   add_text(prepared.plan);
   planned = prepared.plan.bytes;
   require_memory(prepared.plan, document.name, kMost);
-  Result result = run_job(job, prepared, document, files);
+  Result result = execute({job, prepared, document, &files}).result;
   require_planned(prepared.plan, result);
   return result;
 }

@@ -86,7 +86,7 @@ def number_cases():
     yield scored("scores of -1e308", [[-1e308, -1e308]], weights=[[0.5, 0.5]])
     one_inf = {"Q": [["Infinity"]], "K": [[1.0], [-1.0]], "scale": "none"}
     yield run_job(161, "one +inf", one_inf, result={"scores": [[INF, -INF]], "weights": [[np.nan, np.nan]]})
-    yield run_job(161, "one +inf, refused", one_inf, "weights: expected no NaN", flags=["--nan", "refuse"])
+    yield run_job(161, "one +inf, refused", one_inf, "values are NaN", flags=["--nan", "refuse"])
     yield run_job(161, "two +inf", {"Q": [["Infinity"]], "K": [[1.0], [1.0]]},
                   result={"weights": [[np.nan, np.nan]]})
     yield run_job(161, "NaN", {"Q": [["NaN"]], "K": [[1.0], [1.0]]},

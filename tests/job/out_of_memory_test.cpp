@@ -9,10 +9,9 @@
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
-#include "attn/result/nan.h"
+#include "attn/result/execution.h"
 #include "attn/result/result_file.h"
 #include "attn/result/result_writer.h"
-#include "attn/result/warnings.h"
 #include "support/failing_new.h"
 #include "support/run_attn.h"
 
@@ -86,9 +85,8 @@ void run(const std::string& json, const std::string& folder, const std::vector<s
   std::vector<OutputTarget> targets;
   for (const std::string& path : to) targets.push_back(parse_target(path));
   ResultWriter writer(targets, job.outputs, {.digest = true});
-  const Result result = run_job(job, prepared, document, files);
-  nan_warning(job, result, NanPolicy::warn);
-  mask_doubt(job), token_doubt(job, prepared.inputs);
+  const Result result =
+      execute({job, prepared, document, &files, job.outputs, NanPolicy::warn}).result;
   if (to.empty()) explain(job, result.outputs, {});
   writer.write(result);
   writer.commit();

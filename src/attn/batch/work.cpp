@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/name_text.h"
@@ -14,8 +15,8 @@
 #include "attn/io/json.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
+#include "attn/result/execution.h"
 #include "attn/result/result_format.h"
-#include "attn/result/warnings.h"
 
 namespace attn {
 namespace {
@@ -60,12 +61,10 @@ std::string dry_run_json(const Item& item, const Common& common, const Plan* pla
   return text + (plan == nullptr ? "}" : "," + plan_json(*plan).substr(1)) + "\n";
 }
 
-/// All that is doubtful in one line.
-std::string warnings(const Job& job, const Inputs& in, const Result& result, NanPolicy nan) {
+/// All warnings on one line.
+std::string joined(const std::vector<std::string>& warnings) {
   std::string text;
-  for (const std::string& doubt : {mask_doubt(job), token_doubt(job, in),
-                                   overflow_doubt(job, in, result), nan_warning(job, result, nan)})
-    if (!doubt.empty()) text += (text.empty() ? "" : "; ") + doubt;
+  for (const std::string& warning : warnings) text += (text.empty() ? "" : "; ") + warning;
   return text;
 }
 
@@ -127,8 +126,9 @@ bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
   if (common.tells_inputs) outcome.inputs = stamps_of(item, files);
   std::unique_ptr<ResultWriter> writer;
   if (common.naming) writer = writer_of_item(item, common, job, files);
-  const Result result = run_job(job, prepared, std::move(document), files);
-  outcome.warning = warnings(job, prepared.inputs, result, common.nan);
+  const auto [result, warnings] =
+      execute({job, prepared, std::move(document), &files, job.outputs, common.nan});
+  outcome.warning = joined(warnings);
   if (writer) {
     write_files(*writer, result, attempt, common, outcome);
   } else {

@@ -8,6 +8,7 @@
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
+#include "attn/result/execution.h"
 
 namespace attn {
 namespace {
@@ -133,9 +134,11 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
   if (!tolerance_typed)
     prepared.plan.bytes = sum(prepared.plan.bytes, bytes_of_errors(prepared.inputs, claims.size()));
   require_memory(prepared.plan, document.name, most_memory);
-  const Result reference = run_job(job, prepared, document, files);
+  const Execution reference = execute({job, prepared, document, nullptr, job.outputs});
+  for (const std::string& warning : reference.warnings) note("warning: " + warning);
   for (const ClaimedOutput& claim : claims) {
-    Compared compared{claim.output, claim.tensor, reference.outputs.at(claim.output), {}, ""};
+    Compared compared{
+        claim.output, claim.tensor, reference.result.outputs.at(claim.output), {}, ""};
     if (!tolerance_typed && compared.a.shape() == compared.b.shape()) {
       const Precision precision = precision_of(claim.tensor, args);
       compared.bounds = expected_error(claim.output, prepared.inputs, job.options, precision);

@@ -17,10 +17,9 @@
 #include "attn/io/descriptor.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
-#include "attn/result/nan.h"
+#include "attn/result/execution.h"
 #include "attn/result/result_format.h"
 #include "attn/result/result_writer.h"
-#include "attn/result/warnings.h"
 
 namespace attn {
 namespace {
@@ -82,28 +81,6 @@ bool needs_description(const Destination& destination, const RunArgs& args) {
                      [](const OutputTarget& target) {
                        return target.format && says_what_made_it(*target.format);
                      });
-}
-
-/// Computes, and writes what the plan calls streamed meanwhile; `described` is the result so far.
-Result computed(const Job& job, const PreparedJob& prepared, const Document& document,
-                Result described, NanPolicy nan, ResultWriter& writer) {
-  writer.begin(prepared.plan, described);
-  std::map<std::string, NanCounter> counters;
-  RowSinks sinks;
-  for (const PlannedOutput& output : prepared.plan.outputs)
-    if (output.streamed)
-      sinks[output.name] = [&writer, name = output.name,
-                            counted = nan != NanPolicy::allow &&
-                                      is_looked_at_for_nan(output.name, job.outputs),
-                            &counter = counters[output.name]](const RowBlock& block) {
-        if (counted) counter.add(block);
-        writer.write_rows(name, block);
-      };
-  compute_job(job, prepared, document, described, sinks);
-  for (const PlannedOutput& output : prepared.plan.outputs)
-    if (output.streamed)
-      described.streamed[output.name] = {output.shape, counters.at(output.name).found()};
-  return described;
 }
 
 /// Whether any output is JSON or CSV, whose digits take memory (NumPy's text is summarised).
@@ -176,11 +153,10 @@ int run(const RunArgs& args) {
   require_memory(plan, document.name, limits.memory, views.flags());
   ResultWriter writer(destination.targets, outputs, policy_of(args, files));
   set_threads(args.threads);
-  Result described;
-  if (needs_description(destination, args)) described = describe_job(job, document, files);
-  const Result all = computed(job, prepared, document, described, args.nan, writer);
+  const bool described = needs_description(destination, args);
+  const auto [all, warnings] =
+      execute({job, prepared, document, described ? &files : nullptr, outputs, args.nan}, &writer);
   const Result result = only(all, outputs);
-  const std::string nan = nan_warning(job, result, args.nan);
   writer.write(result);
   files.require_unchanged();
   views.write_files(job, all);
@@ -188,10 +164,7 @@ int run(const RunArgs& args) {
   views.commit();
   if (destination.shown) show(result, args.show, meaning_of);
   views.write_streams(job, all);
-  if (!nan.empty()) note("warning: " + nan);
-  for (const std::string& doubt : {overflow_doubt(job, prepared.inputs, result), mask_doubt(job),
-                                   token_doubt(job, prepared.inputs)})
-    if (!doubt.empty()) note("warning: " + doubt);
+  for (const std::string& warning : warnings) note("warning: " + warning);
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "attn/examples/show_text.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
+#include "attn/result/execution.h"
 
 namespace attn {
 namespace {
@@ -16,9 +17,9 @@ Values job_values(const std::string& path) {
   TensorFiles files;
   const Document document = read_document(path, files);
   const Job job = make_job(document, files);
-  const Result result = run_job(job, prepare_job(job, document), document, files);
+  const Execution execution = execute({job, prepare_job(job, document), document});
   Values values;
-  for (const auto& [name, tensor] : result.outputs) values[name] = {tensor, {}};
+  for (const auto& [name, tensor] : execution.result.outputs) values[name] = {tensor, {}};
   return values;
 }
 

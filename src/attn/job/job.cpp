@@ -314,14 +314,4 @@ void compute_job(const Job& job, const PreparedJob& prepared, const Document& do
   });
 }
 
-Result run_job(const Job& job, const PreparedJob& prepared, Document document,
-               const TensorFiles& files) {
-  Result result;
-  compute_job(job, prepared, document, result);
-  Result described = describe_job(job, std::move(document), files);
-  result.tokens = std::move(described.tokens);
-  result.made_by = std::move(described.made_by);
-  return result;
-}
-
 }  // namespace attn

@@ -75,8 +75,4 @@ Result describe_job(const Job& job, Document document, const TensorFiles& files)
 void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
                  Result& result, const RowSinks& sinks = {});
 
-/// Both.
-Result run_job(const Job& job, const PreparedJob& prepared, Document document,
-               const TensorFiles& files);
-
 }  // namespace attn

@@ -10,7 +10,7 @@
 namespace attn {
 namespace {
 
-/// Whether any of them is NaN: a loop without a way out, which compilers make quick.
+/// Without an early exit, so that the compiler vectorises the loop.
 template <class T>
 bool any_nan(std::span<const T> values) {
   unsigned found = 0;
@@ -60,7 +60,7 @@ std::string index_of(std::size_t flat, const Shape& shape) {
   return "[" + text + "]";
 }
 
-/// Whether an output is computed behind the mask, where what is hidden has gone.
+/// Whether an output is computed after the mask is applied, so that hidden NaN cannot reach it.
 bool is_masked(const std::string& name) {
   static const std::vector<std::string> kMasked = {"masked_scores", "weights", "mean_weights",
                                                    "key_weights",   "row_max", "logsumexp",
@@ -68,8 +68,8 @@ bool is_masked(const std::string& name) {
   return std::find(kMasked.begin(), kMasked.end(), name) != kMasked.end();
 }
 
-/// "; Q.npy: Q holds 2, the first at [0, 1]" for each given tensor with NaN. Which of them was the
-/// cause, or whether an infinity was, is not known.
+/// "; Q.npy: Q holds 2, the first at [0, 1]" for each input with NaN. The cause may also be an
+/// infinity.
 std::string given_nan(const Job& job) {
   std::string text;
   for (const auto& [name, tensor] : job.tensors) {
@@ -91,33 +91,31 @@ void NanCounter::add(const RowBlock& block) {
   found_.count += in.count;
 }
 
-bool is_looked_at_for_nan(const std::string& name, const std::vector<std::string>& outputs) {
+bool is_checked_for_nan(const std::string& name, const std::vector<std::string>& outputs) {
   return is_masked(name) || std::none_of(outputs.begin(), outputs.end(), is_masked);
 }
 
-std::string nan_report(const Job& job, const Result& result) {
-  std::vector<std::string> outputs;
-  for (const std::string& name : job.outputs)
-    if (result.outputs.contains(name) || result.streamed.contains(name)) outputs.push_back(name);
+std::string nan_warning(const Job& job, const Result& result,
+                        const std::vector<std::string>& outputs, NanPolicy policy) {
+  if (policy == NanPolicy::allow) return "";
   for (const std::string& name : outputs) {
-    if (!is_looked_at_for_nan(name, outputs)) continue;
+    if (!is_checked_for_nan(name, outputs)) continue;
     const Tensor* tensor = result.outputs.find(name);
     const StreamedOutput out = tensor == nullptr
                                    ? result.streamed.at(name)
                                    : StreamedOutput{tensor->shape(), find_nan(rows_of(*tensor))};
     if (out.nan.count == 0) continue;
-    return name + ": expected no NaN, found " + std::to_string(out.nan.count) + " of " +
-           std::to_string(element_count(out.shape)) + ", the first at " +
-           index_of(out.nan.first, out.shape) + given_nan(job);
+    const std::size_t count = element_count(out.shape);
+    const std::string found = out.nan.count == count && count > 1
+                                  ? "all " + std::to_string(count) + " values are NaN"
+                                  : std::to_string(out.nan.count) + " of " + std::to_string(count) +
+                                        " values are NaN, the first at " +
+                                        index_of(out.nan.first, out.shape);
+    const std::string line = name + ": " + found + given_nan(job);
+    if (policy == NanPolicy::refuse) throw Error(ErrorKind::data, line);
+    return line;
   }
   return "";
-}
-
-std::string nan_warning(const Job& job, const Result& result, NanPolicy policy) {
-  if (policy == NanPolicy::allow) return "";
-  std::string report = nan_report(job, result);
-  if (!report.empty() && policy == NanPolicy::refuse) throw Error(ErrorKind::data, report);
-  return report;
 }
 
 }  // namespace attn

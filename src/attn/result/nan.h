@@ -1,4 +1,4 @@
-// What is said about NaN: attention lets a visible NaN through, but never in silence.
+// Finding NaN in results: attention passes a visible NaN on, but reports it.
 #pragma once
 
 #include <mutex>
@@ -9,30 +9,27 @@
 
 namespace attn {
 
-/// Counts the NaN of an output that goes by in rows. Threads may add at once.
+/// Counts the NaN of an output that arrives in rows. Several threads may add at the same time.
 class NanCounter {
  public:
   void add(const RowBlock& block);
-  NanCount found() const { return found_; }  ///< when all have been added
+  NanCount found() const { return found_; }  ///< once all rows have been added
 
  private:
   std::mutex mutex_;
   NanCount found_;
 };
 
-/// Whether nan_report() looks at this output of the job.
-bool is_looked_at_for_nan(const std::string& name, const std::vector<std::string>& outputs);
-
-/// A line that says which output holds NaN and which inputs do ("context: expected no NaN, found 8
-/// of 12, the first at [0, 0]; Q.npy: Q holds 2, the first at [0, 1]"), or "" when no output holds
-/// any. Outputs from before the mask, where a hidden NaN still stands, count only when there are no
-/// others.
-std::string nan_report(const Job& job, const Result& result);
+/// Whether NaN in this output is reported, when `outputs` are what the user gets. Outputs computed
+/// before the mask is applied may hold hidden NaN: they count only if there are no others.
+bool is_checked_for_nan(const std::string& name, const std::vector<std::string>& outputs);
 
 enum class NanPolicy { warn, allow, refuse };
 
-/// What `policy` wants to be said: nan_report(), or "" where NaN is allowed. Errors: data, with the
-/// report, where it is refused.
-std::string nan_warning(const Job& job, const Result& result, NanPolicy policy);
+/// A line that says which of `outputs` holds NaN and which inputs do ("context: 8 of 12 values are
+/// NaN, the first at [0, 0]; Q.npy: Q holds 2, the first at [0, 1]"). Empty where no output holds
+/// NaN or `policy` allows it. Errors: data, with the line, where `policy` refuses NaN.
+std::string nan_warning(const Job& job, const Result& result,
+                        const std::vector<std::string>& outputs, NanPolicy policy);
 
 }  // namespace attn

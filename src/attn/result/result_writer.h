@@ -13,6 +13,7 @@
 #include "attn/io/pieces.h"
 #include "attn/io/row_writer.h"
 #include "attn/job/job.h"
+#include "attn/result/execution.h"
 #include "attn/result/output_target.h"
 
 namespace attn {
@@ -20,7 +21,7 @@ namespace attn {
 /// Opens every file before anything is computed, so that what can't be written is known at once;
 /// write() fills them, and commit() puts them all in place, so that a failure before leaves none,
 /// nor a folder made for them.
-class ResultWriter {
+class ResultWriter : public RowReceiver {
  public:
   /// `outputs` are the names that the job computes. Errors: usage (an .npy for several outputs,
   /// two outputs for one file), cannot_create, permission.
@@ -30,9 +31,8 @@ class ResultWriter {
   /// Makes room for the outputs that the plan calls streamed, which write_rows() then writes while
   /// others are computed. `described` has tokens and made_by, as the result will have them. Errors:
   /// io, where the disk is too full.
-  void begin(const Plan& plan, const Result& described);
-  /// Threads may do so at once.
-  void write_rows(const std::string& name, const RowBlock& block);
+  void begin(const Plan& plan, const Result& described) override;
+  void write_rows(const std::string& name, const RowBlock& block) override;
 
   void write(const Result& result);  ///< what was not streamed
   void commit();

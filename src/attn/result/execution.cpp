@@ -1,0 +1,66 @@
+#include "attn/result/execution.h"
+
+#include <map>
+#include <utility>
+
+#include "attn/result/warnings.h"
+
+namespace attn {
+namespace {
+
+/// Sends the rows of streamed outputs to `receiver` and counts their NaN on the way.
+class CountedRows {
+ public:
+  CountedRows(const ExecutionRequest& request, RowReceiver& receiver) {
+    const bool counts_nan = request.nan != NanPolicy::allow;
+    for (const PlannedOutput& output : request.prepared.plan.outputs) {
+      if (!output.streamed) continue;
+      const bool counted = counts_nan && is_checked_for_nan(output.name, request.outputs);
+      NanCounter* const counter = counted ? &counters_[output.name] : nullptr;
+      sinks_[output.name] = [&receiver, name = output.name, counter](const RowBlock& rows) {
+        if (counter != nullptr) counter->add(rows);
+        receiver.write_rows(name, rows);
+      };
+    }
+  }
+
+  const RowSinks& sinks() const { return sinks_; }
+
+  NanCount nan_of(const std::string& output) const {
+    const auto counter = counters_.find(output);
+    return counter == counters_.end() ? NanCount{} : counter->second.found();
+  }
+
+ private:
+  std::map<std::string, NanCounter> counters_;
+  RowSinks sinks_;
+};
+
+void describe(Result& result, const Job& job, Document document, const TensorFiles& files) {
+  Result description = describe_job(job, std::move(document), files);
+  result.tokens = std::move(description.tokens);
+  result.made_by = std::move(description.made_by);
+}
+
+}  // namespace
+
+Execution execute(ExecutionRequest request, RowReceiver* receiver) {
+  const auto& [job, prepared, document, files, outputs, nan] = request;
+  Execution execution;
+  Result& result = execution.result;
+  if (receiver == nullptr) {
+    compute_job(job, prepared, document, result);
+    if (files != nullptr) describe(result, job, std::move(request.document), *files);
+  } else {
+    if (files != nullptr) describe(result, job, document, *files);
+    receiver->begin(prepared.plan, result);
+    const CountedRows rows(request, *receiver);
+    compute_job(job, prepared, document, result, rows.sinks());
+    for (const PlannedOutput& output : prepared.plan.outputs)
+      if (output.streamed) result.streamed[output.name] = {output.shape, rows.nan_of(output.name)};
+  }
+  execution.warnings = warnings_of(job, prepared.inputs, result, outputs, nan);
+  return execution;
+}
+
+}  // namespace attn

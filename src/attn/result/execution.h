@@ -1,0 +1,45 @@
+// The one way from a prepared job to its result: attn run, batch, compare --reference and the
+// worked examples all compute through execute().
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attn/job/job.h"
+#include "attn/result/nan.h"
+
+namespace attn {
+
+/// Takes the rows of streamed outputs (PlannedOutput::streamed) while they are computed.
+class RowReceiver {
+ public:
+  virtual ~RowReceiver() = default;
+
+  /// Called once, before anything is computed. `described` has the result's tokens and made_by.
+  virtual void begin(const Plan& plan, const Result& described) = 0;
+
+  /// `rows` belong to `output`. Several threads may call this at the same time.
+  virtual void write_rows(const std::string& output, const RowBlock& rows) = 0;
+};
+
+struct ExecutionRequest {
+  const Job& job;
+  const PreparedJob& prepared;
+  Document document;  ///< its values move into the result's made_by
+  /// Where to take the digests of the inputs from; nullptr leaves tokens and made_by empty.
+  const TensorFiles* described_by = nullptr;
+  /// The outputs that the user gets, which warnings are about; the job may compute others as well.
+  std::vector<std::string> outputs = {};
+  NanPolicy nan = NanPolicy::allow;
+};
+
+struct Execution {
+  Result result;                      ///< all outputs of the job, streamed ones as their shapes
+  std::vector<std::string> warnings;  ///< a line each, most serious first
+};
+
+/// Computes the job's outputs and checks them. Errors: data and usage, naming the file or flag of
+/// each tensor or option; data for NaN under NanPolicy::refuse; what `receiver` throws.
+Execution execute(ExecutionRequest request, RowReceiver* receiver = nullptr);
+
+}  // namespace attn
