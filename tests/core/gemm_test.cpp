@@ -6,7 +6,7 @@
 
 using namespace attn;
 
-TEST_CASE("matrix products of every width and with empty axes") {
+TEST_CASE("matrix products of all widths and with empty axes") {
   for (const std::size_t m : {0, 1, 2, 7})
     for (const std::size_t n : {0, 1, 3, 8})
       for (const std::size_t k : {0, 1, 2, 9})
@@ -33,7 +33,7 @@ TEST_CASE("matrix products of every width and with empty axes") {
         }
 }
 
-TEST_CASE("matrices of the first operand share those of the second") {
+TEST_CASE("a matrix of the second operand is shared by several of the first") {
   const Tensor a = Tensor::of<double>({2, 2, 1, 2}, {1, 0, 0, 1, 1, 1, 2, 0});
   const Tensor b = Tensor::of<double>({2, 1, 2, 1}, {10, 20, 30, 40});
   CHECK(difference(matmul(a, b, Second::plain, "test"), {{2, 2, 1, 1}, {10, 20, 70, 60}, 0}) == "");
@@ -42,7 +42,7 @@ TEST_CASE("matrices of the first operand share those of the second") {
         "");
 }
 
-TEST_CASE("an operand may be the other one") {
+TEST_CASE("both operands may be the same matrix") {
   const Tensor a = Tensor::of<double>({2, 2}, {1, 2, 3, 4});
   CHECK(difference(matmul(a, a, Second::plain, "test"), {{2, 2}, {7, 10, 15, 22}, 0}) == "");
   CHECK(difference(matmul(a, a, Second::transposed, "test"), {{2, 2}, {5, 11, 11, 25}, 0}) == "");

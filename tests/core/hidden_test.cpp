@@ -42,7 +42,7 @@ bool all_nan(const std::vector<double>& values) {
 
 }  // namespace
 
-TEST_CASE("a hidden key contributes nothing even where its key and value are NaN or infinite") {
+TEST_CASE("a hidden key contributes nothing even if its key and value are NaN or infinite") {
   for (const double poison : {kNaN, kInf, -kInf}) {
     TensorMap tensors = one_query({0, poison, 0}, {1, poison, 3});
     for (const Tensor& mask :
@@ -59,7 +59,7 @@ TEST_CASE("a hidden key contributes nothing even where its key and value are NaN
   }
 }
 
-TEST_CASE("hidden by causality alone is hidden as well") {
+TEST_CASE("a key hidden by causality alone contributes nothing") {
   TensorMap tensors;
   tensors.set("Q", Tensor::of<float>({2, 1}, {1, 1}));
   tensors.set("K", Tensor::of<float>({2, 1}, {0, 0}));
@@ -71,7 +71,7 @@ TEST_CASE("hidden by causality alone is hidden as well") {
   CHECK(context == std::vector<double>{5, kInf});
 }
 
-TEST_CASE("a visible NaN goes through to its query and no further") {
+TEST_CASE("a visible NaN reaches its own query and no other") {
   const Row score = row_of(one_query({0, kNaN, 0}, {1, 2, 3}));
   CHECK(all_nan(score.weights));
   CHECK(std::isnan(score.logsumexp));
@@ -87,7 +87,7 @@ TEST_CASE("a visible NaN goes through to its query and no further") {
   CHECK(context[1] == 1.5);
 }
 
-TEST_CASE("hidden keys of a query with a visible NaN still weigh nothing") {
+TEST_CASE("hidden keys of a query with a visible NaN have zero weight") {
   TensorMap tensors = one_query({kNaN, 0, 0}, {1, 2, kNaN});
   tensors.set("mask", Tensor::of<bool>({3}, {true, true, false}));
   const Row row = row_of(tensors);
@@ -96,7 +96,7 @@ TEST_CASE("hidden keys of a query with a visible NaN still weigh nothing") {
   CHECK(row.weights[2] == 0);
 }
 
-TEST_CASE("hidden keys weigh nothing beside visible ones that are all NaN or -inf") {
+TEST_CASE("hidden keys have zero weight even if all visible scores are NaN or -inf") {
   for (const double score : {kNaN, -kInf}) {
     TensorMap tensors = one_query({score, 0}, {1, 2});
     tensors.set("mask", Tensor::of<bool>({2}, {true, false}));
@@ -106,7 +106,7 @@ TEST_CASE("hidden keys weigh nothing beside visible ones that are all NaN or -in
   }
 }
 
-TEST_CASE("a hidden NaN changes no number of any head in any group") {
+TEST_CASE("a hidden NaN changes no output of any head or group") {
   TensorMap tensors;
   const auto set = [&](const char* name, const Shape& shape, double step) {
     std::vector<double> values(element_count(shape));
@@ -131,7 +131,7 @@ TEST_CASE("a hidden NaN changes no number of any head in any group") {
   CHECK(difference(context, {clean.shape(), doubles_of(clean), 1e-15}) == "");
 }
 
-TEST_CASE("infinite visible scores give what NumPy gives") {
+TEST_CASE("infinite visible scores give the results of NumPy") {
   const Row high = row_of(one_query({kInf, 0}, {1, 2}));  // inf - inf
   CHECK(std::isnan(high.weights[0]));
   CHECK(high.logsumexp == kInf);
@@ -143,7 +143,7 @@ TEST_CASE("infinite visible scores give what NumPy gives") {
   CHECK(lowest.logsumexp == -kInf);
 }
 
-TEST_CASE("a visible weight that underflows still meets its infinite value") {
+TEST_CASE("a visible weight that underflows is still multiplied with its infinite value") {
   CHECK(std::isnan(row_of(one_query({0, -2000}, {1, kInf})).context));  // 0 * inf
   CHECK(row_of(one_query({0, -2000}, {1, 7})).context == 1);
 }
@@ -155,7 +155,7 @@ TEST_CASE("a large negative mask is added and hides nothing") {
   CHECK(row_of(tensors).weights[1] == Approx(1 / (1 + std::exp(-2.0))));
 }
 
-TEST_CASE("a query that sees no key") {
+TEST_CASE("a query without visible keys") {
   TensorMap tensors = one_query({1, 2, 3}, {10, 20, 60});
   tensors.set("mask", Tensor::of<bool>({1}, {false}));
   Options options;
@@ -175,7 +175,7 @@ TEST_CASE("a query that sees no key") {
   CHECK(nan.logsumexp == -kInf);
 }
 
-TEST_CASE("with a softmax over all only a wholly hidden matrix is empty") {
+TEST_CASE("a softmax over all scores is empty only if all are hidden") {
   TensorMap tensors = one_query({1, 1}, {10, 20});
   tensors.set("Q", Tensor::of<double>({2, 1}, {1, 1}));
   tensors.set("mask", Tensor::of<bool>({2, 1}, {true, false}));

@@ -48,7 +48,7 @@ Options with_heads(std::int64_t heads, std::int64_t kv_heads = 0) {
 
 }  // namespace
 
-TEST_CASE("letters are read from each form of problem") {
+TEST_CASE("axis sizes are derived from each form of inputs") {
   const Inputs packed =
       make_inputs(zeros({{"Q", {2, 3, 8}}, {"K", {2, 5, 4}}, {"V", {2, 5, 6}}}), with_heads(4, 2));
   CHECK(Shape{packed.B, packed.H, packed.G, packed.L, packed.S, packed.D, packed.Dv} ==
@@ -71,7 +71,7 @@ TEST_CASE("letters are read from each form of problem") {
   CHECK_FALSE(cross.batched);
 }
 
-TEST_CASE("what does not fit is told with what it should match") {
+TEST_CASE("a shape mismatch names the tensor it should match") {
   CHECK(errors({{"embeddings", {4, 3}}, {"W_Q", {2, 3}}}) ==
         Lines{"W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3)"});
   CHECK(errors({{"Q", {2, 3}}, {"K", {5, 4}}}) ==
@@ -92,7 +92,7 @@ TEST_CASE("what does not fit is told with what it should match") {
         Lines{"W_K: expected (3, 2) to match W_Q (3, 2), found none"});
 }
 
-TEST_CASE("heads have to divide") {
+TEST_CASE("the width must be divisible by the number of heads") {
   CHECK(errors({{"Q", {2, 8}}, {"K", {5, 9}}}, with_heads(3)) ==
         Lines{"Q: expected a width that heads = 3 divides, found (2, 8)"});
   CHECK(errors({{"Q", {2, 8}}, {"K", {5, 8}}, {"V", {5, 5}}}, with_heads(2)) ==
@@ -112,7 +112,7 @@ TEST_CASE("heads have to divide") {
   CHECK(errors({{"Q", {2, 0}}, {"K", {5, 0}}}, with_heads(1000000000000)).size() == 2);
 }
 
-TEST_CASE("keys as wide as fewer heads may be shared by groups of queries' heads") {
+TEST_CASE("narrower keys suggest grouped heads") {
   const auto says = [](const std::vector<Given>& given, const Options& options = with_heads(8)) {
     const Lines lines = errors(given, options);
     const std::size_t semicolon = lines.at(0).find(';');
@@ -134,7 +134,7 @@ TEST_CASE("keys as wide as fewer heads may be shared by groups of queries' heads
   CHECK(says({{"Q", {32, 128}}, {"K", {32, 32}}}, {}) == "");
 }
 
-TEST_CASE("ranks are two or three and four only for heads apart") {
+TEST_CASE("tensors have 2 or 3 axes, or 4 with an axis of heads") {
   CHECK(errors({{"embeddings", {3}}}) ==
         Lines{"embeddings: expected 2 or 3 axes, found (3,); one vector is written [[...]]"});
   CHECK(errors({{"Q", {3}}, {"K", {2, 3}}}) ==
@@ -147,7 +147,7 @@ TEST_CASE("ranks are two or three and four only for heads apart") {
         Lines{"W_Q: expected (3, *) to match embeddings (2, 3), found (3,)"});
 }
 
-TEST_CASE("tensors that contradict or miss each other") {
+TEST_CASE("tensors that exclude or require each other") {
   CHECK(errors(std::vector<Given>{}) ==
         Lines{"embeddings: expected embeddings, or Q and K, found neither"});
   CHECK(errors({{"memory", {2, 3}}}) ==
@@ -188,7 +188,7 @@ TEST_CASE("masks broadcast from the right") {
   CHECK(mask_errors({1, 2, 1, 3, 5}, {}) == Lines{expected + "(2, 3, 5), found (1, 2, 1, 3, 5)"});
 }
 
-TEST_CASE("an integer mask holds 0 and 1 only") {
+TEST_CASE("an integer mask contains only 0 and 1") {
   TensorMap tensors = zeros({{"Q", {2, 3}}, {"K", {2, 3}}});
   tensors.set("mask", Tensor::of<std::int64_t>({2}, {1, 0}));
   CHECK(make_inputs(tensors, {}).mask->dtype() == DType::boolean);
@@ -223,7 +223,7 @@ TEST_CASE("options out of range") {
         Lines{"position: expected embeddings to add positions to, found none"});
 }
 
-TEST_CASE("a width of zero has no square root to divide by") {
+TEST_CASE("a width of zero requires an explicit scale") {
   const std::vector<Given> empty = {{"Q", {2, 0}}, {"K", {3, 0}}, {"V", {3, 1}}};
   CHECK(errors(empty) == Lines{"Q: expected a width D of at least 1 to divide by sqrt(D), found "
                                "(2, 0); give a scale"});
@@ -232,7 +232,7 @@ TEST_CASE("a width of zero has no square root to divide by") {
   CHECK(errors(empty, options).empty());
 }
 
-TEST_CASE("everything wrong is told at once") {
+TEST_CASE("all errors are reported at once") {
   TensorMap tensors = zeros({{"embeddings", {4, 3}},
                              {"W_Q", {2, 4}},
                              {"W_K", {3, 4}},

@@ -42,7 +42,7 @@ std::string error_of(const TensorMap& tensors, const std::vector<std::string>& o
 
 }  // namespace
 
-TEST_CASE("integer scores are exact where a double is not") {
+TEST_CASE("integer scores are exact beyond the integers of double") {
   const std::int64_t odd = (std::int64_t{1} << 53) + 1;
   const TensorMap results =
       attend(query_and_key(integers({1, 2}, {odd, 1}), integers({2, 2}, {1, 0, 1, 1})), {},
@@ -52,7 +52,7 @@ TEST_CASE("integer scores are exact where a double is not") {
   CHECK(results.at("scaled_scores").dtype() == DType::f64);
 }
 
-TEST_CASE("integer products reach both ends of int64 and no further") {
+TEST_CASE("integer products are exact up to the limits of int64") {
   const auto product = [](std::int64_t a, std::int64_t b, std::int64_t c, std::int64_t d) {
     return values_of(
         matmul(integers({1, 2}, {a, b}), integers({1, 2}, {c, d}), Second::transposed, "x"))[0];
@@ -67,7 +67,7 @@ TEST_CASE("integer products reach both ends of int64 and no further") {
   CHECK_THROWS_AS(matmul(four, four, Second::transposed, "x"), Error);
 }
 
-TEST_CASE("an overflow is an error that names its stage") {
+TEST_CASE("an overflow is reported with its stage") {
   const std::string mends =
       ": expected integers within int64, found an overflow; give the tensors as floating-point "
       "numbers";
@@ -102,7 +102,7 @@ TEST_CASE("booleans are the integers 0 and 1") {
         std::vector<std::int64_t>{300, 1});
 }
 
-TEST_CASE("an integer beside a float becomes that float") {
+TEST_CASE("integers are converted to the dtype of floats they are combined with") {
   const TensorMap results =
       attend(query_and_key(integers({1, 1}, {3}), Tensor::of<float>({1, 1}, {0.5f})), {},
              {"queries", "scores", "weights"});

@@ -43,7 +43,7 @@ TEST_CASE("self-attention of four words with integer weights") {
                  1.75849334, 0.75998108, 0.99560386, 1.90407309, 0.90846923});
 }
 
-TEST_CASE("positions doubled in the exponent with a softmax over the whole matrix") {
+TEST_CASE("sinusoidal positions with a doubled exponent and a softmax over the whole matrix") {
   TensorMap tensors;
   tensors.set("embeddings", Tensor::of<std::int64_t>({3, 4}, {1, 2, 3, 4, 4, 5, 2, 3, 6, 1, 2, 2}));
   tensors.set("W_Q",
@@ -74,7 +74,7 @@ TEST_CASE("positions doubled in the exponent with a softmax over the whole matri
                 {0, 0, 0, 0, 63.72869222, 64.31174536, 55.49395053, 51.72809222, 0, 0, 0, 0});
 }
 
-TEST_CASE("decoder queries and encoder keys with one query of a softmax without an axis") {
+TEST_CASE("decoder queries and encoder keys with a softmax over all scores of one query") {
   TensorMap tensors;
   tensors.set("Q", Tensor::of<double>({2, 4}, {0.58, -0.13, 0.94, 0.22, 0.45, 0.11, -0.88, 0.67}));
   tensors.set("K", Tensor::of<double>({4, 4}, {0.64, -0.27, 0.89, -0.12, -0.45, 0.33, 0.71, 0.08,

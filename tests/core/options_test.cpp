@@ -62,7 +62,7 @@ TEST_CASE("every option changes the weights") {
   }
 }
 
-TEST_CASE("every choice of positions changes the inputs") {
+TEST_CASE("every position option changes the inputs") {
   Options plain;
   plain.position.kind = Position::Kind::sinusoidal;
   const std::vector<std::pair<std::string, std::function<void(Position&)>>> changes = {
@@ -83,7 +83,7 @@ TEST_CASE("every choice of positions changes the inputs") {
   }
 }
 
-TEST_CASE("positions are the digits that the formula gives in doubles") {
+TEST_CASE("positions equal the formula in double precision") {
   const std::size_t L = 40, M = 17;
   TensorMap tensors;
   tensors.set("embeddings", Tensor(DType::f64, {L, M}));
@@ -135,7 +135,7 @@ TEST_CASE("the cosine of a zero vector is NaN") {
   CHECK(std::isnan(doubles_of(attend(tensors, options, {"scores"}).at("scores"))[0]));
 }
 
-TEST_CASE("softcap bounds the scaled scores before the mask is added") {
+TEST_CASE("softcap is applied to scaled scores before the mask") {
   TensorMap tensors = scored(1, {100, -100, 0});
   tensors.set("mask", Tensor::of<double>({3}, {0, 0, 50}));
   Options options;
@@ -145,7 +145,7 @@ TEST_CASE("softcap bounds the scaled scores before the mask is added") {
   CHECK(difference(results.at("masked_scores"), {{1, 3}, {2, -2, 50}, 1e-15}).empty());
 }
 
-TEST_CASE("causality and windows show the right keys") {
+TEST_CASE("causality and windows leave the right keys visible") {
   struct Case {
     bool causal;
     Alignment alignment;
@@ -182,7 +182,7 @@ TEST_CASE("causality and windows show the right keys") {
   }
 }
 
-TEST_CASE("rows keep their place for causality masks and positions") {
+TEST_CASE("selected rows keep their positions in causality, masks and encodings") {
   TensorMap tensors = words();
   tensors.set("mask", Tensor::of<double>({4, 4}, {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7}));
   Options all;
@@ -209,7 +209,7 @@ TEST_CASE("rows keep their place for causality masks and positions") {
   CHECK(attend(tensors, some, {"keys"}).at("keys").shape() == Shape{4, 3});
 }
 
-TEST_CASE("a softmax over all is over the rows asked for") {
+TEST_CASE("a softmax over all scores includes only the selected rows") {
   Options options;
   options.softmax_axis = SoftmaxAxis::all;
   options.rows = {0};

@@ -29,7 +29,7 @@ std::vector<std::string> errors(const TensorMap& tensors, const std::vector<std:
 
 }  // namespace
 
-TEST_CASE("an output that is not there is an error of usage") {
+TEST_CASE("an unavailable output is a usage error") {
   const TensorMap tensors = zeros({{"Q", {2, 3}}, {"K", {2, 3}}});
   using Lines = std::vector<std::string>;
   CHECK(errors(tensors, {"weight", "output", "inputs", "positions", "V", "W_Q_heads"}) ==
@@ -41,7 +41,7 @@ TEST_CASE("an output that is not there is an error of usage") {
               "outputs: expected W_Q for W_Q_heads, found none"});
 }
 
-TEST_CASE("whatever is available can be had") {
+TEST_CASE("every available output can be requested") {
   TensorMap tensors = zeros({{"embeddings", {3, 4}}, {"W_Q", {4, 4}}, {"W_O", {4, 2}}});
   Options options;
   options.position.kind = Position::Kind::sinusoidal;
@@ -59,7 +59,7 @@ TEST_CASE("whatever is available can be had") {
   CHECK(std::find(few.begin(), few.end(), "inputs") == few.end());
 }
 
-TEST_CASE("results have the rank that the user came with") {
+TEST_CASE("results have the rank of the given tensors") {
   struct Case {
     TensorMap tensors;
     std::int64_t heads;
@@ -104,7 +104,7 @@ TEST_CASE("results have the rank that the user came with") {
   }
 }
 
-TEST_CASE("given tensors come back as they were") {
+TEST_CASE("given tensors are returned unchanged") {
   TensorMap tensors;
   tensors.set("Q", Tensor::of<std::int8_t>({1, 2}, {1, 2}));
   tensors.set("K", Tensor::of<float>({1, 2}, {1, 2}));
@@ -153,7 +153,7 @@ TEST_CASE("empty axes give empty results and empty sums") {
   CHECK(doubles_of(widthless.at("weights")) == std::vector<double>{0.5, 0.5});
 }
 
-TEST_CASE("shapes that a file merely claims are refused") {
+TEST_CASE("shapes that a file claims without data are refused") {
   const std::size_t huge = std::size_t{1} << 40;
   const TensorMap tensors = zeros({{"Q", {1, huge, 0, 4}}, {"K", {1, 1, 0, 4}}});
   CHECK_THROWS_WITH(attend(tensors, {}, {"weights"}),

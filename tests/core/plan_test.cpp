@@ -11,7 +11,7 @@
 
 using namespace attn;
 
-TEST_CASE("every output of random problems has the planned shape, dtype and size") {
+TEST_CASE("all outputs of random problems have the planned shape, dtype and size") {
   int compared = 0;
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     const OracleCase c = oracle_case(seed);
@@ -36,7 +36,7 @@ TEST_CASE("every output of random problems has the planned shape, dtype and size
   CHECK(compared > 10000);
 }
 
-TEST_CASE("integers that are normalised or turned are planned as the floats that they become") {
+TEST_CASE("integers that are normalised or rotated are planned as floats") {
   TensorMap tensors;
   for (const char* name : {"Q", "K", "V"})
     tensors.set(name, Tensor::of<std::int64_t>({2, 2}, {1, 2, 3, 4}));
@@ -93,7 +93,7 @@ class Collected {
 
 }  // namespace
 
-TEST_CASE("outputs go to their sinks row by row, as they would be whole, and take no memory") {
+TEST_CASE("sinks receive the same rows as whole outputs contain, and save their memory") {
   const std::vector<std::string> lists[] = {{"weights"},
                                             {"scores", "context"},
                                             {"context", "weights", "scores"},
@@ -136,7 +136,7 @@ TEST_CASE("outputs go to their sinks row by row, as they would be whole, and tak
   CHECK(whole > 200);
 }
 
-TEST_CASE("what a sink throws ends the computation") {
+TEST_CASE("an exception from a sink ends the computation") {
   TensorMap tensors;
   tensors.set("Q", Tensor(DType::f32, {300, 8}));
   tensors.set("K", Tensor(DType::f32, {300, 8}));

@@ -57,7 +57,7 @@ double skew(const Svd& svd) {
 
 }  // namespace
 
-TEST_CASE("the factors are orthonormal, descending, and give the matrix back") {
+TEST_CASE("factors are orthonormal, sorted, and multiply to the matrix") {
   const auto [m, n] = GENERATE(table<std::size_t, std::size_t>(
       {{1, 1}, {1, 7}, {7, 1}, {4, 4}, {9, 5}, {5, 9}, {60, 40}, {40, 60}, {200, 3}}));
   const Tensor a = scattered(m, n, m * 1000 + n);
@@ -76,7 +76,7 @@ TEST_CASE("the factors are orthonormal, descending, and give the matrix back") {
   CHECK(skew(result) <= bound);
 }
 
-TEST_CASE("float32 stays float32; everything else is computed in float64") {
+TEST_CASE("float32 is decomposed in float32, all other dtypes in float64") {
   const Tensor a = scattered(6, 4, 5);
   const Svd single = svd(cast(a, DType::f32));
   CHECK(single.U.dtype() == DType::f32);
@@ -129,7 +129,7 @@ TEST_CASE("a matrix without elements has no singular values") {
   CHECK(svd(Tensor(DType::f32, {0, 4})).Vt.dtype() == DType::f32);
 }
 
-TEST_CASE("what has no decomposition is refused") {
+TEST_CASE("a tensor without a decomposition is refused") {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   CHECK_THROWS_WITH(svd(Tensor::of<double>({2, 2}, {1, 2, nan, 4})),
@@ -141,7 +141,7 @@ TEST_CASE("what has no decomposition is refused") {
                     Catch::Contains("at most 2^30 by 2^14"));
 }
 
-TEST_CASE("the share that is kept is that of the squares") {
+TEST_CASE("the retained share is that of the squared singular values") {
   const Tensor a = Tensor::of<double>({2, 2}, {3, 0, 0, 4});
   CHECK(kept_share(a, svd(a)) == Approx(1));
   CHECK(kept_share(a, svd(a, 1)) == Approx(16.0 / 25));

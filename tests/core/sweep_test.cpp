@@ -35,7 +35,7 @@ void compare(const OracleCase& c, bool between, std::map<std::string, int>& comp
 
 }  // namespace
 
-TEST_CASE("random problems agree with the oracle at every stage") {
+TEST_CASE("random problems agree with the oracle at all stages") {
   std::map<std::string, int> compared;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {
     const OracleCase c = oracle_case(seed);
@@ -47,7 +47,7 @@ TEST_CASE("random problems agree with the oracle at every stage") {
   CHECK(compared["positions"] > 200);
 }
 
-TEST_CASE("random problems agree with the oracle by the kernels and by the reference") {
+TEST_CASE("random problems agree with the oracle on the fused and the reference path") {
   std::map<std::string, int> compared;
   int by_kernels = 0;
   for (std::uint64_t seed = 0; seed < 4000; ++seed) {

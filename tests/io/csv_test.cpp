@@ -58,7 +58,7 @@ TEST_CASE("lines are rows, and integers stay integers") {
   CHECK(matrix("18446744073709551615,1").data<std::uint64_t>()[0] == UINT64_MAX);
 }
 
-TEST_CASE("one float makes all floats") {
+TEST_CASE("one float makes the whole matrix float") {
   CHECK(floats("1,2\n3,4.5\n") == Floats{1, 2, 3, 4.5});
   CHECK(floats("1e3,.5,2.,-1E-2") == Floats{1000, 0.5, 2, -0.01});
   CHECK(floats("inf,-inf,Infinity,-Infinity") == Floats{INFINITY, -INFINITY, INFINITY, -INFINITY});
@@ -68,7 +68,7 @@ TEST_CASE("one float makes all floats") {
   CHECK(floats("1.0,9007199254740993") == Floats{1, 9007199254740992});
 }
 
-TEST_CASE("a header is skipped, and a column of names with it") {
+TEST_CASE("a header and a column of names are skipped") {
   CHECK(integers("query,key value\n1,2\n") == Integers{1, 2});
   CHECK(integers("\"a,b\",\"c\nd \"\"e\"\"\"\n1,2\n") == Integers{1, 2});
   const Tensor named = matrix(",I,am,2\nI,1,2,3\n\"a, b\",4,5,6\n");
@@ -76,13 +76,13 @@ TEST_CASE("a header is skipped, and a column of names with it") {
   CHECK(named.data<std::int64_t>()[5] == 6);
 }
 
-TEST_CASE("a wide line is read whole") {
+TEST_CASE("a long line is read completely") {
   std::string line = "0";
   for (int i = 1; i < 1'000'000; ++i) line += ",1";
   CHECK(matrix(line).shape() == Shape{1, 1'000'000});
 }
 
-TEST_CASE("what is no matrix is refused with its line and column") {
+TEST_CASE("text that is not a matrix is refused with its line and column") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "is empty"},
       {"\n\r\n", "is empty"},
@@ -148,7 +148,7 @@ TEST_CASE("what is no matrix is refused with its line and column") {
   }
 }
 
-TEST_CASE("matrices are written with the digits that read back") {
+TEST_CASE("matrices are written with enough digits to be read back exactly") {
   const Tensor tensor = Tensor::of<double>({2, 2}, {1, 0.1, NAN, -INFINITY});
   CHECK(to_csv(tensor, "T") == "1.0,0.1\nnan,-inf\n");
   CHECK(to_csv(Tensor::of<float>({3}, {0.1f, 2, 3}), "T") == "0.1,2.0,3.0\n");
@@ -162,7 +162,7 @@ TEST_CASE("matrices are written with the digits that read back") {
   CHECK(std::memcmp(again.raw(), thirds.raw(), thirds.bytes()) == 0);
 }
 
-TEST_CASE("names stand round a matrix, quoted where they must be") {
+TEST_CASE("row and column names are written, with quotes if necessary") {
   const Tensor tensor = Tensor::of<std::int64_t>({2, 3}, {1, 2, 3, 4, 5, 6});
   const std::string text = to_csv(tensor, "T", {"I", "say \"hi\""}, {"a,b", "", "1\n2"});
   CHECK(text == ",\"a,b\",\"\",\"1\n2\"\nI,1,2,3\n\"say \"\"hi\"\"\",4,5,6\n");
@@ -170,7 +170,7 @@ TEST_CASE("names stand round a matrix, quoted where they must be") {
   CHECK_THROWS_AS(to_csv(tensor, "T", {"I"}, {"a", "b", "c"}), Error);
 }
 
-TEST_CASE("what CSV cannot hold is refused") {
+TEST_CASE("tensors that CSV cannot represent are refused") {
   const auto refusal = [](const Shape& shape) {
     try {
       to_csv(Tensor(DType::f64, shape), "T");

@@ -21,7 +21,7 @@ bool is_null_device(int fd) {
 
 }  // namespace
 
-TEST_CASE("a stream that is closed is occupied, so that no output gets its number") {
+TEST_CASE("a closed standard stream is opened, so that no output gets its descriptor") {
   CHECK(holds_in_child([] {
     for (const int fd : {0, 1, 2}) close(fd);
     occupy_closed_streams();
@@ -37,7 +37,7 @@ TEST_CASE("a stream that is closed is occupied, so that no output gets its numbe
   }));
 }
 
-TEST_CASE("a lack of memory is told as such, whoever had none") {
+TEST_CASE("ENOMEM is reported as a lack of memory") {
   CHECK(system_error(ErrorKind::io, "a", ENOMEM).kind() == ErrorKind::data);
   CHECK(system_error(ErrorKind::io, "a", ENOSPC).kind() == ErrorKind::io);
   CHECK(std::string(system_error(ErrorKind::io, "a", ENOMEM).what()) ==

@@ -24,7 +24,7 @@ double first_of(const Tensor& tensor) { return tensor.data<double>().front(); }
 
 }  // namespace
 
-TEST_CASE("bytes and tensors of one job are those of one version of a file") {
+TEST_CASE("the bytes and the tensors of one job come from one version of a file") {
   const ScratchFolder folder;
   const std::string path = (folder.path() / "x.npy").string();
   write(path, 1);
@@ -38,7 +38,7 @@ TEST_CASE("bytes and tensors of one job are those of one version of a file") {
   CHECK(first_of(others.read({path, ""})) == 2);
 }
 
-TEST_CASE("a file larger than the cache drives no other out") {
+TEST_CASE("a file larger than the cache evicts no other file") {
   const ScratchFolder folder;
   const std::string small = (folder.path() / "small.npy").string();
   const std::string large = (folder.path() / "large.npy").string();
@@ -50,7 +50,7 @@ TEST_CASE("a file larger than the cache drives no other out") {
   CHECK(cache.file(small) == kept);
 }
 
-TEST_CASE("the files asked for longest ago are dropped first") {
+TEST_CASE("the least recently used files are evicted first") {
   const ScratchFolder folder;
   FileCache cache(10000, {});
   std::vector<std::string> paths;
@@ -65,7 +65,7 @@ TEST_CASE("the files asked for longest ago are dropped first") {
   CHECK(cache.file(paths[1]) != one);
 }
 
-TEST_CASE("what can be read once only is kept, whatever else comes") {
+TEST_CASE("a file that can be read only once is never evicted") {
   const ScratchFolder folder;
   const std::string source = (folder.path() / "source.npy").string();
   write(source, 1, 100);
@@ -85,7 +85,7 @@ TEST_CASE("what can be read once only is kept, whatever else comes") {
   CHECK(cache.file(once) == piped);
 }
 
-TEST_CASE("what can be read again is dropped when memory is short") {
+TEST_CASE("files that can be read again are evicted when memory is short") {
   const ScratchFolder folder;
   const std::string path = (folder.path() / "a.npy").string();
   write(path, 1);

@@ -18,7 +18,7 @@
 using namespace attn;
 namespace fs = std::filesystem;
 
-TEST_CASE("a file is read whole, into aligned memory, with xxh128sum's digest") {
+TEST_CASE("a file is read into aligned memory, with the digest of xxh128sum") {
   const ScratchFolder folder;
   std::string text(200000, 'x');
   text += std::string("\0\xFF", 2);
@@ -34,7 +34,7 @@ TEST_CASE("a file is read whole, into aligned memory, with xxh128sum's digest") 
         "xxh128:ef233fc372a159319d648391f361d99a");
 }
 
-TEST_CASE("what is no file is refused by name") {
+TEST_CASE("a path that is not a file is refused by name") {
   const ScratchFolder folder;
   const auto refuse = [](const std::string& path, const std::string& says) {
     CHECK(kind_of([&] { read_file(path); }, says) == ErrorKind::no_input);
@@ -48,7 +48,7 @@ TEST_CASE("what is no file is refused by name") {
   refuse(folder.path() / "loop", "Too many levels");
 }
 
-TEST_CASE("a FIFO is read to its end, and refused when nobody writes to it") {
+TEST_CASE("a FIFO is read to its end, or refused without a writer") {
   const ScratchFolder folder;
   const std::string path = folder.path() / "pipe";
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
@@ -61,7 +61,7 @@ TEST_CASE("a FIFO is read to its end, and refused when nobody writes to it") {
   CHECK(fs::is_fifo(path));
 }
 
-TEST_CASE("of a pipe no more is read than may be") {
+TEST_CASE("a pipe is read only up to the limit") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   REQUIRE(write(ends[1], "0123456789", 10) == 10);
@@ -72,7 +72,7 @@ TEST_CASE("of a pipe no more is read than may be") {
   close(ends[0]);
 }
 
-TEST_CASE("a socket or a terminal is read where it was handed to us, a device is not") {
+TEST_CASE("an inherited socket or terminal is read, a device is not") {
   const auto text_of = [](int fd) {
     return std::string(read_file("/dev/fd/" + std::to_string(fd)).text());
   };

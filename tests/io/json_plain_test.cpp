@@ -6,7 +6,7 @@
 using namespace attn;
 using namespace std::string_literals;
 
-TEST_CASE("plain JSON keeps every kind of value") {
+TEST_CASE("the plain JSON parser reads all kinds of values") {
   const auto same = [](const std::string& text) {
     const std::optional<Json> json = parse_plain_json(text);
     REQUIRE(json.has_value());
@@ -25,7 +25,7 @@ TEST_CASE("plain JSON keeps every kind of value") {
   CHECK(*parse_plain_json("0.1")->get<double>() == 0.1);
 }
 
-TEST_CASE("what is wrong or rare is not plain") {
+TEST_CASE("the plain JSON parser leaves invalid and unusual text to the full parser") {
   for (const std::string text : {"",
                                  " ",
                                  "{",
@@ -82,7 +82,7 @@ TEST_CASE("what is wrong or rare is not plain") {
   CHECK_FALSE(parse_plain_json("\0"s).has_value());
 }
 
-TEST_CASE("plain JSON is as deep as any, and no deeper; of many keys none stands twice") {
+TEST_CASE("the plain JSON parser has the same depth limit and finds duplicate keys") {
   const auto nested = [](std::size_t depth) {
     return std::string(depth, '[') + std::string(depth, ']');
   };

@@ -29,7 +29,7 @@ std::vector<T> cells(const Tensor& tensor) {
 
 }  // namespace
 
-TEST_CASE("nested numbers are a tensor of the narrowest kind that holds them") {
+TEST_CASE("nested numbers become a tensor of the narrowest kind") {
   CHECK(tensor("[[1,2,3],[4,5,6]]").shape() == Shape{2, 3});
   CHECK(cells<std::int64_t>(tensor("[[1,2,3],[4,5,6]]")) ==
         std::vector<std::int64_t>{1, 2, 3, 4, 5, 6});
@@ -42,7 +42,7 @@ TEST_CASE("nested numbers are a tensor of the narrowest kind that holds them") {
   CHECK(cells<std::int64_t>(tensor("[9007199254740993]"))[0] == 9007199254740993);
 }
 
-TEST_CASE("a lone number has no axes, and empty rows count") {
+TEST_CASE("a single number has no axes, and empty rows are counted") {
   CHECK(tensor("7").shape() == Shape{});
   CHECK(tensor("7").data<std::int64_t>()[0] == 7);
   CHECK(tensor("true").dtype() == DType::boolean);
@@ -53,13 +53,13 @@ TEST_CASE("a lone number has no axes, and empty rows count") {
   CHECK(tensor("[[]]").dtype() == DType::f64);
 }
 
-TEST_CASE("four axes are legal, and so are 64") {
+TEST_CASE("tensors may have 4 axes, or 64") {
   CHECK(tensor("[[[[1,2],[3,4]],[[5,6],[7,8]]],[[[1,2],[3,4]],[[5,6],[7,8]]]]").shape() ==
         Shape{2, 2, 2, 2});
   CHECK(tensor(std::string(64, '[') + "1" + std::string(64, ']')).rank() == 64);
 }
 
-TEST_CASE("NaN and infinities are strings, alone in a row too") {
+TEST_CASE("NaN and infinities are strings, even alone in a row") {
   const auto values = cells<double>(tensor("[[\"NaN\",\"-Infinity\"],[1,\"Infinity\"]]"));
   CHECK(std::isnan(values[0]));
   CHECK(values[1] == -INFINITY);
@@ -67,7 +67,7 @@ TEST_CASE("NaN and infinities are strings, alone in a row too") {
   CHECK(values[3] == INFINITY);
 }
 
-TEST_CASE("what is not a tensor is refused with the row that breaks it") {
+TEST_CASE("a value that is not a tensor is refused with the offending row") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[[1,2,3],[4,5]]", "row [1] has 2 elements, row [0] has 3"},
       {"[[1],[2,3.5]]", "row [1] has 2 elements, row [0] has 1"},

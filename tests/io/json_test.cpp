@@ -35,7 +35,7 @@ struct Malformed {
 
 }  // namespace
 
-TEST_CASE("what is not JSON is refused with its place, what was expected and what was found") {
+TEST_CASE("invalid JSON is refused with the line, the column, and what was expected and found") {
   const std::vector<Malformed> cases = {
       {"", "is empty"},
       {" \n\t", "is empty"},
@@ -121,7 +121,7 @@ TEST_CASE("what is not JSON is refused with its place, what was expected and wha
   }
 }
 
-TEST_CASE("nesting ends at 72 levels, however deep the document is") {
+TEST_CASE("nesting is limited to 72 levels") {
   CHECK(complaint(repeated("[", 72) + repeated("]", 72)) == "");
   CHECK(complaint(repeated("{\"a\":", 72) + "1" + repeated("}", 72)) == "");
   const std::string deeper = "F: line 1, column 73: nested deeper than 72 levels";
@@ -132,7 +132,7 @@ TEST_CASE("nesting ends at 72 levels, however deep the document is") {
         "F: line 1, column 361: nested deeper than 72 levels");
 }
 
-TEST_CASE("a number of a million digits is read or refused, not quoted") {
+TEST_CASE("a number of a million digits is read or refused, and not quoted in the message") {
   const std::string digits = repeated("3", 1'000'000);
   CHECK(*parse_json("0." + digits, "F").get<double>() == 1.0 / 3);
   CHECK(complaint(digits) ==
@@ -140,7 +140,7 @@ TEST_CASE("a number of a million digits is read or refused, not quoted") {
         "(1000000 bytes) (write it with a '.' for a float)");
 }
 
-TEST_CASE("numbers keep their value: integers exactly, floats rounded once") {
+TEST_CASE("integers are exact, and floats are rounded once") {
   CHECK(*parse_json("9007199254740993", "F").get<std::int64_t>() == 9007199254740993);
   CHECK(*parse_json("9223372036854775807", "F").get<std::int64_t>() == INT64_MAX);
   CHECK(*parse_json("-9223372036854775808", "F").get<std::int64_t>() == INT64_MIN);
@@ -158,7 +158,7 @@ TEST_CASE("numbers keep their value: integers exactly, floats rounded once") {
         std::numeric_limits<double>::max());
 }
 
-TEST_CASE("documents keep their order, and text its characters") {
+TEST_CASE("documents keep the order of keys and the characters of strings") {
   const Json json = parse_json(
       "\xEF\xBB\xBF {\"b\": [true, null, \"\\u00e9\\ud83d\\ude00\"],\r\n\"a\": {}, \"\": 1.5}\n",
       "F");
@@ -178,7 +178,7 @@ TEST_CASE("documents keep their order, and text its characters") {
   CHECK(parse_json("[1]", "F").find("b") == nullptr);
 }
 
-TEST_CASE("arrays of numbers are compact, whichever comes first") {
+TEST_CASE("arrays of numbers are stored compactly, whatever number is first") {
   const auto parsed = [](const std::string& text) { return parse_json(text, "F"); };
   const auto floats = [&](const std::string& text) {
     const Json json = parsed(text);
@@ -203,7 +203,7 @@ TEST_CASE("arrays of numbers are compact, whichever comes first") {
   CHECK(parsed("[[1], 2, 3.5]").get<JsonArray>()->size() == 3);
 }
 
-TEST_CASE("values know what they are called and whether they are numbers") {
+TEST_CASE("values have a type name and tell whether they are numbers") {
   const std::vector<std::pair<std::string, std::string>> kinds = {
       {"null", "null"},    {"true", "a boolean"}, {"1", "an integer"},
       {"1.0", "a float"},  {"\"1\"", "a string"}, {"18446744073709551615", "an integer"},
@@ -220,14 +220,14 @@ TEST_CASE("values know what they are called and whether they are numbers") {
   CHECK_FALSE(parse_json("true", "F").as_number(number));
 }
 
-TEST_CASE("among many keys a duplicate is found") {
+TEST_CASE("a duplicate is found among many keys") {
   std::string text = "{\"k0\":0";
   for (int i = 1; i < 200'000; ++i) text += ",\"k" + std::to_string(i) + "\":1";
   CHECK(parse_json(text + "}", "F").get<JsonObject>()->size() == 200'000);
   CHECK(complaint(text + ",\"k77777\":1}").ends_with("the key 'k77777' stands here a second time"));
 }
 
-TEST_CASE("an indented document has members on lines and lists of scalars on one") {
+TEST_CASE("indented documents have a line for each member and for each list of scalars") {
   const Json json =
       parse_json(R"({"a": [1, 2], "b": {"c": "x", "d": []}, "e": [{"f": null}]})", "j");
   CHECK(to_json(json) == R"({"a":[1,2],"b":{"c":"x","d":[]},"e":[{"f":null}]})");

@@ -58,7 +58,7 @@ bool identical(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
-TEST_CASE("floats have the fewest digits of their own type, and look like floats") {
+TEST_CASE("floats have the fewest digits of their type and a point or an exponent") {
   CHECK(text_of(1.0) == "1.0");
   CHECK(text_of(-0.0) == "-0.0");
   CHECK(text_of(0.1) == "0.1");
@@ -92,7 +92,7 @@ TEST_CASE("integers are written exactly, booleans as words") {
   CHECK(text_of(false) == "false");
 }
 
-TEST_CASE("a matrix has one row a line") {
+TEST_CASE("a matrix is written with a line for each row") {
   const Tensor matrix = Tensor::of<double>({2, 2}, {1, 2.5, kNaN, -1});
   CHECK(to_json(matrix, -1) == "[[1.0,2.5],[\"NaN\",-1.0]]");
   CHECK(to_json(matrix, 2) == "[\n  [1.0, 2.5],\n  [\"NaN\", -1.0]\n]");
@@ -104,7 +104,7 @@ TEST_CASE("a matrix has one row a line") {
   CHECK(to_json(Tensor(DType::f64, {0, 3}), 2) == "[]");
 }
 
-TEST_CASE("rows without elements are not written by the million") {
+TEST_CASE("2^40 rows without elements are refused") {
   const std::size_t rows = std::size_t{1} << 40;
   CHECK(to_json(Tensor(DType::f64, {0, rows}), 2) == "[]");
   try {
@@ -116,24 +116,24 @@ TEST_CASE("rows without elements are not written by the million") {
   }
 }
 
-TEST_CASE("documents are written compactly and read back the same") {
+TEST_CASE("documents are written compactly and read back unchanged") {
   const std::string text =
       R"({"b":[true,null,"é😀"],"a":{},"n":[1,-2],"f":[0.5,"NaN","-Infinity"],"":"\"\\\n\t\u001b/","u":18446744073709551615})";
   CHECK(to_json(parse_json(text, "F")) == text);
 }
 
-TEST_CASE("what is quoted is always JSON") {
+TEST_CASE("quoted text is always valid JSON") {
   CHECK(json_quoted("a\"b\\c\r\x7f") == R"("a\"b\\c\u000d\u007f")");
   CHECK(json_quoted(std::string("\0", 1)) == R"("\u0000")");
   CHECK(json_quoted("bad \xFF\xC3") == "\"bad \uFFFD\uFFFD\"");
 }
 
-TEST_CASE("a million random doubles survive text, bit for bit") {
+TEST_CASE("a million random doubles are written and read back bit for bit") {
   const Tensor doubles = finite_of_random_bits<double, std::uint64_t>({1000, 1000});
   CHECK(identical(round_trip(doubles), doubles));
 }
 
-TEST_CASE("random floats and all 16-bit floats survive text, bit for bit") {
+TEST_CASE("random floats and all 16-bit floats are written and read back bit for bit") {
   const Tensor singles = finite_of_random_bits<float, std::uint32_t>({200, 1000});
   CHECK(identical(cast(round_trip(singles), DType::f32), singles));
   const Tensor halves = all_finite<Half>(), brains = all_finite<BFloat16>();
@@ -141,7 +141,7 @@ TEST_CASE("random floats and all 16-bit floats survive text, bit for bit") {
   CHECK(identical(cast(round_trip(brains), DType::bf16), brains));
 }
 
-TEST_CASE("random integers survive text exactly") {
+TEST_CASE("random integers are written and read back exactly") {
   std::mt19937_64 random(11);
   std::vector<std::int64_t> values(100'000);
   for (std::int64_t& value : values) value = static_cast<std::int64_t>(random() >> random() % 64);

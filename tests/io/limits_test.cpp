@@ -23,7 +23,7 @@ struct Machine {
 
 }  // namespace
 
-TEST_CASE("control groups of version 2: the least limit on the way up") {
+TEST_CASE("control groups of version 2: the lowest limit of all parents") {
   const Machine machine;
   CHECK(machine.limit() == kNone);  // nothing is known
   machine.write("proc/self/cgroup", "0::/user/job\n");
@@ -40,7 +40,7 @@ TEST_CASE("control groups of version 2: the least limit on the way up") {
   CHECK(machine.limit() == 1000000);
 }
 
-TEST_CASE("control groups of version 1: only the controller of memory counts") {
+TEST_CASE("control groups of version 1: only the memory controller counts") {
   const Machine machine;
   machine.write("proc/self/cgroup", "5:cpu:/slow\n4:memory:/box/job\n0::/\n");
   machine.write("sys/fs/cgroup/memory/slow/memory.limit_in_bytes", "1\n");

@@ -35,7 +35,7 @@ void touch(const std::byte* bytes, std::size_t at) {
 
 }  // namespace
 
-TEST_CASE("a large file is used where it is, a small one or a pipe is read") {
+TEST_CASE("a large file is mapped, a small file or a pipe is read") {
   const ScratchFolder folder;
   const std::string text(300001, 'm');
   const fs::path large = folder.write("large", text), small = folder.write("small", "s");
@@ -52,7 +52,7 @@ TEST_CASE("a large file is used where it is, a small one or a pipe is read") {
   CHECK_THROWS_WITH(read_file(large.string(), 300000, FileAccess::map), Contains("300001 or more"));
 }
 
-TEST_CASE("more files than can be watched are read") {
+TEST_CASE("files beyond the number that can be watched are read") {
   const ScratchFolder folder;
   const fs::path path = folder.write("large", std::string(300000, 'm'));
   std::vector<FileBytes> files;
@@ -68,14 +68,14 @@ TEST_CASE("more files than can be watched are read") {
   CHECK(mapped(path).mapped.has_value());
 }
 
-TEST_CASE("what cannot be mapped is nothing") {
+TEST_CASE("a file that cannot be mapped gives no mapping") {
   const ScratchFolder folder;
   const Descriptor file(open(folder.write("a", "a").c_str(), O_WRONLY));
   CHECK(map_file(file.get(), 1, "a") == nullptr);  // it may not be read
   CHECK(map_file(file.get(), 0, "a") == nullptr);
 }
 
-TEST_CASE("a mapped file that is cut short ends the program with a line, and no output is left") {
+TEST_CASE("a mapped file that is cut short ends the program with a message and no output") {
   const ScratchFolder folder;
   const fs::path path = folder.write("cut\n.npy", std::string(300000, 'm'));
   const auto [status, text] = end_of_child([&] {
@@ -93,7 +93,7 @@ TEST_CASE("a mapped file that is cut short ends the program with a line, and no 
   CHECK(folder.names() == std::vector<std::string>{"cut\n.npy"});
 }
 
-TEST_CASE("of many mapped files the one that is cut short is told") {
+TEST_CASE("the message names the one of many mapped files that is cut short") {
   const ScratchFolder folder;
   std::vector<fs::path> paths;
   for (const char* const name : {"one", "two", "three"})
@@ -108,14 +108,14 @@ TEST_CASE("of many mapped files the one that is cut short is told") {
   CHECK_THAT(text, Contains("/two: was cut short"));
 }
 
-TEST_CASE("bytes that are there can be looked at") {
+TEST_CASE("existing bytes of a mapped file can be probed") {
   const ScratchFolder folder;
   const FileBytes file = mapped(folder.write("a", std::string(300000, 'm')));
   CHECK_NOTHROW(look_at_pages(file.data.get(), file.size));
   CHECK_NOTHROW(look_at_pages(file.data.get(), 0));
 }
 
-TEST_CASE("an input that is cut short while it is copied is named, and not the output") {
+TEST_CASE("the message names an input that is cut short while it is copied, not the output") {
   const ScratchFolder folder;
   const fs::path path = folder.write("cut", std::string(300000, 'm'));
   const auto [status, text] = end_of_child([&] {
@@ -129,7 +129,7 @@ TEST_CASE("an input that is cut short while it is copied is named, and not the o
   CHECK(folder.names() == std::vector<std::string>{"cut"});
 }
 
-TEST_CASE("bytes that are lost elsewhere are none of this") {
+TEST_CASE("a bus error elsewhere ends the program with its signal") {
   const ScratchFolder folder;
   const fs::path path = folder.write("a", std::string(300000, 'm'));
   const auto [status, text] = end_of_child([&] {
@@ -148,7 +148,7 @@ TEST_CASE("bytes that are lost elsewhere are none of this") {
   CHECK_THAT(text, !Contains("cut short"));
 }
 
-TEST_CASE("a mapped file that is written to is told, one that is replaced or removed is not") {
+TEST_CASE("a mapped file that is written to is reported, one that is replaced or removed is not") {
   const ScratchFolder folder;
   const fs::path path = folder.write("a", std::string(300000, 'm'));
   const FileBytes file = mapped(path);

@@ -6,7 +6,7 @@
 
 using namespace attn;
 
-TEST_CASE("a name of any bytes has a text of its own, and is found again") {
+TEST_CASE("each name, of any bytes, has a unique text and is found by it") {
   const std::vector<std::pair<std::string, std::string>> names = {
       {"jobs/a.json", "jobs/a.json"},
       {"\xC3\xA4", "\xC3\xA4"},

@@ -74,7 +74,7 @@ TEST_CASE("every spelling of a header that NumPy accepts is read") {
   }
 }
 
-TEST_CASE("versions 2.0 and 3.0 have a longer length") {
+TEST_CASE("versions 2.0 and 3.0 have a longer length field") {
   for (const char version : {'\2', '\3'}) {
     std::string bytes = std::string("\x93NUMPY") + version + '\0';
     const std::string text = header("<f8", "(1,)");
@@ -84,7 +84,7 @@ TEST_CASE("versions 2.0 and 3.0 have a longer length") {
   }
 }
 
-TEST_CASE("Fortran order and big-endian elements are put in order") {
+TEST_CASE("Fortran order and big-endian elements are converted") {
   const std::string columns = bytes_of_numbers({0, 3, 1, 4, 2, 5});
   const Tensor tensor = read_npy(file_of(npy(header("<f8", "(2, 3)", "True"), columns)), "x");
   CHECK(doubles(tensor) == std::vector<double>{0, 1, 2, 3, 4, 5});
@@ -94,7 +94,7 @@ TEST_CASE("Fortran order and big-endian elements are put in order") {
   CHECK(swapped.data<std::int32_t>()[1] == -131072);
 }
 
-TEST_CASE("a Fortran array of any rank is the plain loops' transposition") {
+TEST_CASE("a Fortran array of any rank is transposed as by plain loops") {
   for (const Shape& shape : {Shape{3, 4, 5}, Shape{2, 1, 3, 2}, Shape{1, 7}, Shape{7, 1}}) {
     const std::size_t count = element_count(shape);
     std::vector<double> rows(count), columns(count);
@@ -127,14 +127,14 @@ TEST_CASE("NaN payloads survive in either byte order") {
   CHECK(bits(read_npy(file_of(npy(header(">f8", "(1,)"), bytes)), "x")) == signalling);
 }
 
-TEST_CASE("any byte but 0 is true") {
+TEST_CASE("all bytes except 0 are true") {
   const Tensor tensor =
       read_npy(file_of(npy(header("|b1", "(4,)"), std::string("\0\1\2\xFF", 4))), "x");
   const std::string stored(reinterpret_cast<const char*>(tensor.raw()), tensor.size());
   CHECK(stored == std::string("\0\1\1\1", 4));
 }
 
-TEST_CASE("elements are shared with the file where their place allows") {
+TEST_CASE("elements share the file's memory if they are aligned") {
   const FileBytes file = file_of(npy_header(DType::f64, {1}) + bytes_of_numbers({1}));
   CHECK(read_npy(file, "x").raw() == file.data.get() + 128);
   const FileBytes odd = file_of(npy(header("<f8", "(1,)") + " ", bytes_of_numbers({1})));
@@ -167,7 +167,7 @@ TEST_CASE("headers that are not exactly a .npy header are refused by name") {
   refuse(npy("{b'descr': 1}", one), "in quotes");
 }
 
-TEST_CASE("dtypes that are not numbers of ours are refused by name") {
+TEST_CASE("unsupported dtypes are refused by name") {
   const std::string one = bytes_of_numbers({1});
   refuse(npy(header("|O", "(1,)"), one), "pickles, which attn never loads");
   refuse(npy(header("<V2", "(4,)"), one), "bfloat16");
@@ -181,7 +181,7 @@ TEST_CASE("dtypes that are not numbers of ours are refused by name") {
   refuse(npy("{'descr': ('<f4', (2,))", one), "sub-array");
 }
 
-TEST_CASE("the shape and the bytes that follow have to agree") {
+TEST_CASE("the data must have the size of the shape") {
   const std::string one = bytes_of_numbers({1});
   refuse(npy(header("<f8", "(2,)"), one), "takes 16 bytes, but only 8 follow");
   refuse(npy(header("<f8", "(1,)"), one + "x"), "and 1 more follow");
@@ -192,7 +192,7 @@ TEST_CASE("the shape and the bytes that follow have to agree") {
   CHECK(read_npy(file_of(npy(header("<f8", "()"), one)), "x").rank() == 0);
 }
 
-TEST_CASE("what is written is read back, bit for bit, for every dtype") {
+TEST_CASE("arrays of all dtypes are written and read back bit for bit") {
   const ScratchFolder folder;
   for (int code = 0; code <= static_cast<int>(DType::boolean); ++code) {
     const auto dtype = static_cast<DType>(code);
@@ -215,7 +215,7 @@ TEST_CASE("what is written is read back, bit for bit, for every dtype") {
   }
 }
 
-TEST_CASE("the header is NumPy 1.24's, to the byte") {
+TEST_CASE("the header equals that of NumPy 1.24 byte for byte") {
   const std::string text = npy_header(DType::f64, {4, 3});
   CHECK(text.size() == 128);
   CHECK(text.starts_with(std::string("\x93NUMPY\1\0v\0", 10) +

@@ -92,7 +92,7 @@ TEST_CASE("the same arrays give the same bytes") {
   CHECK((archive_of(two_arrays(), "c") == archive_of(two_arrays(), "c")));
 }
 
-TEST_CASE("more members than a 16-bit count holds are written as zip64") {
+TEST_CASE("more members than a 16-bit count can express are written as zip64") {
   TensorMap tensors;
   for (int i = 0; i < 65536; ++i) tensors.set(std::to_string(i), Tensor::of<bool>({}, {true}));
   const std::string bytes = archive_of(tensors);
@@ -102,7 +102,7 @@ TEST_CASE("more members than a 16-bit count holds are written as zip64") {
   refuse(bytes, "has 65536 members; at most 65535", limits);
 }
 
-TEST_CASE("every flipped bit of an archive is an error or the same arrays") {
+TEST_CASE("flipping any bit of an archive gives an error or the same arrays") {
   const std::string bytes = archive_of(two_arrays());
   const TensorMap arrays = two_arrays();
   std::size_t errors = 0;
@@ -123,7 +123,7 @@ TEST_CASE("every flipped bit of an archive is an error or the same arrays") {
   CHECK(errors > bytes.size() / 2);
 }
 
-TEST_CASE("an archive cut anywhere is an error") {
+TEST_CASE("an archive truncated at any byte is an error") {
   const std::string bytes = archive_of(two_arrays());
   for (std::size_t size = 0; size < bytes.size(); ++size)
     CHECK_THROWS_AS(read_npz(file_of(bytes.substr(0, size))), Error);
@@ -144,7 +144,7 @@ TEST_CASE("archives beyond the limits are refused") {
          "x.npz: B: would expand the archive to 16256 bytes, more than 16255; --max-expand", small);
 }
 
-TEST_CASE("names that clash, or are missing, are refused") {
+TEST_CASE("duplicate and missing names are refused") {
   std::string bytes = archive_of(two_arrays());
   replace_all(bytes, "K.npy", "Q.npy");
   refuse(bytes, "x.npz: ");
@@ -157,7 +157,7 @@ TEST_CASE("names that clash, or are missing, are refused") {
   refuse(archive_of(nameless), "without a name");
 }
 
-TEST_CASE("a damaged element is found by its checksum and named") {
+TEST_CASE("a corrupt member is detected by its checksum and named") {
   std::string bytes = archive_of(two_arrays());
   bytes[bytes.find("\n") + 1] = 'x';
   refuse(bytes, "x.npz: Q: CRC error");

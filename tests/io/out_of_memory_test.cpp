@@ -61,14 +61,14 @@ TEST_CASE("memory that runs out while a file is read is an error", "[memory]") {
   }
 }
 
-TEST_CASE("memory that runs out while a member is sought is an error", "[memory]") {
+TEST_CASE("memory that runs out while a member is searched for is an error", "[memory]") {
   const ScratchFolder folder;
   const std::string path = folder.write("a.json", kFiles[6].text);
   for (const char* const member : {"Q", "K", "", "w"})
     CHECK(fail_each_allocation([&] { TensorFiles().read({path, member}); }) > 3);
 }
 
-TEST_CASE("text that memory runs out for is whole or not there", "[memory]") {
+TEST_CASE("text is complete or absent if memory runs out", "[memory]") {
   for (const auto make : kTexts) {
     const std::string whole = make();
     std::string text = whole;

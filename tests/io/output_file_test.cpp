@@ -34,7 +34,7 @@ mode_t mode_of(const fs::path& path) {
 
 }  // namespace
 
-TEST_CASE("an output appears whole on commit and leaves nothing without it") {
+TEST_CASE("an output appears complete on commit and leaves nothing without it") {
   const ScratchFolder folder;
   const fs::path path = folder.path() / "out";
   {
@@ -59,7 +59,7 @@ TEST_CASE("an output appears whole on commit and leaves nothing without it") {
   CHECK((folder.read("out") == text));
 }
 
-TEST_CASE("one of many outputs has no name until it is whole") {
+TEST_CASE("each of many outputs has no name until it is complete") {
   const ScratchFolder folder;
   const std::string path = (folder.path() / "out").string();
   const auto open = [&](bool force) {
@@ -96,7 +96,7 @@ TEST_CASE("one of many outputs has no name until it is whole") {
   CHECK(folder.read("elsewhere") == "linked");
 }
 
-TEST_CASE("nothing is replaced unless asked for") {
+TEST_CASE("existing files are replaced only on request") {
   const ScratchFolder folder;
   const fs::path path = folder.write("out", "old");
   const auto write_new = [&] { write_whole(path, "new"); };
@@ -114,7 +114,7 @@ TEST_CASE("nothing is replaced unless asked for") {
   CHECK(folder.read("late") == "theirs");
 }
 
-TEST_CASE("a pipe that is full for a while is waited for") {
+TEST_CASE("writing waits for a full pipe") {
   int ends[2];
   REQUIRE(pipe2(ends, O_NONBLOCK) == 0);
   std::string text;
@@ -135,7 +135,7 @@ TEST_CASE("a pipe that is full for a while is waited for") {
   close(ends[0]);
 }
 
-TEST_CASE("nothing is skipped where bytes go straight to their place") {
+TEST_CASE("outputs written in place have no gaps") {
   int ends[2];
   REQUIRE(pipe(ends) == 0);
   OutputFile out("/dev/fd/" + std::to_string(ends[1]), {});
@@ -144,7 +144,7 @@ TEST_CASE("nothing is skipped where bytes go straight to their place") {
   close(ends[1]);
 }
 
-TEST_CASE("a folder that has taken an output's place meanwhile stays, and nothing beside it") {
+TEST_CASE("a folder created at the output's path meanwhile is kept, without files next to it") {
   for (const bool nameless : {false, true}) {
     const ScratchFolder folder;
     const fs::path path = folder.path() / "out";
@@ -158,7 +158,7 @@ TEST_CASE("a folder that has taken an output's place meanwhile stays, and nothin
   }
 }
 
-TEST_CASE("the mode of a new file is the umask's") {
+TEST_CASE("the mode of a new file follows the umask") {
   // In a process of its own: the mask is read once.
   const ScratchFolder folder;
   const fs::path out = folder.path() / "out.npy";
@@ -168,7 +168,7 @@ TEST_CASE("the mode of a new file is the umask's") {
   CHECK(mode_of(out) == 0640);
 }
 
-TEST_CASE("an output is never an input, under whatever name") {
+TEST_CASE("an output never replaces an input, under any name") {
   const ScratchFolder folder;
   const fs::path input = folder.write("in", "input");
   fs::create_symlink("in", folder.path() / "link");
@@ -182,7 +182,7 @@ TEST_CASE("an output is never an input, under whatever name") {
   CHECK(folder.read("in") == "input");
 }
 
-TEST_CASE("symbolic links stay and what they name is written") {
+TEST_CASE("symbolic links are kept and their targets are written") {
   const ScratchFolder folder;
   fs::create_directory(folder.path() / "sub");
   fs::create_symlink("sub/target", folder.path() / "link");
@@ -196,7 +196,7 @@ TEST_CASE("symbolic links stay and what they name is written") {
   CHECK(folder.read("sub/target") == "two");
 }
 
-TEST_CASE("places where no output can be are told at once") {
+TEST_CASE("paths that cannot be written are refused at once") {
   const ScratchFolder folder;
   folder.write("file", "");
   fs::create_symlink("loop", folder.path() / "loop");
@@ -217,7 +217,7 @@ TEST_CASE("a full disk is an error that names the file") {
   CHECK_NOTHROW(write_whole("/dev/null", "x"));
 }
 
-TEST_CASE("a reader that has gone is BrokenPipe") {
+TEST_CASE("a closed reader is reported as BrokenPipe") {
   const auto before = signal(SIGPIPE, SIG_IGN);
   int ends[2];
   REQUIRE(pipe(ends) == 0);
@@ -227,7 +227,7 @@ TEST_CASE("a reader that has gone is BrokenPipe") {
   signal(SIGPIPE, before);
 }
 
-TEST_CASE("a signal removes unfinished outputs and ends the program as ever") {
+TEST_CASE("a signal removes unfinished outputs and ends the program by that signal") {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const ScratchFolder folder;
     const pid_t child = fork();

@@ -27,7 +27,7 @@ std::string rows_of_bytes(std::size_t count, std::size_t row, std::size_t stride
 
 }  // namespace
 
-TEST_CASE("rows of any length and distance, in any order, come to stand where they belong") {
+TEST_CASE("rows of any length and stride, in any order, are written at their offsets") {
   const ScratchFolder folder;
   const std::size_t count = 700;
   for (const std::size_t row : {1, 16, 2047, 2048, 9001})
@@ -59,7 +59,7 @@ TEST_CASE("rows of any length and distance, in any order, come to stand where th
     }
 }
 
-TEST_CASE("nothing to write is nothing written") {
+TEST_CASE("writing no rows writes nothing") {
   const ScratchFolder folder;
   OutputFile out((folder.path() / "out").string(), {});
   RowWriter none(out, 0, 8, true), empty(out, 0, 0, true);
@@ -71,7 +71,7 @@ TEST_CASE("nothing to write is nothing written") {
   CHECK(folder.read("out").empty());
 }
 
-TEST_CASE("a file is not finished over rows that are missing or stand elsewhere") {
+TEST_CASE("a file with missing or misplaced rows is not completed") {
   const ScratchFolder folder;
   const std::vector<TensorSpec> specs = {{"w", DType::f32, {3, 4}}};
   const Pieces pieces = {{"header", 0}};
@@ -86,7 +86,7 @@ TEST_CASE("a file is not finished over rows that are missing or stand elsewhere"
   refuse(7, 3);
 }
 
-TEST_CASE("checksums are those of the division, bit by bit, whatever length, start and alignment") {
+TEST_CASE("checksums equal bitwise division for all lengths, starts and alignments") {
   const auto divided = [](std::span<const std::byte> bytes, std::uint32_t start) {
     std::uint32_t state = ~start;
     for (const std::byte byte : bytes) {
@@ -106,7 +106,7 @@ TEST_CASE("checksums are those of the division, bit by bit, whatever length, sta
   }
 }
 
-TEST_CASE("checksums of parts are that of the whole, and a missing part is seen") {
+TEST_CASE("checksums of parts combine to that of the whole, and a missing part is detected") {
   const std::string text = rows_of_bytes(1, 1000, 1000);
   const auto part = [&](std::size_t from, std::size_t size) {
     return crc32_of(bytes_of(text).subspan(from, size));
@@ -121,12 +121,12 @@ TEST_CASE("checksums of parts are that of the whole, and a missing part is seen"
   CHECK(crc32_of(bytes_of("123456789")) == 0xCBF43926);  // the check value of CRC-32/ISO-HDLC
 }
 
-TEST_CASE("a device has no room to find") {
+TEST_CASE("free space is not determined for a device") {
   OutputFile device("/dev/null", {});
   CHECK_THROWS_WITH(device.reserve(10), Contains("/dev/null: "));
 }
 
-TEST_CASE("members beyond 4 GiB are announced as zip64, and stand where they are said to") {
+TEST_CASE("members beyond 4 GiB are written as zip64 at the recorded offsets") {
   const std::vector<TensorSpec> specs = {{"small", DType::f32, {2, 3}},
                                          {"large", DType::f32, {32768, 32768}},
                                          {"last", DType::f64, {5}}};

@@ -28,7 +28,7 @@ bool is_ignored(int signal_number) {
 
 }  // namespace
 
-TEST_CASE("what a run has left is known by its token; nothing else is removed") {
+TEST_CASE("files left by a run are recognised by its token, and no others are removed") {
   const ScratchFolder folder;
   const std::string token = "4x7";
   fs::create_directory(folder.path() / "sub");
@@ -52,7 +52,7 @@ TEST_CASE("a signal that was ignored stays ignored") {
   }));
 }
 
-TEST_CASE("files and empty folders are removed, a folder with something in it is not") {
+TEST_CASE("files and empty folders are removed, a folder with content is not") {
   const ScratchFolder folder;
   const fs::path file = folder.write("file", "");
   for (const char* const name : {"empty", "full"}) fs::create_directory(folder.path() / name);
@@ -67,7 +67,7 @@ TEST_CASE("files and empty folders are removed, a folder with something in it is
   CHECK(fs::exists(folder.path() / "full" / "result"));
 }
 
-TEST_CASE("1024 names are remembered, and the rest stays") {
+TEST_CASE("1024 names are registered, and files beyond that are kept") {
   const ScratchFolder folder;
   CHECK(holds_in_child([&] {
     const TemporaryName too_long(std::string(PATH_MAX, 'n'));
@@ -81,7 +81,7 @@ TEST_CASE("1024 names are remembered, and the rest stays") {
   CHECK(folder.names().size() == 6);
 }
 
-TEST_CASE("outputs are not removed before one that gets its name has it") {
+TEST_CASE("cleanup waits for an output that is being renamed") {
   CHECK(holds_in_child([] {
     std::atomic<bool> sheltered = false, named = false;
     std::thread other([&] {
@@ -98,7 +98,7 @@ TEST_CASE("outputs are not removed before one that gets its name has it") {
   }));
 }
 
-TEST_CASE("once the program ends no output gets a name") {
+TEST_CASE("no output is renamed once the program is ending") {
   CHECK(holds_in_child([] {
     signal(SIGALRM, [](int) { _exit(0); });
     remove_temporaries();

@@ -37,7 +37,7 @@ std::string error_of(const std::string& ref) {
 
 }  // namespace
 
-TEST_CASE("a format is known by what the bytes are, then by the name") {
+TEST_CASE("a format is detected by content, then by name") {
   const ScratchFolder folder;
   const auto format = [&](const std::string& name, const std::string& bytes) {
     return format_of(read_file(folder.write(name, bytes).string()));
@@ -59,7 +59,7 @@ TEST_CASE("a format is known by what the bytes are, then by the name") {
   CHECK_THROWS_WITH(format("a.txt", ""), Contains("a.txt: is empty"));
 }
 
-TEST_CASE("an output's format is its suffix") {
+TEST_CASE("an output's format is determined by its suffix") {
   for (const Format format :
        {Format::npy, Format::npz, Format::safetensors, Format::json, Format::csv})
     CHECK(format_of_suffix("d.x/a." + std::string(name_of(format))) == format);
@@ -67,7 +67,7 @@ TEST_CASE("an output's format is its suffix") {
   CHECK_FALSE(format_of_suffix("a.txt").has_value());
 }
 
-TEST_CASE("FILE#NAME is split at the last '#', unless there is such a file") {
+TEST_CASE("FILE#NAME is split at the last '#' unless that file exists") {
   const ScratchFolder folder;
   const std::string odd = folder.write("a#b.npy", "");
   CHECK(parse_tensor_ref(odd).path == odd);
@@ -91,7 +91,7 @@ TEST_CASE("a member of an archive is found by its name") {
              Contains("has no array 'value' (did you mean 'values'?), only Q, K, values"));
 }
 
-TEST_CASE("a file of one array needs no name and has none") {
+TEST_CASE("a file of one array needs no name and accepts none") {
   const ScratchFolder folder;
   const std::string path = folder.write("m.csv", "1,2\n3,4\n");
   TensorFiles files;
@@ -99,7 +99,7 @@ TEST_CASE("a file of one array needs no name and has none") {
   CHECK_THAT(error_of(path + "#Q"), Contains("has one array, without a name; asked for 'Q'"));
 }
 
-TEST_CASE("the arrays of a JSON document are those of numbers") {
+TEST_CASE("the arrays of a JSON document are its arrays of numbers") {
   const ScratchFolder folder;
   const std::string path = folder.write(
       "job.json",

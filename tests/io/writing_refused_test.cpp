@@ -37,7 +37,7 @@ TensorMap named(const std::string& name) {
 
 }  // namespace
 
-TEST_CASE("an .npz is not written that could not be read again") {
+TEST_CASE("an .npz that could not be read back is not written") {
   TensorMap many;
   const Tensor one = Tensor::of<bool>({}, {true});
   for (int i = 0; i <= 65536; ++i) many.set(std::to_string(i), one);
@@ -54,7 +54,7 @@ TEST_CASE("an .npz is not written that could not be read again") {
         "archive comment too long");
 }
 
-TEST_CASE("a .safetensors is not written with names that the format has not") {
+TEST_CASE("a .safetensors with names that the format forbids is not written") {
   const auto write = [](const std::string& name) {
     return refused([&](OutputFile& out) { write_safetensors(named(name), {}, out); });
   };
@@ -62,12 +62,12 @@ TEST_CASE("a .safetensors is not written with names that the format has not") {
   CHECK(write("__metadata__").find("__metadata__") != std::string::npos);
 }
 
-TEST_CASE("an output's path cannot hold a NUL") {
+TEST_CASE("an output's path cannot contain a NUL") {
   CHECK_THROWS_WITH(OutputFile(std::string("a\0b", 3), {}),
                     Catch::Contains("a path cannot hold a NUL"));
 }
 
-TEST_CASE("paths that name a descriptor") {
+TEST_CASE("paths that name a file descriptor are recognised") {
   CHECK(descriptor_named("/dev/stdin") == 0);
   CHECK(descriptor_named("/dev/stdout") == 1);
   CHECK(descriptor_named("/dev/stderr") == 2);
@@ -78,7 +78,7 @@ TEST_CASE("paths that name a descriptor") {
     CHECK_FALSE(descriptor_named(path));
 }
 
-TEST_CASE("what is not permitted has a kind of its own") {
+TEST_CASE("missing permission has its own error kind") {
   CHECK(system_error(ErrorKind::io, "f", EACCES).kind() == ErrorKind::permission);
   CHECK(system_error(ErrorKind::io, "f", EPERM).kind() == ErrorKind::permission);
   CHECK(system_error(ErrorKind::io, "f", ENOSPC).kind() == ErrorKind::io);

@@ -7,7 +7,7 @@
 using namespace attn;
 using Catch::Matchers::Contains;
 
-TEST_CASE("a size is a number and a unit, of 1024 each") {
+TEST_CASE("a size is a number and a unit, with steps of 1024") {
   const std::vector<std::pair<const char*, std::size_t>> sizes = {
       {"1", 1},       {"12B", 12},       {"1K", 1024},        {"1KB", 1024},
       {"1KiB", 1024}, {"1.5M", 1572864}, {"2G", 2147483648U}, {"1T", 1099511627776U}};
@@ -23,7 +23,7 @@ TEST_CASE("a size is a number and a unit, of 1024 each") {
   }
 }
 
-TEST_CASE("bytes are told in the unit that suits them") {
+TEST_CASE("byte counts are formatted in a suitable unit") {
   CHECK(size_text(0) == "0 bytes");
   CHECK(size_text(1) == "1 byte");
   CHECK(size_text(1023) == "1023 bytes");
@@ -32,7 +32,7 @@ TEST_CASE("bytes are told in the unit that suits them") {
   CHECK(size_text(std::size_t{1} << 62) == "4194304.0 TiB");
 }
 
-TEST_CASE("a plan is JSON, with what is known") {
+TEST_CASE("a plan is written as JSON without unknown values") {
   const Plan none;
   CHECK(plan_json(none) == "{\"outputs\":[],\"memory\":0,\"flops\":0}");
   CHECK(plan_text(none) == "in all: at most 0 bytes of memory, 0 flops\n");
@@ -54,7 +54,7 @@ TEST_CASE("a plan is JSON, with what is known") {
   CHECK_THROWS_WITH(require_memory(two, "", 31), Catch::StartsWith("needs 32 bytes of memory"));
 }
 
-TEST_CASE("more bytes than can be counted are as many as can") {
+TEST_CASE("byte counts saturate") {
   Plan plan{.outputs = {{"weights", {}, DType::f32, std::size_t{1} << 62, 0}}};
   add_text(plan);
   CHECK(plan.bytes == std::size_t{1} << 63);

@@ -104,7 +104,7 @@ std::size_t entries(const std::filesystem::path& folder) {
 
 }  // namespace
 
-TEST_CASE("memory that runs out anywhere in a job leaves no file, no part of one, none open",
+TEST_CASE("memory that runs out anywhere in a job leaves no file, complete, partial or open",
           "[memory]") {
   const ScratchFolder folder;
   const std::string results = folder.path() / "results/";
@@ -169,7 +169,7 @@ TEST_CASE("memory that runs out while an archive is read as a job is an error", 
   }
 }
 
-TEST_CASE("memory that runs out while an error is told is an error, too", "[memory]") {
+TEST_CASE("memory that runs out while an error is reported is an error", "[memory]") {
   const std::string document = GENERATE(from_range(kWrong));
   const auto refused = [](bool done) {
     if (done) FAIL("a wrong job was taken");
@@ -189,8 +189,7 @@ TEST_CASE("memory that runs out while too large a job is refused", "[memory]") {
         5);
 }
 
-TEST_CASE("what is printed without a job is whole or not there, however much memory there is",
-          "[memory]") {
+TEST_CASE("text printed without a job is complete or absent if memory runs out", "[memory]") {
   const auto print = GENERATE(&job_schema, &conventions_table);
   const std::string whole = print();
   std::string text;

@@ -27,8 +27,7 @@ ResultFile read(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE(
-    "what an archive says about itself is a result's where it is JSON, and nothing elsewhere") {
+TEST_CASE("an archive's comment is read as a result's metadata only if it is JSON") {
   const ScratchFolder folder;
   const std::string path = folder.path() / "a.npz";
   const auto read_with = [&](const std::string& comment) {
@@ -52,7 +51,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("what does not fit an archive's comment is left out, and the rest is whole") {
+TEST_CASE("metadata too long for an archive's comment is omitted") {
   const ScratchFolder folder;
   const auto read_again = [&](const std::vector<std::string>& tokens, std::size_t bytes) {
     const std::string path = folder.path() / "a.npz";
@@ -75,7 +74,7 @@ TEST_CASE("what does not fit an archive's comment is left out, and the rest is w
   CHECK(none.job("note") == nullptr);
 }
 
-TEST_CASE("so does a .safetensors, and JSON") {
+TEST_CASE("invalid metadata in .safetensors and JSON is ignored") {
   const ScratchFolder folder;
   const std::string path = folder.path() / "a.safetensors";
   OutputFile file(path, {});

@@ -183,7 +183,7 @@ void check_simple_terms() {
 
 }  // namespace
 
-TEST_CASE("kernel: a bias and a mask and distances: alone and together", "[kernel]") {
+TEST_CASE("kernel: bias, mask and distances, alone and combined", "[kernel]") {
   check_simple_terms<float>();
   check_simple_terms<double>();
 }

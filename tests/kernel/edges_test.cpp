@@ -50,7 +50,7 @@ void on_every_isa(const std::function<void(kernel::Isa)>& check) {
 
 }  // namespace
 
-TEST_CASE("kernel: a query that sees nothing has zeros and -inf", "[kernel]") {
+TEST_CASE("kernel: a query without visible keys has context 0 and logsumexp -inf", "[kernel]") {
   using Hide = std::function<void(Case<float>&)>;
   const std::pair<const char*, Hide> ways[] = {
       {"place",
@@ -105,7 +105,7 @@ TEST_CASE("kernel: no keys at all", "[kernel]") {
   });
 }
 
-TEST_CASE("kernel: scores of +-1e30 choose, and do not overflow", "[kernel]") {
+TEST_CASE("kernel: scores of +-1e30 select keys without overflow", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     Column x({1e30, -1e30, 1e-30}, {1, -1, 0.5}, {10, 20, 30});
     const Answer<float> found = x(isa);
@@ -122,7 +122,7 @@ TEST_CASE("kernel: scores of +-1e30 choose, and do not overflow", "[kernel]") {
   });
 }
 
-TEST_CASE("kernel: a context of zero is +0, whatever keys the neighbours see", "[kernel]") {
+TEST_CASE("kernel: a context of zero is +0, whatever keys neighbouring queries see", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     Column x({1, 1}, {0, -60, -60}, {0, -1e-30, 1});  // e^-60 1e-30 is less than any float
     x.c.places = {{.first = 0, .last = 2}, {.first = 0, .last = 3}};
@@ -149,7 +149,7 @@ TEST_CASE("kernel: the weights of a million keys sum to 1", "[kernel]") {
   });
 }
 
-TEST_CASE("kernel: a visible NaN or infinite score makes its own row NaN only", "[kernel]") {
+TEST_CASE("kernel: a visible NaN or infinite score makes only its own row NaN", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     for (double bad : {double(kNaN), double(kInf)}) {
       Column x({1, bad, 1}, {1, 2, 3}, {1, 1, 1});
@@ -179,7 +179,7 @@ TEST_CASE("kernel: NaN of any payload stays NaN", "[kernel]") {
   });
 }
 
-TEST_CASE("kernel: weights of an infinite value that is seen, and of one that is not", "[kernel]") {
+TEST_CASE("kernel: weights of visible and of hidden infinite values", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     Column x({1, 1}, {0, 0, 0}, {1, kInf, kNaN});
     set_places(x.c, {.causal = true});
@@ -207,7 +207,8 @@ TEST_CASE("kernel: a mask of the lowest finite numbers leaves a row uniform", "[
   });
 }
 
-TEST_CASE("kernel: so it does in many rows, as distances, and beside a sink as low", "[kernel]") {
+TEST_CASE("kernel: lowest finite masks in many rows, as distances, and with an equally low sink",
+          "[kernel]") {
   constexpr float kLow = std::numeric_limits<float>::lowest();
   constexpr std::size_t kRows = 24, kKeys = 70;  // whole panels of keys, and some that end within
   std::vector<double> values(kKeys);
@@ -238,7 +239,7 @@ TEST_CASE("kernel: so it does in many rows, as distances, and beside a sink as l
   });
 }
 
-TEST_CASE("kernel: distances of -inf are seen, and hide nothing", "[kernel]") {
+TEST_CASE("kernel: distances of -inf are visible, not hidden", "[kernel]") {
   constexpr std::size_t kRows = 24, kKeys = 70, kNear = 30;
   on_every_isa([&](kernel::Isa isa) {
     for (const Ask ask : kAsks)
@@ -263,7 +264,7 @@ TEST_CASE("kernel: distances of -inf are seen, and hide nothing", "[kernel]") {
   });
 }
 
-TEST_CASE("kernel: NaN and infinity beside each other, alone and among other rows", "[kernel]") {
+TEST_CASE("kernel: NaN and infinity in one row, alone and among other rows", "[kernel]") {
   // What is hidden behind them is passed over for one row, and not where another sees it.
   on_every_isa([](kernel::Isa isa) {
     for (const float odd : {kNaN, kInf})
@@ -288,14 +289,14 @@ TEST_CASE("kernel: NaN and infinity beside each other, alone and among other row
   });
 }
 
-TEST_CASE("kernel: heads that groups do not divide are refused", "[kernel]") {
+TEST_CASE("kernel: heads not divisible by groups are refused", "[kernel]") {
   Column x({1}, {1}, {1});
   x.c.problem.H = 3;
   x.c.problem.G = 2;
   CHECK_THROWS_AS(x(kernel::Isa::baseline), Error);
 }
 
-TEST_CASE("kernel: what the sink throws comes out", "[kernel][threads]") {
+TEST_CASE("kernel: an exception from the sink is rethrown", "[kernel][threads]") {
   std::mt19937_64 random(3);
   Case<float> c;
   fill_plain(c, random, {1, 4, 4, 200, 200, 64, 64}, DType::f32);
@@ -313,7 +314,7 @@ TEST_CASE("kernel: what the sink throws comes out", "[kernel][threads]") {
   CHECK_NOTHROW(kernel::attend(c.problem, results, pool));
 }
 
-TEST_CASE("kernel: every row comes to the sink once", "[kernel][threads]") {
+TEST_CASE("kernel: the sink receives each row once", "[kernel][threads]") {
   std::mt19937_64 random(4);
   Case<float> c;
   fill_plain(c, random, {2, 6, 2, 61, 130, 8, 8}, DType::f32);
@@ -360,7 +361,7 @@ void check_hidden(float odd, std::size_t L, kernel::Isa isa) {
 
 }  // namespace
 
-TEST_CASE("kernel: a hidden NaN changes nothing where values are read as they stand", "[kernel]") {
+TEST_CASE("kernel: a hidden NaN changes nothing if values are read in place", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     for (const float odd : {kNaN, kInf, -kInf})
       for (const std::size_t L : {3, 100})  // looked at after and before values are used
@@ -368,7 +369,7 @@ TEST_CASE("kernel: a hidden NaN changes nothing where values are read as they st
   });
 }
 
-TEST_CASE("kernel: context goes to rows of any distance", "[kernel]") {
+TEST_CASE("kernel: context rows may have any stride", "[kernel]") {
   const std::size_t H = 4, L = GENERATE(3, 60), Dv = GENERATE(16, 13);
   std::mt19937_64 random(4);
   Case<float> c;

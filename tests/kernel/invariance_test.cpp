@@ -73,7 +73,8 @@ TEST_CASE("kernel: any number of threads gives the same bytes", "[kernel][thread
   check_threads<double>({1, 2, 1, 200, 600, 64, 64}, false);
 }
 
-TEST_CASE("kernel: so it does with every option", "[kernel][threads]") {
+TEST_CASE("kernel: any number of threads gives the same bytes with every option",
+          "[kernel][threads]") {
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     std::mt19937_64 random(seed);
     Case<float> c;
@@ -84,12 +85,13 @@ TEST_CASE("kernel: so it does with every option", "[kernel][threads]") {
   }
 }
 
-TEST_CASE("kernel: decoding splits keys among threads to the same bytes", "[kernel][threads]") {
+TEST_CASE("kernel: splitting keys among threads gives the same bytes", "[kernel][threads]") {
   check_threads<float>({1, 2, 1, 1, 20000, 64, 64}, false);
   check_threads<double>({1, 1, 1, 3, 9000, 32, 48}, false);
 }
 
-TEST_CASE("kernel: so it does where heads share large masks", "[kernel][threads]") {
+TEST_CASE("kernel: any number of threads gives the same bytes with large shared masks",
+          "[kernel][threads]") {
   const auto check = [](std::size_t tokens, std::size_t step, std::span<const Ask> asks) {
     std::mt19937_64 random(9);
     Case<float> c;
@@ -132,7 +134,8 @@ void check_outputs(const Case<float>& c, kernel::Isa isa) {
 
 }  // namespace
 
-TEST_CASE("kernel: scores asked for change no weight, and weights no score", "[kernel]") {
+TEST_CASE("kernel: requesting scores changes no weight, and requesting weights no score",
+          "[kernel]") {
   for (kernel::Isa isa : kernel::available_isas()) {
     std::mt19937_64 random(8);
     Case<float> plain, masked;

@@ -18,7 +18,7 @@ struct Forced {
 
 }  // namespace
 
-TEST_CASE("isa: ATTN_ISA chooses any that the machine has", "[kernel]") {
+TEST_CASE("isa: ATTN_ISA selects any supported instruction set", "[kernel]") {
   for (Isa each : available_isas()) {
     const Forced forced(std::string(name_of(each)).c_str());
     CHECK(active_isa() == each);
@@ -28,7 +28,7 @@ TEST_CASE("isa: ATTN_ISA chooses any that the machine has", "[kernel]") {
   CHECK(active_isa() == available_isas().back());
 }
 
-TEST_CASE("isa: an unknown name is refused with those that there are", "[kernel]") {
+TEST_CASE("isa: an unknown name is refused with a list of the known ones", "[kernel]") {
   const Forced forced("mmx\n");
   try {
     active_isa();

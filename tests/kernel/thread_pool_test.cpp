@@ -5,7 +5,7 @@
 
 using attn::kernel::ThreadPool;
 
-TEST_CASE("pool: every task runs once, on a worker that there is", "[threads]") {
+TEST_CASE("pool: every task runs once, on an existing worker", "[threads]") {
   for (std::size_t threads : {1, 2, 3, 4, 7}) {
     ThreadPool pool(threads);
     for (std::size_t tasks : {0, 1, 2, 5, 100, 3000})
@@ -25,7 +25,7 @@ TEST_CASE("pool: every task runs once, on a worker that there is", "[threads]") 
   }
 }
 
-TEST_CASE("pool: each worker begins with its own share", "[threads]") {
+TEST_CASE("pool: each worker starts with its own share", "[threads]") {
   ThreadPool pool(4);
   std::atomic<std::size_t> begun{0}, own{0};
   pool.run(
@@ -39,7 +39,7 @@ TEST_CASE("pool: each worker begins with its own share", "[threads]") {
   CHECK(own == 4);
 }
 
-TEST_CASE("pool: who has done its share helps others out", "[threads]") {
+TEST_CASE("pool: a worker that has finished its share takes tasks of others", "[threads]") {
   ThreadPool pool(2);
   std::atomic<std::size_t> ended{0};
   pool.run(
@@ -52,7 +52,7 @@ TEST_CASE("pool: who has done its share helps others out", "[threads]") {
   CHECK(ended == 100);
 }
 
-TEST_CASE("pool: a worker has one task at a time, and few workers are few", "[threads]") {
+TEST_CASE("pool: a worker has one task at a time, and a limit on workers holds", "[threads]") {
   ThreadPool pool(4);
   for (std::size_t workers : {1, 2, 3, 4, 9}) {
     std::vector<std::atomic<int>> busy(4);
@@ -67,7 +67,7 @@ TEST_CASE("pool: a worker has one task at a time, and few workers are few", "[th
   }
 }
 
-TEST_CASE("pool: the first exception comes out, and the pool goes on", "[threads]") {
+TEST_CASE("pool: the first exception is rethrown, and the pool remains usable", "[threads]") {
   ThreadPool pool(3);
   for (int round = 0; round < 50; ++round) {
     std::atomic<int> runs{0};
@@ -84,7 +84,7 @@ TEST_CASE("pool: the first exception comes out, and the pool goes on", "[threads
   }
 }
 
-TEST_CASE("pool: many short runs, one after another", "[threads]") {
+TEST_CASE("pool: many short consecutive runs", "[threads]") {
   ThreadPool pool(4);
   std::size_t total = 0;
   for (int round = 0; round < 2000; ++round) {
@@ -95,7 +95,7 @@ TEST_CASE("pool: many short runs, one after another", "[threads]") {
   CHECK(total == 2000 * 28);
 }
 
-TEST_CASE("pool: what one run writes the next one reads", "[threads]") {
+TEST_CASE("pool: a run sees the writes of the previous one", "[threads]") {
   ThreadPool pool(4);
   std::vector<int> values(1000);
   for (int round = 0; round < 50; ++round)
@@ -104,7 +104,7 @@ TEST_CASE("pool: what one run writes the next one reads", "[threads]") {
   for (int value : values) REQUIRE(value == 50);
 }
 
-TEST_CASE("arena: keeps what it has, and grows", "[kernel]") {
+TEST_CASE("arena: memory is reused, and grows", "[kernel]") {
   attn::kernel::Arena arena;
   std::byte* first = arena.reserve(100);
   CHECK(reinterpret_cast<std::uintptr_t>(first) % 64 == 0);
@@ -115,7 +115,7 @@ TEST_CASE("arena: keeps what it has, and grows", "[kernel]") {
   CHECK_THROWS_AS(arena.reserve(std::size_t(-1) / 2 * 2), std::bad_alloc);
 }
 
-TEST_CASE("cpus: at least one, and no more than the affinity allows", "[kernel]") {
+TEST_CASE("cpus: at least one, and at most as many as the affinity permits", "[kernel]") {
   CHECK(attn::kernel::available_cpus() >= 1);
   CHECK(attn::kernel::available_cpus() <= std::thread::hardware_concurrency());
 }

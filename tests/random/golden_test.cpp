@@ -184,7 +184,7 @@ void compare(const Calls<Stream>& calls, const std::vector<Stream>& streams) {
 
 }  // namespace
 
-TEST_CASE("RandomState gives NumPy's bits") {
+TEST_CASE("RandomState gives the bits of NumPy") {
   std::vector<std::uint32_t> long_key(700);  // longer than the state
   std::iota(long_key.begin(), long_key.end(), 0u);
   using Key = std::vector<std::uint32_t>;
@@ -193,7 +193,7 @@ TEST_CASE("RandomState gives NumPy's bits") {
                         RandomState(Key{0}), RandomState(Key{1, 2, 3}), RandomState(long_key)});
 }
 
-TEST_CASE("Generator gives NumPy's bits") {
+TEST_CASE("Generator gives the bits of NumPy") {
   using Words = std::vector<std::uint32_t>;
   compare<Generator>(rng_calls(), {Generator(0), Generator(1), Generator(42),
                                    Generator(0xFFFFFFFFu), Generator(std::uint64_t{1} << 32),

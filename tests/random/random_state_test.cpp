@@ -39,7 +39,7 @@ const double kNan = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-TEST_CASE("the 42 of every tutorial") {
+TEST_CASE("seed 42 gives the well-known numbers") {
   RandomState stream(42);
   CHECK(values<std::int64_t>(stream.randint(0, 3, DType::i64, {3, 3})) ==
         I64{2, 0, 2, 2, 0, 0, 2, 1, 2});
@@ -53,7 +53,7 @@ TEST_CASE("seed(42) and seed([42]) are two streams") {
         "seed: expected at least one number, found none");
 }
 
-TEST_CASE("draws have the shape and dtype that were asked for") {
+TEST_CASE("draws have the requested shape and dtype") {
   RandomState stream(1);
   Generator rng(1);
   const DType integers[] = {DType::i8,  DType::i16, DType::i32, DType::i64,    DType::u8,
@@ -70,7 +70,7 @@ TEST_CASE("draws have the shape and dtype that were asked for") {
   CHECK(stream.choice(population, {2, 2}, true, {}).shape() == Shape{2, 2});
 }
 
-TEST_CASE("the second normal of a pair is kept until it is asked for") {
+TEST_CASE("the second normal number of a pair is kept for the next draw") {
   RandomState together(7), apart(7);
   const auto pair = values<double>(together.standard_normal({2}));
   CHECK(values<double>(apart.standard_normal({1}))[0] == pair[0]);
@@ -79,7 +79,7 @@ TEST_CASE("the second normal of a pair is kept until it is asked for") {
   CHECK(values<double>(together.random_sample({3})) == values<double>(uniform));
 }
 
-TEST_CASE("what draws nothing leaves the stream where it was") {
+TEST_CASE("empty draws do not advance the stream") {
   const RandomState fresh(3);
   RandomState stream = fresh;
   Tensor empty_rows(DType::f64, {5, 0});
@@ -94,7 +94,7 @@ TEST_CASE("what draws nothing leaves the stream where it was") {
   CHECK_FALSE(same_next(stream, fresh));
 }
 
-TEST_CASE("rows move whole, and permutation leaves its argument alone") {
+TEST_CASE("rows move as a whole, and permutation does not change its argument") {
   const Tensor matrix = Tensor::of<std::int16_t>({3, 2}, {0, 1, 10, 11, 20, 21});
   RandomState a(5), b(5), c(5);
   const auto order = values<std::int64_t>(a.permutation(3));
@@ -117,7 +117,7 @@ TEST_CASE("choice picks elements at the indices that it would draw") {
   for (std::size_t i = 0; i < 20; ++i) CHECK(picked[i] == 'a' + indices[i]);
 }
 
-TEST_CASE("integers are refused where a dtype cannot hold them") {
+TEST_CASE("integers outside the dtype's range are refused") {
   RandomState stream(0);
   Generator rng(0);
   const int128 top = int128{1} << 64;
@@ -135,7 +135,7 @@ TEST_CASE("integers are refused where a dtype cannot hold them") {
         "dtype: expected an integer type or bool, found float32");
 }
 
-TEST_CASE("floats are refused where their bounds make no sense") {
+TEST_CASE("invalid bounds of floats are refused") {
   RandomState stream(0);
   CHECK(values<double>(stream.uniform(2, 1, {1}))[0] < 2);  // low > high is legal in RandomState
   CHECK(refusal([] { Generator(0).uniform(2, 1, {1}); }).find("low <= high") != std::string::npos);
@@ -172,7 +172,7 @@ TEST_CASE("choice refuses what NumPy refuses") {
         std::string::npos);
 }
 
-TEST_CASE("a lone number has no rows to shuffle") {
+TEST_CASE("a tensor without axes cannot be shuffled") {
   Tensor number(DType::f64, {});
   CHECK(refusal([&] { RandomState(0).shuffle(number); }).find("shuffle") == 0);
   CHECK(refusal([&] { RandomState(0).permutation(number); }).find("permutation") == 0);

@@ -30,7 +30,7 @@ TEST_CASE("compare: ulps are counted in the dtype with the fewer significant bit
   CHECK(compare(bfloat16({1}), Tensor::of<double>({1}, {1 + 0x1p-9}), {}).max_ulps->value == 0);
 }
 
-TEST_CASE("compare: ulps across zero and to the ends of the range") {
+TEST_CASE("compare: ulps are counted across zero and to the ends of the range") {
   const auto ulps = [](double a, double b) {
     return compare(Tensor::of<double>({1}, {a}), Tensor::of<double>({1}, {b}), {}).max_ulps->value;
   };
@@ -43,7 +43,7 @@ TEST_CASE("compare: ulps across zero and to the ends of the range") {
   CHECK(ulps(kInfinity, kInfinity) == 0);
 }
 
-TEST_CASE("compare: numbers as large as they come do not overflow the sums") {
+TEST_CASE("compare: the largest numbers do not overflow the sums") {
   const Tensor a = Tensor::of<double>({2}, {1e308, 1e308}),
                b = Tensor::of<double>({2}, {5e307, 5e307});
   const Comparison found = compare(a, b, {});
@@ -52,7 +52,7 @@ TEST_CASE("compare: numbers as large as they come do not overflow the sums") {
   CHECK(found.decades == std::map<int, std::size_t>{{307, 2}});
 }
 
-TEST_CASE("compare: what NaN is left out of") {
+TEST_CASE("compare: NaN is excluded from the statistics") {
   const Tensor a = Tensor::of<double>({4}, {kNaN, kNaN, 1, 2}),
                b = Tensor::of<double>({4}, {kNaN, 3, kNaN, 2});
   Tolerance tolerance;
@@ -69,7 +69,7 @@ TEST_CASE("compare: what NaN is left out of") {
   CHECK_FALSE(compare(bfloat16({kNaN}), bfloat16({kNaN}), tolerance).max_abs);
 }
 
-TEST_CASE("compare: small errors share a bar") {
+TEST_CASE("compare: small errors share a histogram bar") {
   std::vector<double> values(30, 1), zeros(30, 0);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = std::pow(10, -static_cast<int>(i)) * 2;

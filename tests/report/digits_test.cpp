@@ -23,7 +23,7 @@ bool some_decimal_names(double value, int digits) {
 
 }  // namespace
 
-TEST_CASE("every half is named by as few digits as can") {
+TEST_CASE("all float16 numbers are written with the fewest digits") {
   int shorter = 0, unread = 0;
   for (std::uint32_t bits = 1; bits < 0x7C00u; ++bits) {
     Half half;
@@ -49,7 +49,7 @@ TEST_CASE("exact values are rounded half to even") {
   CHECK(rounded_text(5e-324, 1074, kPlain).back() == '5');
 }
 
-TEST_CASE("shortest texts have a point in either notation") {
+TEST_CASE("shortest texts have a point in both notations") {
   CHECK(shortest_text(0, DType::f64, kPlain) == "0.");
   CHECK(shortest_text(12300, DType::f64, kPlain) == "12300.");
   CHECK(shortest_text(0.00123, DType::f64, kPlain) == "0.00123");
@@ -60,7 +60,7 @@ TEST_CASE("shortest texts have a point in either notation") {
   CHECK(shortest_text(static_cast<double>(0.1f), DType::f64, kPlain) == "0.10000000149011612");
 }
 
-TEST_CASE("a rule bounds the digits from both sides") {
+TEST_CASE("a rule limits the digits from below and above") {
   DigitRule rule;
   rule.most = 3;
   CHECK(number_text(0.12345, DType::f64, kPlain, rule) == "0.123");

@@ -21,7 +21,7 @@ TEST_CASE("a signed scale keeps 0 in the middle", "[heat_map]") {
   CHECK(scale.place(-9) == 0);
 }
 
-TEST_CASE("a logarithmic scale spreads what is small", "[heat_map]") {
+TEST_CASE("a logarithmic scale spreads small numbers", "[heat_map]") {
   HeatScale scale{1e-4, 1, true, false};
   CHECK(scale.place(1e-2) == Approx(0.5));
   CHECK(scale.place(0) == 0);

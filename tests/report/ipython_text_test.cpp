@@ -4,7 +4,7 @@
 
 using namespace attn;
 
-TEST_CASE("short sequences stand on one line, as Python writes them") {
+TEST_CASE("short sequences are written on one line, as in Python") {
   CHECK(ipython_sequence(Sequence::list, {}) == "[]");
   CHECK(ipython_sequence(Sequence::tuple, {}) == "()");
   CHECK(ipython_sequence(Sequence::list, {"1"}) == "[1]");
@@ -14,7 +14,7 @@ TEST_CASE("short sequences stand on one line, as Python writes them") {
         "[array([1, 2]), array([3])]");
 }
 
-TEST_CASE("a sequence of more than 79 characters has an item a line") {
+TEST_CASE("a sequence of more than 79 characters has a line for each item") {
   const std::string item(37, '1');  // "[" + 37 + ", " + 38 + "]" is 79
   CHECK(ipython_sequence(Sequence::list, {item, item + "1"}) ==
         "[" + item + ", " + item + "1" + "]");
@@ -22,7 +22,7 @@ TEST_CASE("a sequence of more than 79 characters has an item a line") {
         "[" + item + ",\n " + item + "11" + "]");
 }
 
-TEST_CASE("an item of several lines breaks the whole sequence and is moved in by one") {
+TEST_CASE("an item of several lines breaks the whole sequence and is indented by one") {
   const std::string matrix = "array([[1, 2],\n       [3, 4]])";
   CHECK(ipython_sequence(Sequence::list, {matrix, "array([5])"}) ==
         "[array([[1, 2],\n        [3, 4]]),\n array([5])]");

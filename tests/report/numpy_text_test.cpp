@@ -79,7 +79,7 @@ TEST_CASE("precision and floatmode choose the digits") {
   CHECK(numpy_str(f64({0.1 + 0.2, 0.5}), options) == "[0.30000000000000004 0.5                ]");
 }
 
-TEST_CASE("each dtype has the digits that its own neighbours ask for") {
+TEST_CASE("each dtype has the digits that distinguish its neighbours") {
   CHECK(numpy_repr(f32({0.1f, 1.0f / 3})) == "array([0.1       , 0.33333334], dtype=float32)");
   CHECK(numpy_repr(Tensor::of<Half>({2}, {Half(0.015625), Half(1 / 3.0)})) ==
         "array([0.01563, 0.3333 ], dtype=float16)");
@@ -89,7 +89,7 @@ TEST_CASE("each dtype has the digits that its own neighbours ask for") {
         "array([0.10009766, 3.        ], dtype=bfloat16)");
 }
 
-TEST_CASE("digits beyond the shortest are those of the exact value") {
+TEST_CASE("digits beyond the shortest text are those of the exact value") {
   CHECK(numpy_str(f32({1e-5f, 1.2345678e10f})) == "[9.9999997e-06 1.2345678e+10]");
   // ... but for a power of two never those of the neighbour below.
   PrintOptions options;
@@ -98,7 +98,7 @@ TEST_CASE("digits beyond the shortest are those of the exact value") {
         "[6.849404215651260e-195 1.333333333333333e+000]");
 }
 
-TEST_CASE("integers and booleans are aligned to the right") {
+TEST_CASE("integers and booleans are right-aligned") {
   CHECK(numpy_repr(Tensor::of<std::uint64_t>({2}, {0, 18446744073709551615u})) ==
         "array([                   0, 18446744073709551615], dtype=uint64)");
   CHECK(numpy_repr(Tensor::of<std::int8_t>({2}, {-128, 5})) == "array([-128,    5], dtype=int8)");
@@ -107,7 +107,7 @@ TEST_CASE("integers and booleans are aligned to the right") {
         "[[ True False]\n [ True  True]]");
 }
 
-TEST_CASE("a 0-d array's str is the scalar's, its repr obeys the options") {
+TEST_CASE("str of a 0-d array is that of the scalar, and its repr obeys the options") {
   CHECK(numpy_str(Tensor::of<double>({}, {0.1 + 0.2})) == "0.30000000000000004");
   CHECK(numpy_repr(Tensor::of<double>({}, {0.1 + 0.2})) == "array(0.3)");
   CHECK(numpy_str(Tensor::of<Half>({}, {Half(65504)})) == "65500.0");
@@ -117,20 +117,20 @@ TEST_CASE("a 0-d array's str is the scalar's, its repr obeys the options") {
   CHECK(numpy_repr(Tensor::of<std::int32_t>({}, {7})) == "array(7, dtype=int32)");
 }
 
-TEST_CASE("empty arrays show what they would have held") {
+TEST_CASE("empty arrays show their shape and dtype") {
   CHECK(numpy_str(Tensor(DType::f64, {0, 3})) == "[]");
   CHECK(numpy_repr(Tensor(DType::f64, {0})) == "array([], dtype=float64)");
   CHECK(numpy_repr(Tensor(DType::f64, {0, 3})) == "array([], shape=(0, 3), dtype=float64)");
   CHECK(numpy_repr(Tensor(DType::boolean, {2, 0})) == "array([], shape=(2, 0), dtype=bool)");
 }
 
-TEST_CASE("axes beyond the second are set apart by empty lines") {
+TEST_CASE("axes beyond the second are separated by empty lines") {
   CHECK(numpy_str(range<std::int64_t>({2, 2, 2})) == "[[[0 1]\n  [2 3]]\n\n [[4 5]\n  [6 7]]]");
   CHECK(numpy_repr(range<std::int64_t>({2, 1, 2, 1})) ==
         "array([[[[0],\n         [1]]],\n\n\n       [[[2],\n         [3]]]])");
 }
 
-TEST_CASE("large arrays are summarised, and only what is shown decides the digits") {
+TEST_CASE("large arrays are summarised, and only shown elements determine the digits") {
   CHECK(numpy_repr(range<std::int64_t>({1000})).find("...") == std::string::npos);
   CHECK(numpy_repr(range<std::int64_t>({1001})) ==
         "array([   0,    1,    2, ...,  998,  999, 1000])");

@@ -13,7 +13,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
-TEST_CASE("statistics leave NaN out and count it") {
+TEST_CASE("statistics exclude NaN and count it") {
   const Statistics s = statistics_of(Tensor::of<double>({4}, {kNan, 3, -1, kNan}));
   CHECK(s.nan == 2);
   CHECK(s.infinite == 0);
@@ -24,7 +24,7 @@ TEST_CASE("statistics leave NaN out and count it") {
   CHECK(s.range->minimum.shape() == Shape{});
 }
 
-TEST_CASE("infinities are numbers, and counted") {
+TEST_CASE("infinities are included and counted") {
   const Statistics s = statistics_of(Tensor::of<float>({3}, {1, -HUGE_VALF, 2}));
   CHECK(s.infinite == 1);
   CHECK(s.range->minimum.data<float>()[0] == -HUGE_VALF);
@@ -32,14 +32,14 @@ TEST_CASE("infinities are numbers, and counted") {
   CHECK(std::isnan(statistics_of(Tensor::of<double>({2}, {kInf, -kInf})).range->mean));
 }
 
-TEST_CASE("where no number is left there is no range") {
+TEST_CASE("there is no range without numbers") {
   CHECK_FALSE(statistics_of(Tensor(DType::f32, {0, 3})).range.has_value());
   const Statistics s = statistics_of(Tensor::of<double>({2}, {kNan, kNan}));
   CHECK(s.nan == 2);
   CHECK_FALSE(s.range.has_value());
 }
 
-TEST_CASE("extremes of integers are exact, means do not overflow or drift") {
+TEST_CASE("extremes of integers are exact, and means do not overflow or drift") {
   const auto most = std::numeric_limits<std::uint64_t>::max();
   const Statistics wide = statistics_of(Tensor::of<std::uint64_t>({3}, {most, most - 1, most}));
   CHECK(wide.range->minimum.data<std::uint64_t>()[0] == most - 1);
@@ -51,7 +51,7 @@ TEST_CASE("extremes of integers are exact, means do not overflow or drift") {
   CHECK(statistics_of(Tensor::of<double>({tenths.size()}, tenths)).range->mean == 0.1);
 }
 
-TEST_CASE("halves, bfloat16 and booleans are numbers, too") {
+TEST_CASE("float16, bfloat16 and booleans have statistics") {
   const Statistics half = statistics_of(Tensor::of<Half>({2}, {Half(0.5), Half(-2)}));
   CHECK(double(half.range->minimum.data<Half>()[0]) == -2);
   CHECK(half.range->mean == -0.75);

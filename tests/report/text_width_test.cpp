@@ -4,7 +4,7 @@
 
 using namespace attn;
 
-TEST_CASE("text is measured as a terminal sets it", "[text_width]") {
+TEST_CASE("text has the width that terminals give it", "[text_width]") {
   CHECK(columns_of("") == 0);
   CHECK(columns_of("cat") == 3);
   CHECK(columns_of("größe") == 5);
@@ -13,14 +13,14 @@ TEST_CASE("text is measured as a terminal sets it", "[text_width]") {
   CHECK(columns_of("😀") == 2);
 }
 
-TEST_CASE("characters keep their accents", "[text_width]") {
+TEST_CASE("combining accents stay with their characters", "[text_width]") {
   const auto characters = characters_of("e\u0301猫x");
   REQUIRE(characters.size() == 3);
   CHECK(characters[0] == "e\u0301");
   CHECK(characters[1] == "猫");
 }
 
-TEST_CASE("text is cut to a width and says so", "[text_width]") {
+TEST_CASE("truncated text ends with a mark", "[text_width]") {
   CHECK(cut("cat", 3) == "cat");
   CHECK(cut("neighbour", 5) == "neig…");
   CHECK(cut("猫猫猫", 4) == "猫…");  // three columns: a fourth would be half a character

@@ -15,7 +15,7 @@ bool equal(double found, double wanted, double bound = 0.5) {
 }
 }  // namespace
 
-TEST_CASE("the comparator sees what differs") {
+TEST_CASE("the comparator finds differences") {
   CHECK(equal(1, 1, 0));
   CHECK(equal(1, 1.5));
   CHECK_FALSE(equal(1, 1.5001));
@@ -25,7 +25,7 @@ TEST_CASE("the comparator sees what differs") {
             .find("element 1 is 2, expected 7") == 0);
 }
 
-TEST_CASE("the comparator never lets a NaN or a wrong infinity through") {
+TEST_CASE("the comparator rejects NaN and wrong infinities") {
   CHECK_FALSE(equal(kNaN, 1, kInf));
   CHECK_FALSE(equal(1, kNaN, kInf));
   CHECK_FALSE(equal(kNaN, kNaN, kInf));
@@ -38,7 +38,7 @@ TEST_CASE("the comparator never lets a NaN or a wrong infinity through") {
   CHECK_FALSE(difference(Tensor::of<double>({2}, {kNaN, 9}), {{2}, {1, 1}, 0.5}).empty());
 }
 
-TEST_CASE("the comparator sees shapes") {
+TEST_CASE("the comparator compares shapes") {
   const Tensor row = Tensor::of<double>({1, 2}, {1, 2});
   CHECK(difference(row, {{1, 2}, {1, 2}, 0}).empty());
   CHECK(difference(row, {{2}, {1, 2}, 0}) == "shape (1, 2), expected (2,)");
@@ -46,7 +46,7 @@ TEST_CASE("the comparator sees shapes") {
   CHECK(difference(Tensor::of<double>({0, 2}, {}), {{0, 2}, {}, 0}).empty());
 }
 
-TEST_CASE("a bound relative to the norm passes over infinities") {
+TEST_CASE("a bound relative to the norm ignores infinities") {
   CHECK(norm_bound({1, -4, kInf, kNaN}, 0.25) == 1);
   CHECK(norm_bound({}, 0.25) == 0);
 }

@@ -6,7 +6,7 @@
 
 using namespace attn;
 
-TEST_CASE("every half and bfloat16 survives the way through float and back") {
+TEST_CASE("all float16 and bfloat16 numbers survive conversion to float and back") {
   for (std::uint32_t bits = 0; bits < 0x10000u; ++bits) {
     Half half;
     half.bits = static_cast<std::uint16_t>(bits);
@@ -24,7 +24,7 @@ TEST_CASE("every half and bfloat16 survives the way through float and back") {
   }
 }
 
-TEST_CASE("rounding to half is to nearest, ties to even, once") {
+TEST_CASE("rounding to float16 is to nearest, ties to even, once") {
   CHECK(float(Half(1.0 + std::ldexp(1.0, -11))) == 1.0f);  // a tie: down to even
   CHECK(float(Half(1.0 + 3 * std::ldexp(1.0, -11))) == 1.0f + std::ldexp(1.0f, -9));
   CHECK(float(Half(1.0 + std::ldexp(1.0, -11) + std::ldexp(1.0, -40))) ==

@@ -20,7 +20,7 @@ TEST_CASE("an error keeps its kind and its lines") {
   CHECK(two.what() == "first\nsecond"s);
 }
 
-TEST_CASE("an error that a large file could make long is cut") {
+TEST_CASE("a long error message is truncated") {
   CHECK(Error(ErrorKind::data, std::vector<std::string>(100, "x")).lines().back() == "x");
   const Error many(ErrorKind::data, std::vector<std::string>(200'000, "x"));
   CHECK(many.lines().size() == 100);
@@ -58,7 +58,7 @@ TEST_CASE("printable text cannot move the cursor, forge a line or flood the scre
   CHECK(printable(std::string(100'000, 'x')) == std::string(200, 'x') + "...");
 }
 
-TEST_CASE("the nearest known word is what was probably meant") {
+TEST_CASE("the nearest known word is suggested") {
   const std::vector<std::string> known = {"scores", "scaled_scores", "weights", "context", "Q"};
   CHECK(nearest("score", known) == "scores");
   CHECK(nearest("socres", known) == "scores");  // neighbours swapped
@@ -73,7 +73,7 @@ TEST_CASE("the nearest known word is what was probably meant") {
   CHECK(did_you_mean("temperature", known) == "");
 }
 
-TEST_CASE("a word that has a known name among its parts means that name") {
+TEST_CASE("a word that contains a known name suggests that name") {
   const std::vector<std::string> known = {"heads",   "kv_heads",   "mean_weights",  "weights",
                                           "mask",    "key_mask",   "masked_scores", "scale",
                                           "softmax", "embeddings", "rotary.base"};
@@ -90,7 +90,7 @@ TEST_CASE("a word that has a known name among its parts means that name") {
   CHECK(nearest("--attn-mask", {"--key-mask", "--mask"}) == "--mask");
 }
 
-TEST_CASE("a name that other libraries use means ours, where it is known") {
+TEST_CASE("a known name from another library suggests the name used here") {
   CHECK(nearest("query", {"Q", "K", "V"}) == "Q");
   CHECK(nearest("query", {"Q", "queries"}) == "queries");
   CHECK(nearest("--query", {"--query-lengths", "--q"}) == "--q");
@@ -101,6 +101,6 @@ TEST_CASE("a name that other libraries use means ours, where it is known") {
   CHECK(nearest("query", {"scores"}) == "");
 }
 
-TEST_CASE("nothing is near to an empty word or to another letter") {
+TEST_CASE("nothing is suggested for an empty word or a single letter") {
   for (const char* const word : {"", "--", "z"}) CHECK(nearest(word, {"Q", "K", "V"}) == "");
 }

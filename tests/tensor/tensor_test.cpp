@@ -30,13 +30,13 @@ To converted(From value) {
 
 }  // namespace
 
-TEST_CASE("shapes look like Python's tuples") {
+TEST_CASE("shapes are formatted as Python tuples") {
   CHECK(to_string(Shape{}) == "()");
   CHECK(to_string(Shape{4}) == "(4,)");
   CHECK(to_string(Shape{4, 3, 0}) == "(4, 3, 0)");
 }
 
-TEST_CASE("elements are counted without wrapping") {
+TEST_CASE("counting elements does not wrap") {
   constexpr std::size_t kHuge = std::size_t{1} << 62;
   CHECK(element_count({}) == 1);
   CHECK(element_count({4, 3}) == 12);
@@ -51,7 +51,7 @@ TEST_CASE("elements are counted without wrapping") {
   }
 }
 
-TEST_CASE("a new tensor is zero, aligned, and its own") {
+TEST_CASE("a new tensor is zero, aligned, and has its own memory") {
   Tensor tensor(DType::f32, {2, 3});
   CHECK(tensor.rank() == 2);
   CHECK(tensor.size() == 6);
@@ -62,7 +62,7 @@ TEST_CASE("a new tensor is zero, aligned, and its own") {
   CHECK_THROWS_AS(Tensor(DType::f64, {std::size_t{1} << 62}), std::bad_alloc);
 }
 
-TEST_CASE("a copy never sees another's changes") {
+TEST_CASE("changes of a copy do not affect the original") {
   Tensor a = Tensor::of<double>({2}, {1, 2});
   Tensor b = a;
   CHECK(a.raw() == b.raw());
@@ -75,7 +75,7 @@ TEST_CASE("a copy never sees another's changes") {
   CHECK(row.data<double>()[1] == 9);
 }
 
-TEST_CASE("elements that stand elsewhere are shared for reading, copied for writing") {
+TEST_CASE("borrowed elements are shared for reading and copied for writing") {
   const auto file = std::make_shared<std::vector<std::int32_t>>(std::vector<std::int32_t>{1, 2, 3});
   const std::weak_ptr<std::vector<std::int32_t>> alive = file;
   {
@@ -102,7 +102,7 @@ TEST_CASE("reshape and at share the storage") {
   CHECK(row.at(2).data<std::int64_t>()[0] == 6);
 }
 
-TEST_CASE("broken promises are internal errors") {
+TEST_CASE("violated preconditions are internal errors") {
   const Tensor tensor = Tensor::of<float>({2}, {1, 2});
   CHECK(complaint(ErrorKind::internal, [&] { tensor.reshaped({3}); }) == "reshape (2,) to (3,)");
   CHECK(complaint(ErrorKind::internal, [&] { tensor.at(2); }) == "index 2 in (2,)");
@@ -114,7 +114,7 @@ TEST_CASE("broken promises are internal errors") {
         }) == "shape (3,) takes 3 elements, got 2");
 }
 
-TEST_CASE("casts keep every value or refuse") {
+TEST_CASE("casts keep all values or are refused") {
   CHECK(converted<float>(0.1) == 0.1f);
   CHECK(converted<double>(0.1f) == static_cast<double>(0.1f));
   CHECK(converted<Half>(0.1).bits == 0x2E66);
@@ -142,14 +142,14 @@ TEST_CASE("casts keep every value or refuse") {
   CHECK(refused([] { converted<std::int32_t>(Half(INFINITY)); }) == "inf does not fit int32");
 }
 
-TEST_CASE("a cast keeps the shape, and to the same dtype costs nothing") {
+TEST_CASE("a cast keeps the shape, and a cast to the same dtype copies nothing") {
   const Tensor tensor = Tensor::of<double>({2, 1}, {1, 2});
   CHECK(cast(tensor, DType::f32).shape() == Shape{2, 1});
   CHECK(cast(tensor, DType::f64).raw() == tensor.raw());
   CHECK(cast(Tensor(DType::f64, {0, 3}), DType::i32).shape() == Shape{0, 3});
 }
 
-TEST_CASE("xtensor sees the tensor's own memory") {
+TEST_CASE("xtensor views the tensor's memory") {
   Tensor tensor = Tensor::of<double>({2, 3}, {1, 2, 3, 4, 5, 6});
   CHECK(array_of<double>(tensor)(1, 0) == 4);
   mutable_array_of<double>(tensor)(1, 0) = 7;
@@ -167,7 +167,7 @@ TEST_CASE("a shape has at most 64 axes") {
   CHECK(shape.size() == 64);
 }
 
-TEST_CASE("shapes of few and of many axes do the same as a vector") {
+TEST_CASE("shapes of few and of many axes behave like a vector") {
   std::vector<std::size_t> expected;
   Shape shape;
   const auto same = [&] {
@@ -193,7 +193,7 @@ TEST_CASE("shapes of few and of many axes do the same as a vector") {
   CHECK_FALSE(shape == Shape{7, 7});
 }
 
-TEST_CASE("a map of many finds each, and replaces it in its place") {
+TEST_CASE("a map of many tensors finds each, and keeps its position on replacement") {
   TensorMap map;
   for (double i = 0; i < 40; ++i)
     map.set("t" + std::to_string(static_cast<int>(i)), Tensor::of<double>({}, {i}));
@@ -207,7 +207,7 @@ TEST_CASE("a map of many finds each, and replaces it in its place") {
   CHECK(map.find("t40") == nullptr);
 }
 
-TEST_CASE("a map keeps the order in which its tensors came") {
+TEST_CASE("a map keeps the order of insertion") {
   TensorMap map;
   CHECK(map.empty());
   map.set("W_Q", Tensor::of<double>({}, {1}));

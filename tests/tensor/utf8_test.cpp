@@ -21,7 +21,7 @@ std::string encoded(std::uint32_t code) {
 
 }  // namespace
 
-TEST_CASE("every code point but the surrogates is UTF-8, and only up to U+10FFFF") {
+TEST_CASE("all code points except surrogates are UTF-8, up to U+10FFFF") {
   std::size_t wrong = 0;
   for (std::uint32_t code = 0; code < 0x110400; ++code) {
     const std::string text = encoded(code);
@@ -33,7 +33,7 @@ TEST_CASE("every code point but the surrogates is UTF-8, and only up to U+10FFFF
   CHECK(wrong == 0);
 }
 
-TEST_CASE("the first byte that is not UTF-8 is found") {
+TEST_CASE("the first invalid byte of UTF-8 is found") {
   const std::vector<std::pair<std::string, std::size_t>> cases = {
       {"", std::string::npos},
       {"plain, é, €, 😀", std::string::npos},
@@ -54,7 +54,7 @@ TEST_CASE("the first byte that is not UTF-8 is found") {
   }
 }
 
-TEST_CASE("characters that would change what stands around them are known") {
+TEST_CASE("characters that affect the display of others are recognised") {
   for (const char* text : {"\u0085", "\u009B", "\u061C", "\u200B", "\u200F", "\u2028", "\u202E",
                            "\u2060", "\u2066", "\u2069", "\uFEFF"}) {
     INFO(text);
