@@ -15,7 +15,7 @@ using namespace attn;
 namespace {
 
 constexpr std::size_t kMost = std::size_t{1} << 17;
-// What even the smallest file may take: libzip sets 2 MiB aside where 65,535 members are claimed.
+// What even the smallest file may take.
 constexpr std::size_t kAlways = std::size_t{3} << 20;
 
 Document document_of(const FileBytes& file, TensorFiles& files) {

@@ -12,7 +12,7 @@ import pytest
 from support.attn import attn
 from support.hostile import KINDS, Case, accepted, check_accepted, check_refused, kinds, refused
 
-INVALID = "not a sound .npz archive"
+INVALID = "not a valid .npz archive"
 
 
 def npy(array):
@@ -145,14 +145,10 @@ def good_cases():
     ]:
         yield Case(kind, name, data, result=names)
     for name in [
-            "../../x", "/abs", "a\\b", "C:x", "a/../b", "line\nend", "\u202eright", "x" * 1000
+            "../../x", "/abs", "a\\b", "C:x", "a/../b", "line\nend", "\x1b[2J", "\u202eright", "x" * 1000
     ]:
         yield Case(87, f"name {name!r:.20}", archive(Entry(name.encode() + b".npy", flags=2048)),
                    result=[name])
-    yield Case(87, "NUL in the name", archive(Entry(b"Q\0.npy")), result=["Q "])
-    inner_end = end(0, 0, 0)
-    yield Case(91, "an end record inside the comment", archive(stored, comment=b"x" + inner_end + b"x"),
-               result=["Q"])
 
 
 def lying_cases():
@@ -160,14 +156,14 @@ def lying_cases():
     packed = deflated(ARRAY)
     shared = Entry(b"Q.npy")
     for kind, name, data, error in [
-        (80, "overlapping entries", quoted_overlap(), ": B: overlaps"),
+        (80, "overlapping entries", quoted_overlap(), "member 'A.npy' overlaps"),
         (81, "two names for one member", archive(shared, Entry(b"K.npy", offset=0,
                                                                only_central=True)), INVALID),
         (82, "names differ", archive(Entry(b"Q.npy", local_name=b"K.npy")), INVALID),
         (83, "stored, bigger claimed", archive(Entry(b"Q.npy",
-                                                     size=size + 1)), "is stored as it is"),
+                                                     size=size + 1)), "is stored uncompressed"),
         (83, "stored, smaller claimed", archive(Entry(b"Q.npy",
-                                                      size=size - 1)), "is stored as it is"),
+                                                      size=size - 1)), "is stored uncompressed"),
         (83, "deflated, bigger claimed", archive(Entry(b"Q.npy", packed, 8, 0, crc,
                                                        size + 1)), "case83.npz: Q: "),
         (83, "deflated, smaller claimed", archive(Entry(b"Q.npy", packed, 8, 0, crc,
@@ -188,7 +184,9 @@ def lying_cases():
         (87, "65,000 bytes of name", archive(Entry(b"n" * 65000 + b".npy")),
          "name has 65004 bytes"),
         (87, "name that is not UTF-8", archive(Entry(b"Q\xff\xfe.npy", flags=2048)), INVALID),
-        (87, "escape in a UTF-8 name", archive(Entry(b"\x1b[2J.npy", flags=2048)), INVALID),
+        (87, "NUL in the name", archive(Entry(b"Q\0.npy")), "holds a NUL"),
+        (91, "an end record inside the comment", archive(shared, comment=b"x" + end(0, 0, 0) + b"x"),
+         "1 bytes follow its end record"),
         (87, "no name", archive(Entry(b".npy")), "without a name"),
         (88, "encrypted", archive(Entry(b"Q.npy", flags=1)), ": Q: is encrypted"),
         (89, "bzip2", archive(Entry(b"Q.npy", method=12)), ": Q: is compressed with bzip2"),

@@ -51,6 +51,14 @@ std::uint32_t code_point(std::string_view text, std::size_t at) {
   return length < 2 ? byte_at(text, at) : code_point(text, at, length);
 }
 
+void append_utf8(std::string& text, std::uint32_t code) {
+  const int continuations = code < 0x80u ? 0 : code < 0x800u ? 1 : code < 0x10000u ? 2 : 3;
+  constexpr std::uint32_t kLead[] = {0, 0xC0u, 0xE0u, 0xF0u};
+  text += static_cast<char>(kLead[continuations] | code >> 6 * continuations);
+  for (int k = continuations - 1; k >= 0; --k)
+    text += static_cast<char>(0x80u | (code >> 6 * k & 0x3Fu));
+}
+
 std::size_t find_invalid_utf8(std::string_view text) {
   for (std::size_t i = ascii_length(text); i < text.size();) {
     const std::size_t length = utf8_length(text, i);

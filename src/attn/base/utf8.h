@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace attn {
@@ -13,6 +14,9 @@ std::size_t utf8_length(std::string_view text, std::size_t at);
 
 /// The character there; of a byte that is not UTF-8, that byte.
 std::uint32_t code_point(std::string_view text, std::size_t at);
+
+/// Appends the character `code`, at most U+10FFFF.
+void append_utf8(std::string& text, std::uint32_t code);
 
 /// Where the first byte stands that is not UTF-8, or npos when all of it is.
 std::size_t find_invalid_utf8(std::string_view text);

@@ -1,10 +1,9 @@
 // NumPy's .npz: a zip archive with one NAME.npy an array.
 //
-// Read through libzip with its consistency checks, and checks of our own: on what compressed data
-// may grow to, on members that share bytes, and on two members of one key ("Q" and "Q.npy"; "Q" and
-// "q" are two keys). Stored and deflated members, zip64, and data descriptors are all read;
-// encrypted ones and other methods are refused by name. Nothing is delivered from a member whose
-// checksum is wrong. A member's name is only a key: it is never used as a path.
+// The archive's directory is read strictly (io/zip_directory.h). Two members of one key ("Q" and
+// "Q.npy") are refused; "Q" and "q" are two keys. Stored and deflated members are read, encrypted
+// members and other methods are refused by name. No array is returned unless its checksum is right.
+// A member's name is only a key: it is never used as a path.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,4 @@
-// A .npz archive written front to back. libzip would want the whole archive in memory or a file it
-// can seek in; with stored members there is nothing to it that needs either.
+// Writes a .npz archive front to back, in the layout that io/zip_directory.h reads.
 #include <algorithm>
 #include <cstdint>
 #include <string>
