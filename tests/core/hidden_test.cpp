@@ -1,4 +1,4 @@
-// What is hidden contributes nothing; what is visible goes through, NaN and infinity included.
+// Hidden keys contribute nothing; visible ones reach the result, including NaN and infinity.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 const double kInf = std::numeric_limits<double>::infinity();
 const double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// One query that scores three keys `scores`, whose values are `values`.
+/// One query with the given scores of its keys, and the values of the keys.
 TensorMap one_query(const std::vector<double>& scores, const std::vector<double>& values) {
   TensorMap tensors;
   tensors.set("Q", Tensor::of<double>({1, 1}, {1}));
@@ -135,7 +135,7 @@ TEST_CASE("infinite visible scores give the results of NumPy") {
   const Row high = row_of(one_query({kInf, 0}, {1, 2}));  // inf - inf
   CHECK(std::isnan(high.weights[0]));
   CHECK(high.logsumexp == kInf);
-  const Row low = row_of(one_query({-kInf, 0}, {1, 2}));  // weighs nothing, but is visible
+  const Row low = row_of(one_query({-kInf, 0}, {1, 2}));  // has zero weight, but is visible
   CHECK(low.weights == std::vector<double>{0, 1});
   CHECK(low.context == 2);
   const Row lowest = row_of(one_query({-kInf, -kInf}, {1, 2}));

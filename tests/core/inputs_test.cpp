@@ -1,4 +1,4 @@
-// What make_inputs() takes and what it refuses, word for word.
+// Which inputs make_inputs() accepts, and the exact messages for those it refuses.
 #include "attn/core/inputs.h"
 
 #include <catch2/catch.hpp>
@@ -126,9 +126,9 @@ TEST_CASE("narrower keys suggest grouped heads") {
         "; kv_heads = 1 if these are 1 head of 16");
   CHECK(says({{"embeddings", {4, 8}}, {"W_Q", {8, 16}}, {"W_K", {8, 8}}}) ==
         "; kv_heads = 4 if these are 4 heads of 2");
-  CHECK(says({{"Q", {32, 128}}, {"K", {32, 40}}}) == "");   // no whole number of heads
-  CHECK(says({{"Q", {32, 128}}, {"K", {32, 48}}}) == "");   // 3 do not divide 8
-  CHECK(says({{"Q", {32, 128}}, {"K", {32, 256}}}) == "");  // more than there are
+  CHECK(says({{"Q", {32, 128}}, {"K", {32, 40}}}) == "");   // not a whole number of heads
+  CHECK(says({{"Q", {32, 128}}, {"K", {32, 48}}}) == "");   // 8 is not divisible by 3
+  CHECK(says({{"Q", {32, 128}}, {"K", {32, 256}}}) == "");  // more heads than there are
   CHECK(says({{"Q", {32, 128}}, {"K", {3, 32, 32}}}) == "");
   CHECK(says({{"Q", {32, 128}}, {"K", {32, 32}}}, with_heads(8, 4)) == "");
   CHECK(says({{"Q", {32, 128}}, {"K", {32, 32}}}, {}) == "");

@@ -1,4 +1,4 @@
-// Integers are exact up to the scores, or an error.
+// Integers are exact up to the scores, or refused.
 #include <catch2/catch.hpp>
 #include <limits>
 
@@ -59,7 +59,7 @@ TEST_CASE("integer products are exact up to the limits of int64") {
   };
   CHECK(product(kMax, 0, 1, 5) == kMax);
   CHECK(product(kMin, 0, 1, 5) == kMin);
-  CHECK(product(kMax, 1, 2, -kMax) == kMax);  // a partial sum that does not fit is no harm
+  CHECK(product(kMax, 1, 2, -kMax) == kMax);  // partial sums may exceed int64
   CHECK(product(1 << 30, 3, 1 << 30, -2) == (std::int64_t{1} << 60) - 6);
   CHECK_THROWS_AS(product(kMax, 1, 1, 1), Error);
   CHECK_THROWS_AS(product(kMin, 0, -1, 0), Error);

@@ -1,4 +1,4 @@
-// Worked examples whose numbers were printed by NumPy and SciPy.
+// Worked examples with numbers printed by NumPy and SciPy.
 #include <catch2/catch.hpp>
 
 #include "attn/core/attention.h"
@@ -60,7 +60,7 @@ TEST_CASE("sinusoidal positions with a doubled exponent and a softmax over the w
   options.softmax_axis = SoftmaxAxis::all;
   const TensorMap results = attend(tensors, options, {"inputs", "queries", "context"});
 
-  // Printed in full, so equal in full.
+  // Printed with all digits, so all digits must agree.
   const auto inputs = results.at("inputs").data<double>();
   CHECK(std::vector<double>(inputs.begin(), inputs.end()) ==
         std::vector<double>{2.8414709848078967, 4.54030230586814, 6.000099999999834, 8.999999995,

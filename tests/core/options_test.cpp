@@ -1,4 +1,4 @@
-// Each option changes what it should, and the numbers of small cases worked by hand.
+// The effect of each option, and small cases calculated by hand.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>

@@ -1,4 +1,4 @@
-// Names, ranks and dtypes of what comes out.
+// Names, ranks and dtypes of outputs.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -124,7 +124,7 @@ TEST_CASE("half-precision results are rounded once from single precision") {
   const TensorMap results = attend(tensors, {}, {"weights", "context"});
   CHECK(results.at("weights").dtype() == DType::f16);
   CHECK(doubles_of(results.at("weights"))[0] == static_cast<double>(Half(1 / 3.0)));
-  // Through weights rounded to half, 2/3 would come out as 0.66650390625 - 2^-11.
+  // With weights rounded to float16, 2/3 would become 0.66650390625 - 2^-11.
   CHECK(doubles_of(results.at("context"))[0] == static_cast<double>(Half(2 / 3.0)));
   tensors.set("V", cast(tensors.at("V"), DType::bf16));
   CHECK(attend(tensors, {}, {"context"}).at("context").dtype() == DType::f32);

@@ -1,4 +1,4 @@
-// What is planned from shapes is what is computed.
+// The plan made from shapes matches the computation.
 #include "attn/core/plan.h"
 
 #include <catch2/catch.hpp>
@@ -31,7 +31,7 @@ TEST_CASE("all outputs of random problems have the planned shape, dtype and size
       bytes = std::max(bytes, result.bytes());
       ++compared;
     }
-    CHECK(planned.bytes >= bytes);  // several outputs may share one block of memory
+    CHECK(planned.bytes >= bytes);  // several outputs may share memory
   }
   CHECK(compared > 10000);
 }
@@ -55,7 +55,7 @@ TEST_CASE("integers that are normalised or rotated are planned as floats") {
 
 namespace {
 
-/// A tensor put together from the rows that a sink is given.
+/// A tensor assembled from the rows that a sink receives.
 class Collected {
  public:
   explicit Collected(const PlannedOutput& planned) : tensor_(planned.dtype, planned.shape) {

@@ -12,7 +12,7 @@ using namespace attn;
 
 namespace {
 
-/// Numbers in [-1, 1) that look random: a linear congruential generator (Knuth's MMIX constants).
+/// Pseudo-random numbers in [-1, 1): a linear congruential generator with Knuth's MMIX constants.
 Tensor scattered(std::size_t m, std::size_t n, std::uint64_t seed) {
   std::vector<double> values(m * n);
   for (double& value : values) {
@@ -83,7 +83,7 @@ TEST_CASE("float32 is decomposed in float32, all other dtypes in float64") {
   CHECK(single.s.dtype() == DType::f32);
   CHECK(single.Vt.dtype() == DType::f32);
   CHECK(residual(cast(a, DType::f32), single) < 1e-5);
-  CHECK(residual(cast(a, DType::f32), single) > 1e-12);  // rounded as float32 is
+  CHECK(residual(cast(a, DType::f32), single) > 1e-12);  // rounded to float32
   CHECK(svd(Tensor::of<std::int64_t>({1, 2}, {3, 4})).s.data<double>()[0] == Approx(5));
   CHECK(svd(cast(a, DType::f16)).s.dtype() == DType::f64);
 }

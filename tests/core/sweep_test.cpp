@@ -1,4 +1,4 @@
-// Every option against the oracle, in thousands of small random problems.
+// All options compared with the oracle in thousands of small random problems.
 #include <catch2/catch.hpp>
 #include <map>
 
@@ -10,7 +10,7 @@ using namespace attn;
 
 namespace {
 
-/// Where this is asked for, the kernels compute weights from it rather than from the raw scores.
+/// If this is requested, the kernels compute weights from it instead of the raw scores.
 bool is_between(const std::string& name) {
   return name == "scaled_scores" || name == "masked_scores";
 }

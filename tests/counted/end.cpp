@@ -1,5 +1,5 @@
-// For the programs that count branches (cmake/coverage.cmake): ends that run no destructors write
-// the counts first, as main()'s does, and while counts are written nothing fails on purpose.
+// For the programs that count branches (cmake/coverage.cmake): exits that run no destructors write
+// the counts first, as a return from main() does. No faults are injected while counts are written.
 #include <dlfcn.h>
 
 extern "C" {
@@ -10,7 +10,7 @@ int __real_raise(int signal_number);
 [[noreturn]] void __real__exit(int code);
 [[noreturn]] void __real__Exit(int code);
 
-/// After those of static objects, before libgcov's own.
+/// Runs after the destructors of static objects and before that of libgcov.
 [[gnu::destructor]] void end_faults() {
   using End = void (*)();
   if (const auto end = reinterpret_cast<End>(dlsym(RTLD_DEFAULT, "attn_end_faults"))) end();
@@ -19,10 +19,10 @@ int __real_raise(int signal_number);
 static void write_counts() {
   end_faults();
   __gcov_dump();
-  __gcov_reset();  // what runs from here on (a handler of the signal) is written in its turn
+  __gcov_reset();  // later code (a signal handler) is written separately
 }
 
-// The linker gives these in place of raise(), _exit() and _Exit() (--wrap).
+// The linker replaces raise(), _exit() and _Exit() by these (--wrap).
 
 int __wrap_raise(int signal_number) {
   write_counts();

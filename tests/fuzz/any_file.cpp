@@ -1,5 +1,5 @@
-// Any file: what it is, the job that it means, computed under small limits, and the result written
-// and read again. A file of one array is the queries, keys and values at once.
+// Any file: its format is detected, its job is computed under small limits, and the result is
+// written and read back. A file of one array is used as queries, keys and values.
 #include "attn/core/fast.h"
 #include "attn/job/limits.h"
 #include "attn/report/numpy_text.h"
@@ -15,7 +15,7 @@ using namespace attn;
 namespace {
 
 constexpr std::size_t kMost = std::size_t{1} << 17;
-// What even the smallest file may take.
+// Memory that the smallest file may use.
 constexpr std::size_t kAlways = std::size_t{3} << 20;
 
 Document document_of(const FileBytes& file, TensorFiles& files) {
@@ -26,7 +26,7 @@ Document document_of(const FileBytes& file, TensorFiles& files) {
   return document;
 }
 
-/// What was planned is what came out.
+/// Checks that the outputs match the plan.
 void require_planned(const Plan& plan, const Result& result) {
   for (const PlannedOutput& planned : plan.outputs) {
     const Tensor& output = result.outputs.at(planned.name);
@@ -35,7 +35,7 @@ void require_planned(const Plan& plan, const Result& result) {
   }
 }
 
-/// As safetensors, which has every dtype of ours.
+/// Writes safetensors, which supports all dtypes.
 std::string safetensors_of(const Result& result) {
   std::vector<TensorSpec> specs;
   std::vector<Elements> elements;

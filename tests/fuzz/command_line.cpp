@@ -1,5 +1,5 @@
-// Words of a command line, each ended by a NUL: parsed as the command that the first one names, and
-// for `run` understood up to where it would be computed. Nothing is opened, made or computed.
+// Words of a command line, each terminated by a NUL, parsed as the command that the first one
+// names. For `run`, stops before the computation. Nothing is opened, written or computed.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
@@ -32,7 +32,7 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-/// False where the words do not fit; as in cli.cpp, what CLI11 says is made safe to print.
+/// False if the words are not valid; as in cli.cpp, messages of CLI11 are escaped.
 bool parsed(CLI::App& app, std::vector<std::string> words) {
   std::reverse(words.begin(), words.end());
   return fuzz::accepted([&] {
@@ -44,7 +44,7 @@ bool parsed(CLI::App& app, std::vector<std::string> words) {
   });
 }
 
-/// The options of `attn run` that say what is computed and where it goes.
+/// The options of `attn run` for the computation and its outputs.
 struct RunCommand {
   CLI::App app;
   std::string job;
@@ -66,7 +66,7 @@ struct RunCommand {
 
   void forget() {
     flags.texts.clear();
-    for (auto& [key, text] : flags.switches) text.clear();  // CLI11 holds on to these
+    for (auto& [key, text] : flags.switches) text.clear();  // CLI11 keeps references to these
     show = {}, limits = {}, views = {};
     job.clear();
   }

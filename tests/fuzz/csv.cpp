@@ -1,4 +1,4 @@
-// A CSV file: what is read is a matrix, and written and read again it is the same.
+// A CSV file: the matrix that is read is equal after writing and reading it again.
 #include "attn/io/csv.h"
 
 #include "support/fuzz.h"

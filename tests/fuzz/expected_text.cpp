@@ -1,5 +1,4 @@
-// Text that a notebook is said to have printed, held to what an example computes: nothing agrees
-// but the text itself.
+// Text compared with the results of an example: only the correct text is accepted.
 #include <string>
 
 #include "attn/examples/check.h"
@@ -11,7 +10,7 @@ using namespace attn;
 
 namespace {
 
-/// Two cells: a matrix printed, then its elements as a list, a number, and a row of infinities.
+/// Two cells: a printed matrix, then its elements as a list, a number, and a row of infinities.
 Example example() {
   Show print{.form = Form::print, .values = {Reference{.text = "a"}}};
   Show list{.form = Form::list, .values = {Reference{.text = "a"}}, .elements = true};

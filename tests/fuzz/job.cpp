@@ -1,5 +1,5 @@
-// A job document, up to where it would be computed: every key understood, every random tensor
-// drawn, shapes proved, memory planned. What a job asks for is refused before it is taken.
+// A job document, up to the computation: keys are parsed, random tensors drawn, shapes checked and
+// memory planned. Requests for too much memory are refused before the allocation.
 #include "attn/job/job.h"
 
 #include "attn/job/limits.h"
@@ -12,7 +12,7 @@ using namespace attn;
 namespace {
 
 constexpr std::size_t kMost = std::size_t{1} << 17;
-constexpr std::size_t kAlways = std::size_t{1} << 20;  // what even the smallest job may take
+constexpr std::size_t kAlways = std::size_t{1} << 20;  // memory that the smallest job may use
 
 }  // namespace
 

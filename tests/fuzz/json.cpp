@@ -1,4 +1,5 @@
-// A JSON document, and the tensor that it may be: both are written and read again as they were.
+// A JSON document, and its tensor if it is one: both are equal after writing and reading them
+// again.
 #include "attn/io/json.h"
 
 #include "support/fuzz.h"

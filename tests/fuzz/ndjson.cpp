@@ -1,5 +1,5 @@
-// Lines of jobs on standard input, as `attn batch -` takes them: each line that is not blank is an
-// item, and each item gets one line, a result or an error, that is JSON.
+// Lines of jobs on standard input, as for `attn batch -`: each non-blank line gives one line of
+// JSON, a result or an error.
 #include <unistd.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ using namespace attn;
 namespace {
 
 constexpr std::size_t kMost = std::size_t{1} << 17, kLongest = 4096;
-constexpr std::size_t kWorked = 2;  // lines that are worked on; the others are only told apart
+constexpr std::size_t kWorked = 2;  // lines that are processed; the others are only separated
 
 void put_on_standard_input(std::string_view text) {
   static fuzz::MemoryFile memory;
@@ -25,7 +25,7 @@ void put_on_standard_input(std::string_view text) {
   fuzz::require(dup2(memory.descriptor(), STDIN_FILENO) == STDIN_FILENO, "standard input");
 }
 
-/// The lines that are items, found in the plainest way.
+/// The lines that are items, found by simple code.
 std::vector<std::string> lines_of(std::string_view text) {
   std::vector<std::string> lines;
   for (std::size_t start = 0; start < text.size();) {

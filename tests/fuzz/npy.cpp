@@ -1,5 +1,5 @@
-// A .npy file: never more elements than bytes, and what is read is written and read again as it
-// was.
+// A .npy file: it never has more elements than bytes, and the array is equal after writing and
+// reading it again.
 #include "attn/io/npy.h"
 
 #include "support/fuzz.h"

@@ -1,5 +1,5 @@
-// An .npz archive, most of them with sound checksums: what deflated members expand to stays within
-// the limit, and what is read is written and read again as it was.
+// An .npz archive, mostly with correct checksums: decompressed members stay within the limit, and
+// the arrays are equal after writing and reading them again.
 #include "attn/io/npz.h"
 
 #include "support/fuzz.h"

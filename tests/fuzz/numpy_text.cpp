@@ -1,5 +1,5 @@
-// NumPy's text of an array with any options: the numbers printed are the array's, each within half
-// a unit of its last place, and as many as there are.
+// NumPy's text of an array with any options: the numbers in the text equal those of the array,
+// within half a unit of the last printed place, and none are missing.
 #include "attn/report/numpy_text.h"
 
 #include <fuzzer/FuzzedDataProvider.h>
@@ -42,8 +42,8 @@ PrintOptions options_of(FuzzedDataProvider& input) {
   return options;
 }
 
-/// Half a unit in the last place is what printing may take away, or more where the digits still
-/// name the element: the float16 65504 is printed 65500.
+/// Printing may change a number by half a unit in the last place, or by more if the digits still
+/// identify the element: the float16 65504 is printed as 65500.
 template <class T>
 bool is_printed(T element, const PrintedNumber& number) {
   const auto value = static_cast<double>(element);

@@ -1,5 +1,5 @@
-// A .safetensors file: never more than a float an input byte, and what is read is written and read
-// again as it was, with what the file says about itself.
+// A .safetensors file: it never has more floats than bytes, and the tensors and the metadata are
+// equal after writing and reading them again.
 #include "attn/io/safetensors.h"
 
 #include <algorithm>

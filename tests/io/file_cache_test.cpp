@@ -56,7 +56,7 @@ TEST_CASE("the least recently used files are evicted first") {
   std::vector<std::string> paths;
   for (int i = 0; i < 3; ++i) {
     paths.push_back((folder.path() / (std::to_string(i) + ".npy")).string());
-    write(paths.back(), i, 500);  // two of them have room
+    write(paths.back(), i, 500);  // the cache holds two of them
   }
   const auto zero = cache.file(paths[0]), one = cache.file(paths[1]);
   CHECK(cache.file(paths[0]) == zero);
@@ -79,7 +79,7 @@ TEST_CASE("a file that can be read only once is never evicted") {
   feeder.join();
   for (int i = 0; i < 4; ++i) {
     const std::string path = (folder.path() / (std::to_string(i) + ".npy")).string();
-    write(path, i, 700);  // one of them has room
+    write(path, i, 700);  // the cache holds one of them
     cache.file(path);
   }
   CHECK(cache.file(once) == piped);

@@ -25,7 +25,7 @@ TEST_CASE("a file is read into aligned memory, with the digest of xxh128sum") {
   const FileBytes file = read_file(folder.write("a", text).string());
   CHECK(file.text() == text);
   CHECK(reinterpret_cast<std::uintptr_t>(file.data.get()) % 64 == 0);
-  // Digests as Debian's libxxhash 0.8.1 gives them.
+  // Digests computed by Debian's libxxhash 0.8.1.
   CHECK(read_file(folder.write("empty", "").string()).digest() ==
         "xxh128:99aa06d3014798d86001c324468d497f");
   CHECK(read_file(folder.write("abc", "abc").string()).digest() ==

@@ -11,7 +11,7 @@ using namespace std::string_literals;
 
 namespace {
 
-/// What parse_json says of a text that is wrong; "" when it finds nothing.
+/// The message of parse_json for invalid text; "" if the text is valid.
 std::string complaint(const std::string& text) {
   try {
     parse_json(text, "F");

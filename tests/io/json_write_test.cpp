@@ -20,12 +20,12 @@ std::string text_of(T value) {
   return to_json(Tensor::of<T>({}, {value}), -1);
 }
 
-/// Written and read again.
+/// The tensor after writing and reading.
 Tensor round_trip(const Tensor& tensor) {
   return tensor_from_json(parse_json(to_json(tensor, 2), "F"), "T");
 }
 
-/// Floats of every exponent.
+/// Floats of all exponents.
 template <class T, class Bits>
 Tensor finite_of_random_bits(const Shape& shape) {
   std::mt19937_64 random(20240229);
@@ -38,7 +38,7 @@ Tensor finite_of_random_bits(const Shape& shape) {
   return tensor;
 }
 
-/// Every bit pattern of a 16-bit float that is finite.
+/// All finite bit patterns of a 16-bit float.
 template <class T>
 Tensor all_finite() {
   std::vector<T> values;
@@ -50,7 +50,7 @@ Tensor all_finite() {
   return Tensor::of<T>({values.size()}, values);
 }
 
-/// Whether all elements are the same bits.
+/// Whether all elements have the same bits.
 bool identical(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() &&
          std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
@@ -75,7 +75,7 @@ TEST_CASE("floats have the fewest digits of their type and a point or an exponen
   CHECK(text_of(Half(65504)) == "65500.0");
   CHECK(text_of(Half(1.0 / 3)) == "0.3333");
   CHECK(text_of(BFloat16(3.14159)) == "3.14");
-  // Powers of two: what is nearest in four or three digits reads back as their neighbour.
+  // Powers of two: the nearest number of four or three digits reads back as a neighbour.
   CHECK(text_of(Half(0.015625)) == "0.01563");
   CHECK(text_of(BFloat16(18446744073709551616.0)) == "1.85e+19");
   CHECK(text_of(kNaN) == "\"NaN\"");

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-/// A machine's files, made up.
+/// The files of an imaginary machine.
 struct Machine {
   ScratchFolder folder;
   void write(const std::string& path, const std::string& text) const {
@@ -25,7 +25,7 @@ struct Machine {
 
 TEST_CASE("control groups of version 2: the lowest limit of all parents") {
   const Machine machine;
-  CHECK(machine.limit() == kNone);  // nothing is known
+  CHECK(machine.limit() == kNone);  // no limit is known
   machine.write("proc/self/cgroup", "0::/user/job\n");
   CHECK(machine.limit() == kNone);
   machine.write("sys/fs/cgroup/user/job/memory.max", "max\n");
@@ -34,7 +34,7 @@ TEST_CASE("control groups of version 2: the lowest limit of all parents") {
   CHECK(machine.limit() == 3000000);
   machine.write("sys/fs/cgroup/user/job/memory.max", "2000000\n");
   CHECK(machine.limit() == 2000000);
-  machine.write("sys/fs/cgroup/memory.max", "1000000\n");  // as a container sees its own
+  machine.write("sys/fs/cgroup/memory.max", "1000000\n");  // as seen inside a container
   CHECK(machine.limit() == 1000000);
   machine.write("sys/fs/cgroup/other/memory.max", "1\n");
   CHECK(machine.limit() == 1000000);

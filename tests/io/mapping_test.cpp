@@ -28,7 +28,7 @@ FileBytes mapped(const fs::path& path) {
   return read_file(path.string(), kNoLimit, FileAccess::map);
 }
 
-/// Looks at the byte `at`, which the compiler must not see through.
+/// Reads the byte at `at`, so that the compiler cannot optimise it away.
 void touch(const std::byte* bytes, std::size_t at) {
   [[maybe_unused]] const volatile std::byte seen = bytes[at];
 }
@@ -48,7 +48,7 @@ TEST_CASE("a large file is mapped, a small file or a pipe is read") {
   const int fd = open(large.c_str(), O_RDONLY);
   CHECK_FALSE(mapped("/dev/fd/" + std::to_string(fd)).mapped.has_value());
   close(fd);
-  // What is too large for --max-memory is so in either way.
+  // --max-memory refuses a large file, mapped or read.
   CHECK_THROWS_WITH(read_file(large.string(), 300000, FileAccess::map), Contains("300001 or more"));
 }
 
@@ -71,7 +71,7 @@ TEST_CASE("files beyond the number that can be watched are read") {
 TEST_CASE("a file that cannot be mapped gives no mapping") {
   const ScratchFolder folder;
   const Descriptor file(open(folder.write("a", "a").c_str(), O_WRONLY));
-  CHECK(map_file(file.get(), 1, "a") == nullptr);  // it may not be read
+  CHECK(map_file(file.get(), 1, "a") == nullptr);  // it is not readable
   CHECK(map_file(file.get(), 0, "a") == nullptr);
 }
 
@@ -159,7 +159,7 @@ TEST_CASE("a mapped file that is written to is reported, one that is replaced or
     REQUIRE(stream != nullptr);
     std::fputc('x', stream);
     std::fclose(stream);
-    struct timespec times[2] = {{1, 0}, {1, 0}};  // clocks of file systems are coarse
+    struct timespec times[2] = {{1, 0}, {1, 0}};  // file system timestamps are coarse
     REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
   }
   CHECK_THROWS_WITH(file.require_unchanged(), Contains("a: was written to while it was read"));

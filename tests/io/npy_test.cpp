@@ -19,7 +19,7 @@ FileBytes file_of(const std::string& bytes) {
   return {"x.npy", data, bytes.size()};
 }
 
-/// A file of version 1.0 with this header, as it stands, and these elements.
+/// A file of version 1.0 with exactly this header and these elements.
 std::string npy(const std::string& header, const std::string& elements) {
   std::string bytes = std::string("\x93NUMPY\1\0", 8);
   append_little_endian(bytes, static_cast<std::uint16_t>(header.size()));
@@ -100,7 +100,7 @@ TEST_CASE("a Fortran array of any rank is transposed as by plain loops") {
     std::vector<double> rows(count), columns(count);
     for (std::size_t flat = 0; flat < count; ++flat) {
       std::size_t rest = flat, place = 0, stride = count;
-      for (std::size_t axis = shape.size(); axis-- > 0;) {  // the last index runs fastest
+      for (std::size_t axis = shape.size(); axis-- > 0;) {  // the last index varies fastest
         stride /= shape[axis];
         place += rest % shape[axis] * stride;
         rest /= shape[axis];

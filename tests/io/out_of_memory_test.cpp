@@ -1,4 +1,4 @@
-// Each allocation fails once while a file is read or text is made: what comes is an error.
+// Each allocation fails once while a file is read or text is formatted; the result is an error.
 #include <catch2/catch.hpp>
 
 #include "attn/io/csv.h"

@@ -48,7 +48,7 @@ TEST_CASE("an output appears complete on commit and leaves nothing without it") 
   CHECK(folder.names().empty());
   std::string text;
   OutputFile out(path.string(), {});
-  for (int i = 0; i < 300; ++i) {  // small pieces, then some larger than the buffer
+  for (int i = 0; i < 300; ++i) {  // small writes, then some larger than the buffer
     const std::string piece(i % 100 == 99 ? 3000000 : 1 + i, static_cast<char>('a' + i % 26));
     out.write(piece);
     text += piece;
@@ -70,7 +70,7 @@ TEST_CASE("each of many outputs has no name until it is complete") {
     out.write("half");
     out.finish();
     const std::vector<std::string> names = folder.names();
-    if (!names.empty()) return;  // a file system that does not know such files: as any other output
+    if (!names.empty()) return;  // a file system without unnamed files
   }
   CHECK(folder.names().empty());
   OutputFile out = open(false), late = open(false), forced = open(true);
@@ -106,7 +106,7 @@ TEST_CASE("existing files are replaced only on request") {
   write_whole(path, "new", {true, {}});
   CHECK(folder.read("out") == "new");
   CHECK(mode_of(path) == 0640);
-  // A file that appears while the output is being made is not replaced either.
+  // A file created while the output is written is not replaced either.
   OutputFile late((folder.path() / "late").string(), {});
   late.write("mine");
   folder.write("late", "theirs");
@@ -159,7 +159,7 @@ TEST_CASE("a folder created at the output's path meanwhile is kept, without file
 }
 
 TEST_CASE("the mode of a new file follows the umask") {
-  // In a process of its own: the mask is read once.
+  // In a child process, because the umask is read only once.
   const ScratchFolder folder;
   const fs::path out = folder.path() / "out.npy";
   const std::string command = "umask 027; '" + std::string(ATTN_BINARY) +

@@ -16,7 +16,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-/// Rows of bytes that tell where they belong, `stride` apart.
+/// Rows of bytes that encode their position, `stride` bytes apart.
 std::string rows_of_bytes(std::size_t count, std::size_t row, std::size_t stride) {
   std::string text(count * stride, '#');
   for (std::size_t i = 0; i < count; ++i)
@@ -148,11 +148,11 @@ TEST_CASE("members beyond 4 GiB are written as zip64 at the recorded offsets") {
   CHECK(u64(local, 43) == size);
   CHECK(u64(local, 51) == size);
   CHECK(u32(pieces[0].text, 18) == 128 + 24);
-  // Each piece's text ends where its elements begin.
+  // Each part's header ends where its elements begin.
   CHECK(offsets[0] == pieces[0].text.size());
   CHECK(offsets[1] == offsets[0] + 24 + local.size());
   CHECK(offsets[2] == offsets[1] + (std::uint64_t{1} << 32) + pieces[2].text.size());
-  // The directory says where the last member's header is: beyond what 32 bits hold.
+  // The central directory has the offset of the last member's header, which exceeds 32 bits.
   const std::string& directory = pieces[3].text;
   const std::size_t last = directory.find("last.npy") + 8;
   CHECK(u64(directory, last + 4) == offsets[1] + (std::uint64_t{1} << 32));

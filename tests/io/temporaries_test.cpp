@@ -1,5 +1,5 @@
-// What becomes of unfinished outputs. Each case is a process of its own, as it ends a program's
-// outputs.
+// Cleanup of unfinished outputs. Each case runs in a child process, because it ends all outputs of
+// a process.
 #include "attn/io/temporaries.h"
 
 #include <limits.h>

@@ -12,7 +12,7 @@ using namespace attn;
 
 namespace {
 
-/// What is said of writing these, and that nothing is left.
+/// The message for writing these tensors; checks that no file is left.
 template <class Write>
 std::string refused(const Write& write) {
   const ScratchFolder folder;

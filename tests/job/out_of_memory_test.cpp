@@ -1,5 +1,5 @@
-// Each allocation of a job fails once: what comes then is an error, never a result that is wrong
-// or a file that is half there, and nothing stays behind.
+// Each allocation of a job fails once. The result is an error, never a wrong result or a partial
+// file, and no file is left behind.
 #include <catch2/catch.hpp>
 #include <filesystem>
 
@@ -73,7 +73,7 @@ const std::vector<std::string> kWrong = {
     R"({"Q": "-#Q.npy", "K": "/nowhere/K.npy"})",
     R"({"Q": "", "K": [[1, 2]]})"};
 
-/// As `attn run` goes: from the document to files.
+/// The steps of `attn run`, from the job to the files.
 void run(const std::string& json, const std::string& folder, const std::vector<std::string>& to) {
   TensorFiles files;
   const Document document = parse_document(json, "job.json", folder);

@@ -1,4 +1,5 @@
-// The fast kernels against the formula in plain loops, on every instruction set of this machine.
+// The fused kernels compared with the formula in plain loops, on all instruction sets of this
+// machine.
 #include "attn/kernel/attend.h"
 
 #include <algorithm>
@@ -40,7 +41,7 @@ void check(const Case<T>& c, const Expected<T>& expected, ThreadPool& pool, Isa 
   }
 }
 
-/// Row l of head h of batch item b as a problem of its own, which lives no longer than `place`.
+/// A problem with only row l of head h of batch item b; it refers to `place`.
 template <class T>
 kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::size_t h,
                              std::size_t l, kernel::Place& place) {
@@ -70,7 +71,7 @@ kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::si
   return one;
 }
 
-/// The same bytes for one row of the problem when it is the only one.
+/// Checks that a row has the same bytes if it is computed alone.
 template <class T>
 void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Isa isa) {
   const auto& p = c.problem;
@@ -95,7 +96,7 @@ void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Is
   }
 }
 
-/// ATTN_TEST_PROBLEMS=N: at most N of them, for tools that slow a program down.
+/// ATTN_TEST_PROBLEMS=N limits the number of problems, for tools that slow down the program.
 int at_most(int problems) {
   const char* limit = std::getenv("ATTN_TEST_PROBLEMS");
   return limit ? std::min(problems, std::atoi(limit)) : problems;
@@ -122,7 +123,7 @@ TEST_CASE("kernel: random problems in f64, first half", "[kernel]") { sweep<doub
 TEST_CASE("kernel: random problems in f64, second half", "[kernel]") { sweep<double>(4, 400); }
 
 TEST_CASE("kernel: problems large enough for three threads", "[kernel][threads]") {
-  // Segments that three do not divide, and so share out in each of the ways that there are.
+  // Numbers of segments not divisible by three, so that threads get unequal shares.
   constexpr std::array<std::size_t, 7> kShapes[] = {
       {1, 5, 5, 150, 300, 32, 32}, {1, 4, 2, 130, 600, 24, 40}, {2, 3, 1, 100, 520, 40, 16}};
   std::mt19937_64 random(6);
@@ -140,9 +141,8 @@ TEST_CASE("kernel: problems large enough for three threads", "[kernel][threads]"
 
 namespace {
 
-/// One bias, one mask and distances, or some of them: what is applied before scores leave the
-/// registers. Of the keys some are hidden one by one, some 70 at a time, and some by numbers as low
-/// as any.
+/// A bias, a mask and distances, or some of them, which are applied to scores in registers. Keys
+/// are hidden one at a time, 70 at a time, and by the lowest finite numbers.
 template <class T>
 void add_simple_terms(Case<T>& c, bool biased, bool masked, bool distant, std::mt19937_64& random) {
   auto& p = c.problem;
@@ -189,7 +189,7 @@ TEST_CASE("kernel: bias, mask and distances, alone and combined", "[kernel]") {
 }
 
 TEST_CASE("kernel: short sums keep rounding errors small", "[kernel]") {
-  // One sum of 128 products a score, and one of 128 weighted values, would make it 3.3e-8.
+  // A single sum of 128 products, and one of 128 weighted values, would give an error of 3.3e-8.
   constexpr double kMostRms = 2.2e-8;
   std::mt19937_64 random(5);
   Case<float> c;

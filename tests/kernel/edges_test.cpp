@@ -1,4 +1,4 @@
-// What stands at the edges: nothing to see, huge numbers, NaN, infinity, masks of finite numbers.
+// Edge cases: no visible keys, huge numbers, NaN, infinity and finite masks.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -18,7 +18,7 @@ namespace {
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
-/// One head whose queries, keys and values are given as columns: D = Dv = 1.
+/// One head with the given queries, keys and values: D = Dv = 1.
 struct Column {
   Case<float> c;
   Column(std::vector<double> q, std::vector<double> k, std::vector<double> v) {
@@ -124,7 +124,7 @@ TEST_CASE("kernel: scores of +-1e30 select keys without overflow", "[kernel]") {
 
 TEST_CASE("kernel: a context of zero is +0, whatever keys neighbouring queries see", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
-    Column x({1, 1}, {0, -60, -60}, {0, -1e-30, 1});  // e^-60 1e-30 is less than any float
+    Column x({1, 1}, {0, -60, -60}, {0, -1e-30, 1});  // e^-60 1e-30 underflows
     x.c.places = {{.first = 0, .last = 2}, {.first = 0, .last = 3}};
     x.c.point();
     for (const Ask ask : kAsks) {
@@ -138,7 +138,7 @@ TEST_CASE("kernel: a context of zero is +0, whatever keys neighbouring queries s
 }
 
 TEST_CASE("kernel: the weights of a million keys sum to 1", "[kernel]") {
-  // In one sum they would be off by 5e-4 (baseline) and 9e-5 (AVX2).
+  // A single sum would have errors of 5e-4 (baseline) and 9e-5 (AVX2).
   const std::vector<double> ones(1000000, 1);
   std::vector<double> keys(ones.size());
   for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = -0.1 * static_cast<double>(i % 7);
@@ -210,7 +210,7 @@ TEST_CASE("kernel: a mask of the lowest finite numbers leaves a row uniform", "[
 TEST_CASE("kernel: lowest finite masks in many rows, as distances, and with an equally low sink",
           "[kernel]") {
   constexpr float kLow = std::numeric_limits<float>::lowest();
-  constexpr std::size_t kRows = 24, kKeys = 70;  // whole panels of keys, and some that end within
+  constexpr std::size_t kRows = 24, kKeys = 70;  // whole panels of keys and a partial one
   std::vector<double> values(kKeys);
   std::iota(values.begin(), values.end(), 0);
   const double mean = (kKeys - 1) / 2.0;
@@ -233,7 +233,7 @@ TEST_CASE("kernel: lowest finite masks in many rows, as distances, and with an e
         };
         check(true, false, false, mean);
         check(false, true, false, mean);
-        if (temperature == 1)  // by which a sink is not divided
+        if (temperature == 1)  // a sink is not divided by the temperature
           check(true, false, true, mean * kKeys / (kKeys + 1));
       }
   });
@@ -265,7 +265,7 @@ TEST_CASE("kernel: distances of -inf are visible, not hidden", "[kernel]") {
 }
 
 TEST_CASE("kernel: NaN and infinity in one row, alone and among other rows", "[kernel]") {
-  // What is hidden behind them is passed over for one row, and not where another sees it.
+  // Keys hidden after them are skipped for one row, but not if another row sees them.
   on_every_isa([](kernel::Isa isa) {
     for (const float odd : {kNaN, kInf})
       for (const Ask ask : kAsks) {
@@ -339,7 +339,7 @@ TEST_CASE("kernel: the sink receives each row once", "[kernel][threads]") {
 
 namespace {
 
-/// Puts `odd` where the last query of the first head alone sees it; L queries, the last of 100.
+/// Puts `odd` where only the last query of the first head sees it; L queries, the last of 100.
 void check_hidden(float odd, std::size_t L, kernel::Isa isa) {
   const std::size_t S = 100, Dv = 64, column = 5;
   std::mt19937_64 random(3);
@@ -364,7 +364,7 @@ void check_hidden(float odd, std::size_t L, kernel::Isa isa) {
 TEST_CASE("kernel: a hidden NaN changes nothing if values are read in place", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     for (const float odd : {kNaN, kInf, -kInf})
-      for (const std::size_t L : {3, 100})  // looked at after and before values are used
+      for (const std::size_t L : {3, 100})  // checked after and before values are used
         check_hidden(odd, L, isa);
   });
 }
@@ -379,7 +379,7 @@ TEST_CASE("kernel: context rows may have any stride", "[kernel]") {
     const std::vector<float> expected = compute(c.problem, Ask::sums, pool, isa).context;
     std::vector<float> found(expected.size());
     kernel::Results<float> results;
-    results.context = found.data();  // heads side by side, and their rows apart
+    results.context = found.data();  // packed heads, with strided rows
     results.context_strides = {0, static_cast<std::int64_t>(Dv), static_cast<std::int64_t>(H * Dv),
                                1};
     kernel::attend(c.problem, results, pool, isa);

@@ -1,4 +1,5 @@
-// The same bytes, whatever the number of threads, and whether weights are asked for or scores, too.
+// The results have the same bytes for all numbers of threads, and whether or not weights or scores
+// are requested.
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
@@ -41,8 +42,8 @@ void check_threads(const Case<T>& c, kernel::Isa isa, std::span<const Ask> asks 
   }
 }
 
-/// A mask and a bias for all heads, a row of them `step` elements after the one before, in which
-/// keys are hidden one by one and 600 at a time, and some by numbers that are as low as any.
+/// A mask and a bias for all heads, with rows `step` elements apart. Keys are hidden one at a time,
+/// 600 at a time, and by the lowest finite numbers.
 void share_masks(Case<float>& c, std::size_t step, std::mt19937_64& random) {
   const kernel::Problem<float>& p = c.problem;
   for (std::size_t i = 0; i < (p.L - 1) * step + p.S; ++i) {
@@ -78,7 +79,7 @@ TEST_CASE("kernel: any number of threads gives the same bytes with every option"
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     std::mt19937_64 random(seed);
     Case<float> c;
-    const std::size_t rows = seed % 3 == 0 ? 3 : 110;  // few: keys are split
+    const std::size_t rows = seed % 3 == 0 ? 3 : 110;  // few rows: keys are split
     fill_plain(c, random, {2, 4, 2, rows, 1200, 40, 24}, DType::f32);
     add_options(c, random);
     check_threads(c, kernel::available_isas().back());
@@ -100,13 +101,13 @@ TEST_CASE("kernel: any number of threads gives the same bytes with large shared 
     check_threads(c, kernel::available_isas().back(), asks);
   };
   check(700, 700, kAsks);
-  // By their shape these are more than caches hold: then heads are computed side by side.
+  // These shapes exceed the caches, so heads are computed in parallel.
   check(3700, 5, std::array{Ask::sums});
 }
 
 namespace {
 
-/// Weights and scores alone are what they are together, as is the context beside them.
+/// Weights and scores are the same alone and together, and so is the context with them.
 void check_outputs(const Case<float>& c, kernel::Isa isa) {
   INFO(c.text() << " " << name_of(isa));
   const kernel::Problem<float>& p = c.problem;

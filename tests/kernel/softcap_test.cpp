@@ -11,7 +11,7 @@ using namespace attn;
 
 namespace {
 
-/// Softcapped scores of one query and keys of one column, which are x then.
+/// Softcapped scores of one query and keys of one column, so that the scores are x.
 template <class T>
 std::vector<T> softcap(const std::vector<T>& x, T cap, kernel::Isa isa) {
   const T one = 1;
@@ -35,7 +35,7 @@ std::vector<T> softcap(const std::vector<T>& x, T cap, kernel::Isa isa) {
   return scaled;
 }
 
-/// How far `found` is from `expected`, in units of the last place of what is expected.
+/// The distance of `found` from `expected` in units of the last place of `expected`.
 template <class T>
 double units(T found, long double expected) {
   const auto most = static_cast<T>(std::abs(expected));
@@ -43,7 +43,7 @@ double units(T found, long double expected) {
   return std::abs(static_cast<double>((found - expected) / unit));
 }
 
-/// Of either sign, from far below `cap` to far above, most about where tanh bends.
+/// Numbers of both signs, from far below `cap` to far above, most of them where tanh bends.
 template <class T>
 std::vector<T> arguments(T cap) {
   std::vector<T> x;

@@ -33,7 +33,7 @@ TEST_CASE("pool: each worker starts with its own share", "[threads]") {
       [&](std::size_t task, std::size_t worker) {
         own += task == worker;
         ++begun;
-        while (begun < 4) std::this_thread::yield();  // until all have come
+        while (begun < 4) std::this_thread::yield();  // until all workers have started
       },
       ThreadPool::Order::shares);
   CHECK(own == 4);
@@ -45,7 +45,8 @@ TEST_CASE("pool: a worker that has finished its share takes tasks of others", "[
   pool.run(
       100, 2,
       [&](std::size_t task, std::size_t) {
-        while (task == 0 && ended < 99) std::this_thread::yield();  // until all others have ended
+        while (task == 0 && ended < 99)
+          std::this_thread::yield();  // until all other tasks have ended
         ++ended;
       },
       ThreadPool::Order::shares);

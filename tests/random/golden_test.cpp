@@ -1,4 +1,4 @@
-// Every random method against what NumPy 1.24 gave for the same seeds (tests/golden/README.md).
+// All random methods compared with NumPy 1.24 for the same seeds (tests/golden/README.md).
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
@@ -22,7 +22,7 @@ using Calls = std::map<std::string, Call<Stream>>;
 
 constexpr std::size_t kDraws = 320, kIntegers = 160;
 
-/// The one axis of a golden file; only what golden.py writes is understood.
+/// The elements of a golden file. Reads only files written by golden.py.
 Tensor golden(const std::string& name) {
   std::ifstream file(ATTN_TEST_DIR "/golden/random/" + name + ".npy", std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
@@ -63,7 +63,7 @@ struct Range {
   int128 low, high;
 };
 
-/// The ranges of golden.py, by the ends of the files' names.
+/// The ranges of golden.py, by the suffix of the file's name.
 std::map<std::string, Range> ranges() {
   const auto power = [](int exponent) { return int128{1} << exponent; };
   return {{"bool_0", {DType::boolean, 0, 1}},

@@ -1,4 +1,4 @@
-// What the golden files do not show: the edges, the refusals and the dtypes.
+// What the golden files do not cover: edge cases, errors and dtypes.
 #include "attn/random/random_state.h"
 
 #include <catch2/catch.hpp>

@@ -26,7 +26,7 @@ TEST_CASE("compare: ulps are counted in the dtype with the fewer significant bit
   CHECK(compare(cast(one, DType::f32), b, {}).max_ulps->value == 65536);
   CHECK(compare(one, b, {}).max_ulps->value == 0x1p45);
   CHECK(compare(bfloat16({1}), cast(b, DType::f16), {}).max_ulps->value == 1);
-  // Rounded to nearest before they are counted.
+  // Rounded to nearest before counting.
   CHECK(compare(bfloat16({1}), Tensor::of<double>({1}, {1 + 0x1p-9}), {}).max_ulps->value == 0);
 }
 

@@ -11,8 +11,7 @@ namespace {
 constexpr auto kPlain = Notation::positional;
 constexpr auto kE = Notation::scientific;
 
-/// Every decimal with this many significant digits within the gap round `value`; a half read from
-/// one of them is `value` again.
+/// Whether a decimal with this many significant digits reads back as the float16 `value`.
 bool some_decimal_names(double value, int digits) {
   const int exponent = static_cast<int>(std::floor(std::log10(value)));
   const double step = std::pow(10.0, exponent - digits + 1);

@@ -1,4 +1,4 @@
-// The texts expected here were printed by NumPy 1.24.2.
+// The expected texts were printed by NumPy 1.24.2.
 #include "attn/report/numpy_text.h"
 
 #include <catch2/catch.hpp>
@@ -91,7 +91,7 @@ TEST_CASE("each dtype has the digits that distinguish its neighbours") {
 
 TEST_CASE("digits beyond the shortest text are those of the exact value") {
   CHECK(numpy_str(f32({1e-5f, 1.2345678e10f})) == "[9.9999997e-06 1.2345678e+10]");
-  // ... but for a power of two never those of the neighbour below.
+  // ... but for a power of two never the digits of the lower neighbour.
   PrintOptions options;
   options.precision = 15;
   CHECK(numpy_str(f64({0x1p-645, 1 + 1 / 3.0}), options) ==

@@ -46,7 +46,7 @@ TEST_CASE("extremes of integers are exact, and means do not overflow or drift") 
   CHECK(wide.range->maximum.data<std::uint64_t>()[0] == most);
   CHECK(wide.range->mean == 0x1p64);
   CHECK(statistics_of(Tensor::of<double>({2}, {1e308, 1.5e308})).range->mean == 1.25e308);
-  // Summed one by one in double these drift to 0.10000000000133288.
+  // A simple sum in double drifts to 0.10000000000133288.
   const std::vector<double> tenths(1000000, 0.1);
   CHECK(statistics_of(Tensor::of<double>({tenths.size()}, tenths)).range->mean == 0.1);
 }

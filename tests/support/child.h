@@ -1,16 +1,16 @@
-// What a process of its own does, for what would end or disturb the tests.
+// Runs code in a child process, for tests that would end or disturb the test program.
 #pragma once
 
 #include <functional>
 #include <string>
 
 struct ChildEnd {
-  int status = 0;   ///< as waitpid() tells it
+  int status = 0;   ///< as set by waitpid()
   std::string err;  ///< what was written to stderr
 };
 
-/// Forks and does this; a child that returns ends with exit code 0.
+/// Forks and runs the function in the child; a child that returns has exit code 0.
 ChildEnd end_of_child(const std::function<void()>& action);
 
-/// Whether `condition` holds in a process of its own.
+/// Evaluates `condition` in a child process.
 bool holds_in_child(const std::function<bool()>& condition);

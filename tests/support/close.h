@@ -1,4 +1,4 @@
-// How tests compare numbers: never by ==, never blind to NaN.
+// Comparison of numbers with error bounds; NaN is never equal.
 #pragma once
 
 #include <string>
@@ -6,19 +6,19 @@
 
 #include "attn/tensor/tensor.h"
 
-/// What a tensor should be: its shape, its elements, and how far each may be off.
+/// The expected shape and elements of a tensor, and the error bound of each element.
 struct Expected {
   attn::Shape shape;
   std::vector<double> values;
   double bound = 0;  ///< absolute
 };
 
-/// "" when `actual` has the shape and every element lies within the bound; otherwise what differs
-/// and where it is worst. NaN on either side always differs. An infinity equals only itself.
+/// "" if `actual` has the shape and all elements are within the bound; otherwise the worst
+/// difference and its index. NaN always differs. An infinity equals only itself.
 std::string difference(const attn::Tensor& actual, const Expected& expected);
 
 /// `relative` times the largest finite magnitude among the values.
 double norm_bound(const std::vector<double>& values, double relative);
 
-/// The elements as doubles; int64 that a double cannot hold would be rounded.
+/// The elements as doubles; large int64 values are rounded.
 std::vector<double> doubles_of(const attn::Tensor& tensor);

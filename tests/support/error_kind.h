@@ -1,4 +1,4 @@
-// What kind of Error an action ends in.
+// The kind of Error that an action throws.
 #pragma once
 
 #include <functional>
@@ -6,6 +6,6 @@
 
 #include "attn/base/error.h"
 
-/// The kind of Error that `action` throws, whose text has to contain `says`; a failure of the test
-/// when it throws none.
+/// The kind of Error that `action` throws. The test fails if it throws none, or if its message does
+/// not contain `says`.
 attn::ErrorKind kind_of(const std::function<void()>& action, const std::string& says);

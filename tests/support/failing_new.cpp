@@ -7,7 +7,7 @@
 
 namespace {
 
-thread_local std::size_t left = 0;  // allocations until one fails; 0: none does
+thread_local std::size_t left = 0;  // allocations until one fails; 0: none fails
 thread_local bool failed = false;
 
 void* allocate(std::size_t size) noexcept {
@@ -25,7 +25,8 @@ void* allocate_or_throw(std::size_t size) {
 
 }  // namespace
 
-// Every form that belongs together: sanitizers hold new to delete and malloc to free.
+// All forms are replaced together, because sanitizers check that new is matched by delete and
+// malloc by free.
 void* operator new(std::size_t size) { return allocate_or_throw(size); }
 void* operator new[](std::size_t size) { return allocate_or_throw(size); }
 void* operator new(std::size_t size, const std::nothrow_t&) noexcept { return allocate(size); }

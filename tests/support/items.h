@@ -1,4 +1,4 @@
-// Items that are nothing but numbered, for what takes items.
+// A source of numbered items, for tests of code that processes items.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 #include "attn/batch/item.h"
 
-/// `count` items, of which the first `at_hand` need not be waited for.
+/// `count` items, of which the first `at_hand` are available at once.
 class Items final : public attn::ItemSource {
  public:
   explicit Items(std::size_t count, std::size_t at_hand = 0) : count_(count), at_hand_(at_hand) {}
@@ -20,5 +20,5 @@ class Items final : public attn::ItemSource {
 
  private:
   const std::size_t count_, at_hand_;
-  std::atomic<std::size_t> given_ = 0;  // any thread may ask has_more()
+  std::atomic<std::size_t> given_ = 0;  // any thread may call has_more()
 };

@@ -1,4 +1,4 @@
-"""Jobs for the tests of `attn batch`, and what NumPy and SciPy make of them."""
+"""Jobs for the tests of `attn batch`, and their results computed with NumPy and SciPy."""
 
 import json
 
@@ -9,7 +9,7 @@ WORDS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]
 
 
 def job(seed):
-    """The worked example of four words, with weights drawn from `seed`."""
+    """A job of four words, with random weights from `seed`."""
     draw = {"randint": {"high": 3, "shape": [3, 3]}}
     return {"embeddings": WORDS, "seed": seed, "W_Q": draw, "W_K": draw, "W_V": draw}
 
@@ -28,7 +28,7 @@ def is_expected(outputs, seed):
 
 
 def write_jobs(folder, seeds, name="job{:04}.json"):
-    """One file a seed; gives their paths."""
+    """Writes a job file for each seed; returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / name.format(seed) for seed in seeds]
     for seed, path in zip(seeds, paths):
@@ -37,19 +37,19 @@ def write_jobs(folder, seeds, name="job{:04}.json"):
 
 
 def slow_job(tokens=2000):
-    """A job of many seconds and little memory: integers whose sums need 128 bits."""
+    """A job that takes many seconds and little memory: integers whose sums need 128 bits."""
     draw = {"randint": {"high": 2**25, "shape": [tokens, 2000]}}
     return {"seed": 1, "Q": draw, "K": draw, "outputs": ["scores"]}
 
 
 def contents(folder, without=("manifest",)):
-    """Every file below `folder` with its bytes, save those whose names begin with `without`."""
+    """The bytes of all files below `folder` by path, except those whose names begin with `without`."""
     return {path.relative_to(folder).as_posix(): path.read_bytes()
             for path in sorted(folder.rglob("*"))
             if path.is_file() and not path.name.startswith(without)}
 
 
 def manifest_of(folder, name="manifest.ndjson"):
-    """Each job's last line, by job; the lines that begin a run are left out."""
+    """The last line of each job, by job; lines about runs are skipped."""
     lines = [json.loads(line) for line in (folder / name).read_text().splitlines()]
     return {line["job"]: line for line in lines if "job" in line}

@@ -142,7 +142,7 @@ void add_mask(Case<T>& c, std::size_t which, std::mt19937_64& random) {
   const std::size_t size =
       std::max<std::size_t>(1, random_strides(strides, {p.B, p.H, p.L, p.S}, random));
   const double marked = std::array{0.0, 0.05, 0.6, 0.98, 1.0}[random() % 5];
-  const std::size_t run = pick(random, {1, 1, 70, 600});  // runs hide whole panels and blocks
+  const std::size_t run = pick(random, {1, 1, 70, 600});  // long runs hide whole panels and blocks
   hides = chance(random, 0.3);
   auto& mask = c.masks[which];
   for (std::size_t i = 0; i < size; ++i)
@@ -167,7 +167,7 @@ void add_bias(Case<T>& c, std::size_t which, std::mt19937_64& random) {
   }
 }
 
-/// Any range of keys for each query, and any center, or those of causality, windows and lengths.
+/// Random key ranges and centers for each query, or those of causality, windows and lengths.
 template <class T>
 void add_places(Case<T>& c, std::mt19937_64& random) {
   auto& p = c.problem;
@@ -198,7 +198,7 @@ void add_places(Case<T>& c, std::mt19937_64& random) {
   set_places(c, limits);
 }
 
-/// Numbers for every distance that there is, or slopes, which take masked scores far down.
+/// Biases for all distances, or slopes, which lower masked scores a lot.
 template <class T>
 void add_distances(Case<T>& c, std::mt19937_64& random) {
   auto& p = c.problem;
@@ -238,7 +238,7 @@ void choose_sizes(kernel::Problem<T>& p, std::mt19937_64& random) {
   } while (p.B * p.H * p.L * p.S * (p.D + p.Dv + 1) > 1500000);
 }
 
-/// Random queries, keys and values of any dtype in any order; returns the spread of the first two.
+/// Random queries, keys and values of any dtype and layout; returns the spread of the first two.
 template <class T>
 double fill_operands(Case<T>& c, std::mt19937_64& random) {
   const auto& p = c.problem;
@@ -290,7 +290,7 @@ void fill_random(Case<T>& c, std::mt19937_64& random) {
   add_options(c, random);
   if (chance(random, 0.25) && p.S > 0)  // NaN and infinity, hidden and not
     for (int n = 0; n < 3; ++n) {
-      // Infinity times a weight that underflows in T but not in the oracle would be NaN there.
+      // Infinity times a weight that underflows in T, but not in the oracle, would be NaN.
       const bool spiky = spread > 2 || p.scale < 0 || !c.distances.empty() || p.temperature < 1;
       const double bad = std::array{std::nan(""), kInfinity, -kInfinity}[spiky ? 0 : random() % 3];
       if (p.Dv > 0) c.v.set(random() % p.B, random() % p.G, random() % p.S, random() % p.Dv, bad);

@@ -1,4 +1,4 @@
-// Random attention problems, and the formula in plain loops that answers them.
+// Random attention problems, and their results by the formula in plain loops.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace attn::test {
 
-/// Elements of an operand with the dtype that they are stored in, and what they mean in double.
+/// The elements of an operand in the dtype in which they are stored, and as doubles.
 struct Elements {
   DType dtype = DType::f32;
   kernel::Strides strides;
@@ -26,7 +26,8 @@ struct Elements {
 enum class Order { bhld, blhd, transposed };
 Elements make_elements(DType dtype, std::array<std::size_t, 4> shape, Order order);
 
-/// A problem that owns what it points to. Copying would leave the pointers behind.
+/// A problem that owns its operands. It cannot be copied, because its pointers would refer to the
+/// original.
 template <class T>
 struct Case {
   kernel::Problem<T> problem;
@@ -42,11 +43,11 @@ struct Case {
   Case(const Case&) = delete;
   Case& operator=(const Case&) = delete;
 
-  void point();  ///< sets the problem's pointers to what stands here
+  void point();  ///< sets the problem's pointers to the members
   std::string text() const;
 };
 
-/// What core makes places of: query i stands at i + offset.
+/// The limits from which core computes key ranges: query i is at position i + offset.
 struct Limits {
   bool causal = false;
   std::int64_t left = -1, right = -1, offset = 0;
@@ -55,15 +56,15 @@ struct Limits {
 template <class T>
 void set_places(Case<T>& c, const Limits& limits);
 
-/// Sizes with tails on every side, every option in every combination.
+/// Sizes with remainders in all dimensions, and all options in all combinations.
 template <class T>
 void fill_random(Case<T>& c, std::mt19937_64& random);
 
-/// Everything beside operands and scale, in every combination.
+/// All options except operands and scale, in all combinations.
 template <class T>
 void add_options(Case<T>& c, std::mt19937_64& random);
 
-/// Normal(0, spread) operands of one dtype, nothing else set.
+/// Normal(0, spread) operands of one dtype, without options.
 template <class T>
 void fill_plain(Case<T>& c, std::mt19937_64& random, std::array<std::size_t, 7> bhglsdv,
                 DType dtype, double spread = 1);
@@ -73,15 +74,15 @@ struct Answer {
   std::vector<N> context, logsumexp, scores, weights, scaled, masked;
 };
 
-/// Which outputs beside context and logsumexp: none, scores and weights, or all that is between
-/// them, too.
+/// Outputs in addition to context and logsumexp: none, scores and weights, or these and all stages
+/// between them.
 enum class Ask { sums, ends, stages };
 inline constexpr Ask kAsks[] = {Ask::sums, Ask::ends, Ask::stages};
 template <class T>
 Answer<T> compute(const kernel::Problem<T>& problem, Ask ask, kernel::ThreadPool& pool,
                   kernel::Isa isa);
 
-/// The formula, and how far rounding in T may take each output from it.
+/// The formula, with error bounds for each output in T.
 template <class T>
 struct Expected {
   Answer<double> value, tolerance;
@@ -89,7 +90,7 @@ struct Expected {
 template <class T>
 Expected<T> expect(const Case<T>& c);
 
-/// "" or the first difference. NaN is to be met by NaN, an infinity by itself.
+/// "" or the first difference. NaN equals NaN here, and an infinity equals itself.
 template <class T>
 std::string difference(const std::vector<T>& found, const std::vector<double>& expected,
                        const std::vector<double>& tolerance);

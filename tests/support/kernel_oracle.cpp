@@ -1,4 +1,4 @@
-// The formula in plain loops, and how far rounding may take each output from it.
+// The formula in plain loops, with error bounds for each output.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -34,7 +34,7 @@ bool is_seen(const kernel::Problem<T>& p, std::size_t b, std::size_t h, std::siz
   return seen;
 }
 
-/// A number and how far rounding in T may take it.
+/// A number, and a bound on its error in T.
 struct Rounded {
   Real value = 0;
   double off = 0;
@@ -57,7 +57,7 @@ Rounded raw_score(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l,
   return raw;
 }
 
-/// c tanh(x / c), in a few rounded steps; its slope is at most 1.
+/// c tanh(x / c), in a few rounded operations; its slope is at most 1.
 template <class T>
 Rounded capped(const kernel::Problem<T>& p, Rounded x) {
   const double eps = std::numeric_limits<T>::epsilon() / 2;
@@ -73,7 +73,7 @@ Rounded scaled_score(const kernel::Problem<T>& p, Rounded raw) {
   return p.softcap > 0 && !p.softcap_last ? capped(p, x) : x;
 }
 
-/// What is added to a scaled score.
+/// The terms added to a scaled score.
 template <class T>
 Rounded masked_score(const kernel::Problem<T>& p, Rounded x, std::size_t b, std::size_t h,
                      std::size_t l, std::size_t j) {
@@ -93,16 +93,17 @@ Rounded masked_score(const kernel::Problem<T>& p, Rounded x, std::size_t b, std:
   return p.softcap > 0 && p.softcap_last ? capped(p, x) : x;
 }
 
-/// The masked scores of one query by temperature, and what follows from all of them.
+/// The masked scores of one query, divided by the temperature, and the sums over them.
 struct ScoreRow {
   std::vector<Real> masked, weight;  ///< weight: e^(masked - most)
   std::vector<bool> seen;
   bool any = false;
   Real most = -kInfinity, sum = 0;
-  double off = 0;  ///< how far a masked score may be off
+  double off = 0;  ///< error bound of a masked score
 };
 
-/// The row's scores, scaled and masked ones as they are expected; its masked ones in `scores`.
+/// The expected scores, scaled scores and masked scores of a row; `scores` receives the masked
+/// ones.
 template <class T>
 void expect_scores(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, Expected<T>& out,
                    ScoreRow& scores) {
@@ -148,7 +149,7 @@ ScoreRow score_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l
   return scores;
 }
 
-/// One row of every output.
+/// One row of all outputs.
 template <class T>
 void expect_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, Expected<T>& out) {
   const auto& p = c.problem;
@@ -158,7 +159,7 @@ void expect_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, E
   // Sums run over at most one key block, then over the blocks.
   const double sum_off =
       eps * (20 + static_cast<double>(std::min<std::size_t>(p.S, 512) + 3 * (p.S / 512)));
-  const double tiny = 4 * std::numeric_limits<T>::min();  // what underflows is lost
+  const double tiny = 4 * std::numeric_limits<T>::min();  // underflow
   const double most = static_cast<double>(scores.most);
   const bool empty = !scores.any && scores.sum == 0;
   const Real nothing = empty && !place_of(p, b, l).padding ? Real(p.empty_weight) : 0;

@@ -62,7 +62,7 @@ Numbers scores(const Problem& p) {
     const long double n = static_cast<long double>(p.D) + 2;
     const long double norms = cosine ? std::sqrt(qq) * std::sqrt(kk) : 1;
     long double error = p.exact_scores ? 0 : n * p.u * magnitude + handed_on;
-    if (cosine)  // the norms' relative errors: what they inherit, and their own sums
+    if (cosine)  // the relative errors of the norms: inherited, and of their own sums
       error = error / norms + (n + 4) * p.u +
               std::sqrt(static_cast<long double>(p.D)) *
                   (p.Q.error / std::sqrt(qq) + p.K.error / std::sqrt(kk));
@@ -84,7 +84,7 @@ Numbers scaled(const Problem& p, const Numbers& raw) {
     const long double x = factor * s;
     result.values.push_back(c > 0 ? c * std::tanh(x / c) : x);
   }
-  // tanh has slope at most 1, so capping hands errors on undiminished at worst.
+  // The slope of tanh is at most 1, so capping does not increase errors.
   const long double most = std::fabs(factor) * largest(raw.values);
   result.error = std::fabs(factor) * raw.error + 8 * p.u * most;
   return result;

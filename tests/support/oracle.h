@@ -1,9 +1,9 @@
-// Attention by plain loops in long double: what core is held to. It shares no arithmetic with core,
-// only the words for the options.
+// Attention in plain loops in long double, the reference for tests of core. It shares no arithmetic
+// with core, only the types of the options.
 //
-// Every result comes with a bound on how far a correct program of unit roundoff u may be off, by
-// the usual running error analysis (Higham 2002, section 3): a sum of n products is off by at most
-// (n + 2) u times the sum of the magnitudes, and what enters with an error hands it on.
+// Each result has an error bound for a program with unit roundoff u, from running error analysis
+// (Higham 2002, section 3): the error of a sum of n products is at most (n + 2) u times the sum of
+// their magnitudes, plus the propagated errors of the operands.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@
 
 namespace oracle {
 
-/// Numbers with a bound on the error of the program's.
+/// Numbers, with bounds on the errors of the program's results.
 struct Numbers {
   std::vector<long double> values;
   long double error = 0;
@@ -28,7 +28,7 @@ struct Problem {
   std::vector<std::size_t> rows;  ///< the queries to compute
   attn::Options options;          ///< score, scale, softcap, causal, window, axis, empty_rows
   bool exact_scores = false;      ///< of integers
-  long double u = 0x1p-53L;       ///< of what the program computes in
+  long double u = 0x1p-53L;       ///< of the precision in which the program computes
 };
 
 /// All with R = rows.size() in place of L.
@@ -44,14 +44,14 @@ Solution solve(const Problem& problem);
 Numbers project(const Numbers& x, const std::vector<long double>* W,
                 const std::vector<long double>* b, std::size_t M, std::size_t P, long double u);
 
-/// (L, M): sines and cosines of the places.
+/// (L, M): sines and cosines of the positions.
 Numbers positions(const attn::Position& position, std::size_t L, std::size_t M);
 
 /// (B, L, M): the embeddings scaled, plus the positions.
 Numbers add_positions(const Numbers& embeddings, const Numbers& positions,
                       const attn::Position& position, std::size_t L, std::size_t M, long double u);
 
-/// Values of shape `from`, four axes that are 1 or those of `to`, spread over `to`.
+/// Broadcasts values of shape `from` (each axis 1 or that of `to`) to `to`.
 std::vector<long double> broadcast(const std::vector<long double>& values, const attn::Shape& from,
                                    const attn::Shape& to);
 
@@ -61,7 +61,8 @@ Numbers split(const Numbers& packed, std::size_t B, std::size_t N, std::size_t h
 Numbers join(const Numbers& heads_apart, std::size_t B, std::size_t N, std::size_t heads,
              std::size_t D);
 
-/// For difference(): the error, and one more rounding of unit `result_u` to the result's dtype.
+/// Converts to the type that difference() expects: adds the rounding of unit `result_u` to the
+/// result's dtype.
 Expected expected(const Numbers& numbers, const attn::Shape& shape, long double result_u);
 
 }  // namespace oracle

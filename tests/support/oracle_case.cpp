@@ -16,7 +16,7 @@ using Reals = std::vector<long double>;
 
 enum class Source { given, self, cross };
 
-/// Draws a case, piece by piece; `problem` grows beside the tensors.
+/// Draws a case step by step, and fills `problem` along with the tensors.
 class Draw {
  public:
   explicit Draw(std::uint64_t seed) : dice_{std::mt19937_64(seed)} {}
@@ -88,8 +88,8 @@ class Draw {
     }
   }
 
-  /// A tensor under `name`, and its exact elements. Every value is exact in every float dtype that
-  /// the case may compute in.
+  /// Adds a tensor with its exact elements. All values are exact in all float dtypes that the case
+  /// may compute in.
   Numbers draw(const std::string& name, const Shape& shape) {
     const bool integers = chance(integer_chance_);
     std::normal_distribution<> normal;
@@ -112,7 +112,7 @@ class Draw {
     return {Reals(exact.begin(), exact.end()), 0};
   }
 
-  /// What the user's dtypes come to; called when all tensors are drawn.
+  /// Sets the dtypes of the results; called when all tensors are drawn.
   void settle_dtypes() {
     DType widest = all_integers_ ? DType::f64 : floats_;
     if (compute_ == Compute::f32) widest = DType::f32;
@@ -202,7 +202,7 @@ class Draw {
     p_.exact_scores = inputs_integer && memory_integer && q.integer && k.integer;
   }
 
-  /// The rows asked for, of (matrices, L, width).
+  /// The selected rows of (matrices, L, width).
   Numbers rows_of(const Numbers& all, std::size_t matrices, std::size_t width) const {
     Numbers chosen{{}, all.error};
     for (std::size_t matrix = 0; matrix < matrices; ++matrix)
@@ -230,14 +230,14 @@ class Draw {
     if (chance(0.5)) b_O_ = draw("b_O", {Mo_}).values;
   }
 
-  /// The mask's shape as given, `mask_shape_`, and as four axes, `mask4_`.
+  /// Sets the mask's shape as given, `mask_shape_`, and with four axes, `mask4_`.
   void choose_mask_shape() {
     const Shape full = {p_.B, p_.H, p_.L, p_.S};
     mask4_ = full;
     for (std::size_t& axis : mask4_)
       if (chance(0.4)) axis = 1;
     mask_shape_ = mask4_;
-    if (!with_heads_ && chance(0.5)) {  // (B, L, S): the user has no head axis
+    if (!with_heads_ && chance(0.5)) {  // (B, L, S): the inputs have no head axis
       mask4_[1] = 1;
       mask_shape_ = {mask4_[0], mask4_[2], mask4_[3]};
       return;
@@ -283,7 +283,7 @@ class Draw {
     result_.expected.emplace_back(name, expected);
   }
 
-  /// The axes of a per-head result that the user sees.
+  /// The axes of a per-head result in the rank of the inputs.
   Shape per_head(std::size_t heads, Shape rest) const {
     if (with_heads_) rest.insert(rest.begin(), heads);
     if (rank_ != 2) rest.insert(rest.begin(), p_.B);

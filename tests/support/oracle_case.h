@@ -1,4 +1,4 @@
-// Random attention problems, every option among them, with what the oracle says of each output.
+// Random attention problems with all options, and the oracle's result for each output.
 #pragma once
 
 #include <cstdint>

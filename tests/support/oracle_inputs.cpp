@@ -1,4 +1,4 @@
-// The oracle's part before the scores: positions, projections and heads.
+// The steps of the oracle before the scores: positions, projections and heads.
 #include <cmath>
 
 #include "support/oracle.h"
@@ -24,7 +24,8 @@ Numbers positions(const attn::Position& position, std::size_t L, std::size_t M) 
       const long double term = place / std::pow(static_cast<long double>(position.base), exponent);
       const long double wave = column % 2 == 1 ? std::cos(term) : std::sin(term);
       result.values.push_back(left_out(position, column, M) ? 0 : wave);
-      // A dozen roundings in double change the term by as many parts, the wave by no more.
+      // A dozen roundings in double give the term a relative error of a dozen units, and the sine
+      // no larger one.
       result.error = std::max(result.error, 12 * 0x1p-53L * (1 + std::fabs(term)));
     }
   return result;
@@ -90,7 +91,7 @@ Numbers split(const Numbers& packed, std::size_t B, std::size_t N, std::size_t h
 
 Numbers join(const Numbers& heads_apart, std::size_t B, std::size_t N, std::size_t heads,
              std::size_t D) {
-  return split(heads_apart, B, heads, N, D);  // the same exchange of axes
+  return split(heads_apart, B, heads, N, D);  // the same transposition
 }
 
 }  // namespace oracle

@@ -14,8 +14,8 @@ struct Dice {
   }
 };
 
-/// Everything that is free of the shapes; a cosine only where `cosine` allows it.
+/// All options that do not depend on shapes; the cosine score only if `cosine` is set.
 attn::Options random_options(Dice& dice, bool cosine);
 
-/// Sinusoidal, in one of all its forms.
+/// Sinusoidal positions with random parameters.
 attn::Position random_position(Dice& dice);

@@ -1,4 +1,4 @@
-// Runs the program itself, as a user would.
+// Runs the program.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +14,7 @@ struct Run {
 Run run_attn(const std::vector<std::string>& args, const std::string& input = "",
              const std::filesystem::path& folder = {});
 
-/// A new empty folder, removed with all that is in it when this goes out of scope.
+/// A new empty folder, removed with its content at the end of the scope.
 class ScratchFolder {
  public:
   ScratchFolder();
@@ -24,7 +24,7 @@ class ScratchFolder {
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path write(const std::string& name, const std::string& bytes) const;
   std::string read(const std::string& name) const;
-  std::vector<std::string> names() const;  ///< what stands in it, sorted
+  std::vector<std::string> names() const;  ///< the names of its files, sorted
 
  private:
   std::filesystem::path path_;

@@ -28,7 +28,7 @@ TEST_CASE("rounding to float16 is to nearest, ties to even, once") {
   CHECK(float(Half(1.0 + std::ldexp(1.0, -11))) == 1.0f);  // a tie: down to even
   CHECK(float(Half(1.0 + 3 * std::ldexp(1.0, -11))) == 1.0f + std::ldexp(1.0f, -9));
   CHECK(float(Half(1.0 + std::ldexp(1.0, -11) + std::ldexp(1.0, -40))) ==
-        1.0f + std::ldexp(1.0f, -10));  // by way of float this would be a tie
+        1.0f + std::ldexp(1.0f, -10));  // via float this would be a tie
   CHECK(float(Half(65504)) == 65504.0f);
   CHECK(float(Half(65519.999)) == 65504.0f);
   CHECK(std::isinf(float(Half(65520))));

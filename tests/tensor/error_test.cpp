@@ -61,7 +61,7 @@ TEST_CASE("printable text cannot move the cursor, forge a line or flood the scre
 TEST_CASE("the nearest known word is suggested") {
   const std::vector<std::string> known = {"scores", "scaled_scores", "weights", "context", "Q"};
   CHECK(nearest("score", known) == "scores");
-  CHECK(nearest("socres", known) == "scores");  // neighbours swapped
+  CHECK(nearest("socres", known) == "scores");  // adjacent letters swapped
   CHECK(nearest("SCORES", known) == "scores");
   CHECK(nearest("wieghts", known) == "weights");
   CHECK(nearest("q", known) == "Q");
@@ -81,9 +81,10 @@ TEST_CASE("a word that contains a known name suggests that name") {
   CHECK(nearest("n_head", known) == "heads");
   CHECK(nearest("num_kv_heads", known) == "kv_heads");
   CHECK(nearest("attn_weights", known) == "weights");
-  CHECK(nearest("softmax_scale", known) == "scale");  // the last part says what it is
+  CHECK(nearest("softmax_scale", known) == "scale");  // the last part determines the meaning
   CHECK(nearest("scale_factor", known) == "scale");
-  CHECK(nearest("maskd_scores", known) == "masked_scores");  // a slip of one letter is nearer
+  CHECK(nearest("maskd_scores", known) ==
+        "masked_scores");  // a typing error of one letter is nearer
   CHECK(nearest("head_dim", known) == "");
   CHECK(nearest("embed", known) == "embeddings");
   CHECK(nearest("ROTARY_BASE", known) == "rotary.base");

@@ -123,7 +123,7 @@ TEST_CASE("casts keep all values or are refused") {
   CHECK(converted<double>(std::int64_t{9007199254740993}) == 9007199254740992.0);
   CHECK(converted<std::int8_t>(std::int64_t{-128}) == -128);
   CHECK(converted<std::uint64_t>(std::int64_t{7}) == 7);
-  CHECK(converted<std::int64_t>(-2.9) == -2);  // toward zero, as NumPy's astype
+  CHECK(converted<std::int64_t>(-2.9) == -2);  // toward zero, as in NumPy's astype
   CHECK(converted<std::int64_t>(-9223372036854775808.0) == INT64_MIN);
   CHECK(converted<std::uint64_t>(18446744073709549568.0) == 18446744073709549568u);
   CHECK(converted<bool>(0.5));

@@ -8,7 +8,7 @@ using namespace attn;
 
 namespace {
 
-/// Every code point as UTF-8, by the definition's own ranges.
+/// All code points as UTF-8, by the ranges of its definition.
 std::string encoded(std::uint32_t code) {
   const auto byte = [](std::uint32_t value) { return static_cast<char>(value); };
   if (code < 0x80) return {byte(code)};
@@ -27,7 +27,7 @@ TEST_CASE("all code points except surrogates are UTF-8, up to U+10FFFF") {
     const std::string text = encoded(code);
     const bool legal = code < 0x110000 && (code < 0xD800 || code > 0xDFFF);
     if (utf8_length(text, 0) != (legal ? text.size() : 0)) ++wrong;
-    // A text that ends inside a character is not UTF-8.
+    // Text that ends inside a character is not UTF-8.
     if (text.size() > 1 && utf8_length(text.substr(0, text.size() - 1), 0) != 0) ++wrong;
   }
   CHECK(wrong == 0);
@@ -41,7 +41,7 @@ TEST_CASE("the first invalid byte of UTF-8 is found") {
       {"ab\x80", 2},         // a continuation without a start
       {"é\xC3", 2},          // a start without a continuation
       {"a\xC0\xAF", 1},      // '/', overlong
-      {"a\xE0\x80\xAF", 1},  // '/', longer still
+      {"a\xE0\x80\xAF", 1},  // '/', an even longer form
       {"a\xF0\x80\x80\xAF", 1},
       {"a\xED\xA0\x80", 1},      // a surrogate
       {"a\xF4\x90\x80\x80", 1},  // U+110000

@@ -1,5 +1,5 @@
-// open(), fcntl() and mkdir() stand here in the place of the C library's, for attn and libFuzzer
-// alike; outside of Confined they ask the system as always.
+// open(), fcntl() and mkdir() replace those of the C library, for attn and for libFuzzer. Without a
+// Confined object they make the system calls.
 #include "support/confined.h"
 
 #include <fcntl.h>

@@ -1,10 +1,10 @@
-// No file, device or folder of this machine, whatever path an input names.
+// Prevents access to files, devices and folders of this machine through paths in an input.
 #pragma once
 
 namespace attn::fuzz {
 
-/// While one lives, each file that attn opens by name is not there, no descriptor can be named
-/// (/dev/stdin, /dev/fd/3), and no folder can be made. Files put into TensorFiles are still found.
+/// While an object exists, no file or descriptor (/dev/stdin, /dev/fd/3) can be opened by name and
+/// no folder can be created. Files put into TensorFiles are still found.
 class Confined {
  public:
   Confined();

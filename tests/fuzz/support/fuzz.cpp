@@ -10,7 +10,7 @@
 namespace attn::fuzz {
 namespace {
 
-/// A line that a terminal shows as one line, whatever stood in the input.
+/// Whether a terminal shows this text as one line without control sequences.
 bool is_one_line(const std::string& line) {
   for (std::size_t i = 0; i < line.size();) {
     const std::size_t length = utf8_length(line, i);

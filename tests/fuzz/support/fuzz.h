@@ -1,4 +1,4 @@
-// What every fuzz target is made of: bytes as a file, and what has to hold whatever they are.
+// Shared parts of the fuzz targets: input bytes as a file, and checks that hold for any input.
 #pragma once
 
 #include <cstddef>
@@ -13,26 +13,26 @@
 
 namespace attn::fuzz {
 
-/// A file of these bytes and no byte more, so that AddressSanitizer sees who reads past its end.
+/// A file of exactly these bytes, so that AddressSanitizer detects reads past its end.
 FileBytes file_of(std::string_view bytes, const std::string& path = "input");
 
 inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// Ends the program, as a finding, where `holds` is false.
+/// Aborts, which libFuzzer reports as a finding, if `holds` is false.
 void require(bool holds, const char* what);
 
 /// Same dtype and shape, and the same bits.
 bool same(const Tensor& a, const Tensor& b);
 bool same(const TensorMap& a, const TensorMap& b);  ///< in any order
 
-/// What an error has to be: lines without control characters, at least one, none of them empty, and
-/// not attn's own fault.
+/// Checks an error: one or more non-empty lines without control characters, and not an internal
+/// error.
 void require_fair(const Error& error);
 
-/// Whether `read` takes the input: false where it throws an Error, which has to be fair. Anything
-/// else that is thrown is a finding.
+/// Whether `read` accepts the input; false if it throws an Error, which is checked. Any other
+/// exception is a finding.
 template <class Read>
 bool accepted(Read&& read) {
   try {

@@ -9,7 +9,7 @@ namespace attn::fuzz {
 namespace {
 
 bool g_counting = false;
-std::int64_t g_live = 0, g_peak = 0;  // what was allocated earlier may be freed: then live < 0
+std::int64_t g_live = 0, g_peak = 0;  // live < 0 if earlier allocations are freed
 
 void on_allocate(const volatile void*, std::size_t size) {
   if (!g_counting) return;

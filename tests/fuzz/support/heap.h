@@ -1,11 +1,11 @@
-// How much memory was in use at once.
+// The peak of allocated memory.
 #pragma once
 
 #include <cstddef>
 
 namespace attn::fuzz {
 
-/// Counts what is allocated from here on; one at a time, on one thread.
+/// Counts allocations during its lifetime; only one object at a time, on one thread.
 class HeapPeak {
  public:
   HeapPeak();

@@ -1,4 +1,4 @@
-// A file in memory that has a path: what attn writes to a file, or reads from standard input.
+// A file in memory with a path, for outputs of attn or as its standard input.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,13 @@ class MemoryFile {
   ~MemoryFile();
 
   int descriptor() const { return descriptor_; }
-  void set(std::string_view bytes);  ///< these and no others, to be read from the first on
+  void set(std::string_view bytes);  ///< replaces the content, and rewinds
 
  private:
   int descriptor_;
 };
 
-/// The bytes that `write` puts into an output.
+/// The bytes that `write` writes to an output.
 std::string written(const std::function<void(OutputFile&)>& write);
 
 }  // namespace attn::fuzz

@@ -22,7 +22,7 @@ void put_u32(Bytes bytes, std::size_t at, std::uint32_t value) {
     bytes[at + i] = static_cast<unsigned char>(value >> (8 * i) & 0xFFu);
 }
 
-/// What raw deflate data expand to, as far as they are sound; until the next call.
+/// The decompressed bytes of raw deflate data, up to the first error; valid until the next call.
 Bytes inflated(Bytes packed) {
   static std::array<unsigned char, std::size_t{64} << 10> out;
   z_stream stream{};

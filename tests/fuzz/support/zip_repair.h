@@ -1,12 +1,12 @@
-// Archives whose checksums are right, so that a mutation gets past them to what they protect.
+// Corrects the checksums of archives, so that mutations reach the code behind the check.
 #pragma once
 
 #include <span>
 
 namespace attn::fuzz {
 
-/// Gives each stored or deflated member, as the central directory tells of it, the checksum of its
-/// bytes; in both headers. What lies outside the archive is left alone.
+/// Sets the checksum of each stored or deflated member of the central directory in both headers.
+/// Bytes outside the archive are not changed.
 void repair_checksums(std::span<unsigned char> archive);
 
 }  // namespace attn::fuzz
