@@ -1,42 +1,37 @@
-#!/usr/bin/env python3
-"""Help texts, manual pages and completions: complete, and every example in them runs."""
+"""Help, manual pages and shell completions are complete, and every example in them runs."""
 
+import functools
 import os
-import pathlib
 import pty
 import re
 import select
 import shutil
 import signal
 import subprocess
-import sys
-import tempfile
 import time
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
-from attn import ATTN, ROOT, Checks, attn  # noqa: E402
-
-checks = Checks("help")
+from support.attn import ATTN, ROOT, assert_error, attn
 
 
-def text_of(*args):
-    run = attn(*args)
-    checks.check(run.returncode == 0 and run.stderr == b"", f"attn {args}: {run}")
+@functools.cache
+def text_of(*arguments):
+    """What `attn ARGUMENTS` prints; it must succeed."""
+    run = attn(*arguments)
+    assert (run.returncode, run.stderr) == (0, b"")
     return run.stdout.decode()
 
 
-def commands():
-    """The names that `attn help` lists."""
-    listed = text_of("help").partition("Commands:\n")[2].partition("\n\n")[0]
-    return re.findall(r"^  (\w+) ", listed, re.MULTILINE)
+def listed(title):
+    """The names that `attn help` lists below a title."""
+    block = attn("help").stdout.decode().partition(f"{title}:\n")[2].partition("\n\n")[0]
+    return re.findall(r"^  ([\w-]+) ", block, re.MULTILINE)
 
 
-def topics():
-    """The names of the topics that `attn help` lists."""
-    listed = text_of("help").partition("Topics:\n")[2].partition("\n\n")[0]
-    return re.findall(r"^  ([\w-]+) ", listed, re.MULTILINE)
+COMMANDS, TOPICS = listed("Commands"), listed("Topics")
+EXAMPLES_PARTS = ["list", "run", "check"]
 
 
 def flags_in(help_text):
@@ -50,8 +45,139 @@ def examples_in(help_text):
     return [line.strip() for line in block.splitlines() if line.strip()]
 
 
+# attn help
+
+
+def test_help_lists_the_commands():
+    assert {"run", "convert", "compare", "man", "completions"} <= set(COMMANDS)
+
+
+def test_help_lists_the_topics():
+    assert {"shapes", "masks", "exit-codes", "environment", "limits", "manifest"} <= set(TOPICS)
+
+
+def test_no_topic_has_the_name_of_a_command():
+    assert set(COMMANDS) & set(TOPICS) == set()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_of_a_command_is_that_of_its_flag(name):
+    assert text_of("help", name) == text_of(name, "--help")
+
+
+@pytest.mark.parametrize("name", ["", *COMMANDS, *TOPICS])
+class TestHelp:
+    @pytest.fixture
+    def text(self, name):
+        return text_of("help", *([name] if name else []))
+
+    def test_fits_a_terminal(self, text, name):
+        width = 76 if name in TOPICS else 80
+        assert [line for line in text.splitlines() if len(line) > width] == []
+
+    def test_has_single_empty_lines(self, text):
+        assert "\n\n\n" not in text
+        assert not text.endswith("\n\n")
+        assert text[0] != "\n"
+
+    def test_has_no_spaces_at_line_ends(self, text):
+        assert re.findall(r"^.* $", text, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("name, suggestion", [("rum", "run"), ("mask", "masks")])
+def test_misspelled_name_gets_a_suggestion(name, suggestion):
+    assert_error(attn("help", name), 2, f"did you mean '{suggestion}'")
+
+
+def flags_with_values():
+    for name in COMMANDS:
+        help_text = attn("help", name).stdout.decode()
+        for flag in re.findall(r"^  (?:-\w, |    )(--[\w-]+) [A-Z]", help_text, re.MULTILINE):
+            yield name, flag
+
+
+FLAGS_WITH_VALUES = list(flags_with_values())
+
+
+def test_many_flags_take_a_value():
+    assert len(FLAGS_WITH_VALUES) > 100
+
+
+@pytest.mark.parametrize("name, flag", FLAGS_WITH_VALUES)
+def test_empty_value_is_refused(name, flag):
+    """A script passes it when a variable is not set."""
+    run = attn(name, flag, "")
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"attn: {flag}: ".encode())
+    assert run.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("arguments, reason", [
+    (["man", "rum"], "did you mean 'run'?"),
+    (["man", "foo"], "'attn help' names commands and topics"),
+    (["examples", "lst"], "did you mean 'list'?"),
+    (["batch", "--workers", "3"], "unknown flag '--workers'; see"),
+    (["batch", "--threads", "3"], "unknown flag '--threads'; -j (--jobs) says"),
+    (["run", "x", "-o", "wts=w.npy"], "'attn help outputs' names them"),
+    (["run", "x", "-o", "wieghts=w.npy"], "did you mean 'weights'?"),
+    (["run", "x", "--max-memory", "8q"], "K, M, G and T are powers of 1024"),
+    (["run", "--cuasal"], "did you mean '--causal'?"),
+])
+def test_invalid_arguments_get_a_hint(arguments, reason):
+    assert_error(attn(*arguments), 2, reason)
+
+
+# Facts in the topics.
+
+
+def test_exit_codes_in_the_help_are_those_in_the_source():
+    documented = set(re.findall(r"^  (\d+)", text_of("help", "exit-codes"), re.MULTILINE))
+    header = (ROOT / "src/attn/base/error.h").read_text()
+    declared = set(re.findall(r"= (\d+),", header.partition("enum class ErrorKind")[2].partition("};")[0]))
+    assert len(declared) > 5
+    assert declared - documented == set()
+
+
+def test_environment_variables_in_the_help_are_those_in_the_source():
+    read = set()
+    for source in (ROOT / "src").rglob("*.cpp"):
+        read |= set(re.findall(r'(?:getenv|environment)\("([A-Z_]+)"\)', source.read_text()))
+    assert read
+    assert set(re.findall(r"^  ([A-Z_]+) ", text_of("help", "environment"), re.MULTILINE)) == read
+
+
+def test_outputs_in_the_help_are_those_of_run():
+    documented = re.findall(r"^  (\w+) +\(", text_of("help", "outputs"), re.MULTILINE)
+    run = attn("run", "--q", "[[1.0]]", "--k", "[[1.0]]", "--outputs", "nothing-like-it")
+    assert documented == re.findall(r"\w+", run.stderr.decode().rpartition("there are ")[2])
+    assert len(documented) > 15
+
+
+@pytest.mark.parametrize("text", [lambda: text_of("help", "numbers"), (ROOT / "README.md").read_text],
+                         ids=["help", "README"])
+def test_text_of_arrays_is_that_of_numpy_1_24(text):
+    assert "as NumPy 1.24 prints" in text()
+
+
+def test_long_arrays_are_printed_as_by_numpy_1_24():
+    """NumPy 2 adds a shape."""
+    text = attn("convert", "-", "--repr", stdin=str([[0] * 50] * 40)).stdout.decode()
+    assert "..., " in text
+    assert "shape=" not in text
+
+
+def test_default_size_of_pages_has_a_documented_unit():
+    size = re.search(r"as (\w+); values", " ".join(text_of("help", "view").split()))[1]
+    units = re.search(r"a (\w), (\w), (\w) or (\w),", text_of("help", "limits")).groups()
+    assert size[:-1].isdigit()
+    assert size[-1] in units
+
+
+# Examples.
+
+
 def make_files(folder):
-    """What the examples name."""
+    """Creates the files that the examples name."""
     rng = np.random.default_rng(3)
     arrays = {name: rng.standard_normal((8, 8)) for name in ["Q", "K", "V", "W_Q", "W_K", "x"]}
     for name, array in [("q", "Q"), ("k", "K"), ("v", "V"), ("k1", "K"), ("v1", "V"),
@@ -77,195 +203,189 @@ def make_files(folder):
     np.save(folder / "mine.npy", np.load(folder / "result.npz")["weights"])
 
 
-def test_examples_run(names):
-    """Those of one command one after another, in a folder of their own."""
-    env = {**os.environ, "ATTN_DATA": str(ROOT / "data" / "examples")}
-    parts = [("examples", part, "--help") for part in ("list", "run", "check")]
-    for name in [(), *(("help", name) for name in names), *parts]:
-        examples = examples_in(text_of(*(name or ["help"])))
-        checks.check(examples, f"attn help {name}: no example")
-        with tempfile.TemporaryDirectory() as path:
-            folder = pathlib.Path(path)
-            make_files(folder)
-            (folder / "bin").mkdir()
-            (folder / "bin" / "attn").symlink_to(ATTN)
-            env["PATH"] = f"{folder}/bin:/usr/bin:/bin"
-            for example in examples:
-                for target in re.findall(r"(?:-o|--view)[ =](?:\w+=)?([\w./]+)", example):
-                    (folder / target).unlink(missing_ok=True)
-                for target in re.findall(r"--out-dir (\S+)", example):
-                    if "--resume" not in example:
-                        shutil.rmtree(folder / target, ignore_errors=True)
-                run = subprocess.run(["bash", "-c", example], cwd=folder, env=env, timeout=60,
-                                     capture_output=True, stdin=subprocess.DEVNULL)
-                checks.check(run.returncode == 0, f"$ {example}: exit {run.returncode}, {run.stderr}")
+@pytest.mark.parametrize("arguments", [["help"], *(["help", name] for name in [*COMMANDS, *TOPICS]),
+                                       *(["examples", part, "--help"] for part in EXAMPLES_PARTS)])
+def test_examples_run(tmp_path, arguments):
+    """One after another, in one folder."""
+    examples = examples_in(text_of(*arguments))
+    assert examples
+    make_files(tmp_path)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "attn").symlink_to(ATTN)
+    environment = {**os.environ, "ATTN_DATA": str(ROOT / "data" / "examples"), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    for example in examples:
+        for target in re.findall(r"(?:-o|--view)[ =](?:\w+=)?([\w./]+)", example):
+            (tmp_path / target).unlink(missing_ok=True)
+        for target in re.findall(r"--out-dir (\S+)", example):
+            if "--resume" not in example:
+                shutil.rmtree(tmp_path / target, ignore_errors=True)
+        run = subprocess.run(["bash", "-c", example], cwd=tmp_path, env=environment, timeout=60,
+                             capture_output=True, stdin=subprocess.DEVNULL)
+        assert run.returncode == 0, (example, run.stderr)
 
 
-def test_help(names, about):
-    checks.check({"shapes", "masks", "exit-codes", "environment", "limits", "manifest"} <= set(about),
-                 f"topics: {about}")
-    checks.check(not set(names) & set(about), "no topic stands in a command's way")
-    for name in [None, *names, *about]:
-        text = text_of("help", *([name] if name else []))
-        checks.check(name not in names or text == text_of(name, "--help"), f"attn {name} --help")
-        wide = [line for line in text.splitlines() if len(line) > (76 if name in about else 80)]
-        checks.check(not wide, f"{name}: too wide: {wide}")
-        checks.check("\n\n\n" not in text and not text.endswith("\n\n") and text[0] != "\n",
-                     f"{name}: one empty line at a time")
-        checks.check(not re.search(r" $", text, re.MULTILINE), f"{name}: spaces at a line's end")
-    run = attn("help", "rum")
-    checks.check(run.returncode == 2 and b"did you mean 'run'" in run.stderr, f"{run}")
-    run = attn("help", "mask")
-    checks.check(run.returncode == 2 and b"did you mean 'masks'" in run.stderr, f"{run}")
+# Manual pages.
+
+NEEDS_GROFF = pytest.mark.skipif(not shutil.which("groff"), reason="needs groff")
 
 
-def test_empty_values(names):
-    """`--base ''`, as a script writes whose variable is not set, is not taken for no --base."""
-    count = 0
-    for name in names:
-        text = text_of("help", name)
-        flags = re.findall(r"^  (?:-\w, |    )(--[\w-]+) [A-Z]", text, re.MULTILINE)
-        for flag in flags:
-            run = attn(name, flag, "")
-            checks.check(run.returncode == 2 and run.stderr.startswith(f"attn: {flag}: ".encode())
-                         and run.stderr.count(b"\n") == 1, f"{name} {flag} '': {run}")
-            count += 1
-    checks.check(count > 100, f"only {count} flags take a value")
-
-
-def test_topics_are_true():
-    """What the program can say by itself, it says the same way."""
-    from_topic = set(re.findall(r"^  (\d+)", text_of("help", "exit-codes"), re.MULTILINE))
-    header = (ROOT / "src/attn/base/error.h").read_text()
-    declared = set(re.findall(r"= (\d+),", header.partition("enum class ErrorKind")[2].partition("};")[0]))
-    checks.check(declared <= from_topic and len(declared) > 5, f"exit codes {declared - from_topic}")
-    read = set()
-    for source in (ROOT / "src").rglob("*.cpp"):
-        read |= set(re.findall(r'(?:getenv|environment)\("([A-Z_]+)"\)', source.read_text()))
-    listed = set(re.findall(r"^  ([A-Z_]+) ", text_of("help", "environment"), re.MULTILINE))
-    checks.check(read == listed and read, f"variables: {read ^ listed}")
-    rows = re.findall(r"^  (\w+) +\(", text_of("help", "outputs"), re.MULTILINE)
-    run = attn("run", "--q", "[[1.0]]", "--k", "[[1.0]]", "--outputs", "nothing-like-it")
-    names = re.findall(r"\w+", run.stderr.decode().rpartition("there are ")[2])
-    checks.check(rows == names and len(rows) > 15, f"outputs: {set(rows) ^ set(names)}")
-    for said in text_of("help", "numbers"), (ROOT / "README.md").read_text():
-        checks.check("as NumPy 1.24 prints" in said, "whose text arrays have")
-    large = attn("convert", "-", "--repr", stdin=str([[0] * 50] * 40)).stdout.decode()
-    checks.check("..., " in large and "shape=" not in large, f"and have it: {large}")
-    size = re.search(r"as (\w+); values", " ".join(text_of("help", "view").split()))[1]
-    units = re.search(r"a (\w), (\w), (\w) or (\w),", text_of("help", "limits")).groups()
-    checks.check(size[-1] in units and size[:-1].isdigit(), f"--max-html-bytes {size}: {units}")
-
-
-def plain(page):
-    """A page as groff shows it, without its bold and underlining."""
-    run = subprocess.run(["groff", "-man", "-Tascii", "-P-c", "-ww"], input=page.encode(),
-                         capture_output=True)
-    checks.check(run.returncode == 0 and run.stderr == b"", f"groff: {run.stderr}")
+def rendered(page):
+    """The page as groff prints it, without bold and underlining."""
+    run = subprocess.run(["groff", "-man", "-Tascii", "-P-c", "-ww"], input=page.encode(), capture_output=True)
+    assert (run.returncode, run.stderr) == (0, b"")
     return re.sub(".\b", "", run.stdout.decode())
 
 
-def test_manual_pages(names, about):
-    """Every flag of the help text stands in the page; groff, where there is one, finds no fault."""
-    with tempfile.TemporaryDirectory() as folder:
-        checks.check(attn("man", "--all", folder).returncode == 0, "man --all")
-        written = sorted(path.name for path in pathlib.Path(folder).glob("man*/*"))
-        checks.check(written == sorted(["attn.1", *(f"attn-{name}.1" for name in names),
-                                        *(f"attn-{name}.7" for name in about)]), f"{written}")
-        for name in about:
-            page = text_of("man", name)
-            checks.check((pathlib.Path(folder) / "man7" / f"attn-{name}.7").read_text() == page, name)
-            if shutil.which("groff"):
-                shown = plain(page)
-                lost = [line for line in text_of("help", name).splitlines()
-                        if line.strip() not in shown and line != "Example:"]
-                checks.check(not lost, f"man {name}: {lost}")
-        for name in names:
-            page = text_of("man", name)
-            usage = re.search(r"^Usage: (.*)$", text_of("help", name), re.MULTILINE)[1]
-            synopsis = re.search(r"^\.SH SYNOPSIS\n(.*)$", page, re.MULTILINE)[1]
-            checks.check(re.sub(r"\\f[BIR]", "", synopsis).replace("\\-", "-") == usage, f"{name}: {synopsis}")
-            checks.check((pathlib.Path(folder) / "man1" / f"attn-{name}.1").read_text() == page, f"{name}.1")
-            flags = flags_in(text_of("help", name))
-            source = page.replace("\\-", "-")
-            missing = [flag for flag in flags if f"\\fB{flag}\\fR" not in source]
-            checks.check(flags and not missing, f"man {name}: without {missing}")
-            if shutil.which("groff"):
-                shown = plain(page)
-                checks.check(all(flag in shown for flag in flags), f"man {name}: flags are shown")
-    main_page = text_of("man").replace("\\-", "-")
-    checks.check(all(f"attn-{name}" in main_page for name in [*names, *about]), "attn(1) names all pages")
-    for args, says in ((["man", "rum"], "did you mean 'run'?"),
-                       (["man", "foo"], "'attn help' names commands and topics"),
-                       (["examples", "lst"], "did you mean 'list'?"),
-                       (["batch", "--workers", "3"], "unknown flag '--workers'; see"),
-                       (["batch", "--threads", "3"], "unknown flag '--threads'; -j (--jobs) says"),
-                       (["run", "x", "-o", "wts=w.npy"], "'attn help outputs' names them"),
-                       (["run", "x", "-o", "wieghts=w.npy"], "did you mean 'weights'?"),
-                       (["run", "x", "--max-memory", "8q"], "K, M, G and T are powers of 1024"),
-                       (["run", "--cuasal"], "did you mean '--causal'?")):
-        run = attn(*args)
-        checks.check(run.returncode == 2 and says in run.stderr.decode(), f"{args}: {run}")
+class TestAllManualPages:
+    @pytest.fixture(scope="class")
+    def folder(self, class_path):
+        assert attn("man", "--all", class_path).returncode == 0
+        return class_path
+
+    def test_are_one_for_each_command_and_topic(self, folder):
+        assert sorted(path.name for path in folder.glob("man*/*")) == sorted([
+            "attn.1", *(f"attn-{name}.1" for name in COMMANDS), *(f"attn-{name}.7" for name in TOPICS)])
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_are_those_of_the_commands(self, folder, name):
+        assert (folder / "man1" / f"attn-{name}.1").read_text() == text_of("man", name)
+
+    @pytest.mark.parametrize("name", TOPICS)
+    def test_are_those_of_the_topics(self, folder, name):
+        assert (folder / "man7" / f"attn-{name}.7").read_text() == text_of("man", name)
+
+
+@NEEDS_GROFF
+@pytest.mark.parametrize("name", TOPICS)
+def test_manual_page_of_a_topic_has_every_line_of_its_help(name):
+    page = rendered(text_of("man", name))
+    lines = [line.strip() for line in text_of("help", name).splitlines() if line != "Example:"]
+    assert [line for line in lines if line not in page] == []
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+class TestManualPageOfACommand:
+    def test_has_its_usage(self, name):
+        usage = re.search(r"^Usage: (.*)$", text_of("help", name), re.MULTILINE)[1]
+        synopsis = re.search(r"^\.SH SYNOPSIS\n(.*)$", text_of("man", name), re.MULTILINE)[1]
+        assert re.sub(r"\\f[BIR]", "", synopsis).replace("\\-", "-") == usage
+
+    def test_has_all_flags(self, name):
+        flags = flags_in(text_of("help", name))
+        source = text_of("man", name).replace("\\-", "-")
+        assert flags
+        assert [flag for flag in flags if f"\\fB{flag}\\fR" not in source] == []
+
+    @NEEDS_GROFF
+    def test_shows_all_flags(self, name):
+        page = rendered(text_of("man", name))
+        assert [flag for flag in flags_in(text_of("help", name)) if flag not in page] == []
+
+
+def test_main_manual_page_names_all_pages():
+    page = text_of("man").replace("\\-", "-")
+    assert [name for name in [*COMMANDS, *TOPICS] if f"attn-{name}" not in page] == []
+
+
+# Completions.
 
 
 def complete(line):
-    """What bash offers at the end of a command line."""
+    """The words that bash offers at the end of a command line."""
     words = line.split(" ")
     script = (f'source <("{ATTN}" completions bash)\nCOMP_WORDS=({" ".join(map(repr, words))})\n'
               f"COMP_CWORD={len(words) - 1}\n_attn\nprintf '%s\\n' \"${{COMPREPLY[@]}}\"")
     path = f"{os.path.dirname(ATTN)}:{os.environ['PATH']}"
     run = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=60,
                          env={**os.environ, "PATH": path})
-    checks.check(run.returncode == 0 and run.stderr == "", f"bash: {line}: {run}")
+    assert (run.returncode, run.stderr) == (0, "")
     return set(run.stdout.split())
 
 
-def test_completions(names, about):
-    checks.check(complete("attn ") == {*names, "help", "--help", "--version"}, "commands")
-    checks.check(complete("attn com") == {"compare", "completions"}, "commands by prefix")
-    for name in names:
-        flags = flags_in(text_of("help", name))
-        checks.check(flags <= complete(f"attn {name} --"), f"flags of {name}")
-    checks.check(complete("attn run --comp") == {"--compute"}, "a flag by prefix")
-    checks.check({"dot", "cosine"} <= complete("attn run --score "), "words of a job's key")
-    checks.check({"dot", "cosine"} <= complete("attn run --score ="), "the same behind =")
-    checks.check(complete("attn run --score = co") == {"cosine", "concat"}, "and begun")
-    checks.check("safetensors" in complete("attn convert a.npy --format s"), "words of a format")
-    checks.check(complete("attn completions ") == {"bash", "zsh", "fish"}, "words of an argument")
-    checks.check({"list", "run", "check"} <= complete("attn examples "), "subcommands")
-    for command in "help", "man":
-        checks.check(complete(f"attn {command} ") == {*names, *about}, f"{command} on a command or a topic")
-    outputs = complete("attn run --outputs ")
-    checks.check({"scores", "weights", "logsumexp", "Q"} <= outputs == complete("attn view --of "), f"{outputs}")
-    for name in outputs:
+@pytest.mark.parametrize("line, words", [
+    ("attn ", {*COMMANDS, "help", "--help", "--version"}),
+    ("attn com", {"compare", "completions"}),
+    ("attn run --comp", {"--compute"}),
+    ("attn run --score = co", {"cosine", "concat"}),
+    ("attn completions ", {"bash", "zsh", "fish"}),
+    ("attn help ", {*COMMANDS, *TOPICS}),
+    ("attn man ", {*COMMANDS, *TOPICS}),
+    ("attn run --outputs con", {"context"}),
+    ("attn run --outputs weights,con", {"weights,context"}),
+    ("attn examples run general-attention enc", {"encoder-decoder"}),
+    ("attn examples check general-attention enc", {"encoder-decoder"}),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_bash_offers_exactly(line, words):
+    assert complete(line) == words
+
+
+@pytest.mark.parametrize("line, words", [
+    ("attn run --score ", {"dot", "cosine"}),
+    ("attn run --score =", {"dot", "cosine"}),
+    ("attn convert a.npy --format s", {"safetensors"}),
+    ("attn examples ", set(EXAMPLES_PARTS)),
+    ("attn run --outputs ", {"scores", "weights", "logsumexp", "Q"}),
+], ids=lambda value: value if isinstance(value, str) else "")
+def test_bash_offers_at_least(line, words):
+    assert words <= complete(line)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_bash_offers_all_flags(name):
+    assert flags_in(text_of("help", name)) <= complete(f"attn {name} --")
+
+
+def test_bash_offers_no_list_for_a_single_word():
+    assert complete("attn run --score dot,co") != {"dot,cosine"}
+
+
+def test_bash_offers_the_same_outputs_to_view_as_to_run():
+    assert complete("attn view --of ") == complete("attn run --outputs ")
+
+
+def test_outputs_that_bash_offers_exist():
+    for name in complete("attn run --outputs "):
         run = attn("run", "--q", "[[1]]", "--k", "[[1]]", "--outputs", name, "-q")
-        checks.check(b"expected names of outputs" not in run.stderr, f"--outputs {name}: {run}")
-    checks.check(complete("attn run --outputs con") == {"context"}, "an output by prefix")
-    checks.check(complete("attn run --outputs weights,con") == {"weights,context"}, "the second of a list")
-    checks.check(complete("attn run --score dot,co") != {"dot,cosine"}, "one word is no list")
-    examples = {line.split()[0] for line in text_of("examples", "list").splitlines()}
-    for part in "run", "check":
-        checks.check(complete(f"attn examples {part} ") == examples, f"examples {part}")
-        checks.check(complete(f"attn examples {part} general-attention enc") ==
-                     {"encoder-decoder"}, f"examples {part}, the second")
-    with tempfile.TemporaryDirectory() as folder:  # whose path has no space to quote
-        (pathlib.Path(folder) / "README.md").touch()
-        for before in "run", "examples run --data":
-            checks.check(complete(f"attn {before} {folder}/READ") == {f"{folder}/README.md"}, f"{before}: files")
-    for shell, check in [("zsh", ["-n"]), ("fish", ["--no-execute"])]:
-        text = text_of("completions", shell)
-        for name in names:
-            for flag in flags_in(text_of("help", name)):
-                shown = f"-l {flag[2:]} " if shell == "fish" else f"*{flag}["
-                checks.check(shown in text, f"{shell}: {name} {flag}")
-        if shutil.which(shell):
-            run = subprocess.run([shell, *check], input=text, capture_output=True, text=True)
-            checks.check(run.returncode == 0 and run.stderr == "", f"{shell}: {run.stderr}")
-    checks.check(attn("completions", "tcsh").returncode == 2, "a shell that there is none for")
+        assert b"expected names of outputs" not in run.stderr, name
+
+
+@pytest.mark.parametrize("part", ["run", "check"])
+def test_bash_offers_the_examples(part):
+    assert complete(f"attn examples {part} ") == {line.split()[0] for line in text_of("examples", "list").splitlines()}
+
+
+@pytest.mark.parametrize("before", ["run", "examples run --data"])
+def test_bash_offers_files(tmp_path, before):
+    (tmp_path / "README.md").touch()
+    assert complete(f"attn {before} {tmp_path}/READ") == {f"{tmp_path}/README.md"}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("shell, shown", [("zsh", "*{}["), ("fish", "-l {} ")])
+def test_completions_of_other_shells_have_all_flags(shell, shown, name):
+    text = text_of("completions", shell)
+    flags = flags_in(text_of("help", name))
+    assert [flag for flag in flags
+            if shown.format(flag[2:] if shell == "fish" else flag) not in text] == []
+
+
+@pytest.mark.parametrize("shell, check", [("zsh", "-n"), ("fish", "--no-execute")])
+def test_completions_of_other_shells_are_valid(shell, check):
+    if not shutil.which(shell):
+        pytest.skip(f"needs {shell}")
+    run = subprocess.run([shell, check], input=text_of("completions", shell), capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_unknown_shell_is_refused():
+    assert attn("completions", "tcsh").returncode == 2
+
+
+# Completions in interactive shells.
 
 
 def typed(shell, setup, line, expected):
-    """Types `line` and Tab, twice, into a shell on a terminal: is `expected` offered?"""
+    """Types `line` and two tabs into a shell on a terminal, and returns whether `expected` appears."""
     child, terminal = pty.fork()
     if child == 0:
         os.environ.update(PATH=f"{os.path.dirname(ATTN)}:/usr/bin:/bin", TERM="dumb", PS1="$ ")
@@ -286,37 +406,18 @@ def typed(shell, setup, line, expected):
     return expected in seen
 
 
-def test_shells():
-    """Completions as people meet them: a terminal, the Tab key."""
-    with tempfile.TemporaryDirectory() as folder:
-        (pathlib.Path(folder) / "_attn").write_text(text_of("completions", "zsh"))
-        bash = ["bash", "--norc", "--noprofile", "-i"], "source <(attn completions bash)"
-        zsh = ["zsh", "-f", "-i"], (f"fpath=({folder} $fpath); autoload -U compinit; "
-                                    f"compinit -u -d {folder}/dump")
-        for shell, setup in (bash, zsh):
-            if not shutil.which(shell[0]):
-                print(f"skipped: there is no {shell[0]}")
-                continue
-            for line, expected in (("attn comple", "completions"), ("attn run --softmax-a", "--softmax-axis"),
-                                   ("attn run --score ", "additive"), ("attn help ex", "exit-codes"),
-                                   ("attn man ex", "exit-codes"), ("attn run --outputs logs", "logsumexp"),
-                                   ("attn run --outputs weights,logs", "weights,logsumexp"),
-                                   ("attn examples run genera", "general-attention")):
-                checks.check(typed(shell, setup, line, expected), f"{shell[0]}: {line} Tab")
-
-
-def main():
-    names = commands()
-    checks.check({"run", "convert", "compare", "man", "completions"} <= set(names), f"{names}")
-    about = topics()
-    test_help(names, about)
-    test_empty_values(names)
-    test_topics_are_true()
-    test_examples_run([*names, *about])
-    test_manual_pages(names, about)
-    test_completions(names, about)
-    test_shells()
-    checks.finish()
-
-
-main()
+@pytest.mark.parametrize("line, expected", [
+    ("attn comple", "completions"), ("attn run --softmax-a", "--softmax-axis"), ("attn run --score ", "additive"),
+    ("attn help ex", "exit-codes"), ("attn man ex", "exit-codes"), ("attn run --outputs logs", "logsumexp"),
+    ("attn run --outputs weights,logs", "weights,logsumexp"), ("attn examples run genera", "general-attention")],
+    ids=lambda value: value.strip())
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_tab_completes(tmp_path, shell, line, expected):
+    if not shutil.which(shell):
+        pytest.skip(f"needs {shell}")
+    (tmp_path / "_attn").write_text(text_of("completions", "zsh"))
+    command, setup = {
+        "bash": (["bash", "--norc", "--noprofile", "-i"], "source <(attn completions bash)"),
+        "zsh": (["zsh", "-f", "-i"], f"fpath=({tmp_path} $fpath); autoload -U compinit; "
+                                     f"compinit -u -d {tmp_path}/dump")}[shell]
+    assert typed(command, setup, line, expected)
