@@ -1,27 +1,24 @@
-#!/usr/bin/env python3
-"""The HTML page without a browser: what numbers it holds, that nothing of a token is markup, that no
-script but its own may run, and how large it is. scripts/test-page opens it.
+"""The HTML page, without a browser: its numbers, its size, and that it runs no scripts but its own.
+scripts/test-page opens it in a browser.
 """
 
 import base64
 import hashlib
 import html.parser
 import json
-import pathlib
 import re
-import sys
-import tempfile
+import types
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import Checks, attn  # noqa: E402
+from support.attn import attn
 
 TYPES = {64: "<f8", 32: "<f4", 16: "<u2", 8: "u1"}
 
 
 class Elements(html.parser.HTMLParser):
-    """Every tag, and what stands in scripts and styles."""
+    """The tags, scripts and styles of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -48,9 +45,10 @@ class Elements(html.parser.HTMLParser):
             self.styles.append(data)
 
 
-def page(folder, *args):
-    run = attn("view", *args, "-o", "page.html", "--force", cwd=folder)
-    assert run.returncode == 0, run
+def page(folder, *arguments):
+    """The text of a page, and the messages of the run that wrote it."""
+    run = attn("view", *arguments, "-o", "page.html", "--force", cwd=folder)
+    assert run.returncode == 0
     return (folder / "page.html").read_text(), run.stderr.decode()
 
 
@@ -58,12 +56,14 @@ LETTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*
 
 
 def base85(text):
-    """Five letters are the digits of a little-endian number of four bytes."""
+    """Decodes base 85: five letters are the digits of a four-byte little-endian number."""
     digits = np.array([LETTERS.index(letter) for letter in text], "u8").reshape(-1, 5)
     return (digits @ (85 ** np.arange(4, -1, -1)).astype("u8")).astype("<u4").tobytes()
 
 
 class Numbers:
+    """The matrices that a page contains."""
+
     def __init__(self, text):
         self.elements = Elements(text)
         self.facts = json.loads(self.elements.ids["attn"])
@@ -73,7 +73,7 @@ class Numbers:
         return np.frombuffer(base85(self.elements.ids[what]), kind)
 
     def matrix(self, which):
-        """Values (hidden: -inf), and how far each may be from the file's."""
+        """The values, -inf where hidden, and the largest error from rounding."""
         bits = self.facts["bits"]
         stored = self.codes(f"values-{which}", TYPES[bits])
         hidden = -np.inf if bits >= 32 else 2 ** bits - 1
@@ -95,98 +95,179 @@ class Numbers:
         return self.codes(f"rows-{which}", "<f4").reshape(-1, 4)
 
 
-def numbers(checks, folder):
-    rng = np.random.default_rng(1)
-    s = rng.standard_normal((3, 40, 60)) + np.triu(np.full((40, 60), -np.inf), 1)
-    w = np.exp(s) / np.exp(s).sum(-1, keepdims=True)
-    w[0, 5, 3] = np.nan
-    np.savez(folder / "w.npz", weights=w, masked_scores=s)
-    limit = 50 << 20
-    for bits in 64, 32, 16, 8:
-        text, told = page(folder, "w.npz", "--max-html-bytes", limit)
-        checks.check(len(text) <= limit, f"{len(text)} bytes, not {limit}")
-        limit = len(text) - 1
-        checks.check(f"3 matrices of 40 x 60, {bits} bits" in told, f"{limit}: {told}")
-        got = Numbers(text)
-        checks.check((bits < 64) == any("rounded" in note for note in got.facts["notes"]), "notes")
-        for h in range(3):
-            values, error = got.matrix(f"0-{h}")
-            want = np.where(np.isneginf(s[h]), -np.inf, w[h])
-            if bits == 32:
-                want = want.astype(np.float32)
-            same = np.isnan(values) == np.isnan(want)
-            near = np.isnan(want) | (values == want)
-            near |= np.abs(np.where(near, 0, values) - np.where(near, 0, want)) <= error
-            checks.check(same.all() and near.all(), f"{bits} bits, head {h}")
-            totals = got.rows(f"0-{h}")
-            checks.check(np.allclose(totals[:, 0], w[h].sum(1), equal_nan=True), "row sums")
-            p = np.where(w[h] > 0, w[h], 1)
-            entropy = np.where(np.isnan(w[h].sum(1)), np.nan, -(p * np.log2(p)).sum(1))
-            checks.check(np.allclose(totals[:, 1], entropy, atol=1e-6, equal_nan=True), "entropy")
-    text, told = page(folder, "w.npz", "--max-html-bytes", limit)
-    got = Numbers(text)
-    checks.check(len(text) <= limit and "strongest of" in told and
-                 any("strongest of" in note for note in got.facts["notes"]), f"reduced: {told}")
-    run = attn("view", "w.npz", "-o", "no.html", "--max-html-bytes", "1000", cwd=folder)
-    checks.check(run.returncode == 2 and not (folder / "no.html").exists(), f"too small: {run}")
+# Numbers.
 
 
-def other_types(checks, folder):
-    scores = np.arange(-6, 6).reshape(3, 4)
-    np.savez(folder / "s.npz", scores=scores, half=scores.astype(np.float16) / 3)
-    got = Numbers(page(folder, "s.npz", "--of", "scores")[0])
-    checks.check(got.facts["signed"] and (got.matrix("0-0")[0] == scores).all() and
-                 got.facts["limits"] == [-6, 6], f"integers: {got.facts}")
-    got = Numbers(page(folder, "s.npz", "--of", "half")[0])
-    checks.check(got.facts["bits"] == 32 and
-                 (got.matrix("0-0")[0] == scores.astype(np.float16) / np.float16(3)).all(), "float16")
+class TestNumbers:
+    """Three heads, causal, with one NaN; --max-html-bytes makes each page a byte too small for the
+    precision of the one before."""
+
+    @pytest.fixture(scope="class")
+    def data(self, class_path):
+        rng = np.random.default_rng(1)
+        s = rng.standard_normal((3, 40, 60)) + np.triu(np.full((40, 60), -np.inf), 1)
+        w = np.exp(s) / np.exp(s).sum(-1, keepdims=True)
+        w[0, 5, 3] = np.nan
+        np.savez(class_path / "w.npz", weights=w, masked_scores=s)
+        return types.SimpleNamespace(masked_scores=s, weights=w)
+
+    @pytest.fixture(scope="class")
+    def pages(self, data, class_path):
+        """Pages by the bits of a number; 0 is the page with a reduced matrix."""
+        pages, limit = {}, 50 << 20
+        for bits in 64, 32, 16, 8, 0:
+            text, messages = page(class_path, "w.npz", "--max-html-bytes", limit)
+            pages[bits] = types.SimpleNamespace(text=text, messages=messages, limit=limit, numbers=Numbers(text))
+            limit = len(text) - 1
+        return pages
+
+    @pytest.mark.parametrize("bits", [64, 32, 16, 8, 0])
+    def test_fit_the_limit(self, pages, bits):
+        assert len(pages[bits].text) <= pages[bits].limit
+
+    @pytest.mark.parametrize("bits", [64, 32, 16, 8])
+    def test_have_the_precision_that_the_message_states(self, pages, bits):
+        assert f"3 matrices of 40 x 60, {bits} bits" in pages[bits].messages
+
+    @pytest.mark.parametrize("bits", [64, 32, 16, 8])
+    def test_are_said_to_be_rounded(self, pages, bits):
+        assert any("rounded" in note for note in pages[bits].numbers.facts["notes"]) == (bits < 64)
+
+    @pytest.mark.parametrize("head", range(3))
+    @pytest.mark.parametrize("bits", [64, 32, 16, 8])
+    def test_are_those_of_the_file(self, pages, data, bits, head):
+        values, error = pages[bits].numbers.matrix(f"0-{head}")
+        want = np.where(np.isneginf(data.masked_scores[head]), -np.inf, data.weights[head])
+        if bits == 32:
+            want = want.astype(np.float32)
+        near = np.isnan(want) | (values == want)
+        near |= np.abs(np.where(near, 0, values) - np.where(near, 0, want)) <= error
+        assert (np.isnan(values) == np.isnan(want)).all()
+        assert near.all()
+
+    @pytest.mark.parametrize("head", range(3))
+    @pytest.mark.parametrize("bits", [64, 32, 16, 8])
+    def test_have_row_sums(self, pages, data, bits, head):
+        sums = pages[bits].numbers.rows(f"0-{head}")[:, 0]
+        np.testing.assert_allclose(sums, data.weights[head].sum(1), rtol=1e-5, atol=1e-8)
+
+    @pytest.mark.parametrize("head", range(3))
+    @pytest.mark.parametrize("bits", [64, 32, 16, 8])
+    def test_have_row_entropies(self, pages, data, bits, head):
+        w = data.weights[head]
+        p = np.where(w > 0, w, 1)
+        entropy = np.where(np.isnan(w.sum(1)), np.nan, -(p * np.log2(p)).sum(1))
+        np.testing.assert_allclose(pages[bits].numbers.rows(f"0-{head}")[:, 1], entropy, rtol=1e-5, atol=1e-6)
+
+    def test_are_reduced_when_8_bits_do_not_fit(self, pages):
+        assert "strongest of" in pages[0].messages
+        assert any("strongest of" in note for note in pages[0].numbers.facts["notes"])
+
+    def test_that_never_fit_are_refused(self, data, class_path):
+        run = attn("view", "w.npz", "-o", "no.html", "--max-html-bytes", "1000", cwd=class_path)
+        assert run.returncode == 2
+        assert not (class_path / "no.html").exists()
 
 
-def two(checks, folder):
-    a, b = np.random.default_rng(2).random((2, 4, 4))
-    np.savez(folder / "a.npz", weights=a)
-    np.savez(folder / "b.npz", weights=b)
-    np.savez(folder / "c.npz", weights=np.ones((5, 4)))
-    got = Numbers(page(folder, "a.npz", "b.npz")[0])
-    checks.check(got.facts["sets"] == ["a.npz", "b.npz"] and (got.matrix("0-0")[0] == a).all() and
-                 (got.matrix("1-0")[0] == b).all(), "two results")
-    run = attn("view", "a.npz", "c.npz", "-o", "no.html", cwd=folder)
-    checks.check(run.returncode == 2 and b"same shape" in run.stderr, f"shapes: {run}")
-    checks.check(attn("view", "a.npz", "b.npz", cwd=folder).returncode == 2, "two need a page")
+class TestDtypes:
+    SCORES = np.arange(-6, 6).reshape(3, 4)
+
+    @pytest.fixture
+    def numbers(self, tmp_path):
+        np.savez(tmp_path / "s.npz", scores=self.SCORES, half=self.SCORES.astype(np.float16) / 3)
+        return lambda name: Numbers(page(tmp_path, "s.npz", "--of", name)[0])
+
+    def test_integers_are_exact(self, numbers):
+        found = numbers("scores")
+        assert found.matrix("0-0")[0].tolist() == self.SCORES.tolist()
+
+    def test_scores_have_a_symmetric_scale(self, numbers):
+        facts = numbers("scores").facts
+        assert facts["signed"]
+        assert facts["limits"] == [-6, 6]
+
+    def test_float16_is_stored_as_float32(self, numbers):
+        found = numbers("half")
+        assert found.facts["bits"] == 32
+        np.testing.assert_array_equal(found.matrix("0-0")[0], self.SCORES.astype(np.float16) / np.float16(3))
 
 
-def nothing_foreign(checks, folder):
-    evil = ["</script><img src=x onerror=alert(1)>", "<!--<script>", "\u2028", "&lt;", "'\"\\", "é猫"]
-    (folder / "e.json").write_text(json.dumps({"weights": [[0.5] * 6] * 6, "tokens": evil}))
-    (folder / "clean.json").write_text(json.dumps({"weights": [[0.5] * 6] * 6}))
-    text, clean = (page(folder, name)[0] for name in ("e.json", "clean.json"))
-    got, plain = Numbers(text), Elements(clean)
-    checks.check([tag for tag, _ in got.elements.tags] == [tag for tag, _ in plain.tags],
-                 "tokens make no tags")
-    checks.check(got.facts["rows"][:2] == evil[:2] and got.facts["rows"][5] == "é猫", "labels")
-    checks.check(not re.search("[<>&\u2028]", got.elements.ids["attn"]), "escaped in the data")
-
-    def source(code):
-        return "'sha256-" + base64.b64encode(hashlib.sha256(code.encode()).digest()).decode() + "'"
-
-    policy = dict(part.strip().split(" ", 1) for part in got.elements.policy.split(";"))
-    checks.check(policy["default-src"] == "'none'", f"{policy}")
-    checks.check(policy["script-src"].split() == [source(s) for s in got.elements.scripts] and
-                 len(got.elements.scripts) == 4, "its own scripts and no others")
-    checks.check(policy["style-src"].split() == [source(s) for s in got.elements.styles], "style")
-    checks.check(not re.search(r"https?:|//[a-z]+\.|@import|url\(|\bfetch\(|XMLHttp|WebSocket|"
-                               r"innerHTML|\beval\b", text), "nothing is loaded from anywhere")
-    run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 0], [0, 1]]", "--view=r.html", cwd=folder)
-    checks.check(run.returncode == 0 and Numbers((folder / "r.html").read_text()).shape == (1, 2),
-                 f"run --view=r.html: {run}")
+# Two results.
 
 
-def main():
-    checks = Checks("page")
-    with tempfile.TemporaryDirectory() as name:
-        for test in numbers, other_types, two, nothing_foreign:
-            test(checks, pathlib.Path(name))
-    checks.finish()
+class TestTwoResults:
+    @pytest.fixture(autouse=True)
+    def weights(self, tmp_path):
+        a, b = np.random.default_rng(2).random((2, 4, 4))
+        for name, array in ("a", a), ("b", b), ("c", np.ones((5, 4))):
+            np.savez(tmp_path / f"{name}.npz", weights=array)
+        return a, b
+
+    def test_are_on_one_page(self, tmp_path, weights):
+        found = Numbers(page(tmp_path, "a.npz", "b.npz")[0])
+        assert found.facts["sets"] == ["a.npz", "b.npz"]
+        np.testing.assert_array_equal(found.matrix("0-0")[0], weights[0])
+        np.testing.assert_array_equal(found.matrix("1-0")[0], weights[1])
+
+    def test_must_have_the_same_shape(self, tmp_path):
+        run = attn("view", "a.npz", "c.npz", "-o", "no.html", cwd=tmp_path)
+        assert run.returncode == 2
+        assert b"same shape" in run.stderr
+
+    def test_need_a_page(self, tmp_path):
+        assert attn("view", "a.npz", "b.npz", cwd=tmp_path).returncode == 2
 
 
-main()
+# Security.
+
+HOSTILE = ["</script><img src=x onerror=alert(1)>", "<!--<script>", "\u2028", "&lt;", "'\"\\", "é猫"]
+
+
+class TestHostileTokens:
+    @pytest.fixture(scope="class")
+    def text(self, class_path):
+        (class_path / "e.json").write_text(json.dumps({"weights": [[0.5] * 6] * 6, "tokens": HOSTILE}))
+        return page(class_path, "e.json")[0]
+
+    @pytest.fixture(scope="class")
+    def policy(self, text):
+        return dict(part.strip().split(" ", 1) for part in Elements(text).policy.split(";"))
+
+    @staticmethod
+    def hashes(texts):
+        digests = [hashlib.sha256(text.encode()).digest() for text in texts]
+        return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]
+
+    def test_add_no_tags(self, text, tmp_path):
+        (tmp_path / "clean.json").write_text(json.dumps({"weights": [[0.5] * 6] * 6}))
+        clean = page(tmp_path, "clean.json")[0]
+        assert [tag for tag, _ in Elements(text).tags] == [tag for tag, _ in Elements(clean).tags]
+
+    def test_are_the_labels(self, text):
+        rows = Numbers(text).facts["rows"]
+        assert rows[:2] == HOSTILE[:2]
+        assert rows[5] == "é猫"
+
+    def test_are_escaped_in_the_data(self, text):
+        assert re.findall("[<>&\u2028]", Elements(text).ids["attn"]) == []
+
+    def test_policy_forbids_everything_by_default(self, policy):
+        assert policy["default-src"] == "'none'"
+
+    def test_policy_allows_only_the_scripts_of_the_page(self, text, policy):
+        scripts = Elements(text).scripts
+        assert len(scripts) == 4
+        assert policy["script-src"].split() == self.hashes(scripts)
+
+    def test_policy_allows_only_the_styles_of_the_page(self, text, policy):
+        assert policy["style-src"].split() == self.hashes(Elements(text).styles)
+
+    def test_page_loads_nothing_and_evaluates_no_text(self, text):
+        assert re.findall(r"https?:|//[a-z]+\.|@import|url\(|\bfetch\(|XMLHttp|WebSocket|innerHTML|\beval\b",
+                          text) == []
+
+
+def test_run_writes_a_page(tmp_path):
+    run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 0], [0, 1]]", "--view=r.html", cwd=tmp_path)
+    assert run.returncode == 0
+    assert Numbers((tmp_path / "r.html").read_text()).shape == (1, 2)

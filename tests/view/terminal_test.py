@@ -1,139 +1,216 @@
-#!/usr/bin/env python3
-"""`attn view` and `attn run --view` on the terminal: what is drawn, in which width and colours."""
+"""`attn view` and `attn run --view` on the terminal: contents, width, colours."""
 
 import json
 import os
-import pathlib
 import pty
 import re
 import subprocess
-import sys
-import tempfile
 import unicodedata
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from support.attn import ATTN, Checks, attn  # noqa: E402
+from support.attn import ATTN, assert_error, attn
 
 ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 
 
+@pytest.fixture
+def view(tmp_path):
+    """Runs `attn view` in the test's folder and returns its text."""
+    def view(*arguments):
+        run = attn("view", *arguments, cwd=tmp_path)
+        assert run.returncode == 0
+        return run.stdout.decode()
+    return view
+
+
+# A causal result of two tokens.
+
+
+class TestCausalResult:
+    @pytest.fixture(autouse=True)
+    def result(self, tmp_path):
+        job = {"Q": [[1, 0], [0, 2]], "K": [[1, 0], [0, 3]], "causal": True, "scale": "none",
+               "tokens": ["one", "two"], "outputs": ["weights", "masked_scores", "scores"]}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        assert attn("run", "job.json", "-o", "r.npz", "-o", "r.json", cwd=tmp_path).returncode == 0
+
+    @pytest.fixture
+    def lines(self, view):
+        return view("r.npz").splitlines()
+
+    def test_has_a_title_and_names_its_axes(self, lines):
+        assert lines[0] == "weights"
+        assert "key (column)" in lines[1]
+        assert lines[2:4] == ["queries down, keys across", ""]
+
+    def test_has_labels_and_values(self, lines):
+        low, high = 1 / (1 + np.exp(6)), 1 / (1 + np.exp(-6))
+        assert lines[4:6] == ["      one     two", "one    1    ╱╱╱╱╱╱╱╱"]
+        assert lines[6].split() == ["two", f"{low:.3f}", f"{1 if high > .995 else high:.2g}"]
+
+    def test_has_a_legend_of_hidden_keys(self, lines):
+        assert "hidden" in lines[-1]
+        assert "\n".join(lines).count("╱") == 9
+
+    def test_has_no_spaces_at_line_ends(self, lines):
+        assert [line for line in lines if line != line.rstrip()] == []
+
+    def test_is_the_same_from_json(self, view):
+        assert view("r.json") == view("r.npz")
+
+    def test_is_the_same_from_standard_input(self, view, tmp_path):
+        with open(tmp_path / "r.npz", "rb") as stdin:
+            assert subprocess.run([ATTN, "view", "-"], stdin=stdin, capture_output=True).stdout.decode() == view("r.npz")
+
+    def test_is_the_same_from_run(self, view, tmp_path):
+        assert attn("run", "job.json", "--view", cwd=tmp_path).stdout.decode() == view("r.npz")
+
+    def test_run_writes_the_same_picture_as_view(self, view, tmp_path):
+        run = attn("run", "job.json", "--outputs", "weights", "-o", "w.npz", "--view=w.svg", cwd=tmp_path)
+        assert (run.returncode, run.stdout) == (0, b"")
+        view("r.npz", "-o", "v.svg")
+        assert (tmp_path / "w.svg").read_text() == (tmp_path / "v.svg").read_text()
+
+    def test_view_adds_no_outputs_to_the_result(self, tmp_path):
+        attn("run", "job.json", "--outputs", "weights", "-o", "w.npz", "--view=w.svg", cwd=tmp_path)
+        with np.load(tmp_path / "w.npz") as result:
+            assert result.files == ["weights"]
+
+    def test_of_chooses_a_tensor(self, view):
+        assert "scores" in view("r.npz", "--of", "scores").splitlines()[0]
+
+    @pytest.mark.parametrize("name", ["r.npz", "r.json"])
+    def test_member_chooses_a_tensor(self, view, name):
+        assert view(f"{name}#scores") == view(name, "--of", "scores")
+
+    def test_members_can_be_compared_on_a_page(self, view, tmp_path):
+        view("r.npz#scores", "r.json#weights", "-o", "both.html")
+        assert '"sets":["r.npz#scores","r.json#weights"]' in (tmp_path / "both.html").read_text()
+
+
+# Width.
+
+
 def width_of(line):
+    """The number of terminal columns of a line."""
     return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
                for c in line)
 
 
-def view(*args, cwd=None):
-    run = attn("view", *args, cwd=cwd)
-    assert run.returncode == 0, run
-    return run.stdout.decode()
-
-
-def what_is_drawn(checks, folder):
-    job = {"Q": [[1, 0], [0, 2]], "K": [[1, 0], [0, 3]], "causal": True, "scale": "none",
-           "tokens": ["one", "two"], "outputs": ["weights", "masked_scores", "scores"]}
-    (folder / "job.json").write_text(json.dumps(job))
-    assert attn("run", "job.json", "-o", "r.npz", "-o", "r.json", cwd=folder).returncode == 0
-    text = view("r.npz", cwd=folder)
-    low, high = 1 / (1 + np.exp(6)), 1 / (1 + np.exp(-6))
-    lines = text.splitlines()
-    want = ["weights", lines[1], "queries down, keys across", "",
-            "      one     two", "one    1    ╱╱╱╱╱╱╱╱",
-            f"two  {low:.3f}    {1 if high > .995 else high:.2g}"]
-    checks.check(lines[:6] == want[:6] and all(line == line.rstrip() for line in lines),
-                 f"small, no blanks at the ends: {text}")
-    checks.check(lines[6].split() == want[6].split() and 'key (column)' in lines[1], f"values: {lines}")
-    checks.check("hidden" in lines[-1] and text.count("╱") == 9, f"legend: {lines[-1]}")
-    checks.check(view("r.json", cwd=folder) == text, "JSON and .npz give the same")
-    checks.check(attn("run", "job.json", "--view", cwd=folder).stdout.decode() == text, "run --view")
-    run = attn("run", "job.json", "--outputs", "weights", "-o", "w.npz", "--view=w.svg", cwd=folder)
-    checks.check(run.returncode == 0 and run.stdout == b"", f"run --view=FILE: {run}")
-    with np.load(folder / "w.npz") as made:
-        checks.check(made.files == ["weights"], "what is drawn adds nothing to what is written")
-    svg = (folder / "w.svg").read_text()
-    attn("view", "r.npz", "-o", "v.svg", cwd=folder)
-    checks.check(svg == (folder / "v.svg").read_text(), "run --view=FILE is view -o FILE")
-    checks.check("scores" in view("r.npz", "--of", "scores", cwd=folder).splitlines()[0], "--of")
-    for name in "r.npz", "r.json":
-        checks.check(view(f"{name}#scores", cwd=folder) == view(name, "--of", "scores", cwd=folder), f"{name}#scores")
-    attn("view", "r.npz#scores", "r.json#weights", "-o", "both.html", cwd=folder)
-    checks.check('"sets":["r.npz#scores","r.json#weights"]' in (folder / "both.html").read_text(), "on a page")
-    with open(folder / "r.npz", "rb") as stdin:
-        piped = subprocess.run([ATTN, "view", "-"], stdin=stdin, capture_output=True)
-        checks.check(piped.stdout.decode() == text, "standard input")
-
-
-def it_fits(checks, folder):
+@pytest.mark.parametrize("colour", ["never", "always"])
+@pytest.mark.parametrize("width", [20, 80, 200])
+@pytest.mark.parametrize("shape", [(4, 4), (32, 32), (40, 128), (128, 128), (6, 20, 20), (12, 64, 64)], ids=str)
+def test_text_fits_the_width(view, tmp_path, shape, width, colour):
     words = ["cat", "neighbourhood", "猫", "e\u0301te\u0301", "a"]
-    rng = np.random.default_rng(5)
-    for shape in (4, 4), (32, 32), (40, 128), (128, 128), (6, 20, 20), (12, 64, 64):
-        np.savez(folder / "w.npz", weights=rng.random(shape))
-        tokens = ",".join(words[i % 5] for i in range(shape[-1]))
-        for width in 20, 80, 200:
-            for colour in "never", "always":
-                text = view("w.npz", "--width", width, "--color", colour, "--tokens", tokens,
-                            cwd=folder)
-                checks.check(("\x1b[" in text) == (colour == "always"), "colour codes")
-                wide = max(width_of(line) for line in ESCAPE.sub("", text).splitlines())
-                checks.check(wide <= width, f"{shape}, {width}, {colour}: {wide}")
-                checks.check(wide > 40 or width < 80 or shape == (4, 4), f"uses the room: {wide}")
+    np.savez(tmp_path / "w.npz", weights=np.random.default_rng(5).random(shape))
+    text = view("w.npz", "--width", width, "--color", colour,
+                "--tokens", ",".join(words[i % 5] for i in range(shape[-1])))
+    widest = max(width_of(line) for line in ESCAPE.sub("", text).splitlines())
+    assert ("\x1b[" in text) == (colour == "always")
+    assert widest <= width
+    if width >= 80 and shape != (4, 4):
+        assert widest > 40, "the width is used"
 
 
-def colours_by_terminal(checks, folder):
-    np.savez(folder / "w.npz", weights=np.array([[0.25, 1.0]]))
+# Colours.
 
-    def on_terminal(*args, **environment):
-        inside, outside = pty.openpty()
-        subprocess.run([ATTN, "view", str(folder / "w.npz"), *args], stdout=outside, check=True,
+
+@pytest.fixture
+def on_terminal(tmp_path):
+    """Runs `attn view` on a terminal with these environment variables, and returns what it prints."""
+    np.savez(tmp_path / "w.npz", weights=np.array([[0.25, 1.0]]))
+
+    def on_terminal(*arguments, **environment):
+        our_end, other_end = pty.openpty()
+        subprocess.run([ATTN, "view", tmp_path / "w.npz", *arguments], stdout=other_end, check=True,
                        env={"PATH": os.environ["PATH"], **environment})
-        os.close(outside)
+        os.close(other_end)
         text = b""
         try:
-            while part := os.read(inside, 65536):
+            while part := os.read(our_end, 65536):
                 text += part
         except OSError:
             pass  # the other end is closed
-        os.close(inside)
+        os.close(our_end)
         return text.decode()
+    return on_terminal
 
-    checks.check("[48;2;253;244;180m" in on_terminal(TERM="xterm", COLORTERM="truecolor"), "24 bits")
-    palette = on_terminal(TERM="xterm-256color")
-    checks.check("[48;5;229m" in palette and "[48;2" not in palette, f"256 colours: {palette!r}")
-    for environment in ({"TERM": "dumb"}, {}, {"TERM": "xterm"},
-                        {"TERM": "xterm-256color", "NO_COLOR": "1"}):
-        checks.check("\x1b" not in on_terminal(**environment), f"no colours: {environment}")
-    checks.check("\x1b" in on_terminal(TERM="xterm-256color", NO_COLOR=""), "an empty NO_COLOR")
-    checks.check("\x1b" in on_terminal("--color", "always", TERM="dumb"), "--color always")
-    checks.check("\x1b" not in on_terminal("--color", "never", TERM="xterm-256color"), "never")
-    run = subprocess.run([ATTN, "view", str(folder / "w.npz")], capture_output=True,
+
+def test_truecolor_terminal_gets_24_bit_colours(on_terminal):
+    assert "[48;2;253;244;180m" in on_terminal(TERM="xterm", COLORTERM="truecolor")
+
+
+def test_256_color_terminal_gets_palette_colours(on_terminal):
+    text = on_terminal(TERM="xterm-256color")
+    assert "[48;5;229m" in text
+    assert "[48;2" not in text
+
+
+@pytest.mark.parametrize("flags, environment, coloured", [
+    ([], {"TERM": "dumb"}, False), ([], {}, False), ([], {"TERM": "xterm"}, False),
+    ([], {"TERM": "xterm-256color", "NO_COLOR": "1"}, False),
+    ([], {"TERM": "xterm-256color", "NO_COLOR": ""}, True),
+    (["--color", "always"], {"TERM": "dumb"}, True),
+    (["--color", "never"], {"TERM": "xterm-256color"}, False)],
+    ids=lambda value: json.dumps(value) if isinstance(value, dict) else None)
+def test_colours_follow_the_flag_and_the_environment(on_terminal, flags, environment, coloured):
+    assert ("\x1b" in on_terminal(*flags, **environment)) == coloured
+
+
+def test_pipe_gets_no_colours(tmp_path):
+    np.savez(tmp_path / "w.npz", weights=np.array([[0.25, 1.0]]))
+    run = subprocess.run([ATTN, "view", tmp_path / "w.npz"], capture_output=True, check=True,
                          env={"TERM": "xterm-256color", "COLORTERM": "truecolor"})
-    checks.check(b"\x1b" not in run.stdout, "no colours into a pipe")
+    assert b"\x1b" not in run.stdout
 
 
-def choices(checks, folder):
-    w = np.arange(1, 1 + 2 * 3 * 4 * 5).reshape(2, 3, 4, 5) / 200
-    np.savez(folder / "w.npz", weights=w)
-    text = view("w.npz", "--batch", "1", "--head", "2", "--rows", "3,0", "--cols", "1:3,-1",
-                cwd=folder)
-    got = [[float(x) for x in line.split()[1:]] for line in text.splitlines()[5:7]]
-    want = w[1, 2][[3, 0]][:, [1, 2, 4]]
-    checks.check(np.allclose(got, want, atol=6e-3), f"--rows, --cols, --head, --batch: {text}")
-    checks.check("batch 1, head 2" in text.splitlines()[0], f"which one: {text}")
-    checks.check(text.splitlines()[4].split() == ["1", "2", "4"], "indices as labels")
-    np.save(folder / "w.npy", w[0, 0])
-    checks.check("w.npy" in view("w.npy", "--vmax", "2", cwd=folder).splitlines()[0], ".npy")
-    checks.check(view("w.npy", "--vmax", "2", cwd=folder).splitlines()[-1].endswith(" 2"), "--vmax")
-    text = view("w.npy", "--tokens", "a,b,c,d", "--key-tokens", "v,w,x,y,z", cwd=folder)
-    checks.check(text.splitlines()[3].split() == list("vwxyz") and text.splitlines()[4][0] == "a",
-                 f"--key-tokens: {text}")
-    evil = "\x1b[2Jx"
-    checks.check("\x1b" not in view("w.npy", "--tokens", f"{evil},b,c,d", cwd=folder),
-                 "a token cannot steer the terminal")
+# Parts of a tensor, limits and labels.
 
 
-def axes_by_meaning(checks, folder):
-    """What the drawing calls rows and columns, for every output and input, by core/attention.h's shapes."""
+class TestChoices:
+    WEIGHTS = np.arange(1, 1 + 2 * 3 * 4 * 5).reshape(2, 3, 4, 5) / 200
+
+    @pytest.fixture(autouse=True)
+    def files(self, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=self.WEIGHTS)
+        np.save(tmp_path / "w.npy", self.WEIGHTS[0, 0])
+
+    @pytest.fixture
+    def chosen(self, view):
+        return view("w.npz", "--batch", "1", "--head", "2", "--rows", "3,0", "--cols", "1:3,-1").splitlines()
+
+    def test_rows_and_columns_are_chosen(self, chosen):
+        values = [[float(word) for word in line.split()[1:]] for line in chosen[5:7]]
+        np.testing.assert_allclose(values, self.WEIGHTS[1, 2][[3, 0]][:, [1, 2, 4]], rtol=1e-5, atol=6e-3)
+
+    def test_title_names_batch_and_head(self, chosen):
+        assert "batch 1, head 2" in chosen[0]
+
+    def test_labels_are_indices(self, chosen):
+        assert chosen[4].split() == ["1", "2", "4"]
+
+    def test_npy_has_its_file_name_as_title(self, view):
+        assert "w.npy" in view("w.npy", "--vmax", "2").splitlines()[0]
+
+    def test_vmax_ends_the_scale(self, view):
+        assert view("w.npy", "--vmax", "2").splitlines()[-1].endswith(" 2")
+
+    def test_key_tokens_label_the_columns(self, view):
+        lines = view("w.npy", "--tokens", "a,b,c,d", "--key-tokens", "v,w,x,y,z").splitlines()
+        assert lines[3].split() == list("vwxyz")
+        assert lines[4][0] == "a"
+
+    def test_tokens_cannot_control_the_terminal(self, view):
+        assert "\x1b" not in view("w.npy", "--tokens", "\x1b[2Jx,b,c,d")
+
+
+# Names of the axes.
+
+
+def axes_of_tensors():
+    """Job, tensor, and the names of its rows and columns by the shapes that attn documents."""
     rng = np.random.default_rng(2)
     job = {"embeddings": rng.random((3, 4)).tolist(), "heads": 2, "position": {"kind": "sinusoidal"},
            "tokens": ["one", "two", "six"],
@@ -156,68 +233,74 @@ def axes_by_meaning(checks, folder):
              (blhd, {"context": "heads columns", "queries": "queries columns", "Q": "heads columns"}),
              (batch, {"logsumexp": "batches queries", "key_weights": "batches keys", "mean_weights": "queries keys",
                       "weights": "queries keys", "context": "queries columns"})]
-    for document, meant in cases:
-        (folder / "axes.json").write_text(json.dumps({**document, "outputs": list(meant)}))
-        run = attn("run", "axes.json", "-o", "axes.npz", "--force", cwd=folder)
-        assert run.returncode == 0, run
-        for name, axes in meant.items():
-            lines = view("axes.npz", "--of", name, "--color", "never", cwd=folder).splitlines()
-            rows, columns = axes.split()
-            checks.check(f"{rows} down, {columns} across" in lines, f"{name}: {axes}: {lines[:4]}")
-            named = any("one" in line.split() for line in lines)
-            checks.check(named == ("tokens" in document and bool({"tokens", "queries", "keys"} & {rows, columns})),
-                         f"{name}: tokens where they are: {lines}")
-            if document is batch and name in ("weights", "mean_weights", "context"):
-                checks.check(any("batch 1" in line for line in lines), f"{name}: batches: {lines}")
-    np.save(folder / "q.npy", np.ones((3, 4)))
-    checks.check("rows down, columns across" in view("q.npy", cwd=folder), "an array of which nothing is known")
+    for document, tensors in cases:
+        for name, axes in tensors.items():
+            yield pytest.param({**document, "outputs": list(tensors)}, name, *axes.split())
 
 
-def refusals(checks, folder):
-    np.savez(folder / "w.npz", weights=np.ones((2, 2)), empty=np.ones((0, 3)))
-    for args, code, words in (
-            (["--of", "wieghts"], 2, ["did you mean 'weights'", "--of"]),
-            (["--head", "0"], 2, ["--head", "no such axis"]),
-            (["--rows", "2"], 2, ["--rows 2", "-2 to 1"]),
-            (["--rows", "x"], 2, ["--rows x"]),
-            (["--cols", "2:"], 2, ["--cols 2:", "nothing"]),
-            (["--vmin", "3", "--vmax", "1"], 2, ["--vmin, --vmax"]),
-            (["--log", "--vmin", "0"], 2, ["--vmin", "--log"]),
-            (["--of", "empty"], 65, ["empty", "(0, 3)"]),
-            (["-o", "w.gif"], 2, ["w.gif", ".svg"]),
-            (["-o", "w.svg"], 73, ["w.svg"])):
-        (folder / "w.svg").write_text("kept")
-        run = attn("view", "w.npz", *args, cwd=folder)
-        error = run.stderr.decode()
-        checks.check(run.returncode == code and all(word in error for word in words) and
-                     error.count("\n") == 1 and run.stdout == b"", f"{args}: {run}")
-    np.save(folder / "q4.npy", np.ones((2, 2)))
-    (folder / "none.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
-    for name, of, says in (
-            ("q4.npy", "weights", "but one tensor without a name, which is drawn without --of"),
-            ("none.safetensors", "weights", "nor any other tensor"),
-            ("none.safetensors", "", "nor any other tensor")):
-        run = attn("view", name, *(["--of", of] if of else []), cwd=folder)
-        checks.check(run.returncode == 2 and run.stdout == b"" and
-                     run.stderr.decode() == f"attn: {name}: has no weights, {says}\n", f"{run}")
-    for args, code, said in (
-            (["w.npz#other"], 65, "w.npz: has no array 'other', only weights, empty"),
-            (["q4.npy#other"], 65, "q4.npy: has one array, without a name; asked for 'other'"),
-            (["w.npz#weights", "--of", "empty"], 2, "--of: w.npz#weights says already which tensor is drawn")):
-        run = attn("view", *args, cwd=folder)
-        checks.check(run.returncode == code and run.stdout == b"" and
-                     run.stderr.decode() == f"attn: {said}\n", f"{run}")
-    checks.check((folder / "w.svg").read_text() == "kept", "nothing is overwritten")
-    checks.check(attn("view", "none.npz", cwd=folder).returncode == 66, "no such file")
+@pytest.mark.parametrize("job, name, rows, columns", axes_of_tensors())
+def test_axes_are_named(view, tmp_path, job, name, rows, columns):
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    assert attn("run", "job.json", "-o", "axes.npz", cwd=tmp_path).returncode == 0
+    lines = view("axes.npz", "--of", name, "--color", "never").splitlines()
+    assert f"{rows} down, {columns} across" in lines
+    labelled = any("one" in line.split() for line in lines)
+    assert labelled == ("tokens" in job and bool({"tokens", "queries", "keys"} & {rows, columns}))
+    if "Q" in job and np.ndim(job["Q"]) == 3 and name in ("weights", "mean_weights", "context"):
+        assert any("batch 1" in line for line in lines)
 
 
-def main():
-    checks = Checks("view")
-    with tempfile.TemporaryDirectory() as name:
-        for test in (what_is_drawn, it_fits, colours_by_terminal, choices, axes_by_meaning,
-                     refusals):
-            test(checks, pathlib.Path(name))
-    checks.finish()
+def test_axes_of_an_unknown_array_are_rows_and_columns(view, tmp_path):
+    np.save(tmp_path / "q.npy", np.ones((3, 4)))
+    assert "rows down, columns across" in view("q.npy")
 
 
-main()
+# Errors.
+
+
+@pytest.fixture
+def files(tmp_path):
+    np.savez(tmp_path / "w.npz", weights=np.ones((2, 2)), empty=np.ones((0, 3)))
+    np.save(tmp_path / "q4.npy", np.ones((2, 2)))
+    (tmp_path / "none.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
+    (tmp_path / "w.svg").write_text("kept")
+    return tmp_path
+
+
+@pytest.mark.parametrize("flags, code, texts", [
+    (["--of", "wieghts"], 2, ["did you mean 'weights'", "--of"]),
+    (["--head", "0"], 2, ["--head", "no such axis"]),
+    (["--rows", "2"], 2, ["--rows 2", "-2 to 1"]),
+    (["--rows", "x"], 2, ["--rows x"]),
+    (["--cols", "2:"], 2, ["--cols 2:", "nothing"]),
+    (["--vmin", "3", "--vmax", "1"], 2, ["--vmin, --vmax"]),
+    (["--log", "--vmin", "0"], 2, ["--vmin", "--log"]),
+    (["--of", "empty"], 65, ["empty", "(0, 3)"]),
+    (["-o", "w.gif"], 2, ["w.gif", ".svg"]),
+    (["-o", "w.svg"], 73, ["w.svg"])])
+def test_invalid_flags_are_refused(files, flags, code, texts):
+    run = attn("view", "w.npz", *flags, cwd=files)
+    assert_error(run, code, *texts)
+    assert run.stderr.count(b"\n") == 1
+    assert run.stdout == b""
+    assert (files / "w.svg").read_text() == "kept"
+
+
+@pytest.mark.parametrize("arguments, code, message", [
+    (["q4.npy", "--of", "weights"], 2,
+     "q4.npy: has no weights, but one tensor without a name, which is drawn without --of"),
+    (["none.safetensors", "--of", "weights"], 2, "none.safetensors: has no weights, nor any other tensor"),
+    (["none.safetensors"], 2, "none.safetensors: has no weights, nor any other tensor"),
+    (["w.npz#other"], 65, "w.npz: has no array 'other', only weights, empty"),
+    (["q4.npy#other"], 65, "q4.npy: has one array, without a name; asked for 'other'"),
+    (["w.npz#weights", "--of", "empty"], 2, "--of: w.npz#weights says already which tensor is drawn"),
+])
+def test_missing_tensor_is_described(files, arguments, code, message):
+    run = attn("view", *arguments, cwd=files)
+    assert run.stderr.decode() == f"attn: {message}\n"
+    assert run.returncode == code
+    assert run.stdout == b""
+
+
+def test_missing_file_is_an_error(tmp_path):
+    assert attn("view", "none.npz", cwd=tmp_path).returncode == 66
