@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Seeds for the fuzz targets: small inputs of each kind, from which libFuzzer starts.
+"""Writes seeds for the fuzz targets: small inputs of each kind, from which libFuzzer starts.
 
     tests/fuzz/make_corpus.py FOLDER
 
-writes FOLDER/TARGET/NAME, and FOLDER/words.dict: the keys, words and flags that the source knows.
-Only Python and NumPy are used, not attn: a seed shows what others write.
+writes FOLDER/TARGET/NAME, and FOLDER/words.dict with the keys, words and flags in the source. Seeds are
+written with Python and NumPy, not with attn, so they look like the files of other programs.
 """
 
 import io
@@ -120,7 +120,7 @@ def csv_seeds():
         yield str(number), text.encode()
 
 
-# Small ones: the shorter an input, the more of what is tried changes its meaning.
+# Small jobs: in a shorter input, more mutations change the meaning.
 TENSORS = {"embeddings": [[1], [2]], "W_Q": [[1, 0]], "W_K": [[0, 1]], "W_V": [[3]]}
 QKV = {"Q": [[1, 0]], "K": [[0, 1], [1, 1]], "V": [[2], [0.5]]}
 
@@ -218,7 +218,7 @@ def expected_text_seeds():
 
 
 def words():
-    """Every string in the tables of keys and flags that can be one."""
+    """All strings in the source that may be keys, words or flags."""
     tables = [*ROOT.glob("src/attn/job/*fields*.cpp"), *ROOT.glob("src/attn/job/draw*.cpp"),
               ROOT / "src/attn/job/conventions.cpp", ROOT / "src/attn/core/attention.h",
               *ROOT.glob("src/attn/cli/*.cpp")]
