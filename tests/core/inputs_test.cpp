@@ -113,7 +113,7 @@ TEST_CASE("the width must be divisible by the number of heads") {
 }
 
 TEST_CASE("narrower keys suggest grouped heads") {
-  const auto says = [](const std::vector<Given>& given, const Options& options = with_heads(8)) {
+  const auto hint = [](const std::vector<Given>& given, const Options& options = with_heads(8)) {
     const Lines lines = errors(given, options);
     const std::size_t semicolon = lines.at(0).find(';');
     return semicolon == std::string::npos ? "" : lines[0].substr(semicolon);
@@ -122,16 +122,16 @@ TEST_CASE("narrower keys suggest grouped heads") {
       errors({{"Q", {32, 128}}, {"K", {32, 32}}}, with_heads(8)) ==
       Lines{"K: expected (*, 128) to match Q (32, 128), found (32, 32); kv_heads = 2 if these are "
             "2 heads of 16"});
-  CHECK(says({{"Q", {3, 32, 128}}, {"K", {3, 32, 16}}}) ==
+  CHECK(hint({{"Q", {3, 32, 128}}, {"K", {3, 32, 16}}}) ==
         "; kv_heads = 1 if these are 1 head of 16");
-  CHECK(says({{"embeddings", {4, 8}}, {"W_Q", {8, 16}}, {"W_K", {8, 8}}}) ==
+  CHECK(hint({{"embeddings", {4, 8}}, {"W_Q", {8, 16}}, {"W_K", {8, 8}}}) ==
         "; kv_heads = 4 if these are 4 heads of 2");
-  CHECK(says({{"Q", {32, 128}}, {"K", {32, 40}}}) == "");   // not a whole number of heads
-  CHECK(says({{"Q", {32, 128}}, {"K", {32, 48}}}) == "");   // 8 is not divisible by 3
-  CHECK(says({{"Q", {32, 128}}, {"K", {32, 256}}}) == "");  // more heads than there are
-  CHECK(says({{"Q", {32, 128}}, {"K", {3, 32, 32}}}) == "");
-  CHECK(says({{"Q", {32, 128}}, {"K", {32, 32}}}, with_heads(8, 4)) == "");
-  CHECK(says({{"Q", {32, 128}}, {"K", {32, 32}}}, {}) == "");
+  CHECK(hint({{"Q", {32, 128}}, {"K", {32, 40}}}) == "");   // not a whole number of heads
+  CHECK(hint({{"Q", {32, 128}}, {"K", {32, 48}}}) == "");   // 8 is not divisible by 3
+  CHECK(hint({{"Q", {32, 128}}, {"K", {32, 256}}}) == "");  // more heads than there are
+  CHECK(hint({{"Q", {32, 128}}, {"K", {3, 32, 32}}}) == "");
+  CHECK(hint({{"Q", {32, 128}}, {"K", {32, 32}}}, with_heads(8, 4)) == "");
+  CHECK(hint({{"Q", {32, 128}}, {"K", {32, 32}}}, {}) == "");
 }
 
 TEST_CASE("tensors have 2 or 3 axes, or 4 with an axis of heads") {

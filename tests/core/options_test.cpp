@@ -150,7 +150,7 @@ TEST_CASE("causality and windows leave the right keys visible") {
     bool causal;
     Alignment alignment;
     std::int64_t left, right;
-    std::string seen;  // a row for each query
+    std::string visible;  // a row for each query
   };
   const std::vector<Case> cases = {
       {false, Alignment::top_left, -1, -1, "1111 1111"},
@@ -166,19 +166,19 @@ TEST_CASE("causality and windows leave the right keys visible") {
       {false, Alignment::top_left, -1, std::numeric_limits<std::int64_t>::max(), "1111 1111"},
   };
   for (const Case& c : cases) {
-    INFO(c.seen);
+    INFO(c.visible);
     Options options;
     options.causal = c.causal;
     options.alignment = c.alignment;
     options.window = {c.left, c.right};
     const Tensor masked =
         attend(scored(2, {1, 2, 3, 4}), options, {"masked_scores"}).at("masked_scores");
-    std::string seen;
+    std::string visible;
     for (const double score : masked.data<double>()) {
-      if (seen.size() == 4) seen += ' ';
-      seen += score == -kInf ? '0' : '1';
+      if (visible.size() == 4) visible += ' ';
+      visible += score == -kInf ? '0' : '1';
     }
-    CHECK(seen == c.seen);
+    CHECK(visible == c.visible);
   }
 }
 

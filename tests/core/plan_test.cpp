@@ -61,23 +61,23 @@ class Collected {
   explicit Collected(const PlannedOutput& planned) : tensor_(planned.dtype, planned.shape) {
     row_bytes_ =
         tensor_.rank() == 0 ? tensor_.bytes() : planned.shape.back() * size_of(planned.dtype);
-    seen_.resize(row_bytes_ == 0 ? 0 : tensor_.bytes() / row_bytes_);
+    received_.resize(row_bytes_ == 0 ? 0 : tensor_.bytes() / row_bytes_);
   }
 
   void add(const RowBlock& block) {
     const std::lock_guard lock(mutex_);
     CHECK(name_of(block.dtype) == name_of(tensor_.dtype()));
     for (std::size_t i = 0; i < block.count && row_bytes_ > 0; ++i) {
-      REQUIRE(block.first + i < seen_.size());
-      CHECK(!seen_[block.first + i]);
-      seen_[block.first + i] = true;
+      REQUIRE(block.first + i < received_.size());
+      CHECK(!received_[block.first + i]);
+      received_[block.first + i] = true;
       std::memcpy(tensor_.mutable_raw() + (block.first + i) * row_bytes_, block.row(i), row_bytes_);
     }
     ++blocks_;
   }
 
   void check_against(const Tensor& whole) const {
-    CHECK(std::all_of(seen_.begin(), seen_.end(), [](bool seen) { return seen; }));
+    CHECK(std::all_of(received_.begin(), received_.end(), [](bool received) { return received; }));
     REQUIRE(tensor_.bytes() == whole.bytes());
     CHECK((whole.bytes() == 0 || std::memcmp(tensor_.raw(), whole.raw(), whole.bytes()) == 0));
   }
@@ -87,7 +87,7 @@ class Collected {
  private:
   Tensor tensor_;
   std::size_t row_bytes_ = 0, blocks_ = 0;
-  std::vector<bool> seen_;
+  std::vector<bool> received_;
   std::mutex mutex_;
 };
 

@@ -26,7 +26,8 @@ void compare(const OracleCase& c, bool between, std::map<std::string, int>& comp
     const Tensor& result = results.at(name);
     const std::string differs = difference(result, expected);
     if (!differs.empty()) FAIL_CHECK(differs);
-    if (c.result == DType::f64 && !(expected.bound < 1e-6)) FAIL_CHECK("a bound that says nothing");
+    if (c.result == DType::f64 && !(expected.bound < 1e-6))
+      FAIL_CHECK("the error bound is too large for a test");
     if (is_float(result.dtype()) && result.dtype() != c.result)
       FAIL_CHECK("dtype " << name_of(result.dtype()) << ", expected " << name_of(c.result));
     ++compared[name];

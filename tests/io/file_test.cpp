@@ -36,8 +36,8 @@ TEST_CASE("a file is read into aligned memory, with the digest of xxh128sum") {
 
 TEST_CASE("a path that is not a file is refused by name") {
   const ScratchFolder folder;
-  const auto refuse = [](const std::string& path, const std::string& says) {
-    CHECK(kind_of([&] { read_file(path); }, says) == ErrorKind::no_input);
+  const auto refuse = [](const std::string& path, const std::string& message) {
+    CHECK(kind_of([&] { read_file(path); }, message) == ErrorKind::no_input);
   };
   refuse(folder.path() / "missing", "missing: No such file or directory");
   refuse(folder.path(), "is a directory");

@@ -30,7 +30,7 @@ FileBytes mapped(const fs::path& path) {
 
 /// Reads the byte at `at`, so that the compiler cannot optimise it away.
 void touch(const std::byte* bytes, std::size_t at) {
-  [[maybe_unused]] const volatile std::byte seen = bytes[at];
+  [[maybe_unused]] const volatile std::byte byte = bytes[at];
 }
 
 }  // namespace

@@ -42,13 +42,13 @@ std::vector<double> doubles(const Tensor& tensor) {
   return {data.begin(), data.end()};
 }
 
-void refuse(const std::string& bytes, const std::string& says) {
+void refuse(const std::string& bytes, const std::string& message) {
   try {
     read_npy(file_of(bytes), "x.npy");
-    FAIL("accepted; expected: " << says);
+    FAIL("accepted; expected: " << message);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::data);
-    CHECK_THAT(error.what(), Catch::Matchers::StartsWith("x.npy: ") && Contains(says));
+    CHECK_THAT(error.what(), Catch::Matchers::StartsWith("x.npy: ") && Contains(message));
     CHECK_THAT(error.what(), !Contains("\n"));
   }
 }

@@ -34,13 +34,13 @@ TensorMap two_arrays() {
   return tensors;
 }
 
-void refuse(const std::string& bytes, const std::string& says, const NpzLimits& limits = {}) {
+void refuse(const std::string& bytes, const std::string& message, const NpzLimits& limits = {}) {
   try {
     read_npz(file_of(bytes), nullptr, limits);
-    FAIL("accepted; expected: " << says);
+    FAIL("accepted; expected: " << message);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::data);
-    CHECK_THAT(error.what(), Catch::Matchers::StartsWith("x.npz") && Contains(says));
+    CHECK_THAT(error.what(), Catch::Matchers::StartsWith("x.npz") && Contains(message));
     CHECK_THAT(error.what(), !Contains("\n"));
   }
 }

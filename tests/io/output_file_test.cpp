@@ -200,9 +200,9 @@ TEST_CASE("paths that cannot be written are refused at once") {
   const ScratchFolder folder;
   folder.write("file", "");
   fs::create_symlink("loop", folder.path() / "loop");
-  const auto refuse = [&](const std::string& name, const std::string& says) {
+  const auto refuse = [&](const std::string& name, const std::string& message) {
     const std::string path = folder.path() / name;
-    CHECK(kind_of([&] { OutputFile(path, {true, {}}); }, says) == ErrorKind::cannot_create);
+    CHECK(kind_of([&] { OutputFile(path, {true, {}}); }, message) == ErrorKind::cannot_create);
   };
   refuse("", "is a directory");
   refuse("missing/out", "there is no folder");

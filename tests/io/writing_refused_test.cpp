@@ -16,17 +16,17 @@ namespace {
 template <class Write>
 std::string refused(const Write& write) {
   const ScratchFolder folder;
-  std::string said;
+  std::string message;
   try {
     OutputFile file(folder.path() / "out", {});
     write(file);
     file.commit();
   } catch (const Error& error) {
-    said = error.what();
+    message = error.what();
   }
   CHECK(folder.names().empty());
-  const std::size_t at = said.find(folder.path().string() + "/");
-  return at == std::string::npos ? said : said.substr(at + folder.path().string().size() + 1);
+  const std::size_t at = message.find(folder.path().string() + "/");
+  return at == std::string::npos ? message : message.substr(at + folder.path().string().size() + 1);
 }
 
 TensorMap named(const std::string& name) {

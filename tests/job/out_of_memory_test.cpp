@@ -172,7 +172,7 @@ TEST_CASE("memory that runs out while an archive is read as a job is an error", 
 TEST_CASE("memory that runs out while an error is reported is an error", "[memory]") {
   const std::string document = GENERATE(from_range(kWrong));
   const auto refused = [](bool done) {
-    if (done) FAIL("a wrong job was taken");
+    if (done) FAIL("a wrong job was accepted");
   };
   CHECK(fail_each_allocation([&] { run(document, "nowhere", {}); }, refused) > 5);
 }
@@ -183,7 +183,7 @@ TEST_CASE("memory that runs out while too large a job is refused", "[memory]") {
                   .path = "reference",
                   .kept_by = "alibi"};
   const auto refused = [](bool done) {
-    if (done) FAIL("too large a job was taken");
+    if (done) FAIL("too large a job was accepted");
   };
   CHECK(fail_each_allocation([&] { require_memory(plan, "a long name of a job", 1); }, refused) >
         5);

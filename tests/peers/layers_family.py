@@ -1,7 +1,7 @@
-"""The attention layers of HuggingFace transformers, small, with random weights.
+"""Small attention layers of HuggingFace transformers with random weights.
 
-The layers take their softmax in float32 whatever they are given; `exact` leaves it in float64.
-Rotary layers are given the tables that the library makes, and so is attn.
+The layers compute the softmax in float32 for all dtypes; `exact` computes it in float64. Rotary layers and
+attn both use the tables computed by the library.
 """
 
 import unittest.mock
@@ -37,8 +37,8 @@ def linears(layer, **names):
     return tensors
 
 
-def additive(sees):
-    return torch.where(torch.from_numpy(sees), 0.0, -torch.inf)
+def additive(visible):
+    return torch.where(torch.from_numpy(visible), 0.0, -torch.inf)
 
 
 def places(L):
@@ -73,7 +73,7 @@ def gpt2_layer(draw, L):
     return layer, {"attention_mask": additive(j <= i)}, job, 12
 
 
-def rotary_layer(draw, L, attention, rotary, config, options, sees):
+def rotary_layer(draw, L, attention, rotary, config, options, visible):
     layer = attention(config, layer_idx=0)
     first = draw.pick(0, 7)
     cos, sin = rotary(config)(torch.zeros(1, L, 16), torch.arange(first, first + L)[None])
@@ -84,7 +84,7 @@ def rotary_layer(draw, L, attention, rotary, config, options, sees):
                 "cos": cos[..., :half].numpy().repeat(2, axis=0),
                 "sin": sin[..., :half].numpy().repeat(2, axis=0), **options,
                 **linears(layer, W_Q="q_proj", W_K="k_proj", W_V="v_proj", W_O="o_proj")}
-    return layer, {"attention_mask": additive(sees), "position_embeddings": (cos, sin)}, job, 16
+    return layer, {"attention_mask": additive(visible), "position_embeddings": (cos, sin)}, job, 16
 
 
 SMALL = {"hidden_size": 16, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 6,
@@ -119,14 +119,14 @@ def t5_layer(draw, L):
                                    attn_implementation="eager")
     layer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0)
     i, j = places(L)
-    sees = j <= i if decoder else np.ones((L, L), dtype=bool)
+    visible = j <= i if decoder else np.ones((L, L), dtype=bool)
 
     def job():
         return {"heads": 2, "scale": "none", "relative": {"max_distance": 10},
                 "relative_bias": layer.relative_attention_bias.weight.detach().numpy().copy(),
                 **({"causal": True} if decoder else {}),
                 **linears(layer, W_Q="q", W_K="k", W_V="v", W_O="o")}
-    return layer, {"mask": additive(sees)[None, None]}, job, 12
+    return layer, {"mask": additive(visible)[None, None]}, job, 12
 
 
 def in_dtype(value, dtype):

@@ -45,10 +45,10 @@ def draw_mask(draw, full, dtype):
     rank = draw.choose.randint(2, len(full))
     shape = [1 if axis < len(full) - 2 and draw.chance(0.3) else n for axis, n in enumerate(full)]
     shape = shape[len(full) - rank:]
-    sees = draw.mask(*shape)
+    visible = draw.mask(*shape)
     if draw.chance(0.5):
-        return sees
-    return np.where(sees | draw.chance(0.5), draw.normal(*shape), -np.inf).astype(dtype)
+        return visible
+    return np.where(visible | draw.chance(0.5), draw.normal(*shape), -np.inf).astype(dtype)
 
 
 def sdpa():
@@ -153,10 +153,10 @@ def mha():
 
 def window_mod(left, right, causal, lengths):
     """Which keys are visible to a query, as a mask function of FlexAttention."""
-    def sees(b, h, q, k):
+    def visible(b, h, q, k):
         keep = (k >= q - left) & (k <= q + right) & (k < lengths[b])
         return keep & (q >= k) if causal else keep
-    return sees
+    return visible
 
 
 def score_mod(softcap, slopes, bias):
@@ -196,12 +196,12 @@ def flex():
             job["mask"] = draw.normal(B, H, L, S, dtype=dtype)
         if draw.chance(0.3):
             job["scale"] = draw.pick(0.1, 1.0)
-        sees = window_mod(left, right, "causal" in job, torch.from_numpy(lengths))
+        visible = window_mod(left, right, "causal" in job, torch.from_numpy(lengths))
 
         def compute(d):
             q, k, v = (tensor(job[x], d) for x in "QKV")
             slopes, bias = (tensor(job[x], d) if x in job else None for x in ("alibi_slopes", "mask"))
-            blocks = create_block_mask(sees, B, H, L, S, device="cpu")
+            blocks = create_block_mask(visible, B, H, L, S, device="cpu")
             context, aux = flex_attention(
                 q, k, v, score_mod(job.get("softcap"), slopes, bias), blocks, job.get("scale"),
                 enable_gqa=times > 1, return_aux=AuxRequest(lse=True))

@@ -2,13 +2,13 @@
 
 #include <catch2/catch.hpp>
 
-attn::ErrorKind kind_of(const std::function<void()>& action, const std::string& says) {
+attn::ErrorKind kind_of(const std::function<void()>& action, const std::string& message) {
   try {
     action();
   } catch (const attn::Error& error) {
-    CHECK_THAT(error.what(), Catch::Matchers::Contains(says));
+    CHECK_THAT(error.what(), Catch::Matchers::Contains(message));
     return error.kind();
   }
-  FAIL("nothing was thrown; expected: " << says);
+  FAIL("nothing was thrown; expected: " << message);
   return attn::ErrorKind::internal;
 }

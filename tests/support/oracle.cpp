@@ -33,7 +33,7 @@ void for_each_pair(const Problem& p, F&& f) {
 bool is_visible(const Problem& p, const Pair& at) {
   const Options& options = p.options;
   const std::size_t flat = ((at.b * p.H + at.h) * p.L + at.i) * p.S + at.j;
-  if (!p.seen.empty() && !p.seen[flat]) return false;
+  if (!p.visible.empty() && !p.visible[flat]) return false;
   if (!p.bias.empty() && p.bias[flat] == -kInf) return false;
   const long shift = options.alignment == attn::Alignment::bottom_right ? long(p.S) - long(p.L) : 0;
   const long centre = long(at.i) + shift, j = long(at.j);

@@ -23,7 +23,7 @@ struct Numbers {
 struct Problem {
   std::size_t B = 1, H = 1, G = 1, L = 0, S = 0, D = 0, Dv = 0;
   Numbers Q, K, V;                ///< (B, H, L, D), (B, G, S, D), (B, G, S, Dv)
-  std::vector<bool> seen;         ///< (B, H, L, S), the boolean mask; empty: all
+  std::vector<bool> visible;      ///< (B, H, L, S), the boolean mask; empty: all
   std::vector<long double> bias;  ///< (B, H, L, S), the additive mask; empty: 0
   std::vector<std::size_t> rows;  ///< the queries to compute
   attn::Options options;          ///< score, scale, softcap, causal, window, axis, empty_rows

@@ -274,7 +274,7 @@ class Draw {
     if (additive_) p_.bias = mask;
     const bool attend = result_.options.mask_polarity == MaskPolarity::attend;
     for (std::size_t i = 0; i < mask.size() && !additive_; ++i)
-      p_.seen.push_back((mask[i] != 0) == attend);
+      p_.visible.push_back((mask[i] != 0) == attend);
   }
 
   void expect(const std::string& name, const Numbers& numbers, const Shape& shape) {
