@@ -36,6 +36,23 @@ void convert_narrow(const In* in, std::int64_t stride, std::size_t count, T* out
     out[done] = static_cast<T>(float(in[static_cast<std::int64_t>(done) * stride]));
 }
 
+/// Converts `count` elements of any floating point dtype, `stride` elements apart.
+template <class T>
+HWY_NOINLINE void widen(const std::byte* in, DType dtype, std::int64_t stride, std::size_t count,
+                        T* out) {
+  switch (dtype) {
+    case DType::f16:
+      return convert_narrow<hwy::float16_t>(reinterpret_cast<const Half*>(in), stride, count, out);
+    case DType::bf16:
+      return convert_narrow<hwy::bfloat16_t>(reinterpret_cast<const BFloat16*>(in), stride, count,
+                                             out);
+    case DType::f64:
+      return convert(reinterpret_cast<const double*>(in), stride, count, out);
+    default:
+      convert(reinterpret_cast<const float*>(in), stride, count, out);
+  }
+}
+
 /// Rows of a matrix as contiguous T: in place where they are that, otherwise widened one by one.
 template <class T>
 class Rows {
@@ -53,21 +70,7 @@ class Rows {
   const T* at(std::size_t i, T* room) const {
     const std::byte* row = matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
     if (in_place_) return reinterpret_cast<const T*>(row);
-    switch (matrix_.dtype) {
-      case DType::f16:
-        convert_narrow<hwy::float16_t>(reinterpret_cast<const Half*>(row), matrix_.column, columns_,
-                                       room);
-        break;
-      case DType::bf16:
-        convert_narrow<hwy::bfloat16_t>(reinterpret_cast<const BFloat16*>(row), matrix_.column,
-                                        columns_, room);
-        break;
-      case DType::f64:
-        convert(reinterpret_cast<const double*>(row), matrix_.column, columns_, room);
-        break;
-      default:
-        convert(reinterpret_cast<const float*>(row), matrix_.column, columns_, room);
-    }
+    widen(row, matrix_.dtype, matrix_.column, columns_, room);
     return room;
   }
 

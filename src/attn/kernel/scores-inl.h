@@ -2,11 +2,10 @@
 #pragma once
 
 #include "attn/kernel/kernels.h"
+#include "attn/kernel/modifiers-inl.h"
 #include "attn/kernel/pack_keys-inl.h"
-#include "attn/kernel/panel_scores-inl.h"
 #include "attn/kernel/simd-inl.h"
 #include "attn/kernel/tile-inl.h"
-#include "attn/kernel/tile_terms-inl.h"
 #include "attn/kernel/unpacked-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
@@ -57,7 +56,7 @@ struct RowGroup {
         reach(s.reach[row / block.group_rows]),
         query(block.query + row * p.D),
         strip(s.strip + (s.whole_rows ? row * s.strip_stride : 0)),
-        edited(s.raw == nullptr && rows % kTileRows == 0 && has_simple_terms(p)) {}
+        edited(s.raw == nullptr && rows % kTileRows == 0 && can_fuse_modifiers(p)) {}
 
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };
@@ -92,26 +91,21 @@ void finish_run(const RowGroup<T>& group, const Run& run, std::size_t column) {
   const bool stages = s.masked != nullptr;
   const T scale = s.raw == nullptr ? T(1) : stages ? p.scale : strip_scale(p);
   const std::size_t width = run.panels * kPanel<T>;
-  const std::size_t seen = run.panels > 1 || stages ? width : run.vectors * kLanes<T>;
   const auto row_of = [&](T* matrix, std::size_t r) {
     return matrix ? matrix + (group.i + r) * s.strip_stride + column : nullptr;
   };
-  const auto finish = stages || p.softcap > 0 ? finish_row<T, true> : finish_row<T, false>;
   for (std::size_t r = 0; r < group.rows; ++r) {
-    T* const to = group.strip + r * s.strip_stride + column;
-    const PanelRow<T> at{s.raw ? row_of(s.raw, r) : to,
-                         scale,
-                         row_of(s.scaled, r),
-                         row_of(s.masked, r),
-                         to,
-                         strip_unit(p),
-                         s.running_max + (group.i + r) * kLanes<T>};
-    if (!run.is_seen()) {
-      hide_row(p, width, at);
-      continue;
-    }
-    finish(p, s.row[group.i + r], run.first, seen, at);
-    hide_all(to + seen, width - seen);
+    T* const out = group.strip + r * s.strip_stride + column;
+    const RowBuffers<T> buffers{s.raw ? row_of(s.raw, r) : out, scale, out,
+                                s.running_max + (group.i + r) * kLanes<T>};
+    const Stages<T> kept{.scaled = row_of(s.scaled, r),
+                         .masked = row_of(s.masked, r),
+                         .convert = stages || p.softcap > 0,
+                         .unit = strip_unit(p)};
+    if (run.is_seen())
+      finish_row(p, s.row[group.i + r], run.first, width, buffers, kept);
+    else
+      hide_row(p, width, buffers, kept);
   }
 }
 
@@ -138,25 +132,23 @@ void multiply_run(const RowGroup<T>& group, const Run& run, std::size_t vectors,
                 running_max);
 }
 
-/// Scores with all that is added and hidden, for a run of whole panels and whole tiles of rows.
+/// Scores with all modifiers, for a run of whole panels and whole tiles of rows.
 template <class T>
-void score_edited_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
+void score_fused_run(const RowGroup<T>& group, const Run& run, const T* keys, T* out) {
   const Problem<T>& p = group.p;
   const Scratch<T>& s = group.s;
-  const WholePanels<T> panels{s.row + group.i, run.first, run.panels, strip_scale(p),
-                              strip_unit(p)};
+  const WholePanels<T> panels{s.row + group.i,  run.first,      run.panels,
+                              p.masks[0].hides, strip_scale(p), strip_unit(p)};
   const auto score = [&](auto tiles) {
     tiles(group.rows, panels, p.D, group.query, keys, out, s.strip_stride,
           s.running_max + group.i * kLanes<T>);
   };
-  const auto by_mask = [&](auto biased) {
-    constexpr bool kBiased = decltype(biased)::value;
-    if (!has_masks(p)) return score(score_edited_tiles<T, kBiased, Marked::none>);
-    if (p.masks[0].hides) return score(score_edited_tiles<T, kBiased, Marked::hidden>);
-    score(score_edited_tiles<T, kBiased, Marked::seen>);
-  };
-  if (has_biases(p)) return by_mask(std::true_type());
-  by_mask(std::false_type());
+  if (has_biases(p))
+    return has_masks(p) ? score(score_fused_tiles<T, true, Marks::either>)
+                        : score(score_fused_tiles<T, true, Marks::none>);
+  if (!has_masks(p)) return score(score_fused_tiles<T, false, Marks::none>);
+  p.masks[0].hides ? score(score_fused_tiles<T, false, Marks::hidden>)
+                   : score(score_fused_tiles<T, false, Marks::shown>);
 }
 
 /// Scores against a run of panels into column `column` of the strip.
@@ -165,7 +157,7 @@ void score_run(const RowGroup<T>& group, const Run& run, const RunKeys<T>& keys,
                std::size_t column) {
   const Scratch<T>& s = group.s;
   T* const out = group.strip + column;
-  if (run.kind == Run::Kind::edited) return score_edited_run(group, run, keys.packed, out);
+  if (run.kind == Run::Kind::edited) return score_fused_run(group, run, keys.packed, out);
   if (s.raw != nullptr) {
     multiply_run(group, run, kTileVectors, keys, T(1), s.raw + group.i * s.strip_stride + column,
                  static_cast<T*>(nullptr));

@@ -7,7 +7,7 @@
 namespace attn::kernel::HWY_NAMESPACE {
 
 template <class T>
-HWY_INLINE void fill(T* out, std::size_t count, T value) {
+HWY_NOINLINE void fill(T* out, std::size_t count, T value) {
   for (std::size_t i = 0; i < count; ++i) out[i] = value;
 }
 

@@ -24,11 +24,11 @@ inline constexpr std::size_t kRowsAhead = 8;
 
 /// finish(sums), sums[i][j] = the i-th row of A (depth long, rows a_stride apart) times the j-th
 /// vector of B's columns (depth rows, b_stride apart). Each sum is built in the order of the depth,
-/// whatever the tile, so that a row's result does not depend on its neighbours. Ahead: B comes from
-/// memory, and its next rows are asked for.
-template <class T, std::size_t Rows, std::size_t Vectors, bool Ahead, class Finish>
+/// whatever the tile, so that a row's result does not depend on its neighbours. `ahead`: B comes
+/// from memory, and its next rows are asked for.
+template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
-                              std::size_t b_stride, Finish finish) {
+                              std::size_t b_stride, bool ahead, Finish finish) {
   const Tag<T> d;
   Vec<T> sums[Rows][Vectors];
 #pragma GCC unroll 16
@@ -37,7 +37,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
     for (std::size_t j = 0; j < Vectors; ++j) sums[i][j] = hn::Zero(d);
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
-    if constexpr (Ahead) prefetch_elements(b + kRowsAhead * b_stride, Vectors * kLanes<T>);
+    if (ahead) prefetch_elements(b + kRowsAhead * b_stride, Vectors * kLanes<T>);
     Vec<T> b_row[Vectors];
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
@@ -92,39 +92,34 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* room, std::size_t
 }
 
 /// As multiply_tile(), over [from, to) of the depth, in parts.
-template <class T, std::size_t Rows, std::size_t Vectors, bool Ahead, class Finish>
+template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
-                                  std::size_t a_stride, const T* b, std::size_t b_stride, T* room,
-                                  std::size_t room_stride, Finish finish) {
+                                  std::size_t a_stride, const T* b, std::size_t b_stride,
+                                  bool ahead, T* room, std::size_t room_stride, Finish finish) {
   sum_parts<T, Rows, Vectors>(
       from, to, room, room_stride,
       [&](std::size_t part, std::size_t next, auto f) {
-        multiply_tile<T, Rows, Vectors, Ahead>(next - part, a + part, a_stride, b + part * b_stride,
-                                               b_stride, f);
+        multiply_tile<T, Rows, Vectors>(next - part, a + part, a_stride, b + part * b_stride,
+                                        b_stride, ahead, f);
       },
       finish);
 }
 
-/// Calls f(std::integral_constant<std::size_t, count>), for 1 <= count <= Most.
+template <std::size_t Value>
+using Constant = std::integral_constant<std::size_t, Value>;
+
+/// Calls f(Constant<count>()), for 1 <= count <= Most.
 template <std::size_t Most, class F>
 HWY_INLINE void with_constant(std::size_t count, F f) {
   if constexpr (Most > 1) {
     if (count < Most) return with_constant<Most - 1>(count, f);
   }
-  f(std::integral_constant<std::size_t, Most>{});
+  f(Constant<Most>());
 }
 
 /// As many vectors as a tile of so many rows has room for.
 constexpr std::size_t most_vectors(std::size_t rows) {
   return rows <= 2 ? 2 * kTileVectors : kTileVectors;
-}
-
-/// with_constant for both sides of a tile: f(rows, vectors).
-template <class F>
-HWY_INLINE void with_tile(std::size_t rows, std::size_t vectors, F f) {
-  with_constant<kTileRows>(rows, [&](auto r) {
-    with_constant<most_vectors(decltype(r)::value)>(vectors, [&](auto v) { f(r, v); });
-  });
 }
 
 /// One row's part of score_rows() and score_keys(): stores scaled sums and raises the running
@@ -168,22 +163,23 @@ HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::s
   for (std::size_t row = rows.first; row < rows.last; row += Rows)
     for (std::size_t panel = 0; panel < panels; ++panel) {
       T* at = out + row * out_stride + panel * kPanel<T>;
-      multiply_in_parts<T, Rows, Vectors, false>(
-          0, depth, query + row * depth, depth, keys + panel * kPanel<T> * depth, kPanel<T>, at,
-          out_stride, [&](auto& sums) {
+      multiply_in_parts<T, Rows, Vectors>(0, depth, query + row * depth, depth,
+                                          keys + panel * kPanel<T> * depth, kPanel<T>, false, at,
+                                          out_stride, [&](auto& sums) {
 #pragma GCC unroll 16
-            for (std::size_t i = 0; i < Rows; ++i)
-              finish(row + i, panel, sums[i], at + i * out_stride);
-          });
+                                            for (std::size_t i = 0; i < Rows; ++i)
+                                              finish(row + i, panel, sums[i], at + i * out_stride);
+                                          });
     }
 }
 
-/// score_rows() of some rows.
+/// score_rows() of some rows. Fewer rows than a tile has always take all vectors: computing those
+/// that are not asked for takes hardly longer, as each sum waits for its last addition anyway.
 template <class T>
 HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::size_t panels,
                               std::size_t depth, const T* query, const T* keys, T scale, T* out,
                               std::size_t out_stride, T* running_max) {
-  with_tile(rows.of_tile(), vectors, [=, &rows](auto r, auto v) {
+  const auto tiles = [=, &rows](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     multiply_panels<T, kRows, kVectors>(
         rows, panels, depth, query, keys, out, out_stride,
@@ -191,7 +187,10 @@ HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::si
           store_scores<T>(sums, hn::Set(Tag<T>(), scale), at,
                           running_max ? running_max + row * kLanes<T> : nullptr);
         });
-  });
+  };
+  if (rows.of_tile() == kTileRows)
+    return with_constant<kTileVectors>(vectors, [&](auto v) { tiles(Constant<kTileRows>(), v); });
+  with_constant<kTileRows - 1>(rows.of_tile(), [&](auto r) { tiles(r, Constant<kTileVectors>()); });
 }
 
 /// out = scale * (A B) for `panels` panels of keys, of each only the first `vectors` vectors, and
@@ -213,6 +212,7 @@ struct ValueProduct {
   std::size_t weights_stride;
   const T* values;  ///< of key 0, keys values_stride apart
   std::size_t values_stride;
+  bool ahead;  ///< as in multiply_tile()
 };
 
 /// Where products of weights and values go: rows `stride` apart, each with factors of its own.
@@ -224,40 +224,84 @@ struct Sums {
   const T* add;
 };
 
+/// value_tiles() of Vectors vectors from the `first`-th on, in tiles of Rows rows.
+template <class T, std::size_t Rows, std::size_t Vectors>
+HWY_INLINE void value_tiles_of(const TileRows& rows, std::size_t first,
+                               const ValueProduct<T>& product, const Sums<T>& to) {
+  HWY_ALIGN T room[Rows * Vectors * kLanes<T>];
+  for (std::size_t row = rows.first; row < rows.last; row += Rows)
+    multiply_in_parts<T, Rows, Vectors>(
+        product.from, product.to, product.weights + row * product.weights_stride,
+        product.weights_stride, product.values + first * kLanes<T>, product.values_stride,
+        product.ahead, room, Vectors * kLanes<T>, [&](auto& all) {
+          const Tag<T> d;
+#pragma GCC unroll 16
+          for (std::size_t i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+            for (std::size_t j = 0; j < Vectors; ++j) {
+              T* at = to.out + (row + i) * to.stride + (first + j) * kLanes<T>;
+              Vec<T> sum = hn::Mul(all[i][j], hn::Set(d, to.add[row + i]));
+              if (to.keep != nullptr)
+                sum = hn::MulAdd(hn::LoadU(d, at), hn::Set(d, to.keep[row + i]), sum);
+              else
+                sum = hn::Add(sum, hn::Zero(d));  // -0 becomes +0, as in finish()
+              hn::StoreU(sum, d, at);
+            }
+        });
+}
+
+/// Calls f(Constant<n>(), at) for powers of two n <= Most that follow one another from `at` on and
+/// add up to `count`.
+template <std::size_t Most, class F>
+HWY_INLINE void in_powers_of_two(std::size_t count, F f, std::size_t at = 0) {
+  for (; count - at >= Most; at += Most) f(Constant<Most>(), at);
+  if constexpr (Most > 1) in_powers_of_two<Most / 2>(count, f, at);
+}
+
+/// add_product() to fewer rows than a tile has. Of the possible tiles only those are compiled that
+/// are often needed: others are put together from narrower ones of one and two rows.
+template <class T>
+void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>& product,
+                const Sums<T>& to) {
+  std::size_t done = 0;
+  with_constant<kTileRows - 1>(rows.of_tile(), [&](auto r) {
+    constexpr std::size_t kRows = decltype(r)::value, kMost = most_vectors(kRows);
+    for (; done + kMost <= vectors; done += kMost)
+      value_tiles_of<T, kRows, kMost>(rows, done, product, to);
+    if (kMost > kTileVectors && done + kTileVectors <= vectors) {
+      value_tiles_of<T, kRows, kTileVectors>(rows, done, product, to);
+      done += kTileVectors;
+    }
+  });
+  if (done == vectors) return;
+  for (std::size_t row = rows.first, next; row < rows.last; row = next) {
+    next = HWY_MIN(row + 2, rows.last);
+    with_constant<2>(next - row, [&](auto r) {
+      in_powers_of_two<kTileVectors / 2>(
+          vectors,
+          [&](auto v, std::size_t at) {
+            value_tiles_of<T, decltype(r)::value, decltype(v)::value>({row, next}, at, product, to);
+          },
+          done);
+    });
+  }
+}
+
 /// add_product() to some rows.
-template <class T, bool Ahead>
+template <class T>
 HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
                               const ValueProduct<T>& product, const Sums<T>& to) {
-  with_tile(rows.of_tile(), vectors, [&](auto r, auto v) {
-    constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
-    HWY_ALIGN T room[kRows * kVectors * kLanes<T>];
-    for (std::size_t row = rows.first; row < rows.last; row += kRows)
-      multiply_in_parts<T, kRows, kVectors, Ahead>(
-          product.from, product.to, product.weights + row * product.weights_stride,
-          product.weights_stride, product.values, product.values_stride, room, kVectors * kLanes<T>,
-          [&](auto& all) {
-            const Tag<T> d;
-#pragma GCC unroll 16
-            for (std::size_t i = 0; i < kRows; ++i)
-#pragma GCC unroll 8
-              for (std::size_t j = 0; j < kVectors; ++j) {
-                T* at = to.out + (row + i) * to.stride + j * kLanes<T>;
-                Vec<T> sum = hn::Mul(all[i][j], hn::Set(d, to.add[row + i]));
-                if (to.keep != nullptr)
-                  sum = hn::MulAdd(hn::LoadU(d, at), hn::Set(d, to.keep[row + i]), sum);
-                else
-                  sum = hn::Add(sum, hn::Zero(d));  // -0 becomes +0, as in finish()
-                hn::StoreU(sum, d, at);
-              }
-          });
+  if (rows.of_tile() < kTileRows) return value_tail(rows, vectors, product, to);
+  with_constant<kTileVectors>(vectors, [&](auto v) {
+    value_tiles_of<T, kTileRows, decltype(v)::value>(rows, 0, product, to);
   });
 }
 
-/// Adds weights * values to sums of `rows` rows. Ahead: as in multiply_tile().
-template <class T, bool Ahead>
+/// Adds weights * values to sums of `rows` rows.
+template <class T>
 void add_product(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
                  const Sums<T>& to) {
-  in_tiles(rows, [&](const TileRows& some) { value_tiles<T, Ahead>(some, vectors, product, to); });
+  in_tiles(rows, [&](const TileRows& some) { value_tiles<T>(some, vectors, product, to); });
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

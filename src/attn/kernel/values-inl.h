@@ -74,8 +74,8 @@ struct Weights {
 
 /// Adds strip * V over keys of one block of values.
 template <class T>
-void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
-                const Weights& weights, const Sums<T>& to) {
+HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
+                             const Weights& weights, const Sums<T>& to) {
   const std::size_t rows = group.rows, Dv = group.p.Dv;
   const Span keys = group.reached(weights.span);
   if (keys.empty()) return;
@@ -85,14 +85,14 @@ void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Mat
   product.to = static_cast<std::size_t>(keys.last - block);
   product.weights = group.strip + (block - weights.origin);
   product.weights_stride = group.s.strip_stride;
+  product.ahead = !values.checked;
   // Panels are of a width; rows in place are best read as far as there is room.
   const std::size_t widest = values.row != 0 ? most_vectors(rows) * kLanes<T> : kPanel<T>;
   for (std::size_t column = 0; column < Dv; column += widest) {
     const std::size_t width = round_up(HWY_MIN(widest, Dv - column), kLanes<T>);
     product.values = values.from(0, column, width);
     product.values_stride = values.row != 0 ? values.row : width;
-    const auto add = values.checked ? add_product<T, false> : add_product<T, true>;
-    add(rows, width / kLanes<T>, product, {to.out + column, to.stride, to.keep, to.add});
+    add_product<T>(rows, width / kLanes<T>, product, {to.out + column, to.stride, to.keep, to.add});
   }
   if (values.tainted) add_tainted(group, v, keys, weights.origin, to);
 }
