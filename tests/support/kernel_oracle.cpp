@@ -1,193 +1,127 @@
-// The formula in plain loops, with error bounds for each output.
+// The reference's values, and how far rounding may take each output from them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <sstream>
 
+#include "attn/kernel/reference.h"
 #include "support/kernel_case.h"
 
 namespace attn::test {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 using Real = long double;
+constexpr Real kHidden = -std::numeric_limits<Real>::infinity();
 
 template <class T>
-kernel::Place place_of(const kernel::Problem<T>& p, std::size_t b, std::size_t l) {
-  if (p.places) return p.places[static_cast<std::int64_t>(b) * p.places_batch + l];
-  return {.first = 0, .last = static_cast<std::int64_t>(p.S)};
-}
+constexpr double kRounding = std::numeric_limits<T>::epsilon() / 2;
 
-template <class T>
-bool is_seen(const kernel::Problem<T>& p, std::size_t b, std::size_t h, std::size_t l,
-             std::size_t key) {
-  const kernel::Place place = place_of(p, b, l);
-  const auto j = static_cast<std::int64_t>(key);
-  const auto at = [&](const kernel::Strides& s) {
-    return b * s.batch + h * s.head + l * s.row + key * s.column;
-  };
-  bool seen = !place.padding && j >= place.first && j < place.last;
-  for (const auto& [data, strides, hides] : p.masks)
-    if (data && (data[at(strides)] != 0) == hides) seen = false;
-  for (const auto& [data, strides] : p.biases)
-    if (data && data[at(strides)] == -std::numeric_limits<T>::infinity()) seen = false;
-  return seen;
-}
-
-/// A number, and a bound on its error in T.
-struct Rounded {
-  Real value = 0;
-  double off = 0;
+/// The tolerances of one row of scores.
+struct ScoreTolerances {
+  double scores = 0, scaled = 0, masked = 0;
 };
 
-/// q . k
+/// How far rounding in T may take q . k: in proportion to the sum of its terms' magnitudes.
 template <class T>
-Rounded raw_score(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, std::size_t j) {
+double dot_tolerance(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, std::size_t j) {
   const auto& p = c.problem;
-  const double eps = std::numeric_limits<T>::epsilon() / 2;
-  Rounded raw;
-  Real size = 0;
-  for (std::size_t x = 0; x < p.D; ++x) {
-    const Real product = Real(c.q.at(b, h, l, x)) * c.k.at(b, h / (p.H / p.G), j, x);
-    raw.value += product;
-    size += std::abs(product);
+  double size = 0;
+  for (std::size_t d = 0; d < p.D; ++d)
+    size += std::abs(c.q.at(b, h, l, d) * c.k.at(b, h / (p.H / p.G), j, d));
+  return size * kRounding<T> * (static_cast<double>(p.D) + 2) +
+         static_cast<double>(std::numeric_limits<T>::denorm_min());
+}
+
+/// The error that c tanh(x / c) adds, in a few rounded steps; its slope is at most 1.
+template <class T>
+double cap_tolerance(Real capped) {
+  return std::abs(double(capped)) * kRounding<T> * 8;
+}
+
+/// The biases of a query and a key in the order in which they are added.
+template <class T>
+std::vector<double> biases_of(const kernel::Problem<T>& p, const kernel::Row<T>& row,
+                              std::size_t j) {
+  std::vector<double> biases;
+  if (row.distances) biases.push_back(row.distances[j]);
+  for (std::size_t m = 0; m < p.biases.size(); ++m)
+    if (row.biases[m]) biases.push_back(row.biases[m][j * p.biases[m].strides.column]);
+  return biases;
+}
+
+/// The tolerances of the scores of query l and key j, of which element `at` of the outputs tells.
+template <class T>
+ScoreTolerances score_tolerances(const Case<T>& c, const kernel::Row<T>& row,
+                                 const kernel::Reference<Real>& exact, std::size_t at,
+                                 double dot_error, std::size_t j) {
+  const auto& p = c.problem;
+  const bool caps = p.softcap > 0;
+  const auto size = [](Real x) { return std::abs(double(x)); };
+  ScoreTolerances error;
+  error.scores = dot_error;
+  error.scaled = dot_error * size(p.scale) + size(exact.scores[at] * p.scale) * kRounding<T>;
+  if (caps && !p.softcap_last) error.scaled += cap_tolerance<T>(exact.scaled[at]);
+  if (exact.masked[at] == kHidden) return error;
+  error.masked = error.scaled;
+  Real sum = exact.scaled[at];
+  for (double bias : biases_of(p, row, j)) {
+    sum += bias;
+    error.masked += (size(sum) + size(bias)) * kRounding<T>;
   }
-  raw.off = static_cast<double>(size) * eps * (static_cast<double>(p.D) + 2) +
-            static_cast<double>(std::numeric_limits<T>::denorm_min());
-  return raw;
+  if (caps && p.softcap_last) error.masked += cap_tolerance<T>(exact.masked[at]);
+  return error;
 }
 
-/// c tanh(x / c), in a few rounded operations; its slope is at most 1.
+/// Sets the tolerances of query l of head h of batch item b.
 template <class T>
-Rounded capped(const kernel::Problem<T>& p, Rounded x) {
-  const double eps = std::numeric_limits<T>::epsilon() / 2;
-  const Real value = p.softcap * std::tanh(x.value / p.softcap);
-  return {value, x.off + std::abs(double(value)) * eps * 8};
-}
-
-template <class T>
-Rounded scaled_score(const kernel::Problem<T>& p, Rounded raw) {
-  const double eps = std::numeric_limits<T>::epsilon() / 2;
-  const Real value = raw.value * p.scale;
-  const Rounded x{value, raw.off * std::abs(double(p.scale)) + std::abs(double(value)) * eps};
-  return p.softcap > 0 && !p.softcap_last ? capped(p, x) : x;
-}
-
-/// The terms added to a scaled score.
-template <class T>
-Rounded masked_score(const kernel::Problem<T>& p, Rounded x, std::size_t b, std::size_t h,
-                     std::size_t l, std::size_t j) {
-  const double eps = std::numeric_limits<T>::epsilon() / 2;
-  const auto add = [&](Real term) {
-    x.value += term;
-    x.off += (std::abs(double(x.value)) + std::abs(double(term))) * eps;
-  };
-  if (p.distances.data) {
-    const kernel::Strides& s = p.distances.strides;
-    const std::int64_t distance = static_cast<std::int64_t>(j) - place_of(p, b, l).center;
-    add(p.distances.data[static_cast<std::int64_t>(b) * s.batch +
-                         static_cast<std::int64_t>(h) * s.head + distance]);
-  }
-  for (const auto& [data, s] : p.biases)
-    if (data) add(data[b * s.batch + h * s.head + l * s.row + j * s.column]);
-  return p.softcap > 0 && p.softcap_last ? capped(p, x) : x;
-}
-
-/// The masked scores of one query, divided by the temperature, and the sums over them.
-struct ScoreRow {
-  std::vector<Real> masked, weight;  ///< weight: e^(masked - most)
-  std::vector<bool> seen;
-  bool any = false;
-  Real most = -kInfinity, sum = 0;
-  double off = 0;  ///< error bound of a masked score
-};
-
-/// The expected scores, scaled scores and masked scores of a row; `scores` receives the masked
-/// ones.
-template <class T>
-void expect_scores(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, Expected<T>& out,
-                   ScoreRow& scores) {
+void set_tolerances(const Case<T>& c, const kernel::Reference<Real>& exact, std::size_t b,
+                    std::size_t h, std::size_t l, Answer<double>& tolerance) {
   const auto& p = c.problem;
   const std::size_t row = (b * p.H + h) * p.L + l;
-  const double eps = std::numeric_limits<T>::epsilon() / 2;
-  const auto expect = [&](std::vector<double> Answer<double>::*stage, std::size_t j, Rounded x) {
-    (out.value.*stage)[row * p.S + j] = static_cast<double>(x.value);
-    (out.tolerance.*stage)[row * p.S + j] = x.off;
-  };
+  kernel::Row<T> modifiers;
+  make_rows(p, kernel::Results<T>(), row, 1, &modifiers);
+  double score_error = 0;  // the largest of the masked scores, by temperature
+  double max = -std::numeric_limits<double>::infinity();
   for (std::size_t j = 0; j < p.S; ++j) {
-    const Rounded raw = raw_score(c, b, h, l, j), scaled = scaled_score(p, raw);
-    expect(&Answer<double>::scores, j, raw);
-    expect(&Answer<double>::scaled, j, scaled);
-    expect(&Answer<double>::masked, j, {-kInfinity, 0});
-    scores.seen[j] = is_seen(p, b, h, l, j);
-    if (!scores.seen[j]) continue;
-    const Rounded masked = masked_score(p, scaled, b, h, l, j);
-    expect(&Answer<double>::masked, j, masked);
-    scores.any = true;
-    scores.masked[j] = masked.value / p.temperature;
-    const double off = masked.off + 2 * eps * std::abs(double(masked.value));
-    scores.off = std::max(scores.off, off / double(p.temperature));
-    if (!std::isnan(masked.value)) scores.most = std::max(scores.most, scores.masked[j]);
+    const std::size_t at = row * p.S + j;
+    const ScoreTolerances error =
+        score_tolerances(c, modifiers, exact, at, dot_tolerance(c, b, h, l, j), j);
+    tolerance.scores[at] = error.scores;
+    tolerance.scaled[at] = error.scaled;
+    tolerance.masked[at] = error.masked;
+    if (!sees(p, modifiers, j)) continue;
+    const auto masked = static_cast<double>(exact.masked[at]);
+    score_error = std::max(
+        score_error, (error.masked + 2 * kRounding<T> * std::abs(masked)) / double(p.temperature));
+    max = std::max(max, masked / double(p.temperature));
   }
-}
-
-template <class T>
-ScoreRow score_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l,
-                   Expected<T>& out) {
-  const auto& p = c.problem;
-  ScoreRow scores{std::vector<Real>(p.S), std::vector<Real>(p.S), std::vector<bool>(p.S)};
-  expect_scores(c, b, h, l, out, scores);
-  if (p.sinks && !place_of(p, b, l).padding && p.sinks[h] > -kInfinity) {
-    const auto sink = static_cast<Real>(p.sinks[h]);
-    const double eps = std::numeric_limits<T>::epsilon() / 2;
-    scores.most = std::max(scores.most, sink);
-    scores.off = std::max(scores.off, 2 * eps * std::abs(double(sink)));
-    scores.sum = std::exp(sink - scores.most);
+  if (modifiers.sink > -std::numeric_limits<T>::infinity()) {
+    max = std::max(max, double(modifiers.sink));
+    score_error = std::max(score_error, 2 * kRounding<T> * std::abs(double(modifiers.sink)));
   }
-  for (std::size_t j = 0; j < p.S; ++j)
-    if (scores.seen[j]) scores.sum += scores.weight[j] = std::exp(scores.masked[j] - scores.most);
-  return scores;
-}
-
-/// One row of all outputs.
-template <class T>
-void expect_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, Expected<T>& out) {
-  const auto& p = c.problem;
-  const double eps = std::numeric_limits<T>::epsilon() / 2;
-  const std::size_t row = (b * p.H + h) * p.L + l;
-  const ScoreRow scores = score_row(c, b, h, l, out);
   // Sums run over at most one key block, then over the blocks.
-  const double sum_off =
-      eps * (20 + static_cast<double>(std::min<std::size_t>(p.S, 512) + 3 * (p.S / 512)));
-  const double tiny = 4 * std::numeric_limits<T>::min();  // underflow
-  const double most = static_cast<double>(scores.most);
-  const bool empty = !scores.any && scores.sum == 0;
-  const Real nothing = empty && !place_of(p, b, l).padding ? Real(p.empty_weight) : 0;
-  const auto weight = [&](std::size_t j) {
-    return scores.seen[j] ? scores.weight[j] / scores.sum : nothing;
-  };
+  const double sum_error =
+      kRounding<T> * (20 + static_cast<double>(std::min<std::size_t>(p.S, 512) + 3 * (p.S / 512)));
+  const double tiny = 4 * std::numeric_limits<T>::min();  // the smallest weights become 0
+  const double log_sum = static_cast<double>(exact.logsumexp[row]) - max;
+  tolerance.logsumexp[row] =
+      score_error + sum_error + std::abs(max) * kRounding<T> + std::abs(log_sum) * kRounding<T> * 2;
   for (std::size_t j = 0; j < p.S; ++j) {
-    const auto w = static_cast<double>(weight(j));
-    const double lag = scores.seen[j] ? std::abs(double(scores.masked[j]) - most) * eps * 2 : 0;
-    out.value.weights[row * p.S + j] = w;
-    out.tolerance.weights[row * p.S + j] = w * (std::expm1(2 * scores.off) + sum_off + lag) + tiny;
+    const std::size_t at = row * p.S + j;
+    const auto masked = static_cast<double>(exact.masked[at] / p.temperature);
+    const double exp_error = sees(p, modifiers, j) ? std::abs(masked - max) * kRounding<T> * 2 : 0;
+    tolerance.weights[at] =
+        double(exact.weights[at]) * (std::expm1(2 * score_error) + sum_error + exp_error) + tiny;
   }
-  const double log_sum = std::log(double(scores.sum));
-  out.value.logsumexp[row] = empty ? -kInfinity : most + log_sum;
-  out.tolerance.logsumexp[row] =
-      scores.off + sum_off + std::abs(most) * eps + std::abs(log_sum) * eps * 2;
-  for (std::size_t x = 0; x < p.Dv; ++x) {
-    Real total = 0, size = 0;
+  for (std::size_t d = 0; d < p.Dv; ++d) {
+    double size = 0;
     for (std::size_t j = 0; j < p.S; ++j) {
-      if (!scores.seen[j] && nothing == 0) continue;
-      const Real term = weight(j) * c.v.at(b, h / (p.H / p.G), j, x);
-      total += term;
-      size += std::abs(term);
+      const auto weight = static_cast<double>(exact.weights[row * p.S + j]);
+      if (sees(p, modifiers, j) || weight != 0)
+        size += std::abs(weight * c.v.at(b, h / (p.H / p.G), j, d));
     }
-    out.value.context[row * p.Dv + x] = static_cast<double>(total);
-    out.tolerance.context[row * p.Dv + x] =
-        static_cast<double>(size) * (std::expm1(2 * scores.off) + 2 * sum_off) +
-        tiny * static_cast<double>(p.S);
+    tolerance.context[row * p.Dv + d] =
+        size * (std::expm1(2 * score_error) + 2 * sum_error) + tiny * static_cast<double>(p.S);
   }
 }
 
@@ -196,16 +130,21 @@ void expect_row(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, E
 template <class T>
 Expected<T> expect(const Case<T>& c) {
   const auto& p = c.problem;
+  const kernel::Reference<Real> exact = kernel::attend_reference<Real>(p);
   Expected<T> out;
-  for (Answer<double>* answer : {&out.value, &out.tolerance}) {
-    answer->context.resize(p.B * p.H * p.L * p.Dv);
-    answer->logsumexp.resize(p.B * p.H * p.L);
-    for (auto* matrix : {&answer->scores, &answer->scaled, &answer->masked, &answer->weights})
-      matrix->resize(p.B * p.H * p.L * p.S);
-  }
+  const auto copy = [&](const std::vector<Real>& from, std::vector<double> Answer<double>::*to) {
+    (out.value.*to).assign(from.begin(), from.end());
+    (out.tolerance.*to).resize(from.size());
+  };
+  copy(exact.context, &Answer<double>::context);
+  copy(exact.logsumexp, &Answer<double>::logsumexp);
+  copy(exact.scores, &Answer<double>::scores);
+  copy(exact.scaled, &Answer<double>::scaled);
+  copy(exact.masked, &Answer<double>::masked);
+  copy(exact.weights, &Answer<double>::weights);
   for (std::size_t b = 0; b < p.B; ++b)
     for (std::size_t h = 0; h < p.H; ++h)
-      for (std::size_t l = 0; l < p.L; ++l) expect_row(c, b, h, l, out);
+      for (std::size_t l = 0; l < p.L; ++l) set_tolerances(c, exact, b, h, l, out.tolerance);
   return out;
 }
 
