@@ -10,6 +10,7 @@ import pytest
 
 from support.attn import ATTN, attn, json_lines
 from support.jobs import WORDS, contents, is_expected, job, manifest_of, write_jobs
+from support.safetensors_file import build, entry
 
 INVALID_JOB = '{"embeddings": [[1, 2], [3]]}'
 
@@ -78,8 +79,8 @@ def test_nul_in_files_from_without_0_is_refused(batch, tmp_path, job_tree):
     (tmp_path / "list").write_text("\0".join(job_tree))
     run = batch("--files-from", "list")
     assert run.returncode == 65
-    assert run.stderr.decode() == ("attn: list: expected a name a line, found a NUL; "
-                                   "-0 reads names that end in NUL (find -print0)\n")
+    assert run.stderr.decode() == ("attn: list: expected one name per line, found a NUL; "
+                                   "use -0 for names that end in NUL (find -print0)\n")
     assert run.stdout == b""
 
 
@@ -122,6 +123,22 @@ def test_resume_runs_a_file_that_was_missing(batch, tmp_path):
     assert b"1 done, 2 skipped" in run.stderr
 
 
+def test_folder_without_json_files_stands_for_its_archives(batch, tmp_path):
+    (tmp_path / "jobs" / "deep").mkdir(parents=True)
+    np.savez(tmp_path / "jobs" / "a.npz", Q=np.eye(2), K=np.eye(2))
+    header = {"Q": entry(0, 32, shape=[2, 2]), "K": entry(32, 64, shape=[2, 2])}
+    (tmp_path / "jobs" / "deep" / "b.safetensors").write_bytes(build(header, 2 * np.eye(2).tobytes()))
+    run = batch("jobs")
+    assert run.returncode == 0
+    assert [result["scores"] for result in json_lines(run.stdout)] == 2 * [np.eye(2).tolist()]
+
+
+def test_archives_beside_json_files_are_no_jobs(batch, tmp_path):
+    write_jobs(tmp_path / "jobs", range(2))
+    np.savez(tmp_path / "jobs" / "weights.npz", w=np.eye(3))
+    assert_results(batch("jobs"), range(2))
+
+
 def test_empty_folder_among_others_is_ignored(batch, tmp_path):
     write_jobs(tmp_path / "jobs", range(3))
     (tmp_path / "empty").mkdir()
@@ -133,7 +150,7 @@ def test_selection_without_any_job_is_refused_and_creates_nothing(batch, tmp_pat
     run = batch("empty", "gone.json", "no*.json", "--out-dir", "out")
     assert run.returncode == 66
     assert run.stderr.decode().splitlines() == [
-        "attn: empty: no .json file in this folder", "attn: gone.json: No such file or directory",
+        "attn: empty: no job file (.json, .npz or .safetensors) in this folder", "attn: gone.json: No such file or directory",
         "attn: no*.json: no file matches"]
     assert not (tmp_path / "out").exists()
 
@@ -341,6 +358,15 @@ def test_numbers_in_the_base_are_recorded_by_shape(batch, tmp_path):
     assert json_lines(run.stdout)[0]["made_by"]["job"]["K"] == "numbers of shape (5, 4)"
 
 
+def test_invalid_instruction_set_is_reported_once(tmp_path):
+    run = subprocess.run([ATTN, "batch", "-", "--out-dir", "out"], input=job_lines(range(3)).encode(), cwd=tmp_path,
+                         env=dict(os.environ, ATTN_ISA="z80"), capture_output=True)
+    assert run.returncode == 2
+    assert run.stderr.count(b"\n") == 1
+    assert b"ATTN_ISA" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_invalid_flag_is_reported_once(batch):
     run = batch("-", "--heads", "none", stdin="{}")
     assert run.returncode == 2
@@ -422,7 +448,7 @@ def test_npy_of_several_outputs_suggests_outputs_flag(batch, tmp_path):
     path, = write_jobs(tmp_path, [0])
     run = batch(path, "--out-dir", "npy", "--format", "npy")
     assert run.returncode == 3
-    assert b"--outputs scores chooses one" in run.stderr
+    assert b"--outputs scores" in run.stderr
     assert b" -o " not in run.stderr
 
 

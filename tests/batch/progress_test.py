@@ -142,6 +142,32 @@ def test_results_on_the_terminal_have_lines_of_their_own(tmp_path):
     assert seen.endswith(b"\x1b[Kattn: stopped after 1 job\r\n")
 
 
+def test_bar_stays_while_results_go_to_files(tmp_path):
+    terminal = Terminal(tmp_path, "-", "--out-dir", "out", stdin=subprocess.PIPE)
+    terminal.read_until(b" a second")
+    for seed in range(5):
+        send_job(terminal.process, seed)
+        terminal.read_until(f"\r{seed + 1} job".encode())
+    seen = terminal.seen
+    terminal.stop()
+    terminal.process.stdin.close()
+    assert b"\r5 jobs, 0 failed" in seen
+    assert b"\r\x1b[K" not in seen  # it is never erased
+
+
+def test_bar_is_below_each_result_on_the_terminal(tmp_path):
+    terminal = Terminal(tmp_path, "-", stdin=subprocess.PIPE)
+    terminal.read_until(b" a second")
+    for seed in range(10):
+        send_job(terminal.process, seed)
+        while terminal.seen.count(b"}\r\n") <= seed and terminal.read():
+            pass
+    terminal.read_until(b"\r10 jobs")
+    seen = terminal.stop()
+    terminal.process.stdin.close()
+    assert len(re.findall(rb"\}\r\n\r\d+ jobs?, 0 failed", seen)) == 10
+
+
 def test_quiet_prints_nothing(tmp_path):
     path, = write_jobs(tmp_path, [0])
     run = attn("batch", path, "--out-dir", "out", "-q", cwd=tmp_path)

@@ -35,6 +35,27 @@ def test_two_results_of_one_name_are_refused_before_any_job_runs(batch, two_fold
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("flags, folder, file", [
+    ([], "a.npz", "a.json"),
+    (["--format", "folder"], "a/weights.npy", "a.json"),
+], ids=["file and folder", "output and folder"])
+def test_result_that_needs_another_result_as_a_folder_is_refused(batch, tmp_path, flags, folder, file):
+    write_jobs(tmp_path / "jobs" / folder, [1], "b.json")
+    write_jobs(tmp_path / "jobs", [0], file)
+    run = batch("jobs", "--out-dir", "out", "--name", "{job}", *flags)
+    assert run.returncode == 2
+    assert b"one inside the other" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_result_folders_may_contain_other_result_folders(batch, tmp_path):
+    write_jobs(tmp_path / "jobs" / "a", [1], "b.json")
+    write_jobs(tmp_path / "jobs", [0], "a.json")
+    run = batch("jobs", "--out-dir", "out", "--name", "{job}", "--format", "folder", "--outputs", "weights")
+    assert run.returncode == 0
+    assert list(contents(tmp_path / "out")) == ["a/b/weights.npy", "a/weights.npy"]
+
+
 NAMES = pytest.mark.parametrize("flags, want", [
     (["--name", "{job}"], ["a/job0000.npz", "a/job0001.npz", "b/job0000.npz"]),
     (["--name", "r{index}-{stem}", "--format", "json"], ["r1-job0000.json", "r2-job0001.json", "r3-job0000.json"]),

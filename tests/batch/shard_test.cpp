@@ -1,4 +1,3 @@
-// A shard, as what takes its items sees it.
 #include "attn/batch/shard.h"
 
 #include <catch2/catch.hpp>
@@ -7,7 +6,7 @@
 
 using namespace attn;
 
-TEST_CASE("a shard has more at hand as long as the whole has") {
+TEST_CASE("has_more() of a shard is that of the whole batch") {
   const auto shard = shard_of(std::make_unique<Items>(10, 4), {.index = 2, .count = 3});
   CHECK(shard->count() == 3);
   CHECK(shard->has_more());

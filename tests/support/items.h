@@ -1,4 +1,4 @@
-// A source of numbered items, for tests of code that processes items.
+// A source of numbered items without contents.
 #pragma once
 
 #include <atomic>
@@ -7,18 +7,19 @@
 
 #include "attn/batch/item.h"
 
-/// `count` items, of which the first `at_hand` are available at once.
+/// `count` items; has_more() is true before the first `available` of them.
 class Items final : public attn::ItemSource {
  public:
-  explicit Items(std::size_t count, std::size_t at_hand = 0) : count_(count), at_hand_(at_hand) {}
+  explicit Items(std::size_t count, std::size_t available = 0)
+      : count_(count), available_(available) {}
   std::optional<attn::Item> next() override {
     if (given_ == count_) return std::nullopt;
     return attn::Item{++given_, "item", ""};
   }
   std::optional<std::size_t> count() const override { return count_; }
-  bool has_more() const override { return given_ < at_hand_; }
+  bool has_more() const override { return given_ < available_; }
 
  private:
-  const std::size_t count_, at_hand_;
-  std::atomic<std::size_t> given_ = 0;  // any thread may call has_more()
+  const std::size_t count_, available_;
+  std::atomic<std::size_t> given_ = 0;  // has_more() is called by other threads
 };

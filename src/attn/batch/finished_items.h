@@ -1,4 +1,4 @@
-// What has become of items, as long as nobody has been told.
+// Outcomes that have not been reported yet.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +13,20 @@
 
 namespace attn {
 
-/// Not thread-safe. Items have places, from 0 on; in order, each waits for those before it.
+/// A queue of outcomes, each with a sequence number from 0. With `in_order`, an outcome is reported
+/// only after all those with smaller sequence numbers. Not thread-safe.
 class FinishedItems {
  public:
   explicit FinishedItems(bool in_order) : in_order_(in_order) {
-    spare_.reserve(kMostSpare);
-    spare_texts_.reserve(kMostSpare);
+    spare_.reserve(kMaxSpare);
+    spare_texts_.reserve(kMaxSpare);
   }
 
-  void add(std::size_t place, Outcome outcome) {
-    const std::size_t at = in_order_ ? place - taken_ : waiting_.size(), size = outcome.text.size();
+  void add(std::size_t sequence, Outcome outcome) {
+    const std::size_t at = in_order_ ? sequence - taken_ : waiting_.size();
+    const std::size_t size = outcome.text.size();
     if (spare_.empty()) spare_.push_back(std::make_unique<Outcome>());
-    if (waiting_.size() <= at) waiting_.resize(at + 1);  // and nothing fails from here on
+    if (waiting_.size() <= at) waiting_.resize(at + 1);  // the last step that can throw
     *spare_.back() = std::move(outcome);
     waiting_[at] = std::move(spare_.back());
     spare_.pop_back();
@@ -32,30 +34,31 @@ class FinishedItems {
     bytes_ += size;
   }
 
-  /// All that can be told now. Their texts still count as bytes() until forget().
+  /// Removes and returns all outcomes that can be reported now. bytes() includes their texts until
+  /// forget() is called. If it throws, nothing is removed.
   std::vector<Outcome> take() {
-    const auto told = std::find(waiting_.begin(), waiting_.end(), nullptr);
+    const auto missing = std::find(waiting_.begin(), waiting_.end(), nullptr);
     std::vector<Outcome> ready;
-    ready.reserve(static_cast<std::size_t>(told - waiting_.begin()));  // where that fails, all stay
+    ready.reserve(static_cast<std::size_t>(missing - waiting_.begin()));
     for (; !waiting_.empty() && waiting_.front() != nullptr; waiting_.pop_front()) {
       ready.push_back(std::move(*waiting_.front()));
-      if (spare_.size() < kMostSpare) spare_.push_back(std::move(waiting_.front()));
+      if (spare_.size() < kMaxSpare) spare_.push_back(std::move(waiting_.front()));
       ++taken_;
       --count_;
     }
     return ready;
   }
 
-  /// Keeps their texts' memory.
-  void forget(std::vector<Outcome>& told) {
-    for (Outcome& outcome : told) {
+  /// Call after reporting. Keeps the texts' buffers for spare_text().
+  void forget(std::vector<Outcome>& reported) {
+    for (Outcome& outcome : reported) {
       bytes_ -= outcome.text.size();
-      if (outcome.text.capacity() <= kSmallText && spare_texts_.size() < kMostSpare)
+      if (outcome.text.capacity() <= kSmallText && spare_texts_.size() < kMaxSpare)
         spare_texts_.push_back(std::move(outcome.text));
     }
   }
 
-  /// Room for a text, in which another has been.
+  /// An empty string, with the buffer of an earlier text if there is one.
   std::string spare_text() {
     if (spare_texts_.empty()) return {};
     std::string text = std::move(spare_texts_.back());
@@ -68,12 +71,13 @@ class FinishedItems {
   std::size_t bytes() const { return bytes_; }  ///< of texts
 
  private:
-  // Memory that one thread takes and another gives back makes both wait for the allocator.
-  static constexpr std::size_t kMostSpare = 256, kSmallText = 4096;
+  // Buffers are reused because memory allocated on one thread and freed on another makes both
+  // threads wait for the allocator.
+  static constexpr std::size_t kMaxSpare = 256, kSmallText = 4096;
 
   const bool in_order_;
   std::size_t taken_ = 0, count_ = 0, bytes_ = 0;
-  std::deque<std::unique_ptr<Outcome>> waiting_;  ///< by place behind those taken, in order
+  std::deque<std::unique_ptr<Outcome>> waiting_;  ///< in order: by sequence number minus taken_
   std::vector<std::unique_ptr<Outcome>> spare_;
   std::vector<std::string> spare_texts_;
 };

@@ -9,9 +9,9 @@
 namespace attn {
 namespace {
 
-std::string object_of(const std::vector<Stamp>& stamps) {
+std::string digests_json(const std::vector<FileDigest>& digests) {
   std::string text = "{";
-  for (const auto& [file, digest] : stamps) {
+  for (const auto& [file, digest] : digests) {
     if (text.size() > 1) text += ",";
     text.append(json_quoted(text_of_name(file))).append(":").append(json_quoted(digest));
   }
@@ -45,7 +45,8 @@ std::string outcome_json(const Outcome& outcome, const std::string& options) {
   text += std::string(",\"status\":\"") + name_of(outcome.status) + "\",\"seconds\":";
   append_number(text, std::round(outcome.seconds * 1e6) / 1e6);
   if (!options.empty()) text += ",\"options\":" + json_quoted(options);
-  text += ",\"inputs\":" + object_of(outcome.inputs) + ",\"outputs\":" + object_of(outcome.outputs);
+  text += ",\"inputs\":" + digests_json(outcome.inputs) +
+          ",\"outputs\":" + digests_json(outcome.outputs);
   if (!outcome.warning.empty()) text += ",\"warning\":" + json_quoted(outcome.warning);
   if (outcome.status == Status::failed) text += "," + error_members(outcome);
   return text + "}";

@@ -1,4 +1,4 @@
-// One job of many, and what became of it.
+// One job of a batch, its outcome, and the interface of job sources.
 #pragma once
 
 #include <cstddef>
@@ -10,54 +10,55 @@
 namespace attn {
 
 struct Item {
-  std::size_t number = 0;  ///< among all items, from 1
-  std::string name;        ///< the job file as listed, or "line 3": for messages and the manifest
-  std::string below;       ///< the job file below the folder that was named
-  std::optional<std::string> line = {};  ///< the job itself where it came as a line of text
-  std::string fault = {};                ///< why it is no job: it fails with these words
+  std::size_t number = 0;                ///< position in the whole batch, from 1
+  std::string name;                      ///< the job file as listed, or "line 3"
+  std::string relative;                  ///< the job file's path below the folder given by the user
+  std::optional<std::string> line = {};  ///< the job itself, if it is a line of standard input
+  std::string invalid = {};              ///< why it cannot be a job; it fails with this message
 };
 
 enum class Status {
   done,
   failed,
-  skipped,  ///< finished by an earlier run, or there already
+  skipped,  ///< finished by an earlier run, or its results exist (--no-clobber)
 };
 
 /// "done", "failed", "skipped"
 const char* name_of(Status status);
 
-/// A file, and the digest of its bytes.
-using Stamp = std::pair<std::string, std::string>;
+/// A file and the digest of its bytes.
+using FileDigest = std::pair<std::string, std::string>;
 
 struct Outcome {
   std::size_t number = 0;
   std::string name = {};
   Status status = Status::done;
   double seconds = 0;
-  std::vector<Stamp> inputs = {}, outputs = {};  ///< outputs below the output folder
-  std::vector<std::string> error = {};           ///< lines, when it failed
-  int code = 0;              ///< when it failed: the exit code that `attn run` would have given
-  std::string warning = {};  ///< a line
-  std::string text = {};     ///< for standard output
+  std::vector<FileDigest> inputs = {};
+  std::vector<FileDigest> outputs = {};  ///< paths relative to the output folder
+  std::vector<std::string> error = {};   ///< lines; empty unless it failed
+  int code = 0;                          ///< if it failed: the exit code of `attn run`
+  std::string warning = {};              ///< one line
+  std::string text = {};                 ///< for standard output
 };
 
-/// One line of JSON, without its end: {"job": NAME, "item": NUMBER, "status": ..., ...} as
-/// batch/manifest.h describes; `options` is left out where it is empty.
+/// One line of JSON without a newline: {"job": NAME, "item": NUMBER, "status": ..., ...}, as
+/// batch/manifest.h describes. An empty `options` is left out.
 std::string outcome_json(const Outcome& outcome, const std::string& options);
 
-/// What stands on standard output in the place of a result: {"schema", "job", "error", "code"}.
+/// Printed instead of the result of a failed job: {"schema", "job", "error", "code"}.
 std::string failure_json(const Outcome& outcome);
 
-/// Where items come from. Not thread-safe.
+/// Where items come from. Not thread-safe, except for has_more().
 class ItemSource {
  public:
   ItemSource() = default;
   ItemSource(const ItemSource&) = delete;
   ItemSource& operator=(const ItemSource&) = delete;
   virtual ~ItemSource() = default;
-  virtual std::optional<Item> next() = 0;                ///< nothing: that was the last
-  virtual std::optional<std::size_t> count() const = 0;  ///< how many in all, where known
-  /// Whether next() has an item at hand, as far as is known; any thread may ask.
+  virtual std::optional<Item> next() = 0;                ///< empty after the last item
+  virtual std::optional<std::size_t> count() const = 0;  ///< of all items, if known
+  /// Whether next() would return an item without waiting for input. Thread-safe.
   virtual bool has_more() const { return false; }
 };
 

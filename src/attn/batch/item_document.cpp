@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-/// Of a line JSON need not say that it is the first: "line 3: column 5: expected ...".
+/// Removes the line number within the text, which is always 1: "line 3: column 5: expected ...".
 Document document_of_line(const Item& item) {
   try {
     return parse_document(*item.line, item.name, "");
@@ -21,35 +21,36 @@ Document document_of_line(const Item& item) {
   }
 }
 
-/// Bytes of a regular file; 0 for anything else.
+/// In bytes; 0 if it is not a regular file.
 std::size_t size_of_file(const std::string& path) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   return error ? 0 : static_cast<std::size_t>(size);
 }
 
-/// Its text, and numbers that are up to four times as large.
-std::size_t size_of_document(const Item& item) {
+/// Memory for the text and its numbers. A number in binary takes up to four times the space of its
+/// shortest text ("1,").
+std::size_t memory_for(const Item& item) {
   if (item.line) return item.line->size() * 4;
   return product({size_of_file(item.name), item.name.ends_with(".json") ? 5U : 1U});
 }
 
 }  // namespace
 
-ItemDocument::ItemDocument(const Item& item) : item_(item), size_(size_of_document(item)) {}
+ItemDocument::ItemDocument(const Item& item) : item_(item), memory_(memory_for(item)) {}
 
-Document ItemDocument::read(const Common& common, TensorFiles& files) {
-  if (!common.base_file.empty()) files.file(common.base_file);
-  Document document = common.base;
+Document ItemDocument::read(const BatchContext& context, TensorFiles& files) {
+  if (!context.base_file.empty()) files.file(context.base_file);
+  Document document = context.base;
   document.set_all(read_own(files));
   return document;
 }
 
-/// Nobody else reads it, and so it is kept out of the cache.
+/// The file is not added to the shared cache, since no other job reads it.
 Document ItemDocument::read_own(TensorFiles& files) {
   if (item_.line) return document_of_line(item_);
-  FileBytes file = unrepeatable_ ? *unrepeatable_ : read_file(item_.name, files.limits().memory);
-  if (size_ == 0) unrepeatable_ = file;
+  FileBytes file = pipe_contents_ ? *pipe_contents_ : read_file(item_.name, files.limits().memory);
+  if (memory_ == 0) pipe_contents_ = file;
   files.add(std::move(file));
   return read_document(item_.name, files);
 }

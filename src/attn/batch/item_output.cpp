@@ -9,7 +9,7 @@
 namespace attn {
 namespace {
 
-bool is_there(const std::string& path) {
+bool exists(const std::string& path) {
   std::error_code ignored;
   return std::filesystem::exists(path, ignored);
 }
@@ -24,26 +24,26 @@ std::string folder_of_output(const Naming& naming, const std::string& name) {
 void require_one_output(const Job& job, const Naming& naming) {
   if ((naming.suffix != ".npy" && naming.suffix != ".csv") || job.outputs.size() == 1) return;
   throw Error(ErrorKind::usage,
-              "--format " + naming.suffix.substr(1) + ": holds one output, found " +
-                  std::to_string(job.outputs.size()) + "; --outputs " + job.outputs.front() +
-                  " chooses one, --format folder writes a file for each");
+              "--format " + naming.suffix.substr(1) + ": a file holds one output, found " +
+                  std::to_string(job.outputs.size()) + "; use --outputs " + job.outputs.front() +
+                  ", or --format folder for one file per output");
 }
 
-std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const Common& common, const Job& job,
-                                             const TensorFiles& files) {
-  const Naming& naming = *common.naming;
+std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContext& context,
+                                             const Job& job, const TensorFiles& files) {
+  const Naming& naming = *context.naming;
   const std::string name = naming.name_of(item);
   const std::vector<OutputTarget> targets = {parse_target(naming.folder + "/" + name)};
-  OutputPolicy policy = common.policy;
+  OutputPolicy policy = context.policy;
   policy.inputs.merge(files.paths());
   const std::vector<PlannedFile> plans = planned_files(targets, job.outputs);
-  if (common.no_clobber) {
-    const auto exists = [](const PlannedFile& plan) { return is_there(plan.path); };
-    if (std::all_of(plans.begin(), plans.end(), exists)) throw NothingToAdd{};
+  if (context.no_clobber) {
+    const auto is_complete = [](const PlannedFile& plan) { return exists(plan.path); };
+    if (std::all_of(plans.begin(), plans.end(), is_complete)) throw ResultExists{};
     policy.same = true;
-  } else if (common.earlier != nullptr) {
+  } else if (context.earlier != nullptr) {
     for (const PlannedFile& plan : plans)
-      if (common.earlier->wrote(plan.path.substr(naming.folder.size() + 1)))
+      if (context.earlier->has_output(plan.path.substr(naming.folder.size() + 1)))
         policy.ours.insert(plan.path);
     policy.same = true;
   }
@@ -51,17 +51,17 @@ std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const Common& com
   if (!policy.durable) {
     try {
       return writer();
-    } catch (const Error&) {  // the first in its folder; whatever else it is, comes again
+    } catch (const Error&) {  // the folder may be missing; another error will occur again below
     }
   }
-  common.folders->make_with_parents(folder_of_output(naming, name), policy.durable);
+  context.folders->make_with_parents(folder_of_output(naming, name), policy.durable);
   return writer();
 }
 
-Error not_ours(const ExistsAlready& error) {
+Error foreign_file_error(const ExistsAlready& error) {
   return Error(error.kind(), printable(error.path) +
-                                 ": exists already, is not in the manifest, and is not what this "
-                                 "job gives; move it away, or begin anew with --force");
+                                 ": exists already, is not in the manifest, and differs from this "
+                                 "job's result; move it away, or replace it with --force");
 }
 
 }  // namespace attn

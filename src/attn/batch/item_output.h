@@ -1,11 +1,11 @@
-// Where an item's result goes: its file, or its folder of files.
+// Opens the result files of one item.
 #pragma once
 
 #include <memory>
 #include <string>
 
 #include "attn/base/error.h"
-#include "attn/batch/common.h"
+#include "attn/batch/batch_context.h"
 #include "attn/batch/item.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
@@ -13,21 +13,20 @@
 
 namespace attn {
 
-/// The folder that an item's file stands in, or its own folder.
+/// The folder of the result file called `name`, or the result folder itself.
 std::string folder_of_output(const Naming& naming, const std::string& name);
 
-/// Of one output there is to be one: which, only the job or a flag can say. Errors: usage.
+/// Errors: usage, if the format holds one output and the job has several.
 void require_one_output(const Job& job, const Naming& naming);
 
-/// All files of a result exist, and --no-clobber leaves them as they are.
-struct NothingToAdd {};
+/// Thrown if all files of a result exist and --no-clobber is given.
+struct ResultExists {};
 
-/// Makes the folders that it needs and opens its files. Throws NothingToAdd. Errors: as
-/// ResultWriter's.
-std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const Common& common, const Job& job,
-                                             const TensorFiles& files);
+/// Creates missing folders and opens the files. Throws ResultExists. Errors: as ResultWriter.
+std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContext& context,
+                                             const Job& job, const TensorFiles& files);
 
-/// What a resumed run says of an output that it does not replace.
-Error not_ours(const ExistsAlready& error);
+/// The error for a result file that exists and that --resume must not replace.
+Error foreign_file_error(const ExistsAlready& error);
 
 }  // namespace attn

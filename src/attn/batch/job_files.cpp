@@ -21,16 +21,20 @@ std::string_view name_in(std::string_view path) { return path.substr(path.rfind(
 
 bool is_pattern(const std::string& word) { return word.find_first_of("*?[") != std::string::npos; }
 
-/// Job files of a folder and those below it, by name, and folders among these that can't be read.
+bool is_archive(std::string_view name) {
+  return name.ends_with(".npz") || name.ends_with(".safetensors");
+}
+
+/// The job files in a folder and its subfolders, sorted, with subfolders that cannot be read.
 std::vector<std::string> files_in(const std::string& folder, const std::string& except) {
-  std::vector<std::string> paths;
+  std::vector<std::string> paths, archives, unreadable;
   std::vector<fs::path> pending = {folder};
   std::error_code ignored;
   while (!pending.empty()) {
-    const fs::path place = std::move(pending.back());
+    const fs::path current = std::move(pending.back());
     pending.pop_back();
     std::error_code error;
-    fs::directory_iterator entry(place, error);
+    fs::directory_iterator entry(current, error);
     for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
       const fs::path& path = entry->path();
       const std::string_view name = name_in(path.native());
@@ -39,28 +43,32 @@ std::vector<std::string> files_in(const std::string& folder, const std::string& 
         if (except.empty() || !fs::equivalent(path, except, ignored)) pending.push_back(path);
       } else if (name.ends_with(".json") && !entry->is_directory(ignored)) {
         paths.push_back(path.string());
+      } else if (is_archive(name) && !entry->is_directory(ignored)) {
+        archives.push_back(path.string());
       }
     }
-    if (error) paths.push_back(place.string());
+    if (error) unreadable.push_back(current.string());
   }
+  if (paths.empty()) paths.swap(archives);
+  paths.insert(paths.end(), unreadable.begin(), unreadable.end());
   std::sort(paths.begin(), paths.end());
   return paths;
 }
 
-thread_local std::vector<std::string>* closed_folders = nullptr;  // of the glob() that runs
+thread_local std::vector<std::string>* unreadable_folders = nullptr;  // of the current glob()
 
-extern "C" int note_closed(const char* folder, int error) {
-  if (error != ENOENT) closed_folders->emplace_back(folder);
+extern "C" int note_unreadable(const char* folder, int error) {
+  if (error != ENOENT) unreadable_folders->emplace_back(folder);
   return 0;
 }
 
-/// What a pattern matches, by name, and the folders that it would look into and can't.
+/// The paths that match a pattern, sorted, with folders that would have to be read but cannot be.
 std::vector<std::string> matches(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> paths;
-  closed_folders = &paths;
-  const int result = glob(pattern.c_str(), GLOB_NOSORT, note_closed, &found);
-  closed_folders = nullptr;
+  unreadable_folders = &paths;
+  const int result = glob(pattern.c_str(), GLOB_NOSORT, note_unreadable, &found);
+  unreadable_folders = nullptr;
   if (result == 0) paths.insert(paths.end(), found.gl_pathv, found.gl_pathv + found.gl_pathc);
   globfree(&found);
   if (result == GLOB_NOSPACE) throw std::bad_alloc();
@@ -68,7 +76,7 @@ std::vector<std::string> matches(const std::string& pattern) {
   return paths;
 }
 
-/// What the words come to, put together word by word.
+/// Collects job files word by word.
 class Listing {
  public:
   explicit Listing(const std::string& except) : except_(except) {}
@@ -86,23 +94,23 @@ class Listing {
       add(word, word);
   }
 
-  /// Errors: no_input, where no word led to a file.
+  /// Errors: no_input, if no word led to a file.
   std::vector<JobFile> files() && {
-    if (!nothing_.empty() && files_.size() == missing_)
-      throw Error(ErrorKind::no_input, std::move(nothing_));
+    if (!unmatched_.empty() && files_.size() == missing_)
+      throw Error(ErrorKind::no_input, std::move(unmatched_));
     return std::move(files_);
   }
 
  private:
-  /// Its real folder and its name there. Links to files are told apart, as what a job names is
-  /// looked for from where the link is.
+  /// The canonical folder and the name in it. A link to a file is not resolved, since relative
+  /// paths in a job start from the link's folder.
   std::string identity(const std::string& path) {
-    const std::size_t name = path.rfind('/') + 1;  // 0, where there is no slash
+    const std::size_t name = path.rfind('/') + 1;  // 0 if there is no slash
     const std::string folder = name == 0 ? "." : path.substr(0, name);
-    const auto [place, is_new] = real_folders_.try_emplace(folder);
+    const auto [entry, is_new] = real_folders_.try_emplace(folder);
     std::error_code error;
-    if (is_new) place->second = fs::canonical(folder, error).string();
-    return (place->second.empty() ? folder : place->second) + "/" + path.substr(name);
+    if (is_new) entry->second = fs::canonical(folder, error).string();
+    return (entry->second.empty() ? folder : entry->second) + "/" + path.substr(name);
   }
 
   void add(const std::string& path, const std::string& below) {
@@ -111,7 +119,9 @@ class Listing {
 
   void add_folder(const std::string& folder) {
     const std::vector<std::string> paths = files_in(folder, except_);
-    if (paths.empty()) nothing_.push_back(printable(folder) + ": no .json file in this folder");
+    if (paths.empty())
+      unmatched_.push_back(printable(folder) +
+                           ": no job file (.json, .npz or .safetensors) in this folder");
     for (const std::string& path : paths) {
       const std::size_t below = path.find_first_not_of('/', folder.size());
       add(path, below == std::string::npos ? path : path.substr(below));
@@ -135,15 +145,16 @@ class Listing {
     const std::size_t before = files_.size();
     add(word, word);
     missing_ += files_.size() - before;
-    nothing_.push_back(printable(word) + ": " + reason);
+    unmatched_.push_back(printable(word) + ": " + reason);
   }
 
   const std::string& except_;
   std::vector<JobFile> files_;
-  std::size_t missing_ = 0;           ///< files that were named and are not there
-  std::vector<std::string> nothing_;  ///< a line for each word that led to no file
+  std::size_t missing_ = 0;             ///< in files_: files that do not exist
+  std::vector<std::string> unmatched_;  ///< a line for each word that led to no file
   std::unordered_set<std::string> seen_;
-  std::unordered_map<std::string, std::string> real_folders_;  ///< by their names; "": none
+  std::unordered_map<std::string, std::string>
+      real_folders_;  ///< canonical paths by path; "": unknown
 };
 
 class FileItems final : public ItemSource {
@@ -153,7 +164,7 @@ class FileItems final : public ItemSource {
   std::optional<Item> next() override {
     if (taken_ == files_.size()) return std::nullopt;
     const JobFile& file = files_[taken_++];
-    return Item{taken_, file.path, file.below};
+    return Item{taken_, file.path, file.relative};
   }
 
   std::optional<std::size_t> count() const override { return files_.size(); }
@@ -172,13 +183,13 @@ std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
   return std::move(listing).files();
 }
 
-std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t most) {
-  const FileBytes file = read_file(path, most);
+std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t max_bytes) {
+  const FileBytes file = read_file(path, max_bytes);
   const std::string_view text = file.text();
   if (!nul && text.find('\0') != std::string_view::npos)
     throw Error(ErrorKind::data, printable(path) +
-                                     ": expected a name a line, found a NUL; -0 reads names that "
-                                     "end in NUL (find -print0)");
+                                     ": expected one name per line, found a NUL; use -0 for names "
+                                     "that end in NUL (find -print0)");
   const char end = nul ? '\0' : '\n';
   std::vector<std::string> names;
   for (std::size_t start = 0; start < text.size();) {

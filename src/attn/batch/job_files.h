@@ -1,4 +1,4 @@
-// Which files are meant: those named, those in folders, those that patterns match.
+// The job files of a batch: files, folders and patterns on the command line.
 #pragma once
 
 #include <memory>
@@ -11,21 +11,23 @@ namespace attn {
 
 struct JobFile {
   std::string path;
-  std::string below;  ///< the path below the folder that was named; otherwise the path itself
+  std::string relative;  ///< below the folder given by the user; else equal to `path`
 };
 
-/// In the order typed; within a folder or a pattern by name, byte by byte. A folder means every
-/// .json file in it and below, save hidden ones and those in `except` (the output folder). A word
-/// with * ? or [ that is no file is a pattern; folders that it matches are searched, too. A file
-/// that is reached twice, however it is spelled, is one item; a link to it is another.
-/// What is missing or cannot be read is an item, too, which then fails when it is read.
-/// Errors: no_input, a line a word, where there is no file at all.
+/// Expands each word, in order. A folder stands for the .json files in it and its subfolders; if
+/// there are none, for the .npz and .safetensors files. (Next to .json files, these usually hold
+/// the jobs' tensors.) Hidden files and those in `except`, the output folder, are skipped. A word
+/// with * ? or [ that is not a file is a pattern; folders that match are searched. Within a folder
+/// or pattern, files are sorted by bytes. Several spellings of a path are one job; a link to a file
+/// is another job. A missing or unreadable file is a job that will fail. Errors: no_input, if no
+/// word leads to an existing file, with one line per word.
 std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
                                     const std::string& except);
 
-/// The names in a file ("-": standard input), one a line; with `nul` each ends in a NUL, as from
-/// `find -print0`; in at most `most` bytes. Errors: as read_file(); data, for a NUL in a line.
-std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t most);
+/// Reads file names, one per line, from a file ("-": standard input) of at most `max_bytes`. With
+/// `nul`, names end in NUL, as from `find -print0`. Errors: as read_file(); data, for a NUL without
+/// `nul`.
+std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t max_bytes);
 
 std::unique_ptr<ItemSource> items_of(std::vector<JobFile> files);
 

@@ -13,20 +13,22 @@
 namespace attn {
 namespace {
 
-constexpr int kLookMilliseconds = 100;  // how often `stop` is looked at while no input comes
+constexpr int kPollMilliseconds = 100;  // how often `stop` is checked while waiting for input
 
 class LineItems final : public ItemSource {
  public:
-  LineItems(std::size_t longest, const std::atomic<bool>& stop) : longest_(longest), stop_(stop) {}
+  LineItems(std::size_t max_bytes, const std::atomic<bool>& stop)
+      : max_bytes_(max_bytes), stop_(stop) {}
 
   std::optional<Item> next() override {
     std::string line;
     for (std::size_t size = 0; (size = read_line(line)) > 0;) {
       ++lines_;
       Item item{0, "line " + std::to_string(lines_), ""};
-      if (size - 1 > longest_)
-        item.fault = "expected at most " + std::to_string(longest_) + " bytes in a line, found " +
-                     std::to_string(size - 1) + "; an eighth of --max-memory sets how many";
+      if (size - 1 > max_bytes_)
+        item.invalid = "expected at most " + std::to_string(max_bytes_) +
+                       " bytes in a line, found " + std::to_string(size - 1) +
+                       "; the limit is one eighth of --max-memory";
       else if (line.find_first_not_of(" \t\r") == std::string::npos)
         continue;
       item.number = ++items_;
@@ -42,8 +44,8 @@ class LineItems final : public ItemSource {
   bool has_more() const override { return has_more_; }
 
  private:
-  /// Bytes of the next line, its end included even where there is none; 0 after the last. What
-  /// is too long is counted, and not kept in `line`.
+  /// The size of the next line, plus one for its end even if the last line has none; 0 after the
+  /// last line. A line that is too long is counted but not stored.
   std::size_t read_line(std::string& line) {
     line.clear();
     for (std::size_t size = 1;;) {
@@ -51,7 +53,7 @@ class LineItems final : public ItemSource {
       const void* const end = std::memchr(from, '\n', size_ - at_);
       const std::size_t length = end ? static_cast<const char*>(end) - from : size_ - at_;
       size += length;
-      if (size - 1 <= longest_)
+      if (size - 1 <= max_bytes_)
         line.append(from, length);
       else
         line = std::string();
@@ -64,7 +66,7 @@ class LineItems final : public ItemSource {
   bool fill() {
     for (at_ = size_ = 0; !stop_;) {
       pollfd ready{STDIN_FILENO, POLLIN, 0};
-      if (poll(&ready, 1, kLookMilliseconds) == 0) continue;
+      if (poll(&ready, 1, kPollMilliseconds) == 0) continue;
       const ssize_t count = read(STDIN_FILENO, buffer_.data(), buffer_.size());
       if (count >= 0) {
         size_ = static_cast<std::size_t>(count);
@@ -76,7 +78,7 @@ class LineItems final : public ItemSource {
     return false;
   }
 
-  const std::size_t longest_;
+  const std::size_t max_bytes_;
   const std::atomic<bool>& stop_;
   std::array<char, 65536> buffer_{};
   std::size_t at_ = 0, size_ = 0, lines_ = 0, items_ = 0;
@@ -85,9 +87,9 @@ class LineItems final : public ItemSource {
 
 }  // namespace
 
-std::unique_ptr<ItemSource> items_of_standard_input(std::size_t longest,
+std::unique_ptr<ItemSource> items_of_standard_input(std::size_t max_bytes,
                                                     const std::atomic<bool>& stop) {
-  return std::make_unique<LineItems>(longest, stop);
+  return std::make_unique<LineItems>(max_bytes, stop);
 }
 
 }  // namespace attn

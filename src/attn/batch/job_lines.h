@@ -1,4 +1,4 @@
-// Jobs that come as lines of JSON, one a line (NDJSON).
+// Jobs on standard input, one JSON object per line (NDJSON).
 #pragma once
 
 #include <atomic>
@@ -9,10 +9,10 @@
 
 namespace attn {
 
-/// Lines of standard input, each as soon as it is there; empty ones are passed over but counted in
-/// names ("line 3"). Once `stop` is set there are no more. A line of more than `longest`
-/// bytes is not held: its item has a fault. Errors: io.
-std::unique_ptr<ItemSource> items_of_standard_input(std::size_t longest,
+/// Reads each line as soon as it is available. Blank lines are skipped, but count in names ("line
+/// 3"). The source ends when `stop` is set. A line of more than `max_bytes` is not stored: its item
+/// is invalid. Errors: io.
+std::unique_ptr<ItemSource> items_of_standard_input(std::size_t max_bytes,
                                                     const std::atomic<bool>& stop);
 
 }  // namespace attn

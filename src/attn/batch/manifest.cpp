@@ -41,15 +41,15 @@ Descriptor open_locked(const std::string& path) {
   throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
 }
 
-/// Not open where there is none.
-Descriptor open_to_look(const std::string& path) {
+/// The result is not open if the file does not exist.
+Descriptor open_read_only(const std::string& path) {
   Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!file.is_open() && errno != ENOENT) throw system_error(ErrorKind::no_input, path, errno);
   if (file.is_open()) require_regular(file, path);
   return file;
 }
 
-/// Whether a file is a manifest: one that was cut off within its first line is, and an empty one.
+/// An empty file, and one that ends within its first line, are manifests, too.
 bool is_manifest(const Descriptor& file, const std::string& path) {
   std::string start(kFirstLineStart.size(), ' ');
   ssize_t count = 0;
@@ -60,14 +60,14 @@ bool is_manifest(const Descriptor& file, const std::string& path) {
   return kFirstLineStart.starts_with(start);
 }
 
-void cut(const Descriptor& file, const std::string& path, std::size_t size) {
+void truncate_to(const Descriptor& file, const std::string& path, std::size_t size) {
   int code = 0;
   do code = ftruncate(file.get(), static_cast<off_t>(size)) == 0 ? 0 : errno;
   while (code == EINTR);
   if (code != 0) throw system_error(ErrorKind::io, path, code);
 }
 
-/// {"job":"a\"b.json",... -> "a\"b.json" with its quotes; empty where the line is of another kind.
+/// {"job":"a\"b.json",... -> "a\"b.json" with its quotes; empty for any other line.
 std::string_view quoted_job(std::string_view line) {
   if (!line.starts_with(kLineStart)) return {};
   const std::string_view rest = line.substr(kLineStart.size());
@@ -80,7 +80,7 @@ std::string_view quoted_job(std::string_view line) {
   return {};
 }
 
-/// A line as it was written; nothing of one that was damaged since.
+/// Null if the line is damaged.
 Json parsed(std::string_view line) {
   try {
     return parse_json(line, "manifest");
@@ -95,23 +95,23 @@ std::string text_in(const Json& json, const std::string& key) {
   return text ? *text : "";
 }
 
-/// The members of an object of strings.
-std::vector<Stamp> stamps_in(const Json& json, const std::string& key) {
-  std::vector<Stamp> stamps;
+/// The members of an object that are strings.
+std::vector<FileDigest> digests_in(const Json& json, const std::string& key) {
+  std::vector<FileDigest> digests;
   const Json* member = json.find(key);
   const JsonObject* object = member ? member->get<JsonObject>() : nullptr;
-  if (object == nullptr) return stamps;
+  if (object == nullptr) return digests;
   for (const auto& [file, digest] : *object)
     if (const std::string* text = digest.get<std::string>())
-      stamps.emplace_back(name_of_text(file), *text);
-  return stamps;
+      digests.emplace_back(name_of_text(file), *text);
+  return digests;
 }
 
-bool unchanged(const std::vector<Stamp>& stamps, const Manifest::DigestOf& digest_of) {
-  for (const auto& [file, digest] : stamps) {
+bool unchanged(const std::vector<FileDigest>& digests, const Manifest::DigestOf& digest_of) {
+  for (const auto& [file, digest] : digests) {
     try {
       if (digest_of(file) != digest) return false;
-    } catch (const Error&) {  // gone, or not to be read: not what it was
+    } catch (const Error&) {  // missing or unreadable counts as changed
       return false;
     }
   }
@@ -121,27 +121,29 @@ bool unchanged(const std::vector<Stamp>& stamps, const Manifest::DigestOf& diges
 }  // namespace
 
 Manifest::Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
-                   std::size_t most)
+                   std::size_t max_bytes)
     : path_(path),
       options_(std::move(options)),
       durable_(durable),
-      file_(use == ManifestUse::look ? open_to_look(path) : open_locked(path)) {
+      file_(use == ManifestUse::read_only ? open_read_only(path) : open_locked(path)) {
   if (!file_.is_open()) return;
   if (!is_manifest(file_, path_))
-    throw Error(use == ManifestUse::resume || use == ManifestUse::look ? ErrorKind::data
-                                                                       : ErrorKind::cannot_create,
+    throw Error(use == ManifestUse::resume || use == ManifestUse::read_only
+                    ? ErrorKind::data
+                    : ErrorKind::cannot_create,
                 printable(path) + ": expected a manifest of attn batch, found another file");
-  earlier_ =
-      read_file(path_, most, use == ManifestUse::look ? FileAccess::growing : FileAccess::read);
+  earlier_ = read_file(path_, max_bytes,
+                       use == ManifestUse::read_only ? FileAccess::growing : FileAccess::read);
   outputs_unread_ = earlier_.text();
   if (use == ManifestUse::create && earlier_.size > 0)
-    throw Error(ErrorKind::cannot_create, printable(path) +
-                                              ": exists already; --resume and --no-clobber go on "
-                                              "with it, --force begins anew");
+    throw Error(ErrorKind::cannot_create,
+                printable(path) +
+                    ": exists already; --resume and --no-clobber continue "
+                    "it, --force replaces it");
   const std::size_t whole_lines = read_earlier();
-  if (use == ManifestUse::look) return;
+  if (use == ManifestUse::read_only) return;
   if (use == ManifestUse::replace) lines_.clear();
-  cut(file_, path_, use == ManifestUse::replace ? 0 : whole_lines);
+  truncate_to(file_, path_, use == ManifestUse::replace ? 0 : whole_lines);
   append(std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion + "\",\"run\":\"" +
          temporaries_token() + "\"}\n");
   if (durable_)
@@ -161,31 +163,31 @@ std::size_t Manifest::read_earlier() {
   return start;
 }
 
-bool Manifest::wrote(const std::string& output) const {
+bool Manifest::has_output(const std::string& output) const {
   const std::lock_guard lock(outputs_mutex_);
   for (std::size_t end; (end = outputs_unread_.find('\n')) != std::string_view::npos;) {
-    for (auto& [file, digest] : stamps_in(parsed(outputs_unread_.substr(0, end)), "outputs"))
+    for (auto& [file, digest] : digests_in(parsed(outputs_unread_.substr(0, end)), "outputs"))
       outputs_.insert(std::move(file));
     outputs_unread_.remove_prefix(end + 1);
   }
   return outputs_.contains(output);
 }
 
-bool Manifest::knows(const std::string& job) const {
+bool Manifest::has_job(const std::string& job) const {
   return lines_.contains(json_quoted(text_of_name(job)));
 }
 
-std::vector<Stamp> Manifest::finished(const std::string& job, const DigestOf& digest_of_input,
-                                      const DigestOf& digest_of_output) const {
+std::vector<FileDigest> Manifest::finished(const std::string& job, const DigestOf& digest_of_input,
+                                           const DigestOf& digest_of_output) const {
   const auto line = lines_.find(json_quoted(text_of_name(job)));
   if (line == lines_.end()) return {};
   const Json record = parsed(line->second);
   if (text_in(record, "status") != name_of(Status::done)) return {};
   if (text_in(record, "options") != options_) return {};
-  const std::vector<Stamp> outputs = stamps_in(record, "outputs");
-  const bool same = unchanged(stamps_in(record, "inputs"), digest_of_input) &&
+  const std::vector<FileDigest> outputs = digests_in(record, "outputs");
+  const bool same = unchanged(digests_in(record, "inputs"), digest_of_input) &&
                     unchanged(outputs, digest_of_output);
-  return same ? outputs : std::vector<Stamp>{};
+  return same ? outputs : std::vector<FileDigest>{};
 }
 
 void Manifest::add(std::span<const Outcome> outcomes) {
@@ -199,12 +201,12 @@ void Manifest::close() {
   if (!file_.close()) throw system_error(ErrorKind::io, path_, errno);
 }
 
-/// Takes back the `written` bytes, which end within a line, as far as that can be.
+/// Removes the last `written` bytes, an incomplete line, if possible.
 void Manifest::fail_to_write(int code, std::size_t written) {
   struct stat info {};
   if (written > 0 && fstat(file_.get(), &info) == 0 &&
       ftruncate(file_.get(), info.st_size - static_cast<off_t>(written)) != 0)
-    errno = code;  // the next run does it
+    errno = code;  // the next run removes it
   throw system_error(ErrorKind::io, path_, code);
 }
 

@@ -1,30 +1,132 @@
 #include "attn/batch/pool.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/batch/finished_items.h"
-#include "attn/batch/short_lock.h"
-#include "attn/batch/signals_blocked.h"
-#include "attn/batch/worker.h"
 
 namespace attn {
 namespace {
 
-using Clock = Task::Clock;
+using Clock = std::chrono::steady_clock;
 
-constexpr auto kTick = std::chrono::milliseconds(50);
-constexpr std::size_t kMostWaiting = 1024;
-constexpr std::size_t kWorthWriting = 65536;  // bytes of text: what a pipe holds
+constexpr auto kTickInterval = std::chrono::milliseconds(50);
+constexpr std::size_t kMaxWaitingItems = 1024;
+constexpr std::size_t kPipeBuffer = 65536;  // bytes: smaller texts are written together
 
-/// Held by each thread, as overdue ones outlive run_pool().
+/// Reduces the power and the shared execution units that a spinning thread takes.
+void pause_processor() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+/// Spins before it sleeps: the mutexes are held for less than a microsecond, and a small job takes
+/// ten, about as long as waking a thread.
+std::unique_lock<std::mutex> spin_lock(std::mutex& mutex) {
+  constexpr int kAttempts = 100, kPauses = 32;
+  std::unique_lock lock(mutex, std::try_to_lock);
+  for (int attempt = 0; !lock && attempt < kAttempts; ++attempt) {
+    for (int pause = 0; pause < kPauses; ++pause) pause_processor();
+    if (lock.try_lock()) return lock;
+    if (attempt > kAttempts / 2) std::this_thread::yield();
+  }
+  if (!lock) lock.lock();
+  return lock;
+}
+
+/// While it lives, all signals are blocked on this thread and on threads that it starts.
+class SignalBlocker {
+ public:
+  SignalBlocker() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  SignalBlocker(const SignalBlocker&) = delete;
+  SignalBlocker& operator=(const SignalBlocker&) = delete;
+  ~SignalBlocker() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+/// An item that has been started.
+struct Task {
+  enum class Owner { none, worker, timeout };
+
+  Item item;
+  std::size_t sequence = 0;  ///< among the items started
+  double limit = 0;          ///< seconds; 0: none
+  Clock::time_point start = Clock::now();
+  std::atomic<Owner> owner = Owner::none;  ///< who reports its outcome
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
+  bool is_late() const { return limit > 0 && seconds() >= limit; }
+
+  /// Whether `candidate` is the owner now; the first candidate becomes it.
+  bool acquire(Owner candidate) {
+    Owner expected = Owner::none;
+    return owner.compare_exchange_strong(expected, candidate) || expected == candidate;
+  }
+
+  /// Must not outlive the task.
+  CompletionToken token() {
+    const auto acquire_in_time = [this] {
+      return owner == Owner::worker || (!is_late() && acquire(Owner::worker));
+    };
+    return {acquire_in_time, [this] { return owner == Owner::timeout; }};
+  }
+};
+
+std::string three_digits(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", seconds);
+  return text;
+}
+
+Outcome overdue_outcome(const Task& task) {
+  Outcome outcome{.number = task.item.number, .name = task.item.name, .status = Status::failed};
+  outcome.seconds = task.seconds();
+  outcome.error = {printable(task.item.name) + ": took more than " + three_digits(task.limit) +
+                   " s (--timeout), given up after " + three_digits(outcome.seconds) + " s"};
+  outcome.code = static_cast<int>(ErrorKind::busy);
+  return outcome;
+}
+
+struct Worker {
+  std::thread thread;
+  bool abandoned = false;  ///< its item is over the time limit
+
+  void set_task(std::shared_ptr<Task> task) {
+    const std::lock_guard lock(mutex_);
+    task_ = std::move(task);
+  }
+  std::shared_ptr<Task> task() {
+    const std::lock_guard lock(mutex_);
+    return task_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::shared_ptr<Task> task_;
+};
+
+/// Owned by every worker thread, since overdue ones outlive run_pool().
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
   Pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
@@ -41,33 +143,33 @@ class Pool : public std::enable_shared_from_this<Pool> {
   void tick();
   void start_worker();
   void work(Worker& self);
-  std::shared_ptr<Task> take(Worker& self);
+  std::shared_ptr<Task> start_item(Worker& self);
   void end_worker(Worker& self);
   void report_ready(std::unique_lock<std::mutex>& lock,
-                    Clock::time_point late = Clock::time_point::max());
-  // With mutex_ held:
-  void finish(std::size_t place, Outcome outcome);
-  void look_for_room();
-  bool may_wait() const;
+                    Clock::time_point deadline = Clock::time_point::max());
+  // These require mutex_ to be held:
+  void finish(std::size_t sequence, Outcome outcome);
+  void update_is_full();
+  bool may_defer_report() const;
   void fail(std::exception_ptr fault);
-  void give_up_overdue();
+  void abandon_overdue();
 
   ItemSource& source_;
   const PoolOptions options_;
   const PoolCalls calls_;
   std::atomic<bool>& stop_;
 
-  std::mutex source_mutex_;               ///< taken before mutex_ where both are
-  std::size_t started_ = 0;               ///< items taken from the source; under its mutex
-  std::atomic<bool> is_full_ = false;     ///< no more are to be taken until some are reported
-  std::mutex report_mutex_;               ///< of the caller's report and tick; taken alone
-  std::mutex mutex_;                      ///< of all below
-  std::condition_variable ended_, room_;  ///< a worker has ended; fewer outcomes wait
+  std::mutex source_mutex_;            ///< locked before mutex_
+  std::size_t started_ = 0;            ///< items; guarded by source_mutex_
+  std::atomic<bool> is_full_ = false;  ///< start no item until some outcomes are reported
+  std::mutex report_mutex_;            ///< for calls_.report and calls_.tick; mutex_ is not held
+  std::mutex mutex_;                   ///< guards the members below
+  std::condition_variable worker_ended_, reported_;
   std::list<Worker> workers_;
   std::size_t live_ = 0, overdue_ = 0;
   std::exception_ptr fault_;
-  FinishedItems finished_;  ///< and not reported yet
-  bool reporting_ = false;  ///< a thread reports all that is ready
+  FinishedItems finished_;
+  bool reporting_ = false;  ///< a thread is reporting
 };
 
 PoolEnd Pool::run() {
@@ -75,14 +177,14 @@ PoolEnd Pool::run() {
   try {
     for (std::size_t i = 0; i < options_.threads; ++i) start_worker();
   } catch (...) {
-    fail(std::current_exception());  // for those that run use what ours lives in
+    fail(std::current_exception());  // threads that were started must end first
   }
-  for (bool all_ended = false; !all_ended;) {  // and once more behind the last
-    all_ended = ended_.wait_for(lock, kTick, [&] { return live_ == 0; });
+  for (bool all_ended = false; !all_ended;) {  // once more after the last worker has ended
+    all_ended = worker_ended_.wait_for(lock, kTickInterval, [&] { return live_ == 0; });
     try {
-      if (options_.timeout > 0) give_up_overdue();
-      // While workers finish items, others are there to report them, and only this thread ticks.
-      report_ready(lock, all_ended ? Clock::time_point::max() : Clock::now() + kTick);
+      if (options_.timeout > 0) abandon_overdue();
+      // Only this thread ticks, so it must not report forever; workers report, too.
+      report_ready(lock, all_ended ? Clock::time_point::max() : Clock::now() + kTickInterval);
       lock.unlock();
       tick();
       lock.lock();
@@ -103,19 +205,18 @@ PoolEnd Pool::run() {
 }
 
 void Pool::tick() {
-  const std::lock_guard alone(report_mutex_);
+  const std::lock_guard lock_report(report_mutex_);
   calls_.tick();
 }
 
 void Pool::start_worker() {
-  const SignalsBlocked blocked;
+  const SignalBlocker blocker;
   Worker& worker = workers_.emplace_back();
   try {
     worker.thread = std::thread([self = shared_from_this(), &worker] { self->work(worker); });
-  } catch (const std::system_error&) {  // no more threads: those that there are do the work
+  } catch (const std::system_error&) {  // no more threads: go on with those that were started
     workers_.pop_back();
-    if (live_ == 0)
-      throw Error(ErrorKind::busy, "expected to start a thread, found no room for one");
+    if (live_ == 0) throw Error(ErrorKind::busy, "no thread could be started");
     return;
   } catch (...) {
     workers_.pop_back();
@@ -127,20 +228,20 @@ void Pool::start_worker() {
 void Pool::work(Worker& self) {
   try {
     calls_.begin();
-    std::string room;
-    while (const std::shared_ptr<Task> task = take(self)) {
-      const Claim claim = task->claim_of_worker();
-      Outcome outcome = calls_.work(task->item, claim, std::move(room));
+    std::string text_buffer;
+    while (const std::shared_ptr<Task> task = start_item(self)) {
+      const CompletionToken token = task->token();
+      Outcome outcome = calls_.work(task->item, token, std::move(text_buffer));
       outcome.seconds = task->seconds();
-      if (!claim.take()) {
-        // Where the clock was first, it is reported, and another worker is in this one's place.
-        if (!task->claim(Task::Owner::worker)) break;
-        if (outcome.status != Status::skipped) outcome = overdue(*task);
+      if (!token.acquire()) {
+        // If it has been reported as overdue, another worker has replaced this one.
+        if (!task->acquire(Task::Owner::worker)) break;
+        if (outcome.status != Status::skipped) outcome = overdue_outcome(*task);
       }
-      std::unique_lock lock = short_lock(mutex_);
-      finish(task->place, std::move(outcome));
-      room = finished_.spare_text();
-      if (!may_wait()) report_ready(lock);
+      std::unique_lock lock = spin_lock(mutex_);
+      finish(task->sequence, std::move(outcome));
+      text_buffer = finished_.spare_text();
+      if (!may_defer_report()) report_ready(lock);
     }
   } catch (...) {
     const std::lock_guard lock(mutex_);
@@ -151,88 +252,90 @@ void Pool::work(Worker& self) {
 
 void Pool::end_worker(Worker& self) {
   const std::lock_guard lock(mutex_);
-  self.take(nullptr);
+  self.set_task(nullptr);
   if (self.abandoned)
     --overdue_;
   else
     --live_;
-  ended_.notify_all();
+  worker_ended_.notify_all();
 }
 
-std::shared_ptr<Task> Pool::take(Worker& self) {
-  const std::unique_lock source_lock = short_lock(source_mutex_);
+/// Empty when no more items are to be started.
+std::shared_ptr<Task> Pool::start_item(Worker& self) {
+  const std::unique_lock source_lock = spin_lock(source_mutex_);
   if (is_full_) {
     std::unique_lock lock(mutex_);
-    room_.wait(lock, [&] { return stop_ || !is_full_; });
+    reported_.wait(lock, [&] { return stop_ || !is_full_; });
   }
   if (stop_) return nullptr;
   std::optional<Item> item = source_.next();
   if (!item || stop_) return nullptr;
   const auto task = std::make_shared<Task>();
   task->item = std::move(*item);
-  task->place = started_++;
+  task->sequence = started_++;
   task->limit = options_.timeout;
-  self.take(task);
+  self.set_task(task);
   return task;
 }
 
-void Pool::finish(std::size_t place, Outcome outcome) {
+void Pool::finish(std::size_t sequence, Outcome outcome) {
   if (outcome.status == Status::failed && options_.fail_fast) {
     stop_ = true;
-    room_.notify_all();
+    reported_.notify_all();
   }
-  finished_.add(place, std::move(outcome));
-  look_for_room();
+  finished_.add(sequence, std::move(outcome));
+  update_is_full();
 }
 
-void Pool::look_for_room() {
-  const std::size_t bytes = finished_.bytes();  // those being reported among them
-  is_full_ = finished_.size() >= kMostWaiting || (bytes > 0 && bytes >= options_.most_waiting);
+void Pool::update_is_full() {
+  const std::size_t bytes = finished_.bytes();  // includes those being reported
+  is_full_ = finished_.size() >= kMaxWaitingItems || (bytes > 0 && bytes >= options_.max_waiting);
 }
 
-/// Texts are written many at once while more items are at hand, or the next tick writes them.
-bool Pool::may_wait() const {
+/// While more items can be started at once, small texts are collected and written together, by the
+/// next tick at the latest.
+bool Pool::may_defer_report() const {
   return options_.in_order && source_.has_more() && !stop_ &&
-         finished_.bytes() < std::min(kWorthWriting, options_.most_waiting) &&
-         finished_.size() < kMostWaiting / 2;
+         finished_.bytes() < std::min(kPipeBuffer, options_.max_waiting) &&
+         finished_.size() < kMaxWaitingItems / 2;
 }
 
-/// Reports what is ready, until nothing is or it is late, or leaves that to the thread that is at
-/// it. So no worker waits for another's writing, and what finishes meanwhile is written in one go.
-void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point late) {
+/// Reports until nothing is ready or the deadline has passed. If another thread is reporting, it
+/// returns at once: that thread will report these outcomes, too, and no worker waits for output.
+void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
   if (reporting_) return;
   do {
     std::vector<Outcome> ready = finished_.take();
     if (ready.empty()) return;
-    reporting_ = true;  // and remains so where a report throws: that was the last one
+    reporting_ = true;  // stays true if report() throws: nothing is reported after that
     lock.unlock();
     {
-      const std::lock_guard alone(report_mutex_);
+      const std::lock_guard lock_report(report_mutex_);
       calls_.report(ready);
     }
     lock.lock();
     reporting_ = false;
     finished_.forget(ready);
-    look_for_room();
-    room_.notify_all();
-  } while (Clock::now() < late);
+    update_is_full();
+    reported_.notify_all();
+  } while (Clock::now() < deadline);
 }
 
 void Pool::fail(std::exception_ptr fault) {
   if (!fault_) fault_ = std::move(fault);
   stop_ = true;
-  room_.notify_all();
+  reported_.notify_all();
 }
 
-void Pool::give_up_overdue() {
+void Pool::abandon_overdue() {
   for (Worker& worker : workers_) {
     const std::shared_ptr<Task> task = worker.task();
     if (worker.abandoned || task == nullptr) continue;
-    if (!task->is_late() || !task->claim(Task::Owner::clock)) continue;
+    if (!task->is_late() || !task->acquire(Task::Owner::timeout)) continue;
     worker.abandoned = true;
     --live_;
     ++overdue_;
-    finish(task->place, overdue(*task));
+    finish(task->sequence, overdue_outcome(*task));
     if (!stop_) start_worker();
   }
 }

@@ -1,4 +1,4 @@
-// Many items on a few threads.
+// Runs many items on a few threads.
 #pragma once
 
 #include <atomic>
@@ -6,47 +6,54 @@
 #include <exception>
 #include <functional>
 #include <span>
+#include <string>
 
-#include "attn/batch/claim.h"
 #include "attn/batch/item.h"
 
 namespace attn {
 
-struct PoolOptions {
-  std::size_t threads = 1;
-  double timeout = 0;      ///< seconds an item may take; 0: any
-  bool fail_fast = false;  ///< start no item once one has failed
-  bool in_order = false;   ///< report in the order of the items, not as they finish
-  std::size_t most_waiting = std::size_t{64} << 20;  ///< bytes of text, of finished items
+/// Decides whether a worker or the time limit completes an item.
+struct CompletionToken {
+  /// True if the worker completes the item; every later call returns the same. False if the time
+  /// limit has expired. Call it before publishing results.
+  std::function<bool()> acquire;
+  std::function<bool()> cancelled;  ///< whether the item was reported as overdue
 };
 
-/// `report` and `tick` are called one at a time.
+struct PoolOptions {
+  std::size_t threads = 1;
+  double timeout = 0;                               ///< seconds per item; 0: no limit
+  bool fail_fast = false;                           ///< start no item after one has failed
+  bool in_order = false;                            ///< report outcomes in the order of the items
+  std::size_t max_waiting = std::size_t{64} << 20;  ///< bytes of text of unreported outcomes
+};
+
+/// `report` and `tick` are never called at the same time.
 struct PoolCalls {
-  std::function<void()> begin;  ///< on each worker's thread, before its first item
-  /// Called on many threads at once. Asks its claim before what cannot be taken back. The string is
-  /// empty, and may become the outcome's text.
-  std::function<Outcome(const Item&, const Claim&, std::string)> work;
-  /// What has finished since the last call, one item or many.
-  std::function<void(std::span<const Outcome>)> report;
+  std::function<void()> begin;  ///< on each worker thread, before its first item
+  /// Called on many threads at the same time. The string is empty, and its buffer may be used for
+  /// the outcome's text.
+  std::function<Outcome(const Item&, const CompletionToken&, std::string)> work;
+  std::function<void(std::span<const Outcome>)> report;  ///< outcomes since the last call
   std::function<void()> tick;  ///< about twenty times a second, on the caller's thread
 };
 
 struct PoolEnd {
-  std::exception_ptr fault;  ///< what `work`, `report` or the source threw, which ends the whole
-  std::size_t overdue = 0;   ///< threads that still compute items whose time was up
+  std::exception_ptr fault;  ///< thrown by `work`, `report` or the source; it ended the run
+  std::size_t overdue = 0;   ///< threads that still compute items over their time limit
 };
 
-/// Runs every item of `source` through `calls.work`. Workers leave signals to the calling thread.
+/// Runs every item of `source` through `calls.work`. Workers block all signals.
 ///
-/// In order, a finished item waits for those before it; no more are started while those that wait
-/// hold `most_waiting` bytes of text, or are 1024.
+/// With `in_order`, a finished item waits for those before it. No item is started while 1024
+/// outcomes, or `max_waiting` bytes of text, wait to be reported.
 ///
-/// A computation cannot be stopped from outside. An item whose time is up is reported as failed by
-/// the next tick, its thread is left to itself and another takes its place; whatever it computes is
-/// thrown away. One that ends before that tick, but late, has failed just so. Where such threads
-/// are left at the end (`overdue`), the caller has to end the program without destructors, as they
-/// may use anything. Everything in `calls`, `source` and `stop` lives until then. `stop` is set
-/// when no more items are wanted.
+/// A computation cannot be interrupted. An item over its time limit is reported as failed by the
+/// next tick; its thread continues, its result is discarded, and a new thread takes its place. An
+/// item that finishes late, but before that tick, also fails. If such threads are left at the end
+/// (`overdue`), the caller must end the process without running destructors, since they may use
+/// anything. `calls`, `source` and `stop` must live until then. Setting `stop` ends the run after
+/// the current items.
 PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop);
 

@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-/// The whole text as a number of at least 1, or 0.
+/// Parses a number of at least 1; 0 if the text is anything else.
 std::size_t positive(std::string_view text) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -49,7 +49,7 @@ Shard parse_shard(const std::string& text) {
                     slash < text.size() ? positive(std::string_view(text).substr(slash + 1)) : 0};
   if (shard.index == 0 || shard.index > shard.count)
     throw Error(ErrorKind::usage,
-                "--shard: expected I/N with I from 1 to N, found '" + printable(text) + "'");
+                "--shard: expected I/N with 1 <= I <= N, found '" + printable(text) + "'");
   return shard;
 }
 

@@ -21,42 +21,42 @@
 namespace attn {
 namespace {
 
-std::vector<Stamp> stamps_of(const Item& item, const TensorFiles& files) {
-  std::vector<Stamp> stamps;
-  if (item.line) stamps.emplace_back(item.name, digest_of(bytes_of(*item.line)));
-  for (const auto& [path, file] : files.files()) stamps.emplace_back(path, file.digest());
-  return stamps;
+std::vector<FileDigest> input_digests(const Item& item, const TensorFiles& files) {
+  std::vector<FileDigest> digests;
+  if (item.line) digests.emplace_back(item.name, digest_of(bytes_of(*item.line)));
+  for (const auto& [path, file] : files.files()) digests.emplace_back(path, file.digest());
+  return digests;
 }
 
-/// What an earlier run made of this item, if nothing has changed since.
-std::vector<Stamp> finished_earlier(const Item& item, const Common& common) {
-  const std::string name = common.naming->name_of(item);
+/// The outputs of an earlier run of this item, if nothing has changed since.
+std::vector<FileDigest> finished_earlier(const Item& item, const BatchContext& context) {
+  const std::string name = context.naming->name_of(item);
   const auto input = [&](const std::string& path) {
     if (item.line && path == item.name) return digest_of(bytes_of(*item.line));
-    return path == item.name ? read_file(path, common.files->limits().memory).digest()
-                             : common.files->file(path)->bytes().digest();
+    return path == item.name ? read_file(path, context.files->limits().memory).digest()
+                             : context.files->file(path)->bytes().digest();
   };
   const auto output = [&](const std::string& path) {
-    const bool ours = path == name || (name.ends_with('/') && path.starts_with(name));
-    if (!ours) return std::string();
-    const std::string file = common.naming->folder + "/" + path;
+    const bool is_result = path == name || (name.ends_with('/') && path.starts_with(name));
+    if (!is_result) return std::string();
+    const std::string file = context.naming->folder + "/" + path;
     return read_file(file, std::numeric_limits<std::size_t>::max(), FileAccess::map).digest();
   };
-  return common.earlier->finished(item.name, input, output);
+  return context.earlier->finished(item.name, input, output);
 }
 
-/// {"job": NAME, "item": N, "output": FILE, "resume": WHAT, and what plan_json() gives}. WHAT a
-/// resumed run would do: "skip" (then there is no plan), do "again", or do as "new".
-std::string dry_run_json(const Item& item, const Common& common, const Plan* plan) {
+/// {"job": NAME, "item": N, "output": FILE, "resume": ACTION, and the members of plan_json()}. The
+/// ACTION of a resumed run is "skip" (then `plan` is nullptr), "again" or "new".
+std::string dry_run_json(const Item& item, const BatchContext& context, const Plan* plan) {
   std::string text = "{\"job\":" + json_quoted(text_of_name(item.name)) +
                      ",\"item\":" + std::to_string(item.number);
-  if (common.naming)
-    text += ",\"output\":" + json_quoted(text_of_name(common.naming->path_of(item)));
-  if (common.earlier != nullptr) {
-    const char* const what = plan == nullptr                    ? "skip"
-                             : common.earlier->knows(item.name) ? "again"
-                                                                : "new";
-    text += std::string(",\"resume\":\"") + what + "\"";
+  if (context.naming)
+    text += ",\"output\":" + json_quoted(text_of_name(context.naming->path_of(item)));
+  if (context.earlier != nullptr) {
+    const char* const action = plan == nullptr                       ? "skip"
+                               : context.earlier->has_job(item.name) ? "again"
+                                                                     : "new";
+    text += std::string(",\"resume\":\"") + action + "\"";
   }
   return text + (plan == nullptr ? "}" : "," + plan_json(*plan).substr(1)) + "\n";
 }
@@ -68,8 +68,8 @@ std::string joined(const std::vector<std::string>& warnings) {
   return text;
 }
 
-/// Bytes of files that stand beside what was read from them. An array in an .npy or .safetensors
-/// file is not copied.
+/// Bytes of files that are in memory in addition to the tensors read from them. Arrays in .npy and
+/// .safetensors files are used in place.
 std::size_t size_of_texts(const TensorFiles& files) {
   std::size_t size = 0;
   for (const auto& [path, file] : files.files()) {
@@ -79,58 +79,58 @@ std::size_t size_of_texts(const TensorFiles& files) {
   return size;
 }
 
-/// An item as it is tried, perhaps more than once.
+/// An item, which is started again when it needs more memory than it has reserved.
 struct Attempt {
   const Item& item;
-  const Claim& claim;
+  const CompletionToken& token;
   ItemDocument document{item};
-  std::size_t needed = document.size();  ///< bytes of memory, as far as is known
+  std::size_t needed = document.memory();  ///< bytes, as far as is known
 };
 
-/// Its files get their names unless it has been given up.
+/// Publishes the files unless the item has been cancelled.
 void write_files(ResultWriter& writer, const Result& result, const Attempt& attempt,
-                 const Common& common, Outcome& outcome) {
+                 const BatchContext& context, Outcome& outcome) {
   writer.write(result);
-  if (!attempt.claim.take()) return;
+  if (!attempt.token.acquire()) return;
   writer.commit();
-  const Naming& naming = *common.naming;
-  common.folders->keep(folder_of_output(naming, naming.name_of(attempt.item)));
+  const Naming& naming = *context.naming;
+  context.folders->keep(folder_of_output(naming, naming.name_of(attempt.item)));
   for (const auto& [path, digest] : writer.digests())
     outcome.outputs.emplace_back(path.substr(naming.folder.size() + 1), digest);
 }
 
-/// False when it needs more memory than is free now; it is then to be tried again.
-bool compute(Attempt& attempt, const Common& common, Outcome& outcome) {
+/// Returns false if it needs more memory than is free now, and has to be started again.
+bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   const Item& item = attempt.item;
-  Memory::Share share(*common.memory, attempt.needed, attempt.claim.lost);
-  const auto can_have = [&](std::size_t bytes) {
+  MemoryBudget::Reservation reservation(*context.memory, attempt.needed, attempt.token.cancelled);
+  const auto reserve = [&](std::size_t bytes) {
     attempt.needed = std::max(attempt.needed, bytes);
-    return share.grow_to(attempt.needed);
+    return reservation.grow_to(attempt.needed);
   };
-  if (attempt.needed > common.memory->most()) common.files->clear();
-  TensorFiles files(*common.files);
-  Document document = attempt.document.read(common, files);
-  if (!can_have(sum(attempt.document.size(), bytes_to_read(document)))) return false;
+  if (attempt.needed > context.memory->limit()) context.files->clear();
+  TensorFiles files(*context.files);
+  Document document = attempt.document.read(context, files);
+  if (!reserve(sum(attempt.document.memory(), bytes_to_read(document)))) return false;
   const Job job = make_job(document, files);
-  if (common.naming) require_one_output(job, *common.naming);
+  if (context.naming) require_one_output(job, *context.naming);
   PreparedJob prepared = prepare_job(job, document);
   Plan& plan = prepared.plan;
-  if (!common.naming || common.naming->suffix == ".json" || common.naming->suffix == ".csv")
+  if (!context.naming || context.naming->suffix == ".json" || context.naming->suffix == ".csv")
     add_text(plan);
-  if (common.dry_run) {
-    outcome.text = dry_run_json(item, common, &plan);
+  if (context.dry_run) {
+    outcome.text = dry_run_json(item, context, &plan);
     return true;
   }
   require_memory(plan, item.name, files.limits().memory);
-  if (!can_have(sum(plan.bytes, size_of_texts(files)))) return false;
-  if (common.tells_inputs) outcome.inputs = stamps_of(item, files);
+  if (!reserve(sum(plan.bytes, size_of_texts(files)))) return false;
+  if (context.records_inputs) outcome.inputs = input_digests(item, files);
   std::unique_ptr<ResultWriter> writer;
-  if (common.naming) writer = writer_of_item(item, common, job, files);
+  if (context.naming) writer = writer_of_item(item, context, job, files);
   const auto [result, warnings] =
-      execute({job, prepared, std::move(document), &files, job.outputs, common.nan});
+      execute({job, prepared, std::move(document), &files, job.outputs, context.nan});
   outcome.warning = joined(warnings);
   if (writer) {
-    write_files(*writer, result, attempt, common, outcome);
+    write_files(*writer, result, attempt, context, outcome);
   } else {
     append_result_json(outcome.text, result, -1);
     outcome.text += '\n';
@@ -144,26 +144,27 @@ void fail(Outcome& outcome, const Error& error) {
   outcome.error = error.lines();
 }
 
-void work(const Item& item, const Common& common, const Claim& claim, Outcome& outcome) {
+void work(const Item& item, const BatchContext& context, const CompletionToken& token,
+          Outcome& outcome) {
   try {
-    if (!item.fault.empty()) throw Error(ErrorKind::data, item.fault);
-    if (common.earlier != nullptr) {
-      outcome.outputs = finished_earlier(item, common);
+    if (!item.invalid.empty()) throw Error(ErrorKind::data, item.invalid);
+    if (context.earlier != nullptr) {
+      outcome.outputs = finished_earlier(item, context);
       if (!outcome.outputs.empty()) {
         outcome.status = Status::skipped;
-        if (common.dry_run) outcome.text = dry_run_json(item, common, nullptr);
+        if (context.dry_run) outcome.text = dry_run_json(item, context, nullptr);
         return;
       }
     }
-    Attempt attempt{item, claim};
-    while (!compute(attempt, common, outcome)) {
+    Attempt attempt{item, token};
+    while (!compute(attempt, context, outcome)) {
     }
-  } catch (const Memory::GivenUp&) {  // reported as overdue
-  } catch (const NothingToAdd&) {
+  } catch (const MemoryBudget::Cancelled&) {  // has been reported as overdue
+  } catch (const ResultExists&) {
     outcome.status = Status::skipped;
   } catch (const ExistsAlready& error) {
-    if (common.earlier == nullptr || common.no_clobber) return fail(outcome, error);
-    fail(outcome, not_ours(error));
+    if (context.earlier == nullptr || context.no_clobber) return fail(outcome, error);
+    fail(outcome, foreign_file_error(error));
   } catch (const Error& error) {
     fail(outcome, error);
   } catch (const std::bad_alloc&) {
@@ -173,7 +174,7 @@ void work(const Item& item, const Common& common, const Claim& claim, Outcome& o
   }
 }
 
-/// Lines that do not say which item they are about say it.
+/// Prefixes error lines with the item's name where it is missing.
 void name_item(Outcome& outcome) {
   const std::string name = printable(outcome.name);
   for (std::string& line : outcome.error)
@@ -182,9 +183,10 @@ void name_item(Outcome& outcome) {
 
 }  // namespace
 
-Outcome work_on(const Item& item, const Common& common, const Claim& claim, std::string room) {
-  Outcome outcome{.number = item.number, .name = item.name, .text = std::move(room)};
-  work(item, common, claim, outcome);
+Outcome work_on(const Item& item, const BatchContext& context, const CompletionToken& token,
+                std::string text_buffer) {
+  Outcome outcome{.number = item.number, .name = item.name, .text = std::move(text_buffer)};
+  work(item, context, token, outcome);
   name_item(outcome);
   return outcome;
 }

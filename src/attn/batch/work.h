@@ -1,16 +1,17 @@
-// What a batch does with one item: read, compute, write; or find that it is done already.
+// Runs one item of a batch.
 #pragma once
 
 #include <string>
 
-#include "attn/batch/claim.h"
-#include "attn/batch/common.h"
+#include "attn/batch/batch_context.h"
 #include "attn/batch/item.h"
+#include "attn/batch/pool.h"
 
 namespace attn {
 
-/// `room` is empty, and becomes the outcome's text. Never throws an Error: that is an outcome, too.
-/// Throws BrokenPipe.
-Outcome work_on(const Item& item, const Common& common, const Claim& claim, std::string room = {});
+/// Reads, computes and writes the item, or finds that it is already done. `text_buffer` is empty
+/// and becomes the outcome's text. An Error becomes a failed outcome; BrokenPipe is thrown.
+Outcome work_on(const Item& item, const BatchContext& context, const CompletionToken& token,
+                std::string text_buffer = {});
 
 }  // namespace attn

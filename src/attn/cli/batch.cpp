@@ -6,16 +6,17 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/version.h"
-#include "attn/batch/existing.h"
 #include "attn/batch/job_files.h"
 #include "attn/batch/job_lines.h"
 #include "attn/batch/manifest.h"
+#include "attn/batch/naming.h"
 #include "attn/batch/shard.h"
 #include "attn/cli/batch_options.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/batch_run.h"
 #include "attn/cli/command.h"
 #include "attn/cli/limit_options.h"
+#include "attn/core/machine.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/temporaries.h"
@@ -65,7 +66,7 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
                                         const std::string& path, const std::string& options,
                                         std::size_t most, NewFolders& folders) {
   if (args.dry_run)
-    return std::make_unique<Manifest>(path, ManifestUse::look, options, false, most);
+    return std::make_unique<Manifest>(path, ManifestUse::read_only, options, false, most);
   folders.make_with_parents(naming.folder, args.durable);
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
@@ -118,49 +119,50 @@ Document base_of(const BatchArgs& args, FileCache& cache) {
   return base;
 }
 
-Common common_of(const BatchArgs& args) {
-  Common common;
-  common.naming = naming_of(args);
-  common.base_file = args.base;
-  common.no_clobber = args.no_clobber;
-  common.nan = args.nan;
-  common.tells_inputs = common.naming || args.json;
-  common.dry_run = args.dry_run;
-  common.policy.force = args.force;
-  common.policy.durable = args.durable;
-  common.policy.digest = true;
-  common.policy.nameless = true;
-  return common;
+BatchContext context_of(const BatchArgs& args) {
+  BatchContext context;
+  context.naming = naming_of(args);
+  context.base_file = args.base;
+  context.no_clobber = args.no_clobber;
+  context.nan = args.nan;
+  context.records_inputs = context.naming || args.json;
+  context.dry_run = args.dry_run;
+  context.policy.force = args.force;
+  context.policy.durable = args.durable;
+  context.policy.digest = true;
+  context.policy.nameless = true;
+  return context;
 }
 
 int run_batch(const BatchArgs& args) {
   check(args);
+  machine();  // an invalid ATTN_ISA is an error before any job runs
   const ReadLimits limits = limits_of(args.limits);
-  give_freed_memory_back();
-  Memory memory(limits.memory - limits.memory / kCachePart);
+  return_freed_memory_to_system();
+  MemoryBudget memory(limits.memory - limits.memory / kCachePart);
   FileCache cache(limits.memory / kCachePart, limits, args.lines());
-  Common common = common_of(args);
-  common.memory = &memory;
-  common.files = &cache;
-  common.base = base_of(args, cache);
-  check_values(common.base);
-  read_numbers(common.base);
+  BatchContext context = context_of(args);
+  context.memory = &memory;
+  context.files = &cache;
+  context.base = base_of(args, cache);
+  check_values(context.base);
+  read_numbers(context.base);
   const Shard shard = parse_shard(args.shard);
   std::atomic<bool> stop = false;
-  const bool has_manifest = common.naming && (args.resume || !args.dry_run);
-  const std::string path = has_manifest ? manifest_path(args, *common.naming, shard) : "";
+  const bool has_manifest = context.naming && (args.resume || !args.dry_run);
+  const std::string path = has_manifest ? manifest_path(args, *context.naming, shard) : "";
   const auto source =
-      shard_of(list_items(args, common.naming, shard, path, limits.memory, stop), shard);
+      shard_of(list_items(args, context.naming, shard, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
-  common.policy.inputs = {args.base, args.files_from, path};
+  context.policy.inputs = {args.base, args.files_from, path};
   NewFolders folders;
-  common.folders = &folders;
+  context.folders = &folders;
   std::unique_ptr<Manifest> manifest;
   if (has_manifest)
-    manifest = open_manifest(args, *common.naming, path, options_digest(args, common.base, cache),
+    manifest = open_manifest(args, *context.naming, path, options_digest(args, context.base, cache),
                              limits.memory, folders);
-  if (args.resume) common.earlier = manifest.get();
-  return run_items(args, common, *source, args.dry_run ? nullptr : manifest.get(), stop);
+  if (args.resume) context.earlier = manifest.get();
+  return run_items(args, context, *source, args.dry_run ? nullptr : manifest.get(), stop);
 }
 
 int batch(const BatchArgs& args) {

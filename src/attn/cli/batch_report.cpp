@@ -177,9 +177,11 @@ void BatchReport::draw_bar() {
   std::fprintf(stderr, "\r%s%s\x1b[K", bar.c_str(), text.c_str());
 }
 
-void BatchReport::clear_bar() {
-  if (progress_.bar_on_screen) std::fputs("\r\x1b[K", stderr);
+bool BatchReport::clear_bar() {
+  if (!progress_.bar_on_screen) return false;
+  std::fputs("\r\x1b[K", stderr);
   progress_.bar_on_screen = false;
+  return true;
 }
 
 void BatchReport::say(const std::string& line) {

@@ -43,7 +43,8 @@ class BatchReport {
   void item(const Outcome& outcome);
   void take_back(const Outcome& outcome);  ///< it could not be written, and so does not count
   void tick();
-  void clear_bar();                            ///< before others write to the terminal
+  bool clear_bar();  ///< call it before other text is written; false if no bar was shown
+  void draw_bar();
   int fault(const std::exception_ptr& fault);  ///< says what ends the batch; gives the exit code
   void end(int code);                          ///< the summary
   std::size_t failed() const { return progress_.failed; }
@@ -57,7 +58,6 @@ class BatchReport {
   void failure(const Outcome& outcome);
   void warning(const Outcome& outcome);
   void event(const std::string& name, const std::string& more = "") const;
-  void draw_bar();
 
   using Clock = std::chrono::steady_clock;
   const ReportOptions options_;

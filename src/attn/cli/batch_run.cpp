@@ -41,7 +41,7 @@ PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::siz
   PoolOptions pool = args.pool;
   if (pool.threads == 0) pool.threads = processors;
   pool.in_order = in_order;
-  pool.most_waiting = std::min(pool.most_waiting, most_memory / kWaitingPart);
+  pool.max_waiting = std::min(pool.max_waiting, most_memory / kWaitingPart);
   return pool;
 }
 
@@ -84,33 +84,34 @@ bool reader_has_gone(const std::exception_ptr& fault) {
 
 }  // namespace
 
-int run_items(const BatchArgs& args, const Common& common, ItemSource& source, Manifest* manifest,
-              std::atomic<bool>& stop) {
+int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
+              Manifest* manifest, std::atomic<bool>& stop) {
   const bool is_recorded = manifest != nullptr;
   BatchReport report(report_options(args, source, manifest));
   std::optional<OutputFile> results;
   if (!is_recorded) results.emplace("-", OutputPolicy{});
-  const bool on_screen = isatty(STDOUT_FILENO) == 1;
+  const bool results_on_terminal = !is_recorded && isatty(STDOUT_FILENO) == 1;
   const std::size_t processors = processors_for_us();
   const PoolOptions pool =
-      pool_options(args, processors, common.files->limits().memory, !is_recorded);
+      pool_options(args, processors, context.files->limits().memory, !is_recorded);
   PoolCalls calls;
   // Processors that no worker has are for the kernels.
   calls.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
     set_threads(threads);
   };
-  calls.work = [&](const Item& item, const Claim& claim, std::string room) {
-    return work_on(item, common, claim, std::move(room));
+  calls.work = [&](const Item& item, const CompletionToken& token, std::string text_buffer) {
+    return work_on(item, context, token, std::move(text_buffer));
   };
   calls.report = [&](std::span<const Outcome> outcomes) {
     for (const Outcome& outcome : outcomes) report.item(outcome);
-    if (on_screen) report.clear_bar();
+    const bool had_bar = results_on_terminal && report.clear_bar();
     try {
       is_recorded ? manifest->add(outcomes) : write_results(*results, outcomes);
     } catch (...) {
       for (const Outcome& outcome : outcomes) report.take_back(outcome);
       throw;
     }
+    if (had_bar) report.draw_bar();
   };
   calls.tick = [&] { report.tick(); };
   PoolEnd end = run_pool(source, pool, calls, stop);

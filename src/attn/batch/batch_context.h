@@ -1,0 +1,34 @@
+// Settings and resources that all jobs of a batch share.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "attn/batch/manifest.h"
+#include "attn/batch/memory_budget.h"
+#include "attn/batch/naming.h"
+#include "attn/io/file_cache.h"
+#include "attn/io/new_folders.h"
+#include "attn/io/output_policy.h"
+#include "attn/job/document.h"
+#include "attn/result/nan.h"
+
+namespace attn {
+
+/// Constant while jobs run, except for what the pointers refer to.
+struct BatchContext {
+  Document base;          ///< defaults; a job's own keys override them
+  std::string base_file;  ///< the file that --base names, or ""
+  FileCache* files = nullptr;
+  MemoryBudget* memory = nullptr;
+  std::optional<Naming> naming = {};  ///< empty: results go to standard output
+  NewFolders* folders = nullptr;      ///< folders created for results
+  const Manifest* earlier = nullptr;  ///< the manifest to resume, or nullptr
+  OutputPolicy policy = {};           ///< for result files
+  bool no_clobber = false;            ///< skip jobs whose result files all exist
+  NanPolicy nan = NanPolicy::warn;
+  bool records_inputs = true;  ///< input digests are needed, for a manifest or for events
+  bool dry_run = false;        ///< describe each job in Outcome::text; compute and write nothing
+};
+
+}  // namespace attn

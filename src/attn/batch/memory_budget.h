@@ -1,0 +1,62 @@
+// Memory reservations of the jobs that run at the same time.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <set>
+
+namespace attn {
+
+/// Makes the C library return large freed blocks to the system at once, so that memory freed by one
+/// job is available to others. Call it before threads are started.
+void return_freed_memory_to_system();
+
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(std::size_t limit)
+      : limit_(limit), minimum_(std::min(kSmallJob, limit / 256)), free_(limit) {}
+  std::size_t limit() const { return limit_; }
+
+  /// Thrown to a waiting job that has been cancelled.
+  struct Cancelled {};
+
+  /// A part of the budget, returned by the destructor. A request for more than the limit gets the
+  /// whole budget.
+  ///
+  /// A reservation never waits for more memory while it holds some, which could deadlock: if it
+  /// cannot grow at once, its owner releases it and makes a new one of the full size. Waiting
+  /// requests are served in order.
+  class Reservation {
+   public:
+    /// Waits until `bytes` are free. Throws Cancelled once `cancelled` returns true.
+    Reservation(MemoryBudget& budget, std::size_t bytes, const std::function<bool()>& cancelled);
+    Reservation(const Reservation&) = delete;
+    Reservation& operator=(const Reservation&) = delete;
+    ~Reservation();
+    bool grow_to(std::size_t bytes);  ///< false, and unchanged, if that is not free now
+
+   private:
+    MemoryBudget& budget_;
+    std::size_t bytes_;
+  };
+
+ private:
+  static constexpr std::size_t kSmallJob = std::size_t{1} << 18;
+  bool take(std::size_t bytes);  ///< false if they are not free
+
+  const std::size_t limit_;
+  const std::size_t minimum_;  ///< of a reservation, so that those of small jobs need not grow
+  // All workers modify these, so they have cache lines of their own.
+  alignas(64) std::atomic<std::size_t> free_;
+  alignas(64) std::atomic<std::size_t> waiters_ = 0;
+  std::mutex mutex_;  ///< guards the members below
+  std::condition_variable freed_;
+  std::size_t next_ticket_ = 0;
+  std::set<std::size_t> waiting_;  ///< tickets; the smallest is served first
+};
+
+}  // namespace attn
