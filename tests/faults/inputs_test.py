@@ -1,26 +1,27 @@
-#!/usr/bin/env python3
-"""Inputs that are emptied, replaced or written over while they are read: at every open, fstat, read,
-mmap, write and close, and in the middle of each read.
+"""Input files that are cut, replaced or overwritten while they are read: at every open, fstat, read, mmap,
+write and close, and in the middle of each read.
 
-A run then gives the result of the old file or of the new one, or says what is wrong (65, 66, 74);
-it never crashes and never mixes the two.
+The run gives the result of the old file or of the new one, or says what is wrong (65, 66, 74). It never
+crashes and never mixes the two.
 """
 
+import collections
 import json
 import os
 import pathlib
-import sys
 import tempfile
 
 import numpy as np
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from commands import Command  # noqa: E402
-from injection import MEMORY, Bench, state_of  # noqa: E402
-from support.attn import Checks, under_sanitizer  # noqa: E402
+from commands import Command
+from injection import MEMORY, Bench, state_of
+from support.attn import under_sanitizer
 
-ROWS = 1200  # more than 128 KiB: used where it is, without a copy, save by a batch
-LONG_AGO = 1_000_000_000  # a write within the same tick of a file system's clock goes unseen
+pytestmark = pytest.mark.skipif(under_sanitizer(), reason="a sanitizer does not start after a preloaded library")
+
+ROWS = 1200  # more than 128 KiB: mapped instead of copied, except by a batch
+LONG_AGO = 1_000_000_000  # a write within one tick of the file system's clock is not detected
 
 
 def write_files(folder, start):
@@ -36,8 +37,8 @@ def write_files(folder, start):
     (folder / f"job.json{end}").write_text(json.dumps({"Q": Q.tolist(), "K": Q[:5].tolist()}))
 
 
-# Batches with one worker: with two, one may open the file while the other's call writes to it, and all
-# that within one tick of the clock that files have.
+# Batches have one worker. With two, one could open the file while a call of the other writes to it, within
+# one tick of the file system's clock.
 COMMANDS = [
     (Command(".npy", ["run", "--q", "q.npy", "--k", "q.npy", "-o", "out.npy", "--outputs", "context"]),
      "q.npy"),
@@ -55,50 +56,59 @@ COMMANDS = [
 ]
 
 
+KINDS = ["open", "stat", "read", "map", "write", "close"]
+TOTALS = collections.Counter()  # changed: inputs that changed during a run; noticed: mixtures that were reported
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        write_files(pathlib.Path(name), 0)
+        write_files(pathlib.Path(name), 1)
+        yield pathlib.Path(name)
+
+
+@pytest.fixture(scope="module", params=COMMANDS, ids=lambda param: param[0].name)
+def bench(request, inputs):
+    """A command, its input file, and the results of the old and of the new file."""
+    command, file = request.param
+    bench = Bench(command, inputs)
+    (bench.folder / file).write_bytes(bench.before[file + ".new"])
+    results = [(0, bench.stdout, bench.after.get("out.npy")), result_of(bench.run(), state_of(bench.folder))]
+    bench.reset(state_of(bench.folder))
+    return bench, file, results
+
+
 def result_of(run, state):
     return run.returncode, run.stdout, state.get("out.npy")
 
 
-def is_refused(run, now, file):
+def is_refused(run, state, file):
+    """Whether the run failed with a message about the file, and without an output."""
     lines = run.stderr.decode().splitlines()
-    told = len(lines) == (2 if run.returncode == 3 else 1)  # a batch adds how many jobs failed
-    return told and run.returncode in (3, 65, 66, 74) and "out.npy" not in now \
-        and lines[0].startswith("attn: ") and f"{file}: " in lines[0]
+    return (run.returncode in (3, 65, 66, 74) and "out.npy" not in state
+            and len(lines) == (2 if run.returncode == 3 else 1)  # a batch also counts its failed jobs
+            and lines[0].startswith("attn: ") and f"{file}: " in lines[0])
 
 
-def main():
-    checks = Checks("inputs that change")
-    if under_sanitizer():
-        print("not tried: a sanitizer does not start with another library before it")
-        checks.check(True, "")
-        checks.finish()
-    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
-        inputs = pathlib.Path(name)
-        write_files(inputs, 0)
-        write_files(inputs, 1)
-        changes, mixtures = 0, 0
-        for command, file in COMMANDS:
-            bench = Bench(command, inputs)
-            (bench.folder / file).write_bytes(bench.before[file + ".new"])
-            allowed = [(0, bench.stdout, bench.after.get("out.npy")),
-                       result_of(bench.run(), state_of(bench.folder))]
-            bench.reset(state_of(bench.folder))
-            for kind in "open", "stat", "read", "map", "write", "close":
-                for number in range(1, bench.counts[kind] + 2):
-                    for action in f"cut={file}", f"swap={file}", f"fill={file}":
-                        os.utime(bench.folder / file, (LONG_AGO, LONG_AGO))
-                        run = bench.run(f"{kind}:{action}:{number}")
-                        now = state_of(bench.folder)
-                        changes += now.get(file) != bench.before[file]
-                        checks.check(is_refused(run, now, file) or result_of(run, now) in allowed,
-                                     f"{command.name}, {kind}:{action}:{number}: {run}")
-                        mixtures += b": was written to while it was read" in run.stderr
-                        checks.check(not any(".attn-tmp" in path for path in now), "litter")
-                        bench.reset(now)
-    checks.check(changes > 200 and mixtures > 20, f"{changes} inputs changed, {mixtures} noticed")
-    print(f"{changes} inputs changed while they were read, {mixtures} of them told of")
-    checks.finish()
+@pytest.mark.parametrize("action", ["cut", "swap", "fill"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_change_gives_a_result_or_an_error(bench, kind, action):
+    bench, file, results = bench
+    for number in range(1, bench.counts[kind] + 2):
+        os.utime(bench.folder / file, (LONG_AGO, LONG_AGO))
+        run = bench.run(f"{kind}:{action}={file}:{number}")
+        state = state_of(bench.folder)
+        TOTALS["changed"] += state.get(file) != bench.before[file]
+        TOTALS["noticed"] += b": was written to while it was read" in run.stderr
+        bench.reset(state)
+        assert is_refused(run, state, file) or result_of(run, state) in results, (number, run)
+        assert [path for path in state if ".attn-tmp" in path] == [], number
 
 
-if __name__ == "__main__":
-    main()
+def test_many_inputs_changed():
+    assert TOTALS["changed"] > 200
+
+
+def test_many_mixtures_were_noticed():
+    assert TOTALS["noticed"] > 20

@@ -1,30 +1,44 @@
-#!/usr/bin/env python3
-"""Faults one at a time: a sample of what scripts/faults tries in full.
+"""Faults one at a time: a sample of the sweep that scripts/faults runs in full.
 
-Every command and every kind of fault is in it; of the calls that fail, every 11th, and of the
-allocations every 4001st. A batch that is resumed has every call of it fail, and a picture all of the
-allocations that setting text takes.
+The sample has every command and every kind of fault: every 11th of the calls that fail, and every 4001st
+allocation. For a resumed batch, every call fails once. For a picture, every allocation of its text does.
 """
 
-import pathlib
-import sys
+import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from sweep import calls, sweep  # noqa: E402
-from support.attn import Checks, under_sanitizer  # noqa: E402
+from support.attn import under_sanitizer
+from sweep import calls, sweep
 
-if __name__ == "__main__":
-    checks = Checks("faults, one at a time")
-    checks.check(list(calls(10, 4, 2)) == [3, 7] and list(calls(2, 4, 5)) == [2]
-                 and list(calls(0, 4, 0)) == [], "which calls are in a sample")
-    if under_sanitizer():
-        print("not tried: a sanitizer's own allocator cannot be made to fail")
-    else:
-        sample, whole = sweep(11, 4001), sweep(1, 4001, "batch, resumed")
-        picture = sweep(1, 1, "run, PNG", last_allocations=400)
-        for problem in sample.problems + whole.problems + picture.problems:
-            checks.check(False, problem)
-        injected = sample.injected + whole.injected + picture.injected
-        checks.check(injected > 1600, f"{injected} faults injected")
-        print(f"{sample.runs + whole.runs + picture.runs} runs, {injected} faults injected")
-    checks.finish()
+NOT_UNDER_SANITIZER = pytest.mark.skipif(under_sanitizer(), reason="a sanitizer's allocator cannot be made to fail")
+
+
+@pytest.mark.parametrize("count, every, start, sample", [(10, 4, 2, [3, 7]), (2, 4, 5, [2]), (0, 4, 0, [])])
+def test_sample_is_every_nth_call(count, every, start, sample):
+    assert list(calls(count, every, start)) == sample
+
+
+@NOT_UNDER_SANITIZER
+class TestSweep:
+    @pytest.fixture(scope="class")
+    def sample(self):
+        return sweep(11, 4001)
+
+    @pytest.fixture(scope="class")
+    def resumed_batch(self):
+        return sweep(1, 4001, "batch, resumed")
+
+    @pytest.fixture(scope="class")
+    def picture(self):
+        return sweep(1, 1, "run, PNG", last_allocations=400)
+
+    def test_every_command_handles_a_sample_of_faults(self, sample):
+        assert sample.problems == []
+
+    def test_resumed_batch_handles_every_fault(self, resumed_batch):
+        assert resumed_batch.problems == []
+
+    def test_picture_handles_every_failed_allocation_of_its_text(self, picture):
+        assert picture.problems == []
+
+    def test_many_faults_were_injected(self, sample, resumed_batch, picture):
+        assert sample.injected + resumed_batch.injected + picture.injected > 1600
