@@ -374,17 +374,18 @@ def test_flags_that_contradict_are_refused(results, arguments, word):
     assert_error(results(*arguments), 2, word)
 
 
-BOUND_REPLACED = ": goes with the bound, which --rtol, --atol and --ulp replace"
+BOUND_REPLACED = " requires the error bound, which --rtol, --atol and --ulp replace"
 
 
 @pytest.mark.parametrize("flags, message", [
     (["--rtol", "1e-3", "--precision", "f16"], "--precision" + BOUND_REPLACED),
     (["--ulp", "4", "--sums", "f16"], "--sums" + BOUND_REPLACED),
-    (["--outputs", "weights"], "--outputs: what A holds is compared; A#NAME picks one, --as NAME says which "
-                               "output it is"),
-    (["--compute", "f32"], "--compute: the reference is computed in f64"),
-    (["--path", "fast"], "--path: the job is computed by path reference"),
-    (["--tokens", "a,b"], "--tokens: labels are those that A holds"),
+    (["--outputs", "weights"], "--outputs cannot be combined with --reference: the tensors of A are compared; "
+                               "A#NAME selects one, --as NAME says which output it is"),
+    (["--compute", "f32"], "--compute cannot be combined with --reference: the reference is computed in f64"),
+    (["--path", "fast"], "--path cannot be combined with --reference: the reference is computed by the reference "
+                         "implementation"),
+    (["--tokens", "a,b"], "--tokens cannot be combined with --reference: labels come from A"),
     (["--as", "weigths"], "--as: expected names of outputs, found 'weigths' (did you mean 'weights'?)"),
     (["--as", "output"], "--as: expected W_O for output, found none"),
 ])

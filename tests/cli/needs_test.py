@@ -74,7 +74,7 @@ def test_flag_with_effect_or_default_value_is_accepted(arguments):
 
 COMPARE, VIEW, PICTURE = ["compare", "a.npz", "b.npz"], ["view", "a.npz"], ["-o", "z.svg"]
 NO_FILE = "a file: -o, --view=FILE or --explain FILE"
-TEXT = "text on standard output only"
+TEXT = "text on standard output"
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def archives(tmp_path):
 ])
 def test_flag_requires_its_companion(archives, command, option, companion):
     run = attn(*command, *option, cwd=archives)
-    assert run.stderr.decode() == f"attn: {option[0]}: goes with {companion}\n"
+    assert run.stderr.decode() == f"attn: {option[0]} requires {companion}\n"
     assert run.returncode == 2
     assert run.stdout == b""
 

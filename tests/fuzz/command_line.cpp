@@ -1,17 +1,17 @@
 // Words of a command line, each terminated by a NUL, parsed as the command that the first one
 // names. For `run`, stops before the computation. Nothing is opened, written or computed.
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <map>
 #include <memory>
 
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/cli/commands.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/parser.h"
 #include "attn/cli/run_views.h"
 #include "attn/cli/show.h"
-#include "attn/cli/subcommand.h"
 #include "attn/job/limits.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
@@ -32,21 +32,15 @@ std::vector<std::string> words_of(std::string_view text) {
   return words;
 }
 
-/// False if the words are not valid; as in cli.cpp, messages of CLI11 are escaped.
-bool parsed(CLI::App& app, std::vector<std::string> words) {
-  std::reverse(words.begin(), words.end());
-  return fuzz::accepted([&] {
-    try {
-      app.parse(words);
-    } catch (const CLI::ParseError& error) {
-      throw Error(ErrorKind::usage, printable(error.what()) + "; see --help");
-    }
-  });
+/// Whether the words fit the command.
+bool parses(const Command& command, const std::vector<std::string>& words) {
+  return fuzz::accepted(
+      [&] { check_requirements(command, parse(command, "attn " + command.name, words)); });
 }
 
 /// The options of `attn run` for the computation and its outputs.
 struct RunCommand {
-  CLI::App app;
+  Command command;
   std::string job;
   JobFlags flags;
   ShowArgs show;
@@ -55,18 +49,17 @@ struct RunCommand {
   RunViewArgs views;
 
   RunCommand() {
-    app.allow_extras();
-    app.add_option("JOB", job);
-    add_job_flags(app, flags);
-    add_show_options(app, show);
-    add_view_options(app, views);
-    add_nan_option(app, nan);
-    add_limit_options(app, limits);
+    command.add(positional("JOB", job, ""));
+    command.add(job_options(flags));
+    command.add(show_options(show));
+    add_view_options(command, views);
+    command.add(nan_option(nan));
+    add_limit_options(command, limits);
   }
 
-  void forget() {
+  void reset() {
     flags.texts.clear();
-    for (auto& [key, text] : flags.switches) text.clear();  // CLI11 keeps references to these
+    for (auto& [key, text] : flags.switches) text.clear();  // the options refer to these
     show = {}, limits = {}, views = {};
     job.clear();
   }
@@ -94,15 +87,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fuzz::Confined confined;
   if (first == "run") {
     static RunCommand run;
-    run.forget();
-    if (parsed(run.app, words)) fuzz::accepted([&] { understand(run); });
-  } else if (const Subcommand* subcommand = find_subcommand(first)) {
-    static std::map<const Subcommand*, std::unique_ptr<DeclaredCommand>> commands;
-    auto& command = commands[subcommand];
-    if (command == nullptr) command = declare(*subcommand);
-    parsed(*command->app, words);
+    run.reset();
+    if (parses(run.command, words)) fuzz::accepted([&] { understand(run); });
+  } else if (const CommandEntry* entry = find_command(first)) {
+    static std::map<const CommandEntry*, Command> commands;
+    if (!commands.contains(entry)) commands[entry] = make_command(*entry);
+    parses(commands[entry], words);
   } else {
-    did_you_mean(first, subcommand_names());
+    did_you_mean(first, command_names());
   }
   return 0;
 }

@@ -189,7 +189,7 @@ REFUSED = [
     (["permutation", "--seed", 1], "permutation: expected either 'n' or 'values'"),
     (["choice", "--seed", 1, "--n", 2, "--p", "0.5,0.6"], "the sum 1.1"),
     (["rand", "--seed", 1, "--repeat", 2, "--format", "csv"], "holds one tensor, found 2"),
-    (["rand", "--seed", 1, "--repr", "--format", "json"], "--repr: goes with"),
+    (["rand", "--seed", 1, "--repr", "--format", "json"], "--repr requires text on standard output"),
     (["rand", "--seed", 1, "-o", "x.txt"], "expected a name that ends in .npz"),
     (["rand", "--seed", 1, "--repeat", 2, "-o", "x.npy"], "holds one tensor, found 2"),
     (["rand", "--sed", 1], "unknown flag '--sed' (did you mean '--seed'?)"),

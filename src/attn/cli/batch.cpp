@@ -1,5 +1,5 @@
-// attn batch: many jobs, as files or as lines of JSON, on several threads.
-#include <CLI/CLI.hpp>
+#include "attn/cli/batch.h"
+
 #include <filesystem>
 #include <memory>
 
@@ -14,8 +14,8 @@
 #include "attn/cli/batch_options.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/batch_run.h"
-#include "attn/cli/command.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/message.h"
 #include "attn/core/machine.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
@@ -165,28 +165,25 @@ int run_batch(const BatchArgs& args) {
   return run_items(args, context, *source, args.dry_run ? nullptr : manifest.get(), stop);
 }
 
-int batch(const BatchArgs& args) {
-  take_questions();
-  if (!args.json) return run_batch(args);
-  try {
-    return run_batch(args);
-  } catch (...) {
-    return tell_fault_as_event(std::current_exception());
-  }
-}
-
 }  // namespace
 
-Action add_batch(CLI::App& app) {
+Command batch_command() {
   const auto args = std::make_shared<BatchArgs>();
-  app.description(
-      "Computes attention for many jobs, several at a time.\n\n"
-      "Example:\n"
+  Command command;
+  command.description = "Computes attention for many jobs, several at a time.";
+  command.example =
       "  attn batch jobs/ --out-dir results --resume\n"
       "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results\n"
-      "  generate-jobs | attn batch - --wq W_Q.npy > results.ndjson");
-  add_batch_options(app, *args);
-  return [args] { return batch(*args); };
+      "  generate-jobs | attn batch - --wq W_Q.npy > results.ndjson";
+  add_batch_options(command, *args);
+  command.action = [args] {
+    take_questions();
+    return run_batch(*args);
+  };
+  command.report = [args](const std::exception_ptr& exception) {
+    return args->json ? report_exception_as_event(exception) : report_exception(exception);
+  };
+  return command;
 }
 
 }  // namespace attn

@@ -9,11 +9,6 @@
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
-
 namespace attn {
 
 /// What was typed.
@@ -28,15 +23,14 @@ struct BatchArgs {
   ProgressStyle progress = ProgressStyle::automatic;
   NanPolicy nan = NanPolicy::warn;
   JobFlags flags;
-  const CLI::Option* format_option = nullptr;
 
   bool lines() const { return jobs.size() == 1 && jobs[0] == "-"; }
 };
 
-/// Declares them all; `args` outlives the parsing.
-void add_batch_options(CLI::App& app, BatchArgs& args);
+/// Adds them all, with what they require of each other; `args` outlives the parsing.
+void add_batch_options(Command& command, BatchArgs& args);
 
-/// Errors: usage, for options that contradict or miss each other.
+/// Errors: usage, for what the table of options cannot express.
 void check(const BatchArgs& args);
 
 }  // namespace attn

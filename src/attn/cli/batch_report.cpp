@@ -12,7 +12,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/command.h"
+#include "attn/cli/message.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/json.h"
 #include "attn/io/output_file.h"
@@ -65,11 +65,11 @@ void take_questions() {
   sigaction(SIGUSR1, &action, nullptr);
 }
 
-int tell_fault_as_event(const std::exception_ptr& fault) {
+int report_exception_as_event(const std::exception_ptr& fault) {
   try {
     std::rethrow_exception(fault);
   } catch (const BrokenPipe&) {
-    return tell_fault(fault);
+    return report_exception(fault);
   } catch (const Error& error) {
     std::string lines;
     for (const std::string& line : error.lines())
@@ -83,7 +83,7 @@ int tell_fault_as_event(const std::exception_ptr& fault) {
     return static_cast<int>(ErrorKind::data);
   } catch (const std::exception& error) {
     const Error internal(ErrorKind::internal, std::string("internal error: ") + error.what());
-    return tell_fault_as_event(std::make_exception_ptr(internal));
+    return report_exception_as_event(std::make_exception_ptr(internal));
   }
 }
 
@@ -203,7 +203,7 @@ void BatchReport::event(const std::string& name, const std::string& more) const 
 
 int BatchReport::fault(const std::exception_ptr& fault) {
   clear_bar();
-  return options_.json ? tell_fault_as_event(fault) : tell_fault(fault);
+  return options_.json ? report_exception_as_event(fault) : report_exception(fault);
 }
 
 void BatchReport::end(int code) {

@@ -32,8 +32,8 @@ struct ReportOptions {
 /// report gives; by itself the signal would end the program.
 void take_questions();
 
-/// As tell_fault(), as an event: {"event":"error","error":["..."],"code":74}.
-int tell_fault_as_event(const std::exception_ptr& fault);
+/// As report_exception(), as an event: {"event":"error","error":["..."],"code":74}.
+int report_exception_as_event(const std::exception_ptr& fault);
 
 /// Its functions are called one at a time. As long as one lives, a signal that ends the program
 /// says how far the batch came.

@@ -13,7 +13,7 @@
 #include "attn/batch/pool.h"
 #include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
-#include "attn/cli/command.h"
+#include "attn/cli/message.h"
 #include "attn/core/fast.h"
 #include "attn/core/machine.h"
 #include "attn/io/output_file.h"
@@ -70,7 +70,7 @@ bool reader_has_gone(const std::exception_ptr& fault) {
     if (fault) std::rethrow_exception(fault);
   } catch (const BrokenPipe&) {
     return true;
-  } catch (...) {  // whatever else it is, tell_fault() says
+  } catch (...) {  // whatever else it is, report_exception() says
   }
   return false;
 }

@@ -1,4 +1,4 @@
-// The command line: what was typed, handed to what it means. The only room that knows CLI11.
+// The entry point of the program: dispatches to the command that was given.
 #pragma once
 
 namespace attn {

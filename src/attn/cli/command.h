@@ -1,51 +1,48 @@
-// What every subcommand is made of.
-//
-// One file a subcommand: add_NAME() declares its options on `app` and returns what to do once they
-// are parsed, which gives the exit code. Errors are thrown (base/error.h).
+// A command as data: what help says about it, its options, and its action.
 #pragma once
 
 #include <exception>
 #include <functional>
 #include <string>
+#include <vector>
 
-#include "attn/base/printable.h"
-
-namespace CLI {
-class App;
-}
+#include "attn/cli/option.h"
 
 namespace attn {
 
+/// Returns the exit code. Errors are thrown (base/error.h).
 using Action = std::function<int()>;
 
-Action add_run(CLI::App& app);
-Action add_batch(CLI::App& app);
-Action add_examples(CLI::App& app);
-Action add_inspect(CLI::App& app);
-Action add_random(CLI::App& app);
-Action add_svd(CLI::App& app);
-Action add_convert(CLI::App& app);
-Action add_compare(CLI::App& app);
-Action add_conventions(CLI::App& app);
-Action add_merge(CLI::App& app);
-Action add_completions(CLI::App& app);
-Action add_man(CLI::App& app);
-Action add_schema(CLI::App& app);
-Action add_view(CLI::App& app);
+/// Each of `flags` requires a companion: "--force requires --out-dir".
+struct Requirement {
+  std::vector<std::string> flags;
+  std::string companion;              ///< an option, or a description if `is_met` is given
+  std::function<bool()> is_met = {};  ///< by default: whether the option `companion` was given
+};
 
-/// "attn: TEXT" on stderr. Every message of the program goes through here: names from files can
-/// hold anything, so control characters are escaped and long messages cut (printable_message()).
-void write_message(const std::string& text);
+/// Two options that exclude each other.
+struct Conflict {
+  std::string first, second;
+  std::string reason = {};  ///< why `first` cannot be combined with `second`, unless it is obvious
+};
 
-/// The same, unless -q was given.
-void note(const std::string& text);
-void set_quiet(bool quiet);
-bool is_quiet();
+struct Command {
+  std::string name, summary;    ///< of a subcommand; the others have theirs in commands.cpp
+  std::string description;      ///< paragraphs; help wraps them
+  std::string example;          ///< command lines
+  std::vector<Option> options;  ///< positional arguments in their order
+  std::vector<Requirement> requirements;
+  std::vector<Conflict> conflicts;
+  std::vector<Command> subcommands;  ///< they accept the options of their command, too
+  std::string notes;                 ///< preformatted; help prints them last
+  Action action;
+  /// Reports an error of the action on stderr and returns the exit code; by default
+  /// report_exception().
+  std::function<int(const std::exception_ptr&)> report = {};
 
-/// Says on stderr what an exception means, and gives the exit code. Never throws.
-int tell_fault(const std::exception_ptr& fault);
-
-/// Writes data to standard output and flushes it; a failure (a full disk) is Error(io).
-void print(const std::string& text);
+  void add(Option option);
+  void add(std::vector<Option> more);
+  const Option* find(const std::string& option_name) const;  ///< nullptr if there is none
+};
 
 }  // namespace attn

@@ -1,15 +1,15 @@
-// attn compare: how far the tensors of one file are from those of another, or from their job's.
-#include <CLI/CLI.hpp>
+#include "attn/cli/compare.h"
+
 #include <limits>
 #include <memory>
 #include <optional>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/command.h"
 #include "attn/cli/compare_options.h"
 #include "attn/cli/comparison_report.h"
 #include "attn/cli/draw.h"
+#include "attn/cli/message.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/io/output_file.h"
 
@@ -151,18 +151,20 @@ int run_compare(const CompareArgs& args) {
 
 }  // namespace
 
-Action add_compare(CLI::App& app) {
+Command compare_command() {
   const auto args = std::make_shared<CompareArgs>();
-  app.description(
-      "Says how far the tensors of A are from those of B, which is right. An element\n"
-      "is close when |a - b| <= atol + rtol |b|. Exit code 0: all are close;\n"
-      "1: something differs. With --reference, B is computed: for testing kernels.\n\n"
-      "Example:\n"
+  Command command;
+  command.description =
+      "Says how far the tensors of A are from those of B, which is right. An element is close "
+      "when |a - b| <= atol + rtol |b|. Exit code 0: all are close; 1: something differs. With "
+      "--reference, B is computed: for testing kernels.";
+  command.example =
       "  attn compare result.npz expected.npz --rtol 1e-5\n"
       "  attn compare mine.npy result.npz#weights --ulp 4 --view\n"
-      "  attn compare result.npz --reference --q q.npy --k k.npy --v v.npy --heads 4");
-  add_compare_options(app, *args);
-  return [args] { return run_compare(*args); };
+      "  attn compare result.npz --reference --q q.npy --k k.npy --v v.npy --heads 4";
+  add_compare_options(command, *args);
+  command.action = [args] { return run_compare(*args); };
+  return command;
 }
 
 }  // namespace attn

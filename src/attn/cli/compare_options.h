@@ -9,10 +9,6 @@
 #include "attn/cli/limit_options.h"
 #include "attn/report/heat_map.h"
 
-namespace CLI {
-class App;
-}
-
 namespace attn {
 
 /// What was typed.
@@ -30,10 +26,10 @@ struct CompareArgs {
   bool tolerant() const { return rtol || atol || ulps; }
 };
 
-/// Declares them all; `args` outlives the parsing.
-void add_compare_options(CLI::App& app, CompareArgs& args);
+/// Adds them all, with what they require of each other; `args` outlives the parsing.
+void add_compare_options(Command& command, CompareArgs& args);
 
-/// Errors: usage, for options that contradict or miss each other.
+/// Errors: usage, for what the table of options cannot express.
 void check(const CompareArgs& args);
 
 }  // namespace attn

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attn/base/error.h"
-#include "attn/cli/command.h"
+#include "attn/cli/message.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
@@ -110,12 +110,6 @@ void hint_outputs(const Tensor& tensor, const PreparedJob& prepared, const Job& 
 }
 
 }  // namespace
-
-bool has_job_flags(const JobFlags& flags) {
-  return !flags.texts.empty() ||
-         std::any_of(flags.switches.begin(), flags.switches.end(),
-                     [](const auto& entry) { return !entry.second.empty(); });
-}
 
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job_file,
                                    const ReferenceArgs& args, TensorFiles& files,

@@ -24,7 +24,4 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
                                    const Tolerance& tolerance, bool tolerance_typed,
                                    std::size_t most_memory);
 
-/// Whether any flag of a job was typed.
-bool has_job_flags(const JobFlags& flags);
-
 }  // namespace attn

@@ -1,10 +1,10 @@
-// attn completions: what a shell offers at the Tab key, made from the options' table.
-#include <CLI/CLI.hpp>
+#include "attn/cli/completions.h"
+
 #include <algorithm>
 #include <memory>
 
-#include "attn/cli/subcommand.h"
-#include "attn/cli/values.h"
+#include "attn/cli/commands.h"
+#include "attn/cli/message.h"
 
 namespace attn {
 namespace {
@@ -24,9 +24,9 @@ std::string quoted(std::string text) {
 
 struct Offer {
   std::string name, what;
-  std::vector<OptionFacts> options;  ///< without positionals
-  std::vector<std::string> words;    ///< what its first argument may be, where that is known
-  std::vector<std::string> takers;   ///< those of `words` behind which names stand: run NAME
+  std::vector<Option> options;      ///< without positionals
+  std::vector<std::string> words;   ///< what its first argument may be, where that is known
+  std::vector<std::string> takers;  ///< those of `words` behind which names stand: run NAME
 };
 
 /// A shell's words for the names that stand there, as 'attn examples list' has them in front.
@@ -34,23 +34,23 @@ std::string names_of(const Offer& offer, const std::string& program) {
   return program + " " + offer.name + " list 2>/dev/null | cut -d\" \" -f1";
 }
 
-bool takes_list(const OptionFacts& option) { return option.placeholder == "LIST"; }
+bool takes_list(const Option& option) { return option.placeholder == "LIST"; }
 
 std::vector<Offer> offers() {
   std::vector<Offer> all;
-  for (const Subcommand& subcommand : subcommands()) {
-    const auto command = declare(subcommand);
-    Offer offer{subcommand.name, subcommand.what, {}, {}, {}};
-    for (const CLI::App* part : command->app->get_subcommands({})) {
-      offer.words.push_back(part->get_name());
-      for (const OptionFacts& facts : facts_of(*part))
-        if (facts.positional) offer.takers.push_back(part->get_name());
+  for (const CommandEntry& entry : commands()) {
+    const Command command = make_command(entry);
+    Offer offer{entry.name, entry.summary, {}, {}, {}};
+    for (const Command& subcommand : command.subcommands) {
+      offer.words.push_back(subcommand.name);
+      for (const Option& option : subcommand.options)
+        if (option.is_positional()) offer.takers.push_back(subcommand.name);
     }
-    for (OptionFacts& facts : facts_of(*command->app)) {
-      if (!facts.positional)
-        offer.options.push_back(std::move(facts));
+    for (const Option& option : command.options) {
+      if (!option.is_positional())
+        offer.options.push_back(option);
       else if (offer.words.empty())
-        offer.words = facts.words;
+        offer.words = option.known_values();
     }
     all.push_back(std::move(offer));
   }
@@ -60,7 +60,7 @@ std::vector<Offer> offers() {
 /// Every name of every option, "--causal" for "--causal[=WORD]".
 std::vector<std::string> flags_of(const Offer& offer) {
   std::vector<std::string> flags;
-  for (const OptionFacts& option : offer.options)
+  for (const Option& option : offer.options)
     flags.insert(flags.end(), option.names.begin(), option.names.end());
   return flags;
 }
@@ -68,8 +68,8 @@ std::vector<std::string> flags_of(const Offer& offer) {
 /// Names of the options whose values are files, for all that is known.
 std::vector<std::string> file_flags_of(const Offer& offer) {
   std::vector<std::string> flags;
-  for (const OptionFacts& option : offer.options)
-    if (option.takes_value && option.words.empty())
+  for (const Option& option : offer.options)
+    if (option.takes_value() && option.known_values().empty())
       flags.insert(flags.end(), option.names.begin(), option.names.end());
   return flags;
 }
@@ -86,11 +86,11 @@ std::string bash() {
                quoted(" " + joined(file_flags_of(offer)) + " ") +
                " == *\" $previous \"* ]] || words=$(" + names_of(offer, "\"${COMP_WORDS[0]}\"") +
                ") ;;\n";
-    for (const OptionFacts& option : offer.options) {
-      if (option.words.empty()) continue;
+    for (const Option& option : offer.options) {
+      if (option.known_values().empty()) continue;
       for (const std::string& name : option.names)
         values += "    " + quoted(offer.name + " " + name) +
-                  ") words=" + quoted(joined(option.words)) +
+                  ") words=" + quoted(joined(option.known_values())) +
                   (takes_list(option) ? " list=1" : "") + " ;;\n";
     }
   }
@@ -145,9 +145,9 @@ std::string zsh_text(const std::string& text) {
   return out;
 }
 
-std::string zsh_values(const OptionFacts& option) {
-  if (option.words.empty()) return "_files";
-  const std::string words = joined(option.words);
+std::string zsh_values(const Option& option) {
+  if (option.known_values().empty()) return "_files";
+  const std::string words = joined(option.known_values());
   // The space in front has zsh add no arguments of its own.
   return takes_list(option) ? " _values -s , " + option.placeholder + " " + words
                             : "(" + words + ")";
@@ -158,10 +158,10 @@ std::string zsh() {
   for (const Offer& offer : offers()) {
     commands += "    " + quoted(offer.name + ":" + zsh_text(offer.what)) + "\n";
     cases += "    " + offer.name + ") _arguments -S";
-    for (const OptionFacts& option : offer.options)
+    for (const Option& option : offer.options)
       for (const std::string& name : option.names) {
-        std::string spec = "*" + name + "[" + zsh_text(option.what) + "]";
-        if (option.takes_value)
+        std::string spec = "*" + name + "[" + zsh_text(option.help) + "]";
+        if (option.takes_value())
           spec += ":" + zsh_text(option.placeholder) + ":" + zsh_values(option);
         cases += " \\\n      " + quoted(spec);
       }
@@ -202,13 +202,14 @@ std::string fish() {
       text += "complete -c attn -n '__fish_seen_subcommand_from " + offer.name +
               "; and __fish_seen_subcommand_from " + joined(offer.takers) + "' -f -a " +
               quoted("(" + names_of(offer, "attn") + ")") + "\n";
-    for (const OptionFacts& option : offer.options) {
+    for (const Option& option : offer.options) {
       text += within;
       for (const std::string& name : option.names)
         text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
-      if (option.takes_value)
-        text += option.words.empty() ? " -r" : " -x -a " + quoted(joined(option.words));
-      text += " -d " + quoted(option.what) + "\n";
+      if (option.takes_value())
+        text += option.known_values().empty() ? " -r"
+                                              : " -x -a " + quoted(joined(option.known_values()));
+      text += " -d " + quoted(option.help) + "\n";
     }
   }
   return text;
@@ -216,20 +217,20 @@ std::string fish() {
 
 }  // namespace
 
-Action add_completions(CLI::App& app) {
+Command completions_command() {
   const auto shell = std::make_shared<std::string>();
-  app.description(
-      "Prints a shell's completions of attn: commands, flags, and the words that flags take.\n\n"
-      "Example:\n"
+  Command command;
+  command.description =
+      "Prints a shell's completions of attn: commands, flags, and the words that flags take.";
+  command.example =
       "  attn completions bash > attn.bash\n"
-      "  attn completions zsh > _attn");
-  app.add_option("SHELL", *shell, "bash, zsh or fish")
-      ->check(one_of({"bash", "zsh", "fish"}))
-      ->required();
-  return [shell] {
+      "  attn completions zsh > _attn";
+  command.add(required(word("SHELL", *shell, {"bash", "zsh", "fish"}, "bash, zsh or fish")));
+  command.action = [shell] {
     print(*shell == "bash" ? bash() : *shell == "zsh" ? zsh() : fish());
     return 0;
   };
+  return command;
 }
 
 }  // namespace attn

@@ -1,22 +1,21 @@
-// attn conventions: what the libraries mean, as a table.
+#include "attn/cli/conventions.h"
+
+#include "attn/cli/message.h"
 #include "attn/job/conventions.h"
-
-#include <CLI/CLI.hpp>
-
-#include "attn/cli/command.h"
 
 namespace attn {
 
-Action add_conventions(CLI::App& app) {
-  app.description(
-      "Prints what each library means where attention can mean several things. A job takes a\n"
-      "library's meaning over with --convention NAME; each option can still be set by itself.\n\n"
-      "Example:\n"
-      "  attn run --convention jax --q q.npy --k k.npy --v v.npy --causal -o out.npz");
-  return [] {
+Command conventions_command() {
+  Command command;
+  command.description =
+      "Prints what each library means where attention can mean several things. A job takes a "
+      "library's meaning over with --convention NAME; each option can still be set by itself.";
+  command.example = "  attn run --convention jax --q q.npy --k k.npy --v v.npy --causal -o out.npz";
+  command.action = [] {
     print(conventions_table());
     return 0;
   };
+  return command;
 }
 
 }  // namespace attn

@@ -1,9 +1,9 @@
-#include <CLI/CLI.hpp>
+#include "attn/cli/convert.h"
+
 #include <memory>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/command.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/tensors_of.h"
@@ -62,21 +62,23 @@ int convert(ConvertArgs& args) {
 
 }  // namespace
 
-Action add_convert(CLI::App& app) {
+Command convert_command() {
   const auto args = std::make_shared<ConvertArgs>();
-  app.description(
-      "Converts a tensor file to another format, or prints it as NumPy does.\n\n"
-      "Example:\n"
+  Command command;
+  command.description = "Converts a tensor file to another format, or prints it as NumPy does.";
+  command.example =
       "  attn convert weights.npz#W_Q --repr\n"
-      "  attn convert embeddings.csv -o embeddings.npy --dtype f32\n");
-  app.add_option("FILE", args->input,
-                 "FILE or FILE#NAME: .npz, .safetensors, .npy, .json or .csv; - is standard input")
-      ->required();
-  app.add_option("--dtype", args->dtype, "convert the elements first: f64, f32, i64, bool, ...")
-      ->type_name("DTYPE");
-  add_emit_options(app, args->emit);
-  add_expand_option(app, args->limits);
-  return [args] { return convert(*args); };
+      "  attn convert embeddings.csv -o embeddings.npy --dtype f32";
+  command.add(required(
+      positional("FILE", args->input,
+                 "FILE or FILE#NAME: .npz, .safetensors, .npy, .json or .csv; - is standard "
+                 "input")));
+  command.add(text("--dtype", args->dtype, "DTYPE",
+                   "convert the elements first: f64, f32, i64, bool, ..."));
+  add_emit_options(command, args->emit);
+  add_expand_option(command, args->limits);
+  command.action = [args] { return convert(*args); };
+  return command;
 }
 
 }  // namespace attn

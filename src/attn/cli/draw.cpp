@@ -6,7 +6,7 @@
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
 #include "attn/cli/axis_names.h"
-#include "attn/cli/command.h"
+#include "attn/cli/message.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/plan.h"

@@ -1,13 +1,10 @@
 #include "attn/cli/emit.h"
 
-#include <CLI/CLI.hpp>
 #include <limits>
 #include <optional>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/idle.h"
-#include "attn/cli/values.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
@@ -18,27 +15,19 @@
 namespace attn {
 namespace {
 
-/// Whether no suffix says what goes there, and --format does.
-bool unsaid(const EmitArgs& args) {
+/// Whether --format sets the format: output without a suffix, on standard output.
+bool uses_format_option(const EmitArgs& args) {
   return is_stream(args.output) && !format_of_suffix(args.output);
 }
 
 /// The format of what was typed; nothing: text.
 std::optional<Format> format_of(const EmitArgs& args) {
-  if (unsaid(args)) return format_of_suffix("." + args.format);
-  refuse_idle({{"--format", args.format_option->count() > 0}},
-              "standard output; a file's suffix says it");
+  if (uses_format_option(args)) return format_of_suffix("." + args.format);
   const auto format = format_of_suffix(args.output);
   if (!format)
     throw Error(ErrorKind::usage,
                 "-o " + printable(args.output) + ": expected a name that ends in " + kSuffixes);
   return format;
-}
-
-void refuse_text_options(const EmitArgs& args) {
-  for (const CLI::Option* option : args.text_only)
-    refuse_idle({{option->get_name().c_str(), option->count() > 0}},
-                "text on standard output only");
 }
 
 PrintOptions print_options(const EmitArgs& args) {
@@ -101,36 +90,37 @@ void write(const TensorMap& tensors, Format format, const EmitArgs& args, Output
 
 }  // namespace
 
-void add_emit_options(CLI::App& app, EmitArgs& args) {
-  app.add_option("-o,--output", args.output,
-                 std::string("FILE ending in ") + kSuffixes + "; default: stdout")
-      ->type_name("FILE");
-  app.add_flag("--force", args.force, "replace FILE where it exists");
-  CLI::Option* format = app.add_option("--format", args.format,
-                                       "on stdout: text, json, csv, npz, npy or safetensors");
-  args.format_option = format;
-  format->check(one_of({"text", "json", "csv", "npz", "npy", "safetensors"}))->type_name("WORD");
-  const auto text_only = [&](CLI::Option* option, const std::string& type) {
-    args.text_only.push_back(option);
-    return option->group("Text, as numpy.set_printoptions")->type_name(type);
-  };
-  text_only(app.add_flag("--repr", args.repr, "as repr() prints it: array([...])"), "");
-  const auto count = [&](const std::string& flag, auto& place, const std::string& what, int least,
-                         int most = std::numeric_limits<int>::max()) {
-    take_whole(text_only(app.add_option(flag, place, what), "N"), least, most);
-  };
-  count("--precision", args.print.precision, "digits after the point; default: 8", 0,
-        1100);  // 1074 digits write any float64 in full
-  count("--threshold", args.print.threshold,
-        "arrays of more elements are summarised; default: 1000", 0);
-  count("--edgeitems", args.print.edgeitems,
-        "elements at each end of a summarised axis; default: 3", 0);
-  count("--linewidth", args.print.linewidth, "characters a line may have; default: 75", 1);
-  text_only(app.add_flag("--suppress", args.print.suppress, "no e-notation for small numbers"), "");
-  text_only(app.add_option("--floatmode", args.floatmode,
-                           "fixed, unique, maxprec (default) or maxprec_equal"),
-            "WORD")
-      ->check(one_of({"fixed", "unique", "maxprec", "maxprec_equal"}));
+void add_emit_options(Command& command, EmitArgs& args) {
+  command.add({text("-o,--output", args.output, "FILE",
+                    std::string("FILE ending in ") + kSuffixes + "; default: stdout"),
+               flag("--force", args.force, "replace FILE where it exists"),
+               word("--format", args.format, {"text", "json", "csv", "npz", "npy", "safetensors"},
+                    "on stdout: text, json, csv, npz, npy or safetensors")});
+  PrintOptions& print = args.print;
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  command.add(in_group(
+      "Text, as numpy.set_printoptions",
+      {flag("--repr", args.repr, "as repr() prints it: array([...])"),
+       integer("--precision", print.precision, {0, 1100},  // 1074 digits write any float64 in full
+               "N", "digits after the point; default: 8"),
+       integer("--threshold", print.threshold, {0, kMost}, "N",
+               "arrays of more elements are summarised; default: 1000"),
+       integer("--edgeitems", print.edgeitems, {0, kMost}, "N",
+               "elements at each end of a summarised axis; default: 3"),
+       integer("--linewidth", print.linewidth, {1, kMost}, "N",
+               "characters a line may have; default: 75"),
+       flag("--suppress", print.suppress, "no e-notation for small numbers"),
+       word("--floatmode", args.floatmode, {"fixed", "unique", "maxprec", "maxprec_equal"},
+            "fixed, unique, maxprec (default) or maxprec_equal")}));
+  command.requirements.push_back({{"--format"},
+                                  "standard output; a file's suffix sets its format",
+                                  [&args] { return uses_format_option(args); }});
+  command.requirements.push_back(
+      {{"--repr", "--precision", "--threshold", "--edgeitems", "--linewidth", "--suppress",
+        "--floatmode"},
+       "text on standard output",
+       [&args] { return uses_format_option(args) && args.format == "text"; }});
+  command.requirements.push_back({{"--force"}, "-o FILE", [&args] { return args.output != "-"; }});
 }
 
 bool holds_one(const EmitArgs& args) {
@@ -140,8 +130,6 @@ bool holds_one(const EmitArgs& args) {
 
 void emit_tensors(const TensorMap& tensors, const EmitArgs& args, const TensorFiles& files) {
   const std::optional<Format> format = format_of(args);
-  if (format) refuse_text_options(args);
-  if (args.output == "-") refuse_idle({{"--force", args.force}}, "-o FILE");
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
   if (format)
     write(tensors, *format, args, out);

@@ -1,6 +1,5 @@
-// attn examples: the worked examples that ship with the program.
+#include "attn/cli/examples.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
 #include <memory>
@@ -8,7 +7,7 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
-#include "attn/cli/command.h"
+#include "attn/cli/message.h"
 #include "attn/examples/check.h"
 #include "attn/examples/evaluate.h"
 #include "attn/examples/example.h"
@@ -49,7 +48,7 @@ std::vector<std::string> chosen(const ExampleArgs& args, const std::string& fold
   return args.names.empty() ? known : args.names;
 }
 
-int list(const ExampleArgs& args) {
+int list_examples(const ExampleArgs& args) {
   const std::string folder = examples_folder(args.data);
   const auto names = example_names(folder);
   const std::size_t width = widest(names);
@@ -90,39 +89,39 @@ int check(const ExampleArgs& args) {
 
 }  // namespace
 
-Action add_examples(CLI::App& app) {
+Command examples_command() {
   const auto args = std::make_shared<ExampleArgs>();
-  app.description(
-      "The worked examples that ship with attn, as their notebooks print them.\n\n"
-      "Example:\n"
+  Command list_command, run_command, check_command;
+  list_command.name = "list";
+  list_command.summary = "name, title and source of each (the default)";
+  list_command.example = "  attn examples list";
+  list_command.action = [args] { return list_examples(*args); };
+
+  run_command.name = "run";
+  run_command.summary = "print each thing that the notebook printed, computed anew";
+  run_command.example = "  attn examples run general-attention --cells";
+  run_command.options = {
+      positional("NAME", args->names, "which examples"), flag("--all", args->all, "every example"),
+      flag("--cells", args->cells, "a line '# In [20]' before what each cell prints")};
+  run_command.action = [args] { return run_examples(*args); };
+
+  check_command.name = "check";
+  check_command.summary = "recompute, compare numbers and text; exit 1 where they differ";
+  check_command.example = "  attn examples check encoder-decoder head-split";
+  check_command.options = {positional("NAME", args->names, "which examples")};
+  check_command.action = [args] { return check(*args); };
+
+  Command command;
+  command.description = "The worked examples that ship with attn, as their notebooks print them.";
+  command.example =
       "  attn examples list\n"
       "  attn examples run general-attention\n"
-      "  attn examples check");
-  app.add_option("--data", args->data, "folder of the examples (also ATTN_DATA)")->type_name("DIR");
-  app.require_subcommand(0, 1);
-  app.fallthrough();
-
-  app.add_subcommand("list", "name, title and source of each (the default)")
-      ->fallthrough()
-      ->footer("Example:\n  attn examples list");
-  CLI::App* run =
-      app.add_subcommand("run", "print each thing that the notebook printed, computed anew");
-  CLI::App* verify =
-      app.add_subcommand("check", "recompute, compare numbers and text; exit 1 where they differ");
-  for (CLI::App* command : {run, verify}) {
-    command->fallthrough();
-    command->add_option("NAME", args->names, "which examples");
-  }
-  run->footer("Example:\n  attn examples run general-attention --cells");
-  verify->footer("Example:\n  attn examples check encoder-decoder head-split");
-  run->add_flag("--all", args->all, "every example");
-  run->add_flag("--cells", args->cells, "a line '# In [20]' before what each cell prints");
-
-  return [args, run, verify] {
-    if (run->parsed()) return run_examples(*args);
-    if (verify->parsed()) return check(*args);
-    return list(*args);
-  };
+      "  attn examples check";
+  command.add(text("--data", args->data, "DIR", "folder of the examples (also ATTN_DATA)"));
+  command.subcommands = {list_command, run_command, check_command};
+  for (Command& subcommand : command.subcommands) subcommand.description = subcommand.summary;
+  command.action = list_command.action;
+  return command;
 }
 
 }  // namespace attn

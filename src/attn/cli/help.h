@@ -1,14 +1,24 @@
-// How help looks: an example first, one column of flags, text wrapped to 80 columns.
+// Help texts: an example first, one column of flags, text wrapped to 80 columns.
 #pragma once
 
-#include <memory>
+#include <string>
 
-namespace CLI {
-class Formatter;
-}
+#include "attn/cli/command.h"
 
 namespace attn {
 
-std::shared_ptr<CLI::Formatter> help_formatter();
+/// `name` is the command's as typed: "attn run".
+std::string help_text(const Command& command, const std::string& name);
+
+/// A positional argument in a synopsis: "FILE", "[JOB...]".
+std::string synopsis_of(const Option& argument);
+
+/// The groups of options that are listed, in the order in which they first appear; positional
+/// arguments come first, as "Arguments".
+struct OptionGroup {
+  std::string name;
+  std::vector<const Option*> options;
+};
+std::vector<OptionGroup> option_groups(const Command& command);
 
 }  // namespace attn

@@ -1,4 +1,5 @@
-#include <CLI/CLI.hpp>
+#include "attn/cli/inspect.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -9,8 +10,8 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/utf8.h"
-#include "attn/cli/command.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/message.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/io/json.h"
 #include "attn/report/numpy_text.h"
@@ -145,20 +146,19 @@ int inspect(const InspectArgs& args) {
 
 }  // namespace
 
-Action add_inspect(CLI::App& app) {
-  const auto typed = std::make_shared<InspectArgs>();
-  app.description(
-      "Shows what tensor files hold: names, dtypes, shapes, smallest and largest element, mean,\n"
-      "and how many elements are NaN or infinite. NaN is left out of min, max and mean.\n\n"
-      "Example:\n"
-      "  attn inspect weights.npz embeddings.npy");
-  app.add_option("FILE", typed->files,
-                 ".npz, .safetensors, .npy, .json or .csv files; - is standard input")
-      ->type_name("FILE[#NAME]")
-      ->required();
-  app.add_flag("--json", typed->json, "one JSON object a line for each tensor");
-  add_expand_option(app, typed->limits);
-  return [typed] { return inspect(*typed); };
+Command inspect_command() {
+  const auto args = std::make_shared<InspectArgs>();
+  Command command;
+  command.description =
+      "Shows what tensor files hold: names, dtypes, shapes, smallest and largest element, mean, "
+      "and how many elements are NaN or infinite. NaN is left out of min, max and mean.";
+  command.example = "  attn inspect weights.npz embeddings.npy";
+  command.add(required(positional(
+      "FILE", args->files, ".npz, .safetensors, .npy, .json or .csv files; - is standard input")));
+  command.add(flag("--json", args->json, "one JSON object a line for each tensor"));
+  add_expand_option(command, args->limits);
+  command.action = [args] { return inspect(*args); };
+  return command;
 }
 
 }  // namespace attn

@@ -1,8 +1,5 @@
 #include "attn/cli/job_flags.h"
 
-#include <CLI/CLI.hpp>
-
-#include "attn/cli/values.h"
 #include "attn/job/fields.h"
 #include "attn/result/output_target.h"
 
@@ -25,20 +22,24 @@ std::string help_of(const Field& field) {
   return text;
 }
 
-void add_flag(CLI::App& app, const Field& field, JobFlags& flags) {
-  CLI::Option* option = nullptr;
+Option option_of(const Field& field, JobFlags& flags) {
+  Option option;
   if (field.form == FieldForm::boolean) {
-    // It may stand alone; a value needs '=', as what follows may be the job file.
-    option = app.add_flag(field.flag + "{true}", flags.switches[field.key], help_of(field));
-  } else {
-    const auto store = [&flags, key = field.key](const std::string& text) {
-      flags.texts[key] = text;
+    const auto accepts = [&field](const std::string& word) {
+      return problem_with(field, value_of_flag(field, word, field.flag)).empty();
     };
-    option = app.add_option_function<std::string>(field.flag, store, help_of(field));
-    option->type_name(field.placeholder);
-    if (field.key == "outputs") option->check(offering(job_output_names()));
+    option =
+        optional_value(field.flag, flags.switches[field.key], "true", "", help_of(field), accepts);
+  } else {
+    const auto store = [&flags, key = field.key](const std::string& value) {
+      flags.texts[key] = value;
+    };
+    option = text(field.flag, Store<std::string>(store), field.placeholder, help_of(field));
+    if (field.key == "outputs") option.suggestions = job_output_names();
   }
-  option->group(group_of(field));
+  if (field.form == FieldForm::word) option.suggestions = field.words;
+  option.group = group_of(field);
+  return option;
 }
 
 /// What was typed for a field, or nullptr.
@@ -51,20 +52,18 @@ const std::string* given(const JobFlags& flags, const Field& field) {
 
 }  // namespace
 
-void add_job_flags(CLI::App& app, JobFlags& flags) {
+std::vector<Option> job_options(JobFlags& flags) {
+  std::vector<Option> options;
   for (const Field& field : job_fields())
-    if (!field.flag.empty()) add_flag(app, field, flags);
+    if (!field.flag.empty()) options.push_back(option_of(field, flags));
+  return options;
 }
 
-void add_nan_option(CLI::App& app, NanPolicy& policy) {
-  const std::map<std::string, NanPolicy> words = {
-      {"warn", NanPolicy::warn}, {"allow", NanPolicy::allow}, {"refuse", NanPolicy::refuse}};
-  const auto store = [&policy, words](const std::string& text) { policy = words.at(text); };
-  app.add_option_function<std::string>("--nan", store,
-                                       "NaN in a result: warn, allow or refuse (exit 65)")
-      ->check(one_of({"warn", "allow", "refuse"}))
-      ->type_name("WORD")
-      ->group("Results");
+Option nan_option(NanPolicy& policy) {
+  return word(
+      "--nan", policy,
+      {{"warn", NanPolicy::warn}, {"allow", NanPolicy::allow}, {"refuse", NanPolicy::refuse}},
+      "NaN in a result: warn, allow or refuse (exit 65)");
 }
 
 void apply_job_flags(const JobFlags& flags, Document& document) {

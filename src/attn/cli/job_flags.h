@@ -3,13 +3,11 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
+#include "attn/cli/command.h"
 #include "attn/job/document.h"
 #include "attn/result/nan.h"
-
-namespace CLI {
-class App;
-}
 
 namespace attn {
 
@@ -19,11 +17,11 @@ struct JobFlags {
   std::map<std::string, std::string> switches;  ///< the same for --causal; empty: not given
 };
 
-/// Declares a flag for each key that has one; `flags` outlives the parsing.
-void add_job_flags(CLI::App& app, JobFlags& flags);
+/// An option for each key that has a flag; `flags` outlives the parsing.
+std::vector<Option> job_options(JobFlags& flags);
 
-/// Declares --nan.
-void add_nan_option(CLI::App& app, NanPolicy& policy);
+/// --nan
+Option nan_option(NanPolicy& policy);
 
 /// Puts what was typed into `document`. Errors: usage, data.
 void apply_job_flags(const JobFlags& flags, Document& document);

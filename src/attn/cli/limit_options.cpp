@@ -1,6 +1,5 @@
 #include "attn/cli/limit_options.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <limits>
 
@@ -8,19 +7,19 @@
 
 namespace attn {
 
-void add_limit_options(CLI::App& app, LimitArgs& args) {
-  app.add_option("--max-memory", args.max_memory,
-                 "refuse what needs more, before computing; default: nine tenths of what there is")
-      ->type_name("SIZE")
-      ->group("Limits");
-  add_expand_option(app, args);
+void add_limit_options(Command& command, LimitArgs& args) {
+  command.add(in_group(
+      "Limits",
+      {text("--max-memory", args.max_memory, "SIZE",
+            "refuse what needs more, before computing; default: nine tenths of what there is")}));
+  add_expand_option(command, args);
 }
 
-void add_expand_option(CLI::App& app, LimitArgs& args) {
-  app.add_option("--max-expand", args.max_expand,
-                 "bytes that a compressed file may become; default: 8G, and 2000 times its size")
-      ->type_name("SIZE")
-      ->group("Limits");
+void add_expand_option(Command& command, LimitArgs& args) {
+  command.add(in_group(
+      "Limits",
+      {text("--max-expand", args.max_expand, "SIZE",
+            "bytes that a compressed file may become; default: 8G, and 2000 times its size")}));
 }
 
 namespace {

@@ -4,11 +4,8 @@
 #include <cstddef>
 #include <string>
 
+#include "attn/cli/command.h"
 #include "attn/io/limits.h"
-
-namespace CLI {
-class App;
-}
 
 namespace attn {
 
@@ -17,8 +14,8 @@ struct LimitArgs {
   std::string max_memory, max_expand;
 };
 
-void add_limit_options(CLI::App& app, LimitArgs& args);
-void add_expand_option(CLI::App& app, LimitArgs& args);
+void add_limit_options(Command& command, LimitArgs& args);
+void add_expand_option(Command& command, LimitArgs& args);
 
 /// What files and draws may take: `memory` is --max-memory, for the whole process. Errors: usage.
 ReadLimits limits_of(const LimitArgs& args);

@@ -1,6 +1,5 @@
-// attn man: the manual pages, made from the options' table, in roff's man macros.
-#include <CLI/CLI.hpp>
-#include <algorithm>
+#include "attn/cli/man.h"
+
 #include <filesystem>
 #include <memory>
 
@@ -8,9 +7,10 @@
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/version.h"
-#include "attn/cli/subcommand.h"
+#include "attn/cli/commands.h"
+#include "attn/cli/help.h"
+#include "attn/cli/message.h"
 #include "attn/cli/topics.h"
-#include "attn/cli/values.h"
 #include "attn/io/output_file.h"
 
 namespace attn {
@@ -42,31 +42,23 @@ std::string heading(const std::string& page, const std::string& what, char secti
 }
 
 /// ".TP", the names in bold with what they take, and what it means.
-std::string entry(const OptionFacts& option) {
+std::string entry(const Option& option) {
   std::string names;
   for (const std::string& name : option.names)
     names += (names.empty() ? "" : ", ") + ("\\fB" + roff(name) + "\\fR");
-  if (option.takes_value && !option.positional)
+  if (option.takes_value() && !option.is_positional())
     names += " \\fI" + roff(option.placeholder) + "\\fR";
   else if (option.placeholder.starts_with("[="))
     names += roff(option.placeholder);
-  return ".TP\n" + names + "\n" + roff(option.what) + "\n";
+  return ".TP\n" + names + "\n" + roff(option.help) + "\n";
 }
 
-/// Groups in the order in which they first appear; positional arguments before them.
-std::string options_text(const CLI::App& app) {
-  std::vector<std::pair<std::string, std::string>> groups = {{"Arguments", ""}};
-  for (const OptionFacts& option : facts_of(app)) {
-    if (!option.positional && option.group.empty()) continue;  // another page has it
-    const std::string group = option.positional ? "Arguments" : option.group;
-    auto place = std::find_if(groups.begin(), groups.end(),
-                              [&](const auto& other) { return other.first == group; });
-    if (place == groups.end()) place = groups.insert(place, {group, ""});
-    place->second += entry(option);
+std::string options_text(const Command& command) {
+  std::string text;
+  for (const OptionGroup& group : option_groups(command)) {
+    text += ".SS " + roff(group.name) + "\n";
+    for (const Option* option : group.options) text += entry(*option);
   }
-  std::string text = ".SH OPTIONS\n";
-  for (const auto& [name, entries] : groups)
-    if (!entries.empty()) text += ".SS " + roff(name) + "\n" + entries;
   return text;
 }
 
@@ -85,21 +77,19 @@ std::string examples(const std::string& lines) {
   return lines.empty() ? "" : ".SH EXAMPLES\n" + as_it_is(lines);
 }
 
-std::string page_of(const Subcommand& subcommand) {
-  const auto command = declare(subcommand);
-  const CLI::App& app = *command->app;
-  std::string text = heading(std::string("attn-") + subcommand.name, subcommand.what);
-  text += ".SH SYNOPSIS\n\\fBattn " + roff(subcommand.name) + "\\fR [\\fIOPTIONS\\fR]";
-  for (const OptionFacts& option : facts_of(app))
-    if (option.positional) text += " \\fI" + roff(option.synopsis) + "\\fR";
-  if (!app.get_subcommands({}).empty()) text += " [\\fISUBCOMMAND\\fR]";
-  const Parts parts = parts_of(app.get_description());
-  text += "\n.SH DESCRIPTION\n" + roff(parts.text) + examples(parts.example);
-  text += options_text(app);
-  for (const CLI::App* part : app.get_subcommands({}))
-    text += ".SH " + roff(part->get_name()) + "\n" + roff(part->get_description()) + "\n" +
-            options_text(*part).substr(std::string(".SH OPTIONS\n").size());
-  if (!app.get_footer().empty()) text += ".SH NOTES\n" + as_it_is(app.get_footer());
+std::string page_of(const CommandEntry& entry) {
+  const Command command = make_command(entry);
+  std::string text = heading(std::string("attn-") + entry.name, entry.summary);
+  text += ".SH SYNOPSIS\n\\fBattn " + roff(entry.name) + "\\fR [\\fIOPTIONS\\fR]";
+  for (const Option& option : command.options)
+    if (option.is_positional()) text += " \\fI" + roff(synopsis_of(option)) + "\\fR";
+  if (!command.subcommands.empty()) text += " [\\fISUBCOMMAND\\fR]";
+  text += "\n.SH DESCRIPTION\n" + roff(command.description + "\n\n") + examples(command.example);
+  text += ".SH OPTIONS\n" + options_text(command);
+  for (const Command& subcommand : command.subcommands)
+    text += ".SH " + roff(subcommand.name) + "\n" + roff(subcommand.summary) + "\n" +
+            options_text(subcommand);
+  if (!command.notes.empty()) text += ".SH NOTES\n" + as_it_is(command.notes);
   return text + ".SH SEE ALSO\n\\fBattn\\fR(1)\n";
 }
 
@@ -114,7 +104,7 @@ std::string main_page() {
   const auto add = [&](const std::string& name, const char* section) {
     others += (others.empty() ? "" : ", ") + ("\\fBattn\\-" + roff(name) + "\\fR" + section);
   };
-  for (const Subcommand& subcommand : subcommands()) add(subcommand.name, "(1)");
+  for (const CommandEntry& entry : commands()) add(entry.name, "(1)");
   for (const Topic& topic : topics()) add(topic.name, "(7)");
   return heading("attn", "attention from the command line") +
          ".SH SYNOPSIS\n\\fBattn\\fR \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]\n.SH DESCRIPTION\n" +
@@ -135,43 +125,45 @@ int write_all(const std::string& folder) {
     out.commit();
   };
   write("attn", main_page());
-  for (const Subcommand& subcommand : subcommands())
-    write(std::string("attn-") + subcommand.name, page_of(subcommand));
+  for (const CommandEntry& entry : commands())
+    write(std::string("attn-") + entry.name, page_of(entry));
   for (const Topic& topic : topics()) write("attn-" + topic.name, page_of(topic), "7");
   return 0;
 }
 
 }  // namespace
 
-Action add_man(CLI::App& app) {
-  struct Typed {
-    std::string command, folder;
+Command man_command() {
+  struct Args {
+    std::string page, folder;
   };
-  const auto typed = std::make_shared<Typed>();
-  app.description(
-      "Prints the manual page of attn, of one of its commands or of a topic, in roff.\n\n"
-      "Example:\n"
+  const auto args = std::make_shared<Args>();
+  Command command;
+  command.description =
+      "Prints the manual page of attn, of one of its commands or of a topic, in roff.";
+  command.example =
       "  attn man run > attn-run.1\n"
-      "  attn man --all man");
-  app.add_option("COMMAND", typed->command, "whose page, or a topic's; default: attn's own")
-      ->check(offering(help_names()));
-  app.add_option("--all", typed->folder,
-                 "write every page into FOLDER/man1 and man7, replacing older ones")
-      ->type_name("FOLDER");
-  return [typed] {
-    if (!typed->folder.empty()) return write_all(typed->folder);
-    if (typed->command.empty())
+      "  attn man --all man";
+  command.add(
+      suggesting(positional("COMMAND", args->page, "whose page, or a topic's; default: attn's own"),
+                 help_names()));
+  command.add(text("--all", args->folder, "FOLDER",
+                   "write every page into FOLDER/man1 and man7, replacing older ones"));
+  command.action = [args] {
+    if (!args->folder.empty()) return write_all(args->folder);
+    if (args->page.empty())
       print(main_page());
-    else if (const Subcommand* subcommand = find_subcommand(typed->command))
-      print(page_of(*subcommand));
-    else if (const Topic* topic = find_topic(typed->command))
+    else if (const CommandEntry* entry = find_command(args->page))
+      print(page_of(*entry));
+    else if (const Topic* topic = find_topic(args->page))
       print(page_of(*topic));
     else
-      throw Error(ErrorKind::usage, "no page on '" + printable(typed->command) + "'" +
-                                        did_you_mean(typed->command, help_names()) +
+      throw Error(ErrorKind::usage, "no page on '" + printable(args->page) + "'" +
+                                        did_you_mean(args->page, help_names()) +
                                         "; 'attn help' names commands and topics");
     return 0;
   };
+  return command;
 }
 
 }  // namespace attn

@@ -1,14 +1,12 @@
-// attn merge: attention over keys that were split over several runs.
-#include "attn/core/merge.h"
+#include "attn/cli/merge.h"
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/command.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/limit_options.h"
+#include "attn/core/merge.h"
 
 namespace attn {
 namespace {
@@ -52,21 +50,24 @@ int run(const MergeArgs& args) {
 
 }  // namespace
 
-Action add_merge(CLI::App& app) {
+Command merge_command() {
   const auto args = std::make_shared<MergeArgs>();
-  app.description(
-      "Puts attention over parts of the keys together: exact, as if all keys had been in one run.\n"
-      "Each part is a result with logsumexp and head_context, and perhaps weights; the parts'\n"
+  Command command;
+  command.description =
+      "Puts attention over parts of the keys together: exact, as if all keys had been in one run. "
+      "Each part is a result with logsumexp and head_context, and perhaps weights; the parts' "
       "queries are the same, their keys stand one behind another. A sink belongs to one part "
-      "only.\n\n"
-      "Example:\n"
+      "only.";
+  command.example =
       "  attn run --q q.npy --k k1.npy --outputs logsumexp,head_context -o 1.npz\n"
       "  attn run --q q.npy --k k2.npy --outputs logsumexp,head_context -o 2.npz\n"
-      "  attn merge 1.npz 2.npz -o all.npz");
-  app.add_option("PART", args->parts, "results over parts of the keys (.npz or .json)")->required();
-  add_emit_options(app, args->emit);
-  add_expand_option(app, args->limits);
-  return [args] { return run(*args); };
+      "  attn merge 1.npz 2.npz -o all.npz";
+  command.add(
+      required(positional("PART", args->parts, "results over parts of the keys (.npz or .json)")));
+  add_emit_options(command, args->emit);
+  add_expand_option(command, args->limits);
+  command.action = [args] { return run(*args); };
+  return command;
 }
 
 }  // namespace attn

@@ -1,12 +1,10 @@
-// attn random: arrays from NumPy's random streams, by the names that NumPy gives the methods.
-#include <CLI/CLI.hpp>
+#include "attn/cli/random.h"
+
 #include <memory>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/command.h"
 #include "attn/cli/emit.h"
-#include "attn/cli/values.h"
 #include "attn/job/fields.h"
 #include "attn/job/random_spec.h"
 
@@ -49,7 +47,10 @@ Json sizes_argument(const std::string& name, const std::string& text) {
 
 Json numbers_argument(const std::string& name, const std::string& text) {
   JsonFloats numbers;
-  for (const std::string& part : CLI::detail::split(text, ',')) {
+  for (std::size_t start = 0; start < text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    const std::string part = text.substr(start, end - start);
+    start = end + 1;
     const std::optional<Json> number = number_of_flag(part);
     if (!number || !number->as_number(numbers.emplace_back())) wrong_number(name, text);
   }
@@ -97,51 +98,45 @@ int run_random(const RandomArgs& args) {
   return 0;
 }
 
-void add_argument(CLI::App& app, RandomArgs& args, const std::string& name,
-                  const std::string& placeholder, const std::string& what) {
-  const auto store = [&args, name](const std::string& text) { args.arguments[name] = text; };
-  app.add_option_function<std::string>("--" + name, store, what)
-      ->type_name(placeholder)
-      ->group("Arguments of the methods");
+Option argument(RandomArgs& args, const std::string& name, const std::string& placeholder,
+                const std::string& help) {
+  const auto store = [&args, name](const std::string& value) { args.arguments[name] = value; };
+  return text("--" + name, Store<std::string>(store), placeholder, help);
 }
 
 }  // namespace
 
-Action add_random(CLI::App& app) {
+Command random_command() {
   const auto args = std::make_shared<RandomArgs>();
-  app.description(
-      "Draws arrays from NumPy's random streams, bit for bit.\n\n"
-      "Example:\n"
+  Command command;
+  command.description = "Draws arrays from NumPy's random streams, bit for bit.";
+  command.example =
       "  attn random randint --seed 42 --high 3 --shape 3,3 --repeat 3\n"
-      "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy\n");
-  app.add_option("METHOD", args->method, "NumPy's name: see below")->required();
-  app.add_option("--seed", args->seed, "N is np.random.seed(N); N,M is np.random.seed([N, M])")
-      ->type_name("N[,M...]")
-      ->required();
-  app.add_option("--generator", args->generator, "RandomState or default_rng")
-      ->check(one_of({"RandomState", "default_rng"}))
-      ->type_name("WORD");
-  take_whole(app.add_option("--repeat", args->repeat, "how many arrays to draw, one after another"),
-             1)
-      ->type_name("N");
-  add_argument(app, *args, "shape", "N,M,...", "sizes, such as 3,3; without it, one number");
-  add_argument(app, *args, "low", "X", "least value; default: 0");
-  add_argument(app, *args, "high", "X", "end of the values, itself not drawn");
-  add_argument(app, *args, "dtype", "DTYPE", "int8 to uint64, bool; of random: float64, float32");
-  add_argument(app, *args, "loc", "X", "mean; default: 0");
-  add_argument(app, *args, "scale", "X", "standard deviation; default: 1");
-  add_argument(app, *args, "n", "N", "permute or choose from the numbers 0 to N-1");
-  add_argument(app, *args, "p", "X,Y,...", "probability of each number to choose from");
-  app.add_option("--input", args->input, "permute, shuffle or choose from FILE or FILE#NAME")
-      ->type_name("FILE")
-      ->group("Arguments of the methods");
-  app.add_flag("--endpoint", args->endpoint, "integers: high is drawn, too")
-      ->group("Arguments of the methods");
-  app.add_flag("--no-replace", args->no_replace, "choice: each element at most once")
-      ->group("Arguments of the methods");
-  add_emit_options(app, args->emit);
-  app.footer("\nMethods and their arguments:\n" + draw_help());
-  return [args] { return run_random(*args); };
+      "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy";
+  command.add({required(positional("METHOD", args->method, "NumPy's name: see below")),
+               required(text("--seed", args->seed, "N[,M...]",
+                             "N is np.random.seed(N); N,M is np.random.seed([N, M])")),
+               word("--generator", args->generator, {"RandomState", "default_rng"},
+                    "RandomState or default_rng"),
+               integer("--repeat", args->repeat, {.min = 1}, "N",
+                       "how many arrays to draw, one after another")});
+  command.add(in_group(
+      "Arguments of the methods",
+      {argument(*args, "shape", "N,M,...", "sizes, such as 3,3; without it, one number"),
+       argument(*args, "low", "X", "least value; default: 0"),
+       argument(*args, "high", "X", "end of the values, itself not drawn"),
+       argument(*args, "dtype", "DTYPE", "int8 to uint64, bool; of random: float64, float32"),
+       argument(*args, "loc", "X", "mean; default: 0"),
+       argument(*args, "scale", "X", "standard deviation; default: 1"),
+       argument(*args, "n", "N", "permute or choose from the numbers 0 to N-1"),
+       argument(*args, "p", "X,Y,...", "probability of each number to choose from"),
+       text("--input", args->input, "FILE", "permute, shuffle or choose from FILE or FILE#NAME"),
+       flag("--endpoint", args->endpoint, "integers: high is drawn, too"),
+       flag("--no-replace", args->no_replace, "choice: each element at most once")}));
+  add_emit_options(command, args->emit);
+  command.notes = "Methods and their arguments:\n" + draw_help();
+  command.action = [args] { return run_random(*args); };
+  return command;
 }
 
 }  // namespace attn

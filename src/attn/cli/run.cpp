@@ -1,17 +1,15 @@
-// attn run: typed flags and a job file -> Document -> Job -> Result -> files, or text.
-#include <CLI/CLI.hpp>
+#include "attn/cli/run.h"
+
 #include <algorithm>
 #include <iterator>
 #include <memory>
 
 #include "attn/base/error.h"
-#include "attn/cli/command.h"
-#include "attn/cli/idle.h"
 #include "attn/cli/job_flags.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/message.h"
 #include "attn/cli/run_views.h"
 #include "attn/cli/show.h"
-#include "attn/cli/values.h"
 #include "attn/core/attention.h"
 #include "attn/core/fast.h"
 #include "attn/io/descriptor.h"
@@ -113,20 +111,14 @@ void require_places(const std::vector<OutputTarget>& targets,
   const ResultWriter unused(files, outputs, policy);
 }
 
-/// What says how files are written, where none is.
-void refuse_without_file(const RunArgs& args, const Destination& destination) {
-  if (destination.has_file() || args.views.has_file()) return;
-  refuse_idle({{"--force", args.show.force},
-               {"--no-clobber", args.no_clobber},
-               {"--durable", args.durable}},
-              "a file: -o, --view=FILE or --explain FILE");
+/// Whether anything goes to a file.
+bool has_file(const RunArgs& args) {
+  return args.views.has_file() ||
+         destination_of(args.show, job_output_names(), args.views.empty()).has_file();
 }
 
 int run(const RunArgs& args) {
-  if (args.show.force && args.no_clobber)
-    throw Error(ErrorKind::usage, "--no-clobber keeps what --force replaces");
   const Destination destination = destination_of(args.show, job_output_names(), args.views.empty());
-  refuse_without_file(args, destination);
   ReadLimits limits = limits_of(args.limits);
   limits.access = FileAccess::map;
   TensorFiles files(limits);
@@ -180,31 +172,35 @@ int run_unless_there(const RunArgs& args) {
 
 }  // namespace
 
-Action add_run(CLI::App& app) {
+Command run_command() {
   const auto args = std::make_shared<RunArgs>();
-  app.description(
-      "Computes attention for one job.\n\n"
-      "Example:\n"
+  Command command;
+  command.description = "Computes attention for one job.";
+  command.example =
       "  attn run job.json\n"
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
-      "  attn run --embeddings x.npy --wq model.npz#W_Q -o weights=w.npy");
-  app.add_option("JOB", args->job, "job file (.json, .npz or .safetensors); - is standard input");
-  add_job_flags(app, args->flags);
-  add_show_options(app, args->show);
-  add_view_options(app, args->views);
-  take_whole(
-      app.add_option("--threads", args->threads, "at most N threads; default: one a processor"), 1)
-      ->type_name("N")
-      ->group("Results");
-  app.add_flag("--no-clobber", args->no_clobber, "do nothing where an output file exists")
-      ->group("Results");
-  app.add_flag("--durable", args->durable, "results outlast a power cut (fsync)")->group("Results");
-  app.add_flag("--dry-run", args->dry_run,
-               "show shapes, memory and arithmetic of the outputs; compute and write nothing")
-      ->group("Results");
-  add_nan_option(app, args->nan);
-  add_limit_options(app, args->limits);
-  return [args] { return run_unless_there(*args); };
+      "  attn run --embeddings x.npy --wq model.npz#W_Q -o weights=w.npy";
+  command.add(
+      positional("JOB", args->job, "job file (.json, .npz or .safetensors); - is standard input"));
+  command.add(job_options(args->flags));
+  command.add(show_options(args->show));
+  add_view_options(command, args->views);
+  command.add(in_group(
+      "Results",
+      {integer("--threads", args->threads, {.min = 1}, "N",
+               "at most N threads; default: one a processor"),
+       flag("--no-clobber", args->no_clobber, "do nothing where an output file exists"),
+       flag("--durable", args->durable, "results outlast a power cut (fsync)"),
+       flag("--dry-run", args->dry_run,
+            "show shapes, memory and arithmetic of the outputs; compute and write nothing"),
+       nan_option(args->nan)}));
+  add_limit_options(command, args->limits);
+  command.requirements.push_back({{"--force", "--no-clobber", "--durable"},
+                                  "a file: -o, --view=FILE or --explain FILE",
+                                  [args = args.get()] { return has_file(*args); }});
+  command.conflicts = {{"--force", "--no-clobber"}};
+  command.action = [args] { return run_unless_there(*args); };
+  return command;
 }
 
 }  // namespace attn

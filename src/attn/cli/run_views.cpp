@@ -1,12 +1,10 @@
 #include "attn/cli/run_views.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/cli/draw.h"
-#include "attn/cli/values.h"
 #include "attn/io/descriptor.h"
 
 namespace attn {
@@ -41,22 +39,19 @@ bool RunViewArgs::has_file() const {
   return (!view.empty() && view != "-") || (!explain.empty() && explain != "-");
 }
 
-void add_view_options(CLI::App& app, RunViewArgs& args) {
-  app.add_flag("--view{-}", args.view,
-               "the weights as a heat map on the terminal, or as a picture or page: "
-               "--view=FILE.svg, .png, .html")
-      ->type_name("[=FILE]")
-      ->group("Results");
-  app.add_option("--explain", args.explain,
-                 "every stage with its formula and numbers, worked out for one query: FILE.md, "
-                 ".html or .tex; - is Markdown on stdout")
-      ->type_name("FILE")
-      ->group("Results");
-  CLI::Option* query =
-      app.add_option("--explain-query", args.choice.query, "which query; default: the first");
-  CLI::Option* head = app.add_option("--explain-head", args.choice.head, "which head; default: 0");
-  for (CLI::Option* option : {query, head})
-    take_whole(option)->type_name("I")->group("Results")->needs("--explain");
+void add_view_options(Command& command, RunViewArgs& args) {
+  command.add(in_group(
+      "Results",
+      {optional_value("--view", args.view, "-", "[=FILE]",
+                      "the weights as a heat map on the terminal, or as a picture or page: "
+                      "--view=FILE.svg, .png, .html",
+                      [](const std::string& word) { return find_draw_format(word).has_value(); }),
+       text("--explain", args.explain, "FILE",
+            "every stage with its formula and numbers, worked out for one query: FILE.md, .html "
+            "or .tex; - is Markdown on stdout"),
+       integer("--explain-query", args.choice.query, {}, "I", "which query; default: the first"),
+       integer("--explain-head", args.choice.head, {}, "I", "which head; default: 0")}));
+  command.requirements.push_back({{"--explain-query", "--explain-head"}, "--explain"});
 }
 
 RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPlace> results,

@@ -5,14 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "attn/cli/command.h"
 #include "attn/explain/explain.h"
 #include "attn/io/output_file.h"
 #include "attn/job/job.h"
 #include "attn/result/output_target.h"
-
-namespace CLI {
-class App;
-}
 
 namespace attn {
 
@@ -25,7 +22,8 @@ struct RunViewArgs {
   bool has_file() const;  ///< anything beside the terminal
 };
 
-void add_view_options(CLI::App& app, RunViewArgs& args);
+/// --view, --explain and their companions, in the group "Results".
+void add_view_options(Command& command, RunViewArgs& args);
 
 /// Opens its files at once, so that what can't be written is known before anything is computed.
 /// `results` are the files that it may not share. Errors: usage, cannot_create, permission.

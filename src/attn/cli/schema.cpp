@@ -1,19 +1,19 @@
-#include <CLI/CLI.hpp>
+#include "attn/cli/schema.h"
 
-#include "attn/cli/command.h"
+#include "attn/cli/message.h"
 #include "attn/job/fields.h"
 
 namespace attn {
 
-Action add_schema(CLI::App& app) {
-  app.description(
-      "Prints the JSON Schema of a job document.\n\n"
-      "Example:\n"
-      "  attn schema > attn.schema.json");
-  return [] {
+Command schema_command() {
+  Command command;
+  command.description = "Prints the JSON Schema of a job document.";
+  command.example = "  attn schema > attn.schema.json";
+  command.action = [] {
     print(job_schema() + "\n");
     return 0;
   };
+  return command;
 }
 
 }  // namespace attn

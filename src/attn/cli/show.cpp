@@ -1,12 +1,9 @@
 #include "attn/cli/show.h"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 
 #include "attn/base/error.h"
-#include "attn/cli/command.h"
-#include "attn/cli/idle.h"
-#include "attn/cli/values.h"
+#include "attn/cli/message.h"
 #include "attn/io/descriptor.h"
 #include "attn/report/numpy_text.h"
 #include "attn/result/result_format.h"
@@ -24,22 +21,16 @@ bool takes_format(const OutputTarget& target) {
 
 }  // namespace
 
-void add_show_options(CLI::App& app, ShowArgs& args) {
-  app.add_option(
-         "-o,--output", args.outputs,
-         "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or NAME=FILE "
-         "for one output; repeatable; default: text on stdout")
-      ->type_name("[NAME=]PATH")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->group("Results");
-  app.add_option("--format", args.format,
-                 "on stdout: text, json, ndjson, csv, npz, npy or safetensors")
-      ->check(one_of({"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"}))
-      ->type_name("WORD")
-      ->group("Results");
-  app.add_flag("--repr", args.repr, "text as repr(): array([...])")->group("Results");
-  app.add_flag("--force", args.force, "replace output files that exist")->group("Results");
+std::vector<Option> show_options(ShowArgs& args) {
+  return in_group(
+      "Results",
+      {list("-o,--output", args.outputs, "[NAME=]PATH",
+            "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or NAME=FILE "
+            "for one output; repeatable; default: text on stdout"),
+       word("--format", args.format, {"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"},
+            "on stdout: text, json, ndjson, csv, npz, npy or safetensors"),
+       flag("--repr", args.repr, "text as repr(): array([...])"),
+       flag("--force", args.force, "replace output files that exist")});
 }
 
 bool Destination::has_file() const {
@@ -64,10 +55,11 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
   // Last, so that it says nothing before the files are known to be written.
   if (destination.on_stdout && stream) destination.targets.push_back({"", "-", stream});
   destination.shown = destination.on_stdout && !stream;
-  if (!destination.on_stdout && !format_used)
-    refuse_idle({{"--format", !args.format.empty()}}, "standard output; a file's suffix says it");
-  if (!destination.on_stdout || !is_text(args))
-    refuse_idle({{"--repr", args.repr}}, "text on standard output only");
+  if (!destination.on_stdout && !format_used && !args.format.empty())
+    throw Error(ErrorKind::usage,
+                "--format requires standard output; a file's suffix sets its format");
+  if ((!destination.on_stdout || !is_text(args)) && args.repr)
+    throw Error(ErrorKind::usage, "--repr requires text on standard output");
   return destination;
 }
 

@@ -5,13 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "attn/cli/option.h"
 #include "attn/io/output_policy.h"
 #include "attn/job/job.h"
 #include "attn/result/output_target.h"
-
-namespace CLI {
-class App;
-}
 
 namespace attn {
 
@@ -23,8 +20,8 @@ struct ShowArgs {
   bool force = false;
 };
 
-/// Declares -o, --format, --repr and --force.
-void add_show_options(CLI::App& app, ShowArgs& args);
+/// -o, --format, --repr and --force.
+std::vector<Option> show_options(ShowArgs& args);
 
 /// What was typed, understood.
 struct Destination {

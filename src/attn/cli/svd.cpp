@@ -1,7 +1,5 @@
-// attn svd: a matrix as U diag(s) Vt.
-#include "attn/core/svd.h"
+#include "attn/cli/svd.h"
 
-#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -9,11 +7,10 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/version.h"
-#include "attn/cli/command.h"
-#include "attn/cli/idle.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/message.h"
 #include "attn/cli/show.h"
-#include "attn/cli/values.h"
+#include "attn/core/svd.h"
 #include "attn/io/tensor_file.h"
 #include "attn/result/result_writer.h"
 
@@ -65,11 +62,15 @@ std::string kept_text(const Tensor& matrix, const Svd& svd) {
          share + " of the sum of squares";
 }
 
-int run(const SvdArgs& args) {
+std::vector<std::string> factor_names() {
   std::vector<std::string> names;
   for (const auto& [name, what] : kFactors) names.push_back(name);
+  return names;
+}
+
+int run(const SvdArgs& args) {
+  const std::vector<std::string> names = factor_names();
   const Destination destination = destination_of(args.show, names);
-  if (!destination.has_file()) refuse_idle({{"--force", args.show.force}}, "-o FILE");
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   const Tensor matrix = files.read(parse_tensor_ref(args.file));
   const std::vector<std::string> asked = outputs_named(destination.targets);
@@ -91,21 +92,25 @@ int run(const SvdArgs& args) {
 
 }  // namespace
 
-Action add_svd(CLI::App& app) {
+Command svd_command() {
   const auto args = std::make_shared<SvdArgs>();
-  app.description(
-      "Decomposes a matrix A into U diag(s) Vt, singular values in descending order.\n\n"
-      "Example:\n"
+  Command command;
+  command.description =
+      "Decomposes a matrix A into U diag(s) Vt, singular values in descending order.";
+  command.example =
       "  attn svd ratings.csv --rank 2\n"
-      "  attn svd model.npz#W_Q -o factors.npz");
-  app.add_option("MATRIX", args->file, "FILE, or FILE#NAME where it holds several tensors")
-      ->required();
-  take_whole(
-      app.add_option("--rank", args->rank, "keep the K largest singular values; default: all"), 1)
-      ->type_name("K");
-  add_show_options(app, args->show);
-  add_expand_option(app, args->limits);
-  return [args] { return run(*args); };
+      "  attn svd model.npz#W_Q -o factors.npz";
+  command.add(required(
+      positional("MATRIX", args->file, "FILE, or FILE#NAME where it holds several tensors")));
+  command.add(integer("--rank", args->rank, {.min = 1}, "K",
+                      "keep the K largest singular values; default: all"));
+  command.add(show_options(args->show));
+  add_expand_option(command, args->limits);
+  command.requirements = {{{"--force"}, "-o FILE", [args = args.get()] {
+                             return destination_of(args->show, factor_names()).has_file();
+                           }}};
+  command.action = [args] { return run(*args); };
+  return command;
 }
 
 }  // namespace attn

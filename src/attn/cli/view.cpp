@@ -1,14 +1,12 @@
-// attn view: a tensor of a result as a heat map, on the terminal or as a picture.
-#include <CLI/CLI.hpp>
+#include "attn/cli/view.h"
+
 #include <memory>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/command.h"
 #include "attn/cli/draw.h"
-#include "attn/cli/idle.h"
 #include "attn/cli/limit_options.h"
-#include "attn/cli/values.h"
+#include "attn/cli/message.h"
 #include "attn/io/output_file.h"
 #include "attn/job/limits.h"
 #include "attn/result/output_target.h"
@@ -49,24 +47,10 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
   return set;
 }
 
-/// What this kind of drawing does not have.
-void refuse_foreign(const ViewArgs& args, DrawFormat format) {
-  const DrawStyle usual, &style = args.style;
-  if (args.output == "-") refuse_idle({{"--force", args.force}}, "-o FILE");
-  if (format != DrawFormat::html)
-    refuse_idle({{"--max-html-bytes", style.most_html_bytes != usual.most_html_bytes}},
-                "-o FILE.html");
-  if (format != DrawFormat::text)
-    refuse_idle(
-        {{"--color", style.colour != usual.colour}, {"--width", style.width != usual.width}},
-        "text on standard output only");
-}
-
 int view(const ViewArgs& args) {
   const DrawFormat format = draw_format(args.output);
   if (!args.other.empty() && format != DrawFormat::html)
     throw Error(ErrorKind::usage, "two files are compared on a page: -o FILE.html");
-  refuse_foreign(args, format);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
@@ -76,65 +60,73 @@ int view(const ViewArgs& args) {
   return 0;
 }
 
-void add_choice(CLI::App& app, ViewArgs& args) {
+std::vector<Option> choice_options(ViewArgs& args) {
   HeatChoice& choice = args.choice;
-  const auto add = [&](const std::string& flag, auto& place, const std::string& what,
-                       const std::string& type) {
-    return app.add_option(flag, place, what)->type_name(type)->group("What is drawn");
-  };
-  add("--of", args.of, "which tensor; default: weights, or the only one", "NAME")
-      ->check(offering(job_output_names()));
-  take_whole(add("--head", choice.head, "this head alone; default: all, side by side", "I"));
-  take_whole(add("--batch", choice.batch, "this batch alone", "I"));
-  take_whole(
-      add("--layer", choice.layer, "this layer alone (five axes: layer, batch, head, L, S)", "I"));
-  add("--rows", choice.rows, "these rows (queries): indices and ranges, as 0:32,-1", "LIST");
-  add("--cols", choice.columns, "these columns (keys)", "LIST");
-  take_number(add("--vmin", choice.low, "the value at the low end of the colours", "X"), Sign::any);
-  take_number(add("--vmax", choice.high, "the value at the high end", "X"), Sign::any);
-  app.add_flag("--log", choice.logarithmic, "colours by the logarithm; for values above 0")
-      ->group("What is drawn");
-  add("--tokens", args.tokens, "labels, instead of those in the file", "A,B,...")->delimiter(',');
-  add("--key-tokens", args.key_tokens, "labels of the keys, where they have their own", "A,B,...")
-      ->delimiter(',');
+  return in_group(
+      "What is drawn",
+      {suggesting(text("--of", args.of, "NAME", "which tensor; default: weights, or the only one"),
+                  job_output_names()),
+       integer("--head", choice.head, {}, "I", "this head alone; default: all, side by side"),
+       integer("--batch", choice.batch, {}, "I", "this batch alone"),
+       integer("--layer", choice.layer, {}, "I",
+               "this layer alone (five axes: layer, batch, head, L, S)"),
+       text("--rows", choice.rows, "LIST", "these rows (queries): indices and ranges, as 0:32,-1"),
+       text("--cols", choice.columns, "LIST", "these columns (keys)"),
+       number("--vmin", choice.low, NumberRange::any, "X",
+              "the value at the low end of the colours"),
+       number("--vmax", choice.high, NumberRange::any, "X", "the value at the high end"),
+       flag("--log", choice.logarithmic, "colours by the logarithm; for values above 0"),
+       list("--tokens", args.tokens, "A,B,...", "labels, instead of those in the file", ','),
+       list("--key-tokens", args.key_tokens, "A,B,...",
+            "labels of the keys, where they have their own", ',')});
+}
+
+/// Options that some formats do not have.
+void add_requirements(Command& command, const ViewArgs& args) {
+  const auto is_text = [&args] { return args.output == "-"; };
+  command.requirements = {
+      {{"--force"}, "-o FILE", [&args] { return args.output != "-"; }},
+      {{"--max-html-bytes"}, "-o FILE.html", [&args] { return args.output.ends_with(".html"); }},
+      {{"--color"},
+       "text on standard output",
+       [&args, is_text] { return is_text() || args.style.colour == "auto"; }},
+      {{"--width"}, "text on standard output", is_text}};
 }
 
 }  // namespace
 
-Action add_view(CLI::App& app) {
+Command view_command() {
   const auto args = std::make_shared<ViewArgs>();
-  app.description(
-      "Draws a tensor of a result as a heat map; of weights and scores, rows are queries and\n"
-      "columns are keys.\n\n"
-      "Example:\n"
+  Command command;
+  command.description =
+      "Draws a tensor of a result as a heat map; of weights and scores, rows are queries and "
+      "columns are keys.";
+  command.example =
       "  attn view result.npz\n"
       "  attn view result.npz --of scores --head 3 -o scores.svg\n"
-      "  attn view before.npz after.npz -o page.html");
-  app.add_option("FILE", args->file,
-                 "FILE or FILE#NAME: .npz, .safetensors, .json, .npy or .csv; - is standard input")
-      ->required();
-  app.add_option("OTHER", args->other, "a second result to compare with, on a page");
-  app.add_option("-o,--output", args->output,
-                 "FILE.svg, FILE.png, or FILE.html, a page to explore; default: text on stdout")
-      ->type_name("FILE");
-  app.add_flag("--force", args->force, "replace FILE where it exists");
-  app.add_option("--color", args->style.colour, "colours on the terminal: auto, always or never")
-      ->check(one_of({"auto", "always", "never"}))
-      ->type_name("WORD");
-  take_whole(app.add_option("--width", args->style.width,
-                            "columns of the terminal; default: as many as it has"),
-             20, 1000)
-      ->type_name("N");
-  const auto page_size = [&bytes = args->style.most_html_bytes](const std::string& text) {
+      "  attn view before.npz after.npz -o page.html";
+  const auto store_page_size = [&bytes = args->style.most_html_bytes](const std::string& text) {
     bytes = parse_size(text, "--max-html-bytes");
   };
-  app.add_option_function<std::string>(
-         "--max-html-bytes", page_size,
-         "how large a page may be, as 20M; values become coarser; default: 50000000")
-      ->type_name("SIZE");
-  add_choice(app, *args);
-  add_expand_option(app, args->limits);
-  return [args] { return view(*args); };
+  command.add(
+      {required(positional(
+           "FILE", args->file,
+           "FILE or FILE#NAME: .npz, .safetensors, .json, .npy or .csv; - is standard input")),
+       positional("OTHER", args->other, "a second result to compare with, on a page"),
+       text("-o,--output", args->output, "FILE",
+            "FILE.svg, FILE.png, or FILE.html, a page to explore; default: text on stdout"),
+       flag("--force", args->force, "replace FILE where it exists"),
+       word("--color", args->style.colour, {"auto", "always", "never"},
+            "colours on the terminal: auto, always or never"),
+       integer("--width", args->style.width, {20, 1000}, "N",
+               "columns of the terminal; default: as many as it has"),
+       text("--max-html-bytes", Store<std::string>(store_page_size), "SIZE",
+            "how large a page may be, as 20M; values become coarser; default: 50000000")});
+  command.add(choice_options(*args));
+  add_expand_option(command, args->limits);
+  add_requirements(command, *args);
+  command.action = [args] { return view(*args); };
+  return command;
 }
 
 }  // namespace attn

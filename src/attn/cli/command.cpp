@@ -1,0 +1,17 @@
+#include "attn/cli/command.h"
+
+namespace attn {
+
+void Command::add(Option option) { options.push_back(std::move(option)); }
+
+void Command::add(std::vector<Option> more) {
+  for (Option& option : more) options.push_back(std::move(option));
+}
+
+const Option* Command::find(const std::string& option_name) const {
+  for (const Option& option : options)
+    if (option.has_name(option_name)) return &option;
+  return nullptr;
+}
+
+}  // namespace attn

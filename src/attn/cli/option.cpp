@@ -1,0 +1,235 @@
+#include "attn/cli/option.h"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <optional>
+
+#include "attn/base/error.h"
+#include "attn/base/numbers.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
+
+namespace attn {
+namespace {
+
+std::vector<std::string> split(const std::string& text, char delimiter) {
+  std::vector<std::string> parts;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(delimiter, start), text.size());
+    if (end > start) parts.push_back(text.substr(start, end - start));
+    start = end + 1;
+  }
+  return parts;
+}
+
+[[noreturn]] void refuse(const Option& option, const std::string& expected,
+                         const std::string& found) {
+  throw Error(ErrorKind::usage,
+              option.name() + ": expected " + expected + ", found '" + printable(found) + "'");
+}
+
+[[noreturn]] void refuse_repeated(const Option& option, std::size_t count) {
+  throw Error(ErrorKind::usage, option.name() + ": given " +
+                                    (count == 2 ? "twice" : std::to_string(count) + " times"));
+}
+
+/// "--causal --causal=false".
+void refuse_contradiction(const Option& option, const std::vector<std::string>& values) {
+  if (std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) != values.end())
+    refuse_repeated(option, values.size());
+}
+
+bool parse_bool(const Option& option, std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  for (const char* yes : {"true", "on", "yes", "1"})
+    if (text == yes) return true;
+  for (const char* no : {"false", "off", "no", "0"})
+    if (text == no) return false;
+  refuse(option, "true or false", text);
+}
+
+std::int64_t parse_integer(const Option& option, const IntegerValue& integer,
+                           const std::string& text) {
+  std::int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  if (error == std::errc() && rest == end && number >= integer.min && number <= integer.max)
+    return number;
+  using Limits = std::numeric_limits<std::int64_t>;
+  std::string expected = "a whole number";
+  if (integer.max != Limits::max())
+    expected += " from " + std::to_string(integer.min) + " to " + std::to_string(integer.max);
+  else if (integer.min != Limits::min())
+    expected += " >= " + std::to_string(integer.min);
+  refuse(option, expected, text);
+}
+
+double parse_number(const Option& option, NumberRange range, const std::string& text) {
+  const std::optional<double> number = number_typed(text);
+  if (number && (range == NumberRange::any || *number > 0 ||
+                 (range == NumberRange::non_negative && *number == 0)))
+    return *number;
+  refuse(option,
+         range == NumberRange::any            ? "a finite number"
+         : range == NumberRange::non_negative ? "a finite number >= 0"
+                                              : "a finite number > 0",
+         text);
+}
+
+std::size_t index_of_word(const Option& option, const std::vector<std::string>& words,
+                          const std::string& text) {
+  const auto found = std::find(words.begin(), words.end(), text);
+  if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
+  std::string expected;
+  for (std::size_t i = 0; i < words.size(); ++i)
+    expected += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
+  throw Error(ErrorKind::usage, option.name() + ": expected " + expected + ", found '" +
+                                    printable(text) + "'" + did_you_mean(text, words));
+}
+
+/// Stores the values of one kind of option.
+struct Storer {
+  const Option& option;
+  const std::vector<std::string>& values;
+
+  const std::string& only() const {
+    if (values.size() > 1) refuse_repeated(option, values.size());
+    return values[0];
+  }
+
+  void operator()(const SwitchValue& form) const { form.store(is_switched_on(option, values)); }
+  void operator()(const OptionalValue& form) const {
+    refuse_contradiction(option, values);
+    form.store(values.back());
+  }
+  void operator()(const TextValue& form) const { form.store(only()); }
+  void operator()(const WordValue& form) const {
+    form.store(index_of_word(option, form.words, only()));
+  }
+  void operator()(const IntegerValue& form) const {
+    form.store(parse_integer(option, form, only()));
+  }
+  void operator()(const NumberValue& form) const {
+    form.store(parse_number(option, form.range, only()));
+  }
+  void operator()(const ListValue& form) const {
+    if (form.delimiter == '\0') return form.store(values);
+    std::vector<std::string> parts;
+    for (const std::string& value : values)
+      for (std::string& part : split(value, form.delimiter)) parts.push_back(std::move(part));
+    form.store(parts);
+  }
+};
+
+Option make(const std::string& names, OptionValue value, const std::string& placeholder,
+            const std::string& help) {
+  return {split(names, ','), std::move(value), placeholder, help};
+}
+
+}  // namespace
+
+const std::string& Option::name() const {
+  const auto is_long = [](const std::string& name) { return name.starts_with("--"); };
+  const auto found = std::find_if(names.begin(), names.end(), is_long);
+  return found != names.end() ? *found : names[0];
+}
+
+bool Option::has_name(const std::string& wanted) const {
+  return std::find(names.begin(), names.end(), wanted) != names.end();
+}
+
+const std::vector<std::string>& Option::known_values() const {
+  const WordValue* const word = std::get_if<WordValue>(&value);
+  return word != nullptr ? word->words : suggestions;
+}
+
+void store_values(const Option& option, const std::vector<std::string>& values) {
+  // A script whose variable is empty must not be taken for one that leaves the option out.
+  if (option.takes_value())
+    for (const std::string& value : values)
+      if (value.empty())
+        throw Error(ErrorKind::usage, option.name() + ": expected a value, found ''");
+  std::visit(Storer{option, values}, option.value);
+}
+
+bool is_switched_on(const Option& option, const std::vector<std::string>& values) {
+  refuse_contradiction(option, values);
+  return parse_bool(option, values.back());
+}
+
+Option flag(const std::string& names, bool& target, const std::string& help) {
+  return flag(
+      names, [&target](bool on) { target = on; }, help);
+}
+
+Option flag(const std::string& names, Store<bool> store, const std::string& help) {
+  return make(names, SwitchValue{std::move(store)}, "", help);
+}
+
+Option text(const std::string& names, std::string& target, const std::string& placeholder,
+            const std::string& help) {
+  return text(
+      names, [&target](const std::string& value) { target = value; }, placeholder, help);
+}
+
+Option text(const std::string& names, Store<std::string> store, const std::string& placeholder,
+            const std::string& help) {
+  return make(names, TextValue{std::move(store)}, placeholder, help);
+}
+
+Option list(const std::string& names, std::vector<std::string>& target,
+            const std::string& placeholder, const std::string& help, char delimiter) {
+  const auto store = [&target](const std::vector<std::string>& values) { target = values; };
+  return make(names, ListValue{delimiter, store}, placeholder, help);
+}
+
+Option optional_value(const std::string& names, std::string& target, const std::string& standalone,
+                      const std::string& placeholder, const std::string& help,
+                      std::function<bool(const std::string&)> accepts) {
+  const auto store = [&target](const std::string& value) { target = value; };
+  return make(names, OptionalValue{standalone, store, std::move(accepts)}, placeholder, help);
+}
+
+Option word(const std::string& names, std::string& target, const std::vector<std::string>& words,
+            const std::string& help) {
+  const auto store = [&target, words](std::size_t index) { target = words[index]; };
+  return make(names, WordValue{words, store}, "WORD", help);
+}
+
+Option integer(const std::string& names, Store<std::int64_t> store, IntegerLimits limits,
+               const std::string& placeholder, const std::string& help) {
+  return make(names, IntegerValue{limits.min, limits.max, std::move(store)}, placeholder, help);
+}
+
+Option number(const std::string& names, Store<double> store, NumberRange range,
+              const std::string& placeholder, const std::string& help) {
+  return make(names, NumberValue{range, std::move(store)}, placeholder, help);
+}
+
+Option positional(const std::string& name, std::string& target, const std::string& help) {
+  return text(name, target, name, help);
+}
+
+Option positional(const std::string& name, std::vector<std::string>& target,
+                  const std::string& help) {
+  return list(name, target, name, help);
+}
+
+Option required(Option option) {
+  option.required = true;
+  return option;
+}
+
+Option suggesting(Option option, const std::vector<std::string>& values) {
+  option.suggestions = values;
+  return option;
+}
+
+std::vector<Option> in_group(const std::string& group, std::vector<Option> options) {
+  for (Option& option : options) option.group = group;
+  return options;
+}
+
+}  // namespace attn

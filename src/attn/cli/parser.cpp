@@ -1,0 +1,187 @@
+// The only source file that includes CLI11, which splits the words into options and values. What
+// the values mean, and every message, is ours.
+#include "attn/cli/parser.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/base/suggestion.h"
+
+namespace attn {
+namespace {
+
+using Words = std::vector<std::string>;
+
+[[noreturn]] void refuse(const std::string& text) { throw Error(ErrorKind::usage, text); }
+
+std::string joined(const Words& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
+CLI::Option* declare(const Option& option, CLI::App& app) {
+  if (std::holds_alternative<SwitchValue>(option.value))
+    return app.add_flag(joined(option.names, ","));
+  if (const auto* optional = std::get_if<OptionalValue>(&option.value))
+    return app.add_flag(joined(option.names, "{" + optional->standalone + "},") + "{" +
+                        optional->standalone + "}");
+  CLI::Option* const declared = app.add_option(joined(option.names, ","));
+  declared->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // store_values() counts them
+  if (option.is_positional() && option.is_repeatable()) declared->expected(-1);
+  return declared;
+}
+
+/// A command with its parser, and those of its subcommands.
+struct CommandParser {
+  const Command& command;
+  CLI::App& app;
+  std::vector<std::pair<const Option*, CLI::Option*>> options = {};
+  std::vector<CommandParser> subcommands = {};
+
+  CommandParser(const Command& of, CLI::App& in) : command(of), app(in) {
+    app.set_help_flag();  // ours is an option like others
+    app.allow_extras();
+    for (const Option& option : command.options)
+      options.emplace_back(&option, declare(option, app));
+    if (!command.subcommands.empty()) app.require_subcommand(0, 1);
+    for (const Command& subcommand : command.subcommands)
+      subcommands.emplace_back(subcommand, *app.add_subcommand(subcommand.name)->fallthrough());
+  }
+
+  const CommandParser* given_subcommand() const {
+    for (const CommandParser& subcommand : subcommands)
+      if (subcommand.app.parsed()) return &subcommand;
+    return nullptr;
+  }
+};
+
+/// CLI11 finds a value missing only where the words end.
+[[noreturn]] void refuse_missing_value(const Command& command, const Words& words) {
+  std::string last = words.back();
+  if (last.starts_with("--"))
+    last = last.substr(0, last.find('='));
+  else
+    last = {'-', last.back()};
+  const Option* option = command.find(last);
+  for (const Command& subcommand : command.subcommands)
+    if (option == nullptr) option = subcommand.find(last);
+  if (option == nullptr) refuse(printable(last) + ": expected a value, found nothing");
+  refuse(option->name() + ": expected " + option->placeholder + ", found nothing");
+}
+
+Words flag_names(const Command& command) {
+  Words flags;
+  for (const Option& option : command.options)
+    for (const std::string& name : option.names)
+      if (name.starts_with("--")) flags.push_back(name);
+  for (const Command& subcommand : command.subcommands)
+    for (const std::string& name : flag_names(subcommand)) flags.push_back(name);
+  return flags;
+}
+
+std::string suggest_flag(const std::string& flag, const Command& command) {
+  if (flag == "--threads" && command.find("--jobs") != nullptr)
+    return "; -j (--jobs) sets the number of concurrent jobs";
+  return did_you_mean(flag, flag_names(command));
+}
+
+/// Refuses words that are neither options nor expected as positional arguments, flags first.
+void refuse_extras(Words extras, const Command& command, const Words& words) {
+  std::erase(extras, "--");
+  if (extras.empty()) return;
+  const auto end_of_flags = std::find(words.begin(), words.end(), "--");
+  for (const std::string& word : extras) {
+    const std::string flag = word.substr(0, word.find('='));
+    const bool is_flag = flag.size() > 1 && flag[0] == '-' &&
+                         std::find(words.begin(), end_of_flags, word) != end_of_flags;
+    if (is_flag) refuse("unknown flag '" + printable(flag) + "'" + suggest_flag(flag, command));
+  }
+  Words subcommands;
+  for (const Command& subcommand : command.subcommands) subcommands.push_back(subcommand.name);
+  const std::string hint = hint_detached_value(command, words);
+  refuse("unexpected argument '" + printable(extras[0]) + "'" +
+         (hint.empty() ? did_you_mean(extras[0], subcommands) : hint));
+}
+
+void store_options(const CommandParser& parser, ParsedCommand& parsed) {
+  for (const auto& [option, declared] : parser.options) {
+    if (declared->count() == 0) continue;
+    const Words values = declared->results();
+    store_values(*option, values);
+    if (!std::holds_alternative<SwitchValue>(option->value) || is_switched_on(*option, values))
+      parsed.given.insert(option);
+  }
+}
+
+void parse_words(const Command& command, const Words& words, ParsedCommand& parsed) {
+  CLI::App app;
+  const CommandParser parser(command, app);
+  try {
+    app.parse(Words(words.rbegin(), words.rend()));
+  } catch (const CLI::ArgumentMismatch&) {
+    refuse_missing_value(command, words);
+  }
+  const CommandParser* const subcommand = parser.given_subcommand();
+  store_options(parser, parsed);
+  if (subcommand != nullptr) {
+    store_options(*subcommand, parsed);
+    parsed.command = &subcommand->command;
+    parsed.name += " " + subcommand->command.name;
+  }
+  const auto is_help = [](const Option* option) { return option->has_name("--help"); };
+  parsed.help = std::any_of(parsed.given.begin(), parsed.given.end(), is_help);
+  if (parsed.help) return;
+  refuse_extras(app.remaining(true), command, words);
+  for (const Option& option : parsed.command->options)
+    if (option.required && !parsed.given.contains(&option)) refuse(option.name() + " is required");
+}
+
+}  // namespace
+
+ParsedCommand parse(const Command& command, const std::string& name, const Words& words) {
+  ParsedCommand parsed{&command, name, false, {}};
+  try {
+    parse_words(command, words, parsed);
+  } catch (const Error& error) {
+    throw Error(error.kind(), error.lines()[0] + "; see '" + parsed.name + " --help'");
+  }
+  return parsed;
+}
+
+void check_requirements(const Command& command, const ParsedCommand& parsed) {
+  const auto is_given = [&](const std::string& name) {
+    return parsed.given.contains(command.find(name));
+  };
+  for (const Requirement& requirement : command.requirements) {
+    const auto flag = std::find_if(requirement.flags.begin(), requirement.flags.end(), is_given);
+    if (flag == requirement.flags.end()) continue;
+    if (requirement.is_met ? !requirement.is_met() : !is_given(requirement.companion))
+      refuse(*flag + " requires " + requirement.companion);
+  }
+  for (const Conflict& conflict : command.conflicts)
+    if (is_given(conflict.first) && is_given(conflict.second))
+      refuse(conflict.reason.empty()
+                 ? conflict.first + " and " + conflict.second + " are mutually exclusive"
+                 : conflict.first + " cannot be combined with " + conflict.second + ": " +
+                       conflict.reason);
+}
+
+std::string hint_detached_value(const Command& command, const Words& words) {
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const Option* const option = command.find(words[i - 1]);
+    const auto* const optional =
+        option == nullptr ? nullptr : std::get_if<OptionalValue>(&option->value);
+    std::error_code ignored;
+    if (optional != nullptr && optional->accepts(words[i]) &&
+        !std::filesystem::exists(words[i], ignored))
+      return "; " + words[i - 1] + " takes its value as " + words[i - 1] + "=" +
+             printable(words[i]);
+  }
+  return "";
+}
+
+}  // namespace attn
