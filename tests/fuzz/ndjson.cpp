@@ -42,7 +42,8 @@ void work(const Item& item, const Common& common) {
   const Outcome outcome = work_on(item, common, {[] { return true; }, [] { return false; }});
   const bool failed = outcome.status == Status::failed;
   fuzz::require(failed == !outcome.error.empty(), "a reason exactly where one failed");
-  if (failed) fuzz::require_fair(Error(static_cast<ErrorKind>(outcome.code), outcome.error));
+  for (const std::string& line : outcome.error)
+    fuzz::require_fair(Error(static_cast<ErrorKind>(outcome.code), line));
   const std::string line = failed ? failure_json(outcome) + "\n" : outcome.text;
   fuzz::require(line.find('\n') + 1 == line.size(), "one line");
   parse_json(line, "the line");

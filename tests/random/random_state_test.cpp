@@ -174,8 +174,9 @@ TEST_CASE("choice refuses what NumPy refuses") {
 
 TEST_CASE("a tensor without axes cannot be shuffled") {
   Tensor number(DType::f64, {});
-  CHECK(refusal([&] { RandomState(0).shuffle(number); }).find("shuffle") == 0);
-  CHECK(refusal([&] { RandomState(0).permutation(number); }).find("permutation") == 0);
+  const std::string message = "expected an array of at least one axis, found a number";
+  CHECK(refusal([&] { RandomState(0).shuffle(number); }) == message);
+  CHECK(refusal([&] { RandomState(0).permutation(number); }) == message);
 }
 
 TEST_CASE("a seed of any size becomes 32-bit words") {

@@ -10,23 +10,62 @@
 using namespace attn;
 using namespace std::string_literals;
 
-TEST_CASE("an error keeps its kind and its lines") {
-  const Error one(ErrorKind::data, "F: T: what");
+TEST_CASE("an error keeps its kind and has a line for each problem") {
+  const Error one(ErrorKind::data, "F: T: message");
   CHECK(one.kind() == ErrorKind::data);
-  CHECK(one.lines() == std::vector<std::string>{"F: T: what"});
-  CHECK(one.what() == "F: T: what"s);
-  const Error two(ErrorKind::usage, std::vector<std::string>{"first", "second"});
+  CHECK(one.lines() == std::vector<std::string>{"F: T: message"});
+  CHECK(one.what() == "F: T: message"s);
+  const Error two(ErrorKind::usage,
+                  std::vector<Problem>{{.message = "first"}, {.message = "second"}});
   CHECK(two.lines().size() == 2);
   CHECK(two.what() == "first\nsecond"s);
 }
 
-TEST_CASE("a long error message is truncated") {
-  CHECK(Error(ErrorKind::data, std::vector<std::string>(100, "x")).lines().back() == "x");
-  const Error many(ErrorKind::data, std::vector<std::string>(200'000, "x"));
-  CHECK(many.lines().size() == 100);
-  CHECK(many.lines()[98] == "x");
-  CHECK(many.lines()[99] == "and 199901 more errors");
-  CHECK(many.what() == std::string(many.what()).substr(0, 99 * 2) + "and 199901 more errors");
+TEST_CASE("a problem's parts have one order") {
+  CHECK(to_string({.subject = "W_Q", .expected = "(3, 2)", .found = "(2, 3)"}) ==
+        "W_Q: expected (3, 2), found (2, 3)");
+  CHECK(to_string({.where = {"job.json", "Q"}, .line = 3, .column = 7, .message = "is empty"}) ==
+        "job.json: Q: line 3, column 7: is empty");
+  CHECK(to_string({.line = 3, .message = "is blank", .hint = "delete it"}) ==
+        "line 3: is blank; delete it");
+  CHECK(to_string({.where = {"a"}, .column = 2, .message = "is blank"}) == "a: column 2: is blank");
+  CHECK(to_string({.where = {"a\nb"}, .message = "is empty"}) == "a\\x0ab: is empty");
+}
+
+TEST_CASE("an error within a place names the place first") {
+  const Error inner(ErrorKind::data, Problem{.where = {"Q"}, .message = "is empty"});
+  CHECK(inner.within("job.json").lines() == std::vector<std::string>{"job.json: Q: is empty"});
+  CHECK_THROWS_WITH(within("a", [] { throw Error(ErrorKind::data, "b"); }), "a: b");
+  CHECK(within("a", [] { return 1; }) == 1);
+}
+
+TEST_CASE("an error shows ten problems and the number of the others") {
+  const auto many = [](std::size_t count) {
+    return Error(ErrorKind::data, std::vector<Problem>(count, Problem{.message = "x"}));
+  };
+  CHECK(many(10).lines().size() == 10);
+  CHECK(many(10).lines().back() == "x");
+  CHECK(many(11).lines().back() == "and 1 more error");
+  CHECK(many(200'000).lines().size() == 11);
+  CHECK(many(200'000).lines()[9] == "x");
+  CHECK(many(200'000).lines()[10] == "and 199990 more errors");
+  CHECK(many(200'000).within("f").lines()[10] == "and 199990 more errors");
+}
+
+TEST_CASE("a problem list keeps the first ten problems") {
+  ProblemList problems;
+  CHECK(problems.empty());
+  for (int i = 0; i < 12; ++i) {
+    CHECK(problems.keeps_next() == (i < 10));
+    problems.add({.message = std::to_string(i)});
+  }
+  CHECK(problems.kept().back().message == "9");
+  try {
+    problems.raise(ErrorKind::usage);
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    CHECK(error.lines().back() == "and 2 more errors");
+  }
 }
 
 TEST_CASE("kinds are the exit codes of the command line") {

@@ -1,9 +1,18 @@
 #include "attn/base/error.h"
 
-#include <utility>
+#include "attn/base/printable.h"
 
 namespace attn {
 namespace {
+
+std::vector<std::string> render(const std::vector<Problem>& problems, std::size_t omitted) {
+  std::vector<std::string> lines;
+  for (const Problem& problem : problems) lines.push_back(to_string(problem));
+  if (omitted > 0)
+    lines.push_back("and " + std::to_string(omitted) +
+                    (omitted == 1 ? " more error" : " more errors"));
+  return lines;
+}
 
 std::string joined(const std::vector<std::string>& lines) {
   std::string text;
@@ -11,22 +20,54 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-/// The first 100 lines; the last one says how many more there were.
-std::vector<std::string>& cut(std::vector<std::string>& lines) {
-  constexpr std::size_t kMost = 100;
-  if (lines.size() <= kMost) return lines;
-  const std::string more = "and " + std::to_string(lines.size() - kMost + 1) + " more errors";
-  lines.resize(kMost);
-  lines.back() = more;
-  return lines;
+std::size_t cut(std::vector<Problem>& problems, std::size_t omitted) {
+  if (problems.size() <= ProblemList::kMost) return omitted;
+  omitted += problems.size() - ProblemList::kMost;
+  problems.resize(ProblemList::kMost);
+  return omitted;
 }
 
 }  // namespace
 
-Error::Error(ErrorKind kind, const std::string& text)
-    : std::runtime_error(text), kind_(kind), lines_{text} {}
+std::string to_string(const Problem& problem) {
+  std::string text;
+  for (const std::string& place : problem.where) text += printable(place) + ": ";
+  if (problem.line > 0)
+    text += "line " + std::to_string(problem.line) + (problem.column > 0 ? ", " : ": ");
+  if (problem.column > 0) text += "column " + std::to_string(problem.column) + ": ";
+  if (!problem.subject.empty()) text += printable(problem.subject) + ": ";
+  if (problem.message.empty())
+    text += "expected " + problem.expected + ", found " + problem.found;
+  else
+    text += problem.message;
+  return problem.hint.empty() ? text : text + "; " + problem.hint;
+}
 
-Error::Error(ErrorKind kind, std::vector<std::string> lines)
-    : std::runtime_error(joined(cut(lines))), kind_(kind), lines_(std::move(lines)) {}
+Error::Error(ErrorKind kind, std::string message)
+    : Error(kind, Problem{.message = std::move(message)}) {}
+
+Error::Error(ErrorKind kind, Problem problem)
+    : Error(kind, std::vector<Problem>{std::move(problem)}) {}
+
+// what() is made from the problems, so they are cut before the base class is.
+Error::Error(ErrorKind kind, std::vector<Problem> problems, std::size_t omitted)
+    : std::runtime_error((omitted = cut(problems, omitted), joined(render(problems, omitted)))),
+      kind_(kind),
+      problems_(std::move(problems)),
+      omitted_(omitted),
+      lines_(render(problems_, omitted_)) {}
+
+Error Error::within(const std::string& place) const {
+  std::vector<Problem> problems = problems_;
+  for (Problem& problem : problems) problem.where.insert(problem.where.begin(), place);
+  return {kind_, std::move(problems), omitted_};
+}
+
+void ProblemList::add(Problem problem) {
+  ++count_;
+  if (kept_.size() < kMost) kept_.push_back(std::move(problem));
+}
+
+void ProblemList::raise(ErrorKind kind) const { throw Error(kind, kept_, count_ - kept_.size()); }
 
 }  // namespace attn

@@ -1,8 +1,10 @@
-// The one exception type of the program. Its kind is the exit code.
+// The one exception type of the program. Its kind is the exit code, its problems are the messages.
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace attn {
@@ -19,19 +21,71 @@ enum class ErrorKind {
   permission = 77,     ///< permission denied
 };
 
-/// `text` is one line: "FILE: TENSOR: expected ..., found ...". Several problems found at once have
-/// a line each. At most 100 lines are kept; the last then says how many there were.
+/// One thing that is wrong. A problem has either `expected` and `found`, or a `message`. Code that
+/// finds a problem sets the subject (a tensor's name, an option's key); code that knows where the
+/// subject came from adds that to `where`.
+struct Problem {
+  std::vector<std::string> where = {};  ///< files and flags, outermost first
+  std::size_t line = 0, column = 0;     ///< in a text file, from 1; 0: not shown
+  std::string subject = {};
+  std::string expected = {}, found = {};
+  std::string message = {};
+  std::string hint = {};  ///< what to do about it
+};
+
+/// "WHERE: line 3, column 7: SUBJECT: expected EXPECTED, found FOUND; HINT", without the parts that
+/// are empty; `message` replaces "expected EXPECTED, found FOUND".
+std::string to_string(const Problem& problem);
+
+/// An error of one or several problems. At most ten problems are kept; the last line then says how
+/// many others there were.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& text);
-  Error(ErrorKind kind, std::vector<std::string> lines);
+  Error(ErrorKind kind, std::string message);
+  Error(ErrorKind kind, Problem problem);
+  /// `omitted`: how many more there were.
+  Error(ErrorKind kind, std::vector<Problem> problems, std::size_t omitted = 0);
 
   ErrorKind kind() const { return kind_; }
+  const std::vector<Problem>& problems() const { return problems_; }
+  std::size_t omitted() const { return omitted_; }
   const std::vector<std::string>& lines() const { return lines_; }
+
+  /// The same error with `place` in front of each problem's `where`.
+  Error within(const std::string& place) const;
 
  private:
   ErrorKind kind_;
+  std::vector<Problem> problems_;
+  std::size_t omitted_;
   std::vector<std::string> lines_;
 };
+
+/// Problems as they are found: the first ten, and the number of all of them.
+class ProblemList {
+ public:
+  static constexpr std::size_t kMost = 10;  ///< how many are kept
+
+  /// Whether the next problem will be kept. A suggestion for one that is not kept is wasted time.
+  bool keeps_next() const { return kept_.size() < kMost; }
+  void add(Problem problem);
+  bool empty() const { return count_ == 0; }
+  const std::vector<Problem>& kept() const { return kept_; }
+  [[noreturn]] void raise(ErrorKind kind) const;
+
+ private:
+  std::vector<Problem> kept_;
+  std::size_t count_ = 0;
+};
+
+/// What `compute` returns; errors that it throws name `place` first.
+template <class Compute>
+auto within(const std::string& place, Compute&& compute) {
+  try {
+    return std::forward<Compute>(compute)();
+  } catch (const Error& error) {
+    throw error.within(place);
+  }
+}
 
 }  // namespace attn

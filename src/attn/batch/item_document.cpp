@@ -13,11 +13,9 @@ Document document_of_line(const Item& item) {
   try {
     return parse_document(*item.line, item.name, "");
   } catch (const Error& error) {
-    const std::string first = item.name + ": line 1, ";
-    std::vector<std::string> lines = error.lines();
-    for (std::string& line : lines)
-      if (line.starts_with(first)) line.replace(0, first.size(), item.name + ": ");
-    throw Error(error.kind(), std::move(lines));
+    std::vector<Problem> problems = error.problems();
+    for (Problem& problem : problems) problem.line = 0;
+    throw Error(error.kind(), std::move(problems), error.omitted());
   }
 }
 

@@ -59,9 +59,11 @@ std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContex
 }
 
 Error foreign_file_error(const ExistsAlready& error) {
-  return Error(error.kind(), printable(error.path) +
-                                 ": exists already, is not in the manifest, and differs from this "
-                                 "job's result; move it away, or replace it with --force");
+  return Error(error.kind(),
+               Problem{.where = {error.path},
+                       .message = "exists already, is not in the manifest, and differs from this "
+                                  "job's result",
+                       .hint = "move it away, or replace it with --force"});
 }
 
 }  // namespace attn

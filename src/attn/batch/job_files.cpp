@@ -120,8 +120,8 @@ class Listing {
   void add_folder(const std::string& folder) {
     const std::vector<std::string> paths = files_in(folder, except_);
     if (paths.empty())
-      unmatched_.push_back(printable(folder) +
-                           ": no job file (.json, .npz or .safetensors) in this folder");
+      unmatched_.push_back({.where = {folder},
+                            .message = "no job file (.json, .npz or .safetensors) in this folder"});
     for (const std::string& path : paths) {
       const std::size_t below = path.find_first_not_of('/', folder.size());
       add(path, below == std::string::npos ? path : path.substr(below));
@@ -145,13 +145,13 @@ class Listing {
     const std::size_t before = files_.size();
     add(word, word);
     missing_ += files_.size() - before;
-    unmatched_.push_back(printable(word) + ": " + reason);
+    unmatched_.push_back({.where = {word}, .message = reason});
   }
 
   const std::string& except_;
   std::vector<JobFile> files_;
-  std::size_t missing_ = 0;             ///< in files_: files that do not exist
-  std::vector<std::string> unmatched_;  ///< a line for each word that led to no file
+  std::size_t missing_ = 0;         ///< in files_: files that do not exist
+  std::vector<Problem> unmatched_;  ///< for each word that led to no file
   std::unordered_set<std::string> seen_;
   std::unordered_map<std::string, std::string>
       real_folders_;  ///< canonical paths by path; "": unknown

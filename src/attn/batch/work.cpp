@@ -138,10 +138,15 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   return true;
 }
 
+/// Each line of the error names the item first.
 void fail(Outcome& outcome, const Error& error) {
+  std::vector<Problem> problems = error.problems();
+  for (Problem& problem : problems)
+    if (problem.where.empty() || problem.where.front() != outcome.name)
+      problem.where.insert(problem.where.begin(), outcome.name);
   outcome.status = Status::failed;
   outcome.code = static_cast<int>(error.kind());
-  outcome.error = error.lines();
+  outcome.error = Error(error.kind(), std::move(problems), error.omitted()).lines();
 }
 
 void work(const Item& item, const BatchContext& context, const CompletionToken& token,
@@ -174,20 +179,12 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
   }
 }
 
-/// Prefixes error lines with the item's name where it is missing.
-void name_item(Outcome& outcome) {
-  const std::string name = printable(outcome.name);
-  for (std::string& line : outcome.error)
-    if (!line.starts_with(name + ":")) line.insert(0, name + ": ");
-}
-
 }  // namespace
 
 Outcome work_on(const Item& item, const BatchContext& context, const CompletionToken& token,
                 std::string text_buffer) {
   Outcome outcome{.number = item.number, .name = item.name, .text = std::move(text_buffer)};
   work(item, context, token, outcome);
-  name_item(outcome);
   return outcome;
 }
 

@@ -34,9 +34,10 @@ int perform(const Command& command, const ParsedCommand& parsed,
     return parsed.command->action();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_input) return report(std::current_exception());
-    std::vector<std::string> lines = error.lines();
-    lines[0] += hint_detached_value(command, words);
-    return report(std::make_exception_ptr(Error(error.kind(), lines)));
+    std::vector<Problem> problems = error.problems();
+    const std::string hint = hint_detached_value(command, words);
+    if (problems[0].hint.empty()) problems[0].hint = hint;
+    return report(std::make_exception_ptr(Error(error.kind(), std::move(problems))));
   } catch (...) {
     return report(std::current_exception());
   }

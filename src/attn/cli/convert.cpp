@@ -43,7 +43,7 @@ TensorMap converted(const TensorMap& tensors, DType dtype, const TensorRef& ref)
       result.set(name, cast(tensor, dtype));
     } catch (const Error& error) {
       const std::string& member = name.empty() ? ref.member : name;
-      throw Error(error.kind(), label_of(ref.path, member) + ": " + error.what());
+      throw error.within(label_of(ref.path, member));
     }
   }
   return result;

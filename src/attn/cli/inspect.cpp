@@ -125,7 +125,7 @@ std::string report_on(const std::string& file, const InspectArgs& args) {
 /// Files that cannot be read do not keep the others from being shown; they are told at the end,
 /// and the first of them gives the exit code.
 int inspect(const InspectArgs& args) {
-  std::vector<std::string> faults;
+  std::vector<Problem> faults;
   std::optional<ErrorKind> kind;
   bool first = true;
   for (const std::string& path : args.files) {
@@ -133,7 +133,7 @@ int inspect(const InspectArgs& args) {
     try {
       text = report_on(path, args);
     } catch (const Error& error) {
-      faults.insert(faults.end(), error.lines().begin(), error.lines().end());
+      faults.insert(faults.end(), error.problems().begin(), error.problems().end());
       if (!kind) kind = error.kind();
       continue;
     }

@@ -26,7 +26,7 @@ Option option_of(const Field& field, JobFlags& flags) {
   Option option;
   if (field.form == FieldForm::boolean) {
     const auto accepts = [&field](const std::string& word) {
-      return problem_with(field, value_of_flag(field, word, field.flag)).empty();
+      return !problem_with(field, value_of_flag(field, word, field.flag));
     };
     option =
         optional_value(field.flag, flags.switches[field.key], "true", "", help_of(field), accepts);

@@ -19,13 +19,14 @@ struct MergeArgs {
 
 Partial read_part(const std::string& path, TensorFiles& files) {
   const TensorMap tensors = files.all(path);
-  std::vector<std::string> problems;
+  ProblemList problems;
   for (const char* name : {"logsumexp", "head_context"})
     if (!tensors.contains(name))
-      problems.push_back(
-          printable(path) + ": " + name +
-          ": expected it in each part (--outputs logsumexp,head_context), found none");
-  if (!problems.empty()) throw Error(ErrorKind::data, problems);
+      problems.add({.where = {path},
+                    .subject = name,
+                    .expected = "it in each part (--outputs logsumexp,head_context)",
+                    .found = "none"});
+  if (!problems.empty()) problems.raise(ErrorKind::data);
   Partial part{tensors.at("logsumexp"), tensors.at("head_context"), std::nullopt};
   if (const Tensor* weights = tensors.find("weights")) part.weights = *weights;
   return part;

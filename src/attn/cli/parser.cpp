@@ -104,7 +104,7 @@ void refuse_extras(Words extras, const Command& command, const Words& words) {
   for (const Command& subcommand : command.subcommands) subcommands.push_back(subcommand.name);
   const std::string hint = hint_detached_value(command, words);
   refuse("unexpected argument '" + printable(extras[0]) + "'" +
-         (hint.empty() ? did_you_mean(extras[0], subcommands) : hint));
+         (hint.empty() ? did_you_mean(extras[0], subcommands) : "; " + hint));
 }
 
 void store_options(const CommandParser& parser, ParsedCommand& parsed) {
@@ -178,8 +178,7 @@ std::string hint_detached_value(const Command& command, const Words& words) {
     std::error_code ignored;
     if (optional != nullptr && optional->accepts(words[i]) &&
         !std::filesystem::exists(words[i], ignored))
-      return "; " + words[i - 1] + " takes its value as " + words[i - 1] + "=" +
-             printable(words[i]);
+      return words[i - 1] + " takes its value as " + words[i - 1] + "=" + printable(words[i]);
   }
   return "";
 }

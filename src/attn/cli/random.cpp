@@ -92,7 +92,7 @@ int run_random(const RandomArgs& args) {
   } catch (const Error& error) {
     // What was typed is at fault, unless a file was read.
     const bool typed = error.kind() == ErrorKind::data && args.input.empty();
-    throw Error(typed ? ErrorKind::usage : error.kind(), error.lines());
+    throw Error(typed ? ErrorKind::usage : error.kind(), error.problems());
   }
   emit_tensors(arrays, args.emit, files);
   return 0;

@@ -33,7 +33,7 @@ Svd decompose(const SvdArgs& args, const Tensor& matrix) {
   try {
     return svd(matrix, args.rank);
   } catch (const Error& error) {
-    throw Error(error.kind(), printable(args.file) + ": " + error.lines()[0]);
+    throw error.within(args.file);
   }
 }
 

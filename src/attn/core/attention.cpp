@@ -95,7 +95,7 @@ std::string nearest_or_all(const std::string& name) {
 
 void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
                    const Options& options) {
-  std::vector<std::string> problems;
+  ProblemList problems;
   for (const std::string& name : outputs) {
     const bool is_input =
         std::any_of(kInputNames.begin(), kInputNames.end(),
@@ -104,17 +104,20 @@ void check_outputs(const std::vector<std::string>& outputs, const TensorMap& ten
         std::any_of(kOutputNames.begin(), kOutputNames.end(),
                     [&](const OutputName& output) { return same_name(name, output.name); });
     if (name.empty())
-      problems.push_back("outputs: expected names of outputs, found an empty one");
+      problems.add({.subject = "outputs", .expected = "names of outputs", .found = "an empty one"});
     else if (!is_input && !is_output)
-      problems.push_back("outputs: expected names of outputs, found '" + printable(name) + "'" +
-                         nearest_or_all(name));
+      problems.add({.subject = "outputs",
+                    .expected = "names of outputs",
+                    .found = "'" + printable(name) + "'" + nearest_or_all(name)});
     else if (is_input && !tensors.contains(name))
-      problems.push_back("outputs: expected " + name + " among the tensors, found none");
+      problems.add(
+          {.subject = "outputs", .expected = name + " among the tensors", .found = "none"});
     else if (const std::string_view needed = missing(name, tensors, options); !needed.empty())
-      problems.push_back("outputs: expected " + std::string(needed) + " for " + name +
-                         ", found none");
+      problems.add({.subject = "outputs",
+                    .expected = std::string(needed) + " for " + name,
+                    .found = "none"});
   }
-  if (!problems.empty()) throw Error(ErrorKind::usage, problems);
+  if (!problems.empty()) problems.raise(ErrorKind::usage);
 }
 
 Tensor as_given(std::string_view name, const Tensor& full, const Inputs& in,

@@ -60,9 +60,11 @@ void Axes::mismatch(std::string_view name, const Tensor& tensor, const Letters& 
     if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
       reasons.push_back(reason);
   }
-  problem(std::string(name) + ": expected (" + expected + (letters.size() == 1 ? ",)" : ")") +
-          (reasons.empty() ? "" : " to match " + listed(reasons)) + ", found " + to_string(shape) +
-          std::string(same_rank ? advice : ""));
+  problem({.subject = std::string(name),
+           .expected = "(" + expected + (letters.size() == 1 ? ",)" : ")") +
+                       (reasons.empty() ? "" : " to match " + listed(reasons)),
+           .found = to_string(shape),
+           .hint = std::string(same_rank ? advice : "")});
 }
 
 }  // namespace attn

@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "attn/base/error.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -70,8 +72,8 @@ class Axes {
   bool knows(Letter letter) const { return find(letter) != nullptr; }
   const Axis& operator[](Letter letter) const;
 
-  void problem(const std::string& line) { problems_.push_back(line); }
-  const std::vector<std::string>& problems() const { return problems_; }
+  void problem(Problem problem) { problems_.add(std::move(problem)); }
+  const ProblemList& problems() const { return problems_; }
 
  private:
   const Axis* find(Letter letter) const;
@@ -79,7 +81,7 @@ class Axes {
                 std::string_view advice);
 
   std::array<std::optional<Axis>, kLetters> axes_;
-  std::vector<std::string> problems_;
+  ProblemList problems_;
 };
 
 }  // namespace attn

@@ -32,14 +32,15 @@ std::string first_given(const TensorMap& tensors, std::initializer_list<const ch
 void check_direct(const TensorMap& tensors, const std::string& given, Axes& axes) {
   for (const char* name : {"embeddings", "memory", "memory_V"})
     if (tensors.contains(name))
-      axes.problem(name + std::string(": expected either embeddings or Q, K and V, found ") + name +
-                   " beside " + given);
+      axes.problem({.subject = name,
+                    .expected = "either embeddings or Q, K and V",
+                    .found = name + (" beside " + given)});
   for (const char* name : {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"})
     if (tensors.contains(name))
-      axes.problem(name + std::string(": expected embeddings to project, found ") + given);
+      axes.problem({.subject = name, .expected = "embeddings to project", .found = given});
   for (const char* name : {"Q", "K"})
     if (!tensors.contains(name))
-      axes.problem(name + std::string(": expected Q and K together, found ") + given + " alone");
+      axes.problem({.subject = name, .expected = "Q and K together", .found = given + " alone"});
 }
 
 std::string text_of(double number) {
@@ -49,8 +50,7 @@ std::string text_of(double number) {
 }
 
 void require(bool holds, const char* option, const char* expected, double found, Axes& axes) {
-  if (!holds)
-    axes.problem(std::string(option) + ": expected " + expected + ", found " + text_of(found));
+  if (!holds) axes.problem({.subject = option, .expected = expected, .found = text_of(found)});
 }
 
 }  // namespace
@@ -58,16 +58,18 @@ void require(bool holds, const char* option, const char* expected, double found,
 void check_names(const TensorMap& tensors, Axes& axes) {
   for (const auto& [name, tensor] : tensors)
     if (std::find(kInputNames.begin(), kInputNames.end(), name) == kInputNames.end())
-      axes.problem(printable(name) + ": expected a tensor that attention knows, found this name" +
-                   did_you_mean(name, kInputNames));
+      axes.problem({.subject = name,
+                    .expected = "a tensor that attention knows",
+                    .found = "this name" + did_you_mean(name, kInputNames)});
   const std::string given = first_given(tensors, {"Q", "K", "V"});
   if (!given.empty())
     check_direct(tensors, given, axes);
   else if (!tensors.contains("embeddings"))
-    axes.problem("embeddings: expected embeddings, or Q and K, found neither");
+    axes.problem(
+        {.subject = "embeddings", .expected = "embeddings, or Q and K", .found = "neither"});
   for (const auto& [name, other] : kTogether)
     if (tensors.contains(name) && !tensors.contains(other))
-      axes.problem(name + ": expected " + other + " beside it, found none");
+      axes.problem({.subject = name, .expected = other + " beside it", .found = "none"});
 }
 
 void check_options(const TensorMap& tensors, const Options& options, Axes& axes) {
@@ -88,7 +90,8 @@ void check_options(const TensorMap& tensors, const Options& options, Axes& axes)
   require(std::isfinite(position.embedding_scale), "position.embedding_scale", "a finite number",
           position.embedding_scale, axes);
   if (position.kind != Position::Kind::none && !tensors.contains("embeddings"))
-    axes.problem("position: expected embeddings to add positions to, found none");
+    axes.problem(
+        {.subject = "position", .expected = "embeddings to add positions to", .found = "none"});
 }
 
 DType result_dtype(const TensorMap& tensors, Compute compute) {
@@ -112,8 +115,9 @@ TensorMap as_numbers(const TensorMap& tensors, DType compute, Axes& axes) {
     try {
       numbers.set(name, cast(tensor, is_float(tensor.dtype()) ? compute : DType::i64));
     } catch (const Error& error) {
-      axes.problem(name +
-                   ": expected integers within int64, found one that is not: " + error.what());
+      axes.problem({.subject = name,
+                    .expected = "integers within int64",
+                    .found = std::string("one that is not: ") + error.what()});
     }
   }
   return numbers;
@@ -126,10 +130,9 @@ Tensor as_mask(const std::string& name, const Tensor& mask, DType compute, Axes&
     if constexpr (std::is_integral_v<T>)
       for (const T value : mask.data<T>())
         if (value != T{0} && value != T{1})
-          return axes.problem(name +
-                              ": expected booleans, 0 and 1, or floating-point numbers to add, "
-                              "found the integer " +
-                              std::to_string(value));
+          return axes.problem({.subject = name,
+                               .expected = "booleans, 0 and 1, or floating-point numbers to add",
+                               .found = "the integer " + std::to_string(value)});
   });
   return cast(mask, DType::boolean);
 }
@@ -140,8 +143,9 @@ std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std:
   const auto count = static_cast<std::int64_t>(L);
   for (const std::int64_t row : rows) {
     if (row < -count || row >= count)
-      axes.problem("rows: expected places among " + std::to_string(L) + " queries, found " +
-                   std::to_string(row));
+      axes.problem({.subject = "rows",
+                    .expected = "places among " + std::to_string(L) + " queries",
+                    .found = std::to_string(row)});
     else
       chosen.push_back(static_cast<std::size_t>(row < 0 ? row + count : row));
   }

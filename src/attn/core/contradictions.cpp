@@ -13,7 +13,7 @@ struct Rule {
 
 void check(const Rule& rule, Axes& axes) {
   if (rule.given && !rule.holds)
-    axes.problem(std::string(rule.name) + ": expected " + rule.expected + ", found " + rule.found);
+    axes.problem({.subject = rule.name, .expected = rule.expected, .found = rule.found});
 }
 
 void check_rotary(const TensorMap& tensors, const Rotary& rotary, Axes& axes) {
@@ -49,7 +49,8 @@ void check_rotary(const TensorMap& tensors, const Rotary& rotary, Axes& axes) {
   for (const Rule& rule : rules) check(rule, axes);
   for (const double number : {rotary.base, rotary.factor, rotary.beta_fast, rotary.beta_slow})
     if (!(number > 0))
-      axes.problem("rotary: expected base, factor and betas over 0, found another");
+      axes.problem(
+          {.subject = "rotary", .expected = "base, factor and betas over 0", .found = "another"});
 }
 
 void check_score(const TensorMap& tensors, Score score, Axes& axes) {

@@ -72,8 +72,10 @@ void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, con
         overflow |= __builtin_add_overflow(sum, Wide{row[l]} * column[l * step], &sum);
       if (overflow || sum < std::numeric_limits<std::int64_t>::min() ||
           sum > std::numeric_limits<std::int64_t>::max())
-        throw Error(ErrorKind::data, stage + ": expected integers within int64, found an overflow" +
-                                         "; give the tensors as floating-point numbers");
+        throw Error(ErrorKind::data, Problem{.subject = stage,
+                                             .expected = "integers within int64",
+                                             .found = "an overflow",
+                                             .hint = "give the tensors as floating-point numbers"});
       c[i * size.n + j] = static_cast<std::int64_t>(sum);
     }
 }
@@ -102,9 +104,10 @@ std::size_t matrices(const Tensor& tensor) {
 void require_blas_extents(const Extents& size, const std::string& stage) {
   constexpr std::size_t kMost = std::numeric_limits<xt::blas_index_t>::max();
   if (std::max({size.m, size.n, size.k}) > kMost)
-    throw Error(ErrorKind::data, stage + ": expected axes of at most " + std::to_string(kMost) +
-                                     ", found " + to_string({size.m, size.k}) + " times " +
-                                     to_string({size.k, size.n}));
+    throw Error(ErrorKind::data, Problem{.subject = stage,
+                                         .expected = "axes of at most " + std::to_string(kMost),
+                                         .found = to_string({size.m, size.k}) + " times " +
+                                                  to_string({size.k, size.n})});
 }
 
 template <class T>

@@ -34,8 +34,9 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
   if (fits) return;
   if (!in.with_heads) full.erase(full.begin() + 1);
   if (!in.batched) full.erase(full.begin());
-  axes.problem("mask: expected a shape that broadcasts to the scores " + to_string(full) +
-               ", found " + to_string(mask.shape()));
+  axes.problem({.subject = "mask",
+                .expected = "a shape that broadcasts to the scores " + to_string(full),
+                .found = to_string(mask.shape())});
 }
 
 /// A few bytes can claim any length for tensors that hold nothing, and what is kept for each row
@@ -46,8 +47,10 @@ void refuse_hollow(const TensorMap& tensors) {
     for (const std::size_t length : tensor.shape())
       if (tensor.size() == 0 && length > kLongest)
         throw Error(ErrorKind::data,
-                    printable(name) + ": expected axes of at most " + std::to_string(kLongest) +
-                        " in a tensor without elements, found " + to_string(tensor.shape()));
+                    Problem{.subject = name,
+                            .expected = "axes of at most " + std::to_string(kLongest) +
+                                        " in a tensor without elements",
+                            .found = to_string(tensor.shape())});
 }
 
 /// A mask with a column for each of `keys`: those that it lacks are hidden.
@@ -89,8 +92,10 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axes
     const Tensor mask = as_mask("key_mask", *given, in.compute, axes);
     const bool fits = mask.shape() == Shape{keys} || mask.shape() == Shape{in.B, keys};
     if (!fits)
-      return axes.problem("key_mask: expected a shape of " + to_string({keys}) + " or " +
-                          to_string({in.B, keys}) + ", found " + to_string(mask.shape()));
+      return axes.problem(
+          {.subject = "key_mask",
+           .expected = "a shape of " + to_string({keys}) + " or " + to_string({in.B, keys}),
+           .found = to_string(mask.shape())});
     in.key_mask = mask.reshaped({mask.rank() == 1 ? 1 : in.B, 1, 1, keys});
   }
 }
@@ -200,7 +205,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
     if (axes.knows(Letter::D)) set_rotary(numbers, options, in, axes);
     in.places = make_places(numbers, options.alignment, in, axes);
   }
-  if (!axes.problems().empty()) throw Error(ErrorKind::data, axes.problems());
+  if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);
   set_tensors(numbers, options, in);
   if (options.alibi) in.slopes = standard_slopes(in.H);
   return in;

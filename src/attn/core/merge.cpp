@@ -14,8 +14,8 @@ constexpr double kNone = -std::numeric_limits<double>::infinity();
 
 /// Holds `tensor` to the shape of `rows` and one axis more, as long as that of `like` where given:
 /// "part.npz: head_context: expected floats (3, 2, *) to match the first part, found ...".
-void check_tensor(const std::string& name, const Tensor& tensor, const Shape& rows,
-                  const Tensor* like, std::vector<std::string>& problems) {
+void check_tensor(const std::string& part, const std::string& name, const Tensor& tensor,
+                  const Shape& rows, const Tensor* like, ProblemList& problems) {
   Shape leading = tensor.shape();
   const bool as_long =
       !leading.empty() && (like == nullptr || leading.back() == like->shape().back());
@@ -24,26 +24,30 @@ void check_tensor(const std::string& name, const Tensor& tensor, const Shape& ro
   std::string expected = "(";
   for (const std::size_t n : rows) expected += std::to_string(n) + ", ";
   expected += like == nullptr ? "*)" : std::to_string(like->shape().back()) + ")";
-  problems.push_back(name + ": expected floats " + expected + " to match the first part, found " +
-                     std::string(name_of(tensor.dtype())) + " " + to_string(tensor.shape()));
+  problems.add({.where = {part},
+                .subject = name,
+                .expected = "floats " + expected + " to match the first part",
+                .found = std::string(name_of(tensor.dtype())) + " " + to_string(tensor.shape())});
 }
 
 void check(const std::vector<Partial>& parts, const std::vector<std::string>& names) {
   const Shape& rows = parts[0].logsumexp.shape();
   const Tensor& first = parts[0].head_context;
-  std::vector<std::string> problems;
+  ProblemList problems;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const Tensor& l = parts[i].logsumexp;
     if (l.shape() != rows || !is_float(l.dtype()))
-      problems.push_back(names[i] + ": logsumexp: expected floats " + to_string(rows) + ", found " +
-                         std::string(name_of(l.dtype())) + " " + to_string(l.shape()));
+      problems.add({.where = {names[i]},
+                    .subject = "logsumexp",
+                    .expected = "floats " + to_string(rows),
+                    .found = std::string(name_of(l.dtype())) + " " + to_string(l.shape())});
     const bool later = i > 0 && first.rank() > 0;
-    check_tensor(names[i] + ": head_context", parts[i].head_context, rows, later ? &first : nullptr,
+    check_tensor(names[i], "head_context", parts[i].head_context, rows, later ? &first : nullptr,
                  problems);
     if (parts[i].weights)
-      check_tensor(names[i] + ": weights", *parts[i].weights, rows, nullptr, problems);
+      check_tensor(names[i], "weights", *parts[i].weights, rows, nullptr, problems);
   }
-  if (!problems.empty()) throw Error(ErrorKind::data, problems);
+  if (!problems.empty()) problems.raise(ErrorKind::data);
 }
 
 DType widest(const std::vector<Partial>& parts) {

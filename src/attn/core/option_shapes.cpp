@@ -21,14 +21,15 @@ void check_score_weights(const TensorMap& tensors, Score score, Axes& axes) {
   take("W_score_K", {Letter::Dk, Letter::A});
   if (score == Score::additive && !tensors.contains("W_score_K") && axes.knows(Letter::A) &&
       axes.knows(Letter::Dk) && axes[Letter::A].length != axes[Letter::Dk].length)
-    axes.problem("W_score_K: expected (" + std::to_string(axes[Letter::Dk].length) + ", " +
-                 std::to_string(axes[Letter::A].length) + ") to match " +
-                 std::string(axes[Letter::A].name) + " " + axes[Letter::A].found() +
-                 ", found none");
+    axes.problem({.subject = "W_score_K",
+                  .expected = "(" + std::to_string(axes[Letter::Dk].length) + ", " +
+                              std::to_string(axes[Letter::A].length) + ") to match " +
+                              std::string(axes[Letter::A].name) + " " + axes[Letter::A].found(),
+                  .found = "none"});
   take("b_score", {Letter::A});
   take("v_score", {Letter::A});
   if (const Tensor* g = tensors.find("g_score"); g != nullptr && g->size() != 1)
-    axes.problem("g_score: expected one number, found " + to_string(g->shape()));
+    axes.problem({.subject = "g_score", .expected = "one number", .found = to_string(g->shape())});
 }
 
 void check_relative_bias(const Tensor& table, const Options& options, Axes& axes) {
@@ -39,14 +40,17 @@ void check_relative_bias(const Tensor& table, const Options& options, Axes& axes
   axes.take("relative_bias", table, {Letter::buckets, Letter::H});
   const std::size_t least = both ? 4 : 2, found = table.rank() > 0 ? table.shape()[0] : 0;
   if (found < least || (both && found % 2 != 0))
-    return axes.problem("relative_bias: expected at least " + std::to_string(least) +
-                        (both ? " buckets, an even number, to look both ways" : " buckets") +
-                        ", found " + to_string(table.shape()));
+    return axes.problem(
+        {.subject = "relative_bias",
+         .expected = "at least " + std::to_string(least) +
+                     (both ? " buckets, an even number, to look both ways" : " buckets"),
+         .found = to_string(table.shape())});
   const auto exact = static_cast<std::int64_t>(found / (both ? 4 : 2));
   if (options.relative.max_distance <= exact)
-    axes.problem("relative.max_distance: expected more than " + std::to_string(exact) +
-                 ", a quarter or half of the buckets, found " +
-                 std::to_string(options.relative.max_distance));
+    axes.problem(
+        {.subject = "relative.max_distance",
+         .expected = "more than " + std::to_string(exact) + ", a quarter or half of the buckets",
+         .found = std::to_string(options.relative.max_distance)});
 }
 
 }  // namespace

@@ -16,16 +16,18 @@ std::optional<Ids> lengths(const std::string& name, const TensorMap& numbers, st
   if (tensor == nullptr) return std::nullopt;
   if (tensor->dtype() != DType::i64 || tensor->rank() > 1 ||
       (tensor->size() != 1 && tensor->size() != B)) {
-    axes.problem(name + ": expected a whole number for each of the " + std::to_string(B) +
-                 " batch rows, found " + std::string(name_of(tensor->dtype())) + " " +
-                 to_string(tensor->shape()));
+    axes.problem(
+        {.subject = name,
+         .expected = "a whole number for each of the " + std::to_string(B) + " batch rows",
+         .found = std::string(name_of(tensor->dtype())) + " " + to_string(tensor->shape())});
     return std::nullopt;
   }
   const auto data = tensor->data<std::int64_t>();
   for (const std::int64_t length : data)
     if (length < 0 || length > static_cast<std::int64_t>(most)) {
-      axes.problem(name + ": expected lengths of 0 to " + std::to_string(most) + ", found " +
-                   std::to_string(length));
+      axes.problem({.subject = name,
+                    .expected = "lengths of 0 to " + std::to_string(most),
+                    .found = std::to_string(length)});
       return std::nullopt;
     }
   Ids all(data.begin(), data.end());
@@ -40,9 +42,9 @@ std::optional<Tensor> ids(const std::string& name, const TensorMap& numbers, std
   if (tensor == nullptr) return std::nullopt;
   const Shape& shape = tensor->shape();
   if (tensor->dtype() == DType::i64 && (shape == Shape{N} || shape == Shape{B, N})) return *tensor;
-  axes.problem(name + ": expected whole numbers of shape " + to_string({N}) + " or " +
-               to_string({B, N}) + ", found " + std::string(name_of(tensor->dtype())) + " " +
-               to_string(shape));
+  axes.problem({.subject = name,
+                .expected = "whole numbers of shape " + to_string({N}) + " or " + to_string({B, N}),
+                .found = std::string(name_of(tensor->dtype())) + " " + to_string(shape)});
   return std::nullopt;
 }
 
@@ -57,8 +59,9 @@ std::optional<Tensor> packed_ids(const std::string& name, const TensorMap& numbe
                      : Ids{-1};
   if (cu.front() != 0 || cu.back() != static_cast<std::int64_t>(N) ||
       !std::is_sorted(cu.begin(), cu.end())) {
-    axes.problem(name + ": expected whole numbers that rise from 0 to " + std::to_string(N) +
-                 ", found " + (list ? "others" : to_string(tensor->shape())));
+    axes.problem({.subject = name,
+                  .expected = "whole numbers that rise from 0 to " + std::to_string(N),
+                  .found = list ? "others" : to_string(tensor->shape())});
     return std::nullopt;
   }
   Tensor documents(DType::i64, {N});
@@ -115,7 +118,8 @@ std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, c
   const auto key_lengths = lengths("key_lengths", numbers, in.B, S, axes);
   const bool packed = numbers.contains("cu_seqlens_q") || numbers.contains("cu_seqlens_k");
   if (packed && (numbers.contains("documents") || numbers.contains("key_documents")))
-    axes.problem("documents: expected either documents or cu_seqlens, found both");
+    axes.problem(
+        {.subject = "documents", .expected = "either documents or cu_seqlens", .found = "both"});
   const auto of = [&](const char* cu, const char* documents, std::size_t N) {
     return packed ? packed_ids(cu, numbers, N, axes) : ids(documents, numbers, in.B, N, axes);
   };
@@ -124,13 +128,16 @@ std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, c
   const std::string q = packed ? "cu_seqlens_q" : "documents",
                     k = packed ? "cu_seqlens_k" : "key_documents";
   if (numbers.contains(k) && !numbers.contains(q))
-    axes.problem(q + ": expected the documents of the queries beside " + k + ", found none");
+    axes.problem(
+        {.subject = q, .expected = "the documents of the queries beside " + k, .found = "none"});
   if (numbers.contains(q) && !numbers.contains(k)) {
     if (S == in.L)
       keys = queries;
     else
-      axes.problem(k + ": expected the documents of the " + std::to_string(S) +
-                   " keys, as there are " + std::to_string(in.L) + " queries, found none");
+      axes.problem({.subject = k,
+                    .expected = "the documents of the " + std::to_string(S) +
+                                " keys, as there are " + std::to_string(in.L) + " queries",
+                    .found = "none"});
   }
   if (!axes.problems().empty()) return {};
   const bool same = !query_lengths && !key_lengths && !(queries && queries->rank() == 2) &&

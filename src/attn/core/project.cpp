@@ -14,8 +14,10 @@ T sum(T y, T b, const std::string&) {
 std::int64_t sum(std::int64_t y, std::int64_t b, const std::string& stage) {
   std::int64_t result = 0;
   if (__builtin_add_overflow(y, b, &result))
-    throw Error(ErrorKind::data, stage + ": expected integers within int64, found an overflow" +
-                                     "; give the tensors as floating-point numbers");
+    throw Error(ErrorKind::data, Problem{.subject = stage,
+                                         .expected = "integers within int64",
+                                         .found = "an overflow",
+                                         .hint = "give the tensors as floating-point numbers"});
   return result;
 }
 

@@ -21,9 +21,9 @@ std::optional<Tensor> given_positions(const std::string& name, const TensorMap& 
   const Shape& shape = tensor->shape();
   if (tensor->dtype() == DType::i64 && shape == Shape{N}) return tensor->reshaped({1, N});
   if (tensor->dtype() == DType::i64 && shape == Shape{B, N}) return *tensor;
-  axes.problem(name + ": expected whole numbers of shape " + to_string({N}) + " or " +
-               to_string({B, N}) + ", found " + std::string(name_of(tensor->dtype())) + " " +
-               to_string(shape));
+  axes.problem({.subject = name,
+                .expected = "whole numbers of shape " + to_string({N}) + " or " + to_string({B, N}),
+                .found = std::string(name_of(tensor->dtype())) + " " + to_string(shape)});
   return std::nullopt;
 }
 
@@ -33,19 +33,22 @@ void set_positions(const TensorMap& numbers, Inputs& in, Axes& axes) {
   in.query_positions = queries ? *queries : counted(in.past_of_memory ? 0 : in.P, in.L);
   in.key_positions = keys ? *keys : queries && in.N == in.L ? *queries : counted(in.P, in.N);
   if (queries && !keys && in.N != in.L)
-    axes.problem("key_position_ids: expected the positions of the " + std::to_string(in.N) +
-                 " new keys, as there are " + std::to_string(in.L) + " queries, found none");
+    axes.problem({.subject = "key_position_ids",
+                  .expected = "the positions of the " + std::to_string(in.N) +
+                              " new keys, as there are " + std::to_string(in.L) + " queries",
+                  .found = "none"});
 }
 
 /// Tables (places, r / 2) that reach every position, or (B, N, r / 2) for as many keys as queries.
 void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, Axes& axes) {
   const Shape& shape = cos.shape();
   const auto refuse = [&](const std::string& expected) {
-    axes.problem("cos: expected " + expected + ", found " + to_string(shape));
+    axes.problem({.subject = "cos", .expected = expected, .found = to_string(shape)});
   };
   if (sin.shape() != shape)
-    return axes.problem("sin: expected the shape of cos " + to_string(shape) + ", found " +
-                        to_string(sin.shape()));
+    return axes.problem({.subject = "sin",
+                         .expected = "the shape of cos " + to_string(shape),
+                         .found = to_string(sin.shape())});
   if (shape.size() < 2 || shape.size() > 3 || shape.back() == 0 || 2 * shape.back() > in.D)
     return refuse("(places, r/2) or (B, L, r/2) with r up to " + std::to_string(in.D));
   if (shape.size() == 3 &&
@@ -74,8 +77,10 @@ void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, Ax
   const auto D = static_cast<std::int64_t>(in.D), width = rotary.width > 0 ? rotary.width : D;
   const bool ntk = rotary.scaling == Rotary::Scaling::ntk;
   if (width % 2 != 0 || width > D || width < (ntk ? 4 : 2))
-    axes.problem("rotary.width: expected an even number of 2 to " + std::to_string(D) +
-                 (ntk ? ", with ntk over 2" : "") + ", found " + std::to_string(width));
+    axes.problem({.subject = "rotary.width",
+                  .expected = "an even number of 2 to " + std::to_string(D) +
+                              (ntk ? ", with ntk over 2" : ""),
+                  .found = std::to_string(width)});
 }
 
 }  // namespace attn

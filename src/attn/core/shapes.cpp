@@ -13,9 +13,10 @@ Letters with_batch(bool batched, Letters letters, bool second = false) {
 
 bool check_rank(const std::string& name, const Tensor& tensor, std::size_t most, Axes& axes) {
   if (tensor.rank() >= 2 && tensor.rank() <= most) return true;
-  axes.problem(name + ": expected " + (most == 4 ? "2, 3 or 4" : "2 or 3") + " axes, found " +
-               to_string(tensor.shape()) +
-               (tensor.rank() == 1 ? "; one vector is written [[...]]" : ""));
+  axes.problem({.subject = name,
+                .expected = std::string(most == 4 ? "2, 3 or 4" : "2 or 3") + " axes",
+                .found = to_string(tensor.shape()),
+                .hint = tensor.rank() == 1 ? "one vector is written [[...]]" : ""});
   return false;
 }
 
@@ -25,8 +26,10 @@ void split_axis(Letter whole, Letter heads, Letter part, Axes& axes) {
   Axes::Axis axis = axes[whole];
   const Axes::Axis& by = axes[heads];
   if (axis.length % by.length != 0 || (axis.length == 0 && by.length > 1))
-    return axes.problem(std::string(axis.name) + ": expected a width that " + std::string(by.name) +
-                        " " + by.found() + " divides, found " + axis.found());
+    return axes.problem(
+        {.subject = std::string(axis.name),
+         .expected = "a width that " + std::string(by.name) + " " + by.found() + " divides",
+         .found = axis.found()});
   axis.length /= by.length;
   axes.settle(part, std::move(axis));
 }
@@ -71,14 +74,14 @@ void settle_packed_heads(Score score, Axes& axes) {
                 : " with kv_heads " + axes[Letter::G].found());
 }
 
-/// "; kv_heads = 2 if these are 2 heads of 16": where nothing said how many heads the keys have and
+/// "kv_heads = 2 if these are 2 heads of 16": where nothing said how many heads the keys have and
 /// they are as wide as fewer heads that would share the queries' width.
 std::string advice_on_groups(const Tensor& keys, const Options& options, const Axes& axes) {
   if (options.kv_heads > 0 || keys.rank() == 0 || !axes.knows(Letter::D)) return "";
   const std::size_t width = keys.shape().back(), D = axes[Letter::D].length;
   const std::size_t H = axes[Letter::H].length, G = D == 0 ? 0 : width / D;
   if (G == 0 || G * D != width || G >= H || H % G != 0) return "";
-  return "; kv_heads = " + std::to_string(G) + " if these are " + std::to_string(G) +
+  return "kv_heads = " + std::to_string(G) + " if these are " + std::to_string(G) +
          (G == 1 ? " head of " : " heads of ") + std::to_string(D);
 }
 
@@ -86,19 +89,21 @@ void check_groups(Axes& axes) {
   if (!axes.knows(Letter::H) || !axes.knows(Letter::G)) return;
   const Axes::Axis &H = axes[Letter::H], &G = axes[Letter::G];
   if (H.length == 0 || G.length == 0 || H.length % G.length != 0)
-    axes.problem(std::string(G.name) + ": expected a number of key/value heads that divides the " +
-                 std::to_string(H.length) + " of " + std::string(H.name) + ", found " +
-                 std::to_string(G.length));
+    axes.problem({.subject = std::string(G.name),
+                  .expected = "a number of key/value heads that divides the " +
+                              std::to_string(H.length) + " of " + std::string(H.name),
+                  .found = std::to_string(G.length)});
 }
 
 /// W_K where it is not given: the source itself has to be as wide as the keys.
 void check_identity_keys(Axes& axes) {
   if (axes.knows(Letter::Mk) && axes.knows(Letter::GD) &&
       axes[Letter::Mk].length != axes[Letter::GD].length)
-    axes.problem("W_K: expected (" + std::to_string(axes[Letter::Mk].length) + ", " +
-                 std::to_string(axes[Letter::GD].length) + ") to match " +
-                 std::string(axes[Letter::GD].name) + " " + axes[Letter::GD].found() +
-                 ", found none");
+    axes.problem({.subject = "W_K",
+                  .expected = "(" + std::to_string(axes[Letter::Mk].length) + ", " +
+                              std::to_string(axes[Letter::GD].length) + ") to match " +
+                              std::string(axes[Letter::GD].name) + " " + axes[Letter::GD].found(),
+                  .found = "none"});
 }
 
 void check_projected(const TensorMap& tensors, const Options& options, Axes& axes) {
@@ -219,9 +224,10 @@ void check_parts(const TensorMap& tensors, Axes& axes) {
 void check_scale(const Options& options, Axes& axes) {
   const bool divides = options.scale.kind == Scale::Kind::automatic && options.score == Score::dot;
   if (divides && axes.knows(Letter::D) && axes[Letter::D].length == 0)
-    axes.problem(std::string(axes[Letter::D].name) +
-                 ": expected a width D of at least 1 to divide by sqrt(D), found " +
-                 axes[Letter::D].found() + "; give a scale");
+    axes.problem({.subject = std::string(axes[Letter::D].name),
+                  .expected = "a width D of at least 1 to divide by sqrt(D)",
+                  .found = axes[Letter::D].found(),
+                  .hint = "give a scale"});
 }
 
 }  // namespace

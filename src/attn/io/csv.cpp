@@ -83,16 +83,18 @@ class Reader {
     else
       read_row(line);
     while (lines_.next(line)) read_row(line);
-    if (numbers_.empty()) throw Error(ErrorKind::data, name_ + ": has no rows of numbers");
+    if (numbers_.empty())
+      throw Error(ErrorKind::data, Problem{.where = {name_}, .message = "has no rows of numbers"});
     return tensor();
   }
 
  private:
   [[noreturn]] void fail(std::size_t line, std::optional<std::size_t> column,
                          const std::string& what) const {
-    throw Error(ErrorKind::data, name_ + ": line " + std::to_string(line) +
-                                     (column ? ", column " + std::to_string(*column + 1) : "") +
-                                     ": " + what);
+    throw Error(
+        ErrorKind::data,
+        Problem{
+            .where = {name_}, .line = line, .column = column ? *column + 1 : 0, .message = what});
   }
 
   bool is_header(const CsvLine& line) const {

@@ -46,12 +46,14 @@ CsvCell CsvLines::next_cell(std::size_t column) {
 }
 
 CsvCell CsvLines::next_quoted_cell(std::size_t column) {
-  const std::string where =
-      name_ + ": line " + std::to_string(number_) + ", column " + std::to_string(column) + ": ";
+  const auto fail = [&, line = number_](const char* message) {
+    throw Error(ErrorKind::data,
+                Problem{.where = {name_}, .line = line, .column = column, .message = message});
+  };
   const std::size_t from = at_;
   while (true) {
     at_ = text_.find('"', at_);
-    if (at_ >= text_.size()) throw Error(ErrorKind::data, where + "the quote has no end");
+    if (at_ >= text_.size()) fail("the quote has no end");
     if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
     at_ += 2;
   }
@@ -59,7 +61,7 @@ CsvCell CsvLines::next_quoted_cell(std::size_t column) {
   number_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
   at_ = std::min(text_.find_first_not_of(" \t\r", at_ + 1), text_.size());
   if (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n')
-    throw Error(ErrorKind::data, where + "text after the closing quote");
+    fail("text after the closing quote");
   return {text, true};
 }
 

@@ -42,8 +42,9 @@ struct Names {
 
 std::string matrix_text(const Tensor& tensor, const std::string& name, const Names* names) {
   if (tensor.rank() > 2 || tensor.size() == 0)
-    throw Error(ErrorKind::data,
-                name + ": CSV holds one matrix, found shape " + to_string(tensor.shape()));
+    throw Error(ErrorKind::data, Problem{.where = {name},
+                                         .message = "CSV holds one matrix, found shape " +
+                                                    to_string(tensor.shape())});
   const std::size_t columns = tensor.rank() == 0 ? 1 : tensor.shape().back();
   const std::size_t rows = tensor.size() / columns;
   std::string out;

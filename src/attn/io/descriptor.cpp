@@ -77,7 +77,7 @@ Error system_error(ErrorKind kind, const std::string& path, int code) {
   const bool forbidden = code == EACCES || code == EPERM;
   if (code == ENOMEM) kind = ErrorKind::data;  // as every lack of memory
   return Error(forbidden ? ErrorKind::permission : kind,
-               printable(path) + ": " + std::generic_category().message(code));
+               Problem{.where = {path}, .message = std::generic_category().message(code)});
 }
 
 void wait_for(int fd, short events) {

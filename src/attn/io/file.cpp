@@ -24,7 +24,7 @@ constexpr int kWriterMilliseconds = 2000;  // how long a FIFO may be without a w
 constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // less is read as quickly
 
 Error refused(const std::string& name, const std::string& reason) {
-  return Error(ErrorKind::no_input, printable(name) + ": " + reason);
+  return Error(ErrorKind::no_input, Problem{.where = {name}, .message = reason});
 }
 
 bool is_null_device(const struct stat& info) {
@@ -54,10 +54,11 @@ Descriptor open_input(const FileBytes& file, bool& given) {
 }
 
 [[noreturn]] void too_large(const FileBytes& file, std::size_t size, std::size_t most) {
-  throw Error(ErrorKind::data, printable(file.name()) + ": expected at most " +
-                                   std::to_string(most) + (most == 1 ? " byte" : " bytes") +
-                                   ", found " + std::to_string(size) +
-                                   " or more; --max-memory sets how many are read");
+  throw Error(ErrorKind::data, Problem{.where = {file.name()},
+                                       .expected = "at most " + std::to_string(most) +
+                                                   (most == 1 ? " byte" : " bytes"),
+                                       .found = std::to_string(size) + " or more",
+                                       .hint = "--max-memory sets how many are read"});
 }
 
 /// Reads to the end, or as far as `expected` bytes, where that is not 0; `capacity` is the room
@@ -125,7 +126,7 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
     // allocation.
     read_to_end(file, input.get(), size > 0 ? size + 1 : kUnknown, most, is_settled ? size : 0);
   } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::data, printable(name) + ": does not fit in memory");
+    throw Error(ErrorKind::data, Problem{.where = {name}, .message = "does not fit in memory"});
   }
   if (is_settled) require_unchanged(name, stamp_of(info), status_of(input.get(), name));
   if (named_pipe && file.size == 0) throw refused(path, "is a FIFO that nobody writes to");

@@ -17,7 +17,8 @@ constexpr std::size_t kNote = 512;  // what a file takes in the cache besides it
 void SharedFile::read() {
   if (bytes_.data != nullptr) return;
   if (standard_input_taken_ && is_standard_input(path_))
-    throw Error(ErrorKind::no_input, printable(path_) + ": standard input holds the jobs");
+    throw Error(ErrorKind::no_input,
+                Problem{.where = {path_}, .message = "standard input holds the jobs"});
   FileBytes bytes = read_file(path_, limits_.memory);
   bytes.known_digest = bytes.digest();
   bytes_ = std::move(bytes);

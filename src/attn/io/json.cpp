@@ -75,8 +75,8 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool key(std::string& value) override {
     Open& object = open_.back();
     if (!object.keys.add(*object.object, value))
-      fail(line_and_column(source_.text, token_start()) + ": the key '" + printable(value) +
-           "' stands here a second time");
+      fail(problem_at(source_.text, token_start(),
+                      "the key '" + printable(value) + "' stands here a second time"));
     object.key = std::move(value);
     good_ = source_.read;
     return true;
@@ -97,8 +97,9 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     JsonKeys keys = {};
   };
 
-  [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::data, name_ + ": " + what);
+  [[noreturn]] void fail(Problem problem) const {
+    if (!name_.empty()) problem.where = {name_};
+    throw Error(ErrorKind::data, std::move(problem));
   }
 
   /// Between good tokens stand only white space and one separator.
@@ -106,8 +107,8 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool open(Open&& container) {
     if (open_.size() == kDeepestJson)
-      fail(line_and_column(source_.text, token_start()) + ": nested deeper than " +
-           std::to_string(kDeepestJson) + " levels");
+      fail(problem_at(source_.text, token_start(),
+                      "nested deeper than " + std::to_string(kDeepestJson) + " levels"));
     open_.push_back(std::move(container));
     good_ = source_.read;
     return true;

@@ -52,17 +52,17 @@ std::string remedy(std::string_view text, std::size_t at, bool after_comma) {
 bool starts_number(char c) { return c == '-' || (c >= '0' && c <= '9'); }
 
 /// A string that was begun at `start` and is not one.
-std::string explain_string(const JsonFault& fault, std::size_t start) {
+Problem explain_string(const JsonFault& fault, std::size_t start) {
   const std::size_t last = fault.read - 1;  // what the reader could not take
   if (last >= fault.text.size())
-    return line_and_column(fault.text, start) + ": the string that starts here has no end";
-  const std::string where = line_and_column(fault.text, last) + ": ";
+    return problem_at(fault.text, start, "the string that starts here has no end");
   if (static_cast<unsigned char>(fault.text[last]) < 0x20)
-    return where + "a line break or control character inside a string (write \\n or \\u00XX)";
-  return where +
-         "expected an escape: \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX (a surrogate "
-         "only in a pair), found " +
-         quoted_word(fault.text.substr(last, 1));
+    return problem_at(fault.text, last,
+                      "a line break or control character inside a string (write \\n or \\u00XX)");
+  return problem_at(fault.text, last,
+                    "expected an escape: \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX (a "
+                    "surrogate only in a pair), found " +
+                        quoted_word(fault.text.substr(last, 1)));
 }
 
 struct Expectation {
@@ -98,26 +98,28 @@ Expectation expectation(const JsonFault& fault) {
 
 }  // namespace
 
-std::string explain(const JsonFault& fault) {
+Problem explain(const JsonFault& fault) {
   const std::string_view text = fault.text;
   const auto [what, at, after_comma] = expectation(fault);
   const bool inside = at < text.size();
   const bool value = what.starts_with("a value");
   if (inside && text[at] == '"' && (value || what.starts_with("a key")))
     return explain_string(fault, at);
-  const std::string where = line_and_column(text, at) + ": expected ";
   if (inside && at > 0 && text[at - 1] == '0' && text[at] >= '0' && text[at] <= '9')
-    return where + "a number without leading zeros";
+    return problem_at(text, at, "expected a number without leading zeros");
   const std::string wanted = inside && value && starts_number(text[at]) ? "a number" : what;
-  return where + wanted + ", found " + found_at(text, at) + remedy(text, at, after_comma);
+  return problem_at(
+      text, at,
+      "expected " + wanted + ", found " + found_at(text, at) + remedy(text, at, after_comma));
 }
 
-std::string explain_overflow(std::string_view text, std::size_t at) {
+Problem explain_overflow(std::string_view text, std::size_t at) {
   const std::string_view word = word_at(text, at);
   const bool integer = word.find_first_of(".eE") == std::string_view::npos;
-  return line_and_column(text, at) + ": expected a number that fits " +
-         (integer ? "64 bits" : "a float64") + ", found " + quoted_word(word) +
-         (integer ? " (write it with a '.' for a float)" : "");
+  return problem_at(text, at,
+                    std::string("expected a number that fits ") +
+                        (integer ? "64 bits" : "a float64") + ", found " + quoted_word(word) +
+                        (integer ? " (write it with a '.' for a float)" : ""));
 }
 
 }  // namespace attn

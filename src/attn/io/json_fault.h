@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 #include <string_view>
+
+#include "attn/base/error.h"
 
 namespace attn {
 
@@ -26,9 +27,9 @@ struct JsonFault {
 };
 
 /// "line 3, column 7: expected a value, found ','"
-std::string explain(const JsonFault& fault);
+Problem explain(const JsonFault& fault);
 
 /// A number, starting at `at`, that neither a double nor a 64-bit integer can hold.
-std::string explain_overflow(std::string_view text, std::size_t at);
+Problem explain_overflow(std::string_view text, std::size_t at);
 
 }  // namespace attn

@@ -62,7 +62,9 @@ class Survey {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::data, name_ + ": " + what);
+    Problem problem{.message = what};
+    if (!name_.empty()) problem.where = {name_};
+    throw Error(ErrorKind::data, std::move(problem));
   }
 
   std::string here() const { return to_string(path_); }

@@ -111,7 +111,8 @@ void require_unchanged(const std::string& name, const FileStamp& before, const s
   if (now.device != before.device || now.inode != before.inode) return;
   if (now.size != before.size || now.modified.tv_sec != before.modified.tv_sec ||
       now.modified.tv_nsec != before.modified.tv_nsec)
-    throw Error(ErrorKind::io, printable(name) + ": was written to while it was read");
+    throw Error(ErrorKind::io,
+                Problem{.where = {name}, .message = "was written to while it was read"});
 }
 
 void require_unchanged(const std::string& path, const FileStamp& before) {

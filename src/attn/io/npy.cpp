@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kMagic = "\x93NUMPY";
 
 [[noreturn]] void fail(const std::string& name, const std::string& problem) {
-  throw Error(ErrorKind::data, printable(name) + ": " + problem);
+  throw Error(ErrorKind::data, Problem{.where = {name}, .message = problem});
 }
 
 std::size_t count_of(const Shape& shape, const std::string& name) {

@@ -35,7 +35,7 @@ constexpr std::array<std::pair<std::string_view, DType>, 12> kCodes = {{{"f8", D
                                                                         {"b1", DType::boolean}}};
 
 [[noreturn]] void fail(const std::string& name, const std::string& problem) {
-  throw Error(ErrorKind::data, printable(name) + ": " + problem);
+  throw Error(ErrorKind::data, Problem{.where = {name}, .message = problem});
 }
 
 std::string quoted(std::string_view text) {

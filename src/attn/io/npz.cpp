@@ -17,7 +17,7 @@ constexpr std::size_t kRatioFrom = std::size_t{64} << 20;
 constexpr std::uint16_t kStored = 0, kDeflated = 8;
 
 [[noreturn]] void fail(const std::string& name, const std::string& problem) {
-  throw Error(ErrorKind::data, printable(name) + ": " + problem);
+  throw Error(ErrorKind::data, Problem{.where = {name}, .message = problem});
 }
 
 std::string method_name(std::uint16_t method) {
@@ -83,11 +83,12 @@ TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
       fail(file.name(), "holds both '" + printable(std::string(other->second)) + "' and '" +
                             printable(member.name) + "': expected one array of a name");
     if (!is_array) continue;
-    const std::string full_name = file.name() + ": " + std::string(key);
     if (key.empty()) fail(file.name(), "holds an array without a name");
-    require_readable(member, full_name, limits, expanded);
-    if (wanted == nullptr || key == *wanted)
-      tensors.set(std::string(key), read_member(member, full_name));
+    within(file.name(), [&] {
+      const std::string array(key);
+      require_readable(member, array, limits, expanded);
+      if (wanted == nullptr || array == *wanted) tensors.set(array, read_member(member, array));
+    });
   }
   return tensors;
 }

@@ -23,9 +23,11 @@ struct OutputPolicy {
 
 /// An output exists and may not be replaced.
 struct ExistsAlready : Error {
-  explicit ExistsAlready(std::string where)
-      : Error(ErrorKind::cannot_create, printable(where) + ": exists already; --force replaces it"),
-        path(std::move(where)) {}
+  explicit ExistsAlready(const std::string& existing)
+      : Error(ErrorKind::cannot_create,
+              Problem{
+                  .where = {existing}, .message = "exists already", .hint = "--force replaces it"}),
+        path(existing) {}
   std::string path;
 };
 

@@ -23,7 +23,12 @@ namespace {
 using Coding = SafetensorsKind::Coding;
 
 [[noreturn]] void fail(const std::string& name, const std::string& problem) {
-  throw Error(ErrorKind::data, printable(name) + ": " + problem);
+  throw Error(ErrorKind::data, Problem{.where = {name}, .message = problem});
+}
+
+[[noreturn]] void fail_in(const std::string& file, const std::string& tensor,
+                          const std::string& problem) {
+  throw Error(ErrorKind::data, Problem{.where = {file, tensor}, .message = problem});
 }
 
 /// Four bits of exponent with bias 7, three of fraction; no infinity, and one NaN of each sign.
@@ -58,9 +63,10 @@ Tensor widened(const FileBytes& file, const SafetensorsEntry& entry) {
 
 Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry) {
   if (entry.kind->coding == Coding::unsupported)
-    fail(file.name() + ": " + entry.name, "dtype " + std::string(entry.kind->name) +
-                                              " is not one that attn computes with; others in "
-                                              "the file can be named, FILE#NAME");
+    fail_in(file.name(), entry.name,
+            "dtype " + std::string(entry.kind->name) +
+                " is not one that attn computes with; others in "
+                "the file can be named, FILE#NAME");
   if (entry.kind->coding != Coding::plain) return widened(file, entry);
   return little_endian_elements(elements_at(file, entry.begin, entry.kind->dtype, entry.shape));
 }
@@ -93,7 +99,7 @@ std::string header_of(const std::vector<TensorSpec>& specs, const std::vector<st
     const std::string& name = specs[i].name;
     if (name == "__metadata__") fail(file, "no tensor can be called '__metadata__' in this format");
     if (find_invalid_utf8(name) != std::string::npos)
-      fail(file + ": " + name, "the name is not UTF-8, which this format asks for");
+      fail_in(file, name, "the name is not UTF-8, which this format asks for");
     const JsonIntegers shape(specs[i].shape.begin(), specs[i].shape.end());
     const std::uint64_t end = offset + specs[i].bytes();
     text += (text.empty() ? "" : ",") + json_quoted(name) + ":{\"dtype\":\"";

@@ -45,7 +45,12 @@ constexpr std::array<SafetensorsKind, 22> kKinds = {{{"BOOL", 8, plain, DType::b
                                                      {"U64", 64, plain, DType::u64}}};
 
 [[noreturn]] void fail(const std::string& name, const std::string& problem) {
-  throw Error(ErrorKind::data, printable(name) + ": " + problem);
+  throw Error(ErrorKind::data, Problem{.where = {name}, .message = problem});
+}
+
+[[noreturn]] void fail_in(const std::string& file, const std::string& tensor,
+                          const std::string& problem) {
+  throw Error(ErrorKind::data, Problem{.where = {file, tensor}, .message = problem});
 }
 
 /// The text of the header, after all that can be known without reading it.
@@ -138,8 +143,7 @@ void place(SafetensorsEntry& entry, const Json& json, const std::string& name,
 
 SafetensorsEntry entry_of(const std::string& key, const Json& json, const FileBytes& file,
                           std::size_t data_start) {
-  const std::string name = file.name() + ": " + key;
-  if (key.empty()) fail(file.name(), "holds a tensor without a name");
+  const std::string& name = key;
   const auto* members = json.get<JsonObject>();
   if (members == nullptr) fail(name, "expected an object, found " + json.kind());
   const std::vector<std::string> known = {"dtype", "shape", "data_offsets"};
@@ -168,14 +172,15 @@ void require_no_gap(const SafetensorsHeader& header, const FileBytes& file, std:
   std::size_t end = start;
   for (const std::size_t i : order) {
     const SafetensorsEntry& entry = header.entries[i];
-    const std::string name = file.name() + ": " + entry.name;
     const std::string offset = std::to_string(entry.begin - start);
     if (entry.begin < end)
-      fail(name, "begins at offset " + offset + ", inside another tensor, which ends at " +
-                     std::to_string(end - start));
+      fail_in(file.name(), entry.name,
+              "begins at offset " + offset + ", inside another tensor, which ends at " +
+                  std::to_string(end - start));
     if (entry.begin > end)
-      fail(name, "begins at offset " + offset + "; expected " + std::to_string(end - start) +
-                     ", where the tensor before it ends");
+      fail_in(file.name(), entry.name,
+              "begins at offset " + offset + "; expected " + std::to_string(end - start) +
+                  ", where the tensor before it ends");
     end = entry.end;
   }
   if (end != file.size)
@@ -183,8 +188,8 @@ void require_no_gap(const SafetensorsHeader& header, const FileBytes& file, std:
                           " bytes follow the last tensor: expected nothing after it");
 }
 
-SafetensorsMetadata metadata_of(const Json& json, const std::string& file) {
-  const std::string name = file + ": " + std::string(kMetadata);
+SafetensorsMetadata metadata_of(const Json& json) {
+  const std::string name(kMetadata);
   const auto* members = json.get<JsonObject>();
   if (members == nullptr) fail(name, "expected an object of strings, found " + json.kind());
   SafetensorsMetadata metadata;
@@ -201,14 +206,17 @@ SafetensorsMetadata metadata_of(const Json& json, const std::string& file) {
 
 SafetensorsHeader parse_safetensors_header(const FileBytes& file) {
   const std::string_view text = header_text(file);
-  const Json json = parse_json(text, printable(file.name()) + ": header");
+  const Json json = within(file.name(), [&] { return parse_json(text, "header"); });
   const std::size_t start = kLengthBytes + text.size();
   SafetensorsHeader header;
   for (const auto& [key, value] : *json.get<JsonObject>()) {
-    if (key == kMetadata)
-      header.metadata = metadata_of(value, file.name());
-    else
-      header.entries.push_back(entry_of(key, value, file, start));
+    if (key.empty()) fail(file.name(), "holds a tensor without a name");
+    within(file.name(), [&] {
+      if (key == kMetadata)
+        header.metadata = metadata_of(value);
+      else
+        header.entries.push_back(entry_of(key, value, file, start));
+    });
   }
   require_no_gap(header, file, start);
   return header;

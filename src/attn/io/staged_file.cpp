@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 namespace {
 
 Error refused(const std::string& path, const std::string& reason) {
-  return Error(ErrorKind::cannot_create, printable(path) + ": " + reason);
+  return Error(ErrorKind::cannot_create, Problem{.where = {path}, .message = reason});
 }
 
 bool is_input(const struct stat& target, const std::set<std::string>& inputs) {

@@ -21,7 +21,7 @@ constexpr Format kFormats[] = {Format::npy, Format::npz, Format::safetensors, Fo
                                Format::csv};
 
 [[noreturn]] void fail(const FileBytes& file, const std::string& problem) {
-  throw Error(ErrorKind::data, printable(file.name()) + ": " + problem);
+  throw Error(ErrorKind::data, Problem{.where = {file.name()}, .message = problem});
 }
 
 /// What stands at the ends of nested arrays.
@@ -54,7 +54,7 @@ bool is_tensor(const Json& json) {
 }
 
 TensorMap read_json_tensors(const FileBytes& file) {
-  const std::string name = printable(file.name());
+  const std::string name = file.name();
   const Json document = parse_json(file.text(), name);
   TensorMap tensors;
   const JsonObject* const object = document.get<JsonObject>();
@@ -65,7 +65,7 @@ TensorMap read_json_tensors(const FileBytes& file) {
   for (const auto& [key, value] : *object) {
     if (!is_tensor(value)) continue;
     if (key.empty()) fail(file, "holds an array without a name");
-    tensors.set(key, tensor_from_json(value, name + ": " + printable(key)));
+    tensors.set(key, within(name, [&] { return tensor_from_json(value, key); }));
   }
   if (tensors.empty()) fail(file, "holds no array of numbers");
   return tensors;
@@ -144,7 +144,7 @@ TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits) {
   if (format == Format::npz) return read_npz(file, nullptr, limits.npz);
   if (format == Format::safetensors) return read_safetensors(file);
   if (format == Format::json) return read_json_tensors(file);
-  const std::string name = printable(file.name());
+  const std::string name = file.name();
   TensorMap tensors;
   tensors.set("", format == Format::npy ? read_npy(file, name) : read_csv(file, name));
   return tensors;

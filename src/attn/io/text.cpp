@@ -1,6 +1,7 @@
 #include "attn/io/text.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/utf8.h"
@@ -9,7 +10,7 @@ namespace attn {
 namespace {
 
 [[noreturn]] void fail(const std::string& name, const std::string& what) {
-  throw Error(ErrorKind::data, name + ": " + what);
+  throw Error(ErrorKind::data, Problem{.where = {name}, .message = what});
 }
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0u) == 0x80u; }
@@ -32,14 +33,16 @@ std::string_view checked_text(std::string_view text, const std::string& name) {
   return text;
 }
 
-std::string line_and_column(std::string_view text, std::size_t offset) {
+Problem problem_at(std::string_view text, std::size_t offset, std::string message) {
   const std::string_view before = text.substr(0, offset);
   const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0: the first line
   const auto line = std::count(before.begin(), before.end(), '\n') + 1;
   const auto column = std::count_if(before.begin() + static_cast<std::ptrdiff_t>(line_start),
                                     before.end(), [](char c) { return !is_continuation(c); }) +
                       1;
-  return "line " + std::to_string(line) + ", column " + std::to_string(column);
+  return {.line = static_cast<std::size_t>(line),
+          .column = static_cast<std::size_t>(column),
+          .message = std::move(message)};
 }
 
 std::string counted(std::size_t count, const std::string& noun) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "attn/base/error.h"
+
 namespace attn {
 
 /// `text` without a UTF-8 byte order mark.
@@ -14,8 +16,8 @@ std::string_view without_mark(std::string_view text);
 /// the last two give the byte's offset, counted from 0.
 std::string_view checked_text(std::string_view text, const std::string& name);
 
-/// "line 3, column 7" of the byte at `offset`; both count from 1, columns in characters.
-std::string line_and_column(std::string_view text, std::size_t offset);
+/// A problem with the byte at `offset`. Its column counts characters.
+Problem problem_at(std::string_view text, std::size_t offset, std::string message);
 
 /// "1 cell", "2 cells".
 std::string counted(std::size_t count, const std::string& noun);

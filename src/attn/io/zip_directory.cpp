@@ -118,7 +118,7 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(const std::string& problem) const {
-    throw Error(ErrorKind::data, printable(name_) + ": " + problem);
+    throw Error(ErrorKind::data, Problem{.where = {name_}, .message = problem});
   }
   [[noreturn]] void invalid(const std::string& problem) const {
     refuse("not a valid .npz archive: " + problem);

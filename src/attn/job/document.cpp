@@ -25,12 +25,12 @@ std::vector<std::string> known_members(const std::string& group) {
   return members;
 }
 
-/// "a.npz: unknown key 'q' (did you mean 'Q'?)", or what is `otherwise` to be said.
-std::string unknown_key(const std::string& name, const std::string& key,
-                        const std::string& otherwise) {
-  const std::string nearest = did_you_mean(key, known_keys());
-  return printable(name) + ": unknown key '" + printable(key) + "'" +
-         (nearest.empty() ? otherwise : nearest);
+/// "a.npz: unknown key 'q' (did you mean 'Q'?)", or with a hint where no known key is near.
+Problem unknown_key(const std::string& name, const std::string& key, const std::string& hint) {
+  const std::string near = did_you_mean(key, known_keys());
+  return {.where = {name},
+          .message = "unknown key '" + printable(key) + "'" + near,
+          .hint = near.empty() ? hint : ""};
 }
 
 /// A document that came through a descriptor (/dev/stdin, <(...)) stands nowhere: its paths start
@@ -43,7 +43,7 @@ std::string folder_of(const std::string& path) {
 
 /// Puts one member of a document in its place; a line in `problems` for a key that is not known.
 void add_member(Document& document, const std::string& folder, const std::string& key, Json value,
-                std::vector<std::string>& problems) {
+                ProblemList& problems) {
   const std::string& name = document.name;
   if (find_field(key) != nullptr && key.find('.') == std::string::npos)
     return document.set({key, std::move(value), name, folder});
@@ -51,18 +51,23 @@ void add_member(Document& document, const std::string& folder, const std::string
   const std::vector<std::string> known = known_members(key);
   const std::size_t dot = key.find('.');
   if (find_field(key) != nullptr) {
-    problems.push_back(printable(name) + ": unknown key '" + key + "': expected the key '" +
-                       key.substr(dot + 1) + "' in an object '" + key.substr(0, dot) + "'");
+    problems.add({.where = {name},
+                  .message = "unknown key '" + key + "': expected the key '" + key.substr(dot + 1) +
+                             "' in an object '" + key.substr(0, dot) + "'"});
   } else if (known.empty()) {
-    problems.push_back(unknown_key(name, key, "; attn schema tells what a job may hold"));
+    if (problems.keeps_next())
+      problems.add(unknown_key(name, key, "attn schema tells what a job may hold"));
+    else
+      problems.add({});
   } else if (members == nullptr) {
-    problems.push_back(printable(name) + ": " + key + ": expected an object, found " +
-                       value.kind());
+    problems.add({.where = {name}, .subject = key, .expected = "an object", .found = value.kind()});
   } else {
     for (auto& [member, inner] : *members) {
       if (find_field(key + "." + member) == nullptr)
-        problems.push_back(printable(name) + ": " + key + ": unknown key '" + printable(member) +
-                           "'" + did_you_mean(member, known));
+        problems.add({.where = {name},
+                      .subject = key,
+                      .message = "unknown key '" + printable(member) + "'" +
+                                 (problems.keeps_next() ? did_you_mean(member, known) : "")});
       else
         document.set({key + "." + member, std::move(inner), name, folder});
     }
@@ -70,13 +75,14 @@ void add_member(Document& document, const std::string& folder, const std::string
 }
 
 /// An array of such a file that is not a tensor of the job but an option: heads, scale, window, ...
-Json option_from(const Tensor& tensor, const std::string& where) {
-  if (tensor.rank() == 0 || tensor.rank() == 1) return parse_json(to_json(tensor, -1), where);
-  throw Error(ErrorKind::data,
-              where + ": expected one number or a list, found shape " + to_string(tensor.shape()));
+Json option_from(const Tensor& tensor, const std::string& name) {
+  if (tensor.rank() == 0 || tensor.rank() == 1) return parse_json(to_json(tensor, -1), name);
+  throw Error(ErrorKind::data, Problem{.where = {name},
+                                       .expected = "one number or a list",
+                                       .found = "shape " + to_string(tensor.shape())});
 }
 
-void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::string>& problems) {
+void add_arrays(Document& document, const TensorMap& arrays, ProblemList& problems) {
   const SavedLayer layer = saved_layer(arrays, document.name);
   for (const auto& [key, tensor] : layer.tensors)
     document.set({key, Json{}, document.name, "", false, std::make_shared<const Tensor>(tensor)});
@@ -90,13 +96,12 @@ void add_arrays(Document& document, const TensorMap& arrays, std::vector<std::st
     if (field != nullptr && field->form == FieldForm::tensor)
       document.set({key, Json{document.name + "#" + key}, document.name, ""});
     else if (field != nullptr)  // "position.base", too: an archive holds no objects
-      document.set(
-          {key, option_from(tensor, printable(document.name + "#" + key)), document.name, ""});
+      document.set({key, option_from(tensor, document.name + "#" + key), document.name, ""});
     else
-      problems.push_back(unknown_key(document.name, key,
-                                     "; a job's arrays have the names of inputs, such as Q, K, V, "
-                                     "embeddings, W_Q; a flag takes any other, such as --q " +
-                                         printable(document.name + "#" + key)));
+      problems.add(unknown_key(document.name, key,
+                               "a job's arrays have the names of inputs, such as Q, K, V, "
+                               "embeddings, W_Q; a flag takes any other, such as --q " +
+                                   printable(document.name + "#" + key)));
   }
 }
 
@@ -127,23 +132,24 @@ void Document::set_all(Document other) {
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder) {
   Document document;
   document.name = name;
-  Json parsed = parse_json(json, printable(name));
+  Json parsed = parse_json(json, name);
   auto* members = std::get_if<JsonObject>(&parsed.value);
   if (members == nullptr)
     throw Error(ErrorKind::data,
-                printable(name) + ": expected a job (an object), found " + parsed.kind());
-  std::vector<std::string> problems;
+                Problem{.where = {name}, .expected = "a job (an object)", .found = parsed.kind()});
+  ProblemList problems;
   document.entries.reserve(members->size());
   for (auto& [key, value] : *members) add_member(document, folder, key, std::move(value), problems);
-  if (!problems.empty()) throw Error(ErrorKind::data, problems);
+  if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;
 }
 
 void read_numbers(Document& document) {
   for (Entry& entry : document.entries) {
     if (find_field(entry.key)->form != FieldForm::tensor || !entry.value.is_array()) continue;
-    entry.numbers = std::make_shared<const Tensor>(tensor_from_json(
-        entry.value, printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key)));
+    entry.numbers = std::make_shared<const Tensor>(within(entry.origin, [&] {
+      return tensor_from_json(entry.value, entry.from_flag ? "" : entry.key);
+    }));
     entry.value = Json{};
   }
 }
@@ -152,19 +158,21 @@ Document read_document(const std::string& path, TensorFiles& files) {
   Document document;
   document.name = path;
   const FileBytes& file = files.file(path);
-  std::vector<std::string> problems;
+  ProblemList problems;
   const Format format = format_of(file);
   if (format == Format::npz || format == Format::safetensors) {
     add_arrays(document, files.all(path), problems);
   } else if (format == Format::json) {
     return parse_document(file.text(), file.name(), folder_of(path));
   } else {
-    throw Error(ErrorKind::data,
-                printable(file.name()) + ": expected a job (.json, .npz or .safetensors), found " +
-                    (format == Format::csv ? "CSV" : "one array") +
-                    "; name its role with a flag, such as --embeddings " + printable(path));
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = {file.name()},
+                .expected = "a job (.json, .npz or .safetensors)",
+                .found = format == Format::csv ? "CSV" : "one array",
+                .hint = "name its role with a flag, such as --embeddings " + printable(path)});
   }
-  if (!problems.empty()) throw Error(ErrorKind::data, problems);
+  if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;
 }
 

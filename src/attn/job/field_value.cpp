@@ -159,15 +159,15 @@ Json scalar_of(const std::string& text, const std::string& name) {
 
 }  // namespace
 
-std::string problem_with(const Field& field, const Json& value) {
+std::optional<Problem> problem_with(const Field& field, const Json& value) {
   constexpr std::size_t kLongestShown = 40;
-  if (fits(field, value)) return "";
+  if (fits(field, value)) return std::nullopt;
   std::string found = value.kind();
   if (const std::string* text = value.get<std::string>())
     found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words);
   else if (const std::string written = to_json(value); written.size() <= kLongestShown)
     found = printable(written);
-  return "expected " + expectation(field) + ", found " + found;
+  return Problem{.expected = expectation(field), .found = found};
 }
 
 std::optional<Json> number_of_flag(const std::string& text) {

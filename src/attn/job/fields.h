@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "attn/base/error.h"
 #include "attn/core/options.h"
 #include "attn/io/json.h"
 
@@ -42,8 +43,8 @@ struct Field {
 const std::vector<Field>& job_fields();
 const Field* find_field(std::string_view key);
 
-/// What is wrong with a value of this field ("expected a whole number, found a string"), or "".
-std::string problem_with(const Field& field, const Json& value);
+/// What is wrong with a value of this field; nothing where it fits.
+std::optional<Problem> problem_with(const Field& field, const Json& value);
 
 /// What a number that is typed as a flag means: an integer where JSON has one, ".5" and "1.", too;
 /// nothing where it is none.

@@ -20,24 +20,6 @@
 namespace attn {
 namespace {
 
-/// causal: "top-left" beside an alignment that is another.
-std::string contradiction(const Document& document) {
-  const Entry *causal = document.find("causal"), *alignment = document.find("alignment");
-  if (causal == nullptr || alignment == nullptr) return "";
-  const auto *word = causal->value.get<std::string>(), *other = alignment->value.get<std::string>();
-  if (word == nullptr || *word == *other) return "";
-  return printable(causal->origin) + ": causal: expected the alignment " + *other + " of " +
-         printable(alignment->origin) + ", found " + *word;
-}
-
-/// Errors: as check_values(), and data or usage for values that contradict each other.
-void check_all_values(const Document& document) {
-  check_values(document);
-  const std::string against = contradiction(document);
-  if (!against.empty())
-    throw Error(document.name.empty() ? ErrorKind::usage : ErrorKind::data, against);
-}
-
 std::vector<std::string> strings(const Entry* entry) {
   std::vector<std::string> list;
   if (entry != nullptr)
@@ -64,6 +46,33 @@ std::string joined(const std::string& folder, const std::string& path) {
   return stands_alone ? path : folder + "/" + path;
 }
 
+/// Where a key was given: a flag, or a file and the key.
+std::vector<std::string> places_of(const Entry& entry) {
+  if (entry.from_flag) return {entry.origin};
+  return {entry.origin, entry.key};
+}
+
+/// What `read` returns; errors that it throws name the entry.
+template <class Read>
+auto within_entry(const Entry& entry, Read&& read) {
+  const auto inner = [&] { return entry.from_flag ? read() : within(entry.key, read); };
+  return within(entry.origin, inner);
+}
+
+/// causal: "top-left" or "bottom-right" with an alignment that is the other one. Errors: data or
+/// usage.
+void check_causal(const Document& document) {
+  const Entry *causal = document.find("causal"), *alignment = document.find("alignment");
+  if (causal == nullptr || alignment == nullptr) return;
+  const auto *word = causal->value.get<std::string>(), *other = alignment->value.get<std::string>();
+  if (word == nullptr || *word == *other) return;
+  throw Error(document.name.empty() ? ErrorKind::usage : ErrorKind::data,
+              Problem{.where = {causal->origin},
+                      .subject = "causal",
+                      .expected = "the alignment " + *other + " of " + printable(alignment->origin),
+                      .found = *word});
+}
+
 /// The tensors of a job, one after another from files, inline numbers and one random stream.
 class TensorReader {
  public:
@@ -71,35 +80,27 @@ class TensorReader {
 
   Tensor read(const Entry& entry) {
     if (entry.numbers) return *entry.numbers;
-    if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text);
-    if (entry.value.get<JsonObject>() == nullptr)
-      return tensor_from_json(entry.value, name_of(entry));
-    Stream& numbers = stream(entry);
-    try {
+    const bool is_random = entry.value.get<JsonObject>() != nullptr;
+    if (is_random) open_stream(entry);
+    return within_entry(entry, [&] {
+      if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text);
+      if (!is_random) return tensor_from_json(entry.value, "");
       require_room(entry.value);
-      return draw(entry.value, numbers);
-    } catch (const Error& error) {
-      throw Error(error.kind(), name_of(entry) + ": " + error.what());
-    }
+      return draw(entry.value, *stream_);
+    });
   }
 
  private:
-  /// For messages.
-  static std::string name_of(const Entry& entry) {
-    return printable(entry.origin) + (entry.from_flag ? "" : ": " + entry.key);
-  }
-
   Tensor read_file(const Entry& entry, const std::string& text) {
     if (text.empty())
-      throw Error(ErrorKind::data, name_of(entry) + ": expected the name of a file, found none");
+      throw Error(ErrorKind::data, Problem{.expected = "the name of a file", .found = "none"});
     try {
       return files_.read(parse_tensor_ref(joined(entry.folder, text)));
     } catch (const Error& error) {
-      std::vector<std::string> lines;
-      for (const std::string& line : error.lines()) lines.push_back(name_of(entry) + ": " + line);
-      if (error.kind() == ErrorKind::no_input && is_numbers(text))
-        lines.back() += "; numbers stand in brackets: [" + text + "]";
-      throw Error(error.kind(), std::move(lines));
+      if (error.kind() != ErrorKind::no_input || !is_numbers(text)) throw;
+      std::vector<Problem> problems = error.problems();
+      problems.back().hint = "numbers stand in brackets: [" + text + "]";
+      throw Error(error.kind(), std::move(problems));
     }
   }
 
@@ -112,27 +113,30 @@ class TensorReader {
   void require_room(const Json& spec) {
     drawn_ += static_cast<double>(bytes_of_draw(spec));
     if (drawn_ > static_cast<double>(files_.limits().memory))
-      throw Error(ErrorKind::data,
-                  "would bring what is drawn to " + std::to_string(std::llround(drawn_)) +
-                      " bytes, expected at most " + std::to_string(files_.limits().memory) +
-                      "; --max-memory permits more");
+      throw Error(ErrorKind::data, Problem{.message = "would bring what is drawn to " +
+                                                      std::to_string(std::llround(drawn_)) +
+                                                      " bytes, expected at most " +
+                                                      std::to_string(files_.limits().memory),
+                                           .hint = "--max-memory permits more"});
   }
 
-  Stream& stream(const Entry& drawn) {
-    if (stream_) return *stream_;
+  /// Opens the job's random stream, for the tensor of `entry`, unless it is open.
+  void open_stream(const Entry& entry) {
+    if (stream_) return;
     const Entry* seed = document_.find("seed");
     const Entry* generator = document_.find("generator");
     if (seed == nullptr)
       throw Error(ErrorKind::data,
-                  name_of(drawn) + ": a random tensor needs a seed (key \"seed\" or --seed)");
+                  Problem{.where = places_of(entry),
+                          .message = "a random tensor needs a seed (key \"seed\" or --seed)"});
     try {
       stream_ = make_stream(
           seed->value, generator == nullptr ? "RandomState" : *generator->value.get<std::string>());
-    } catch (const Error& error) {  // "seed: ..."
-      throw Error(seed->from_flag ? ErrorKind::usage : error.kind(),
-                  name_of(*seed) + std::string(error.what()).substr(std::strlen("seed")));
+    } catch (const Error& error) {
+      Problem problem = error.problems().front();
+      problem.where = places_of(*seed), problem.subject.clear();
+      throw Error(seed->from_flag ? ErrorKind::usage : error.kind(), std::move(problem));
     }
-    return *stream_;
   }
 
   const Document& document_;
@@ -166,42 +170,43 @@ const Entry* entry_of(const Document& document, const std::string& name) {
   return found;
 }
 
-/// Puts the file that a tensor came from before a message that begins with the tensor's name, and
-/// the flag that set an option in the place of the option's own.
-std::string with_origin(const Job& job, const Document& document, const std::string& line) {
-  const std::string name = line.substr(0, line.find(':'));
-  const auto origin = job.origins.find(name);
-  const Entry* entry = entry_of(document, name);
-  if (origin == job.origins.end() && entry != nullptr && entry->from_flag) {
-    const bool is_its_own = entry->key.rfind(name, 0) == 0;
-    return printable(entry->origin) + (is_its_own ? line.substr(name.size()) : ": " + line);
+/// A problem with a tensor names the tensor's file, and one with an option the flag that set it;
+/// others name the job file.
+Problem located(const Job& job, const Document& document, Problem problem) {
+  const auto origin = job.origins.find(problem.subject);
+  const Entry* entry = entry_of(document, problem.subject);
+  std::string place = document.name;
+  if (origin != job.origins.end()) {
+    place = origin->second;
+  } else if (entry != nullptr && entry->from_flag) {
+    place = entry->origin;
+    if (entry->key.rfind(problem.subject, 0) == 0) problem.subject.clear();
   }
-  const std::string where = origin != job.origins.end() ? origin->second : document.name;
-  return where.empty() ? line : printable(where) + ": " + line;
+  if (!place.empty()) problem.where.insert(problem.where.begin(), place);
+  return problem;
 }
 
-/// Whether a flag typed what an error is about.
-bool is_of_flag(const Job& job, const Document& document, const std::string& line) {
-  const std::string name = line.substr(0, line.find(':'));
-  const Entry* entry = entry_of(document, name);
-  return !job.origins.contains(name) && entry != nullptr && entry->from_flag;
+bool is_of_flag(const Job& job, const Document& document, const Problem& problem) {
+  const Entry* entry = entry_of(document, problem.subject);
+  return !job.origins.contains(problem.subject) && entry != nullptr && entry->from_flag;
 }
 
-/// What `compute` gives; the lines of its errors name files.
+/// What `compute` returns; problems in errors that it throws are located().
 template <class Compute>
 auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   try {
     return compute();
   } catch (const Error& error) {
-    // What a sink cannot write names its own file.
+    // Errors of other kinds are about an output, which they name.
     if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) throw;
-    std::vector<std::string> lines;
+    std::vector<Problem> problems;
     bool only_flags = true;
-    for (const std::string& line : error.lines()) {
-      lines.push_back(with_origin(job, document, line));
-      only_flags = only_flags && is_of_flag(job, document, line);
+    for (const Problem& problem : error.problems()) {
+      problems.push_back(located(job, document, problem));
+      only_flags = only_flags && is_of_flag(job, document, problem);
     }
-    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(lines));
+    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems),
+                error.omitted());
   }
 }
 
@@ -233,17 +238,16 @@ Json provenance(const Job& job, Document document, const TensorFiles& files) {
 }  // namespace
 
 void check_values(const Document& document) {
-  std::vector<std::string> problems;
+  ProblemList problems;
   bool only_flags = true;
   for (const Entry& entry : document.entries) {
-    const std::string problem = problem_with(*find_field(entry.key), entry.value);
-    if (problem.empty()) continue;
+    std::optional<Problem> problem = problem_with(*find_field(entry.key), entry.value);
+    if (!problem) continue;
     only_flags = only_flags && entry.from_flag;
-    problems.push_back(printable(entry.origin) + ": " + (entry.from_flag ? "" : entry.key + ": ") +
-                       problem);
+    problem->where = places_of(entry);
+    problems.add(std::move(*problem));
   }
-  if (!problems.empty())
-    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(problems));
+  if (!problems.empty()) problems.raise(only_flags ? ErrorKind::usage : ErrorKind::data);
 }
 
 std::size_t bytes_to_read(const Document& document) {
@@ -266,7 +270,8 @@ std::size_t bytes_to_read(const Document& document) {
 }
 
 Job make_job(const Document& document, TensorFiles& files) {
-  check_all_values(document);
+  check_values(document);
+  check_causal(document);
   Job job;
   TensorReader reader(document, files);
   for (const Entry* entry : tensor_entries(document)) {
@@ -283,10 +288,7 @@ Job make_job(const Document& document, TensorFiles& files) {
   job.outputs = without_repeats(strings(document.find("outputs")));
   if (job.outputs.empty()) job.outputs = default_outputs(document);
   job.tokens = strings(document.find("tokens"));
-  bool only_flags = true;
-  std::vector<std::string> unmet = unmet_needs(job, document, only_flags);
-  if (!unmet.empty())
-    throw Error(only_flags ? ErrorKind::usage : ErrorKind::data, std::move(unmet));
+  check_needs(job, document);
   return job;
 }
 

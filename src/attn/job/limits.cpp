@@ -81,12 +81,12 @@ void add_text(Plan& plan) {
 void require_memory(const Plan& plan, const std::string& job, std::size_t most,
                     const std::string& views) {
   if (plan.bytes <= most) return;
-  throw Error(ErrorKind::data, (job.empty() ? "" : printable(job) + ": ") + "needs " +
-                                   exact_size(plan.bytes) + " of memory, expected at most " +
-                                   exact_size(most) +
-                                   "; --max-memory permits more, --outputs and "
-                                   "--rows ask for less" +
-                                   (views.empty() ? "" : ", as does a run without " + views));
+  throw Error(ErrorKind::data,
+              Problem{.where = job.empty() ? std::vector<std::string>{} : std::vector{job},
+                      .message = "needs " + exact_size(plan.bytes) +
+                                 " of memory, expected at most " + exact_size(most),
+                      .hint = "--max-memory permits more, --outputs and --rows ask for less" +
+                              (views.empty() ? "" : ", as does a run without " + views)});
 }
 
 std::string plan_json(const Plan& plan) {

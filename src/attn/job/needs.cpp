@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "attn/base/printable.h"
+#include "attn/base/error.h"
 #include "attn/job/fields.h"
 
 namespace attn {
@@ -69,17 +69,20 @@ bool says_what_holds(const Entry& entry) {
 
 }  // namespace
 
-std::vector<std::string> unmet_needs(const Job& job, const Document& document, bool& only_flags) {
-  std::vector<std::string> lines;
+void check_needs(const Job& job, const Document& document) {
+  ProblemList problems;
+  bool only_flags = true;
   for (const auto& [key, what, met] : kNeeds) {
     const Entry* entry = document.find(key);
     if (entry == nullptr || entry->shared || met(job, document) || says_what_holds(*entry))
       continue;
     only_flags = only_flags && entry->from_flag;
-    lines.push_back(printable(entry->origin) + ": " + (entry->from_flag ? "" : entry->key + ": ") +
-                    "expected " + what + " beside it, found none");
+    problems.add({.where = {entry->origin},
+                  .subject = entry->from_flag ? "" : entry->key,
+                  .expected = what + std::string(" beside it"),
+                  .found = "none"});
   }
-  return lines;
+  if (!problems.empty()) problems.raise(only_flags ? ErrorKind::usage : ErrorKind::data);
 }
 
 }  // namespace attn

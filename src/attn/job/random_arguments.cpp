@@ -13,18 +13,18 @@ namespace {
 
 constexpr std::size_t kMostElements = std::size_t{1} << 32;  // 32 GiB of float64
 
-[[noreturn]] void fail(const std::string& text) { throw Error(ErrorKind::data, text); }
+[[noreturn]] void fail(Problem problem) { throw Error(ErrorKind::data, std::move(problem)); }
 
 }  // namespace
 
-DrawArguments::DrawArguments(std::string method, const Json& json,
-                             const std::vector<std::string>& known, const Tensor* values)
-    : method_(std::move(method)), json_(json), values_(values) {
+DrawArguments::DrawArguments(const Json& json, const std::vector<std::string>& known,
+                             const Tensor* values)
+    : json_(json), values_(values) {
   const auto* members = json.get<JsonObject>();
-  if (members == nullptr) fail(method_ + ": expected an object of arguments, found " + json.kind());
+  if (members == nullptr) fail({.expected = "an object of arguments", .found = json.kind()});
   const auto check = [&](const std::string& key) {
     if (std::find(known.begin(), known.end(), key) == known.end())
-      fail(method_ + ": unknown argument '" + printable(key) + "'" + did_you_mean(key, known));
+      fail({.message = "unknown argument '" + printable(key) + "'" + did_you_mean(key, known)});
   };
   for (const auto& [key, value] : *members) check(key);
   if (values_ != nullptr) check("values");
@@ -75,7 +75,7 @@ bool DrawArguments::boolean(const std::string& key, bool fallback) const {
 std::optional<std::vector<double>> DrawArguments::numbers(const std::string& key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
-  const Tensor tensor = cast(tensor_from_json(*value, method_ + ": " + key), DType::f64);
+  const Tensor tensor = cast(tensor_from_json(*value, key), DType::f64);
   if (tensor.rank() != 1) wrong(key, "a list of numbers", *value);
   const auto data = tensor.data<double>();
   return std::vector<double>(data.begin(), data.end());
@@ -94,11 +94,12 @@ Shape DrawArguments::shape() const {
     wrong("shape", "a list of whole numbers", *value);
   Shape shape;
   for (const std::int64_t extent : extents) {
-    if (extent < 0) fail(method_ + ": shape: expected sizes >= 0, found " + std::to_string(extent));
+    if (extent < 0)
+      fail({.subject = "shape", .expected = "sizes >= 0", .found = std::to_string(extent)});
     shape.push_back(static_cast<std::size_t>(extent));
   }
   if (element_count(shape) > kMostElements)
-    fail(method_ + ": shape: expected at most 2^32 elements, found " + to_string(shape));
+    fail({.subject = "shape", .expected = "at most 2^32 elements", .found = to_string(shape)});
   return shape;
 }
 
@@ -112,20 +113,20 @@ DType DrawArguments::dtype(DType fallback) const {
 }
 
 Tensor DrawArguments::values() const {
-  return values_ != nullptr ? *values_ : tensor_from_json(need("values"), method_ + ": values");
+  return values_ != nullptr ? *values_ : tensor_from_json(need("values"), "values");
 }
 
 const Json* DrawArguments::find(const std::string& key) const { return json_.find(key); }
 
 const Json& DrawArguments::need(const std::string& key) const {
   const Json* value = find(key);
-  if (value == nullptr) fail(method_ + ": expected the argument '" + key + "', found none");
+  if (value == nullptr) fail({.expected = "the argument '" + key + "'", .found = "none"});
   return *value;
 }
 
 void DrawArguments::wrong(const std::string& key, const std::string& expected,
                           const Json& found) const {
-  fail(method_ + ": " + key + ": expected " + expected + ", found " + found.kind());
+  fail({.subject = key, .expected = expected, .found = found.kind()});
 }
 
 }  // namespace attn

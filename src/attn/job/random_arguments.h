@@ -12,14 +12,12 @@
 
 namespace attn {
 
-/// Each reader names the method and the argument when the value is not what it must be:
-/// Error(data).
+/// Each reader names the argument when its value does not fit: Error(data).
 class DrawArguments {
  public:
   /// `known` are the names that the method takes; another one is an error that names the nearest.
   /// `values`, if any, stands for the argument of that name.
-  DrawArguments(std::string method, const Json& json, const std::vector<std::string>& known,
-                const Tensor* values);
+  DrawArguments(const Json& json, const std::vector<std::string>& known, const Tensor* values);
 
   bool has(const std::string& key) const;
   int128 integer(const std::string& key, std::optional<std::int64_t> fallback = {}) const;
@@ -37,7 +35,6 @@ class DrawArguments {
   [[noreturn]] void wrong(const std::string& key, const std::string& expected,
                           const Json& found) const;
 
-  std::string method_;
   const Json& json_;
   const Tensor* values_;
 };

@@ -14,6 +14,10 @@ using Args = const DrawArguments&;
 
 [[noreturn]] void fail(const std::string& text) { throw Error(ErrorKind::data, text); }
 
+[[noreturn]] void fail_seed(const std::string& expected, const std::string& found) {
+  throw Error(ErrorKind::data, Problem{.subject = "seed", .expected = expected, .found = found});
+}
+
 /// One method: which arguments it takes and how it draws.
 template <class Source>
 struct Method {
@@ -40,7 +44,7 @@ Tensor draw_randint(RandomState& state, Args a) {
 }
 
 Tensor draw_permutation(RandomState& state, Args a) {
-  if (a.has("values") == a.has("n")) fail("permutation: expected either 'n' or 'values'");
+  if (a.has("values") == a.has("n")) fail("expected either 'n' or 'values'");
   return a.has("values") ? state.permutation(a.values()) : state.permutation(a.count("n"));
 }
 
@@ -51,7 +55,7 @@ Tensor draw_shuffle(RandomState& state, Args a) {
 }
 
 Tensor draw_choice(RandomState& state, Args a) {
-  if (a.has("values") == a.has("n")) fail("choice: expected either 'n' or 'values'");
+  if (a.has("values") == a.has("n")) fail("expected either 'n' or 'values'");
   const bool replace = a.boolean("replace", true);
   return a.has("values") ? state.choice(a.values(), a.shape(), replace, a.numbers("p"))
                          : state.choice(a.count("n"), a.shape(), replace, a.numbers("p"));
@@ -60,7 +64,9 @@ Tensor draw_choice(RandomState& state, Args a) {
 Tensor draw_random(Generator& generator, Args a) {
   const DType dtype = a.dtype(DType::f64);
   if (dtype != DType::f64 && dtype != DType::f32)
-    fail("random: dtype: expected float64 or float32, found " + std::string(name_of(dtype)));
+    throw Error(ErrorKind::data, Problem{.subject = "dtype",
+                                         .expected = "float64 or float32",
+                                         .found = std::string(name_of(dtype))});
   return dtype == DType::f32 ? generator.random_f32(a.shape()) : generator.random(a.shape());
 }
 
@@ -107,12 +113,9 @@ Tensor draw_from(Source& source, const std::vector<Method<Source>>& methods,
                  const std::string& name, const Json& arguments, const Tensor* values) {
   for (const auto& method : methods) {
     if (method.name != name) continue;
-    try {
-      return method.draw(source, DrawArguments(name, arguments, method.arguments, values));
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      throw Error(error.kind(), text.rfind(name + ":", 0) == 0 ? text : name + ": " + text);
-    }
+    return within(name, [&] {
+      return method.draw(source, DrawArguments(arguments, method.arguments, values));
+    });
   }
   const std::vector<std::string> all = draw_methods();
   if (std::find(all.begin(), all.end(), name) != all.end())
@@ -133,8 +136,8 @@ std::vector<std::uint32_t> seed_words(const Json& number) {
   if (const auto* text = number.get<std::string>()) digits = *text;
   const auto words = entropy_words(digits);
   if (!words)
-    fail("seed: expected whole numbers >= 0 of at most " + std::to_string(kMostSeedDigits) +
-         " digits, found " + (digits.empty() ? number.kind() : "'" + printable(digits) + "'"));
+    fail_seed("whole numbers >= 0 of at most " + std::to_string(kMostSeedDigits) + " digits",
+              digits.empty() ? number.kind() : "'" + printable(digits) + "'");
   return *words;
 }
 
@@ -150,7 +153,7 @@ std::vector<std::vector<std::uint32_t>> seed_numbers(const Json& seed) {
   } else {
     numbers.push_back(seed_words(seed));
   }
-  if (numbers.empty()) fail("seed: expected at least one whole number, found none");
+  if (numbers.empty()) fail_seed("at least one whole number", "none");
   return numbers;
 }
 
@@ -160,7 +163,7 @@ Stream make_stream(const Json& seed, const std::string& generator) {
   const bool legacy = generator == "RandomState";
   std::vector<std::uint32_t> words;
   for (const std::vector<std::uint32_t>& number : seed_numbers(seed)) {
-    if (legacy && number.size() > 1) fail("seed: expected 0 to 4294967295, found a larger number");
+    if (legacy && number.size() > 1) fail_seed("0 to 4294967295", "a larger number");
     words.insert(words.end(), number.begin(), number.end());
   }
   if (!legacy) return Generator(words);

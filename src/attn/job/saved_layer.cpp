@@ -123,10 +123,10 @@ SavedLayer saved_layer(const TensorMap& arrays, const std::string& file) {
     if (known == nullptr) continue;
     const bool in_thirds = name.rfind("in_proj_", 0) == 0;
     if (array.rank() != known->rank || (in_thirds && array.shape()[0] % 3 != 0))
-      throw Error(ErrorKind::data, printable(file) + ": " + printable(name) + ": expected " +
-                                       std::to_string(known->rank) + " axes" +
-                                       (in_thirds ? ", rows in three parts" : "") + ", found " +
-                                       to_string(array.shape()));
+      throw Error(ErrorKind::data, Problem{.where = {file, name},
+                                           .expected = std::to_string(known->rank) + " axes" +
+                                                       (in_thirds ? ", rows in three parts" : ""),
+                                           .found = to_string(array.shape())});
     known->take(array, layer);
     layer.names.insert(name);
   }

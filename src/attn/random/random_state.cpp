@@ -23,10 +23,10 @@ void fisher_yates(Mt19937& bits, std::size_t n, Swap swap) {
   }
 }
 
-void require_rows(const Tensor& tensor, const std::string& method) {
+void require_rows(const Tensor& tensor) {
   if (tensor.rank() == 0)
     throw Error(ErrorKind::data,
-                method + ": expected an array of at least one axis, found a number");
+                Problem{.expected = "an array of at least one axis", .found = "a number"});
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Tensor RandomState::normal(double loc, double scale, const Shape& shape) {
 }
 
 void RandomState::shuffle(Tensor& tensor) {
-  require_rows(tensor, "shuffle");
+  require_rows(tensor);
   if (tensor.size() == 0) return;  // draws nothing, even where there are (empty) rows
   const std::size_t rows = tensor.shape()[0], width = tensor.bytes() / rows;
   std::byte* const data = tensor.mutable_raw();
@@ -94,7 +94,7 @@ Tensor RandomState::permutation(std::int64_t n) {
 }
 
 Tensor RandomState::permutation(const Tensor& tensor) {
-  require_rows(tensor, "permutation");
+  require_rows(tensor);
   // Unlike shuffle, this draws for empty rows of a matrix, too.
   const Tensor order = permutation(static_cast<std::int64_t>(tensor.shape()[0]));
   Tensor result(tensor.dtype(), tensor.shape());

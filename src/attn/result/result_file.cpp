@@ -58,7 +58,7 @@ ResultFile read_result(const std::string& path, TensorFiles& files) {
   }
   result.tensors = files.all(path);
   if (format != Format::json) return result;
-  const Json document = parse_json(file.text(), printable(path));
+  const Json document = parse_json(file.text(), path);
   if (const Json* tokens = document.find("tokens")) result.tokens = strings(*tokens);
   if (const Json* made_by = document.find("made_by")) result.made_by = *made_by;
   return result;
