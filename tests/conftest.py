@@ -1,8 +1,6 @@
 """Fixtures for all Python tests."""
 
 import pathlib
-import subprocess
-import sys
 import tempfile
 
 import pytest
@@ -38,25 +36,4 @@ def pytest_make_parametrize_id(val):
     """Lists of command-line words appear in test names as typed."""
     if isinstance(val, (list, tuple)) and all(isinstance(word, str) for word in val):
         return " ".join(val) or "none"
-    return None
-
-
-# Until all test scripts are pytest cases: a script that counts its own checks runs as one case.
-
-
-class Script(pytest.File):
-    def collect(self):
-        yield ScriptCase.from_parent(self, name=self.path.stem)
-
-
-class ScriptCase(pytest.Item):
-    def runtest(self):
-        code = subprocess.run([sys.executable, self.path]).returncode
-        if code != 0:
-            pytest.fail(f"exit code {code}", pytrace=False)
-
-
-def pytest_pycollect_makemodule(module_path, parent):
-    if "Checks(" in module_path.read_text(encoding="utf-8"):
-        return Script.from_parent(parent, path=module_path)
     return None

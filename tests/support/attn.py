@@ -82,23 +82,3 @@ def assert_error(run, code, *texts):
     assert run.returncode == code
     for text in texts:
         assert text in run.stderr.decode()
-
-
-class Checks:
-    """Counts checks; `finish()` prints the count and exits 1 when one failed or none was made."""
-
-    def __init__(self, name):
-        self.name, self.passed, self.failures = name, 0, []
-
-    def check(self, holds, what):
-        if holds:
-            self.passed += 1
-        else:
-            self.failures.append(what)
-            if len(self.failures) <= 20:
-                print(f"FAILED: {what}", file=sys.stderr)
-        return holds
-
-    def finish(self):
-        print(f"{self.name}: {self.passed} passed, {len(self.failures)} failed")
-        sys.exit(1 if self.failures or not self.passed else 0)
