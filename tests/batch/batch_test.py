@@ -84,10 +84,14 @@ def test_nul_in_files_from_without_0_is_refused(batch, tmp_path, job_tree):
     assert run.stdout == b""
 
 
-def test_results_are_byte_identical_to_attn_run(batch, tmp_path, job_tree):
-    single_runs = [attn("run", name, "--format", "ndjson", cwd=tmp_path).stdout for name in job_tree]
-    assert all(single_runs)
-    assert batch(*job_tree).stdout == b"".join(single_runs)
+def test_results_are_those_of_attn_run_with_the_name_of_the_job(batch, tmp_path, job_tree):
+    start = b'{"schema":"attn/1",'
+    lines = batch(*job_tree).stdout.splitlines(keepends=True)
+    assert len(lines) == len(job_tree)
+    for name, line in zip(job_tree, lines):
+        member = b'"job":"%s",' % name.encode()
+        assert line.startswith(start + member)
+        assert line.replace(member, b"", 1) == attn("run", name, "--format", "ndjson", cwd=tmp_path).stdout
 
 
 @pytest.mark.parametrize("words, code", [
@@ -267,6 +271,52 @@ class TestLinesSomeOfWhichAreInvalid:
         assert b"2 failed" in run.stderr
 
 
+class TestIdsOfLines:
+    """The key "id" of a line identifies its result."""
+
+    IDS = ["a\"b", 7, -1.5, None]
+
+    @pytest.fixture(scope="class")
+    def lines(self):
+        lines = [json.dumps(job(seed) | {"id": value}) for seed, value in enumerate(self.IDS)]
+        return "\n".join(lines + ['{"id": "bad"}', '{"id": "unknown", "q": 1}', json.dumps({"id": [1]} | job(0))])
+
+    @pytest.fixture(scope="class")
+    def results(self, lines):
+        return json_lines(attn("batch", "-", stdin=lines).stdout)
+
+    @pytest.mark.parametrize("index", range(4))
+    def test_result_has_the_id(self, results, index):
+        assert results[index].get("id") == self.IDS[index]
+        assert is_expected(results[index], index)
+
+    def test_result_has_the_name_of_the_line(self, results):
+        assert [result["job"] for result in results] == [f"line {number}" for number in range(1, 8)]
+
+    @pytest.mark.parametrize("index, name", [(4, "bad"), (5, "unknown")])
+    def test_failure_has_the_id(self, results, index, name):
+        assert results[index]["id"] == name
+        assert results[index]["error"]
+
+    def test_list_is_refused(self, results):
+        assert results[6]["error"] == ["line 7: id: expected a string or a number, found an array"]
+
+    def test_manifest_has_the_id(self, lines, class_path):
+        attn("batch", "-", "--out-dir", "out", cwd=class_path, stdin=lines)
+        assert manifest_of(class_path / "out")["line 2"]["id"] == 7
+
+    def test_dry_run_has_the_id(self, lines):
+        assert json_lines(attn("batch", "-", "--dry-run", stdin=lines).stdout)[1]["id"] == 7
+
+    def test_is_no_tensor_when_the_result_is_read(self, results, tmp_path):
+        (tmp_path / "result.json").write_text(json.dumps(results[1]))
+        assert b"id" not in attn("inspect", "result.json", cwd=tmp_path).stdout
+
+    def test_is_refused_in_a_job_file(self, batch, tmp_path):
+        (tmp_path / "job.json").write_text(json.dumps(job(0) | {"id": 7}))
+        assert "unknown key 'id'" in json_lines(batch("job.json").stdout)[0]["error"][0]
+
+
 @pytest.mark.parametrize("path", ["-", "/dev/stdin", "/dev/fd/0"])
 def test_tensor_cannot_come_from_stdin_too(batch, path):
     run = batch("-", "--q", path, stdin='{"K": [[1.0]]}\n{"K": [[2.0]]}\n')
@@ -444,20 +494,41 @@ def test_at_most_20_failures_are_shown(batch, many_failures):
     assert run.stderr.count(b"\n") == 22  # and two lines that sum up
 
 
-def test_npy_of_several_outputs_suggests_outputs_flag(batch, tmp_path):
-    path, = write_jobs(tmp_path, [0])
-    run = batch(path, "--out-dir", "npy", "--format", "npy")
-    assert run.returncode == 3
-    assert b"--outputs scores" in run.stderr
-    assert b" -o " not in run.stderr
+class TestFormatsOfOneOutput:
+    """A .csv and an .npy file hold one output; by default a job has several."""
 
+    @pytest.fixture(params=["csv", "npy"])
+    def flags(self, request):
+        return ["--out-dir", "out", "--format", request.param]
 
-def test_npy_of_one_output_is_written_on_resume(batch, tmp_path):
-    path, = write_jobs(tmp_path, [0])
-    batch(path, "--out-dir", "npy", "--format", "npy")
-    run = batch(path, "--out-dir", "npy", "--format", "npy", "--outputs", "weights", "--resume")
-    assert run.returncode == 0
-    assert (tmp_path / "npy/job0000.npy").exists()
+    @pytest.mark.parametrize("more", [[], ["--outputs", "scores,weights"]])
+    def test_several_outputs_are_refused_before_any_job_runs(self, batch, tmp_path, flags, more):
+        write_jobs(tmp_path / "jobs", range(3))
+        run = batch("jobs", *flags, *more)
+        assert run.returncode == 2
+        assert run.stderr.count(b"\n") == 1
+        assert b"--outputs weights" in run.stderr
+        assert not (tmp_path / "out").exists()
+
+    def test_jobs_may_name_their_outputs(self, batch, tmp_path, flags):
+        for seed, path in enumerate(write_jobs(tmp_path / "jobs", range(2))):
+            path.write_text(json.dumps(job(seed) | {"outputs": ["weights"]}))
+        assert batch("jobs", *flags).returncode == 0
+
+    def test_job_with_several_outputs_fails(self, batch, tmp_path, flags):
+        paths = write_jobs(tmp_path / "jobs", range(2))
+        paths[0].write_text(json.dumps(job(0) | {"outputs": ["weights"]}))
+        run = batch("jobs", *flags)
+        assert run.returncode == 3
+        assert b"job0001.json: --format" in run.stderr
+        assert b"--outputs scores" in run.stderr
+
+    def test_manifest_without_results_is_replaced(self, batch, tmp_path, flags):
+        lines = json.dumps(job(0))
+        assert batch("-", *flags, stdin=lines).returncode == 3
+        run = batch("-", *flags, "--outputs", "weights", stdin=lines)
+        assert run.returncode == 0
+        assert manifest_of(tmp_path / "out")["line 1"]["status"] == "done"
 
 
 def test_nan_refuse_fails_the_job(batch):

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import pathlib
 import pty
 import re
 import select
@@ -14,7 +15,7 @@ import time
 
 import pytest
 
-from support.attn import ATTN, attn, json_lines
+from support.attn import ATTN, attn, json_lines, under_sanitizer
 from support.jobs import is_expected, job, manifest_of, slow_job, write_jobs
 
 PLAIN_LINE = rb"attn: 1 job, 0 failed, [0-9.]+ a second"
@@ -227,6 +228,16 @@ class TestSigusr1:
         out, err = process.communicate()
         assert process.returncode == 0, err
         assert is_expected(json.loads(out), 0)
+
+
+@pytest.mark.skipif(under_sanitizer(), reason="a sanitizer does not start after a preloaded library")
+def test_sigusr1_does_not_end_a_batch_that_has_just_started():
+    """The signal arrives at the first allocation after main() has started."""
+    env = dict(os.environ, LD_PRELOAD=str(pathlib.Path(ATTN).parent / "attn_interpose.so"),
+               ATTN_FAULT="alloc:status:1")
+    run = subprocess.run([ATTN, "batch", "-", "-q"], input=job_line(0), env=env, capture_output=True)
+    assert run.returncode == 0
+    assert is_expected(json.loads(run.stdout), 0)
 
 
 # --json events.

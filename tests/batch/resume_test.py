@@ -96,6 +96,156 @@ class TestChanges:
         assert counts(resume(*flags)) == (6, 0, 0)
 
 
+class TestReason:
+    """--resume says why it runs jobs again, once per reason; the summary has their number."""
+
+    @pytest.fixture(autouse=True)
+    def paths(self, tmp_path, batch):
+        paths = write_jobs(tmp_path / "jobs", range(4), "{}.json")
+        np.save(tmp_path / "w.npy", np.eye(3))
+        for index in 0, 1:
+            paths[index].write_text(json.dumps(job(index) | {"W_Q": "../w.npy"}))
+        paths[3].write_text("{")
+        assert batch().returncode == 3
+        return paths
+
+    CASES = pytest.mark.parametrize("change, job, reason, summary", [
+        (lambda path: np.save(path / "w.npy", 2 * np.eye(3)), "jobs/0.json", "jobs/../w.npy changed or is missing",
+         "2 (changed input)"),
+        (lambda path: (path / "out" / "2.npz").unlink(), "jobs/2.json", "2.npz changed or is missing",
+         "1 (changed or missing result)"),
+    ], ids=["input", "result"])
+
+    @CASES
+    def test_of_a_change_is_printed(self, tmp_path, resume, change, job, reason, summary):
+        change(tmp_path)
+        err = resume("-j", "1").stderr.decode()
+        assert f"attn: {job}: run again, since {reason}\n" in err
+        assert err.count(reason) == 1
+        assert f"run again: 1 (error before), {summary}" in err
+
+    @CASES
+    def test_of_a_change_is_in_the_events(self, tmp_path, resume, change, job, reason, summary):
+        change(tmp_path)
+        events = {event.get("job"): event for event in json_lines(resume("--json").stderr)}
+        assert events[job]["reason"] == reason
+        assert "reason" not in events["jobs/2.json" if job == "jobs/0.json" else "jobs/0.json"]
+
+    @CASES
+    def test_of_a_change_is_in_the_dry_run(self, tmp_path, resume, change, job, reason, summary):
+        change(tmp_path)
+        plans = {plan["job"]: plan for plan in json_lines(resume("--dry-run").stdout)}
+        assert plans[job]["reason"] == reason
+
+    def test_of_other_flags_is_printed_once(self, resume):
+        err = resume("--causal").stderr
+        assert err.count(b"run again, since the flags, the base or the version of attn changed") == 1
+        assert b"3 (other flags, base or version)" in err
+
+    def test_of_a_failed_job_is_its_error(self, paths, resume):
+        paths[3].write_text(json.dumps(job(3)))
+        assert b"attn: jobs/3.json: run again, since its last run ended with an error\n" in resume().stderr
+
+    def test_is_not_given_for_a_new_job(self, tmp_path, paths, resume):
+        paths[3].unlink()
+        write_jobs(tmp_path / "jobs", [9], "{}.json")
+        assert b"again" not in resume().stderr
+
+
+class TestPrune:
+    """--prune removes the results of jobs/b.json and jobs/deep/c.json, which have been deleted."""
+
+    FLAGS = ["--name", "{job}"]
+    REMOVED = ["b.npz", "deep/c.npz"]
+
+    @pytest.fixture(autouse=True)
+    def paths(self, tmp_path, batch):
+        paths = write_jobs(tmp_path / "jobs", [0], "a.json") + write_jobs(tmp_path / "jobs", [1], "b.json")
+        paths += write_jobs(tmp_path / "jobs" / "deep", [2], "c.json")
+        assert batch(*self.FLAGS).returncode == 0
+        (tmp_path / "out" / "mine.npz").write_text("mine")
+        for path in paths[1:]:
+            path.unlink()
+        return paths
+
+    @pytest.fixture
+    def prune(self, resume):
+        return functools.partial(resume, "--prune", *self.FLAGS)
+
+    def test_removes_results_of_deleted_jobs(self, tmp_path, prune):
+        run = prune()
+        assert run.returncode == 0
+        assert list(contents(tmp_path / "out")) == ["a.npz", "mine.npz"]
+        assert b"1 job: 0 done, 1 skipped, 0 failed" in run.stderr
+        assert b"; results of 2 jobs removed" in run.stderr
+
+    def test_removes_empty_folders(self, tmp_path, prune):
+        prune()
+        assert not (tmp_path / "out" / "deep").exists()
+
+    def test_is_recorded(self, tmp_path, prune):
+        prune()
+        lines = manifest_of(tmp_path / "out")
+        assert {name: line["status"] for name, line in lines.items()} == {
+            "jobs/a.json": "done", "jobs/b.json": "removed", "jobs/deep/c.json": "removed"}
+
+    def test_happens_once(self, prune):
+        prune()
+        assert b"removed" not in prune().stderr
+
+    def test_is_not_done_without_the_flag(self, tmp_path, resume):
+        resume(*self.FLAGS)
+        assert list(contents(tmp_path / "out")) == ["a.npz", *self.REMOVED, "mine.npz"]
+
+    def test_dry_run_lists_the_results(self, tmp_path, prune):
+        plans = json_lines(prune("--dry-run").stdout)
+        assert [plan["outputs"] for plan in plans if plan["resume"] == "remove"] == [[name] for name in self.REMOVED]
+        assert list(contents(tmp_path / "out")) == ["a.npz", *self.REMOVED, "mine.npz"]
+
+    def test_keeps_a_result_that_was_changed(self, tmp_path, prune):
+        (tmp_path / "out" / "b.npz").write_text("edited")
+        assert b"out/b.npz: changed since it was written; not removed" in prune().stderr
+        assert (tmp_path / "out" / "b.npz").read_text() == "edited"
+
+    def test_keeps_results_of_jobs_that_exist_but_are_not_selected(self, tmp_path, paths):
+        write_jobs(tmp_path / "jobs", [1], "b.json")
+        run = attn("batch", "jobs/a.json", "--out-dir", "out", "--resume", "--prune", cwd=tmp_path)
+        assert run.returncode == 0
+        assert (tmp_path / "out" / "b.npz").exists()
+
+    def test_keeps_a_result_of_another_job(self, tmp_path, batch, resume):
+        """The job b is now an archive, and its result has the same name."""
+        np.savez(tmp_path / "jobs" / "b.npz", Q=np.eye(2), K=np.eye(2))
+        run = attn("batch", "jobs/a.json", "jobs/b.npz", "--out-dir", "out", "--resume", "--prune", cwd=tmp_path)
+        assert run.returncode == 0
+        with np.load(tmp_path / "out" / "b.npz") as result:
+            assert np.array_equal(result["scores"], np.eye(2))
+
+    def test_new_job_of_the_same_name_is_done_again(self, tmp_path, prune):
+        prune()
+        write_jobs(tmp_path / "jobs", [7], "b.json")
+        run = prune()
+        assert counts(run) == (1, 1, 0)
+        assert b"again" not in run.stderr
+
+    def test_removes_no_file_outside_the_output_folder(self, tmp_path, prune):
+        (tmp_path / "out" / "b.npz").rename(tmp_path / "b.npz")
+        manifest = tmp_path / "out" / "manifest.ndjson"
+        manifest.write_text(manifest.read_text().replace('"b.npz"', '"../b.npz"'))
+        assert prune().returncode == 0
+        assert (tmp_path / "b.npz").exists()
+
+    def test_requires_resume(self, batch):
+        run = batch("--prune")
+        assert run.returncode == 2
+        assert b"--prune" in run.stderr
+
+    def test_requires_job_files(self, tmp_path):
+        run = attn("batch", "-", "--out-dir", "out", "--resume", "--prune", cwd=tmp_path, stdin="")
+        assert run.returncode == 2
+        assert b"--prune" in run.stderr
+
+
 def test_resume_without_a_manifest_does_all_jobs(tmp_path, resume):
     write_jobs(tmp_path / "jobs", range(6))
     assert counts(resume()) == (6, 0, 0)
@@ -427,6 +577,12 @@ class TestWhileAnotherRunUsesTheManifest:
     @pytest.mark.parametrize("flags", [["--resume"], ["--force"], []])
     def test_another_is_refused(self, first_run, batch, flags):
         run = batch(*flags)
+        assert run.returncode == 75
+        assert b"another run" in run.stderr
+
+    def test_another_is_refused_for_that_reason_when_results_exist(self, first_run, batch, tmp_path):
+        (tmp_path / "out" / "job0000.npz").write_text("")
+        run = batch()
         assert run.returncode == 75
         assert b"another run" in run.stderr
 

@@ -7,9 +7,9 @@
 //
 // An ACTION is the name of an error (the call fails with it and does nothing, save that close()
 // closes), `short` (a read or write moves one byte, or one part), `kill` and `killed` (SIGKILL
-// before and after the call), `stop` (SIGTERM), `cut=FILE` (the file is emptied), `swap=FILE`
-// (FILE.new takes its name) and `fill=FILE` (its bytes come to be those of FILE.new, in place; a
-// read gets half of what it asked for before).
+// before and after the call), `stop` (SIGTERM), `status` (SIGUSR1), `cut=FILE` (the file is
+// emptied), `swap=FILE` (FILE.new takes its name) and `fill=FILE` (its bytes come to be those of
+// FILE.new, in place; a read gets half of what it asked for before).
 //
 // Counting begins at main(). What the loader does is no part of it, nor are the constructors of
 // libraries that dlopen() brings in; nor what the C library notes about the end of a thread, as it
@@ -74,7 +74,7 @@ constexpr Errno kErrors[] = {{"ENOMEM", ENOMEM}, {"EIO", EIO},       {"ENOSPC", 
                              {"EDQUOT", EDQUOT}, {"EROFS", EROFS},   {"EAGAIN", EAGAIN},
                              {"EINVAL", EINVAL}, {"ENOLCK", ENOLCK}, {"EOPNOTSUPP", EOPNOTSUPP}};
 
-enum class Action { none, fail, one_byte, kill, killed, stop, cut, swap, fill };
+enum class Action { none, fail, one_byte, kill, killed, stop, status, cut, swap, fill };
 
 struct Plan {
   int kind = -1;
@@ -101,6 +101,7 @@ void parse_action(const char* text) {
   if (std::strcmp(text, "kill") == 0) plan.action = Action::kill;
   if (std::strcmp(text, "killed") == 0) plan.action = Action::killed;
   if (std::strcmp(text, "stop") == 0) plan.action = Action::stop;
+  if (std::strcmp(text, "status") == 0) plan.action = Action::status;
   if (std::strncmp(text, "cut=", 4) == 0) plan.action = Action::cut;
   if (std::strncmp(text, "swap=", 5) == 0) plan.action = Action::swap;
   if (std::strncmp(text, "fill=", 5) == 0) plan.action = Action::fill;
@@ -176,6 +177,9 @@ bool act() {
       break;
     case Action::stop:
       end_here(SIGTERM);
+      break;
+    case Action::status:
+      kill(getpid(), SIGUSR1);
       break;
     case Action::cut:
       syscall(SYS_truncate, plan.path, 0);

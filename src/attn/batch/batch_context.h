@@ -3,7 +3,9 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "attn/batch/job_files.h"
 #include "attn/batch/manifest.h"
 #include "attn/batch/memory_budget.h"
 #include "attn/batch/naming.h"
@@ -25,7 +27,9 @@ struct BatchContext {
   NewFolders* folders = nullptr;      ///< folders created for results
   const Manifest* earlier = nullptr;  ///< the manifest to resume, or nullptr
   OutputPolicy policy = {};           ///< for result files
-  bool no_clobber = false;            ///< skip jobs whose result files all exist
+  /// With --prune: the batch's job files, whose results are kept.
+  std::optional<std::vector<JobFile>> prune_except = {};
+  bool no_clobber = false;  ///< skip jobs whose result files all exist
   NanPolicy nan = NanPolicy::warn;
   bool records_inputs = true;  ///< input digests are needed, for a manifest or for events
   bool dry_run = false;        ///< describe each job in Outcome::text; compute and write nothing

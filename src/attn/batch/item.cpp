@@ -4,6 +4,7 @@
 
 #include "attn/base/name_text.h"
 #include "attn/base/number_text.h"
+#include "attn/base/printable.h"
 #include "attn/io/json.h"
 
 namespace attn {
@@ -33,28 +34,54 @@ const char* name_of(Status status) {
       return "done";
     case Status::failed:
       return "failed";
+    case Status::removed:
+      return "removed";
     case Status::skipped:
       break;
   }
   return "skipped";
 }
 
+std::string reason_of(Change change, const std::string& file) {
+  switch (change) {
+    case Change::error:
+      return "its last run ended with an error";
+    case Change::options:
+      return "the flags, the base or the version of attn changed";
+    case Change::input:
+    case Change::output:
+      return printable(file) + " changed or is missing";
+    case Change::manifest:
+      return "its line in the manifest is damaged";
+    case Change::none:
+      break;
+  }
+  return "";
+}
+
+std::string identity_members(const Outcome& outcome) {
+  std::string text = "\"job\":" + json_quoted(text_of_name(outcome.name));
+  if (!outcome.id.empty()) text += ",\"id\":" + outcome.id;
+  return text;
+}
+
 std::string outcome_json(const Outcome& outcome, const std::string& options) {
-  std::string text = "{\"job\":" + json_quoted(text_of_name(outcome.name));
+  std::string text = "{" + identity_members(outcome);
   text += ",\"item\":" + std::to_string(outcome.number);
   text += std::string(",\"status\":\"") + name_of(outcome.status) + "\",\"seconds\":";
   append_number(text, std::round(outcome.seconds * 1e6) / 1e6);
   if (!options.empty()) text += ",\"options\":" + json_quoted(options);
   text += ",\"inputs\":" + digests_json(outcome.inputs) +
           ",\"outputs\":" + digests_json(outcome.outputs);
+  if (outcome.change != Change::none)
+    text += ",\"reason\":" + json_quoted(reason_of(outcome.change, outcome.changed_file));
   if (!outcome.warning.empty()) text += ",\"warning\":" + json_quoted(outcome.warning);
   if (outcome.status == Status::failed) text += "," + error_members(outcome);
   return text + "}";
 }
 
 std::string failure_json(const Outcome& outcome) {
-  return "{\"schema\":\"attn/1\",\"job\":" + json_quoted(text_of_name(outcome.name)) + "," +
-         error_members(outcome) + "}";
+  return "{\"schema\":\"attn/1\"," + identity_members(outcome) + "," + error_members(outcome) + "}";
 }
 
 }  // namespace attn

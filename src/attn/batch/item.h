@@ -21,9 +21,20 @@ enum class Status {
   done,
   failed,
   skipped,  ///< finished by an earlier run, or its results exist (--no-clobber)
+  removed,  ///< its job file no longer exists, and its results were removed (--prune)
 };
 
-/// "done", "failed", "skipped"
+/// Why --resume runs a job again.
+enum class Change {
+  none,      ///< it is new, or it is skipped
+  error,     ///< its last run failed
+  options,   ///< of the batch: flags, base, or program version
+  input,     ///< a file that it reads
+  output,    ///< a file that it wrote
+  manifest,  ///< its line is damaged
+};
+
+/// "done", "failed", "skipped", "removed"
 const char* name_of(Status status);
 
 /// A file and the digest of its bytes.
@@ -39,14 +50,23 @@ struct Outcome {
   std::vector<std::string> error = {};   ///< lines; empty unless it failed
   int code = 0;                          ///< if it failed: the exit code of `attn run`
   std::string warning = {};              ///< one line
-  std::string text = {};                 ///< for standard output
+  std::string id = {};                   ///< JSON value of the key "id" in the job's line, or ""
+  Change change = Change::none;
+  std::string changed_file = {};  ///< for Change::input and Change::output
+  std::string text = {};          ///< for standard output
 };
 
 /// One line of JSON without a newline: {"job": NAME, "item": NUMBER, "status": ..., ...}, as
 /// batch/manifest.h describes. An empty `options` is left out.
 std::string outcome_json(const Outcome& outcome, const std::string& options);
 
-/// Printed instead of the result of a failed job: {"schema", "job", "error", "code"}.
+/// "w.npy changed or is missing"; "" for Change::none.
+std::string reason_of(Change change, const std::string& file);
+
+/// "job":"line 3","id":7 - identifies the item in each line of standard output.
+std::string identity_members(const Outcome& outcome);
+
+/// Printed instead of the result of a failed job: {"schema", "job", "id", "error", "code"}.
 std::string failure_json(const Outcome& outcome);
 
 /// Where items come from. Not thread-safe, except for has_more().

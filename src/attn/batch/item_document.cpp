@@ -8,11 +8,27 @@
 namespace attn {
 namespace {
 
-/// Removes the line number within the text, which is always 1: "line 3: column 5: expected ...".
-Document document_of_line(const Item& item) {
+/// A string or a number as JSON; "" for null. Errors: data.
+std::string id_json(const Json& id, const std::string& item) {
+  double ignored = 0;
+  if (std::holds_alternative<std::nullptr_t>(id.value)) return "";
+  if (id.get<std::string>() != nullptr || id.as_number(ignored)) return to_json(id);
+  throw Error(ErrorKind::data, Problem{.where = {item},
+                                       .subject = "id",
+                                       .expected = "a string or a number",
+                                       .found = id.kind()});
+}
+
+/// Errors name the line of standard input, not the line within its text, which is always 1.
+Document document_of_line(const Item& item, std::string& id) {
+  Json id_value;
   try {
-    return parse_document(*item.line, item.name, "");
+    Document document = parse_document(*item.line, item.name, "", &id_value);
+    id = id_json(id_value, item.name);
+    return document;
   } catch (const Error& error) {
+    if (id_value.get<std::string>() != nullptr || id_value.get<std::int64_t>() != nullptr)
+      id = to_json(id_value);
     std::vector<Problem> problems = error.problems();
     for (Problem& problem : problems) problem.line = 0;
     throw Error(error.kind(), std::move(problems), error.omitted());
@@ -37,16 +53,16 @@ std::size_t memory_for(const Item& item) {
 
 ItemDocument::ItemDocument(const Item& item) : item_(item), memory_(memory_for(item)) {}
 
-Document ItemDocument::read(const BatchContext& context, TensorFiles& files) {
+Document ItemDocument::read(const BatchContext& context, TensorFiles& files, std::string& id) {
   if (!context.base_file.empty()) files.file(context.base_file);
   Document document = context.base;
-  document.set_all(read_own(files));
+  document.set_all(read_own(files, id));
   return document;
 }
 
 /// The file is not added to the shared cache, since no other job reads it.
-Document ItemDocument::read_own(TensorFiles& files) {
-  if (item_.line) return document_of_line(item_);
+Document ItemDocument::read_own(TensorFiles& files, std::string& id) {
+  if (item_.line) return document_of_line(item_, id);
   FileBytes file = pipe_contents_ ? *pipe_contents_ : read_file(item_.name, files.limits().memory);
   if (memory_ == 0) pipe_contents_ = file;
   files.add(std::move(file));

@@ -20,11 +20,12 @@ class ItemDocument {
   std::size_t memory() const { return memory_; }
 
   /// The batch's defaults, overridden by the item's own keys. May be called again: a pipe is read
-  /// once and kept. Errors: as read_document().
-  Document read(const BatchContext& context, TensorFiles& files);
+  /// once and kept. The key "id" of a line is
+  /// not part of the document, but is stored in `id` as JSON. Errors: as read_document().
+  Document read(const BatchContext& context, TensorFiles& files, std::string& id);
 
  private:
-  Document read_own(TensorFiles& files);
+  Document read_own(TensorFiles& files, std::string& id);
 
   const Item& item_;
   const std::size_t memory_;

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "attn/base/printable.h"
+#include "attn/batch/item_document.h"
 #include "attn/result/output_target.h"
 
 namespace attn {
@@ -14,6 +15,8 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
+bool holds_one_output(const std::string& suffix) { return suffix == ".npy" || suffix == ".csv"; }
+
 }  // namespace
 
 std::string folder_of_output(const Naming& naming, const std::string& name) {
@@ -22,11 +25,37 @@ std::string folder_of_output(const Naming& naming, const std::string& name) {
 }
 
 void require_one_output(const Job& job, const Naming& naming) {
-  if ((naming.suffix != ".npy" && naming.suffix != ".csv") || job.outputs.size() == 1) return;
+  if (!holds_one_output(naming.suffix) || job.outputs.size() == 1) return;
   throw Error(ErrorKind::usage,
               "--format " + naming.suffix.substr(1) + ": a file holds one output, found " +
                   std::to_string(job.outputs.size()) + "; use --outputs " + job.outputs.front() +
                   ", or --format folder for one file per output");
+}
+
+void require_one_output(const BatchContext& context, const JobFile& first) {
+  const std::string& suffix = context.naming->suffix;
+  std::error_code ignored;
+  // A pipe is not opened here, since it can be read only once.
+  if (!holds_one_output(suffix) || !std::filesystem::is_regular_file(first.path, ignored)) return;
+  std::size_t count = 0;
+  try {
+    const Item item{1, first.path, first.relative};
+    std::string id;
+    TensorFiles files(*context.files);
+    const Document document = ItemDocument(item).read(context, files, id);
+    const Entry* const outputs = document.find("outputs");
+    const JsonArray* const names = outputs ? outputs->value.get<JsonArray>() : nullptr;
+    if (outputs != nullptr && names == nullptr) return;
+    if (names != nullptr) count = names->size();
+  } catch (const Error&) {
+    return;
+  }
+  if (count == 1) return;
+  const std::string found = count == 0 ? "several" : std::to_string(count);
+  throw Error(ErrorKind::usage, "--format " + suffix.substr(1) + ": a file holds one output, " +
+                                    printable(first.path) + " has " + found +
+                                    "; use --outputs weights (for example), or --format "
+                                    "folder for one file per output");
 }
 
 std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContext& context,

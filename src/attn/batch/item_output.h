@@ -19,6 +19,10 @@ std::string folder_of_output(const Naming& naming, const std::string& name);
 /// Errors: usage, if the format holds one output and the job has several.
 void require_one_output(const Job& job, const Naming& naming);
 
+/// Errors: usage, if the format holds one output, but the first job has several: probably all jobs
+/// have. A job that cannot be read is left to fail by itself.
+void require_one_output(const BatchContext& context, const JobFile& first);
+
 /// Thrown if all files of a result exist and --no-clobber is given.
 struct ResultExists {};
 

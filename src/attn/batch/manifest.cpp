@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/name_text.h"
@@ -29,6 +32,10 @@ void require_regular(const Descriptor& file, const std::string& path) {
     throw Error(ErrorKind::cannot_create, printable(path) + ": is not a regular file");
 }
 
+[[noreturn]] void throw_locked(const std::string& path) {
+  throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
+}
+
 Descriptor open_locked(const std::string& path) {
   Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
   if (!file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
@@ -38,7 +45,7 @@ Descriptor open_locked(const std::string& path) {
   while (locked != 0 && errno == EINTR);
   if (locked == 0) return file;
   if (errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
-  throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
+  throw_locked(path);
 }
 
 /// The result is not open if the file does not exist.
@@ -107,15 +114,17 @@ std::vector<FileDigest> digests_in(const Json& json, const std::string& key) {
   return digests;
 }
 
-bool unchanged(const std::vector<FileDigest>& digests, const Manifest::DigestOf& digest_of) {
+/// The first file whose digest differs from the recorded one, or that cannot be read.
+std::optional<std::string> changed_file(const std::vector<FileDigest>& digests,
+                                        const Manifest::DigestOf& digest_of) {
   for (const auto& [file, digest] : digests) {
     try {
-      if (digest_of(file) != digest) return false;
-    } catch (const Error&) {  // missing or unreadable counts as changed
-      return false;
+      if (digest_of(file) != digest) return file;
+    } catch (const Error&) {
+      return file;
     }
   }
-  return true;
+  return std::nullopt;
 }
 
 }  // namespace
@@ -135,15 +144,16 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
   earlier_ = read_file(path_, max_bytes,
                        use == ManifestUse::read_only ? FileAccess::growing : FileAccess::read);
   outputs_unread_ = earlier_.text();
-  if (use == ManifestUse::create && earlier_.size > 0)
+  const std::size_t complete_lines = read_earlier();
+  if (use == ManifestUse::create && has_finished_jobs())
     throw Error(ErrorKind::cannot_create,
                 printable(path) +
                     ": exists already; --resume and --no-clobber continue "
                     "it, --force replaces it");
-  const std::size_t whole_lines = read_earlier();
   if (use == ManifestUse::read_only) return;
-  if (use == ManifestUse::replace) lines_.clear();
-  truncate_to(file_, path_, use == ManifestUse::replace ? 0 : whole_lines);
+  const bool continues = use == ManifestUse::resume;
+  if (!continues) lines_.clear();
+  truncate_to(file_, path_, continues ? complete_lines : 0);
   append(std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion + "\",\"run\":\"" +
          temporaries_token() + "\"}\n");
   if (durable_)
@@ -173,21 +183,51 @@ bool Manifest::has_output(const std::string& output) const {
   return outputs_.contains(output);
 }
 
-bool Manifest::has_job(const std::string& job) const {
-  return lines_.contains(json_quoted(text_of_name(job)));
+bool Manifest::has_finished_jobs() const {
+  // In a JSON string the quotes would be escaped, so no file name can contain this text.
+  return std::any_of(lines_.begin(), lines_.end(), [](const auto& entry) {
+    return entry.second.find("\"status\":\"done\"") != std::string_view::npos;
+  });
 }
 
-std::vector<FileDigest> Manifest::finished(const std::string& job, const DigestOf& digest_of_input,
+Manifest::EarlierRun Manifest::earlier_run(const std::string& job, const DigestOf& digest_of_input,
                                            const DigestOf& digest_of_output) const {
   const auto line = lines_.find(json_quoted(text_of_name(job)));
   if (line == lines_.end()) return {};
   const Json record = parsed(line->second);
-  if (text_in(record, "status") != name_of(Status::done)) return {};
-  if (text_in(record, "options") != options_) return {};
-  const std::vector<FileDigest> outputs = digests_in(record, "outputs");
-  const bool same = unchanged(digests_in(record, "inputs"), digest_of_input) &&
-                    unchanged(outputs, digest_of_output);
-  return same ? outputs : std::vector<FileDigest>{};
+  const std::string status = text_in(record, "status");
+  if (status == name_of(Status::removed)) return {};
+  if (status == name_of(Status::failed)) return {{}, Change::error};
+  if (status != name_of(Status::done)) return {{}, Change::manifest};
+  if (text_in(record, "options") != options_) return {{}, Change::options};
+  if (auto file = changed_file(digests_in(record, "inputs"), digest_of_input))
+    return {{}, Change::input, std::move(*file)};
+  std::vector<FileDigest> outputs = digests_in(record, "outputs");
+  if (outputs.empty()) return {{}, Change::manifest};
+  if (auto file = changed_file(outputs, digest_of_output))
+    return {{}, Change::output, std::move(*file)};
+  return {std::move(outputs)};
+}
+
+std::vector<Outcome> Manifest::finished_jobs() const {
+  std::vector<Outcome> jobs;
+  for (const auto& [quoted, line] : lines_) {
+    const Json record = parsed(line);
+    if (text_in(record, "status") != name_of(Status::done)) continue;
+    Outcome job{.name = name_of_text(text_in(record, "job"))};
+    if (const Json* item = record.find("item"))
+      if (const auto* number = item->get<std::int64_t>())
+        job.number = static_cast<std::size_t>(*number);
+    job.outputs = digests_in(record, "outputs");
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
+}
+
+void Manifest::require_unlocked(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  if (file.is_open() && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw_locked(path);
 }
 
 void Manifest::add(std::span<const Outcome> outcomes) {

@@ -1,12 +1,14 @@
 // The manifest of a batch: one line of JSON per job (NDJSON), written as jobs finish.
 //
 // Each run starts with {"schema": "attn-batch/1", "program": ..., "run": TOKEN}; then come lines
-//   {"job": NAME, "item": NUMBER, "status": "done"|"failed", "seconds": X, "options": DIGEST,
+//   {"job": NAME, "item": NUMBER, "status": "done"|"failed"|"removed", "seconds": X, "options":
+//   DIGEST,
 //    "inputs": {FILE: DIGEST}, "outputs": {FILE: DIGEST}, "warning": TEXT, "error": [LINE],
-//    "code": N}
-// The last three keys are optional. Outputs are relative to the output folder. File names are
-// encoded as in base/name_text.h. A later line about a job replaces an earlier one. Invalid lines
-// (for example after a power failure) are ignored.
+//    "code": N, "id": VALUE, "reason": TEXT}
+// The last five keys are optional: "id" is the key of a job line, "reason" says why --resume ran
+// the job again. Outputs are relative to the output folder. File names are encoded as in
+// base/name_text.h. A later line about a job replaces an earlier one. Invalid lines (for example
+// after a power failure) are ignored.
 #pragma once
 
 #include <functional>
@@ -27,7 +29,7 @@
 namespace attn {
 
 enum class ManifestUse {
-  create,     ///< it must not exist
+  create,     ///< it must not exist, or contain no finished job
   replace,    ///< discard its lines
   resume,     ///< append to it; create it if it does not exist
   read_only,  ///< read it if it exists; neither create, lock nor change it
@@ -45,15 +47,23 @@ class Manifest {
   /// Tokens of earlier runs (io/temporaries.h). All of them have ended.
   const std::set<std::string>& earlier_runs() const { return runs_; }
 
-  /// The outputs of a job, if an earlier run finished it and its options, inputs and outputs have
-  /// not changed since; otherwise empty. The functions return a file's present digest, or throw an
+  struct EarlierRun {
+    std::vector<FileDigest> outputs;  ///< empty unless the job is finished and unchanged
+    Change change = Change::none;     ///< why it has to run again; none for a new job
+    std::string changed_file = {};
+  };
+
+  /// What an earlier run did with a job. The functions return a file's present digest, or throw an
   /// Error. Thread-safe.
   using DigestOf = std::function<std::string(const std::string&)>;
-  std::vector<FileDigest> finished(const std::string& job, const DigestOf& digest_of_input,
-                                   const DigestOf& digest_of_output) const;
+  EarlierRun earlier_run(const std::string& job, const DigestOf& digest_of_input,
+                         const DigestOf& digest_of_output) const;
 
-  /// Whether there is a line about this job.
-  bool has_job(const std::string& job) const;
+  /// The jobs that earlier runs finished: their names, numbers and outputs, in any order.
+  std::vector<Outcome> finished_jobs() const;
+
+  /// Errors: busy, if another run has locked the file at `path`.
+  static void require_unlocked(const std::string& path);
 
   /// Whether an earlier run wrote this file (relative to the output folder), for any job.
   /// Thread-safe.
@@ -67,6 +77,7 @@ class Manifest {
   const std::string& path() const { return path_; }
 
  private:
+  bool has_finished_jobs() const;
   std::size_t read_earlier();  ///< returns the size of the complete lines
   void append(std::string_view text);
   [[noreturn]] void fail_to_write(int code, std::size_t written);

@@ -28,8 +28,7 @@ std::vector<FileDigest> input_digests(const Item& item, const TensorFiles& files
   return digests;
 }
 
-/// The outputs of an earlier run of this item, if nothing has changed since.
-std::vector<FileDigest> finished_earlier(const Item& item, const BatchContext& context) {
+Manifest::EarlierRun earlier_run(const Item& item, const BatchContext& context) {
   const std::string name = context.naming->name_of(item);
   const auto input = [&](const std::string& path) {
     if (item.line && path == item.name) return digest_of(bytes_of(*item.line));
@@ -42,21 +41,26 @@ std::vector<FileDigest> finished_earlier(const Item& item, const BatchContext& c
     const std::string file = context.naming->folder + "/" + path;
     return read_file(file, std::numeric_limits<std::size_t>::max(), FileAccess::map).digest();
   };
-  return context.earlier->finished(item.name, input, output);
+  return context.earlier->earlier_run(item.name, input, output);
 }
 
-/// {"job": NAME, "item": N, "output": FILE, "resume": ACTION, and the members of plan_json()}. The
-/// ACTION of a resumed run is "skip" (then `plan` is nullptr), "again" or "new".
-std::string dry_run_json(const Item& item, const BatchContext& context, const Plan* plan) {
-  std::string text = "{\"job\":" + json_quoted(text_of_name(item.name)) +
-                     ",\"item\":" + std::to_string(item.number);
+/// {"job": NAME, "item": N, "output": FILE, "resume": ACTION, "reason": TEXT, and the members of
+/// plan_json()}. The ACTION of a resumed run is "skip" (then `plan` is nullptr), "again" or "new";
+/// "again" has a reason.
+std::string dry_run_json(const Item& item, const BatchContext& context, const Outcome& outcome,
+                         const Plan* plan) {
+  std::string text = "{" + identity_members(outcome) + ",\"item\":" + std::to_string(item.number);
   if (context.naming)
     text += ",\"output\":" + json_quoted(text_of_name(context.naming->path_of(item)));
   if (context.earlier != nullptr) {
-    const char* const action = plan == nullptr                       ? "skip"
-                               : context.earlier->has_job(item.name) ? "again"
-                                                                     : "new";
-    text += std::string(",\"resume\":\"") + action + "\"";
+    const bool again = outcome.change != Change::none;
+    text += std::string(",\"resume\":\"") +
+            (plan == nullptr ? "skip"
+             : again         ? "again"
+                             : "new") +
+            "\"";
+    if (again)
+      text += ",\"reason\":" + json_quoted(reason_of(outcome.change, outcome.changed_file));
   }
   return text + (plan == nullptr ? "}" : "," + plan_json(*plan).substr(1)) + "\n";
 }
@@ -109,7 +113,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   };
   if (attempt.needed > context.memory->limit()) context.files->clear();
   TensorFiles files(*context.files);
-  Document document = attempt.document.read(context, files);
+  Document document = attempt.document.read(context, files, outcome.id);
   if (!reserve(sum(attempt.document.memory(), bytes_to_read(document)))) return false;
   const Job job = make_job(document, files);
   if (context.naming) require_one_output(job, *context.naming);
@@ -118,7 +122,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (!context.naming || context.naming->suffix == ".json" || context.naming->suffix == ".csv")
     add_text(plan);
   if (context.dry_run) {
-    outcome.text = dry_run_json(item, context, &plan);
+    outcome.text = dry_run_json(item, context, outcome, &plan);
     return true;
   }
   require_memory(plan, item.name, files.limits().memory);
@@ -132,7 +136,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (writer) {
     write_files(*writer, result, attempt, context, outcome);
   } else {
-    append_result_json(outcome.text, result, -1);
+    append_result_json(outcome.text, result, -1, identity_members(outcome));
     outcome.text += '\n';
   }
   return true;
@@ -154,10 +158,13 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
   try {
     if (!item.invalid.empty()) throw Error(ErrorKind::data, item.invalid);
     if (context.earlier != nullptr) {
-      outcome.outputs = finished_earlier(item, context);
+      Manifest::EarlierRun earlier = earlier_run(item, context);
+      outcome.outputs = std::move(earlier.outputs);
+      outcome.change = earlier.change;
+      outcome.changed_file = std::move(earlier.changed_file);
       if (!outcome.outputs.empty()) {
         outcome.status = Status::skipped;
-        if (context.dry_run) outcome.text = dry_run_json(item, context, nullptr);
+        if (context.dry_run) outcome.text = dry_run_json(item, context, outcome, nullptr);
         return;
       }
     }

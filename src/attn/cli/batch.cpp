@@ -6,6 +6,7 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/version.h"
+#include "attn/batch/item_output.h"
 #include "attn/batch/job_files.h"
 #include "attn/batch/job_lines.h"
 #include "attn/batch/manifest.h"
@@ -77,26 +78,28 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
   return manifest;
 }
 
-/// Errors: usage, cannot_create, where results would overwrite each other, jobs, or, unasked, what
-/// is there.
+/// Errors: usage and cannot_create, if results would overwrite each other, job files, or existing
+/// files without a flag that allows it; busy, if these are results of a batch that is running.
 void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args,
-                        const Naming& naming, const Shard& shard) {
+                        const Naming& naming, const Shard& shard, const std::string& manifest) {
   refuse_clashes(files, naming);
   const ExistingResults existing = existing_results(files, naming, shard);
   const bool expected = args.force || args.resume || args.no_clobber || args.dry_run;
   if (existing.count == 0 || expected) return;
+  Manifest::require_unlocked(manifest);
   const std::string others =
       existing.count == 1 ? "" : " and " + std::to_string(existing.count - 1) + " others";
   throw Error(ErrorKind::cannot_create,
               printable(existing.first) + others +
-                  ": exists already; --force replaces, --no-clobber skips such results, --resume "
-                  "goes on with an earlier run");
+                  ": exists already; --force replaces, --no-clobber skips existing results, "
+                  "--resume continues an earlier run");
 }
 
 /// `manifest` is "" where none is written.
-std::unique_ptr<ItemSource> list_items(const BatchArgs& args, const std::optional<Naming>& naming,
+std::unique_ptr<ItemSource> list_items(const BatchArgs& args, BatchContext& context,
                                        const Shard& shard, const std::string& manifest,
                                        std::size_t most_memory, const std::atomic<bool>& stop) {
+  const std::optional<Naming>& naming = context.naming;
   if (args.lines()) return items_of_standard_input(most_memory / kLinePart, stop);
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
@@ -104,7 +107,11 @@ std::unique_ptr<ItemSource> list_items(const BatchArgs& args, const std::optiona
     words.insert(words.end(), names.begin(), names.end());
   }
   std::vector<JobFile> files = list_job_files(words, naming ? naming->folder : "");
-  if (naming) refuse_overwriting(files, args, *naming, shard);
+  if (naming) {
+    refuse_overwriting(files, args, *naming, shard, manifest);
+    if (!files.empty()) require_one_output(context, files.front());
+  }
+  if (args.prune) context.prune_except = files;
   if (std::error_code ignored; std::filesystem::exists(manifest, ignored))
     for (const JobFile& file : files) refuse_input(manifest, file.path);
   return items_of(std::move(files));
@@ -151,8 +158,7 @@ int run_batch(const BatchArgs& args) {
   std::atomic<bool> stop = false;
   const bool has_manifest = context.naming && (args.resume || !args.dry_run);
   const std::string path = has_manifest ? manifest_path(args, *context.naming, shard) : "";
-  const auto source =
-      shard_of(list_items(args, context.naming, shard, path, limits.memory, stop), shard);
+  const auto source = shard_of(list_items(args, context, shard, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
   context.policy.inputs = {args.base, args.files_from, path};
   NewFolders folders;
@@ -176,10 +182,7 @@ Command batch_command() {
       "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results\n"
       "  generate-jobs | attn batch - --wq W_Q.npy > results.ndjson";
   add_batch_options(command, *args);
-  command.action = [args] {
-    take_questions();
-    return run_batch(*args);
-  };
+  command.action = [args] { return run_batch(*args); };
   command.report = [args](const std::exception_ptr& exception) {
     return args->json ? report_exception_as_event(exception) : report_exception(exception);
   };

@@ -11,14 +11,15 @@ namespace {
 
 std::vector<Option> job_list_options(BatchArgs& args) {
   return in_group(
-      "Jobs", {positional("JOB", args.jobs,
-                          "job files (.json, .npz or .safetensors), folders of .json files, quoted "
-                          "patterns; - alone: jobs as lines of JSON on standard input"),
-               text("--files-from", args.files_from, "FILE",
-                    "read names of job files, one a line; - is stdin"),
-               flag("-0,--null", args.nul, "names in --files-from end in NUL (find -print0)"),
-               text("--base", args.base, "FILE", "job file that each job's own keys go on top of"),
-               text("--shard", args.shard, "I/N", "do every N-th job only, from the I-th on")});
+      "Jobs",
+      {positional("JOB", args.jobs,
+                  "job files (.json, .npz or .safetensors), folders, quoted patterns; "
+                  "-: jobs as lines of JSON on standard input"),
+       text("--files-from", args.files_from, "FILE",
+            "read names of job files, one per line; -: standard input"),
+       flag("-0,--null", args.nul, "names in --files-from end in NUL (find -print0)"),
+       text("--base", args.base, "FILE", "defaults for all jobs; a job's own keys override them"),
+       text("--shard", args.shard, "I/N", "run only every N-th job, starting with the I-th")});
 }
 
 std::vector<Option> result_options(BatchArgs& args) {
@@ -27,12 +28,12 @@ std::vector<Option> result_options(BatchArgs& args) {
       {text("--out-dir", args.out_dir, "DIR",
             "folder for results and the manifest; default: lines of JSON on stdout, in order"),
        text("--name", args.name, "PATTERN",
-            "what results are called: {stem}, {job} (with folders), {index}; default: {stem}"),
+            "names of results, with {stem}, {job} (with folders) or {index}; default: {stem}"),
        word("--format", args.format, {"npz", "safetensors", "json", "csv", "npy", "folder"},
             "npz (default), safetensors, json, csv, npy or folder"),
-       flag("--force", args.force, "replace results and manifest that exist"),
+       flag("--force", args.force, "replace existing results and the manifest"),
        flag("--no-clobber", args.no_clobber, "skip jobs whose results exist"),
-       flag("--durable", args.durable, "results outlast a power cut (fsync)"),
+       flag("--durable", args.durable, "results survive a power failure (fsync)"),
        nan_option(args.nan)});
 }
 
@@ -40,12 +41,14 @@ std::vector<Option> running_options(BatchArgs& args) {
   return in_group(
       "Running",
       {integer("-j,--jobs", args.pool.threads, {1, 1024}, "N",
-               "jobs at a time; default: one a processor"),
+               "number of jobs at a time; default: one per processor"),
        flag("--fail-fast", args.pool.fail_fast, "start no job after a failure"),
-       flag("--keep-going", args.keep_going, "do the other jobs after a failure (the default)"),
+       flag("--keep-going", args.keep_going, "run the other jobs after a failure (the default)"),
        number("--timeout", args.pool.timeout, NumberRange::positive, "X",
-              "seconds that one job may take"),
-       flag("--resume", args.resume, "skip jobs that the manifest shows as finished, unchanged"),
+              "time limit per job, in seconds"),
+       flag("--resume", args.resume,
+            "skip jobs that are finished and unchanged according to the manifest"),
+       flag("--prune", args.prune, "remove results of job files that no longer exist"),
        text("--manifest", args.manifest, "FILE", "default: manifest.ndjson in --out-dir"),
        word("--progress", args.progress,
             {{"auto", ProgressStyle::automatic},
@@ -74,6 +77,8 @@ void add_batch_options(Command& command, BatchArgs& args) {
   command.requirements = {
       {{"--files-from"}, "job files, not '-'", [&args] { return !args.lines(); }},
       {{"-0"}, "--files-from"},
+      {{"--prune"}, "job files, not '-'", [&args] { return !args.lines(); }},
+      {{"--prune"}, "--resume"},
       {{"--resume", "--manifest", "--force", "--no-clobber", "--durable", "--name", "--format"},
        "--out-dir"}};
   command.conflicts = {

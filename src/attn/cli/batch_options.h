@@ -17,7 +17,7 @@ struct BatchArgs {
   std::string files_from, base, out_dir, name, manifest, shard;
   std::string format = "npz";
   bool nul = false, resume = false, force = false, no_clobber = false, durable = false;
-  bool json = false, dry_run = false, keep_going = false;
+  bool json = false, dry_run = false, keep_going = false, prune = false;
   LimitArgs limits;
   PoolOptions pool;  ///< threads: 0 is one a processor
   ProgressStyle progress = ProgressStyle::automatic;

@@ -26,9 +26,9 @@ constexpr auto kBarEvery = std::chrono::milliseconds(100);
 constexpr auto kLineEvery = std::chrono::seconds(5);
 constexpr std::size_t kBarWidth = 24, kLeastBar = 6;  // between its brackets
 
-std::atomic<bool> status_asked = false;
+std::atomic<bool> status_requested = false;
 
-extern "C" void ask(int) { status_asked = true; }
+extern "C" void request_status(int) { status_requested = true; }
 
 std::string brief(double value) {
   char text[32];
@@ -58,9 +58,9 @@ std::string fitted(std::string text, std::size_t width) {
 
 }  // namespace
 
-void take_questions() {
+void install_status_signal() {
   struct sigaction action {};
-  action.sa_handler = ask;
+  action.sa_handler = request_status;
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR1, &action, nullptr);
 }
@@ -100,12 +100,16 @@ BatchReport::BatchReport(ReportOptions options)
 
 void BatchReport::item(const Outcome& outcome) {
   if (StopTeller::has_told()) return;
-  ++count_of(outcome.status);
+  if (outcome.status == Status::removed)
+    ++removed_;
+  else
+    ++count_of(outcome.status);
   if (options_.json) {
     std::string line = outcome_json(outcome, "");
     std::fprintf(stderr, "{\"event\":\"item\",%s\n", line.c_str() + 1);
     return;
   }
+  if (outcome.change != Change::none && ++reruns_[outcome.change] == 1) rerun(outcome);
   if (outcome.status == Status::failed) failure(outcome);
   if (!outcome.warning.empty() && !options_.quiet) warning(outcome);
 }
@@ -125,6 +129,29 @@ void BatchReport::failure(const Outcome& outcome) {
     say("more jobs failed; their errors are in " + options_.where);
 }
 
+/// Shown for the first job of each reason; the summary has the number of jobs.
+void BatchReport::rerun(const Outcome& outcome) {
+  if (options_.quiet || options_.dry_run) return;
+  say(printable(outcome.name) + ": run again, since " +
+      reason_of(outcome.change, outcome.changed_file));
+}
+
+/// "; ran again: 3 (other flags, base or version), 1 (changed input)"
+std::string BatchReport::reruns() const {
+  static const std::map<Change, const char*> kReasons = {
+      {Change::error, "error before"},
+      {Change::options, "other flags, base or version"},
+      {Change::input, "changed input"},
+      {Change::output, "changed or missing result"},
+      {Change::manifest, "damaged manifest line"},
+  };
+  std::string text;
+  for (const auto& [change, count] : reruns_)
+    text += (text.empty() ? "; run again: " : ", ") + std::to_string(count) + " (" +
+            kReasons.at(change) + ")";
+  return text;
+}
+
 void BatchReport::warning(const Outcome& outcome) {
   if (++warned_ <= kMostErrors) say(printable(outcome.name) + ": warning: " + outcome.warning);
   if (warned_ == kMostErrors + 1) say("more jobs have warnings; they are not shown");
@@ -132,7 +159,7 @@ void BatchReport::warning(const Outcome& outcome) {
 
 void BatchReport::tick() {
   const auto now = Clock::now();
-  if (status_asked.exchange(false)) say_status();
+  if (status_requested.exchange(false)) say_status();
   if (bar_ && now - progress_.start >= kPatience && now - drawn_ >= kBarEvery) draw_bar();
   if (options_.style == ProgressStyle::plain && now - drawn_ >= kLineEvery) {
     drawn_ = now;
@@ -217,6 +244,10 @@ void BatchReport::end(int code) {
   if (options_.total && finished < *options_.total)
     text += ", " + std::to_string(*options_.total - finished) + " not done";
   text += " in " + brief(seconds()) + " s";
+  text += reruns();
+  if (removed_ > 0)
+    text +=
+        "; results of " + counted_jobs(removed_) + (options_.dry_run ? " to remove" : " removed");
   if (progress_.failed > 0) text += "; failures are in " + options_.where;
   if (!options_.quiet || progress_.failed > 0) say(text);
 }

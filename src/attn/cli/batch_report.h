@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -28,9 +29,9 @@ struct ReportOptions {
   bool resumable = false;  ///< there is a manifest that --resume can go on with
 };
 
-/// From now on SIGUSR1 asks for a line that says how far the batch is, which the next tick() of a
-/// report gives; by itself the signal would end the program.
-void take_questions();
+/// Makes SIGUSR1 request a progress line, which the next BatchReport::tick() prints. Without this
+/// call the signal ends the program.
+void install_status_signal();
 
 /// As report_exception(), as an event: {"event":"error","error":["..."],"code":74}.
 int report_exception_as_event(const std::exception_ptr& fault);
@@ -43,6 +44,7 @@ class BatchReport {
   void item(const Outcome& outcome);
   void take_back(const Outcome& outcome);  ///< it could not be written, and so does not count
   void tick();
+  void say(const std::string& line);
   bool clear_bar();  ///< call it before other text is written; false if no bar was shown
   void draw_bar();
   int fault(const std::exception_ptr& fault);  ///< says what ends the batch; gives the exit code
@@ -53,10 +55,11 @@ class BatchReport {
   double seconds() const { return std::chrono::duration<double>(progress_.age()).count(); }
   std::string status() const;
   std::atomic<std::size_t>& count_of(Status status);
-  void say(const std::string& line);
   void say_status();
   void failure(const Outcome& outcome);
   void warning(const Outcome& outcome);
+  void rerun(const Outcome& outcome);
+  std::string reruns() const;
   void event(const std::string& name, const std::string& more = "") const;
 
   using Clock = std::chrono::steady_clock;
@@ -65,7 +68,8 @@ class BatchReport {
   BatchProgress progress_;
   Clock::time_point drawn_ = progress_.start;
   const StopTeller stop_teller_{progress_};
-  std::size_t warned_ = 0;
+  std::size_t warned_ = 0, removed_ = 0;
+  std::map<Change, std::size_t> reruns_;  ///< jobs that --resume ran again, by reason
 };
 
 }  // namespace attn

@@ -8,14 +8,17 @@
 #include <functional>
 #include <optional>
 
+#include "attn/base/name_text.h"
 #include "attn/base/printable.h"
 #include "attn/batch/manifest.h"
 #include "attn/batch/pool.h"
+#include "attn/batch/prune.h"
 #include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/message.h"
 #include "attn/core/fast.h"
 #include "attn/core/machine.h"
+#include "attn/io/json.h"
 #include "attn/io/output_file.h"
 #include "attn/io/temporaries.h"
 
@@ -53,6 +56,29 @@ void write_results(OutputFile& file, std::span<const Outcome> outcomes) {
       file.write(outcome.text);
   }
   file.flush();
+}
+
+/// {"job": NAME, "item": N, "resume": "remove", "outputs": [FILE]}
+std::string dry_run_json(const Outcome& removed) {
+  std::string text = "{" + identity_members(removed) +
+                     ",\"item\":" + std::to_string(removed.number) +
+                     ",\"resume\":\"remove\",\"outputs\":[";
+  for (const auto& [file, digest] : removed.outputs)
+    text += (text.back() == '[' ? "" : ",") + json_quoted(text_of_name(file));
+  return text + "]}\n";
+}
+
+/// Without `manifest` it is a dry run: what would be removed is written to `results`.
+void prune(const BatchContext& context, Manifest* manifest, std::optional<OutputFile>& results,
+           BatchReport& report) {
+  const PruneReport pruned =
+      prune_results(*context.earlier, *context.prune_except, *context.naming, manifest == nullptr);
+  if (manifest != nullptr) manifest->add(pruned.removed);
+  for (const Outcome& outcome : pruned.removed) {
+    report.item(outcome);
+    if (manifest == nullptr) results->write(dry_run_json(outcome));
+  }
+  for (const std::string& message : pruned.kept) report.say(message);
 }
 
 std::exception_ptr fault_of(const std::function<void()>& step) {
@@ -115,6 +141,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   };
   calls.tick = [&] { report.tick(); };
   PoolEnd end = run_pool(source, pool, calls, stop);
+  if (!end.fault && context.prune_except && !stop)
+    end.fault = fault_of([&] { prune(context, manifest, results, report); });
   if (!end.fault)
     end.fault = fault_of([&] { is_recorded ? manifest->close() : results->commit(); });
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;

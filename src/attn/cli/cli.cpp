@@ -7,11 +7,13 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/cli/batch_report.h"
 #include "attn/cli/commands.h"
 #include "attn/cli/help.h"
 #include "attn/cli/message.h"
@@ -117,6 +119,7 @@ std::atomic<bool> ran_out = false;
 }  // namespace
 
 int run_cli(int argc, char** argv) {
+  if (argc > 1 && std::string_view(argv[1]) == "batch") install_status_signal();
   occupy_closed_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
   remove_temporaries_on_signals();

@@ -62,8 +62,9 @@ TensorMap read_json_tensors(const FileBytes& file) {
     tensors.set("", tensor_from_json(document, name));
     return tensors;
   }
+  const bool is_result = document.find("schema") != nullptr;  // whose "id" names a batch's job
   for (const auto& [key, value] : *object) {
-    if (!is_tensor(value)) continue;
+    if (!is_tensor(value) || (is_result && key == "id")) continue;
     if (key.empty()) fail(file, "holds an array without a name");
     tensors.set(key, within(name, [&] { return tensor_from_json(value, key); }));
   }

@@ -129,7 +129,8 @@ void Document::set_all(Document other) {
   for (Entry& entry : other.entries) set(std::move(entry));
 }
 
-Document parse_document(std::string_view json, const std::string& name, const std::string& folder) {
+Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
+                        Json* id) {
   Document document;
   document.name = name;
   Json parsed = parse_json(json, name);
@@ -139,7 +140,12 @@ Document parse_document(std::string_view json, const std::string& name, const st
                 Problem{.where = {name}, .expected = "a job (an object)", .found = parsed.kind()});
   ProblemList problems;
   document.entries.reserve(members->size());
-  for (auto& [key, value] : *members) add_member(document, folder, key, std::move(value), problems);
+  for (auto& [key, value] : *members) {
+    if (id != nullptr && key == "id")
+      *id = std::move(value);
+    else
+      add_member(document, folder, key, std::move(value), problems);
+  }
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;
 }

@@ -38,8 +38,10 @@ struct Document {
 /// known one.
 Document read_document(const std::string& path, TensorFiles& files);
 
-/// The same from JSON text; relative paths in it start in `folder`. Errors: data.
-Document parse_document(std::string_view json, const std::string& name, const std::string& folder);
+/// The same from JSON text; relative paths in it start in `folder`. If
+/// `id` is given, the key "id" is allowed and is moved there instead. Errors: data.
+Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
+                        Json* id = nullptr);
 
 /// Reads tensors that are written out, so that documents which share the entries need not do it
 /// again and again. Errors: data.

@@ -41,10 +41,12 @@ SafetensorsMetadata safetensors_metadata(const Result& result) {
 
 }  // namespace
 
-void append_result_json(std::string& text, const Result& result, int indent) {
+void append_result_json(std::string& text, const Result& result, int indent,
+                        const std::string& members) {
   const bool compact = indent < 0;
   text.reserve(text.size() + kFewWords);
   text += compact ? "{\"schema\":\"attn/1\"" : "{\n  \"schema\": \"attn/1\"";
+  if (!members.empty()) text.append(",").append(members);
   const auto member = [&](const std::string& name, const auto& value, int column) {
     text.append(compact ? "," : ",\n  ").append(json_quoted(name)).append(compact ? ":" : ": ");
     append_json(text, value, column);

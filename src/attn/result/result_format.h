@@ -14,7 +14,10 @@ namespace attn {
 /// As it stands in a file: an object with schema, made_by, tokens and the outputs, matrices one row
 /// a line; `indent` < 0 puts all on one line.
 std::string result_json(const Result& result, int indent);
-void append_result_json(std::string& text, const Result& result, int indent);
+/// `members` is JSON text such as "job":"line 3", inserted after the schema of a result on one
+/// line.
+void append_result_json(std::string& text, const Result& result, int indent,
+                        const std::string& members = "");
 
 /// Whether a format holds elements as bytes, so that where they stand is known beforehand.
 bool is_binary(Format format);

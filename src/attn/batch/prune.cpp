@@ -1,0 +1,91 @@
+#include "attn/batch/prune.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <limits>
+#include <unordered_set>
+
+#include "attn/base/error.h"
+#include "attn/base/printable.h"
+#include "attn/io/file.h"
+
+namespace attn {
+namespace fs = std::filesystem;
+namespace {
+
+/// "line 3", which is no file name.
+bool is_line(const std::string& job) {
+  return job.starts_with("line ") && job.find_first_not_of("0123456789", 5) == std::string::npos;
+}
+
+/// The manifest may have been edited: nothing outside the output folder is removed.
+bool is_below_folder(const std::string& output) {
+  const fs::path path(output);
+  return path.is_relative() && std::find(path.begin(), path.end(), "..") == path.end();
+}
+
+/// The result files and folders of the present jobs.
+class PresentResults {
+ public:
+  PresentResults(const std::vector<JobFile>& files, const Naming& naming) {
+    for (std::size_t i = 0; i < files.size(); ++i)
+      names_.insert(naming.name_of({i + 1, files[i].path, files[i].relative}));
+  }
+
+  bool contain(const std::string& output) const {
+    return names_.contains(output) ||
+           names_.contains(output.substr(0, output.rfind('/') + 1));  // "" or a folder
+  }
+
+ private:
+  std::unordered_set<std::string> names_;
+};
+
+void remove_file(const std::string& folder, const std::string& output) {
+  const std::string path = folder + "/" + output;
+  if (unlink(path.c_str()) != 0 && errno != ENOENT) throw system_error(ErrorKind::io, path, errno);
+  for (fs::path parent = fs::path(output).parent_path(); !parent.empty();
+       parent = parent.parent_path())
+    if (rmdir((fs::path(folder) / parent).c_str()) != 0) break;  // not empty
+}
+
+}  // namespace
+
+PruneReport prune_results(const Manifest& manifest, const std::vector<JobFile>& files,
+                          const Naming& naming, bool dry_run) {
+  std::unordered_set<std::string> present_jobs;
+  for (const JobFile& file : files) present_jobs.insert(file.path);
+  const PresentResults present_results(files, naming);
+  PruneReport report;
+  for (Outcome& job : manifest.finished_jobs()) {
+    std::error_code ignored;
+    if (present_jobs.contains(job.name) || is_line(job.name) || fs::exists(job.name, ignored))
+      continue;
+    std::vector<FileDigest> removed;
+    for (FileDigest& output : job.outputs) {
+      const auto& [name, digest] = output;
+      const std::string path = naming.folder + "/" + name;
+      if (!is_below_folder(name) || present_results.contain(name) || !fs::exists(path, ignored))
+        continue;
+      constexpr std::size_t kNoLimit = std::numeric_limits<std::size_t>::max();
+      if (read_file(path, kNoLimit, FileAccess::map).digest() != digest) {
+        report.kept.push_back(printable(path) + ": changed since it was written; not removed");
+        continue;
+      }
+      if (!dry_run) remove_file(naming.folder, name);
+      removed.push_back(std::move(output));
+    }
+    if (removed.empty()) continue;
+    job.status = Status::removed;
+    job.outputs = std::move(removed);
+    report.removed.push_back(std::move(job));
+  }
+  std::sort(report.removed.begin(), report.removed.end(),
+            [](const Outcome& a, const Outcome& b) { return a.name < b.name; });
+  return report;
+}
+
+}  // namespace attn
