@@ -114,7 +114,7 @@ def test_empty_value_is_refused(name, flag):
 
 @pytest.mark.parametrize("arguments, reason", [
     (["man", "rum"], "did you mean 'run'?"),
-    (["man", "foo"], "'attn help' names commands and topics"),
+    (["man", "foo"], "'attn help' lists commands and topics"),
     (["examples", "lst"], "did you mean 'list'?"),
     (["batch", "--workers", "3"], "unknown flag '--workers'; see"),
     (["batch", "--threads", "3"], "unknown flag '--threads'; -j (--jobs) sets"),

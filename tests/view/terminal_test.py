@@ -293,7 +293,7 @@ def test_invalid_flags_are_refused(files, flags, code, texts):
     (["none.safetensors"], 2, "none.safetensors: has no weights, nor any other tensor"),
     (["w.npz#other"], 65, "w.npz: has no array 'other', only weights, empty"),
     (["q4.npy#other"], 65, "q4.npy: has one array, without a name; asked for 'other'"),
-    (["w.npz#weights", "--of", "empty"], 2, "--of: w.npz#weights says already which tensor is drawn"),
+    (["w.npz#weights", "--of", "empty"], 2, "--of: w.npz#weights already names the tensor to draw"),
 ])
 def test_missing_tensor_is_described(files, arguments, code, message):
     run = attn("view", *arguments, cwd=files)

@@ -62,9 +62,9 @@ int help(const std::string& asked) {
   } else if (const Topic* topic = find_topic(asked)) {
     print(topic->text);
   } else {
-    throw Error(ErrorKind::usage, "no help on '" + printable(asked) + "'" +
+    throw Error(ErrorKind::usage, "no help for '" + printable(asked) + "'" +
                                       did_you_mean(asked, help_names()) +
-                                      "; 'attn help' names commands and topics");
+                                      "; 'attn help' lists commands and topics");
   }
   return 0;
 }

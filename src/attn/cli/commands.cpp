@@ -21,20 +21,20 @@ namespace attn {
 namespace {
 
 constexpr CommandEntry kCommands[] = {
-    {"run", "compute attention: one job, from a file or from flags", run_command},
-    {"batch", "compute attention: many jobs on all processors, resumable", batch_command},
-    {"examples", "the worked examples that ship with attn: list, run, check", examples_command},
-    {"view", "a result as a heat map: on the terminal, as SVG, PNG or HTML", view_command},
-    {"inspect", "what tensor files hold: names, dtypes, shapes, ranges", inspect_command},
-    {"convert", "one tensor file into another, or into text as NumPy prints it", convert_command},
-    {"compare", "how far two files of tensors are apart", compare_command},
-    {"merge", "attention over parts of the keys, put together", merge_command},
-    {"random", "NumPy's random streams, bit for bit", random_command},
-    {"svd", "truncated singular value decomposition", svd_command},
-    {"conventions", "what each library means by attention, as a table", conventions_command},
-    {"completions", "completions for bash, zsh or fish", completions_command},
-    {"man", "the manual pages", man_command},
-    {"schema", "the JSON Schema of a job", schema_command},
+    {"run", "compute attention for one job, from a file or flags", run_command},
+    {"batch", "compute many jobs on all processors, resumable", batch_command},
+    {"examples", "list, run and check the worked examples", examples_command},
+    {"view", "draw a tensor as a heat map: terminal, SVG, PNG or HTML", view_command},
+    {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", inspect_command},
+    {"convert", "convert tensor files, or print them as NumPy does", convert_command},
+    {"compare", "compare the tensors of two files, or of a file and a job", compare_command},
+    {"merge", "combine attention over parts of the keys", merge_command},
+    {"random", "generate NumPy's random arrays, bit for bit", random_command},
+    {"svd", "compute a truncated singular value decomposition", svd_command},
+    {"conventions", "list the attention conventions of each library", conventions_command},
+    {"completions", "print completions for bash, zsh or fish", completions_command},
+    {"man", "print the manual pages", man_command},
+    {"schema", "print the JSON Schema of a job", schema_command},
 };
 
 constexpr char kDescription[] =
@@ -43,7 +43,7 @@ constexpr char kDescription[] =
     "  attn run --q queries.npy --k keys.npy --v values.npy --causal -o result.npz\n"
     "  attn examples run general-attention\n";
 
-constexpr char kFooter[] = "\n'attn help COMMAND' and 'attn help TOPIC' tell more.\n";
+constexpr char kFooter[] = "\nSee 'attn help COMMAND' and 'attn help TOPIC' for details.\n";
 
 /// "  run          compute attention"
 std::string listed(std::string name, const std::string& what) {
@@ -55,7 +55,7 @@ std::string listed(std::string name, const std::string& what) {
 void add_common_options(Command& command) {
   const auto ignore = [](bool) {};
   command.options.insert(command.options.begin(),
-                         flag("-h,--help", Store<bool>(ignore), "this text"));
+                         flag("-h,--help", Store<bool>(ignore), "show this help"));
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ Command make_command(const CommandEntry& entry) {
   Command command = entry.make();
   add_common_options(command);
   for (Command& subcommand : command.subcommands) add_common_options(subcommand);
-  command.add(flag("-q,--quiet", Store<bool>(set_quiet), "no notes or warnings on stderr"));
+  command.add(flag("-q,--quiet", Store<bool>(set_quiet), "suppress notes and warnings on stderr"));
   return command;
 }
 
@@ -93,8 +93,9 @@ std::string overview() {
   for (const CommandEntry& entry : kCommands) text += listed(entry.name, entry.summary);
   text += "\nTopics:\n";
   for (const Topic& topic : topics()) text += listed(topic.name, topic.what);
-  return text + "\nOptions:\n  -h, --help     this text, or a command's\n" +
-         "      --version  the program's version; with -v, what computes here, too\n" + kFooter;
+  return text + "\nOptions:\n  -h, --help     show this help, or that of a command\n" +
+         "      --version  show the version; with -v, also kernels, BLAS and processors\n" +
+         kFooter;
 }
 
 }  // namespace attn

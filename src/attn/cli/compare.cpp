@@ -155,9 +155,9 @@ Command compare_command() {
   const auto args = std::make_shared<CompareArgs>();
   Command command;
   command.description =
-      "Says how far the tensors of A are from those of B, which is right. An element is close "
-      "when |a - b| <= atol + rtol |b|. Exit code 0: all are close; 1: something differs. With "
-      "--reference, B is computed: for testing kernels.";
+      "Compares the tensors of A with those of B, the reference. An element is close if |a - b| <= "
+      "atol + rtol |b|. Exit code 0: all elements are close; 1: some differ. With --reference, B "
+      "is computed from a job, for tests of kernels.";
   command.example =
       "  attn compare result.npz expected.npz --rtol 1e-5\n"
       "  attn compare mine.npy result.npz#weights --ulp 4 --view\n"

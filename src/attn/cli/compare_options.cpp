@@ -7,42 +7,44 @@ namespace attn {
 namespace {
 
 std::vector<Option> tolerance_options(CompareArgs& args) {
-  return in_group("What is close", {number("--rtol", args.rtol, NumberRange::non_negative, "X",
-                                           "relative tolerance; default: 1e-7, with --ulp 0"),
-                                    number("--atol", args.atol, NumberRange::non_negative, "X",
-                                           "absolute tolerance; default: 0"),
-                                    integer("--ulp", args.ulps, {.min = 0}, "N",
-                                            "as close: at most N representable values apart"),
-                                    flag("--equal-nan", args.equal_nan,
-                                         "NaN is close to NaN; without, to nothing")});
+  return in_group("Tolerance",
+                  {number("--rtol", args.rtol, NumberRange::non_negative, "X",
+                          "relative tolerance; default: 1e-7, or 0 with --ulp"),
+                   number("--atol", args.atol, NumberRange::non_negative, "X",
+                          "absolute tolerance; default: 0"),
+                   integer("--ulp", args.ulps, {.min = 0}, "N",
+                           "also accept elements at most N representable values apart"),
+                   flag("--equal-nan", args.equal_nan, "treat NaN as equal to NaN")});
 }
 
 std::vector<Option> reference_options(ReferenceArgs& args) {
   return in_group(
-      "Against the job itself",
+      "Reference",
       {flag("--reference", args.asked,
-            "B is a job, or the flags of 'attn run' are: it is computed in f64, and close is "
-            "what the result's precision can be expected to give"),
+            "compute B in f64, from a job file or the flags of 'attn run'; A passes if its errors "
+            "are within its precision's error bound"),
        word("--precision", args.precision, {"f64", "f32", "tf32", "f16", "bf16"},
-            "what the result was computed in: f64, f32, tf32, f16 or bf16; default: its dtype"),
+            "precision that A was computed in: f64, f32, tf32, f16 or bf16; default: its dtype"),
        word("--sums", args.sums, {"f64", "f32", "f16", "bf16"},
-            "what sums and softmax were in; default: f32, of f64 f64"),
+            "precision of A's sums and softmax: f64, f32, f16 or bf16; default: f32, or f64 if A's "
+            "precision is f64"),
        text("--as", args.output, "NAME",
-            "which output a tensor without a name is; default: context, with W_O output")});
+            "output that an unnamed tensor is; default: context, or output if W_O is given")});
 }
 
 std::vector<Option> picture_options(CompareArgs& args) {
   return in_group(
       "Picture",
       {optional_value("--view", args.view, "-", "[=FILE]",
-                      "A - B as a heat map on the terminal, or as a picture or page: "
-                      "--view=FILE.svg, .png, .html",
+                      "draw A - B as a heat map on the terminal, or as a picture or page with "
+                      "--view=FILE.svg, .png or .html",
                       [](const std::string& word) { return find_draw_format(word).has_value(); }),
-       text("--of", args.of, "NAME", "of which tensor; default: the first that differs"),
-       integer("--head", args.choice.head, {}, "I", "this head alone; default: all, side by side"),
-       integer("--batch", args.choice.batch, {}, "I", "this batch alone"),
-       integer("--layer", args.choice.layer, {}, "I", "this layer alone"),
-       flag("--force", args.force, "replace FILE where it exists")});
+       text("--of", args.of, "NAME", "tensor to draw; default: the first that differs"),
+       integer("--head", args.choice.head, {}, "I",
+               "draw only this head; default: all, side by side"),
+       integer("--batch", args.choice.batch, {}, "I", "draw only this batch"),
+       integer("--layer", args.choice.layer, {}, "I", "draw only this layer"),
+       flag("--force", args.force, "overwrite FILE if it exists")});
 }
 
 /// What is fixed for a reference, so that flags cannot set it. A job file may: it is one of
@@ -71,10 +73,10 @@ void add_rules(Command& command, const CompareArgs& args, const std::vector<Opti
 }  // namespace
 
 void add_compare_options(Command& command, CompareArgs& args) {
-  command.add(required(positional("A", args.a, "FILE or FILE#NAME; - is standard input")));
-  command.add(positional("B", args.b, "the same: what A is held to; with --reference, a job file"));
+  command.add(required(positional("A", args.a, "FILE or FILE#NAME; - for standard input")));
+  command.add(positional("B", args.b, "reference FILE or FILE#NAME; with --reference, a job file"));
   command.add(tolerance_options(args));
-  command.add(flag("--json", args.json, "one JSON object, on one line"));
+  command.add(flag("--json", args.json, "print one JSON object on one line"));
   command.add(reference_options(args.reference));
   // Not listed: 'attn run --help' has them.
   const std::vector<Option> job = in_group("", job_options(args.reference.flags));
@@ -86,9 +88,9 @@ void add_compare_options(Command& command, CompareArgs& args) {
 
 void check(const CompareArgs& args) {
   if (args.b.empty() && !args.reference.asked)
-    throw Error(ErrorKind::usage, "expected B, which A is held to, or --reference and a job");
+    throw Error(ErrorKind::usage, "expected a reference file B, or --reference and a job");
   if (args.view == "-" && args.json)
-    throw Error(ErrorKind::usage, "--view: beside --json the picture needs a file, --view=FILE");
+    throw Error(ErrorKind::usage, "--view with --json requires a file: --view=FILE");
   if (!args.view.empty()) draw_format(args.view);
 }
 

@@ -172,7 +172,7 @@ std::string zsh() {
   }
   return "#compdef attn\n# Completions of attn for zsh: install as _attn in a folder of $fpath.\n"
          "_attn() {\n  local -a commands=(\n" +
-         commands + "    'help:on a command or a topic'\n" +
+         commands + "    'help:show help for a command or a topic'\n" +
          "  )\n"
          "  if ((CURRENT == 2)); then\n    _describe command commands\n    return\n  fi\n"
          "  if ((CURRENT == 3)) && [[ $words[2] == help ]]; then\n    compadd " +
@@ -220,8 +220,7 @@ std::string fish() {
 Command completions_command() {
   const auto shell = std::make_shared<std::string>();
   Command command;
-  command.description =
-      "Prints a shell's completions of attn: commands, flags, and the words that flags take.";
+  command.description = "Prints shell completions for attn: commands, flags and their values.";
   command.example =
       "  attn completions bash > attn.bash\n"
       "  attn completions zsh > _attn";

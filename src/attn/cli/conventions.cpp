@@ -8,8 +8,8 @@ namespace attn {
 Command conventions_command() {
   Command command;
   command.description =
-      "Prints what each library means where attention can mean several things. A job takes a "
-      "library's meaning over with --convention NAME; each option can still be set by itself.";
+      "Prints the conventions of each library where attention is defined differently. In a job, "
+      "--convention NAME selects the conventions of a library; explicit options override them.";
   command.example = "  attn run --convention jax --q q.npy --k k.npy --v v.npy --causal -o out.npz";
   command.action = [] {
     print(conventions_table());

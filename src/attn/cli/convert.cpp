@@ -69,12 +69,11 @@ Command convert_command() {
   command.example =
       "  attn convert weights.npz#W_Q --repr\n"
       "  attn convert embeddings.csv -o embeddings.npy --dtype f32";
-  command.add(required(
-      positional("FILE", args->input,
-                 "FILE or FILE#NAME: .npz, .safetensors, .npy, .json or .csv; - is standard "
-                 "input")));
+  command.add(required(positional(
+      "FILE", args->input,
+      "FILE or FILE#NAME: .npz, .safetensors, .npy, .json or .csv; - for standard input")));
   command.add(text("--dtype", args->dtype, "DTYPE",
-                   "convert the elements first: f64, f32, i64, bool, ..."));
+                   "convert to this dtype first: f64, f32, i64, bool, ..."));
   add_emit_options(command, args->emit);
   add_expand_option(command, args->limits);
   command.action = [args] { return convert(*args); };

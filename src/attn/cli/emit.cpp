@@ -42,7 +42,7 @@ PrintOptions print_options(const EmitArgs& args) {
 
 const Tensor& only(const TensorMap& tensors, const OutputFile& out) {
   if (tensors.size() != 1)
-    throw Error(ErrorKind::usage, printable(out.path()) + ": holds one tensor, found " +
+    throw Error(ErrorKind::usage, printable(out.path()) + ": this format holds one tensor, found " +
                                       std::to_string(tensors.size()) +
                                       "; use .npz, .safetensors or .json");
   return tensors.begin()->second;
@@ -92,24 +92,23 @@ void write(const TensorMap& tensors, Format format, const EmitArgs& args, Output
 
 void add_emit_options(Command& command, EmitArgs& args) {
   command.add({text("-o,--output", args.output, "FILE",
-                    std::string("FILE ending in ") + kSuffixes + "; default: stdout"),
-               flag("--force", args.force, "replace FILE where it exists"),
+                    std::string("output file ending in ") + kSuffixes + "; default: stdout"),
+               flag("--force", args.force, "overwrite FILE if it exists"),
                word("--format", args.format, {"text", "json", "csv", "npz", "npy", "safetensors"},
-                    "on stdout: text, json, csv, npz, npy or safetensors")});
+                    "format on stdout: text, json, csv, npz, npy or safetensors")});
   PrintOptions& print = args.print;
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   command.add(in_group(
-      "Text, as numpy.set_printoptions",
-      {flag("--repr", args.repr, "as repr() prints it: array([...])"),
+      "Text, as with numpy.set_printoptions",
+      {flag("--repr", args.repr, "print as repr() does: array([...])"),
        integer("--precision", print.precision, {0, 1100},  // 1074 digits write any float64 in full
-               "N", "digits after the point; default: 8"),
+               "N", "digits after the decimal point; default: 8"),
        integer("--threshold", print.threshold, {0, kMost}, "N",
-               "arrays of more elements are summarised; default: 1000"),
+               "summarise arrays with more elements; default: 1000"),
        integer("--edgeitems", print.edgeitems, {0, kMost}, "N",
-               "elements at each end of a summarised axis; default: 3"),
-       integer("--linewidth", print.linewidth, {1, kMost}, "N",
-               "characters a line may have; default: 75"),
-       flag("--suppress", print.suppress, "no e-notation for small numbers"),
+               "elements shown at each end of a summarised axis; default: 3"),
+       integer("--linewidth", print.linewidth, {1, kMost}, "N", "characters per line; default: 75"),
+       flag("--suppress", print.suppress, "do not use exponents for small numbers"),
        word("--floatmode", args.floatmode, {"fixed", "unique", "maxprec", "maxprec_equal"},
             "fixed, unique, maxprec (default) or maxprec_equal")}));
   command.requirements.push_back({{"--format"},

@@ -43,8 +43,7 @@ std::vector<std::string> chosen(const ExampleArgs& args, const std::string& fold
   for (const std::string& name : args.names)
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw Error(ErrorKind::usage, "unknown example '" + printable(name) + "'" +
-                                        did_you_mean(name, known) +
-                                        "; 'attn examples list' names them all");
+                                        did_you_mean(name, known) + "; see 'attn examples list'");
   return args.names.empty() ? known : args.names;
 }
 
@@ -62,7 +61,7 @@ int list_examples(const ExampleArgs& args) {
 /// What the notebook printed, and nothing else; with --cells, a line "# In [20]" before each cell.
 int run_examples(const ExampleArgs& args) {
   if (args.names.empty() == !args.all)
-    throw Error(ErrorKind::usage, "expected names of examples, or --all for each of them");
+    throw Error(ErrorKind::usage, "expected names of examples, or --all");
   const std::string folder = examples_folder(args.data);
   std::string between;
   for (const std::string& name : chosen(args, folder)) {
@@ -93,31 +92,34 @@ Command examples_command() {
   const auto args = std::make_shared<ExampleArgs>();
   Command list_command, run_command, check_command;
   list_command.name = "list";
-  list_command.summary = "name, title and source of each (the default)";
+  list_command.summary = "print name, title and source of each example (default)";
   list_command.example = "  attn examples list";
   list_command.action = [args] { return list_examples(*args); };
 
   run_command.name = "run";
-  run_command.summary = "print each thing that the notebook printed, computed anew";
+  run_command.summary = "compute examples and print what their notebooks print";
   run_command.example = "  attn examples run general-attention --cells";
   run_command.options = {
-      positional("NAME", args->names, "which examples"), flag("--all", args->all, "every example"),
-      flag("--cells", args->cells, "a line '# In [20]' before what each cell prints")};
+      positional("NAME", args->names, "names of examples"),
+      flag("--all", args->all, "run all examples"),
+      flag("--cells", args->cells, "print '# In [20]' before the output of each cell")};
   run_command.action = [args] { return run_examples(*args); };
 
   check_command.name = "check";
-  check_command.summary = "recompute, compare numbers and text; exit 1 where they differ";
+  check_command.summary =
+      "compute examples and compare with the expected output; exit 1 if any differ";
   check_command.example = "  attn examples check encoder-decoder head-split";
-  check_command.options = {positional("NAME", args->names, "which examples")};
+  check_command.options = {positional("NAME", args->names, "names of examples")};
   check_command.action = [args] { return check(*args); };
 
   Command command;
-  command.description = "The worked examples that ship with attn, as their notebooks print them.";
+  command.description = "Lists, runs and checks the worked examples that are installed with attn.";
   command.example =
       "  attn examples list\n"
       "  attn examples run general-attention\n"
       "  attn examples check";
-  command.add(text("--data", args->data, "DIR", "folder of the examples (also ATTN_DATA)"));
+  command.add(text("--data", args->data, "DIR",
+                   "folder of the examples; default: $ATTN_DATA, or the installed ones"));
   command.subcommands = {list_command, run_command, check_command};
   for (Command& subcommand : command.subcommands) subcommand.description = subcommand.summary;
   command.action = list_command.action;

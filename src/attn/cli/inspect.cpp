@@ -150,12 +150,12 @@ Command inspect_command() {
   const auto args = std::make_shared<InspectArgs>();
   Command command;
   command.description =
-      "Shows what tensor files hold: names, dtypes, shapes, smallest and largest element, mean, "
-      "and how many elements are NaN or infinite. NaN is left out of min, max and mean.";
+      "Lists the tensors in files: name, dtype, shape, minimum, maximum, mean, and the numbers of "
+      "NaN and infinite elements. Minimum, maximum and mean ignore NaN.";
   command.example = "  attn inspect weights.npz embeddings.npy";
   command.add(required(positional(
-      "FILE", args->files, ".npz, .safetensors, .npy, .json or .csv files; - is standard input")));
-  command.add(flag("--json", args->json, "one JSON object a line for each tensor"));
+      "FILE", args->files, ".npz, .safetensors, .npy, .json or .csv files; - for standard input")));
+  command.add(flag("--json", args->json, "print one JSON object per line and tensor"));
   add_expand_option(command, args->limits);
   command.action = [args] { return inspect(*args); };
   return command;

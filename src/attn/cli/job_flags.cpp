@@ -63,7 +63,7 @@ Option nan_option(NanPolicy& policy) {
   return word(
       "--nan", policy,
       {{"warn", NanPolicy::warn}, {"allow", NanPolicy::allow}, {"refuse", NanPolicy::refuse}},
-      "NaN in a result: warn, allow or refuse (exit 65)");
+      "if a result contains NaN: warn, allow or refuse (exit 65)");
 }
 
 void apply_job_flags(const JobFlags& flags, Document& document) {

@@ -9,17 +9,15 @@ namespace attn {
 
 void add_limit_options(Command& command, LimitArgs& args) {
   command.add(in_group(
-      "Limits",
-      {text("--max-memory", args.max_memory, "SIZE",
-            "refuse what needs more, before computing; default: nine tenths of what there is")}));
+      "Limits", {text("--max-memory", args.max_memory, "SIZE",
+                      "refuse jobs that need more memory; default: 90% of the available memory")}));
   add_expand_option(command, args);
 }
 
 void add_expand_option(Command& command, LimitArgs& args) {
-  command.add(in_group(
-      "Limits",
-      {text("--max-expand", args.max_expand, "SIZE",
-            "bytes that a compressed file may become; default: 8G, and 2000 times its size")}));
+  command.add(in_group("Limits", {text("--max-expand", args.max_expand, "SIZE",
+                                       "limit on the size of a decompressed file; default: 8G, and "
+                                       "2000 times the compressed size")}));
 }
 
 namespace {

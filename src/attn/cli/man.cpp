@@ -140,15 +140,14 @@ Command man_command() {
   const auto args = std::make_shared<Args>();
   Command command;
   command.description =
-      "Prints the manual page of attn, of one of its commands or of a topic, in roff.";
+      "Prints the manual page of attn, of a command or of a topic, in roff format.";
   command.example =
       "  attn man run > attn-run.1\n"
       "  attn man --all man";
-  command.add(
-      suggesting(positional("COMMAND", args->page, "whose page, or a topic's; default: attn's own"),
-                 help_names()));
+  command.add(suggesting(
+      positional("COMMAND", args->page, "command or topic; default: attn itself"), help_names()));
   command.add(text("--all", args->folder, "FOLDER",
-                   "write every page into FOLDER/man1 and man7, replacing older ones"));
+                   "write all pages to FOLDER/man1 and FOLDER/man7, overwriting existing ones"));
   command.action = [args] {
     if (!args->folder.empty()) return write_all(args->folder);
     if (args->page.empty())
@@ -158,9 +157,9 @@ Command man_command() {
     else if (const Topic* topic = find_topic(args->page))
       print(page_of(*topic));
     else
-      throw Error(ErrorKind::usage, "no page on '" + printable(args->page) + "'" +
+      throw Error(ErrorKind::usage, "no manual page for '" + printable(args->page) + "'" +
                                         did_you_mean(args->page, help_names()) +
-                                        "; 'attn help' names commands and topics");
+                                        "; 'attn help' lists commands and topics");
     return 0;
   };
   return command;

@@ -55,10 +55,10 @@ Command merge_command() {
   const auto args = std::make_shared<MergeArgs>();
   Command command;
   command.description =
-      "Puts attention over parts of the keys together: exact, as if all keys had been in one run. "
-      "Each part is a result with logsumexp and head_context, and perhaps weights; the parts' "
-      "queries are the same, their keys stand one behind another. A sink belongs to one part "
-      "only.";
+      "Combines results over parts of the keys. Up to rounding, the output is that of one run over "
+      "all keys. Each part contains logsumexp and head_context, and optionally weights. All parts "
+      "have the same queries; their keys are concatenated. Only one part may have an attention "
+      "sink.";
   command.example =
       "  attn run --q q.npy --k k1.npy --outputs logsumexp,head_context -o 1.npz\n"
       "  attn run --q q.npy --k k2.npy --outputs logsumexp,head_context -o 2.npz\n"

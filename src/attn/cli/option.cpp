@@ -40,14 +40,15 @@ void refuse_contradiction(const Option& option, const std::vector<std::string>& 
     refuse_repeated(option, values.size());
 }
 
-bool parse_bool(const Option& option, std::string text) {
+bool parse_bool(const Option& option, const std::string& value) {
+  std::string text = value;
   for (char& c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
   for (const char* yes : {"true", "on", "yes", "1"})
     if (text == yes) return true;
   for (const char* no : {"false", "off", "no", "0"})
     if (text == no) return false;
-  refuse(option, "true or false", text);
+  refuse(option, "true or false", value);
 }
 
 std::int64_t parse_integer(const Option& option, const IntegerValue& integer,
@@ -119,6 +120,7 @@ struct Storer {
     std::vector<std::string> parts;
     for (const std::string& value : values)
       for (std::string& part : split(value, form.delimiter)) parts.push_back(std::move(part));
+    if (parts.empty()) refuse(option, "values", values.back());
     form.store(parts);
   }
 };

@@ -73,32 +73,30 @@ struct CommandParser {
   refuse(option->name() + ": expected " + option->placeholder + ", found nothing");
 }
 
-Words flag_names(const Command& command) {
+std::string suggest_flag(const std::string& flag, const std::set<const Command*>& commands) {
   Words flags;
-  for (const Option& option : command.options)
-    for (const std::string& name : option.names)
-      if (name.starts_with("--")) flags.push_back(name);
-  for (const Command& subcommand : command.subcommands)
-    for (const std::string& name : flag_names(subcommand)) flags.push_back(name);
-  return flags;
-}
-
-std::string suggest_flag(const std::string& flag, const Command& command) {
-  if (flag == "--threads" && command.find("--jobs") != nullptr)
-    return "; -j (--jobs) sets the number of concurrent jobs";
-  return did_you_mean(flag, flag_names(command));
+  for (const Command* command : commands) {
+    if (flag == "--threads" && command->find("--jobs") != nullptr)
+      return "; -j (--jobs) sets the number of concurrent jobs";
+    for (const Option& option : command->options)
+      for (const std::string& name : option.names)
+        if (name.starts_with("--")) flags.push_back(name);
+  }
+  return did_you_mean(flag, flags);
 }
 
 /// Refuses words that are neither options nor expected as positional arguments, flags first.
-void refuse_extras(Words extras, const Command& command, const Words& words) {
+/// `given` is the command or its subcommand.
+void refuse_extras(Words extras, const Command& command, const Command& given, const Words& words) {
   std::erase(extras, "--");
   if (extras.empty()) return;
   const auto end_of_flags = std::find(words.begin(), words.end(), "--");
   for (const std::string& word : extras) {
     const std::string flag = word.substr(0, word.find('='));
     const bool is_flag = flag.size() > 1 && flag[0] == '-' &&
-                         std::find(words.begin(), end_of_flags, word) != end_of_flags;
-    if (is_flag) refuse("unknown flag '" + printable(flag) + "'" + suggest_flag(flag, command));
+                         std::find(end_of_flags, words.end(), word) == words.end();
+    if (is_flag)
+      refuse("unknown flag '" + printable(flag) + "'" + suggest_flag(flag, {&command, &given}));
   }
   Words subcommands;
   for (const Command& subcommand : command.subcommands) subcommands.push_back(subcommand.name);
@@ -135,7 +133,7 @@ void parse_words(const Command& command, const Words& words, ParsedCommand& pars
   const auto is_help = [](const Option* option) { return option->has_name("--help"); };
   parsed.help = std::any_of(parsed.given.begin(), parsed.given.end(), is_help);
   if (parsed.help) return;
-  refuse_extras(app.remaining(true), command, words);
+  refuse_extras(app.remaining(true), command, *parsed.command, words);
   for (const Option& option : parsed.command->options)
     if (option.required && !parsed.given.contains(&option)) refuse(option.name() + " is required");
 }

@@ -109,30 +109,32 @@ Option argument(RandomArgs& args, const std::string& name, const std::string& pl
 Command random_command() {
   const auto args = std::make_shared<RandomArgs>();
   Command command;
-  command.description = "Draws arrays from NumPy's random streams, bit for bit.";
+  command.description = "Generates arrays from NumPy's random streams, bit for bit.";
   command.example =
       "  attn random randint --seed 42 --high 3 --shape 3,3 --repeat 3\n"
       "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy";
-  command.add({required(positional("METHOD", args->method, "NumPy's name: see below")),
-               required(text("--seed", args->seed, "N[,M...]",
-                             "N is np.random.seed(N); N,M is np.random.seed([N, M])")),
-               word("--generator", args->generator, {"RandomState", "default_rng"},
-                    "RandomState or default_rng"),
-               integer("--repeat", args->repeat, {.min = 1}, "N",
-                       "how many arrays to draw, one after another")});
+  command.add(
+      {required(positional("METHOD", args->method, "NumPy's name of the method: see below")),
+       required(text("--seed", args->seed, "N[,M...]",
+                     "N means np.random.seed(N); N,M means np.random.seed([N, M])")),
+       word("--generator", args->generator, {"RandomState", "default_rng"},
+            "RandomState or default_rng"),
+       integer("--repeat", args->repeat, {.min = 1}, "N",
+               "number of arrays to generate, one after another")});
   command.add(in_group(
-      "Arguments of the methods",
-      {argument(*args, "shape", "N,M,...", "sizes, such as 3,3; without it, one number"),
-       argument(*args, "low", "X", "least value; default: 0"),
-       argument(*args, "high", "X", "end of the values, itself not drawn"),
-       argument(*args, "dtype", "DTYPE", "int8 to uint64, bool; of random: float64, float32"),
+      "Method arguments",
+      {argument(*args, "shape", "N,M,...", "shape, such as 3,3; default: a single number"),
+       argument(*args, "low", "X", "smallest value; default: 0"),
+       argument(*args, "high", "X", "end of the range, exclusive"),
+       argument(*args, "dtype", "DTYPE", "int8 to uint64 or bool; for random: float64 or float32"),
        argument(*args, "loc", "X", "mean; default: 0"),
        argument(*args, "scale", "X", "standard deviation; default: 1"),
-       argument(*args, "n", "N", "permute or choose from the numbers 0 to N-1"),
-       argument(*args, "p", "X,Y,...", "probability of each number to choose from"),
-       text("--input", args->input, "FILE", "permute, shuffle or choose from FILE or FILE#NAME"),
-       flag("--endpoint", args->endpoint, "integers: high is drawn, too"),
-       flag("--no-replace", args->no_replace, "choice: each element at most once")}));
+       argument(*args, "n", "N", "permute or choose from the integers 0 to N-1"),
+       argument(*args, "p", "X,Y,...", "probability of each element, for choice"),
+       text("--input", args->input, "FILE",
+            "tensor to permute, shuffle or choose from: FILE or FILE#NAME"),
+       flag("--endpoint", args->endpoint, "integers: include high in the range"),
+       flag("--no-replace", args->no_replace, "choice: draw without replacement")}));
   add_emit_options(command, args->emit);
   command.notes = "Methods and their arguments:\n" + draw_help();
   command.action = [args] { return run_random(*args); };

@@ -181,19 +181,19 @@ Command run_command() {
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
       "  attn run --embeddings x.npy --wq model.npz#W_Q -o weights=w.npy";
   command.add(
-      positional("JOB", args->job, "job file (.json, .npz or .safetensors); - is standard input"));
+      positional("JOB", args->job, "job file (.json, .npz or .safetensors); - for standard input"));
   command.add(job_options(args->flags));
   command.add(show_options(args->show));
   add_view_options(command, args->views);
   command.add(in_group(
-      "Results",
-      {integer("--threads", args->threads, {.min = 1}, "N",
-               "at most N threads; default: one a processor"),
-       flag("--no-clobber", args->no_clobber, "do nothing where an output file exists"),
-       flag("--durable", args->durable, "results outlast a power cut (fsync)"),
-       flag("--dry-run", args->dry_run,
-            "show shapes, memory and arithmetic of the outputs; compute and write nothing"),
-       nan_option(args->nan)}));
+      "Results", {integer("--threads", args->threads, {.min = 1}, "N",
+                          "maximum number of threads; default: one per processor"),
+                  flag("--no-clobber", args->no_clobber, "do nothing if an output file exists"),
+                  flag("--durable", args->durable,
+                       "flush results to disk (fsync), to survive a power failure"),
+                  flag("--dry-run", args->dry_run,
+                       "show shapes, memory and cost of the outputs; compute nothing"),
+                  nan_option(args->nan)}));
   add_limit_options(command, args->limits);
   command.requirements.push_back({{"--force", "--no-clobber", "--durable"},
                                   "a file: -o, --view=FILE or --explain FILE",

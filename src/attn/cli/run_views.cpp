@@ -43,14 +43,15 @@ void add_view_options(Command& command, RunViewArgs& args) {
   command.add(in_group(
       "Results",
       {optional_value("--view", args.view, "-", "[=FILE]",
-                      "the weights as a heat map on the terminal, or as a picture or page: "
-                      "--view=FILE.svg, .png, .html",
+                      "draw the weights as a heat map on the terminal, or as a picture or page "
+                      "with --view=FILE.svg, .png or .html",
                       [](const std::string& word) { return find_draw_format(word).has_value(); }),
        text("--explain", args.explain, "FILE",
-            "every stage with its formula and numbers, worked out for one query: FILE.md, .html "
-            "or .tex; - is Markdown on stdout"),
-       integer("--explain-query", args.choice.query, {}, "I", "which query; default: the first"),
-       integer("--explain-head", args.choice.head, {}, "I", "which head; default: 0")}));
+            "write each stage with its formula and numbers for one query to FILE.md, .html or "
+            ".tex; - is Markdown on stdout"),
+       integer("--explain-query", args.choice.query, {}, "I",
+               "query to explain; default: the first"),
+       integer("--explain-head", args.choice.head, {}, "I", "head to explain; default: 0")}));
   command.requirements.push_back({{"--explain-query", "--explain-head"}, "--explain"});
 }
 

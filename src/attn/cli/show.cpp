@@ -25,12 +25,12 @@ std::vector<Option> show_options(ShowArgs& args) {
   return in_group(
       "Results",
       {list("-o,--output", args.outputs, "[NAME=]PATH",
-            "where results go: FILE.npz, .safetensors, .json, .npy or .csv, FOLDER/, or NAME=FILE "
+            "output file ending in .npz, .safetensors, .json, .npy or .csv; FOLDER/; or NAME=FILE "
             "for one output; repeatable; default: text on stdout"),
        word("--format", args.format, {"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"},
-            "on stdout: text, json, ndjson, csv, npz, npy or safetensors"),
-       flag("--repr", args.repr, "text as repr(): array([...])"),
-       flag("--force", args.force, "replace output files that exist")});
+            "format on stdout: text, json, ndjson, csv, npz, npy or safetensors"),
+       flag("--repr", args.repr, "print text as repr() does: array([...])"),
+       flag("--force", args.force, "overwrite existing output files")});
 }
 
 bool Destination::has_file() const {

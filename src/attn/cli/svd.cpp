@@ -96,12 +96,12 @@ Command svd_command() {
   const auto args = std::make_shared<SvdArgs>();
   Command command;
   command.description =
-      "Decomposes a matrix A into U diag(s) Vt, singular values in descending order.";
+      "Decomposes a matrix A into U diag(s) Vt, with the singular values in descending order.";
   command.example =
       "  attn svd ratings.csv --rank 2\n"
       "  attn svd model.npz#W_Q -o factors.npz";
   command.add(required(
-      positional("MATRIX", args->file, "FILE, or FILE#NAME where it holds several tensors")));
+      positional("MATRIX", args->file, "FILE, or FILE#NAME if it contains several tensors")));
   command.add(integer("--rank", args->rank, {.min = 1}, "K",
                       "keep the K largest singular values; default: all"));
   command.add(show_options(args->show));

@@ -35,8 +35,7 @@ bool read_by_pages(const std::string& file, TensorFiles& files) {
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
   const auto [path, member] = parse_tensor_ref(file);
   if (!member.empty() && !args.of.empty())
-    throw Error(ErrorKind::usage,
-                "--of: " + printable(file) + " says already which tensor is drawn");
+    throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
   ResultFile result = read_result(path, files);
   if (!member.empty() && !result.tensors.contains(member)) files.read({path, member});  // says so
   if (!args.tokens.empty()) result.tokens = args.tokens;
@@ -50,7 +49,7 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
 int view(const ViewArgs& args) {
   const DrawFormat format = draw_format(args.output);
   if (!args.other.empty() && format != DrawFormat::html)
-    throw Error(ErrorKind::usage, "two files are compared on a page: -o FILE.html");
+    throw Error(ErrorKind::usage, "comparing two files requires -o FILE.html");
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
@@ -63,22 +62,25 @@ int view(const ViewArgs& args) {
 std::vector<Option> choice_options(ViewArgs& args) {
   HeatChoice& choice = args.choice;
   return in_group(
-      "What is drawn",
-      {suggesting(text("--of", args.of, "NAME", "which tensor; default: weights, or the only one"),
-                  job_output_names()),
-       integer("--head", choice.head, {}, "I", "this head alone; default: all, side by side"),
-       integer("--batch", choice.batch, {}, "I", "this batch alone"),
+      "Drawing",
+      {suggesting(
+           text("--of", args.of, "NAME", "tensor to draw; default: weights, or the only tensor"),
+           job_output_names()),
+       integer("--head", choice.head, {}, "I", "draw only this head; default: all, side by side"),
+       integer("--batch", choice.batch, {}, "I", "draw only this batch"),
        integer("--layer", choice.layer, {}, "I",
-               "this layer alone (five axes: layer, batch, head, L, S)"),
-       text("--rows", choice.rows, "LIST", "these rows (queries): indices and ranges, as 0:32,-1"),
-       text("--cols", choice.columns, "LIST", "these columns (keys)"),
+               "draw only this layer (for axes layer, batch, head, L, S)"),
+       text("--rows", choice.rows, "LIST",
+            "rows (queries) to draw: indices and ranges, such as 0:32,-1"),
+       text("--cols", choice.columns, "LIST", "columns (keys) to draw"),
        number("--vmin", choice.low, NumberRange::any, "X",
-              "the value at the low end of the colours"),
-       number("--vmax", choice.high, NumberRange::any, "X", "the value at the high end"),
-       flag("--log", choice.logarithmic, "colours by the logarithm; for values above 0"),
-       list("--tokens", args.tokens, "A,B,...", "labels, instead of those in the file", ','),
-       list("--key-tokens", args.key_tokens, "A,B,...",
-            "labels of the keys, where they have their own", ',')});
+              "value at the low end of the colour scale"),
+       number("--vmax", choice.high, NumberRange::any, "X",
+              "value at the high end of the colour scale"),
+       flag("--log", choice.logarithmic, "logarithmic colour scale, for values > 0"),
+       list("--tokens", args.tokens, "A,B,...", "token labels, instead of those in the file", ','),
+       list("--key-tokens", args.key_tokens, "A,B,...", "token labels of the keys, if they differ",
+            ',')});
 }
 
 /// Options that some formats do not have.
@@ -99,8 +101,8 @@ Command view_command() {
   const auto args = std::make_shared<ViewArgs>();
   Command command;
   command.description =
-      "Draws a tensor of a result as a heat map; of weights and scores, rows are queries and "
-      "columns are keys.";
+      "Draws a tensor as a heat map. For weights and scores, rows are queries and columns are "
+      "keys.";
   command.example =
       "  attn view result.npz\n"
       "  attn view result.npz --of scores --head 3 -o scores.svg\n"
@@ -111,17 +113,18 @@ Command view_command() {
   command.add(
       {required(positional(
            "FILE", args->file,
-           "FILE or FILE#NAME: .npz, .safetensors, .json, .npy or .csv; - is standard input")),
-       positional("OTHER", args->other, "a second result to compare with, on a page"),
+           "FILE or FILE#NAME: .npz, .safetensors, .json, .npy or .csv; - for standard input")),
+       positional("OTHER", args->other, "second result, to compare on an HTML page"),
        text("-o,--output", args->output, "FILE",
-            "FILE.svg, FILE.png, or FILE.html, a page to explore; default: text on stdout"),
-       flag("--force", args->force, "replace FILE where it exists"),
+            "FILE.svg, FILE.png or FILE.html (an interactive page); default: text on stdout"),
+       flag("--force", args->force, "overwrite FILE if it exists"),
        word("--color", args->style.colour, {"auto", "always", "never"},
-            "colours on the terminal: auto, always or never"),
+            "use colours on the terminal: auto, always or never"),
        integer("--width", args->style.width, {20, 1000}, "N",
-               "columns of the terminal; default: as many as it has"),
+               "width in columns; default: that of the terminal"),
        text("--max-html-bytes", Store<std::string>(store_page_size), "SIZE",
-            "how large a page may be, as 20M; values become coarser; default: 50000000")});
+            "limit on the size of a page, such as 20M; values are stored less precisely if needed; "
+            "default: 50000000")});
   command.add(choice_options(*args));
   add_expand_option(command, args->limits);
   add_requirements(command, *args);
