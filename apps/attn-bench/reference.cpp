@@ -45,7 +45,7 @@ void blas_attention(const kernel::Problem<T>& p, T* context, std::size_t threads
     const T* v = static_cast<const T*>(p.v.data) + g * p.S * p.Dv;
     gemm(CblasTrans, p.L, p.S, p.D, p.scale, q, k, scores.data());
     for (std::size_t i = 0; i < p.L; ++i)
-      softmax(scores.data() + i * p.S, static_cast<std::size_t>(p.places[i].last), p.S);
+      softmax(scores.data() + i * p.S, static_cast<std::size_t>(p.key_ranges[i].end), p.S);
     gemm(CblasNoTrans, p.L, p.Dv, p.S, T(1), scores.data(), v, context + h * p.L * p.Dv);
   }
 }

@@ -7,7 +7,7 @@ namespace attn::bench {
 
 /// scores = scale * Q K^T, softmax by rows in place, context = weights V, for contiguous operands
 /// of type T; queries see the keys
-/// [0, places[i].last). BLAS uses `threads` threads; the softmax is one.
+/// [0, key_ranges[i].end). BLAS uses `threads` threads; the softmax is one.
 template <class T>
 void blas_attention(const kernel::Problem<T>& problem, T* context, std::size_t threads);
 

@@ -83,7 +83,7 @@ Workload<T>::Workload(const Shape& s) {
 
 template <class T>
 void Workload<T>::add(Extra extra) {
-  add_places(extra);
+  add_key_ranges(extra);
   add_masks(extra);
   add_terms(extra);
   store_in(extra);
@@ -98,24 +98,24 @@ void Workload<T>::add(Extra extra) {
 }
 
 template <class T>
-void Workload<T>::add_places(Extra extra) {
+void Workload<T>::add_key_ranges(Extra extra) {
   auto& p = problem_;
   const auto keys = static_cast<std::int64_t>(p.S), eighth = keys / 8;
   for (std::int64_t i = 0; i < static_cast<std::int64_t>(p.L); ++i) {
-    kernel::Place place{.first = 0, .last = keys, .center = i};
-    if (extra == Extra::causal) place.last = i + 1;
-    if (extra == Extra::lengths) place.last = keys - keys / 4;
+    kernel::KeyRange range{.begin = 0, .end = keys, .center = i};
+    if (extra == Extra::causal) range.end = i + 1;
+    if (extra == Extra::lengths) range.end = keys - keys / 4;
     if (extra == Extra::window) {
-      place.first = std::max<std::int64_t>(0, i - keys / 16);
-      place.last = std::min(keys, i + keys / 16 + 1);
+      range.begin = std::max<std::int64_t>(0, i - keys / 16);
+      range.end = std::min(keys, i + keys / 16 + 1);
     }
     if (extra == Extra::documents) {
-      place.first = i / eighth * eighth;
-      place.last = std::min(keys, place.first + eighth);
+      range.begin = i / eighth * eighth;
+      range.end = std::min(keys, range.begin + eighth);
     }
-    places_.push_back(place);
+    key_ranges_.push_back(range);
   }
-  p.places = places_.data();
+  p.key_ranges = key_ranges_.data();
 }
 
 template <class T>
@@ -165,8 +165,8 @@ template <class T>
 double Workload<T>::flops() const {
   const auto& p = problem_;
   double visible = 0;
-  for (const kernel::Place& place : places_)
-    visible += static_cast<double>(place.last - place.first);
+  for (const kernel::KeyRange& range : key_ranges_)
+    visible += static_cast<double>(range.end - range.begin);
   return 4.0 * visible * static_cast<double>(p.B * p.H * p.D);
 }
 

@@ -63,7 +63,7 @@ class Workload {
 
  private:
   void add(Extra extra);
-  void add_places(Extra extra);
+  void add_key_ranges(Extra extra);
   void add_masks(Extra extra);
   void add_terms(Extra extra);
   void store_in(Extra extra);
@@ -73,7 +73,7 @@ class Workload {
   Array<T> q_, k_, v_, context_, terms_;
   Array<std::uint16_t> half_;
   Array<std::uint8_t> mask_;
-  std::vector<kernel::Place> places_;
+  std::vector<kernel::KeyRange> key_ranges_;
 };
 
 }  // namespace attn::bench

@@ -41,10 +41,10 @@ void check(const Case<T>& c, const Expected<T>& expected, ThreadPool& pool, Isa 
   }
 }
 
-/// A problem with only row l of head h of batch item b; it refers to `place`.
+/// A problem with only row l of head h of batch item b; it refers to `range`.
 template <class T>
 kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::size_t h,
-                             std::size_t l, kernel::Place& place) {
+                             std::size_t l, kernel::KeyRange& range) {
   const auto moved = [](const auto* data, const kernel::Strides& s, std::size_t batch,
                         std::size_t head, std::size_t i) {
     return data ? data + batch * s.batch + head * s.head + i * s.row : nullptr;
@@ -62,8 +62,8 @@ kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::si
   one.q = operand(p.q, h, l);
   one.k = operand(p.k, h / (p.H / p.G), 0);
   one.v = operand(p.v, h / (p.H / p.G), 0);
-  if (p.places) place = p.places[b * p.places_batch + l];
-  one.places = p.places ? &place : nullptr;
+  if (p.key_ranges) range = p.key_ranges[b * p.key_ranges_batch + l];
+  one.key_ranges = p.key_ranges ? &range : nullptr;
   for (kernel::Mask& mask : one.masks) mask.data = moved(mask.data, mask.strides, b, h, l);
   for (kernel::Bias<T>& bias : one.biases) bias.data = moved(bias.data, bias.strides, b, h, l);
   one.distances.data = moved(p.distances.data, p.distances.strides, b, h, 0);
@@ -78,8 +78,8 @@ void check_alone(const Case<T>& c, std::mt19937_64& random, ThreadPool& pool, Is
   if (p.B * p.H * p.L == 0) return;
   const std::size_t b = random() % p.B, h = random() % p.H, l = random() % p.L;
   const std::size_t row = (b * p.H + h) * p.L + l;
-  kernel::Place place;
-  const kernel::Problem<T> one = row_alone(p, b, h, l, place);
+  kernel::KeyRange range;
+  const kernel::Problem<T> one = row_alone(p, b, h, l, range);
   for (const Ask ask : kAsks) {
     INFO(c.text() << " ask " << static_cast<int>(ask) << " " << name_of(isa) << " row " << row);
     const Answer<T> all = compute(p, ask, pool, isa), alone = compute(one, ask, pool, isa);
@@ -158,7 +158,7 @@ void add_simple_terms(Case<T>& c, bool biased, bool masked, bool distant, std::m
     for (std::size_t i = 0; i < p.L + p.S; ++i) c.distances.push_back(static_cast<T>(i) / -64);
   c.zero = p.L;
   p.masks[0].strides = p.biases[0].strides = {0, 0, keys, 1};
-  set_places(c, {.left = 500});
+  set_key_ranges(c, {.left = 500});
   c.point();
 }
 

@@ -55,11 +55,11 @@ TEST_CASE("kernel: a query without visible keys has context 0 and logsumexp -inf
   const std::pair<const char*, Hide> ways[] = {
       {"place",
        [](auto& c) {
-         c.places = {{0, 0}, {2, 2}};
+         c.key_ranges = {{0, 0}, {2, 2}};
        }},
       {"padding",
        [](auto& c) {
-         c.places = {{0, 0, 0, true}, {0, 0, 0, true}};
+         c.key_ranges = {{0, 0, 0, true}, {0, 0, 0, true}};
        }},
       {"mask",
        [](auto& c) {
@@ -79,8 +79,8 @@ TEST_CASE("kernel: a query without visible keys has context 0 and logsumexp -inf
        [](auto& c) {
          c.biases[1] = {-kInf, -kInf, -kInf};
        }},
-      {"causal", [](auto& c) { set_places(c, {.causal = true, .offset = -2}); }},
-      {"window", [](auto& c) { set_places(c, {.left = 0, .offset = 3}); }}};
+      {"causal", [](auto& c) { set_key_ranges(c, {.causal = true, .offset = -2}); }},
+      {"window", [](auto& c) { set_key_ranges(c, {.left = 0, .offset = 3}); }}};
   on_every_isa([&](kernel::Isa isa) {
     for (const auto& [way, hide] : ways) {
       INFO(way);
@@ -125,14 +125,14 @@ TEST_CASE("kernel: scores of +-1e30 select keys without overflow", "[kernel]") {
 TEST_CASE("kernel: a context of zero is +0, whatever keys neighbouring queries see", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     Column x({1, 1}, {0, -60, -60}, {0, -1e-30, 1});  // e^-60 1e-30 underflows
-    x.c.places = {{.first = 0, .last = 2}, {.first = 0, .last = 3}};
+    x.c.key_ranges = {{.begin = 0, .end = 2}, {.begin = 0, .end = 3}};
     x.c.point();
     for (const Ask ask : kAsks) {
       const Answer<float> found = x(isa, ask);
       CHECK(found.context[0] == 0);
       CHECK(!std::signbit(found.context[0]));
     }
-    x.c.places[1].last = 2;
+    x.c.key_ranges[1].end = 2;
     for (const Ask ask : kAsks) CHECK(!std::signbit(x(isa, ask).context[0]));
   });
 }
@@ -182,13 +182,13 @@ TEST_CASE("kernel: NaN of any payload stays NaN", "[kernel]") {
 TEST_CASE("kernel: weights of visible and of hidden infinite values", "[kernel]") {
   on_every_isa([](kernel::Isa isa) {
     Column x({1, 1}, {0, 0, 0}, {1, kInf, kNaN});
-    set_places(x.c, {.causal = true});
+    set_key_ranges(x.c, {.causal = true});
     for (const Ask ask : kAsks) {
       const Answer<float> found = x(isa, ask);
       CHECK(found.context[0] == 1);
       CHECK(found.context[1] == kInf);
     }
-    set_places(x.c, {.causal = true, .offset = 1});
+    set_key_ranges(x.c, {.causal = true, .offset = 1});
     CHECK(x(isa).context[0] == kInf);
     CHECK(std::isnan(x(isa).context[1]));
   });
@@ -249,7 +249,7 @@ TEST_CASE("kernel: distances of -inf are visible, not hidden", "[kernel]") {
           Column x(std::vector<double>(kRows, 1), std::vector<double>(kKeys, 0),
                    std::vector<double>(kKeys, 0));
           x.c.v.set(0, 0, kNear, 0, 7);
-          x.c.places.assign(kRows, {0, kKeys, 0});
+          x.c.key_ranges.assign(kRows, {0, kKeys, 0});
           if (biased) x.c.biases[0].assign(kKeys, 0);
           x.c.problem.biases[0].strides = {0, 0, 0, 1};
           x.c.distances.assign(kKeys, -kInf);
@@ -345,7 +345,7 @@ void check_hidden(float odd, std::size_t L, kernel::Isa isa) {
   std::mt19937_64 random(3);
   Case<float> c;
   fill_plain(c, random, {1, 2, 2, L, S, 32, Dv}, DType::f32);
-  set_places(c, {.causal = true, .offset = static_cast<std::int64_t>(S - L)});
+  set_key_ranges(c, {.causal = true, .offset = static_cast<std::int64_t>(S - L)});
   ThreadPool pool(1);
   const std::vector<float> plain = compute(c.problem, Ask::sums, pool, isa).context;
   c.v.set(0, 0, S - 1, column, odd);

@@ -62,7 +62,7 @@ void check_threads(std::array<std::size_t, 7> shape, bool causal) {
   std::mt19937_64 random(7);
   Case<T> c;
   fill_plain(c, random, shape, dtype_of<T>);
-  if (causal) set_places(c, {.causal = true});
+  if (causal) set_key_ranges(c, {.causal = true});
   for (kernel::Isa isa : kernel::available_isas()) check_threads(c, isa);
 }
 

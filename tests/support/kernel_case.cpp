@@ -62,8 +62,9 @@ void Case<T>::point() {
   problem.k = k.operand();
   problem.v = v.operand();
   const auto data = [](const auto& of) { return of.empty() ? nullptr : of.data(); };
-  problem.places = data(places);
-  problem.places_batch = places.size() > problem.L ? static_cast<std::int64_t>(problem.L) : 0;
+  problem.key_ranges = data(key_ranges);
+  problem.key_ranges_batch =
+      key_ranges.size() > problem.L ? static_cast<std::int64_t>(problem.L) : 0;
   for (std::size_t m = 0; m < masks.size(); ++m) problem.masks[m].data = data(masks[m]);
   for (std::size_t m = 0; m < biases.size(); ++m) problem.biases[m].data = data(biases[m]);
   problem.distances.data = distances.empty() ? nullptr : distances.data() + zero;
@@ -87,26 +88,26 @@ std::string Case<T>::text() const {
     if (bias.data) strides(" bias ", bias.strides);
   if (p.distances.data) out << " distances";
   if (p.sinks) out << " sinks";
-  if (p.places) out << " places" << p.places_batch;
+  if (p.key_ranges) out << " key_ranges" << p.key_ranges_batch;
   return out.str();
 }
 
 template <class T>
-void set_places(Case<T>& c, const Limits& limits) {
+void set_key_ranges(Case<T>& c, const Limits& limits) {
   const auto& p = c.problem;
   const auto keys = static_cast<std::int64_t>(p.S);
-  c.places.clear();
+  c.key_ranges.clear();
   for (std::size_t b = 0; b < p.B; ++b)
     for (std::size_t l = 0; l < p.L; ++l) {
-      kernel::Place place{.first = 0, .last = keys};
-      place.center = static_cast<std::int64_t>(l) + limits.offset;
-      if (!limits.lengths.empty()) place.last = std::min(place.last, limits.lengths[b]);
-      if (limits.causal) place.last = std::min(place.last, place.center + 1);
-      if (limits.right >= 0) place.last = std::min(place.last, place.center + limits.right + 1);
-      if (limits.left >= 0) place.first = std::max(place.first, place.center - limits.left);
-      place.first = std::min(place.first, keys);
-      place.last = std::max(place.last, place.first);
-      c.places.push_back(place);
+      kernel::KeyRange range{.begin = 0, .end = keys};
+      range.center = static_cast<std::int64_t>(l) + limits.offset;
+      if (!limits.lengths.empty()) range.end = std::min(range.end, limits.lengths[b]);
+      if (limits.causal) range.end = std::min(range.end, range.center + 1);
+      if (limits.right >= 0) range.end = std::min(range.end, range.center + limits.right + 1);
+      if (limits.left >= 0) range.begin = std::max(range.begin, range.center - limits.left);
+      range.begin = std::min(range.begin, keys);
+      range.end = std::max(range.end, range.begin);
+      c.key_ranges.push_back(range);
     }
   c.point();
 }
@@ -169,7 +170,7 @@ void add_bias(Case<T>& c, std::size_t which, std::mt19937_64& random) {
 
 /// Random key ranges and centers for each query, or those of causality, windows and lengths.
 template <class T>
-void add_places(Case<T>& c, std::mt19937_64& random) {
+void add_key_ranges(Case<T>& c, std::mt19937_64& random) {
   auto& p = c.problem;
   const auto keys = static_cast<std::int64_t>(p.S);
   const auto near = [&](std::size_t n) {
@@ -177,13 +178,13 @@ void add_places(Case<T>& c, std::mt19937_64& random) {
   };
   if (chance(random, 0.2)) return;
   if (chance(random, 0.25)) {
-    c.places.resize(chance(random, 0.5) ? p.L : p.B * p.L);
-    for (kernel::Place& place : c.places) {
-      place.center = near(p.S);
-      place.padding = chance(random, 0.05);
-      if (place.padding) continue;
-      place.first = std::clamp<std::int64_t>(near(p.S), 0, keys);
-      place.last = std::clamp<std::int64_t>(near(p.S), place.first, keys);
+    c.key_ranges.resize(chance(random, 0.5) ? p.L : p.B * p.L);
+    for (kernel::KeyRange& range : c.key_ranges) {
+      range.center = near(p.S);
+      range.padding = chance(random, 0.05);
+      if (range.padding) continue;
+      range.begin = std::clamp<std::int64_t>(near(p.S), 0, keys);
+      range.end = std::clamp<std::int64_t>(near(p.S), range.begin, keys);
     }
     return;
   }
@@ -195,7 +196,7 @@ void add_places(Case<T>& c, std::mt19937_64& random) {
   if (chance(random, 0.1)) limits.offset = near(p.S);
   if (chance(random, 0.25))
     for (std::size_t b = 0; b < p.B; ++b) limits.lengths.push_back(near(p.S));
-  set_places(c, limits);
+  set_key_ranges(c, limits);
 }
 
 /// Biases for all distances, or slopes, which lower masked scores a lot.
@@ -203,9 +204,9 @@ template <class T>
 void add_distances(Case<T>& c, std::mt19937_64& random) {
   auto& p = c.problem;
   std::int64_t least = 0, most = 0;
-  for (const kernel::Place& place : c.places) {
-    least = std::min(least, place.center);
-    most = std::max(most, place.center);
+  for (const kernel::KeyRange& range : c.key_ranges) {
+    least = std::min(least, range.center);
+    most = std::max(most, range.center);
   }
   c.zero = static_cast<std::size_t>(most);
   const std::size_t width = p.S + static_cast<std::size_t>(most - least) + 1;
@@ -266,7 +267,7 @@ void add_options(Case<T>& c, std::mt19937_64& random) {
   if (chance(random, 0.3))
     p.empty_weight = chance(random, 0.5) ? static_cast<T>(1 / std::max(1.0, double(p.S)))
                                          : std::numeric_limits<T>::quiet_NaN();
-  add_places(c, random);
+  add_key_ranges(c, random);
   if (chance(random, 0.2)) add_distances(c, random);
   for (std::size_t which = 0; which < p.masks.size(); ++which)
     if (chance(random, which == 0 ? 0.3 : 0.1)) add_mask(c, which, random);
@@ -351,8 +352,8 @@ Answer<T> compute(const kernel::Problem<T>& p, Ask ask, kernel::ThreadPool& pool
   return answer;
 }
 
-template void set_places(Case<float>&, const Limits&);
-template void set_places(Case<double>&, const Limits&);
+template void set_key_ranges(Case<float>&, const Limits&);
+template void set_key_ranges(Case<double>&, const Limits&);
 template struct Case<float>;
 template struct Case<double>;
 template void add_options(Case<float>&, std::mt19937_64&);

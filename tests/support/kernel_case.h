@@ -32,7 +32,7 @@ template <class T>
 struct Case {
   kernel::Problem<T> problem;
   Elements q, k, v;
-  std::vector<kernel::Place> places;  ///< (B, L) or (L); empty: all keys for all
+  std::vector<kernel::KeyRange> key_ranges;  ///< (B, L) or (L); empty: all keys for all
   std::array<std::vector<std::uint8_t>, 3> masks;
   std::array<std::vector<T>, 2> biases;
   std::vector<T> distances;  ///< of the distance -zero and on, (B or 1, H, ...)
@@ -54,7 +54,7 @@ struct Limits {
   std::vector<std::int64_t> lengths = {};  ///< of each batch item
 };
 template <class T>
-void set_places(Case<T>& c, const Limits& limits);
+void set_key_ranges(Case<T>& c, const Limits& limits);
 
 /// Sizes with remainders in all dimensions, and all options in all combinations.
 template <class T>

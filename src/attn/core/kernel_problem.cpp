@@ -32,7 +32,7 @@ std::optional<std::map<std::int64_t, Range>> ranges_of(const Places::Side& keys)
 }
 
 /// The range of keys around `center` that causality and the window leave of one.
-kernel::Place limited(Range range, std::int64_t center, const Options& options) {
+kernel::KeyRange limited(Range range, std::int64_t center, const Options& options) {
   constexpr std::int64_t kFar = std::int64_t{1} << 48;  // no key is so far from any other
   auto [first, last] = range;
   if (options.causal) last = std::min(last, center + 1);
@@ -41,12 +41,12 @@ kernel::Place limited(Range range, std::int64_t center, const Options& options) 
   if (options.window.left >= 0)
     first = std::max(first, center - std::min(options.window.left, kFar));
   first = std::min(first, range.second);
-  return {.first = first, .last = std::max(first, last), .center = center};
+  return {.begin = first, .end = std::max(first, last), .center = center};
 }
 
 /// (batch rows or 1, rows), or nothing where a query's keys are no range.
-std::optional<std::vector<kernel::Place>> places_of(const Inputs& in, const Options& options) {
-  std::vector<kernel::Place> places;
+std::optional<std::vector<kernel::KeyRange>> places_of(const Inputs& in, const Options& options) {
+  std::vector<kernel::KeyRange> places;
   const auto keys = static_cast<std::int64_t>(in.P + in.N);
   for (const Places& each : in.places) {
     const auto ranges = ranges_of(each.keys);
@@ -54,12 +54,12 @@ std::optional<std::vector<kernel::Place>> places_of(const Inputs& in, const Opti
     for (const std::size_t i : in.rows) {
       const std::int64_t document = each.queries.document[i];
       const auto range = ranges->find(document);
-      kernel::Place place{.padding = document == Places::kPadding};
+      kernel::KeyRange place{.padding = document == Places::kPadding};
       if (range != ranges->end())
         place = limited(range->second, range->second.first + each.queries.place[i], options);
       if (in.E > 0 && !place.padding) {  // the keys behind all others are always seen
-        if (place.first > 0 || place.last < keys) return std::nullopt;
-        place.last = static_cast<std::int64_t>(in.S);
+        if (place.begin > 0 || place.end < keys) return std::nullopt;
+        place.end = static_cast<std::int64_t>(in.S);
       }
       places.push_back(place);
     }
@@ -68,11 +68,11 @@ std::optional<std::vector<kernel::Place>> places_of(const Inputs& in, const Opti
 }
 
 /// Places that leave it to a mask what is seen.
-std::vector<kernel::Place> open_places(const Inputs& in) {
-  std::vector<kernel::Place> places;
+std::vector<kernel::KeyRange> open_places(const Inputs& in) {
+  std::vector<kernel::KeyRange> places;
   for (const Places& each : in.places)
     for (const std::size_t i : in.rows)
-      places.push_back({.last = static_cast<std::int64_t>(in.S),
+      places.push_back({.end = static_cast<std::int64_t>(in.S),
                         .padding = each.queries.document[i] == Places::kPadding});
   return places;
 }
@@ -94,7 +94,7 @@ void add_mask(KernelProblem<T>& to, const Tensor& mask, bool hides) {
 template <class T>
 void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& options) {
   std::int64_t least = 0, most = 0;  // centers
-  for (const kernel::Place& place : to.places) {
+  for (const kernel::KeyRange& place : to.places) {
     least = std::min(least, place.center);
     most = std::max(most, place.center);
   }
@@ -177,8 +177,8 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
     places = open_places(in);
     add_mask(*this, visible_by_places(in, options), false);
   }
-  problem.places = places.data();
-  problem.places_batch = in.places.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
+  problem.key_ranges = places.data();
+  problem.key_ranges_batch = in.places.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
   for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask})
     if (*given)
       add_mask(*this, fitted_mask(**given, in, options.mask_polarity),
@@ -203,7 +203,7 @@ bool has_kernel_problem(const Inputs& in, const Options& options) {
 std::size_t bytes_of_kernel_problem(const Inputs& in, const Options& options) {
   const auto real = [](std::size_t n) { return static_cast<double>(n); };
   const double rows = real(in.places.size()) * real(in.rows.size());
-  double bytes = rows * sizeof(kernel::Place);
+  double bytes = rows * sizeof(kernel::KeyRange);
   if (in.slopes || in.relative_bias)
     bytes += real(in.B) * real(in.H) * real(in.L + in.S) * sizeof(double);
   if (!places_of(in, options)) bytes += rows * real(in.S);

@@ -15,7 +15,7 @@ namespace attn {
 template <class T>
 struct KernelProblem {
   kernel::Problem<T> problem;
-  std::vector<kernel::Place> places;
+  std::vector<kernel::KeyRange> places;
   std::vector<T> distances, sinks;
   std::vector<Tensor> masks;
 

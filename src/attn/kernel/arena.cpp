@@ -15,12 +15,12 @@ std::byte* Arena::reserve(std::size_t bytes) {
   const std::size_t alignment = bytes < kHugePage ? 4096 : kHugePage;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   if (rounded < bytes) throw std::bad_alloc();
-  memory_.reset();  // first, so that old and new need not stand in memory together
+  memory_.reset();  // first, so that both need not fit into memory
   bytes_ = 0;
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
   if (!memory_) throw std::bad_alloc();
   bytes_ = rounded;
-  // Small pages cost more to fault in than the kernels take to fill them. Only advice: may fail.
+  // Faulting in small pages takes longer than the kernels need to fill them. Failure is harmless.
   if (alignment == kHugePage) madvise(memory_.get(), rounded, MADV_HUGEPAGE);
   return memory_.get();
 }

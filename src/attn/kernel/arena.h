@@ -1,4 +1,4 @@
-// Memory that is kept between calls, so that its pages are faulted in once.
+// A buffer that is kept between calls, so that its pages are faulted in only once.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@ namespace attn::kernel {
 
 class Arena {
  public:
-  /// At least `bytes`, on a cache line's boundary, with undefined contents; what an earlier call
-  /// returned is gone. Throws std::bad_alloc.
+  /// Returns at least `bytes` of memory, aligned to cache lines, with undefined contents.
+  /// Invalidates the result of earlier calls. Throws std::bad_alloc.
   std::byte* reserve(std::size_t bytes);
 
  private:

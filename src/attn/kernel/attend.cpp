@@ -8,18 +8,17 @@
 
 #include "attn/base/error.h"
 #include "attn/kernel/kernels.h"
-#include "attn/kernel/plan.h"
+#include "attn/kernel/schedule.h"
 
 namespace attn::kernel {
 namespace {
 
-constexpr double kWorkOfOneWorker = 8e6;  // below it, waking another takes longer than helping
+constexpr double kWorkOfOneWorker = 8e6;  // below this, waking a thread costs more than it saves
 
-constexpr std::size_t kTasksOfWorker = 8;  // to be shared out evenly
+constexpr std::size_t kTasksOfWorker = 8;  // to balance the load
 
-/// One call of attend(): the problem, its plan, and where things stand in memory. What the caller
-/// writes here comes to another processor a line at a time, which takes long: so it is little, and
-/// workers lay out what is their own.
+/// One call of attend(). Other processors fetch what the caller writes here one cache line at a
+/// time, which is slow: it is kept small, and workers set up their own scratch memory.
 template <class T>
 class alignas(64) Call {
  public:
@@ -28,19 +27,19 @@ class alignas(64) Call {
         results_(results),
         pool_(pool),
         kernels_(kernels<T>(isa)),
-        plan_(make_plan(problem, results, kernels_.geometry)),
-        workers_(static_cast<std::size_t>(
-            std::clamp(plan_.work / kWorkOfOneWorker, 1.0, static_cast<double>(pool.threads())))) {}
+        schedule_(make_schedule(problem, results, kernels_.geometry)),
+        workers_(static_cast<std::size_t>(std::clamp(schedule_.work / kWorkOfOneWorker, 1.0,
+                                                     static_cast<double>(pool.threads())))) {}
 
   void all() {
-    if (takes_segments_whole()) return whole_segments();
-    for (std::size_t pair = 0; pair < plan_.pairs; pair += plan_.wave) {
-      const std::size_t count = std::min(plan_.wave, plan_.pairs - pair);
-      if (plan_.split) {
-        split_wave(pair, count);
+    if (runs_whole_segments()) return whole_segments();
+    for (std::size_t pair = 0; pair < schedule_.pairs; pair += schedule_.chunk_pairs) {
+      const std::size_t count = std::min(schedule_.chunk_pairs, schedule_.pairs - pair);
+      if (schedule_.split) {
+        split_chunk(pair, count);
       } else {
-        if (plan_.packed) pack_wave(pair, count);
-        rows_wave(pair, count);
+        if (schedule_.packed) pack_chunk(pair, count);
+        compute_chunk(pair, count);
       }
     }
   }
@@ -50,30 +49,31 @@ class alignas(64) Call {
     return {matrix_of(p_.k, pair / p_.G, pair % p_.G), matrix_of(p_.v, pair / p_.G, pair % p_.G)};
   }
 
-  RowBlock<T> block(std::size_t first, std::size_t rows, const KeyValues<T>& kv,
-                    const Scratch<T>& scratch) const {
+  QueryBlock<T> block(std::size_t first, std::size_t rows, const KeyValues<T>& kv,
+                      const Scratch<T>& scratch) const {
     return {.problem = p_, .first = first, .rows = rows, .kv = kv, .scratch = scratch};
   }
 
   Scratch<T> scratch_of(std::size_t worker) const {
     Scratch<T> scratch;
-    lay_out(plan_, p_, kernels_.geometry, pool_.scratch(worker).reserve(plan_.scratch_bytes),
-            scratch);
+    lay_out_scratch(schedule_, p_, kernels_.geometry,
+                    pool_.scratch(worker).reserve(schedule_.scratch_bytes), scratch);
     return scratch;
   }
 
-  /// Whether whole segments are shared out, and each worker packs the keys and values that its own
-  /// need: these then stay in one processor's caches, and nobody waits in between. It takes
-  /// segments enough to be shared out evenly.
-  bool takes_segments_whole() const {
-    constexpr std::size_t kMostBytes = 2304u << 10;  // of more, packing is a small part
-    const std::size_t bytes = (plan_.packed_keys + plan_.packed_values) * sizeof(T);
-    const std::size_t segments = plan_.pairs * plan_.segments_per_pair();
-    return plan_.packed && !plan_.rows_first && bytes <= kMostBytes &&
+  /// Whether tasks are whole segments, for which each worker packs the keys and values itself:
+  /// these stay in the caches of one processor and no worker waits. Requires enough segments to
+  /// balance the load.
+  bool runs_whole_segments() const {
+    constexpr std::size_t kMostBytes = 2304u
+                                       << 10;  // beyond this, packing is a small part of the work
+    const std::size_t bytes = (schedule_.packed_keys + schedule_.packed_values) * sizeof(T);
+    const std::size_t segments = schedule_.pairs * schedule_.segments_per_pair();
+    return schedule_.packed && !schedule_.rows_first && bytes <= kMostBytes &&
            (segments % workers_ == 0 || segments >= 4 * workers_);
   }
 
-  /// The pair that a worker has packed, in a line of its own.
+  /// The pair that a worker has packed, in its own cache line.
   struct alignas(64) PackedPair {
     std::size_t number = std::numeric_limits<std::size_t>::max();
   };
@@ -82,60 +82,61 @@ class alignas(64) Call {
     reserve_packed(workers_);
     std::vector<PackedPair> packed(workers_);
     pool_.run(
-        plan_.pairs * plan_.segments_per_pair(), workers_,
+        schedule_.pairs * schedule_.segments_per_pair(), workers_,
         [&](std::size_t segment, std::size_t worker) {
           const Scratch<T> scratch = scratch_of(worker);
-          const std::size_t pair = segment / plan_.segments_per_pair();
+          const std::size_t pair = segment / schedule_.segments_per_pair();
           KeyValues<T> kv = unpacked(pair);
           if (std::exchange(packed[worker].number, pair) != pair)
-            for (std::size_t number = 0; number < plan_.key_blocks; ++number)
+            for (std::size_t number = 0; number < schedule_.key_blocks; ++number)
               pack_block(kv, worker, number, scratch.widened);
           point_to_packed(kv, worker);
-          for (std::size_t row = 0; row < plan_.segment_rows; row += plan_.block_rows)
-            whole_rows(block(segment * plan_.segment_rows + row,
-                             std::min(plan_.block_rows, plan_.segment_rows - row), kv, scratch));
+          for (std::size_t row = 0; row < schedule_.segment_rows; row += schedule_.block_rows)
+            whole_rows(block(segment * schedule_.segment_rows + row,
+                             std::min(schedule_.block_rows, schedule_.segment_rows - row), kv,
+                             scratch));
         },
         ThreadPool::Order::shares);
   }
 
-  /// Room for `count` packed pairs, each in lines of its own.
+  /// Allocates `count` packed pairs, each on its own cache lines.
   void reserve_packed(std::size_t count) {
     constexpr std::size_t kLine = 64;
-    values_at_ = round_up(plan_.packed_keys * sizeof(T), kLine);
-    kinds_at_ = values_at_ + round_up(plan_.packed_values * sizeof(T), kLine);
-    packed_bytes_ = kinds_at_ + round_up(plan_.key_blocks * sizeof(ValueKind), kLine);
+    values_at_ = round_up(schedule_.packed_keys * sizeof(T), kLine);
+    kinds_at_ = values_at_ + round_up(schedule_.packed_values * sizeof(T), kLine);
+    packed_bytes_ = kinds_at_ + round_up(schedule_.key_blocks * sizeof(ValueKind), kLine);
     packed_ = pool_.shared().reserve(count * packed_bytes_);
   }
 
-  /// Where the `place`-th of the packed pairs stands.
+  /// The buffers of one packed pair.
   struct Packed {
     T *keys, *values;
     ValueKind* kinds;
   };
-  Packed packed(std::size_t place) const {
-    std::byte* memory = packed_ + place * packed_bytes_;
+  Packed packed(std::size_t slot) const {
+    std::byte* memory = packed_ + slot * packed_bytes_;
     return {reinterpret_cast<T*>(memory), reinterpret_cast<T*>(memory + values_at_),
             reinterpret_cast<ValueKind*>(memory + kinds_at_)};
   }
-  void point_to_packed(KeyValues<T>& kv, std::size_t place) const {
-    const Packed to = packed(place);
+  void point_to_packed(KeyValues<T>& kv, std::size_t slot) const {
+    const Packed to = packed(slot);
     kv.keys = to.keys, kv.values = to.values, kv.kinds = to.kinds;
   }
 
-  /// Packs pairs [first, first + count), a task for each block of keys.
-  void pack_wave(std::size_t first, std::size_t count) {
+  /// Packs pairs [first, first + count). A task is a key block.
+  void pack_chunk(std::size_t first, std::size_t count) {
     reserve_packed(count);
-    pool_.run(count * plan_.key_blocks, workers_, [&](std::size_t task, std::size_t worker) {
-      const std::size_t pair = task / plan_.key_blocks, number = task % plan_.key_blocks;
+    pool_.run(count * schedule_.key_blocks, workers_, [&](std::size_t task, std::size_t worker) {
+      const std::size_t pair = task / schedule_.key_blocks, number = task % schedule_.key_blocks;
       pack_block(unpacked(first + pair), pair, number, scratch_of(worker).widened);
     });
   }
 
-  /// Packs key block `number` into the `place`-th of the packed pairs.
-  void pack_block(const KeyValues<T>& kv, std::size_t place, std::size_t number, T* widened) const {
+  /// Packs key block `number` into packed pair `slot`.
+  void pack_block(const KeyValues<T>& kv, std::size_t slot, std::size_t number, T* widened) const {
     const std::size_t panel = kernels_.geometry.panel;
     const std::size_t from = number * kKeyBlock, to = std::min(p_.S, from + kKeyBlock);
-    const Packed into = packed(place);
+    const Packed into = packed(slot);
     for (std::size_t key = from; key < to; key += panel)
       kernels_.pack_keys(kv.k, key, std::min(panel, to - key), p_.D, widened,
                          into.keys + key * p_.D);
@@ -143,13 +144,13 @@ class alignas(64) Call {
         kernels_.pack_values(kv.v, from, to - from, p_.Dv, widened, into.values, p_.S, from);
   }
 
-  /// All rows of pairs [first, first + count). The last rows of each segment come first: where keys
-  /// are hidden causally they take longest, and are not left to one thread at the end. Where
-  /// segments share much of masks, a task is the same rows of several.
-  void rows_wave(std::size_t first, std::size_t count) {
-    const std::size_t segments = count * plan_.segments_per_pair();
-    const std::size_t blocks = plan_.tasks_per_segment();
-    if (!plan_.rows_first)
+  /// Computes all rows of pairs [first, first + count). The last rows of each segment come first:
+  /// with causal masks they take longest and should not be left to one thread at the end. If
+  /// segments share large masks, a task is the same rows of several.
+  void compute_chunk(std::size_t first, std::size_t count) {
+    const std::size_t segments = count * schedule_.segments_per_pair();
+    const std::size_t blocks = schedule_.tasks_per_segment();
+    if (!schedule_.rows_first)
       return pool_.run(segments * blocks, workers_, [&](std::size_t task, std::size_t worker) {
         rows_of_segment(first, task / blocks, blocks - 1 - task % blocks, worker);
       });
@@ -164,52 +165,55 @@ class alignas(64) Call {
   /// Block `number` of the rows of a segment, counted from pair `first` on.
   void rows_of_segment(std::size_t first, std::size_t segment, std::size_t number,
                        std::size_t worker) const {
-    const std::size_t pair = segment / plan_.segments_per_pair();
-    const std::size_t row = number * plan_.task_rows;
+    const std::size_t pair = segment / schedule_.segments_per_pair();
+    const std::size_t row = number * schedule_.task_rows;
     KeyValues<T> kv = unpacked(first + pair);
-    if (plan_.packed) point_to_packed(kv, pair);
-    whole_rows(block(first * plan_.pair_rows + segment * plan_.segment_rows + row,
-                     std::min(plan_.task_rows, plan_.segment_rows - row), kv, scratch_of(worker)));
+    if (schedule_.packed) point_to_packed(kv, pair);
+    whole_rows(block(first * schedule_.pair_rows + segment * schedule_.segment_rows + row,
+                     std::min(schedule_.task_rows, schedule_.segment_rows - row), kv,
+                     scratch_of(worker)));
   }
 
-  void whole_rows(RowBlock<T> rows) const {
-    if (plan_.key_blocks == 1 && !plan_.strip) return kernels_.single(rows, results_);
+  void whole_rows(QueryBlock<T> rows) const {
+    if (schedule_.key_blocks == 1 && !schedule_.full_rows)
+      return kernels_.single_block(rows, results_);
     kernels_.begin(rows, results_);
-    if (plan_.strip)
-      kernels_.strip(rows);
+    if (schedule_.full_rows)
+      kernels_.full_rows(rows);
     else
-      kernels_.stream(rows, 0, plan_.key_blocks);
+      kernels_.stream(rows, 0, schedule_.key_blocks);
     kernels_.finish(rows, results_);
-    if (plan_.strip) hand_on(rows);
+    if (schedule_.full_rows) deliver(rows);
   }
 
-  /// Its finished rows, to the sink.
-  void hand_on(const RowBlock<T>& rows) const {
+  /// Passes finished rows to the sink.
+  void deliver(const QueryBlock<T>& rows) const {
     const Scratch<T>& s = rows.scratch;
     results_.sink({.first = rows.first,
                    .count = rows.rows,
                    .scores = results_.scores ? s.raw : nullptr,
-                   .weights = results_.weights ? s.strip : nullptr,
+                   .weights = results_.weights ? s.scores : nullptr,
                    .scaled = results_.scaled ? s.scaled : nullptr,
                    .masked = results_.masked ? s.masked : nullptr,
-                   .stride = plan_.strip_stride});
+                   .stride = schedule_.score_stride});
   }
 
-  /// Few rows: each pair and block of keys by itself, then each pair's merged. A task is several
-  /// blocks, of which each is asked for while the one before is worked on.
-  void split_wave(std::size_t first, std::size_t count) {
-    const std::size_t blocks = plan_.key_blocks, rows = plan_.pair_rows, parts = count * blocks;
+  /// Few rows: computes the key blocks of each pair independently, then merges them. A task is
+  /// several consecutive key blocks, so that each is prefetched during the one before.
+  void split_chunk(std::size_t first, std::size_t count) {
+    const std::size_t blocks = schedule_.key_blocks, rows = schedule_.pair_rows,
+                      parts = count * blocks;
     const std::size_t tasks = std::min(parts, kTasksOfWorker * workers_);
-    T* partials =
-        reinterpret_cast<T*>(pool_.shared().reserve(parts * plan_.partial_size * sizeof(T)));
-    const auto partial = [&](std::size_t part) {
-      return partial_at(plan_, kernels_.geometry, partials + part * plan_.partial_size);
+    T* states =
+        reinterpret_cast<T*>(pool_.shared().reserve(parts * schedule_.state_size * sizeof(T)));
+    const auto state = [&](std::size_t part) {
+      return state_at(schedule_, kernels_.geometry, states + part * schedule_.state_size);
     };
     pool_.run(tasks, workers_, [&](std::size_t task, std::size_t worker) {
       for (std::size_t at = parts * task / tasks; at < parts * (task + 1) / tasks; ++at) {
         const std::size_t pair = first + at / blocks, number = at % blocks;
-        RowBlock<T> part = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
-        part.scratch.partial = partial(at);
+        QueryBlock<T> part = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
+        part.scratch.state = state(at);
         part.has_sinks = false;
         kernels_.begin(part, results_);
         kernels_.stream(part, number, number + 1);
@@ -217,10 +221,10 @@ class alignas(64) Call {
     });
     pool_.run(count, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = first + task;
-      RowBlock<T> whole = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
+      QueryBlock<T> whole = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
       kernels_.begin(whole, results_);
       for (std::size_t number = 0; number < blocks; ++number)
-        kernels_.merge(whole, partial(task * blocks + number));
+        kernels_.merge(whole, state(task * blocks + number));
       kernels_.finish(whole, results_);
     });
   }
@@ -229,10 +233,10 @@ class alignas(64) Call {
   const Results<T>& results_;
   ThreadPool& pool_;
   const Kernels<T>& kernels_;
-  const Plan plan_;
+  const Schedule schedule_;
   const std::size_t workers_;
 
-  // The pairs of a wave, or each worker's own, packed: keys first, then values and their kinds.
+  // Packed pairs, of the current chunk or one of each worker: keys, values, kinds of the values.
   std::byte* packed_ = nullptr;
   std::size_t values_at_ = 0, kinds_at_ = 0, packed_bytes_ = 0;
 };

@@ -1,18 +1,18 @@
-// Attention, fast: what core/ computes by the formula, from packed blocks and vector kernels.
+// Fused attention: what core computes step by step, from packed blocks with vector kernels.
 //
-// Ways over one micro-kernel:
-//   streaming  blocks of keys, each with a softmax of its own, folded together in key order
-//              (Milakov & Gimelshein, arXiv:1805.02867; Dao, arXiv:2307.08691): O(L + S) memory;
-//   strip      whole rows of scores, softmax in two passes: when weights, scores or what is between
-//              them are asked for;
-//   single     where all keys are one block: a softmax in two passes, and nothing to be folded.
-// With few queries (decoding) the blocks of one row are computed side by side and folded in the
-// same order after (Flash-Decoding), keys and values of the fewest read where they stand.
+// Three algorithms use the same micro-kernel:
+//   streaming     blocks of keys with an online softmax (Milakov & Gimelshein, arXiv:1805.02867;
+//   Dao,
+//                 arXiv:2307.08691), O(L + S) memory;
+//   full rows     whole rows of scores and a two-pass softmax, if weights or scores are requested;
+//   single block  a two-pass softmax, if all keys fit into one key block.
+// If there are few queries, as in decoding, the key blocks are computed in parallel and then merged
+// in the same order (Flash-Decoding), and keys and values are read in place.
 //
-// The bytes of a row of results depend on its own inputs, the instruction set and the way only
-// (strips with stages between scores and weights round these one by one): not on the number of
-// threads, nor on the other rows, heads and batch items computed beside it. A row that sees NaN and
-// +infinity has the logsumexp +infinity.
+// The bytes of a row of results depend only on its own inputs, the instruction set and the
+// algorithm (full rows with scaled or masked scores round each of these). They do not depend on the
+// number of threads or on other rows, heads and batch items. A row that sees both NaN and +infinity
+// has the logsumexp +infinity.
 #pragma once
 
 #include "attn/kernel/isa.h"
@@ -21,13 +21,12 @@
 
 namespace attn::kernel {
 
-/// Computes `results` of `problem` (float or double). Errors against exact arithmetic come from the
-/// dot products and sums over keys, in which at most 32 terms (128 of double) are added one by one,
-/// then such sums of 512 keys, and then these; exponentials are within 1 unit in the last place,
-/// and 0 where they are no longer normal numbers (below e^-87 and e^-708). Scaled scores of float
-/// beyond 2.3e38 times the temperature count as infinite, whatever is added to them. Errors:
-/// internal, for a head count that G does not divide. Throws std::bad_alloc, and what the sink
-/// throws; results are undefined then.
+/// Computes `results` of `problem`; T is float or double. Rounding errors come from dot products
+/// and sums over keys: at most 32 terms (128 of double) are added one by one, then these sums
+/// within 512 keys, then those. Exponentials are within 1 unit in the last place; results that
+/// would be subnormal (below e^-87 and e^-708) are 0. Scaled scores of float beyond 2.3e38 times
+/// the temperature count as infinite, whatever the biases. Throws Error (internal) if H is not a
+/// multiple of G, std::bad_alloc, and what the sink throws; results are then undefined.
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());

@@ -1,14 +1,12 @@
-// Attention of a block of query rows: by streaming over key blocks (stream-inl.h) or on a strip of
-// whole rows (strip-inl.h), which both leave a partial that merge() folds and finish() writes out;
-// where keys are few, at once (single-inl.h).
+// The table of kernels of the instruction set that this is compiled for.
 #pragma once
 
+#include "attn/kernel/full_rows-inl.h"
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/pack_keys-inl.h"
 #include "attn/kernel/peak-inl.h"
-#include "attn/kernel/single-inl.h"
+#include "attn/kernel/single_block-inl.h"
 #include "attn/kernel/stream-inl.h"
-#include "attn/kernel/strip-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
 
@@ -20,10 +18,10 @@ Kernels<T> make_kernels() {
   kernels.pack_values = pack_values<T>;
   kernels.begin = begin<T>;
   kernels.stream = stream<T>;
-  kernels.strip = strip<T>;
+  kernels.full_rows = full_rows<T>;
   kernels.merge = merge<T>;
   kernels.finish = finish<T>;
-  kernels.single = single<T>;
+  kernels.single_block = single_block<T>;
   kernels.multiply_add = multiply_add<T>;
   return kernels;
 }

@@ -16,10 +16,10 @@ std::size_t affinity() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     return static_cast<std::size_t>(std::max(1, CPU_COUNT(&set)));
-  return std::max(1u, std::thread::hardware_concurrency());  // more processors than a set holds
+  return std::max(1u, std::thread::hardware_concurrency());  // more processors than cpu_set_t holds
 }
 
-/// quota / period in processors, or `limit` where there is none.
+/// The smaller of `limit` and quota / period; `limit` if there is no quota.
 std::size_t limited(std::size_t limit, double quota, double period) {
   if (!(quota > 0 && period > 0)) return limit;
   return std::min(limit, static_cast<std::size_t>(std::clamp(std::ceil(quota / period), 1., 1e6)));
@@ -40,7 +40,7 @@ std::size_t limit_v1(std::size_t limit, const std::string& folder) {
   return limit;
 }
 
-/// The least of the limits from `path` up to the root: a group's limit binds all below it.
+/// The lowest limit from `path` up to the root: a group's limit applies to all groups below it.
 template <class F>
 std::size_t limit_upwards(std::size_t limit, const std::string& root, std::string path,
                           F limit_at) {

@@ -1,5 +1,4 @@
-// What a block of query rows ends with: contexts and logsumexps written, those of rows that see
-// nothing among them.
+// The end of a block of query rows: writes context and logsumexp, also of rows that see no key.
 #pragma once
 
 #include <cmath>
@@ -11,24 +10,24 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// Whether a row sees any key: if so and its sum is 0, then all its scores are -inf, and their
-/// differences NaN.
+/// Whether a row sees any key. If it does and its sum is 0, all its scores are -inf and its weights
+/// NaN.
 template <class T>
-bool sees_any(const Problem<T>& p, const Row<T>& row) {
-  for (std::int64_t j = row.place.first; j < row.place.last; ++j)
+bool sees_any_key(const Problem<T>& p, const Row<T>& row) {
+  for (std::int64_t j = row.range.begin; j < row.range.end; ++j)
     if (sees(p, row, static_cast<std::size_t>(j))) return true;
   return false;
 }
 
-/// The weight of each key in a row that sees none; 0 of no keys is nothing.
+/// The weight of each key in a row that sees none.
 template <class T>
 T empty_weight(const Problem<T>& p, const Row<T>& row) {
-  return row.place.padding || p.S == 0 ? T(0) : p.empty_weight;
+  return row.range.padding || p.S == 0 ? T(0) : p.empty_weight;
 }
 
-/// The mean of all values, hidden or not, in short sums.
+/// The mean of all values, hidden or not, summed in parts of kSumDepth.
 template <class T>
-void average_values(const RowBlock<T>& block, T* out) {
+void average_values(const QueryBlock<T>& block, T* out) {
   const Problem<T>& p = block.problem;
   const Rows<T> values(block.kv.v, p.Dv);
   T* sums = block.scratch.saved;
@@ -44,42 +43,43 @@ void average_values(const RowBlock<T>& block, T* out) {
   for (std::size_t j = 0; j < p.Dv; ++j) out[j] *= p.empty_weight;
 }
 
-/// The context of a row whose sum is 0.
+/// Writes the context of a row whose sum is 0.
 template <class T>
-void finish_nothing(const RowBlock<T>& block, const Row<T>& row) {
+void finish_empty_row(const QueryBlock<T>& block, const Row<T>& row) {
   const Problem<T>& p = block.problem;
-  const T weight = sees_any(p, row) ? std::numeric_limits<T>::quiet_NaN() : empty_weight(p, row);
+  const T weight =
+      sees_any_key(p, row) ? std::numeric_limits<T>::quiet_NaN() : empty_weight(p, row);
   if (weight > 0) return average_values(block, row.context);
   fill(row.context, p.Dv, weight);
 }
 
-/// log(2^max sum): of an infinite maximum there is nothing to sum.
+/// log(2^max * sum), where max may be infinite.
 template <class T>
 T logsumexp_of(T max, T sum) {
   if (sum == 0) return -kInfinity<T>;
   return max == kInfinity<T> ? max : static_cast<T>(max / kLog2e + std::log(double(sum)));
 }
 
-/// The context of row i, `values` times `factor`, unless it stands there already, and logsumexp. A
-/// zero is +0: what a key that is hidden from the row makes of a -0, too.
+/// Writes the context of row i, `values` times `factor`, unless `values` is the context itself, and
+/// its logsumexp. Adding 0 turns -0 into +0, so that the sign does not depend on hidden keys.
 template <class T>
-HWY_INLINE void write_row(const RowBlock<T>& block, const Results<T>& results, std::size_t i,
-                          const T* values, T factor) {
-  const Partial<T>& partial = block.scratch.partial;
+HWY_INLINE void write_result(const QueryBlock<T>& block, const Results<T>& results, std::size_t i,
+                             const T* values, T factor) {
+  const SoftmaxState<T>& state = block.scratch.state;
   const Row<T>& row = block.scratch.row[i];
-  const T sum = partial.sum[i];
+  const T sum = state.sum[i];
   if (sum == 0)
-    finish_nothing(block, row);
+    finish_empty_row(block, row);
   else if (values != row.context)
     for (std::size_t j = 0; j < block.problem.Dv; ++j) row.context[j] = values[j] * factor + T(0);
-  if (results.logsumexp) results.logsumexp[block.first + i] = logsumexp_of(partial.max[i], sum);
+  if (results.logsumexp) results.logsumexp[block.first + i] = logsumexp_of(state.max[i], sum);
 }
 
 template <class T>
-void finish(RowBlock<T>& block, const Results<T>& results) {
-  const Partial<T>& partial = block.scratch.partial;
+void finish(QueryBlock<T>& block, const Results<T>& results) {
+  const SoftmaxState<T>& state = block.scratch.state;
   for (std::size_t i = 0; i < block.rows; ++i)
-    write_row(block, results, i, partial.values + i * partial.stride, 1 / partial.sum[i]);
+    write_result(block, results, i, state.values + i * state.stride, 1 / state.sum[i]);
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

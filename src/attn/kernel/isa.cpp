@@ -14,7 +14,7 @@ namespace attn::kernel {
 namespace {
 
 #if defined(__x86_64__)
-/// What x86-64-v3 has beside AVX2, FMA and BMI, and not every compiler's own test knows.
+/// The parts of x86-64-v3 that not every compiler's __builtin_cpu_supports() knows.
 bool has_rest_of_v3() {
   constexpr unsigned kF16c = 1u << 29, kMovbe = 1u << 22, kLzcnt = 1u << 5;
   unsigned a = 0, b = 0, c = 0, d = 0, extended = 0;
@@ -26,7 +26,7 @@ bool has_rest_of_v3() {
 std::vector<Isa> find_isas() {
   std::vector<Isa> isas{Isa::baseline};
 #if defined(__x86_64__)
-  // The compiler's own test covers the operating system's part (saved registers), too.
+  // __builtin_cpu_supports() also checks that the operating system saves the registers.
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
       __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2") && has_rest_of_v3()) {

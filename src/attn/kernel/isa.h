@@ -1,4 +1,4 @@
-// Which of the kernels' instruction sets this machine runs.
+// The instruction sets of the kernels, and those that this machine supports.
 #pragma once
 
 #include <string_view>
@@ -8,19 +8,19 @@ namespace attn::kernel {
 
 /// From the least to the most capable.
 enum class Isa {
-  baseline,  ///< whatever every machine of this architecture has
-  avx2,      ///< with the rest of x86-64-v3: FMA, F16C, BMI 1 and 2, LZCNT, MOVBE
+  baseline,  ///< supported by every machine of this architecture
+  avx2,      ///< x86-64-v3: AVX2, FMA, F16C, BMI 1 and 2, LZCNT, MOVBE
   avx512,    ///< F, BW, CD, DQ, VL
 };
 
 /// "baseline", "avx2", "avx512".
 std::string_view name_of(Isa isa);
 
-/// Those that this machine can run, least capable first.
+/// The instruction sets that this machine supports, least capable first.
 const std::vector<Isa>& available_isas();
 
-/// The most capable one, or the one that the environment variable ATTN_ISA names. Errors: usage,
-/// for a name that is unknown or that this machine cannot run.
+/// The most capable instruction set, or the one named by the environment variable ATTN_ISA. Throws
+/// Error (usage) if that is unknown or not supported.
 Isa active_isa();
 
 /// The name of active_isa().

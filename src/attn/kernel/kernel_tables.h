@@ -1,4 +1,4 @@
-// Where each instruction set's table comes from: one source, compiled once for each.
+// The kernel tables of all instruction sets: the same source, compiled once for each.
 #pragma once
 
 #include "attn/kernel/kernels.h"

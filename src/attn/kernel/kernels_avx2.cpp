@@ -1,4 +1,4 @@
-// The kernels for machines with AVX2, FMA and F16C; compiled with flags of its own.
+// The kernels for x86-64-v3 (AVX2, FMA, F16C). CMake sets the instruction set of this file.
 #if defined(__x86_64__)
 #include "attn/kernel/attention-inl.h"
 #include "attn/kernel/kernel_tables.h"

@@ -1,4 +1,5 @@
-// The kernels for machines with AVX-512 F, BW, CD, DQ and VL; compiled with flags of its own.
+// The kernels for x86-64-v4 (AVX-512 F, BW, CD, DQ, VL). CMake sets the instruction set of this
+// file.
 #if defined(__x86_64__)
 #include "attn/kernel/attention-inl.h"
 #include "attn/kernel/kernel_tables.h"

@@ -1,4 +1,4 @@
-// What masks and biases show of a panel of keys to the rows of a group.
+// The visibility of a panel of keys to a group of rows, by masks and biases.
 #pragma once
 
 #include "attn/kernel/kernels.h"
@@ -7,33 +7,33 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// How much of a panel the masks let the rows of a group see.
-enum class Seen { none, some, all };
+/// How many of a panel's keys the masks show to a group of rows.
+enum class Visibility { none, some, all };
 
-HWY_INLINE std::int64_t lesser(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
-HWY_INLINE std::int64_t greater(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
-HWY_INLINE std::int64_t between(std::int64_t low, std::int64_t x, std::int64_t high) {
+HWY_INLINE std::int64_t min64(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
+HWY_INLINE std::int64_t max64(std::int64_t a, std::int64_t b) { return a > b ? a : b; }
+HWY_INLINE std::int64_t clamp64(std::int64_t low, std::int64_t x, std::int64_t high) {
   return x < low ? low : x > high ? high : x;
 }
 
-/// Whether any and whether all of `count` elements let a key be seen.
+/// Whether any and whether all elements show a key.
 struct AnyAll {
   bool any = false, all = true;
 };
 template <class X, class IsSeen>
-HWY_INLINE AnyAll any_all(const X* x, std::int64_t stride, std::int64_t count, IsSeen is_seen) {
+HWY_INLINE AnyAll any_all(const X* x, std::int64_t stride, std::int64_t count, IsSeen is_visible) {
   unsigned any = 0, all = 1;
-  if (stride == 1) {  // by itself, so that it is compiled to vectors
+  if (stride == 1) {  // a separate loop, which the compiler vectorizes
     for (std::int64_t i = 0; i < count; ++i) {
-      const unsigned seen = is_seen(x[i]);
-      any |= seen;
-      all &= seen;
+      const unsigned visible = is_visible(x[i]);
+      any |= visible;
+      all &= visible;
     }
   } else {
     for (std::int64_t i = 0; i < count; ++i) {
-      const unsigned seen = is_seen(x[i * stride]);
-      any |= seen;
-      all &= seen;
+      const unsigned visible = is_visible(x[i * stride]);
+      any |= visible;
+      all &= visible;
     }
   }
   return {any != 0, all != 0};
@@ -48,8 +48,8 @@ HWY_INLINE bool has_biases(const Problem<T>& p) {
   return p.biases[0].data || p.biases[1].data;
 }
 
-/// Which of mask m's bytes of keys [first, first + count) are nonzero in some rows. Rows that share
-/// theirs with the one before are looked at once.
+/// Whether any and whether all of mask m's bytes of keys [first, first + count) are nonzero.
+/// Consecutive rows that share a mask row are read once.
 template <class T>
 HWY_INLINE AnyAll nonzero_bytes(const Row<T>* row, std::size_t rows, std::size_t m,
                                 std::int64_t column, std::int64_t first, std::int64_t count) {
@@ -75,7 +75,7 @@ HWY_INLINE AnyAll nonzero_bytes(const Row<T>* row, std::size_t rows, std::size_t
           found.all && hn::AllTrue(d, hn::Ne(least, hn::Zero(d)))};
 }
 
-/// Whether any of `count` numbers is not -inf; of most biases the first ones are not.
+/// Whether any of `count` numbers is not -inf. Usually the first one decides.
 template <class T>
 HWY_INLINE bool adds_to_any(const T* bias, std::int64_t column, std::int64_t count) {
   const Tag<T> d;
@@ -90,16 +90,16 @@ HWY_INLINE bool adds_to_any(const T* bias, std::int64_t column, std::int64_t cou
   return false;
 }
 
-/// What masks and biases say about keys [first, first + count) in any of the group's rows.
+/// The visibility of keys [first, first + count) to the rows of a group.
 template <class T>
-Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std::int64_t first,
-                   std::int64_t count) {
+Visibility panel_visibility(const Problem<T>& p, const Row<T>* row, std::size_t rows,
+                            std::int64_t first, std::int64_t count) {
   bool all = true;
   for (std::size_t m = 0; m < p.masks.size(); ++m) {
     if (!p.masks[m].data) continue;
     const std::int64_t column = p.masks[m].strides.column;
     const AnyAll set = nonzero_bytes(row, rows, m, column, first, count);
-    if (p.masks[m].hides ? set.all : !set.any) return Seen::none;
+    if (p.masks[m].hides ? set.all : !set.any) return Visibility::none;
     all = all && (p.masks[m].hides ? !set.any : set.all);
   }
   for (std::size_t m = 0; m < p.biases.size(); ++m) {
@@ -108,13 +108,13 @@ Seen seen_by_masks(const Problem<T>& p, const Row<T>* row, std::size_t rows, std
     bool any = false;
     for (std::size_t r = 0; r < rows && !any; ++r)
       any = adds_to_any(row[r].biases[m] + first * column, column, count);
-    if (!any) return Seen::none;
-    all = false;  // it has to be added anyway
+    if (!any) return Visibility::none;
+    all = false;  // it must be added anyway
   }
-  return all ? Seen::all : Seen::some;
+  return all ? Visibility::all : Visibility::some;
 }
 
-/// Which lanes' bytes are not zero.
+/// The lanes whose bytes are nonzero.
 #if HWY_TARGET == HWY_AVX3
 HWY_INLINE hn::Mask<Tag<float>> nonzero(const std::uint8_t* bytes, Tag<float>) {
   const __m128i x = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));

@@ -52,8 +52,8 @@ class RowModifiers {
       masks_[m] = at_first(row.masks[m], p.masks[m].strides.column, copies.masks[m]);
       hides_[m] = p.masks[m].hides;
     }
-    begin_ = between(0, row.place.first - first, width);
-    end_ = between(0, row.place.last - first, width);
+    begin_ = clamp64(0, row.range.begin - first, width);
+    end_ = clamp64(0, row.range.end - first, width);
     limited_ = begin_ > 0 || end_ < width;
   }
 
@@ -231,12 +231,12 @@ HWY_INLINE void apply_modifiers(PanelScores<T>& scores, const Modifiers& modifie
   }
 }
 
-/// Stores a row of scores and raises the row's running maximum, a vector, to them.
+/// Stores a panel of scores and updates the row's running maximum, a vector.
 template <class T>
-HWY_INLINE void store_and_raise(const PanelScores<T>& scores, T* to, Vec<T>& running_max) {
+HWY_INLINE void store_and_update_max(const PanelScores<T>& scores, T* to, Vec<T>& running_max) {
   unrolled<kTileVectors>([&](std::size_t j) {
     hn::Store(scores[j], Tag<T>(), to + j * kLanes<T>);
-    running_max = raised<T>(running_max, scores[j]);
+    running_max = update_max<T>(running_max, scores[j]);
   });
 }
 
@@ -246,7 +246,7 @@ struct RowBuffers {
   const T* raw;    ///< scores / scale; may be `out`
   T scale;         ///< of `raw`
   T* out;          ///< scores as the softmax takes them
-  T* running_max;  ///< a vector, raised to what is stored in `out`
+  T* running_max;  ///< a vector: maximum of the scores in `out`
 };
 
 /// Applies the modifiers to one row and `width` keys from `first` on, whole panels.
@@ -268,7 +268,7 @@ void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std:
       scores[j] = hn::Mul(hn::Load(d, buffers.raw + lane + j * kLanes<T>), scale);
     });
     apply_modifiers<T>(scores, modifiers, lane, adder, stages);
-    store_and_raise<T>(scores, buffers.out + lane, most);
+    store_and_update_max<T>(scores, buffers.out + lane, most);
   }
   hn::Store(most, d, buffers.running_max);
 }
@@ -335,7 +335,7 @@ HWY_NOINLINE void score_fused_tiles(std::size_t rows, const WholePanels<T>& pane
         each_vector<T>(scores, [&](Vec<T> sum, std::size_t) { return hn::Mul(sum, scale); });
         apply_modifiers<T>(scores, modifiers, 0, adder, Stages<T>());
         Vec<T> most = hn::Load(d, running_max + row * kLanes<T>);
-        store_and_raise<T>(scores, at, most);
+        store_and_update_max<T>(scores, at, most);
         hn::Store(most, d, running_max + row * kLanes<T>);
       });
 }

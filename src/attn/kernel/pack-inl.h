@@ -1,4 +1,4 @@
-// Rows of a matrix widened, and values into the order in which the micro-kernel reads them.
+// Conversion of matrix rows, and packing of values (see kernels.h).
 #pragma once
 
 #include <type_traits>
@@ -15,7 +15,7 @@ void convert(const In* in, std::int64_t stride, std::size_t count, T* out) {
     out[i] = static_cast<T>(in[static_cast<std::int64_t>(i) * stride]);
 }
 
-// Highway's emulation of widening takes no infinity and no NaN.
+// Highway's emulated conversion does not support infinity and NaN.
 template <class Narrow>
 inline constexpr bool kWidensAll =
     std::is_same_v<Narrow, hwy::bfloat16_t> || HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3;
@@ -53,7 +53,7 @@ HWY_NOINLINE void widen(const std::byte* in, DType dtype, std::int64_t stride, s
   }
 }
 
-/// Rows of a matrix as contiguous T: in place where they are that, otherwise widened one by one.
+/// The rows of a matrix as contiguous T: in place if possible, otherwise converted one by one.
 template <class T>
 class Rows {
  public:
@@ -66,12 +66,12 @@ class Rows {
   bool in_place() const { return in_place_; }
   std::int64_t row_bytes() const { return row_bytes_; }
 
-  /// Row i; `room` is where it is widened to.
-  const T* at(std::size_t i, T* room) const {
+  /// Row i, converted into `buffer` if necessary.
+  const T* at(std::size_t i, T* buffer) const {
     const std::byte* row = matrix_.data + static_cast<std::int64_t>(i) * row_bytes_;
     if (in_place_) return reinterpret_cast<const T*>(row);
-    widen(row, matrix_.dtype, matrix_.column, columns_, room);
-    return room;
+    widen(row, matrix_.dtype, matrix_.column, columns_, buffer);
+    return buffer;
   }
 
  private:
@@ -81,8 +81,8 @@ class Rows {
   bool in_place_;
 };
 
-/// Asks for the first of the rows that are to be read where they stand: what is behind them is
-/// asked for on the way.
+/// Prefetches the first rows that will be read in place; later rows are prefetched during the
+/// product.
 template <class T>
 void prefetch_rows(const Rows<T>& rows, std::size_t first, std::size_t count, std::size_t columns) {
   if (!rows.in_place()) return;
@@ -95,7 +95,7 @@ using BlockTag = hn::CappedTag<T, 16 / sizeof(T)>;  ///< 128 bits, within which 
 template <class T>
 inline constexpr std::size_t kBlockLanes = 16 / sizeof(T);
 
-/// Transposes kBlockLanes rows, each 128-bit block of them by itself.
+/// Transposes kBlockLanes rows within each 128-bit block.
 template <class T>
 HWY_INLINE void transpose_in_blocks(Vec<T> (&rows)[kBlockLanes<T>]) {
   const Tag<T> d;
@@ -123,14 +123,14 @@ HWY_INLINE bool is_finite(T x) {
 template <class T>
 HWY_INLINE bool copy_row(const T* in, std::size_t count, std::size_t width, T* out) {
   const Tag<T> d;
-  Vec<T> taint = hn::Zero(d);  // 0 * x + taint stays 0 while every x is finite
+  Vec<T> nonfinite_probe = hn::Zero(d);  // 0 * x + probe is 0 as long as every x is finite
   std::size_t i = 0;
   for (; i + kLanes<T> <= count; i += kLanes<T>) {
     const Vec<T> v = hn::LoadU(d, in + i);
     hn::StoreU(v, d, out + i);
-    taint = hn::MulAdd(v, hn::Zero(d), taint);
+    nonfinite_probe = hn::MulAdd(v, hn::Zero(d), nonfinite_probe);
   }
-  bool finite = is_finite(total<T>(taint));
+  bool finite = is_finite(total<T>(nonfinite_probe));
   for (; i < count; ++i) {
     out[i] = in[i];
     finite = finite && is_finite(in[i]);
@@ -142,28 +142,29 @@ HWY_INLINE bool copy_row(const T* in, std::size_t count, std::size_t width, T* o
 /// Whether `count` elements, whole vectors, are finite.
 template <class T>
 bool all_finite(const T* x, std::size_t count) {
-  constexpr std::size_t kChains = 8;  // as each takes its next vector only after its last
+  constexpr std::size_t kChains = 8;  // independent, to hide the latency of each
   const Tag<T> d;
-  Vec<T> taint[kChains];
-  for (Vec<T>& chain : taint) chain = hn::Zero(d);
+  Vec<T> nonfinite_probe[kChains];
+  for (Vec<T>& chain : nonfinite_probe) chain = hn::Zero(d);
   const auto look = [&](Vec<T>& chain, std::size_t at) {
     chain = hn::MulAdd(hn::LoadU(d, x + at), hn::Zero(d), chain);
   };
   std::size_t i = 0;
   for (; i + kChains * kLanes<T> <= count; i += kChains * kLanes<T>)
 #pragma GCC unroll 8
-    for (std::size_t j = 0; j < kChains; ++j) look(taint[j], i + j * kLanes<T>);
-  for (; i < count; i += kLanes<T>) look(taint[0], i);
-  for (std::size_t j = 1; j < kChains; ++j) taint[0] = hn::Add(taint[0], taint[j]);
-  return is_finite(total<T>(taint[0]));
+    for (std::size_t j = 0; j < kChains; ++j) look(nonfinite_probe[j], i + j * kLanes<T>);
+  for (; i < count; i += kLanes<T>) look(nonfinite_probe[0], i);
+  for (std::size_t j = 1; j < kChains; ++j)
+    nonfinite_probe[0] = hn::Add(nonfinite_probe[0], nonfinite_probe[j]);
+  return is_finite(total<T>(nonfinite_probe[0]));
 }
 
-/// Packs values as Kernels::pack_values does, whether or not it could leave them.
+/// Packs values even if they could be read in place.
 template <class T>
 ValueKind pack_all_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
                           T* widened, T* packed, std::size_t keys, std::size_t at) {
   const Rows<T> source(v, Dv);
-  bool tainted = false;
+  bool non_finite = false;
   for (std::size_t i = 0; i < count; ++i) {
     const T* row = source.at(first + i, widened);
     for (std::size_t column = 0; column < Dv; column += kPanel<T>) {
@@ -171,17 +172,16 @@ ValueKind pack_all_values(const Matrix& v, std::size_t first, std::size_t count,
       const std::size_t width = round_up(used, kLanes<T>);
       T* out = packed + column * keys + (at + i) * width;
       if (copy_row(row + column, used, width, out)) continue;
-      tainted = true;
+      non_finite = true;
       for (std::size_t j = 0; j < used; ++j)
         if (!is_finite(out[j])) out[j] = 0;
     }
   }
-  return tainted ? ValueKind::tainted : ValueKind::packed;
+  return non_finite ? ValueKind::non_finite : ValueKind::packed;
 }
 
-/// Values may stay where they stand when the micro-kernel can read them there as well as packed: in
-/// whole vectors, row next to row, as rows further apart share few sets of a cache; and few, as
-/// they may stand in small pages.
+/// Values are read in place if that is as fast as reading packed ones: whole vectors in adjacent
+/// rows (rows further apart share few cache sets), and few enough for small pages.
 template <class T>
 ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
                       T* widened, T* packed, std::size_t keys, std::size_t at) {

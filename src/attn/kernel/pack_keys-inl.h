@@ -1,7 +1,7 @@
-// Keys into the order in which the micro-kernel reads them, widened on the way.
+// Packing of keys (see kernels.h), with conversion to T.
 #pragma once
 
-#include "attn/kernel/unpacked-inl.h"
+#include "attn/kernel/unpacked_keys-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
 

@@ -1,11 +1,11 @@
-// The machine's peak: multiply-adds that never leave the registers.
+// Multiply-adds in registers, for measuring the machine's peak.
 #pragma once
 
 #include "attn/kernel/simd-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// How many floating point operations `rounds` rounds of independent multiply-adds were.
+/// Kernels::multiply_add.
 template <class T>
 double multiply_add(std::size_t rounds) {
   constexpr std::size_t kSums = 12;  // enough to hide the latency of two units
@@ -19,7 +19,7 @@ double multiply_add(std::size_t rounds) {
   }
   Vec<T> all = sums[0];
   for (std::size_t i = 1; i < kSums; ++i) all = hn::Add(all, sums[i]);
-  volatile T sink = hn::GetLane(all);  // so that the work is not left out
+  volatile T sink = hn::GetLane(all);  // keeps the compiler from removing the loop
   static_cast<void>(sink);
   return 2.0 * kSums * kLanes<T> * static_cast<double>(rounds);
 }

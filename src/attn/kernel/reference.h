@@ -65,7 +65,7 @@ Reference<N> attend_reference(const Problem<T>& p) {
 
     const bool empty = !sees_any && sum == 0;
     for (std::size_t j = 0; j < p.S; ++j) {
-      if (empty) weights[j] = row.place.padding ? N(0) : N(p.empty_weight);
+      if (empty) weights[j] = row.range.padding ? N(0) : N(p.empty_weight);
       if (!empty && sees(p, row, j)) weights[j] /= sum;
       if (!empty ? !sees(p, row, j) : weights[j] == 0) continue;  // whatever its value is
       for (std::size_t d = 0; d < p.Dv; ++d)

@@ -10,7 +10,7 @@ std::ptrdiff_t offset_of(const Strides& strides, std::size_t batch, std::size_t 
          static_cast<std::int64_t>(head) * strides.head;
 }
 
-/// Row 0 of a head, from which the others follow.
+/// Row 0 of a head, from which the others are derived.
 template <class T>
 Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size_t b,
                  std::size_t h) {
@@ -29,20 +29,20 @@ Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size
   return row;
 }
 
-/// Field by field: a copy in wide vectors would wait for those that have just been stored.
+/// Sets fields one by one: a vector copy would stall on fields that were just stored.
 template <class T>
 void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>& head,
-             std::int64_t query_bytes, const Place& place, std::size_t l, Row<T>& row) {
+             std::int64_t query_bytes, const KeyRange& range, std::size_t l, Row<T>& row) {
   const auto query = static_cast<std::int64_t>(l);
-  row.place.first = place.first, row.place.last = place.last;
-  row.place.center = place.center, row.place.padding = place.padding;
-  row.sink = place.padding ? -std::numeric_limits<T>::infinity() : head.sink;
+  row.range.begin = range.begin, row.range.end = range.end;
+  row.range.center = range.center, row.range.padding = range.padding;
+  row.sink = range.padding ? -std::numeric_limits<T>::infinity() : head.sink;
   for (std::size_t m = 0; m < problem.masks.size(); ++m)
     row.masks[m] = head.masks[m] ? head.masks[m] + query * problem.masks[m].strides.row : nullptr;
   for (std::size_t m = 0; m < problem.biases.size(); ++m)
     row.biases[m] =
         head.biases[m] ? head.biases[m] + query * problem.biases[m].strides.row : nullptr;
-  row.distances = head.distances ? head.distances - place.center : nullptr;
+  row.distances = head.distances ? head.distances - range.center : nullptr;
   row.query = head.query + query * query_bytes;
   row.context = head.context ? head.context + query * results.context_strides.row : nullptr;
 }
@@ -52,17 +52,19 @@ void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>&
 template <class T>
 void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t first,
                std::size_t count, Row<T>* rows) {
-  const Place everything{0, static_cast<std::int64_t>(problem.S), 0, false};
+  const KeyRange everything{0, static_cast<std::int64_t>(problem.S), 0, false};
   for (std::size_t i = 0; i < count;) {
     const std::size_t bh = (first + i) / problem.L, b = bh / problem.H, h = bh % problem.H;
     const Row<T> head = first_row(problem, results, b, h);
     const auto query_bytes =
         problem.q.strides.row * static_cast<std::int64_t>(size_of(problem.q.dtype));
-    const Place* places = problem.places
-                              ? problem.places + static_cast<std::int64_t>(b) * problem.places_batch
-                              : nullptr;
+    const KeyRange* key_ranges =
+        problem.key_ranges
+            ? problem.key_ranges + static_cast<std::int64_t>(b) * problem.key_ranges_batch
+            : nullptr;
     for (std::size_t l = (first + i) % problem.L; l < problem.L && i < count; ++l, ++i)
-      set_row(problem, results, head, query_bytes, places ? places[l] : everything, l, rows[i]);
+      set_row(problem, results, head, query_bytes, key_ranges ? key_ranges[l] : everything, l,
+              rows[i]);
   }
 }
 
@@ -77,7 +79,7 @@ Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head) {
 template <class T>
 bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j) {
   const auto key = static_cast<std::int64_t>(j);
-  if (key < row.place.first || key >= row.place.last) return false;
+  if (key < row.range.begin || key >= row.range.end) return false;
   for (std::size_t m = 0; m < row.masks.size(); ++m) {
     const Mask& mask = problem.masks[m];
     if (row.masks[m] && (row.masks[m][key * mask.strides.column] != 0) == mask.hides) return false;

@@ -1,4 +1,4 @@
-// What each query row needs to know while its scores are worked on.
+// The inputs of one query row, resolved from a problem's strides.
 #pragma once
 
 #include <array>
@@ -10,37 +10,37 @@
 
 namespace attn::kernel {
 
-/// A matrix that stands elsewhere.
+/// A view of a matrix.
 struct Matrix {
   const std::byte* data = nullptr;
   DType dtype = DType::f32;
   std::int64_t row = 0, column = 1;  ///< strides in elements
 };
-/// That of one batch item and head of an operand.
+/// The matrix of one batch item and head of an operand.
 Matrix matrix_of(const Operand& operand, std::size_t batch, std::size_t head);
 
-/// One row of the flat (B * H * L) rows of queries.
+/// One of the B * H * L query rows.
 template <class T>
 struct Row {
-  Place place;
+  KeyRange range;
   T sink = -std::numeric_limits<T>::infinity();
-  std::array<const std::uint8_t*, 3> masks{};  ///< of this row, key 0
-  std::array<const T*, 2> biases{};            ///< of this row, key 0
-  const T* distances = nullptr;                ///< of this row, key 0
-  const std::byte* query = nullptr;            ///< its first element
+  std::array<const std::uint8_t*, 3> masks{};  ///< at key 0
+  std::array<const T*, 2> biases{};            ///< at key 0
+  const T* distances = nullptr;                ///< at key 0
+  const std::byte* query = nullptr;            ///< first element
   T* context = nullptr;
 };
 
-/// Rows [first, first + count), batch item, head and query counted in row-major order.
+/// Sets `rows` to rows [first, first + count) in the order (batch item, head, query).
 template <class T>
 void make_rows(const Problem<T>& problem, const Results<T>& results, std::size_t first,
                std::size_t count, Row<T>* rows);
 
-/// Whether the row sees key j, masks and biases included.
+/// Whether the row sees key j, according to its key range, masks and biases.
 template <class T>
 bool sees(const Problem<T>& problem, const Row<T>& row, std::size_t j);
 
-/// Element (i, j), whatever the dtype.
+/// Element (i, j), converted from any dtype.
 double element(const Matrix& matrix, std::size_t i, std::size_t j);
 
 }  // namespace attn::kernel

@@ -1,4 +1,4 @@
-// Vectors of the instruction set that this is compiled for, and the functions of them.
+// Vectors of the instruction set that this is compiled for, and functions on them.
 #pragma once
 
 #include <hwy/highway.h>
@@ -24,9 +24,9 @@ inline constexpr T kInfinity = std::numeric_limits<T>::infinity();
 
 inline constexpr double kLog2e = 1.4426950408889634074;  ///< log2(e): 2^(t log2(e)) = e^t
 
-/// 2^r = 1 + r h(r) for |r| <= 1/2, h a minimax fit of the relative error (3e-9, 2e-17). Adding
-/// kShift rounds to an integer n and leaves n + the bias of exponents in the lowest bits; for
-/// kLowest that is 0, which as an exponent makes the number 0.
+/// 2^r = 1 + r h(r) for |r| <= 1/2, where h is a minimax fit of the relative error (3e-9, 2e-17).
+/// Adding kShift rounds to an integer n and leaves n + the exponent bias in the lowest bits; for
+/// kLowest that is 0, the exponent of 0.
 template <class T>
 struct Exp2Constants;
 template <>
@@ -48,8 +48,8 @@ struct Exp2Constants<double> {
       0x1.c6b08d7048f0cp-5,  0x1.ebfbdff82c598p-3,  0x1.62e42fefa39f3p-1};
 };
 
-/// The greater of t and low, and the lesser of t and high; NaN where t is. (x86's instructions give
-/// their second operand where one is NaN.)
+/// max(t, low) and min(t, high); NaN if t is. (x86's instructions return their second operand if
+/// one is NaN.)
 template <class T>
 HWY_INLINE Vec<T> at_least(Vec<T> low, Vec<T> t) {
   if constexpr (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3)
@@ -65,22 +65,21 @@ HWY_INLINE Vec<T> at_most(Vec<T> high, Vec<T> t) {
     return hn::IfThenElse(hn::Gt(t, high), high, t);
 }
 
-/// The greater of most, which is a number, and t; a NaN of t's counts as nothing, so that it does
-/// not matter when it is met.
+/// max(most, t), where `most` is not NaN; a NaN in t is ignored, so that the order does not matter.
 template <class T>
-HWY_INLINE Vec<T> raised(Vec<T> most, Vec<T> t) {
+HWY_INLINE Vec<T> update_max(Vec<T> most, Vec<T> t) {
   return at_least<T>(t, most);
 }
 
-/// The lowest number that stays finite when it is multiplied by unit > 0.
+/// The lowest number whose product with `unit` > 0 is finite.
 template <class T>
 HWY_INLINE T lowest_to_multiply(T unit) {
   constexpr T kLowest = std::numeric_limits<T>::lowest();
-  constexpr T kLess = 1 - 2 * std::numeric_limits<T>::epsilon();  // than 1, whatever is rounded
+  constexpr T kLess = 1 - 2 * std::numeric_limits<T>::epsilon();  // below 1, to allow for rounding
   return unit <= 1 ? kLowest : kLowest / unit * kLess;
 }
 
-/// The greater of t and low; -inf where t is that.
+/// max(t, low), but -inf if t is -inf.
 template <class T>
 HWY_INLINE Vec<T> finite_at_least(Vec<T> low, Vec<T> t) {
   const auto infinite = hn::Eq(t, hn::Set(Tag<T>(), -kInfinity<T>));
@@ -106,7 +105,7 @@ HWY_INLINE void exp2_series(const Vec<T> (&r)[Count], Vec<T> (&h)[Count]) {
   });
 }
 
-/// 2^t in parts, for t >= kLowest: t = n + r, 2^t = 2^n (1 + r h).
+/// 2^t in parts, for t >= kLowest: t = n + r and 2^t = 2^n (1 + r h).
 template <class T, std::size_t Count>
 struct SplitExp2 {
   Vec<T> r[Count], h[Count], power[Count];  ///< power: 2^n
@@ -126,7 +125,7 @@ struct SplitExp2 {
 };
 
 #if HWY_TARGET == HWY_AVX3
-/// p 2^n, or 0 where t is less than `lowest`: an instruction of AVX-512's.
+/// p 2^n, or 0 if t < lowest, with an AVX-512 instruction.
 HWY_INLINE Vec<float> scale_by_power(Vec<float> t, float lowest, Vec<float> p, Vec<float> n) {
   const __mmask16 normal = _mm512_cmp_ps_mask(t.raw, _mm512_set1_ps(lowest), _CMP_NLT_UQ);
   return Vec<float>{_mm512_maskz_scalef_ps(normal, p.raw, n.raw)};
@@ -137,9 +136,8 @@ HWY_INLINE Vec<double> scale_by_power(Vec<double> t, double lowest, Vec<double> 
 }
 #endif
 
-/// t = 2^t for t <= 0 within 1 unit in the last place, and 1 for 0; 0 from where 2^t is no longer a
-/// normal number down to -inf; NaN for NaN. Several at once take less time: what one waits for is
-/// used for the next.
+/// t = 2^t for t <= 0 within 1 unit in the last place: exactly 1 for t = 0, 0 if 2^t would be
+/// subnormal, NaN for NaN. Computing several vectors at once hides the latency.
 template <class T, std::size_t Count>
 HWY_INLINE void exp2_each(Vec<T> (&t)[Count]) {
   using C = Exp2Constants<T>;
@@ -154,7 +152,7 @@ HWY_INLINE void exp2_each(Vec<T> (&t)[Count]) {
 #else
   unrolled<Count>([&](std::size_t i) { t[i] = at_least<T>(hn::Set(Tag<T>(), C::kLowest), t[i]); });
   const SplitExp2<T, Count> split(t);
-  // A product, rather than n added to the exponent's bits, keeps every NaN one.
+  // Multiplying, instead of adding n to the exponent's bits, preserves every NaN.
   unrolled<Count>([&](std::size_t i) {
     t[i] = hn::Mul(hn::MulAdd(split.h[i], split.r[i], one), split.power[i]);
   });
@@ -167,11 +165,11 @@ HWY_INLINE Vec<T> exp2(Vec<T> t) {
   return one[0];
 }
 
-/// a / b for b of 1 to 1000 or so, within 2 units in the last place.
+/// a / b for b of 1 to 1000 or so, within 2 units in the last range.
 template <class T>
 HWY_INLINE Vec<T> divide(Vec<T> a, Vec<T> b) {
   if constexpr (std::is_same_v<T, float> && HWY_ARCH_X86) {
-    // A table's dozen bits, doubled by one step of Newton; Arm's table has but eight.
+    // One Newton step doubles the 12 bits of the approximation; Arm's has only 8 bits.
     const Vec<T> reciprocal = hn::ApproximateReciprocal(b);
     const Vec<T> quotient = hn::Mul(a, reciprocal);
     return hn::MulAdd(hn::NegMulAdd(quotient, b, a), reciprocal, quotient);
@@ -193,9 +191,8 @@ HWY_INLINE Vec<T> polynomial(const T (&c)[Count], Vec<T> z) {
 template <class T>
 class Softcap;
 
-/// tanh(y) = y P(y^2) / Q(y^2), a minimax fit of the relative error (6e-8, rounded coefficients) up
-/// to where tanh rounds to 1. All coefficients are positive: nothing cancels, and small y keep
-/// their digits.
+/// tanh(y) = y P(y^2) / Q(y^2), a minimax fit of the relative error (6e-8, with rounded
+/// coefficients) up to where tanh rounds to 1. All coefficients are positive, so nothing cancels.
 template <>
 class Softcap<float> {
  public:
@@ -207,7 +204,7 @@ class Softcap<float> {
   HWY_INLINE Vec<float> operator()(Vec<float> x) const {
     const Vec<float> limited = within(most_, x);
     const Vec<float> y = hn::Mul(limited, inverse_), z = hn::Mul(y, y);
-    return within(cap_,  // and not the last few units beyond it
+    return within(cap_,  // rounding may exceed it slightly
                   divide<float>(hn::Mul(limited, polynomial(kP, z)), polynomial(kQ, z)));
   }
 
@@ -223,8 +220,8 @@ class Softcap<float> {
   Vec<float> cap_, most_, inverse_;
 };
 
-/// tanh(y) = -e / (2 + e) for y >= 0, e = e^(-2y) - 1 = 2^n r h + (2^n - 1), which keeps the digits
-/// of small y, too.
+/// tanh(y) = -e / (2 + e) for y >= 0, where e = exp(-2y) - 1 = 2^n r h + (2^n - 1), which is also
+/// accurate for small y.
 template <>
 class Softcap<double> {
  public:

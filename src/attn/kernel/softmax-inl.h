@@ -1,4 +1,4 @@
-// Softmax of a group's rows over a range of keys, and how two such are folded into one.
+// The softmax of a group's rows over a range of keys, and its merging into a softmax state.
 #pragma once
 
 #include "attn/kernel/scores-inl.h"
@@ -15,17 +15,17 @@ HWY_INLINE std::int64_t round_down(std::int64_t n, std::size_t unit) {
   return n - n % static_cast<std::int64_t>(unit);
 }
 
-/// row[from, to) = 2^(row - max); returns the sum, in lanes: of each key block, and then of these.
-/// Sums run along whole panels, so that a wider range around the same visible keys gives the same
-/// bytes.
+/// Sets row[from, to) to 2^(row - max) and returns the sum, one in each lane: the sum of the sums
+/// of the key blocks. Sums run along whole panels, so that a wider range around the same visible
+/// keys gives the same bytes.
 template <class T>
 HWY_INLINE Vec<T> exponentiate(T* row, std::int64_t from, std::int64_t to, Vec<T> max) {
   const Tag<T> d;
-  // Any number will do for the maximum where all scores are -inf.
+  // If all scores are -inf, any finite maximum will do.
   const Vec<T> most = hn::IfThenZeroElse(hn::Eq(max, hn::Set(d, -kInfinity<T>)), max);
   Vec<T> sum = hn::Zero(d);
   for (std::int64_t i = from; i < to;) {
-    const std::int64_t end = lesser(to, round_down(i, kKeyBlock) + std::int64_t{kKeyBlock});
+    const std::int64_t end = min64(to, round_down(i, kKeyBlock) + std::int64_t{kKeyBlock});
     Vec<T> sums[kTileVectors];
     for (Vec<T>& lanes : sums) lanes = hn::Zero(d);
     for (; i < end; i += kPanel<T>) {
@@ -45,28 +45,27 @@ HWY_INLINE Vec<T> exponentiate(T* row, std::int64_t from, std::int64_t to, Vec<T
   return sum;
 }
 
-/// A number for each row of a group, in whole vectors.
+/// One number for each row of a group, in whole vectors.
 template <class T>
 struct PerRow {
   HWY_ALIGN T of[round_up(kGroupRows, kLanes<T>)] = {};
 };
 
-/// The softmax of a group's rows over some keys: the greatest score of each, and the sum of
-/// 2^(score - max).
+/// The softmax of a group's rows over some keys: the maximum score and the sum of 2^(score - max).
 template <class T>
 struct Softmax {
   PerRow<T> max, sum;
 };
 
-/// By what values already summed, and those that are added, are to be multiplied.
+/// The factors of the previous weighted sums and of those that are added.
 template <class T>
 struct Factors {
   PerRow<T> keep, add;
 };
 
-/// The rows' softmax over the keys in `span`: scores become 2^(score - max). Column 0 of the strip
-/// is key `origin`. A row's maximum and sum take long to come out of their lanes: all rows' do so
-/// before and after the exponentials, side by side.
+/// The rows' softmax over the keys in `span`: scores become 2^(score - max). Column 0 of the scores
+/// is key `origin`. Reductions over lanes have a long latency, so those of all rows are done
+/// together, before and after the exponentials.
 template <class T>
 Softmax<T> softmax(const RowGroup<T>& group, Span span, std::int64_t origin) {
   const Tag<T> d;
@@ -85,24 +84,24 @@ Softmax<T> softmax(const RowGroup<T>& group, Span span, std::int64_t origin) {
   for (std::size_t r = 0; r < group.rows; ++r) {
     T* of_row = lanes + r * kLanes<T>;
     const Vec<T> most = hn::Load(d, of_row);
-    hn::Store(exponentiate<T>(group.strip + r * group.s.strip_stride, from, to, most), d, of_row);
+    hn::Store(exponentiate<T>(group.scores + r * group.s.score_stride, from, to, most), d, of_row);
   }
   for (std::size_t r = 0; r < group.rows; ++r)
     found.sum.of[r] = total<T>(hn::Load(d, lanes + r * kLanes<T>));
   return found;
 }
 
-/// Folds a softmax over other keys into the partial's from row i on. The factors are
-/// 2^(old max - new max) and 2^(other max - new max).
+/// Merges a softmax over other keys into the state from row i on. The factors are 2^(old max - new
+/// max) and 2^(other max - new max).
 template <class T>
-Factors<T> fold_softmax(const Partial<T>& partial, std::size_t i, std::size_t rows,
+Factors<T> fold_softmax(const SoftmaxState<T>& state, std::size_t i, std::size_t rows,
                         const Softmax<T>& other) {
   const Tag<T> d;
   Factors<T> factors;
   for (std::size_t r = 0; r < rows; r += kLanes<T>) {
-    const auto used = hn::FirstN(d, rows - r);  // the next group's rows stand behind
-    T* const old_max = partial.max + i + r;
-    T* const old_sum = partial.sum + i + r;
+    const auto used = hn::FirstN(d, rows - r);  // the next group's rows follow
+    T* const old_max = state.max + i + r;
+    T* const old_sum = state.sum + i + r;
     const Vec<T> old = hn::LoadU(d, old_max), max = hn::Load(d, other.max.of + r);
     const Vec<T> most = hn::Max(old, max);
     const Vec<T> zero_point = hn::IfThenZeroElse(hn::Eq(most, hn::Set(d, -kInfinity<T>)), most);

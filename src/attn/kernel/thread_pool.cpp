@@ -15,8 +15,8 @@ void pause() {
 #endif
 }
 
-/// Looks for a while whether something has come about: a phase follows the one before within
-/// microseconds, and a sleeping thread takes some fifty to wake.
+/// Polls a condition for a while. Phases follow one another within microseconds, while waking a
+/// sleeping thread takes about fifty.
 template <class Condition>
 bool spin_until(Condition condition) {
   constexpr int kSpins = 4000;
@@ -35,7 +35,7 @@ ThreadPool::ThreadPool(std::size_t threads)
 ThreadPool::~ThreadPool() {
   stop_ = true;
   ++job_;
-  std::unique_lock(mutex_).unlock();  // whoever is about to sleep sleeps now, and is woken
+  std::unique_lock(mutex_).unlock();  // threads about to sleep now do, and are woken
   job_posted_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
 }
@@ -45,7 +45,7 @@ void ThreadPool::start_helpers(std::size_t count) {
     while (helpers_.size() < count)
       helpers_.emplace_back(&ThreadPool::help, this, helpers_.size() + 1, job_.load());
   } catch (const std::system_error&) {
-    // The system grants no more threads: those that there are do all the work.
+    // No more threads can be started: the existing ones do all the work.
   }
 }
 
@@ -59,7 +59,7 @@ void ThreadPool::run(std::size_t tasks, std::size_t workers, const Task& task, O
   share_out(tasks, order == Order::shares ? workers : 1);
   post(workers, task);
   work(0);
-  open_job_ = 0;  // nothing is left to start: whoever has not come yet need not be waited for
+  open_job_ = 0;  // no task is left: helpers that have not joined are not needed
   wait_for_helpers();
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
 }
@@ -90,12 +90,12 @@ void ThreadPool::wait_for_helpers() {
   caller_sleeps_ = false;
 }
 
-/// Waits for a run after `seen`, and gives its number.
-std::uint64_t ThreadPool::await_job(std::uint64_t seen) {
-  if (!spin_until([&] { return job_ != seen; })) {
+/// Waits for a run after `last_job` and returns its number.
+std::uint64_t ThreadPool::await_job(std::uint64_t last_job) {
+  if (!spin_until([&] { return job_ != last_job; })) {
     std::unique_lock lock(mutex_);
     ++sleepers_;
-    job_posted_.wait(lock, [&] { return job_ != seen; });
+    job_posted_.wait(lock, [&] { return job_ != last_job; });
     --sleepers_;
   }
   return job_;
@@ -107,12 +107,12 @@ void ThreadPool::leave() {
   all_left_.notify_one();
 }
 
-void ThreadPool::help(std::size_t worker, std::uint64_t seen) {
+void ThreadPool::help(std::size_t worker, std::uint64_t last_job) {
   while (true) {
-    seen = await_job(seen);
+    last_job = await_job(last_job);
     if (stop_) return;
     ++busy_;
-    if (open_job_ == seen && worker < workers_) work(worker);
+    if (open_job_ == last_job && worker < workers_) work(worker);
     leave();
   }
 }

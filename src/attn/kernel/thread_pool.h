@@ -1,4 +1,4 @@
-// Threads that share out numbered tasks.
+// A pool of threads that run numbered tasks.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@
 
 namespace attn::kernel {
 
-/// Starts no thread before the first run() that asks for more than one worker.
+/// Starts threads in the first run() that needs more than one worker.
 class ThreadPool {
  public:
   explicit ThreadPool(std::size_t threads = available_cpus());
@@ -24,29 +24,29 @@ class ThreadPool {
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
 
-  std::size_t threads() const { return threads_; }  ///< at least 1, the caller's own included
+  std::size_t threads() const { return threads_; }  ///< at least 1, including the caller's
 
-  /// What a task does: its number, and the worker (0 .. threads() - 1) that it runs on.
+  /// Called with the task's number and the worker (0 .. threads() - 1) that runs it.
   using Task = std::function<void(std::size_t task, std::size_t worker)>;
 
-  /// Who takes which task.
+  /// How tasks are assigned to workers.
   enum class Order {
-    ascending,  ///< whoever is free takes the next one
-    shares,     ///< each worker takes neighbours, the same in every run, and then helps others out
+    ascending,  ///< a free worker takes the next task
+    shares,  ///< each worker first takes the same consecutive tasks in every run, then helps others
   };
 
-  /// Runs every task once, on at most `workers` threads, the caller's among them (worker 0);
-  /// returns when all have ended. After a task has thrown, tasks not yet started are left out and
-  /// the first exception is thrown on. Not to be called from a task or from two threads at once.
+  /// Runs every task once on at most `workers` threads, including the caller's (worker 0), and
+  /// returns when all have ended. If a task throws, tasks that have not started are skipped and the
+  /// first exception is rethrown. Must not be called from a task or from two threads at once.
   void run(std::size_t tasks, std::size_t workers, const Task& task,
            Order order = Order::ascending);
 
-  /// Scratch memory of one worker, and memory that all share, both kept between runs.
+  /// Scratch memory of one worker, and memory shared by all; both are kept between runs.
   Arena& scratch(std::size_t worker) { return scratch_[worker]; }
   Arena& shared() { return shared_; }
 
  private:
-  /// Tasks [next, end) are still to be started.
+  /// Tasks [next, end) have not been started.
   struct alignas(64) Share {
     std::atomic<std::size_t> next{0};
     std::size_t end = 0;
@@ -56,8 +56,8 @@ class ThreadPool {
   void share_out(std::size_t tasks, std::size_t shares);
   void post(std::size_t workers, const Task& task);
   void wait_for_helpers();
-  void help(std::size_t worker, std::uint64_t seen);
-  std::uint64_t await_job(std::uint64_t seen);
+  void help(std::size_t worker, std::uint64_t last_job);
+  std::uint64_t await_job(std::uint64_t last_job);
   void leave();
   void work(std::size_t worker);
 
@@ -66,21 +66,21 @@ class ThreadPool {
   Arena shared_;
   std::vector<std::thread> helpers_;
 
-  // A run of a few microseconds must not wait for a lock, nor for a thread to wake: who waits looks
-  // at these for a while, and only then sleeps. All are sequentially consistent: of "I have come"
-  // and "it is closed" at least one is seen by the other side.
-  alignas(64) std::atomic<std::size_t> busy_{0};   ///< helpers that have come and not yet left
-  alignas(64) std::atomic<std::uint64_t> job_{0};  ///< counts runs
-  std::atomic<std::uint64_t> open_job_{0};         ///< the run that helpers may still join; 0: none
+  // A run of a few microseconds must not wait for a lock or for a thread to wake up, so waiting
+  // threads poll these variables before they sleep. All are sequentially consistent: either a
+  // helper sees that the run is closed, or the caller sees that the helper is busy.
+  alignas(64) std::atomic<std::size_t> busy_{0};   ///< helpers that are working on the open run
+  alignas(64) std::atomic<std::uint64_t> job_{0};  ///< number of the latest run
+  std::atomic<std::uint64_t> open_job_{0};         ///< run that helpers may still join; 0: none
   std::atomic<bool> stop_{false};
 
-  // The run that is open: written before it is opened, unchanged until all have left.
+  // The open run: written before it is opened, unchanged until all helpers have left.
   const Task* task_ = nullptr;
   std::size_t workers_ = 0, shares_used_ = 0;
   std::vector<Share> shares_;
-  std::exception_ptr failure_;  ///< under mutex_
+  std::exception_ptr failure_;  ///< guarded by mutex_
 
-  std::mutex mutex_;  ///< of those that sleep
+  std::mutex mutex_;  ///< of sleeping threads
   std::condition_variable job_posted_, all_left_;
   std::atomic<std::size_t> sleepers_{0};
   std::atomic<bool> caller_sleeps_{false};

@@ -1,4 +1,4 @@
-// The micro-kernel: a tile of C = A B in registers, where B is packed.
+// The micro-kernel: a tile of C = A B in registers, where B is packed or has whole vectors in rows.
 #pragma once
 
 #include <type_traits>
@@ -8,24 +8,25 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-// Tiles that fill the registers: 6 x 4 of 32 (24 sums, 4 of B, one of A), 6 x 2 of 16.
+// Tiles that fill the registers: 6 x 4 vectors of 32 registers (24 sums, 4 of B, 1 of A), 6 x 2
+// of 16.
 inline constexpr std::size_t kTileRows = 6;
-inline constexpr std::size_t kGroupRows = 4 * kTileRows;  ///< rows that are worked on together
+inline constexpr std::size_t kGroupRows = 4 * kTileRows;  ///< rows that are computed together
 inline constexpr std::size_t kTileVectors = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 4 : 2;
 template <class T>
 inline constexpr std::size_t kPanel = kTileVectors* kLanes<T>;
 
-/// Asks for `count` elements.
+/// Prefetches `count` elements.
 template <class T>
 HWY_INLINE void prefetch_elements(const T* from, std::size_t count) {
   for (std::size_t i = 0; i < count; i += 64 / sizeof(T)) __builtin_prefetch(from + i);
 }
-inline constexpr std::size_t kRowsAhead = 8;
+inline constexpr std::size_t kPrefetchRows = 8;
 
-/// finish(sums), sums[i][j] = the i-th row of A (depth long, rows a_stride apart) times the j-th
-/// vector of B's columns (depth rows, b_stride apart). Each sum is built in the order of the depth,
-/// whatever the tile, so that a row's result does not depend on its neighbours. `ahead`: B comes
-/// from memory, and its next rows are asked for.
+/// Computes a tile of A B and passes it to finish(sums): sums[i][j] is row i of A (depth elements,
+/// rows a_stride apart) times vector j of the columns of B (depth rows, b_stride apart). Terms are
+/// added in the order of the depth for every tile size, so that a row's result does not depend on
+/// its neighbours. `ahead`: prefetch the next rows of B, which is in main memory.
 template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
                               std::size_t b_stride, bool ahead, Finish finish) {
@@ -37,7 +38,7 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
     for (std::size_t j = 0; j < Vectors; ++j) sums[i][j] = hn::Zero(d);
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
-    if (ahead) prefetch_elements(b + kRowsAhead * b_stride, Vectors * kLanes<T>);
+    if (ahead) prefetch_elements(b + kPrefetchRows * b_stride, Vectors * kLanes<T>);
     Vec<T> b_row[Vectors];
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) b_row[j] = hn::LoadU(d, b + j * kLanes<T>);
@@ -52,17 +53,17 @@ HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_strid
   finish(sums);
 }
 
-/// Terms of a sum that are added one by one. Rounding errors grow with the length of a sum: shorter
-/// ones, put together, are nearer to the truth, and take time for that.
+/// The number of terms that are added one by one. Rounding errors grow with this length; adding the
+/// sums of shorter parts is more accurate, but slower.
 template <class T>
 inline constexpr std::size_t kSumDepth = std::is_same_v<T, float> ? 32 : 128;
 
-/// finish(sums), where multiply(part, next, f) calls f(sums) for each part [part, next) of [from,
-/// to): parts of kSumDepth, which are put together in `room`, rows room_stride apart, as the
-/// registers are full. They end at multiples of kSumDepth, wherever the first one begins, so that
-/// zeros before or after change nothing.
+/// Splits [from, to) into parts [part, next), calls multiply(part, next, f), which passes the
+/// part's sums to f, and calls finish() with the total. As the registers are full, totals are kept
+/// in `buffer`, rows buffer_stride apart. Parts end at multiples of kSumDepth, wherever the first
+/// one begins, so that leading and trailing zeros do not change the result.
 template <class T, std::size_t Rows, std::size_t Vectors, class Multiply, class Finish>
-HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* room, std::size_t room_stride,
+HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* buffer, std::size_t buffer_stride,
                           Multiply multiply, Finish finish) {
   const Tag<T> d;
   const auto each = [&](auto& sums, auto f) {
@@ -70,7 +71,7 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* room, std::size_t
     for (std::size_t i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
       for (std::size_t j = 0; j < Vectors; ++j)
-        f(sums[i][j], room + i * room_stride + j * kLanes<T>);
+        f(sums[i][j], buffer + i * buffer_stride + j * kLanes<T>);
   };
   bool first = true;
   std::size_t next = from;
@@ -78,7 +79,7 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* room, std::size_t
     const std::size_t part = next;
     next = HWY_MIN(to, round_up(part + 1, kSumDepth<T>));
     multiply(part, next, [&](auto& sums) {
-      // A case each: put together, these move sums from register to register.
+      // Separate cases; merged, they would copy sums between registers.
       if (first && next != to)
         return each(sums, [&](Vec<T>& sum, T* at) { hn::Store(sum, d, at); });
       if (next != to)
@@ -91,13 +92,13 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* room, std::size_t
   } while (next != to);
 }
 
-/// As multiply_tile(), over [from, to) of the depth, in parts.
+/// multiply_tile() over [from, to) of the depth, in parts.
 template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
                                   std::size_t a_stride, const T* b, std::size_t b_stride,
-                                  bool ahead, T* room, std::size_t room_stride, Finish finish) {
+                                  bool ahead, T* buffer, std::size_t buffer_stride, Finish finish) {
   sum_parts<T, Rows, Vectors>(
-      from, to, room, room_stride,
+      from, to, buffer, buffer_stride,
       [&](std::size_t part, std::size_t next, auto f) {
         multiply_tile<T, Rows, Vectors>(next - part, a + part, a_stride, b + part * b_stride,
                                         b_stride, ahead, f);
@@ -117,13 +118,12 @@ HWY_INLINE void with_constant(std::size_t count, F f) {
   f(Constant<Most>());
 }
 
-/// As many vectors as a tile of so many rows has room for.
-constexpr std::size_t most_vectors(std::size_t rows) {
+/// The most vectors of a tile with `rows` rows.
+constexpr std::size_t max_vectors(std::size_t rows) {
   return rows <= 2 ? 2 * kTileVectors : kTileVectors;
 }
 
-/// One row's part of score_rows() and score_keys(): stores scaled sums and raises the running
-/// maximum.
+/// Stores one row's scaled sums and updates its running maximum, if there is one.
 template <class T, std::size_t Vectors>
 HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* running_max) {
   const Tag<T> d;
@@ -135,11 +135,11 @@ HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* r
   if (running_max == nullptr) return;
   Vec<T> most = hn::Load(d, running_max);
 #pragma GCC unroll 8
-  for (std::size_t j = 0; j < Vectors; ++j) most = raised<T>(most, sums[j]);
+  for (std::size_t j = 0; j < Vectors; ++j) most = update_max<T>(most, sums[j]);
   hn::Store(most, d, running_max);
 }
 
-/// Rows [first, last): of whole tiles, or fewer than one has.
+/// Rows [first, last): whole tiles, or fewer rows than one tile.
 struct TileRows {
   std::size_t first, last;
   std::size_t of_tile() const { return HWY_MIN(last - first, kTileRows); }
@@ -153,9 +153,9 @@ HWY_INLINE void in_tiles(std::size_t rows, F f) {
   if (whole < rows) f(TileRows{whole, rows});
 }
 
-/// finish(row, panel, sums, at) for each of some rows and `panels` panels of keys, where the sums,
-/// vectors of A B, are to be left in `out` at `at`. All tiles by one call: what it begins with
-/// takes as long as some steps of a product.
+/// Multiplies queries and `panels` panels of keys and calls finish(row, panel, sums, at) for each
+/// row of each panel, where `at` is the row's address in `out`. One call computes all tiles,
+/// because its prologue costs as much as several steps of a product.
 template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::size_t depth,
                                 const T* query, const T* keys, T* out, std::size_t out_stride,
@@ -173,8 +173,8 @@ HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::s
     }
 }
 
-/// score_rows() of some rows. Fewer rows than a tile has always take all vectors: computing those
-/// that are not asked for takes hardly longer, as each sum waits for its last addition anyway.
+/// score_rows() for some rows. Tiles with few rows always compute all vectors: these additions are
+/// hidden by the latency of the others, and fewer variants compile faster.
 template <class T>
 HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::size_t panels,
                               std::size_t depth, const T* query, const T* keys, T scale, T* out,
@@ -193,8 +193,8 @@ HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::si
   with_constant<kTileRows - 1>(rows.of_tile(), [&](auto r) { tiles(r, Constant<kTileVectors>()); });
 }
 
-/// out = scale * (A B) for `panels` panels of keys, of each only the first `vectors` vectors, and
-/// running_max, a vector a row, raised to it unless it is nullptr.
+/// out = scale * (A B) for `panels` panels of keys, at least the first `vectors` vectors of each.
+/// Updates running_max, one vector for each row, unless it is nullptr.
 template <class T>
 void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::size_t depth,
                 const T* query, const T* keys, T scale, T* out, std::size_t out_stride,
@@ -204,7 +204,7 @@ void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::
   });
 }
 
-/// What value_tiles() multiplies: weights of keys [from, to) of a block with their values.
+/// The operands of add_product(): weights of keys [from, to) of a block, and their values.
 template <class T>
 struct ValueProduct {
   std::size_t from, to;
@@ -215,7 +215,7 @@ struct ValueProduct {
   bool ahead;  ///< as in multiply_tile()
 };
 
-/// Where products of weights and values go: rows `stride` apart, each with factors of its own.
+/// The target of products of weights and values: rows `stride` apart with one factor for each row.
 template <class T>
 struct Sums {
   T* out;
@@ -224,16 +224,16 @@ struct Sums {
   const T* add;
 };
 
-/// value_tiles() of Vectors vectors from the `first`-th on, in tiles of Rows rows.
+/// add_product() for vectors [first, first + Vectors), in tiles of Rows rows.
 template <class T, std::size_t Rows, std::size_t Vectors>
 HWY_INLINE void value_tiles_of(const TileRows& rows, std::size_t first,
                                const ValueProduct<T>& product, const Sums<T>& to) {
-  HWY_ALIGN T room[Rows * Vectors * kLanes<T>];
+  HWY_ALIGN T buffer[Rows * Vectors * kLanes<T>];
   for (std::size_t row = rows.first; row < rows.last; row += Rows)
     multiply_in_parts<T, Rows, Vectors>(
         product.from, product.to, product.weights + row * product.weights_stride,
         product.weights_stride, product.values + first * kLanes<T>, product.values_stride,
-        product.ahead, room, Vectors * kLanes<T>, [&](auto& all) {
+        product.ahead, buffer, Vectors * kLanes<T>, [&](auto& all) {
           const Tag<T> d;
 #pragma GCC unroll 16
           for (std::size_t i = 0; i < Rows; ++i)
@@ -250,22 +250,22 @@ HWY_INLINE void value_tiles_of(const TileRows& rows, std::size_t first,
         });
 }
 
-/// Calls f(Constant<n>(), at) for powers of two n <= Most that follow one another from `at` on and
-/// add up to `count`.
+/// Splits [at, count) into ranges whose lengths n are powers of two up to Most and calls
+/// f(Constant<n>(), start) for each.
 template <std::size_t Most, class F>
 HWY_INLINE void in_powers_of_two(std::size_t count, F f, std::size_t at = 0) {
   for (; count - at >= Most; at += Most) f(Constant<Most>(), at);
   if constexpr (Most > 1) in_powers_of_two<Most / 2>(count, f, at);
 }
 
-/// add_product() to fewer rows than a tile has. Of the possible tiles only those are compiled that
-/// are often needed: others are put together from narrower ones of one and two rows.
+/// add_product() for fewer rows than a tile has. Only frequent tile sizes are compiled; others are
+/// composed of narrower tiles with one or two rows.
 template <class T>
 void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>& product,
                 const Sums<T>& to) {
   std::size_t done = 0;
   with_constant<kTileRows - 1>(rows.of_tile(), [&](auto r) {
-    constexpr std::size_t kRows = decltype(r)::value, kMost = most_vectors(kRows);
+    constexpr std::size_t kRows = decltype(r)::value, kMost = max_vectors(kRows);
     for (; done + kMost <= vectors; done += kMost)
       value_tiles_of<T, kRows, kMost>(rows, done, product, to);
     if (kMost > kTileVectors && done + kTileVectors <= vectors) {
@@ -287,7 +287,7 @@ void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>
   }
 }
 
-/// add_product() to some rows.
+/// add_product() for some rows.
 template <class T>
 HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
                               const ValueProduct<T>& product, const Sums<T>& to) {
@@ -297,7 +297,7 @@ HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
   });
 }
 
-/// Adds weights * values to sums of `rows` rows.
+/// Adds weights * values to the sums of `rows` rows.
 template <class T>
 void add_product(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
                  const Sums<T>& to) {

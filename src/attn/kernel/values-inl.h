@@ -1,4 +1,4 @@
-// Weights times values, whatever the values are: NaN and infinity count only where they are seen.
+// Products of weights and values. NaN and infinite values only affect rows that see them.
 #pragma once
 
 #include "attn/kernel/pack-inl.h"
@@ -7,15 +7,15 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// The values of one key block as the micro-kernel reads them.
+/// The values of one key block in a layout that the micro-kernel reads.
 template <class T>
 struct ValueBlock {
   const T* values = nullptr;
   std::size_t keys = 0,
-              at = 0;    ///< packed: panels are `keys` keys long, and the block starts at key `at`
-  std::size_t row = 0;   ///< in place: elements from one row to the next; 0: packed
-  bool tainted = false;  ///< packed: some are NaN or infinite, and zeros stand for them
-  bool checked = true;   ///< in place: all are finite
+              at = 0;   ///< packed: panels are `keys` keys long, and the block starts at key `at`
+  std::size_t row = 0;  ///< in place: elements from one row to the next; 0: packed
+  bool non_finite = false;  ///< packed: zeros replace NaN and infinite values
+  bool checked = true;      ///< in place: all are known to be finite
 
   const T* from(std::size_t key, std::size_t column, std::size_t width) const {
     return row != 0 ? values + key * row + column : values + column * keys + (at + key) * width;
@@ -23,21 +23,21 @@ struct ValueBlock {
 };
 
 template <class T>
-ValueBlock<T> packed_values(const RowBlock<T>& block, std::size_t number) {
+ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const std::size_t from = number * kKeyBlock, count = HWY_MIN(kKeyBlock, p.S - from);
   if (block.kv.values != nullptr)
-    return {block.kv.values, p.S, from, 0, block.kv.kinds[number] == ValueKind::tainted};
+    return {block.kv.values, p.S, from, 0, block.kv.kinds[number] == ValueKind::non_finite};
   T* packed = block.scratch.value_block;
   const ValueKind kind =
       pack_all_values(block.kv.v, from, count, p.Dv, block.scratch.widened, packed, kKeyBlock, 0);
-  return {packed, kKeyBlock, 0, 0, kind == ValueKind::tainted};
+  return {packed, kKeyBlock, 0, 0, kind == ValueKind::non_finite};
 }
 
-/// Those of key block `number`: in place where they have been left there, or where one tile of rows
-/// is all that is to use them, and whole vectors can be read.
+/// The values of key block `number`: in place if packing left them there, or if only one tile of
+/// rows uses them and they consist of whole vectors.
 template <class T>
-ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
+ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;
   const Rows<T> rows(block.kv.v, p.Dv);
   const bool left = block.kv.values != nullptr && block.kv.kinds[number] == ValueKind::in_place;
@@ -45,14 +45,14 @@ ValueBlock<T> value_block(const RowBlock<T>& block, std::size_t number) {
                    block.kv.v.row > 0 && p.Dv % kLanes<T> == 0;
   if (!left && !few) return packed_values(block, number);
   const std::size_t first = number * kKeyBlock;
-  if (few) prefetch_rows(rows, first, HWY_MIN(kRowsAhead, p.S - first), p.Dv);
+  if (few) prefetch_rows(rows, first, HWY_MIN(kPrefetchRows, p.S - first), p.Dv);
   return {rows.at(first, nullptr), 0, 0, static_cast<std::size_t>(block.kv.v.row), false, left};
 }
 
-/// What the zeros that stand for NaN and infinite values in `keys` should have added.
+/// Adds the NaN and infinite values of `keys`, which are packed as zeros, to rows that see them.
 template <class T>
-void add_tainted(const RowGroup<T>& group, const Matrix& v, Span keys, std::int64_t origin,
-                 const Sums<T>& to) {
+void add_non_finite(const RowGroup<T>& group, const Matrix& v, Span keys, std::int64_t origin,
+                    const Sums<T>& to) {
   const Problem<T>& p = group.p;
   const Scratch<T>& s = group.s;
   for (std::int64_t key = keys.first; key < keys.last; ++key)
@@ -62,17 +62,17 @@ void add_tainted(const RowGroup<T>& group, const Matrix& v, Span keys, std::int6
       for (std::size_t r = 0; r < group.rows; ++r)
         if (sees(p, s.row[group.i + r], static_cast<std::size_t>(key)))
           to.out[r * to.stride + column] +=
-              group.strip[static_cast<std::int64_t>(r * s.strip_stride) + key - origin] * value;
+              group.scores[static_cast<std::int64_t>(r * s.score_stride) + key - origin] * value;
     }
 }
 
-/// What softmax() left in a strip: weights of the keys in `span`, column 0 being key `origin`.
+/// The weights that softmax() stored: those of the keys in `span`, where column 0 is key `origin`.
 struct Weights {
   Span span;
   std::int64_t origin;
 };
 
-/// Adds strip * V over keys of one block of values.
+/// Adds weights * V for the keys of one block.
 template <class T>
 HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
                              const Weights& weights, const Sums<T>& to) {
@@ -83,32 +83,32 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
   ValueProduct<T> product{};
   product.from = static_cast<std::size_t>(keys.first - block);
   product.to = static_cast<std::size_t>(keys.last - block);
-  product.weights = group.strip + (block - weights.origin);
-  product.weights_stride = group.s.strip_stride;
+  product.weights = group.scores + (block - weights.origin);
+  product.weights_stride = group.s.score_stride;
   product.ahead = !values.checked;
-  // Panels are of a width; rows in place are best read as far as there is room.
-  const std::size_t widest = values.row != 0 ? most_vectors(rows) * kLanes<T> : kPanel<T>;
+  // Panels have a fixed width; values in place are read in the widest tiles.
+  const std::size_t widest = values.row != 0 ? max_vectors(rows) * kLanes<T> : kPanel<T>;
   for (std::size_t column = 0; column < Dv; column += widest) {
     const std::size_t width = round_up(HWY_MIN(widest, Dv - column), kLanes<T>);
     product.values = values.from(0, column, width);
     product.values_stride = values.row != 0 ? values.row : width;
     add_product<T>(rows, width / kLanes<T>, product, {to.out + column, to.stride, to.keep, to.add});
   }
-  if (values.tainted) add_tainted(group, v, keys, weights.origin, to);
+  if (values.non_finite) add_non_finite(group, v, keys, weights.origin, to);
 }
 
-/// add_values() to the partial, whatever the values. Those read in place unchecked may hold NaN and
-/// infinity, and leave such behind even where they are hidden: then all is done again with packed
-/// ones.
+/// add_values() to the softmax state for any values. Unchecked values in place may be NaN or
+/// infinite and affect rows to which they are hidden; in this case the product is repeated with
+/// packed values.
 template <class T>
-void add_any_values(const RowBlock<T>& block, const RowGroup<T>& group, std::size_t number,
+void add_any_values(const QueryBlock<T>& block, const RowGroup<T>& group, std::size_t number,
                     const ValueBlock<T>& values, const Weights& weights,
                     const Factors<T>& factors) {
   const Scratch<T>& s = block.scratch;
-  T* sums = s.partial.values + group.i * s.partial.stride;
-  const Sums<T> to{sums, s.partial.stride, factors.keep.of, factors.add.of};
+  T* sums = s.state.values + group.i * s.state.stride;
+  const Sums<T> to{sums, s.state.stride, factors.keep.of, factors.add.of};
   if (values.row == 0 || values.checked) return add_values(group, values, block.kv.v, weights, to);
-  const std::size_t count = group.rows * s.partial.stride;
+  const std::size_t count = group.rows * s.state.stride;
   copy_row(sums, count, count, s.saved);
   add_values(group, values, block.kv.v, weights, to);
   if (all_finite(sums, count)) return;

@@ -1,6 +1,6 @@
-// Scores of a few rows straight from keys as they stand, which are transposed in registers on the
-// way: where one tile of rows is all that uses a key, packing it first takes longer than using it.
-// The sums are those of tile-inl.h, bit for bit.
+// Scores of a few rows from unpacked keys, which are transposed in registers: if only one tile of
+// rows uses a key, packing it would take longer than using it. The sums equal those of tile-inl.h
+// bit for bit.
 #pragma once
 
 #include "attn/kernel/pack-inl.h"
@@ -8,12 +8,12 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// Keys in memory, `step` bytes from one to the next, each D elements side by side.
+/// Keys in memory, `step` bytes apart, each with D contiguous elements.
 template <class T>
 struct KeyRows {
   const T* first;
   std::ptrdiff_t step;
-  bool in_place;  ///< and so are those behind them, if any
+  bool in_place;  ///< and the keys that follow are as well
 
   HWY_INLINE const T* at(std::size_t key) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) +
@@ -22,29 +22,30 @@ struct KeyRows {
   HWY_INLINE KeyRows from(std::size_t key) const { return {at(key), step, in_place}; }
 };
 
-/// The panel of keys [first, first + count): where they stand if that is a whole panel of T side by
-/// side, otherwise widened, or copied and followed by zeros, in `room`.
+/// The panel of keys [first, first + count): in place if it is a whole panel of contiguous T,
+/// otherwise converted or copied to `buffer` and padded with zeros.
 template <class T>
-KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::size_t D, T* room) {
+KeyRows<T> key_rows(const Matrix& k, std::size_t first, std::size_t count, std::size_t D,
+                    T* buffer) {
   const Rows<T> source(k, D);
   if (source.in_place() && count == kPanel<T>)
-    return {source.at(first, room), source.row_bytes(), true};
+    return {source.at(first, buffer), source.row_bytes(), true};
   for (std::size_t i = 0; i < kPanel<T>; ++i) {
-    T* to = room + i * D;
+    T* to = buffer + i * D;
     const T* key = i < count ? source.at(first + i, to) : nullptr;
     if (key != to)
       for (std::size_t j = 0; j < D; ++j) to[j] = key ? key[j] : T(0);
   }
-  return {room, static_cast<std::ptrdiff_t>(D * sizeof(T)), false};
+  return {buffer, static_cast<std::ptrdiff_t>(D * sizeof(T)), false};
 }
 
-// Vectors of keys that are worked on together: each element of a query is loaded once for them.
+// Vectors of keys that are multiplied together: each query element is loaded once for all.
 inline constexpr std::size_t kKeyVectors = 2;
 template <class T>
 inline constexpr std::size_t kKeysAtOnce = kKeyVectors* kLanes<T>;
 
-/// Where kKeysAtOnce keys are read: in blocks of kBlockLanes neighbours, one block's addresses and
-/// the others' distances from it, which are few enough to be kept in registers.
+/// The addresses of kKeysAtOnce keys: those of the first kBlockLanes keys, and the distances of the
+/// other blocks from these, which together fit into registers.
 template <class T>
 struct KeyCursor {
   static constexpr std::size_t kBlock = kBlockLanes<T>;
@@ -65,7 +66,7 @@ struct KeyCursor {
 };
 
 #if HWY_TARGET == HWY_AVX3
-/// 256 bits of each of two keys.
+/// 256 bits from each of two keys.
 HWY_INLINE Vec<float> join(const float* low, const float* high) {
   const __m512 first = _mm512_castps256_ps512(_mm256_loadu_ps(low));
   return Vec<float>{_mm512_insertf32x8(first, _mm256_loadu_ps(high), 1)};
@@ -75,7 +76,7 @@ HWY_INLINE Vec<double> join(const double* low, const double* high) {
   return Vec<double>{_mm512_insertf64x4(first, _mm256_loadu_pd(high), 1)};
 }
 
-/// The 128-bit blocks of even places, and those of odd ones, first a's and then b's.
+/// The 128-bit blocks of even key_ranges, and those of odd ones, first a's and then b's.
 HWY_INLINE Vec<float> even_blocks(Vec<float> a, Vec<float> b) {
   return Vec<float>{_mm512_shuffle_f32x4(a.raw, b.raw, 0x88)};
 }
@@ -92,8 +93,8 @@ HWY_INLINE Vec<double> odd_blocks(Vec<double> a, Vec<double> b) {
 template <class T>
 inline constexpr std::size_t kColumnsAtOnce = 2 * kBlockLanes<T>;
 
-/// The next kColumnsAtOnce columns of the Part-th vector of keys. Loads are what there are too many
-/// of: so two blocks of a key come with one.
+/// The next kColumnsAtOnce columns of the Part-th vector of keys. Loads are the bottleneck, so each
+/// loads two blocks of a key.
 template <std::size_t Part, class T>
 HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColumnsAtOnce<T>]) {
   constexpr std::size_t kBlock = kBlockLanes<T>, kFirst = Part * kLanes<T> / kBlock;
@@ -131,8 +132,8 @@ HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColu
 }
 #endif
 
-/// Asks for one line of some of the next kKeysAtOnce keys, of different ones at each of the places
-/// of a line that this is called for.
+/// Prefetches one cache line of some of the next kKeysAtOnce keys. The calls for the columns of one
+/// line together cover all keys.
 template <class T>
 HWY_INLINE void prefetch_keys(const KeyCursor<T>& keys, std::size_t column) {
   constexpr std::size_t kLine = 64 / sizeof(T), kPlaces = kLine / kColumnsAtOnce<T>;
@@ -161,8 +162,8 @@ HWY_INLINE void add_products(const T* query, std::size_t depth,
     }
 }
 
-/// multiply_tile() of the first kKeysAtOnce of `keys`, whose `cursor` stands at column `from`, over
-/// columns [from, to).
+/// multiply_tile() for the first kKeysAtOnce of `keys` and columns [from, to); `cursor` is at
+/// column `from`.
 template <class T, std::size_t Rows, class Finish>
 HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, std::size_t depth,
                               const KeyRows<T>& keys, KeyCursor<T>& cursor, Finish finish) {
@@ -191,7 +192,7 @@ HWY_INLINE void multiply_keys(std::size_t from, std::size_t to, const T* query, 
   finish(sums);
 }
 
-/// score_rows() of one panel of keys, of which at least the first `vectors` vectors.
+/// score_rows() for one panel of unpacked keys.
 template <class T>
 void score_keys(std::size_t rows, std::size_t vectors, std::size_t depth, const T* query,
                 const KeyRows<T>& keys, T scale, T* out, std::size_t out_stride, T* running_max) {

@@ -1,0 +1,149 @@
+#include "attn/kernel/schedule.h"
+
+#include <algorithm>
+
+namespace attn::kernel {
+namespace {
+
+constexpr std::size_t kMostRows = 96;  // 16 tiles, each of which uses a key that was read once
+constexpr std::size_t kScoreBytes = 768u << 10;  // part of a worker's level 2 cache
+constexpr std::size_t kChunkBytes = std::size_t{64} << 20;
+constexpr std::size_t kEnoughTasks = 32;  // to balance the usual numbers of threads
+
+/// Whether the masks and biases that heads share exceed most caches. Then it is faster to read them
+/// once for all heads.
+template <class T>
+bool shares_much(const Problem<T>& p) {
+  constexpr std::size_t kMuch = std::size_t{64} << 20;
+  std::size_t row_bytes = 0;
+  const auto count = [&](const auto& each) {
+    const bool shared = each.data && each.strides.head == 0 && each.strides.row != 0;
+    if (shared) row_bytes += p.S * sizeof(*each.data);
+  };
+  for (const Mask& mask : p.masks) count(mask);
+  for (const Bias<T>& bias : p.biases) count(bias);
+  return p.H > 1 && p.L * row_bytes > kMuch;
+}
+
+/// Rows of a block: many, to reuse each key, but few enough to keep the scores in the cache.
+std::size_t choose_rows(std::size_t score_row_bytes) {
+  std::size_t rows = kMostRows;
+  while (rows > 6 && rows * score_row_bytes > kScoreBytes) rows /= 2;
+  return rows;
+}
+
+/// Rows of a block if blocks are tasks: few enough to balance the threads.
+std::size_t choose_task_rows(const Schedule& schedule) {
+  std::size_t rows = schedule.block_rows;
+  const auto tasks = [&] {
+    return schedule.pairs * schedule.segments_per_pair() *
+           ((schedule.segment_rows + rows - 1) / rows);
+  };
+  while (rows > 12 && tasks() < kEnoughTasks) rows /= 2;
+  return rows;
+}
+
+/// Elements of an array with one number for each row from which a vector can be loaded at any row.
+std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
+  return round_up(schedule.block_rows, geometry.lanes) + geometry.lanes;
+}
+
+}  // namespace
+
+template <class T>
+Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geometry& geometry) {
+  Schedule schedule;
+  schedule.scaled = results.sink && results.scaled;
+  schedule.masked = results.sink && (results.scaled || results.masked);
+  schedule.raw = results.sink && (results.scores || schedule.masked);
+  schedule.full_rows = results.sink && (schedule.raw || results.weights);
+  schedule.pairs = p.B * p.G;
+  schedule.pair_rows = p.H / p.G * p.L;
+  schedule.key_blocks = key_blocks(p.S);
+  const std::size_t padded_keys = round_up(p.S, geometry.panel);
+  // One extra vector, so that rows do not all map to the same cache sets.
+  schedule.score_stride =
+      (schedule.full_rows ? padded_keys : std::min(padded_keys, kKeyBlock)) + geometry.lanes;
+  schedule.value_stride = round_up(p.Dv, geometry.lanes);
+  schedule.packed_keys = padded_keys * p.D;
+  schedule.packed_values = p.S * schedule.value_stride;
+
+  const bool few_rows = schedule.pair_rows <= kMostRows && !schedule.full_rows;
+  schedule.segment_rows = few_rows || p.L < kMostRows / 2 ? schedule.pair_rows : p.L;
+  const std::size_t score_matrices =
+      schedule.full_rows ? 1 + schedule.raw + schedule.scaled + schedule.masked : 0;
+  schedule.rows_first = !few_rows && shares_much(p);
+  schedule.block_rows = few_rows ? schedule.pair_rows
+                                 : choose_rows(score_matrices * schedule.score_stride * sizeof(T));
+  schedule.task_rows = few_rows ? schedule.pair_rows : choose_task_rows(schedule);
+  schedule.score_buffer_rows =
+      schedule.full_rows
+          ? schedule.block_rows
+          : std::min(geometry.group_rows, round_up(schedule.block_rows, geometry.tile_rows));
+  schedule.packed = schedule.pair_rows > schedule.task_rows;
+  schedule.split = few_rows && schedule.key_blocks > 1 && schedule.pairs < 2 * kEnoughTasks;
+  schedule.state_size =
+      2 * row_elements(schedule, geometry) + schedule.block_rows * schedule.value_stride;
+
+  std::size_t pair_bytes = 0;
+  if (schedule.packed) pair_bytes = (schedule.packed_keys + schedule.packed_values) * sizeof(T);
+  if (schedule.split) pair_bytes = schedule.key_blocks * schedule.state_size * sizeof(T);
+  schedule.chunk_pairs = pair_bytes == 0
+                             ? schedule.pairs
+                             : std::clamp<std::size_t>(kChunkBytes / pair_bytes, 1, schedule.pairs);
+  // Reading and packing an element of K or V takes about as long as twenty operations on it.
+  schedule.work = static_cast<double>(schedule.pairs) * static_cast<double>(p.S) *
+                  static_cast<double>(p.D + p.Dv) *
+                  (2.0 * static_cast<double>(schedule.pair_rows) + 20.0);
+  Scratch<T> scratch;
+  schedule.scratch_bytes = lay_out_scratch(schedule, p, geometry, nullptr, scratch);
+  return schedule;
+}
+
+template <class T>
+SoftmaxState<T> state_at(const Schedule& schedule, const Geometry& geometry, T* memory) {
+  const std::size_t rows = row_elements(schedule, geometry);
+  return {memory, memory + rows, memory + 2 * rows, schedule.value_stride};
+}
+
+template <class T>
+std::size_t lay_out_scratch(const Schedule& schedule, const Problem<T>& p, const Geometry& geometry,
+                            std::byte* memory, Scratch<T>& s) {
+  constexpr std::size_t kLine = 64;
+  std::size_t bytes = 0;
+  const auto take = [&]<class X>(X*& pointer, std::size_t count) {
+    if (memory) pointer = reinterpret_cast<X*>(memory + bytes);
+    bytes = round_up(bytes + count * sizeof(X), kLine);
+  };
+  const std::size_t rows = schedule.block_rows, groups = rows / geometry.tile_rows + 1;
+  take(s.row, rows);
+  take(s.reach, groups);
+  take(s.visible, groups);
+  take(s.query, rows * p.D);
+  s.full_rows = schedule.full_rows;
+  s.score_stride = schedule.score_stride;
+  take(s.scores, schedule.score_buffer_rows * schedule.score_stride);
+  if (schedule.raw) take(s.raw, rows * schedule.score_stride);
+  if (schedule.scaled) take(s.scaled, rows * schedule.score_stride);
+  if (schedule.masked) take(s.masked, rows * schedule.score_stride);
+  take(s.running_max, rows * geometry.lanes);
+  T* state = nullptr;
+  take(state, schedule.state_size);
+  if (memory) s.state = state_at(schedule, geometry, state);
+  take(s.saved, geometry.group_rows * schedule.value_stride);
+  take(s.widened, geometry.panel * std::max(p.D, p.Dv));
+  if (!schedule.packed) take(s.key_block, kKeyBlock * p.D);
+  if (!schedule.packed) take(s.value_block, kKeyBlock * schedule.value_stride);
+  return bytes;
+}
+
+template Schedule make_schedule(const Problem<float>&, const Results<float>&, const Geometry&);
+template Schedule make_schedule(const Problem<double>&, const Results<double>&, const Geometry&);
+template SoftmaxState<float> state_at(const Schedule&, const Geometry&, float*);
+template SoftmaxState<double> state_at(const Schedule&, const Geometry&, double*);
+template std::size_t lay_out_scratch(const Schedule&, const Problem<float>&, const Geometry&,
+                                     std::byte*, Scratch<float>&);
+template std::size_t lay_out_scratch(const Schedule&, const Problem<double>&, const Geometry&,
+                                     std::byte*, Scratch<double>&);
+
+}  // namespace attn::kernel
