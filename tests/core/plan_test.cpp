@@ -49,7 +49,7 @@ TEST_CASE("integers that are normalised or rotated are planned as floats") {
     const TensorMap results = attend(tensors, options, names);
     for (const PlannedOutput& output : planned.outputs)
       CHECK(name_of(output.dtype) == name_of(results.at(output.name).dtype()));
-    CHECK((planned.kept_by == nullptr) == !(options == Options{}));
+    CHECK((planned.fallback_reason == nullptr) == !(options == Options{}));
   }
 }
 

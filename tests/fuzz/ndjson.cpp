@@ -7,7 +7,7 @@
 
 #include "attn/batch/job_lines.h"
 #include "attn/batch/work.h"
-#include "attn/core/fast.h"
+#include "attn/core/fused.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 #include "support/memory_file.h"

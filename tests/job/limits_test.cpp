@@ -41,7 +41,7 @@ TEST_CASE("a plan is written as JSON without unknown values") {
            .bytes = 32,
            .flops = 2000012,
            .path = "reference",
-           .kept_by = "alibi"};
+           .fallback_reason = "alibi"};
   CHECK(
       plan_json(two) ==
       R"({"outputs":[{"name":"weights","shape":[2,3],"dtype":"float32","bytes":24,"flops":12},)"

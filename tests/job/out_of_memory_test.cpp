@@ -181,7 +181,7 @@ TEST_CASE("memory that runs out while too large a job is refused", "[memory]") {
   const Plan plan{.outputs = {{"weights", {1000, 1000}, DType::f64, 8000000, 2e6, true}},
                   .bytes = 9000000,
                   .path = "reference",
-                  .kept_by = "alibi"};
+                  .fallback_reason = "alibi"};
   const auto refused = [](bool done) {
     if (done) FAIL("too large a job was accepted");
   };

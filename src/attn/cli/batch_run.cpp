@@ -16,7 +16,7 @@
 #include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/message.h"
-#include "attn/core/fast.h"
+#include "attn/core/fused.h"
 #include "attn/core/machine.h"
 #include "attn/io/json.h"
 #include "attn/io/output_file.h"

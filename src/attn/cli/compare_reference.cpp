@@ -13,15 +13,6 @@
 namespace attn {
 namespace {
 
-bool is_output(const std::string& name) {
-  return std::any_of(kOutputNames.begin(), kOutputNames.end(),
-                     [&](const OutputName& output) { return name == output.name; });
-}
-
-bool is_input(const std::string& name) {
-  return std::find(kInputNames.begin(), kInputNames.end(), name) != kInputNames.end();
-}
-
 Document document_of(const std::string& job, const JobFlags& flags, TensorFiles& files) {
   Document document;
   if (!job.empty()) document = read_document(job, files);
@@ -41,16 +32,15 @@ struct ClaimedOutput {
 /// Tensors by the name of an input are what the job was given: passed over.
 std::vector<ClaimedOutput> claims_of(const TensorMap& given, const std::string& output,
                                      const Job& job, std::vector<std::string>& strangers) {
+  const std::string default_output(
+      name_of(contains(job.tensors, Input::W_O) ? Output::output : Output::context));
   std::vector<ClaimedOutput> claims;
   for (const auto& [name, tensor] : given) {
-    if (given.size() == 1 && (!output.empty() || !is_output(name)))
-      claims.push_back({!output.empty()               ? output
-                        : job.tensors.contains("W_O") ? "output"
-                                                      : "context",
-                        tensor});
-    else if (is_output(name))
+    if (given.size() == 1 && (!output.empty() || !output_named(name)))
+      claims.push_back({output.empty() ? default_output : output, tensor});
+    else if (output_named(name))
       claims.push_back({name, tensor});
-    else if (!is_input(name))
+    else if (!input_named(name))
       strangers.push_back(name);
   }
   if (given.size() != 1 && !output.empty())
@@ -104,7 +94,7 @@ void hint_outputs(const Tensor& tensor, const PreparedJob& prepared, const Job& 
   const auto available = available_outputs(job.tensors, job.options);
   for (const PlannedOutput& output :
        plan(prepared.inputs, job.tensors, job.options, available).outputs)
-    if (is_output(output.name) && output.shape == tensor.shape())
+    if (output_named(output.name) && output.shape == tensor.shape())
       names += (names.empty() ? "" : ", ") + output.name;
   if (!names.empty()) note("--as NAME says which output A is; of its shape are " + names);
 }

@@ -38,12 +38,6 @@ std::vector<std::string> labels_of(const std::string& axis, bool known, const Re
   return {};
 }
 
-const OutputName* output_named(const std::string& name) {
-  for (const OutputName& output : kOutputNames)
-    if (name == output.name) return &output;
-  return nullptr;
-}
-
 /// What a file has instead of what was asked for.
 std::string what_there_is(const std::vector<std::string>& names) {
   if (names.empty()) return ", nor any other tensor";
@@ -57,10 +51,9 @@ std::string what_there_is(const std::vector<std::string>& names) {
 /// Without a name asked for: the weights, or the only tensor that there is.
 std::string name_in(const ResultFile& result, const std::string& asked, const std::string& file) {
   const std::vector<std::string> names = result.tensors.names();
-  if (!asked.empty() && result.tensors.contains(asked)) return asked;
-  if (asked.empty() && result.tensors.contains("weights")) return "weights";
+  const std::string wanted = asked.empty() ? std::string(name_of(Output::weights)) : asked;
+  if (result.tensors.contains(wanted)) return wanted;
   if (asked.empty() && names.size() == 1) return names[0];
-  const std::string wanted = asked.empty() ? "weights" : asked;
   throw Error(ErrorKind::usage, printable(file) + ": has no " + printable(wanted) +
                                     did_you_mean(wanted, names) + what_there_is(names));
 }
@@ -101,8 +94,8 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
   source.name = name_in(result, asked, file);
   source.key = source.name;
   source.tensor = result.tensors.at(source.name);
-  const OutputName* output = output_named(source.name);
-  if (output != nullptr) source.what = with_raised_t(output->what);
+  if (const std::optional<Output> output = output_named(source.name))
+    source.what = with_raised_t(std::string(row_of(*output).description));
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
   source.column_axis = axes.columns;
@@ -110,7 +103,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
   source.row_tokens = labels_of(axes.rows, axes.known, result);
   source.column_tokens = labels_of(axes.columns, axes.known, result);
   const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
-  const Tensor* masked = result.tensors.find("masked_scores");
+  const Tensor* masked = find(result.tensors, Output::masked_scores);
   if (of_pairs && masked != nullptr && masked->shape() == source.tensor.shape())
     source.masked = *masked;
   if (source.name.empty()) source.name = file;

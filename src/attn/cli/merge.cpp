@@ -7,6 +7,7 @@
 #include "attn/cli/emit.h"
 #include "attn/cli/limit_options.h"
 #include "attn/core/merge.h"
+#include "attn/core/output_table.h"
 
 namespace attn {
 namespace {
@@ -20,15 +21,15 @@ struct MergeArgs {
 Partial read_part(const std::string& path, TensorFiles& files) {
   const TensorMap tensors = files.all(path);
   ProblemList problems;
-  for (const char* name : {"logsumexp", "head_context"})
-    if (!tensors.contains(name))
+  for (const Output output : {Output::logsumexp, Output::head_context})
+    if (!contains(tensors, output))
       problems.add({.where = {path},
-                    .subject = name,
+                    .subject = std::string(name_of(output)),
                     .expected = "it in each part (--outputs logsumexp,head_context)",
                     .found = "none"});
   if (!problems.empty()) problems.raise(ErrorKind::data);
-  Partial part{tensors.at("logsumexp"), tensors.at("head_context"), std::nullopt};
-  if (const Tensor* weights = tensors.find("weights")) part.weights = *weights;
+  Partial part{at(tensors, Output::logsumexp), at(tensors, Output::head_context), std::nullopt};
+  if (const Tensor* weights = find(tensors, Output::weights)) part.weights = *weights;
   return part;
 }
 
@@ -42,9 +43,9 @@ int run(const MergeArgs& args) {
   }
   const Partial merged = merge(parts, names);
   TensorMap results;
-  if (merged.weights) results.set("weights", *merged.weights);
-  results.set("logsumexp", merged.logsumexp);
-  results.set("head_context", merged.head_context);
+  if (merged.weights) results.set(std::string(name_of(Output::weights)), *merged.weights);
+  results.set(std::string(name_of(Output::logsumexp)), merged.logsumexp);
+  results.set(std::string(name_of(Output::head_context)), merged.head_context);
   emit_tensors(results, args.emit, files);
   return 0;
 }

@@ -11,7 +11,7 @@
 #include "attn/cli/run_views.h"
 #include "attn/cli/show.h"
 #include "attn/core/attention.h"
-#include "attn/core/fast.h"
+#include "attn/core/fused.h"
 #include "attn/io/descriptor.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
@@ -54,9 +54,8 @@ OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
 }
 
 std::string meaning_of(const std::string& name) {
-  for (const OutputName& output : kOutputNames)
-    if (name == output.name) return output.what;
-  return "";
+  const std::optional<Output> output = output_named(name);
+  return output ? std::string(row_of(*output).description) : "";
 }
 
 void append_missing(std::vector<std::string>& names, const std::vector<std::string>& more) {

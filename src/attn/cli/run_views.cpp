@@ -5,6 +5,7 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/cli/draw.h"
+#include "attn/core/output_table.h"
 #include "attn/io/descriptor.h"
 
 namespace attn {
@@ -76,14 +77,16 @@ RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPlace> results,
 std::vector<std::string> RunViews::outputs(const Job& job) const {
   std::vector<std::string> names;
   if (explain_) names = explained_outputs(job);
-  if (view_) names.insert(names.end(), {"masked_scores", "weights"});  // the first: what is hidden
+  if (view_)
+    for (const Output output : {Output::masked_scores, Output::weights})  // the first: hidden keys
+      names.emplace_back(name_of(output));
   return names;
 }
 
 std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
   std::size_t bytes = 0;
   for (const PlannedOutput& output : plan.outputs) {
-    if (output.name != "weights") continue;
+    if (output.name != name_of(Output::weights)) continue;
     if (view_)
       bytes = bytes_to_draw(output.shape, output.dtype, job.tokens, draw_format(args_.view));
     if (explain_ && steps_format(args_.explain) == StepsFormat::html)
@@ -107,7 +110,7 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   }
   if (!view_ || view_streams_ != streams) return;
   const ResultFile file{result.outputs, result.tokens, result.made_by};
-  const HeatSource source = heat_source(file, "weights", "result");
+  const HeatSource source = heat_source(file, std::string(name_of(Output::weights)), "result");
   PageSet set = page_set(source, {}, "result");
   set.key.reset();  // there is no file to read it from
   view_->write(drawn({set}, draw_format(args_.view), {}));

@@ -16,12 +16,12 @@ constexpr std::size_t kWidth = 76;  // leaves room for a manual page's margin
 /// A line for each output: its name, its shape, what it is.
 std::string outputs_table() {
   std::string text;
-  for (const OutputName& output : kOutputNames) {
+  for (const OutputRow& output : kOutputs) {
     std::string line = "  " + std::string(output.name);
     line.resize(16, ' ');
-    line += output.shape;
+    line += output.axes.text();
     line.resize(std::max<std::size_t>(line.size() + 1, 30), ' ');
-    std::string what = output.what;
+    std::string what(output.description);
     while (line.size() + what.size() > kWidth) {  // goes on below
       const std::size_t cut = what.rfind(' ', kWidth - line.size());
       text += line + what.substr(0, cut) + "\n";

@@ -1,142 +1,101 @@
 #include "attn/core/attention.h"
 
-#include <algorithm>
 #include <optional>
 
-#include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/base/same_name.h"
-#include "attn/base/suggestion.h"
-#include "attn/core/heads.h"
-#include "attn/core/stages.h"
-#include "attn/core/summaries.h"
+#include "attn/core/formula.h"
+#include "attn/core/fused.h"
+#include "attn/core/tensor_ops.h"
+#include "attn/core/user_layout.h"
 
 namespace attn {
 namespace {
 
-/// (M, heads * D) -> (heads, M, D).
-Tensor weight_heads(const Tensor& W, std::size_t heads) {
-  const std::size_t M = W.shape()[0], width = W.shape()[1];
-  return split_heads(W.reshaped({1, M, width}), heads).reshaped({heads, M, width / heads});
-}
+/// Evaluates the formula on tensors, with the fused kernels for everything from scores to
+/// head_context where they support the problem.
+class Computation {
+ public:
+  /// All must outlive this.
+  Computation(const Inputs& inputs, const Options& options, const OutputSet& outputs,
+              const RowSinks& sinks)
+      : in_(inputs),
+        options_(options),
+        outputs_(outputs),
+        sinks_(sinks),
+        ops_(inputs, options),
+        formula_(ops_, inputs, options) {}
 
-/// Takes off the axes that the user does not see: batch in front, heads behind it.
-Tensor without_lifted_axes(const Tensor& tensor, const Inputs& in, bool has_heads) {
-  Shape shape = tensor.shape();
-  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
-  if (!in.batched) shape.erase(shape.begin());
-  return tensor.reshaped(shape);
-}
+  /// An output with all axes; head_context for context.
+  const Tensor& at(Output output) {
+    if (needs_scores(output) && is_fused()) compute_fused();
+    return formula_.at(same_numbers_as(output));
+  }
 
-/// (B, L, M) as the embeddings, or packed queries, are given.
-Tensor rows_as_given(const Tensor& rows, const Inputs& in, const Options& options) {
-  if (!in.batched) return without_lifted_axes(rows, in, false);
-  return options.batch_second ? swap_first_axes(rows) : rows;
-}
+  /// Whether the rows of this output went to its sink while they were computed.
+  bool stream(Output output) {
+    if (sink_of(output) == nullptr || !is_fused()) return false;
+    compute_fused();
+    return true;
+  }
 
-/// With all letters, as the stages have it; context head by head.
-Tensor computed(std::string_view name, Stages& stages) {
-  if (name == "positions") return stages.positions();
-  if (name == "inputs") return stages.chosen(stages.inputs());
-  if (name == "queries") return stages.queries();
-  if (name == "keys") return stages.keys();
-  if (name == "values") return stages.values();
-  if (name == "present_K") return stages.present_keys();
-  if (name == "present_V") return stages.present_values();
-  if (name == "scores") return stages.scores();
-  if (name == "scaled_scores") return stages.scaled_scores();
-  if (name == "masked_scores") return stages.masked_scores();
-  if (name == "weights") return stages.weights();
-  if (name == "mean_weights") return mean_over_heads(stages.weights());
-  if (name == "key_weights") return sum_over_queries(stages.weights());
-  if (name == "row_max") return stages.row_max();
-  if (name == "logsumexp") return stages.logsumexp();
-  if (name == "output") return stages.output();
-  return stages.head_context();
-}
+ private:
+  const RowSink* sink_of(Output output) const {
+    if (!outputs_.contains(output) || !is_streamed(output, outputs_)) return nullptr;
+    const auto sink = sinks_.find(std::string(name_of(output)));
+    return sink == sinks_.end() ? nullptr : &sink->second;
+  }
 
-/// A given tensor, or its columns head by head: as it was given, whatever is computed in.
-std::optional<Tensor> given(std::string_view name, const TensorMap& tensors, const Inputs& in) {
-  if (const Tensor* tensor = tensors.find(name)) return *tensor;
-  if (name == "W_Q_heads") return weight_heads(tensors.at("W_Q"), in.H);
-  if (name == "W_K_heads") return weight_heads(tensors.at("W_K"), in.G);
-  if (name == "W_V_heads") return weight_heads(tensors.at("W_V"), in.G);
-  return std::nullopt;
-}
+  bool wants_context() const {
+    return outputs_.contains(Output::head_context) || outputs_.contains(Output::context) ||
+           outputs_.contains(Output::output);
+  }
 
-/// What an output cannot be had without, or "" when this problem has it.
-std::string_view missing(std::string_view name, const TensorMap& tensors, const Options& options) {
-  const std::string_view needed = name == "output"      ? "W_O"
-                                  : name == "W_Q_heads" ? "W_Q"
-                                  : name == "W_K_heads" ? "W_K"
-                                  : name == "W_V_heads" ? "W_V"
-                                  : name == "inputs"    ? "embeddings"
-                                                        : "";
-  if (name == "positions" && options.position.kind == Position::Kind::none) return "position";
-  return needed.empty() || tensors.contains(needed) ? "" : needed;
-}
+  /// The reference path computes integers: they are exact until they are scaled.
+  bool is_fused() {
+    if (!is_fused_)
+      is_fused_ = outputs_.needs_scores() && fallback_reason(in_, options_) == nullptr &&
+                  formula_.at(Output::queries).dtype() == in_.compute &&
+                  formula_.at(Output::present_K).dtype() == in_.compute &&
+                  (!wants_context() || formula_.at(Output::present_V).dtype() == in_.compute);
+    return *is_fused_;
+  }
 
-std::vector<std::string> every_name() {
-  std::vector<std::string> names = kInputNames;
-  for (const OutputName& output : kOutputNames) names.emplace_back(output.name);
-  return names;
-}
+  FusedRequest fused_request() const {
+    FusedRequest request;
+    for (const OutputRow& row : kOutputs) {
+      if (!outputs_.contains(row.output) || !needs_scores(row.output)) continue;
+      if (const RowSink* sink = sink_of(row.output))
+        request.sinks[index_of(row.output)] = sink;
+      else
+        request.kept.insert(row.output);
+    }
+    if (outputs_.contains(Output::mean_weights) || outputs_.contains(Output::key_weights))
+      request.kept.insert(Output::weights);
+    if (wants_context()) request.kept.insert(Output::head_context);
+    return request;
+  }
 
-/// " (did you mean 'scores'?)", or "; there are positions, inputs, ..." where no name is near.
-std::string nearest_or_all(const std::string& name) {
-  std::string text = did_you_mean(name, every_name());
-  if (!text.empty()) return text;
-  for (const OutputName& output : kOutputNames)
-    text += (text.empty() ? "; there are " : ", ") + std::string(output.name);
-  return text;
-}
+  void compute_fused() {
+    if (is_computed_) return;
+    FusedOutputs fused = attend_fused(formula_.at(Output::queries), formula_.all_keys(),
+                                      wants_context() ? formula_.all_values() : Tensor(), in_,
+                                      options_, fused_request());
+    for (const OutputRow& row : kOutputs)
+      if (std::optional<Tensor>& output = fused[index_of(row.output)])
+        formula_.provide(row.output, std::move(*output));
+    is_computed_ = true;
+  }
+
+  const Inputs& in_;
+  const Options& options_;
+  const OutputSet& outputs_;
+  const RowSinks& sinks_;
+  TensorOps ops_;
+  Formula<TensorOps> formula_;
+  std::optional<bool> is_fused_;
+  bool is_computed_ = false;
+};
 
 }  // namespace
-
-void check_outputs(const std::vector<std::string>& outputs, const TensorMap& tensors,
-                   const Options& options) {
-  ProblemList problems;
-  for (const std::string& name : outputs) {
-    const bool is_input =
-        std::any_of(kInputNames.begin(), kInputNames.end(),
-                    [&](const std::string& input) { return same_name(name, input); });
-    const bool is_output =
-        std::any_of(kOutputNames.begin(), kOutputNames.end(),
-                    [&](const OutputName& output) { return same_name(name, output.name); });
-    if (name.empty())
-      problems.add({.subject = "outputs", .expected = "names of outputs", .found = "an empty one"});
-    else if (!is_input && !is_output)
-      problems.add({.subject = "outputs",
-                    .expected = "names of outputs",
-                    .found = "'" + printable(name) + "'" + nearest_or_all(name)});
-    else if (is_input && !tensors.contains(name))
-      problems.add(
-          {.subject = "outputs", .expected = name + " among the tensors", .found = "none"});
-    else if (const std::string_view needed = missing(name, tensors, options); !needed.empty())
-      problems.add({.subject = "outputs",
-                    .expected = std::string(needed) + " for " + name,
-                    .found = "none"});
-  }
-  if (!problems.empty()) problems.raise(ErrorKind::usage);
-}
-
-Tensor as_given(std::string_view name, const Tensor& full, const Inputs& in,
-                const Options& options) {
-  if (name == "positions") return full;
-  if (name == "inputs" || name == "output") return rows_as_given(full, in, options);
-  if (name == "mean_weights") return without_lifted_axes(full, in, false);
-  if (name != "context") return without_lifted_axes(full, in, true);
-  if (in.packed) return rows_as_given(side_by_side(full), in, options);
-  return options.layout == Layout::bhld ? full : swap_middle_axes(full);
-}
-
-std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options) {
-  std::vector<std::string> names;
-  for (const OutputName& output : kOutputNames)
-    if (missing(output.name, tensors, options).empty()) names.emplace_back(output.name);
-  for (const auto& [name, tensor] : tensors) names.push_back(name);
-  return names;
-}
 
 TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs) {
@@ -148,19 +107,30 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs, const RowSinks& sinks,
                  Overflows* overflows) {
+  const std::vector<Request> requests = requests_named(outputs);
+  const OutputSet set = outputs_among(requests);
   Rounding rounding(in.result);
   const RowSinks exact = in.result == in.compute ? sinks : rounding.before(sinks);
-  Stages stages(in, options, outputs, &exact);
+  Computation computation(in, options, set, exact);
   TensorMap results;
-  for (const std::string& name : outputs) {
-    std::optional<Tensor> result = given(name, tensors, in);
-    if (!result && stages.hand_on(name)) continue;
-    if (!result)
-      result = rounding.rounded(name, as_given(name, computed(name, stages), in, options));
-    if (const auto sink = sinks.find(name); sink != sinks.end())
-      sink->second(rows_of(*result));
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    Tensor result;
+    if (const Input* input = std::get_if<Input>(&requests[i])) {
+      result = at(tensors, *input);
+    } else {
+      const Output output = std::get<Output>(requests[i]);
+      if (row_of(output).phase == Phase::given)
+        result = weight_heads(output, tensors, in);
+      else if (computation.stream(output))
+        continue;
+      else
+        result = rounding.rounded(outputs[i],
+                                  to_user_layout(output, computation.at(output), in, options));
+    }
+    if (const auto sink = sinks.find(outputs[i]); sink != sinks.end())
+      sink->second(rows_of(result));
     else
-      results.set(name, *result);
+      results.set(outputs[i], result);
   }
   if (overflows != nullptr) *overflows = rounding.overflows();
   return results;

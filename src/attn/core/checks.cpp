@@ -14,33 +14,18 @@
 namespace attn {
 namespace {
 
-/// A tensor that means nothing without another.
-const std::vector<std::pair<std::string, std::string>> kTogether = {
-    {"b_O", "W_O"},       {"past_K", "past_V"}, {"past_V", "past_K"}, {"bias_K", "bias_V"},
-    {"bias_V", "bias_K"}, {"cos", "sin"},       {"sin", "cos"},       {"memory_V", "memory"}};
-
-/// Tables and the like, whose precision says nothing of the precision of what is computed.
-const std::set<std::string> kAside = {"cos", "sin", "alibi_slopes", "relative_bias", "sinks"};
-
-/// The first of `names` that was given, or "".
-std::string first_given(const TensorMap& tensors, std::initializer_list<const char*> names) {
-  for (const char* const name : names)
-    if (tensors.contains(name)) return name;
-  return "";
-}
-
-void check_direct(const TensorMap& tensors, const std::string& given, Axes& axes) {
-  for (const char* name : {"embeddings", "memory", "memory_V"})
-    if (tensors.contains(name))
-      axes.problem({.subject = name,
-                    .expected = "either embeddings or Q, K and V",
-                    .found = name + (" beside " + given)});
-  for (const char* name : {"W_Q", "W_K", "W_V", "b_Q", "b_K", "b_V"})
-    if (tensors.contains(name))
-      axes.problem({.subject = name, .expected = "embeddings to project", .found = given});
-  for (const char* name : {"Q", "K"})
-    if (!tensors.contains(name))
-      axes.problem({.subject = name, .expected = "Q and K together", .found = given + " alone"});
+void check_direct(const TensorMap& tensors, Input given, AxisLengths& axes) {
+  const std::string name(name_of(given));
+  for (const Input input : {Input::embeddings, Input::memory, Input::memory_V})
+    if (contains(tensors, input))
+      axes.problem(input, {.expected = "either embeddings or Q, K and V",
+                           .found = std::string(name_of(input)) + " beside " + name});
+  for (const Input input : {Input::W_Q, Input::W_K, Input::W_V, Input::b_Q, Input::b_K, Input::b_V})
+    if (contains(tensors, input))
+      axes.problem(input, {.expected = "embeddings to project", .found = name});
+  for (const Input input : {Input::Q, Input::K})
+    if (!contains(tensors, input))
+      axes.problem(input, {.expected = "Q and K together", .found = name + " alone"});
 }
 
 std::string text_of(double number) {
@@ -49,30 +34,33 @@ std::string text_of(double number) {
   return {text.data(), end};
 }
 
-void require(bool holds, const char* option, const char* expected, double found, Axes& axes) {
+void require(bool holds, const char* option, const char* expected, double found,
+             AxisLengths& axes) {
   if (!holds) axes.problem({.subject = option, .expected = expected, .found = text_of(found)});
 }
 
 }  // namespace
 
-void check_names(const TensorMap& tensors, Axes& axes) {
+void check_names(const TensorMap& tensors, AxisLengths& axes) {
   for (const auto& [name, tensor] : tensors)
-    if (std::find(kInputNames.begin(), kInputNames.end(), name) == kInputNames.end())
+    if (!input_named(name))
       axes.problem({.subject = name,
                     .expected = "a tensor that attention knows",
-                    .found = "this name" + did_you_mean(name, kInputNames)});
-  const std::string given = first_given(tensors, {"Q", "K", "V"});
-  if (!given.empty())
-    check_direct(tensors, given, axes);
-  else if (!tensors.contains("embeddings"))
-    axes.problem(
-        {.subject = "embeddings", .expected = "embeddings, or Q and K", .found = "neither"});
-  for (const auto& [name, other] : kTogether)
-    if (tensors.contains(name) && !tensors.contains(other))
-      axes.problem({.subject = name, .expected = other + " beside it", .found = "none"});
+                    .found = "this name" + did_you_mean(name, input_names())});
+  const std::initializer_list<Input> direct = {Input::Q, Input::K, Input::V};
+  const auto given = std::find_if(direct.begin(), direct.end(),
+                                  [&](Input input) { return contains(tensors, input); });
+  if (given != direct.end())
+    check_direct(tensors, *given, axes);
+  else if (!contains(tensors, Input::embeddings))
+    axes.problem(Input::embeddings, {.expected = "embeddings, or Q and K", .found = "neither"});
+  for (const InputRow& row : kInputs)
+    if (row.companion && contains(tensors, row.input) && !contains(tensors, *row.companion))
+      axes.problem(row.input, {.expected = std::string(name_of(*row.companion)) + " beside it",
+                               .found = "none"});
 }
 
-void check_options(const TensorMap& tensors, const Options& options, Axes& axes) {
+void check_options(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
   const Position& position = options.position;
   require(options.heads >= 0, "heads", "a positive number", static_cast<double>(options.heads),
           axes);
@@ -89,7 +77,7 @@ void check_options(const TensorMap& tensors, const Options& options, Axes& axes)
           position.base, axes);
   require(std::isfinite(position.embedding_scale), "position.embedding_scale", "a finite number",
           position.embedding_scale, axes);
-  if (position.kind != Position::Kind::none && !tensors.contains("embeddings"))
+  if (position.kind != Position::Kind::none && !contains(tensors, Input::embeddings))
     axes.problem(
         {.subject = "position", .expected = "embeddings to add positions to", .found = "none"});
 }
@@ -99,7 +87,9 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
   if (compute == Compute::f64) return DType::f64;
   const auto given = [&](DType dtype) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
-      return entry.second.dtype() == dtype && kAside.count(entry.first) == 0;
+      if (entry.second.dtype() != dtype) return false;
+      const auto input = input_named(entry.first);
+      return !input || row_of(*input).kind != InputKind::table;
     });
   };
   if (given(DType::f64)) return DType::f64;
@@ -108,10 +98,11 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
   return given(DType::bf16) ? DType::bf16 : DType::f64;
 }
 
-TensorMap as_numbers(const TensorMap& tensors, DType compute, Axes& axes) {
+TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes) {
   TensorMap numbers;
   for (const auto& [name, tensor] : tensors) {
-    if (name == "mask" || name == "key_mask") continue;
+    const auto input = input_named(name);
+    if (input && row_of(*input).kind == InputKind::mask) continue;
     try {
       numbers.set(name, cast(tensor, is_float(tensor.dtype()) ? compute : DType::i64));
     } catch (const Error& error) {
@@ -123,22 +114,22 @@ TensorMap as_numbers(const TensorMap& tensors, DType compute, Axes& axes) {
   return numbers;
 }
 
-Tensor as_mask(const std::string& name, const Tensor& mask, DType compute, Axes& axes) {
+Tensor as_mask(Input input, const Tensor& mask, DType compute, AxisLengths& axes) {
   if (mask.dtype() == DType::boolean) return mask;
   if (is_float(mask.dtype())) return cast(mask, compute);
   visit(mask.dtype(), [&]<class T>(Type<T>) {
     if constexpr (std::is_integral_v<T>)
       for (const T value : mask.data<T>())
         if (value != T{0} && value != T{1})
-          return axes.problem({.subject = name,
-                               .expected = "booleans, 0 and 1, or floating-point numbers to add",
+          return axes.problem(input,
+                              {.expected = "booleans, 0 and 1, or floating-point numbers to add",
                                .found = "the integer " + std::to_string(value)});
   });
   return cast(mask, DType::boolean);
 }
 
 std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std::size_t L,
-                                     Axes& axes) {
+                                     AxisLengths& axes) {
   std::vector<std::size_t> chosen;
   const auto count = static_cast<std::int64_t>(L);
   for (const std::int64_t row : rows) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/core/axes.h"
+#include "attn/core/axis_lengths.h"
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
@@ -12,10 +12,10 @@
 namespace attn {
 
 /// Names that mean nothing, and tensors that contradict or miss each other.
-void check_names(const TensorMap& tensors, Axes& axes);
+void check_names(const TensorMap& tensors, AxisLengths& axes);
 
 /// Numbers out of their range, and options that need a tensor that is not there.
-void check_options(const TensorMap& tensors, const Options& options, Axes& axes);
+void check_options(const TensorMap& tensors, const Options& options, AxisLengths& axes);
 
 /// The dtype of float results: the one asked for, or the widest float given (float64 for integers
 /// alone, float32 for float16 beside bfloat16). Tables do not count: cos, sin, alibi_slopes,
@@ -23,14 +23,14 @@ void check_options(const TensorMap& tensors, const Options& options, Axes& axes)
 DType result_dtype(const TensorMap& tensors, Compute compute);
 
 /// Every tensor but the masks as int64 or `compute`. A uint64 that does not fit int64 is a problem.
-TensorMap as_numbers(const TensorMap& tensors, DType compute, Axes& axes);
+TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes);
 
 /// A mask's elements: boolean, or floats of dtype `compute` to be added. Integers are taken as
 /// booleans when they are all 0 or 1, and are a problem otherwise.
-Tensor as_mask(const std::string& name, const Tensor& mask, DType compute, Axes& axes);
+Tensor as_mask(Input input, const Tensor& mask, DType compute, AxisLengths& axes);
 
 /// Places among L queries, negative ones counted from the end; all of them when none is given.
 std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std::size_t L,
-                                     Axes& axes);
+                                     AxisLengths& axes);
 
 }  // namespace attn

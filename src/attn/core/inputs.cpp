@@ -6,7 +6,7 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/core/alibi.h"
-#include "attn/core/axes.h"
+#include "attn/core/axis_lengths.h"
 #include "attn/core/checks.h"
 #include "attn/core/heads.h"
 #include "attn/core/option_shapes.h"
@@ -26,7 +26,7 @@ Tensor lifted_mask(const Tensor& mask, bool with_heads) {
 }
 
 /// `full` is (B, H, L, S); the message shows the scores as the user sees them.
-void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
+void check_mask(const Tensor& mask, Shape full, const Inputs& in, AxisLengths& axes) {
   const Shape shape = lifted_mask(mask, in.with_heads).shape();
   bool fits = shape.size() == 4;
   for (std::size_t axis = 0; fits && axis < 4; ++axis)
@@ -34,9 +34,8 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, Axes& axes) {
   if (fits) return;
   if (!in.with_heads) full.erase(full.begin() + 1);
   if (!in.batched) full.erase(full.begin());
-  axes.problem({.subject = "mask",
-                .expected = "a shape that broadcasts to the scores " + to_string(full),
-                .found = to_string(mask.shape())});
+  axes.problem(Input::mask, {.expected = "a shape that broadcasts to the scores " + to_string(full),
+                             .found = to_string(mask.shape())});
 }
 
 /// A few bytes can claim any length for tensors that hold nothing, and what is kept for each row
@@ -79,23 +78,22 @@ Tensor with_heads_apart(const Tensor& mask, const Inputs& in) {
   return joined ? mask.reshaped({in.B, in.H, shape[1], shape[2]}) : mask;
 }
 
-void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axes& axes) {
+void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, AxisLengths& axes) {
   const std::size_t keys = in.P + in.N;
-  if (const Tensor* given = tensors.find("mask")) {
-    Tensor mask = with_heads_apart(as_mask("mask", *given, in.compute, axes), in);
+  if (const Tensor* given = find(tensors, Input::mask)) {
+    Tensor mask = with_heads_apart(as_mask(Input::mask, *given, in.compute, axes), in);
     if (options.short_mask == ShortMask::hide)
       mask = with_hidden_columns(mask, keys, options.mask_polarity);
     check_mask(mask, {in.B, in.H, in.L, keys}, in, axes);
     in.mask = lifted_mask(mask, in.with_heads);
   }
-  if (const Tensor* given = tensors.find("key_mask")) {
-    const Tensor mask = as_mask("key_mask", *given, in.compute, axes);
+  if (const Tensor* given = find(tensors, Input::key_mask)) {
+    const Tensor mask = as_mask(Input::key_mask, *given, in.compute, axes);
     const bool fits = mask.shape() == Shape{keys} || mask.shape() == Shape{in.B, keys};
     if (!fits)
-      return axes.problem(
-          {.subject = "key_mask",
-           .expected = "a shape of " + to_string({keys}) + " or " + to_string({in.B, keys}),
-           .found = to_string(mask.shape())});
+      return axes.problem(Input::key_mask, {.expected = "a shape of " + to_string({keys}) + " or " +
+                                                        to_string({in.B, keys}),
+                                            .found = to_string(mask.shape())});
     in.key_mask = mask.reshaped({mask.rank() == 1 ? 1 : in.B, 1, 1, keys});
   }
 }
@@ -120,8 +118,8 @@ Tensor lifted_heads(const Tensor& tensor, std::size_t heads, const Options& opti
   return options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
 }
 
-std::optional<Tensor> found(const TensorMap& numbers, const char* name) {
-  const Tensor* tensor = numbers.find(name);
+std::optional<Tensor> found(const TensorMap& numbers, Input input) {
+  const Tensor* tensor = find(numbers, input);
   return tensor ? std::optional(*tensor) : std::nullopt;
 }
 
@@ -133,64 +131,60 @@ std::optional<Tensor> lifted_key(const Tensor* bias, const Inputs& in) {
 }
 
 void set_option_tensors(const TensorMap& numbers, Inputs& in) {
-  in.bias_K = lifted_key(numbers.find("bias_K"), in);
-  in.bias_V = lifted_key(numbers.find("bias_V"), in);
-  in.q_norm = found(numbers, "q_norm"), in.k_norm = found(numbers, "k_norm");
-  in.cos = found(numbers, "cos"), in.sin = found(numbers, "sin");
-  in.relative_bias = found(numbers, "relative_bias"), in.sinks = found(numbers, "sinks");
-  in.slopes = found(numbers, "alibi_slopes");
+  in.bias_K = lifted_key(find(numbers, Input::bias_K), in);
+  in.bias_V = lifted_key(find(numbers, Input::bias_V), in);
+  in.q_norm = found(numbers, Input::q_norm), in.k_norm = found(numbers, Input::k_norm);
+  in.cos = found(numbers, Input::cos), in.sin = found(numbers, Input::sin);
+  in.relative_bias = found(numbers, Input::relative_bias), in.sinks = found(numbers, Input::sinks);
+  in.slopes = found(numbers, Input::alibi_slopes);
   if (in.slopes && in.slopes->rank() == 1) in.slopes = in.slopes->reshaped({1, in.H});
-  in.W_score = found(numbers, "W_score"), in.W_score_Q = found(numbers, "W_score_Q");
-  in.W_score_K = found(numbers, "W_score_K"), in.b_score = found(numbers, "b_score");
-  in.v_score = found(numbers, "v_score"), in.g_score = found(numbers, "g_score");
+  in.W_score = found(numbers, Input::W_score), in.W_score_Q = found(numbers, Input::W_score_Q);
+  in.W_score_K = found(numbers, Input::W_score_K), in.b_score = found(numbers, Input::b_score);
+  in.v_score = found(numbers, Input::v_score), in.g_score = found(numbers, Input::g_score);
 }
 
 void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
-  const auto find = [&](const char* name) { return found(numbers, name); };
-  in.W_Q = find("W_Q"), in.W_K = find("W_K"), in.W_V = find("W_V"), in.W_O = find("W_O");
-  in.b_Q = find("b_Q"), in.b_K = find("b_K"), in.b_V = find("b_V"), in.b_O = find("b_O");
+  const auto given = [&](Input input) { return found(numbers, input); };
+  in.W_Q = given(Input::W_Q), in.W_K = given(Input::W_K), in.W_V = given(Input::W_V),
+  in.W_O = given(Input::W_O);
+  in.b_Q = given(Input::b_Q), in.b_K = given(Input::b_K), in.b_V = given(Input::b_V),
+  in.b_O = given(Input::b_O);
   set_option_tensors(numbers, in);
-  in.past_K = lifted_past(numbers.find("past_K"), in);
-  in.past_V = lifted_past(numbers.find("past_V"), in);
+  in.past_K = lifted_past(find(numbers, Input::past_K), in);
+  in.past_V = lifted_past(find(numbers, Input::past_V), in);
   if (in.projected) {
-    in.embeddings = lifted(numbers.at("embeddings"), options);
-    if (const auto memory = find("memory")) in.memory = lifted(*memory, options);
-    if (const auto memory_V = find("memory_V")) in.memory_V = lifted(*memory_V, options);
+    in.embeddings = lifted(at(numbers, Input::embeddings), options);
+    if (const auto memory = given(Input::memory)) in.memory = lifted(*memory, options);
+    if (const auto memory_V = given(Input::memory_V)) in.memory_V = lifted(*memory_V, options);
   } else {
-    in.Q = lifted_heads(numbers.at("Q"), in.H, options);
-    in.K = lifted_heads(numbers.at("K"), in.G, options);
-    in.V = numbers.contains("V") ? lifted_heads(numbers.at("V"), in.G, options) : in.K;
+    in.Q = lifted_heads(at(numbers, Input::Q), in.H, options);
+    in.K = lifted_heads(at(numbers, Input::K), in.G, options);
+    in.V = contains(numbers, Input::V) ? lifted_heads(at(numbers, Input::V), in.G, options) : in.K;
   }
 }
 
-void set_lengths(Inputs& in, const Axes& axes) {
-  const auto take = [&](Letter letter, std::size_t& length) {
-    if (axes.knows(letter)) length = axes[letter].length;
+void set_lengths(Inputs& in, const AxisLengths& axes) {
+  const auto take = [&](Axis axis, std::size_t& length) {
+    if (axes.knows(axis)) length = axes[axis].length;
   };
-  in.batched = axes.knows(Letter::B);
-  take(Letter::B, in.B), take(Letter::H, in.H), take(Letter::G, in.G);
-  take(Letter::L, in.L), take(Letter::S, in.S), take(Letter::P, in.P), take(Letter::N, in.N);
-  take(Letter::D, in.D), take(Letter::Dv, in.Dv);
+  in.batched = axes.knows(Axis::B);
+  take(Axis::B, in.B), take(Axis::H, in.H), take(Axis::G, in.G);
+  take(Axis::L, in.L), take(Axis::S, in.S), take(Axis::P, in.P), take(Axis::N, in.N);
+  take(Axis::D, in.D), take(Axis::Dv, in.Dv);
   in.E = in.S - std::min(in.S, in.P + in.N);
 }
 
 }  // namespace
 
-Shape user_shape(Shape shape, const Inputs& in, bool has_heads) {
-  if (has_heads && !in.with_heads) shape.erase(shape.begin() + 1);
-  if (!in.batched) shape.erase(shape.begin());
-  return shape;
-}
-
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   refuse_hollow(tensors);
-  Axes axes;
+  AxisLengths axes;
   Inputs in;
   in.result = result_dtype(tensors, options.compute);
   in.compute = in.result == DType::f64 ? DType::f64 : DType::f32;
-  const Tensor* Q = tensors.find("Q");
+  const Tensor* Q = find(tensors, Input::Q);
   in.projected = Q == nullptr;
-  in.past_of_memory = tensors.contains("memory");
+  in.past_of_memory = contains(tensors, Input::memory);
   in.packed = Q == nullptr || Q->rank() != 4;
   in.with_heads = options.heads > 0 || !in.packed;
   check_options(tensors, options, axes);
@@ -199,10 +193,10 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   check_shapes(tensors, options, axes);
   check_contradictions(tensors, options, axes);
   set_lengths(in, axes);
-  if (axes.knows(Letter::L)) in.rows = chosen_rows(options.rows, in.L, axes);
-  if (axes.knows(Letter::L) && axes.knows(Letter::S) && axes.knows(Letter::H)) {
+  if (axes.knows(Axis::L)) in.rows = chosen_rows(options.rows, in.L, axes);
+  if (axes.knows(Axis::L) && axes.knows(Axis::S) && axes.knows(Axis::H)) {
     set_mask(tensors, options, in, axes);
-    if (axes.knows(Letter::D)) set_rotary(numbers, options, in, axes);
+    if (axes.knows(Axis::D)) set_rotary(numbers, options, in, axes);
     in.places = make_places(numbers, options.alignment, in, axes);
   }
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);

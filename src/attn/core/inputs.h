@@ -24,53 +24,11 @@
 #include <string>
 #include <vector>
 
+#include "attn/core/input_table.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
-
-/// The names under which attend() looks for tensors, in the order in which a seed draws them.
-inline const std::vector<std::string> kInputNames = {"W_Q",
-                                                     "W_K",
-                                                     "W_V",
-                                                     "W_O",
-                                                     "b_Q",
-                                                     "b_K",
-                                                     "b_V",
-                                                     "b_O",
-                                                     "embeddings",
-                                                     "memory",
-                                                     "Q",
-                                                     "K",
-                                                     "V",
-                                                     "mask",
-                                                     "past_K",
-                                                     "past_V",
-                                                     "query_lengths",
-                                                     "key_lengths",
-                                                     "documents",
-                                                     "key_documents",
-                                                     "cu_seqlens_q",
-                                                     "cu_seqlens_k",
-                                                     "bias_K",
-                                                     "bias_V",
-                                                     "q_norm",
-                                                     "k_norm",
-                                                     "cos",
-                                                     "sin",
-                                                     "position_ids",
-                                                     "key_position_ids",
-                                                     "alibi_slopes",
-                                                     "relative_bias",
-                                                     "sinks",
-                                                     "W_score",
-                                                     "W_score_Q",
-                                                     "W_score_K",
-                                                     "b_score",
-                                                     "v_score",
-                                                     "g_score",
-                                                     "memory_V",
-                                                     "key_mask"};
 
 /// Where the queries and keys of a batch row stand (core/places.h).
 struct Places {
@@ -122,8 +80,5 @@ struct Inputs {
 };
 
 Inputs make_inputs(const TensorMap& tensors, const Options& options);
-
-/// A shape without the axes that the user does not see: batch in front, heads behind it.
-Shape user_shape(Shape shape, const Inputs& in, bool has_heads);
 
 }  // namespace attn

@@ -40,11 +40,13 @@ void cap(std::span<T> scores, double c) {
 }
 
 template <class T>
-Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
+std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
+                                       const Options& options) {
   constexpr T kHidden = -std::numeric_limits<T>::infinity();
-  Masked result{scaled, Tensor(DType::boolean, scaled.shape()), padding(in)};
-  auto scores = mutable_array_of<T>(result.scores);
-  auto visible = mutable_array_of<bool>(result.visible);
+  Tensor masked = scaled;
+  VisibleKeys result{Tensor(DType::boolean, scaled.shape()), padding(in)};
+  auto scores = mutable_array_of<T>(masked);
+  auto visible = mutable_array_of<bool>(result.keys);
   const Tensor seen = visible_by_places(in, options);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), extents_of(scaled));
   for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask}) {
@@ -68,9 +70,9 @@ Masked masked(const Tensor& scaled, const Inputs& in, const Options& options) {
     xt::noalias(scores) = scores + array_of<T>(bias);
   }
   if (options.softcap_order == SoftcapOrder::after_mask)
-    cap(result.scores.mutable_data<T>(), options.softcap);
+    cap(masked.mutable_data<T>(), options.softcap);
   xt::noalias(scores) = xt::where(visible, scores, kHidden);
-  return result;
+  return {masked, result};
 }
 
 }  // namespace
@@ -106,9 +108,10 @@ Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity)
   return wide;
 }
 
-Masked mask_scores(const Tensor& scaled, const Inputs& in, const Options& options) {
-  return scaled.dtype() == DType::f64 ? masked<double>(scaled, in, options)
-                                      : masked<float>(scaled, in, options);
+std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
+                                           const Options& options) {
+  return scaled.dtype() == DType::f64 ? mask_as<double>(scaled, in, options)
+                                      : mask_as<float>(scaled, in, options);
 }
 
 }  // namespace attn

@@ -1,6 +1,7 @@
 // Which keys a query sees, and what is added to their scores.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "attn/core/inputs.h"
@@ -9,19 +10,19 @@
 
 namespace attn {
 
-/// Scores after masking, and what was masked.
-struct Masked {
-  Tensor scores;   ///< (B, H, R, S): scaled scores plus biases; -inf where hidden
-  Tensor visible;  ///< (B, H, R, S), boolean. A visible score can be -inf by itself: not the same
-  /// (B, R): a query behind its batch row's length, which sees nothing and is no empty row either.
-  std::vector<bool> padding;
+/// What each query sees. A visible score can be -inf, so masked scores do not tell.
+struct VisibleKeys {
+  Tensor keys;                ///< (B, H, R, S), boolean
+  std::vector<bool> padding;  ///< (B, R): beyond its batch row's length; EmptyRows does not apply
 };
 
-/// Query i sees key j when the boolean mask, the additive mask (not -inf), causality, the window,
-/// documents and lengths all let it; and every key appended for all. Added are the additive mask,
-/// ALiBi and the relative bias, then a softcap that comes after them. A hidden score is -inf
-/// whatever it was, NaN included. `scaled` (B, H, R, S) has the rows `in.rows` of L queries.
-Masked mask_scores(const Tensor& scaled, const Inputs& in, const Options& options);
+/// Masked scores (B, H, R, S) and what was masked. Query i sees key j when the boolean mask, the
+/// additive mask (not -inf), causality, the window, documents and lengths all let it; and every key
+/// appended for all. Added are the additive mask, ALiBi and the relative bias, then a softcap that
+/// comes after them. A hidden score is -inf whatever it was, NaN included. `scaled` (B, H, R, S)
+/// has the rows `in.rows` of L queries.
+std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
+                                           const Options& options);
 
 /// (B, 1, R, S) or (1, 1, R, S), boolean: what the places of queries and keys leave visible.
 Tensor visible_by_places(const Inputs& in, const Options& options);

@@ -93,14 +93,14 @@ double normalise_group(const Group<T>& group, const Options& options, bool is_pa
 }
 
 template <class T>
-Normalised normalise_as(const Tensor& scores, const Masked& masked,
-                        const std::optional<Tensor>& sinks, const Options& options) {
+std::pair<Tensor, Tensor> normalise_as(const Tensor& scores, const VisibleKeys& visible_keys,
+                                       const std::optional<Tensor>& sinks, const Options& options) {
   const Shape& shape = scores.shape();
   const std::size_t H = shape[1], L = shape[2], S = shape[3];
-  Normalised result{Tensor(dtype_of<T>, shape), Tensor(dtype_of<T>, {shape[0], H, L})};
+  Tensor weights(dtype_of<T>, shape), logsumexp(dtype_of<T>, {shape[0], H, L});
   const auto x = scores.data<T>();
-  const auto visible = masked.visible.data<bool>();
-  const auto w = result.weights.mutable_data<T>(), out = result.logsumexp.mutable_data<T>();
+  const auto visible = visible_keys.keys.data<bool>();
+  const auto w = weights.mutable_data<T>(), out = logsumexp.mutable_data<T>();
   const Tensor sink = sinks ? cast(*sinks, DType::f64) : Tensor();
   const std::size_t rows = options.softmax_axis == SoftmaxAxis::all ? L : 1;  // taken together
   for (std::size_t i = 0; i < out.size(); i += rows) {
@@ -108,11 +108,11 @@ Normalised normalise_as(const Tensor& scores, const Masked& masked,
     const Group<T> group{x.subspan(from, count), visible.subspan(from, count),
                          w.subspan(from, count),
                          sinks ? sink.data<double>()[i / L % H] : -kInfinity};
-    const bool is_padding = rows == 1 && masked.padding[i / L / H * L + i % L];
+    const bool is_padding = rows == 1 && visible_keys.padding[i / L / H * L + i % L];
     std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(i), rows,
                 static_cast<T>(normalise_group(group, options, is_padding)));
   }
-  return result;
+  return {weights, logsumexp};
 }
 
 DType precision_of(SoftmaxPrecision precision, DType compute) {
@@ -140,17 +140,15 @@ Tensor divided(const Tensor& scores, double temperature) {
 
 }  // namespace
 
-Normalised normalise(const Masked& masked, const std::optional<Tensor>& sinks,
-                     const Options& options) {
-  const DType compute = masked.scores.dtype();
+std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible,
+                                    const std::optional<Tensor>& sinks, const Options& options) {
+  const DType compute = masked.dtype();
   const DType precision = precision_of(options.softmax_precision, compute);
-  const Tensor x = cast(divided(masked.scores, options.temperature), precision);
-  Normalised result = precision == DType::f64
-                          ? normalise_as<double>(x, masked, sinks, options)
-                          : normalise_as<float>(cast(x, DType::f32), masked, sinks, options);
-  result.weights = cast(cast(result.weights, precision), compute);
-  result.logsumexp = cast(result.logsumexp, compute);
-  return result;
+  const Tensor x = cast(divided(masked, options.temperature), precision);
+  const auto [weights, logsumexp] =
+      precision == DType::f64 ? normalise_as<double>(x, visible, sinks, options)
+                              : normalise_as<float>(cast(x, DType::f32), visible, sinks, options);
+  return {cast(cast(weights, precision), compute), cast(logsumexp, compute)};
 }
 
 }  // namespace attn

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
 #include "attn/core/mask.h"
 #include "attn/core/options.h"
@@ -9,13 +10,10 @@
 
 namespace attn {
 
-struct Normalised {
-  Tensor weights;    ///< (B, H, L, S)
-  Tensor logsumexp;  ///< (B, H, L): log(sum exp x), whatever the normaliser
-};
-
-/// Over the visible keys of a query (SoftmaxAxis::keys), or of all queries of a head
-/// (SoftmaxAxis::all, where all its rows have one logsumexp), with x = masked score / temperature:
+/// Weights (B, H, L, S) and logsumexp (B, H, L), log(sum exp x) whatever the normaliser, of masked
+/// scores (B, H, L, S). Over the visible keys of a query (SoftmaxAxis::keys), or of all queries of
+/// a head (SoftmaxAxis::all, where all its rows have one logsumexp), with x = masked score /
+/// temperature:
 ///   softmax:   exp(x - max x) / sum exp(x - max x);   logsumexp = max x + log(sum exp(x - max x))
 ///   sigmoid:   1 / (1 + exp(-x)), each key by itself
 ///   none:      x
@@ -30,7 +28,7 @@ struct Normalised {
 ///
 /// exp is taken in the scores' dtype (or SoftmaxPrecision, which rounds x and the weights too);
 /// sums are in double.
-Normalised normalise(const Masked& masked, const std::optional<Tensor>& sinks,
-                     const Options& options);
+std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible,
+                                    const std::optional<Tensor>& sinks, const Options& options);
 
 }  // namespace attn

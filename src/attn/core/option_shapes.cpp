@@ -3,46 +3,47 @@
 namespace attn {
 namespace {
 
-void check_score_weights(const TensorMap& tensors, Score score, Axes& axes) {
-  const auto take = [&](const char* name, std::initializer_list<Letter> letters) {
-    if (const Tensor* tensor = tensors.find(name)) axes.take(name, *tensor, letters);
+void check_score_weights(const TensorMap& tensors, Score score, AxisLengths& axes) {
+  const auto take = [&](Input input, const AxisList& expected) {
+    if (const Tensor* tensor = find(tensors, input)) axes.take(input, *tensor, expected);
   };
-  if (score == Score::concat && axes.knows(Letter::D) && axes.knows(Letter::Dk)) {
-    Axes::Axis both = axes[Letter::D];
-    both.length += axes[Letter::Dk].length;
-    both.remark += " beside " + axes[Letter::Dk].found();
-    axes.settle(Letter::DDk, std::move(both));
-    take("W_score", {Letter::DDk, Letter::A});
+  if (score == Score::concat && axes.knows(Axis::D) && axes.knows(Axis::Dk)) {
+    AxisLengths::Length both = axes[Axis::D];
+    both.length += axes[Axis::Dk].length;
+    both.remark += " beside " + axes[Axis::Dk].found();
+    axes.settle(Axis::DDk, std::move(both));
+    take(Input::W_score, {Axis::DDk, Axis::A});
   } else {
-    take("W_score", {Letter::D, Letter::Dk});
+    take(Input::W_score, {Axis::D, Axis::Dk});
   }
-  take("W_score_Q", {Letter::D, Letter::A});
-  if (score == Score::additive && !tensors.contains("W_score_Q")) axes.equate(Letter::A, Letter::D);
-  take("W_score_K", {Letter::Dk, Letter::A});
-  if (score == Score::additive && !tensors.contains("W_score_K") && axes.knows(Letter::A) &&
-      axes.knows(Letter::Dk) && axes[Letter::A].length != axes[Letter::Dk].length)
-    axes.problem({.subject = "W_score_K",
-                  .expected = "(" + std::to_string(axes[Letter::Dk].length) + ", " +
-                              std::to_string(axes[Letter::A].length) + ") to match " +
-                              std::string(axes[Letter::A].name) + " " + axes[Letter::A].found(),
+  take(Input::W_score_Q, {Axis::D, Axis::A});
+  if (score == Score::additive && !contains(tensors, Input::W_score_Q))
+    axes.equate(Axis::A, Axis::D);
+  take(Input::W_score_K, {Axis::Dk, Axis::A});
+  if (score == Score::additive && !contains(tensors, Input::W_score_K) && axes.knows(Axis::A) &&
+      axes.knows(Axis::Dk) && axes[Axis::A].length != axes[Axis::Dk].length)
+    axes.problem(Input::W_score_K,
+                 {.expected = "(" + std::to_string(axes[Axis::Dk].length) + ", " +
+                              std::to_string(axes[Axis::A].length) + ") to match " +
+                              std::string(axes[Axis::A].name) + " " + axes[Axis::A].found(),
                   .found = "none"});
-  take("b_score", {Letter::A});
-  take("v_score", {Letter::A});
-  if (const Tensor* g = tensors.find("g_score"); g != nullptr && g->size() != 1)
-    axes.problem({.subject = "g_score", .expected = "one number", .found = to_string(g->shape())});
+  take(Input::b_score, {Axis::A});
+  take(Input::v_score, {Axis::A});
+  if (const Tensor* g = find(tensors, Input::g_score); g != nullptr && g->size() != 1)
+    axes.problem(Input::g_score, {.expected = "one number", .found = to_string(g->shape())});
 }
 
-void check_relative_bias(const Tensor& table, const Options& options, Axes& axes) {
+void check_relative_bias(const Tensor& table, const Options& options, AxisLengths& axes) {
   using Direction = RelativeBias::Direction;
   const Direction direction = options.relative.direction;
   const bool both =
       direction == Direction::automatic ? !options.causal : direction == Direction::both;
-  axes.take("relative_bias", table, {Letter::buckets, Letter::H});
+  axes.take(Input::relative_bias, table, {Axis::buckets, Axis::H});
   const std::size_t least = both ? 4 : 2, found = table.rank() > 0 ? table.shape()[0] : 0;
   if (found < least || (both && found % 2 != 0))
     return axes.problem(
-        {.subject = "relative_bias",
-         .expected = "at least " + std::to_string(least) +
+        Input::relative_bias,
+        {.expected = "at least " + std::to_string(least) +
                      (both ? " buckets, an even number, to look both ways" : " buckets"),
          .found = to_string(table.shape())});
   const auto exact = static_cast<std::int64_t>(found / (both ? 4 : 2));
@@ -55,19 +56,16 @@ void check_relative_bias(const Tensor& table, const Options& options, Axes& axes
 
 }  // namespace
 
-void check_option_shapes(const TensorMap& tensors, const Options& options, Axes& axes) {
-  static constexpr std::pair<const char*, Letter> kVectors[] = {{"bias_K", Letter::GD},
-                                                                {"bias_V", Letter::GDv},
-                                                                {"q_norm", Letter::D},
-                                                                {"k_norm", Letter::Dk},
-                                                                {"sinks", Letter::H}};
-  for (const auto& [name, letter] : kVectors)
-    if (const Tensor* tensor = tensors.find(name)) axes.take(name, *tensor, {letter});
-  if (const Tensor* slopes = tensors.find("alibi_slopes")) {
-    const bool each = slopes->rank() == 2 && axes.knows(Letter::B);
-    axes.take("alibi_slopes", *slopes, each ? Letters{Letter::B, Letter::H} : Letters{Letter::H});
+void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+  for (const Input vector :
+       {Input::bias_K, Input::bias_V, Input::q_norm, Input::k_norm, Input::sinks})
+    if (const Tensor* tensor = find(tensors, vector))
+      axes.take(vector, *tensor, row_of(vector).axes);
+  if (const Tensor* slopes = find(tensors, Input::alibi_slopes)) {
+    const bool each = slopes->rank() == 2 && axes.knows(Axis::B);
+    axes.take(Input::alibi_slopes, *slopes, each ? AxisList{Axis::B, Axis::H} : AxisList{Axis::H});
   }
-  if (const Tensor* table = tensors.find("relative_bias"))
+  if (const Tensor* table = find(tensors, Input::relative_bias))
     check_relative_bias(*table, options, axes);
   check_score_weights(tensors, options.score, axes);
 }

@@ -1,7 +1,7 @@
 // Every choice in the mathematics, with its default. What each means for the numbers is written
 // out in docs/semantics.md.
 //
-// Letters used everywhere in attn: B batch, H query heads, G key/value heads (H % G == 0),
+// AxisList used everywhere in attn: B batch, H query heads, G key/value heads (H % G == 0),
 // L queries, S keys, D query/key width, Dv value width, M model width.
 #pragma once
 

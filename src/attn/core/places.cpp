@@ -10,24 +10,22 @@ namespace {
 using Ids = std::vector<std::int64_t>;
 
 /// One number for each batch row, or one for all; nothing where the tensor is absent or wrong.
-std::optional<Ids> lengths(const std::string& name, const TensorMap& numbers, std::size_t B,
-                           std::size_t most, Axes& axes) {
-  const Tensor* tensor = numbers.find(name);
+std::optional<Ids> lengths(Input input, const TensorMap& numbers, std::size_t B, std::size_t most,
+                           AxisLengths& axes) {
+  const Tensor* tensor = find(numbers, input);
   if (tensor == nullptr) return std::nullopt;
   if (tensor->dtype() != DType::i64 || tensor->rank() > 1 ||
       (tensor->size() != 1 && tensor->size() != B)) {
     axes.problem(
-        {.subject = name,
-         .expected = "a whole number for each of the " + std::to_string(B) + " batch rows",
-         .found = std::string(name_of(tensor->dtype())) + " " + to_string(tensor->shape())});
+        input, {.expected = "a whole number for each of the " + std::to_string(B) + " batch rows",
+                .found = std::string(name_of(tensor->dtype())) + " " + to_string(tensor->shape())});
     return std::nullopt;
   }
   const auto data = tensor->data<std::int64_t>();
   for (const std::int64_t length : data)
     if (length < 0 || length > static_cast<std::int64_t>(most)) {
-      axes.problem({.subject = name,
-                    .expected = "lengths of 0 to " + std::to_string(most),
-                    .found = std::to_string(length)});
+      axes.problem(input, {.expected = "lengths of 0 to " + std::to_string(most),
+                           .found = std::to_string(length)});
       return std::nullopt;
     }
   Ids all(data.begin(), data.end());
@@ -36,22 +34,22 @@ std::optional<Ids> lengths(const std::string& name, const TensorMap& numbers, st
 }
 
 /// Numbers of documents of shape (N) or (B, N).
-std::optional<Tensor> ids(const std::string& name, const TensorMap& numbers, std::size_t B,
-                          std::size_t N, Axes& axes) {
-  const Tensor* tensor = numbers.find(name);
+std::optional<Tensor> ids(Input input, const TensorMap& numbers, std::size_t B, std::size_t N,
+                          AxisLengths& axes) {
+  const Tensor* tensor = find(numbers, input);
   if (tensor == nullptr) return std::nullopt;
   const Shape& shape = tensor->shape();
   if (tensor->dtype() == DType::i64 && (shape == Shape{N} || shape == Shape{B, N})) return *tensor;
-  axes.problem({.subject = name,
-                .expected = "whole numbers of shape " + to_string({N}) + " or " + to_string({B, N}),
+  axes.problem(input,
+               {.expected = "whole numbers of shape " + to_string({N}) + " or " + to_string({B, N}),
                 .found = std::string(name_of(tensor->dtype())) + " " + to_string(shape)});
   return std::nullopt;
 }
 
 /// cu_seqlens (n + 1), 0 = cu[0] <= cu[1] <= ... <= cu[n] = N, as numbers of documents (N).
-std::optional<Tensor> packed_ids(const std::string& name, const TensorMap& numbers, std::size_t N,
-                                 Axes& axes) {
-  const Tensor* tensor = numbers.find(name);
+std::optional<Tensor> packed_ids(Input input, const TensorMap& numbers, std::size_t N,
+                                 AxisLengths& axes) {
+  const Tensor* tensor = find(numbers, input);
   if (tensor == nullptr) return std::nullopt;
   const bool list = tensor->dtype() == DType::i64 && tensor->rank() == 1 && tensor->size() > 0;
   const Ids cu = list
@@ -59,9 +57,8 @@ std::optional<Tensor> packed_ids(const std::string& name, const TensorMap& numbe
                      : Ids{-1};
   if (cu.front() != 0 || cu.back() != static_cast<std::int64_t>(N) ||
       !std::is_sorted(cu.begin(), cu.end())) {
-    axes.problem({.subject = name,
-                  .expected = "whole numbers that rise from 0 to " + std::to_string(N),
-                  .found = list ? "others" : to_string(tensor->shape())});
+    axes.problem(input, {.expected = "whole numbers that rise from 0 to " + std::to_string(N),
+                         .found = list ? "others" : to_string(tensor->shape())});
     return std::nullopt;
   }
   Tensor documents(DType::i64, {N});
@@ -112,32 +109,31 @@ Places placed(Ids queries, Ids keys, const Inputs& in, Alignment alignment) {
 }  // namespace
 
 std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, const Inputs& in,
-                                Axes& axes) {
+                                AxisLengths& axes) {
   const std::size_t S = in.P + in.N;
-  const auto query_lengths = lengths("query_lengths", numbers, in.B, in.L, axes);
-  const auto key_lengths = lengths("key_lengths", numbers, in.B, S, axes);
-  const bool packed = numbers.contains("cu_seqlens_q") || numbers.contains("cu_seqlens_k");
-  if (packed && (numbers.contains("documents") || numbers.contains("key_documents")))
-    axes.problem(
-        {.subject = "documents", .expected = "either documents or cu_seqlens", .found = "both"});
-  const auto of = [&](const char* cu, const char* documents, std::size_t N) {
+  const auto query_lengths = lengths(Input::query_lengths, numbers, in.B, in.L, axes);
+  const auto key_lengths = lengths(Input::key_lengths, numbers, in.B, S, axes);
+  const bool packed =
+      contains(numbers, Input::cu_seqlens_q) || contains(numbers, Input::cu_seqlens_k);
+  if (packed && (contains(numbers, Input::documents) || contains(numbers, Input::key_documents)))
+    axes.problem(Input::documents, {.expected = "either documents or cu_seqlens", .found = "both"});
+  const auto of = [&](Input cu, Input documents, std::size_t N) {
     return packed ? packed_ids(cu, numbers, N, axes) : ids(documents, numbers, in.B, N, axes);
   };
-  const auto queries = of("cu_seqlens_q", "documents", in.L);
-  auto keys = of("cu_seqlens_k", "key_documents", S);
-  const std::string q = packed ? "cu_seqlens_q" : "documents",
-                    k = packed ? "cu_seqlens_k" : "key_documents";
-  if (numbers.contains(k) && !numbers.contains(q))
-    axes.problem(
-        {.subject = q, .expected = "the documents of the queries beside " + k, .found = "none"});
-  if (numbers.contains(q) && !numbers.contains(k)) {
+  const auto queries = of(Input::cu_seqlens_q, Input::documents, in.L);
+  auto keys = of(Input::cu_seqlens_k, Input::key_documents, S);
+  const Input q = packed ? Input::cu_seqlens_q : Input::documents,
+              k = packed ? Input::cu_seqlens_k : Input::key_documents;
+  if (contains(numbers, k) && !contains(numbers, q))
+    axes.problem(q, {.expected = "the documents of the queries beside " + std::string(name_of(k)),
+                     .found = "none"});
+  if (contains(numbers, q) && !contains(numbers, k)) {
     if (S == in.L)
       keys = queries;
     else
-      axes.problem({.subject = k,
-                    .expected = "the documents of the " + std::to_string(S) +
-                                " keys, as there are " + std::to_string(in.L) + " queries",
-                    .found = "none"});
+      axes.problem(k, {.expected = "the documents of the " + std::to_string(S) +
+                                   " keys, as there are " + std::to_string(in.L) + " queries",
+                       .found = "none"});
   }
   if (!axes.problems().empty()) return {};
   const bool same = !query_lengths && !key_lengths && !(queries && queries->rank() == 2) &&

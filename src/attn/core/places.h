@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "attn/core/axes.h"
+#include "attn/core/axis_lengths.h"
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
@@ -25,6 +25,6 @@ namespace attn {
 ///                                                 places cu[d] to cu[d + 1] - 1
 /// S counts the keys of the past and the new ones. Contradictions go to `axes`.
 std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, const Inputs& in,
-                                Axes& axes);
+                                AxisLengths& axes);
 
 }  // namespace attn

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <limits>
+#include <variant>
 
-#include "attn/base/error.h"
-#include "attn/base/same_name.h"
-#include "attn/core/attention.h"
-#include "attn/core/fast.h"
-#include "attn/core/inputs.h"
+#include "attn/core/formula.h"
+#include "attn/core/fused.h"
 #include "attn/core/kernel_problem.h"
+#include "attn/core/user_layout.h"
 
 namespace attn {
 namespace {
@@ -23,204 +21,186 @@ double real_product(const Shape& factors) {
   return result;
 }
 
-constexpr std::size_t kNone = kOutputNames.size();
-
-/// The place of a stage among kOutputNames; kNone for what is none.
-constexpr std::size_t place_of(std::string_view name) {
-  std::size_t place = 0;
-  while (place < kNone && !same_name(name, kOutputNames[place].name)) ++place;
-  return place;
-}
-
-/// Some of the stages, a bit each.
-using StageSet = std::uint32_t;
-static_assert(kNone <= 32);
-
-/// A stage by its name, which is looked up when this is compiled.
-struct StageName {
-  consteval StageName(const char* name) : place(place_of(name)) {}
-  explicit constexpr StageName(std::size_t at) : place(at) {}
-  std::size_t place;
-};
-constexpr StageSet only(StageName stage) { return StageSet{1} << stage.place; }
-
-struct Stage {
-  Shape shape;         ///< with the full letters
-  bool whole = false;  ///< of integers
-  double flops = 0;
-  bool has_heads = false;
-  StageSet needs = 0;
+/// What a tensor of the formula costs.
+struct Cost {
+  Shape shape;  ///< with all axes
+  bool is_integer = false;
+  double flops = 0;  ///< of its last operation
 };
 
-/// The stages of one problem, as attention.cpp computes them.
-class StageTable {
+/// The operations of the formula on costs.
+class CostOps {
  public:
-  StageTable(const TensorMap& tensors, const Inputs& in, const Options& options)
-      : tensors_(tensors),
-        in_(in),
-        rows_(in.rows.size()),
-        makes_floats_(options.qk_norm != QkNorm::none ||
-                      options.rotary.kind != Rotary::Kind::none) {
-    add_sources(options);
-    add_scores(options);
-    add_contexts(options);
+  using Value = Cost;
+  using Visible = std::monostate;
+
+  CostOps(const Inputs& inputs, const Options& options)
+      : in_(inputs), options_(options), rows_(inputs.rows.size()) {}
+
+  /// The outputs that were evaluated.
+  const std::optional<Cost>& cost(Output output) const { return costs_[index_of(output)]; }
+  bool adds_positions() const { return adds_positions_; }
+
+  Cost evaluated(Output output, const Cost& cost) {
+    costs_[index_of(output)] = cost;
+    return {cost.shape, cost.is_integer};
   }
 
-  const Stage& at(StageName stage) const { return stages_[stage.place]; }
+  Cost given(const Tensor& tensor) const { return {tensor.shape(), is_integer(tensor)}; }
 
-  /// Whether the kernels are handed this problem: then no stage is kept that is not an output.
-  bool all_floats(StageSet needed) const {
-    constexpr StageSet kFactors = only("queries") | only("present_K") | only("present_V");
-    for (std::size_t place = 0; place < kNone; ++place)
-      if (needed & kFactors & only(StageName(place)) && at(StageName(place)).whole) return false;
-    return true;
+  Cost chosen_rows(Cost x) const {
+    x.shape[x.shape.size() - 2] = rows_;
+    return x;
   }
 
-  /// The stage, what it needs, what that needs, ...
-  StageSet with_needs(StageSet stages) const {
-    for (std::size_t place = kNone; place-- > 0;)  // a stage needs only some before it
-      if (stages & only(StageName(place))) stages |= stages_[place].needs;
-    return stages;
+  Cost positions() const {
+    const std::size_t M = in_.embeddings.shape()[2];
+    return {{rows_, M}, false, real_product({in_.L, M})};
   }
 
-  std::size_t bytes_of(StageName name) const {
-    const Stage& stage = at(name);
-    const std::size_t extra = name.place == StageName("masked_scores").place;  // what is visible
-    return product({product(stage.shape), size_of(stage.whole ? DType::i64 : in_.compute) + extra});
+  Cost add_positions() {
+    adds_positions_ = true;
+    const Position& position = options_.position;
+    const bool changed = position.kind != Position::Kind::none || position.embedding_scale != 1 ||
+                         position.embedding_scale_sqrt;
+    const Shape& shape = in_.embeddings.shape();
+    return {shape, is_integer(in_.embeddings) && !changed, changed ? real_product(shape) : 0};
+  }
+
+  Cost project(const Cost& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
+               const char*) const {
+    Cost y{x.shape, x.is_integer && is_integer(W) && is_integer(b)};
+    if (W) {
+      y.shape.back() = W->shape()[1];
+      y.flops = 2 * real_product(y.shape) * static_cast<double>(x.shape.back());
+    }
+    return y;
+  }
+
+  Cost split_heads(const Cost& x, std::size_t heads) const {
+    return {{x.shape[0], heads, x.shape[1], x.shape[2] / heads}, x.is_integer, x.flops};
+  }
+
+  Cost qk_normalised(Cost x, const std::optional<Tensor>&) const {
+    if (options_.qk_norm != QkNorm::none) x.is_integer = false;
+    return x;
+  }
+
+  Cost rotated_queries(const Cost& x) const { return rotated(x); }
+  Cost rotated_keys(const Cost& x) const { return rotated(x); }
+
+  Cost append(const Cost& before, const Cost& behind) const {
+    Cost all{before.shape, before.is_integer && behind.is_integer};
+    all.shape[2] += behind.shape[2];
+    return all;
+  }
+
+  Cost append_zero(Cost x) const {
+    ++x.shape[2];
+    return x;
+  }
+
+  Cost score(const Cost& queries, const Cost& keys) const {
+    const bool is_exact = options_.score == Score::dot ||
+                          (options_.score == Score::general && is_integer(in_.W_score));
+    Cost scores{{in_.B, in_.H, rows_, keys.shape[2]},
+                is_exact && queries.is_integer && keys.is_integer};
+    scores.flops = 2 * static_cast<double>(in_.D) * real_product(scores.shape);
+    return scores;
+  }
+
+  Cost scale(const Cost& scores) const { return {scores.shape, false, real_product(scores.shape)}; }
+
+  std::pair<Cost, Visible> mask(const Cost& scaled) const {
+    return {{scaled.shape, false, real_product(scaled.shape)}, {}};
+  }
+
+  std::pair<Cost, Cost> normalise(const Cost& masked, Visible) const {
+    const double count = real_product(masked.shape);
+    return {{masked.shape, false, 4 * count}, {rows_of(masked), false, count}};
+  }
+
+  Cost mean_over_heads(const Cost& weights) const {
+    return {{in_.B, rows_, weights.shape[3]}, false, real_product(weights.shape)};
+  }
+  Cost sum_over_queries(const Cost& weights) const {
+    return {{in_.B, in_.H, weights.shape[3]}, false, real_product(weights.shape)};
+  }
+  Cost row_max(const Cost& masked) const {
+    return {rows_of(masked), false, real_product(masked.shape)};
+  }
+
+  Cost weighted_values(const Cost& weights, const Cost& values, Visible) const {
+    Cost context{{in_.B, in_.H, rows_, values.shape[3]}};
+    context.flops = 2 * real_product(context.shape) * static_cast<double>(weights.shape[3]);
+    return context;
+  }
+
+  Cost join_heads(const Cost& x) const {
+    return {{x.shape[0], x.shape[2], x.shape[1] * x.shape[3]}, x.is_integer};
   }
 
  private:
-  bool whole(std::string_view name) const {
-    const Tensor* tensor = tensors_.find(name);
-    return tensor == nullptr || !is_float(tensor->dtype());
+  static bool is_integer(const Tensor& tensor) { return !is_float(tensor.dtype()); }
+  static bool is_integer(const std::optional<Tensor>& tensor) {
+    return !tensor || is_integer(*tensor);
+  }
+  static Shape rows_of(const Cost& matrix) {
+    return {matrix.shape[0], matrix.shape[1], matrix.shape[2]};
   }
 
-  /// queries, keys or values: x W + b with x of (B, N, M), or as given.
-  void add_projection(StageName name, const std::string& letter, const Shape& shape,
-                      std::size_t width, bool whole_source, StageSet needs) {
-    Stage stage{.shape = shape, .has_heads = true};
-    if (!in_.projected) {
-      const std::string given = letter == "V" && !tensors_.contains("V") ? "K" : letter;
-      stage.whole = whole(given);
-    } else {
-      stage.whole = whole_source && whole("W_" + letter) && whole("b_" + letter);
-      stage.flops = tensors_.contains("W_" + letter) ? 2 * real_product(shape) * double(width) : 0;
-      stage.needs = needs;
-    }
-    if (letter != "V" && makes_floats_) stage.whole = false;
-    set(name, stage);
+  Cost rotated(Cost x) const {
+    if (options_.rotary.kind != Rotary::Kind::none) x.is_integer = false;
+    return x;
   }
 
-  /// The past before the new ones; without a past no copy is made.
-  void add_present(StageName name, StageName from, std::string_view past, const Shape& shape) {
-    set(name, {.shape = shape,
-               .whole = at(from).whole && whole(past),
-               .has_heads = true,
-               .needs = only(from)});
-  }
-
-  /// Of a key, which some score functions compare with queries of another width.
-  std::size_t key_width(std::size_t Mk) const {
-    if (!in_.projected) return in_.K.shape()[3];
-    return (in_.W_K ? in_.W_K->shape()[1] : Mk) / in_.G;
-  }
-
-  void add_sources(const Options& options) {
-    const bool positions = options.position.kind != Position::Kind::none;
-    const bool scaled =
-        options.position.embedding_scale != 1 || options.position.embedding_scale_sqrt;
-    const std::size_t M = in_.projected ? in_.embeddings.shape()[2] : 0;
-    const std::size_t Mk = in_.memory ? in_.memory->shape()[2] : M;
-    const bool whole_inputs = whole("embeddings") && !positions && !scaled;
-    if (in_.projected) {
-      set("positions", {.shape = {rows_, M}, .flops = real_product({in_.L, M})});
-      set("inputs", {.shape = {in_.B, rows_, M},
-                     .whole = whole_inputs,
-                     .flops = positions || scaled ? real_product({in_.B, in_.L, M}) : 0});
-    }
-    add_projection("queries", "Q", {in_.B, in_.H, rows_, in_.D}, M, whole_inputs, only("inputs"));
-    const bool whole_memory = in_.memory ? whole("memory") : whole_inputs;
-    const StageSet source = in_.memory ? 0 : only("inputs");
-    const std::size_t width = key_width(Mk);
-    add_projection("keys", "K", {in_.B, in_.G, in_.N, width}, Mk, whole_memory, source);
-    add_projection("values", "V", {in_.B, in_.G, in_.N, in_.Dv}, Mk, whole_memory, source);
-    add_present("present_K", "keys", "past_K", {in_.B, in_.G, in_.P + in_.N, width});
-    add_present("present_V", "values", "past_V", {in_.B, in_.G, in_.P + in_.N, in_.Dv});
-  }
-
-  void add_scores(const Options& options) {
-    const Shape shape = {in_.B, in_.H, rows_, in_.S};
-    const double count = real_product(shape);
-    const auto add = [&](StageName name, double each, StageSet needs, bool whole) {
-      set(name, {.shape = shape,
-                 .whole = whole,
-                 .flops = each * count,
-                 .has_heads = true,
-                 .needs = needs});
-    };
-    add("scores", 2 * static_cast<double>(in_.D), only("queries") | only("present_K"),
-        options.score == Score::dot && at("queries").whole && at("present_K").whole);
-    add("scaled_scores", 1, only("scores"), false);
-    add("masked_scores", 1, only("scaled_scores"), false);
-    add("weights", 4, only("masked_scores"), false);
-    const auto summary = [&](StageName name, const Shape& sizes, bool has_heads) {
-      set(name, {.shape = sizes, .flops = count, .has_heads = has_heads, .needs = only("weights")});
-    };
-    summary("row_max", {in_.B, in_.H, rows_}, true);
-    summary("logsumexp", {in_.B, in_.H, rows_}, true);
-    summary("mean_weights", {in_.B, rows_, in_.S}, false);
-    summary("key_weights", {in_.B, in_.H, in_.S}, true);
-  }
-
-  void add_contexts(const Options& options) {
-    const Shape heads = {in_.B, in_.H, rows_, in_.Dv};
-    set("head_context", {.shape = heads,
-                         .flops = 2 * real_product(heads) * static_cast<double>(in_.S),
-                         .has_heads = true,
-                         .needs = only("weights") | only("present_V")});
-    const std::size_t width = in_.H * in_.Dv;
-    Stage context{.shape = {in_.B, rows_, width}, .needs = only("head_context")};
-    if (!in_.packed)
-      context.shape = options.layout == Layout::bhld ? heads : Shape{in_.B, rows_, in_.H, in_.Dv};
-    set("context", context);
-    if (!in_.W_O) return;
-    const Shape output = {in_.B, rows_, in_.W_O->shape()[1]};
-    set("output", {.shape = output,
-                   .flops = 2 * real_product(output) * static_cast<double>(width),
-                   .needs = only("context")});
-  }
-
-  void set(StageName name, Stage stage) {
-    if (stage.needs >= only(name))
-      throw Error(ErrorKind::internal, "kOutputNames: a stage before one that it needs");
-    stages_[name.place] = std::move(stage);
-  }
-
-  const TensorMap& tensors_;
   const Inputs& in_;
+  const Options& options_;
   const std::size_t rows_;
-  const bool makes_floats_;          ///< of queries and keys, by what is done to them
-  std::array<Stage, kNone> stages_;  ///< in the places of kOutputNames
+  bool adds_positions_ = false;
+  std::array<std::optional<Cost>, kOutputs.size()> costs_;
 };
 
-PlannedOutput planned(const std::string& name, const TensorMap& tensors, const StageTable& stages,
-                      const Inputs& in) {
-  const std::size_t heads = name == "W_Q_heads" ? in.H : in.G;
-  if (const Tensor* tensor = tensors.find(name))
-    return {name, tensor->shape(), tensor->dtype(), tensor->bytes()};
-  if (name.ends_with("_heads")) {
-    const Tensor& W = tensors.at(name.substr(0, 3));
-    return {name, {heads, W.shape()[0], W.shape()[1] / heads}, W.dtype(), W.bytes()};
-  }
-  const Stage& stage = stages.at(StageName(place_of(name)));
-  const DType dtype = stage.whole ? DType::i64 : in.result;
-  const bool lifted = name != "positions" && (name != "context" || in.packed);
-  const Shape shape = lifted ? user_shape(stage.shape, in, stage.has_heads) : stage.shape;
-  const double flops = (name == "context" ? stages.at("head_context") : stage).flops;
-  return {name, shape, dtype, product({product(shape), size_of(dtype)}), flops};
+/// The costs of all outputs that are computed for `outputs`.
+CostOps costs_of(const OutputSet& outputs, const Inputs& in, const Options& options) {
+  CostOps ops(in, options);
+  Formula<CostOps> formula(ops, in, options);
+  for (const OutputRow& row : kOutputs)
+    if (outputs.contains(row.output) && row.phase != Phase::given)
+      formula.at(same_numbers_as(row.output)), formula.at(row.output);
+  // Keys and values need all inputs, which are counted as the output that they are the rows of. The
+  // largest scores come out of the pass over the keys that computes the weights.
+  if (ops.adds_positions()) formula.at(Output::inputs);
+  if (outputs.contains(Output::row_max)) formula.at(Output::weights);
+  return ops;
 }
 
-/// The tensors, and their copies in the dtype that is computed in.
+std::size_t bytes_of(Output output, const Cost& cost, const Inputs& in) {
+  const std::size_t visible = output == Output::masked_scores ? 1 : 0;  // a boolean for each score
+  return product(
+      {product(cost.shape), size_of(cost.is_integer ? DType::i64 : in.compute) + visible});
+}
+
+PlannedOutput planned(const Request& request, const TensorMap& tensors, const CostOps& costs,
+                      const Inputs& in, const Options& options) {
+  const std::string name(name_of(request));
+  if (const Input* input = std::get_if<Input>(&request)) {
+    const Tensor& tensor = at(tensors, *input);
+    return {name, tensor.shape(), tensor.dtype(), tensor.bytes()};
+  }
+  const Output output = std::get<Output>(request);
+  if (row_of(output).phase == Phase::given) {
+    const Tensor& W = at(tensors, *row_of(output).source);
+    const std::size_t heads = row_of(output).axes[0] == Axis::H ? in.H : in.G;
+    return {name, {heads, W.shape()[0], W.shape()[1] / heads}, W.dtype(), W.bytes()};
+  }
+  const Cost& cost = *costs.cost(same_numbers_as(output));
+  const DType dtype = cost.is_integer ? DType::i64 : in.result;
+  const Shape shape = to_user_shape(output, cost.shape, in, options);
+  return {name, shape, dtype, product({product(shape), size_of(dtype)}), cost.flops};
+}
+
+/// The tensors, and their copies in the dtype of the computation.
 std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) {
@@ -229,6 +209,13 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
     if (tensor.dtype() != used) bytes = sum(bytes, product({tensor.size(), size_of(used)}));
   }
   return bytes;
+}
+
+/// The reference path computes integers.
+bool has_integers(const CostOps& costs) {
+  for (const Output factor : {Output::queries, Output::present_K, Output::present_V})
+    if (const auto& cost = costs.cost(factor); cost && cost->is_integer) return true;
+  return false;
 }
 
 }  // namespace
@@ -245,43 +232,39 @@ std::size_t product(const Shape& factors) {
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs, const std::set<std::string>& offered) {
   check_outputs(outputs, tensors, options);
-  const StageTable stages(tensors, in, options);
-  const auto bit_of = [&](const std::string& name) -> StageSet {
-    const bool given = tensors.contains(name) || name.ends_with("_heads");
-    return given ? 0 : only(StageName(place_of(name)));
-  };
-  StageSet asked = 0;
-  for (const std::string& name : outputs) asked |= bit_of(name);
-  const StageSet needed = stages.with_needs(asked);
+  const std::vector<Request> requests = requests_named(outputs);
+  const OutputSet asked = outputs_among(requests);
+  const CostOps costs = costs_of(asked, in, options);
   Plan result;
-  if (needs_scores(outputs)) {
-    result.kept_by = stages.all_floats(needed) ? unknown_to_kernels(in, options) : "integers";
-    result.path = result.kept_by ? "reference" : "kernels";
+  if (asked.needs_scores()) {
+    result.fallback_reason = has_integers(costs) ? "integers" : fallback_reason(in, options);
+    result.path = result.fallback_reason ? "reference" : "kernels";
   }
-  const bool fast = result.path && !result.kept_by;
-  if (fast) result.bytes = sum(result.bytes, bytes_of_kernel_problem(in, options));
-  StageSet kept = 0;
-  for (const std::string& name : outputs) {
-    PlannedOutput output = planned(name, tensors, stages, in);
-    const StageSet bit = bit_of(name);
-    output.streamed = bit != 0 && fast && offered.contains(name) && streams(name, outputs);
-    if (!output.streamed) kept |= bit;
-    if (bit != 0 && !output.streamed && in.result != in.compute)
-      result.bytes = sum(result.bytes, output.bytes);
-    result.outputs.push_back(output);
+  const bool is_fused = result.path && !result.fallback_reason;
+  if (is_fused) result.bytes = sum(result.bytes, bytes_of_kernel_problem(in, options));
+  OutputSet kept;
+  for (const Request& request : requests) {
+    PlannedOutput output = planned(request, tensors, costs, in, options);
+    const Output* computed = std::get_if<Output>(&request);
+    if (computed != nullptr && row_of(*computed).phase != Phase::given) {
+      output.streamed = is_fused && offered.contains(output.name) && is_streamed(*computed, asked);
+      if (!output.streamed) kept.insert(*computed);
+      if (!output.streamed && in.result != in.compute)
+        result.bytes = sum(result.bytes, output.bytes);
+    }
+    result.outputs.push_back(std::move(output));
   }
-  if (asked & (only("mean_weights") | only("key_weights"))) kept |= only("weights");
+  if (asked.contains(Output::mean_weights) || asked.contains(Output::key_weights))
+    kept.insert(Output::weights);
   std::size_t largest = 0;
-  constexpr StageSet kMatrices = only("scores") | only("scaled_scores") | only("masked_scores") |
-                                 only("weights");  // of the size L * S
-  const StageSet unkept = fast ? kMatrices & ~kept : 0;
-  for (std::size_t place = 0; place < kNone; ++place) {
-    const StageName stage(place);
-    if ((needed & only(stage)) == 0) continue;
-    const std::size_t bytes = unkept & only(stage) ? 0 : stages.bytes_of(stage);
+  for (const OutputRow& row : kOutputs) {
+    const std::optional<Cost>& cost = costs.cost(row.output);
+    if (!cost) continue;
+    result.flops += cost->flops;
+    if (is_fused && is_score_matrix(row.output) && !kept.contains(row.output)) continue;
+    const std::size_t bytes = bytes_of(row.output, *cost, in);
     largest = std::max(largest, bytes);
     result.bytes = sum(result.bytes, bytes);
-    result.flops += stages.at(stage).flops;
   }
   result.bytes = sum(result.bytes, sum(largest, bytes_of_inputs(tensors, in)));
   return result;

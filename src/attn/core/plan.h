@@ -1,4 +1,4 @@
-// What a computation will take, known from shapes alone: nothing is computed.
+// The results and the cost of a computation, from shapes and dtypes alone.
 #pragma once
 
 #include <set>
@@ -16,29 +16,28 @@ struct PlannedOutput {
   Shape shape;
   DType dtype;
   std::size_t bytes = 0;
-  double flops =
-      0;  ///< of this stage alone, without those that it needs (context: as head_context)
-  bool streamed = false;  ///< handed on row by row: nothing of it is kept in memory
+  double flops = 0;       ///< of this output alone; context: those of head_context
+  bool streamed = false;  ///< passed on row by row and not kept in memory
 };
 
 struct Plan {
   std::vector<PlannedOutput> outputs;  ///< in the order asked
-  std::size_t bytes = 0;  ///< an upper bound of what is in memory at once, the tensors included
-  double flops = 0;       ///< of all stages that the outputs need, each once
-  const char* path = nullptr;     ///< "kernels" or "reference"; nullptr: no scores are needed
-  const char* kept_by = nullptr;  ///< with the reference: the option whose it is, or "integers"
+  std::size_t bytes = 0;       ///< upper bound of the memory in use at once, the tensors included
+  double flops = 0;            ///< of everything that is computed for the outputs
+  const char* path = nullptr;  ///< "kernels" or "reference"; nullptr: no scores are computed
+  /// Why it is the reference path: the key of an option, or "integers"; nullptr otherwise.
+  const char* fallback_reason = nullptr;
 };
 
-/// What attend() would give and take. A product of (m, k) and (k, n) counts 2 m k n operations;
-/// each element of inputs, scaled_scores and masked_scores counts 1, of weights 4 (subtract,
-/// exponential, sum, divide). Every stage that is needed stays in memory to the end; the bound adds
-/// room for copies. Outputs that are in `offered` have sinks (core/row_block.h): those that the
-/// kernels can hand on as rows are streamed and take no memory. Sizes beyond 2^64 - 1 are told as
-/// 2^64 - 1. Errors: as check_outputs().
+/// The results and the cost of attend(). A product of (m, k) and (k, n) counts 2 m k n flops; an
+/// element of inputs, scaled_scores and masked_scores counts 1, of weights 4 (subtract,
+/// exponential, sum, divide). Memory: everything computed is assumed to be kept to the end, plus
+/// one copy of the largest. Outputs in `offered` have sinks (core/row_block.h); those that the
+/// fused kernels can stream take no memory. Sizes saturate at 2^64 - 1. Errors: as check_outputs().
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<std::string>& outputs, const std::set<std::string>& offered = {});
 
-/// Of bytes: what is more than a size can be is the largest size.
+/// Sum and product of byte counts, saturating at the largest size.
 std::size_t sum(std::size_t a, std::size_t b);
 std::size_t product(const Shape& factors);
 

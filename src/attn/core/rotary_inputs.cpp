@@ -14,41 +14,40 @@ Tensor counted(std::size_t first, std::size_t N) {
 }
 
 /// The tensor `name`, (N) or (B, N), with both axes.
-std::optional<Tensor> given_positions(const std::string& name, const TensorMap& numbers,
-                                      std::size_t B, std::size_t N, Axes& axes) {
-  const Tensor* tensor = numbers.find(name);
+std::optional<Tensor> given_positions(Input input, const TensorMap& numbers, std::size_t B,
+                                      std::size_t N, AxisLengths& axes) {
+  const Tensor* tensor = find(numbers, input);
   if (tensor == nullptr) return std::nullopt;
   const Shape& shape = tensor->shape();
   if (tensor->dtype() == DType::i64 && shape == Shape{N}) return tensor->reshaped({1, N});
   if (tensor->dtype() == DType::i64 && shape == Shape{B, N}) return *tensor;
-  axes.problem({.subject = name,
-                .expected = "whole numbers of shape " + to_string({N}) + " or " + to_string({B, N}),
+  axes.problem(input,
+               {.expected = "whole numbers of shape " + to_string({N}) + " or " + to_string({B, N}),
                 .found = std::string(name_of(tensor->dtype())) + " " + to_string(shape)});
   return std::nullopt;
 }
 
-void set_positions(const TensorMap& numbers, Inputs& in, Axes& axes) {
-  const auto queries = given_positions("position_ids", numbers, in.B, in.L, axes);
-  const auto keys = given_positions("key_position_ids", numbers, in.B, in.N, axes);
+void set_positions(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
+  const auto queries = given_positions(Input::position_ids, numbers, in.B, in.L, axes);
+  const auto keys = given_positions(Input::key_position_ids, numbers, in.B, in.N, axes);
   in.query_positions = queries ? *queries : counted(in.past_of_memory ? 0 : in.P, in.L);
   in.key_positions = keys ? *keys : queries && in.N == in.L ? *queries : counted(in.P, in.N);
   if (queries && !keys && in.N != in.L)
-    axes.problem({.subject = "key_position_ids",
-                  .expected = "the positions of the " + std::to_string(in.N) +
+    axes.problem(Input::key_position_ids,
+                 {.expected = "the positions of the " + std::to_string(in.N) +
                               " new keys, as there are " + std::to_string(in.L) + " queries",
                   .found = "none"});
 }
 
 /// Tables (places, r / 2) that reach every position, or (B, N, r / 2) for as many keys as queries.
-void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, Axes& axes) {
+void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, AxisLengths& axes) {
   const Shape& shape = cos.shape();
   const auto refuse = [&](const std::string& expected) {
-    axes.problem({.subject = "cos", .expected = expected, .found = to_string(shape)});
+    axes.problem(Input::cos, {.expected = expected, .found = to_string(shape)});
   };
   if (sin.shape() != shape)
-    return axes.problem({.subject = "sin",
-                         .expected = "the shape of cos " + to_string(shape),
-                         .found = to_string(sin.shape())});
+    return axes.problem(Input::sin, {.expected = "the shape of cos " + to_string(shape),
+                                     .found = to_string(sin.shape())});
   if (shape.size() < 2 || shape.size() > 3 || shape.back() == 0 || 2 * shape.back() > in.D)
     return refuse("(places, r/2) or (B, L, r/2) with r up to " + std::to_string(in.D));
   if (shape.size() == 3 &&
@@ -68,12 +67,12 @@ void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, Axes& 
 
 }  // namespace
 
-void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, Axes& axes) {
+void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes) {
   const Rotary& rotary = options.rotary;
   if (rotary.kind == Rotary::Kind::none) return;
   set_positions(numbers, in, axes);
-  if (numbers.contains("cos") && numbers.contains("sin"))
-    return check_tables(numbers.at("cos"), numbers.at("sin"), in, axes);
+  if (contains(numbers, Input::cos) && contains(numbers, Input::sin))
+    return check_tables(at(numbers, Input::cos), at(numbers, Input::sin), in, axes);
   const auto D = static_cast<std::int64_t>(in.D), width = rotary.width > 0 ? rotary.width : D;
   const bool ntk = rotary.scaling == Rotary::Scaling::ntk;
   if (width % 2 != 0 || width > D || width < (ntk ? 4 : 2))

@@ -5,26 +5,25 @@
 namespace attn {
 namespace {
 
-/// The letters with Letter::B in front, or second.
-Letters with_batch(bool batched, Letters letters, bool second = false) {
-  if (batched) letters.insert(letters.begin() + (second ? 1 : 0), Letter::B);
-  return letters;
+/// The axes with the batch in front, or second.
+AxisList with_batch(bool batched, AxisList axes, bool second = false) {
+  if (batched) axes.insert(second ? 1 : 0, Axis::B);
+  return axes;
 }
 
-bool check_rank(const std::string& name, const Tensor& tensor, std::size_t most, Axes& axes) {
+bool check_rank(Input input, const Tensor& tensor, std::size_t most, AxisLengths& axes) {
   if (tensor.rank() >= 2 && tensor.rank() <= most) return true;
-  axes.problem({.subject = name,
-                .expected = std::string(most == 4 ? "2, 3 or 4" : "2 or 3") + " axes",
-                .found = to_string(tensor.shape()),
-                .hint = tensor.rank() == 1 ? "one vector is written [[...]]" : ""});
+  axes.problem(input, {.expected = std::string(most == 4 ? "2, 3 or 4" : "2 or 3") + " axes",
+                       .found = to_string(tensor.shape()),
+                       .hint = tensor.rank() == 1 ? "one vector is written [[...]]" : ""});
   return false;
 }
 
 /// part = whole / heads, where that divides: D of H*D.
-void split_axis(Letter whole, Letter heads, Letter part, Axes& axes) {
+void split_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes) {
   if (!axes.knows(whole) || !axes.knows(heads)) return;
-  Axes::Axis axis = axes[whole];
-  const Axes::Axis& by = axes[heads];
+  AxisLengths::Length axis = axes[whole];
+  const AxisLengths::Length& by = axes[heads];
   if (axis.length % by.length != 0 || (axis.length == 0 && by.length > 1))
     return axes.problem(
         {.subject = std::string(axis.name),
@@ -35,22 +34,21 @@ void split_axis(Letter whole, Letter heads, Letter part, Axes& axes) {
 }
 
 /// whole = part * heads; `why` goes behind what settled the part.
-void join_axis(Letter whole, Letter heads, Letter part, Axes& axes, const std::string& why = "") {
+void join_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes, const std::string& why = "") {
   if (!axes.knows(part) || !axes.knows(heads)) return;
-  Axes::Axis axis = axes[part];
+  AxisLengths::Length axis = axes[part];
   axis.length *= axes[heads].length;
   axis.remark += why;
   axes.settle(whole, std::move(axis));
 }
 
-void settle_heads(const Options& options, Axes& axes) {
-  const auto settle = [&](Letter letter, const char* name, std::int64_t count) {
+void settle_heads(const Options& options, AxisLengths& axes) {
+  const auto settle = [&](Axis axis, const char* name, std::int64_t count) {
     if (count > 0)
-      axes.settle(letter,
-                  {static_cast<std::size_t>(count), name, {}, "= " + std::to_string(count)});
+      axes.settle(axis, {static_cast<std::size_t>(count), name, {}, "= " + std::to_string(count)});
   };
-  settle(Letter::H, "heads", options.heads);
-  settle(Letter::G, "kv_heads", options.kv_heads);
+  settle(Axis::H, "heads", options.heads);
+  settle(Axis::G, "kv_heads", options.kv_heads);
 }
 
 /// Whether keys may be of another width than queries, as weights stand between them.
@@ -58,36 +56,36 @@ bool keys_have_own_width(Score score) {
   return score == Score::general || score == Score::additive || score == Score::concat;
 }
 
-/// Once Letter::HD is known: H and G where not given, then D and, where the keys share it,
-/// Letter::GD.
-void settle_packed_heads(Score score, Axes& axes) {
-  axes.settle(Letter::H, {1, "heads", {}, "= 1"});
-  axes.equate(Letter::G, Letter::H);
-  split_axis(Letter::HD, Letter::H, Letter::D, axes);
+/// Once Axis::HD is known: H and G where not given, then D and, where the keys share it,
+/// Axis::GD.
+void settle_packed_heads(Score score, AxisLengths& axes) {
+  axes.settle(Axis::H, {1, "heads", {}, "= 1"});
+  axes.equate(Axis::G, Axis::H);
+  split_axis(Axis::HD, Axis::H, Axis::D, axes);
   if (keys_have_own_width(score)) return;
-  axes.equate(Letter::Dk, Letter::D);
-  if (axes[Letter::G].length == 0 || axes[Letter::H].length % axes[Letter::G].length != 0)
+  axes.equate(Axis::Dk, Axis::D);
+  if (axes[Axis::G].length == 0 || axes[Axis::H].length % axes[Axis::G].length != 0)
     return;  // check_groups()
-  join_axis(Letter::GD, Letter::G, Letter::Dk, axes,
-            axes[Letter::G].length == axes[Letter::H].length
+  join_axis(Axis::GD, Axis::G, Axis::Dk, axes,
+            axes[Axis::G].length == axes[Axis::H].length
                 ? ""
-                : " with kv_heads " + axes[Letter::G].found());
+                : " with kv_heads " + axes[Axis::G].found());
 }
 
 /// "kv_heads = 2 if these are 2 heads of 16": where nothing said how many heads the keys have and
 /// they are as wide as fewer heads that would share the queries' width.
-std::string advice_on_groups(const Tensor& keys, const Options& options, const Axes& axes) {
-  if (options.kv_heads > 0 || keys.rank() == 0 || !axes.knows(Letter::D)) return "";
-  const std::size_t width = keys.shape().back(), D = axes[Letter::D].length;
-  const std::size_t H = axes[Letter::H].length, G = D == 0 ? 0 : width / D;
+std::string advice_on_groups(const Tensor& keys, const Options& options, const AxisLengths& axes) {
+  if (options.kv_heads > 0 || keys.rank() == 0 || !axes.knows(Axis::D)) return "";
+  const std::size_t width = keys.shape().back(), D = axes[Axis::D].length;
+  const std::size_t H = axes[Axis::H].length, G = D == 0 ? 0 : width / D;
   if (G == 0 || G * D != width || G >= H || H % G != 0) return "";
   return "kv_heads = " + std::to_string(G) + " if these are " + std::to_string(G) +
          (G == 1 ? " head of " : " heads of ") + std::to_string(D);
 }
 
-void check_groups(Axes& axes) {
-  if (!axes.knows(Letter::H) || !axes.knows(Letter::G)) return;
-  const Axes::Axis &H = axes[Letter::H], &G = axes[Letter::G];
+void check_groups(AxisLengths& axes) {
+  if (!axes.knows(Axis::H) || !axes.knows(Axis::G)) return;
+  const AxisLengths::Length &H = axes[Axis::H], &G = axes[Axis::G];
   if (H.length == 0 || G.length == 0 || H.length % G.length != 0)
     axes.problem({.subject = std::string(G.name),
                   .expected = "a number of key/value heads that divides the " +
@@ -96,150 +94,149 @@ void check_groups(Axes& axes) {
 }
 
 /// W_K where it is not given: the source itself has to be as wide as the keys.
-void check_identity_keys(Axes& axes) {
-  if (axes.knows(Letter::Mk) && axes.knows(Letter::GD) &&
-      axes[Letter::Mk].length != axes[Letter::GD].length)
-    axes.problem({.subject = "W_K",
-                  .expected = "(" + std::to_string(axes[Letter::Mk].length) + ", " +
-                              std::to_string(axes[Letter::GD].length) + ") to match " +
-                              std::string(axes[Letter::GD].name) + " " + axes[Letter::GD].found(),
+void check_identity_keys(AxisLengths& axes) {
+  if (axes.knows(Axis::Mk) && axes.knows(Axis::GD) &&
+      axes[Axis::Mk].length != axes[Axis::GD].length)
+    axes.problem(Input::W_K,
+                 {.expected = "(" + std::to_string(axes[Axis::Mk].length) + ", " +
+                              std::to_string(axes[Axis::GD].length) + ") to match " +
+                              std::string(axes[Axis::GD].name) + " " + axes[Axis::GD].found(),
                   .found = "none"});
 }
 
-void check_projected(const TensorMap& tensors, const Options& options, Axes& axes) {
-  const Tensor& embeddings = tensors.at("embeddings");
-  if (!check_rank("embeddings", embeddings, 3, axes)) return;
+void check_projected(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+  const Tensor& embeddings = at(tensors, Input::embeddings);
+  if (!check_rank(Input::embeddings, embeddings, 3, axes)) return;
   const bool batched = embeddings.rank() == 3;
-  const auto rows = [&](Letter count, Letter width) {
+  const auto rows = [&](Axis count, Axis width) {
     return with_batch(batched, {count, width}, options.batch_second);
   };
-  axes.take("embeddings", embeddings, rows(Letter::L, Letter::M));
-  if (const Tensor* memory = tensors.find("memory")) {
-    axes.take("memory", *memory, rows(Letter::N, Letter::Mk));
+  axes.take(Input::embeddings, embeddings, rows(Axis::L, Axis::M));
+  if (const Tensor* memory = find(tensors, Input::memory)) {
+    axes.take(Input::memory, *memory, rows(Axis::N, Axis::Mk));
   } else {
-    axes.equate(Letter::N, Letter::L);
-    axes.equate(Letter::Mk, Letter::M);
+    axes.equate(Axis::N, Axis::L);
+    axes.equate(Axis::Mk, Axis::M);
   }
-  if (const Tensor* memory_V = tensors.find("memory_V"))
-    axes.take("memory_V", *memory_V, rows(Letter::N, Letter::Mv));
+  if (const Tensor* memory_V = find(tensors, Input::memory_V))
+    axes.take(Input::memory_V, *memory_V, rows(Axis::N, Axis::Mv));
   else
-    axes.equate(Letter::Mv, Letter::Mk);
-  if (const Tensor* W_Q = tensors.find("W_Q"))
-    axes.take("W_Q", *W_Q, {Letter::M, Letter::HD});
+    axes.equate(Axis::Mv, Axis::Mk);
+  if (const Tensor* W_Q = find(tensors, Input::W_Q))
+    axes.take(Input::W_Q, *W_Q, {Axis::M, Axis::HD});
   else
-    axes.equate(Letter::HD, Letter::M);
+    axes.equate(Axis::HD, Axis::M);
   settle_packed_heads(options.score, axes);
-  if (const Tensor* W_K = tensors.find("W_K"))
-    axes.take("W_K", *W_K, {Letter::Mk, Letter::GD}, advice_on_groups(*W_K, options, axes));
+  if (const Tensor* W_K = find(tensors, Input::W_K))
+    axes.take(Input::W_K, *W_K, {Axis::Mk, Axis::GD}, advice_on_groups(*W_K, options, axes));
   else if (keys_have_own_width(options.score))
-    axes.equate(Letter::GD, Letter::Mk);
+    axes.equate(Axis::GD, Axis::Mk);
   else
     check_identity_keys(axes);
-  if (keys_have_own_width(options.score)) split_axis(Letter::GD, Letter::G, Letter::Dk, axes);
-  if (const Tensor* W_V = tensors.find("W_V"))
-    axes.take("W_V", *W_V, {Letter::Mv, Letter::GDv});
+  if (keys_have_own_width(options.score)) split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
+  if (const Tensor* W_V = find(tensors, Input::W_V))
+    axes.take(Input::W_V, *W_V, {Axis::Mv, Axis::GDv});
   else
-    axes.equate(Letter::GDv, Letter::Mv);
-  split_axis(Letter::GDv, Letter::G, Letter::Dv, axes);
+    axes.equate(Axis::GDv, Axis::Mv);
+  split_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
 }
 
 /// Q, K and V with heads as an axis.
 void check_split(const Tensor& Q, const Tensor& K, const Tensor* V, const Options& options,
-                 Axes& axes) {
-  const auto letters = [&](Letter heads, Letter rows, Letter width) {
-    return options.layout == Layout::bhld ? Letters{Letter::B, heads, rows, width}
-                                          : Letters{Letter::B, rows, heads, width};
+                 AxisLengths& axes) {
+  const auto split = [&](Axis heads, Axis rows, Axis width) {
+    return options.layout == Layout::bhld ? AxisList{Axis::B, heads, rows, width}
+                                          : AxisList{Axis::B, rows, heads, width};
   };
-  axes.take("Q", Q, letters(Letter::H, Letter::L, Letter::D));
-  if (!keys_have_own_width(options.score)) axes.equate(Letter::Dk, Letter::D);
-  axes.take("K", K, letters(Letter::G, Letter::N, Letter::Dk));
+  axes.take(Input::Q, Q, split(Axis::H, Axis::L, Axis::D));
+  if (!keys_have_own_width(options.score)) axes.equate(Axis::Dk, Axis::D);
+  axes.take(Input::K, K, split(Axis::G, Axis::N, Axis::Dk));
   if (V != nullptr)
-    axes.take("V", *V, letters(Letter::G, Letter::N, Letter::Dv));
+    axes.take(Input::V, *V, split(Axis::G, Axis::N, Axis::Dv));
   else
-    axes.equate(Letter::Dv, Letter::Dk);
+    axes.equate(Axis::Dv, Axis::Dk);
 }
 
 void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, const Options& options,
-                  Axes& axes) {
+                  AxisLengths& axes) {
   const bool batched = Q.rank() == 3;
-  const auto rows = [&](Letter count, Letter width) {
+  const auto rows = [&](Axis count, Axis width) {
     return with_batch(batched, {count, width}, options.batch_second);
   };
-  axes.take("Q", Q, rows(Letter::L, Letter::HD));
+  axes.take(Input::Q, Q, rows(Axis::L, Axis::HD));
   settle_packed_heads(options.score, axes);
-  axes.take("K", K, rows(Letter::N, Letter::GD), advice_on_groups(K, options, axes));
-  if (keys_have_own_width(options.score)) split_axis(Letter::GD, Letter::G, Letter::Dk, axes);
+  axes.take(Input::K, K, rows(Axis::N, Axis::GD), advice_on_groups(K, options, axes));
+  if (keys_have_own_width(options.score)) split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   if (V != nullptr)
-    axes.take("V", *V, rows(Letter::N, Letter::GDv));
+    axes.take(Input::V, *V, rows(Axis::N, Axis::GDv));
   else
-    axes.equate(Letter::GDv, Letter::GD);
-  split_axis(Letter::GDv, Letter::G, Letter::Dv, axes);
+    axes.equate(Axis::GDv, Axis::GD);
+  split_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
 }
 
-void check_given(const TensorMap& tensors, const Options& options, Axes& axes) {
-  const Tensor &Q = tensors.at("Q"), &K = tensors.at("K");
-  if (!check_rank("Q", Q, 4, axes)) return;
+void check_given(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+  const Tensor &Q = at(tensors, Input::Q), &K = at(tensors, Input::K);
+  if (!check_rank(Input::Q, Q, 4, axes)) return;
   if (Q.rank() == 4)
-    check_split(Q, K, tensors.find("V"), options, axes);
+    check_split(Q, K, find(tensors, Input::V), options, axes);
   else
-    check_packed(Q, K, tensors.find("V"), options, axes);
+    check_packed(Q, K, find(tensors, Input::V), options, axes);
 }
 
 /// The cache, shaped as the keys that the user sees, or with all four axes.
-void check_past(const TensorMap& tensors, bool with_heads, Axes& axes) {
-  const auto take = [&](const char* name, Letter width) {
-    const Tensor* past = tensors.find(name);
+void check_past(const TensorMap& tensors, bool with_heads, AxisLengths& axes) {
+  const auto take = [&](Input input, Axis width) {
+    const Tensor* past = find(tensors, input);
     if (past == nullptr) return;
-    Letters letters = {Letter::P, width};
-    if (with_heads || past->rank() == 4) letters.insert(letters.begin(), Letter::G);
-    axes.take(name, *past, with_batch(axes.knows(Letter::B), letters));
+    AxisList past_axes = {Axis::P, width};
+    if (with_heads || past->rank() == 4) past_axes.insert(0, Axis::G);
+    axes.take(input, *past, with_batch(axes.knows(Axis::B), past_axes));
   };
-  take("past_K", Letter::Dk);
-  take("past_V", Letter::Dv);
+  take(Input::past_K, Axis::Dk);
+  take(Input::past_V, Axis::Dv);
 }
 
 /// S, all keys: those of the past, the new ones and those appended.
-void settle_keys(const TensorMap& tensors, const Options& options, Axes& axes) {
-  if (!axes.knows(Letter::N)) return;
-  Axes::Axis keys = axes[Letter::N];
-  if (axes.knows(Letter::P)) {
-    keys.length += axes[Letter::P].length;
-    keys.remark += " after past_K " + axes[Letter::P].found();
+void settle_keys(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+  if (!axes.knows(Axis::N)) return;
+  AxisLengths::Length keys = axes[Axis::N];
+  if (axes.knows(Axis::P)) {
+    keys.length += axes[Axis::P].length;
+    keys.remark += " after past_K " + axes[Axis::P].found();
   }
-  keys.length += (tensors.contains("bias_K") ? 1u : 0u) + (options.zero_key ? 1u : 0u);
-  axes.settle(Letter::S, std::move(keys));
+  keys.length += (contains(tensors, Input::bias_K) ? 1u : 0u) + (options.zero_key ? 1u : 0u);
+  axes.settle(Axis::S, std::move(keys));
 }
 
-void check_parts(const TensorMap& tensors, Axes& axes) {
-  join_axis(Letter::HDv, Letter::H, Letter::Dv, axes);
-  join_axis(Letter::GD, Letter::G, Letter::Dk, axes);
-  join_axis(Letter::GDv, Letter::G, Letter::Dv, axes);
-  if (const Tensor* W_O = tensors.find("W_O")) axes.take("W_O", *W_O, {Letter::HDv, Letter::Mo});
-  static constexpr std::pair<const char*, Letter> kBiases[] = {
-      {"b_Q", Letter::HD}, {"b_K", Letter::GD}, {"b_V", Letter::GDv}, {"b_O", Letter::Mo}};
-  for (const auto& [name, letter] : kBiases)
-    if (const Tensor* bias = tensors.find(name)) axes.take(name, *bias, {letter});
+void check_parts(const TensorMap& tensors, AxisLengths& axes) {
+  join_axis(Axis::HDv, Axis::H, Axis::Dv, axes);
+  join_axis(Axis::GD, Axis::G, Axis::Dk, axes);
+  join_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
+  if (const Tensor* W_O = find(tensors, Input::W_O))
+    axes.take(Input::W_O, *W_O, {Axis::HDv, Axis::Mo});
+  for (const Input bias : {Input::b_Q, Input::b_K, Input::b_V, Input::b_O})
+    if (const Tensor* tensor = find(tensors, bias)) axes.take(bias, *tensor, row_of(bias).axes);
 }
 
-void check_scale(const Options& options, Axes& axes) {
+void check_scale(const Options& options, AxisLengths& axes) {
   const bool divides = options.scale.kind == Scale::Kind::automatic && options.score == Score::dot;
-  if (divides && axes.knows(Letter::D) && axes[Letter::D].length == 0)
-    axes.problem({.subject = std::string(axes[Letter::D].name),
+  if (divides && axes.knows(Axis::D) && axes[Axis::D].length == 0)
+    axes.problem({.subject = std::string(axes[Axis::D].name),
                   .expected = "a width D of at least 1 to divide by sqrt(D)",
-                  .found = axes[Letter::D].found(),
+                  .found = axes[Axis::D].found(),
                   .hint = "give a scale"});
 }
 
 }  // namespace
 
-void check_shapes(const TensorMap& tensors, const Options& options, Axes& axes) {
+void check_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
   settle_heads(options, axes);
-  if (tensors.contains("Q") && tensors.contains("K"))
+  if (contains(tensors, Input::Q) && contains(tensors, Input::K))
     check_given(tensors, options, axes);
-  else if (tensors.contains("embeddings"))
+  else if (contains(tensors, Input::embeddings))
     check_projected(tensors, options, axes);
   check_groups(axes);
-  const Tensor* Q = tensors.find("Q");
+  const Tensor* Q = find(tensors, Input::Q);
   check_past(tensors, options.heads > 0 || (Q != nullptr && Q->rank() == 4), axes);
   settle_keys(tensors, options, axes);
   check_parts(tensors, axes);

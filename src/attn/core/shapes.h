@@ -1,7 +1,7 @@
 // Which tensor's axes have to agree with which; ranks, heads and groups.
 #pragma once
 
-#include "attn/core/axes.h"
+#include "attn/core/axis_lengths.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
 
@@ -17,6 +17,6 @@ namespace attn {
 ///   (Dk, A) · b_score, v_score (A) · g_score ()
 /// Dk is D unless a score function has weights that meet keys of another width.
 /// With no problems all of the first row are known.
-void check_shapes(const TensorMap& tensors, const Options& options, Axes& axes);
+void check_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes);
 
 }  // namespace attn

@@ -20,10 +20,22 @@ using math::sign;
 using math::subscript;
 using math::superscript;
 
-constexpr const char* kNeeded[] = {
-    "positions",    "inputs",  "W_Q_heads", "W_K_heads",     "W_V_heads",     "queries",
-    "keys",         "values",  "scores",    "scaled_scores", "masked_scores", "weights",
-    "head_context", "context", "output",    "present_K",     "present_V"};
+constexpr Output kNeeded[] = {Output::positions,     Output::inputs,        Output::W_Q_heads,
+                              Output::W_K_heads,     Output::W_V_heads,     Output::queries,
+                              Output::keys,          Output::values,        Output::scores,
+                              Output::scaled_scores, Output::masked_scores, Output::weights,
+                              Output::head_context,  Output::context,       Output::output,
+                              Output::present_K,     Output::present_V};
+
+/// One of the three projections of the inputs.
+struct Projection {
+  std::string letter;
+  Output result, weight_heads;
+  Input bias;
+};
+const Projection kQueries{"Q", Output::queries, Output::W_Q_heads, Input::b_Q};
+const Projection kKeys{"K", Output::keys, Output::W_K_heads, Input::b_K};
+const Projection kValues{"V", Output::values, Output::W_V_heads, Input::b_V};
 
 Math power_of_e(double exponent) { return superscript(name("e"), number(exponent)); }
 
@@ -33,7 +45,7 @@ bool is_hidden(double score) { return score == -std::numeric_limits<double>::inf
 class Explainer {
  public:
   explicit Explainer(const ExplainSource& source)
-      : from_(source), query_(source.query()), scores_(source.matrix("scores")) {}
+      : from_(source), query_(source.query()), scores_(source.matrix(Output::scores)) {}
 
   WorkedSteps steps() {
     steps_.title = "Attention, step by step";
@@ -68,8 +80,12 @@ class Explainer {
   }
 
   /// All keys and values that a query may see, those of the past among them.
-  Matrix keys() const { return from_.matrix(from_.given("past_K") ? "present_K" : "keys"); }
-  Matrix values() const { return from_.matrix(from_.given("past_V") ? "present_V" : "values"); }
+  Matrix keys() const {
+    return from_.matrix(from_.given(Input::past_K) ? Output::present_K : Output::keys);
+  }
+  Matrix values() const {
+    return from_.matrix(from_.given(Input::past_V) ? Output::present_V : Output::values);
+  }
 
   void introduce() {
     words("Every stage is shown whole, then worked out for " + from_.query_name() + ", row " +
@@ -78,15 +94,16 @@ class Explainer {
     if (from_.heads() > 1)
       words("Of " + std::to_string(from_.heads()) + " heads this is head " +
             std::to_string(from_.head()) + ", counted from 0.");
-    const Tensor& all = from_.output("scores");
+    const Tensor& all = from_.output(Output::scores);
     if (all.rank() > 2 && all.shape()[0] > 1 && all.size() > scores_.size() * from_.heads())
       words("Of several batches this is the first.");
   }
 
   /// target = source W + b, and the chosen row of it worked out.
-  void project(const Matrix& source, const std::string& letter, const Matrix& result) {
-    const std::optional<Matrix> weights = from_.weights_of(letter);
-    const std::optional<Matrix> bias = from_.bias_of(letter, result.columns);
+  void project(const Matrix& source, const Projection& projection, const Matrix& result) {
+    const std::string& letter = projection.letter;
+    const std::optional<Matrix> weights = from_.weights_of(projection.weight_heads);
+    const std::optional<Matrix> bias = from_.bias_of(projection.bias, result.columns);
     std::vector<Math> formula = {name("X")};
     std::vector<Equation> given = {{name("X"), {shown(source)}}};
     if (weights) {
@@ -117,34 +134,35 @@ class Explainer {
 
   void project_queries() {
     heading("Queries");
-    const Matrix queries = from_.matrix("queries");
-    if (!from_.has("inputs")) {
+    const Matrix queries = from_.matrix(Output::queries);
+    if (!from_.has(Output::inputs)) {
       words("The queries are given, one row each." + shape("Q", queries));
       return lines({{name("Q"), {shown(queries)}}});
     }
-    if (from_.has("positions"))
+    if (from_.has(Output::positions))
       words("X holds the tokens' embeddings with their positional encoding added.");
-    const Matrix x = from_.first("inputs");
+    const Matrix x = from_.first(Output::inputs);
     words("Each row of X, a token, becomes a query: what it looks for." + shape("X", x) +
           shape("Q", queries));
     if (!plain_vectors(from_))
       words(
           "What X and the weights give is normalised or turned by its position, as the job says.");
-    project(x, "Q", queries);
+    project(x, kQueries, queries);
   }
 
-  void given_or_projected(const std::string& letter, const std::string& output) {
-    const Matrix result = from_.matrix(output);
-    const std::string source = from_.given("memory") ? "M" : "X";
-    const auto weights = from_.weights_of(letter);
-    if (!from_.has("inputs") || !weights) return lines({{name(letter), {shown(result)}}});
+  void given_or_projected(const Projection& projection) {
+    const std::string& letter = projection.letter;
+    const Matrix result = from_.matrix(projection.result);
+    const std::string source = from_.given(Input::memory) ? "M" : "X";
+    const auto weights = from_.weights_of(projection.weight_heads);
+    if (!from_.has(Output::inputs) || !weights) return lines({{name(letter), {shown(result)}}});
     std::vector<Math> formula = {name(source), subscript(name("W"), name(letter))};
-    if (from_.given("b_" + letter)) {
+    if (from_.given(projection.bias)) {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name(letter)));
     }
     std::vector<Math> rights;
-    if (letter == "V" || plain_vectors(from_)) rights.push_back(row(formula));
+    if (projection.result == Output::values || plain_vectors(from_)) rights.push_back(row(formula));
     rights.push_back(shown(result));
     lines({{subscript(name("W"), name(letter)), {shown(*weights)}},
            {name(letter), std::move(rights)}});
@@ -153,10 +171,10 @@ class Explainer {
   void project_keys_and_values() {
     heading("Keys and values");
     words("Each row of K is what a token is found by, each row of V what it passes on." +
-          shape("K", from_.matrix("keys")) + shape("V", from_.matrix("values")));
-    given_or_projected("K", "keys");
-    given_or_projected("V", "values");
-    if (!from_.given("past_K")) return;
+          shape("K", from_.matrix(Output::keys)) + shape("V", from_.matrix(Output::values)));
+    given_or_projected(kKeys);
+    given_or_projected(kValues);
+    if (!from_.given(Input::past_K)) return;
     words("Before these stand the past's, which the queries see, too.");
     lines({{name("K"), {shown(keys())}}, {name("V"), {shown(values())}}});
   }
@@ -172,7 +190,7 @@ class Explainer {
     const bool known = !rights.empty() && plain_vectors(from_);
     rights.push_back(shown(scores_));
     lines({{name("S"), std::move(rights)}});
-    const Matrix q = from_.matrix("queries"), k = keys();
+    const Matrix q = from_.matrix(Output::queries), k = keys();
     if (known && k.rows == scores_.columns) work_out_scores(q, k);
   }
 
@@ -194,14 +212,14 @@ class Explainer {
   }
 
   void scale() {
-    const Matrix result = from_.matrix("scaled_scores");
+    const Matrix result = from_.matrix(Output::scaled_scores);
     if (equal(result, scores_)) return;
     heading("Scale");
     scores_letter_ = "s'";
     words(
         "Products grow with the width of the vectors; the scale keeps them in the range in which "
         "softmax is not all or nothing.");
-    const auto width = static_cast<double>(from_.matrix("queries").columns);
+    const auto width = static_cast<double>(from_.matrix(Output::queries).columns);
     lines({{name("S'"), {scaled(name("S"), width, from_.options()), shown(result)}}});
     std::vector<Equation> worked;
     for (const std::size_t j : edges(result.columns))
@@ -212,8 +230,8 @@ class Explainer {
   }
 
   void mask() {
-    const Matrix result = from_.matrix("masked_scores");
-    if (equal(result, from_.matrix("scaled_scores"))) return;
+    const Matrix result = from_.matrix(Output::masked_scores);
+    if (equal(result, from_.matrix(Output::scaled_scores))) return;
     heading("Mask");
     scores_letter_ = "s''";
     words(
@@ -223,7 +241,8 @@ class Explainer {
   }
 
   void normalise() {
-    const Matrix scores = from_.matrix("masked_scores"), weights = from_.matrix("weights");
+    const Matrix scores = from_.matrix(Output::masked_scores),
+                 weights = from_.matrix(Output::weights);
     if (plain_softmax(from_)) {
       heading("Softmax");
       work_out_softmax(scores, weights);
@@ -267,7 +286,7 @@ class Explainer {
 
   void picture(const Matrix& scores, const Matrix& weights) {
     HeatSource source;
-    source.name = "weights";
+    source.name = name_of(Output::weights);
     source.tensor = weights.elements;
     source.masked = scores.elements;
     source.column_tokens = from_.tokens();
@@ -277,8 +296,8 @@ class Explainer {
 
   void mix() {
     heading("Context");
-    const Matrix weights = from_.matrix("weights"), v = values();
-    const Matrix result = from_.matrix("head_context");
+    const Matrix weights = from_.matrix(Output::weights), v = values();
+    const Matrix result = from_.matrix(Output::head_context);
     words("Every query receives the values, mixed by its weights." + shape("C", result));
     lines({{name("C"), {row({name("A"), name("V")}), shown(result)}}});
     if (v.rows != weights.columns) return;
@@ -293,22 +312,22 @@ class Explainer {
   }
 
   void join_heads() {
-    const bool joined = from_.output("context").rank() < 4 || from_.has("output");
+    const bool joined = from_.output(Output::context).rank() < 4 || from_.has(Output::output);
     if (from_.heads() > 1 && joined) {
       heading("Heads side by side");
       const Matrix context = from_.joined_context();
       words("The heads' contexts stand beside each other." + shape("C", context));
       lines({{name("C"), {shown(context)}}});
     }
-    if (!from_.has("output")) return;
+    if (!from_.has(Output::output)) return;
     heading("Output");
     std::vector<Math> formula = {name("C"), subscript(name("W"), name("O"))};
-    if (from_.given("b_O")) {
+    if (from_.given(Input::b_O)) {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name("O")));
     }
-    lines({{subscript(name("W"), name("O")), {shown(matrix_of(from_.input("W_O")))}},
-           {name("Y"), {row(formula), shown(from_.first("output"))}}});
+    lines({{subscript(name("W"), name("O")), {shown(matrix_of(from_.input(Input::W_O)))}},
+           {name("Y"), {row(formula), shown(from_.first(Output::output))}}});
   }
 
   const ExplainSource& from_;
@@ -324,9 +343,9 @@ class Explainer {
 std::vector<std::string> explained_outputs(const Job& job) {
   const std::vector<std::string> available = available_outputs(job.tensors, job.options);
   std::vector<std::string> names;
-  for (const char* needed : kNeeded)
-    if (std::find(available.begin(), available.end(), needed) != available.end())
-      names.emplace_back(needed);
+  for (const Output needed : kNeeded)
+    if (std::find(available.begin(), available.end(), name_of(needed)) != available.end())
+      names.emplace_back(name_of(needed));
   return names;
 }
 

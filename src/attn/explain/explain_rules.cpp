@@ -9,14 +9,14 @@ using math::row;
 using math::sign;
 
 bool plain_vectors(const ExplainSource& source) {
-  for (const char* const input : {"q_norm", "k_norm", "cos"})
+  for (const Input input : {Input::q_norm, Input::k_norm, Input::cos})
     if (source.given(input)) return false;
   return source.options().qk_norm == QkNorm::none &&
          source.options().rotary.kind == Rotary::Kind::none;
 }
 
 bool plain_softmax(const ExplainSource& source) {
-  if (source.given("sinks")) return false;
+  if (source.given(Input::sinks)) return false;
   const Options& options = source.options();
   return options.normaliser == Normaliser::softmax && options.temperature == 1 &&
          options.softmax_precision == SoftmaxPrecision::automatic;

@@ -7,8 +7,8 @@
 namespace attn {
 
 ExplainSource::ExplainSource(const Job& job, const TensorMap& outputs, const ExplainChoice& choice)
-    : job_(job), outputs_(outputs), heads_(heads_of("scores")) {
-  if (outputs.at("scores").size() == 0)
+    : job_(job), outputs_(outputs), heads_(heads_of(Output::scores)) {
+  if (at(outputs, Output::scores).size() == 0)
     throw Error(ErrorKind::data, "--explain: expected queries and keys, found none");
   if (choice.head < 0 || static_cast<std::size_t>(choice.head) >= heads_)
     throw Error(ErrorKind::usage, "--explain-head " + std::to_string(choice.head) +
@@ -18,15 +18,15 @@ ExplainSource::ExplainSource(const Job& job, const TensorMap& outputs, const Exp
 }
 
 /// Heads of a (B, H, L, D), (H, L, D), (B, L, D) or (L, D) output.
-std::size_t ExplainSource::heads_of(const std::string& output) const {
-  const Shape& shape = outputs_.at(output).shape();
+std::size_t ExplainSource::heads_of(Output output) const {
+  const Shape& shape = at(outputs_, output).shape();
   if (shape.size() == 4) return shape[1];
   return shape.size() == 3 && job_.options.heads > 0 ? shape[0] : 1;
 }
 
 void ExplainSource::choose_query(const ExplainChoice& choice) {
   const std::vector<std::int64_t>& rows = job_.options.rows;
-  const std::size_t count = matrix("scores").rows;
+  const std::size_t count = matrix(Output::scores).rows;
   for (query_ = 0; query_ < count; ++query_) {
     place_ = rows.empty() ? static_cast<std::int64_t>(query_) : rows[query_];
     if (!choice.query || *choice.query == place_) return;
@@ -51,36 +51,36 @@ std::string ExplainSource::query_name() const {
   return name;
 }
 
-Matrix ExplainSource::matrix(const std::string& output) const {
-  const Tensor& tensor = outputs_.at(output);
+Matrix ExplainSource::matrix(Output output) const {
+  const Tensor& tensor = at(outputs_, output);
   const std::size_t head = head_ * heads_of(output) / heads_;
   if (tensor.rank() == 4) return matrix_of(tensor.at(0).at(head));
   return matrix_of(tensor.rank() == 3 ? tensor.at(job_.options.heads > 0 ? head : 0) : tensor);
 }
 
-Matrix ExplainSource::first(const std::string& output) const {
-  const Tensor& tensor = outputs_.at(output);
+Matrix ExplainSource::first(Output output) const {
+  const Tensor& tensor = at(outputs_, output);
   return matrix_of(tensor.rank() == 3 ? tensor.at(0) : tensor);
 }
 
 Matrix ExplainSource::joined_context() const {
-  if (outputs_.at("context").rank() < 4) return first("context");
-  const Tensor heads = outputs_.at("head_context").at(0);  // (H, L, Dv)
+  if (at(outputs_, Output::context).rank() < 4) return first(Output::context);
+  const Tensor heads = at(outputs_, Output::head_context).at(0);  // (H, L, Dv)
   const Shape& shape = heads.shape();
   return matrix_of(side_by_side(heads.reshaped({1, shape[0], shape[1], shape[2]})).at(0));
 }
 
-std::optional<Matrix> ExplainSource::weights_of(const std::string& letter) const {
-  const std::string whole = "W_" + letter, split = whole + "_heads";
+std::optional<Matrix> ExplainSource::weights_of(Output weight_heads) const {
+  const Input whole = *row_of(weight_heads).source;
   if (!given(whole)) return std::nullopt;
-  if (!has(split) || outputs_.at(split).rank() != 3) return matrix_of(input(whole));
-  const Tensor& heads = outputs_.at(split);
+  if (!has(weight_heads) || output(weight_heads).rank() != 3) return matrix_of(input(whole));
+  const Tensor& heads = output(weight_heads);
   return matrix_of(heads.at(head_ * heads.shape()[0] / heads_));
 }
 
-std::optional<Matrix> ExplainSource::bias_of(const std::string& letter, std::size_t width) const {
-  if (!given("b_" + letter)) return std::nullopt;
-  const Tensor& all = input("b_" + letter);
+std::optional<Matrix> ExplainSource::bias_of(Input bias, std::size_t width) const {
+  if (!given(bias)) return std::nullopt;
+  const Tensor& all = input(bias);
   const std::size_t parts = all.size() / width;  // of as many heads
   return matrix_of(all.reshaped({parts, width}).at(head_ * parts / heads_));
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "attn/core/output_table.h"
 #include "attn/explain/explain.h"
 #include "attn/explain/explain_matrix.h"
 
@@ -14,10 +15,10 @@ class ExplainSource {
   /// Both outlive this. Errors: those of explain().
   ExplainSource(const Job& job, const TensorMap& outputs, const ExplainChoice& choice);
 
-  bool has(const std::string& output) const { return outputs_.contains(output); }
-  bool given(const std::string& input) const { return job_.tensors.contains(input); }
-  const Tensor& input(const std::string& name) const { return job_.tensors.at(name); }
-  const Tensor& output(const std::string& name) const { return outputs_.at(name); }
+  bool has(Output output) const { return contains(outputs_, output); }
+  bool given(Input input) const { return contains(job_.tensors, input); }
+  const Tensor& input(Input input) const { return at(job_.tensors, input); }
+  const Tensor& output(Output output) const { return at(outputs_, output); }
   const Options& options() const { return job_.options; }
   const std::vector<std::string>& tokens() const { return job_.tokens; }
 
@@ -27,18 +28,18 @@ class ExplainSource {
   std::string query_name() const;               ///< "query 2 (word_3)", its place among all
 
   /// This head's matrix of an output that has heads; query heads share those of keys and values.
-  Matrix matrix(const std::string& output) const;
+  Matrix matrix(Output output) const;
   /// The first batch's of an output without a head axis.
-  Matrix first(const std::string& output) const;
+  Matrix first(Output output) const;
   /// The contexts of all heads of the first batch, beside each other.
   Matrix joined_context() const;
-  /// This head's columns of W_Q, W_K or W_V, by letter, where the job has it.
-  std::optional<Matrix> weights_of(const std::string& letter) const;
+  /// This head's columns of W_Q, W_K or W_V, where the job has it.
+  std::optional<Matrix> weights_of(Output weight_heads) const;
   /// This head's part of the bias, a row that is `width` wide.
-  std::optional<Matrix> bias_of(const std::string& letter, std::size_t width) const;
+  std::optional<Matrix> bias_of(Input bias, std::size_t width) const;
 
  private:
-  std::size_t heads_of(const std::string& output) const;
+  std::size_t heads_of(Output output) const;
   void choose_query(const ExplainChoice& choice);
 
   const Job& job_;

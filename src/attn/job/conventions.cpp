@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "attn/core/input_table.h"
+
 namespace attn {
 namespace {
 
@@ -62,18 +64,20 @@ const std::vector<Convention>& conventions() {
 
 Options options_of_convention(const std::string& name, const TensorMap& tensors) {
   Options options;
-  const Tensor* rows = tensors.find(tensors.contains("Q") ? "Q" : "embeddings");
+  const Tensor* rows = find(tensors, contains(tensors, Input::Q) ? Input::Q : Input::embeddings);
   const std::size_t rank = rows == nullptr ? 0 : rows->rank();
-  const auto says_seen = [&](const char* mask) {
-    return tensors.contains(mask) && !is_float(tensors.at(mask).dtype());
+  const auto says_seen = [&](Input mask) {
+    return contains(tensors, mask) && !is_float(at(tensors, mask).dtype());
   };
   for (const Convention& c : conventions()) {
     if (c.name != name) continue;
     if (rank == 4) options.layout = c.layout;
     options.batch_second = c.batch_second && rank == 3;
-    if (says_seen("mask") || says_seen("key_mask")) options.mask_polarity = c.mask_polarity;
-    if (tensors.contains("mask")) options.short_mask = c.short_mask;
-    options.alignment = tensors.contains("key_lengths") ? c.alignment_of_lengths : c.alignment;
+    if (says_seen(Input::mask) || says_seen(Input::key_mask))
+      options.mask_polarity = c.mask_polarity;
+    if (contains(tensors, Input::mask)) options.short_mask = c.short_mask;
+    options.alignment =
+        contains(tensors, Input::key_lengths) ? c.alignment_of_lengths : c.alignment;
     options.empty_rows = c.empty_rows;
   }
   return options;

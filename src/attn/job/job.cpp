@@ -28,13 +28,12 @@ std::vector<std::string> strings(const Entry* entry) {
   return list;
 }
 
-/// The tensors' entries, in the order of kInputNames.
+/// The tensors' entries, in the order of kInputs.
 std::vector<const Entry*> tensor_entries(const Document& document) {
-  std::vector<const Entry*> entries(kInputNames.size());
+  std::vector<const Entry*> entries(kInputs.size());
   for (const Entry& entry : document.entries) {
-    std::size_t place = 0;
-    while (place < entries.size() && !same_name(entry.key, kInputNames[place])) ++place;
-    if (place < entries.size()) entries[place] = &entry;
+    if (const std::optional<Input> input = input_named(entry.key))
+      entries[static_cast<std::size_t>(*input)] = &entry;
   }
   std::erase(entries, nullptr);
   return entries;
@@ -154,9 +153,12 @@ std::vector<std::string> without_repeats(const std::vector<std::string>& names) 
 }
 
 std::vector<std::string> default_outputs(const Document& document) {
-  std::vector<std::string> outputs = {"scores", "weights", "context"};
-  if (document.find("W_O") != nullptr) outputs.push_back("output");
-  return outputs;
+  std::vector<std::string> names;
+  for (const Output output : {Output::scores, Output::weights, Output::context})
+    names.emplace_back(name_of(output));
+  if (document.find(std::string(name_of(Input::W_O))) != nullptr)
+    names.emplace_back(name_of(Output::output));
+  return names;
 }
 
 /// The entry of an option; of an object ("position"), or a member that nobody set, that of another

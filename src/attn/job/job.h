@@ -25,7 +25,7 @@ struct Job {
 };
 
 /// Understands every key, reads every file that is named and draws every random tensor, in the
-/// order of kInputNames. All that is wrong with the values is told at once. Errors: data, usage
+/// order of kInputs. All that is wrong with the values is told at once. Errors: data, usage
 /// (when only flags are at fault), no_input.
 Job make_job(const Document& document, TensorFiles& files);
 

@@ -103,7 +103,7 @@ std::string plan_json(const Plan& plan) {
   }
   text += "],\"memory\":" + std::to_string(plan.bytes) + ",\"flops\":" + scientific(plan.flops);
   if (plan.path) text += ",\"path\":" + json_quoted(plan.path);
-  if (plan.kept_by) text += ",\"kept_by\":" + json_quoted(plan.kept_by);
+  if (plan.fallback_reason) text += ",\"kept_by\":" + json_quoted(plan.fallback_reason);
   return text + "}";
 }
 
@@ -116,7 +116,7 @@ std::string plan_text(const Plan& plan) {
   text += "in all: at most " + size_text(plan.bytes) + " of memory, " + scientific(plan.flops) +
           " flops";
   if (plan.path) text += std::string(", by the ") + plan.path;
-  if (plan.kept_by) text += std::string(" (") + plan.kept_by + ")";
+  if (plan.fallback_reason) text += std::string(" (") + plan.fallback_reason + ")";
   return text + "\n";
 }
 

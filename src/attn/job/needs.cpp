@@ -25,26 +25,28 @@ bool has_positions(const Job& job, const Document&) {
 }
 
 bool has_axes(const Job& job, const Document&) {
-  const Tensor* Q = job.tensors.find("Q");
+  const Tensor* Q = find(job.tensors, Input::Q);
   return Q != nullptr && Q->rank() == 4;
 }
 
 bool has_boolean_mask(const Job& job, const Document&) {
-  const auto is_boolean = [&](const char* name) {
-    const Tensor* mask = job.tensors.find(name);
+  const auto is_boolean = [&](Input input) {
+    const Tensor* mask = find(job.tensors, input);
     return mask != nullptr && !is_float(mask->dtype());
   };
-  return is_boolean("mask") || is_boolean("key_mask");
+  return is_boolean(Input::mask) || is_boolean(Input::key_mask);
 }
 
 /// Whether anything looks at how far apart a query and a key stand.
 bool counts_distances(const Job& job, const Document&) {
   const Options& options = job.options;
   return options.causal || options.window != Window{} || options.alibi ||
-         job.tensors.contains("alibi_slopes") || job.tensors.contains("relative_bias");
+         contains(job.tensors, Input::alibi_slopes) || contains(job.tensors, Input::relative_bias);
 }
 
-bool has_embeddings(const Job& job, const Document&) { return job.tensors.contains("embeddings"); }
+bool has_embeddings(const Job& job, const Document&) {
+  return contains(job.tensors, Input::embeddings);
+}
 
 const std::vector<Need> kNeeds = {
     {"layout", "4-D Q, K and V", has_axes},

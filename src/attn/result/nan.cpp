@@ -6,6 +6,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
+#include "attn/core/output_table.h"
 
 namespace attn {
 namespace {
@@ -60,12 +61,10 @@ std::string index_of(std::size_t flat, const Shape& shape) {
   return "[" + text + "]";
 }
 
-/// Whether an output is computed after the mask is applied, so that hidden NaN cannot reach it.
-bool is_masked(const std::string& name) {
-  static const std::vector<std::string> kMasked = {"masked_scores", "weights", "mean_weights",
-                                                   "key_weights",   "row_max", "logsumexp",
-                                                   "head_context",  "context", "output"};
-  return std::find(kMasked.begin(), kMasked.end(), name) != kMasked.end();
+/// Whether hidden keys have no effect on it.
+bool is_after_mask(const std::string& name) {
+  const std::optional<Output> output = output_named(name);
+  return output && row_of(*output).phase == Phase::masked;
 }
 
 /// "; Q.npy: Q holds 2, the first at [0, 1]" for each input with NaN. The cause may also be an
@@ -92,7 +91,7 @@ void NanCounter::add(const RowBlock& block) {
 }
 
 bool is_checked_for_nan(const std::string& name, const std::vector<std::string>& outputs) {
-  return is_masked(name) || std::none_of(outputs.begin(), outputs.end(), is_masked);
+  return is_after_mask(name) || std::none_of(outputs.begin(), outputs.end(), is_after_mask);
 }
 
 std::string nan_warning(const Job& job, const Result& result,

@@ -65,8 +65,8 @@ std::vector<OutputPlace> places_of(const std::vector<PlannedFile>& plans) {
 const std::vector<std::string>& job_output_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
-    for (const OutputName& output : kOutputNames) all.emplace_back(output.name);
-    all.insert(all.end(), kInputNames.begin(), kInputNames.end());
+    for (const OutputRow& row : kOutputs) all.emplace_back(row.name);
+    all.insert(all.end(), input_names().begin(), input_names().end());
     return all;
   }();
   return names;

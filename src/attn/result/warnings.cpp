@@ -32,9 +32,9 @@ std::string warn_overflow(const Inputs& in, const Result& result,
 }
 
 std::string warn_float_mask(const Job& job) {
-  const Tensor* mask = job.tensors.find("mask");
+  const Tensor* mask = find(job.tensors, Input::mask);
   if (mask == nullptr || !is_float(mask->dtype()) || !all_zero_or_one(*mask)) return "";
-  return printable(job.origins.at("mask")) +
+  return printable(job.origins.at(std::string(name_of(Input::mask)))) +
          ": mask: floats are added to the scores, so 0 and 1 hide nothing; use booleans or "
          "integers to say which keys may be seen";
 }

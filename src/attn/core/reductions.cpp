@@ -1,7 +1,4 @@
-#include "attn/core/summaries.h"
-
-#include <cmath>
-#include <limits>
+#include "attn/core/reductions.h"
 
 namespace attn {
 namespace {
@@ -34,17 +31,19 @@ Tensor sum_over_queries(const Tensor& weights) {
   return sum_over(weights, s[0] * s[1], s[2], {s[0], s[1], s[3]}, 1);
 }
 
-Tensor largest_of_queries(const Tensor& scores) {
-  const Shape& s = scores.shape();
-  const Tensor doubles = cast(scores, DType::f64);
-  Tensor largest(DType::f64, {s[0], s[1], s[2]});
-  const double* x = doubles.data<double>().data();
-  for (double& most : largest.mutable_data<double>()) {
-    most = -std::numeric_limits<double>::infinity();
-    for (std::size_t j = 0; j < s[3]; ++j, ++x)
-      if (std::isnan(*x) || *x > most) most = *x;  // nothing is more than NaN
-  }
-  return cast(largest, scores.dtype());
+Tensor reduce_rows(Output output, const Tensor& matrix) {
+  const Shape& s = matrix.shape();
+  Tensor reduced(matrix.dtype(), {s[0], s[1], s[2]});
+  visit(matrix.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
+      const T* row = matrix.data<T>().data();
+      for (T& result : reduced.mutable_data<T>()) {
+        result = reduce_row(output, row, s[3]);
+        row += s[3];
+      }
+    }
+  });
+  return reduced;
 }
 
 }  // namespace attn

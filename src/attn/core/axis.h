@@ -1,0 +1,78 @@
+// The letters that name the axes of tensors, in tables, in checks and in messages.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+namespace attn {
+
+enum class Axis {
+  B,       ///< batch
+  H,       ///< query heads
+  G,       ///< key/value heads; G divides H
+  L,       ///< queries
+  N,       ///< new keys
+  P,       ///< past keys
+  S,       ///< all keys: the past's, the new ones and those appended for every query
+  D,       ///< width of a query
+  Dk,      ///< width of a key: D, unless the score function has weights between the two
+  Dv,      ///< width of a value
+  HD,      ///< H * D: packed queries
+  GD,      ///< G * Dk: packed keys
+  GDv,     ///< G * Dv: packed values
+  HDv,     ///< H * Dv: packed contexts
+  M,       ///< width of an embedding
+  Mk,      ///< width of what keys are projected from
+  Mv,      ///< width of what values are projected from
+  Mo,      ///< width of an output
+  A,       ///< hidden width of the additive score functions
+  DDk,     ///< D + Dk
+  angles,  ///< pairs of columns that rotary positions turn
+  buckets  ///< distances that share a relative bias
+};
+inline constexpr std::size_t kAxisCount = static_cast<std::size_t>(Axis::buckets) + 1;
+
+/// "B", "H*Dv".
+constexpr std::string_view name_of(Axis axis) {
+  constexpr std::array<std::string_view, kAxisCount> kNames = {
+      "B",   "H",    "G",    "L", "N",  "P",  "S",  "D", "Dk",   "Dv",  "H*D",
+      "G*D", "G*Dv", "H*Dv", "M", "Mk", "Mv", "Mo", "A", "D+Dk", "r/2", "buckets"};
+  return kNames[static_cast<std::size_t>(axis)];
+}
+
+/// Up to four axes, outermost first; a constant in tables.
+class AxisList {
+ public:
+  constexpr AxisList(std::initializer_list<Axis> axes) {
+    for (const Axis axis : axes) axes_[count_++] = axis;
+  }
+  constexpr std::size_t size() const { return count_; }
+  constexpr bool empty() const { return count_ == 0; }
+  constexpr Axis operator[](std::size_t i) const { return axes_[i]; }
+  constexpr Axis back() const { return axes_[count_ - 1]; }
+  constexpr const Axis* begin() const { return axes_.data(); }
+  constexpr const Axis* end() const { return axes_.data() + count_; }
+  constexpr bool operator==(const AxisList&) const = default;
+
+  constexpr void insert(std::size_t place, Axis axis) {
+    for (std::size_t i = count_++; i > place; --i) axes_[i] = axes_[i - 1];
+    axes_[place] = axis;
+  }
+
+  /// "(B, H, L)".
+  std::string text() const {
+    std::string text = "(";
+    for (std::size_t i = 0; i < count_; ++i)
+      text += (i == 0 ? "" : ", ") + std::string(name_of(axes_[i]));
+    return text + ")";
+  }
+
+ private:
+  std::array<Axis, 4> axes_{};
+  std::size_t count_ = 0;
+};
+
+}  // namespace attn

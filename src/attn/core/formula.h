@@ -1,0 +1,147 @@
+// The formula of attention: how each output follows from the inputs and from other outputs.
+//
+//   scores  = Q K^T                                   (or another score function)
+//   weights = softmax(scale * scores + bias, over the visible keys)
+//   context = weights V
+//
+// An interpreter gives the operations their meaning. There are three:
+//   TensorOps  the numbers themselves                (core/tensor_ops.h)
+//   CostOps    shapes, dtypes and flops              (core/plan.cpp)
+//   ErrorOps   numbers and bounds of their errors    (core/expected_error.cpp)
+// An output without a case below, or an operation that an interpreter lacks, does not compile.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/core/inputs.h"
+#include "attn/core/options.h"
+#include "attn/core/output_table.h"
+
+namespace attn {
+
+/// Evaluates the formula with the operations of `Ops`. Ops::Value is what stands for a tensor,
+/// Ops::Visible for the visible keys of each query.
+template <class Ops>
+class Formula {
+ public:
+  using Value = typename Ops::Value;
+
+  /// All three must outlive the formula.
+  Formula(Ops& ops, const Inputs& inputs, const Options& options)
+      : ops_(ops), in_(inputs), options_(options) {}
+
+  /// The value of an output and, before it, of all that it follows from: each is evaluated once.
+  const Value& at(Output output) {
+    std::optional<Value>& value = values_[index_of(output)];
+    if (!value) value = ops_.evaluated(output, evaluate(output));
+    return *value;
+  }
+
+  /// Sets the value of an output that was computed by other means.
+  void provide(Output output, Value value) {
+    if (output == Output::logsumexp)
+      natural_logsumexp_ = std::move(value);
+    else
+      values_[index_of(output)] = std::move(value);
+  }
+
+  /// Keys or values (B, G, P + N, D), then the appended ones that every query sees: (B, G, S, D).
+  Value with_appended(const Value& x, const std::optional<Tensor>& bias) {
+    Value all = bias ? ops_.append(x, ops_.given(*bias)) : x;
+    return options_.zero_key ? ops_.append_zero(all) : all;
+  }
+  Value all_keys() { return with_appended(at(Output::present_K), in_.bias_K); }
+  Value all_values() { return with_appended(at(Output::present_V), in_.bias_V); }
+
+ private:
+  Value evaluate(Output output) {
+    switch (output) {
+      case Output::positions:  // (rows, M)
+        return ops_.positions();
+      case Output::inputs:  // (B, rows, M)
+        return ops_.chosen_rows(all_inputs());
+      case Output::W_Q_heads:
+      case Output::W_K_heads:
+      case Output::W_V_heads:
+        break;                 // not computed: weight_heads() in core/user_layout.h
+      case Output::queries: {  // (B, H, rows, D)
+        const Value q =
+            in_.projected
+                ? ops_.split_heads(ops_.project(at(Output::inputs), in_.W_Q, in_.b_Q, "queries"),
+                                   in_.H)
+                : ops_.chosen_rows(ops_.given(in_.Q));
+        return ops_.rotated_queries(ops_.qk_normalised(q, in_.q_norm));
+      }
+      case Output::keys: {  // (B, G, N, Dk)
+        const Value k = in_.projected ? ops_.split_heads(
+                                            ops_.project(memory(), in_.W_K, in_.b_K, "keys"), in_.G)
+                                      : ops_.given(in_.K);
+        return ops_.rotated_keys(ops_.qk_normalised(k, in_.k_norm));
+      }
+      case Output::values:  // (B, G, N, Dv)
+        if (!in_.projected) return ops_.given(in_.V);
+        return ops_.split_heads(ops_.project(in_.memory_V ? ops_.given(*in_.memory_V) : memory(),
+                                             in_.W_V, in_.b_V, "values"),
+                                in_.G);
+      case Output::present_K:  // (B, G, P + N, Dk)
+        return in_.past_K ? ops_.append(ops_.given(*in_.past_K), at(Output::keys))
+                          : at(Output::keys);
+      case Output::present_V:  // (B, G, P + N, Dv)
+        return in_.past_V ? ops_.append(ops_.given(*in_.past_V), at(Output::values))
+                          : at(Output::values);
+      case Output::scores:  // (B, H, rows, S), as all up to weights
+        return ops_.score(at(Output::queries), all_keys());
+      case Output::scaled_scores:
+        return ops_.scale(at(Output::scores));
+      case Output::masked_scores: {
+        auto [scores, visible] = ops_.mask(at(Output::scaled_scores));
+        visible_ = std::move(visible);
+        return scores;
+      }
+      case Output::weights: {
+        const Value& scores = at(Output::masked_scores);
+        auto [weights, logsumexp] = ops_.normalise(scores, *visible_);
+        natural_logsumexp_ = std::move(logsumexp);
+        return weights;
+      }
+      case Output::mean_weights:  // (B, rows, S)
+        return ops_.mean_over_heads(at(Output::weights));
+      case Output::key_weights:  // (B, H, S)
+        return ops_.sum_over_queries(at(Output::weights));
+      case Output::row_max:  // (B, H, rows)
+        return ops_.row_max(at(Output::masked_scores));
+      case Output::logsumexp:  // (B, H, rows)
+        if (!natural_logsumexp_) at(Output::weights);
+        return *natural_logsumexp_;
+      case Output::head_context: {  // (B, H, rows, Dv)
+        const Value& weights = at(Output::weights);
+        return ops_.weighted_values(weights, all_values(), *visible_);
+      }
+      case Output::context:  // (B, rows, H * Dv)
+        return ops_.join_heads(at(Output::head_context));
+      case Output::output:  // (B, rows, Mo)
+        return ops_.project(at(Output::context), in_.W_O, in_.b_O, "output");
+    }
+    throw Error(ErrorKind::internal, "an output that is not computed");
+  }
+
+  /// (B, L, M): keys and values come from all tokens, whichever rows are computed.
+  const Value& all_inputs() {
+    if (!all_inputs_) all_inputs_ = ops_.add_positions();
+    return *all_inputs_;
+  }
+
+  Value memory() { return in_.memory ? ops_.given(*in_.memory) : all_inputs(); }
+
+  Ops& ops_;
+  const Inputs& in_;
+  const Options& options_;
+  std::array<std::optional<Value>, kOutputs.size()> values_;
+  std::optional<Value> all_inputs_, natural_logsumexp_;
+  std::optional<typename Ops::Visible> visible_;
+};
+
+}  // namespace attn

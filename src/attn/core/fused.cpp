@@ -1,0 +1,264 @@
+#include "attn/core/fused.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <new>
+
+#include "attn/core/gemm.h"
+#include "attn/core/kernel_problem.h"
+#include "attn/core/reductions.h"
+#include "attn/core/score.h"
+#include "attn/kernel/attend.h"
+
+namespace attn {
+namespace {
+
+thread_local std::size_t t_threads = 0;
+thread_local std::unique_ptr<kernel::ThreadPool> t_pool;
+
+kernel::ThreadPool& pool() {
+  if (!t_pool)
+    t_pool =
+        std::make_unique<kernel::ThreadPool>(t_threads == 0 ? kernel::available_cpus() : t_threads);
+  return *t_pool;
+}
+
+kernel::Operand operand(const Tensor& tensor) {
+  return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
+}
+
+/// The data of a new tensor, or nullptr where it is not wanted.
+template <class T>
+T* allocate_if(bool wanted, std::optional<Tensor>& tensor, const Shape& shape) {
+  if (!wanted) return nullptr;
+  tensor.emplace(dtype_of<T>, shape);
+  return tensor->mutable_data<T>().data();
+}
+
+/// Where the finished rows of a score matrix go.
+template <class T>
+struct RowOutput {
+  const T* kernel::FinishedRows<T>::*rows;
+  T* kept;
+  const RowSink* sink;
+};
+
+/// A reduction of rows and where its numbers go.
+template <class T>
+struct ReducedOutput {
+  Output output;
+  const T* kernel::FinishedRows<T>::*rows;
+  T* kept;
+};
+
+template <class T>
+void pass_on(const RowOutput<T>& output, const kernel::FinishedRows<T>& rows, std::size_t S,
+             bool may_hold_nan) {
+  const T* const data = rows.*output.rows;
+  if (output.kept)
+    for (std::size_t i = 0; i < rows.count; ++i)
+      std::copy_n(data + i * rows.stride, S, output.kept + (rows.first + i) * S);
+  if (output.sink)
+    (*output.sink)({.first = rows.first,
+                    .count = rows.count,
+                    .columns = S,
+                    .dtype = dtype_of<T>,
+                    .data = reinterpret_cast<const std::byte*>(data),
+                    .stride = rows.stride * sizeof(T),
+                    .may_hold_nan = may_hold_nan});
+}
+
+/// A score matrix as the kernels name it: the rows, and the flag that asks for them.
+template <class T>
+struct MatrixRows {
+  Output output;
+  const T* kernel::FinishedRows<T>::*rows;
+  bool kernel::Results<T>::*wanted;
+};
+template <class T>
+constexpr std::array<MatrixRows<T>, 4> kMatrixRows = {{
+    {Output::scores, &kernel::FinishedRows<T>::scores, &kernel::Results<T>::scores},
+    {Output::scaled_scores, &kernel::FinishedRows<T>::scaled, &kernel::Results<T>::scaled},
+    {Output::masked_scores, &kernel::FinishedRows<T>::masked, &kernel::Results<T>::masked},
+    {Output::weights, &kernel::FinishedRows<T>::weights, &kernel::Results<T>::weights},
+}};
+
+/// Asks the kernels for the rows of the score matrices that are wanted or reduced, and sets where
+/// they go.
+template <class T>
+void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
+                     const FusedRequest& request, const Shape& matrix) {
+  const std::size_t S = matrix[3];
+  std::vector<RowOutput<T>> matrices;
+  std::vector<ReducedOutput<T>> reductions;
+  for (const MatrixRows<T>& each : kMatrixRows<T>) {
+    if (request.wants(each.output)) {
+      T* const kept = allocate_if<T>(request.kept.contains(each.output),
+                                     outputs[index_of(each.output)], matrix);
+      matrices.push_back({each.rows, kept, request.sinks[index_of(each.output)]});
+      results.*each.wanted = true;
+    }
+    for (const auto& [reduction, of] : kRowReductions) {
+      if (of != each.output || !request.wants(reduction)) continue;
+      T* const kept =
+          allocate_if<T>(true, outputs[index_of(reduction)], {matrix[0], matrix[1], matrix[2]});
+      reductions.push_back({reduction, each.rows, kept});
+      results.*each.wanted = true;
+    }
+  }
+  results.sink = [=, logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {
+    // logsumexp is finite only where all visible scores are.
+    const T* const logs = logsumexp + rows.first;
+    const bool finite =
+        std::all_of(logs, logs + rows.count, [](T log) { return std::isfinite(log); });
+    for (const RowOutput<T>& each : matrices) {
+      const bool before_mask = each.rows == &kernel::FinishedRows<T>::scores ||
+                               each.rows == &kernel::FinishedRows<T>::scaled;
+      pass_on(each, rows, S, before_mask || !finite);
+    }
+    for (const ReducedOutput<T>& each : reductions)
+      for (std::size_t i = 0; i < rows.count; ++i)
+        each.kept[rows.first + i] = reduce_row(each.output, rows.*each.rows + i * rows.stride, S);
+  };
+}
+
+/// The kernels divide by the sum of the exponentials last, so a sum of weighted values may overflow
+/// where the context, their mean, does not. Computes such elements again from values scaled down by
+/// a power of two; those that are still infinite or NaN stay so. Leaves `problem` with the scaled
+/// values.
+template <class T>
+void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Tensor& context) {
+  const auto finite = [](T x) { return x - x == 0; };
+  bool all_finite = true;  // a loop without an exit, which compilers vectorise
+  for (const T x : context.data<T>()) all_finite &= finite(x);
+  if (all_finite) return;
+  const int shift = std::ilogb(static_cast<double>(problem.S)) + 2;
+  const T limit = std::ldexp(std::numeric_limits<T>::max(), -shift);
+  Tensor small = cast(values, dtype_of<T>);
+  bool overflows = false;
+  for (T& value : small.mutable_data<T>()) {
+    overflows |= std::isfinite(value) && std::fabs(value) > limit;
+    value = std::ldexp(value, -shift);
+  }
+  if (!overflows) return;
+  problem.v = operand(small);
+  Tensor again(dtype_of<T>, context.shape());
+  kernel::Results<T> results;
+  results.context = again.mutable_data<T>().data();
+  results.context_strides = strides_of(again);
+  kernel::attend(problem, results, pool());
+  const auto from = again.data<T>();
+  const auto to = context.mutable_data<T>();
+  for (std::size_t i = 0; i < to.size(); ++i)
+    if (!finite(to[i]) && finite(from[i]))  // rounding must not take a mean beyond all values
+      to[i] = std::ldexp(std::clamp(from[i], -limit, limit), shift);
+}
+
+template <class T>
+FusedOutputs attend_as(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                       const Inputs& in, const Options& options, const FusedRequest& request) {
+  const bool wants_context = request.wants(Output::head_context);
+  KernelProblem<T> given(in, options);
+  kernel::Problem<T>& problem = given.problem;
+  problem.D = keys.shape()[3], problem.Dv = wants_context ? in.Dv : 0;
+  problem.q = operand(queries), problem.k = operand(keys);
+  if (wants_context) problem.v = operand(values);
+
+  FusedOutputs outputs;
+  kernel::Results<T> results;
+  results.logsumexp =
+      allocate_if<T>(true, outputs[index_of(Output::logsumexp)], {in.B, in.H, problem.L});
+  std::optional<Tensor>& context = outputs[index_of(Output::head_context)];
+  results.context = allocate_if<T>(true, context, {in.B, in.H, problem.L, problem.Dv});
+  results.context_strides = strides_of(*context);
+  set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S});
+  kernel::attend(problem, results, pool());
+  if (wants_context)
+    recompute_overflowed<T>(problem, values, *context);
+  else
+    context.reset();
+  return outputs;
+}
+
+/// Scores that are q . k of something that queries and keys are made into first.
+bool is_product(Score score) {
+  return score == Score::dot || score == Score::cosine || score == Score::general;
+}
+
+/// Queries or keys of which the scores are products.
+Tensor factors(const Tensor& x, const Inputs& in, Score score, bool queries) {
+  if (score == Score::cosine) return unit_rows(x, in.compute);
+  if (score == Score::general && queries) return matmul(x, *in.W_score, Second::plain, "scores");
+  return x;
+}
+
+/// Whether softmax is computed in the precision that everything else is.
+bool in_one_precision(const Inputs& in, SoftmaxPrecision precision) {
+  return precision == SoftmaxPrecision::automatic ||
+         precision == (in.compute == DType::f64 ? SoftmaxPrecision::f64 : SoftmaxPrecision::f32);
+}
+
+}  // namespace
+
+const char* fallback_reason(const Inputs& in, const Options& options) {
+  Options unknown = options;
+  unknown.heads = unknown.kv_heads = 0;
+  unknown.layout = Layout::bhld;
+  unknown.batch_second = false;
+  unknown.scale = {};
+  unknown.softcap = 0;
+  unknown.softcap_order = SoftcapOrder::before_mask;
+  unknown.alibi = false;
+  unknown.relative = {};
+  unknown.zero_key = false;
+  unknown.short_mask = ShortMask::refuse;
+  unknown.mask_polarity = MaskPolarity::attend;
+  unknown.causal = false;
+  unknown.alignment = Alignment::top_left;  // in the places already
+  unknown.window = {};
+  unknown.temperature = 1;
+  unknown.empty_rows = EmptyRows::zero;
+  unknown.position = {};           // in the inputs already
+  unknown.qk_norm = QkNorm::none;  // in queries and keys already, as the rotary positions are
+  unknown.qk_norm_epsilon = 0;
+  unknown.rotary = {};
+  unknown.rows.clear();
+  unknown.compute = Compute::automatic;
+  if (!is_product(options.score) || (options.score != Score::dot && in.D == 0)) return "score";
+  unknown.score = Score::dot;
+  if (options.normaliser != Normaliser::softmax) return "normaliser";
+  if (options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
+  if (!in_one_precision(in, options.softmax_precision)) return "softmax.precision";
+  unknown.softmax_precision = SoftmaxPrecision::automatic;
+  if (options.path != Path::automatic) return "path";
+  if (!(unknown == Options{})) return "another option";
+  if (const char* option = beyond_kernels(in, options)) return option;
+  return has_kernel_problem(in, options) ? nullptr : in.slopes ? "alibi" : "relative_bias";
+}
+
+bool is_streamed(Output output, const OutputSet& outputs) {
+  const bool is_reduced = output == Output::weights && (outputs.contains(Output::mean_weights) ||
+                                                        outputs.contains(Output::key_weights));
+  return is_score_matrix(output) && !is_reduced;
+}
+
+FusedOutputs attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                          const Inputs& in, const Options& options, const FusedRequest& request) {
+  const Tensor q = factors(queries, in, options.score, true);
+  const Tensor k = factors(keys, in, options.score, false);
+  return in.compute == DType::f32 ? attend_as<float>(q, k, values, in, options, request)
+                                  : attend_as<double>(q, k, values, in, options, request);
+}
+
+void set_threads(std::size_t threads) {
+  // The C library notes with a thread's first use of its pool that it has to go, and ends the
+  // program where it finds no memory for that: so it is asked for here first.
+  constexpr std::size_t kNoteBytes = 64;
+  ::operator delete(::operator new(kNoteBytes));
+  t_threads = threads;
+  t_pool.reset();
+}
+
+}  // namespace attn

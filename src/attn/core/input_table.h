@@ -1,0 +1,158 @@
+// The table of inputs: the tensors that a job can give, a row each.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/core/axis.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// In the order in which a seed draws random tensors: new ones go to the end.
+enum class Input : unsigned char {
+  W_Q,
+  W_K,
+  W_V,
+  W_O,
+  b_Q,
+  b_K,
+  b_V,
+  b_O,
+  embeddings,
+  memory,
+  Q,
+  K,
+  V,
+  mask,
+  past_K,
+  past_V,
+  query_lengths,
+  key_lengths,
+  documents,
+  key_documents,
+  cu_seqlens_q,
+  cu_seqlens_k,
+  bias_K,
+  bias_V,
+  q_norm,
+  k_norm,
+  cos,
+  sin,
+  position_ids,
+  key_position_ids,
+  alibi_slopes,
+  relative_bias,
+  sinks,
+  W_score,
+  W_score_Q,
+  W_score_K,
+  b_score,
+  v_score,
+  g_score,
+  memory_V,
+  key_mask
+};
+
+/// What an input's elements are.
+enum class InputKind {
+  factor,  ///< a number that takes part in the computation; the result's dtype follows from these
+  table,   ///< numbers whose dtype says nothing about the precision of the computation
+  mask,    ///< booleans, or numbers that are added
+  index,   ///< whole numbers: lengths, documents, positions
+};
+
+struct InputRow {
+  Input input;
+  std::string_view name;  ///< the key in a job
+  AxisList axes;          ///< with a batch and packed heads; fewer where the job has none
+  InputKind kind = InputKind::factor;
+  std::optional<Input> companion = {};  ///< an input that has to be given with it
+};
+
+/// The rows, in the order of the enumerators.
+inline constexpr auto kInputs = [] {
+  using enum Axis;
+  using enum InputKind;
+  return std::to_array<InputRow>({
+      {.input = Input::W_Q, .name = "W_Q", .axes = {M, HD}},
+      {.input = Input::W_K, .name = "W_K", .axes = {Mk, GD}},
+      {.input = Input::W_V, .name = "W_V", .axes = {Mv, GDv}},
+      {.input = Input::W_O, .name = "W_O", .axes = {HDv, Mo}},
+      {.input = Input::b_Q, .name = "b_Q", .axes = {HD}},
+      {.input = Input::b_K, .name = "b_K", .axes = {GD}},
+      {.input = Input::b_V, .name = "b_V", .axes = {GDv}},
+      {.input = Input::b_O, .name = "b_O", .axes = {Mo}, .companion = Input::W_O},
+      {.input = Input::embeddings, .name = "embeddings", .axes = {B, L, M}},
+      {.input = Input::memory, .name = "memory", .axes = {B, N, Mk}},
+      {.input = Input::Q, .name = "Q", .axes = {B, L, HD}},
+      {.input = Input::K, .name = "K", .axes = {B, N, GD}},
+      {.input = Input::V, .name = "V", .axes = {B, N, GDv}},
+      {.input = Input::mask, .name = "mask", .axes = {B, H, L, S}, .kind = mask},
+      {.input = Input::past_K, .name = "past_K", .axes = {B, G, P, Dk}, .companion = Input::past_V},
+      {.input = Input::past_V, .name = "past_V", .axes = {B, G, P, Dv}, .companion = Input::past_K},
+      {.input = Input::query_lengths, .name = "query_lengths", .axes = {B}, .kind = index},
+      {.input = Input::key_lengths, .name = "key_lengths", .axes = {B}, .kind = index},
+      {.input = Input::documents, .name = "documents", .axes = {B, L}, .kind = index},
+      {.input = Input::key_documents, .name = "key_documents", .axes = {B, S}, .kind = index},
+      {.input = Input::cu_seqlens_q, .name = "cu_seqlens_q", .axes = {}, .kind = index},
+      {.input = Input::cu_seqlens_k, .name = "cu_seqlens_k", .axes = {}, .kind = index},
+      {.input = Input::bias_K, .name = "bias_K", .axes = {GD}, .companion = Input::bias_V},
+      {.input = Input::bias_V, .name = "bias_V", .axes = {GDv}, .companion = Input::bias_K},
+      {.input = Input::q_norm, .name = "q_norm", .axes = {D}},
+      {.input = Input::k_norm, .name = "k_norm", .axes = {Dk}},
+      {.input = Input::cos,
+       .name = "cos",
+       .axes = {B, L, angles},
+       .kind = table,
+       .companion = Input::sin},
+      {.input = Input::sin,
+       .name = "sin",
+       .axes = {B, L, angles},
+       .kind = table,
+       .companion = Input::cos},
+      {.input = Input::position_ids, .name = "position_ids", .axes = {B, L}, .kind = index},
+      {.input = Input::key_position_ids, .name = "key_position_ids", .axes = {B, N}, .kind = index},
+      {.input = Input::alibi_slopes, .name = "alibi_slopes", .axes = {B, H}, .kind = table},
+      {.input = Input::relative_bias, .name = "relative_bias", .axes = {buckets, H}, .kind = table},
+      {.input = Input::sinks, .name = "sinks", .axes = {H}, .kind = table},
+      {.input = Input::W_score, .name = "W_score", .axes = {D, Dk}},
+      {.input = Input::W_score_Q, .name = "W_score_Q", .axes = {D, A}},
+      {.input = Input::W_score_K, .name = "W_score_K", .axes = {Dk, A}},
+      {.input = Input::b_score, .name = "b_score", .axes = {A}},
+      {.input = Input::v_score, .name = "v_score", .axes = {A}},
+      {.input = Input::g_score, .name = "g_score", .axes = {}},
+      {.input = Input::memory_V,
+       .name = "memory_V",
+       .axes = {B, N, Mv},
+       .companion = Input::memory},
+      {.input = Input::key_mask, .name = "key_mask", .axes = {B, S}, .kind = mask},
+  });
+}();
+
+constexpr const InputRow& row_of(Input input) { return kInputs[static_cast<std::size_t>(input)]; }
+constexpr std::string_view name_of(Input input) { return row_of(input).name; }
+
+/// Nothing for a name that is no input's.
+std::optional<Input> input_named(std::string_view name);
+
+/// In the order of the table.
+const std::vector<std::string>& input_names();
+
+/// The tensor given for an input; nullptr where there is none.
+inline const Tensor* find(const TensorMap& tensors, Input input) {
+  return tensors.find(name_of(input));
+}
+inline bool contains(const TensorMap& tensors, Input input) {
+  return find(tensors, input) != nullptr;
+}
+/// Errors: internal, where there is none.
+inline const Tensor& at(const TensorMap& tensors, Input input) {
+  return tensors.at(name_of(input));
+}
+
+}  // namespace attn

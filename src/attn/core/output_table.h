@@ -1,0 +1,253 @@
+// The table of outputs: what a job can ask for, a row each. How each is computed: core/formula.h.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "attn/core/axis.h"
+#include "attn/core/input_table.h"
+#include "attn/core/options.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// In the order of computation.
+enum class Output : unsigned char {
+  positions,
+  inputs,
+  W_Q_heads,
+  W_K_heads,
+  W_V_heads,
+  queries,
+  keys,
+  values,
+  present_K,
+  present_V,
+  scores,
+  scaled_scores,
+  masked_scores,
+  weights,
+  mean_weights,
+  key_weights,
+  row_max,
+  logsumexp,
+  head_context,
+  context,
+  output
+};
+
+/// Where in the computation an output is taken.
+enum class Phase {
+  given,       ///< a given tensor in another shape, in its own dtype
+  projection,  ///< before queries meet keys
+  scores,      ///< before the mask: a NaN at a hidden key is still there
+  masked       ///< after the mask: hidden keys have no effect
+};
+
+struct OutputRow {
+  Output output;
+  std::string_view name;
+  AxisList axes;
+  Phase phase;
+  std::string_view description;
+  bool has_error_bound = false;      ///< core/expected_error.h
+  std::optional<Input> source = {};  ///< the problem has this output only where this input is given
+};
+
+/// The rows, in the order of the enumerators.
+inline constexpr auto kOutputs = [] {
+  using enum Axis;
+  using enum Phase;
+  return std::to_array<OutputRow>({
+      {.output = Output::positions,
+       .name = "positions",
+       .axes = {L, M},
+       .phase = projection,
+       .description = "the positional encoding alone"},
+      {.output = Output::inputs,
+       .name = "inputs",
+       .axes = {B, L, M},
+       .phase = projection,
+       .description = "embeddings after embedding scale and positional encoding",
+       .source = Input::embeddings},
+      {.output = Output::W_Q_heads,
+       .name = "W_Q_heads",
+       .axes = {H, M, D},
+       .phase = given,
+       .description = "W_Q's columns, head by head",
+       .source = Input::W_Q},
+      {.output = Output::W_K_heads,
+       .name = "W_K_heads",
+       .axes = {G, Mk, D},
+       .phase = given,
+       .description = "W_K's columns, head by head",
+       .source = Input::W_K},
+      {.output = Output::W_V_heads,
+       .name = "W_V_heads",
+       .axes = {G, Mk, Dv},
+       .phase = given,
+       .description = "W_V's columns, head by head",
+       .source = Input::W_V},
+      {.output = Output::queries,
+       .name = "queries",
+       .axes = {B, H, L, D},
+       .phase = projection,
+       .description = "what each token looks for: X W_Q + b_Q, or Q as given",
+       .has_error_bound = true},
+      {.output = Output::keys,
+       .name = "keys",
+       .axes = {B, G, S, D},
+       .phase = projection,
+       .description = "what each token is found by: X W_K + b_K, or K as given",
+       .has_error_bound = true},
+      {.output = Output::values,
+       .name = "values",
+       .axes = {B, G, S, Dv},
+       .phase = projection,
+       .description = "what each token passes on: X W_V + b_V, or V as given",
+       .has_error_bound = true},
+      {.output = Output::present_K,
+       .name = "present_K",
+       .axes = {B, G, S, D},
+       .phase = projection,
+       .description = "the past's keys, then the new ones: the next step's past_K",
+       .has_error_bound = true},
+      {.output = Output::present_V,
+       .name = "present_V",
+       .axes = {B, G, S, Dv},
+       .phase = projection,
+       .description = "the past's values, then the new ones",
+       .has_error_bound = true},
+      {.output = Output::scores,
+       .name = "scores",
+       .axes = {B, H, L, S},
+       .phase = scores,
+       .description = "how well each query (row) meets each key (column): Q K^T",
+       .has_error_bound = true},
+      {.output = Output::scaled_scores,
+       .name = "scaled_scores",
+       .axes = {B, H, L, S},
+       .phase = scores,
+       .description = "scores times scale, then softcap",
+       .has_error_bound = true},
+      {.output = Output::masked_scores,
+       .name = "masked_scores",
+       .axes = {B, H, L, S},
+       .phase = masked,
+       .description = "scaled scores plus mask; hidden keys are -inf",
+       .has_error_bound = true},
+      {.output = Output::weights,
+       .name = "weights",
+       .axes = {B, H, L, S},
+       .phase = masked,
+       .description = "how much each query (row) attends to each key (column)",
+       .has_error_bound = true},
+      {.output = Output::mean_weights,
+       .name = "mean_weights",
+       .axes = {B, L, S},
+       .phase = masked,
+       .description = "weights averaged over the heads"},
+      {.output = Output::key_weights,
+       .name = "key_weights",
+       .axes = {B, H, S},
+       .phase = masked,
+       .description = "weights added up over the queries: what each key is given"},
+      {.output = Output::row_max,
+       .name = "row_max",
+       .axes = {B, H, L},
+       .phase = masked,
+       .description = "the largest masked score of each query"},
+      {.output = Output::logsumexp,
+       .name = "logsumexp",
+       .axes = {B, H, L},
+       .phase = masked,
+       .description = "log of the sum of exp(masked_scores), per query",
+       .has_error_bound = true},
+      {.output = Output::head_context,
+       .name = "head_context",
+       .axes = {B, H, L, Dv},
+       .phase = masked,
+       .description = "weights V, head by head",
+       .has_error_bound = true},
+      {.output = Output::context,
+       .name = "context",
+       .axes = {B, L, HDv},
+       .phase = masked,
+       .description = "weights V, the values mixed by their weights; heads side by side",
+       .has_error_bound = true},
+      {.output = Output::output,
+       .name = "output",
+       .axes = {B, L, Mo},
+       .phase = masked,
+       .description = "context W_O + b_O",
+       .has_error_bound = true,
+       .source = Input::W_O},
+  });
+}();
+
+constexpr std::size_t index_of(Output output) { return static_cast<std::size_t>(output); }
+constexpr const OutputRow& row_of(Output output) { return kOutputs[index_of(output)]; }
+constexpr std::string_view name_of(Output output) { return row_of(output).name; }
+
+/// Whether the output has a score or weight for each query and key, (B, H, L, S): its rows can be
+/// written while others are being computed.
+constexpr bool is_score_matrix(Output output) {
+  return row_of(output).axes == AxisList{Axis::B, Axis::H, Axis::L, Axis::S};
+}
+constexpr bool needs_scores(Output output) {
+  return row_of(output).phase == Phase::scores || row_of(output).phase == Phase::masked;
+}
+
+/// Nothing for a name that is no output's.
+std::optional<Output> output_named(std::string_view name);
+
+/// A result by the name of its output.
+inline const Tensor* find(const TensorMap& results, Output output) {
+  return results.find(name_of(output));
+}
+inline bool contains(const TensorMap& results, Output output) {
+  return find(results, output) != nullptr;
+}
+/// Errors: internal, where there is none.
+inline const Tensor& at(const TensorMap& results, Output output) {
+  return results.at(name_of(output));
+}
+
+class OutputSet {
+ public:
+  OutputSet() = default;
+  OutputSet(std::initializer_list<Output> outputs) {
+    for (const Output output : outputs) insert(output);
+  }
+  void insert(Output output) { bits_.set(index_of(output)); }
+  void erase(Output output) { bits_.reset(index_of(output)); }
+  bool contains(Output output) const { return bits_.test(index_of(output)); }
+  bool needs_scores() const;
+
+ private:
+  std::bitset<kOutputs.size()> bits_;
+};
+
+/// What a job may ask for by name: an output, or a given tensor as it is.
+using Request = std::variant<Output, Input>;
+std::optional<Request> request_named(std::string_view name);
+/// Errors: internal, for another name. Names have been checked by check_outputs().
+std::vector<Request> requests_named(const std::vector<std::string>& names);
+std::string_view name_of(const Request& request);
+OutputSet outputs_among(const std::vector<Request>& requests);
+
+/// The outputs that this problem has, then the given tensors by their own names.
+std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options);
+
+/// Errors: usage, a line for each name that is no output, or none that this problem has (`output`
+/// without W_O).
+void check_outputs(const std::vector<std::string>& names, const TensorMap& tensors,
+                   const Options& options);
+
+}  // namespace attn

@@ -1,0 +1,50 @@
+// Scores and weights reduced along one of their axes.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+#include "attn/base/error.h"
+#include "attn/core/output_table.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+// Of (B, H, L, S) floats; sums in doubles, rounded once. An empty axis sums to 0.
+Tensor mean_over_heads(const Tensor& weights);   ///< (B, L, S)
+Tensor sum_over_queries(const Tensor& weights);  ///< (B, H, S)
+
+/// An output that is one number for each row of a score matrix. The fused kernels compute it from
+/// finished rows, so that the matrix is never kept.
+struct RowReduction {
+  Output output, of;
+};
+inline constexpr std::array<RowReduction, 1> kRowReductions = {{
+    {Output::row_max, Output::masked_scores},
+}};
+
+/// The largest element; NaN where there is one, -inf in an empty row.
+template <class T>
+T row_max(const T* row, std::size_t count) {
+  T most = -std::numeric_limits<T>::infinity();
+  bool has_nan = false;
+  for (std::size_t j = 0; j < count; ++j) {
+    has_nan |= row[j] != row[j];
+    most = row[j] > most ? row[j] : most;
+  }
+  return has_nan ? std::numeric_limits<T>::quiet_NaN() : most;
+}
+
+/// One of kRowReductions, of one row.
+template <class T>
+T reduce_row(Output output, const T* row, std::size_t count) {
+  if (output == Output::row_max) return row_max(row, count);
+  throw Error(ErrorKind::internal, "not a reduction of rows");
+}
+
+/// (B, H, L, S) -> (B, H, L).
+Tensor reduce_rows(Output output, const Tensor& matrix);
+
+}  // namespace attn

@@ -1,0 +1,112 @@
+#include "attn/core/tensor_ops.h"
+
+#include "attn/core/heads.h"
+#include "attn/core/normalise.h"
+#include "attn/core/position.h"
+#include "attn/core/project.h"
+#include "attn/core/qk_norm.h"
+#include "attn/core/reductions.h"
+#include "attn/core/score.h"
+#include "attn/core/weighted_values.h"
+
+namespace attn {
+
+Tensor TensorOps::chosen_rows(const Tensor& x) const {
+  return options_.rows.empty() ? x : take_rows(x, in_.rows);
+}
+
+/// The past's tokens come before the embeddings, unless the past belongs to a memory.
+Position TensorOps::position() const {
+  Position position = options_.position;
+  if (!in_.past_of_memory) position.first += static_cast<std::int64_t>(in_.P);
+  return position;
+}
+
+Tensor TensorOps::positions() const {
+  return chosen_rows(sinusoidal_positions(position(), in_.L, in_.embeddings.shape()[2]));
+}
+
+Tensor TensorOps::add_positions() const {
+  return attn::add_positions(in_.embeddings, position(), in_.compute);
+}
+
+Tensor TensorOps::project(const Tensor& x, const std::optional<Tensor>& W,
+                          const std::optional<Tensor>& b, const std::string& stage) const {
+  return attn::project(x, W, b, stage);
+}
+
+Tensor TensorOps::split_heads(const Tensor& x, std::size_t heads) const {
+  return attn::split_heads(x, heads);
+}
+
+Tensor TensorOps::qk_normalised(const Tensor& x, const std::optional<Tensor>& weight) const {
+  if (options_.qk_norm == QkNorm::none) return x;
+  return attn::qk_normalised(x, weight, options_.qk_norm, options_.qk_norm_epsilon, in_.compute);
+}
+
+Angles TensorOps::angles(const Tensor& positions) const {
+  return in_.cos ? rotary_angles(*in_.cos, *in_.sin, positions)
+                 : rotary_angles(options_.rotary, in_.D, positions);
+}
+
+Tensor TensorOps::rotated_queries(const Tensor& queries) const {
+  if (options_.rotary.kind == Rotary::Kind::none) return queries;
+  const Angles all = angles(in_.query_positions);
+  return rotated(queries, {chosen_rows(all.cos), chosen_rows(all.sin)}, options_.rotary.kind,
+                 in_.compute);
+}
+
+Tensor TensorOps::rotated_keys(const Tensor& keys) const {
+  if (options_.rotary.kind == Rotary::Kind::none) return keys;
+  return rotated(keys, angles(in_.key_positions), options_.rotary.kind, in_.compute);
+}
+
+Tensor TensorOps::append(const Tensor& before, const Tensor& behind) const {
+  return append_rows(before, behind);
+}
+
+Tensor TensorOps::append_zero(const Tensor& x) const {
+  Shape one = x.shape();
+  one[2] = 1;
+  return append_rows(x, Tensor(x.dtype(), one));
+}
+
+Tensor TensorOps::score(const Tensor& queries, const Tensor& keys) const {
+  return attn::score(queries, keys, in_, options_.score);
+}
+
+Tensor TensorOps::scale(const Tensor& scores) const {
+  return scale_scores(scores, options_, in_.D, in_.compute);
+}
+
+std::pair<Tensor, VisibleKeys> TensorOps::mask(const Tensor& scaled) const {
+  return mask_scores(scaled, in_, options_);
+}
+
+std::pair<Tensor, Tensor> TensorOps::normalise(const Tensor& masked,
+                                               const VisibleKeys& visible) const {
+  return attn::normalise(masked, visible, in_.sinks, options_);
+}
+
+Tensor TensorOps::mean_over_heads(const Tensor& weights) const {
+  return attn::mean_over_heads(weights);
+}
+
+Tensor TensorOps::sum_over_queries(const Tensor& weights) const {
+  return attn::sum_over_queries(weights);
+}
+
+Tensor TensorOps::row_max(const Tensor& masked) const {
+  return reduce_rows(Output::row_max, masked);
+}
+
+Tensor TensorOps::weighted_values(const Tensor& weights, const Tensor& values,
+                                  const VisibleKeys& visible) const {
+  return attn::weighted_values(weights, values, visible.keys);
+}
+
+Tensor TensorOps::join_heads(const Tensor& head_context) const {
+  return side_by_side(head_context);
+}
+
+}  // namespace attn

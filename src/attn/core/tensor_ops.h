@@ -1,0 +1,63 @@
+// The operations of the formula on tensors, one by one: the reference that the fused kernels are
+// tested against.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attn/core/inputs.h"
+#include "attn/core/mask.h"
+#include "attn/core/options.h"
+#include "attn/core/output_table.h"
+#include "attn/core/rotary.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+class TensorOps {
+ public:
+  using Value = Tensor;
+  using Visible = VisibleKeys;
+
+  /// Both must outlive this.
+  TensorOps(const Inputs& inputs, const Options& options) : in_(inputs), options_(options) {}
+
+  Tensor evaluated(Output, Tensor value) const { return value; }
+  Tensor given(const Tensor& tensor) const { return tensor; }
+  /// The rows that are computed: (..., L, D) -> (..., rows, D).
+  Tensor chosen_rows(const Tensor& x) const;
+
+  Tensor positions() const;
+  Tensor add_positions() const;
+  Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
+                 const std::string& stage) const;
+  Tensor split_heads(const Tensor& x, std::size_t heads) const;
+  Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight) const;
+  Tensor rotated_queries(const Tensor& queries) const;
+  Tensor rotated_keys(const Tensor& keys) const;
+  Tensor append(const Tensor& before, const Tensor& behind) const;
+  Tensor append_zero(const Tensor& x) const;
+
+  Tensor score(const Tensor& queries, const Tensor& keys) const;
+  Tensor scale(const Tensor& scores) const;
+  std::pair<Tensor, VisibleKeys> mask(const Tensor& scaled) const;
+  /// Weights and logsumexp.
+  std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible) const;
+  Tensor mean_over_heads(const Tensor& weights) const;
+  Tensor sum_over_queries(const Tensor& weights) const;
+  Tensor row_max(const Tensor& masked) const;
+  Tensor weighted_values(const Tensor& weights, const Tensor& values,
+                         const VisibleKeys& visible) const;
+  Tensor join_heads(const Tensor& head_context) const;
+
+ private:
+  Angles angles(const Tensor& positions) const;
+  Position position() const;
+
+  const Inputs& in_;
+  const Options& options_;
+};
+
+}  // namespace attn
