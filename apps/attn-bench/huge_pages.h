@@ -1,5 +1,5 @@
-// Arrays in huge pages, as NumPy's are, and so those of the libraries that attn is compared with:
-// in small ones, reading them takes longer.
+// Arrays in huge pages, which are faster to read. NumPy also uses them, so arrays passed to the
+// libraries that attn is compared with are in huge pages, too.
 #pragma once
 
 #include <sys/mman.h>
@@ -20,12 +20,12 @@ struct HugePages {
   HugePages(const HugePages<U>&) {}
 
   T* allocate(std::size_t count) {
-    constexpr std::size_t kHuge = std::size_t{2} << 20, kLeast = 2 * kHuge;  // NumPy's bound
+    constexpr std::size_t kHuge = std::size_t{2} << 20, kLeast = 2 * kHuge;  // NumPy's threshold
     const std::size_t unit = count * sizeof(T) < kLeast ? 64 : kHuge;
     const std::size_t bytes = (count * sizeof(T) + unit - 1) / unit * unit;
     void* memory = std::aligned_alloc(unit, bytes);
     if (memory == nullptr) throw std::bad_alloc();
-    if (unit == kHuge) madvise(memory, bytes, MADV_HUGEPAGE);  // only advice: may fail
+    if (unit == kHuge) madvise(memory, bytes, MADV_HUGEPAGE);  // failure is harmless
     return static_cast<T*>(memory);
   }
   void deallocate(T* memory, std::size_t) { std::free(memory); }

@@ -1,9 +1,8 @@
-// attn-bench [--quick] [--json] [--threads N] [TEXT]...: the kernels against the machine's peak.
-//
-// Each repetition measures the peak and then the kernel; a row tells the medians and the spread of
-// their ratio. For decoding, which is bound by memory, the peak is the rate at which as many bytes
-// are read. TEXT: only workloads whose name or group has it. ATTN_ISA chooses a lower instruction
-// set.
+// attn-bench [--quick] [--json] [--threads N] [TEXT]...: measures kernels relative to the peak
+// rate. Each repetition measures the machine's peak rate and then the kernel; a row prints medians
+// and the range of their ratio. Decoding is limited by memory bandwidth, so its peak is the rate of
+// reading the same number of bytes. TEXT: only workloads whose group or name contains it. ATTN_ISA
+// selects a lower instruction set.
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -57,8 +56,8 @@ bool wanted(const Arguments& arguments, const Shape& shape) {
 }
 
 struct Measured {
-  Summary seconds, rate, peak;     ///< rates in flops, or bytes when decoding, a second
-  Summary fraction, cpu_fraction;  ///< of the peak, by time gone by and by processor time
+  Summary seconds, rate, peak;     ///< rates: flops (decoding: bytes) per second
+  Summary fraction, cpu_fraction;  ///< of the peak, by elapsed and by processor time
   double blas_seconds = 0;         ///< 0: not measured
 };
 
@@ -76,16 +75,17 @@ Measured measure(const Shape& shape, const Arguments& arguments, kernel::ThreadP
   const bool decode = shape.L == 1;
   const double amount = decode ? workload.bytes_read() : workload.flops();
   const auto attend = [&] { kernel::attend(workload.problem(), workload.results(), pool); };
-  attend();  // starts threads and faults memory in
+  attend();  // starts threads and faults in memory
   const double once = seconds_of(attend).wall, budget = arguments.quick ? 0.3 : 2;
   const int repetitions = std::clamp(static_cast<int>(budget / (once + 0.01)), 5, 41);
-  // Short calls are measured as a program makes them, one after another, and so is reading.
+  // Short calls, and the reads they are compared with, are repeated and measured together.
   const int calls = std::clamp(static_cast<int>(0.004 / once), 1, 100);
   std::vector<double> seconds, rates, peaks, fractions, cpu_fractions;
   for (int i = 0; i < repetitions; ++i) {
     const Measurement peak = decode ? measure_reading(pool, static_cast<std::size_t>(amount), calls)
                                     : measure_peak<T>(pool);
-    for (int call = 0; calls > 1 && call < calls; ++call) attend();  // bring its data back
+    for (int call = 0; calls > 1 && call < calls; ++call)
+      attend();  // loads its data into the caches
     const Measurement kernel{amount * calls, seconds_of([&] {
                                for (int call = 0; call < calls; ++call) attend();
                              })};
@@ -145,7 +145,7 @@ void run(const Arguments& arguments) {
         isa.c_str(), pool.threads());
   else
     std::printf(
-        "%s, %zu thread%s; G/s: flops, or bytes when decoding, in thousand millions a second\n",
+        "%s, %zu thread%s; G/s: flops, or bytes when decoding, in units of 1e9 per second\n",
         isa.c_str(), pool.threads(), pool.threads() == 1 ? "" : "s");
   bool first = true;
   for (const Shape& shape : shapes(arguments.quick)) {

@@ -49,7 +49,7 @@ Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int tim
   std::atomic<std::uint64_t> total{0};
   const auto read = [&](std::size_t task, std::size_t) {
     const std::uint64_t* from = memory.data() + task * share;
-    std::uint64_t sums[32] = {};  // many, so that loads do not wait for additions
+    std::uint64_t sums[32] = {};  // independent sums, so that loads do not wait for additions
     for (std::size_t i = 0; i + 32 <= share; i += 32)
       for (std::size_t j = 0; j < 32; ++j) sums[j] += from[i + j];
     std::uint64_t sum = 0;
@@ -59,10 +59,10 @@ Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int tim
   const auto all = [&] {
     for (int time = 0; time < times; ++time) pool.run(tasks, pool.threads(), read);
   };
-  all();  // what fits into the caches is there from now on
+  all();  // loads the caches
   total = 0;
   const Seconds seconds = seconds_of(all);
-  // The sum is of ones, one for each word; using it keeps the reading from being left out.
+  // The sum is the number of words read. Returning it keeps the compiler from removing the loop.
   return {static_cast<double>(total * sizeof(std::uint64_t)), seconds};
 }
 

@@ -1,5 +1,5 @@
-// Times beside the machine's peak at that very moment: on a shared machine only the ratio is
-// steady.
+// Time measurements, and the machine's peak rate measured at the same time: on a shared machine
+// only their ratio is stable.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@
 namespace attn::bench {
 
 struct Seconds {
-  double wall = 0;  ///< gone by
-  double cpu = 0;   ///< spent by all of the process's threads
+  double wall = 0;  ///< elapsed
+  double cpu = 0;   ///< processor time of all threads of the process
 };
 Seconds seconds_of(const std::function<void()>& work);
 
-/// So much work, of floating point operations or bytes, in so much time.
+/// An amount of work, in floating point operations or bytes, and its time.
 struct Measurement {
   double amount = 0;
   Seconds seconds;
@@ -25,15 +25,15 @@ struct Measurement {
   double cpu_rate() const { return amount / seconds.cpu; }
 };
 
-/// Multiply-adds in registers on all of the pool's threads, in floating point operations.
+/// Runs multiply-adds in registers on all threads of the pool; the amount is in flops.
 template <class T>
 Measurement measure_peak(kernel::ThreadPool& pool);
 
-/// All of the pool's threads reading the same `bytes` or so again and again: from memory, or from
-/// the caches where they fit.
+/// Reads about `bytes` bytes with all threads of the pool, `times` times: from memory, or from the
+/// caches if they fit.
 Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int times);
 
-/// The middle of several measurements and how far they are apart.
+/// Median, minimum and maximum of several measurements.
 struct Summary {
   double median = 0, least = 0, most = 0;
 };

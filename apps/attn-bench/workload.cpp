@@ -90,7 +90,7 @@ void Workload<T>::add(Extra extra) {
   if (extra == Extra::temperature) problem_.temperature = 2;
   if (extra == Extra::softcap || extra == Extra::softcap_last) problem_.softcap = 30;
   problem_.softcap_last = extra == Extra::softcap_last;
-  if (extra == Extra::weights || extra == Extra::stages) {  // made, and left where they are made
+  if (extra == Extra::weights || extra == Extra::stages) {  // computed, then discarded
     results_.weights = true;
     results_.scores = results_.scaled = results_.masked = extra == Extra::stages;
     results_.sink = [](const kernel::FinishedRows<T>&) {};
@@ -147,7 +147,7 @@ void Workload<T>::add_terms(Extra extra) {
   }
 }
 
-/// Queries, keys and values as narrower numbers.
+/// Converts queries, keys and values to a 16-bit type.
 template <class T>
 void Workload<T>::store_in(Extra extra) {
   auto& p = problem_;

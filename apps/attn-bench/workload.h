@@ -1,4 +1,4 @@
-// What is measured: attention problems of fixed shapes on random data.
+// The workloads: attention problems of fixed shapes with random data.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace attn::bench {
 
-/// What a workload has beside queries, keys and values.
+/// An option of a workload.
 enum class Extra {
   none,
   causal,
@@ -34,14 +34,14 @@ enum class Extra {
 };
 
 struct Shape {
-  const char* group;  ///< part of the table
+  const char* group;  ///< section of the table
   bool f64 = false;
   std::size_t H = 8, G = 8, L = 0, S = 0, D = 0;
   Extra extra = Extra::none;
-  bool beside_blas = false;  ///< run the unfused reference, too
+  bool beside_blas = false;  ///< also measure the unfused BLAS reference
 };
 
-/// All of them in the order of the table; `quick` leaves out what takes long.
+/// All workloads in the order of the table; `quick` omits the largest.
 std::vector<Shape> shapes(bool quick);
 
 /// "f32 H8:2 L2048 S2048 D64 causal".
@@ -58,8 +58,8 @@ class Workload {
 
   const kernel::Problem<T>& problem() const { return problem_; }
   const kernel::Results<T>& results() const { return results_; }
-  double flops() const;       ///< two for each multiply-add of a visible query and key
-  double bytes_read() const;  ///< keys and values once
+  double flops() const;       ///< two per multiply-add, for visible keys only
+  double bytes_read() const;  ///< keys and values, once
 
  private:
   void add(Extra extra);

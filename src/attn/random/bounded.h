@@ -1,8 +1,7 @@
-// Integers from an interval, made of random bits as NumPy makes them; for random_state and
-// generator, whose streams differ only in the bits and in how a word is brought into range.
-//
-// int64 and uint64 take 32-bit words when the range fits one. Narrower dtypes cut a 32-bit word
-// into theirs, from the low end; what is left of a word after a call is thrown away.
+// Integers from an interval, computed from random bits like NumPy's. RandomState and Generator
+// differ only in the source of bits and in the method of reducing a word to a range.
+// int64 and uint64 use 32-bit words if the range fits. Narrower dtypes split a 32-bit word, low end
+// first; the rest of a word is discarded at the end of a call.
 #pragma once
 
 #include <bit>
@@ -16,15 +15,15 @@
 namespace attn {
 
 enum class Rejection {
-  masked,  ///< keep as many bits as the range has, draw again when beyond it
+  masked,  ///< keep as many bits as the range has, and reject numbers beyond it
   lemire,  ///< the high half of word * size; Lemire, ACM TOMACS 29:1 (2019), arXiv:1805.10941
 };
 
-/// high - 1 - low: what a draw from [low, high) can add to low. Errors: data, when low >= high, a
-/// bound does not fit dtype, or dtype is no integer and not bool.
+/// high - 1 - low. Throws Error (data) if low >= high, if dtype cannot represent a bound, or if
+/// dtype is neither an integer type nor bool.
 std::uint64_t checked_range(int128 low, int128 high, DType dtype);
 
-/// Words of kBits bits out of `bits`, which has next32() and next64().
+/// Words of kBits bits from `bits`, which has next32() and next64().
 template <int kBits, class Bits>
 class Words {
  public:
@@ -75,7 +74,7 @@ std::uint64_t lemire_draw(Words<kBits, Bits>& words, std::uint64_t range) {
   return static_cast<std::uint64_t>(product >> kBits);
 }
 
-/// From [0, range]; a range of 0 draws nothing.
+/// A number from [0, range]; for range 0 no bits are used.
 template <Rejection kRejection, int kBits, class Bits>
 std::uint64_t draw_from(Words<kBits, Bits>& words, std::uint64_t range) {
   if (range == 0) return 0;
@@ -86,7 +85,7 @@ std::uint64_t draw_from(Words<kBits, Bits>& words, std::uint64_t range) {
     return lemire_draw(words, range);
 }
 
-/// One integer from [0, range] out of the narrowest of 32 and 64 bits that holds it.
+/// One integer from [0, range], from a 32-bit word if the range fits.
 template <Rejection kRejection, class Bits>
 std::uint64_t bounded_draw(Bits& bits, std::uint64_t range) {
   if (range <= 0xFFFFFFFFu) {
@@ -100,11 +99,12 @@ std::uint64_t bounded_draw(Bits& bits, std::uint64_t range) {
 template <Rejection kRejection, int kBits, class T, class Bits>
 void fill_bounded(Bits& bits, int128 low, std::uint64_t range, std::span<T> values) {
   Words<kBits, Bits> words(bits);
-  const auto offset = static_cast<std::uint64_t>(low);  // negative lows wrap, and wrap back
+  const auto offset = static_cast<std::uint64_t>(low);  // modulo 2^64, if negative
   for (T& value : values) value = static_cast<T>(offset + draw_from<kRejection>(words, range));
 }
 
-/// Integers from [low, high). An empty shape is neither checked nor drawn for, as in NumPy.
+/// Integers from [low, high). As in NumPy, bounds are not checked and no bits used if the shape is
+/// empty.
 template <Rejection kRejection, class Bits>
 Tensor bounded_integers(Bits& bits, int128 low, int128 high, DType dtype, const Shape& shape) {
   Tensor result(dtype, shape);

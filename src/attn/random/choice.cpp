@@ -1,4 +1,4 @@
-// RandomState.choice: drawing from a population, with or without replacement and weights.
+// RandomState::choice: samples from a population, with or without replacement and probabilities.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace attn {
 namespace {
 
-/// Kahan's compensated sum: decides whether p sums to 1, so it has to be NumPy's.
+/// Kahan's compensated sum, as in NumPy, to decide whether p sums to 1.
 double compensated_sum(const std::vector<double>& values) {
   double sum = 0, excess = 0;
   for (const double value : values) {
@@ -50,7 +50,7 @@ std::size_t inverse(const std::vector<double>& sums, double u) {
 
 }  // namespace
 
-/// `p` has been checked, and has enough non-zero entries to draw from without replacement.
+/// `p` is valid and has enough non-zero entries to draw without replacement.
 Tensor RandomState::weighted_choice(const Shape& shape, bool replace, std::vector<double> p) {
   Tensor result(DType::i64, shape);
   const auto found = result.mutable_data<std::int64_t>();
@@ -65,7 +65,7 @@ Tensor RandomState::weighted_choice(const Shape& shape, bool replace, std::vecto
     const std::vector<double> sums = cumulative(p);
     for (std::size_t missing = found.size() - count; missing > 0; --missing) {
       const std::size_t index = inverse(sums, bits_.next_double());
-      if (p[index] == 0) continue;  // found before, in this round or an earlier one
+      if (p[index] == 0) continue;  // already drawn
       p[index] = 0;
       found[count++] = static_cast<std::int64_t>(index);
     }

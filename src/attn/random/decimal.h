@@ -1,4 +1,4 @@
-// Numbers as messages show them.
+// Numbers formatted for messages.
 #pragma once
 
 #include <string>
@@ -8,6 +8,6 @@
 namespace attn {
 
 std::string decimal(int128 value);
-std::string decimal(double value);  ///< the fewest digits that read back as the same value
+std::string decimal(double value);  ///< the shortest text that parses as the same value
 
 }  // namespace attn

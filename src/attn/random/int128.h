@@ -1,4 +1,4 @@
-// 128-bit integers, a GCC and Clang extension: bounds of every dtype, and PCG64's state.
+// 128-bit integers, a GCC and Clang extension: for bounds of every dtype and the state of PCG64.
 #pragma once
 
 namespace attn {

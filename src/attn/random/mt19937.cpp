@@ -7,7 +7,7 @@
 namespace attn {
 namespace {
 
-/// What each of the three recurrences that fill the state makes of the word before.
+/// The term of the previous word in the three recurrences that fill the state.
 std::uint32_t scrambled(std::uint32_t word, std::uint32_t multiplier) {
   return (word ^ word >> 30) * multiplier;
 }
@@ -21,7 +21,7 @@ Mt19937::Mt19937(std::uint32_t seed) {
 
 Mt19937::Mt19937(std::span<const std::uint32_t> key) : Mt19937(19650218u) {
   if (key.empty()) throw Error(ErrorKind::data, "seed: expected at least one number, found none");
-  // Both passes walk words 1 to 623 round and round; word 0 mirrors the last one.
+  // Both passes cycle through words 1 to 623; word 0 is a copy of the last one.
   std::size_t i = 1;
   const auto advance = [&] {
     if (++i == kWords) {
@@ -35,11 +35,12 @@ Mt19937::Mt19937(std::span<const std::uint32_t> key) : Mt19937(19650218u) {
   }
   for (std::size_t k = 1; k < kWords; ++k, advance())
     state_[i] = (state_[i] ^ scrambled(state_[i - 1], 1566083941u)) - static_cast<std::uint32_t>(i);
-  state_[0] = 0x80000000u;  // so that the state is never all zeroes
+  state_[0] = 0x80000000u;  // the state must not be all zeros
 }
 
 std::uint32_t Mt19937::next32() {
-  // Each word is renewed when it is handed out, as most streams end long before all 624 are used.
+  // Words are updated one by one when they are returned, because most streams use far fewer than
+  // 624.
   constexpr std::size_t kMiddle = 397;
   const std::size_t i = position_;
   position_ = i + 1 < kWords ? i + 1 : 0;

@@ -13,7 +13,7 @@ namespace attn {
 class Mt19937 {
  public:
   explicit Mt19937(std::uint32_t seed);
-  explicit Mt19937(std::span<const std::uint32_t> key);  ///< not empty: Error(data)
+  explicit Mt19937(std::span<const std::uint32_t> key);  ///< throws Error (data) if empty
 
   std::uint32_t next32();
   std::uint64_t next64();  ///< two words, the high one first
@@ -23,7 +23,7 @@ class Mt19937 {
   static constexpr std::size_t kWords = 624;
 
   std::array<std::uint32_t, kWords> state_{};
-  std::size_t position_ = 0;  ///< the next word to renew and hand out
+  std::size_t position_ = 0;  ///< the next word to update and return
 };
 
 }  // namespace attn

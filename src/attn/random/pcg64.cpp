@@ -10,7 +10,7 @@ using Pool = std::array<std::uint32_t, 4>;
 
 std::uint32_t folded(std::uint32_t word) { return word ^ word >> 16; }
 
-/// A hash whose constant changes with every word that goes through it.
+/// A hash whose constant changes with every word.
 struct Hash {
   std::uint32_t constant, multiplier;
 

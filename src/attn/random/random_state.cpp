@@ -14,7 +14,7 @@
 namespace attn {
 namespace {
 
-/// Swaps each of `n` places, from the last to the second, with one at or before it.
+/// Swaps each of `n` elements, from the last to the second, with one at or before it.
 template <class Swap>
 void fisher_yates(Mt19937& bits, std::size_t n, Swap swap) {
   for (std::size_t i = n; i-- > 1;) {
@@ -76,7 +76,7 @@ Tensor RandomState::normal(double loc, double scale, const Shape& shape) {
 
 void RandomState::shuffle(Tensor& tensor) {
   require_rows(tensor);
-  if (tensor.size() == 0) return;  // draws nothing, even where there are (empty) rows
+  if (tensor.size() == 0) return;  // uses no bits, even if there are (empty) rows
   const std::size_t rows = tensor.shape()[0], width = tensor.bytes() / rows;
   std::byte* const data = tensor.mutable_raw();
   fisher_yates(bits_, rows, [&](std::size_t i, std::size_t j) {
@@ -95,7 +95,7 @@ Tensor RandomState::permutation(std::int64_t n) {
 
 Tensor RandomState::permutation(const Tensor& tensor) {
   require_rows(tensor);
-  // Unlike shuffle, this draws for empty rows of a matrix, too.
+  // Unlike shuffle(), this uses bits for the empty rows of a matrix.
   const Tensor order = permutation(static_cast<std::int64_t>(tensor.shape()[0]));
   Tensor result(tensor.dtype(), tensor.shape());
   if (tensor.size() == 0) return result;

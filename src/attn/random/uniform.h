@@ -1,4 +1,4 @@
-// Uniform doubles, which RandomState and Generator make of their bits in the same way.
+// Uniform doubles, computed alike by RandomState and Generator.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,8 @@
 
 namespace attn {
 
-/// low + (high - low) * u for u from [0, 1): with 0 and 1, u itself, exactly. `bits` has
-/// next_double(). Errors: data, when high - low is not finite.
+/// low + (high - low) * u, where u = bits.next_double() is in [0, 1); exactly u for low = 0 and
+/// high = 1. Throws Error (data) if high - low is not finite.
 template <class Bits>
 Tensor uniform_doubles(Bits& bits, double low, double high, const Shape& shape) {
   const double width = high - low;
