@@ -27,17 +27,17 @@ def assert_refused(run, code, text):
     ([*QK, "--alignment", "bottom-right"], "--alignment"),
     ([*QK, "--mask-polarity", "ignore"], "--mask-polarity"),
     ([*QK, "--mask", "[[0.0, 1.0]]", "--mask-polarity", "ignore"], "--mask-polarity"),
-    ([*QK, "--embedding-scale", "5"], "--embedding-scale"),
+    ([*QK, "--embedding-scale", "5"], "--position-embedding-scale"),
     ([*QK, "--position-base", "5"], "--position-base"),
     ([*X, "--position-base", "5"], "--position-base"),
     ([*X, "--position-first", "5"], "--position-first"),
     ([*X, "--position-exponent", "doubled"], "--position-exponent"),
-    ([*X, "--last-column-zero"], "--last-column-zero"),
+    ([*X, "--last-column-zero"], "--position-last-column-zero"),
     ([*X, "--seed", "3", "--generator", "default_rng"], "--seed"),
     ([*X, "--generator", "default_rng"], "--generator"),
 ])
 def test_flag_without_effect_is_refused(arguments, flag):
-    assert_refused(attn("run", *arguments), 2, f"attn: {flag}: expected ")
+    assert_refused(attn("run", *arguments), 2, f"attn: {flag}: requires ")
 
 
 @pytest.mark.parametrize("key, value", [
@@ -46,7 +46,7 @@ def test_flag_without_effect_is_refused(arguments, flag):
     ids=lambda value: value if isinstance(value, str) else json.dumps(value))
 def test_key_without_effect_is_refused(key, value):
     run = attn("run", "-", stdin=json.dumps({"Q": [[1, 2]], "K": [[1, 2]], key: value}))
-    assert_refused(run, 65, f"standard input: {key}: expected ")
+    assert_refused(run, 65, f"standard input: {key}")
 
 
 @pytest.mark.parametrize("arguments", [
@@ -213,27 +213,27 @@ def jobs(tmp_path):
     ([*QK, "--softcap", "-1.5"], 2, "found -1.5"),
     ([*QK, "--window", "-2,0"], 2, "found [-2,0]"),
     (["job.json", "--rows", "9"], 2, "attn: --rows: expected places"),
-    (["job.json", "--position", "sinusoidal"], 2, "attn: --position: expected embeddings"),
-    (["job.json", "--rotary-base", "3"], 2, "attn: --rotary-base: expected "),
-    (["job.json", "--relative-max-distance", "3"], 2, "attn: --relative-max-distance: expected "),
-    (["turned.json", "--rotary-width", "2"], 65, "attn: turned.json: rotary: expected kind half"),
+    (["job.json", "--position", "sinusoidal"], 2, "attn: --position-kind: 'sinusoidal' requires --embeddings"),
+    (["job.json", "--rotary-base", "3"], 2, "attn: --rotary-base: requires --rotary-kind half or "),
+    (["job.json", "--relative-max-distance", "3"], 2, "attn: --relative-max-distance: requires --relative-bias"),
+    (["turned.json", "--rotary-width", "2"], 65, "attn: turned.json: rotary.base: requires rotary.kind half"),
     (["job.json", "--rotary", "half", "--q", "[[1,2,3]]", "--k", "[[1,2,3]]"], 2,
-     "attn: --rotary: rotary.width: expected an even number"),
-    (["job.json", "--normaliser", "top_k"], 2, "attn: --normaliser: expected top_k, the number"),
-    (["job.json", "--softcap-order", "after-mask"], 2, "attn: --softcap-order: expected a softcap"),
-    (["job.json", "--short-mask", "hide"], 2, "attn: --short-mask: expected a mask"),
-    (["job.json", "--top-k", "2"], 2, "attn: --top-k: expected normaliser top_k"),
+     "attn: --rotary-kind: rotary.width: expected an even number"),
+    (["job.json", "--normaliser", "top_k"], 2, "attn: --normaliser: 'top_k' requires --top-k"),
+    (["job.json", "--softcap-order", "after-mask"], 2, "attn: --softcap-order: requires --softcap"),
+    (["job.json", "--short-mask", "hide"], 2, "attn: --short-mask: requires --mask"),
+    (["job.json", "--top-k", "2"], 2, "attn: --top-k: requires --normaliser top_k"),
     (["job.json", "--outputs", "wieghts"], 2, "attn: --outputs: expected names of outputs"),
     (["job.json", "--q", "none.npy"], 66, "attn: --q: none.npy: "),
-    (["job.json", "--key-lengths", "2"], 66, "No such file or directory; numbers stand in brackets: [2]"),
-    (["job.json", "--sinks", "0.5,-1"], 66, "numbers stand in brackets: [0.5,-1]"),
+    (["job.json", "--key-lengths", "2"], 66, "No such file or directory; to give numbers, write [2]"),
+    (["job.json", "--sinks", "0.5,-1"], 66, "to give numbers, write [0.5,-1]"),
     (["drawn.json", "--seed", 2**32], 2, "attn: --seed: expected 0 to 4294967295, found a larger"),
     (["drawn.json"], 65, "attn: drawn.json: W_Q: a random tensor needs a seed"),
-    (["other.npz"], 65, "other.npz: unknown key 'arr_0'; a job's arrays have the names of inputs, "
-                        "such as Q, K, V, embeddings, W_Q; a flag takes any other, such as --q "
-                        "other.npz#arr_0"),
+    (["other.npz"], 65, "other.npz: unknown key 'arr_0'; arrays of a job have the names of inputs, "
+                        "such as Q, K, V, embeddings, W_Q; to use an array of another name, write "
+                        "--q other.npz#arr_0"),
     (["several.json"], 65, "attn: several.json: K: two.npz: has several arrays"),
-    (["empty.json"], 65, "attn: empty.json: Q: expected the name of a file"),
+    (["empty.json"], 65, "attn: empty.json: Q: expected a file name"),
     (["dotted.json"], 65, "expected the key 'base' in an object 'position'"),
 ])
 def test_message_names_the_fault(jobs, arguments, code, message):

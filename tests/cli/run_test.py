@@ -339,9 +339,9 @@ HUGE = [[2**62, 0, 0, 0]]
 
 @pytest.mark.parametrize("arguments, code, reason", [
     (["nope.json"], 66, "nope.json: "),
-    (["table.csv"], 65, "table.csv: expected a job (.json, .npz or .safetensors), found CSV; name its role "
-                        "with a flag, such as --embeddings table.csv"),
-    (["q.npy"], 65, "q.npy: expected a job (.json, .npz or .safetensors), found one array; name its role"),
+    (["table.csv"], 65, "table.csv: expected a job (.json, .npz or .safetensors), found CSV; give it with the flag "
+                        "of its input, such as --embeddings table.csv"),
+    (["q.npy"], 65, "q.npy: expected a job (.json, .npz or .safetensors), found one array; give it with the flag"),
     (["no_name.json#"], 66, "no_name.json#: "),
     (["--q", "no_name.json#", "--k", "k.npy"], 65, "no_name.json: holds an array without a name"),
     (["--q", "nope.npy", "--k", "k.npy"], 66, "nope.npy: "),
@@ -356,7 +356,7 @@ HUGE = [[2**62, 0, 0, 0]]
     ([*QKV, "--heads", "3"], 65, "heads"),
     ([*QKV, "--heads", "4", "--kv-heads", "3"], 65, "heads"),
     ([*QKV, "--rows", "7"], 2, "attn: --rows: "),
-    (["--q", "q.npy"], 65, "K"),
+    (["--q", "q.npy"], 65, "--q: requires --k"),
     ([*QKV, "--outputs", "wieghts"], 2, "did you mean 'weights'?"),
     ([*QKV, "--outputs", "attn_weights"], 2, "did you mean 'weights'?"),
     ([*QKV, "--outputs", "weights,,context"], 2, "outputs: expected names of outputs, found an empty one\n"),
@@ -440,7 +440,7 @@ def test_all_errors_are_reported(inputs):
     ({"Q": {"randn": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "needs a seed"),
     ({"seed": -1, "Q": {"randn": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "seed: expected"),
     ({"seed": 1, "Q": {"randm": {"shape": [1, 2]}}, "K": [[1, 2]]}, 65, "did you mean 'rand'"),
-    ({"seed": 1, "Q": {"randn": {"size": [1, 2]}}, "K": [[1, 2]]}, 65, "unknown argument"),
+    ({"seed": 1, "Q": {"randn": {"extent": [1, 2]}}, "K": [[1, 2]]}, 65, "unknown argument"),
     ({"seed": 1, "Q": {"randint": {"high": 0, "shape": [1]}}, "K": [[1]]}, 65, "low < high"),
     ([1, 2], 65, "expected a job"),
 ], ids=lambda value: json.dumps(value) if isinstance(value, (dict, list)) else None)

@@ -198,7 +198,7 @@ def test_option_overrides_the_convention():
 
 @pytest.mark.parametrize("keys, message", [
     ({"convention": "jaxx"}, "did you mean 'jax'?"),
-    ({"convention": "torch-mha", "batch_axis": "second"}, "batch_axis: expected 3-D tensors"),
+    ({"convention": "torch-mha", "batch_axis": "second"}, "batch_axis: requires inputs with 3 axes"),
     ({"short_mask": "hide", "mask": [[0.5, 1, 1, 1]]}, "mask: expected"),
 ], ids=["unknown convention", "batch axis", "mask"])
 def test_job_is_refused(keys, message):
@@ -212,6 +212,14 @@ def test_saved_weight_of_the_wrong_shape_is_refused(tmp_path):
     run = attn("run", "bad.npz", cwd=tmp_path)
     assert run.returncode == 65
     assert b"bad.npz: in_proj_weight: expected 2 axes" in run.stderr
+
+
+def test_torch_mha_requires_the_number_of_heads():
+    job = {"convention": "torch-mha", "embeddings": [[1.0, 2]]}
+    run = attn("run", "-", stdin=json.dumps(job))
+    assert run.returncode == 65
+    assert b"convention: 'torch-mha' requires the number of heads" in run.stderr
+    assert attn("run", "-", stdin=json.dumps({**job, "heads": 1})).returncode == 0
 
 
 @pytest.mark.parametrize("name", ["attn", "onnx", "torch", "torch-mha", "jax", "keras", "flash"])

@@ -39,19 +39,21 @@ REFUSED = [
     ({"choice": {**ONE, "n": 1, "p": [[1]]}}, "", "choice: p: expected a list of numbers, found"),
     ({"choice": {**ONE, "n": 1, "p": ["a"]}}, "", "choice: p: "),
     ({"integers": {"high": 3, **ONE}}, "",
-     "integers: a method of the other generator (RandomState or default_rng)"),
+     "integers: expected a method of RandomState, found one of default_rng"),
+    ({"rand": {**ONE, "size": [1]}}, "", "rand: 'size' and 'shape' are the same argument"),
     ({"rnd": ONE}, "", "unknown random method 'rnd'"),
     ({"rand": ONE, "randn": ONE}, "", "expected an object with one random method"),
     ({"rand": 3}, "", "rand: expected an object of arguments, found an integer"),
     ({"random": {**ONE, "dtype": "int8"}}, "default_rng",
      "random: dtype: expected float64 or float32, found int8"),
     ({"randn": ONE}, "default_rng",
-     "randn: a method of the other generator (RandomState or default_rng)"),
+     "randn: expected a method of default_rng, found one of RandomState"),
 ]
 
 # K, generator, seed, a function that draws the same K with NumPy
 DRAWN = [
     ({"rand": {"shape": [2, 3]}}, "", 1, lambda: np.random.RandomState(1).rand(2, 3)),
+    ({"rand": {"size": [2, 3]}}, "", 1, lambda: np.random.RandomState(1).rand(2, 3)),
     ({"rand": {"shape": [2, 3]}}, "", [1, 2], lambda: np.random.RandomState([1, 2]).rand(2, 3)),
     ({"rand": {"shape": [2, 3]}}, "", [1.0, 2], lambda: np.random.RandomState([1, 2]).rand(2, 3)),
     ({"randn": {"shape": [2, 3]}}, "", 7.0, lambda: np.random.RandomState(7).randn(2, 3)),

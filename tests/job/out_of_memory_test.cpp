@@ -6,7 +6,7 @@
 #include "attn/explain/explain.h"
 #include "attn/io/npz.h"
 #include "attn/job/conventions.h"
-#include "attn/job/fields.h"
+#include "attn/job/job_schema.h"
 #include "attn/job/job.h"
 #include "attn/job/limits.h"
 #include "attn/result/execution.h"

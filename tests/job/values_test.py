@@ -30,8 +30,8 @@ REFUSED = [
     ("window", 3, "expected 2 whole numbers >= -1, found 3"),
     ("rows", [0.5], "expected whole numbers, found [0.5]"),
     ("rows", ["x"], 'expected whole numbers, found ["x"]'),
-    ("outputs", ["weights", 3], 'expected a list of one string or more, found ["weights",3]'),
-    ("outputs", [], "expected a list of one string or more, found []"),
+    ("outputs", ["weights", 3], 'expected a string or a list of strings, found ["weights",3]'),
+    ("outputs", [], "expected a string or a list of strings, found []"),
     ("tokens", ["a", 3], 'expected a list of strings, found ["a",3]'),
     ("tokens", [LONG, 2], "expected a list of strings, found an array"),
     ("tokens", "a", "expected a list of strings, found 'a'"),
@@ -61,7 +61,7 @@ REFUSED_FLAGS = [
     (["--rotary-factor", "0"], "--rotary-factor: expected a finite number > 0, found 0"),
     (["--rotary-beta-slow", "0"], "--rotary-beta-slow: expected a finite number > 0, found 0"),
     (["--softcap", "0", "--softcap-order", "after-mask"],
-     "--softcap-order: expected a softcap beside it, found none"),
+     "--softcap-order: requires --softcap"),
     (["--window", "1"], "--window: expected 2 whole numbers >= -1, found [1]"),
     (["--window", "1,x"], "--window: expected 2 whole numbers >= -1, found '1,x'"),
     (["--seed", "1,x"], f'--seed: {SEED}[1,"x"]'),
@@ -76,6 +76,13 @@ SAME = [
     (["--scale", ".5"], {"scale": 0.5}),
     (["--scale", "1."], {"scale": 1}),
     (["--scale", "none"], {"scale": "none"}),
+    (["--outputs", "weights"], {"outputs": "weights"}),
+    (["--normalizer", "sparsemax"], {"normaliser": "sparsemax"}),
+    (["--normaliser", "sparsemax"], {"normalizer": "sparsemax"}),
+    (["--softmax-axis", "all"], {"softmax_axis": "all"}),
+    (["--rotary", "half", "--rotary-base", "5"], {"rotary_kind": "half", "rotary_base": 5}),
+    (["--rotary-kind", "half"], {"rotary": "half"}),
+    (["--scale", "2"], {"scale": 2, "$schema": "urn:attn:job:1"}),
     (["--softcap", "0", "--softcap-order", "before-mask"], {}),
     (["--window", "1,0"], {"window": [1, 0]}),
     (["--window", "[1, 0]"], {"window": [1.0, 0.0]}),
@@ -110,6 +117,12 @@ def test_value_of_key_is_refused(tmp_path, key, value, message):
     done = run(tmp_path, {"Q": Q, "K": K, "V": [[1], [2]], key: value})
     assert done.returncode in (65, 66)
     assert f"job.json: {key}: {message}\n" in done.stderr.decode()
+
+
+def test_two_spellings_of_a_key_are_refused(tmp_path):
+    done = run(tmp_path, {"Q": Q, "K": K, "softmax": {"axis": "all"}, "softmax_axis": "all"})
+    assert done.returncode == 65
+    assert b"job.json: softmax_axis: given twice, under two names of the same key" in done.stderr
 
 
 @pytest.mark.parametrize("flags, message", REFUSED_FLAGS,

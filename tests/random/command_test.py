@@ -184,7 +184,7 @@ REFUSED = [
     (["foo", "--seed", 1, "--generator", "default_rng"],
      "unknown random method 'foo'; there are random, integers, uniform"),
     (["randnit", "--seed", 1], "did you mean 'randint'?"),
-    (["integers", "--seed", 1, "--high", 3], "integers: a method of the other generator"),
+    (["integers", "--seed", 1, "--high", 3], "integers: expected a method of RandomState"),
     (["shuffle", "--seed", 1], "shuffle: expected the argument 'values'"),
     (["permutation", "--seed", 1], "permutation: expected either 'n' or 'values'"),
     (["choice", "--seed", 1, "--n", 2, "--p", "0.5,0.6"], "the sum 1.1"),

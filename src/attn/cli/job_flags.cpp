@@ -1,43 +1,60 @@
 #include "attn/cli/job_flags.h"
 
-#include "attn/job/fields.h"
+#include <algorithm>
+
+#include "attn/job/field_value.h"
 #include "attn/result/output_target.h"
 
 namespace attn {
 namespace {
 
 std::string group_of(const Field& field) {
-  if (field.form == FieldForm::tensor) return "Tensors";
+  if (field.type == FieldType::tensor) return "Tensors";
   for (const char* group : {"position.", "rotary.", "qk_norm"})
     if (field.key.rfind(group, 0) == 0) return "Positions";
   return field.apply ? "Attention" : "Job";
 }
 
+/// " (key rotary.base)" if the flag is not the key with '-' for '_'.
+std::string key_of(const Field& field) {
+  std::string flag = "--" + field.key;
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag == field.flag ? "" : " (key " + field.key + ")";
+}
+
 std::string help_of(const Field& field) {
-  std::string text = field.what;
-  if (field.form != FieldForm::word) return text;
-  text += ":";
-  for (std::size_t i = 0; i < field.words.size(); ++i)
-    text += (i == 0 ? " " : i + 1 == field.words.size() ? " or " : ", ") + field.words[i];
-  return text;
+  std::string text = field.help;
+  if (field.type == FieldType::word) {
+    text += ":";
+    for (std::size_t i = 0; i < field.words.size(); ++i)
+      text += (i == 0 ? " " : i + 1 == field.words.size() ? " or " : ", ") + field.words[i];
+  }
+  return text + key_of(field);
+}
+
+/// The flag and its other spellings.
+std::string names_of(const Field& field) {
+  std::string names = field.flag;
+  for (const std::string& other : field.other_flags) names += "," + other;
+  return names;
 }
 
 Option option_of(const Field& field, JobFlags& flags) {
   Option option;
-  if (field.form == FieldForm::boolean) {
+  if (field.type == FieldType::boolean) {
     const auto accepts = [&field](const std::string& word) {
-      return !problem_with(field, value_of_flag(field, word, field.flag));
+      return !problem_with(field, value_from_flag(field, word, field.flag));
     };
-    option =
-        optional_value(field.flag, flags.switches[field.key], "true", "", help_of(field), accepts);
+    option = optional_value(names_of(field), flags.switches[field.key], "true", "", help_of(field),
+                            accepts);
   } else {
     const auto store = [&flags, key = field.key](const std::string& value) {
       flags.texts[key] = value;
     };
-    option = text(field.flag, Store<std::string>(store), field.placeholder, help_of(field));
+    option = text(names_of(field), Store<std::string>(store), field.placeholder, help_of(field));
     if (field.key == "outputs") option.suggestions = job_output_names();
   }
-  if (field.form == FieldForm::word) option.suggestions = field.words;
+  if (field.type == FieldType::word) option.suggestions = field.words;
   option.group = group_of(field);
   return option;
 }
@@ -70,7 +87,7 @@ void apply_job_flags(const JobFlags& flags, Document& document) {
   for (const Field& field : job_fields()) {
     const std::string* text = given(flags, field);
     if (text == nullptr) continue;
-    document.set({field.key, value_of_flag(field, *text, field.flag), field.flag, "", true});
+    document.set({field.key, value_from_flag(field, *text, field.flag), field.flag, "", true});
   }
 }
 

@@ -5,7 +5,7 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/cli/emit.h"
-#include "attn/job/fields.h"
+#include "attn/job/field_value.h"
 #include "attn/job/random_spec.h"
 
 namespace attn {
@@ -31,7 +31,7 @@ struct RandomArgs {
 Json number_argument(const std::string& name, const std::string& text) {
   // Digits beyond 64 bits (the end of uint64) go as a string.
   if (text.size() > 18 && entropy_words(text).has_value()) return Json{text};
-  const std::optional<Json> number = number_of_flag(text);
+  const std::optional<Json> number = number_from_flag(text);
   if (!number) wrong_number(name, text);
   return *number;
 }
@@ -51,7 +51,7 @@ Json numbers_argument(const std::string& name, const std::string& text) {
     const std::size_t end = std::min(text.find(',', start), text.size());
     const std::string part = text.substr(start, end - start);
     start = end + 1;
-    const std::optional<Json> number = number_of_flag(part);
+    const std::optional<Json> number = number_from_flag(part);
     if (!number || !number->as_number(numbers.emplace_back())) wrong_number(name, text);
   }
   return Json{numbers};
@@ -78,13 +78,13 @@ int run_random(const RandomArgs& args) {
   TensorFiles files;
   TensorMap arrays;
   try {
-    Stream stream =
-        make_stream(value_of_flag(*find_field("seed"), args.seed, "--seed"), args.generator);
+    RandomStream stream =
+        make_stream(value_from_flag(*find_field("seed"), args.seed, "--seed"), args.generator);
     const Json spec = spec_of(args);
     std::optional<Tensor> values;
     if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
     for (std::size_t i = 0; i < args.repeat; ++i) {
-      Tensor drawn = draw(spec, stream, values ? &*values : nullptr);
+      Tensor drawn = random_tensor(spec, stream, values ? &*values : nullptr);
       // Shuffling is in place in NumPy: the next round shuffles what this one left.
       if (args.method == "shuffle") values = drawn;
       arrays.set(args.repeat == 1 ? "" : "arr_" + std::to_string(i), std::move(drawn));
@@ -136,7 +136,7 @@ Command random_command() {
        flag("--endpoint", args->endpoint, "integers: include high in the range"),
        flag("--no-replace", args->no_replace, "choice: draw without replacement")}));
   add_emit_options(command, args->emit);
-  command.notes = "Methods and their arguments:\n" + draw_help();
+  command.notes = "Methods and their arguments:\n" + random_methods_help();
   command.action = [args] { return run_random(*args); };
   return command;
 }

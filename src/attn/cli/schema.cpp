@@ -1,7 +1,7 @@
 #include "attn/cli/schema.h"
 
 #include "attn/cli/message.h"
-#include "attn/job/fields.h"
+#include "attn/job/job_schema.h"
 
 namespace attn {
 

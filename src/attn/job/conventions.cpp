@@ -62,18 +62,18 @@ const std::vector<Convention>& conventions() {
   return table;
 }
 
-Options options_of_convention(const std::string& name, const TensorMap& tensors) {
+Options convention_options(const std::string& name, const TensorMap& tensors) {
   Options options;
   const Tensor* rows = find(tensors, contains(tensors, Input::Q) ? Input::Q : Input::embeddings);
   const std::size_t rank = rows == nullptr ? 0 : rows->rank();
-  const auto says_seen = [&](Input mask) {
+  const auto is_boolean = [&](Input mask) {
     return contains(tensors, mask) && !is_float(at(tensors, mask).dtype());
   };
   for (const Convention& c : conventions()) {
     if (c.name != name) continue;
     if (rank == 4) options.layout = c.layout;
     options.batch_second = c.batch_second && rank == 3;
-    if (says_seen(Input::mask) || says_seen(Input::key_mask))
+    if (is_boolean(Input::mask) || is_boolean(Input::key_mask))
       options.mask_polarity = c.mask_polarity;
     if (contains(tensors, Input::mask)) options.short_mask = c.short_mask;
     options.alignment =

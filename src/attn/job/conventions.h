@@ -1,4 +1,4 @@
-// What each library means where attention can mean several things, by the library's name.
+// The conventions of libraries: options that differ between them, by the library's name.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace attn {
 
-/// The options that a convention sets; each can be set again by itself.
+/// The options that a convention sets; a job can override each of them.
 struct Convention {
   const char* name;
   const char* library;
@@ -17,7 +17,8 @@ struct Convention {
   bool batch_second = false;
   MaskPolarity mask_polarity = MaskPolarity::attend;
   Alignment alignment = Alignment::top_left;
-  /// The alignment where the job has key_lengths: the last query stands at the last key of its row.
+  /// The alignment of jobs with key_lengths; bottom_right: the last query is aligned with the last
+  /// key of its row.
   Alignment alignment_of_lengths = Alignment::top_left;
   EmptyRows empty_rows = EmptyRows::zero;
   ShortMask short_mask = ShortMask::refuse;
@@ -25,11 +26,10 @@ struct Convention {
 
 const std::vector<Convention>& conventions();
 
-/// The options to start from, as far as they mean anything for these tensors; `name` is one of
-/// conventions().
-Options options_of_convention(const std::string& name, const TensorMap& tensors);
+/// The options of the convention `name`, without those that do not apply to these tensors.
+Options convention_options(const std::string& name, const TensorMap& tensors);
 
-/// The table of conventions, a line each, as `attn conventions` prints it.
+/// The table that `attn conventions` prints.
 std::string conventions_table();
 
 }  // namespace attn

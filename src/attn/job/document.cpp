@@ -17,7 +17,7 @@ std::vector<std::string> known_keys() {
   return keys;
 }
 
-/// The known keys below an object's name: "position." gives kind, base, ...
+/// The keys of a group: of "position", kind, base, ...
 std::vector<std::string> known_members(const std::string& group) {
   std::vector<std::string> members;
   for (const std::string& key : known_keys())
@@ -33,48 +33,77 @@ Problem unknown_key(const std::string& name, const std::string& key, const std::
           .hint = near.empty() ? hint : ""};
 }
 
-/// A document that came through a descriptor (/dev/stdin, <(...)) stands nowhere: its paths start
-/// where those that are typed start.
+/// Paths in a document that came through a descriptor (/dev/stdin, <(...)) are relative to the
+/// current folder.
 std::string folder_of(const std::string& path) {
   if (descriptor_named(path)) return "";
   const std::size_t slash = path.rfind('/');
   return slash == std::string::npos ? "" : path.substr(0, slash);
 }
 
-/// Puts one member of a document in its place; a line in `problems` for a key that is not known.
-void add_member(Document& document, const std::string& folder, const std::string& key, Json value,
-                ProblemList& problems) {
-  const std::string& name = document.name;
-  if (find_field(key) != nullptr && key.find('.') == std::string::npos)
-    return document.set({key, std::move(value), name, folder});
-  auto* members = std::get_if<JsonObject>(&value.value);
-  const std::vector<std::string> known = known_members(key);
-  const std::size_t dot = key.find('.');
-  if (find_field(key) != nullptr) {
-    problems.add({.where = {name},
-                  .message = "unknown key '" + key + "': expected the key '" + key.substr(dot + 1) +
-                             "' in an object '" + key.substr(0, dot) + "'"});
-  } else if (known.empty()) {
-    if (problems.keeps_next())
-      problems.add(unknown_key(name, key, "attn schema tells what a job may hold"));
-    else
-      problems.add({});
-  } else if (members == nullptr) {
-    problems.add({.where = {name}, .subject = key, .expected = "an object", .found = value.kind()});
-  } else {
-    for (auto& [member, inner] : *members) {
-      if (find_field(key + "." + member) == nullptr)
-        problems.add({.where = {name},
-                      .subject = key,
-                      .message = "unknown key '" + printable(member) + "'" +
-                                 (problems.keeps_next() ? did_you_mean(member, known) : "")});
-      else
-        document.set({key + "." + member, std::move(inner), name, folder});
+/// Adds the members of a JSON object to a document, and a problem for each that is not a key.
+class MemberReader {
+ public:
+  MemberReader(Document& document, const std::string& folder, ProblemList& problems)
+      : document_(document), folder_(folder), problems_(problems) {}
+
+  void add(const std::string& key, Json value) {
+    const std::size_t dot = key.find('.');
+    const std::vector<std::string> known = known_members(key);
+    if (key == "$schema") {
+      if (value.get<std::string>() == nullptr)
+        problem({.subject = key, .expected = "a string", .found = value.kind()});
+    } else if (find_field(key) != nullptr && dot == std::string::npos) {
+      set(key, key, std::move(value));
+    } else if (find_field(key) != nullptr) {
+      problem({.message = "unknown key '" + key + "': expected the key '" + key.substr(dot + 1) +
+                          "' in an object '" + key.substr(0, dot) + "'"});
+    } else if (!known.empty() && value.get<JsonObject>() != nullptr) {
+      add_group(key, std::get<JsonObject>(value.value), known);
+    } else if (const Field* field = find_field_by_other_key(key)) {
+      set(field->key, key, std::move(value));
+    } else if (!known.empty()) {
+      problem({.subject = key, .expected = "an object", .found = value.kind()});
+    } else {
+      problems_.add(problems_.keeps_next()
+                        ? unknown_key(document_.name, key, "attn schema lists the keys of a job")
+                        : Problem{});
     }
   }
-}
 
-/// An array of such a file that is not a tensor of the job but an option: heads, scale, window, ...
+ private:
+  void add_group(const std::string& group, JsonObject& members,
+                 const std::vector<std::string>& known) {
+    for (auto& [member, value] : members) {
+      const std::string key = group + "." + member;
+      if (find_field(key) != nullptr)
+        set(key, key, std::move(value));
+      else
+        problem({.subject = group,
+                 .message = "unknown key '" + printable(member) + "'" +
+                            (problems_.keeps_next() ? did_you_mean(member, known) : "")});
+    }
+  }
+
+  /// `spelling` is the key as written.
+  void set(const std::string& key, const std::string& spelling, Json value) {
+    if (document_.find(key) != nullptr)
+      problem({.subject = spelling, .message = "given twice, under two names of the same key"});
+    else
+      document_.set({key, std::move(value), document_.name, folder_});
+  }
+
+  void problem(Problem problem) {
+    problem.where = {document_.name};
+    problems_.add(std::move(problem));
+  }
+
+  Document& document_;
+  const std::string& folder_;
+  ProblemList& problems_;
+};
+
+/// The value of an option (heads, scale, window, ...) from an array of an archive.
 Json option_from(const Tensor& tensor, const std::string& name) {
   if (tensor.rank() == 0 || tensor.rank() == 1) return parse_json(to_json(tensor, -1), name);
   throw Error(ErrorKind::data, Problem{.where = {name},
@@ -93,15 +122,19 @@ void add_arrays(Document& document, const TensorMap& arrays, ProblemList& proble
   for (const auto& [key, tensor] : arrays) {
     if (layer.names.count(key) != 0) continue;
     const Field* field = find_field(key);
-    if (field != nullptr && field->form == FieldForm::tensor)
-      document.set({key, Json{document.name + "#" + key}, document.name, ""});
-    else if (field != nullptr)  // "position.base", too: an archive holds no objects
-      document.set({key, option_from(tensor, document.name + "#" + key), document.name, ""});
+    if (field == nullptr) field = find_field_by_other_key(key);
+    if (field != nullptr && field->type == FieldType::tensor)
+      document.set({field->key, Json{document.name + "#" + key}, document.name, ""});
+    else if (field != nullptr)  // dotted keys, too: archives have no objects
+      document.set({field->key, option_from(tensor, document.name + "#" + key), document.name, ""});
     else
-      problems.add(unknown_key(document.name, key,
-                               "a job's arrays have the names of inputs, such as Q, K, V, "
-                               "embeddings, W_Q; a flag takes any other, such as --q " +
-                                   printable(document.name + "#" + key)));
+      problems.add(
+          problems.keeps_next()
+              ? unknown_key(document.name, key,
+                            "arrays of a job have the names of inputs, such as Q, K, V, "
+                            "embeddings, W_Q; to use an array of another name, write --q " +
+                                printable(document.name + "#" + key))
+              : Problem{});
   }
 }
 
@@ -140,11 +173,12 @@ Document parse_document(std::string_view json, const std::string& name, const st
                 Problem{.where = {name}, .expected = "a job (an object)", .found = parsed.kind()});
   ProblemList problems;
   document.entries.reserve(members->size());
+  MemberReader reader(document, folder, problems);
   for (auto& [key, value] : *members) {
     if (id != nullptr && key == "id")
       *id = std::move(value);
     else
-      add_member(document, folder, key, std::move(value), problems);
+      reader.add(key, std::move(value));
   }
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;
@@ -152,7 +186,7 @@ Document parse_document(std::string_view json, const std::string& name, const st
 
 void read_numbers(Document& document) {
   for (Entry& entry : document.entries) {
-    if (find_field(entry.key)->form != FieldForm::tensor || !entry.value.is_array()) continue;
+    if (find_field(entry.key)->type != FieldType::tensor || !entry.value.is_array()) continue;
     entry.numbers = std::make_shared<const Tensor>(within(entry.origin, [&] {
       return tensor_from_json(entry.value, entry.from_flag ? "" : entry.key);
     }));
@@ -171,12 +205,12 @@ Document read_document(const std::string& path, TensorFiles& files) {
   } else if (format == Format::json) {
     return parse_document(file.text(), file.name(), folder_of(path));
   } else {
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {file.name()},
-                .expected = "a job (.json, .npz or .safetensors)",
-                .found = format == Format::csv ? "CSV" : "one array",
-                .hint = "name its role with a flag, such as --embeddings " + printable(path)});
+    throw Error(ErrorKind::data,
+                Problem{.where = {file.name()},
+                        .expected = "a job (.json, .npz or .safetensors)",
+                        .found = format == Format::csv ? "CSV" : "one array",
+                        .hint = "give it with the flag of its input, such as --embeddings " +
+                                printable(path)});
   }
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;

@@ -1,4 +1,4 @@
-// What was typed: a job document on disk, flags on the command line, or both (a flag wins).
+// A job document: the keys of a job file and of flags, which override it.
 #pragma once
 
 #include <memory>
@@ -11,40 +11,39 @@
 
 namespace attn {
 
-/// One key as typed, and where. Members of the objects "position" and "softmax" have dotted keys.
+/// A key, its value, and where it was given. Keys of groups are dotted: "softmax.axis".
 struct Entry {
   std::string key;
   Json value;
   std::string origin;  ///< for messages: "job.json", "--wq"
-  std::string folder;  ///< relative paths in the value start here
+  std::string folder;  ///< relative paths in the value are relative to it
   bool from_flag = false;
-  /// Of a tensor written out, once read; `value` is then null.
+  /// Inline numbers that have been read; `value` is then null.
   std::shared_ptr<const Tensor> numbers = {};
-  bool shared = false;  ///< with the other jobs of a batch: it need not mean something to each
+  bool shared = false;  ///< with the other jobs of a batch: it may have no effect
 };
 
 struct Document {
-  std::string name;  ///< the job file, or "" when there are flags only
+  std::string name;  ///< the job file; "" if there are flags only
   std::vector<Entry> entries;
 
   const Entry* find(std::string_view key) const;
   void set(Entry entry);         ///< replaces one of the same key
-  void set_all(Document other);  ///< as set(), for each entry; takes the name over
+  void set_all(Document other);  ///< as set(), for each entry; also takes the name
 };
 
 /// Reads a job file: a JSON document, or an .npz or .safetensors whose arrays carry the keys' names
-/// ("-" is standard input), or a library's (job/saved_layer.h). Keys are looked up, values are not
-/// looked at yet. Errors: no_input; data, with a line for each unknown key, naming the nearest
-/// known one.
+/// ("-" is standard input), or a library's (job/saved_layer.h). Values are not checked. Errors:
+/// no_input; data, with a problem for each unknown key.
 Document read_document(const std::string& path, TensorFiles& files);
 
-/// The same from JSON text; relative paths in it start in `folder`. If
-/// `id` is given, the key "id" is allowed and is moved there instead. Errors: data.
+/// The same from JSON text; relative paths in it are relative to `folder`. If `id` is given, the
+/// key "id" is allowed, and its value is moved there. Errors: data.
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
                         Json* id = nullptr);
 
-/// Reads tensors that are written out, so that documents which share the entries need not do it
-/// again and again. Errors: data.
+/// Reads the inline numbers of a document, once for all documents that share its entries. Errors:
+/// data.
 void read_numbers(Document& document);
 
 }  // namespace attn

@@ -1,4 +1,5 @@
-// What a field's value may be, and what a flag's text means.
+#include "attn/job/field_value.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -6,44 +7,43 @@
 #include "attn/base/numbers.h"
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
-#include "attn/job/field_tables.h"
-#include "attn/job/fields.h"
 #include "attn/random/generator.h"
 
 namespace attn {
 namespace {
 
-/// "a whole number >= 1 or one of auto, none": what a field takes, for messages.
+/// "a whole number >= 1, auto or none": the values that a field takes.
 std::string expectation(const Field& field) {
   std::string text;
-  const std::string bound = field.minimum
-                                ? (field.above ? " > " : " >= ") + std::to_string(*field.minimum)
-                                : std::string();
-  switch (field.form) {
-    case FieldForm::tensor:
-      text = "numbers, \"FILE\", \"FILE#NAME\" or a random draw";
+  const std::string bound =
+      field.min ? (field.exclusive_min ? " > " : " >= ") + std::to_string(*field.min) : "";
+  switch (field.type) {
+    case FieldType::tensor:
+      text = "numbers, \"FILE\", \"FILE#NAME\" or a random tensor";
       break;
-    case FieldForm::integer:
+    case FieldType::integer:
       text = "a whole number" + bound;
       break;
-    case FieldForm::number:
+    case FieldType::number:
       text = "a finite number" + bound;
       break;
-    case FieldForm::boolean:
+    case FieldType::boolean:
       text = "true or false";
       break;
-    case FieldForm::integers:
+    case FieldType::integers:
       text = field.length ? std::to_string(*field.length) + " whole numbers" : "whole numbers";
       text += bound;
       break;
-    case FieldForm::strings:
-      text = field.may_be_empty ? "a list of strings" : "a list of one string or more";
+    case FieldType::strings:
+      text = field.single_string  ? "a string or a list of strings"
+             : field.may_be_empty ? "a list of strings"
+                                  : "a list of one string or more";
       break;
-    case FieldForm::seed:
+    case FieldType::seed:
       text = "a whole number >= 0 of at most " + std::to_string(kMostSeedDigits) +
              " digits or a list of them";
       break;
-    case FieldForm::word:
+    case FieldType::word:
       break;
   }
   for (std::size_t i = 0; i < field.words.size(); ++i)
@@ -52,8 +52,9 @@ std::string expectation(const Field& field) {
 }
 
 bool in_bounds(const Field& field, double value) {
-  return std::isfinite(value) && (!field.minimum || value > static_cast<double>(*field.minimum) ||
-                                  (!field.above && value == static_cast<double>(*field.minimum)));
+  return std::isfinite(value) &&
+         (!field.min || value > static_cast<double>(*field.min) ||
+          (!field.exclusive_min && value == static_cast<double>(*field.min)));
 }
 
 bool is_word(const Field& field, const Json& value) {
@@ -64,7 +65,7 @@ bool is_word(const Field& field, const Json& value) {
   return false;
 }
 
-/// JSON Schema takes 2.0 for an integer, and so do we, as far as floats are exact.
+/// As in JSON Schema, 2.0 is an integer, within the range in which floats are exact.
 bool is_whole(double value) { return std::trunc(value) == value && std::abs(value) <= 0x1p53; }
 
 bool is_whole(const Json& value) {
@@ -89,6 +90,7 @@ bool is_integer_list(const Field& field, const Json& value) {
 }
 
 bool is_string_list(const Field& field, const Json& value) {
+  if (field.single_string && value.get<std::string>() != nullptr) return true;
   const auto* list = value.get<JsonArray>();
   if (list == nullptr || (list->empty() && !field.may_be_empty)) return false;
   for (const Json& item : *list)
@@ -117,22 +119,22 @@ bool is_seed(const Json& value) {
 bool fits(const Field& field, const Json& value) {
   if (is_word(field, value)) return true;
   double real = 0;
-  switch (field.form) {
-    case FieldForm::tensor:
-      return true;  // looked at when it is read
-    case FieldForm::integer:
+  switch (field.type) {
+    case FieldType::tensor:
+      return true;  // checked when it is read
+    case FieldType::integer:
       return is_whole(value) && value.as_number(real) && in_bounds(field, real);
-    case FieldForm::number:
+    case FieldType::number:
       return value.as_number(real) && in_bounds(field, real);
-    case FieldForm::boolean:
+    case FieldType::boolean:
       return value.get<bool>() != nullptr;
-    case FieldForm::word:
+    case FieldType::word:
       return false;
-    case FieldForm::integers:
+    case FieldType::integers:
       return is_integer_list(field, value);
-    case FieldForm::strings:
+    case FieldType::strings:
       return is_string_list(field, value);
-    case FieldForm::seed:
+    case FieldType::seed:
       return is_seed(value);
   }
   return false;
@@ -159,6 +161,33 @@ Json scalar_of(const std::string& text, const std::string& name) {
 
 }  // namespace
 
+std::int64_t integer_of(const Json& value) {
+  const auto* integer = value.get<std::int64_t>();
+  return integer != nullptr ? *integer : static_cast<std::int64_t>(number_of(value));
+}
+
+double number_of(const Json& value) {
+  double result = 0;
+  value.as_number(result);
+  return result;
+}
+
+std::vector<std::int64_t> integers_of(const Json& value) {
+  if (const auto* list = value.get<JsonIntegers>()) return *list;
+  std::vector<std::int64_t> integers;
+  if (const auto* floats = value.get<JsonFloats>())
+    for (const double item : *floats) integers.push_back(static_cast<std::int64_t>(item));
+  return integers;
+}
+
+std::vector<std::string> strings_of(const Json& value) {
+  if (const std::string* one = value.get<std::string>()) return {*one};
+  std::vector<std::string> list;
+  if (const auto* items = value.get<JsonArray>())
+    for (const Json& item : *items) list.push_back(*item.get<std::string>());
+  return list;
+}
+
 std::optional<Problem> problem_with(const Field& field, const Json& value) {
   constexpr std::size_t kLongestShown = 40;
   if (fits(field, value)) return std::nullopt;
@@ -170,49 +199,49 @@ std::optional<Problem> problem_with(const Field& field, const Json& value) {
   return Problem{.expected = expectation(field), .found = found};
 }
 
-std::optional<Json> number_of_flag(const std::string& text) {
+std::optional<Json> number_from_flag(const std::string& text) {
   Json value = scalar_of(text, "");
   double number = 0;
-  const bool is_json = value.get<std::string>() == nullptr;  // and no name of what is not finite
+  const bool is_json = value.get<std::string>() == nullptr;  // "NaN" is a string in JSON
   if (is_json) return value.as_number(number) ? std::optional(std::move(value)) : std::nullopt;
-  const auto typed = number_typed(text);
-  return typed ? std::optional(Json{*typed}) : std::nullopt;
+  const auto parsed = number_typed(text);
+  return parsed ? std::optional(Json{*parsed}) : std::nullopt;
 }
 
-Json value_of_flag(const Field& field, const std::string& text, const std::string& name) {
+Json value_from_flag(const Field& field, const std::string& text, const std::string& flag) {
   const bool inline_json = !text.empty() && (text[0] == '[' || text[0] == '{');
-  // "[CLS],a,b" looks like JSON and is not.
-  if (inline_json && field.form != FieldForm::strings) return parse_json(text, name);
-  switch (field.form) {
-    case FieldForm::tensor:
-    case FieldForm::word:
+  // "[CLS],a,b" is not JSON.
+  if (inline_json && field.type != FieldType::strings) return parse_json(text, flag);
+  switch (field.type) {
+    case FieldType::tensor:
+    case FieldType::word:
       return Json{text};
-    case FieldForm::strings: {
-      if (Json written = inline_json ? scalar_of(text, name) : Json{}; written.is_array())
+    case FieldType::strings: {
+      if (Json written = inline_json ? scalar_of(text, flag) : Json{}; written.is_array())
         return written;
       JsonArray list;
       for (const std::string& part : split(text)) list.push_back(Json{part});
       return Json{list};
     }
-    case FieldForm::integers:
+    case FieldType::integers:
       try {
-        return parse_json("[" + text + "]", name);
+        return parse_json("[" + text + "]", flag);
       } catch (const Error&) {
         return Json{text};
       }
-    case FieldForm::seed: {
-      // One number may stand alone: to NumPy 42 is not [42].
-      if (text.find(',') == std::string::npos) return scalar_of(text, name);
+    case FieldType::seed: {
+      // The seeds 42 and [42] differ in NumPy.
+      if (text.find(',') == std::string::npos) return scalar_of(text, flag);
       JsonArray list;
       for (const std::string& part : split(text))
-        if (!part.empty()) list.push_back(scalar_of(part, name));
+        if (!part.empty()) list.push_back(scalar_of(part, flag));
       return Json{list};
     }
-    case FieldForm::number:
-      if (std::optional<Json> number = number_of_flag(text)) return *number;
-      return scalar_of(text, name);
+    case FieldType::number:
+      if (std::optional<Json> number = number_from_flag(text)) return *number;
+      return scalar_of(text, flag);
     default:
-      return scalar_of(text, name);
+      return scalar_of(text, flag);
   }
 }
 

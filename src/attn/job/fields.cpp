@@ -1,13 +1,405 @@
 #include "attn/job/fields.h"
 
 #include <algorithm>
+#include <cctype>
 #include <unordered_map>
+#include <utility>
 
 #include "attn/job/conventions.h"
-#include "attn/job/field_tables.h"
+#include "attn/job/field_value.h"
 
 namespace attn {
 namespace {
+
+using Requirements = std::vector<KeyRequirement>;
+
+KeyRequirement needs(std::vector<std::string> any_of) { return {.any_of = std::move(any_of)}; }
+KeyRequirement needs(Fact fact) { return {.fact = fact}; }
+KeyRequirement needs_value(std::string key, std::vector<std::string> words) {
+  return {.key = std::move(key), .words = std::move(words)};
+}
+KeyRequirement excludes(std::vector<std::string> none_of) {
+  return {.none_of = std::move(none_of)};
+}
+KeyRequirement when(std::vector<std::string> words, KeyRequirement requirement) {
+  requirement.when = std::move(words);
+  return requirement;
+}
+
+const KeyRequirement kRotary = needs_value("rotary.kind", {"half", "interleaved"});
+const KeyRequirement kQkNorm = needs_value("qk_norm", {"rms", "l2"});
+const KeyRequirement kAdditiveScore = needs_value("score", {"additive"});
+const KeyRequirement kPairScore = needs_value("score", {"additive", "concat"});
+
+// Kinds of rows.
+
+Field tensor(std::string key, std::string help, Requirements requirements = {}) {
+  return {.key = std::move(key),
+          .type = FieldType::tensor,
+          .placeholder = "FILE",
+          .help = std::move(help),
+          .requirements = std::move(requirements)};
+}
+
+/// One word of an enum.
+template <class Enum>
+Field choice(std::string key, std::string help,
+             const std::vector<std::pair<std::string, Enum>>& meanings, Enum& (*member)(Options&),
+             Requirements requirements = {}) {
+  Field field{.key = std::move(key),
+              .placeholder = "WORD",
+              .help = std::move(help),
+              .requirements = std::move(requirements)};
+  for (const auto& [word, meaning] : meanings) field.words.push_back(word);
+  field.apply = [meanings, member](const Json& value, Options& options) {
+    for (const auto& [word, meaning] : meanings)
+      if (word == *word_of(value)) member(options) = meaning;
+  };
+  return field;
+}
+
+/// A finite number, at least `min` if that is given.
+Field number(std::string key, std::string help, std::optional<std::int64_t> min,
+             double& (*member)(Options&), Requirements requirements = {}) {
+  return {.key = std::move(key),
+          .type = FieldType::number,
+          .placeholder = "X",
+          .help = std::move(help),
+          .min = min,
+          .requirements = std::move(requirements),
+          .apply = [member](const Json& v, Options& o) { member(o) = number_of(v); }};
+}
+
+Field positive_number(std::string key, std::string help, double& (*member)(Options&),
+                      Requirements requirements = {}) {
+  Field field = number(std::move(key), std::move(help), 0, member, std::move(requirements));
+  field.exclusive_min = true;
+  return field;
+}
+
+Field integer(std::string key, std::string placeholder, std::string help,
+              std::optional<std::int64_t> min, std::int64_t& (*member)(Options&),
+              Requirements requirements = {}) {
+  return {.key = std::move(key),
+          .type = FieldType::integer,
+          .placeholder = std::move(placeholder),
+          .help = std::move(help),
+          .min = min,
+          .requirements = std::move(requirements),
+          .apply = [member](const Json& v, Options& o) { member(o) = integer_of(v); }};
+}
+
+/// true or false; as a flag it needs no value.
+Field boolean(std::string key, std::string help, bool& (*member)(Options&),
+              Requirements requirements = {}) {
+  return {.key = std::move(key),
+          .type = FieldType::boolean,
+          .help = std::move(help),
+          .requirements = std::move(requirements),
+          .apply = [member](const Json& v, Options& o) { member(o) = *v.get<bool>(); }};
+}
+
+/// The same field with an older or another spelling of its flag.
+Field also(std::string flag, Field field) {
+  field.other_flags.push_back(std::move(flag));
+  return field;
+}
+
+// The table.
+
+std::vector<Field> tensor_fields() {
+  const KeyRequirement no_direct_inputs = excludes({"Q", "K", "V"});
+  const KeyRequirement embeddings = needs({"embeddings"});
+  return {
+      tensor("embeddings", "token embeddings X (L, M), from which queries are computed",
+             {no_direct_inputs}),
+      tensor("memory", "source of keys and values (S, M); default: embeddings", {no_direct_inputs}),
+      tensor("memory_V", "source of values (S, Mv); default: memory",
+             {no_direct_inputs, needs({"memory"})}),
+      also("--wq", tensor("W_Q", "query weights (M, H*D)", {embeddings})),
+      also("--wk", tensor("W_K", "key weights (M, G*D)", {embeddings})),
+      also("--wv", tensor("W_V", "value weights (M, G*Dv)", {embeddings})),
+      also("--wo", tensor("W_O", "output weights (H*Dv, M)")),
+      also("--bq", tensor("b_Q", "query bias (H*D)", {embeddings})),
+      also("--bk", tensor("b_K", "key bias (G*D)", {embeddings})),
+      also("--bv", tensor("b_V", "value bias (G*Dv)", {embeddings})),
+      also("--bo", tensor("b_O", "output bias (M)", {needs({"W_O"})})),
+      tensor("Q", "queries (L, D), instead of embeddings and weights", {needs({"K"})}),
+      tensor("K", "keys (S, D)", {needs({"Q"})}),
+      tensor("V", "values (S, Dv); default: the keys", {needs({"Q"}), needs({"K"})}),
+      tensor("mask", "boolean (true: may attend) or additive, broadcast to (B, H, L, S)"),
+      tensor("key_mask", "mask of the keys alone, (S) or (B, S)"),
+      tensor("past_K", "cached keys (B, G, P, D), before the new ones", {needs({"past_V"})}),
+      tensor("past_V", "cached values (B, G, P, Dv)", {needs({"past_K"})}),
+      tensor("query_lengths", "queries of each batch row; the rest is padding"),
+      tensor("key_lengths", "keys of each batch row; the rest is padding"),
+      tensor("documents", "document of each query (L) or (B, L); negative: padding",
+             {excludes({"cu_seqlens_q", "cu_seqlens_k"})}),
+      tensor("key_documents", "document of each key (S); default: documents",
+             {excludes({"cu_seqlens_q", "cu_seqlens_k"}), needs({"documents"})}),
+      tensor("cu_seqlens_q", "where the documents of the queries start and end: [0, 3, ..., L]"),
+      tensor("cu_seqlens_k", "where those of the keys start and end; default: cu_seqlens_q",
+             {needs({"cu_seqlens_q"})}),
+      tensor("bias_K", "one more key (G*D), after all others, visible to every query",
+             {needs({"bias_V"})}),
+      tensor("bias_V", "the value of bias_K (G*Dv)", {needs({"bias_K"})}),
+      tensor("q_norm", "weights (D) of the queries' normalization", {kQkNorm}),
+      tensor("k_norm", "weights (D) of the keys' normalization", {kQkNorm}),
+      tensor("cos", "rotary cosines (positions, r/2), or (B, L, r/2)",
+             {needs({"sin"}), kRotary,
+              excludes({"rotary.width", "rotary.base", "rotary.scaling", "rotary.factor",
+                        "rotary.original_length", "rotary.low_frequency_factor",
+                        "rotary.high_frequency_factor", "rotary.beta_fast", "rotary.beta_slow",
+                        "rotary.attention_factor"})}),
+      tensor("sin", "rotary sines", {needs({"cos"})}),
+      tensor("position_ids", "rotary positions of the queries (L) or (B, L)", {kRotary}),
+      tensor("key_position_ids", "rotary positions of the new keys; default: position_ids",
+             {kRotary}),
+      tensor("alibi_slopes", "slopes of ALiBi (H) or (B, H)"),
+      tensor("relative_bias", "bias (buckets, H) by relative position, as in T5"),
+      tensor("sinks", "a score (H) that takes part in the softmax and has no value",
+             {needs_value("normaliser", {"softmax"}), needs_value("softmax.axis", {"keys"})}),
+      tensor("W_score", "weights of score general (D, Dk) or concat (D+Dk, A)",
+             {needs_value("score", {"general", "concat"})}),
+      tensor("W_score_Q", "query weights of score additive (D, A)", {kAdditiveScore}),
+      tensor("W_score_K", "key weights of score additive (Dk, A)", {kAdditiveScore}),
+      tensor("b_score", "bias of score additive or concat (A)", {kPairScore}),
+      tensor("v_score", "output weights of score additive or concat (A)", {kPairScore}),
+      tensor("g_score", "length of v_score: weights g v / |v|", {kPairScore}),
+  };
+}
+
+void apply_scale(const Json& value, Options& options) {
+  const std::string* word = word_of(value);
+  if (word == nullptr)
+    options.scale = {Scale::Kind::number, number_of(value)};
+  else
+    options.scale = {*word == "auto" ? Scale::Kind::automatic : Scale::Kind::none, 1};
+}
+
+void apply_causal(const Json& value, Options& options) {
+  const std::string* word = word_of(value);
+  options.causal = word != nullptr || *value.get<bool>();
+  if (word != nullptr)
+    options.alignment = *word == "top-left" ? Alignment::top_left : Alignment::bottom_right;
+}
+
+/// Scores, masks and weights.
+std::vector<Field> attention_fields() {
+  return {
+      integer("heads", "H", "query heads: columns are split into H equal parts", 1,
+              [](Options& o) -> std::int64_t& { return o.heads; }),
+      integer("kv_heads", "G", "key/value heads, each shared by H/G query heads; default: H", 1,
+              [](Options& o) -> std::int64_t& { return o.kv_heads; }),
+      choice<Layout>("layout", "order of the axes of 4-D queries, keys and values",
+                     {{"bhld", Layout::bhld}, {"blhd", Layout::blhd}},
+                     [](Options& o) -> Layout& { return o.layout; }, {needs(Fact::four_axes)}),
+      choice<bool>("batch_axis", "position of the batch axis in 3-D inputs and results",
+                   {{"first", false}, {"second", true}},
+                   [](Options& o) -> bool& { return o.batch_second; }, {needs(Fact::three_axes)}),
+      choice<Score>("score", "score function",
+                    {{"dot", Score::dot},
+                     {"cosine", Score::cosine},
+                     {"l2", Score::l2},
+                     {"general", Score::general},
+                     {"additive", Score::additive},
+                     {"concat", Score::concat}},
+                    [](Options& o) -> Score& { return o.score; },
+                    {when({"general", "concat"}, needs({"W_score"}))}),
+      {.key = "scale",
+       .type = FieldType::number,
+       .placeholder = "X",
+       .help = "factor on the scores: auto is 1/sqrt(D), none is 1, or a number",
+       .words = {"auto", "none"},
+       .apply = apply_scale},
+      number("softcap", "limit scaled scores to (-X, X): X tanh(s / X); 0: no limit", 0,
+             [](Options& o) -> double& { return o.softcap; }),
+      choice<SoftcapOrder>(
+          "softcap_order", "when the softcap is applied",
+          {{"before-mask", SoftcapOrder::before_mask}, {"after-mask", SoftcapOrder::after_mask}},
+          [](Options& o) -> SoftcapOrder& { return o.softcap_order; }, {needs({"softcap"})}),
+      boolean("alibi", "lower scores with distance, by the standard slopes",
+              [](Options& o) -> bool& { return o.alibi; }, {excludes({"alibi_slopes"})}),
+      choice<RelativeBias::Direction>(
+          "relative.direction",
+          "directions that relative_bias distinguishes; auto: past if causal, otherwise both",
+          {{"auto", RelativeBias::Direction::automatic},
+           {"both", RelativeBias::Direction::both},
+           {"past", RelativeBias::Direction::past}},
+          [](Options& o) -> RelativeBias::Direction& { return o.relative.direction; },
+          {needs({"relative_bias"})}),
+      integer("relative.max_distance", "N", "distances from N on share a bucket; default: 128", 1,
+              [](Options& o) -> std::int64_t& { return o.relative.max_distance; },
+              {needs({"relative_bias"})}),
+      boolean("zero_key", "append one key and value of zeros, visible to every query",
+              [](Options& o) -> bool& { return o.zero_key; }),
+      {.key = "causal",
+       .type = FieldType::boolean,
+       .help = "query i sees keys j <= i + offset; =top-left and =bottom-right set the alignment",
+       .words = {"top-left", "bottom-right"},
+       .requirements = {{.same_word = "alignment"}},
+       .apply = apply_causal},
+      choice<Alignment>(
+          "alignment",
+          "offset of causality and window: top-left: the number of past keys; bottom-right: S - L",
+          {{"top-left", Alignment::top_left}, {"bottom-right", Alignment::bottom_right}},
+          [](Options& o) -> Alignment& { return o.alignment; },
+          {needs({"causal", "window", "alibi", "alibi_slopes", "relative_bias"})}),
+      {.key = "window",
+       .type = FieldType::integers,
+       .placeholder = "LEFT,RIGHT",
+       .help = "query i sees keys i+offset-LEFT to i+offset+RIGHT only; -1: no limit",
+       .min = -1,
+       .length = 2,
+       .apply =
+           [](const Json& v, Options& o) {
+             o.window = {integers_of(v)[0], integers_of(v)[1]};
+           }},
+      choice<MaskPolarity>("mask_polarity", "meaning of true in a boolean mask",
+                           {{"attend", MaskPolarity::attend}, {"ignore", MaskPolarity::ignore}},
+                           [](Options& o) -> MaskPolarity& { return o.mask_polarity; },
+                           {needs(Fact::boolean_mask)}),
+      choice<ShortMask>("short_mask",
+                        "if a mask has fewer columns than keys: an error, or hide the other keys",
+                        {{"refuse", ShortMask::refuse}, {"hide", ShortMask::hide}},
+                        [](Options& o) -> ShortMask& { return o.short_mask; }, {needs({"mask"})}),
+      choice<EmptyRows>(
+          "empty_rows", "weights of a query that sees no key",
+          {{"zero", EmptyRows::zero}, {"uniform", EmptyRows::uniform}, {"nan", EmptyRows::nan}},
+          [](Options& o) -> EmptyRows& { return o.empty_rows; }),
+      also("--normalizer",
+           choice<Normaliser>("normaliser", "function that turns scores into weights",
+                              {{"softmax", Normaliser::softmax},
+                               {"sparsemax", Normaliser::sparsemax},
+                               {"entmax15", Normaliser::entmax15},
+                               {"hardmax", Normaliser::hardmax},
+                               {"sigmoid", Normaliser::sigmoid},
+                               {"top_k", Normaliser::top_k},
+                               {"none", Normaliser::none}},
+                              [](Options& o) -> Normaliser& { return o.normaliser; },
+                              {when({"top_k"}, needs({"top_k"}))})),
+      integer("top_k", "K", "with normaliser top_k: softmax over the K largest scores", 1,
+              [](Options& o) -> std::int64_t& { return o.top_k; },
+              {needs_value("normaliser", {"top_k"})}),
+      positive_number("temperature", "divides the scores before they are normalised",
+                      [](Options& o) -> double& { return o.temperature; }),
+      choice<SoftmaxAxis>("softmax.axis", "softmax over each query's keys, or the whole matrix",
+                          {{"keys", SoftmaxAxis::keys}, {"all", SoftmaxAxis::all}},
+                          [](Options& o) -> SoftmaxAxis& { return o.softmax_axis; }),
+      choice<SoftmaxPrecision>("softmax.precision", "precision of the softmax alone",
+                               {{"auto", SoftmaxPrecision::automatic},
+                                {"f16", SoftmaxPrecision::f16},
+                                {"bf16", SoftmaxPrecision::bf16},
+                                {"f32", SoftmaxPrecision::f32},
+                                {"f64", SoftmaxPrecision::f64}},
+                               [](Options& o) -> SoftmaxPrecision& { return o.softmax_precision; }),
+      {.key = "rows",
+       .type = FieldType::integers,
+       .placeholder = "I,J,...",
+       .help = "compute these queries only; negative numbers count from the end",
+       .apply = [](const Json& v, Options& o) { o.rows = integers_of(v); }},
+      choice<Compute>("compute", "precision of the arithmetic",
+                      {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
+                      [](Options& o) -> Compute& { return o.compute; }),
+      choice<Path>("path", "implementation: auto (fused kernels where possible) or reference",
+                   {{"auto", Path::automatic}, {"reference", Path::reference}},
+                   [](Options& o) -> Path& { return o.path; }),
+  };
+}
+
+void apply_embedding_scale(const Json& value, Options& options) {
+  options.position.embedding_scale_sqrt = word_of(value) != nullptr;
+  if (word_of(value) == nullptr) options.position.embedding_scale = number_of(value);
+}
+
+/// Positional encodings that are added to the embeddings.
+std::vector<Field> position_fields() {
+  const KeyRequirement sinusoidal = needs_value("position.kind", {"sinusoidal"});
+  return {
+      also("--position",
+           choice<Position::Kind>(
+               "position.kind", "positional encoding added to the embeddings",
+               {{"none", Position::Kind::none}, {"sinusoidal", Position::Kind::sinusoidal}},
+               [](Options& o) -> Position::Kind& { return o.position.kind; },
+               {when({"sinusoidal"}, needs({"embeddings"}))})),
+      positive_number("position.base", "base of the wavelengths; default: 10000",
+                      [](Options& o) -> double& { return o.position.base; }, {sinusoidal}),
+      integer("position.first", "N", "position of the first token; default: 0", {},
+              [](Options& o) -> std::int64_t& { return o.position.first; }, {sinusoidal}),
+      choice<Position::Exponent>(
+          "position.exponent", "exponent of column pair i: 2i/M (standard) or 4i/M (doubled)",
+          {{"standard", Position::Exponent::standard}, {"doubled", Position::Exponent::doubled}},
+          [](Options& o) -> Position::Exponent& { return o.position.exponent; }, {sinusoidal}),
+      also("--last-column-zero",
+           boolean("position.last_column_zero",
+                   "leave the last column of an odd width zero, as a loop over pairs does",
+                   [](Options& o) -> bool& { return o.position.last_column_zero; }, {sinusoidal})),
+      {.key = "position.embedding_scale",
+       .other_flags = {"--embedding-scale"},
+       .type = FieldType::number,
+       .placeholder = "X",
+       .help = "factor on the embeddings: a number, or sqrt for sqrt(M)",
+       .words = {"sqrt"},
+       .requirements = {needs({"embeddings"})},
+       .apply = apply_embedding_scale},
+  };
+}
+
+/// Normalization and rotation of queries and keys.
+std::vector<Field> rotary_fields() {
+  const KeyRequirement scaled = needs_value("rotary.scaling", {"linear", "ntk", "yarn", "llama3"});
+  const KeyRequirement yarn = needs_value("rotary.scaling", {"yarn"});
+  const KeyRequirement llama3 = needs_value("rotary.scaling", {"llama3"});
+  const KeyRequirement original = needs_value("rotary.scaling", {"yarn", "llama3"});
+  return {
+      choice<QkNorm>("qk_norm", "normalization of each head's queries and keys",
+                     {{"none", QkNorm::none}, {"rms", QkNorm::rms}, {"l2", QkNorm::l2}},
+                     [](Options& o) -> QkNorm& { return o.qk_norm; }),
+      number("qk_norm_epsilon",
+             "prevents division by 0 in qk_norm; default: 1e-6 (rms), 1e-12 (l2)", 0,
+             [](Options& o) -> double& { return o.qk_norm_epsilon; }, {kQkNorm}),
+      also("--rotary",
+           choice<Rotary::Kind>("rotary.kind",
+                                "rotary positions: which columns of queries and keys form pairs",
+                                {{"none", Rotary::Kind::none},
+                                 {"half", Rotary::Kind::half},
+                                 {"interleaved", Rotary::Kind::interleaved}},
+                                [](Options& o) -> Rotary::Kind& { return o.rotary.kind; })),
+      integer("rotary.width", "N", "number of columns that are rotated; default: D", 1,
+              [](Options& o) -> std::int64_t& { return o.rotary.width; }, {kRotary}),
+      positive_number("rotary.base", "base of the wavelengths; default: 10000",
+                      [](Options& o) -> double& { return o.rotary.base; }, {kRotary}),
+      choice<Rotary::Scaling>(
+          "rotary.scaling", "scaling of the angles to longer contexts",
+          {{"none", Rotary::Scaling::none},
+           {"linear", Rotary::Scaling::linear},
+           {"ntk", Rotary::Scaling::ntk},
+           {"yarn", Rotary::Scaling::yarn},
+           {"llama3", Rotary::Scaling::llama3}},
+          [](Options& o) -> Rotary::Scaling& { return o.rotary.scaling; },
+          {kRotary, when({"yarn", "llama3"}, needs({"rotary.original_length"}))}),
+      positive_number("rotary.factor", "context length / original length; default: 1",
+                      [](Options& o) -> double& { return o.rotary.factor; }, {kRotary, scaled}),
+      integer("rotary.original_length", "N", "context length of the training (yarn, llama3)", 1,
+              [](Options& o) -> std::int64_t& { return o.rotary.original_length; },
+              {kRotary, original}),
+      also("--rotary-low",
+           number("rotary.low_frequency_factor", "of llama3; default: 1", 0,
+                  [](Options& o) -> double& { return o.rotary.low_frequency_factor; },
+                  {kRotary, llama3})),
+      also("--rotary-high",
+           number("rotary.high_frequency_factor", "of llama3; default: 4", 0,
+                  [](Options& o) -> double& { return o.rotary.high_frequency_factor; },
+                  {kRotary, llama3})),
+      positive_number("rotary.beta_fast", "of yarn; default: 32",
+                      [](Options& o) -> double& { return o.rotary.beta_fast; }, {kRotary, yarn}),
+      positive_number("rotary.beta_slow", "of yarn; default: 1",
+                      [](Options& o) -> double& { return o.rotary.beta_slow; }, {kRotary, yarn}),
+      number("rotary.attention_factor",
+             "of yarn, on cosines and sines; default: 0.1 log(factor) + 1", 0,
+             [](Options& o) -> double& { return o.rotary.attention_factor; }, {kRotary, yarn}),
+  };
+}
 
 std::vector<std::string> convention_names() {
   std::vector<std::string> names;
@@ -15,86 +407,58 @@ std::vector<std::string> convention_names() {
   return names;
 }
 
-}  // namespace
-
+/// Keys that are neither tensors nor options.
 std::vector<Field> document_fields() {
   return {
-      {.key = "schema",
-       .flag = "",
-       .placeholder = "",
-       .what = "version of this document",
-       .words = {"attn/1"}},
+      {.key = "schema", .help = "version of this document", .words = {"attn/1"}},
       {.key = "tokens",
-       .flag = "--tokens",
-       .form = FieldForm::strings,
+       .type = FieldType::strings,
        .placeholder = "A,B,...",
-       .what = "labels of the tokens, kept with the results"},
+       .help = "labels of the tokens, kept with the results"},
       {.key = "convention",
-       .flag = "--convention",
        .placeholder = "NAME",
-       .what = "mean what a library means ('attn conventions'); other options still win",
-       .words = convention_names()},
+       .help = "use a library's conventions ('attn conventions'); explicit options override them",
+       .words = convention_names(),
+       .requirements = {when({"torch-mha"}, needs(Fact::heads_of_embeddings))}},
       {.key = "seed",
-       .flag = "--seed",
-       .form = FieldForm::seed,
+       .type = FieldType::seed,
        .placeholder = "N",
-       .what = "NumPy seed (a number or a list) that random tensors are drawn from"},
+       .help = "NumPy seed (a number or a list) of the random tensors",
+       .requirements = {needs(Fact::random_tensor)}},
       {.key = "generator",
-       .flag = "--generator",
        .placeholder = "WORD",
-       .what = "whose stream the seed starts",
-       .words = {"RandomState", "default_rng"}},
+       .help = "NumPy generator of the random tensors",
+       .words = {"RandomState", "default_rng"},
+       .requirements = {needs(Fact::random_tensor)}},
       {.key = "outputs",
-       .flag = "--outputs",
-       .form = FieldForm::strings,
+       .type = FieldType::strings,
        .placeholder = "LIST",
-       .what = "what to compute and show; default: scores,weights,context (and output with W_O)",
-       .may_be_empty = false},
+       .help = "outputs to compute and show; default: scores,weights,context (and output with W_O)",
+       .may_be_empty = false,
+       .single_string = true},
   };
 }
 
-std::size_t place_among(const std::vector<std::string>& words, const Json& value) {
-  return static_cast<std::size_t>(std::find(words.begin(), words.end(), *word_of(value)) -
-                                  words.begin());
+std::string flag_of(const std::string& key) {
+  std::string flag = "--";
+  for (const char c : key)
+    flag +=
+        c == '.' || c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return flag;
 }
 
-double number_of(const Json& value) {
-  double result = 0;
-  value.as_number(result);
-  return result;
-}
+}  // namespace
 
-std::int64_t integer_of(const Json& value) {
-  const auto* whole = value.get<std::int64_t>();
-  return whole != nullptr ? *whole : static_cast<std::int64_t>(number_of(value));
-}
-
-std::vector<std::int64_t> integers_of(const Json& value) {
-  if (const auto* list = value.get<JsonIntegers>()) return *list;
-  std::vector<std::int64_t> whole;
-  if (const auto* floats = value.get<JsonFloats>())
-    for (const double item : *floats) whole.push_back(static_cast<std::int64_t>(item));
-  return whole;
-}
-
-Field number_field(std::string key, std::string flag, std::string what,
-                   std::optional<std::int64_t> minimum, double& (*member)(Options&)) {
-  return {.key = std::move(key),
-          .flag = std::move(flag),
-          .form = FieldForm::number,
-          .placeholder = "X",
-          .what = std::move(what),
-          .minimum = minimum,
-          .apply = [member](const Json& v, Options& o) { member(o) = number_of(v); }};
-}
-
-Field switch_field(std::string key, std::string flag, std::string what, bool& (*member)(Options&)) {
-  return {.key = std::move(key),
-          .flag = std::move(flag),
-          .form = FieldForm::boolean,
-          .placeholder = "",
-          .what = std::move(what),
-          .apply = [member](const Json& v, Options& o) { member(o) = *v.get<bool>(); }};
+std::vector<std::string> Field::other_keys() const {
+  std::vector<std::string> keys;
+  if (type == FieldType::tensor) return keys;
+  if (key.find('.') != std::string::npos) keys.push_back(key);
+  for (const std::string& other : other_flags) keys.push_back(other.substr(2));
+  for (std::string& other : keys) {
+    std::replace(other.begin(), other.end(), '.', '_');
+    std::replace(other.begin(), other.end(), '-', '_');
+  }
+  return keys;
 }
 
 const std::vector<Field>& job_fields() {
@@ -103,19 +467,39 @@ const std::vector<Field>& job_fields() {
     for (const auto& part : {tensor_fields(), attention_fields(), position_fields(),
                              rotary_fields(), document_fields()})
       all.insert(all.end(), part.begin(), part.end());
+    for (Field& field : all)
+      if (field.key != "schema") field.flag = flag_of(field.key);
     return all;
   }();
   return fields;
 }
 
 const Field* find_field(std::string_view key) {
-  static const std::unordered_map<std::string_view, const Field*> places = [] {
+  static const std::unordered_map<std::string_view, const Field*> fields = [] {
     std::unordered_map<std::string_view, const Field*> all;
     for (const Field& field : job_fields()) all.emplace(field.key, &field);
     return all;
   }();
-  const auto place = places.find(key);
-  return place == places.end() ? nullptr : place->second;
+  const auto found = fields.find(key);
+  return found == fields.end() ? nullptr : found->second;
+}
+
+const Field* find_field_by_other_key(std::string_view key) {
+  static const std::unordered_map<std::string, const Field*> fields = [] {
+    std::unordered_map<std::string, const Field*> all;
+    for (const Field& field : job_fields())
+      for (const std::string& other : field.other_keys()) all.emplace(other, &field);
+    return all;
+  }();
+  const auto found = fields.find(std::string(key));
+  return found == fields.end() ? nullptr : found->second;
+}
+
+bool is_default(const Field& field, const Json& value) {
+  if (!field.apply) return false;
+  Options options;
+  field.apply(value, options);
+  return options == Options{};
 }
 
 }  // namespace attn

@@ -1,60 +1,75 @@
-// The keys of a job, in one table: the reader, the flags of `attn run`, its help and `attn schema`
-// all come from it.
+// The keys of a job, in one table. The reader of job files, the flags of `attn run`, their help,
+// the checks of values and requirements, and `attn schema` are all generated from it.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "attn/base/error.h"
 #include "attn/core/options.h"
 #include "attn/io/json.h"
 
 namespace attn {
 
-/// What a key's value may be, beside the words that the field lists.
-enum class FieldForm {
-  tensor,  ///< nested numbers, "FILE", "FILE#NAME" or a random draw (job/random_spec.h)
+/// What the value of a key may be, apart from the words that the field lists.
+enum class FieldType {
+  tensor,  ///< nested numbers, "FILE", "FILE#NAME" or a random tensor (job/random_spec.h)
   integer,
   number,
   boolean,
   word,      ///< one of `words` only
-  integers,  ///< a list of whole numbers
+  integers,  ///< a list of integers
   strings,   ///< a list of strings
-  seed,      ///< a whole number or a list of them, of any size (digits in a string)
+  seed,      ///< an integer or a list of them, of any size (digits in a string)
+};
+
+/// Facts about a job that a key may require. heads_of_embeddings: a number of heads, if there are
+/// embeddings.
+enum class Fact { four_axes, three_axes, boolean_mask, random_tensor, heads_of_embeddings };
+
+/// What else a job must have, or must not have, when a key is given and its value is not the
+/// default. Of the members below `when`, one or two are set.
+struct KeyRequirement {
+  std::vector<std::string> when = {};     ///< applies to these values of the key only; empty: all
+  std::vector<std::string> any_of = {};   ///< one of these keys is given, other than its default
+  std::vector<std::string> none_of = {};  ///< none of these keys is given, other than its default
+  std::string key = {};                   ///< the value of this key ...
+  std::vector<std::string> words = {};    ///< ... is one of these (its default counts)
+  std::string same_word = {};             ///< a word given for this key is the same word
+  std::optional<Fact> fact = {};
 };
 
 struct Field {
-  std::string key;   ///< "W_Q", "heads"; "position.base" is the key base of object position
-  std::string flag;  ///< "--wq"; "" when there is none
-  FieldForm form = FieldForm::word;
-  std::string placeholder;                                ///< in help: "FILE", "H"
-  std::string what;                                       ///< one line
-  std::vector<std::string> words = {};                    ///< words allowed
-  std::optional<std::int64_t> minimum = {};               ///< of a number
-  bool above = false;                                     ///< the minimum itself does not fit
-  std::optional<std::size_t> length = {};                 ///< of a list
-  bool may_be_empty = true;                               ///< a list of strings
-  std::function<void(const Json&, Options&)> apply = {};  ///< into Options; none: it is not one
+  std::string key;  ///< "W_Q", "heads"; "position.base" is the key "base" of the object "position"
+  std::string flag = {};                      ///< "--w-q"; "" if there is none
+  std::vector<std::string> other_flags = {};  ///< accepted, too: "--wq"
+  FieldType type = FieldType::word;
+  std::string placeholder = {};            ///< in help: "FILE", "H"
+  std::string help = {};                   ///< one line
+  std::vector<std::string> words = {};     ///< allowed words
+  std::optional<std::int64_t> min = {};    ///< of a number
+  bool exclusive_min = false;              ///< `min` itself is not allowed
+  std::optional<std::size_t> length = {};  ///< of a list
+  bool may_be_empty = true;                ///< a list of strings
+  bool single_string = false;              ///< a string stands for a list of one
+  std::vector<KeyRequirement> requirements = {};
+  std::function<void(const Json&, Options&)> apply = {};  ///< into Options; none: not an option
+
+  /// Other spellings in a JSON document: "rotary_base" for "rotary.base".
+  std::vector<std::string> other_keys() const;
 };
 
+/// The fields, with a flag for each key: "--" and the key in lower case, with '-' for '.' and '_'.
 const std::vector<Field>& job_fields();
 const Field* find_field(std::string_view key);
 
-/// What is wrong with a value of this field; nothing where it fits.
-std::optional<Problem> problem_with(const Field& field, const Json& value);
+/// The field that has `key` among its other_keys().
+const Field* find_field_by_other_key(std::string_view key);
 
-/// What a number that is typed as a flag means: an integer where JSON has one, ".5" and "1.", too;
-/// nothing where it is none.
-std::optional<Json> number_of_flag(const std::string& text);
-
-/// What a flag's text means: "2,0" is a list, "auto" a word, "0.5" a number, "[[1, 2]]" or
-/// "{...}" inline JSON for a tensor. `name` is the flag, for errors.
-Json value_of_flag(const Field& field, const std::string& text, const std::string& name);
-
-/// The JSON Schema (draft 2020-12) of a job document.
-std::string job_schema();
+/// Whether giving this value changes nothing. Always false for keys that are not options.
+bool is_default(const Field& field, const Json& value);
 
 }  // namespace attn

@@ -13,19 +13,16 @@
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
 #include "attn/job/conventions.h"
+#include "attn/job/field_value.h"
 #include "attn/job/fields.h"
-#include "attn/job/needs.h"
+#include "attn/job/key_requirements.h"
 #include "attn/job/random_spec.h"
 
 namespace attn {
 namespace {
 
 std::vector<std::string> strings(const Entry* entry) {
-  std::vector<std::string> list;
-  if (entry != nullptr)
-    if (const auto* items = entry->value.get<JsonArray>())
-      for (const Json& item : *items) list.push_back(*item.get<std::string>());
-  return list;
+  return entry == nullptr ? std::vector<std::string>{} : strings_of(entry->value);
 }
 
 /// The tensors' entries, in the order of kInputs.
@@ -39,14 +36,15 @@ std::vector<const Entry*> tensor_entries(const Document& document) {
   return entries;
 }
 
-std::string joined(const std::string& folder, const std::string& path) {
-  const bool stands_alone = folder.empty() || path == "-" || path.rfind("-#", 0) == 0 ||
-                            (!path.empty() && path[0] == '/');
-  return stands_alone ? path : folder + "/" + path;
+/// A path in a job file is relative to the file's folder.
+std::string path_in(const std::string& folder, const std::string& path) {
+  const bool is_complete = folder.empty() || path == "-" || path.rfind("-#", 0) == 0 ||
+                           (!path.empty() && path[0] == '/');
+  return is_complete ? path : folder + "/" + path;
 }
 
-/// Where a key was given: a flag, or a file and the key.
-std::vector<std::string> places_of(const Entry& entry) {
+/// Where a key was given, for Problem::where: a flag, or a file and the key.
+std::vector<std::string> where_of(const Entry& entry) {
   if (entry.from_flag) return {entry.origin};
   return {entry.origin, entry.key};
 }
@@ -58,21 +56,7 @@ auto within_entry(const Entry& entry, Read&& read) {
   return within(entry.origin, inner);
 }
 
-/// causal: "top-left" or "bottom-right" with an alignment that is the other one. Errors: data or
-/// usage.
-void check_causal(const Document& document) {
-  const Entry *causal = document.find("causal"), *alignment = document.find("alignment");
-  if (causal == nullptr || alignment == nullptr) return;
-  const auto *word = causal->value.get<std::string>(), *other = alignment->value.get<std::string>();
-  if (word == nullptr || *word == *other) return;
-  throw Error(document.name.empty() ? ErrorKind::usage : ErrorKind::data,
-              Problem{.where = {causal->origin},
-                      .subject = "causal",
-                      .expected = "the alignment " + *other + " of " + printable(alignment->origin),
-                      .found = *word});
-}
-
-/// The tensors of a job, one after another from files, inline numbers and one random stream.
+/// Reads the tensors of a job from files, inline numbers and one random stream.
 class TensorReader {
  public:
   TensorReader(const Document& document, TensorFiles& files) : document_(document), files_(files) {}
@@ -84,39 +68,39 @@ class TensorReader {
     return within_entry(entry, [&] {
       if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text);
       if (!is_random) return tensor_from_json(entry.value, "");
-      require_room(entry.value);
-      return draw(entry.value, *stream_);
+      require_memory_for(entry.value);
+      return random_tensor(entry.value, *stream_);
     });
   }
 
  private:
   Tensor read_file(const Entry& entry, const std::string& text) {
     if (text.empty())
-      throw Error(ErrorKind::data, Problem{.expected = "the name of a file", .found = "none"});
+      throw Error(ErrorKind::data, Problem{.expected = "a file name", .found = "an empty string"});
     try {
-      return files_.read(parse_tensor_ref(joined(entry.folder, text)));
+      return files_.read(parse_tensor_ref(path_in(entry.folder, text)));
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::no_input || !is_numbers(text)) throw;
+      if (error.kind() != ErrorKind::no_input || !looks_like_numbers(text)) throw;
       std::vector<Problem> problems = error.problems();
-      problems.back().hint = "numbers stand in brackets: [" + text + "]";
+      problems.back().hint = "to give numbers, write [" + text + "]";
       throw Error(error.kind(), std::move(problems));
     }
   }
 
-  /// "2" or "0.5,1,-3": what is meant for a tensor, and read as the name of a file.
-  static bool is_numbers(const std::string& text) {
+  /// "2" or "0.5,1,-3": probably meant as numbers, not as a file name.
+  static bool looks_like_numbers(const std::string& text) {
     return text.find_first_of("0123456789") != std::string::npos &&
            text.find_first_not_of("0123456789+-.eE, ") == std::string::npos;
   }
 
-  void require_room(const Json& spec) {
-    drawn_ += static_cast<double>(bytes_of_draw(spec));
-    if (drawn_ > static_cast<double>(files_.limits().memory))
-      throw Error(ErrorKind::data, Problem{.message = "would bring what is drawn to " +
-                                                      std::to_string(std::llround(drawn_)) +
-                                                      " bytes, expected at most " +
-                                                      std::to_string(files_.limits().memory),
-                                           .hint = "--max-memory permits more"});
+  void require_memory_for(const Json& spec) {
+    random_bytes_ += static_cast<double>(random_tensor_bytes(spec));
+    if (random_bytes_ > static_cast<double>(files_.limits().memory))
+      throw Error(
+          ErrorKind::data,
+          Problem{.message = "random tensors need " + std::to_string(std::llround(random_bytes_)) +
+                             " bytes, expected at most " + std::to_string(files_.limits().memory),
+                  .hint = "--max-memory permits more"});
   }
 
   /// Opens the job's random stream, for the tensor of `entry`, unless it is open.
@@ -126,25 +110,25 @@ class TensorReader {
     const Entry* generator = document_.find("generator");
     if (seed == nullptr)
       throw Error(ErrorKind::data,
-                  Problem{.where = places_of(entry),
+                  Problem{.where = where_of(entry),
                           .message = "a random tensor needs a seed (key \"seed\" or --seed)"});
     try {
       stream_ = make_stream(
           seed->value, generator == nullptr ? "RandomState" : *generator->value.get<std::string>());
     } catch (const Error& error) {
       Problem problem = error.problems().front();
-      problem.where = places_of(*seed), problem.subject.clear();
+      problem.where = where_of(*seed), problem.subject.clear();
       throw Error(seed->from_flag ? ErrorKind::usage : error.kind(), std::move(problem));
     }
   }
 
   const Document& document_;
   TensorFiles& files_;
-  std::optional<Stream> stream_;
-  double drawn_ = 0;  ///< bytes
+  std::optional<RandomStream> stream_;
+  double random_bytes_ = 0;  ///< of all random tensors so far
 };
 
-/// Each once, in the order of its first mention.
+/// Without later repetitions.
 std::vector<std::string> without_repeats(const std::vector<std::string>& names) {
   std::vector<std::string> once;
   for (const std::string& name : names)
@@ -161,8 +145,8 @@ std::vector<std::string> default_outputs(const Document& document) {
   return names;
 }
 
-/// The entry of an option; of an object ("position"), or a member that nobody set, that of another
-/// member: a flag's only where flags set all that are set.
+/// The entry of a key. For the name of a group ("rotary") or a key of it that was not given, the
+/// entry of another key of the group: of a flag only if all of them are from flags.
 const Entry* entry_of(const Document& document, const std::string& name) {
   const Entry* found = document.find(name);
   if (found != nullptr) return found;
@@ -199,7 +183,7 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   try {
     return compute();
   } catch (const Error& error) {
-    // Errors of other kinds are about an output, which they name.
+    // Errors of other kinds are about an output file, which they name.
     if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) throw;
     std::vector<Problem> problems;
     bool only_flags = true;
@@ -212,15 +196,16 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   }
 }
 
-/// What was typed for a key, short enough to stand in a result: inline numbers give their shape.
-/// Takes the value out of the entry.
-Json typed(Entry& entry, const Job& job) {
+/// The value of a key as results record it: of inline numbers the shape only. Moves the value out
+/// of the entry.
+Json recorded_value(Entry& entry, const Job& job) {
   const Field* field = find_field(entry.key);
   const Tensor* tensor = job.tensors.find(entry.key);
-  const bool numbers = field->form == FieldForm::tensor && tensor != nullptr &&
-                       entry.value.get<std::string>() == nullptr &&
-                       entry.value.get<JsonObject>() == nullptr;
-  return numbers ? Json{"numbers of shape " + to_string(tensor->shape())} : std::move(entry.value);
+  const bool is_inline = field->type == FieldType::tensor && tensor != nullptr &&
+                         entry.value.get<std::string>() == nullptr &&
+                         entry.value.get<JsonObject>() == nullptr;
+  return is_inline ? Json{"numbers of shape " + to_string(tensor->shape())}
+                   : std::move(entry.value);
 }
 
 Json provenance(const Job& job, Document document, const TensorFiles& files) {
@@ -228,7 +213,7 @@ Json provenance(const Job& job, Document document, const TensorFiles& files) {
   options.reserve(document.entries.size());
   for (Entry& entry : document.entries)
     if (entry.key != "schema" && entry.key != "tokens")
-      options.emplace_back(entry.key, typed(entry, job));
+      options.emplace_back(entry.key, recorded_value(entry, job));
   for (const auto& [path, file] : files.files())
     inputs.emplace_back(text_of_name(path), Json{file.digest()});
   return Json{JsonObject{{"schema", Json{std::string("attn/1")}},
@@ -246,7 +231,7 @@ void check_values(const Document& document) {
     std::optional<Problem> problem = problem_with(*find_field(entry.key), entry.value);
     if (!problem) continue;
     only_flags = only_flags && entry.from_flag;
-    problem->where = places_of(entry);
+    problem->where = where_of(entry);
     problems.add(std::move(*problem));
   }
   if (!problems.empty()) problems.raise(only_flags ? ErrorKind::usage : ErrorKind::data);
@@ -258,11 +243,11 @@ std::size_t bytes_to_read(const Document& document) {
   for (const Entry* entry : tensor_entries(document)) {
     if (entry->numbers) continue;
     if (entry->value.get<JsonObject>() != nullptr)
-      bytes = sum(bytes, bytes_of_draw(entry->value));
+      bytes = sum(bytes, random_tensor_bytes(entry->value));
     else if (const auto* path = entry->value.get<std::string>())
-      paths.insert(parse_tensor_ref(joined(entry->folder, *path)).path);
+      paths.insert(parse_tensor_ref(path_in(entry->folder, *path)).path);
   }
-  paths.erase(document.name);  // an archive that is the job: it has been read
+  paths.erase(document.name);  // a job that is an archive has been read already
   for (const std::string& path : paths) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(path, error);
@@ -273,16 +258,15 @@ std::size_t bytes_to_read(const Document& document) {
 
 Job make_job(const Document& document, TensorFiles& files) {
   check_values(document);
-  check_causal(document);
   Job job;
   TensorReader reader(document, files);
   for (const Entry* entry : tensor_entries(document)) {
     job.tensors.set(entry->key, reader.read(*entry));
     const auto* path = entry->value.get<std::string>();
-    job.origins[entry->key] = path != nullptr ? joined(entry->folder, *path) : entry->origin;
+    job.origins[entry->key] = path != nullptr ? path_in(entry->folder, *path) : entry->origin;
   }
   if (const Entry* convention = document.find("convention"))
-    job.options = options_of_convention(*convention->value.get<std::string>(), job.tensors);
+    job.options = convention_options(*convention->value.get<std::string>(), job.tensors);
   for (const Entry& entry : document.entries) {
     const Field* field = find_field(entry.key);
     if (field->apply) field->apply(entry.value, job.options);
@@ -290,7 +274,7 @@ Job make_job(const Document& document, TensorFiles& files) {
   job.outputs = without_repeats(strings(document.find("outputs")));
   if (job.outputs.empty()) job.outputs = default_outputs(document);
   job.tokens = strings(document.find("tokens"));
-  check_needs(job, document);
+  check_key_requirements(job, document);
   return job;
 }
 

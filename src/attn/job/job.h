@@ -1,4 +1,4 @@
-// From what was typed to what is meant, and from that to the result.
+// A job: options and tensors from a job document, checked, computed and described.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace attn {
 
-/// A job as it is meant: every key understood, every tensor in memory.
+/// A job with parsed options and all tensors in memory.
 struct Job {
   TensorMap tensors;                           ///< by the names of core/inputs.h
   std::map<std::string, std::string> origins;  ///< where each tensor came from, for messages
@@ -24,17 +24,16 @@ struct Job {
   std::vector<std::string> tokens;
 };
 
-/// Understands every key, reads every file that is named and draws every random tensor, in the
-/// order of kInputs. All that is wrong with the values is told at once. Errors: data, usage
-/// (when only flags are at fault), no_input.
+/// Parses all options, reads all files and generates random tensors in the order of kInputs.
+/// Errors: data, usage (if only flags are at fault), no_input.
 Job make_job(const Document& document, TensorFiles& files);
 
-/// Bytes of the files that a job names and of the tensors that it draws, as far as stat() and
-/// shapes tell before anything is read.
+/// Bytes of the files that a job names and of its random tensors, estimated from stat() and shapes
+/// before anything is read.
 std::size_t bytes_to_read(const Document& document);
 
-/// Whether the values are what the keys take, a line for each that is not. Errors: usage, when only
-/// flags are at fault; data.
+/// Checks the type and range of all values. Errors: usage if only flags are at fault, otherwise
+/// data.
 void check_values(const Document& document);
 
 /// NaN in a tensor: how many, and where the first is among its elements.
@@ -56,14 +55,14 @@ struct Result {
   Overflows overflows;
 };
 
-/// A job whose shapes are proved, and what it will give and take.
+/// A job whose shapes have been checked, and its plan.
 struct PreparedJob {
   Inputs inputs;
   Plan plan;
 };
 
-/// Computes nothing yet; `offered` are outputs that can be taken row by row. Errors name the file
-/// that each tensor came from.
+/// Checks and plans a job without computing it; `offered` are outputs that can be taken row by row.
+/// Errors: data, usage if only flags are at fault; they name the file of each tensor.
 PreparedJob prepare_job(const Job& job, const Document& document,
                         const std::set<std::string>& offered = {});
 

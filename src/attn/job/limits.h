@@ -1,4 +1,4 @@
-// How much memory a run may take, and what is said when a job needs more.
+// Memory limits: parsing and printing sizes, and the check of a plan.
 #pragma once
 
 #include <cstddef>
@@ -16,10 +16,10 @@ std::size_t parse_size(const std::string& text, const std::string& flag);
 /// "64 bytes", "1.5 MiB"
 std::string size_text(std::size_t bytes);
 
-/// Nine tenths of what this process may have.
+/// Nine tenths of the memory that is available to this process.
 std::size_t default_memory();
 
-/// Adds the room that the digits of all outputs need, where they are written as text or JSON.
+/// Adds the memory for the digits of all outputs that are written as text or JSON.
 void add_text(Plan& plan);
 
 /// Errors: data, naming the bytes that are needed and --max-memory; `views` are flags that take

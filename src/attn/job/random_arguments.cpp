@@ -17,24 +17,30 @@ constexpr std::size_t kMostElements = std::size_t{1} << 32;  // 32 GiB of float6
 
 }  // namespace
 
-DrawArguments::DrawArguments(const Json& json, const std::vector<std::string>& known,
-                             const Tensor* values)
+RandomArguments::RandomArguments(const Json& json, const std::vector<std::string>& known,
+                                 const Tensor* values)
     : json_(json), values_(values) {
   const auto* members = json.get<JsonObject>();
   if (members == nullptr) fail({.expected = "an object of arguments", .found = json.kind()});
+  const auto is_known = [&](const std::string& key) {
+    return std::find(known.begin(), known.end(), key) != known.end();
+  };
   const auto check = [&](const std::string& key) {
-    if (std::find(known.begin(), known.end(), key) == known.end())
+    if (!is_known(key) && !(key == "size" && is_known("shape")))
       fail({.message = "unknown argument '" + printable(key) + "'" + did_you_mean(key, known)});
   };
   for (const auto& [key, value] : *members) check(key);
   if (values_ != nullptr) check("values");
+  if (find("shape") != nullptr && find("size") != nullptr)
+    fail({.message = "'size' and 'shape' are the same argument"});
 }
 
-bool DrawArguments::has(const std::string& key) const {
+bool RandomArguments::has(const std::string& key) const {
   return find(key) != nullptr || (key == "values" && values_ != nullptr);
 }
 
-int128 DrawArguments::integer(const std::string& key, std::optional<std::int64_t> fallback) const {
+int128 RandomArguments::integer(const std::string& key,
+                                std::optional<std::int64_t> fallback) const {
   if (fallback && !has(key)) return *fallback;
   const Json& value = need(key);
   if (const auto* number = value.get<std::int64_t>()) return *number;
@@ -51,28 +57,28 @@ int128 DrawArguments::integer(const std::string& key, std::optional<std::int64_t
   wrong(key, "a whole number", value);
 }
 
-std::int64_t DrawArguments::count(const std::string& key) const {
+std::int64_t RandomArguments::count(const std::string& key) const {
   const int128 number = integer(key);
   if (number < 0 || number > std::numeric_limits<std::int32_t>::max())
     wrong(key, "0 to 2147483647", need(key));
   return static_cast<std::int64_t>(number);
 }
 
-double DrawArguments::number(const std::string& key, double fallback) const {
+double RandomArguments::number(const std::string& key, double fallback) const {
   double result = fallback;
   const Json* value = find(key);
   if (value != nullptr && !value->as_number(result)) wrong(key, "a number", *value);
   return result;
 }
 
-bool DrawArguments::boolean(const std::string& key, bool fallback) const {
+bool RandomArguments::boolean(const std::string& key, bool fallback) const {
   const Json* value = find(key);
   if (value == nullptr) return fallback;
   if (const bool* given = value->get<bool>()) return *given;
   wrong(key, "true or false", *value);
 }
 
-std::optional<std::vector<double>> DrawArguments::numbers(const std::string& key) const {
+std::optional<std::vector<double>> RandomArguments::numbers(const std::string& key) const {
   const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
   const Tensor tensor = cast(tensor_from_json(*value, key), DType::f64);
@@ -81,8 +87,9 @@ std::optional<std::vector<double>> DrawArguments::numbers(const std::string& key
   return std::vector<double>(data.begin(), data.end());
 }
 
-Shape DrawArguments::shape() const {
+Shape RandomArguments::shape() const {
   const Json* value = find("shape");
+  if (value == nullptr) value = find("size");
   if (value == nullptr) return {};
   std::vector<std::int64_t> extents;
   const auto* empty = value->get<JsonArray>();
@@ -103,7 +110,7 @@ Shape DrawArguments::shape() const {
   return shape;
 }
 
-DType DrawArguments::dtype(DType fallback) const {
+DType RandomArguments::dtype(DType fallback) const {
   const Json* value = find("dtype");
   if (value == nullptr) return fallback;
   const auto* name = value->get<std::string>();
@@ -112,20 +119,20 @@ DType DrawArguments::dtype(DType fallback) const {
   return *dtype;
 }
 
-Tensor DrawArguments::values() const {
+Tensor RandomArguments::values() const {
   return values_ != nullptr ? *values_ : tensor_from_json(need("values"), "values");
 }
 
-const Json* DrawArguments::find(const std::string& key) const { return json_.find(key); }
+const Json* RandomArguments::find(const std::string& key) const { return json_.find(key); }
 
-const Json& DrawArguments::need(const std::string& key) const {
+const Json& RandomArguments::need(const std::string& key) const {
   const Json* value = find(key);
   if (value == nullptr) fail({.expected = "the argument '" + key + "'", .found = "none"});
   return *value;
 }
 
-void DrawArguments::wrong(const std::string& key, const std::string& expected,
-                          const Json& found) const {
+void RandomArguments::wrong(const std::string& key, const std::string& expected,
+                            const Json& found) const {
   fail({.subject = key, .expected = expected, .found = found.kind()});
 }
 

@@ -1,4 +1,4 @@
-// The arguments of one random draw, as a job document writes them.
+// The arguments of a random tensor in a job document.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace attn {
 
 /// Each reader names the argument when its value does not fit: Error(data).
-class DrawArguments {
+class RandomArguments {
  public:
-  /// `known` are the names that the method takes; another one is an error that names the nearest.
-  /// `values`, if any, stands for the argument of that name.
-  DrawArguments(const Json& json, const std::vector<std::string>& known, const Tensor* values);
+  /// `known` are the method's arguments; another one is an error that names the nearest. `values`,
+  /// if any, is the argument of that name.
+  RandomArguments(const Json& json, const std::vector<std::string>& known, const Tensor* values);
 
   bool has(const std::string& key) const;
   int128 integer(const std::string& key, std::optional<std::int64_t> fallback = {}) const;

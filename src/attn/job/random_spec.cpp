@@ -10,7 +10,7 @@
 namespace attn {
 namespace {
 
-using Args = const DrawArguments&;
+using Args = const RandomArguments&;
 
 [[noreturn]] void fail(const std::string& text) { throw Error(ErrorKind::data, text); }
 
@@ -18,7 +18,7 @@ using Args = const DrawArguments&;
   throw Error(ErrorKind::data, Problem{.subject = "seed", .expected = expected, .found = found});
 }
 
-/// One method: which arguments it takes and how it draws.
+/// A method, its arguments, and the function that draws.
 template <class Source>
 struct Method {
   std::string name;
@@ -101,6 +101,11 @@ const std::vector<Method<Generator>>& generator_methods() {
   return methods;
 }
 
+const char* generator_name(const RandomState&) { return "RandomState"; }
+const char* generator_name(const Generator&) { return "default_rng"; }
+const char* other_generator_name(const RandomState&) { return "default_rng"; }
+const char* other_generator_name(const Generator&) { return "RandomState"; }
+
 template <class Source>
 std::vector<std::string> names_of(const std::vector<Method<Source>>& methods) {
   std::vector<std::string> names;
@@ -114,19 +119,20 @@ Tensor draw_from(Source& source, const std::vector<Method<Source>>& methods,
   for (const auto& method : methods) {
     if (method.name != name) continue;
     return within(name, [&] {
-      return method.draw(source, DrawArguments(arguments, method.arguments, values));
+      return method.draw(source, RandomArguments(arguments, method.arguments, values));
     });
   }
-  const std::vector<std::string> all = draw_methods();
+  const std::vector<std::string> all = random_methods();
   if (std::find(all.begin(), all.end(), name) != all.end())
-    fail(name + ": a method of the other generator (RandomState or default_rng)");
+    fail(name + ": expected a method of " + generator_name(source) + ", found one of " +
+         other_generator_name(source));
   std::string known;
   for (const std::string& method : names_of(methods)) known += (known.empty() ? "" : ", ") + method;
   fail("unknown random method '" + printable(name) + "'" + did_you_mean(name, names_of(methods)) +
        "; there are " + known);
 }
 
-/// A whole number of any size as 32-bit words, least significant first; zero is one word.
+/// An integer of any size as 32-bit words, least significant first; zero is one word.
 std::vector<std::uint32_t> seed_words(const Json& number) {
   std::string digits;
   if (const auto* small = number.get<std::int64_t>()) digits = std::to_string(*small);
@@ -159,7 +165,7 @@ std::vector<std::vector<std::uint32_t>> seed_numbers(const Json& seed) {
 
 }  // namespace
 
-Stream make_stream(const Json& seed, const std::string& generator) {
+RandomStream make_stream(const Json& seed, const std::string& generator) {
   const bool legacy = generator == "RandomState";
   std::vector<std::uint32_t> words;
   for (const std::vector<std::uint32_t>& number : seed_numbers(seed)) {
@@ -171,7 +177,7 @@ Stream make_stream(const Json& seed, const std::string& generator) {
   return seed.is_array() ? RandomState(words) : RandomState(words[0]);
 }
 
-Tensor draw(const Json& spec, Stream& stream, const Tensor* values) {
+Tensor random_tensor(const Json& spec, RandomStream& stream, const Tensor* values) {
   const auto* members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1)
     fail("expected an object with one random method, such as {\"randn\": {\"shape\": [2, 3]}}");
@@ -181,12 +187,12 @@ Tensor draw(const Json& spec, Stream& stream, const Tensor* values) {
   return draw_from(std::get<Generator>(stream), generator_methods(), name, arguments, values);
 }
 
-std::uint64_t bytes_of_draw(const Json& spec) {
+std::uint64_t random_tensor_bytes(const Json& spec) {
   const auto* members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1) return 0;
   const Json& arguments = members->front().second;
   double bytes = sizeof(double);
-  for (const char* const key : {"shape", "n"}) {
+  for (const char* const key : {"shape", "size", "n"}) {
     const Json* const value = arguments.find(key);
     if (value == nullptr) continue;
     if (const auto* one = value->get<std::int64_t>()) bytes *= static_cast<double>(*one);
@@ -196,14 +202,14 @@ std::uint64_t bytes_of_draw(const Json& spec) {
   return bytes > 0 ? static_cast<std::uint64_t>(std::min(bytes, 0x1p63)) : 0;
 }
 
-std::vector<std::string> draw_methods() {
+std::vector<std::string> random_methods() {
   std::vector<std::string> all = names_of(legacy_methods());
   for (const std::string& name : names_of(generator_methods()))
     if (std::find(all.begin(), all.end(), name) == all.end()) all.push_back(name);
   return all;
 }
 
-std::vector<std::string> draw_arguments(const std::string& method) {
+std::vector<std::string> random_arguments(const std::string& method) {
   std::vector<std::string> all;
   const auto add = [&](const auto& methods) {
     for (const auto& known : methods)
@@ -213,10 +219,11 @@ std::vector<std::string> draw_arguments(const std::string& method) {
   };
   add(legacy_methods());
   add(generator_methods());
+  if (std::find(all.begin(), all.end(), "shape") != all.end()) all.emplace_back("size");
   return all;
 }
 
-std::string draw_help() {
+std::string random_methods_help() {
   std::string text;
   const auto add = [&](const auto& methods) {
     for (const auto& method : methods) {

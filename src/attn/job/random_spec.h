@@ -7,7 +7,8 @@
 //   default_rng   random {shape, dtype}   integers {low = 0, high, shape, dtype, endpoint = false}
 //                 uniform {low = 0, high = 1, shape}
 //
-// Names, defaults and numbers are NumPy's. Without a shape a draw gives one number.
+// Names, defaults and numbers are NumPy's; NumPy's name for shape, size, is accepted, too. Without
+// a shape the result is one number.
 #pragma once
 
 #include <cstdint>
@@ -22,24 +23,24 @@
 
 namespace attn {
 
-/// The one stream that all random tensors of a job are drawn from.
-using Stream = std::variant<RandomState, Generator>;
+/// The stream from which all random tensors of a job are drawn.
+using RandomStream = std::variant<RandomState, Generator>;
 
-/// `seed` is a whole number or a list of them, digits in a string where 64 bits do not hold one
-/// (default_rng takes any size); `generator` is "RandomState" or "default_rng".
-/// Errors: data, for a negative number or one beyond what NumPy takes.
-Stream make_stream(const Json& seed, const std::string& generator);
+/// `seed` is an integer or a list of them, as a string of digits if 64 bits cannot hold it
+/// (default_rng accepts any size); `generator` is "RandomState" or "default_rng".
+/// Errors: data, for a negative number or one that NumPy refuses.
+RandomStream make_stream(const Json& seed, const std::string& generator);
 
-/// `spec` is an object with one member, the method; `values`, if any, stands for the argument of
-/// that name. Errors: data, naming the method or argument and the nearest known one.
-Tensor draw(const Json& spec, Stream& stream, const Tensor* values = nullptr);
+/// `spec` is an object with one member, the method; `values`, if any, is the argument of that name.
+/// Errors: data, naming the method or argument and the nearest known one.
+Tensor random_tensor(const Json& spec, RandomStream& stream, const Tensor* values = nullptr);
 
-/// What the tensor will take, as far as a shape or a count says; the faults of either are for
-/// draw() to tell. Never more than 2^63.
-std::uint64_t bytes_of_draw(const Json& spec);
+/// The size of the tensor, as far as its shape or count is known; errors in them are left to
+/// random_tensor(). At most 2^63.
+std::uint64_t random_tensor_bytes(const Json& spec);
 
-std::vector<std::string> draw_methods();                             ///< of both generators
-std::vector<std::string> draw_arguments(const std::string& method);  ///< in either generator
-std::string draw_help();  ///< every method and what it takes, a line each
+std::vector<std::string> random_methods();                             ///< of both generators
+std::vector<std::string> random_arguments(const std::string& method);  ///< in either generator
+std::string random_methods_help();  ///< every method and its arguments, a line each
 
 }  // namespace attn

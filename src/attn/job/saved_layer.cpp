@@ -33,13 +33,13 @@ Tensor third(const Tensor& tensor, std::size_t part) {
 
 Tensor flat(const Tensor& tensor) { return tensor.reshaped({tensor.size()}); }
 
-/// What to do with an array of this many axes.
+/// An array with this name: its number of axes, and how it is added to the layer.
 struct Name {
   std::size_t rank;
   std::function<void(const Tensor&, SavedLayer&)> take;
 };
 
-/// `key` is the array, turned into what a job has by `turn`.
+/// `turn` converts the array to the layout of the job's tensor `key`.
 Name as(const char* key, std::size_t rank, Tensor (*turn)(const Tensor&)) {
   return {rank,
           [=](const Tensor& array, SavedLayer& layer) { layer.tensors.set(key, turn(array)); }};
@@ -56,7 +56,7 @@ Name thirds(const char* q, const char* k, const char* v, std::size_t rank) {
           }};
 }
 
-/// A projection (M, heads, width) as (M, heads * width), which also says the number of heads.
+/// A projection (M, heads, width) as (M, heads * width); sets the number of heads, too.
 Name projection(const char* key, std::int64_t SavedLayer::*heads) {
   return {3, [=](const Tensor& array, SavedLayer& layer) {
             const Shape& shape = array.shape();

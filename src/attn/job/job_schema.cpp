@@ -1,5 +1,6 @@
-// The JSON Schema of a job document, made from the table of fields.
-#include <map>
+#include "attn/job/job_schema.h"
+
+#include <set>
 
 #include "attn/job/fields.h"
 #include "attn/job/random_spec.h"
@@ -33,48 +34,49 @@ Json list_schema(const Field& field, Json items) {
 
 Json bounded(const Field& field, const char* type) {
   JsonObject schema = {{"type", text(type)}};
-  if (field.minimum)
-    schema.emplace_back(field.above ? "exclusiveMinimum" : "minimum", Json{*field.minimum});
+  if (field.min)
+    schema.emplace_back(field.exclusive_min ? "exclusiveMinimum" : "minimum", Json{*field.min});
   return object(std::move(schema));
 }
 
-/// The alternatives that a field's value has.
+/// The schemas of which a field's value must match one.
 JsonArray alternatives(const Field& field) {
   JsonArray any;
-  switch (field.form) {
-    case FieldForm::tensor:
+  switch (field.type) {
+    case FieldType::tensor:
       any.push_back(reference("tensor"));
       break;
-    case FieldForm::integer:
+    case FieldType::integer:
       any.push_back(bounded(field, "integer"));
       break;
-    case FieldForm::number:
+    case FieldType::number:
       any.push_back(bounded(field, "number"));
       break;
-    case FieldForm::boolean:
+    case FieldType::boolean:
       any.push_back(object({{"type", text("boolean")}}));
       break;
-    case FieldForm::integers:
+    case FieldType::integers:
       any.push_back(list_schema(field, bounded(field, "integer")));
       break;
-    case FieldForm::strings:
+    case FieldType::strings:
       any.push_back(list_schema(field, object({{"type", text("string")}})));
       break;
-    case FieldForm::seed:
+    case FieldType::seed:
       any.push_back(reference("seed"));
       any.push_back(object({{"type", text("array")},
                             {"items", reference("seed")},
                             {"minItems", Json{std::int64_t{1}}}}));
       break;
-    case FieldForm::word:
+    case FieldType::word:
       break;
   }
+  if (field.single_string) any.push_back(object({{"type", text("string")}}));
   if (!field.words.empty()) any.push_back(words_schema(field.words));
   return any;
 }
 
 Json field_schema(const Field& field) {
-  JsonObject schema = {{"description", Json{field.what}}};
+  JsonObject schema = {{"description", Json{field.help}}};
   JsonArray any = alternatives(field);
   if (any.size() > 1)
     schema.emplace_back("anyOf", Json{std::move(any)});
@@ -90,9 +92,9 @@ Json seed_schema() {
   return object({{"anyOf", Json{std::move(any)}}});
 }
 
-Json draw_schema(const std::string& method) {
+Json random_schema(const std::string& method) {
   JsonObject arguments;
-  for (const std::string& argument : draw_arguments(method))
+  for (const std::string& argument : random_arguments(method))
     arguments.emplace_back(argument, object({}));
   Json inner = object({{"type", text("object")},
                        {"properties", object(std::move(arguments))},
@@ -111,23 +113,49 @@ Json numbers_schema() {
 }
 
 Json tensor_schema() {
-  JsonArray draws;
-  for (const std::string& method : draw_methods()) draws.push_back(draw_schema(method));
+  JsonArray random;
+  for (const std::string& method : random_methods()) random.push_back(random_schema(method));
   JsonArray any = {
       reference("numbers"),
       object({{"type", text("string")},
               {"minLength", Json{std::int64_t{1}}},
               {"description", text("\"FILE\" or \"FILE#NAME\"")}}),
-      object({{"description", text("a draw from the seed's stream")},
-              {"oneOf", Json{std::move(draws)}}}),
+      object({{"description", text("a random tensor")}, {"oneOf", Json{std::move(random)}}}),
   };
-  return object({{"description", text("nested numbers, a file, or a random draw")},
+  return object({{"description", text("nested numbers, a file, or a random tensor")},
                  {"anyOf", Json{std::move(any)}}});
 }
 
-/// Properties in the table's order; "position.base" goes into object "position".
+/// The object that holds the keys of a group, such as "rotary". The word of its key "kind" may
+/// replace it, where the key has the group's name as another spelling.
+Json group_schema(const std::string& group) {
+  JsonObject schema = {{"type", text("object")}};
+  const Field* kind = find_field_by_other_key(group);
+  if (kind != nullptr) {
+    std::string pattern;
+    for (const std::string& word : kind->words) pattern += (pattern.empty() ? "^(" : "|") + word;
+    schema = {{"type", Json{JsonArray{text("object"), text("string")}}},
+              {"pattern", Json{pattern + ")$"}}};
+  }
+  schema.emplace_back("additionalProperties", Json{false});
+  schema.emplace_back("properties", object({}));
+  return object(std::move(schema));
+}
+
+/// A key under another spelling.
+Json other_key_schema(const Field& field) {
+  std::string place = "#/properties/" + field.key;
+  if (const std::size_t dot = place.find('.'); dot != std::string::npos)
+    place.replace(dot, 1, "/properties/");
+  return object(
+      {{"description", Json{"other spelling of " + field.key}}, {"$ref", Json{std::move(place)}}});
+}
+
+/// Properties in the table's order; "position.base" is in the object "position". Other spellings
+/// follow.
 JsonObject properties() {
-  JsonObject top;
+  JsonObject top = {{"$schema", object({{"type", text("string")}})}};
+  std::set<std::string> groups;
   for (const Field& field : job_fields()) {
     const std::size_t dot = field.key.find('.');
     if (dot == std::string::npos) {
@@ -135,14 +163,14 @@ JsonObject properties() {
       continue;
     }
     const std::string group = field.key.substr(0, dot);
-    if (top.empty() || top.back().first != group)
-      top.emplace_back(group, object({{"type", text("object")},
-                                      {"additionalProperties", Json{false}},
-                                      {"properties", object({})}}));
+    if (groups.insert(group).second) top.emplace_back(group, group_schema(group));
     auto& members = std::get<JsonObject>(top.back().second.value);
     std::get<JsonObject>(members.back().second.value)
         .emplace_back(field.key.substr(dot + 1), field_schema(field));
   }
+  for (const Field& field : job_fields())
+    for (const std::string& other : field.other_keys())
+      if (!groups.contains(other)) top.emplace_back(other, other_key_schema(field));
   return top;
 }
 

@@ -1,0 +1,33 @@
+// Values of fields: whether a JSON value fits, what it means, and what the text of a flag means.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/base/error.h"
+#include "attn/io/json.h"
+#include "attn/job/fields.h"
+
+namespace attn {
+
+/// What is wrong with a value of this field; nothing if it fits.
+std::optional<Problem> problem_with(const Field& field, const Json& value);
+
+/// The value of a number given as a flag: an integer if JSON has one; ".5" and "1.", too. Nothing
+/// if the text is not a number.
+std::optional<Json> number_from_flag(const std::string& text);
+
+/// The value of a flag's text: "2,0" is a list, "auto" a word, "0.5" a number, "[[1, 2]]" or
+/// "{...}" inline JSON for a tensor. `flag` is for errors.
+Json value_from_flag(const Field& field, const std::string& text, const std::string& flag);
+
+// Values that are known to fit their field.
+std::int64_t integer_of(const Json& value);  ///< 2.0 is 2
+inline const std::string* word_of(const Json& value) { return value.get<std::string>(); }
+double number_of(const Json& value);
+std::vector<std::int64_t> integers_of(const Json& value);
+std::vector<std::string> strings_of(const Json& value);  ///< a string is a list of one
+
+}  // namespace attn
