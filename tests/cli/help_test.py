@@ -116,7 +116,7 @@ def test_empty_value_is_refused(name, flag):
     (["man", "rum"], "did you mean 'run'?"),
     (["man", "foo"], "'attn help' lists commands and topics"),
     (["examples", "lst"], "did you mean 'list'?"),
-    (["batch", "--workers", "3"], "unknown flag '--workers'; see"),
+    (["batch", "--workers", "3"], "unknown flag '--workers'; -j (--jobs) sets"),
     (["batch", "--threads", "3"], "unknown flag '--threads'; -j (--jobs) sets"),
     (["run", "x", "-o", "wts=w.npy"], "'attn help outputs' names them"),
     (["run", "x", "-o", "wieghts=w.npy"], "did you mean 'weights'?"),

@@ -136,12 +136,9 @@ def job_and_tensor(tmp_path):
 
 
 @pytest.mark.parametrize("arguments, code, reason", [
-    (["run", *QK, "--view", "out.png"], 66, MISSING), (["run", *QK, "--causal", "true"], 66, MISSING),
-    (["run", "qk.json", "--view", "out.png"], 2, EXTRA),
+    (["run", *QK, "--causal", "true"], 66, MISSING),
     (["run", "qk.json", "--causal", "bottom-right"], 2, EXTRA),
     (["run", "qk.json", "--view", "-"], 2, EXTRA),
-    (["compare", "t.npy", "--view", "d.svg"], 66, MISSING),
-    (["compare", "t.npy", "t.npy", "--view", "d.svg"], 2, EXTRA),
     (["batch", "--causal", "top-left"], 66, MISSING),
 ])
 def test_value_after_a_space_gets_a_hint(job_and_tensor, arguments, code, reason):

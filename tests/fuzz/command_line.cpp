@@ -51,7 +51,8 @@ struct RunCommand {
   RunCommand() {
     command.add(positional("JOB", job, ""));
     command.add(job_options(flags));
-    command.add(show_options(show));
+    add_show_options(command, show,
+                     [this] { return destination_of(show, job_output_names(), views.empty()); });
     add_view_options(command, views);
     command.add(nan_option(nan));
     add_limit_options(command, limits);

@@ -74,6 +74,9 @@ void add_batch_options(Command& command, BatchArgs& args) {
   command.add(result_options(args));
   command.add(running_options(args));
   add_limit_options(command, args.limits);
+  command.hints = {
+      {{"--threads", "--workers", "-n"}, "-j (--jobs) sets the number of concurrent jobs"},
+      {{"-o", "--output"}, "use --out-dir for results in files"}};
   command.requirements = {
       {{"--files-from"}, "job files, not '-'", [&args] { return !args.lines(); }},
       {{"-0"}, "--files-from"},

@@ -26,6 +26,12 @@ struct Conflict {
   std::string reason = {};  ///< why `first` cannot be combined with `second`, unless it is obvious
 };
 
+/// What to use instead of a flag that other programs have: "--force overwrites existing files".
+struct FlagHint {
+  std::vector<std::string> flags;
+  std::string hint;
+};
+
 struct Command {
   std::string name, summary;    ///< of a subcommand; the others have theirs in commands.cpp
   std::string description;      ///< paragraphs; help wraps them
@@ -33,6 +39,7 @@ struct Command {
   std::vector<Option> options;  ///< positional arguments in their order
   std::vector<Requirement> requirements;
   std::vector<Conflict> conflicts;
+  std::vector<FlagHint> hints;       ///< for unknown flags
   std::vector<Command> subcommands;  ///< they accept the options of their command, too
   std::string notes;                 ///< preformatted; help prints them last
   Action action;

@@ -84,6 +84,9 @@ Command make_command(const CommandEntry& entry) {
   Command command = entry.make();
   add_common_options(command);
   for (Command& subcommand : command.subcommands) add_common_options(subcommand);
+  if (command.find("--force") != nullptr)
+    command.hints.push_back(
+        {{"-f", "--overwrite", "--clobber"}, "use --force to overwrite existing files"});
   command.add(flag("-q,--quiet", Store<bool>(set_quiet), "suppress notes and warnings on stderr"));
   return command;
 }

@@ -8,8 +8,8 @@
 #include "attn/base/printable.h"
 #include "attn/cli/compare_options.h"
 #include "attn/cli/comparison_report.h"
-#include "attn/cli/draw.h"
 #include "attn/cli/message.h"
+#include "attn/cli/rendering.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/io/output_file.h"
 
@@ -105,11 +105,11 @@ void draw_difference(const CompareReport& report, const CompareArgs& args, Tenso
                      OutputFile& picture) {
   const Couple* couple = drawn_couple(report, args.of);
   if (couple == nullptr) return note("--view: nothing is drawn, as no two tensors have one shape");
-  const DrawFormat format = draw_format(args.view);
+  const RenderFormat format = render_format(args.view);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
   PageSet set = page_set(source_of(*couple, labels, args), args.choice, args.a);
   set.key.reset();  // no file holds the difference
-  picture.write((format == DrawFormat::text ? "\n" : "") + drawn({set}, format, {}));
+  picture.write((format == RenderFormat::text ? "\n" : "") + render({set}, format, args.style));
   picture.commit();
 }
 
@@ -144,7 +144,10 @@ int run_compare(const CompareArgs& args) {
   if (!args.view.empty())
     picture.emplace(args.view, OutputPolicy{.force = args.force, .inputs = files.paths()});
   files.require_unchanged();
-  print(args.json ? report_json(report) : report_text(report));
+  if (args.json)
+    print(report_json(report));
+  else if (!is_quiet())
+    print(report_text(report));
   if (picture) draw_difference(report, args, files, *picture);
   return report.same() ? 0 : 1;
 }
@@ -156,7 +159,8 @@ Command compare_command() {
   Command command;
   command.description =
       "Compares the tensors of A with those of B, the reference. An element is close if |a - b| <= "
-      "atol + rtol |b|. Exit code 0: all elements are close; 1: some differ. With --reference, B "
+      "atol + rtol |b|. Exit code 0: all elements are close; 1: some differ; with -q, that is all. "
+      "With --reference, B "
       "is computed from a job, for tests of kernels.";
   command.example =
       "  attn compare result.npz expected.npz --rtol 1e-5\n"

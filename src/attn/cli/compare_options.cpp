@@ -1,7 +1,7 @@
 #include "attn/cli/compare_options.h"
 
 #include "attn/base/error.h"
-#include "attn/cli/draw.h"
+#include "attn/cli/view_options.h"
 
 namespace attn {
 namespace {
@@ -35,10 +35,9 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
 std::vector<Option> picture_options(CompareArgs& args) {
   return in_group(
       "Picture",
-      {optional_value("--view", args.view, "-", "[=FILE]",
-                      "draw A - B as a heat map on the terminal, or as a picture or page with "
-                      "--view=FILE.svg, .png or .html",
-                      [](const std::string& word) { return find_draw_format(word).has_value(); }),
+      {view_option(args.view,
+                   "draw A - B as a heat map on the terminal, or as a picture or page with "
+                   "--view=FILE.svg, .png or .html"),
        text("--of", args.of, "NAME", "tensor to draw; default: the first that differs"),
        integer("--head", args.choice.head, {}, "I",
                "draw only this head; default: all, side by side"),
@@ -65,6 +64,7 @@ void add_rules(Command& command, const CompareArgs& args, const std::vector<Opti
        "the error bound, which --rtol, --atol and --ulp replace",
        [&args] { return !args.tolerant(); }},
       {{"--of", "--head", "--batch", "--layer"}, "--view"},
+      {{"--color", "--width"}, "--view on the terminal", [&args] { return args.view == "-"; }},
       {{"--force"}, "--view=FILE", [&args] { return !args.view.empty() && args.view != "-"; }}};
   for (const auto& [flag, reason] : kFixed)
     command.conflicts.push_back({flag, "--reference", reason});
@@ -82,6 +82,7 @@ void add_compare_options(Command& command, CompareArgs& args) {
   const std::vector<Option> job = in_group("", job_options(args.reference.flags));
   command.add(job);
   command.add(picture_options(args));
+  command.add(in_group("Picture", terminal_options(args.style)));
   add_limit_options(command, args.limits);
   add_rules(command, args, job);
 }
@@ -91,7 +92,7 @@ void check(const CompareArgs& args) {
     throw Error(ErrorKind::usage, "expected a reference file B, or --reference and a job");
   if (args.view == "-" && args.json)
     throw Error(ErrorKind::usage, "--view with --json requires a file: --view=FILE");
-  if (!args.view.empty()) draw_format(args.view);
+  if (!args.view.empty()) render_format(args.view);
 }
 
 }  // namespace attn

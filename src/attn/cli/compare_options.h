@@ -7,6 +7,7 @@
 
 #include "attn/cli/compare_reference.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/rendering.h"
 #include "attn/report/heat_map.h"
 
 namespace attn {
@@ -20,6 +21,7 @@ struct CompareArgs {
   ReferenceArgs reference;
   std::string view, of;
   HeatChoice choice;
+  RenderStyle style;  ///< of --view on the terminal
   bool force = false;
   LimitArgs limits;
 

@@ -5,6 +5,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
+#include "attn/cli/terminal.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/npy.h"
@@ -30,16 +31,6 @@ std::optional<Format> format_of(const EmitArgs& args) {
   return format;
 }
 
-PrintOptions print_options(const EmitArgs& args) {
-  using enum PrintOptions::FloatMode;
-  PrintOptions options = args.print;
-  options.floatmode = args.floatmode == "fixed"     ? fixed
-                      : args.floatmode == "unique"  ? unique
-                      : args.floatmode == "maxprec" ? maxprec
-                                                    : maxprec_equal;
-  return options;
-}
-
 const Tensor& only(const TensorMap& tensors, const OutputFile& out) {
   if (tensors.size() != 1)
     throw Error(ErrorKind::usage, printable(out.path()) + ": this format holds one tensor, found " +
@@ -49,12 +40,11 @@ const Tensor& only(const TensorMap& tensors, const OutputFile& out) {
 }
 
 std::string as_text(const TensorMap& tensors, const EmitArgs& args) {
-  const PrintOptions options = print_options(args);
   std::string text;
   for (const auto& [name, tensor] : tensors) {
     if (!text.empty()) text += "\n";
     if (!name.empty()) text += printable(name) + ":\n";
-    text += (args.repr ? numpy_repr(tensor, options) : numpy_str(tensor, options)) + "\n";
+    text += format_tensor(tensor, args.text) + "\n";
   }
   return text;
 }
@@ -96,29 +86,13 @@ void add_emit_options(Command& command, EmitArgs& args) {
                flag("--force", args.force, "overwrite FILE if it exists"),
                word("--format", args.format, {"text", "json", "csv", "npz", "npy", "safetensors"},
                     "format on stdout: text, json, csv, npz, npy or safetensors")});
-  PrintOptions& print = args.print;
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  command.add(in_group(
-      "Text, as with numpy.set_printoptions",
-      {flag("--repr", args.repr, "print as repr() does: array([...])"),
-       integer("--precision", print.precision, {0, 1100},  // 1074 digits write any float64 in full
-               "N", "digits after the decimal point; default: 8"),
-       integer("--threshold", print.threshold, {0, kMost}, "N",
-               "summarise arrays with more elements; default: 1000"),
-       integer("--edgeitems", print.edgeitems, {0, kMost}, "N",
-               "elements shown at each end of a summarised axis; default: 3"),
-       integer("--linewidth", print.linewidth, {1, kMost}, "N", "characters per line; default: 75"),
-       flag("--suppress", print.suppress, "do not use exponents for small numbers"),
-       word("--floatmode", args.floatmode, {"fixed", "unique", "maxprec", "maxprec_equal"},
-            "fixed, unique, maxprec (default) or maxprec_equal")}));
+  command.add(text_options(args.text));
   command.requirements.push_back({{"--format"},
                                   "standard output; a file's suffix sets its format",
                                   [&args] { return uses_format_option(args); }});
-  command.requirements.push_back(
-      {{"--repr", "--precision", "--threshold", "--edgeitems", "--linewidth", "--suppress",
-        "--floatmode"},
-       "text on standard output",
-       [&args] { return uses_format_option(args) && args.format == "text"; }});
+  command.requirements.push_back({text_option_names(), "text on standard output", [&args] {
+                                    return uses_format_option(args) && args.format == "text";
+                                  }});
   command.requirements.push_back({{"--force"}, "-o FILE", [&args] { return args.output != "-"; }});
 }
 
@@ -129,6 +103,7 @@ bool holds_one(const EmitArgs& args) {
 
 void emit_tensors(const TensorMap& tensors, const EmitArgs& args, const TensorFiles& files) {
   const std::optional<Format> format = format_of(args);
+  if (format && args.output == "-") refuse_binary_on_terminal(*format);
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
   if (format)
     write(tensors, *format, args, out);

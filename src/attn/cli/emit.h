@@ -4,8 +4,8 @@
 #include <string>
 
 #include "attn/cli/command.h"
+#include "attn/cli/text_options.h"
 #include "attn/io/tensor_file.h"
-#include "attn/report/numpy_text.h"
 
 namespace attn {
 
@@ -13,9 +13,8 @@ namespace attn {
 struct EmitArgs {
   std::string output = "-";     ///< -o; "-": standard output
   std::string format = "text";  ///< on standard output
-  std::string floatmode = "maxprec";
-  bool force = false, repr = false;
-  PrintOptions print;
+  bool force = false;
+  TextArgs text;
   std::string alone = "arr_0";  ///< what an .npz calls a nameless tensor (numpy.savez's default)
 };
 

@@ -191,7 +191,8 @@ Option optional_value(const std::string& names, std::string& target, const std::
                       const std::string& placeholder, const std::string& help,
                       std::function<bool(const std::string&)> accepts) {
   const auto store = [&target](const std::string& value) { target = value; };
-  return make(names, OptionalValue{standalone, store, std::move(accepts)}, placeholder, help);
+  return make(names, OptionalValue{standalone, store, std::move(accepts), false}, placeholder,
+              help);
 }
 
 Option word(const std::string& names, std::string& target, const std::vector<std::string>& words,

@@ -76,8 +76,9 @@ struct CommandParser {
 std::string suggest_flag(const std::string& flag, const std::set<const Command*>& commands) {
   Words flags;
   for (const Command* command : commands) {
-    if (flag == "--threads" && command->find("--jobs") != nullptr)
-      return "; -j (--jobs) sets the number of concurrent jobs";
+    for (const FlagHint& hint : command->hints)
+      if (std::find(hint.flags.begin(), hint.flags.end(), flag) != hint.flags.end())
+        return "; " + hint.hint;
     for (const Option& option : command->options)
       for (const std::string& name : option.names)
         if (name.starts_with("--")) flags.push_back(name);
@@ -115,6 +116,22 @@ void store_options(const CommandParser& parser, ParsedCommand& parsed) {
   }
 }
 
+/// "--view", "x.svg" as "--view=x.svg", where the option recognises the next word as its value. Not
+/// "-", which may be a job on standard input.
+Words join_optional_values(const Command& command, Words words) {
+  for (std::size_t i = 0; i + 1 < words.size() && words[i] != "--"; ++i) {
+    const Option* const option = command.find(words[i]);
+    const auto* const optional =
+        option == nullptr ? nullptr : std::get_if<OptionalValue>(&option->value);
+    if (optional == nullptr || !optional->may_be_next_word || words[i + 1].starts_with('-') ||
+        !optional->accepts(words[i + 1]))
+      continue;
+    words[i] += "=" + words[i + 1];
+    words.erase(words.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+  }
+  return words;
+}
+
 void parse_words(const Command& command, const Words& words, ParsedCommand& parsed) {
   CLI::App app;
   const CommandParser parser(command, app);
@@ -143,7 +160,7 @@ void parse_words(const Command& command, const Words& words, ParsedCommand& pars
 ParsedCommand parse(const Command& command, const std::string& name, const Words& words) {
   ParsedCommand parsed{&command, name, false, {}};
   try {
-    parse_words(command, words, parsed);
+    parse_words(command, join_optional_values(command, words), parsed);
   } catch (const Error& error) {
     throw Error(error.kind(), error.lines()[0] + "; see '" + parsed.name + " --help'");
   }

@@ -136,6 +136,7 @@ Command random_command() {
        flag("--endpoint", args->endpoint, "integers: include high in the range"),
        flag("--no-replace", args->no_replace, "choice: draw without replacement")}));
   add_emit_options(command, args->emit);
+  command.hints = {{{"--size"}, "use --shape"}};
   command.notes = "Methods and their arguments:\n" + random_methods_help();
   command.action = [args] { return run_random(*args); };
   return command;

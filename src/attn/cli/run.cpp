@@ -110,14 +110,12 @@ void require_places(const std::vector<OutputTarget>& targets,
   const ResultWriter unused(files, outputs, policy);
 }
 
-/// Whether anything goes to a file.
-bool has_file(const RunArgs& args) {
-  return args.views.has_file() ||
-         destination_of(args.show, job_output_names(), args.views.empty()).has_file();
+Destination destination_of(const RunArgs& args) {
+  return destination_of(args.show, job_output_names(), args.views.empty());
 }
 
 int run(const RunArgs& args) {
-  const Destination destination = destination_of(args.show, job_output_names(), args.views.empty());
+  const Destination destination = destination_of(args);
   ReadLimits limits = limits_of(args.limits);
   limits.access = FileAccess::map;
   TensorFiles files(limits);
@@ -182,7 +180,7 @@ Command run_command() {
   command.add(
       positional("JOB", args->job, "job file (.json, .npz or .safetensors); - for standard input"));
   command.add(job_options(args->flags));
-  command.add(show_options(args->show));
+  add_show_options(command, args->show, [args = args.get()] { return destination_of(*args); });
   add_view_options(command, args->views);
   command.add(in_group(
       "Results", {integer("--threads", args->threads, {.min = 1}, "N",
@@ -194,10 +192,12 @@ Command run_command() {
                        "show shapes, memory and cost of the outputs; compute nothing"),
                   nan_option(args->nan)}));
   add_limit_options(command, args->limits);
-  command.requirements.push_back({{"--force", "--no-clobber", "--durable"},
-                                  "a file: -o, --view=FILE or --explain FILE",
-                                  [args = args.get()] { return has_file(*args); }});
+  command.requirements.push_back(
+      {{"--force", "--no-clobber", "--durable"},
+       "a file: -o, --view=FILE or --explain FILE",
+       [args = args.get()] { return args->views.has_file() || destination_of(*args).has_file(); }});
   command.conflicts = {{"--force", "--no-clobber"}};
+  command.hints = {{{"--head", "--layer"}, "'attn view RESULT' has --head and --layer"}};
   command.action = [args] { return run_unless_there(*args); };
   return command;
 }

@@ -4,7 +4,8 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/draw.h"
+#include "attn/cli/rendering.h"
+#include "attn/cli/view_options.h"
 #include "attn/core/output_table.h"
 #include "attn/io/descriptor.h"
 
@@ -30,7 +31,8 @@ std::string written(const WorkedSteps& steps, StepsFormat format) {
 /// Of a page of steps, whose picture is of one head.
 std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job) {
   const Shape one_head{*(weights.shape.end() - 2), weights.shape.back()};
-  const std::size_t picture = bytes_to_draw(one_head, weights.dtype, job.tokens, DrawFormat::svg);
+  const std::size_t picture =
+      rendering_bytes(one_head, weights.dtype, job.tokens, RenderFormat::svg, {});
   return picture + picture / 2;  // and once more while the page grows around it
 }
 
@@ -43,16 +45,18 @@ bool RunViewArgs::has_file() const {
 void add_view_options(Command& command, RunViewArgs& args) {
   command.add(in_group(
       "Results",
-      {optional_value("--view", args.view, "-", "[=FILE]",
-                      "draw the weights as a heat map on the terminal, or as a picture or page "
-                      "with --view=FILE.svg, .png or .html",
-                      [](const std::string& word) { return find_draw_format(word).has_value(); }),
+      {view_option(args.view,
+                   "draw the weights as a heat map on the terminal, or as a picture or page with "
+                   "--view=FILE.svg, .png or .html"),
        text("--explain", args.explain, "FILE",
             "write each stage with its formula and numbers for one query to FILE.md, .html or "
             ".tex; - is Markdown on stdout"),
        integer("--explain-query", args.choice.query, {}, "I",
                "query to explain; default: the first"),
        integer("--explain-head", args.choice.head, {}, "I", "head to explain; default: 0")}));
+  command.add(in_group("Results", terminal_options(args.style)));
+  command.requirements.push_back(
+      {{"--color", "--width"}, "--view on the terminal", [&args] { return args.view == "-"; }});
   command.requirements.push_back({{"--explain-query", "--explain-head"}, "--explain"});
 }
 
@@ -63,7 +67,7 @@ RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPlace> results,
   if (!args.explain.empty()) results.push_back({"--explain", args.explain});
   refuse_two_for_one(results);
   if (!args.view.empty()) {
-    draw_format(args.view);
+    render_format(args.view);
     view_streams_ = is_stream(args.view);
     view_.emplace(args.view, policy);
   }
@@ -88,7 +92,8 @@ std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
   for (const PlannedOutput& output : plan.outputs) {
     if (output.name != name_of(Output::weights)) continue;
     if (view_)
-      bytes = bytes_to_draw(output.shape, output.dtype, job.tokens, draw_format(args_.view));
+      bytes = rendering_bytes(output.shape, output.dtype, job.tokens, render_format(args_.view),
+                              args_.style);
     if (explain_ && steps_format(args_.explain) == StepsFormat::html)
       bytes = std::max(bytes, bytes_of_steps(output, job));
   }
@@ -113,7 +118,7 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   const HeatSource source = heat_source(file, std::string(name_of(Output::weights)), "result");
   PageSet set = page_set(source, {}, "result");
   set.key.reset();  // there is no file to read it from
-  view_->write(drawn({set}, draw_format(args_.view), {}));
+  view_->write(render({set}, render_format(args_.view), args_.style));
   view_->finish();
 }
 

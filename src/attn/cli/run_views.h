@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/cli/command.h"
+#include "attn/cli/rendering.h"
 #include "attn/explain/explain.h"
 #include "attn/io/output_file.h"
 #include "attn/job/job.h"
@@ -18,6 +19,7 @@ struct RunViewArgs {
   std::string view;     ///< "-": the terminal
   std::string explain;  ///< FILE.md, .html or .tex; "-": Markdown on standard output
   ExplainChoice choice;
+  RenderStyle style;  ///< of --view on the terminal
   bool empty() const { return view.empty() && explain.empty(); }
   bool has_file() const;  ///< anything beside the terminal
 };

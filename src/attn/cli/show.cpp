@@ -3,9 +3,10 @@
 #include <algorithm>
 
 #include "attn/base/error.h"
+#include "attn/base/printable.h"
 #include "attn/cli/message.h"
+#include "attn/cli/terminal.h"
 #include "attn/io/descriptor.h"
-#include "attn/report/numpy_text.h"
 #include "attn/result/result_format.h"
 
 namespace attn {
@@ -19,18 +20,29 @@ bool takes_format(const OutputTarget& target) {
   return target.format && !format_of_suffix(target.path) && is_stream(target.path);
 }
 
+/// "weights=w.npy,context=c.npy" would be one file of that name.
+void refuse_list(const std::string& typed, const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (typed.find("," + name + "=") != std::string::npos)
+      throw Error(ErrorKind::usage,
+                  "-o " + printable(typed) + ": expected one NAME=FILE; repeat -o for each output");
+}
+
 }  // namespace
 
-std::vector<Option> show_options(ShowArgs& args) {
-  return in_group(
+void add_show_options(Command& command, ShowArgs& args, std::function<Destination()> destination) {
+  command.add(in_group(
       "Results",
       {list("-o,--output", args.outputs, "[NAME=]PATH",
             "output file ending in .npz, .safetensors, .json, .npy or .csv; FOLDER/; or NAME=FILE "
             "for one output; repeatable; default: text on stdout"),
        word("--format", args.format, {"text", "json", "ndjson", "csv", "npz", "npy", "safetensors"},
             "format on stdout: text, json, ndjson, csv, npz, npy or safetensors"),
-       flag("--repr", args.repr, "print text as repr() does: array([...])"),
-       flag("--force", args.force, "overwrite existing output files")});
+       flag("--force", args.force, "overwrite existing output files")}));
+  command.add(text_options(args.text));
+  command.requirements.push_back(
+      {text_option_names(), "text on standard output",
+       [&args, destination] { return destination().shown && is_text(args); }});
 }
 
 bool Destination::has_file() const {
@@ -49,17 +61,17 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
       destination.on_stdout = true;
       continue;
     }
+    refuse_list(typed, names);
     destination.targets.push_back(parse_target(typed, names, stream));
     format_used = format_used || takes_format(destination.targets.back());
   }
   // Last, so that it says nothing before the files are known to be written.
   if (destination.on_stdout && stream) destination.targets.push_back({"", "-", stream});
   destination.shown = destination.on_stdout && !stream;
+  if (destination.on_stdout && stream) refuse_binary_on_terminal(*stream);
   if (!destination.on_stdout && !format_used && !args.format.empty())
     throw Error(ErrorKind::usage,
                 "--format requires standard output; a file's suffix sets its format");
-  if ((!destination.on_stdout || !is_text(args)) && args.repr)
-    throw Error(ErrorKind::usage, "--repr requires text on standard output");
   return destination;
 }
 
@@ -74,7 +86,7 @@ void show(const Result& result, const ShowArgs& args,
   for (const auto& [name, tensor] : result.outputs) {
     text += (text.empty() ? "" : "\n") + name + " " + to_string(tensor.shape());
     if (const std::string words = what(name); !words.empty()) text += ": " + words;
-    text += "\n" + (args.repr ? numpy_repr(tensor) : numpy_str(tensor)) + "\n";
+    text += "\n" + format_tensor(tensor, args.text) + "\n";
   }
   print(text);
 }

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "attn/cli/option.h"
+#include "attn/cli/command.h"
+#include "attn/cli/text_options.h"
 #include "attn/io/output_policy.h"
 #include "attn/job/job.h"
 #include "attn/result/output_target.h"
@@ -16,12 +17,9 @@ namespace attn {
 struct ShowArgs {
   std::vector<std::string> outputs;  ///< -o
   std::string format;                ///< "" is text
-  bool repr = false;
   bool force = false;
+  TextArgs text;
 };
-
-/// -o, --format, --repr and --force.
-std::vector<Option> show_options(ShowArgs& args);
 
 /// What was typed, understood.
 struct Destination {
@@ -35,6 +33,9 @@ struct Destination {
 /// there is no -o. Errors: usage.
 Destination destination_of(const ShowArgs& args, const std::vector<std::string>& names,
                            bool by_default = true);
+
+/// Adds -o, --format, --force and the options of text. `destination` understands what was given.
+void add_show_options(Command& command, ShowArgs& args, std::function<Destination()> destination);
 
 /// What the writer of a result may do to what stands there.
 OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files);

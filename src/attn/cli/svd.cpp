@@ -104,11 +104,13 @@ Command svd_command() {
       positional("MATRIX", args->file, "FILE, or FILE#NAME if it contains several tensors")));
   command.add(integer("--rank", args->rank, {.min = 1}, "K",
                       "keep the K largest singular values; default: all"));
-  command.add(show_options(args->show));
+  const auto destination = [args = args.get()] {
+    return destination_of(args->show, factor_names());
+  };
+  add_show_options(command, args->show, destination);
   add_expand_option(command, args->limits);
-  command.requirements = {{{"--force"}, "-o FILE", [args = args.get()] {
-                             return destination_of(args->show, factor_names()).has_file();
-                           }}};
+  command.requirements.push_back(
+      {{"--force"}, "-o FILE", [destination] { return destination().has_file(); }});
   command.action = [args] { return run(*args); };
   return command;
 }

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "attn/base/error.h"
+
 namespace attn {
 namespace {
 
@@ -42,6 +44,13 @@ TerminalStyle terminal_style(const std::string& when, std::size_t width) {
   style.width =
       std::clamp<std::size_t>(width == 0 ? terminal_width(STDOUT_FILENO) : width, 20, 1000);
   return style;
+}
+
+void refuse_binary_on_terminal(Format format) {
+  const bool is_text = format == Format::json || format == Format::csv;
+  if (!is_text && isatty(STDOUT_FILENO) == 1)
+    throw Error(ErrorKind::usage,
+                "refusing to write binary data to the terminal; use -o FILE or a pipe");
 }
 
 }  // namespace attn

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string>
 
+#include "attn/io/tensor_file.h"
 #include "attn/report/heat_text.h"
 
 namespace attn {
@@ -17,5 +18,8 @@ std::size_t terminal_width(int terminal);
 /// (truecolor, 24bit) or TERM (-direct, 256color) promise. `width` 0: the terminal's own, or
 /// COLUMNS, or 80.
 TerminalStyle terminal_style(const std::string& when, std::size_t width);
+
+/// Errors: usage, if standard output is a terminal and the format is binary.
+void refuse_binary_on_terminal(Format format);
 
 }  // namespace attn

@@ -4,9 +4,9 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/cli/draw.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/message.h"
+#include "attn/cli/view_options.h"
 #include "attn/io/output_file.h"
 #include "attn/job/limits.h"
 #include "attn/result/output_target.h"
@@ -20,7 +20,7 @@ struct ViewArgs {
   std::vector<std::string> tokens, key_tokens;
   HeatChoice choice;
   std::string of;
-  DrawStyle style;
+  RenderStyle style;
   LimitArgs limits;
   bool force = false;
 };
@@ -47,14 +47,14 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
 }
 
 int view(const ViewArgs& args) {
-  const DrawFormat format = draw_format(args.output);
-  if (!args.other.empty() && format != DrawFormat::html)
+  const RenderFormat format = render_format(args.output);
+  if (!args.other.empty() && format != RenderFormat::html)
     throw Error(ErrorKind::usage, "comparing two files requires -o FILE.html");
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
-  out.write(drawn(sets, format, args.style));
+  out.write(render(sets, format, args.style));
   out.commit();
   return 0;
 }
@@ -118,13 +118,10 @@ Command view_command() {
        text("-o,--output", args->output, "FILE",
             "FILE.svg, FILE.png or FILE.html (an interactive page); default: text on stdout"),
        flag("--force", args->force, "overwrite FILE if it exists"),
-       word("--color", args->style.colour, {"auto", "always", "never"},
-            "use colours on the terminal: auto, always or never"),
-       integer("--width", args->style.width, {20, 1000}, "N",
-               "width in columns; default: that of the terminal"),
        text("--max-html-bytes", Store<std::string>(store_page_size), "SIZE",
             "limit on the size of a page, such as 20M; values are stored less precisely if needed; "
             "default: 50000000")});
+  command.add(terminal_options(args->style));
   command.add(choice_options(*args));
   add_expand_option(command, args->limits);
   add_requirements(command, *args);

@@ -1,4 +1,4 @@
-#include "attn/cli/draw.h"
+#include "attn/cli/rendering.h"
 
 #include <algorithm>
 
@@ -74,16 +74,16 @@ double widest_label(const std::vector<std::string>& tokens) {
 
 }  // namespace
 
-std::optional<DrawFormat> find_draw_format(const std::string& path) {
-  if (path == "-") return DrawFormat::text;
-  if (path.ends_with(".svg")) return DrawFormat::svg;
-  if (path.ends_with(".png")) return DrawFormat::png;
-  if (path.ends_with(".html")) return DrawFormat::html;
+std::optional<RenderFormat> find_render_format(const std::string& path) {
+  if (path == "-") return RenderFormat::text;
+  if (path.ends_with(".svg")) return RenderFormat::svg;
+  if (path.ends_with(".png")) return RenderFormat::png;
+  if (path.ends_with(".html")) return RenderFormat::html;
   return std::nullopt;
 }
 
-DrawFormat draw_format(const std::string& path) {
-  if (const auto format = find_draw_format(path)) return *format;
+RenderFormat render_format(const std::string& path) {
+  if (const auto format = find_render_format(path)) return *format;
   throw Error(ErrorKind::usage,
               printable(path) + ": expected a name that ends in .svg, .png or .html");
 }
@@ -118,35 +118,35 @@ PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::
   return set;
 }
 
-std::size_t bytes_to_draw(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
-                          DrawFormat format) {
+std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<std::string>& tokens,
+                            RenderFormat format, const RenderStyle& style) {
   constexpr std::size_t kEscaped = 6;  // "\\u0001"
   std::size_t labels = 0;
   for (const std::string& token : tokens) labels += 2 * kEscaped * token.size();  // rows, columns
-  const DrawStyle style;
   switch (format) {
-    case DrawFormat::text:
+    case RenderFormat::text:
       return sum(labels, bytes_of_text(shape, terminal_style(style.colour, style.width)));
-    case DrawFormat::svg:
+    case RenderFormat::svg:
       return sum(labels, bytes_of_svg(shape, widest_label(tokens)));
-    case DrawFormat::png:
+    case RenderFormat::png:
       return sum(labels, bytes_of_png(shape, widest_label(tokens)));
-    case DrawFormat::html:
+    case RenderFormat::html:
       break;
   }
   return sum(labels, bytes_of_page(shape, dtype, style.most_html_bytes));
 }
 
-std::string drawn(const std::vector<PageSet>& sets, DrawFormat format, const DrawStyle& style) {
+std::string render(const std::vector<PageSet>& sets, RenderFormat format,
+                   const RenderStyle& style) {
   const HeatMap& map = sets[0].map;
   switch (format) {
-    case DrawFormat::text:
+    case RenderFormat::text:
       return heat_text(map, terminal_style(style.colour, style.width));
-    case DrawFormat::svg:
+    case RenderFormat::svg:
       return svg_of(heat_picture(map));
-    case DrawFormat::png:
+    case RenderFormat::png:
       return png_of(heat_picture(map));
-    case DrawFormat::html:
+    case RenderFormat::html:
       break;
   }
   const PagePlan plan = plan_page(sets, style.most_html_bytes);
