@@ -11,6 +11,7 @@ namespace attn::test {
 namespace {
 
 using Real = long double;
+namespace reference = kernel::reference;
 constexpr Real kHidden = -std::numeric_limits<Real>::infinity();
 
 template <class T>
@@ -38,21 +39,10 @@ double cap_tolerance(Real capped) {
   return std::abs(double(capped)) * kRounding<T> * 8;
 }
 
-/// The biases of a query and a key in the order in which they are added.
-template <class T>
-std::vector<double> biases_of(const kernel::Problem<T>& p, const kernel::Row<T>& row,
-                              std::size_t j) {
-  std::vector<double> biases;
-  if (row.distances) biases.push_back(row.distances[j]);
-  for (std::size_t m = 0; m < p.biases.size(); ++m)
-    if (row.biases[m]) biases.push_back(row.biases[m][j * p.biases[m].strides.column]);
-  return biases;
-}
-
 /// The tolerances of the scores of query l and key j, of which element `at` of the outputs tells.
 template <class T>
-ScoreTolerances score_tolerances(const Case<T>& c, const kernel::Row<T>& row,
-                                 const kernel::Reference<Real>& exact, std::size_t at,
+ScoreTolerances score_tolerances(const Case<T>& c, reference::Query query,
+                                 const reference::Outputs<Real>& exact, std::size_t at,
                                  double dot_error, std::size_t j) {
   const auto& p = c.problem;
   const bool caps = p.softcap > 0;
@@ -64,7 +54,7 @@ ScoreTolerances score_tolerances(const Case<T>& c, const kernel::Row<T>& row,
   if (exact.masked[at] == kHidden) return error;
   error.masked = error.scaled;
   Real sum = exact.scaled[at];
-  for (double bias : biases_of(p, row, j)) {
+  for (const double bias : reference::biases(p, query, j)) {
     sum += bias;
     error.masked += (size(sum) + size(bias)) * kRounding<T>;
   }
@@ -74,30 +64,31 @@ ScoreTolerances score_tolerances(const Case<T>& c, const kernel::Row<T>& row,
 
 /// Sets the tolerances of query l of head h of batch item b.
 template <class T>
-void set_tolerances(const Case<T>& c, const kernel::Reference<Real>& exact, std::size_t b,
+void set_tolerances(const Case<T>& c, const reference::Outputs<Real>& exact, std::size_t b,
                     std::size_t h, std::size_t l, Answer<double>& tolerance) {
   const auto& p = c.problem;
   const std::size_t row = (b * p.H + h) * p.L + l;
-  kernel::Row<T> modifiers;
-  make_rows(p, kernel::Results<T>(), row, 1, &modifiers);
+  const reference::Query query{b, h, l};
+  const auto is_visible = [&](std::size_t j) { return reference::is_visible(p, query, j); };
+  const T sink = reference::sink(p, query);
   double score_error = 0;  // the largest of the masked scores, by temperature
   double max = -std::numeric_limits<double>::infinity();
   for (std::size_t j = 0; j < p.S; ++j) {
     const std::size_t at = row * p.S + j;
     const ScoreTolerances error =
-        score_tolerances(c, modifiers, exact, at, dot_tolerance(c, b, h, l, j), j);
+        score_tolerances(c, query, exact, at, dot_tolerance(c, b, h, l, j), j);
     tolerance.scores[at] = error.scores;
     tolerance.scaled[at] = error.scaled;
     tolerance.masked[at] = error.masked;
-    if (!sees(p, modifiers, j)) continue;
+    if (!is_visible(j)) continue;
     const auto masked = static_cast<double>(exact.masked[at]);
     score_error = std::max(
         score_error, (error.masked + 2 * kRounding<T> * std::abs(masked)) / double(p.temperature));
     max = std::max(max, masked / double(p.temperature));
   }
-  if (modifiers.sink > -std::numeric_limits<T>::infinity()) {
-    max = std::max(max, double(modifiers.sink));
-    score_error = std::max(score_error, 2 * kRounding<T> * std::abs(double(modifiers.sink)));
+  if (sink > -std::numeric_limits<T>::infinity()) {
+    max = std::max(max, double(sink));
+    score_error = std::max(score_error, 2 * kRounding<T> * std::abs(double(sink)));
   }
   // Sums run over at most one key block, then over the blocks.
   const double sum_error =
@@ -109,7 +100,7 @@ void set_tolerances(const Case<T>& c, const kernel::Reference<Real>& exact, std:
   for (std::size_t j = 0; j < p.S; ++j) {
     const std::size_t at = row * p.S + j;
     const auto masked = static_cast<double>(exact.masked[at] / p.temperature);
-    const double exp_error = sees(p, modifiers, j) ? std::abs(masked - max) * kRounding<T> * 2 : 0;
+    const double exp_error = is_visible(j) ? std::abs(masked - max) * kRounding<T> * 2 : 0;
     tolerance.weights[at] =
         double(exact.weights[at]) * (std::expm1(2 * score_error) + sum_error + exp_error) + tiny;
   }
@@ -117,8 +108,7 @@ void set_tolerances(const Case<T>& c, const kernel::Reference<Real>& exact, std:
     double size = 0;
     for (std::size_t j = 0; j < p.S; ++j) {
       const auto weight = static_cast<double>(exact.weights[row * p.S + j]);
-      if (sees(p, modifiers, j) || weight != 0)
-        size += std::abs(weight * c.v.at(b, h / (p.H / p.G), j, d));
+      if (is_visible(j) || weight != 0) size += std::abs(weight * c.v.at(b, h / (p.H / p.G), j, d));
     }
     tolerance.context[row * p.Dv + d] =
         size * (std::expm1(2 * score_error) + 2 * sum_error) + tiny * static_cast<double>(p.S);
@@ -130,7 +120,7 @@ void set_tolerances(const Case<T>& c, const kernel::Reference<Real>& exact, std:
 template <class T>
 Expected<T> expect(const Case<T>& c) {
   const auto& p = c.problem;
-  const kernel::Reference<Real> exact = kernel::attend_reference<Real>(p);
+  const reference::Outputs<Real> exact = reference::attend<Real>(p);
   Expected<T> out;
   const auto copy = [&](const std::vector<Real>& from, std::vector<double> Answer<double>::*to) {
     (out.value.*to).assign(from.begin(), from.end());

@@ -1,63 +1,132 @@
 // The definition of what attend() computes, in plain loops over one query after the other. The fast
-// kernels are tested against it; nothing else uses it.
+// kernels are tested against it. It shares no code with them.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "attn/base/dtype.h"
 #include "attn/kernel/problem.h"
-#include "attn/kernel/rows.h"
 
-namespace attn::kernel {
+namespace attn::kernel::reference {
 
 /// All outputs, contiguous and without padding.
 template <class N>
-struct Reference {
+struct Outputs {
   std::vector<N> scores, scaled, masked, weights;  ///< (B, H, L, S)
   std::vector<N> context;                          ///< (B, H, L, Dv)
   std::vector<N> logsumexp;                        ///< (B, H, L)
 };
 
+/// A batch item, query head and query.
+struct Query {
+  std::size_t b, h, l;
+};
+
+inline std::int64_t offset(const Strides& s, std::size_t b, std::size_t h, std::size_t row,
+                           std::size_t column) {
+  const auto times = [](std::size_t i, std::int64_t stride) {
+    return static_cast<std::int64_t>(i) * stride;
+  };
+  return times(b, s.batch) + times(h, s.head) + times(row, s.row) + times(column, s.column);
+}
+
+/// x[b, h, row, column]
+inline double element(const Operand& x, std::size_t b, std::size_t h, std::size_t row,
+                      std::size_t column) {
+  const std::int64_t at = offset(x.strides, b, h, row, column);
+  switch (x.dtype) {
+    case DType::f64:
+      return static_cast<const double*>(x.data)[at];
+    case DType::f16:
+      return double(static_cast<const Half*>(x.data)[at]);
+    case DType::bf16:
+      return double(static_cast<const BFloat16*>(x.data)[at]);
+    default:
+      return double(static_cast<const float*>(x.data)[at]);
+  }
+}
+
+template <class T>
+KeyRange key_range(const Problem<T>& p, Query q) {
+  if (!p.key_ranges) return {0, static_cast<std::int64_t>(p.S), 0, false};
+  return p.key_ranges[static_cast<std::int64_t>(q.b) * p.key_ranges_batch +
+                      static_cast<std::int64_t>(q.l)];
+}
+
+/// Whether the query sees key j: its key range holds it, and no mask or bias of -inf hides it.
+template <class T>
+bool is_visible(const Problem<T>& p, Query q, std::size_t j) {
+  const KeyRange range = key_range(p, q);
+  const auto key = static_cast<std::int64_t>(j);
+  bool visible = !range.padding && key >= range.begin && key < range.end;
+  for (const auto& [data, strides, hides] : p.masks)
+    if (data && (data[offset(strides, q.b, q.h, q.l, j)] != 0) == hides) visible = false;
+  for (const auto& [data, strides] : p.biases)
+    if (data && std::isinf(data[offset(strides, q.b, q.h, q.l, j)]) &&
+        data[offset(strides, q.b, q.h, q.l, j)] < 0)
+      visible = false;
+  return visible;
+}
+
+/// What is added to the scaled score of key j, in this order: the bias of its distance, then
+/// others.
+template <class T>
+std::vector<T> biases(const Problem<T>& p, Query q, std::size_t j) {
+  std::vector<T> found;
+  if (p.distances.data) {
+    const std::int64_t distance = static_cast<std::int64_t>(j) - key_range(p, q).center;
+    found.push_back(p.distances.data[offset(p.distances.strides, q.b, q.h, 0, 0) + distance]);
+  }
+  for (const auto& [data, strides] : p.biases)
+    if (data) found.push_back(data[offset(strides, q.b, q.h, q.l, j)]);
+  return found;
+}
+
+/// The logit of the query's attention sink; -inf for none. Padding queries have none.
+template <class T>
+T sink(const Problem<T>& p, Query q) {
+  return p.sinks && !key_range(p, q).padding ? p.sinks[q.h] : -std::numeric_limits<T>::infinity();
+}
+
 /// Computes all outputs in N, for example long double.
 template <class N, class T>
-Reference<N> attend_reference(const Problem<T>& p) {
+Outputs<N> attend(const Problem<T>& p) {
   constexpr N kHidden = -std::numeric_limits<N>::infinity();
   const std::size_t queries = p.B * p.H * p.L;
   const std::vector<N> matrix(queries * p.S);
-  Reference<N> out{
+  Outputs<N> out{
       matrix, matrix, matrix, matrix, std::vector<N>(queries * p.Dv), std::vector<N>(queries)};
   const auto cap = [&](N x) { return p.softcap * std::tanh(x / p.softcap); };
 
   for (std::size_t i = 0; i < queries; ++i) {
-    const std::size_t b = i / p.L / p.H, h = i / p.L % p.H, g = h / (p.H / p.G), l = i % p.L;
-    const Matrix q = matrix_of(p.q, b, h), k = matrix_of(p.k, b, g), v = matrix_of(p.v, b, g);
-    Row<T> row;  // this query's key range, sink, biases and masks
-    make_rows(p, Results<T>(), i, 1, &row);
+    const Query q{i / p.L / p.H, i / p.L % p.H, i % p.L};
+    const std::size_t g = q.h / (p.H / p.G);
     N *const scores = &out.scores[i * p.S], *const scaled = &out.scaled[i * p.S];
     N *const masked = &out.masked[i * p.S], *const weights = &out.weights[i * p.S];
     N max = kHidden;
 
     for (std::size_t j = 0; j < p.S; ++j) {
-      for (std::size_t d = 0; d < p.D; ++d) scores[j] += N(element(q, l, d)) * element(k, j, d);
+      for (std::size_t d = 0; d < p.D; ++d)
+        scores[j] += N(element(p.q, q.b, q.h, q.l, d)) * element(p.k, q.b, g, j, d);
       scaled[j] = p.scale * scores[j];
       if (p.softcap > 0 && !p.softcap_last) scaled[j] = cap(scaled[j]);
       masked[j] = scaled[j];
-      if (row.distances) masked[j] += row.distances[j];
-      for (std::size_t m = 0; m < p.biases.size(); ++m)
-        if (row.biases[m]) masked[j] += row.biases[m][j * p.biases[m].strides.column];
+      for (const T bias : biases(p, q, j)) masked[j] += bias;
       if (p.softcap > 0 && p.softcap_last) masked[j] = cap(masked[j]);
-      if (!sees(p, row, j)) masked[j] = kHidden;
+      if (!is_visible(p, q, j)) masked[j] = kHidden;
       if (masked[j] / p.temperature > max) max = masked[j] / p.temperature;  // NaN is ignored
     }
 
-    max = std::max(max, N(row.sink));
+    max = std::max(max, N(sink(p, q)));
     const N origin = max == kHidden ? N(0) : max;  // keeps exp() within its range
-    N sum = std::exp(row.sink - origin);
+    N sum = std::exp(sink(p, q) - origin);
     bool sees_any = false;
     for (std::size_t j = 0; j < p.S; ++j) {
-      if (!sees(p, row, j)) continue;
+      if (!is_visible(p, q, j)) continue;
       sees_any = true;
       sum += weights[j] = std::exp(masked[j] / p.temperature - origin);
     }
@@ -65,14 +134,15 @@ Reference<N> attend_reference(const Problem<T>& p) {
 
     const bool empty = !sees_any && sum == 0;
     for (std::size_t j = 0; j < p.S; ++j) {
-      if (empty) weights[j] = row.range.padding ? N(0) : N(p.empty_weight);
-      if (!empty && sees(p, row, j)) weights[j] /= sum;
-      if (!empty ? !sees(p, row, j) : weights[j] == 0) continue;  // whatever its value is
+      const bool visible = is_visible(p, q, j);
+      if (empty) weights[j] = key_range(p, q).padding ? N(0) : N(p.empty_weight);
+      if (!empty && visible) weights[j] /= sum;
+      if (!empty ? !visible : weights[j] == 0) continue;  // a hidden value has no effect, even NaN
       for (std::size_t d = 0; d < p.Dv; ++d)
-        out.context[i * p.Dv + d] += weights[j] * N(element(v, j, d));
+        out.context[i * p.Dv + d] += weights[j] * N(element(p.v, q.b, g, j, d));
     }
   }
   return out;
 }
 
-}  // namespace attn::kernel
+}  // namespace attn::kernel::reference
