@@ -288,7 +288,7 @@ def test_invalid_flags_are_refused(files, flags, code, texts):
 
 @pytest.mark.parametrize("arguments, code, message", [
     (["q4.npy", "--of", "weights"], 2,
-     "q4.npy: has no weights, but one tensor without a name, which is drawn without --of"),
+     "q4.npy: has no weights, but one unnamed tensor; omit --of"),
     (["none.safetensors", "--of", "weights"], 2, "none.safetensors: has no weights, nor any other tensor"),
     (["none.safetensors"], 2, "none.safetensors: has no weights, nor any other tensor"),
     (["w.npz#other"], 65, "w.npz: has no array 'other', only weights, empty"),

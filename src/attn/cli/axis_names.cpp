@@ -26,17 +26,17 @@ AxisList axes_of(const std::string& name) {
   return {};
 }
 
-/// Whether a job is known and said nothing of heads.
+/// Whether the result has a job, and the job does not set heads.
 bool without_heads(const ResultFile& result) {
   return result.made_by.find("job") != nullptr && result.job("heads") == nullptr;
 }
 
-/// The axes of this tensor: heads are one where the job asked for them or has it.
+/// The axes of this tensor. Heads are an axis only if the job sets heads.
 AxisList axes_in(const ResultFile& result, const std::string& name) {
   const std::size_t rank = result.tensors.at(name).rank();
   AxisList axes = axes_of(name);
   const bool packed = !axes.empty() && is_packed(axes.back());
-  if (packed && rank == 4) {  // heads apart
+  if (packed && rank == 4) {  // heads are an axis
     const Json* layout = result.job("layout");
     const auto* word = layout == nullptr ? nullptr : layout->get<std::string>();
     axes.insert(word != nullptr && *word == "blhd" ? 2 : 1, Axis::H);

@@ -1,5 +1,5 @@
-// What the axes of a tensor are called in a drawing, by the tensor's name: of logsumexp (B, H, L)
-// rows are heads and columns queries.
+// Names of the axes of a tensor in a heat map. For logsumexp (B, H, L), rows are heads and columns
+// are queries.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace attn {
 struct AxisNames {
   std::string rows = "rows", columns = "columns";
   std::string third = "head";  ///< the axis before the last two: "head" or "batch"
-  bool known = false;          ///< whether the tensor's name says anything
+  bool known = false;          ///< whether the tensor is a known output or input
 };
 
 /// Of the tensor of that name in a result. Outputs are named by their letters (core/attention.h),

@@ -27,7 +27,7 @@
 namespace attn {
 namespace {
 
-/// Runs the action. A file that does not exist may have been meant as the value of a flag.
+/// Runs the action. If a file does not exist, it may have been meant as the value of a flag.
 int perform(const Command& command, const ParsedCommand& parsed,
             const std::vector<std::string>& words) {
   const auto report = command.report ? command.report : report_exception;
@@ -91,19 +91,19 @@ int dispatch(int argc, char** argv) {
 
 std::atomic<bool> ran_out = false;
 
-[[noreturn]] void note_no_memory() {
+[[noreturn]] void handle_out_of_memory() {
   ran_out = true;
   throw std::bad_alloc();
 }
 
-/// Where libraries cannot let an exception through (CLI11 and nlohmann/json allocate in noexcept
-/// functions), the program would end with abort() and a stack of words for developers.
-[[noreturn]] void end_by_exception() {
+/// The handler for std::terminate, which an exception in a noexcept function calls (CLI11 and
+/// nlohmann/json allocate in such functions). Reports the exception instead of calling abort().
+[[noreturn]] void handle_terminate() {
   remove_temporaries();
   int code = static_cast<int>(ErrorKind::internal);
   try {
     if (const std::exception_ptr fault = std::current_exception()) std::rethrow_exception(fault);
-    // Some ways here leave no exception to ask.
+    // There may be no current exception.
     if (ran_out) throw std::bad_alloc();
     std::fputs("attn: internal error: terminated\n", stderr);
   } catch (const std::bad_alloc&) {
@@ -121,10 +121,10 @@ std::atomic<bool> ran_out = false;
 int run_cli(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "batch") install_status_signal();
   occupy_closed_streams();
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that has gone is seen as BrokenPipe
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes BrokenPipe
   remove_temporaries_on_signals();
-  std::set_terminate(end_by_exception);
-  std::set_new_handler(note_no_memory);
+  std::set_terminate(handle_terminate);
+  std::set_new_handler(handle_out_of_memory);
   configure_blas();
   try {
     return dispatch(argc, argv);

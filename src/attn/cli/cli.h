@@ -3,8 +3,8 @@
 
 namespace attn {
 
-/// Runs the program and returns its exit code; every error ends here as lines on stderr that begin
-/// with "attn: ". Nothing is thrown.
+/// Runs the program and returns its exit code. Errors are reported as lines "attn: ..." on stderr.
+/// Never throws.
 int run_cli(int argc, char** argv);
 
 }  // namespace attn

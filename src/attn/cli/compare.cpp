@@ -16,8 +16,8 @@
 namespace attn {
 namespace {
 
-/// With --ulp alone, tolerances are 0: distance in ulps decides. Beside --rtol or --atol, an
-/// element that keeps either of the two is close. Of a reference, NaN is part of what is right.
+/// With --ulp alone, rtol and atol are 0. With --ulp and --rtol or --atol, an element is close if
+/// it meets either criterion. With --reference, NaN equals NaN.
 Tolerance tolerance_of(const CompareArgs& args) {
   Tolerance tolerance;
   const bool bounds = args.reference.asked && !args.tolerant();
@@ -28,7 +28,7 @@ Tolerance tolerance_of(const CompareArgs& args) {
   return tolerance;
 }
 
-/// A tensor without a name can only be compared with one that stands alone, too.
+/// An unnamed tensor can only be compared with a file of one tensor.
 void refuse_nameless(const TensorMap& one, const std::string& one_name, const TensorMap& other,
                      const std::string& other_name) {
   if (!one.contains("") || other.size() == 1) return;
@@ -61,7 +61,8 @@ CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Toleranc
   return report;
 }
 
-/// The one asked for, or the first that differs, or the first; nullptr where no two have one shape.
+/// The pair with the given name, or the first that differs, or the first. nullptr if no pair has
+/// equal shapes.
 const Couple* drawn_couple(const CompareReport& report, const std::string& asked) {
   const Couple* found = nullptr;
   bool known = asked.empty();
@@ -76,7 +77,7 @@ const Couple* drawn_couple(const CompareReport& report, const std::string& asked
   return found;
 }
 
-/// Where both are -inf, both hide the key: nothing to see.
+/// Elements that are -inf in both tensors are hidden keys, which are drawn as masked.
 HeatSource source_of(const Couple& couple, const ResultFile& labels, const CompareArgs& args) {
   const Tensor &a = couple.compared.a, &b = couple.compared.b;
   ResultFile file{{}, labels.tokens, labels.made_by};
@@ -108,12 +109,12 @@ void draw_difference(const CompareReport& report, const CompareArgs& args, Tenso
   const RenderFormat format = render_format(args.view);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
   PageSet set = page_set(source_of(*couple, labels, args), args.choice, args.a);
-  set.key.reset();  // no file holds the difference
+  set.key.reset();  // the difference is in no file
   picture.write((format == RenderFormat::text ? "\n" : "") + render({set}, format, args.style));
   picture.commit();
 }
 
-/// Without --max-memory the size of what is only read is not limited.
+/// Without --reference and --max-memory, the size of inputs is not limited.
 ReadLimits compare_limits(const CompareArgs& args) {
   if (!args.reference.asked && args.limits.max_memory.empty())
     return reading_limits(args.limits, FileAccess::map);

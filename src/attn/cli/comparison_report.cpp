@@ -43,7 +43,8 @@ Json histogram(const Comparison& found) {
                          {"infinite", count(found.infinitely_apart)}}};
 }
 
-/// The element that uses most of its bound: which share of it, where, both values, the bound.
+/// The element with the largest error relative to its bound: the ratio, its index, both values and
+/// the bound.
 Json of_bound(const Couple& couple) {
   const std::optional<Extreme>& worst = couple.found.max_of_bound;
   Json object = extreme(worst, couple);

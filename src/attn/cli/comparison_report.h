@@ -1,4 +1,4 @@
-// What `attn compare` found, as text and as JSON.
+// The report of `attn compare`, as text and as JSON.
 #pragma once
 
 #include <algorithm>
@@ -9,13 +9,13 @@
 
 namespace attn {
 
-/// Two tensors of one name, and how far they are apart.
+/// Two tensors of the same name and their differences.
 struct Couple {
   Compared compared;
   Comparison found;
 };
 
-/// What both files hold together, in A's order.
+/// All comparisons, in the order of A.
 struct CompareReport {
   std::vector<Couple> couples;
   std::vector<std::string> only_in_a, only_in_b;

@@ -15,32 +15,32 @@ std::string joined(const std::vector<std::string>& words) {
   return text;
 }
 
-/// `text` in single quotes, as every shell takes it.
+/// Quotes `text` for a shell.
 std::string quoted(std::string text) {
   for (std::size_t i = 0; (i = text.find('\'', i)) != std::string::npos; i += 4)
     text.replace(i, 1, "'\\''");
   return "'" + text + "'";
 }
 
-struct Offer {
+struct CommandCompletions {
   std::string name, what;
   std::vector<Option> options;      ///< without positionals
-  std::vector<std::string> words;   ///< what its first argument may be, where that is known
-  std::vector<std::string> takers;  ///< those of `words` behind which names stand: run NAME
+  std::vector<std::string> words;   ///< values of the first argument, if known
+  std::vector<std::string> takers;  ///< those of `words` that take names of examples
 };
 
-/// A shell's words for the names that stand there, as 'attn examples list' has them in front.
-std::string names_of(const Offer& offer, const std::string& program) {
+/// A shell command that prints the names of examples.
+std::string names_of(const CommandCompletions& offer, const std::string& program) {
   return program + " " + offer.name + " list 2>/dev/null | cut -d\" \" -f1";
 }
 
 bool takes_list(const Option& option) { return option.placeholder == "LIST"; }
 
-std::vector<Offer> offers() {
-  std::vector<Offer> all;
+std::vector<CommandCompletions> all_completions() {
+  std::vector<CommandCompletions> all;
   for (const CommandEntry& entry : commands()) {
     const Command command = make_command(entry);
-    Offer offer{entry.name, entry.summary, {}, {}, {}};
+    CommandCompletions offer{entry.name, entry.summary, {}, {}, {}};
     for (const Command& subcommand : command.subcommands) {
       offer.words.push_back(subcommand.name);
       for (const Option& option : subcommand.options)
@@ -57,16 +57,16 @@ std::vector<Offer> offers() {
   return all;
 }
 
-/// Every name of every option, "--causal" for "--causal[=WORD]".
-std::vector<std::string> flags_of(const Offer& offer) {
+/// All names of all options.
+std::vector<std::string> flags_of(const CommandCompletions& offer) {
   std::vector<std::string> flags;
   for (const Option& option : offer.options)
     flags.insert(flags.end(), option.names.begin(), option.names.end());
   return flags;
 }
 
-/// Names of the options whose values are files, for all that is known.
-std::vector<std::string> file_flags_of(const Offer& offer) {
+/// Names of the options whose values are not known words, and so may be files.
+std::vector<std::string> file_flags_of(const CommandCompletions& offer) {
   std::vector<std::string> flags;
   for (const Option& option : offer.options)
     if (option.takes_value() && option.known_values().empty())
@@ -76,7 +76,7 @@ std::vector<std::string> file_flags_of(const Offer& offer) {
 
 std::string bash() {
   std::string values, flags, firsts, names, commands;
-  for (const Offer& offer : offers()) {
+  for (const CommandCompletions& offer : all_completions()) {
     commands += (commands.empty() ? "" : " ") + offer.name;
     flags += "    " + offer.name + ") words=" + quoted(joined(flags_of(offer))) + " ;;\n";
     if (!offer.words.empty())
@@ -135,7 +135,7 @@ std::string bash() {
          "complete -F _attn attn\n";
 }
 
-/// For _arguments: brackets, colons and backslashes mean something there.
+/// Escapes text for _arguments.
 std::string zsh_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -148,14 +148,14 @@ std::string zsh_text(const std::string& text) {
 std::string zsh_values(const Option& option) {
   if (option.known_values().empty()) return "_files";
   const std::string words = joined(option.known_values());
-  // The space in front has zsh add no arguments of its own.
+  // The leading space keeps zsh from adding arguments of its own.
   return takes_list(option) ? " _values -s , " + option.placeholder + " " + words
                             : "(" + words + ")";
 }
 
 std::string zsh() {
   std::string commands, cases;
-  for (const Offer& offer : offers()) {
+  for (const CommandCompletions& offer : all_completions()) {
     commands += "    " + quoted(offer.name + ":" + zsh_text(offer.what)) + "\n";
     cases += "    " + offer.name + ") _arguments -S";
     for (const Option& option : offer.options)
@@ -192,7 +192,7 @@ std::string fish() {
       "complete -c attn -n __fish_use_subcommand -f -a help -d 'on a command or a topic'\n"
       "complete -c attn -n '__fish_seen_subcommand_from help' -f -a " +
       quoted(joined(help_names())) + "\n";
-  for (const Offer& offer : offers()) {
+  for (const CommandCompletions& offer : all_completions()) {
     text += "complete -c attn -n __fish_use_subcommand -f -a " + offer.name + " -d " +
             quoted(offer.what) + "\n";
     const std::string within =

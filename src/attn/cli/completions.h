@@ -1,4 +1,4 @@
-// attn completions: what a shell offers at the Tab key.
+// attn completions: prints scripts for completion in shells.
 #pragma once
 
 #include "attn/cli/command.h"

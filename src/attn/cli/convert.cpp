@@ -17,7 +17,7 @@ struct ConvertArgs {
   LimitArgs limits;
 };
 
-std::optional<DType> dtype_typed(const std::string& name) {
+std::optional<DType> parse_dtype(const std::string& name) {
   if (name.empty()) return std::nullopt;
   const std::optional<DType> dtype = dtype_named(name);
   if (!dtype)
@@ -27,9 +27,9 @@ std::optional<DType> dtype_typed(const std::string& name) {
   return dtype;
 }
 
-/// What is to be written. A member that was asked for, or what goes into a file of one tensor,
-/// stands alone, without its name.
-TensorMap tensors_meant(const TensorRef& ref, bool one, TensorFiles& files) {
+/// The tensors to write. A tensor selected by name, or written to a format that holds one tensor,
+/// becomes unnamed.
+TensorMap tensors_to_convert(const TensorRef& ref, bool one, TensorFiles& files) {
   if (!one && ref.member.empty()) return tensors_of(ref, files);
   TensorMap alone;
   alone.set("", files.read(ref));
@@ -50,10 +50,10 @@ TensorMap converted(const TensorMap& tensors, DType dtype, const TensorRef& ref)
 }
 
 int convert(ConvertArgs& args) {
-  const std::optional<DType> dtype = dtype_typed(args.dtype);
+  const std::optional<DType> dtype = parse_dtype(args.dtype);
   const TensorRef ref = parse_tensor_ref(args.input);
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
-  TensorMap tensors = tensors_meant(ref, holds_one(args.emit), files);
+  TensorMap tensors = tensors_to_convert(ref, holds_one(args.emit), files);
   if (dtype) tensors = converted(tensors, *dtype, ref);
   if (!ref.member.empty()) args.emit.alone = ref.member;
   emit_tensors(tensors, args.emit, files);

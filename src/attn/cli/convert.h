@@ -1,4 +1,4 @@
-// attn convert: one tensor file into another, or into text.
+// attn convert: converts tensor files, or prints them as text.
 #pragma once
 
 #include "attn/cli/command.h"

@@ -21,7 +21,7 @@ bool uses_format_option(const EmitArgs& args) {
   return is_stream(args.output) && !format_of_suffix(args.output);
 }
 
-/// The format of what was typed; nothing: text.
+/// Empty for text.
 std::optional<Format> format_of(const EmitArgs& args) {
   if (uses_format_option(args)) return format_of_suffix("." + args.format);
   const auto format = format_of_suffix(args.output);

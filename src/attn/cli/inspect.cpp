@@ -22,10 +22,10 @@ namespace {
 
 using Row = std::array<std::string, 8>;
 
-constexpr std::size_t kFirstNumber = 3;  // the columns from here on are numbers, set to the right
+constexpr std::size_t kFirstNumber = 3;  // this column and the next are numbers, aligned right
 
 std::string six_digits(double value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign: of inf and -inf x86 has it negative
+  if (std::isnan(value)) return "nan";  // the sign of inf - inf differs between processors
   std::string text(32, '\0');
   const auto end =
       std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
@@ -33,7 +33,7 @@ std::string six_digits(double value) {
   return text;
 }
 
-/// Integers whole; floats in six digits, for reading (--json has all).
+/// Floats with six digits; --json prints them in full.
 std::string cell(const Tensor& value) {
   return is_float(value.dtype()) ? six_digits(cast(value, DType::f64).data<double>()[0])
                                  : numpy_str(value);
@@ -57,7 +57,7 @@ Row row_of(const std::string& name, const Tensor& tensor) {
   return row;
 }
 
-/// Characters, not bytes: names may hold any UTF-8.
+/// In characters, not bytes.
 std::size_t width_of(const std::string& text) {
   std::size_t width = 0;
   for (std::size_t i = 0; i < text.size(); ++width)
@@ -65,7 +65,7 @@ std::size_t width_of(const std::string& text) {
   return width;
 }
 
-/// One line a row, the columns two spaces apart.
+/// One line per row, with two spaces between columns.
 std::string aligned(const std::vector<Row>& rows) {
   std::array<std::size_t, std::tuple_size_v<Row>> widths{};
   for (const Row& row : rows)
@@ -82,7 +82,6 @@ std::string aligned(const std::vector<Row>& rows) {
   return text;
 }
 
-/// What was typed.
 struct InspectArgs {
   std::vector<std::string> files;
   bool json = false;
@@ -95,7 +94,7 @@ std::string as_table(const TensorMap& tensors) {
   return aligned(rows);
 }
 
-/// One line; min, max and mean are null where there is no number to take them from.
+/// One line. min, max and mean are null if all elements are NaN, or there are none.
 std::string as_json(const std::string& path, const std::string& name, const Tensor& tensor) {
   const Statistics statistics = statistics_of(tensor);
   const auto& range = statistics.range;
@@ -122,8 +121,7 @@ std::string report_on(const std::string& file, const InspectArgs& args) {
   return lines;
 }
 
-/// Files that cannot be read do not keep the others from being shown; they are told at the end,
-/// and the first of them gives the exit code.
+/// Prints all files that can be read, then reports the others. The first error sets the exit code.
 int inspect(const InspectArgs& args) {
   std::vector<Problem> faults;
   std::optional<ErrorKind> kind;

@@ -59,7 +59,7 @@ Option option_of(const Field& field, JobFlags& flags) {
   return option;
 }
 
-/// What was typed for a field, or nullptr.
+/// The text given for a field, or nullptr.
 const std::string* given(const JobFlags& flags, const Field& field) {
   const auto text = flags.texts.find(field.key);
   if (text != flags.texts.end()) return &text->second;

@@ -1,4 +1,4 @@
-// The flags that set keys of a job (job/fields.h): the same for every subcommand that takes jobs.
+// Options that set keys of a job (job/fields.h), shared by all commands that accept jobs.
 #pragma once
 
 #include <map>
@@ -11,10 +11,10 @@
 
 namespace attn {
 
-/// What was typed.
+/// The values of job options, as text.
 struct JobFlags {
-  std::map<std::string, std::string> texts;     ///< key -> text, of the flags that were given
-  std::map<std::string, std::string> switches;  ///< the same for --causal; empty: not given
+  std::map<std::string, std::string> texts;     ///< by key; only options that were given
+  std::map<std::string, std::string> switches;  ///< the same for switches; "": not given
 };
 
 /// An option for each key that has a flag; `flags` outlives the parsing.
@@ -23,7 +23,7 @@ std::vector<Option> job_options(JobFlags& flags);
 /// --nan
 Option nan_option(NanPolicy& policy);
 
-/// Puts what was typed into `document`. Errors: usage, data.
+/// Sets the keys of `document` that were given as options. Errors: usage, data.
 void apply_job_flags(const JobFlags& flags, Document& document);
 
 }  // namespace attn

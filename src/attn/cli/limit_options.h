@@ -1,4 +1,4 @@
-// --max-memory and --max-expand: both where jobs are computed, the second where files are read.
+// --max-memory, for commands that compute jobs, and --max-expand, for all that read files.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,6 @@
 
 namespace attn {
 
-/// What was typed.
 struct LimitArgs {
   std::string max_memory, max_expand;
 };
@@ -17,10 +16,10 @@ struct LimitArgs {
 void add_limit_options(Command& command, LimitArgs& args);
 void add_expand_option(Command& command, LimitArgs& args);
 
-/// What files and draws may take: `memory` is --max-memory, for the whole process. Errors: usage.
+/// Limits for a command that computes. `memory` is that of the whole process. Errors: usage.
 ReadLimits limits_of(const LimitArgs& args);
 
-/// The same where nothing is computed: the size of what is read is not limited. Errors: usage.
+/// Limits for a command that only reads: the size of inputs is not limited. Errors: usage.
 ReadLimits reading_limits(const LimitArgs& args, FileAccess access);
 
 }  // namespace attn

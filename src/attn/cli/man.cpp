@@ -16,7 +16,7 @@
 namespace attn {
 namespace {
 
-/// `text` with nothing in it that roff would take for a request or a special character.
+/// Escapes roff requests and special characters.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -26,8 +26,8 @@ std::string roff(const std::string& text) {
   return out;
 }
 
-/// Text whose lines stay as they are; with a small margin, as they may have 78 columns.
-std::string as_it_is(const std::string& text) {
+/// Preformatted text, with a small indent, as lines may have 78 columns.
+std::string preformatted(const std::string& text) {
   std::string trimmed = text.substr(std::min(text.find_first_not_of('\n'), text.size()));
   while (trimmed.ends_with('\n')) trimmed.pop_back();
   return ".in 2\n.nf\n" + roff(trimmed) + "\n.fi\n.in\n";
@@ -41,7 +41,7 @@ std::string heading(const std::string& page, const std::string& what, char secti
          roff(page) + " \\- " + roff(what) + "\n";
 }
 
-/// ".TP", the names in bold with what they take, and what it means.
+/// The entry of one option: names, placeholder and help.
 std::string entry(const Option& option) {
   std::string names;
   for (const std::string& name : option.names)
@@ -62,7 +62,7 @@ std::string options_text(const Command& command) {
   return text;
 }
 
-/// A help text before "Example:" and after it.
+/// A topic text, split at "Example:".
 struct Parts {
   std::string text, example;
 };
@@ -74,7 +74,7 @@ Parts parts_of(const std::string& help) {
 }
 
 std::string examples(const std::string& lines) {
-  return lines.empty() ? "" : ".SH EXAMPLES\n" + as_it_is(lines);
+  return lines.empty() ? "" : ".SH EXAMPLES\n" + preformatted(lines);
 }
 
 std::string page_of(const CommandEntry& entry) {
@@ -89,14 +89,14 @@ std::string page_of(const CommandEntry& entry) {
   for (const Command& subcommand : command.subcommands)
     text += ".SH " + roff(subcommand.name) + "\n" + roff(subcommand.summary) + "\n" +
             options_text(subcommand);
-  if (!command.notes.empty()) text += ".SH NOTES\n" + as_it_is(command.notes);
+  if (!command.notes.empty()) text += ".SH NOTES\n" + preformatted(command.notes);
   return text + ".SH SEE ALSO\n\\fBattn\\fR(1)\n";
 }
 
 std::string page_of(const Topic& topic) {
   const Parts parts = parts_of(topic.text);
   return heading("attn-" + topic.name, topic.what, '7') + ".SH DESCRIPTION\n" +
-         as_it_is(parts.text) + examples(parts.example) + ".SH SEE ALSO\n\\fBattn\\fR(1)\n";
+         preformatted(parts.text) + examples(parts.example) + ".SH SEE ALSO\n\\fBattn\\fR(1)\n";
 }
 
 std::string main_page() {
@@ -108,7 +108,7 @@ std::string main_page() {
   for (const Topic& topic : topics()) add(topic.name, "(7)");
   return heading("attn", "attention from the command line") +
          ".SH SYNOPSIS\n\\fBattn\\fR \\fICOMMAND\\fR [\\fIARGUMENTS\\fR]\n.SH DESCRIPTION\n" +
-         as_it_is(overview()) + ".SH SEE ALSO\n" + others + "\n";
+         preformatted(overview()) + ".SH SEE ALSO\n" + others + "\n";
 }
 
 int write_all(const std::string& folder) {

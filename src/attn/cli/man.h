@@ -1,4 +1,4 @@
-// attn man: the manual pages, in the macros of roff.
+// attn man: prints the manual pages, in roff format.
 #pragma once
 
 #include "attn/cli/command.h"

@@ -1,4 +1,4 @@
-// attn merge: attention over keys that were split over several runs.
+// attn merge: combines attention over parts of the keys.
 #pragma once
 
 #include "attn/cli/command.h"

@@ -13,13 +13,13 @@ namespace {
 
 struct RandomArgs {
   std::string method, seed, generator = "RandomState", input;
-  std::map<std::string, std::string> arguments;  ///< those that were typed, by NumPy's names
+  std::map<std::string, std::string> arguments;  ///< those given, by NumPy's names
   std::size_t repeat = 1;
   bool endpoint = false, no_replace = false;
   EmitArgs emit;
 };
 
-[[noreturn]] void wrong_number(const std::string& name, const std::string& text) {
+[[noreturn]] void refuse_number(const std::string& name, const std::string& text) {
   const std::string expected = name == "shape" ? "whole numbers with commas, such as 3,3"
                                : name == "p"   ? "numbers with commas, such as 0.5,0.5"
                                : name == "n"   ? "a whole number"
@@ -29,10 +29,10 @@ struct RandomArgs {
 }
 
 Json number_argument(const std::string& name, const std::string& text) {
-  // Digits beyond 64 bits (the end of uint64) go as a string.
+  // Integers beyond 64 bits (the end of uint64) are passed as a string.
   if (text.size() > 18 && entropy_words(text).has_value()) return Json{text};
   const std::optional<Json> number = number_from_flag(text);
-  if (!number) wrong_number(name, text);
+  if (!number) refuse_number(name, text);
   return *number;
 }
 
@@ -41,7 +41,7 @@ Json sizes_argument(const std::string& name, const std::string& text) {
   try {
     return parse_json("[" + text.substr(0, text.size() - (trailing ? 1 : 0)) + "]", "--" + name);
   } catch (const Error&) {
-    wrong_number(name, text);
+    refuse_number(name, text);
   }
 }
 
@@ -52,12 +52,12 @@ Json numbers_argument(const std::string& name, const std::string& text) {
     const std::string part = text.substr(start, end - start);
     start = end + 1;
     const std::optional<Json> number = number_from_flag(part);
-    if (!number || !number->as_number(numbers.emplace_back())) wrong_number(name, text);
+    if (!number || !number->as_number(numbers.emplace_back())) refuse_number(name, text);
   }
   return Json{numbers};
 }
 
-/// What a job document would hold: "--shape 3,3" is [3, 3], "--p 0.5,0.5" a list.
+/// The value as in a job: [3, 3] for "--shape 3,3", a list for "--p 0.5,0.5".
 Json argument_value(const std::string& name, const std::string& text) {
   if (name == "dtype") return Json{text};
   if (name == "shape") return sizes_argument(name, text);
@@ -85,12 +85,12 @@ int run_random(const RandomArgs& args) {
     if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
     for (std::size_t i = 0; i < args.repeat; ++i) {
       Tensor drawn = random_tensor(spec, stream, values ? &*values : nullptr);
-      // Shuffling is in place in NumPy: the next round shuffles what this one left.
+      // NumPy shuffles in place: the next repetition shuffles this result.
       if (args.method == "shuffle") values = drawn;
       arrays.set(args.repeat == 1 ? "" : "arr_" + std::to_string(i), std::move(drawn));
     }
   } catch (const Error& error) {
-    // What was typed is at fault, unless a file was read.
+    // Without an input file, invalid data comes from the command line.
     const bool typed = error.kind() == ErrorKind::data && args.input.empty();
     throw Error(typed ? ErrorKind::usage : error.kind(), error.problems());
   }

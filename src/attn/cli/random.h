@@ -1,4 +1,4 @@
-// attn random: arrays from the random streams of NumPy, by the names of its methods.
+// attn random: generates arrays from NumPy's random streams.
 #pragma once
 
 #include "attn/cli/command.h"

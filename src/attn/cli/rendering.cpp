@@ -16,8 +16,8 @@
 namespace attn {
 namespace {
 
-/// The tokens of the rows that the job chose, as --rows may have taken a few only.
-std::vector<std::string> chosen(const std::vector<std::string>& tokens, const Json* rows) {
+/// The tokens of the rows that were computed (--rows).
+std::vector<std::string> tokens_of_rows(const std::vector<std::string>& tokens, const Json* rows) {
   const auto* places = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
   if (places == nullptr) return tokens;
   const auto count = static_cast<std::int64_t>(tokens.size());
@@ -30,41 +30,40 @@ std::vector<std::string> chosen(const std::vector<std::string>& tokens, const Js
   return picked;
 }
 
-/// Labels of what an axis holds, where that is tokens or not known.
+/// Labels of an axis whose elements are tokens, or whose meaning is unknown.
 std::vector<std::string> labels_of(const std::string& axis, bool known, const ResultFile& result) {
   if (axis == "queries" || axis == "tokens" || (axis == "rows" && !known))
-    return chosen(result.tokens, result.job("rows"));
+    return tokens_of_rows(result.tokens, result.job("rows"));
   if (axis == "keys" || (axis == "columns" && !known)) return result.tokens;
   return {};
 }
 
-/// What a file has instead of what was asked for.
-std::string what_there_is(const std::vector<std::string>& names) {
+/// What the file contains instead, as the end of a message.
+std::string list_tensors(const std::vector<std::string>& names) {
   if (names.empty()) return ", nor any other tensor";
-  if (names == std::vector<std::string>{""})
-    return ", but one tensor without a name, which is drawn without --of";
+  if (names == std::vector<std::string>{""}) return ", but one unnamed tensor; omit --of";
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + printable(name);
-  return "; --of chooses one of " + list;
+  return "; select one with --of: " + list;
 }
 
-/// Without a name asked for: the weights, or the only tensor that there is.
+/// Without a name: the weights, or the only tensor.
 std::string name_in(const ResultFile& result, const std::string& asked, const std::string& file) {
   const std::vector<std::string> names = result.tensors.names();
   const std::string wanted = asked.empty() ? std::string(name_of(Output::weights)) : asked;
   if (result.tensors.contains(wanted)) return wanted;
   if (asked.empty() && names.size() == 1) return names[0];
   throw Error(ErrorKind::usage, printable(file) + ": has no " + printable(wanted) +
-                                    did_you_mean(wanted, names) + what_there_is(names));
+                                    did_you_mean(wanted, names) + list_tensors(names));
 }
 
-/// "Q K^T" as formulas have it.
-std::string with_raised_t(std::string text) {
+/// "Q K^T" with a superscript T.
+std::string with_superscript_t(std::string text) {
   const std::size_t at = text.find("^T");
   return at == std::string::npos ? text : text.replace(at, 2, "\u1D40");
 }
 
-/// Of labels that are tokens or places, at 12 pixels to the em.
+/// The width of the longest label, a token or a position, at 12 pixels per em.
 double widest_label(const std::vector<std::string>& tokens) {
   double widest = text_width("00000000", 12);
   for (const std::string& token : tokens)
@@ -95,7 +94,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
   source.key = source.name;
   source.tensor = result.tensors.at(source.name);
   if (const std::optional<Output> output = output_named(source.name))
-    source.what = with_raised_t(std::string(row_of(*output).description));
+    source.what = with_superscript_t(std::string(row_of(*output).description));
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
   source.column_axis = axes.columns;

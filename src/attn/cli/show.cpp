@@ -14,7 +14,7 @@ namespace {
 
 bool is_text(const ShowArgs& args) { return args.format.empty() || args.format == "text"; }
 
-bool is_stdout(const std::string& typed) { return typed == "-" || typed == "/dev/stdout"; }
+bool is_stdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
 
 bool takes_format(const OutputTarget& target) {
   return target.format && !format_of_suffix(target.path) && is_stream(target.path);
@@ -65,7 +65,7 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
     destination.targets.push_back(parse_target(typed, names, stream));
     format_used = format_used || takes_format(destination.targets.back());
   }
-  // Last, so that it says nothing before the files are known to be written.
+  // Last, so that nothing is printed before all files are written.
   if (destination.on_stdout && stream) destination.targets.push_back({"", "-", stream});
   destination.shown = destination.on_stdout && !stream;
   if (destination.on_stdout && stream) refuse_binary_on_terminal(*stream);

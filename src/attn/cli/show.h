@@ -1,4 +1,4 @@
-// Where the result of a computation goes: files, text or data on standard output.
+// Options for the destination of results: files, or text or data on standard output.
 #pragma once
 
 #include <functional>
@@ -13,35 +13,34 @@
 
 namespace attn {
 
-/// What was typed.
 struct ShowArgs {
   std::vector<std::string> outputs;  ///< -o
-  std::string format;                ///< "" is text
+  std::string format;                ///< "": text
   bool force = false;
   TextArgs text;
 };
 
-/// What was typed, understood.
 struct Destination {
-  std::vector<OutputTarget> targets;  ///< standard output, too, where it holds a file's format
+  std::vector<OutputTarget> targets;  ///< includes standard output for json, csv, npz, ...
   bool shown = false;                 ///< text or ndjson on standard output
-  bool on_stdout = false;             ///< either of these
-  bool has_file() const;              ///< anything beside standard output
+  bool on_stdout = false;             ///< results go to standard output
+  bool has_file() const;              ///< any target is not standard output
 };
 
-/// `names` are the outputs that there are; `by_default` says whether standard output is meant when
-/// there is no -o. Errors: usage.
+/// `names` are the existing outputs. Without -o, results go to standard output if `by_default`.
+/// Errors: usage.
 Destination destination_of(const ShowArgs& args, const std::vector<std::string>& names,
                            bool by_default = true);
 
-/// Adds -o, --format, --force and the options of text. `destination` understands what was given.
+/// Adds -o, --format, --force and the options of text. `destination` returns the parsed
+/// destination.
 void add_show_options(Command& command, ShowArgs& args, std::function<Destination()> destination);
 
-/// What the writer of a result may do to what stands there.
+/// Overwrites existing files only with --force, and never an input.
 OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files);
 
-/// Writes text or ndjson to standard output. Text is "scores (4, 4): raw similarity Q K^T", then
-/// the array as NumPy prints it; `what` gives the words after the colon, or "".
+/// Prints results as text or ndjson. Text is a heading "scores (4, 4): DESCRIPTION" and the array
+/// as NumPy prints it. `what` returns the description, or "".
 void show(const Result& result, const ShowArgs& args,
           const std::function<std::string(const std::string& name)>& what);
 

@@ -1,4 +1,4 @@
-// What a tensor argument of the command line means.
+// Tensors named on the command line.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace attn {
 
-/// "FILE": every tensor in it. "FILE#NAME": that one alone, under its name.
+/// All tensors of "FILE", or the one of "FILE#NAME".
 TensorMap tensors_of(const TensorRef& ref, TensorFiles& files);
 
-/// How messages call one of a file's tensors: "FILE" or "FILE: NAME", safe to print.
+/// "FILE" or "FILE: NAME", for messages; safe to print.
 std::string label_of(const std::string& path, const std::string& name);
 
 }  // namespace attn

@@ -16,7 +16,7 @@ std::string environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-TerminalColours promised() {
+TerminalColours supported_colours() {
   const std::string colours = environment("COLORTERM"), term = environment("TERM");
   if (colours == "truecolor" || colours == "24bit" || term.ends_with("-direct"))
     return TerminalColours::truecolour;
@@ -37,10 +37,11 @@ TerminalStyle terminal_style(const std::string& when, std::size_t width) {
   TerminalStyle style;
   const bool fit = isatty(STDOUT_FILENO) == 1 && environment("NO_COLOR").empty();
   if (when == "always")
-    style.colours = promised() == TerminalColours::truecolour ? TerminalColours::truecolour
-                                                              : TerminalColours::palette_256;
+    style.colours = supported_colours() == TerminalColours::truecolour
+                        ? TerminalColours::truecolour
+                        : TerminalColours::palette_256;
   else if (when == "auto" && fit)
-    style.colours = promised();
+    style.colours = supported_colours();
   style.width =
       std::clamp<std::size_t>(width == 0 ? terminal_width(STDOUT_FILENO) : width, 20, 1000);
   return style;

@@ -1,4 +1,4 @@
-// What a terminal can show.
+// Size and colours of the terminal.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +9,13 @@
 
 namespace attn {
 
-/// The columns of the terminal behind a file descriptor; where it does not tell, COLUMNS, or 80.
+/// Columns of the terminal with this file descriptor; if unknown, COLUMNS or 80.
 std::size_t terminal_width(int terminal);
 
-/// Of the terminal on standard output. `when` is auto, always or never. Automatic: no colour when
-/// standard output is no terminal, NO_COLOR is set and not empty (no-color.org), or TERM is
-/// missing, "dumb" or one of the few with 16 colours or fewer; otherwise as many as COLORTERM
-/// (truecolor, 24bit) or TERM (-direct, 256color) promise. `width` 0: the terminal's own, or
-/// COLUMNS, or 80.
+/// The style for standard output. `when` is auto, always or never. With auto, there are no colours
+/// if standard output is not a terminal, if NO_COLOR is set and not empty (no-color.org), or if
+/// neither COLORTERM (truecolor, 24bit) nor TERM (-direct, 256color) announces at least 256
+/// colours. `width` 0: that of the terminal, COLUMNS or 80.
 TerminalStyle terminal_style(const std::string& when, std::size_t width);
 
 /// Errors: usage, if standard output is a terminal and the format is binary.

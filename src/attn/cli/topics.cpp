@@ -11,9 +11,9 @@ extern const char attn_topics_begin[], attn_topics_end[];
 namespace attn {
 namespace {
 
-constexpr std::size_t kWidth = 76;  // leaves room for a manual page's margin
+constexpr std::size_t kWidth = 76;  // 80 without the margins of a manual page
 
-/// A line for each output: its name, its shape, what it is.
+/// One line per output: name, shape and description.
 std::string outputs_table() {
   std::string text;
   for (const OutputRow& output : kOutputs) {
@@ -22,7 +22,7 @@ std::string outputs_table() {
     line += output.axes.text();
     line.resize(std::max<std::size_t>(line.size() + 1, 30), ' ');
     std::string what(output.description);
-    while (line.size() + what.size() > kWidth) {  // goes on below
+    while (line.size() + what.size() > kWidth) {  // continued on the next line
       const std::size_t cut = what.rfind(' ', kWidth - line.size());
       text += line + what.substr(0, cut) + "\n";
       what = what.substr(cut + 1);
@@ -33,7 +33,7 @@ std::string outputs_table() {
   return text;
 }
 
-/// "= NAME: WHAT" begins a topic.
+/// A topic starts with a line "= NAME: SUMMARY".
 std::vector<Topic> read_topics() {
   std::vector<Topic> all;
   std::string_view rest(attn_topics_begin,

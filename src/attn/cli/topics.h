@@ -1,4 +1,4 @@
-// What `attn help TOPIC` prints, and the manual's section 7: docs/topics.txt, built in.
+// Help topics, for `attn help TOPIC` and section 7 of the manual: docs/topics.txt, embedded.
 #pragma once
 
 #include <string>

@@ -1,11 +1,11 @@
-// attn --version: which program this is and, told more of, what computes here.
+// attn --version.
 #pragma once
 
 #include <string>
 
 namespace attn {
 
-/// "attn 1.2.3" and, with `verbose`, a line each for the kernels, BLAS and processors.
+/// "attn 1.2.3"; if `verbose`, also a line each for kernels, BLAS and processors.
 std::string version_text(bool verbose);
 
 }  // namespace attn

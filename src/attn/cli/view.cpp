@@ -14,7 +14,6 @@
 namespace attn {
 namespace {
 
-/// What was typed.
 struct ViewArgs {
   std::string file, other, output = "-";
   std::vector<std::string> tokens, key_tokens;
@@ -25,19 +24,19 @@ struct ViewArgs {
   bool force = false;
 };
 
-/// Whether a page can look values up in the file (report/page/source.js).
+/// Whether an HTML page can read values from the file (report/page/source.js).
 bool read_by_pages(const std::string& file, TensorFiles& files) {
   const Format format = format_of(files.file(file));
   return file != "-" && format != Format::json && format != Format::csv;
 }
 
-/// Of "FILE" or "FILE#NAME", which counts as --of NAME.
+/// `file` is "FILE" or "FILE#NAME"; the latter is the same as --of NAME.
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
   const auto [path, member] = parse_tensor_ref(file);
   if (!member.empty() && !args.of.empty())
     throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
   ResultFile result = read_result(path, files);
-  if (!member.empty() && !result.tensors.contains(member)) files.read({path, member});  // says so
+  if (!member.empty() && !result.tensors.contains(member)) files.read({path, member});  // throws
   if (!args.tokens.empty()) result.tokens = args.tokens;
   HeatSource source = heat_source(result, member.empty() ? args.of : member, path);
   if (!args.key_tokens.empty()) source.column_tokens = args.key_tokens;
