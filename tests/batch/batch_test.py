@@ -399,7 +399,7 @@ def test_shared_seed_may_be_unused_by_a_job(batch, tmp_path, flags):
 def test_seed_in_a_job_must_be_used(batch):
     run = batch("-", stdin=json.dumps({"seed": 3, "Q": [[1.0]], "K": [[1.0]]}))
     assert run.returncode == 3
-    assert b"seed: expected a random tensor" in run.stderr
+    assert b"seed: requires a random tensor" in run.stderr
 
 
 def test_numbers_in_the_base_are_recorded_by_shape(batch, tmp_path):

@@ -386,8 +386,8 @@ BOUND_REPLACED = " requires the error bound, which --rtol, --atol and --ulp repl
     (["--path", "fast"], "--path cannot be combined with --reference: the reference is computed by the reference "
                          "implementation"),
     (["--tokens", "a,b"], "--tokens cannot be combined with --reference: labels come from A"),
-    (["--as", "weigths"], "--as: expected names of outputs, found 'weigths' (did you mean 'weights'?)"),
-    (["--as", "output"], "--as: expected W_O for output, found none"),
+    (["--as", "weigths"], "--as: unknown output 'weigths' (did you mean 'weights'?)"),
+    (["--as", "output"], "--as: 'output' requires W_O"),
 ])
 def test_flags_that_the_reference_decides_are_refused(results, flags, message):
     run = results("w.npy", "--reference", *CROSS, *flags)

@@ -187,8 +187,9 @@ def test_every_wrong_flag_is_named():
     run = attn("run", *QK, "--heads", "2", "--kv-heads", str(2**63 - 1))
     assert run.returncode == 65
     assert run.stderr.decode().splitlines() == [
-        f"attn: --k: K: expected a width that kv_heads = {2**63 - 1} divides, found (2, 2)",
-        f"attn: --kv-heads: expected a number of key/value heads that divides the 2 of heads, found {2**63 - 1}"]
+        f"attn: --k: K: width 2 of (2, 2) is not divisible by kv_heads = {2**63 - 1}",
+        f"attn: --kv-heads: expected a divisor of 2, the number of query heads (from heads), "
+        f"found {2**63 - 1}"]
 
 
 @pytest.fixture
@@ -209,7 +210,7 @@ def jobs(tmp_path):
 @pytest.mark.parametrize("arguments, code, message", [
     ([*QK, "--softcap", "-1.5"], 2, "found -1.5"),
     ([*QK, "--window", "-2,0"], 2, "found [-2,0]"),
-    (["job.json", "--rows", "9"], 2, "attn: --rows: expected places"),
+    (["job.json", "--rows", "9"], 2, "attn: --rows: expected indices of the"),
     (["job.json", "--position", "sinusoidal"], 2, "attn: --position-kind: 'sinusoidal' requires --embeddings"),
     (["job.json", "--rotary-base", "3"], 2, "attn: --rotary-base: requires --rotary-kind half or "),
     (["job.json", "--relative-max-distance", "3"], 2, "attn: --relative-max-distance: requires --relative-bias"),
@@ -220,7 +221,7 @@ def jobs(tmp_path):
     (["job.json", "--softcap-order", "after-mask"], 2, "attn: --softcap-order: requires --softcap"),
     (["job.json", "--short-mask", "hide"], 2, "attn: --short-mask: requires --mask"),
     (["job.json", "--top-k", "2"], 2, "attn: --top-k: requires --normaliser top_k"),
-    (["job.json", "--outputs", "wieghts"], 2, "attn: --outputs: expected names of outputs"),
+    (["job.json", "--outputs", "wieghts"], 2, "attn: --outputs: unknown output 'wieghts' (did you mean 'weights'?)"),
     (["job.json", "--q", "none.npy"], 66, "attn: --q: none.npy: "),
     (["job.json", "--key-lengths", "2"], 66, "No such file or directory; to give numbers, write [2]"),
     (["job.json", "--sinks", "0.5,-1"], 66, "to give numbers, write [0.5,-1]"),

@@ -33,12 +33,12 @@ TEST_CASE("an unavailable output is a usage error") {
   const TensorMap tensors = zeros({{"Q", {2, 3}}, {"K", {2, 3}}});
   using Lines = std::vector<std::string>;
   CHECK(errors(tensors, {"weight", "output", "inputs", "positions", "V", "W_Q_heads"}) ==
-        Lines{"outputs: expected names of outputs, found 'weight' (did you mean 'weights'?)",
-              "outputs: expected W_O for output, found none",
-              "outputs: expected embeddings for inputs, found none",
-              "outputs: expected position for positions, found none",
-              "outputs: expected V among the tensors, found none",
-              "outputs: expected W_Q for W_Q_heads, found none"});
+        Lines{"outputs: unknown output 'weight' (did you mean 'weights'?)",
+              "outputs: 'output' requires W_O",
+              "outputs: 'inputs' requires embeddings",
+              "outputs: 'positions' requires position",
+              "outputs: 'V' is not an input of this job",
+              "outputs: 'W_Q_heads' requires W_Q"});
 }
 
 TEST_CASE("every available output can be requested") {

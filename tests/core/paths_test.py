@@ -114,7 +114,7 @@ JOBS = {
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",
                  "key_weights", "row_max", "logsumexp", "head_context", "context"]],
 }
-NOT_COMPUTING = {"schema", "tokens", "seed", "generator"}  # keys that do not affect the computation
+NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator"}  # keys that do not affect the computation
 
 
 CASES = [(key, case) for key, cases in JOBS.items() for case in cases]
@@ -147,7 +147,9 @@ def dry_run(folder, case, dtype="f4"):
 
 
 def test_every_key_of_the_schema_has_a_job():
-    keys = set(json.loads(attn("schema").stdout)["properties"])
+    properties = json.loads(attn("schema").stdout)["properties"]
+    keys = {key for key, schema in properties.items()
+            if not schema.get("description", "").startswith("other spelling of ")}
     assert keys == set(JOBS) | NOT_COMPUTING
 
 

@@ -55,10 +55,10 @@ def shape_cases():
     Q, K = QK["Q"], QK["K"]
     yield run_job(156, "Q and K of two widths", {"Q": Q, "K": [[1.0]]}, "K: expected (*, 2)")
     yield run_job(157, "K and V of two lengths", {**QK, "V": [[1.0]]}, "V: expected (2, *)")
-    yield run_job(158, "heads that do not divide", {**QK, "heads": 3}, "heads = 3 divides")
+    yield run_job(158, "heads that do not divide", {**QK, "heads": 3}, "not divisible by heads = 3")
     four = {"Q": np.ones((2, 12)).tolist(), "K": np.ones((2, 8)).tolist()}
     yield run_job(158, "groups that do not divide", {**four, "heads": 3, "kv_heads": 2},
-                  "a number of key/value heads that divides the 3")
+                  "a divisor of 3, the number of query heads")
     yield run_job(158, "no heads", {**QK, "heads": 0}, "heads")
     yield run_job(158, "heads below zero", {**QK, "heads": -1}, "heads")
     yield run_job(159, "width 0", {"Q": [[], []], "K": [[]]}, "expected a width D of at least 1")

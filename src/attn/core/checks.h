@@ -11,11 +11,9 @@
 
 namespace attn {
 
-/// Names that mean nothing, and tensors that contradict or miss each other.
+/// Reports unknown tensors, and the lack of both embeddings and Q and K. Other requirements are
+/// those of the field table (job/fields.h), and are not checked again.
 void check_names(const TensorMap& tensors, AxisLengths& axes);
-
-/// Numbers out of their range, and options that need a tensor that is not there.
-void check_options(const TensorMap& tensors, const Options& options, AxisLengths& axes);
 
 /// The dtype of float results: the one asked for, or the widest float given (float64 for integers
 /// alone, float32 for float16 beside bfloat16). Tables do not count: cos, sin, alibi_slopes,

@@ -91,7 +91,7 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axis
     const Tensor mask = as_mask(Input::key_mask, *given, in.compute, axes);
     const bool fits = mask.shape() == Shape{keys} || mask.shape() == Shape{in.B, keys};
     if (!fits)
-      return axes.problem(Input::key_mask, {.expected = "a shape of " + to_string({keys}) + " or " +
+      return axes.problem(Input::key_mask, {.expected = "shape " + to_string({keys}) + " or " +
                                                         to_string({in.B, keys}),
                                             .found = to_string(mask.shape())});
     in.key_mask = mask.reshaped({mask.rank() == 1 ? 1 : in.B, 1, 1, keys});
@@ -187,11 +187,9 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   in.past_of_memory = contains(tensors, Input::memory);
   in.packed = Q == nullptr || Q->rank() != 4;
   in.with_heads = options.heads > 0 || !in.packed;
-  check_options(tensors, options, axes);
   check_names(tensors, axes);
   const TensorMap numbers = as_numbers(tensors, in.compute, axes);
   check_shapes(tensors, options, axes);
-  check_contradictions(tensors, options, axes);
   set_lengths(in, axes);
   if (axes.knows(Axis::L)) in.rows = chosen_rows(options.rows, in.L, axes);
   if (axes.knows(Axis::L) && axes.knows(Axis::S) && axes.knows(Axis::H)) {

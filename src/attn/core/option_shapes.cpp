@@ -44,14 +44,14 @@ void check_relative_bias(const Tensor& table, const Options& options, AxisLength
     return axes.problem(
         Input::relative_bias,
         {.expected = "at least " + std::to_string(least) +
-                     (both ? " buckets, an even number, to look both ways" : " buckets"),
+                     (both ? " buckets and an even number, for both directions" : " buckets"),
          .found = to_string(table.shape())});
   const auto exact = static_cast<std::int64_t>(found / (both ? 4 : 2));
   if (options.relative.max_distance <= exact)
-    axes.problem(
-        {.subject = "relative.max_distance",
-         .expected = "more than " + std::to_string(exact) + ", a quarter or half of the buckets",
-         .found = std::to_string(options.relative.max_distance)});
+    axes.problem({.subject = "relative.max_distance",
+                  .expected = "more than " + std::to_string(exact) +
+                              ", the number of buckets for single distances",
+                  .found = std::to_string(options.relative.max_distance)});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Shapes of the tensors that options take, and options that contradict each other.
+// Shapes of the tensors that options use.
 #pragma once
 
 #include "attn/core/axis_lengths.h"
@@ -14,10 +14,6 @@ namespace attn {
 ///   W_score (D, Dk) or, of Score::concat, (D + Dk, A) · W_score_Q (D, A) · W_score_K (Dk, A)
 ///   b_score and v_score (A) · g_score () or (1)
 void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes);
-
-/// A tensor or a setting that the other options leave without effect is a problem that says which;
-/// so are two that cannot both hold.
-void check_contradictions(const TensorMap& tensors, const Options& options, AxisLengths& axes);
 
 /// The places of queries and new keys for rotary, from position_ids (L) or (B, L) and
 /// key_position_ids (N) or (B, N), or counted from the past on; cos and sin as core/rotary.h has

@@ -87,22 +87,21 @@ std::vector<std::string> available_outputs(const TensorMap& tensors, const Optio
 void check_outputs(const std::vector<std::string>& names, const TensorMap& tensors,
                    const Options& options) {
   ProblemList problems;
-  const auto add = [&](std::string expected, std::string found) {
-    problems.add(
-        {.subject = "outputs", .expected = std::move(expected), .found = std::move(found)});
+  const auto add = [&](std::string message) {
+    problems.add({.subject = "outputs", .message = std::move(message)});
   };
   for (const std::string& name : names) {
     const auto output = output_named(name);
     const auto input = input_named(name);
     const std::string_view missing = output ? missing_for(*output, tensors, options) : "";
     if (name.empty())
-      add("names of outputs", "an empty one");
+      add("expected names of outputs, found an empty string");
     else if (!input && !output)
-      add("names of outputs", "'" + printable(name) + "'" + nearest_or_all(name));
+      add("unknown output '" + printable(name) + "'" + nearest_or_all(name));
     else if (input && !contains(tensors, *input))
-      add(name + " among the tensors", "none");
+      add("'" + name + "' is not an input of this job");
     else if (!missing.empty())
-      add(std::string(missing) + " for " + name, "none");
+      add("'" + name + "' requires " + std::string(missing));
   }
   if (!problems.empty()) problems.raise(ErrorKind::usage);
 }

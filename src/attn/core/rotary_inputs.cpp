@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "attn/base/number_text.h"
 #include "attn/core/option_shapes.h"
 
 namespace attn {
@@ -27,16 +28,23 @@ std::optional<Tensor> given_positions(Input input, const TensorMap& numbers, std
   return std::nullopt;
 }
 
+std::string text_of(double number) {
+  std::string text;
+  append_number(text, number);
+  return text;
+}
+
 void set_positions(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
   const auto queries = given_positions(Input::position_ids, numbers, in.B, in.L, axes);
   const auto keys = given_positions(Input::key_position_ids, numbers, in.B, in.N, axes);
   in.query_positions = queries ? *queries : counted(in.past_of_memory ? 0 : in.P, in.L);
   in.key_positions = keys ? *keys : queries && in.N == in.L ? *queries : counted(in.P, in.N);
   if (queries && !keys && in.N != in.L)
-    axes.problem(Input::key_position_ids,
-                 {.expected = "the positions of the " + std::to_string(in.N) +
-                              " new keys, as there are " + std::to_string(in.L) + " queries",
-                  .found = "none"});
+    axes.problem(
+        Input::key_position_ids,
+        {.expected = "the positions of the " + std::to_string(in.N) +
+                     " new keys, which are not as many as the " + std::to_string(in.L) + " queries",
+         .found = "none"});
 }
 
 /// Tables (places, r / 2) that reach every position, or (B, N, r / 2) for as many keys as queries.
@@ -49,7 +57,7 @@ void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, AxisLe
     return axes.problem(Input::sin, {.expected = "the shape of cos " + to_string(shape),
                                      .found = to_string(sin.shape())});
   if (shape.size() < 2 || shape.size() > 3 || shape.back() == 0 || 2 * shape.back() > in.D)
-    return refuse("(places, r/2) or (B, L, r/2) with r up to " + std::to_string(in.D));
+    return refuse("(positions, r/2) or (B, L, r/2) with r up to " + std::to_string(in.D));
   if (shape.size() == 3 &&
       ((shape[0] != in.B && shape[0] != 1) || shape[1] != in.L || in.N != in.L))
     return refuse("(" + std::to_string(in.B) + ", " + std::to_string(in.L) +
@@ -70,6 +78,11 @@ void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, AxisLe
 void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes) {
   const Rotary& rotary = options.rotary;
   if (rotary.kind == Rotary::Kind::none) return;
+  if (!(rotary.low_frequency_factor < rotary.high_frequency_factor))
+    axes.problem({.subject = "rotary.low_frequency_factor",
+                  .expected = "less than rotary.high_frequency_factor = " +
+                              text_of(rotary.high_frequency_factor),
+                  .found = text_of(rotary.low_frequency_factor)});
   set_positions(numbers, in, axes);
   if (contains(numbers, Input::cos) && contains(numbers, Input::sin))
     return check_tables(at(numbers, Input::cos), at(numbers, Input::sin), in, axes);
@@ -77,8 +90,8 @@ void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, Ax
   const bool ntk = rotary.scaling == Rotary::Scaling::ntk;
   if (width % 2 != 0 || width > D || width < (ntk ? 4 : 2))
     axes.problem({.subject = "rotary.width",
-                  .expected = "an even number of 2 to " + std::to_string(D) +
-                              (ntk ? ", with ntk over 2" : ""),
+                  .expected = "an even number from 2 to " + std::to_string(D) +
+                              (ntk ? ", and with ntk more than 2" : ""),
                   .found = std::to_string(width)});
 }
 

@@ -15,7 +15,7 @@ bool check_rank(Input input, const Tensor& tensor, std::size_t most, AxisLengths
   if (tensor.rank() >= 2 && tensor.rank() <= most) return true;
   axes.problem(input, {.expected = std::string(most == 4 ? "2, 3 or 4" : "2 or 3") + " axes",
                        .found = to_string(tensor.shape()),
-                       .hint = tensor.rank() == 1 ? "one vector is written [[...]]" : ""});
+                       .hint = tensor.rank() == 1 ? "write one vector as [[...]]" : ""});
   return false;
 }
 
@@ -25,10 +25,10 @@ void split_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes) {
   AxisLengths::Length axis = axes[whole];
   const AxisLengths::Length& by = axes[heads];
   if (axis.length % by.length != 0 || (axis.length == 0 && by.length > 1))
-    return axes.problem(
-        {.subject = std::string(axis.name),
-         .expected = "a width that " + std::string(by.name) + " " + by.found() + " divides",
-         .found = axis.found()});
+    return axes.problem({.subject = std::string(axis.name),
+                         .message = "width " + std::to_string(axis.length) + " of " + axis.found() +
+                                    " is not divisible by " + std::string(by.name) + " " +
+                                    by.found()});
   axis.length /= by.length;
   axes.settle(part, std::move(axis));
 }
@@ -88,8 +88,8 @@ void check_groups(AxisLengths& axes) {
   const AxisLengths::Length &H = axes[Axis::H], &G = axes[Axis::G];
   if (H.length == 0 || G.length == 0 || H.length % G.length != 0)
     axes.problem({.subject = std::string(G.name),
-                  .expected = "a number of key/value heads that divides the " +
-                              std::to_string(H.length) + " of " + std::string(H.name),
+                  .expected = "a divisor of " + std::to_string(H.length) +
+                              ", the number of query heads (from " + std::string(H.name) + ")",
                   .found = std::to_string(G.length)});
 }
 

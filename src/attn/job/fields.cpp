@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "attn/core/input_table.h"
 #include "attn/job/conventions.h"
 #include "attn/job/field_value.h"
 
@@ -33,7 +34,10 @@ const KeyRequirement kPairScore = needs_value("score", {"additive", "concat"});
 
 // Kinds of rows.
 
+/// A tensor; the companion in the table of inputs is a requirement, too.
 Field tensor(std::string key, std::string help, Requirements requirements = {}) {
+  if (const auto input = input_named(key); input && row_of(*input).companion)
+    requirements.push_back(needs({std::string(name_of(*row_of(*input).companion))}));
   return {.key = std::move(key),
           .type = FieldType::tensor,
           .placeholder = "FILE",
@@ -114,8 +118,7 @@ std::vector<Field> tensor_fields() {
       tensor("embeddings", "token embeddings X (L, M), from which queries are computed",
              {no_direct_inputs}),
       tensor("memory", "source of keys and values (S, M); default: embeddings", {no_direct_inputs}),
-      tensor("memory_V", "source of values (S, Mv); default: memory",
-             {no_direct_inputs, needs({"memory"})}),
+      tensor("memory_V", "source of values (S, Mv); default: memory", {no_direct_inputs}),
       also("--wq", tensor("W_Q", "query weights (M, H*D)", {embeddings})),
       also("--wk", tensor("W_K", "key weights (M, G*D)", {embeddings})),
       also("--wv", tensor("W_V", "value weights (M, G*Dv)", {embeddings})),
@@ -123,14 +126,14 @@ std::vector<Field> tensor_fields() {
       also("--bq", tensor("b_Q", "query bias (H*D)", {embeddings})),
       also("--bk", tensor("b_K", "key bias (G*D)", {embeddings})),
       also("--bv", tensor("b_V", "value bias (G*Dv)", {embeddings})),
-      also("--bo", tensor("b_O", "output bias (M)", {needs({"W_O"})})),
+      also("--bo", tensor("b_O", "output bias (M)")),
       tensor("Q", "queries (L, D), instead of embeddings and weights", {needs({"K"})}),
       tensor("K", "keys (S, D)", {needs({"Q"})}),
       tensor("V", "values (S, Dv); default: the keys", {needs({"Q"}), needs({"K"})}),
       tensor("mask", "boolean (true: may attend) or additive, broadcast to (B, H, L, S)"),
       tensor("key_mask", "mask of the keys alone, (S) or (B, S)"),
-      tensor("past_K", "cached keys (B, G, P, D), before the new ones", {needs({"past_V"})}),
-      tensor("past_V", "cached values (B, G, P, Dv)", {needs({"past_K"})}),
+      tensor("past_K", "cached keys (B, G, P, D), before the new ones"),
+      tensor("past_V", "cached values (B, G, P, Dv)"),
       tensor("query_lengths", "queries of each batch row; the rest is padding"),
       tensor("key_lengths", "keys of each batch row; the rest is padding"),
       tensor("documents", "document of each query (L) or (B, L); negative: padding",
@@ -140,18 +143,16 @@ std::vector<Field> tensor_fields() {
       tensor("cu_seqlens_q", "where the documents of the queries start and end: [0, 3, ..., L]"),
       tensor("cu_seqlens_k", "where those of the keys start and end; default: cu_seqlens_q",
              {needs({"cu_seqlens_q"})}),
-      tensor("bias_K", "one more key (G*D), after all others, visible to every query",
-             {needs({"bias_V"})}),
-      tensor("bias_V", "the value of bias_K (G*Dv)", {needs({"bias_K"})}),
+      tensor("bias_K", "one more key (G*D), after all others, visible to every query"),
+      tensor("bias_V", "the value of bias_K (G*Dv)"),
       tensor("q_norm", "weights (D) of the queries' normalization", {kQkNorm}),
       tensor("k_norm", "weights (D) of the keys' normalization", {kQkNorm}),
       tensor("cos", "rotary cosines (positions, r/2), or (B, L, r/2)",
-             {needs({"sin"}), kRotary,
-              excludes({"rotary.width", "rotary.base", "rotary.scaling", "rotary.factor",
-                        "rotary.original_length", "rotary.low_frequency_factor",
-                        "rotary.high_frequency_factor", "rotary.beta_fast", "rotary.beta_slow",
-                        "rotary.attention_factor"})}),
-      tensor("sin", "rotary sines", {needs({"cos"})}),
+             {kRotary, excludes({"rotary.width", "rotary.base", "rotary.scaling", "rotary.factor",
+                                 "rotary.original_length", "rotary.low_frequency_factor",
+                                 "rotary.high_frequency_factor", "rotary.beta_fast",
+                                 "rotary.beta_slow", "rotary.attention_factor"})}),
+      tensor("sin", "rotary sines"),
       tensor("position_ids", "rotary positions of the queries (L) or (B, L)", {kRotary}),
       tensor("key_position_ids", "rotary positions of the new keys; default: position_ids",
              {kRotary}),
