@@ -154,7 +154,8 @@ def test_selection_without_any_job_is_refused_and_creates_nothing(batch, tmp_pat
     run = batch("empty", "gone.json", "no*.json", "--out-dir", "out")
     assert run.returncode == 66
     assert run.stderr.decode().splitlines() == [
-        "attn: empty: no job file (.json, .npz or .safetensors) in this folder", "attn: gone.json: No such file or directory",
+        "attn: empty: no job file (.json, .npz or .safetensors) in this folder",
+        "attn: gone.json: No such file or directory",
         "attn: no*.json: no file matches"]
     assert not (tmp_path / "out").exists()
 

@@ -160,7 +160,7 @@ class TestMemoryOfPictures:
         run = attn(*arguments, "--max-memory", bound - 1, cwd=tmp_path)
         assert run.returncode == 65
         assert run.stdout == b""
-        assert b"without --" in run.stderr
+        assert b"omitting --" in run.stderr
         assert list(tmp_path.glob("[vw].*")) == []
 
     def test_is_enough(self, tmp_path, arguments, bound):

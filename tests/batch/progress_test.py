@@ -100,7 +100,7 @@ class TestBar:
         assert b"attn: jobs/bad.json: " in terminal.seen
 
     def test_is_erased_before_the_summary(self, terminal):
-        assert terminal.seen.endswith(b"\r\x1b[Kattn: stopped after 4 of 5 jobs; --resume goes on\r\n")
+        assert terminal.seen.endswith(b"\r\x1b[Kattn: stopped after 4 of 5 jobs; --resume continues\r\n")
 
     def test_batch_ends_by_the_signal(self, terminal):
         assert terminal.process.returncode == -signal.SIGINT
@@ -208,7 +208,7 @@ class TestSigusr1:
         yield start
         for process in processes:
             process.communicate()
-            assert process.returncode == 0  # the batch goes on
+            assert process.returncode == 0  # the batch continues
 
     def test_prints_a_line(self, start):
         assert re.fullmatch(PLAIN_LINE, start().stderr.readline().strip())

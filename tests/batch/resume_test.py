@@ -642,7 +642,7 @@ class TestSignal:
     def test_stops_the_batch_without_waiting_for_slow_jobs(self, tmp_path, stop, number):
         status, err = stop(number)
         assert status == -number
-        assert err.endswith(b"attn: stopped after 20 of 28 jobs; --resume goes on\n")
+        assert err.endswith(b"attn: stopped after 20 of 28 jobs; --resume continues\n")
         assert b'"slow' not in (tmp_path / "out" / "manifest.ndjson").read_bytes()
         assert list(contents(tmp_path / "out")) == [f"job{seed:04}.npz" for seed in range(20)]
 

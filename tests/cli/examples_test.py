@@ -232,7 +232,7 @@ def add_result(**result):
     (lambda example: example.update(title=3), ["title: expected a string, found an integer"]),
     (set_show("reper", "first.scores"), ["cells[1].show[0]", "print, repr"]),
     (set_show("repr", ["first.scores"]), ["expected a reference, found an array"]),
-    (set_show("repr", "frist.scores"), ["'frist' is none of", "(did you mean 'first'?)"]),
+    (set_show("repr", "frist.scores"), ["'frist' is not one of", "(did you mean 'first'?)"]),
     (set_show("repr", "first.scoers"), ["(did you mean 'scores'?)"]),
     (set_show("repr", "first.scores[7]"), ["no element [7] in shape (1, 4)"]),
     (set_show("repr", "first"), ["expected RESULT.VALUE"]),

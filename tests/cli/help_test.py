@@ -118,7 +118,7 @@ def test_empty_value_is_refused(name, flag):
     (["examples", "lst"], "did you mean 'list'?"),
     (["batch", "--workers", "3"], "unknown flag '--workers'; -j (--jobs) sets"),
     (["batch", "--threads", "3"], "unknown flag '--threads'; -j (--jobs) sets"),
-    (["run", "x", "-o", "wts=w.npy"], "'attn help outputs' names them"),
+    (["run", "x", "-o", "wts=w.npy"], "see 'attn help outputs'"),
     (["run", "x", "-o", "wieghts=w.npy"], "did you mean 'weights'?"),
     (["run", "x", "--max-memory", "8q"], "K, M, G and T are powers of 1024"),
     (["run", "--cuasal"], "did you mean '--causal'?"),

@@ -16,7 +16,7 @@ std::vector<std::string> texts(std::string_view text) {
 
 }  // namespace
 
-TEST_CASE("numbers are found in arrays, tuples and lists, and not in words") {
+TEST_CASE("numbers are found in arrays, tuples and lists, but not in words") {
   using Texts = std::vector<std::string>;
   CHECK(texts("array([[ 0.12, -0.87],\n       [ 2., 0.5  ]])") ==
         Texts{"0.12", "-0.87", "2.", "0.5"});
@@ -28,7 +28,7 @@ TEST_CASE("numbers are found in arrays, tuples and lists, and not in words") {
   CHECK(texts("W_ vectors - \n").empty());
 }
 
-TEST_CASE("a number is as exact as the last place printed anywhere beside it") {
+TEST_CASE("all numbers have the precision of the one with the most decimals") {
   const auto numbers = printed_numbers("[0.5     0.12345]");
   CHECK(numbers[0].half_unit == Approx(0.000005).epsilon(1e-12));
   CHECK(numbers[1].half_unit == Approx(0.000005).epsilon(1e-12));
@@ -42,7 +42,7 @@ TEST_CASE("a number is as exact as the last place printed anywhere beside it") {
   CHECK_FALSE(is_printed_as(0.12346, numbers[1]));
 }
 
-TEST_CASE("what is not finite only equals itself") {
+TEST_CASE("NaN and infinities equal only themselves") {
   const auto numbers = printed_numbers("[nan inf -inf 1.0]");
   const double nan = std::nan(""), infinity = std::numeric_limits<double>::infinity();
   CHECK(is_printed_as(nan, numbers[0]));
@@ -54,7 +54,7 @@ TEST_CASE("what is not finite only equals itself") {
   CHECK_FALSE(is_printed_as(infinity, numbers[3]));
 }
 
-TEST_CASE("numbers that round out of the range of doubles are one number each") {
+TEST_CASE("numbers beyond the range of doubles are clamped") {
   const auto numbers = printed_numbers("[-1.797693134862316e+308 1.8e+309 4.9e-400]");
   REQUIRE(numbers.size() == 3);
   const double largest = std::numeric_limits<double>::max();

@@ -6,7 +6,7 @@
 
 using namespace attn;
 
-TEST_CASE("a reference is a result, a value and what to take of it") {
+TEST_CASE("a reference has a result, a value and accesses") {
   const Reference plain = parse_reference("first.scores", "here");
   CHECK(plain.text == "first.scores");
   CHECK(plain.result == "first");
@@ -24,7 +24,7 @@ TEST_CASE("a reference is a result, a value and what to take of it") {
   CHECK(rich.accesses[4].kind == Access::Kind::shape);
 }
 
-TEST_CASE("anything else is refused, with its place") {
+TEST_CASE("invalid references are refused; the error names their location") {
   const std::string text = GENERATE("", "first", "first.", ".scores", "first.scores[", "a.b[]",
                                     "a.b[-1]", "a.b[1", "a.b[1]x", "a.b[1.5]", "a.b.U", "a.b.",
                                     "a.b[99999999999999999999999]", "a.b.T ", "a.[0]");

@@ -35,34 +35,34 @@ TEST_CASE("vectors are turned to the printed signs, the same for U and Vt") {
     v[6 + i] = -0.5;
   }
   ChosenSigns signs;
-  CHECK(numbers(turned(U, u, signs)) == u);
-  CHECK(numbers(turned(Vt, v, signs)) == v);
+  CHECK(numbers(with_printed_signs(U, u, signs)) == u);
+  CHECK(numbers(with_printed_signs(Vt, v, signs)) == v);
   CHECK(signs.size() == 1);
 
   // Vt turned without U is another decomposition, of another matrix.
   auto wrong = v;
   for (std::size_t j = 0; j < 3; ++j) wrong[3 + j] = -wrong[3 + j];
-  CHECK(numbers(turned(Vt, wrong, signs)) != wrong);
+  CHECK(numbers(with_printed_signs(Vt, wrong, signs)) != wrong);
 }
 
 TEST_CASE("a decomposition is orthonormal and gives the matrix back") {
   Decomposition good = of_rank_two();
-  CHECK(flaw_of(good).empty());
+  CHECK(find_flaw(good).empty());
 
   Decomposition cut = good;
   cut.svd = svd(good.matrix, 1);
-  CHECK(flaw_of(cut).empty());  // it misses what it says that it cuts off
+  CHECK(find_flaw(cut).empty());  // the error is the norm of the values that the rank cuts off
 
   Decomposition skewed = good;
   skewed.svd.U.mutable_data<double>()[0] += 1e-12;
-  CHECK(flaw_of(skewed) == "the singular vectors are not orthonormal");
+  CHECK(find_flaw(skewed) == "the singular vectors are not orthonormal");
 
   Decomposition scaled = good;
   scaled.svd.s.mutable_data<double>()[1] += 1e-12;
-  CHECK(flaw_of(scaled) == "U diag(s) Vt is not the matrix");
+  CHECK(find_flaw(scaled) == "U diag(s) Vt is not the matrix");
 
   Decomposition turned_row = good;
   const auto row = turned_row.svd.Vt.mutable_data<double>();
   for (std::size_t j = 0; j < 3; ++j) row[j] = -row[j];
-  CHECK(flaw_of(turned_row) == "U diag(s) Vt is not the matrix");
+  CHECK(find_flaw(turned_row) == "U diag(s) Vt is not the matrix");
 }

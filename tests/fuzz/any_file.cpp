@@ -1,8 +1,9 @@
 // Any file: its format is detected, its job is computed under small limits, and the result is
 // written and read back. A file of one array is used as queries, keys and values.
 #include "attn/core/fused.h"
-#include "attn/job/limits.h"
 #include "attn/report/numpy_text.h"
+#include "attn/result/execution.h"
+#include "attn/result/memory_estimate.h"
 #include "attn/result/result_file.h"
 #include "attn/result/result_format.h"
 #include "support/confined.h"
@@ -67,9 +68,10 @@ Result computed(const FileBytes& file, std::size_t& planned) {
   const Document document = document_of(file, files);
   const Job job = make_job(document, files);
   PreparedJob prepared = prepare_job(job, document);
-  add_text(prepared.plan);
-  planned = prepared.plan.bytes;
-  require_memory(prepared.plan, document.name, kMost);
+  MemoryEstimate memory(prepared.plan);
+  memory.add_output_text(prepared.plan);
+  planned = memory.bytes();
+  memory.require(document.name, kMost);
   Result result = execute({job, prepared, document, &files}).result;
   require_planned(prepared.plan, result);
   return result;

@@ -12,7 +12,7 @@
 #include "attn/cli/parser.h"
 #include "attn/cli/run_views.h"
 #include "attn/cli/show.h"
-#include "attn/job/limits.h"
+#include "attn/result/memory_estimate.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 
@@ -75,7 +75,8 @@ void understand(const RunCommand& typed) {
   apply_job_flags(typed.flags, document);
   if (document.entries.empty()) return;
   const Job job = make_job(document, files);
-  plan_text(prepare_job(job, document).plan);
+  const Plan plan = prepare_job(job, document).plan;
+  plan_text(plan, MemoryEstimate(plan));
 }
 
 }  // namespace

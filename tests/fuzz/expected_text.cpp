@@ -24,10 +24,10 @@ Evaluation evaluation_of(const Example& example) {
   const Tensor b = Tensor::of<double>({}, {2.718281828459045});
   const Tensor c = Tensor::of<double>({3}, {1e-5, -1.0 / 0.0, 0.0 / 0.0});
   Evaluation evaluation;
-  const auto show = [&](std::size_t cell, std::size_t place, const Tensor& tensor) {
+  const auto show = [&](std::size_t cell, std::size_t index, const Tensor& tensor) {
     const Cell& of = example.cells[cell];
     const std::vector<Value> values = {{tensor, {}}};
-    evaluation.shown.push_back({&of, &of.shows[place], values, text_of(of.shows[place], values)});
+    evaluation.shown.push_back({&of, &of.shows[index], values, text_of(of.shows[index], values)});
   };
   show(0, 0, a), show(0, 1, a), show(1, 0, b), show(1, 1, c);
   return evaluation;
@@ -40,8 +40,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const Evaluation kEvaluation = evaluation_of(kExample);
   static const std::string kText = text_of(kEvaluation);
   const std::string text(fuzz::text_of(data, size));
-  const Verdict verdict = compare(kExample, kEvaluation, text);
-  fuzz::require(verdict.agrees == (text == kText), "only the same text agrees");
-  fuzz::require(!verdict.what.empty(), "and it is said where it does not");
+  const CheckResult result = check_text(kExample, kEvaluation, text);
+  fuzz::require(result.passed == (text == kText), "only the same text passes");
+  fuzz::require(!result.summary.empty(), "the result has a summary");
   return 0;
 }

@@ -2,7 +2,7 @@
 // memory planned. Requests for too much memory are refused before the allocation.
 #include "attn/job/job.h"
 
-#include "attn/job/limits.h"
+#include "attn/result/memory_estimate.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 #include "support/heap.h"
@@ -26,8 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Job job = make_job(document, files);
     PreparedJob prepared = prepare_job(job, document);
     fuzz::require(prepared.plan.outputs.size() == job.outputs.size(), "every output is planned");
-    add_text(prepared.plan);
-    plan_json(prepared.plan), plan_text(prepared.plan);
+    MemoryEstimate memory(prepared.plan);
+    memory.add_output_text(prepared.plan);
+    plan_json(prepared.plan, memory), plan_text(prepared.plan, memory);
   });
   fuzz::require(heap.bytes() <= kAlways + 4 * kMost + 256 * size,
                 "no memory but what is permitted");

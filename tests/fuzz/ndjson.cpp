@@ -17,7 +17,7 @@ using namespace attn;
 namespace {
 
 constexpr std::size_t kMost = std::size_t{1} << 17, kLongest = 4096;
-constexpr std::size_t kWorked = 2;  // lines that are processed; the others are only separated
+constexpr std::size_t kProcessed = 2;  // lines; the others are only separated
 
 void put_on_standard_input(std::string_view text) {
   static fuzz::MemoryFile memory;
@@ -38,10 +38,10 @@ std::vector<std::string> lines_of(std::string_view text) {
   return lines;
 }
 
-void work(const Item& item, const Common& common) {
-  const Outcome outcome = work_on(item, common, {[] { return true; }, [] { return false; }});
+void work(const Item& item, const BatchContext& context) {
+  const Outcome outcome = work_on(item, context, {[] { return true; }, [] { return false; }});
   const bool failed = outcome.status == Status::failed;
-  fuzz::require(failed == !outcome.error.empty(), "a reason exactly where one failed");
+  fuzz::require(failed == !outcome.error.empty(), "an error exactly if the job failed");
   for (const std::string& line : outcome.error)
     fuzz::require_fair(Error(static_cast<ErrorKind>(outcome.code), line));
   const std::string line = failed ? failure_json(outcome) + "\n" : outcome.text;
@@ -63,8 +63,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
 
   const fuzz::Confined confined;
   FileCache files(kMost, {.memory = kMost}, true);
-  Memory memory(kMost);
-  const Common common{.files = &files, .memory = &memory};
+  MemoryBudget memory(kMost);
+  const BatchContext context{.files = &files, .memory = &memory};
   const std::atomic<bool> stop = false;
   const auto items = items_of_standard_input(kLongest, stop);
   std::size_t count = 0;
@@ -72,10 +72,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     while (const std::optional<Item> item = items->next()) {
       fuzz::require(count < lines.size(), "no more items than lines");
       const bool fits = lines[count].size() <= kLongest;
-      fuzz::require(fits == item->fault.empty(), "a fault exactly where one is too long");
+      fuzz::require(fits == item->invalid.empty(), "a line is invalid exactly if it is too long");
       fuzz::require(item->line == (fits ? lines[count] : ""), "the line itself");
       fuzz::require(item->number == ++count, "items count from 1");
-      if (count <= kWorked) work(*item, common);
+      if (count <= kProcessed) work(*item, context);
     }
   });
   fuzz::require(ended && count == lines.size(), "every line");

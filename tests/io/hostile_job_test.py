@@ -161,7 +161,7 @@ def output_cases():
     if os.geteuid() != 0:  # root may write anywhere
         yield writes(175, "a read-only folder", "closed/out.npz", 77, "Permission denied")
     yield Case(176, "one file for two outputs", ["run", "job.json", "-o", "a.npz", "-o", "./a.npz"], None,
-               2, "found it twice")
+               2, "same file")
     yield Case(177, "two jobs with one name", ["batch", "job.json", "folder/job.json", "--out-dir", "out"],
                None, 2, "job.json")
 

@@ -31,31 +31,3 @@ TEST_CASE("byte counts are formatted in a suitable unit") {
   CHECK(size_text(std::size_t{3} << 30) == "3.0 GiB");
   CHECK(size_text(std::size_t{1} << 62) == "4194304.0 TiB");
 }
-
-TEST_CASE("a plan is written as JSON without unknown values") {
-  const Plan none;
-  CHECK(plan_json(none) == "{\"outputs\":[],\"memory\":0,\"flops\":0}");
-  CHECK(plan_text(none) == "in all: at most 0 bytes of memory, 0 flops\n");
-  Plan two{.outputs = {{"weights", {2, 3}, DType::f32, 24, 12},
-                       {"context", {}, DType::f64, 8, 2e6, true}},
-           .bytes = 32,
-           .flops = 2000012,
-           .path = "reference",
-           .fallback_reason = "alibi"};
-  CHECK(
-      plan_json(two) ==
-      R"({"outputs":[{"name":"weights","shape":[2,3],"dtype":"float32","bytes":24,"flops":12},)"
-      R"({"name":"context","shape":[],"dtype":"float64","bytes":8,"flops":2e+06,"streamed":true}],)"
-      R"("memory":32,"flops":2e+06,"path":"reference","kept_by":"alibi"})");
-  CHECK_THAT(plan_text(two), Contains(", written while it is computed\n"));
-  CHECK_THAT(plan_text(two), Contains("by the reference (alibi)\n"));
-  CHECK_NOTHROW(require_memory(two, "job", 32));
-  CHECK_THROWS_WITH(require_memory(two, "job", 31), Contains("job: needs 32 bytes of memory"));
-  CHECK_THROWS_WITH(require_memory(two, "", 31), Catch::StartsWith("needs 32 bytes of memory"));
-}
-
-TEST_CASE("byte counts saturate") {
-  Plan plan{.outputs = {{"weights", {}, DType::f32, std::size_t{1} << 62, 0}}};
-  add_text(plan);
-  CHECK(plan.bytes == std::size_t{1} << 63);
-}

@@ -8,8 +8,8 @@
 #include "attn/job/conventions.h"
 #include "attn/job/job_schema.h"
 #include "attn/job/job.h"
-#include "attn/job/limits.h"
 #include "attn/result/execution.h"
+#include "attn/result/memory_estimate.h"
 #include "attn/result/result_file.h"
 #include "attn/result/result_writer.h"
 #include "support/failing_new.h"
@@ -80,8 +80,9 @@ void run(const std::string& json, const std::string& folder, const std::vector<s
   Job job = make_job(document, files);
   if (to.empty()) job.outputs = explained_outputs(job);
   const PreparedJob prepared = prepare_job(job, document);
-  require_memory(prepared.plan, document.name, 1 << 30);
-  plan_json(prepared.plan), plan_text(prepared.plan);
+  const MemoryEstimate memory(prepared.plan);
+  memory.require(document.name, 1 << 30);
+  plan_json(prepared.plan, memory), plan_text(prepared.plan, memory);
   std::vector<OutputTarget> targets;
   for (const std::string& path : to) targets.push_back(parse_target(path));
   ResultWriter writer(targets, job.outputs, {.digest = true});
@@ -185,8 +186,8 @@ TEST_CASE("memory that runs out while too large a job is refused", "[memory]") {
   const auto refused = [](bool done) {
     if (done) FAIL("too large a job was accepted");
   };
-  CHECK(fail_each_allocation([&] { require_memory(plan, "a long name of a job", 1); }, refused) >
-        5);
+  CHECK(fail_each_allocation([&] { MemoryEstimate(plan).require("a long name of a job", 1); },
+                             refused) > 5);
 }
 
 TEST_CASE("text printed without a job is complete or absent if memory runs out", "[memory]") {

@@ -237,8 +237,8 @@ class TestHeadOfProjections:
         numbers_of(text)
 
     def test_text_says_which_head_and_batch_item(self, text):
-        assert "Of 4 heads this is head 3" in text
-        assert "Of several batches" in text
+        assert "This is head 3 of 4" in text
+        assert "first of several batches" in text
 
 
 @pytest.mark.parametrize("layout", ["bhld", "blhd"])
@@ -261,7 +261,7 @@ class TestHeadsAsAnAxis:
     def parts(self, explain, job, arrays):
         """The text up to this head's context, and after it."""
         text = explain({**job, "W_O": arrays[3].tolist(), "b_O": arrays[4].tolist()}, "--explain-head", "1")
-        before, _, after = text.partition("Heads side by side")
+        before, _, after = text.partition("Concatenated heads")
         return before, after
 
     @pytest.fixture
@@ -283,7 +283,7 @@ class TestHeadsAsAnAxis:
         assert_close(matrices(parts[1])["Y"], np.hstack(contexts) @ arrays[3] + arrays[4])
 
     def test_heads_are_not_joined_without_an_output_projection(self, explain, job):
-        assert "side by side" not in explain(job)
+        assert "Concatenated" not in explain(job)
 
 
 def jobs_of_layouts():
@@ -413,7 +413,7 @@ RUN = ["run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]"]
     (["--explain", "-", "--explain-query", "7"], 2, "--explain-query 7"),
     (["--explain", "-", "--explain-query", "-3"], 2, "-3: expected 0 to 0"),
     (["--rows", "-1", "--explain", "-", "--explain-query", "0"], 2,
-     "--explain-query 0: expected a row asked for: -1"),
+     "--explain-query 0: expected a selected row: -1"),
     (["--explain", "-", "--explain-head", "1"], 2, "--explain-head 1"),
     (["--explain", "-", "--explain-head", "-1"], 2, "--explain-head -1"),
     (["--explain-query", "1"], 2, "--explain"),
@@ -431,7 +431,7 @@ def test_two_outputs_in_one_file_are_refused(tmp_path, arguments):
     (tmp_path / "v.svg").symlink_to("r.npz")
     (tmp_path / "here").symlink_to(".")
     run = attn(*RUN, *arguments, cwd=tmp_path)
-    assert_error(run, 2, "twice")
+    assert_error(run, 2, "same file")
     assert run.stdout == b""
     assert not (tmp_path / "r.npz").exists()
     assert not (tmp_path / "y.html").exists()
@@ -440,7 +440,7 @@ def test_two_outputs_in_one_file_are_refused(tmp_path, arguments):
 def test_job_without_queries_cannot_be_explained(tmp_path):
     np.save(tmp_path / "none.npy", np.zeros((0, 2)))
     run = attn("run", "--q", "none.npy", "--k", "none.npy", "--explain", "-", cwd=tmp_path)
-    assert_error(run, 65, "expected queries and keys, found none")
+    assert_error(run, 65, "there are no queries or no keys")
 
 
 def test_explanation_adds_no_outputs_to_the_result(tmp_path):

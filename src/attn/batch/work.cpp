@@ -14,8 +14,8 @@
 #include "attn/io/digest.h"
 #include "attn/io/json.h"
 #include "attn/job/job.h"
-#include "attn/job/limits.h"
 #include "attn/result/execution.h"
+#include "attn/result/memory_estimate.h"
 #include "attn/result/result_format.h"
 
 namespace attn {
@@ -48,7 +48,7 @@ Manifest::EarlierRun earlier_run(const Item& item, const BatchContext& context) 
 /// plan_json()}. The ACTION of a resumed run is "skip" (then `plan` is nullptr), "again" or "new";
 /// "again" has a reason.
 std::string dry_run_json(const Item& item, const BatchContext& context, const Outcome& outcome,
-                         const Plan* plan) {
+                         const Plan* plan, const MemoryEstimate& memory) {
   std::string text = "{" + identity_members(outcome) + ",\"item\":" + std::to_string(item.number);
   if (context.naming)
     text += ",\"output\":" + json_quoted(text_of_name(context.naming->path_of(item)));
@@ -62,7 +62,7 @@ std::string dry_run_json(const Item& item, const BatchContext& context, const Ou
     if (again)
       text += ",\"reason\":" + json_quoted(reason_of(outcome.change, outcome.changed_file));
   }
-  return text + (plan == nullptr ? "}" : "," + plan_json(*plan).substr(1)) + "\n";
+  return text + (plan == nullptr ? "}" : "," + plan_json(*plan, memory).substr(1)) + "\n";
 }
 
 /// All warnings on one line.
@@ -114,19 +114,23 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (attempt.needed > context.memory->limit()) context.files->clear();
   TensorFiles files(*context.files);
   Document document = attempt.document.read(context, files, outcome.id);
-  if (!reserve(sum(attempt.document.memory(), bytes_to_read(document)))) return false;
+  MemoryEstimate before_reading;
+  before_reading.add("the job document", attempt.document.memory());
+  before_reading.add("its inputs", bytes_to_read(document));
+  if (!reserve(before_reading.bytes())) return false;
   const Job job = make_job(document, files);
   if (context.naming) require_one_output(job, *context.naming);
   PreparedJob prepared = prepare_job(job, document);
-  Plan& plan = prepared.plan;
+  MemoryEstimate memory(prepared.plan);
   if (!context.naming || context.naming->suffix == ".json" || context.naming->suffix == ".csv")
-    add_text(plan);
+    memory.add_output_text(prepared.plan);
   if (context.dry_run) {
-    outcome.text = dry_run_json(item, context, outcome, &plan);
+    outcome.text = dry_run_json(item, context, outcome, &prepared.plan, memory);
     return true;
   }
-  require_memory(plan, item.name, files.limits().memory);
-  if (!reserve(sum(plan.bytes, size_of_texts(files)))) return false;
+  memory.require(item.name, files.limits().memory);
+  memory.add("input files", size_of_texts(files));
+  if (!reserve(memory.bytes())) return false;
   if (context.records_inputs) outcome.inputs = input_digests(item, files);
   std::unique_ptr<ResultWriter> writer;
   if (context.naming) writer = writer_of_item(item, context, job, files);
@@ -164,7 +168,7 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
       outcome.changed_file = std::move(earlier.changed_file);
       if (!outcome.outputs.empty()) {
         outcome.status = Status::skipped;
-        if (context.dry_run) outcome.text = dry_run_json(item, context, outcome, nullptr);
+        if (context.dry_run) outcome.text = dry_run_json(item, context, outcome, nullptr, {});
         return;
       }
     }

@@ -25,8 +25,8 @@
 namespace attn {
 namespace {
 
-// Parts of --max-memory: files kept for jobs to come, and the longest line that is a job.
-constexpr std::size_t kCachePart = 4, kLinePart = 8;
+// Fractions of --max-memory: for shared input files, and for the longest line.
+constexpr std::size_t kCacheFraction = 4, kLineFraction = 8;
 
 std::optional<Naming> naming_of(const BatchArgs& args) {
   if (args.out_dir.empty()) return std::nullopt;
@@ -37,7 +37,7 @@ std::optional<Naming> naming_of(const BatchArgs& args) {
   return Naming{folder, pattern, args.format == "folder" ? "/" : "." + args.format};
 }
 
-/// Everything but their own inputs that the items' results depend on.
+/// A digest of everything that all results depend on, except for the jobs' own inputs.
 std::string options_digest(const BatchArgs& args, const Document& base, FileCache& cache) {
   std::string text = std::string(kVersion) + "\n" + args.format + "\n" +
                      std::to_string(static_cast<int>(args.nan)) + "\n";
@@ -56,7 +56,7 @@ std::string manifest_path(const BatchArgs& args, const Naming& naming, const Sha
   return naming.folder + "/manifest" + part + ".ndjson";
 }
 
-/// Errors: cannot_create, where the manifest would be written onto what is read.
+/// Errors: cannot_create, if the manifest would overwrite an input.
 void refuse_input(const std::string& manifest, const std::string& input) {
   std::error_code ignored;
   if (std::filesystem::equivalent(manifest, input, ignored))
@@ -95,12 +95,12 @@ void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args
                   "--resume continues an earlier run");
 }
 
-/// `manifest` is "" where none is written.
+/// `manifest` is "" if none is written.
 std::unique_ptr<ItemSource> list_items(const BatchArgs& args, BatchContext& context,
                                        const Shard& shard, const std::string& manifest,
                                        std::size_t most_memory, const std::atomic<bool>& stop) {
   const std::optional<Naming>& naming = context.naming;
-  if (args.lines()) return items_of_standard_input(most_memory / kLinePart, stop);
+  if (args.lines()) return items_of_standard_input(most_memory / kLineFraction, stop);
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
     const std::vector<std::string> names = read_names(args.files_from, args.nul, most_memory);
@@ -146,8 +146,8 @@ int run_batch(const BatchArgs& args) {
   machine();  // an invalid ATTN_ISA is an error before any job runs
   const ReadLimits limits = limits_of(args.limits);
   return_freed_memory_to_system();
-  MemoryBudget memory(limits.memory - limits.memory / kCachePart);
-  FileCache cache(limits.memory / kCachePart, limits, args.lines());
+  MemoryBudget memory(limits.memory - limits.memory / kCacheFraction);
+  FileCache cache(limits.memory / kCacheFraction, limits, args.lines());
   BatchContext context = context_of(args);
   context.memory = &memory;
   context.files = &cache;

@@ -60,7 +60,7 @@ std::vector<Option> running_options(BatchArgs& args) {
        flag("--json", args.json, "events as lines of JSON on standard error")});
 }
 
-/// "-" is no file here, and one of that name hardly meant.
+/// "-" does not mean a standard stream here.
 void refuse_dash(const char* flag, const std::string& path) {
   if (path == "-") usage(std::string(flag) + " -: expected a path; ./- is one of that name");
 }

@@ -27,7 +27,7 @@ struct BatchArgs {
   bool lines() const { return jobs.size() == 1 && jobs[0] == "-"; }
 };
 
-/// Adds them all, with what they require of each other; `args` outlives the parsing.
+/// Adds all options and their requirements. `args` must outlive the parsing.
 void add_batch_options(Command& command, BatchArgs& args);
 
 /// Errors: usage, for what the table of options cannot express.

@@ -12,11 +12,11 @@ namespace attn {
 namespace {
 
 constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
-std::array<struct sigaction, kSignals.size()> before = {};
-std::atomic<const BatchProgress*> told_of = nullptr;
-std::atomic<bool> told = false;
+std::array<struct sigaction, kSignals.size()> previous_actions = {};
+std::atomic<const BatchProgress*> current = nullptr;
+std::atomic<bool> reported = false;
 
-/// A line that a signal handler may put together: it neither allocates nor locks.
+/// Builds a line without allocating or locking, for a signal handler.
 class Line {
  public:
   Line& operator<<(std::string_view text) {
@@ -29,7 +29,7 @@ class Line {
     return *this << std::string_view(
                digits, std::to_chars(digits, digits + sizeof digits, number).ptr - digits);
   }
-  /// To standard error, unless that would wait for a reader.
+  /// Writes to standard error, unless that would block.
   void write() const {
     pollfd ready{STDERR_FILENO, POLLOUT, 0};
     if (poll(&ready, 1, 0) == 1 && ::write(STDERR_FILENO, text_.data(), size_) < 0) return;
@@ -40,8 +40,8 @@ class Line {
   std::size_t size_ = 0;
 };
 
-void tell_event(const BatchProgress& progress, int signal_number) {
-  const auto microseconds = static_cast<std::size_t>(progress.age().count());
+void write_event(const BatchProgress& progress, int signal_number) {
+  const auto microseconds = static_cast<std::size_t>(progress.elapsed().count());
   std::array<char, 6> fraction;
   for (std::size_t i = 0, rest = microseconds; i < 6; ++i, rest /= 10)
     fraction[5 - i] = static_cast<char>('0' + rest % 10);
@@ -55,48 +55,50 @@ void tell_event(const BatchProgress& progress, int signal_number) {
   line.write();
 }
 
-void tell(const BatchProgress& progress) {
+void write_line(const BatchProgress& progress) {
   const std::size_t finished = progress.finished(), all = progress.total.value_or(finished);
   Line line;
   if (progress.bar_on_screen) line << "\r\x1b[K";
   line << "attn: stopped after " << finished;
   if (progress.total) line << " of " << all;
-  line << (all == 1 ? " job" : " jobs") << (progress.resumable ? "; --resume goes on\n" : "\n");
+  line << (all == 1 ? " job" : " jobs") << (progress.resumable ? "; --resume continues\n" : "\n");
   line.write();
 }
 
-extern "C" void tell_and_go_on(int signal_number) {
-  const BatchProgress* const progress = told_of;
-  if (progress != nullptr && !told.exchange(true)) {
+extern "C" void report_and_raise(int signal_number) {
+  const BatchProgress* const progress = current;
+  if (progress != nullptr && !reported.exchange(true)) {
     if (progress->json)
-      tell_event(*progress, signal_number);
+      write_event(*progress, signal_number);
     else if (!progress->quiet)
-      tell(*progress);
+      write_line(*progress);
   }
   for (std::size_t i = 0; i < kSignals.size(); ++i)
-    if (kSignals[i] == signal_number) sigaction(signal_number, &before[i], nullptr);
+    if (kSignals[i] == signal_number) sigaction(signal_number, &previous_actions[i], nullptr);
   raise(signal_number);
 }
 
 }  // namespace
 
-StopTeller::StopTeller(const BatchProgress& progress) {
-  told_of = &progress;
+StopReporter::StopReporter(const BatchProgress& progress) {
+  current = &progress;
   for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    if (sigaction(kSignals[i], nullptr, &before[i]) != 0 || before[i].sa_handler == SIG_IGN)
+    if (sigaction(kSignals[i], nullptr, &previous_actions[i]) != 0 ||
+        previous_actions[i].sa_handler == SIG_IGN)
       continue;
     struct sigaction action {};
-    action.sa_handler = tell_and_go_on;
+    action.sa_handler = report_and_raise;
     action.sa_flags = static_cast<int>(SA_NODEFER);
     sigaction(kSignals[i], &action, nullptr);
   }
 }
 
-StopTeller::~StopTeller() {
-  for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);
-  told_of = nullptr;
+StopReporter::~StopReporter() {
+  for (std::size_t i = 0; i < kSignals.size(); ++i)
+    sigaction(kSignals[i], &previous_actions[i], nullptr);
+  current = nullptr;
 }
 
-bool StopTeller::has_told() { return told; }
+bool StopReporter::has_reported() { return reported; }
 
 }  // namespace attn

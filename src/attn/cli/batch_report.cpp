@@ -20,17 +20,17 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kMostErrors = 20;  // items whose errors are shown
-constexpr auto kPatience = std::chrono::seconds(1);
-constexpr auto kBarEvery = std::chrono::milliseconds(100);
-constexpr auto kLineEvery = std::chrono::seconds(5);
-constexpr std::size_t kBarWidth = 24, kLeastBar = 6;  // between its brackets
+constexpr std::size_t kMaxErrors = 20;  // jobs whose errors are shown
+constexpr auto kBarDelay = std::chrono::seconds(1);
+constexpr auto kBarInterval = std::chrono::milliseconds(100);
+constexpr auto kLineInterval = std::chrono::seconds(5);
+constexpr std::size_t kMaxBar = 24, kMinBar = 6;  // width between the brackets
 
 std::atomic<bool> status_requested = false;
 
 extern "C" void request_status(int) { status_requested = true; }
 
-std::string brief(double value) {
+std::string rounded(double value) {
   char text[32];
   std::snprintf(text, sizeof text, value < 10 ? "%.1f" : "%.0f", value);
   return text;
@@ -40,14 +40,14 @@ std::string counted_jobs(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " job" : " jobs");
 }
 
-/// Whether a line on standard error can be written again.
+/// Whether a line on standard error can be overwritten.
 bool can_show_bar() {
   const char* const terminal = std::getenv("TERM");
   return isatty(STDERR_FILENO) == 1 && terminal != nullptr && *terminal != 0 &&
          std::string_view(terminal) != "dumb";
 }
 
-/// "412 of 1000 jobs, 3 failed, 823 a second" without the parts at its end that do not fit.
+/// Removes parts at the end ("1 s left", "823 a second") until the text fits.
 std::string fitted(std::string text, std::size_t width) {
   while (text.size() > width) {
     const std::size_t comma = text.rfind(", ");
@@ -99,7 +99,7 @@ BatchReport::BatchReport(ReportOptions options)
 }
 
 void BatchReport::item(const Outcome& outcome) {
-  if (StopTeller::has_told()) return;
+  if (StopReporter::has_reported()) return;
   if (outcome.status == Status::removed)
     ++removed_;
   else
@@ -123,9 +123,9 @@ std::atomic<std::size_t>& BatchReport::count_of(Status status) {
 }
 
 void BatchReport::failure(const Outcome& outcome) {
-  if (progress_.failed <= kMostErrors)
+  if (progress_.failed <= kMaxErrors)
     for (const std::string& line : outcome.error) say(line);
-  if (progress_.failed == kMostErrors + 1)
+  if (progress_.failed == kMaxErrors + 1)
     say("more jobs failed; their errors are in " + options_.where);
 }
 
@@ -153,15 +153,15 @@ std::string BatchReport::reruns() const {
 }
 
 void BatchReport::warning(const Outcome& outcome) {
-  if (++warned_ <= kMostErrors) say(printable(outcome.name) + ": warning: " + outcome.warning);
-  if (warned_ == kMostErrors + 1) say("more jobs have warnings; they are not shown");
+  if (++warned_ <= kMaxErrors) say(printable(outcome.name) + ": warning: " + outcome.warning);
+  if (warned_ == kMaxErrors + 1) say("more jobs have warnings; they are not shown");
 }
 
 void BatchReport::tick() {
   const auto now = Clock::now();
   if (status_requested.exchange(false)) say_status();
-  if (bar_ && now - progress_.start >= kPatience && now - drawn_ >= kBarEvery) draw_bar();
-  if (options_.style == ProgressStyle::plain && now - drawn_ >= kLineEvery) {
+  if (bar_ && now - progress_.start >= kBarDelay && now - drawn_ >= kBarInterval) draw_bar();
+  if (options_.style == ProgressStyle::plain && now - drawn_ >= kLineInterval) {
     drawn_ = now;
     say_status();
   }
@@ -181,22 +181,22 @@ std::string BatchReport::status() const {
   std::string text = options_.total
                          ? std::to_string(finished) + " of " + counted_jobs(*options_.total)
                          : counted_jobs(finished);
-  text += ", " + std::to_string(progress_.failed) + " failed, " + brief(rate) + " a second";
+  text += ", " + std::to_string(progress_.failed) + " failed, " + rounded(rate) + " a second";
   if (options_.total && finished > 0)
-    text += ", " + brief(static_cast<double>(*options_.total - finished) / rate) + " s left";
+    text += ", " + rounded(static_cast<double>(*options_.total - finished) / rate) + " s left";
   return text;
 }
 
-/// Never in the last column, behind which some terminals begin a new line.
+/// The last column stays empty, since some terminals start a new line after it.
 void BatchReport::draw_bar() {
   drawn_ = Clock::now();
   progress_.bar_on_screen = true;
-  const std::size_t room = terminal_width(STDERR_FILENO) - 1;
-  const std::string text = fitted(status(), room);
+  const std::size_t columns = terminal_width(STDERR_FILENO) - 1;
+  const std::string text = fitted(status(), columns);
   std::string bar;
-  const std::size_t beside = text.size() + 3;
-  if (options_.total && room >= beside + kLeastBar) {
-    const std::size_t width = std::min(kBarWidth, room - beside);
+  const std::size_t other_columns = text.size() + 3;
+  if (options_.total && columns >= other_columns + kMinBar) {
+    const std::size_t width = std::min(kMaxBar, columns - other_columns);
     const std::size_t full =
         width * progress_.finished() / std::max<std::size_t>(*options_.total, 1);
     bar = "[" + std::string(full, '#') + std::string(width - full, '.') + "] ";
@@ -243,7 +243,7 @@ void BatchReport::end(int code) {
                      std::to_string(progress_.failed) + " failed";
   if (options_.total && finished < *options_.total)
     text += ", " + std::to_string(*options_.total - finished) + " not done";
-  text += " in " + brief(seconds()) + " s";
+  text += " in " + rounded(seconds()) + " s";
   text += reruns();
   if (removed_ > 0)
     text +=

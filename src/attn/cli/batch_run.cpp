@@ -25,8 +25,8 @@
 namespace attn {
 namespace {
 
-constexpr int kSomeFailed = 3;           // the exit code
-constexpr std::size_t kWaitingPart = 8;  // of --max-memory: results that wait for those before them
+constexpr int kSomeFailed = 3;               // exit code
+constexpr std::size_t kWaitingFraction = 8;  // of --max-memory, for results that wait to be written
 
 ReportOptions report_options(const BatchArgs& args, const ItemSource& source,
                              const Manifest* manifest) {
@@ -44,7 +44,7 @@ PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::siz
   PoolOptions pool = args.pool;
   if (pool.threads == 0) pool.threads = processors;
   pool.in_order = in_order;
-  pool.max_waiting = std::min(pool.max_waiting, most_memory / kWaitingPart);
+  pool.max_waiting = std::min(pool.max_waiting, most_memory / kWaitingFraction);
   return pool;
 }
 
@@ -81,7 +81,7 @@ void prune(const BatchContext& context, Manifest* manifest, std::optional<Output
   for (const std::string& message : pruned.kept) report.say(message);
 }
 
-std::exception_ptr fault_of(const std::function<void()>& step) {
+std::exception_ptr exception_from(const std::function<void()>& step) {
   try {
     step();
   } catch (...) {
@@ -90,19 +90,19 @@ std::exception_ptr fault_of(const std::function<void()>& step) {
   return nullptr;
 }
 
-/// Whether it ended because nobody reads standard output any more.
-bool reader_has_gone(const std::exception_ptr& fault) {
+/// Whether the reader of standard output has closed it.
+bool is_broken_pipe(const std::exception_ptr& fault) {
   try {
     if (fault) std::rethrow_exception(fault);
   } catch (const BrokenPipe&) {
     return true;
-  } catch (...) {  // whatever else it is, report_exception() says
+  } catch (...) {  // reported by report_exception()
   }
   return false;
 }
 
-/// Ends the program although threads still compute what nobody wants any more.
-[[noreturn]] void end_at_once(int code) {
+/// Ends the process while threads still compute.
+[[noreturn]] void exit_now(int code) {
   remove_temporaries();
   std::fflush(nullptr);
   std::_Exit(code);
@@ -121,7 +121,7 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   const PoolOptions pool =
       pool_options(args, processors, context.files->limits().memory, !is_recorded);
   PoolCalls calls;
-  // Processors that no worker has are for the kernels.
+  // Processors without a worker are used by the kernels.
   calls.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
     set_threads(threads);
   };
@@ -142,12 +142,12 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   calls.tick = [&] { report.tick(); };
   PoolEnd end = run_pool(source, pool, calls, stop);
   if (!end.fault && context.prune_except && !stop)
-    end.fault = fault_of([&] { prune(context, manifest, results, report); });
+    end.fault = exception_from([&] { prune(context, manifest, results, report); });
   if (!end.fault)
-    end.fault = fault_of([&] { is_recorded ? manifest->close() : results->commit(); });
+    end.fault = exception_from([&] { is_recorded ? manifest->close() : results->commit(); });
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
-  if (!reader_has_gone(end.fault)) report.end(code);
-  if (end.overdue > 0) end_at_once(code);
+  if (!is_broken_pipe(end.fault)) report.end(code);
+  if (end.overdue > 0) exit_now(code);
   return code;
 }
 

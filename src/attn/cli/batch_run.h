@@ -1,4 +1,4 @@
-// The jobs of a batch at work: on which threads, where results go, what is told.
+// Runs the jobs of a batch: connects the job source, the workers, the results and the report.
 #pragma once
 
 #include <atomic>
@@ -9,9 +9,10 @@
 
 namespace attn {
 
-/// Results go to the manifest's folder, or, without a manifest, to standard output. Gives the exit
-/// code: 3 where some jobs failed, otherwise 0 or that of what ended the batch. `stop` is set when
-/// no more are wanted. Where threads still compute what nobody wants, the program ends here.
+/// Results go to files, which `manifest` records, or to standard output if it is nullptr. Returns
+/// the exit code: 3 if some jobs failed, otherwise 0 or that of the error that ended the batch.
+/// Sets `stop` when no more jobs are to be started. Ends the process if threads still compute jobs
+/// over their time limit.
 int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
               Manifest* manifest, std::atomic<bool>& stop);
 

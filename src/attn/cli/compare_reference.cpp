@@ -7,8 +7,8 @@
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
-#include "attn/job/limits.h"
 #include "attn/result/execution.h"
+#include "attn/result/memory_estimate.h"
 
 namespace attn {
 namespace {
@@ -115,9 +115,9 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
   PreparedJob prepared = prepare_job(job, document);
   if (!tolerance_typed)
     for (const ClaimedOutput& claim : claims) require_bound(claim.output, job.options);
-  if (!tolerance_typed)
-    prepared.plan.bytes = sum(prepared.plan.bytes, bytes_of_errors(prepared.inputs, claims.size()));
-  require_memory(prepared.plan, document.name, most_memory);
+  MemoryEstimate memory(prepared.plan);
+  if (!tolerance_typed) memory.add("error bounds", bytes_of_errors(prepared.inputs, claims.size()));
+  memory.require(document.name, most_memory);
   const Execution reference = execute({job, prepared, document, nullptr, job.outputs});
   for (const std::string& warning : reference.warnings) note("warning: " + warning);
   for (const ClaimedOutput& claim : claims) {

@@ -78,10 +78,10 @@ int check(const ExampleArgs& args) {
   const auto names = chosen(args, folder);
   bool agree = true;
   for (const std::string& name : names) {
-    const Verdict verdict = check_example(path_of(folder, name));
-    print((verdict.agrees ? "ok    " : "FAIL  ") + padded(name, widest(names)) + "  " +
-          verdict.what + "\n");
-    agree = agree && verdict.agrees;
+    const CheckResult result = check_example(path_of(folder, name));
+    print((result.passed ? "ok    " : "FAIL  ") + padded(name, widest(names)) + "  " +
+          result.summary + "\n");
+    agree = agree && result.passed;
   }
   return agree ? 0 : 1;
 }

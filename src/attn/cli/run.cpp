@@ -14,8 +14,8 @@
 #include "attn/core/fused.h"
 #include "attn/io/descriptor.h"
 #include "attn/job/job.h"
-#include "attn/job/limits.h"
 #include "attn/result/execution.h"
+#include "attn/result/memory_estimate.h"
 #include "attn/result/result_format.h"
 #include "attn/result/result_writer.h"
 
@@ -76,7 +76,7 @@ bool needs_description(const Destination& destination, const RunArgs& args) {
   return !args.views.empty() || (destination.shown && args.show.format == "ndjson") ||
          std::any_of(destination.targets.begin(), destination.targets.end(),
                      [](const OutputTarget& target) {
-                       return target.format && says_what_made_it(*target.format);
+                       return target.format && stores_provenance(*target.format);
                      });
 }
 
@@ -123,23 +123,25 @@ int run(const RunArgs& args) {
   Job job = make_job(document, files);
   const std::vector<std::string> outputs = outputs_of(job, document, destination);
   job.outputs = outputs;
-  RunViews views(args.views, places_of(destination.targets, outputs), policy_of(args, files));
+  RunViews views(args.views, output_paths(destination.targets, outputs), policy_of(args, files));
   append_missing(job.outputs, views.outputs(job));
 
   const bool whole = destination.shown || !args.views.empty();
   PreparedJob prepared =
       prepare_job(job, document,
                   whole ? std::set<std::string>{} : outputs_for_rows(destination.targets, outputs));
-  Plan& plan = prepared.plan;
-  if (has_text(destination, args.show.format)) add_text(plan);
-  plan.bytes = sum(plan.bytes, views.bytes(job, plan));
+  const Plan& plan = prepared.plan;
+  MemoryEstimate memory(plan);
+  if (has_text(destination, args.show.format)) memory.add_output_text(plan);
+  memory.add(views.flags(), views.bytes(job, plan));
   if (args.dry_run) {
     require_places(destination.targets, outputs, policy_of(args, files));
-    print(args.show.format == "json" || args.show.format == "ndjson" ? plan_json(plan) + "\n"
-                                                                     : plan_text(plan));
+    print(args.show.format == "json" || args.show.format == "ndjson"
+              ? plan_json(plan, memory) + "\n"
+              : plan_text(plan, memory));
     return 0;
   }
-  require_memory(plan, document.name, limits.memory, views.flags());
+  memory.require(document.name, limits.memory, views.flags());
   ResultWriter writer(destination.targets, outputs, policy_of(args, files));
   set_threads(args.threads);
   const bool described = needs_description(destination, args);

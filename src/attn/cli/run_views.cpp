@@ -60,12 +60,12 @@ void add_view_options(Command& command, RunViewArgs& args) {
   command.requirements.push_back({{"--explain-query", "--explain-head"}, "--explain"});
 }
 
-RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPlace> results,
+RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPath> results,
                    const OutputPolicy& policy)
     : args_(args) {
   if (!args.view.empty()) results.push_back({"--view", args.view});
   if (!args.explain.empty()) results.push_back({"--explain", args.explain});
-  refuse_two_for_one(results);
+  refuse_duplicates(results);
   if (!args.view.empty()) {
     render_format(args.view);
     view_streams_ = is_stream(args.view);

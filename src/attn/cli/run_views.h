@@ -31,7 +31,7 @@ void add_view_options(Command& command, RunViewArgs& args);
 /// `results` are the files that it may not share. Errors: usage, cannot_create, permission.
 class RunViews {
  public:
-  RunViews(const RunViewArgs& args, std::vector<OutputPlace> results, const OutputPolicy& policy);
+  RunViews(const RunViewArgs& args, std::vector<OutputPath> results, const OutputPolicy& policy);
 
   /// What has to be computed for them.
   std::vector<std::string> outputs(const Job& job) const;

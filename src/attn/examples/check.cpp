@@ -29,26 +29,25 @@ std::string joined(const std::vector<std::string>& lines) {
   return text;
 }
 
-/// The printed numbers dealt out to the values, or nothing when there are more or fewer of them.
-std::optional<std::vector<std::vector<PrintedNumber>>> dealt(const Show& show,
-                                                             const std::vector<Value>& values,
-                                                             const std::string& text) {
-  // A csv's header has no values, but may have numbers ("Unnamed: 0").
+/// The printed numbers of each value; nothing if their number differs from that of the elements.
+std::optional<std::vector<std::vector<PrintedNumber>>> numbers_by_value(
+    const Show& show, const std::vector<Value>& values, const std::string& text) {
+  // The header of a CSV may contain numbers ("Unnamed: 0").
   const std::size_t start = show.form == Form::csv ? text.find('\n') + 1 : 0;
   const auto numbers = printed_numbers(std::string_view(text).substr(start));
-  std::vector<std::vector<PrintedNumber>> shares;
+  std::vector<std::vector<PrintedNumber>> groups;
   auto next = numbers.begin();
   for (const Value& value : values) {
     const auto left = static_cast<std::size_t>(numbers.end() - next);
     if (value.tensor.size() > left) return std::nullopt;
     const auto end = next + static_cast<std::ptrdiff_t>(value.tensor.size());
-    shares.emplace_back(next, end);
+    groups.emplace_back(next, end);
     next = end;
   }
-  return next == numbers.end() ? std::optional(shares) : std::nullopt;
+  return next == numbers.end() ? std::optional(groups) : std::nullopt;
 }
 
-/// The first value that is not as printed, or "".
+/// Describes the first value that differs from the printed one, or "".
 std::string different_number(const Show& show, const std::vector<Value>& values,
                              const std::vector<std::vector<PrintedNumber>>& printed) {
   for (std::size_t v = 0; v < values.size(); ++v) {
@@ -71,16 +70,16 @@ std::string different_line(const std::string& expected, const std::string& found
          shown(want, wanted.end()) + ", found " + shown(have, got.end());
 }
 
-/// What tells the computed result from the printed one, or "".
+/// Describes the first difference between the computed and the printed result, or "".
 std::string difference(const Shown& shown, const std::string& expected, ChosenSigns& signs) {
   const Show& show = *shown.show;
   std::vector<Value> values = shown.values;
-  if (const auto printed = dealt(show, values, expected)) {
+  if (const auto printed = numbers_by_value(show, values, expected)) {
     for (std::size_t v = 0; v < values.size(); ++v)
       if (values[v].singular) {
         std::vector<double> numbers;
         for (const PrintedNumber& number : (*printed)[v]) numbers.push_back(number.value);
-        values[v].tensor = turned(values[v], numbers, signs);
+        values[v].tensor = with_printed_signs(values[v], numbers, signs);
       }
     const std::string different = different_number(show, values, *printed);
     if (!different.empty()) return different;
@@ -89,8 +88,8 @@ std::string difference(const Shown& shown, const std::string& expected, ChosenSi
   return text == expected ? "" : different_line(expected, text);
 }
 
-/// What the comparison leaves out, in words; "" when nothing.
-std::string left_open(const Evaluation& evaluation) {
+/// Describes what is not compared, or "".
+std::string exclusions(const Evaluation& evaluation) {
   const std::vector<bool>* most = nullptr;
   for (const Shown& shown : evaluation.shown)
     for (const Value& value : shown.values)
@@ -103,18 +102,19 @@ std::string left_open(const Evaluation& evaluation) {
          " up to sign, and that all are orthonormal and U diag(s) Vt is the matrix";
 }
 
-std::string results_of(const Example& example, const Evaluation& evaluation) {
+std::string summary_of(const Example& example, const Evaluation& evaluation) {
   const auto count = std::count_if(evaluation.shown.begin(), evaluation.shown.end(),
                                    [](const Shown& s) { return s.show->form != Form::text; });
-  return std::to_string(count) + (count == 1 ? " result" : " results") + left_open(evaluation) +
+  return std::to_string(count) + (count == 1 ? " result" : " results") + exclusions(evaluation) +
          (example.note.empty() ? "" : "; " + example.note);
 }
 
 }  // namespace
 
-Verdict compare(const Example& example, const Evaluation& evaluation, const std::string& expected) {
+CheckResult check_text(const Example& example, const Evaluation& evaluation,
+                       const std::string& expected) {
   for (const Decomposition& decomposition : evaluation.decompositions)
-    if (const std::string flaw = flaw_of(decomposition); !flaw.empty()) return {false, flaw};
+    if (const std::string flaw = find_flaw(decomposition); !flaw.empty()) return {false, flaw};
 
   std::vector<std::string> rest = lines_of(expected);
   const auto take = [&rest](std::size_t count) {
@@ -136,15 +136,15 @@ Verdict compare(const Example& example, const Evaluation& evaluation, const std:
   if (!expected.ends_with('\n')) return {false, "expected.txt: expected a newline at its end"};
   if (!rest.empty())
     return {false, "expected.txt: more text than results: '" + printable(rest[0]) + "'"};
-  return {true, results_of(example, evaluation)};
+  return {true, summary_of(example, evaluation)};
 }
 
-Verdict check_example(const std::string& folder) {
+CheckResult check_example(const std::string& folder) {
   try {
     const Example example = read_example(folder);
     const std::string path = (std::filesystem::path(folder) / "expected.txt").string();
     const FileBytes expected = read_file(path);
-    return compare(example, evaluate(example), std::string(expected.text()));
+    return check_text(example, evaluate(example), std::string(expected.text()));
   } catch (const Error& error) {
     return {false, error.lines()[0]};
   }

@@ -1,9 +1,8 @@
-// Whether attn still computes what the notebook printed: its numbers and its text.
+// Compares the results of an example with what its notebook printed.
 //
-// Each result's text is compared byte for byte, and each number in it with the computed value, at
-// the printed precision. Singular vectors are compared where they are determined: turned to the
-// notebook's signs, and the others not at all, but all of them have to be orthonormal and to give
-// the matrix back.
+// The text of each result must be byte-identical, and each number in it must equal the computed
+// value at the printed precision. Singular vectors that are determined are compared up to their
+// sign. The others are not compared, but all must be orthonormal and reproduce the matrix.
 #pragma once
 
 #include <string>
@@ -13,16 +12,17 @@
 
 namespace attn {
 
-struct Verdict {
-  bool agrees = false;
-  std::string what;  ///< "4 results", or where the first difference is and how many there are
+struct CheckResult {
+  bool passed = false;
+  std::string summary;  ///< "4 results", or the first difference
 };
 
 /// `expected` is the text of expected.txt.
-Verdict compare(const Example& example, const Evaluation& evaluation, const std::string& expected);
+CheckResult check_text(const Example& example, const Evaluation& evaluation,
+                    const std::string& expected);
 
-/// Evaluates the example and compares it with its expected.txt; one that cannot be read or computed
-/// does not agree, either.
-Verdict check_example(const std::string& folder);
+/// Evaluates the example and compares it with its expected.txt. Fails if it cannot be read or
+/// computed.
+CheckResult check_example(const std::string& folder);
 
 }  // namespace attn

@@ -4,7 +4,6 @@
 #include <filesystem>
 
 #include "attn/base/error.h"
-#include "attn/examples/resolve.h"
 #include "attn/examples/show_text.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
@@ -23,8 +22,9 @@ Values job_values(const std::string& path) {
   return values;
 }
 
-/// A singular vector has a direction where its singular value stands clear of its neighbours and of
-/// zero: errors in it are about epsilon * s[0] / gap.
+/// Which of the first `kept` singular vectors have a definite direction: the error of a vector is
+/// about epsilon * s[0] / gap, where gap is the distance of its singular value from the others and
+/// from zero.
 std::vector<bool> determined(const Tensor& s, std::size_t kept) {
   const Tensor values = cast(s, DType::f64);
   const auto data = values.data<double>();
@@ -54,7 +54,7 @@ Values values_of(const Decomposition& decomposition, std::size_t recipe) {
           {"Vt", {Vt, SingularVectors{recipe, 0, known}}}};
 }
 
-/// sum(a * b) as Python's sum adds it up: row after row.
+/// sum(a * b), added row by row as Python's sum() does.
 Tensor sum_of_product(const Tensor& a, const Tensor& b, const std::string& name) {
   if (a.rank() != 1 || b.rank() != 2 || a.shape()[0] != b.shape()[1])
     throw Error(ErrorKind::data, name + ": expected a vector (n,) and a matrix (m, n), found " +

@@ -1,4 +1,4 @@
-// From an example to what it shows: every value computed anew, in the notebook's form.
+// Computes an example and prints its values as the notebook did.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace attn {
 
-/// A decomposition among the results, kept for checks of its own.
+/// A singular value decomposition among the results, for find_flaw().
 struct Decomposition {
   Tensor matrix;
   Svd svd;
-  Tensor all_s;  ///< also those that the rank cuts off
+  Tensor all_s;  ///< includes the singular values that the rank cuts off
 };
 
 struct Shown {
@@ -24,19 +24,19 @@ struct Shown {
   std::string text;  ///< ends in a newline
 };
 
-/// Valid while the example lives.
+/// Refers to the example, which must outlive it.
 struct Evaluation {
   std::vector<Shown> shown;
   std::vector<Decomposition> decompositions;
 };
 
-/// Runs the jobs and everything else that the example names. Errors: data, no_input.
+/// Computes all results of the example. Errors: data, no_input.
 Evaluation evaluate(const Example& example);
 
-/// Whether a line "# In [20]" stands before what each cell prints.
+/// Whether each cell starts with a line such as "# In [20]".
 enum class CellLabels { hidden, shown };
 
-/// All of it as the notebook printed it: cells are separated by an empty line.
+/// The notebook's printed text. Cells are separated by an empty line.
 std::string text_of(const Evaluation& evaluation, CellLabels labels = CellLabels::hidden);
 
 }  // namespace attn

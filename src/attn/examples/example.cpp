@@ -39,7 +39,7 @@ std::vector<std::string> words_of(const Words<Enum>& table) {
   return words;
 }
 
-/// The one key of `node` that is a word of the table, which says what the object is.
+/// The one key of `node` that is in the table; it determines the kind of the object.
 template <class Enum>
 std::pair<std::string, Enum> kind_of(const JsonNode& node, const Words<Enum>& table) {
   std::vector<std::pair<std::string, Enum>> found;
@@ -52,10 +52,10 @@ std::pair<std::string, Enum> kind_of(const JsonNode& node, const Words<Enum>& ta
 }
 
 std::vector<Reference> references(const JsonNode& node) {
-  if (!node.is_array()) return {parse_reference(node.text(), node.place())};
+  if (!node.is_array()) return {parse_reference(node.text(), node.location())};
   std::vector<Reference> list;
   for (const JsonNode& element : node.elements())
-    list.push_back(parse_reference(element.text(), element.place()));
+    list.push_back(parse_reference(element.text(), element.location()));
   return list;
 }
 
@@ -93,7 +93,7 @@ PrintOptions read_style(const JsonNode& node) {
   return style;
 }
 
-std::vector<std::string> keys_beside(Form form, const std::string& key) {
+std::vector<std::string> allowed_keys(Form form, const std::string& key) {
   if (form == Form::text || form == Form::scalar || form == Form::dimensions) return {key};
   if (form == Form::csv) return {key, "corner", "rows", "columns"};
   return {key, "style"};
@@ -101,7 +101,7 @@ std::vector<std::string> keys_beside(Form form, const std::string& key) {
 
 Show read_show(const JsonNode& node) {
   const auto [key, form] = kind_of(node, kForms);
-  node.require_only(keys_beside(form, key));
+  node.require_only(allowed_keys(form, key));
   const JsonNode value = node.at(key);
   Show show;
   show.form = form;

@@ -1,7 +1,7 @@
-// A worked example: what a notebook printed, and how attn computes each thing that it printed.
+// Worked examples: what a notebook printed, and how attn computes it.
 //
-// A folder with example.json (this document; the vocabulary is told in data/README.md), the jobs
-// that it names, and expected.txt, the printed text. Nothing that example.json holds is a result.
+// An example is a folder with example.json (described in data/README.md), its job files, and
+// expected.txt, the printed text. example.json contains no results.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,12 @@
 
 namespace attn {
 
-/// Something to compute, and the name under which its values are referred to.
+/// A result to compute. References use its name.
 struct Recipe {
   enum class Kind {
     job,             ///< the outputs of `attn run FILE`
     svd,             ///< matrix, U, s and Vt of FILE#NAME, of the given rank
-    sum_of_product,  ///< sum: sum(a * b) over the first axis of a matrix b, a vector a beside each
-                     ///< row
+    sum_of_product,  ///< sum: sum(a * b, axis=0) of a vector a and a matrix b
   };
   std::string name;
   Kind kind = Kind::job;
@@ -28,7 +27,7 @@ struct Recipe {
   std::vector<Reference> operands;  ///< of sum_of_product: a, b
 };
 
-/// The form in which Python shows a value.
+/// How Python prints a value.
 enum class Form {
   print,       ///< print(a)
   repr,        ///< array([...])
@@ -37,10 +36,10 @@ enum class Form {
   tuple,       ///< (...) likewise
   dimensions,  ///< "(4x4)" from integers
   csv,         ///< a labelled table
-  text,        ///< words that the notebook printed between its numbers
+  text,        ///< text that the notebook printed
 };
 
-/// One thing shown.
+/// One printed item.
 struct Show {
   Form form = Form::text;
   std::vector<Reference> values;
@@ -64,8 +63,8 @@ struct Example {
   std::vector<Cell> cells;
 };
 
-/// Reads FOLDER/example.json; the name is the folder's. Errors: no_input; data, for whatever is
-/// missing, unknown or of another kind, with its place: "example.json: cells[2].show[0]: …".
+/// Reads FOLDER/example.json. The example has the name of the folder. Errors: no_input; data, for a
+/// missing or unknown key or a wrong type, with its path: "example.json: cells[2].show[0]: …".
 Example read_example(const std::string& folder);
 
 }  // namespace attn

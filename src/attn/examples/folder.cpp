@@ -13,42 +13,42 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool holds_examples(const fs::path& folder) {
+bool contains_examples(const fs::path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored))
     if (fs::exists(entry.path() / "example.json", ignored)) return true;
   return false;
 }
 
-/// Next to the program that runs, or "".
-fs::path beside_program() {
+/// The examples installed with this program, or in its source tree; "" if there are none.
+fs::path find_near_program() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
   if (error) return {};
   const fs::path installed = program.parent_path().parent_path() / "share/attn/examples";
-  if (holds_examples(installed)) return installed;
+  if (contains_examples(installed)) return installed;
   for (fs::path above = program.parent_path(); above != above.root_path();
        above = above.parent_path())
-    if (holds_examples(above / "data/examples")) return above / "data/examples";
+    if (contains_examples(above / "data/examples")) return above / "data/examples";
   return {};
 }
 
 }  // namespace
 
-std::string examples_folder(const std::string& asked) {
+std::string examples_folder(const std::string& given) {
   const char* variable = std::getenv("ATTN_DATA");
-  const std::string named = !asked.empty() ? asked : variable != nullptr ? variable : "";
+  const std::string named = !given.empty() ? given : variable != nullptr ? variable : "";
   if (!named.empty()) {
-    if (holds_examples(named)) return named;
-    throw Error(ErrorKind::no_input, printable(named) +
-                                         ": expected a folder of examples (each a folder with an "
-                                         "example.json), found none");
+    if (contains_examples(named)) return named;
+    throw Error(ErrorKind::no_input,
+                printable(named) + ": contains no example (a folder with an example.json)");
   }
-  const fs::path found = beside_program();
+  const fs::path found = find_near_program();
   if (!found.empty()) return found.string();
-  throw Error(ErrorKind::no_input,
-              "the worked examples are neither in ../share/attn/examples beside the program nor in "
-              "a data/examples above it; --data DIR or ATTN_DATA says where they are");
+  throw Error(
+      ErrorKind::no_input,
+      "no worked examples in ../share/attn/examples or in data/examples of a parent folder of "
+      "the program; set their folder with --data DIR or ATTN_DATA");
 }
 
 std::vector<std::string> example_names(const std::string& folder) {

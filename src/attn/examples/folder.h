@@ -1,4 +1,4 @@
-// Where the worked examples are.
+// Finds the worked examples.
 #pragma once
 
 #include <string>
@@ -6,13 +6,12 @@
 
 namespace attn {
 
-/// The folder that holds one folder an example: `asked` (--data) if given, then the environment
-/// variable ATTN_DATA, then what belongs to the running program, wherever it was put:
-/// ../share/attn/examples beside its bin folder, or data/examples above it in a source tree.
-/// Errors: no_input, naming what was looked for.
-std::string examples_folder(const std::string& asked);
+/// The folder that contains a folder for each example: `given` (--data); else the environment
+/// variable ATTN_DATA; else ../share/attn/examples relative to the program's folder, or
+/// data/examples in a parent folder of the program (a source tree). Errors: no_input.
+std::string examples_folder(const std::string& given);
 
-/// The examples in it (folders with an example.json), sorted by name.
+/// The names of its examples (folders with an example.json), sorted.
 std::vector<std::string> example_names(const std::string& folder);
 
 }  // namespace attn

@@ -65,7 +65,7 @@ std::size_t JsonNode::count() const {
 }
 
 void JsonNode::fail(const std::string& what) const {
-  throw Error(ErrorKind::data, place() + ": " + what);
+  throw Error(ErrorKind::data, location() + ": " + what);
 }
 
 void JsonNode::fail_kind(const std::string& expected) const {

@@ -1,5 +1,5 @@
-// A JSON value that knows its place in its document, read strictly: what is missing, unknown or of
-// another kind is Error(data) with that place, "example.json: cells[2].show[0]: expected …".
+// A JSON value with its path in the document, for strict reading: a missing or unknown key or a
+// wrong type is Error(data) with the path, "example.json: cells[2].show[0]: expected …".
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@ namespace attn {
 
 class JsonNode {
  public:
-  /// `json` outlives the node; `path` is its place in the document, "" for the whole.
+  /// `json` outlives the node; `path` is its path in the document, "" for the root.
   JsonNode(const Json& json, std::string document, std::string path = "")
       : json_(&json), document_(std::move(document)), path_(std::move(path)) {}
 
-  std::string place() const { return path_.empty() ? document_ : document_ + ": " + path_; }
+  std::string location() const { return path_.empty() ? document_ : document_ + ": " + path_; }
 
   /// Members of an object.
   JsonNode at(const std::string& key) const;

@@ -12,7 +12,7 @@ namespace {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-/// How many digits of a decimal number stand after its point.
+/// The number of digits after the decimal point.
 int decimals(std::string_view number) {
   const std::size_t point = number.find('.'), end = std::min(number.find('e'), number.size());
   return point == std::string_view::npos ? 0 : static_cast<int>(end - point - 1);
@@ -27,8 +27,8 @@ int exponent(std::string_view number) {
   return value;
 }
 
-/// The largest number may be printed as 1.8e+308, which is larger than it.
-double out_of_range(const std::string& number) {
+/// Clamps to the largest double, which may be printed as 1.8e+308, a larger number.
+double clamp_to_double(const std::string& number) {
   const double read = std::strtod(number.c_str(), nullptr);
   if (!std::isinf(read) || exponent(number) > std::numeric_limits<double>::max_exponent10)
     return read;
@@ -51,7 +51,7 @@ std::vector<PrintedNumber> printed_numbers(std::string_view text) {
       continue;
     }
     number.text.assign(start, rest);
-    if (error != std::errc()) number.value = out_of_range(number.text);
+    if (error != std::errc()) number.value = clamp_to_double(number.text);
     most = std::max(most, decimals(number.text));
     numbers.push_back(number);
     at += number.text.size();
@@ -64,7 +64,7 @@ std::vector<PrintedNumber> printed_numbers(std::string_view text) {
 bool is_printed_as(double value, const PrintedNumber& number) {
   if (!std::isfinite(value) || !std::isfinite(number.value))
     return value == number.value || (std::isnan(value) && std::isnan(number.value));
-  // The printed number was read back into binary: one rounding.
+  // Reading the printed number back rounds once.
   const double rounding = std::numeric_limits<double>::epsilon() * std::abs(value);
   return std::abs(value - number.value) <= number.half_unit + rounding;
 }

@@ -1,4 +1,4 @@
-// The numbers in printed text, with the precision in which they are printed.
+// Finds numbers in printed text, with their printed precision.
 #pragma once
 
 #include <string>
@@ -9,15 +9,15 @@ namespace attn {
 
 struct PrintedNumber {
   double value = 0;
-  double half_unit = 0;  ///< half of what one more in the last printed place would be
+  double half_unit = 0;  ///< half a unit in the last printed digit
   std::string text;
 };
 
-/// Numbers that are no part of a word ("float64" has none); "nan" and "inf" are numbers. Printed
-/// arrays drop zeroes at the end, so the precision is that of the number with most decimals.
+/// The numbers that are not part of a word (none in "float64"); "nan" and "inf" are numbers. NumPy
+/// omits trailing zeros, so all have the precision of the number with the most decimals.
 std::vector<PrintedNumber> printed_numbers(std::string_view text);
 
-/// Whether `value`, printed like `number`, would have given it.
+/// Whether `value` equals `number` at the printed precision.
 bool is_printed_as(double value, const PrintedNumber& number);
 
 }  // namespace attn

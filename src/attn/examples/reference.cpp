@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-/// Reads a reference from left to right; every take_…() moves on only over what it recognised.
+/// Parses a reference from left to right. Each take…() consumes only what it recognises.
 class Reader {
  public:
   explicit Reader(const std::string& text) : text_(text) {}

@@ -1,10 +1,10 @@
-// How an example names a value, much as its notebook does: "first.scores[0]", "kept.Vt.T".
+// References to values in an example: "first.scores[0]", "kept.Vt.T".
 //
 //   REFERENCE = RESULT "." VALUE { ACCESS }
 //   ACCESS    = "[" INDEX "]"   element INDEX of the first axis
 //             | ".T"            the transpose of a matrix
-//             | ".joined"       heads (H, M, D) side by side: (M, H*D)
-//             | ".shape"        the extents, as a vector of integers
+//             | ".joined"       concatenates heads: (H, M, D) to (M, H*D)
+//             | ".shape"        the shape as a vector of integers
 #pragma once
 
 #include <cstddef>
@@ -26,7 +26,7 @@ struct Reference {
   std::vector<Access> accesses;
 };
 
-/// `where` stands in the error. Errors: data.
+/// Error messages start with `where`. Errors: data.
 Reference parse_reference(const std::string& text, const std::string& where);
 
 }  // namespace attn

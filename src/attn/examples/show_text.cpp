@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-/// A number as Python shows it, an array as its repr.
+/// A number as Python prints it, an array as its repr.
 std::string item_text(const Tensor& item, const PrintOptions& style) {
   return item.rank() == 0 ? numpy_str(item, style) : numpy_repr(item, style);
 }
@@ -40,7 +40,7 @@ std::string scalar(const Show& show, const Tensor& tensor) {
                                    to_string(tensor.shape()));
 }
 
-/// Labels stand as they are, without quotes, as pandas writes them.
+/// Labels are not quoted, as in pandas.
 std::string csv(const Show& show, const Tensor& tensor) {
   const Shape labels = {show.rows.size(), show.columns.size()};
   if (tensor.shape() != labels)

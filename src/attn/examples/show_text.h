@@ -1,4 +1,4 @@
-// What is shown, as text.
+// Prints a value in the form of a notebook.
 #pragma once
 
 #include <string>

@@ -7,7 +7,7 @@
 namespace attn {
 namespace {
 
-/// +1 or -1 for each vector: whichever brings it nearer to the printed one.
+/// +1 or -1 for each vector, whichever brings it closer to the printed one.
 std::vector<double> nearest_signs(const Value& value, const std::vector<double>& printed) {
   const Tensor numbers = cast(value.tensor, DType::f64);
   const std::size_t columns = value.tensor.shape()[1];
@@ -19,8 +19,8 @@ std::vector<double> nearest_signs(const Value& value, const std::vector<double>&
   return alignment;
 }
 
-/// The largest |U^T U - 1| and |Vt Vt^T - 1|.
-double skew(const Svd& svd) {
+/// The largest element of |U^T U - I| and |Vt Vt^T - I|.
+double orthogonality_error(const Svd& svd) {
   const Tensor U = cast(svd.U, DType::f64), Vt = cast(svd.Vt, DType::f64);
   const std::size_t k = svd.s.size(), m = U.shape()[0], n = Vt.shape()[1];
   double worst = 0;
@@ -36,7 +36,7 @@ double skew(const Svd& svd) {
   return worst;
 }
 
-/// |A - U diag(s) Vt|, the root of the sum of squares.
+/// The Frobenius norm of A - U diag(s) Vt.
 double residual(const Decomposition& decomposition) {
   const Tensor A = cast(decomposition.matrix, DType::f64);
   const Tensor U = cast(decomposition.svd.U, DType::f64), s = cast(decomposition.svd.s, DType::f64),
@@ -63,7 +63,8 @@ double norm(const Tensor& values, std::size_t first) {
 
 }  // namespace
 
-Tensor turned(const Value& value, const std::vector<double>& printed, ChosenSigns& signs) {
+Tensor with_printed_signs(const Value& value, const std::vector<double>& printed,
+                          ChosenSigns& signs) {
   const auto& [recipe, axis, determined] = *value.singular;
   const auto sign = signs.try_emplace(recipe, nearest_signs(value, printed)).first->second;
   Tensor result = cast(value.tensor, DType::f64);
@@ -76,14 +77,15 @@ Tensor turned(const Value& value, const std::vector<double>& printed, ChosenSign
   return cast(result, value.tensor.dtype());
 }
 
-std::string flaw_of(const Decomposition& decomposition) {
+std::string find_flaw(const Decomposition& decomposition) {
   const bool single = decomposition.svd.s.dtype() == DType::f32;
   const double epsilon =
       single ? std::numeric_limits<float>::epsilon() : std::numeric_limits<double>::epsilon();
   const Shape& shape = decomposition.matrix.shape();
   const double bound = 20 * epsilon * static_cast<double>(shape[0] + shape[1]);
 
-  if (!(skew(decomposition.svd) <= bound)) return "the singular vectors are not orthonormal";
+  if (!(orthogonality_error(decomposition.svd) <= bound))
+    return "the singular vectors are not orthonormal";
   const double all = norm(decomposition.all_s, 0);
   const double cut = norm(decomposition.all_s, decomposition.svd.s.size());
   if (!(std::abs(residual(decomposition) - cut) <= bound * all))

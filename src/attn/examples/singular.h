@@ -1,5 +1,5 @@
-// What can be said of singular vectors although their signs, and the directions of those of equal
-// or zero singular values, are not determined.
+// Checks of singular vectors. Their signs are not determined, nor are the directions of those of
+// equal or zero singular values.
 #pragma once
 
 #include <map>
@@ -11,16 +11,17 @@
 
 namespace attn {
 
-/// Signs chosen for the vectors of each decomposition, by SingularVectors::recipe: one choice
-/// serves U and Vt, and every cell.
+/// The signs of each decomposition's vectors, by SingularVectors::recipe. U and Vt, and all cells,
+/// use the same signs.
 using ChosenSigns = std::map<std::size_t, std::vector<double>>;
 
-/// `value` with the signs that the notebook's numbers have, and with these numbers themselves in
-/// place of vectors that are not determined. `printed` has as many numbers as the tensor.
-Tensor turned(const Value& value, const std::vector<double>& printed, ChosenSigns& signs);
+/// `value` with the signs of the printed numbers. Vectors that are not determined are replaced by
+/// the printed ones. `printed` has as many numbers as the tensor.
+Tensor with_printed_signs(const Value& value, const std::vector<double>& printed,
+                          ChosenSigns& signs);
 
-/// "" when U and Vt are orthonormal and U diag(s) Vt is the matrix but for what the rank cuts off;
-/// otherwise what is wrong.
-std::string flaw_of(const Decomposition& decomposition);
+/// "" if U and Vt are orthonormal and U diag(s) Vt is the matrix, up to what the rank cuts off;
+/// otherwise a description of the error.
+std::string find_flaw(const Decomposition& decomposition);
 
 }  // namespace attn

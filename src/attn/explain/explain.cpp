@@ -41,7 +41,7 @@ Math power_of_e(double exponent) { return superscript(name("e"), number(exponent
 
 bool is_hidden(double score) { return score == -std::numeric_limits<double>::infinity(); }
 
-/// One job's steps, one after another.
+/// Writes the steps of one job in order.
 class Explainer {
  public:
   explicit Explainer(const ExplainSource& source)
@@ -79,7 +79,7 @@ class Explainer {
     return element(letter, query_, column);
   }
 
-  /// All keys and values that a query may see, those of the past among them.
+  /// All keys and values, including past_K and past_V.
   Matrix keys() const {
     return from_.matrix(from_.given(Input::past_K) ? Output::present_K : Output::keys);
   }
@@ -88,37 +88,37 @@ class Explainer {
   }
 
   void introduce() {
-    words("Every stage is shown whole, then worked out for " + from_.query_name() + ", row " +
-          std::to_string(query_) + " of the matrices. Rows and columns count from 0; " +
-          "numbers have six digits at most.");
+    words("Each stage is shown as a matrix, then computed step by step for " + from_.query_name() +
+          ", row " + std::to_string(query_) + " of the matrices. Rows and columns count from 0; " +
+          "numbers have at most six digits.");
     if (from_.heads() > 1)
-      words("Of " + std::to_string(from_.heads()) + " heads this is head " +
-            std::to_string(from_.head()) + ", counted from 0.");
+      words("This is head " + std::to_string(from_.head()) + " of " +
+            std::to_string(from_.heads()) + ", counted from 0.");
     const Tensor& all = from_.output(Output::scores);
     if (all.rank() > 2 && all.shape()[0] > 1 && all.size() > scores_.size() * from_.heads())
-      words("Of several batches this is the first.");
+      words("This is the first of several batches.");
   }
 
-  /// target = source W + b, and the chosen row of it worked out.
+  /// result = source W + b, and the arithmetic for the chosen row.
   void project(const Matrix& source, const Projection& projection, const Matrix& result) {
     const std::string& letter = projection.letter;
     const std::optional<Matrix> weights = from_.weights_of(projection.weight_heads);
     const std::optional<Matrix> bias = from_.bias_of(projection.bias, result.columns);
     std::vector<Math> formula = {name("X")};
-    std::vector<Equation> given = {{name("X"), {shown(source)}}};
+    std::vector<Equation> given = {{name("X"), {matrix_math(source)}}};
     if (weights) {
       formula.push_back(subscript(name("W"), name(letter)));
-      given.push_back({formula.back(), {shown(*weights)}});
+      given.push_back({formula.back(), {matrix_math(*weights)}});
     }
     if (bias) {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name(letter)));
-      given.push_back({formula.back(), {shown(*bias)}});
+      given.push_back({formula.back(), {matrix_math(*bias)}});
     }
     if (plain_vectors(from_))
-      given.push_back({name(letter), {row(formula), shown(result)}});
+      given.push_back({name(letter), {row(formula), matrix_math(result)}});
     else
-      given.push_back({name(letter), {shown(result)}});
+      given.push_back({name(letter), {matrix_math(result)}});
     lines(std::move(given));
     if (!weights || !plain_vectors(from_)) return;
     std::vector<Equation> worked;
@@ -137,16 +137,15 @@ class Explainer {
     const Matrix queries = from_.matrix(Output::queries);
     if (!from_.has(Output::inputs)) {
       words("The queries are given, one row each." + shape("Q", queries));
-      return lines({{name("Q"), {shown(queries)}}});
+      return lines({{name("Q"), {matrix_math(queries)}}});
     }
     if (from_.has(Output::positions))
       words("X holds the tokens' embeddings with their positional encoding added.");
     const Matrix x = from_.first(Output::inputs);
-    words("Each row of X, a token, becomes a query: what it looks for." + shape("X", x) +
+    words("Each row of X, a token, becomes a query: what the token looks for." + shape("X", x) +
           shape("Q", queries));
     if (!plain_vectors(from_))
-      words(
-          "What X and the weights give is normalised or turned by its position, as the job says.");
+      words("The projections are then normalised or rotated by position, as the job specifies.");
     project(x, kQueries, queries);
   }
 
@@ -155,7 +154,8 @@ class Explainer {
     const Matrix result = from_.matrix(projection.result);
     const std::string source = from_.given(Input::memory) ? "M" : "X";
     const auto weights = from_.weights_of(projection.weight_heads);
-    if (!from_.has(Output::inputs) || !weights) return lines({{name(letter), {shown(result)}}});
+    if (!from_.has(Output::inputs) || !weights)
+      return lines({{name(letter), {matrix_math(result)}}});
     std::vector<Math> formula = {name(source), subscript(name("W"), name(letter))};
     if (from_.given(projection.bias)) {
       formula.push_back(sign("+"));
@@ -163,32 +163,32 @@ class Explainer {
     }
     std::vector<Math> rights;
     if (projection.result == Output::values || plain_vectors(from_)) rights.push_back(row(formula));
-    rights.push_back(shown(result));
-    lines({{subscript(name("W"), name(letter)), {shown(*weights)}},
+    rights.push_back(matrix_math(result));
+    lines({{subscript(name("W"), name(letter)), {matrix_math(*weights)}},
            {name(letter), std::move(rights)}});
   }
 
   void project_keys_and_values() {
     heading("Keys and values");
-    words("Each row of K is what a token is found by, each row of V what it passes on." +
+    words("Each row of K is what queries are compared with, each row of V what a token passes on." +
           shape("K", from_.matrix(Output::keys)) + shape("V", from_.matrix(Output::values)));
     given_or_projected(kKeys);
     given_or_projected(kValues);
     if (!from_.given(Input::past_K)) return;
-    words("Before these stand the past's, which the queries see, too.");
-    lines({{name("K"), {shown(keys())}}, {name("V"), {shown(values())}}});
+    words("The keys and values of the past come first; queries see these, too.");
+    lines({{name("K"), {matrix_math(keys())}}, {name("V"), {matrix_math(values())}}});
   }
 
   void score() {
     heading("Scores");
-    words("How well each query (row) meets each key (column)." + shape("S", scores_));
+    words("How well each query (row) matches each key (column)." + shape("S", scores_));
     if (!plain_vectors(from_))
       words(
-          "Queries and keys are normalised or turned by their positions before they meet, as the "
-          "job says.");
+          "Before that, queries and keys are normalised or rotated by position, as the job "
+          "specifies.");
     std::vector<Math> rights = score_formula(from_.options());
     const bool known = !rights.empty() && plain_vectors(from_);
-    rights.push_back(shown(scores_));
+    rights.push_back(matrix_math(scores_));
     lines({{name("S"), std::move(rights)}});
     const Matrix q = from_.matrix(Output::queries), k = keys();
     if (known && k.rows == scores_.columns) work_out_scores(q, k);
@@ -217,10 +217,11 @@ class Explainer {
     heading("Scale");
     scores_letter_ = "s'";
     words(
-        "Products grow with the width of the vectors; the scale keeps them in the range in which "
-        "softmax is not all or nothing.");
+        "Products grow with the width of the vectors. The scale keeps them in a range where "
+        "softmax "
+        "does not saturate.");
     const auto width = static_cast<double>(from_.matrix(Output::queries).columns);
-    lines({{name("S'"), {scaled(name("S"), width, from_.options()), shown(result)}}});
+    lines({{name("S'"), {scaled(name("S"), width, from_.options()), matrix_math(result)}}});
     std::vector<Equation> worked;
     for (const std::size_t j : edges(result.columns))
       worked.push_back({of_query("s'", j),
@@ -235,9 +236,9 @@ class Explainer {
     heading("Mask");
     scores_letter_ = "s''";
     words(
-        "What the job adds to the scores (an additive mask, biases by distance) is added, and what "
-        "a query may not see is set to minus infinity and weighs nothing below.");
-    lines({{name("S''"), {shown(result)}}});
+        "Additive masks and biases by distance are added to the scores. Keys that a query may not "
+        "see are set to minus infinity; their weights are 0.");
+    lines({{name("S''"), {matrix_math(result)}}});
   }
 
   void normalise() {
@@ -248,9 +249,9 @@ class Explainer {
       work_out_softmax(scores, weights);
     } else {
       heading("Weights");
-      words("Scores become weights by the normaliser, temperature and sinks of the job." +
+      words("The normaliser, temperature and sinks of the job turn scores into weights." +
             shape("A", weights));
-      lines({{name("A"), {shown(weights)}}});
+      lines({{name("A"), {matrix_math(weights)}}});
     }
     picture(scores, weights);
   }
@@ -259,13 +260,14 @@ class Explainer {
     const bool whole = from_.options().softmax_axis == SoftmaxAxis::all;
     const std::size_t begin = whole ? 0 : query_ * scores.columns;
     const std::size_t count = whole ? scores.size() : scores.columns;
-    words("Exponentials, divided by their sum over " +
-          std::string(whole ? "the whole matrix" : "the keys") +
-          ". Taking away the largest score first changes nothing but keeps them from overflowing." +
-          shape("A", weights));
+    words(
+        "Exponentials, divided by their sum over " +
+        std::string(whole ? "the whole matrix" : "the keys") +
+        ". Subtracting the largest score first prevents overflow and does not change the result." +
+        shape("A", weights));
     const Math s = name(scores_letter_);
     const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
-    lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), shown(weights)}}});
+    lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), matrix_math(weights)}}});
     double most = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::size_t k = 0; k < count; ++k) most = std::max(most, scores[begin + k]);
     if (is_hidden(most)) return words("This query sees no key.");
@@ -298,8 +300,9 @@ class Explainer {
     heading("Context");
     const Matrix weights = from_.matrix(Output::weights), v = values();
     const Matrix result = from_.matrix(Output::head_context);
-    words("Every query receives the values, mixed by its weights." + shape("C", result));
-    lines({{name("C"), {row({name("A"), name("V")}), shown(result)}}});
+    words("Each query receives the sum of the values, multiplied by its weights." +
+          shape("C", result));
+    lines({{name("C"), {row({name("A"), name("V")}), matrix_math(result)}}});
     if (v.rows != weights.columns) return;
     std::vector<Equation> worked;
     for (const std::size_t d : edges(result.columns))
@@ -314,10 +317,10 @@ class Explainer {
   void join_heads() {
     const bool joined = from_.output(Output::context).rank() < 4 || from_.has(Output::output);
     if (from_.heads() > 1 && joined) {
-      heading("Heads side by side");
+      heading("Concatenated heads");
       const Matrix context = from_.joined_context();
-      words("The heads' contexts stand beside each other." + shape("C", context));
-      lines({{name("C"), {shown(context)}}});
+      words("The contexts of all heads are concatenated." + shape("C", context));
+      lines({{name("C"), {matrix_math(context)}}});
     }
     if (!from_.has(Output::output)) return;
     heading("Output");
@@ -326,8 +329,8 @@ class Explainer {
       formula.push_back(sign("+"));
       formula.push_back(subscript(name("b"), name("O")));
     }
-    lines({{subscript(name("W"), name("O")), {shown(matrix_of(from_.input(Input::W_O)))}},
-           {name("Y"), {row(formula), shown(from_.first(Output::output))}}});
+    lines({{subscript(name("W"), name("O")), {matrix_math(matrix_of(from_.input(Input::W_O)))}},
+           {name("Y"), {row(formula), matrix_math(from_.first(Output::output))}}});
   }
 
   const ExplainSource& from_;

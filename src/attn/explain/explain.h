@@ -1,5 +1,4 @@
-// A job's result as a teacher would write it: each stage's formula with the numbers put in, and for
-// one query the arithmetic spelt out.
+// --explain: each stage of a job with its formula and matrices, and the arithmetic for one query.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +12,16 @@
 namespace attn {
 
 struct ExplainChoice {
-  std::optional<std::int64_t> query;  ///< its place among all L; default: the first computed
+  std::optional<std::int64_t> query;  ///< index from 0 to L - 1; default: the first computed row
   std::int64_t head = 0;
 };
 
-/// The outputs that the explanation of this job needs, as far as the job has them.
+/// The available outputs that explain() needs.
 std::vector<std::string> explained_outputs(const Job& job);
 
-/// `outputs` holds at least explained_outputs(job). Of batches the first is explained. Matrices of
-/// up to 6 rows and columns are shown whole, larger ones by their edges. Errors: usage, for a query
-/// or a head that there is not; data, where there is none at all.
+/// `outputs` contains at least explained_outputs(job). Only the first batch is explained. Matrices
+/// with more than 6 rows or columns are abbreviated. Errors: usage, if the query or the head does
+/// not exist; data, if there are no queries or no keys.
 WorkedSteps explain(const Job& job, const TensorMap& outputs, const ExplainChoice& choice);
 
 }  // namespace attn

@@ -3,23 +3,23 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kWhole = 6, kEdge = 3;   // rows and columns of a matrix
-constexpr std::size_t kTerms = 4, kFirst = 2;  // of a sum; the last one is always there
+constexpr std::size_t kMaxWhole = 6, kEdge = 3;     // rows and columns of a matrix
+constexpr std::size_t kMaxTerms = 4, kLeading = 2;  // of a sum; the last term is always shown
 
-/// Whether dots stand before the place that follows `before` in a list of edges.
-bool gap(std::size_t before, std::size_t place) { return place != before + 1; }
+/// Whether dots replace indices between two that are shown.
+bool has_gap(std::size_t previous, std::size_t index) { return index != previous + 1; }
 
 }  // namespace
 
-double Matrix::operator[](std::size_t place) const {
+double Matrix::operator[](std::size_t index) const {
   return visit(elements.dtype(),
-               [&]<class T>(Type<T>) { return static_cast<double>(elements.data<T>()[place]); });
+               [&]<class T>(Type<T>) { return static_cast<double>(elements.data<T>()[index]); });
 }
 
 bool equal(const Matrix& a, const Matrix& b) {
-  std::size_t place = 0;
-  while (place < a.size() && a[place] == b[place]) ++place;
-  return place == a.size();
+  std::size_t index = 0;
+  while (index < a.size() && a[index] == b[index]) ++index;
+  return index == a.size();
 }
 
 Matrix matrix_of(const Tensor& tensor) {
@@ -27,24 +27,24 @@ Matrix matrix_of(const Tensor& tensor) {
 }
 
 std::vector<std::size_t> edges(std::size_t count) {
-  std::vector<std::size_t> places;
+  std::vector<std::size_t> indices;
   for (std::size_t i = 0; i < count; ++i)
-    if (count <= kWhole || i < kEdge || i + kEdge >= count) places.push_back(i);
-  return places;
+    if (count <= kMaxWhole || i < kEdge || i + kEdge >= count) indices.push_back(i);
+  return indices;
 }
 
-Math shown(const Matrix& matrix) {
+Math matrix_math(const Matrix& matrix) {
   const std::vector<std::size_t> rows = edges(matrix.rows), columns = edges(matrix.columns);
   const bool wide = columns.size() < matrix.columns;
   std::vector<Math> cells;
   const auto append_row = [&](const std::function<Math(std::size_t)>& cell, const char* dots) {
     for (std::size_t k = 0; k < columns.size(); ++k) {
-      if (k > 0 && gap(columns[k - 1], columns[k])) cells.push_back(math::sign(dots));
+      if (k > 0 && has_gap(columns[k - 1], columns[k])) cells.push_back(math::sign(dots));
       cells.push_back(cell(columns[k]));
     }
   };
   for (std::size_t k = 0; k < rows.size(); ++k) {
-    if (k > 0 && gap(rows[k - 1], rows[k]))
+    if (k > 0 && has_gap(rows[k - 1], rows[k]))
       append_row([](std::size_t) { return math::sign("⋮"); }, "⋱");
     append_row([&](std::size_t j) { return math::number(matrix.at(rows[k], j)); }, "…");
   }
@@ -60,7 +60,7 @@ Math sum(std::size_t count, const std::function<Math(std::size_t)>& term) {
   std::vector<Math> parts;
   for (std::size_t k = 0; k < count; ++k) {
     if (k > 0) parts.push_back(math::sign("+"));
-    if (count > kTerms && k == kFirst) {
+    if (count > kMaxTerms && k == kLeading) {
       k = count - 1;
       parts.push_back(math::sign("…"));
       parts.push_back(math::sign("+"));

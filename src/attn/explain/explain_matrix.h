@@ -1,4 +1,4 @@
-// Matrices in formulas, and sums of products spelt out.
+// Matrices, sums and products in formulas.
 #pragma once
 
 #include <functional>
@@ -10,34 +10,34 @@
 
 namespace attn {
 
-/// Of a tensor's elements, of which it makes no copy: they may be many.
+/// A view of a tensor as a matrix.
 struct Matrix {
   std::size_t rows = 0, columns = 0;
   Tensor elements;  ///< row-major
   std::size_t size() const { return elements.size(); }
-  double operator[](std::size_t place) const;  ///< among all elements
+  double operator[](std::size_t index) const;  ///< by row-major index
   double at(std::size_t i, std::size_t j) const { return (*this)[i * columns + j]; }
 };
 
-/// Whether all elements are equal, and none is NaN.
+/// Whether all elements are equal. NaN equals nothing.
 bool equal(const Matrix& a, const Matrix& b);
 
 /// A tensor of one or two axes.
 Matrix matrix_of(const Tensor& tensor);
 
-/// All places of up to 6, else the first and last three.
+/// The indices 0 to count - 1, or the first and last three of more than six.
 std::vector<std::size_t> edges(std::size_t count);
 
-/// "[ ... ]", large ones by their edges with dots between.
-Math shown(const Matrix& matrix);
+/// The matrix in brackets; a large one is abbreviated with dots.
+Math matrix_math(const Matrix& matrix);
 
 /// s_{i,j}
 Math element(const std::string& name, std::size_t i, std::size_t j);
 
-/// term(0) + term(1) + ... + term(count - 1), the middle of a long one left out.
+/// term(0) + ... + term(count - 1); the middle of a long sum is replaced by dots.
 Math sum(std::size_t count, const std::function<Math(std::size_t)>& term);
 
-/// a * b, negative ones in brackets.
+/// a * b, with negative numbers in parentheses.
 Math product(double a, double b);
 
 }  // namespace attn

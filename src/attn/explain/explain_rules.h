@@ -1,4 +1,4 @@
-// Which of a job's choices have a formula short enough to be worked out, and what it is.
+// The formulas of a job's options, where they are short enough to print.
 #pragma once
 
 #include <vector>
@@ -8,16 +8,17 @@
 
 namespace attn {
 
-/// Whether queries and keys meet as they are shown: not normalised, not turned by their positions.
+/// Whether scores are computed from the printed queries and keys, without normalisation or rotary
+/// positions.
 bool plain_vectors(const ExplainSource& source);
 
-/// Whether weights are exp(s - max s) / sum exp(s - max s) and nothing else.
+/// Whether weights are exp(s - max s) / sum exp(s - max s), without temperature or sinks.
 bool plain_softmax(const ExplainSource& source);
 
-/// "Q K^T" or "cos(Q, K)"; nothing for the other score functions.
+/// "Q K^T" or "cos(Q, K)"; empty for other score functions.
 std::vector<Math> score_formula(const Options& options);
 
-/// A score with scale and softcap put on it; `width` is D.
+/// `value` with scale and softcap applied. `width` is D.
 Math scaled(const Math& value, double width, const Options& options);
 
 }  // namespace attn

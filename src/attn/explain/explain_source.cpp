@@ -9,7 +9,7 @@ namespace attn {
 ExplainSource::ExplainSource(const Job& job, const TensorMap& outputs, const ExplainChoice& choice)
     : job_(job), outputs_(outputs), heads_(heads_of(Output::scores)) {
   if (at(outputs, Output::scores).size() == 0)
-    throw Error(ErrorKind::data, "--explain: expected queries and keys, found none");
+    throw Error(ErrorKind::data, "--explain: there are no queries or no keys");
   if (choice.head < 0 || static_cast<std::size_t>(choice.head) >= heads_)
     throw Error(ErrorKind::usage, "--explain-head " + std::to_string(choice.head) +
                                       ": expected 0 to " + std::to_string(heads_ - 1));
@@ -28,14 +28,14 @@ void ExplainSource::choose_query(const ExplainChoice& choice) {
   const std::vector<std::int64_t>& rows = job_.options.rows;
   const std::size_t count = matrix(Output::scores).rows;
   for (query_ = 0; query_ < count; ++query_) {
-    place_ = rows.empty() ? static_cast<std::int64_t>(query_) : rows[query_];
-    if (!choice.query || *choice.query == place_) return;
+    query_index_ = rows.empty() ? static_cast<std::int64_t>(query_) : rows[query_];
+    if (!choice.query || *choice.query == query_index_) return;
   }
   constexpr std::size_t kFew = 10;
   std::string expected = "0 to " + std::to_string(count - 1);
-  if (!rows.empty()) expected = "one of the " + std::to_string(count) + " rows asked for";
+  if (!rows.empty()) expected = "one of the " + std::to_string(count) + " selected rows";
   if (!rows.empty() && count <= kFew) {
-    expected = "a row asked for:";
+    expected = "a selected row:";
     for (const std::int64_t row : rows) expected += " " + std::to_string(row);
   }
   throw Error(ErrorKind::usage,
@@ -44,8 +44,8 @@ void ExplainSource::choose_query(const ExplainChoice& choice) {
 
 std::string ExplainSource::query_name() const {
   const auto count = static_cast<std::int64_t>(job_.tokens.size());
-  const std::int64_t at = place_ < 0 ? place_ + count : place_;
-  std::string name = "query " + std::to_string(place_);
+  const std::int64_t at = query_index_ < 0 ? query_index_ + count : query_index_;
+  std::string name = "query " + std::to_string(query_index_);
   if (at >= 0 && at < count)
     name += " (" + printable(job_.tokens[static_cast<std::size_t>(at)]) + ")";
   return name;
@@ -81,7 +81,7 @@ std::optional<Matrix> ExplainSource::weights_of(Output weight_heads) const {
 std::optional<Matrix> ExplainSource::bias_of(Input bias, std::size_t width) const {
   if (!given(bias)) return std::nullopt;
   const Tensor& all = input(bias);
-  const std::size_t parts = all.size() / width;  // of as many heads
+  const std::size_t parts = all.size() / width;  // one per head
   return matrix_of(all.reshaped({parts, width}).at(head_ * parts / heads_));
 }
 

@@ -1,4 +1,4 @@
-// What an explanation is about: one query of one head of one batch, and the stages' matrices there.
+// Selects the query, head and matrices that an explanation shows.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace attn {
 
 class ExplainSource {
  public:
-  /// Both outlive this. Errors: those of explain().
+  /// `job` and `outputs` must outlive this object. Errors: as explain().
   ExplainSource(const Job& job, const TensorMap& outputs, const ExplainChoice& choice);
 
   bool has(Output output) const { return contains(outputs_, output); }
@@ -24,18 +24,19 @@ class ExplainSource {
 
   std::size_t heads() const { return heads_; }
   std::size_t head() const { return head_; }
-  std::size_t query() const { return query_; }  ///< its row in all matrices of queries
-  std::string query_name() const;               ///< "query 2 (word_3)", its place among all
+  std::size_t query() const { return query_; }  ///< its row in matrices with one row per query
+  std::string query_name() const;               ///< "query 2 (word_3)"
 
-  /// This head's matrix of an output that has heads; query heads share those of keys and values.
+  /// This head's matrix of an output with heads. With grouped heads, several query heads share the
+  /// matrices of keys and values.
   Matrix matrix(Output output) const;
-  /// The first batch's of an output without a head axis.
+  /// The first batch of an output without a head axis.
   Matrix first(Output output) const;
-  /// The contexts of all heads of the first batch, beside each other.
+  /// The concatenated contexts of all heads, first batch.
   Matrix joined_context() const;
-  /// This head's columns of W_Q, W_K or W_V, where the job has it.
+  /// This head's columns of W_Q, W_K or W_V, if the job has them.
   std::optional<Matrix> weights_of(Output weight_heads) const;
-  /// This head's part of the bias, a row that is `width` wide.
+  /// This head's part of the bias, a row of `width` numbers.
   std::optional<Matrix> bias_of(Input bias, std::size_t width) const;
 
  private:
@@ -45,7 +46,7 @@ class ExplainSource {
   const Job& job_;
   const TensorMap& outputs_;
   std::size_t heads_ = 1, head_ = 0, query_ = 0;
-  std::int64_t place_ = 0;
+  std::int64_t query_index_ = 0;  ///< from 0 to L - 1
 };
 
 }  // namespace attn

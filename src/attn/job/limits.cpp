@@ -7,13 +7,11 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/io/json.h"
 
 namespace attn {
 namespace {
 
 constexpr std::string_view kUnits = "KMGT";
-constexpr std::size_t kTextBytes = 50;  // of an element: its digits, twice while their string grows
 
 /// "K" or "k" is 1024, "M" its square, ...; 0 for what is no unit. "B" and "iB" may follow.
 double unit_named(std::string_view text) {
@@ -25,12 +23,6 @@ double unit_named(std::string_view text) {
   return place == std::string_view::npos || !known
              ? 0
              : std::pow(1024.0, static_cast<double>(place + 1));
-}
-
-std::string scientific(double number) {
-  char text[32];
-  std::snprintf(text, sizeof text, number < 1e6 ? "%.0f" : "%.3g", number);
-  return text;
 }
 
 }  // namespace
@@ -57,67 +49,6 @@ std::string size_text(std::size_t bytes) {
   return text;
 }
 
-namespace {
-
-/// As size_text(), and to the byte, as two sizes that differ may look alike.
-std::string exact_size(std::size_t bytes) {
-  return size_text(bytes) + (bytes < 1024 ? "" : " (" + std::to_string(bytes) + " bytes)");
-}
-
-}  // namespace
-
 std::size_t default_memory() { return memory_of_this_process() / 10 * 9; }
-
-void add_text(Plan& plan) {
-  for (const PlannedOutput& output : plan.outputs) {
-    const double bytes = static_cast<double>(output.bytes) /
-                             static_cast<double>(size_of(output.dtype)) *
-                             static_cast<double>(kTextBytes) +
-                         static_cast<double>(plan.bytes);
-    plan.bytes = bytes < 0x1p63 ? static_cast<std::size_t>(bytes) : std::size_t{1} << 63;
-  }
-}
-
-void require_memory(const Plan& plan, const std::string& job, std::size_t most,
-                    const std::string& views) {
-  if (plan.bytes <= most) return;
-  throw Error(ErrorKind::data,
-              Problem{.where = job.empty() ? std::vector<std::string>{} : std::vector{job},
-                      .message = "needs " + exact_size(plan.bytes) +
-                                 " of memory, expected at most " + exact_size(most),
-                      .hint = "--max-memory permits more, --outputs and --rows ask for less" +
-                              (views.empty() ? "" : ", as does a run without " + views)});
-}
-
-std::string plan_json(const Plan& plan) {
-  std::string text = "{\"outputs\":[";
-  for (const PlannedOutput& output : plan.outputs) {
-    if (text.back() != '[') text += ",";
-    text += "{\"name\":" + json_quoted(output.name) + ",\"shape\":[";
-    for (const std::size_t extent : output.shape)
-      text += (text.back() == '[' ? "" : ",") + std::to_string(extent);
-    text += "],\"dtype\":" + json_quoted(name_of(output.dtype)) +
-            ",\"bytes\":" + std::to_string(output.bytes) +
-            ",\"flops\":" + scientific(output.flops) +
-            (output.streamed ? ",\"streamed\":true}" : "}");
-  }
-  text += "],\"memory\":" + std::to_string(plan.bytes) + ",\"flops\":" + scientific(plan.flops);
-  if (plan.path) text += ",\"path\":" + json_quoted(plan.path);
-  if (plan.fallback_reason) text += ",\"kept_by\":" + json_quoted(plan.fallback_reason);
-  return text + "}";
-}
-
-std::string plan_text(const Plan& plan) {
-  std::string text;
-  for (const PlannedOutput& output : plan.outputs)
-    text += output.name + " " + to_string(output.shape) + " " + std::string(name_of(output.dtype)) +
-            ": " + size_text(output.bytes) + ", " + scientific(output.flops) + " flops" +
-            (output.streamed ? ", written while it is computed\n" : "\n");
-  text += "in all: at most " + size_text(plan.bytes) + " of memory, " + scientific(plan.flops) +
-          " flops";
-  if (plan.path) text += std::string(", by the ") + plan.path;
-  if (plan.fallback_reason) text += std::string(" (") + plan.fallback_reason + ")";
-  return text + "\n";
-}
 
 }  // namespace attn

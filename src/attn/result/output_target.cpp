@@ -23,21 +23,21 @@ bool is_folder(const std::string& path) {
   return path.back() == '/' || (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode));
 }
 
-[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
+[[noreturn]] void usage(const std::string& message) { throw Error(ErrorKind::usage, message); }
 
-/// A word before '=' is an output's name; anything with a '/' or '.' in it is part of a path.
-std::size_t name_length(const std::string& typed) {
-  const std::size_t equals = typed.find('=');
-  const bool word = equals != std::string::npos && equals > 0 && typed.find_first_of("/.") > equals;
+/// The length of the output name before '='; 0 if there is none. Text with '/' or '.' is a path.
+std::size_t name_length(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const bool word = equals != std::string::npos && equals > 0 && text.find_first_of("/.") > equals;
   return word ? equals : 0;
 }
 
-/// The nearest name, or all of them, where they are few, or where they are told.
+/// The most similar name, or a list of all names, or where to find one.
 std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
   if (const std::string near = did_you_mean(word, names); !near.empty()) return near;
-  if (names.size() > 9) return "; 'attn help outputs' names them";
+  if (names.size() > 9) return "; see 'attn help outputs'";
   std::string all;
-  for (const std::string& name : names) all += (all.empty() ? "; known are " : ", ") + name;
+  for (const std::string& name : names) all += (all.empty() ? "; expected " : ", ") + name;
   return all;
 }
 
@@ -47,17 +47,17 @@ PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& 
   if (outputs.size() == 1) return {outputs.front(), target.path, *target.format};
   const std::string path = printable(target.path), found = std::to_string(outputs.size());
   if (is_stream(target.path))
-    usage("--format " + std::string(name_of(*target.format)) + ": holds one output, found " +
+    usage("--format " + std::string(name_of(*target.format)) + ": a file holds one output, found " +
           found + "; name it (-o " + outputs.front() + "=" + path +
           ") or use npz, safetensors or json");
-  usage("-o " + path + ": holds one output, found " + found + "; name it (-o " + outputs.front() +
-        "=" + path + ") or use .npz, .safetensors or .json");
+  usage("-o " + path + ": a file of this format holds one output, found " + found +
+        "; name it (-o " + outputs.front() + "=" + path + ") or use .npz, .safetensors or .json");
 }
 
-std::vector<OutputPlace> places_of(const std::vector<PlannedFile>& plans) {
-  std::vector<OutputPlace> places;
-  for (const PlannedFile& plan : plans) places.push_back({"-o", plan.path});
-  return places;
+std::vector<OutputPath> output_paths(const std::vector<PlannedFile>& plans) {
+  std::vector<OutputPath> paths;
+  for (const PlannedFile& plan : plans) paths.push_back({"-o", plan.path});
+  return paths;
 }
 
 }  // namespace
@@ -72,25 +72,24 @@ const std::vector<std::string>& job_output_names() {
   return names;
 }
 
-OutputTarget parse_target(const std::string& typed, const std::vector<std::string>& names,
+OutputTarget parse_target(const std::string& text, const std::vector<std::string>& names,
                           std::optional<Format> stream) {
   OutputTarget target;
-  const std::size_t length = name_length(typed);
-  target.name = typed.substr(0, length);
-  target.path = length == 0 ? typed : typed.substr(length + 1);
+  const std::size_t length = name_length(text);
+  target.name = text.substr(0, length);
+  target.path = length == 0 ? text : text.substr(length + 1);
   const bool known = std::find(names.begin(), names.end(), target.name) != names.end();
   if (!target.name.empty() && !known)
-    usage("-o " + printable(typed) + ": unknown output '" + printable(target.name) + "'" +
+    usage("-o " + printable(text) + ": unknown output '" + printable(target.name) + "'" +
           suggestion(target.name, names));
-  if (target.path.empty()) usage("-o " + printable(typed) + ": expected a path");
+  if (target.path.empty()) usage("-o " + printable(text) + ": expected a path");
   target.format = format_of_suffix(target.path);
   if (!target.format && is_stream(target.path)) {
     target.format = stream;
     if (!stream)
-      usage("-o " + printable(typed) +
-            ": expected --format npz, npy, json, csv or safetensors beside it");
+      usage("-o " + printable(text) + ": requires --format npz, npy, json, csv or safetensors");
   } else if (!target.format && (!target.name.empty() || !is_folder(target.path))) {
-    usage("-o " + printable(typed) + ": expected a name that ends in " + kSuffixes +
+    usage("-o " + printable(text) + ": expected a name that ends in " + kSuffixes +
           ", or a folder (ending in /)");
   }
   return target;
@@ -106,20 +105,20 @@ std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets)
   return names;
 }
 
-std::vector<OutputPlace> places_of(const std::vector<OutputTarget>& targets,
-                                   const std::vector<std::string>& outputs) {
-  return places_of(planned_files(targets, outputs));
+std::vector<OutputPath> output_paths(const std::vector<OutputTarget>& targets,
+                                     const std::vector<std::string>& outputs) {
+  return output_paths(planned_files(targets, outputs));
 }
 
-void refuse_two_for_one(const std::vector<OutputPlace>& places) {
-  if (places.size() < 2) return;
+void refuse_duplicates(const std::vector<OutputPath>& paths) {
+  if (paths.size() < 2) return;
   std::set<fs::path> taken;
-  for (const auto& [flag, path] : places) {
+  for (const auto& [flag, path] : paths) {
     std::error_code error, ignored;
-    fs::path place = fs::weakly_canonical(fs::absolute(follow_links(path), ignored), error);
-    if (error) place = path;  // a folder that is closed to us, say: opening it tells
-    if (!is_stream(path) && !taken.insert(place).second)
-      usage(flag + " " + printable(path) + ": expected a file of its own, found it twice");
+    fs::path resolved = fs::weakly_canonical(fs::absolute(follow_links(path), ignored), error);
+    if (error) resolved = path;  // for example an unreadable folder: opening the file will fail
+    if (!is_stream(path) && !taken.insert(resolved).second)
+      usage(flag + " " + printable(path) + ": two outputs write to the same file");
   }
 }
 
@@ -148,7 +147,7 @@ std::vector<PlannedFile> planned_files(const std::vector<OutputTarget>& targets,
     for (const std::string& name : outputs)
       plans.push_back({name, folder + name + ".npy", Format::npy});
   }
-  refuse_two_for_one(places_of(plans));
+  refuse_duplicates(output_paths(plans));
   return plans;
 }
 

@@ -1,4 +1,4 @@
-// What -o says: which outputs go to which file, in which format.
+// Parses -o: which outputs are written to which file, in which format.
 #pragma once
 
 #include <optional>
@@ -10,51 +10,50 @@
 
 namespace attn {
 
-/// One -o as typed: "out.npz", "folder/", or "weights=w.npy" for one output alone.
+/// The value of one -o: "out.npz", "folder/", or "weights=w.npy" for a single output.
 struct OutputTarget {
-  std::string name;  ///< the one output, or "" for all of them
+  std::string name;  ///< of the output, or "" for all outputs
   std::string path;
-  std::optional<Format> format;  ///< nothing: a folder, which gets one .npy an output
+  std::optional<Format> format;  ///< empty: a folder with one .npy per output
 };
 
-/// What a job's outputs may be called.
+/// The names of all outputs, including inputs that can be requested as outputs.
 const std::vector<std::string>& job_output_names();
 
-/// `names` are the outputs that there are; `stream` is the format of what has no suffix to say it:
-/// "-", a device, a pipe. Errors: usage, for a suffix that is not known (naming those that are) or
-/// an output that is not.
-OutputTarget parse_target(const std::string& typed,
+/// `names` are the valid output names; `stream` is the format for paths without a suffix: "-", a
+/// device, a pipe. Errors: usage, for an unknown suffix or output.
+OutputTarget parse_target(const std::string& text,
                           const std::vector<std::string>& names = job_output_names(),
                           std::optional<Format> stream = {});
 
-/// The outputs that targets name one by one, in order; empty when one of them takes all.
+/// The outputs named by the targets, in order; empty if a target takes all outputs.
 std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets);
 
-/// A file to be written, and the flag that says so.
-struct OutputPlace {
+/// A file to be written, and the flag that names it.
+struct OutputPath {
   std::string flag, path;
 };
 
-/// The files that a ResultWriter of these opens. Errors: usage, as it has them.
-std::vector<OutputPlace> places_of(const std::vector<OutputTarget>& targets,
-                                   const std::vector<std::string>& outputs);
+/// The files that a ResultWriter for these targets opens. Errors: usage, as planned_files().
+std::vector<OutputPath> output_paths(const std::vector<OutputTarget>& targets,
+                                     const std::vector<std::string>& outputs);
 
-/// Errors: usage, where two of them are one file, under whatever names.
-void refuse_two_for_one(const std::vector<OutputPlace>& places);
+/// Errors: usage, if two paths lead to the same file.
+void refuse_duplicates(const std::vector<OutputPath>& paths);
 
-/// The outputs that a ResultWriter of these can write row by row (ResultWriter::begin): those that
-/// go to regular .npy, .npz and .safetensors files and nowhere else. Errors: usage, as it has them.
+/// The outputs that can be written row by row (ResultWriter::begin): those whose targets are all
+/// regular .npy, .npz and .safetensors files. Errors: usage, as planned_files().
 std::set<std::string> outputs_for_rows(const std::vector<OutputTarget>& targets,
                                        const std::vector<std::string>& outputs);
 
-/// A file to be written, and the one output in it, or "" for all.
+/// A file to be written, with the name of its output, or "" for all outputs.
 struct PlannedFile {
   std::string name, path;
   Format format;
 };
 
-/// The files that these outputs go to, in order. Errors: usage (an .npy for several outputs, two
-/// outputs for one file).
+/// The files for these outputs, in order. Errors: usage (one .npy or .csv for several outputs, two
+/// outputs in one file).
 std::vector<PlannedFile> planned_files(const std::vector<OutputTarget>& targets,
                                        const std::vector<std::string>& outputs);
 

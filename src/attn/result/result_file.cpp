@@ -20,7 +20,7 @@ std::vector<std::string> strings(const Json& json) {
   return list;
 }
 
-/// What a file says about itself is free text: what is not JSON says nothing.
+/// Null if the text is not JSON: comments and metadata of other programs are free text.
 Json parsed(const std::string& text, const std::string& name) {
   try {
     return text.empty() ? Json{} : parse_json(text, name);

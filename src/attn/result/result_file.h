@@ -1,4 +1,4 @@
-// A result read back: its tensors, and what else it says about itself.
+// Reads a result file: tensors, tokens and provenance.
 #pragma once
 
 #include <string>
@@ -9,19 +9,17 @@
 
 namespace attn {
 
-/// Tokens and made_by stand where result/result_format.h puts them: in a JSON result under these
-/// keys, in an .npz in the archive's comment, in a .safetensors in its metadata. Both are empty for
-/// any other file.
+/// `tokens` and `made_by` are empty if the file has none (see result/result_format.h).
 struct ResultFile {
   TensorMap tensors;
   std::vector<std::string> tokens;
   Json made_by;
 
-  /// A key of the job that made this, or nullptr.
+  /// A key of the job that computed this result, or nullptr.
   const Json* job(const std::string& key) const;
 };
 
-/// Errors as TensorFiles has them. A comment or key that is not ours is passed over.
+/// Foreign comments and metadata keys are ignored. Errors: as TensorFiles.
 ResultFile read_result(const std::string& path, TensorFiles& files);
 
 }  // namespace attn

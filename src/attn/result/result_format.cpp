@@ -7,8 +7,8 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kLongestComment = 65535;  // what a zip archive can carry
-constexpr std::size_t kFewWords = 1500;         // characters of a result of a few words
+constexpr std::size_t kMaxComment = 65535;  // bytes in a zip archive
+constexpr std::size_t kSmallResult = 1500;  // characters
 
 Json tokens_json(const Result& result) {
   JsonArray tokens;
@@ -23,16 +23,16 @@ std::string metadata_text(const Result& result, bool with_tokens) {
   return to_json(made_by);
 }
 
-/// What fits a zip comment: all of it, or without the tokens, or nothing.
+/// With the tokens if they fit, else without, else empty.
 std::string zip_comment(const Result& result) {
   for (const bool with_tokens : {true, false}) {
     std::string text = metadata_text(result, with_tokens);
-    if (text.size() <= kLongestComment) return text;
+    if (text.size() <= kMaxComment) return text;
   }
   return "";
 }
 
-/// The same, as strings under keys: what the format has room for.
+/// The values are strings, as the format requires.
 SafetensorsMetadata safetensors_metadata(const Result& result) {
   SafetensorsMetadata metadata = {{"schema", "attn/1"}, {"made_by", metadata_text(result, false)}};
   if (!result.tokens.empty()) metadata.emplace_back("tokens", to_json(tokens_json(result)));
@@ -44,7 +44,7 @@ SafetensorsMetadata safetensors_metadata(const Result& result) {
 void append_result_json(std::string& text, const Result& result, int indent,
                         const std::string& members) {
   const bool compact = indent < 0;
-  text.reserve(text.size() + kFewWords);
+  text.reserve(text.size() + kSmallResult);
   text += compact ? "{\"schema\":\"attn/1\"" : "{\n  \"schema\": \"attn/1\"";
   if (!members.empty()) text.append(",").append(members);
   const auto member = [&](const std::string& name, const auto& value, int column) {
@@ -72,7 +72,7 @@ DType stored_dtype(Format format, DType dtype) {
   return format == Format::safetensors ? dtype : npy_dtype(dtype);
 }
 
-bool says_what_made_it(Format format) { return format != Format::npy && format != Format::csv; }
+bool stores_provenance(Format format) { return format != Format::npy && format != Format::csv; }
 
 Pieces pieces_of(Format format, const std::vector<TensorSpec>& specs,
                  const std::vector<std::uint32_t>& checksums, const Result& result,

@@ -1,4 +1,5 @@
-// A result in each format that it can be written in.
+// How results are stored in each file format. Tokens and made_by are keys of a JSON result, in the
+// archive comment of an .npz, and in the metadata of a .safetensors.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +12,25 @@
 
 namespace attn {
 
-/// As it stands in a file: an object with schema, made_by, tokens and the outputs, matrices one row
-/// a line; `indent` < 0 puts all on one line.
+/// An object with schema, made_by, tokens and the outputs, with one line per matrix row; everything
+/// is on one line if `indent` < 0.
 std::string result_json(const Result& result, int indent);
 /// `members` is JSON text such as "job":"line 3", inserted after the schema of a result on one
 /// line.
 void append_result_json(std::string& text, const Result& result, int indent,
                         const std::string& members = "");
 
-/// Whether a format holds elements as bytes, so that where they stand is known beforehand.
+/// Whether the format stores elements as bytes, at offsets that are known in advance.
 bool is_binary(Format format);
 
-/// The dtype in which a binary format holds an output of `dtype`.
+/// The dtype in which a binary format stores an output of `dtype`.
 DType stored_dtype(Format format, DType dtype);
 
-/// Whether a format has room for what made the result.
-bool says_what_made_it(Format format);
+/// Whether the format can store made_by.
+bool stores_provenance(Format format);
 
-/// A file of tensors in a binary format, with the tokens and made_by of `result`; `path` stands in
-/// errors.
+/// A file of tensors in a binary format, with the tokens and made_by of `result`; Errors
+/// name `path`.
 Pieces pieces_of(Format format, const std::vector<TensorSpec>& specs,
                  const std::vector<std::uint32_t>& checksums, const Result& result,
                  const std::string& path);

@@ -33,13 +33,13 @@ void ResultWriter::begin(const Plan& plan, const Result& described) {
     std::set<std::string> streamed;
     for (const PlannedOutput& output : plan.outputs)
       if (output.streamed && part.holds(output.name)) streamed.insert(output.name);
-    if (!streamed.empty()) lay_out(part, streamed, described);
+    if (!streamed.empty()) reserve_rows(part, streamed, described);
   }
 }
 
-/// Opens a place in the part's file for each of the `streamed` outputs.
-void ResultWriter::lay_out(Part& part, const std::set<std::string>& streamed,
-                           const Result& described) {
+/// Reserves a region of the file for each of the `streamed` outputs.
+void ResultWriter::reserve_rows(Part& part, const std::set<std::string>& streamed,
+                                const Result& described) {
   std::vector<TensorSpec> specs;
   for (const std::string& name : names_in(part)) {
     specs.push_back(specs_.at(name));
@@ -61,11 +61,11 @@ void ResultWriter::lay_out(Part& part, const std::set<std::string>& streamed,
 
 void ResultWriter::write_rows(const std::string& name, const RowBlock& block) {
   for (const Part& part : parts_) {
-    const auto place = part.rows.find(name);
-    if (place == part.rows.end()) continue;
+    const auto writer = part.rows.find(name);
+    if (writer == part.rows.end()) continue;
     Tensor kept;
     const RowBlock rows = converted(block, stored_dtype(part.format, block.dtype), kept);
-    place->second->write(rows.first, rows.count, rows.data, rows.stride);
+    writer->second->write(rows.first, rows.count, rows.data, rows.stride);
   }
 }
 
@@ -109,7 +109,8 @@ void ResultWriter::write_binary(Part& part, const Result& result) {
 }
 
 void ResultWriter::commit() {
-  for (Part& part : parts_) part.file.finish();  // no name is given where a disk is full
+  for (Part& part : parts_)
+    part.file.finish();  // a full disk is noticed before any file is published
   for (Part& part : parts_) part.file.commit();
   folders_.keep();
 }

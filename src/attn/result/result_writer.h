@@ -1,4 +1,4 @@
-// Results into files, all of them or none.
+// Writes a result to its files, all or none of them.
 #pragma once
 
 #include <map>
@@ -18,25 +18,23 @@
 
 namespace attn {
 
-/// Opens every file before anything is computed, so that what can't be written is known at once;
-/// write() fills them, and commit() puts them all in place, so that a failure before leaves none,
-/// nor a folder made for them.
+/// Opens all files before anything is computed, so that errors are found early. commit() publishes
+/// them; without it, neither files nor new folders are left.
 class ResultWriter : public RowReceiver {
  public:
-  /// `outputs` are the names that the job computes. Errors: usage (an .npy for several outputs,
-  /// two outputs for one file), cannot_create, permission.
+  /// `outputs` are the names of the job's outputs. Errors: usage (an .npy for several outputs,
+  /// two outputs in one file), cannot_create, permission.
   ResultWriter(const std::vector<OutputTarget>& targets, const std::vector<std::string>& outputs,
                const OutputPolicy& policy);
 
-  /// Makes room for the outputs that the plan calls streamed, which write_rows() then writes while
-  /// others are computed. `described` has tokens and made_by, as the result will have them. Errors:
-  /// io, where the disk is too full.
+  /// Reserves space for streamed outputs, which write_rows() writes during the computation.
+  /// `described` has the result's tokens and made_by. Errors: io, if the disk is full.
   void begin(const Plan& plan, const Result& described) override;
   void write_rows(const std::string& name, const RowBlock& block) override;
 
-  void write(const Result& result);  ///< what was not streamed
+  void write(const Result& result);  ///< the outputs that are not streamed
   void commit();
-  /// After commit(): path and digest of each file, where the policy asked for digests.
+  /// The path and digest of each file. Call it after commit(), if the policy requests digests.
   std::vector<std::pair<std::string, std::string>> digests() const;
 
  private:
@@ -44,16 +42,16 @@ class ResultWriter : public RowReceiver {
     std::string name;  ///< "" for all
     Format format;
     OutputFile file;
-    std::map<std::string, std::unique_ptr<RowWriter>> rows;  ///< of what is streamed
+    std::map<std::string, std::unique_ptr<RowWriter>> rows;  ///< for streamed outputs
     bool holds(const std::string& output) const { return name.empty() || name == output; }
   };
-  void lay_out(Part& part, const std::set<std::string>& streamed, const Result& described);
+  void reserve_rows(Part& part, const std::set<std::string>& streamed, const Result& described);
   void write_binary(Part& part, const Result& result);
   std::vector<std::string> names_in(const Part& part) const;
 
   const std::vector<std::string> outputs_;
-  std::map<std::string, TensorSpec> specs_;  ///< as planned, where begin() was called
-  NewFolders folders_;  // before the files, which have to be gone when a folder goes
+  std::map<std::string, TensorSpec> specs_;  ///< from begin()
+  NewFolders folders_;  // declared before the files, which must be removed first
   std::vector<Part> parts_;
 };
 

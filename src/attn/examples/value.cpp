@@ -1,8 +1,9 @@
-#include "attn/examples/resolve.h"
+#include "attn/examples/value.h"
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/core/heads.h"
 
 namespace attn {
 namespace {
@@ -24,18 +25,9 @@ Tensor transpose(const Tensor& matrix) {
 }
 
 /// (H, M, D) -> (M, H*D)
-Tensor side_by_side(const Tensor& heads) {
-  const std::size_t H = heads.shape()[0], M = heads.shape()[1], D = heads.shape()[2];
-  Tensor result(heads.dtype(), {M, H * D});
-  visit(heads.dtype(), [&]<class T>(Type<T>) {
-    const auto from = heads.data<T>();
-    const auto to = result.mutable_data<T>();
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      const std::size_t h = i / (M * D), m = i / D % M, d = i % D;
-      to[m * H * D + h * D + d] = from[i];
-    }
-  });
-  return result;
+Tensor join_heads(const Tensor& heads) {
+  const Shape& shape = heads.shape();
+  return side_by_side(heads.reshaped({1, shape[0], shape[1], shape[2]})).at(0);
 }
 
 Tensor shape_tensor(const Shape& shape) {
@@ -51,7 +43,7 @@ void require_rank(const Value& value, std::size_t rank, const Reference& referen
 void apply(const Access& access, Value& value, const Reference& reference) {
   switch (access.kind) {
     case Access::Kind::index:
-      if (value.singular) fail(reference, "singular vectors are shown all together");
+      if (value.singular) fail(reference, "singular vectors cannot be indexed");
       if (value.tensor.rank() == 0 || access.index >= value.tensor.shape()[0])
         fail(reference, "no element [" + std::to_string(access.index) + "] in shape " +
                             to_string(value.tensor.shape()));
@@ -64,7 +56,7 @@ void apply(const Access& access, Value& value, const Reference& reference) {
       break;
     case Access::Kind::joined:
       require_rank(value, 3, reference);
-      value.tensor = side_by_side(value.tensor);
+      value.tensor = join_heads(value.tensor);
       break;
     case Access::Kind::shape:
       value = {shape_tensor(value.tensor.shape()), {}};
@@ -83,7 +75,7 @@ const typename Map::mapped_type& look_up(const Map& map, const std::string& name
     known.push_back(entry.first);
     list += (list.empty() ? "" : ", ") + entry.first;
   }
-  fail(reference, "'" + printable(name) + "' is none of " + list + did_you_mean(name, known));
+  fail(reference, "'" + printable(name) + "' is not one of " + list + did_you_mean(name, known));
 }
 
 Value resolve(const Reference& reference, const Results& results) {
