@@ -131,3 +131,15 @@ def test_switch_takes_true_or_false_only(folder, value):
 
 def test_list_of_no_values_is_refused(folder):
     assert_error(attn("view", "a.npy", "--tokens", ",", cwd=folder), 2, "--tokens: expected values, found ','")
+
+
+@pytest.mark.parametrize("rows, same", [("0:2", "0,1"), ("1:2,0", "1,0"), ("0:1,-1", "0,-1")])
+def test_rows_takes_ranges(folder, rows, same):
+    ranges = attn("run", "job.json", "--rows", rows, cwd=folder)
+    assert ranges.returncode == 0
+    assert ranges.stdout == attn("run", "job.json", "--rows", same, cwd=folder).stdout
+
+
+@pytest.mark.parametrize("rows", ["0:", ":2", "2:0", "0:x", "0:99999999999"])
+def test_rows_refuses_open_or_empty_ranges(folder, rows):
+    assert_error(attn("run", "job.json", "--rows", rows, cwd=folder), 2, "--rows")

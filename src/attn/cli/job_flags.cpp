@@ -1,6 +1,7 @@
 #include "attn/cli/job_flags.h"
 
 #include <algorithm>
+#include <charconv>
 
 #include "attn/job/field_value.h"
 #include "attn/result/output_target.h"
@@ -53,10 +54,36 @@ Option option_of(const Field& field, JobFlags& flags) {
     };
     option = text(names_of(field), Store<std::string>(store), field.placeholder, help_of(field));
     if (field.key == "outputs") option.suggestions = job_output_names();
+    if (field.key == "rows") option.help += "; 0:3 is 0,1,2";
   }
   if (field.type == FieldType::word) option.suggestions = field.words;
   option.group = group_of(field);
   return option;
+}
+
+/// "0:3,-1" as "0,1,2,-1". A range has both ends, as the number of rows is not known here; other
+/// text is returned unchanged.
+std::string expand_ranges(const std::string& text) {
+  constexpr std::size_t kMostRows = 1'000'000;
+  std::string expanded;
+  for (std::size_t start = 0; start <= text.size();) {
+    const std::size_t end = std::min(text.find(',', start), text.size());
+    const std::string part = text.substr(start, end - start);
+    start = end + 1;
+    std::size_t first = 0, last = 0;
+    const char* const stop = part.data() + part.size();
+    const auto [colon, error] = std::from_chars(part.data(), stop, first);
+    if (error == std::errc() && colon != stop && *colon == ':') {
+      const auto [rest, other_error] = std::from_chars(colon + 1, stop, last);
+      if (other_error != std::errc() || rest != stop || last <= first || last - first > kMostRows)
+        return text;
+      for (; first < last; ++first) expanded += std::to_string(first) + ",";
+    } else {
+      expanded += part + ",";
+    }
+  }
+  expanded.pop_back();
+  return expanded;
 }
 
 /// The text given for a field, or nullptr.
@@ -87,7 +114,8 @@ void apply_job_flags(const JobFlags& flags, Document& document) {
   for (const Field& field : job_fields()) {
     const std::string* text = given(flags, field);
     if (text == nullptr) continue;
-    document.set({field.key, value_from_flag(field, *text, field.flag), field.flag, "", true});
+    const std::string value = field.key == "rows" ? expand_ranges(*text) : *text;
+    document.set({field.key, value_from_flag(field, value, field.flag), field.flag, "", true});
   }
 }
 
