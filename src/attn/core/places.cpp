@@ -17,14 +17,14 @@ std::optional<Ids> lengths(Input input, const TensorMap& numbers, std::size_t B,
   if (tensor->dtype() != DType::i64 || tensor->rank() > 1 ||
       (tensor->size() != 1 && tensor->size() != B)) {
     axes.problem(
-        input, {.expected = "a whole number for each of the " + std::to_string(B) + " batch rows",
+        input, {.expected = "one whole number for each of the " + std::to_string(B) + " batch rows",
                 .found = std::string(name_of(tensor->dtype())) + " " + to_string(tensor->shape())});
     return std::nullopt;
   }
   const auto data = tensor->data<std::int64_t>();
   for (const std::int64_t length : data)
     if (length < 0 || length > static_cast<std::int64_t>(most)) {
-      axes.problem(input, {.expected = "lengths of 0 to " + std::to_string(most),
+      axes.problem(input, {.expected = "lengths from 0 to " + std::to_string(most),
                            .found = std::to_string(length)});
       return std::nullopt;
     }
@@ -57,8 +57,12 @@ std::optional<Tensor> packed_ids(Input input, const TensorMap& numbers, std::siz
                      : Ids{-1};
   if (cu.front() != 0 || cu.back() != static_cast<std::int64_t>(N) ||
       !std::is_sorted(cu.begin(), cu.end())) {
-    axes.problem(input, {.expected = "whole numbers that rise from 0 to " + std::to_string(N),
-                         .found = list ? "others" : to_string(tensor->shape())});
+    const std::string ends = std::to_string(cu.front()) + " to " + std::to_string(cu.back());
+    axes.problem(input, {.expected = "non-decreasing whole numbers from 0 to " + std::to_string(N),
+                         .found = !list ? std::string(name_of(tensor->dtype())) + " " +
+                                              to_string(tensor->shape())
+                                  : std::is_sorted(cu.begin(), cu.end()) ? ends
+                                                                         : "decreasing numbers"});
     return std::nullopt;
   }
   Tensor documents(DType::i64, {N});
@@ -115,8 +119,6 @@ std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, c
   const auto key_lengths = lengths(Input::key_lengths, numbers, in.B, S, axes);
   const bool packed =
       contains(numbers, Input::cu_seqlens_q) || contains(numbers, Input::cu_seqlens_k);
-  if (packed && (contains(numbers, Input::documents) || contains(numbers, Input::key_documents)))
-    axes.problem(Input::documents, {.expected = "either documents or cu_seqlens", .found = "both"});
   const auto of = [&](Input cu, Input documents, std::size_t N) {
     return packed ? packed_ids(cu, numbers, N, axes) : ids(documents, numbers, in.B, N, axes);
   };
@@ -124,15 +126,13 @@ std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, c
   auto keys = of(Input::cu_seqlens_k, Input::key_documents, S);
   const Input q = packed ? Input::cu_seqlens_q : Input::documents,
               k = packed ? Input::cu_seqlens_k : Input::key_documents;
-  if (contains(numbers, k) && !contains(numbers, q))
-    axes.problem(q, {.expected = "the documents of the queries beside " + std::string(name_of(k)),
-                     .found = "none"});
   if (contains(numbers, q) && !contains(numbers, k)) {
     if (S == in.L)
       keys = queries;
     else
       axes.problem(k, {.expected = "the documents of the " + std::to_string(S) +
-                                   " keys, as there are " + std::to_string(in.L) + " queries",
+                                   " keys, which are not as many as the " + std::to_string(in.L) +
+                                   " queries",
                        .found = "none"});
   }
   if (!axes.problems().empty()) return {};
