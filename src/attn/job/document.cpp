@@ -49,13 +49,13 @@ class MemberReader {
 
   void add(const std::string& key, Json value) {
     const std::size_t dot = key.find('.');
-    const std::vector<std::string> known = known_members(key);
+    const bool is_key = find_field(key) != nullptr;
+    if (is_key && dot == std::string::npos) return set(key, key, std::move(value));
+    const std::vector<std::string> known = known_members(key);  // slow
     if (key == "$schema") {
       if (value.get<std::string>() == nullptr)
         problem({.subject = key, .expected = "a string", .found = value.kind()});
-    } else if (find_field(key) != nullptr && dot == std::string::npos) {
-      set(key, key, std::move(value));
-    } else if (find_field(key) != nullptr) {
+    } else if (is_key) {
       problem({.message = "unknown key '" + key + "': expected the key '" + key.substr(dot + 1) +
                           "' in an object '" + key.substr(0, dot) + "'"});
     } else if (!known.empty() && value.get<JsonObject>() != nullptr) {
