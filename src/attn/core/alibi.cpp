@@ -18,7 +18,7 @@ Tensor standard_slopes(std::size_t H) {
 }
 
 Tensor alibi_bias(const Tensor& slopes, const Inputs& in) {
-  const std::size_t B = std::max(slopes.shape()[0], in.places.size());
+  const std::size_t B = std::max(slopes.shape()[0], in.token_positions.size());
   const Tensor doubles = cast(slopes, DType::f64);
   const auto slope = doubles.data<double>();
   Tensor bias(DType::f64, {B, in.H, in.rows.size(), in.S});
@@ -26,12 +26,12 @@ Tensor alibi_bias(const Tensor& slopes, const Inputs& in) {
   for (std::size_t b = 0; b < B; ++b)
     for (std::size_t h = 0; h < in.H; ++h)
       for (const std::size_t i : in.rows) {
-        const Places& places = in.places[in.places.size() == 1 ? 0 : b];
+        const TokenPositions& tokens = in.token_positions[in.token_positions.size() == 1 ? 0 : b];
         const double m = slope[(slopes.shape()[0] == 1 ? 0 : b) * in.H + h];
         for (std::size_t j = 0; j < in.S; ++j, ++out)
           if (j < in.P + in.N)
-            *out =
-                -m * std::fabs(static_cast<double>(places.keys.place[j] - places.queries.place[i]));
+            *out = -m * std::fabs(static_cast<double>(tokens.keys.positions[j] -
+                                                      tokens.queries.positions[i]));
       }
   return cast(bias, in.compute);
 }

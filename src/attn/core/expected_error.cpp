@@ -154,10 +154,7 @@ class ErrorOps {
   }
 
   Bounded scale(const Bounded& scores) const {
-    const double scale = options_.scale.kind == Scale::Kind::none ? 1
-                         : options_.scale.kind == Scale::Kind::number
-                             ? std::abs(options_.scale.number)
-                             : 1 / std::sqrt(static_cast<double>(in_.D));
+    const double scale = std::abs(in_.scale.factor());
     const double own = options_.softcap > 0 ? 6 * s_ : 2 * s_;
     const Tensor scaled = exact_.scale(scores.value);
     return {scaled, each(

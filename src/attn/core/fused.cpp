@@ -216,12 +216,12 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.short_mask = ShortMask::refuse;
   unknown.mask_polarity = MaskPolarity::attend;
   unknown.causal = false;
-  unknown.alignment = Alignment::top_left;  // in the places already
+  unknown.alignment = Alignment::top_left;  // resolved in in.key_ranges
   unknown.window = {};
   unknown.temperature = 1;
   unknown.empty_rows = EmptyRows::zero;
-  unknown.position = {};           // in the inputs already
-  unknown.qk_norm = QkNorm::none;  // in queries and keys already, as the rotary positions are
+  unknown.position = {};           // applied to the inputs before
+  unknown.qk_norm = QkNorm::none;  // applied to queries and keys before, as rotary positions are
   unknown.qk_norm_epsilon = 0;
   unknown.rotary = {};
   unknown.rows.clear();
@@ -235,7 +235,7 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   if (options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
   if (const char* option = beyond_kernels(in, options)) return option;
-  return has_kernel_problem(in, options) ? nullptr : in.slopes ? "alibi" : "relative_bias";
+  return has_kernel_problem(in) ? nullptr : in.slopes ? "alibi" : "relative_bias";
 }
 
 bool is_streamed(Output output, const OutputSet& outputs) {

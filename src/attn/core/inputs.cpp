@@ -10,8 +10,9 @@
 #include "attn/core/checks.h"
 #include "attn/core/heads.h"
 #include "attn/core/option_shapes.h"
-#include "attn/core/places.h"
 #include "attn/core/shapes.h"
+#include "attn/core/token_positions.h"
+#include "attn/core/visibility.h"
 
 namespace attn {
 namespace {
@@ -195,10 +196,12 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   if (axes.knows(Axis::L) && axes.knows(Axis::S) && axes.knows(Axis::H)) {
     set_mask(tensors, options, in, axes);
     if (axes.knows(Axis::D)) set_rotary(numbers, options, in, axes);
-    in.places = make_places(numbers, options.alignment, in, axes);
+    in.token_positions = make_token_positions(numbers, options.alignment, in, axes);
   }
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);
   set_tensors(numbers, options, in);
+  in.key_ranges = key_ranges(in, options);
+  in.scale = score_scale(options, in.D);
   if (options.alibi) in.slopes = standard_slopes(in.H);
   return in;
 }

@@ -26,16 +26,18 @@
 
 #include "attn/core/input_table.h"
 #include "attn/core/options.h"
+#include "attn/core/score_scale.h"
+#include "attn/kernel/problem.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
-/// Where the queries and keys of a batch row stand (core/places.h).
-struct Places {
+/// The segments and positions of the queries and keys of a batch row (core/token_positions.h).
+struct TokenPositions {
   static constexpr std::int64_t kPadding = -1;
   struct Side {
-    std::vector<std::int64_t> document;  ///< equal: they belong together; kPadding: in none
-    std::vector<std::int64_t> place;     ///< in the document; of a query, plus the offset
+    std::vector<std::int64_t> segment_ids;  ///< equal ids: one segment; kPadding: in none
+    std::vector<std::int64_t> positions;    ///< in the segment; for a query, plus the offset
   };
   Side queries, keys;  ///< L and P + N
 };
@@ -64,7 +66,11 @@ struct Inputs {
   std::optional<Tensor> sinks;            ///< (H)
   std::optional<Tensor> W_score, W_score_Q, W_score_K, b_score, v_score, g_score;  ///< core/score.h
 
-  std::vector<Places> places;  ///< for each batch row, or one for all
+  std::vector<TokenPositions> token_positions;  ///< for each batch row, or one for all
+  /// For each entry of token_positions, a range for each of `rows`; nothing where the keys that
+  /// some query sees are not next to each other.
+  std::optional<std::vector<kernel::KeyRange>> key_ranges;  ///< core/visibility.h
+  ScoreScale scale;
 
   std::size_t B = 1, H = 1, G = 1, L = 0, S = 0, D = 0, Dv = 0;
   /// S = P + N + E: keys of the past, new ones, and those that every query sees: bias_K, zero_key.

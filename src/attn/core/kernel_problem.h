@@ -1,5 +1,4 @@
-// A proved problem as the kernels take it: where each query stands, what is added by distance, the
-// masks.
+// A problem as the kernels take it: key ranges, biases by distance, masks.
 #pragma once
 
 #include <vector>
@@ -11,11 +10,12 @@
 
 namespace attn {
 
-/// A kernels' problem without its queries, keys and values, and what it points to.
+/// kernel::Problem without queries, keys and values, and the arrays that it points to, apart from
+/// those of `in`, which must outlive it.
 template <class T>
 struct KernelProblem {
   kernel::Problem<T> problem;
-  std::vector<kernel::KeyRange> places;
+  std::vector<kernel::KeyRange> masked_ranges;  ///< where in.key_ranges has none
   std::vector<T> distances, sinks;
   std::vector<Tensor> masks;
 
@@ -24,18 +24,16 @@ struct KernelProblem {
   KernelProblem& operator=(const KernelProblem&) = delete;
 };
 
-/// Whether there is one. Keys that a query sees by its place need not stand together (documents may
-/// be mixed, and keys appended for all behind others that are hidden): then a mask says which they
-/// are. But what is added by distance needs distances that grow by 1 from key to key.
-bool has_kernel_problem(const Inputs& in, const Options& options);
+/// Whether the kernels can represent the problem. Without in.key_ranges, a mask says which keys are
+/// visible, but biases by distance need distances that grow by 1 from key to key.
+bool has_kernel_problem(const Inputs& in);
 
-/// The first option, by its key in a job, with a number that the kernels cannot take: it, or what
-/// they make of it, is infinite or no longer normal in the dtype that they compute in. nullptr:
-/// there is none.
+/// The key of the first option whose number, or a number that the kernels derive from it, is
+/// infinite or subnormal in the dtype of the computation; nullptr: there is none.
 const char* beyond_kernels(const Inputs& in, const Options& options);
 
-/// How much memory it takes beside the inputs, at most.
-std::size_t bytes_of_kernel_problem(const Inputs& in, const Options& options);
+/// Upper bound of the memory of a KernelProblem.
+std::size_t bytes_of_kernel_problem(const Inputs& in);
 
 /// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of 1 is repeated.
 kernel::Strides strides_of(const Tensor& tensor);

@@ -11,26 +11,17 @@
 #include "attn/core/alibi.h"
 #include "attn/core/heads.h"
 #include "attn/core/relative_bias.h"
+#include "attn/core/visibility.h"
 #include "attn/tensor/array.h"
 
 namespace attn {
 namespace {
 
-/// Causality and the window, for a key this far behind (negative) or ahead of a query's place.
-bool reaches(const Options& options, std::int64_t distance) {
-  return !(options.causal && distance > 0) &&
-         !(options.window.left >= 0 && -distance > options.window.left) &&
-         !(options.window.right >= 0 && distance > options.window.right);
-}
-
 std::vector<bool> padding(const Inputs& in) {
-  std::vector<bool> is_padding;
+  std::vector<bool> padding;
   for (std::size_t b = 0; b < in.B; ++b)
-    for (const std::size_t i : in.rows) {
-      const Places& places = in.places[in.places.size() == 1 ? 0 : b];
-      is_padding.push_back(places.queries.document[i] == Places::kPadding);
-    }
-  return is_padding;
+    for (const std::size_t i : in.rows) padding.push_back(is_padding(in, b, i));
+  return padding;
 }
 
 /// c tanh(x / c), in doubles.
@@ -47,8 +38,8 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
   VisibleKeys result{Tensor(DType::boolean, scaled.shape()), padding(in)};
   auto scores = mutable_array_of<T>(masked);
   auto visible = mutable_array_of<bool>(result.keys);
-  const Tensor seen = visible_by_places(in, options);
-  xt::noalias(visible) = xt::broadcast(array_of<bool>(seen), extents_of(scaled));
+  const Tensor by_position = visible_by_position(in, options);
+  xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(scaled));
   for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask}) {
     if (!*given) continue;
     const Tensor mask = fitted_mask(**given, in, options.mask_polarity);
@@ -76,18 +67,6 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
 }
 
 }  // namespace
-
-Tensor visible_by_places(const Inputs& in, const Options& options) {
-  Tensor visible(DType::boolean, {in.places.size(), 1, in.rows.size(), in.S});
-  bool* out = visible.mutable_data<bool>().data();
-  for (const auto& [queries, keys] : in.places)
-    for (const std::size_t i : in.rows)
-      for (std::size_t j = 0; j < in.S; ++j)
-        *out++ = queries.document[i] != Places::kPadding &&
-                 (j >= in.P + in.N || (queries.document[i] == keys.document[j] &&
-                                       reaches(options, keys.place[j] - queries.place[i])));
-  return visible;
-}
 
 Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity) {
   std::vector<std::size_t> all(in.L);

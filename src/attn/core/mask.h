@@ -24,9 +24,6 @@ struct VisibleKeys {
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
                                            const Options& options);
 
-/// (B, 1, R, S) or (1, 1, R, S), boolean: what the places of queries and keys leave visible.
-Tensor visible_by_places(const Inputs& in, const Options& options);
-
 /// A mask for the rows computed, where it has a row for each query, and open to appended keys.
 Tensor fitted_mask(const Tensor& mask, const Inputs& in, MaskPolarity polarity);
 

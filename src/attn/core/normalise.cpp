@@ -21,15 +21,6 @@ struct Group {
   double sink = -kInfinity;  ///< -inf: none
 };
 
-template <class T>
-void fill_empty(std::span<T> weights, EmptyRows empty_rows) {
-  const T weight = empty_rows == EmptyRows::uniform
-                       ? static_cast<T>(1.0 / static_cast<double>(weights.size()))
-                   : empty_rows == EmptyRows::nan ? std::numeric_limits<T>::quiet_NaN()
-                                                  : 0;
-  std::fill(weights.begin(), weights.end(), weight);
-}
-
 /// log(sum exp x) over the visible: `largest` infinite has no finite differences to sum.
 double log_sum(double largest, double sum, bool has_nan) {
   if (has_nan) return kNaN;
@@ -77,7 +68,8 @@ double normalise_group(const Group<T>& group, const Options& options, bool is_pa
   const auto& [x, visible, w, sink] = group;
   const bool none = std::find(visible.begin(), visible.end(), true) == visible.end();
   if (none && (sink == -kInfinity || is_padding)) {
-    fill_empty(w, is_padding ? EmptyRows::zero : options.empty_rows);
+    const EmptyRows empty_rows = is_padding ? EmptyRows::zero : options.empty_rows;
+    std::fill(w.begin(), w.end(), static_cast<T>(empty_weight(empty_rows, w.size())));
     return -kInfinity;
   }
   const double logsumexp = softmax(group);
@@ -139,6 +131,18 @@ Tensor divided(const Tensor& scores, double temperature) {
 }
 
 }  // namespace
+
+double empty_weight(EmptyRows empty_rows, std::size_t keys) {
+  switch (empty_rows) {
+    case EmptyRows::nan:
+      return kNaN;
+    case EmptyRows::uniform:
+      return keys == 0 ? 0 : 1.0 / static_cast<double>(keys);
+    case EmptyRows::zero:
+      break;
+  }
+  return 0;
+}
 
 std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible,
                                     const std::optional<Tensor>& sinks, const Options& options) {

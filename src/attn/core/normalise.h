@@ -31,4 +31,7 @@ namespace attn {
 std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible,
                                     const std::optional<Tensor>& sinks, const Options& options);
 
+/// The weight of each of `keys` keys for a query that sees none of them.
+double empty_weight(EmptyRows empty_rows, std::size_t keys);
+
 }  // namespace attn

@@ -241,7 +241,7 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
     result.path = result.fallback_reason ? "reference" : "kernels";
   }
   const bool is_fused = result.path && !result.fallback_reason;
-  if (is_fused) result.bytes = sum(result.bytes, bytes_of_kernel_problem(in, options));
+  if (is_fused) result.bytes = sum(result.bytes, bytes_of_kernel_problem(in));
   OutputSet kept;
   for (const Request& request : requests) {
     PlannedOutput output = planned(request, tensors, costs, in, options);

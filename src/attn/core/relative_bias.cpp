@@ -32,15 +32,15 @@ std::size_t bucket_of(std::int64_t ahead, std::size_t buckets, const Options& op
 Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& options) {
   const std::size_t buckets = table.shape()[0];
   const Tensor doubles = cast(table, DType::f64);
-  Tensor bias(DType::f64, {in.places.size(), in.H, in.rows.size(), in.S});
+  Tensor bias(DType::f64, {in.token_positions.size(), in.H, in.rows.size(), in.S});
   double* out = bias.mutable_data<double>().data();
-  for (const auto& [queries, keys] : in.places)
+  for (const auto& [queries, keys] : in.token_positions)
     for (std::size_t h = 0; h < in.H; ++h)
       for (const std::size_t i : in.rows)
         for (std::size_t j = 0; j < in.S; ++j, ++out)
           if (j < in.P + in.N) {
             const std::size_t bucket =
-                bucket_of(keys.place[j] - queries.place[i], buckets, options);
+                bucket_of(keys.positions[j] - queries.positions[i], buckets, options);
             *out = doubles.data<double>()[bucket * in.H + h];
           }
   return cast(bias, in.compute);

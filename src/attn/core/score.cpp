@@ -46,19 +46,11 @@ Tensor map(const Tensor& x, DType dtype, F&& f) {
   return cast(y, dtype);
 }
 
-Tensor scaled(const Tensor& scores, const Options& options, std::size_t D, DType compute) {
-  const double root = std::sqrt(static_cast<double>(D)), factor = options.scale.number;
-  switch (options.scale.kind) {
-    case Scale::Kind::number:
-      return map(scores, compute, [=](const auto& s) { return factor * s; });
-    case Scale::Kind::automatic:
-      if (options.score == Score::dot)
-        return map(scores, compute, [=](const auto& s) { return s / root; });
-      break;
-    case Scale::Kind::none:
-      break;
-  }
-  return cast(scores, compute);
+Tensor scaled(const Tensor& scores, const ScoreScale& scale, DType compute) {
+  if (scale.is_identity()) return cast(scores, compute);
+  if (scale.root_of > 0)
+    return map(scores, compute, [root = scale.divisor()](const auto& s) { return s / root; });
+  return map(scores, compute, [=](const auto& s) { return scale.multiplier * s; });
 }
 
 }  // namespace
@@ -90,8 +82,9 @@ Tensor unit_rows(const Tensor& x, DType compute) {
   return cast(unit, compute);
 }
 
-Tensor scale_scores(const Tensor& scores, const Options& options, std::size_t D, DType compute) {
-  const Tensor s = scaled(scores, options, D, compute);
+Tensor scale_scores(const Tensor& scores, const Inputs& in, const Options& options) {
+  const DType compute = in.compute;
+  const Tensor s = scaled(scores, in.scale, compute);
   const double c = options.softcap_order == SoftcapOrder::before_mask ? options.softcap : 0;
   return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
 }

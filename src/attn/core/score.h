@@ -26,7 +26,7 @@ Tensor unit_rows(const Tensor& x, DType compute);
 
 /// The scores scaled, and capped softly where softcap c > 0 comes before the mask: c tanh(x / c)
 /// (Bello et al. 2016, arXiv:1611.09940, section 5.2). Computed in doubles, rounded once to
-/// `compute`; scaled by a division by sqrt(D), which is what scores / sqrt(D) is in NumPy.
-Tensor scale_scores(const Tensor& scores, const Options& options, std::size_t D, DType compute);
+/// in.compute; scaled by a division by sqrt(D), which is what scores / sqrt(D) is in NumPy.
+Tensor scale_scores(const Tensor& scores, const Inputs& in, const Options& options);
 
 }  // namespace attn

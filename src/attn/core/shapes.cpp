@@ -1,6 +1,7 @@
 #include "attn/core/shapes.h"
 
 #include "attn/core/option_shapes.h"
+#include "attn/core/score_scale.h"
 
 namespace attn {
 namespace {
@@ -219,8 +220,7 @@ void check_parts(const TensorMap& tensors, AxisLengths& axes) {
 }
 
 void check_scale(const Options& options, AxisLengths& axes) {
-  const bool divides = options.scale.kind == Scale::Kind::automatic && options.score == Score::dot;
-  if (divides && axes.knows(Axis::D) && axes[Axis::D].length == 0)
+  if (divides_by_root(options) && axes.knows(Axis::D) && axes[Axis::D].length == 0)
     axes.problem({.subject = std::string(axes[Axis::D].name),
                   .expected = "a width D of at least 1 to divide by sqrt(D)",
                   .found = axes[Axis::D].found(),

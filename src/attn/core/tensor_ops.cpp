@@ -75,9 +75,7 @@ Tensor TensorOps::score(const Tensor& queries, const Tensor& keys) const {
   return attn::score(queries, keys, in_, options_.score);
 }
 
-Tensor TensorOps::scale(const Tensor& scores) const {
-  return scale_scores(scores, options_, in_.D, in_.compute);
-}
+Tensor TensorOps::scale(const Tensor& scores) const { return scale_scores(scores, in_, options_); }
 
 std::pair<Tensor, VisibleKeys> TensorOps::mask(const Tensor& scaled) const {
   return mask_scores(scaled, in_, options_);

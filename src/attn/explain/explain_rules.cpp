@@ -1,5 +1,7 @@
 #include "attn/explain/explain_rules.h"
 
+#include "attn/core/score_scale.h"
+
 namespace attn {
 
 using math::fraction;
@@ -33,10 +35,9 @@ std::vector<Math> score_formula(const Options& options) {
 namespace {
 
 Math with_scale(const Math& value, double width, const Options& options) {
-  if (options.scale.kind == Scale::Kind::number)
-    return row({math::factor(options.scale.number), sign("·"), value});
-  if (options.scale.kind == Scale::Kind::none || options.score != Score::dot) return value;
-  return fraction(value, math::root(number(width)));
+  if (divides_by_root(options)) return fraction(value, math::root(number(width)));
+  if (options.scale.kind != Scale::Kind::number) return value;
+  return row({math::factor(options.scale.number), sign("·"), value});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "attn/core/places.h"
+#include "attn/core/token_positions.h"
 
 #include <algorithm>
 #include <map>
@@ -33,7 +33,7 @@ std::optional<Ids> lengths(Input input, const TensorMap& numbers, std::size_t B,
   return all;
 }
 
-/// Numbers of documents of shape (N) or (B, N).
+/// Segment ids of shape (N) or (B, N).
 std::optional<Tensor> ids(Input input, const TensorMap& numbers, std::size_t B, std::size_t N,
                           AxisLengths& axes) {
   const Tensor* tensor = find(numbers, input);
@@ -46,7 +46,7 @@ std::optional<Tensor> ids(Input input, const TensorMap& numbers, std::size_t B, 
   return std::nullopt;
 }
 
-/// cu_seqlens (n + 1), 0 = cu[0] <= cu[1] <= ... <= cu[n] = N, as numbers of documents (N).
+/// cu_seqlens (n + 1), 0 = cu[0] <= cu[1] <= ... <= cu[n] = N, as segment ids (N).
 std::optional<Tensor> packed_ids(Input input, const TensorMap& numbers, std::size_t N,
                                  AxisLengths& axes) {
   const Tensor* tensor = find(numbers, input);
@@ -77,7 +77,7 @@ struct Count {
   std::int64_t queries = 0, keys = 0, past = 0;
 };
 
-/// The documents of one batch row, padding from `length` on.
+/// The segment ids of one batch row, padding from `length` on.
 Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N,
             std::int64_t length) {
   Ids row(N, 0);
@@ -85,35 +85,36 @@ Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N
     const auto all = documents->data<std::int64_t>();
     const std::size_t from = documents->rank() == 2 ? b * N : 0;
     std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(from), N, row.begin());
-    for (std::int64_t& id : row) id = std::max<std::int64_t>(id, Places::kPadding);
+    for (std::int64_t& id : row) id = std::max<std::int64_t>(id, TokenPositions::kPadding);
   }
-  std::fill(row.begin() + length, row.end(), Places::kPadding);
+  std::fill(row.begin() + length, row.end(), TokenPositions::kPadding);
   return row;
 }
 
-/// Places within each document, from its documents alone.
-Places placed(Ids queries, Ids keys, const Inputs& in, Alignment alignment) {
-  std::map<std::int64_t, Count> counts, met;
+/// Positions within each segment, from the segment ids.
+TokenPositions positions_in_segments(Ids queries, Ids keys, const Inputs& in, Alignment alignment) {
+  std::map<std::int64_t, Count> counts, seen;
   for (const std::int64_t id : queries) ++counts[id].queries;
   for (std::size_t j = 0; j < keys.size(); ++j) {
     ++counts[keys[j]].keys;
     if (j < in.P) ++counts[keys[j]].past;
   }
-  Places places{{std::move(queries), {}}, {std::move(keys), {}}};
-  for (const std::int64_t id : places.queries.document) {
+  TokenPositions tokens{{std::move(queries), {}}, {std::move(keys), {}}};
+  for (const std::int64_t id : tokens.queries.segment_ids) {
     const Count& count = counts[id];
     const std::int64_t offset =
         alignment == Alignment::top_left ? count.past : count.keys - count.queries;
-    places.queries.place.push_back(met[id].queries++ + offset);
+    tokens.queries.positions.push_back(seen[id].queries++ + offset);
   }
-  for (const std::int64_t id : places.keys.document) places.keys.place.push_back(met[id].keys++);
-  return places;
+  for (const std::int64_t id : tokens.keys.segment_ids)
+    tokens.keys.positions.push_back(seen[id].keys++);
+  return tokens;
 }
 
 }  // namespace
 
-std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, const Inputs& in,
-                                AxisLengths& axes) {
+std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, Alignment alignment,
+                                                 const Inputs& in, AxisLengths& axes) {
   const std::size_t S = in.P + in.N;
   const auto query_lengths = lengths(Input::query_lengths, numbers, in.B, in.L, axes);
   const auto key_lengths = lengths(Input::key_lengths, numbers, in.B, S, axes);
@@ -138,13 +139,13 @@ std::vector<Places> make_places(const TensorMap& numbers, Alignment alignment, c
   if (!axes.problems().empty()) return {};
   const bool same = !query_lengths && !key_lengths && !(queries && queries->rank() == 2) &&
                     !(keys && keys->rank() == 2);
-  std::vector<Places> all;
+  std::vector<TokenPositions> all;
   for (std::size_t b = 0; b < (same ? 1 : in.B); ++b)
-    all.push_back(
-        placed(row_ids(queries, b, in.L,
-                       query_lengths ? (*query_lengths)[b] : static_cast<std::int64_t>(in.L)),
-               row_ids(keys, b, S, key_lengths ? (*key_lengths)[b] : static_cast<std::int64_t>(S)),
-               in, alignment));
+    all.push_back(positions_in_segments(
+        row_ids(queries, b, in.L,
+                query_lengths ? (*query_lengths)[b] : static_cast<std::int64_t>(in.L)),
+        row_ids(keys, b, S, key_lengths ? (*key_lengths)[b] : static_cast<std::int64_t>(S)), in,
+        alignment));
   return all;
 }
 

@@ -1,0 +1,28 @@
+// Segments (documents) and positions of tokens.
+//
+// Each query and each key of a batch row belongs to a segment (all to one, unless `documents` or
+// `cu_seqlens` are given) and has a position in it; queries see keys of their own segment only.
+// Tokens beyond `query_lengths` and `key_lengths` are padding and belong to none.
+#pragma once
+
+#include <vector>
+
+#include "attn/core/axis_lengths.h"
+#include "attn/core/inputs.h"
+#include "attn/core/options.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// One entry for each batch row, or one for all of them.
+///
+/// `numbers` may have these integer tensors (without a batch axis, B is 1):
+///   query_lengths, key_lengths (B) or ()      number of tokens; the rest is padding
+///   documents (L) or (B, L)                   segment ids of the queries; negative: padding
+///   key_documents (S) or (B, S)               of the keys; default: documents
+///   cu_seqlens_q, cu_seqlens_k (n + 1)        segment d has the tokens cu[d] to cu[d + 1] - 1
+/// S counts the past and the new keys. Problems are added to `axes`.
+std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, Alignment alignment,
+                                                 const Inputs& in, AxisLengths& axes);
+
+}  // namespace attn
