@@ -46,13 +46,12 @@ TEST_CASE("every available output can be requested") {
   Options options;
   options.position.kind = Position::Kind::sinusoidal;
   const std::vector<std::string> names = available_outputs(tensors, options);
-  CHECK(names ==
-        std::vector<std::string>{
-            "positions",     "inputs",       "W_Q_heads",    "queries",     "keys",
-            "values",        "present_K",    "present_V",    "scores",      "scaled_scores",
-            "masked_scores", "weights",      "mean_weights", "key_weights", "row_max",
-            "logsumexp",     "head_context", "context",      "output",      "embeddings",
-            "W_Q",           "W_O"});
+  CHECK(names == std::vector<std::string>{
+                     "positions",     "inputs",    "W_Q_heads",    "queries",     "keys",
+                     "values",        "present_K", "present_V",    "scores",      "scaled_scores",
+                     "masked_scores", "weights",   "mean_weights", "key_weights", "row_max",
+                     "logsumexp",     "entropy",   "head_context", "context",     "output",
+                     "embeddings",    "W_Q",       "W_O"});
   CHECK(attend(tensors, options, names).names() == names);
   const std::vector<std::string> few = available_outputs(zeros({{"Q", {2, 3}}, {"K", {2, 3}}}), {});
   CHECK(std::find(few.begin(), few.end(), "output") == few.end());

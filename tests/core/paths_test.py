@@ -112,7 +112,7 @@ JOBS = {
     "convention": [{"convention": name} for name in ["onnx", "torch", "flash"]],
     "outputs": [{"outputs": [name]} for name in
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",
-                 "key_weights", "row_max", "logsumexp", "head_context", "context"]],
+                 "key_weights", "row_max", "logsumexp", "entropy", "head_context", "context"]],
 }
 NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator"}  # keys that do not affect the computation
 

@@ -211,6 +211,22 @@ class ErrorOps {
   [[noreturn]] Bounded sum_over_queries(const Bounded&) const { throw_unbounded(); }
   [[noreturn]] Bounded row_max(const Bounded&) const { throw_unbounded(); }
 
+  /// |w log w| has the derivative 1 + |log w| at most; the error of a w near 0 is below the least
+  /// number.
+  Bounded entropy(const Bounded& weights) const {
+    const Tensor entropies = exact_.entropy(weights.value);
+    Tensor errors(DType::f64, entropies.shape());
+    const auto w = weights.value.data<double>(), e = weights.error.data<double>();
+    const double roundings = (growth(in_.S) + 3) * s_, least = precision_.least;
+    std::size_t i = 0;
+    for (double& error : errors.mutable_data<double>())
+      for (std::size_t j = 0; j < in_.S; ++j, ++i) {
+        const double log = std::abs(std::log(std::max(finite(w[i]), least)));
+        error += (e[i] + least) * (1 + log) + roundings * finite(w[i]) * log;
+      }
+    return {entropies, errors};
+  }
+
   Bounded weighted_values(const Bounded& weights, const Bounded& values,
                           const VisibleKeys& visible) const {
     const Tensor v = magnitude(values.value), w = magnitude(weights.value);

@@ -22,6 +22,7 @@
 //   weights   w (exp(t) - 1), t = n + sum_k w_k n_k + g(S) s + 2 s,
 //             n = e(masked) + 2 s (|x| + |max x|) + 4 s: the argument of exp, and exp itself
 //   logsumexp sum_k w_k n_k + (g(S) + 4) s + 2 s |.|
+//   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
 //   context   e(w) |V| + w e(V) + c(S) w |V| + min(f w |V|, 4 f |w V|_2) + 4 tiny |V|_2
 //             as weights are factors, too, and below 1 may become subnormal
 //   output    as X W + b, of a context that is stored

@@ -116,6 +116,8 @@ class Formula {
       case Output::logsumexp:  // (B, H, rows)
         if (!natural_logsumexp_) at(Output::weights);
         return *natural_logsumexp_;
+      case Output::entropy:  // (B, H, rows)
+        return ops_.entropy(at(Output::weights));
       case Output::head_context: {  // (B, H, rows, Dv)
         const Value& weights = at(Output::weights);
         return ops_.weighted_values(weights, all_values(), *visible_);

@@ -21,8 +21,9 @@ Tensor sum_over_queries(const Tensor& weights);  ///< (B, H, S)
 struct RowReduction {
   Output output, of;
 };
-inline constexpr std::array<RowReduction, 1> kRowReductions = {{
+inline constexpr std::array<RowReduction, 2> kRowReductions = {{
     {Output::row_max, Output::masked_scores},
+    {Output::entropy, Output::weights},
 }};
 
 /// The largest element; NaN where there is one, -inf in an empty row.
@@ -37,10 +38,21 @@ T row_max(const T* row, std::size_t count) {
   return has_nan ? std::numeric_limits<T>::quiet_NaN() : most;
 }
 
+/// -sum(w log w), with 0 log 0 = 0. For a softmax this is logsumexp minus the expected visible
+/// score, as -log w = logsumexp - score, but no large numbers cancel. 0 where all weights are 0.
+template <class T>
+T entropy(const T* weights, std::size_t count) {
+  double sum = 0;
+  for (std::size_t j = 0; j < count; ++j)
+    if (const auto w = static_cast<double>(weights[j]); w != 0) sum -= w * std::log(w);
+  return static_cast<T>(sum);
+}
+
 /// One of kRowReductions, of one row.
 template <class T>
 T reduce_row(Output output, const T* row, std::size_t count) {
   if (output == Output::row_max) return row_max(row, count);
+  if (output == Output::entropy) return entropy(row, count);
   throw Error(ErrorKind::internal, "not a reduction of rows");
 }
 

@@ -98,6 +98,10 @@ Tensor TensorOps::row_max(const Tensor& masked) const {
   return reduce_rows(Output::row_max, masked);
 }
 
+Tensor TensorOps::entropy(const Tensor& weights) const {
+  return reduce_rows(Output::entropy, weights);
+}
+
 Tensor TensorOps::weighted_values(const Tensor& weights, const Tensor& values,
                                   const VisibleKeys& visible) const {
   return attn::weighted_values(weights, values, visible.keys);

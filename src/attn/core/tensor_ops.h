@@ -48,6 +48,7 @@ class TensorOps {
   Tensor mean_over_heads(const Tensor& weights) const;
   Tensor sum_over_queries(const Tensor& weights) const;
   Tensor row_max(const Tensor& masked) const;
+  Tensor entropy(const Tensor& weights) const;
   Tensor weighted_values(const Tensor& weights, const Tensor& values,
                          const VisibleKeys& visible) const;
   Tensor join_heads(const Tensor& head_context) const;
