@@ -92,6 +92,7 @@ JOBS = {
     "window": [{"window": [1, 1]}],
     "mask_polarity": [{"mask_polarity": "ignore", "mask": np.eye(L, S, dtype=bool)}],
     "short_mask": [{"short_mask": "hide", "mask": (L, 3)}],
+    "lse_base": [{"lse_base": 2}, {"lse_base": "e"}],
     "empty_rows": [{"empty_rows": "uniform"}, {"empty_rows": "nan"}],
     "normaliser": [{"normaliser": "softmax"}]
                   + [{"normaliser": name, "expect": "normaliser"}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -205,6 +206,13 @@ class ErrorOps {
       sums[row] = shared + roundings + 4 * s_ + 2 * s_ * lse;
     }
     return {{weights, std::move(of_weights)}, {logsumexp, std::move(of_logsumexp)}};
+  }
+
+  Bounded in_lse_base(const Bounded& logsumexp) const {
+    if (options_.lse_base == std::numbers::e) return logsumexp;
+    const Tensor converted = exact_.in_lse_base(logsumexp.value);
+    const double factor = 1 / std::log(options_.lse_base);
+    return {converted, plus(times(logsumexp.error, factor), times(magnitude(converted), 2 * s_))};
   }
 
   [[noreturn]] Bounded mean_over_heads(const Bounded&) const { throw_unbounded(); }

@@ -115,7 +115,7 @@ class Formula {
         return ops_.row_max(at(Output::masked_scores));
       case Output::logsumexp:  // (B, H, rows)
         if (!natural_logsumexp_) at(Output::weights);
-        return *natural_logsumexp_;
+        return ops_.in_lse_base(*natural_logsumexp_);
       case Output::entropy:  // (B, H, rows)
         return ops_.entropy(at(Output::weights));
       case Output::head_context: {  // (B, H, rows, Dv)

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <new>
+#include <numbers>
 
 #include "attn/core/gemm.h"
 #include "attn/core/kernel_problem.h"
@@ -220,7 +221,8 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.window = {};
   unknown.temperature = 1;
   unknown.empty_rows = EmptyRows::zero;
-  unknown.position = {};           // applied to the inputs before
+  unknown.lse_base = std::numbers::e;  // converted after the kernels
+  unknown.position = {};               // applied to the inputs before
   unknown.qk_norm = QkNorm::none;  // applied to queries and keys before, as rotary positions are
   unknown.qk_norm_epsilon = 0;
   unknown.rotary = {};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numbers>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
@@ -189,6 +190,8 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   in.packed = Q == nullptr || Q->rank() != 4;
   in.with_heads = options.heads > 0 || !in.packed;
   check_names(tensors, axes);
+  if (options.lse_base != std::numbers::e && options.lse_base != 2)
+    axes.problem({.subject = "lse_base", .expected = "e or 2", .found = "another number"});
   const TensorMap numbers = as_numbers(tensors, in.compute, axes);
   check_shapes(tensors, options, axes);
   set_lengths(in, axes);

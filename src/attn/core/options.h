@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numbers>
 #include <optional>
 #include <vector>
 
@@ -174,6 +175,7 @@ struct Options {
   SoftmaxAxis softmax_axis = SoftmaxAxis::keys;
   SoftmaxPrecision softmax_precision = SoftmaxPrecision::automatic;
   EmptyRows empty_rows = EmptyRows::zero;
+  double lse_base = std::numbers::e;  ///< of the logarithm in logsumexp: e or 2
   Position position;
   QkNorm qk_norm = QkNorm::none;
   double qk_norm_epsilon = 0;  ///< 0: 1e-6 of rms, 1e-12 of l2

@@ -120,6 +120,8 @@ class CostOps {
     return {{masked.shape, false, 4 * count}, {rows_of(masked), false, count}};
   }
 
+  Cost in_lse_base(const Cost& logsumexp) const { return logsumexp; }
+
   Cost mean_over_heads(const Cost& weights) const {
     return {{in_.B, rows_, weights.shape[3]}, false, real_product(weights.shape)};
   }

@@ -1,5 +1,8 @@
 #include "attn/core/tensor_ops.h"
 
+#include <cmath>
+#include <numbers>
+
 #include "attn/core/heads.h"
 #include "attn/core/normalise.h"
 #include "attn/core/position.h"
@@ -84,6 +87,13 @@ std::pair<Tensor, VisibleKeys> TensorOps::mask(const Tensor& scaled) const {
 std::pair<Tensor, Tensor> TensorOps::normalise(const Tensor& masked,
                                                const VisibleKeys& visible) const {
   return attn::normalise(masked, visible, in_.sinks, options_);
+}
+
+Tensor TensorOps::in_lse_base(const Tensor& logsumexp) const {
+  if (options_.lse_base == std::numbers::e) return logsumexp;
+  Tensor converted = cast(logsumexp, DType::f64);
+  for (double& value : converted.mutable_data<double>()) value /= std::log(options_.lse_base);
+  return cast(converted, logsumexp.dtype());
 }
 
 Tensor TensorOps::mean_over_heads(const Tensor& weights) const {

@@ -268,6 +268,15 @@ std::vector<Field> attention_fields() {
           "empty_rows", "weights of a query that sees no key",
           {{"zero", EmptyRows::zero}, {"uniform", EmptyRows::uniform}, {"nan", EmptyRows::nan}},
           [](Options& o) -> EmptyRows& { return o.empty_rows; }),
+      {.key = "lse_base",
+       .type = FieldType::number,
+       .placeholder = "X",
+       .help = "base of the logarithm in logsumexp: e or 2",
+       .words = {"e"},
+       .apply =
+           [](const Json& v, Options& o) {
+             o.lse_base = word_of(v) == nullptr ? number_of(v) : std::numbers::e;
+           }},
       also("--normalizer",
            choice<Normaliser>("normaliser", "function that turns scores into weights",
                               {{"softmax", Normaliser::softmax},
