@@ -219,11 +219,14 @@ def expected_text_seeds():
 
 def words():
     """All strings in the source that may be keys, words or flags."""
-    tables = [*ROOT.glob("src/attn/job/*fields*.cpp"), ROOT / "src/attn/job/random_spec.cpp",
-              ROOT / "src/attn/job/conventions.cpp", ROOT / "src/attn/core/attention.h",
+    tables = [ROOT / "src/attn/job/fields.cpp", ROOT / "src/attn/job/random_spec.cpp",
+              ROOT / "src/attn/job/conventions.cpp", ROOT / "src/attn/core/output_table.h",
               *ROOT.glob("src/attn/cli/*.cpp")]
     text = "".join(path.read_text() for path in sorted(tables))
-    return sorted(set(re.findall(r'"((?:--)?[A-Za-z][A-Za-z0-9_.-]{1,24})"', text)))
+    strings = set(re.findall(r'"((?:--)?[A-Za-z][A-Za-z0-9_.-]{1,24})"', text))
+    keys = re.findall(r'"([A-Za-z][A-Za-z0-9_.]*)"', tables[0].read_text(encoding="utf-8"))
+    flags = {"--" + re.sub("[._]", "-", key.lower()) for key in keys}
+    return sorted(strings | flags)
 
 
 SEEDS = {"npy": npy_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds, "json": json_seeds,
