@@ -30,7 +30,8 @@ void refuse_list(const std::string& typed, const std::vector<std::string>& names
 
 }  // namespace
 
-void add_show_options(Command& command, ShowArgs& args, std::function<Destination()> destination) {
+void add_show_options(Command& command, ShowArgs& args,
+                      const std::function<Destination()>& destination) {
   command.add(in_group(
       "Results",
       {list("-o,--output", args.outputs, "[NAME=]PATH",

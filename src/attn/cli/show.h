@@ -34,7 +34,8 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
 
 /// Adds -o, --format, --force and the options of text. `destination` returns the parsed
 /// destination.
-void add_show_options(Command& command, ShowArgs& args, std::function<Destination()> destination);
+void add_show_options(Command& command, ShowArgs& args,
+                      const std::function<Destination()>& destination);
 
 /// Overwrites existing files only with --force, and never an input.
 OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files);
