@@ -85,10 +85,9 @@ TEST_CASE("an overflow is reported with its stage") {
 
 TEST_CASE("unsigned integers beyond int64 are an error") {
   const Tensor big = Tensor::of<std::uint64_t>({1, 1}, {std::uint64_t{1} << 63});
-  CHECK(
-      error_of(query_and_key(integers({1, 1}, {1}), big), {"scores"})
-          .find("K: expected integers within int64, found one that is not: 9223372036854775808") ==
-      0);
+  const std::string error = error_of(query_and_key(integers({1, 1}, {1}), big), {"scores"});
+  CHECK(error.starts_with("K: "));
+  CHECK(error.find("9223372036854775808") != std::string::npos);
   const Tensor fits = Tensor::of<std::uint64_t>({1, 1}, {kMax});
   CHECK(values_of(
             attend(query_and_key(integers({1, 1}, {1}), fits), {}, {"scores"}).at("scores"))[0] ==
