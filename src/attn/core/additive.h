@@ -1,4 +1,4 @@
-// Score functions of every pair of a query and a key that are no product of matrices.
+// Score functions of pairs of a query and a key that are not matrix products.
 #pragma once
 
 #include "attn/core/inputs.h"
@@ -7,7 +7,7 @@
 
 namespace attn {
 
-/// Score::additive and Score::concat as core/score.h has them: (B, H, L, S) of dtype in.compute.
+/// Score::additive and Score::concat (core/score.h): (B, H, L, S) of dtype in.compute.
 Tensor additive_scores(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind);
 
 /// Score::l2.

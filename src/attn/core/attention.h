@@ -30,8 +30,9 @@ TensorMap attend(const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs);
 
 /// The same for a problem from make_inputs() and names that passed check_outputs(). An output that
-/// has a sink goes there instead of into the results: row by row if plan() calls it streamed, whole
-/// otherwise. Stores in `overflows` how many elements rounding to the result's dtype made infinite.
+/// has a sink is passed to it and is not among the results: row by row if plan() calls it streamed,
+/// whole otherwise. Stores in `overflows` how many elements rounding to the result's dtype made
+/// infinite.
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
                  const std::vector<std::string>& outputs, const RowSinks& sinks = {},
                  Overflows* overflows = nullptr);

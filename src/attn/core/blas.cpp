@@ -1,5 +1,5 @@
-// Defines the functions of BLAS and LAPACK that xtensor-blas calls here, each of which goes on to
-// the library of that name.
+// Defines the BLAS and LAPACK functions that xtensor-blas calls; each calls the function of the
+// same name in the library.
 #include "attn/core/blas.h"
 
 #include <dlfcn.h>

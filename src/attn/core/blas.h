@@ -1,13 +1,13 @@
 // OpenBLAS, opened when the first matrix product or decomposition needs it.
 //
-// Linked in the usual way it would cost every run its loading, a thread for each processor, and
-// 128 MiB of address space for each of those. Opened late, on one thread (ours are the kernels' and
-// the batch's), a run that needs no BLAS pays nothing.
+// Linked in the usual way, every run would load it, start a thread for each processor, and reserve
+// 128 MiB of address space for each thread. Opened late, with one thread (the kernels and batch
+// have their own), it costs nothing in runs that need no BLAS.
 #pragma once
 
 namespace attn {
 
-/// Sets what OpenBLAS reads from the environment when it is opened. To be called once, before any
+/// Sets the environment variables that OpenBLAS reads when it is opened. Call once, before any
 /// thread is started.
 void configure_blas();
 

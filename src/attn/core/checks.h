@@ -1,4 +1,4 @@
-// The parts of make_inputs() that look at no axes: names, options, dtypes.
+// The parts of make_inputs() that do not depend on shapes: names, options, dtypes.
 #pragma once
 
 #include <string>
@@ -16,18 +16,18 @@ namespace attn {
 void check_names(const TensorMap& tensors, AxisLengths& axes);
 
 /// The dtype of float results: the one asked for, or the widest float given (float64 for integers
-/// alone, float32 for float16 beside bfloat16). Tables do not count: cos, sin, alibi_slopes,
-/// relative_bias, sinks.
+/// alone, float32 for float16 beside bfloat16). Tables
+/// (InputKind::table) do not count.
 DType result_dtype(const TensorMap& tensors, Compute compute);
 
-/// Every tensor but the masks as int64 or `compute`. A uint64 that does not fit int64 is a problem.
+/// All tensors but masks, as int64 or `compute`. Reports a uint64 beyond int64.
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes);
 
-/// A mask's elements: boolean, or floats of dtype `compute` to be added. Integers are taken as
-/// booleans when they are all 0 or 1, and are a problem otherwise.
+/// A mask as booleans, or as floats of dtype `compute` that are added. Integers 0 and 1 become
+/// booleans; others are reported.
 Tensor as_mask(Input input, const Tensor& mask, DType compute, AxisLengths& axes);
 
-/// Places among L queries, negative ones counted from the end; all of them when none is given.
+/// Indices among L queries, negative ones from the end; all of them if `rows` is empty.
 std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std::size_t L,
                                      AxisLengths& axes);
 

@@ -22,7 +22,7 @@
 
 namespace attn {
 
-/// Evaluates the formula with the operations of `Ops`. Ops::Value is what stands for a tensor,
+/// Evaluates the formula with the operations of `Ops`. Ops::Value represents a tensor,
 /// Ops::Visible for the visible keys of each query.
 template <class Ops>
 class Formula {

@@ -1,4 +1,4 @@
-// Moving between heads side by side and heads as an axis; no arithmetic, any dtype.
+// Rearranged axes and rows of tensors of any dtype.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace attn {
 /// (B, N, heads * D) -> (B, heads, N, D): head h has the columns h * D to h * D + D - 1.
 Tensor split_heads(const Tensor& packed, std::size_t heads);
 
-/// (B, heads, N, D) -> (B, N, heads * D), the inverse.
+/// (B, heads, N, D) -> (B, N, heads * D); the inverse of split_heads().
 Tensor side_by_side(const Tensor& split);
 
 /// (A, B, C, D) -> (A, C, B, D).
@@ -20,13 +20,14 @@ Tensor swap_middle_axes(const Tensor& tensor);
 /// (A, B, C) -> (B, A, C).
 Tensor swap_first_axes(const Tensor& tensor);
 
-/// The rows named, of the next-to-last axis: (..., N, D) -> (..., rows.size(), D).
+/// The rows with these indices: (..., N, D) -> (..., rows.size(), D).
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows);
 
-/// (B, G, N, D) behind (B, G, P, D): (B, G, P + N, D). Integers beside floats become those floats.
+/// (B, G, P, D) and (B, G, N, D) -> (B, G, P + N, D). If only one has floats, the other becomes
+/// floats, too.
 Tensor append_rows(const Tensor& before, const Tensor& behind);
 
-/// (1, ...) as (count, ...).
+/// (1, ...) -> (count, ...).
 Tensor repeated(const Tensor& tensor, std::size_t count);
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// What computes here: instruction set, BLAS, processors.
+// The machine: instruction set, BLAS, processors.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 namespace attn {
 
 struct Machine {
-  std::string kernels;               ///< the instruction set of the kernels' code that runs here
-  std::vector<std::string> offered;  ///< those that ATTN_ISA may name here, least capable first
-  std::size_t processors = 1;  ///< what affinity and control groups leave: the default threads
+  std::string kernels;               ///< instruction set of the kernels in use
+  std::vector<std::string> offered;  ///< allowed values of ATTN_ISA, least capable first
+  std::size_t processors = 1;        ///< allowed by affinity and control groups
 };
 
 /// Errors: usage, for an ATTN_ISA that this machine cannot run.
@@ -20,9 +20,9 @@ Machine machine();
 std::size_t processors_for_us();
 
 struct BlasLibrary {
-  std::string file;     ///< where it was found
-  std::string version;  ///< what it says of itself: "OpenBLAS 0.3.21 ..."
-  std::string threads;  ///< "none", "pthread" or "OpenMP": what it was built with
+  std::string file;     ///< path
+  std::string version;  ///< "OpenBLAS 0.3.21 ..."
+  std::string threads;  ///< "none", "pthread" or "OpenMP": its build option
 };
 
 /// Opens the library. Errors: io, when there is none.

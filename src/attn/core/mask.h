@@ -1,4 +1,4 @@
-// Which keys a query sees, and what is added to their scores.
+// Masks: visible keys, and biases of scores.
 #pragma once
 
 #include <utility>
@@ -18,13 +18,13 @@ struct VisibleKeys {
 
 /// Masked scores (B, H, R, S) and what was masked. Query i sees key j when the boolean mask, the
 /// additive mask (not -inf), causality, the window, documents and lengths all let it; and every key
-/// appended for all. Added are the additive mask, ALiBi and the relative bias, then a softcap that
-/// comes after them. A hidden score is -inf whatever it was, NaN included. `scaled` (B, H, R, S)
-/// has the rows `in.rows` of L queries.
+/// appended for all. The additive mask, ALiBi and the relative bias are added, then comes a softcap
+/// with SoftcapOrder::after_mask. Hidden scores are -inf, even if they were NaN. `scaled` (B, H, R,
+/// S) has the rows in.rows of L queries.
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
                                            const Options& options);
 
-/// A mask for the rows computed, where it has a row for each query, and open to appended keys.
+/// The rows of a mask for in.rows, with columns for appended keys, which every query sees.
 Tensor fitted_mask(const Tensor& mask, const Inputs& in, MaskPolarity polarity);
 
 }  // namespace attn

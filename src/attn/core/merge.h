@@ -1,4 +1,4 @@
-// Attention over keys that stand in several places, put together from attention over each.
+// Attention over all keys, merged from attention over parts of them.
 //
 // With o_i and l_i the context and logsumexp of one query over part i of the keys:
 //   l = log(sum exp l_i),   o = sum exp(l_i - l) o_i,   weights_i = exp(l_i - l) weights_i
@@ -13,18 +13,18 @@
 
 namespace attn {
 
-/// Attention over some of the keys; without a batch or heads, their axes are left out.
+/// Attention over some of the keys; without batch or heads, without those axes.
 struct Partial {
   Tensor logsumexp;               ///< (B, H, L)
   Tensor head_context;            ///< (B, H, L, Dv)
   std::optional<Tensor> weights;  ///< (B, H, L, keys of this part)
 };
 
-/// Attention over all keys, in the order of the parts; weights where every part has them. In
-/// doubles, rounded once to the widest of the parts' dtypes. A part in which a query sees no key
-/// (-inf) contributes nothing; where none sees any, context and weights are 0. There is at least
-/// one part. Errors: data, naming parts by `names`, where shapes do not agree or elements are no
-/// floats.
+/// Attention over all keys, in the order of the parts; weights if every part has them. In
+/// doubles, rounded once to the widest dtype of the parts. A part in which a query sees no key
+/// (-inf) contributes nothing; if it sees none at all, context and weights are 0. At least one
+/// part is required. Errors: data, naming parts by `names`, where shapes do not agree or elements
+/// are no floats.
 Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>& names);
 
 }  // namespace attn

@@ -12,19 +12,19 @@ namespace attn {
 
 /// Weights (B, H, L, S) and logsumexp (B, H, L), log(sum exp x) whatever the normaliser, of masked
 /// scores (B, H, L, S). Over the visible keys of a query (SoftmaxAxis::keys), or of all queries of
-/// a head (SoftmaxAxis::all, where all its rows have one logsumexp), with x = masked score /
+/// a head (SoftmaxAxis::all; its rows have the same logsumexp), with x = masked score /
 /// temperature:
 ///   softmax:   exp(x - max x) / sum exp(x - max x);   logsumexp = max x + log(sum exp(x - max x))
-///   sigmoid:   1 / (1 + exp(-x)), each key by itself
+///   sigmoid:   1 / (1 + exp(-x)), for each key alone
 ///   none:      x
 ///   sparsemax, entmax15, hardmax, top_k: core/sparse.h
-/// Hidden keys weigh 0. Where none is visible: EmptyRows (padding weighs 0 whatever that is), and
-/// logsumexp is -inf. Where they are normalised together, a visible NaN makes the weights of all
-/// visible keys NaN, and so does a visible +inf (inf - inf), as in NumPy.
+/// Hidden keys have weight 0. Without visible keys the weights follow EmptyRows (0 for padding) and
+/// logsumexp is -inf. Where scores are normalised together, a visible NaN or +inf (inf - inf) makes
+/// the weights of all visible keys NaN, as in NumPy.
 ///
-/// `sinks` (H): a score per head that takes its share and has no value (Xiao et al. 2023,
-/// arXiv:2309.17453; the learned form): it joins maximum and sum, so that weights sum to less than
-/// 1; a query with a sink is never empty. For softmax over keys.
+/// `sinks` (H), for softmax over keys: an additional score per head without a value (Xiao et al.
+/// 2023, arXiv:2309.17453; the learned form). It takes part in maximum and sum, so the weights sum
+/// to less than 1, and EmptyRows does not apply.
 ///
 /// exp is taken in the scores' dtype (or SoftmaxPrecision, which rounds x and the weights too);
 /// sums are in double.

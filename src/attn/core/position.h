@@ -1,4 +1,4 @@
-// Where a token stands, added to what it means (Position, core/options.h).
+// Positional encodings of embeddings (Position, core/options.h).
 #pragma once
 
 #include "attn/core/options.h"
@@ -10,7 +10,8 @@ namespace attn {
 Tensor sinusoidal_positions(const Position& position, std::size_t L, std::size_t M);
 
 /// inputs (B, L, M) = embedding_scale * embeddings + positions: computed in doubles, rounded once
-/// to `compute`. Embeddings that nothing is done to come back as they are, integers included.
+/// to `compute`. Without scale and positions, returns the embeddings unchanged, integers
+/// included.
 Tensor add_positions(const Tensor& embeddings, const Position& position, DType compute);
 
 }  // namespace attn

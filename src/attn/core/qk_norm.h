@@ -1,4 +1,4 @@
-// Queries and keys normalised head by head, so that their products cannot grow without bound.
+// Normalisation of queries and keys, head by head.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace attn {
 
-/// x (B, heads, N, D), each row divided by its size, then times `weight` (D) where that is given:
+/// x (B, heads, N, D), each row divided by its norm, then times `weight` (D) if given:
 ///   rms: sqrt(mean(x^2) + epsilon)   Zhang and Sennrich 2019, arXiv:1910.07467
 ///   l2:  max(|x|, epsilon)           Henry et al. 2020, arXiv:2010.04245
 /// Computed in doubles, rounded once to `compute`.

@@ -8,18 +8,19 @@
 
 namespace attn {
 
-/// The bucket, of `buckets`, of a key so far ahead of the query's place (negative: behind). Looking
-/// both ways, the upper half of the buckets is for keys ahead; otherwise keys ahead count as near.
+/// The bucket, of `buckets`, of a key at distance `ahead` after the query (negative: before). With
+/// both_ways, the upper half of the buckets is for keys after the query; otherwise these count as
+/// distance 0.
 /// Of the buckets of one direction, n of them: the first n / 2 are one for each distance, the
-/// others widen exponentially up to max_distance, and everything beyond is in the last.
+/// others widen exponentially up to max_distance; larger distances are in the last one.
 std::size_t relative_bucket(std::int64_t ahead, std::size_t buckets, bool both_ways,
                             std::int64_t max_distance);
 
-/// The same as the options have it.
+/// The same with direction and max_distance from the options.
 std::size_t bucket_of(std::int64_t ahead, std::size_t buckets, const Options& options);
 
-/// table[bucket(distance), head] for the rows chosen: (B, H, R, S) or (1, H, R, S) from a table
-/// (buckets, H). Keys appended behind all others get 0.
+/// table[bucket(distance), head] for in.rows: (B, H, R, S) or (1, H, R, S) from a table
+/// (buckets, H). Appended keys get 0.
 Tensor relative_bias(const Tensor& table, const Inputs& in, const Options& options);
 
 }  // namespace attn

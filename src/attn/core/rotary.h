@@ -1,5 +1,5 @@
-// Rotary positions: queries and keys are turned by angles that grow with their place, so that their
-// product depends on the distance between them (Su et al. 2021, arXiv:2104.09864).
+// Rotary positions: queries and keys are rotated by angles proportional to their positions, so that
+// their product depends on the distance (Su et al. 2021, arXiv:2104.09864).
 #pragma once
 
 #include <optional>
@@ -17,20 +17,20 @@ struct Angles {
 /// Angles p * f_k of the positions p (B or 1, N), int64, with r = rotary.width (D where that is 0):
 ///   f_k = base^(-2k / r), 0 <= k < r / 2, then by rotary.scaling
 ///   linear: f_k / factor                                       Chen et al. 2023, arXiv:2306.15595
-///   ntk:    base * factor^(r / (r - 2)) in place of base
-///   yarn:   f_k / factor where a pair turns seldom (less than beta_slow times in original_length),
-///           f_k where often (beta_fast), a ramp over k between; cosines and sines times
+///   ntk:    base * factor^(r / (r - 2)) instead of base
+///   yarn:   f_k / factor where a pair turns less than beta_slow times in original_length, f_k
+///           where more than beta_fast times, a ramp over k in between; cosines and sines times
 ///           attention_factor                                   Peng et al. 2023, arXiv:2309.00071
 ///   llama3: f_k / factor where the wavelength 2 pi / f_k is over original_length /
 ///           low_frequency_factor, f_k below original_length / high_frequency_factor, linear in
 ///           original_length / wavelength between
 Angles rotary_angles(const Rotary& rotary, std::size_t D, const Tensor& positions);
 
-/// Angles from tables of cosines and sines: (places, r / 2), looked up at the positions, or
-/// (B, N, r / 2) as they are.
+/// Angles from tables of cosines and sines: (positions, r / 2), indexed by position, or
+/// (B, N, r / 2).
 Angles rotary_angles(const Tensor& cos, const Tensor& sin, const Tensor& positions);
 
-/// x (B, heads, N, D) with each pair (a, b) of its first r columns turned to
+/// x (B, heads, N, D) with each pair (a, b) of its first r columns rotated to
 /// (a cos - b sin, a sin + b cos); in doubles, rounded once to `compute`.
 Tensor rotated(const Tensor& x, const Angles& angles, Rotary::Kind kind, DType compute);
 

@@ -1,4 +1,4 @@
-// Outputs rounded once, at the end, to the dtype that results have, and what is too large for it.
+// Rounding of outputs to the dtype of the results, and the number of overflows.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace attn {
 
-/// How many finite elements rounding made infinite, by the output's name: float16 ends at 65504.
+/// Number of finite elements that became infinite, by output; the largest float16 is 65504.
 using Overflows = std::map<std::string, std::size_t>;
 
 class Rounding {
@@ -19,10 +19,10 @@ class Rounding {
   explicit Rounding(DType to) : to_(to) {}
 
   Tensor rounded(const std::string& name, const Tensor& output);
-  /// Sinks whose rows are rounded on their way to `sinks`, both valid while this is.
+  /// Sinks that round rows and pass them on to `sinks`, which must outlive them, as must this.
   RowSinks before(const RowSinks& sinks);
 
-  Overflows overflows() const { return overflows_; }  ///< when all has been rounded
+  Overflows overflows() const { return overflows_; }  ///< call when all outputs are rounded
 
  private:
   void count(const std::string& name, const Tensor& exact, const Tensor& rounded);

@@ -1,4 +1,4 @@
-// Outputs that are handed on row by row as they are finished, and never stand in memory whole.
+// Rows of outputs that are passed on as they are finished, so that the output is never in memory.
 #pragma once
 
 #include <cstddef>
@@ -11,31 +11,31 @@
 namespace attn {
 
 /// Rows `first` to `first + count` of an output, its rows counted in row-major order over all axes
-/// but the last, which has `columns` elements; one row begins `stride` bytes behind the one before.
+/// but the last, which has `columns` elements; rows are `stride` bytes apart.
 struct RowBlock {
   std::size_t first = 0, count = 0, columns = 0;
   DType dtype = DType::f64;
   const std::byte* data = nullptr;
   std::size_t stride = 0;
-  bool may_hold_nan = true;  ///< false: it is known that no element is NaN
+  bool may_hold_nan = true;  ///< false: no element is NaN
 
   const std::byte* row(std::size_t i) const { return data + i * stride; }
 };
 
-/// All rows of a tensor; valid while it lives.
+/// All rows of a tensor, which must outlive the block.
 RowBlock rows_of(const Tensor& tensor);
 
-/// The rows side by side, (count, columns).
+/// A copy of the rows, (count, columns).
 Tensor copied(const RowBlock& block);
 
-/// The block that `rows`, as many as its own, stand for; valid while they live.
+/// `block` with other elements, from `rows`, which must outlive it.
 RowBlock in_place_of(const RowBlock& block, const Tensor& rows);
 
-/// The same rows in another dtype, in `kept` where they have to be converted.
+/// The same rows in another dtype; converted ones are stored in `kept`.
 RowBlock converted(const RowBlock& block, DType dtype, Tensor& kept);
 
-/// Takes the rows of one output: every row once, in any order, from several threads at once. A
-/// block is valid during the call. What it throws ends the computation.
+/// Receives each row of an output once, in any order, from several threads at once. The block is
+/// valid during the call. An exception ends the computation.
 using RowSink = std::function<void(const RowBlock&)>;
 using RowSinks = std::map<std::string, RowSink>;  ///< by the output's name
 

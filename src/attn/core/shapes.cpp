@@ -20,7 +20,7 @@ bool check_rank(Input input, const Tensor& tensor, std::size_t most, AxisLengths
   return false;
 }
 
-/// part = whole / heads, where that divides: D of H*D.
+/// part = whole / heads, such as D of H*D.
 void split_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes) {
   if (!axes.knows(whole) || !axes.knows(heads)) return;
   AxisLengths::Length axis = axes[whole];
@@ -34,7 +34,7 @@ void split_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes) {
   axes.settle(part, std::move(axis));
 }
 
-/// whole = part * heads; `why` goes behind what settled the part.
+/// whole = part * heads; `why` is appended to the remark of the part.
 void join_axis(Axis whole, Axis heads, Axis part, AxisLengths& axes, const std::string& why = "") {
   if (!axes.knows(part) || !axes.knows(heads)) return;
   AxisLengths::Length axis = axes[part];
@@ -52,13 +52,13 @@ void settle_heads(const Options& options, AxisLengths& axes) {
   settle(Axis::G, "kv_heads", options.kv_heads);
 }
 
-/// Whether keys may be of another width than queries, as weights stand between them.
+/// Whether keys may have another width than queries, as there are weights between them.
 bool keys_have_own_width(Score score) {
   return score == Score::general || score == Score::additive || score == Score::concat;
 }
 
-/// Once Axis::HD is known: H and G where not given, then D and, where the keys share it,
-/// Axis::GD.
+/// Requires Axis::HD. Settles H and G where they are not given, then D and, if keys have the same
+/// width, Axis::GD.
 void settle_packed_heads(Score score, AxisLengths& axes) {
   axes.settle(Axis::H, {1, "heads", {}, "= 1"});
   axes.equate(Axis::G, Axis::H);
@@ -73,8 +73,8 @@ void settle_packed_heads(Score score, AxisLengths& axes) {
                 : " with kv_heads " + axes[Axis::G].found());
 }
 
-/// "kv_heads = 2 if these are 2 heads of 16": where nothing said how many heads the keys have and
-/// they are as wide as fewer heads that would share the queries' width.
+/// "kv_heads = 2 if these are 2 heads of 16": if kv_heads is not given and the keys have the
+/// width of fewer heads.
 std::string advice_on_groups(const Tensor& keys, const Options& options, const AxisLengths& axes) {
   if (options.kv_heads > 0 || keys.rank() == 0 || !axes.knows(Axis::D)) return "";
   const std::size_t width = keys.shape().back(), D = axes[Axis::D].length;
@@ -94,7 +94,7 @@ void check_groups(AxisLengths& axes) {
                   .found = std::to_string(G.length)});
 }
 
-/// W_K where it is not given: the source itself has to be as wide as the keys.
+/// Without W_K, the source has to be as wide as the keys.
 void check_identity_keys(AxisLengths& axes) {
   if (axes.knows(Axis::Mk) && axes.knows(Axis::GD) &&
       axes[Axis::Mk].length != axes[Axis::GD].length)
@@ -184,7 +184,7 @@ void check_given(const TensorMap& tensors, const Options& options, AxisLengths& 
     check_packed(Q, K, find(tensors, Input::V), options, axes);
 }
 
-/// The cache, shaped as the keys that the user sees, or with all four axes.
+/// The cache, shaped as the user's keys, or with all four axes.
 void check_past(const TensorMap& tensors, bool with_heads, AxisLengths& axes) {
   const auto take = [&](Input input, Axis width) {
     const Tensor* past = find(tensors, input);
@@ -197,7 +197,7 @@ void check_past(const TensorMap& tensors, bool with_heads, AxisLengths& axes) {
   take(Input::past_V, Axis::Dv);
 }
 
-/// S, all keys: those of the past, the new ones and those appended.
+/// S: past, new and appended keys.
 void settle_keys(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
   if (!axes.knows(Axis::N)) return;
   AxisLengths::Length keys = axes[Axis::N];

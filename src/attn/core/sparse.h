@@ -1,4 +1,4 @@
-// Normalisers that give exactly zero to all but a few keys.
+// Normalisers with weights that are exactly 0.
 #pragma once
 
 #include <cstddef>
@@ -6,18 +6,18 @@
 
 namespace attn {
 
-/// max(x_j - t, 0) with t such that the weights sum to 1: the nearest point of the simplex (Martins
+/// max(x_j - t, 0) with t such that the weights sum to 1: the projection onto the simplex (Martins
 /// and Astudillo 2016, arXiv:1602.02068, algorithm 1).
 std::vector<double> sparsemax(const std::vector<double>& x);
 
 /// max(x_j / 2 - t, 0)^2 with t such that the weights sum to 1 (Peters et al. 2019,
-/// arXiv:1905.05702, algorithm 2): half way between softmax and sparsemax.
+/// arXiv:1905.05702, algorithm 2): between softmax and sparsemax.
 std::vector<double> entmax15(const std::vector<double>& x);
 
-/// 1 for the largest, the first of equals; 0 for the others.
+/// 1 for the first of the largest, 0 for the others.
 std::vector<double> hardmax(const std::vector<double>& x);
 
-/// The softmax of the k largest, the first of equals; 0 for the others.
+/// The softmax of the k largest (of equal ones, the first), 0 for the others.
 std::vector<double> top_k_softmax(const std::vector<double>& x, std::size_t k);
 
 }  // namespace attn
