@@ -35,6 +35,7 @@ WRAPPERS = [
     ("CLI11", r"CLI/", r"cli/parser\.cpp"),
     ("nlohmann-json", r"nlohmann/", r"io/json[^/]*\.cpp"),
     ("zlib", r"zlib\.h", r"io/(zip_directory|checksum)\.cpp"),
+    ("utf8proc", r"utf8proc\.h", r"base/graphemes\.cpp"),
     ("libpng", r"png\.h", r"report/png\.cpp"),
     ("FreeType", r"ft2build\.h|freetype", r"report/font\.cpp"),
     ("xxHash", r"xxhash\.h", r"io/digest\.cpp"),

@@ -323,7 +323,7 @@ def test_tensor_cannot_come_from_stdin_too(batch, path):
     run = batch("-", "--q", path, stdin='{"K": [[1.0]]}\n{"K": [[2.0]]}\n')
     assert run.returncode == 3
     assert len(json_lines(run.stdout)) == 2
-    assert b"standard input holds the jobs" in run.stderr
+    assert b"standard input contains the jobs" in run.stderr
 
 
 def test_empty_stdin_gives_no_results(batch):

@@ -46,7 +46,7 @@ def start(folder, *outputs):
 def test_file_that_becomes_shorter_is_an_error(folder, outputs, size):
     run = start(folder, *outputs)
     os.truncate(folder / "q.npy", size)
-    assert run.communicate(timeout=120)[1] == b"attn: q.npy: was cut short while it was read, or its disk fails\n"
+    assert run.communicate(timeout=120)[1] == b"attn: q.npy: was cut short while it was read, or its disk failed\n"
     assert run.returncode == 74
     assert sorted(os.listdir(folder)) == ["k.npy", "q.npy", "v.npy"]
 

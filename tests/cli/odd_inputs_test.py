@@ -54,7 +54,7 @@ def test_longest_name_can_be_read_again(tmp_path):
 def test_name_that_could_not_be_read_is_not_written(tmp_path, length):
     out = tmp_path / "long.npz"
     run = attn("convert", "-", "-o", out, stdin=json.dumps({"n" * length: [1], "b": [2]}))
-    assert_refused(run, 65, "names of at most 1020 bytes")
+    assert_refused(run, 65, "can have at most 1020 bytes")
     assert not out.exists()
 
 

@@ -343,7 +343,7 @@ HUGE = [[2**62, 0, 0, 0]]
                         "of its input, such as --embeddings table.csv"),
     (["q.npy"], 65, "q.npy: expected a job (.json, .npz or .safetensors), found one array; give it with the flag"),
     (["no_name.json#"], 66, "no_name.json#: "),
-    (["--q", "no_name.json#", "--k", "k.npy"], 65, "no_name.json: holds an array without a name"),
+    (["--q", "no_name.json#", "--k", "k.npy"], 65, "no_name.json: has an array without a name"),
     (["--q", "nope.npy", "--k", "k.npy"], 66, "nope.npy: "),
     (["--q", ".", "--k", "k.npy"], 66, "directory"),
     (["--q", "cut.npy", "--k", "k.npy"], 65, "cut.npy: "),

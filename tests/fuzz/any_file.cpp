@@ -1,6 +1,7 @@
 // Any file: its format is detected, its job is computed under small limits, and the result is
 // written and read back. A file of one array is used as queries, keys and values.
 #include "attn/core/fused.h"
+#include "attn/io/json_write.h"
 #include "attn/report/numpy_text.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
@@ -47,7 +48,7 @@ std::string safetensors_of(const Result& result) {
   }
   const std::vector<std::uint32_t> none(specs.size());  // this format has no checksums
   return fuzz::written([&](OutputFile& out) {
-    write_pieces(pieces_of(Format::safetensors, specs, none, result, "result.safetensors"), specs,
+    write_layout(layout_of(Format::safetensors, specs, none, result, "result.safetensors"), specs,
                  elements, out);
   });
 }

@@ -2,6 +2,9 @@
 // again.
 #include "attn/io/json.h"
 
+#include "attn/io/json_parse.h"
+#include "attn/io/json_tensor.h"
+#include "attn/io/json_write.h"
 #include "support/fuzz.h"
 
 using namespace attn;

@@ -8,6 +8,7 @@
 #include "attn/batch/job_lines.h"
 #include "attn/batch/work.h"
 #include "attn/core/fused.h"
+#include "attn/io/json_parse.h"
 #include "support/confined.h"
 #include "support/fuzz.h"
 #include "support/memory_file.h"

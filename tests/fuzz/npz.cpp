@@ -2,6 +2,7 @@
 // the arrays are equal after writing and reading them again.
 #include "attn/io/npz.h"
 
+#include "attn/io/npz_writer.h"
 #include "support/fuzz.h"
 #include "support/memory_file.h"
 #include "support/zip_repair.h"

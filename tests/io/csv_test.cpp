@@ -99,7 +99,7 @@ TEST_CASE("text that is not a matrix is refused with its line and column") {
       {"a,b\n1,x\n", "line 2, column 2: expected a number, found 'x'"},
       {"\"a\nb\",c\n1,x\n", "line 3, column 2: expected a number, found 'x'"},
       {"1,oops\n3,4\n",
-       "line 1, column 2: expected a number, found 'oops' (a header holds no numbers)"},
+       "line 1, column 2: expected a number, found 'oops' (a header cannot contain numbers)"},
       {"1;2\n3;4\n",
        "line 1, column 1: expected a number, found '1;2' (cells are separated by ',')"},
       {"1,5;2,5\n",
@@ -111,7 +111,7 @@ TEST_CASE("text that is not a matrix is refused with its line and column") {
       {"1 2\n", "line 1, column 1: expected a number, found '1 2' (cells are separated by ',')"},
       {"1,2\n0x10,3\n", "line 2, column 1: expected a number, found '0x10'"},
       {"0x10\n3\n",
-       "line 1, column 1: expected a number, found '0x10' (a header holds no numbers)"},
+       "line 1, column 1: expected a number, found '0x10' (a header cannot contain numbers)"},
       {"1,2\n3,1_000\n", "line 2, column 2: expected a number, found '1_000'"},
       {"1,2\n3,4abc\n", "line 2, column 2: expected a number, found '4abc'"},
       {"1,2\n3,--4\n", "line 2, column 2: expected a number, found '--4'"},
@@ -128,13 +128,13 @@ TEST_CASE("text that is not a matrix is refused with its line and column") {
       {"1\n-9223372036854775809\n",
        "line 2, column 1: expected a number that fits 64 bits, found '-9223372036854775809'"},
       {"-1,18446744073709551615\n",
-       "holds integers below 0 and above 2^63 - 1, which no 64-bit type holds together (write one "
+       "has integers below 0 and above 2^63 - 1, which no 64-bit type can represent (write one "
        "with a '.' for floats)"},
       {"1,2\n3,\"4\n", "line 2, column 2: the quote has no end"},
       {"1,2\n\"3\"x,4\n", "line 2, column 1: text after the closing quote"},
       {"1,2\n3,4\"\n", "line 2, column 2: expected a number, found '4\"'"},
       {"1,\"2\n3\"\n",
-       "line 1, column 2: expected a number, found '2\\x0a3' (a header holds no numbers)"},
+       "line 1, column 2: expected a number, found '2\\x0a3' (a header cannot contain numbers)"},
       {"1,2\0\n"s, "byte 3 is NUL, expected text in UTF-8"},
       {"1,\xFF\n", "byte 2 is not UTF-8"},
       {"\xFF\xFE"

@@ -71,7 +71,7 @@ def shape_cases():
     yield run_job(160, "all keys hidden by -inf", {**QK, "mask": [["-Infinity"] * 2] * 2},
                   result={"weights": np.zeros((2, 2)), "context": np.zeros((2, 2))})
     yield run_job(168, "two arrays where one is expected", {"Q": "two.npz", "K": [[1.0]]},
-                  "has several arrays (a, b): say which")
+                  "has several arrays (a, b); choose one")
     yield run_job(166, "mixed dtypes and byte orders",
                   {"Q": "big.npy", "K": "half.npy", "V": "small.npy", "scale": "none"},
                   result={"scores": [[1, 3], [2, 4]], "context": weights_of(
@@ -147,11 +147,11 @@ def output_cases():
     def writes(kind, name, path, code, error="", flags=()):
         return Case(kind, name, ["run", "job.json", "-o", path, *flags], None, code, error)
 
-    yield writes(173, "output = input", "job.json", 73, "job.json: is an input, too", ["--force"])
-    yield writes(173, "output = input by another name", "./folder/../job.json", 73, "is an input, too",
+    yield writes(173, "output = input", "job.json", 73, "job.json: is an input and cannot be overwritten", ["--force"])
+    yield writes(173, "output = input by another name", "./folder/../job.json", 73, "is an input and cannot be overwritten",
                  ["--force"])
-    yield writes(173, "output = input by a hard link", "twin.json", 73, "is an input, too", ["--force"])
-    yield writes(173, "output = input by a link", "link.json", 73, "is an input, too", ["--force"])
+    yield writes(173, "output = input by a hard link", "twin.json", 73, "is an input and cannot be overwritten", ["--force"])
+    yield writes(173, "output = input by a link", "link.json", 73, "is an input and cannot be overwritten", ["--force"])
     yield writes(174, "a cycle of links", "cycle.npz", 73, "Too many levels of symbolic links")
     yield writes(174, "a folder called .npz", "folder.npz", 73, "is a directory", ["--force"])
     yield writes(174, "/dev/full", "/dev/full", 74, "/dev/full: No space left", ["--format", "npz"])

@@ -171,7 +171,7 @@ def file_cases():
     yield Case(65, "a byte short", npy(header())[:-1], "only 7 follow")
     yield Case(66, "no data", npy(header(), b""), "only 0 follow")
     yield Case(67, "a byte more", npy(header(), ONE + b"x"), "1 more follow")
-    yield Case(67, "a second array", npy(header()) * 2, "more follow: expected one array")
+    yield Case(67, "a second array", npy(header()) * 2, "more follow the array")
     yield Case(68, "Fortran vector", npy(header(fortran="True")), result=READ_ONE)
     columns = struct.pack("<6d", 0, 3, 1, 4, 2, 5)
     yield Case(68, "Fortran matrix", npy(header(shape="(2, 3)", fortran="True"), columns), result=READ_SIX)

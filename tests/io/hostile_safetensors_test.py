@@ -43,9 +43,9 @@ def text_cases():
     text = '{"x": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}%s}'
     yield Case(109, "trailing spaces", build(text % "" + " " * 9, ONE), result=READ_ONE)
     twice = text % ', "x": {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}'
-    yield Case(110, "a name twice", build(twice, ONE), "'x' stands here a second time")
+    yield Case(110, "a name twice", build(twice, ONE), "'x' occurs twice")
     yield Case(110, "a key twice", build((text % "").replace('"shape"', '"dtype": "F64", "shape"'), ONE),
-               "'dtype' stands here a second time")
+               "'dtype' occurs twice")
     yield Case(111, "no name", build({"": entry(0, 8)}, ONE), "without a name")
     yield Case(111, "a tensor __metadata__", build({"__metadata__": entry(0, 8)}, ONE), "a string")
     long = "n" * 1_000_000
@@ -70,8 +70,8 @@ def entry_cases():
         (113, "F128", "unknown dtype 'F128'"),
         (114, "f64", "did you mean 'F64'"),
         (113, 7, "dtype: expected a string"),
-        (129, "C64", "C64 is not one"),
-        (129, "F8_E8M0", "F8_E8M0 is not one"),
+        (129, "C64", "C64 is not supported"),
+        (129, "F8_E8M0", "F8_E8M0 is not supported"),
     ]:
         item = entry(0, 8, dtype, [8] if dtype == "F8_E8M0" else [1])
         yield Case(kind, f"dtype {dtype}", build({"x": item}, ONE), error)
@@ -86,7 +86,7 @@ def entry_cases():
         item = dict(entry(0, 8), data_offsets=offsets)
         yield Case(116, f"offsets {offsets}", build({"x": item}, ONE), "expected 2 numbers")
     yield Case(117, "begin after end", build({"x": dict(entry(0, 8), data_offsets=[8, 0])}, ONE),
-               "the end after the beginning")
+               "the end not before the start")
     for shape in [[2], [], [0], [1, 2], [9]]:
         size = struct.calcsize("d") * (shape[-1] if shape else 1)
         if size != 8:
@@ -186,7 +186,7 @@ class TestUnsupportedDtype:
     def test_inspect_names_the_tensor(self, folder):
         run = attn("inspect", "m.safetensors", cwd=folder)
         assert run.returncode == 65
-        assert b"q: dtype F4 is not one" in run.stderr
+        assert b"q: dtype F4 is not supported" in run.stderr
 
 
 def test_index_of_shards_is_refused(tmp_path):
@@ -194,7 +194,7 @@ def test_index_of_shards_is_refused(tmp_path):
     (tmp_path / "i.json").write_text('{"metadata": {}, "weight_map": {"x": "gone.safetensors"}}')
     run = attn("inspect", "i.json", cwd=tmp_path)
     assert run.returncode == 65
-    assert b"holds no array" in run.stderr
+    assert b"has no array" in run.stderr
 
 
 class TestFileWithoutTensors:
@@ -226,4 +226,4 @@ class TestFileWithoutTensors:
         lines = run.stdout.splitlines()
         assert run.returncode == 3
         assert len(lines) == 2
-        assert b"holds no arrays" in lines[0]
+        assert b"has no arrays" in lines[0]

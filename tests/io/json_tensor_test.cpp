@@ -1,9 +1,12 @@
+#include "attn/io/json_tensor.h"
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>
 
 #include "attn/base/error.h"
 #include "attn/io/json.h"
+#include "attn/io/json_parse.h"
 
 using namespace attn;
 
@@ -90,7 +93,7 @@ TEST_CASE("a value that is not a tensor is refused with the offending row") {
       {"\"nan\"", "expected a number, found the string 'nan'"},
       {"null", "expected a number, found null"},
       {"[-1,18446744073709551615]",
-       "holds integers below 0 and above 2^63 - 1, which no 64-bit type holds together (write one "
+       "has integers below 0 and above 2^63 - 1, which no 64-bit type can represent (write one "
        "with a '.' for floats)"},
   };
   for (const auto& [text, expected] : cases) {

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "attn/base/error.h"
+#include "attn/io/json_parse.h"
+#include "attn/io/json_write.h"
 
 using namespace attn;
 using namespace std::string_literals;
@@ -65,7 +67,7 @@ TEST_CASE("invalid JSON is refused with the line, the column, and what was expec
       {"[/**/1]",
        "line 1, column 2: expected a value or ']', found '/**/1' (JSON has no comments)"},
       {"['a']",
-       "line 1, column 2: expected a value or ']', found ''a'' (strings stand in double quotes)"},
+       "line 1, column 2: expected a value or ']', found ''a'' (strings need double quotes)"},
       {"[NaN]",
        "line 1, column 2: expected a value or ']', found 'NaN' (write \"NaN\", in double quotes)"},
       {"[1, Infinity]",
@@ -93,9 +95,8 @@ TEST_CASE("invalid JSON is refused with the line, the column, and what was expec
       {"\"\\ud800\"",
        "line 1, column 8: expected an escape: \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX (a "
        "surrogate only in a pair), found '\"'"},
-      {"{\"a\":1,\n \"b\":2,\n \"a\":3}",
-       "line 3, column 2: the key 'a' stands here a second time"},
-      {"{\"a\":1,\"\\u0061\":3}", "line 1, column 8: the key 'a' stands here a second time"},
+      {"{\"a\":1,\n \"b\":2,\n \"a\":3}", "line 3, column 2: the key 'a' occurs twice"},
+      {"{\"a\":1,\"\\u0061\":3}", "line 1, column 8: the key 'a' occurs twice"},
       {"[1e999]", "line 1, column 2: expected a number that fits a float64, found '1e999'"},
       {"[-1e999]", "line 1, column 2: expected a number that fits a float64, found '-1e999'"},
       {"[1, 18446744073709551616]",
@@ -224,7 +225,7 @@ TEST_CASE("a duplicate is found among many keys") {
   std::string text = "{\"k0\":0";
   for (int i = 1; i < 200'000; ++i) text += ",\"k" + std::to_string(i) + "\":1";
   CHECK(parse_json(text + "}", "F").get<JsonObject>()->size() == 200'000);
-  CHECK(complaint(text + ",\"k77777\":1}").ends_with("the key 'k77777' stands here a second time"));
+  CHECK(complaint(text + ",\"k77777\":1}").ends_with("the key 'k77777' occurs twice"));
 }
 
 TEST_CASE("indented documents have a line for each member and for each list of scalars") {

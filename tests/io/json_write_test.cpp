@@ -1,3 +1,5 @@
+#include "attn/io/json_write.h"
+
 #include <bit>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -7,6 +9,8 @@
 
 #include "attn/base/error.h"
 #include "attn/io/json.h"
+#include "attn/io/json_parse.h"
+#include "attn/io/json_tensor.h"
 
 using namespace attn;
 

@@ -12,7 +12,7 @@
 #include "attn/io/descriptor.h"
 #include "attn/io/file.h"
 #include "attn/io/output_file.h"
-#include "attn/io/temporaries.h"
+#include "attn/io/temp_files.h"
 #include "support/child.h"
 #include "support/run_attn.h"
 
@@ -89,7 +89,7 @@ TEST_CASE("a mapped file that is cut short ends the program with a message and n
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 74);
   CHECK(text == "attn: " + folder.path().string() +
-                    "/cut\\x0a.npy: was cut short while it was read, or its disk fails\n");
+                    "/cut\\x0a.npy: was cut short while it was read, or its disk failed\n");
   CHECK(folder.names() == std::vector<std::string>{"cut\n.npy"});
 }
 

@@ -5,6 +5,7 @@
 
 #include "attn/base/error.h"
 #include "attn/io/bytes.h"
+#include "attn/io/npz_writer.h"
 #include "support/run_attn.h"
 
 using namespace attn;
@@ -151,7 +152,7 @@ TEST_CASE("duplicate and missing names are refused") {
   TensorMap tensors = two_arrays();
   tensors.set("Q.npy", Tensor::of<double>({}, {1}));  // becomes Q.npy.npy: another key
   CHECK(read_npz(file_of(archive_of(tensors))).size() == 3);
-  refuse(archive_of({}), "holds no .npy member");
+  refuse(archive_of({}), "has no .npy member");
   TensorMap nameless;
   nameless.set("", Tensor::of<double>({}, {1}));
   refuse(archive_of(nameless), "without a name");

@@ -3,6 +3,7 @@
 
 #include "attn/io/csv.h"
 #include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/io/tensor_file.h"
 #include "support/failing_new.h"
 #include "support/run_attn.h"

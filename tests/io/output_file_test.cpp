@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "attn/base/error.h"
-#include "attn/io/temporaries.h"
+#include "attn/io/temp_files.h"
 #include "support/error_kind.h"
 #include "support/run_attn.h"
 
@@ -233,7 +233,7 @@ TEST_CASE("a signal removes unfinished outputs and ends the program by that sign
     const pid_t child = fork();
     if (child == 0) {
       signal(number, SIG_DFL);
-      remove_temporaries_on_signals();
+      remove_temp_files_on_signals();
       const OutputFile first((folder.path() / "a").string(), {});
       const OutputFile second((folder.path() / "b").string(), {});
       if (folder.names().size() == 2) raise(number);

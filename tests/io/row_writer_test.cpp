@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "attn/io/bytes.h"
+#include "attn/io/file_layout.h"
 #include "attn/io/npz.h"
-#include "attn/io/pieces.h"
+#include "attn/io/npz_writer.h"
 #include "support/run_attn.h"
 
 using namespace attn;
@@ -74,13 +75,13 @@ TEST_CASE("writing no rows writes nothing") {
 TEST_CASE("a file with missing or misplaced rows is not completed") {
   const ScratchFolder folder;
   const std::vector<TensorSpec> specs = {{"w", DType::f32, {3, 4}}};
-  const Pieces pieces = {{"header", 0}};
+  const FileLayout layout = {{"header", 0}};
   const std::string rows = rows_of_bytes(3, 16, 16);
   const auto refuse = [&](std::uint64_t start, std::size_t count) {
     OutputFile out((folder.path() / "out").string(), {});
     RowWriter writer(out, start, 16, false);
     writer.write(0, count, bytes_of(rows).data(), 16);
-    CHECK_THROWS_WITH(write_pieces(pieces, specs, {{{}, &writer}}, out), Contains("rows are"));
+    CHECK_THROWS_WITH(write_layout(layout, specs, {{{}, &writer}}, out), Contains("rows are"));
   };
   refuse(6, 2);
   refuse(7, 3);
@@ -114,7 +115,7 @@ TEST_CASE("checksums of parts combine to that of the whole, and a missing part i
   PartChecksums parts;
   parts.add(600, 400, part(600, 400));
   parts.add(0, 10, part(0, 10));
-  CHECK_THROWS_WITH(parts.all(1000), Contains("found them up to 10"));
+  CHECK_THROWS_WITH(parts.all(1000), Contains("found parts up to 10"));
   parts.add(10, 590, part(10, 590));
   CHECK(parts.all(1000) == part(0, 1000));
   CHECK_THROWS_WITH(parts.all(1001), Contains("up to 1000"));
@@ -130,9 +131,9 @@ TEST_CASE("members beyond 4 GiB are written as zip64 at the recorded offsets") {
   const std::vector<TensorSpec> specs = {{"small", DType::f32, {2, 3}},
                                          {"large", DType::f32, {32768, 32768}},
                                          {"last", DType::f64, {5}}};
-  const Pieces pieces = npz_pieces(specs, {1, 2, 3}, "", "out.npz");
-  const std::vector<std::uint64_t> offsets = offsets_of(pieces, specs);
-  REQUIRE(pieces.size() == 4);
+  const FileLayout layout = npz_layout(specs, {1, 2, 3}, "", "out.npz");
+  const std::vector<std::uint64_t> offsets = offsets_of(layout, specs);
+  REQUIRE(layout.size() == 4);
   const auto u32 = [](const std::string& text, std::size_t at) {
     return little_endian<std::uint32_t>(bytes_of(text).subspan(at));
   };
@@ -141,19 +142,19 @@ TEST_CASE("members beyond 4 GiB are written as zip64 at the recorded offsets") {
   };
   const std::uint64_t size = 128 + (std::uint64_t{1} << 32);
   // APPNOTE 4.3.7: sizes at 18 and 22, the name from 30 on, then the extra field.
-  const std::string& local = pieces[1].text;
+  const std::string& local = layout[1].text;
   CHECK(u32(local, 18) == 0xFFFFFFFF);
   CHECK(u32(local, 22) == 0xFFFFFFFF);
   CHECK(local.substr(30, 9) == "large.npy");
   CHECK(u64(local, 43) == size);
   CHECK(u64(local, 51) == size);
-  CHECK(u32(pieces[0].text, 18) == 128 + 24);
+  CHECK(u32(layout[0].text, 18) == 128 + 24);
   // Each part's header ends where its elements begin.
-  CHECK(offsets[0] == pieces[0].text.size());
+  CHECK(offsets[0] == layout[0].text.size());
   CHECK(offsets[1] == offsets[0] + 24 + local.size());
-  CHECK(offsets[2] == offsets[1] + (std::uint64_t{1} << 32) + pieces[2].text.size());
+  CHECK(offsets[2] == offsets[1] + (std::uint64_t{1} << 32) + layout[2].text.size());
   // The central directory has the offset of the last member's header, which exceeds 32 bits.
-  const std::string& directory = pieces[3].text;
+  const std::string& directory = layout[3].text;
   const std::size_t last = directory.find("last.npy") + 8;
   CHECK(u64(directory, last + 4) == offsets[1] + (std::uint64_t{1} << 32));
 }

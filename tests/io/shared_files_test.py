@@ -25,7 +25,7 @@ def test_job_cannot_read_the_standard_input_of_its_batch(tmp_path, path):
     assert process.returncode == 3
     assert len(results) == 3
     assert is_expected(results[1], 1)
-    assert stderr.count(b"standard input holds the jobs") == 2
+    assert stderr.count(b"standard input contains the jobs") == 2
 
 
 def test_other_file_is_read_from_its_start(tmp_path):

@@ -5,6 +5,7 @@
 #include "attn/base/error.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
+#include "attn/io/npz_writer.h"
 #include "support/run_attn.h"
 
 using namespace attn;
@@ -55,7 +56,7 @@ TEST_CASE("a format is detected by content, then by name") {
   CHECK(format("a.safetensors", "{}") == Format::safetensors);
   CHECK(format("a.npy", "") == Format::npy);
   CHECK_THROWS_WITH(format("a.txt", "1,2"),
-                    Contains("expected .npy, .npz, .safetensors, JSON or CSV"));
+                    Contains("is not a .npy, .npz, .safetensors, JSON or CSV file"));
   CHECK_THROWS_WITH(format("a.txt", ""), Contains("a.txt: is empty"));
 }
 
@@ -85,7 +86,7 @@ TEST_CASE("a member of an archive is found by its name") {
   CHECK(files.read({path, "Q"}).shape() == Shape{2});
   CHECK(files.read({path, "K"}).data<double>()[0] == 3);
   CHECK(files.files().size() == 1);
-  CHECK_THAT(error_of(path), Contains("has several arrays (Q, K, values): say which, e.g. ") &&
+  CHECK_THAT(error_of(path), Contains("has several arrays (Q, K, values); choose one, e.g. ") &&
                                  Contains("x.npz#Q"));
   CHECK_THAT(error_of(path + "#value"),
              Contains("has no array 'value' (did you mean 'values'?), only Q, K, values"));
@@ -109,7 +110,7 @@ TEST_CASE("the arrays of a JSON document are its arrays of numbers") {
   CHECK(tensors.names() == std::vector<std::string>{"Q", "seed", "odd", "all", "mask"});
   CHECK(tensors.at("mask").dtype() == DType::boolean);
   CHECK_THAT(error_of(folder.write("none.json", R"({"tokens": ["I"]})")),
-             Contains("holds no array of numbers"));
+             Contains("has no array of numbers"));
   CHECK_THAT(error_of(folder.write("ragged.json", R"({"Q": [[1, 2], [3]]})")),
              Contains("ragged.json: Q"));
 }

@@ -4,6 +4,7 @@
 #include "attn/base/error.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/npz.h"
+#include "attn/io/npz_writer.h"
 #include "attn/io/output_file.h"
 #include "attn/io/safetensors.h"
 #include "support/run_attn.h"
@@ -42,11 +43,11 @@ TEST_CASE("an .npz that could not be read back is not written") {
   const Tensor one = Tensor::of<bool>({}, {true});
   for (int i = 0; i <= 65536; ++i) many.set(std::to_string(i), one);
   CHECK(refused([&](OutputFile& out) { write_npz(many, "", out); }) ==
-        "out: an .npz holds at most 65536 arrays, found 65537");
+        "out: an .npz file can have at most 65536 arrays, found 65537");
   const auto write = [](const std::string& name) {
     return refused([&](OutputFile& out) { write_npz(named(name), "", out); });
   };
-  CHECK(write(std::string(2000, 'n')).find("holds names of at most 1020 bytes") !=
+  CHECK(write(std::string(2000, 'n')).find("names in an .npz file can have at most 1020 bytes") !=
         std::string::npos);
   CHECK(write(std::string("a\0b", 3)).find("cannot hold a NUL, found 'a\\x00b'") !=
         std::string::npos);

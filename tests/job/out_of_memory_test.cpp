@@ -5,9 +5,10 @@
 
 #include "attn/explain/explain.h"
 #include "attn/io/npz.h"
+#include "attn/io/npz_writer.h"
 #include "attn/job/conventions.h"
-#include "attn/job/job_schema.h"
 #include "attn/job/job.h"
+#include "attn/job/job_schema.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/result/result_file.h"

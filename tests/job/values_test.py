@@ -164,7 +164,7 @@ class TestArchives:
     REFUSED_RUNS = [
         (["options.npz"], "options.npz#heads: expected one number or a list, found shape (1, 2)"),
         (["unknown.npz"], "unknown key 'haeds' (did you mean 'heads'?)"),
-        (["--q", "many.npz", "--k", "many.npz"], "a6, a7 and 12 more): say which, e.g. many.npz#a0"),
+        (["--q", "many.npz", "--k", "many.npz"], "a6, a7 and 12 more); choose one, e.g. many.npz#a0"),
         (["job.npz", "-o", ""], "--output: expected a value, found ''"),
         (["job.npz", "--max-memory", "1"], "job.npz: expected at most 1 byte, found "),
         (["--q", "[[1]]", "--k", "[[1]]", "--max-memory", "1"], "of memory, expected at most 1 byte;"),

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "attn/report/comparison_text.h"
+
 using namespace attn;
 
 namespace {

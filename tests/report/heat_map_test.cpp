@@ -15,17 +15,17 @@ TEST_CASE("numbers in cells are short", "[heat_map]") {
 
 TEST_CASE("a signed scale keeps 0 in the middle", "[heat_map]") {
   HeatScale scale{-1, 3, false, true};
-  CHECK(scale.place(0) == 0.5);
-  CHECK(scale.place(3) == 1);
-  CHECK(scale.place(-1.5) == 0.25);
-  CHECK(scale.place(-9) == 0);
+  CHECK(scale.position(0) == 0.5);
+  CHECK(scale.position(3) == 1);
+  CHECK(scale.position(-1.5) == 0.25);
+  CHECK(scale.position(-9) == 0);
 }
 
 TEST_CASE("a logarithmic scale spreads small numbers", "[heat_map]") {
   HeatScale scale{1e-4, 1, true, false};
-  CHECK(scale.place(1e-2) == Approx(0.5));
-  CHECK(scale.place(0) == 0);
-  CHECK(scale.place(2) == 1);
+  CHECK(scale.position(1e-2) == Approx(0.5));
+  CHECK(scale.position(0) == 0);
+  CHECK(scale.position(2) == 1);
 }
 
 TEST_CASE("a block is drawn as its strongest cell and hidden only when all of it is",

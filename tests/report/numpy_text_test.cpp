@@ -4,6 +4,8 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
+#include "attn/base/number_text.h"
+
 using namespace attn;
 using FloatMode = PrintOptions::FloatMode;
 

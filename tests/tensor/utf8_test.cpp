@@ -53,15 +53,3 @@ TEST_CASE("the first invalid byte of UTF-8 is found") {
     CHECK(find_invalid_utf8(text) == place);
   }
 }
-
-TEST_CASE("characters that affect the display of others are recognised") {
-  for (const char* text : {"\u0085", "\u009B", "\u061C", "\u200B", "\u200F", "\u2028", "\u202E",
-                           "\u2060", "\u2066", "\u2069", "\uFEFF"}) {
-    INFO(text);
-    CHECK(is_invisible(text, 0));
-  }
-  for (const char* text : {"\u00A0", "é", "\u2010", "\u2030", "\u2070", "€", "😀"}) {
-    INFO(text);
-    CHECK_FALSE(is_invisible(text, 0));
-  }
-}

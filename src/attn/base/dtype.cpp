@@ -29,8 +29,7 @@ constexpr std::array<Names, 13> kNames = {{{DType::f64, "float64", "f64"},
                                            {DType::boolean, "bool", "bool"}}};
 
 /// Rounds a double to a 16-bit format with `mantissa` fraction bits and exponents from 1 - `bias`
-/// (of the smallest normal number) to `bias`. Done in double, where the scaled value is exact, so
-/// there is one rounding only.
+/// (smallest normal number) to `bias`. The scaled value is exact in double, so it is rounded once.
 std::uint16_t round_to_bits(double value, int mantissa, int bias) {
   const std::uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const int exponent_bits = 15 - mantissa;
@@ -42,8 +41,8 @@ std::uint16_t round_to_bits(double value, int mantissa, int bias) {
   const auto biased = static_cast<int>(std::bit_cast<std::uint64_t>(magnitude) >> 52);
   if (biased - 1023 > bias) return static_cast<std::uint16_t>(sign | infinity);
   const int exponent = std::max(biased - 1023, lowest);
-  // Units in the last place, rounded half to even by a number whose own unit is 1. A carry out of
-  // the fraction moves into the exponent by itself, and from the largest number into infinity.
+  // Units in the last place, rounded half to even by adding a number whose unit is 1. A carry out
+  // of the fraction increments the exponent, and turns the largest number into infinity.
   const auto power = static_cast<std::uint64_t>(mantissa - exponent + 1023);
   const double scaled = magnitude * std::bit_cast<double>(power << 52);
   const auto units = static_cast<std::uint32_t>(scaled + 0x1p52 - 0x1p52);
@@ -57,7 +56,7 @@ Half::Half(double value) : bits(round_to_bits(value, 10, 15)) {}
 
 Half::operator float() const {
   const std::uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7FFFu;
-  if (magnitude >= 0x7C00u)  // infinity, or NaN with its payload kept
+  if (magnitude >= 0x7C00u)  // infinity, or NaN with its payload
     return std::bit_cast<float>(sign | 0x7F800000u | (magnitude & 0x3FFu) << 13);
   if (magnitude >= 0x0400u)  // the exponent's bias is 112 more
     return std::bit_cast<float>(sign | ((magnitude << 13) + (112u << 23)));

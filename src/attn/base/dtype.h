@@ -1,4 +1,4 @@
-// The element types that a tensor can have.
+// Element types of tensors.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace attn {
 
 enum class DType { f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean };
 
-/// IEEE 754 binary16, as bits. Arithmetic is done after widening: every value is exact in float.
+/// The bits of an IEEE 754 binary16. Every value is exact in float, in which arithmetic is done.
 struct Half {
   std::uint16_t bits = 0;
   Half() = default;
@@ -20,7 +20,7 @@ struct Half {
   explicit operator double() const { return float(*this); }
 };
 
-/// bfloat16, the upper half of an IEEE 754 binary32, as bits.
+/// The bits of a bfloat16, the upper half of an IEEE 754 binary32.
 struct BFloat16 {
   std::uint16_t bits = 0;
   BFloat16() = default;
@@ -34,7 +34,7 @@ struct Type {
   using type = T;
 };
 
-/// Calls f(Type<T>{}) with the C++ type that stands for `dtype`; bool is one byte, 0 or 1.
+/// Calls f(Type<T>{}) with the C++ type of `dtype`; bool is one byte, 0 or 1.
 template <class F>
 decltype(auto) visit(DType dtype, F&& f) {
   switch (dtype) {

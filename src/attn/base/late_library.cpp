@@ -10,7 +10,8 @@
 namespace attn {
 namespace {
 
-/// What the loader says ("cannot allocate memory", "failed to map segment", "cannot map pages").
+/// Recognises the loader's messages ("cannot allocate memory", "failed to map segment", "cannot map
+/// pages").
 bool is_out_of_memory(std::string_view reason) {
   return reason.find(" memory") != reason.npos || reason.find(" map ") != reason.npos;
 }

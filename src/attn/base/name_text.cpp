@@ -2,12 +2,12 @@
 
 #include <charconv>
 
+#include "attn/base/text.h"
 #include "attn/base/utf8.h"
 
 namespace attn {
 
 std::string text_of_name(std::string_view name) {
-  constexpr char kHex[] = "0123456789abcdef";
   const bool plain = name.find('\\') == name.npos && find_invalid_utf8(name) == name.npos;
   if (plain) return std::string(name);
   std::string text;
@@ -17,8 +17,8 @@ std::string text_of_name(std::string_view name) {
       text.append(name, at, length);
       at += length;
     } else {
-      const auto byte = static_cast<unsigned char>(name[at++]);
-      text += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+      text += "\\x";
+      append_hex(text, static_cast<std::uint8_t>(name[at++]));
     }
   }
   return text;

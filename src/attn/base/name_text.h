@@ -1,4 +1,4 @@
-// Names of files, which are any bytes, as text, which is UTF-8.
+// File names, which can contain any bytes, as UTF-8 text for JSON.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace attn {
 
-/// The name itself, save that a byte which is not UTF-8 is \xNN, and a backslash before an x is
-/// \x5c: no two names have one text. With it names can stand in JSON.
+/// The name, with bytes that are not UTF-8 as \xNN and a backslash before an x as \x5c. Different
+/// names have different texts.
 std::string text_of_name(std::string_view name);
 
-/// The name that has this text.
+/// The inverse of text_of_name().
 std::string name_of_text(std::string_view text);
 
 }  // namespace attn

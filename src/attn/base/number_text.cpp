@@ -3,32 +3,71 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <cstdlib>
 #include <string_view>
 #include <system_error>
 
 namespace attn {
 namespace {
 
+/// `value` rounded to `digits` significant decimal digits.
+double rounded(double value, int digits) {
+  std::array<char, 32> buffer;
+  const auto end =
+      std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific, digits - 1);
+  std::from_chars(buffer.data(), end.ptr, value);
+  return value;
+}
+
+/// The double with the fewest digits among those that round to `value`. Its own shortest digits are
+/// those of the 16-bit number. The doubles that round to a power of two reach twice as far up as
+/// down, so rounding their middle may succeed where rounding `value` leads out of them.
+template <class T>
+double fewest_digits(T value) {
+  const auto exact = static_cast<double>(value);
+  T above = value;
+  ++above.bits;
+  const double middle = exact + (static_cast<double>(above) - exact) / 8;
+  constexpr int kEnough = 5;  // distinguish any two f16, or any two bf16
+  for (int digits = 1; digits < kEnough; ++digits)
+    for (const double from : {exact, middle})
+      if (const double brief = rounded(from, digits); T(brief).bits == value.bits) return brief;
+  return rounded(exact, kEnough);
+}
+
+/// The shortest digits in scientific form: "-1.234e+01".
+struct Scientific {
+  std::array<char, 32> buffer;
+  std::size_t size;
+
+  template <class T>
+  explicit Scientific(T value)
+      : size(static_cast<std::size_t>(
+            std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific).ptr -
+            buffer.data())) {}
+  std::string_view text() const { return {buffer.data(), size}; }
+};
+
 /// std::to_chars alone writes 100000.0 as "1e+05" and 123456789.0f with digits that are not the
-/// float's, so the digits are taken from its scientific form and laid out here.
+/// shortest, so the digits are taken from its scientific form and laid out here.
 template <class T>
 void append_float(std::string& out, T value) {
-  std::array<char, 32> buffer;
-  const char* const end =
-      std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific).ptr;
+  const Scientific scientific(value);
+  const char* const end = scientific.buffer.data() + scientific.size;
   const char* e = end - 1;  // the exponent is the shorter part
   while (*e != 'e') --e;
   int exponent = 0;
   for (const char* digit = e + 2; digit < end; ++digit) exponent = 10 * exponent + (*digit - '0');
   if (e[1] == '-') exponent = -exponent;
   if (exponent < -4 || exponent >= 16) {
-    out.append(std::string_view(buffer.data(), end));
+    out += scientific.text();
     return;
   }
-  // "-1.234e+01": a sign, perhaps, one digit, a point and more digits where there are any.
+  // "-1.234e+01": a sign if any, one digit, and a point with more digits if any.
   std::array<char, 48> text;
   char* to = text.data();
-  const char* from = buffer.data();
+  const char* from = scientific.buffer.data();
   if (*from == '-') *to++ = *from++;
   const char first = *from;
   const int more = e - from > 1 ? static_cast<int>(e - from) - 2 : 0;
@@ -49,30 +88,87 @@ void append_float(std::string& out, T value) {
   out.append(text.data(), to);
 }
 
-/// `value` rounded to so many decimal digits.
-double rounded(double value, int digits) {
-  std::array<char, 32> buffer;
-  const auto end =
-      std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific, digits - 1);
-  std::from_chars(buffer.data(), end.ptr, value);
-  return value;
+/// d.ddd * 10^exponent, without zeros at the end; zero is "0" and 0.
+struct Decimal {
+  bool negative = false;
+  std::string digits;
+  int exponent = 0;
+};
+
+/// From "-1.2300e-05".
+Decimal parse_scientific(std::string_view text) {
+  Decimal decimal;
+  const std::size_t e = text.find('e');
+  decimal.negative = text[0] == '-';
+  for (const char c : text.substr(0, e))
+    if (c >= '0' && c <= '9') decimal.digits += c;
+  while (decimal.digits.size() > 1 && decimal.digits.back() == '0') decimal.digits.pop_back();
+  const bool has_plus = text[e + 1] == '+';
+  std::from_chars(text.data() + e + (has_plus ? 2 : 1), text.data() + text.size(),
+                  decimal.exponent);
+  return decimal;
 }
 
-/// The double with the fewest digits among those that round to `value`: as its own shortest text
-/// has the same digits, printing it prints the 16-bit number. The doubles that round to a power of
-/// two reach twice as far up as down, so rounding their middle may succeed where rounding `value`
-/// leads out of them.
-template <class T>
-double fewest_digits(T value) {
-  const auto exact = static_cast<double>(value);
-  T above = value;
-  ++above.bits;
-  const double middle = exact + (static_cast<double>(above) - exact) / 8;
-  constexpr int kEnough = 5;  // to tell any two f16 apart, or any two bf16
-  for (int digits = 1; digits < kEnough; ++digits)
-    for (const double from : {exact, middle})
-      if (const double brief = rounded(from, digits); T(brief).bits == value.bits) return brief;
-  return rounded(exact, kEnough);
+Scientific scientific(double value, DType dtype) {
+  if (dtype == DType::f16) return Scientific(fewest_digits(Half(value)));
+  if (dtype == DType::f32) return Scientific(static_cast<float>(value));
+  return Scientific(value);
+}
+
+Decimal shortest(double value, DType dtype) {
+  return parse_scientific(scientific(value, dtype).text());
+}
+
+bool reads_back(const std::string& text, double value, DType dtype) {
+  const char* end = text.data() + text.size();
+  if (dtype == DType::f32) {
+    float read = 0;
+    std::from_chars(text.data(), end, read);
+    return read == static_cast<float>(value);
+  }
+  double read = 0;
+  std::from_chars(text.data(), end, read);
+  return dtype == DType::f16 ? double(Half(read)) == value : read == value;
+}
+
+/// Digits after the point; negative where zeros come between the last digit and the point.
+int places_of(const Decimal& decimal, Notation notation) {
+  const int after_first = static_cast<int>(decimal.digits.size()) - 1;
+  return notation == Notation::scientific ? after_first : after_first - decimal.exponent;
+}
+
+std::string with_exponent(const std::string& mantissa, int exponent) {
+  const std::string digits = std::to_string(std::abs(exponent));
+  return mantissa + (exponent < 0 ? "e-" : "e+") + (digits.size() < 2 ? "0" : "") + digits;
+}
+
+std::string to_text(const Decimal& decimal, Notation notation) {
+  const std::string sign = decimal.negative ? "-" : "";
+  std::string digits = decimal.digits;
+  if (notation == Notation::scientific)
+    return with_exponent(sign + digits.insert(1, 1, '.'), decimal.exponent);
+  if (decimal.exponent < 0)
+    return sign + "0." + std::string(static_cast<std::size_t>(-decimal.exponent - 1), '0') + digits;
+  const auto whole = static_cast<std::size_t>(decimal.exponent) + 1;
+  if (digits.size() < whole) digits.resize(whole, '0');
+  return sign + digits.insert(whole, 1, '.');
+}
+
+std::string without_zeros(const std::string& text) {
+  const std::size_t end = std::min(text.find('e'), text.size());
+  const std::size_t kept = text.find_last_not_of('0', end - 1) + 1;
+  return text.substr(0, kept) + text.substr(end);
+}
+
+/// More places than the shortest digits have. A power of two, rounded there, may be nearer to the
+/// value below it; then zeros follow the shortest digits.
+std::string lengthened(double value, const Decimal& decimal, int places, DType dtype,
+                       Notation notation) {
+  std::string text = rounded_text(value, places, notation);
+  if (reads_back(text, value, dtype)) return text;
+  text = to_text(decimal, notation);
+  const std::size_t end = std::min(text.find('e'), text.size());
+  return text.insert(end, static_cast<std::size_t>(places - places_of(decimal, notation)), '0');
 }
 
 }  // namespace
@@ -81,5 +177,64 @@ void append_number(std::string& out, double value) { append_float(out, value); }
 void append_number(std::string& out, float value) { append_float(out, value); }
 void append_number(std::string& out, Half value) { append_float(out, fewest_digits(value)); }
 void append_number(std::string& out, BFloat16 value) { append_float(out, fewest_digits(value)); }
+
+std::string python_repr(double value, DType dtype) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
+  // NumPy compares the value with 1e-4, not its digits: the f32 nearest to 1e-4 is less.
+  const double magnitude = std::fabs(value);
+  if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16)) {
+    return std::string(scientific(value, dtype).text());
+  }
+  std::string text;
+  if (dtype == DType::f16)
+    append_number(text, Half(value));
+  else if (dtype == DType::f32)
+    append_number(text, static_cast<float>(value));
+  else
+    append_number(text, value);
+  return text;
+}
+
+std::string six_digits(double value) {
+  if (std::isnan(value)) return "nan";  // x86 gives inf - inf a sign
+  std::array<char, 32> text;
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
+  return {text.data(), end.ptr};
+}
+
+std::string shortest_text(double value, DType dtype, Notation notation) {
+  return to_text(shortest(value, dtype), notation);
+}
+
+std::string rounded_text(double value, int places, Notation notation) {
+  const bool scientific = notation == Notation::scientific;
+  constexpr std::size_t kLongest = 320;  // a sign, 309 digits before the point, an exponent
+  std::string text(kLongest + static_cast<std::size_t>(places), '\0');
+  const auto end =
+      std::to_chars(text.data(), text.data() + text.size(), value,
+                    scientific ? std::chars_format::scientific : std::chars_format::fixed, places);
+  text.resize(static_cast<std::size_t>(end.ptr - text.data()));
+  if (places == 0) text.insert(std::min(text.find('e'), text.size()), 1, '.');
+  return text;
+}
+
+std::string number_text(double value, DType dtype, Notation notation, const DigitRule& rule) {
+  std::string text;
+  if (!rule.unique) {
+    text = rounded_text(value, rule.most, notation);
+  } else {
+    const Decimal decimal = shortest(value, dtype);
+    const int places = places_of(decimal, notation);
+    if (rule.most >= 0 && places > rule.most)
+      text = rounded_text(value, rule.most, notation);
+    else if (places < rule.fewest)
+      text = lengthened(value, decimal, rule.fewest, dtype, notation);
+    else
+      text = to_text(decimal, notation);
+  }
+  return rule.trim_zeros ? without_zeros(text) : text;
+}
 
 }  // namespace attn

@@ -1,8 +1,8 @@
-// Numbers as text: the fewest digits that read back as the same value.
+// Numbers as text.
 //
-// Floats look as Python's repr shows them: positional from 1e-4 up to 1e16, with an exponent
-// beyond, and always with a '.' or an 'e'. Each type has the digits of its own precision: the f32
-// nearest to 0.1 is "0.1", and the f16 nearest to it too.
+// Shortest digits: the fewest decimal digits that read back as the same value of the same type
+// (Steele and White, "How to print floating-point numbers accurately", PLDI 1990). The f32 nearest
+// to 0.1 is "0.1", and so is the f16 nearest to it.
 #pragma once
 
 #include <concepts>
@@ -12,12 +12,42 @@
 
 namespace attn {
 
-/// Appends a finite value.
+/// Appends a finite value as Python's repr writes it, with the shortest digits of its type: 0.1,
+/// 65500.0, 1e-05. Positional from 1e-4 up to 1e16, with an exponent beyond.
 void append_number(std::string& out, double value);
 void append_number(std::string& out, float value);
 void append_number(std::string& out, Half value);
 void append_number(std::string& out, BFloat16 value);
 
 void append_number(std::string& out, std::integral auto value) { out += std::to_string(value); }
+
+/// The same for any value of `dtype` (f64, f32 or f16): also "nan", "inf" and "-inf".
+std::string python_repr(double value, DType dtype = DType::f64);
+
+/// At most six significant digits, as printf's %.6g.
+std::string six_digits(double value);
+
+enum class Notation { positional, scientific };
+
+/// Which digits NumPy's array printing shows.
+struct DigitRule {
+  bool unique = true;       ///< the shortest digits; false: exactly `most`
+  int most = -1;            ///< most digits after the point; -1: as many as needed
+  int fewest = -1;          ///< fewest digits after the point; 0 also keeps all digits before it
+  bool trim_zeros = false;  ///< drop zeros at the end of the fraction
+};
+
+// Values are passed as double, which holds every f32 and f16 exactly. They are finite. The texts
+// always have a '.', as in "12.", "0.001", "-1.5e-05", and at least two digits in the exponent.
+
+/// The shortest digits of `value` in `dtype` (f64, f32 or f16).
+std::string shortest_text(double value, DType dtype, Notation notation);
+
+/// The exact value, rounded half to even at `places` digits after the point.
+std::string rounded_text(double value, int places, Notation notation);
+
+/// The digits that `rule` selects: the shortest ones unless these are too many or too few,
+/// otherwise the exact value, rounded.
+std::string number_text(double value, DType dtype, Notation notation, const DigitRule& rule);
 
 }  // namespace attn

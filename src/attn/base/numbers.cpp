@@ -25,8 +25,8 @@ DType NumberCensus::dtype(const std::string& name) const {
   if (negative_)
     throw Error(ErrorKind::data,
                 Problem{.where = name.empty() ? std::vector<std::string>{} : std::vector{name},
-                        .message = "holds integers below 0 and above 2^63 - 1, which no 64-bit "
-                                   "type holds together (write one with a '.' for floats)"});
+                        .message = "has integers below 0 and above 2^63 - 1, which no 64-bit "
+                                   "type can represent (write one with a '.' for floats)"});
   return DType::u64;
 }
 

@@ -1,4 +1,4 @@
-// What numbers read from text become: the rule for JSON and CSV alike, and for flags.
+// Numbers read from text: the dtype rules of JSON and CSV, and numbers in flags.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,15 @@
 
 namespace attn {
 
-/// A number as written. std::uint64_t holds only what std::int64_t cannot.
+/// std::uint64_t is used only for integers that do not fit std::int64_t.
 using Number = std::variant<std::int64_t, std::uint64_t, double>;
 
-/// Looks at every number of a tensor to find the dtype that holds them all: int64 when all are
-/// integers, uint64 when some of those need it, float64 as soon as one is not an integer and, as in
-/// NumPy, when there are none.
+/// Finds the dtype for all numbers of a tensor: int64 if all are integers, uint64 if some of these
+/// need it, float64 otherwise and, as in NumPy, if there are none.
 class NumberCensus {
  public:
   void count(const Number& number);
-  /// Errors: data, when there are integers below 0 and integers above 2^63 - 1.
+  /// Errors: data, if there are integers below 0 and integers above 2^63 - 1.
   DType dtype(const std::string& name) const;
 
  private:
@@ -32,10 +31,10 @@ T number_to(const Number& number) {
   return std::visit([](auto value) { return static_cast<T>(value); }, number);
 }
 
-/// A finite number as a shell has it: in decimal digits, also ".5" and "1.", as in C and Python.
+/// A finite decimal number from the command line; also ".5" and "1.", as in C and Python.
 std::optional<double> number_typed(std::string_view text);
 
-/// "NaN", "Infinity" and "-Infinity", as which JSON documents hold what JSON numbers cannot.
+/// "NaN", "Infinity" and "-Infinity", which JSON documents contain as strings.
 bool non_finite_named(std::string_view word, double& number);
 std::string_view non_finite_name(double number);
 

@@ -1,7 +1,10 @@
 #include "attn/base/printable.h"
 
 #include <algorithm>
+#include <cstdint>
 
+#include "attn/base/graphemes.h"
+#include "attn/base/text.h"
 #include "attn/base/utf8.h"
 
 namespace attn {
@@ -9,19 +12,19 @@ namespace {
 
 std::string escaped(const std::string& text, std::size_t longest) {
   const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F; };
-  if (text.size() <= longest && std::all_of(text.begin(), text.end(), is_plain))
-    return text;
+  if (text.size() <= longest && std::all_of(text.begin(), text.end(), is_plain)) return text;
   std::string out;
+  std::size_t grapheme_end = 0;
   for (std::size_t i = 0; i < text.size();) {
-    if (out.size() >= longest) return out + "...";
+    if (i >= grapheme_end) {
+      if (out.size() >= longest) return out + "...";
+      grapheme_end = i + grapheme_length(text, i);
+    }
     const std::size_t length = utf8_length(text, i);
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const bool control = byte < 0x20 || byte == 0x7F || (length > 1 && is_invisible(text, i));
-    if (length == 0 || control) {
-      constexpr char kHex[] = "0123456789abcdef";
-      for (std::size_t k = 0; k < std::max<std::size_t>(length, 1); ++k, ++i) {
-        const auto b = static_cast<unsigned char>(text[i]);
-        out += {'\\', 'x', kHex[b >> 4], kHex[b & 15]};
+    if (length == 0 || is_invisible(code_point(text, i))) {
+      for (const std::size_t end = i + std::max<std::size_t>(length, 1); i < end; ++i) {
+        out += "\\x";
+        append_hex(out, static_cast<std::uint8_t>(text[i]));
       }
     } else {
       out.append(text, i, length);

@@ -1,8 +1,8 @@
 #include "attn/base/suggestion.h"
 
-// Tried in this order: equal but for case and separators; the name that another library uses; one
-// letter wrong; a known name that is part of the word (num_heads: heads) or begins with it (embed:
-// embeddings); more letters wrong.
+// Candidates in this order: equal except for case and separators; a name that another library uses;
+// one typing error; a known name that is part of the word (num_heads: heads) or starts with it
+// (embed: embeddings); more typing errors.
 #include <algorithm>
 #include <numeric>
 #include <string_view>
@@ -15,8 +15,8 @@ struct OtherName {
   std::string_view other, ours;
 };
 
-/// What PyTorch, ONNX, JAX, Hugging Face's models and papers call our outputs, keys and flags,
-/// where neither spelling nor parts tell. Of several the first that is known counts.
+/// Names of our outputs, keys and flags in PyTorch, ONNX, JAX, Hugging Face models and papers. If
+/// there are several, the first known one is used.
 constexpr OtherName kOtherNames[] = {
     {"query", "queries"},
     {"query", "q"},
@@ -72,7 +72,7 @@ constexpr OtherName kOtherNames[] = {
     {"softmax_lse", "logsumexp"},
 };
 
-/// In lower case, without dashes in front, and with one kind of separator.
+/// Lower case, without leading dashes, with one kind of separator.
 std::string plain(std::string_view word) {
   word.remove_prefix(std::min(word.find_first_not_of('-'), word.size()));
   std::string text(word);
@@ -83,7 +83,7 @@ std::string plain(std::string_view word) {
   return text;
 }
 
-/// Optimal string alignment: insertions, deletions, substitutions and swaps of neighbours.
+/// Optimal string alignment distance: insertions, deletions, substitutions and transpositions.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before(b.size() + 1), previous(b.size() + 1), current(b.size() + 1);
   std::iota(previous.begin(), previous.end(), std::size_t{0});
@@ -103,7 +103,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 using Names = std::vector<std::string>;
 
-/// Each of these gives a member of `known`, or "".
+/// Each of these functions returns a member of `known`, or "".
 std::string by_other_name(const std::string& word, const Names& known) {
   for (const OtherName& row : kOtherNames) {
     if (row.other != word) continue;
@@ -113,13 +113,13 @@ std::string by_other_name(const std::string& word, const Names& known) {
   return "";
 }
 
-/// The first that is at most `most` slips away, and nearest; never all letters of the word.
+/// The first of the nearest, at a distance of at most `most`, less than the length of the word.
 std::string by_spelling(const std::string& word, const Names& known, std::size_t most) {
   std::string best;
   std::size_t least = std::min(most + 1, word.size());
   for (const std::string& name : known) {
     const std::string candidate = plain(name);
-    // A distance is never less than the difference in length.
+    // The distance is at least the difference in length.
     if (candidate.size() + least <= word.size() || word.size() + least <= candidate.size())
       continue;
     const std::size_t distance = edit_distance(word, candidate);
@@ -136,8 +136,8 @@ std::string_view without_s(std::string_view word) {
   return word;
 }
 
-/// Where in the word the whole name ends, between separators; 0: nowhere. The last part may be
-/// one of several or several of one: n_head has heads.
+/// The end of the name within the word, between separators; 0 if absent. The last part may differ
+/// in number: n_head contains heads.
 std::size_t end_of_part(const std::string& word, const std::string& name) {
   const std::string parts = "_" + word + "_";
   const std::size_t place = parts.rfind("_" + name + "_");
@@ -147,8 +147,8 @@ std::size_t end_of_part(const std::string& word, const std::string& name) {
   return last ? word.size() : 0;
 }
 
-/// Names of one or two letters are parts of too much. What ends a word says what it is: of
-/// softmax_scale it is scale; of several that end there the longest.
+/// The name that ends last in the word, and the longest of those: scale for softmax_scale. Ignores
+/// names of one or two letters, which are parts of too many words.
 std::string by_part(const std::string& word, const Names& known) {
   std::string best;
   std::pair<std::size_t, std::size_t> most;
@@ -164,7 +164,7 @@ std::string by_part(const std::string& word, const Names& known) {
   return best;
 }
 
-/// The shortest that the word begins, or that begins the word.
+/// The shortest name that starts with the word or that the word starts with.
 std::string by_beginning(const std::string& word, const Names& known) {
   constexpr std::size_t kLeast = 4;
   std::string best;

@@ -20,7 +20,7 @@ std::uint32_t code_point(std::string_view text, std::size_t at, std::size_t leng
   return code;
 }
 
-/// Characters of ASCII that `text` begins with, eight at a time.
+/// The number of ASCII characters at the start, a multiple of eight.
 std::size_t ascii_length(std::string_view text) {
   std::size_t length = 0;
   for (std::uint64_t word; text.size() - length >= sizeof word; length += sizeof word) {
@@ -66,13 +66,6 @@ std::size_t find_invalid_utf8(std::string_view text) {
     i += length;
   }
   return std::string_view::npos;
-}
-
-bool is_invisible(std::string_view text, std::size_t at) {
-  const std::uint32_t code = code_point(text, at, utf8_length(text, at));
-  return (code >= 0x80u && code <= 0x9Fu) || (code >= 0x200Bu && code <= 0x200Fu) ||
-         (code >= 0x2028u && code <= 0x202Eu) || (code >= 0x2060u && code <= 0x2069u) ||
-         code == 0x061Cu || code == 0xFEFFu;
 }
 
 }  // namespace attn

@@ -10,8 +10,8 @@
 #include "attn/batch/memory_budget.h"
 #include "attn/batch/naming.h"
 #include "attn/io/file_cache.h"
-#include "attn/io/new_folders.h"
 #include "attn/io/output_policy.h"
+#include "attn/io/scoped_directories.h"
 #include "attn/job/document.h"
 #include "attn/result/nan.h"
 
@@ -23,10 +23,10 @@ struct BatchContext {
   std::string base_file;  ///< the file that --base names, or ""
   FileCache* files = nullptr;
   MemoryBudget* memory = nullptr;
-  std::optional<Naming> naming = {};  ///< empty: results go to standard output
-  NewFolders* folders = nullptr;      ///< folders created for results
-  const Manifest* earlier = nullptr;  ///< the manifest to resume, or nullptr
-  OutputPolicy policy = {};           ///< for result files
+  std::optional<Naming> naming = {};     ///< empty: results go to standard output
+  ScopedDirectories* folders = nullptr;  ///< folders created for results
+  const Manifest* earlier = nullptr;     ///< the manifest to resume, or nullptr
+  OutputPolicy policy = {};              ///< for result files
   /// With --prune: the batch's job files, whose results are kept.
   std::optional<std::vector<JobFile>> prune_except = {};
   bool no_clobber = false;  ///< skip jobs whose result files all exist

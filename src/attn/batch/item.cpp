@@ -6,6 +6,7 @@
 #include "attn/base/number_text.h"
 #include "attn/base/printable.h"
 #include "attn/io/json.h"
+#include "attn/io/json_write.h"
 
 namespace attn {
 namespace {

@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "attn/base/error.h"
+#include "attn/io/json_write.h"
 #include "attn/job/limits.h"
 
 namespace attn {
@@ -20,10 +21,10 @@ std::string id_json(const Json& id, const std::string& item) {
 }
 
 /// Errors name the line of standard input, not the line within its text, which is always 1.
-Document document_of_line(const Item& item, std::string& id) {
+Document document_of_line(const Item& item, std::string& id, ReadBudget& budget) {
   Json id_value;
   try {
-    Document document = parse_document(*item.line, item.name, "", &id_value);
+    Document document = parse_document(*item.line, item.name, "", &budget, &id_value);
     id = id_json(id_value, item.name);
     return document;
   } catch (const Error& error) {
@@ -62,7 +63,7 @@ Document ItemDocument::read(const BatchContext& context, TensorFiles& files, std
 
 /// The file is not added to the shared cache, since no other job reads it.
 Document ItemDocument::read_own(TensorFiles& files, std::string& id) {
-  if (item_.line) return document_of_line(item_, id);
+  if (item_.line) return document_of_line(item_, id, files.budget());
   FileBytes file = pipe_contents_ ? *pipe_contents_ : read_file(item_.name, files.limits().memory);
   if (memory_ == 0) pipe_contents_ = file;
   files.add(std::move(file));

@@ -17,7 +17,9 @@
 #include "attn/base/version.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/json.h"
-#include "attn/io/temporaries.h"
+#include "attn/io/json_parse.h"
+#include "attn/io/json_write.h"
+#include "attn/io/temp_files.h"
 
 namespace attn {
 namespace {
@@ -155,7 +157,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
   if (!continues) lines_.clear();
   truncate_to(file_, path_, continues ? complete_lines : 0);
   append(std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion + "\",\"run\":\"" +
-         temporaries_token() + "\"}\n");
+         temp_token() + "\"}\n");
   if (durable_)
     sync_folder(path_, std::filesystem::path(follow_links(path_)).parent_path().string());
 }

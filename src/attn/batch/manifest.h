@@ -44,7 +44,7 @@ class Manifest {
   Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
            std::size_t max_bytes);
 
-  /// Tokens of earlier runs (io/temporaries.h). All of them have ended.
+  /// Tokens of earlier runs (io/temp_files.h). All of them have ended.
   const std::set<std::string>& earlier_runs() const { return runs_; }
 
   struct EarlierRun {

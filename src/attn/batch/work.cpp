@@ -13,6 +13,7 @@
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
 #include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/job/job.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"

@@ -20,7 +20,8 @@
 #include "attn/core/machine.h"
 #include "attn/io/bytes.h"
 #include "attn/io/digest.h"
-#include "attn/io/temporaries.h"
+#include "attn/io/json_write.h"
+#include "attn/io/temp_files.h"
 
 namespace attn {
 namespace {
@@ -60,12 +61,13 @@ std::string manifest_path(const BatchArgs& args, const Naming& naming, const Sha
 void refuse_input(const std::string& manifest, const std::string& input) {
   std::error_code ignored;
   if (std::filesystem::equivalent(manifest, input, ignored))
-    throw Error(ErrorKind::cannot_create, printable(manifest) + ": is an input, too");
+    throw Error(ErrorKind::cannot_create,
+                printable(manifest) + ": is an input and cannot be overwritten");
 }
 
 std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& naming,
                                         const std::string& path, const std::string& options,
-                                        std::size_t most, NewFolders& folders) {
+                                        std::size_t most, ScopedDirectories& folders) {
   if (args.dry_run)
     return std::make_unique<Manifest>(path, ManifestUse::read_only, options, false, most);
   folders.make_with_parents(naming.folder, args.durable);
@@ -161,7 +163,7 @@ int run_batch(const BatchArgs& args) {
   const auto source = shard_of(list_items(args, context, shard, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
   context.policy.inputs = {args.base, args.files_from, path};
-  NewFolders folders;
+  ScopedDirectories folders;
   context.folders = &folders;
   std::unique_ptr<Manifest> manifest;
   if (has_manifest)

@@ -15,6 +15,7 @@
 #include "attn/cli/message.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/io/output_file.h"
 
 namespace attn {

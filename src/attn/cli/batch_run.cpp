@@ -19,8 +19,9 @@
 #include "attn/core/fused.h"
 #include "attn/core/machine.h"
 #include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/io/output_file.h"
-#include "attn/io/temporaries.h"
+#include "attn/io/temp_files.h"
 
 namespace attn {
 namespace {
@@ -103,7 +104,7 @@ bool is_broken_pipe(const std::exception_ptr& fault) {
 
 /// Ends the process while threads still compute.
 [[noreturn]] void exit_now(int code) {
-  remove_temporaries();
+  remove_temp_files();
   std::fflush(nullptr);
   std::_Exit(code);
 }

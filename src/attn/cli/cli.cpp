@@ -22,7 +22,7 @@
 #include "attn/cli/version.h"
 #include "attn/core/blas.h"
 #include "attn/io/descriptor.h"
-#include "attn/io/temporaries.h"
+#include "attn/io/temp_files.h"
 
 namespace attn {
 namespace {
@@ -99,7 +99,7 @@ std::atomic<bool> ran_out = false;
 /// The handler for std::terminate, which an exception in a noexcept function calls (CLI11 and
 /// nlohmann/json allocate in such functions). Reports the exception instead of calling abort().
 [[noreturn]] void handle_terminate() {
-  remove_temporaries();
+  remove_temp_files();
   int code = static_cast<int>(ErrorKind::internal);
   try {
     if (const std::exception_ptr fault = std::current_exception()) std::rethrow_exception(fault);
@@ -122,7 +122,7 @@ int run_cli(int argc, char** argv) {
   if (argc > 1 && std::string_view(argv[1]) == "batch") install_status_signal();
   occupy_closed_streams();
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe becomes BrokenPipe
-  remove_temporaries_on_signals();
+  remove_temp_files_on_signals();
   std::set_terminate(handle_terminate);
   std::set_new_handler(handle_out_of_memory);
   configure_blas();

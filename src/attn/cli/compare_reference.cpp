@@ -7,6 +7,7 @@
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
+#include "attn/report/comparison_text.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 

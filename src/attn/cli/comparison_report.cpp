@@ -2,6 +2,9 @@
 
 #include "attn/base/printable.h"
 #include "attn/io/json.h"
+#include "attn/io/json_parse.h"
+#include "attn/io/json_write.h"
+#include "attn/report/comparison_text.h"
 
 namespace attn {
 namespace {

@@ -75,7 +75,7 @@ Command convert_command() {
   command.add(text("--dtype", args->dtype, "DTYPE",
                    "convert to this dtype first: f64, f32, i64, bool, ..."));
   add_emit_options(command, args->emit);
-  add_expand_option(command, args->limits);
+  add_limit_options(command, args->limits);
   command.action = [args] { return convert(*args); };
   return command;
 }

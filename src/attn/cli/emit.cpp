@@ -8,8 +8,10 @@
 #include "attn/cli/terminal.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
+#include "attn/io/json_write.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
+#include "attn/io/npz_writer.h"
 #include "attn/io/output_file.h"
 #include "attn/io/safetensors.h"
 

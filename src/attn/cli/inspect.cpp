@@ -8,12 +8,14 @@
 #include <optional>
 
 #include "attn/base/error.h"
+#include "attn/base/graphemes.h"
+#include "attn/base/number_text.h"
 #include "attn/base/printable.h"
-#include "attn/base/utf8.h"
 #include "attn/cli/limit_options.h"
 #include "attn/cli/message.h"
 #include "attn/cli/tensors_of.h"
 #include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/report/numpy_text.h"
 #include "attn/report/statistics.h"
 
@@ -23,15 +25,6 @@ namespace {
 using Row = std::array<std::string, 8>;
 
 constexpr std::size_t kFirstNumber = 3;  // this column and the next are numbers, aligned right
-
-std::string six_digits(double value) {
-  if (std::isnan(value)) return "nan";  // the sign of inf - inf differs between processors
-  std::string text(32, '\0');
-  const auto end =
-      std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, 6);
-  text.resize(static_cast<std::size_t>(end.ptr - text.data()));
-  return text;
-}
 
 /// Floats with six digits; --json prints them in full.
 std::string cell(const Tensor& value) {
@@ -57,23 +50,16 @@ Row row_of(const std::string& name, const Tensor& tensor) {
   return row;
 }
 
-/// In characters, not bytes.
-std::size_t width_of(const std::string& text) {
-  std::size_t width = 0;
-  for (std::size_t i = 0; i < text.size(); ++width)
-    i += std::max<std::size_t>(utf8_length(text, i), 1);
-  return width;
-}
-
 /// One line per row, with two spaces between columns.
 std::string aligned(const std::vector<Row>& rows) {
   std::array<std::size_t, std::tuple_size_v<Row>> widths{};
   for (const Row& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], width_of(row[i]));
+    for (std::size_t i = 0; i < row.size(); ++i)
+      widths[i] = std::max(widths[i], columns_of(row[i]));
   std::string text;
   for (const Row& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string padding(widths[i] - width_of(row[i]), ' ');
+      const std::string padding(widths[i] - columns_of(row[i]), ' ');
       if (i > 0) text += "  ";
       text += i < kFirstNumber ? row[i] + padding : padding + row[i];
     }
@@ -154,7 +140,7 @@ Command inspect_command() {
   command.add(required(positional(
       "FILE", args->files, ".npz, .safetensors, .npy, .json or .csv files; - for standard input")));
   command.add(flag("--json", args->json, "print one JSON object per line and tensor"));
-  add_expand_option(command, args->limits);
+  add_limit_options(command, args->limits);
   command.action = [args] { return inspect(*args); };
   return command;
 }

@@ -11,10 +11,6 @@ void add_limit_options(Command& command, LimitArgs& args) {
   command.add(in_group(
       "Limits", {text("--max-memory", args.max_memory, "SIZE",
                       "refuse jobs that need more memory; default: 90% of the available memory")}));
-  add_expand_option(command, args);
-}
-
-void add_expand_option(Command& command, LimitArgs& args) {
   command.add(in_group("Limits", {text("--max-expand", args.max_expand, "SIZE",
                                        "limit on the size of a decompressed file; default: 8G, and "
                                        "2000 times the compressed size")}));
@@ -40,9 +36,10 @@ ReadLimits limits_of(const LimitArgs& args) {
 }
 
 ReadLimits reading_limits(const LimitArgs& args, FileAccess access) {
-  ReadLimits limits;
+  const bool is_unlimited = access == FileAccess::map && args.max_memory.empty();
+  ReadLimits limits = is_unlimited ? ReadLimits{} : limits_of(args);
   limits.access = access;
-  apply_expand(args, limits);
+  if (is_unlimited) apply_expand(args, limits);
   return limits;
 }
 

@@ -1,11 +1,11 @@
-// --max-memory, for commands that compute jobs, and --max-expand, for all that read files.
+// The options --max-memory and --max-expand.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
 #include "attn/cli/command.h"
-#include "attn/io/limits.h"
+#include "attn/io/read_limits.h"
 
 namespace attn {
 
@@ -14,12 +14,13 @@ struct LimitArgs {
 };
 
 void add_limit_options(Command& command, LimitArgs& args);
-void add_expand_option(Command& command, LimitArgs& args);
 
-/// Limits for a command that computes. `memory` is that of the whole process. Errors: usage.
+/// The limits of commands that compute; `memory` is --max-memory, for the whole process. Errors:
+/// usage.
 ReadLimits limits_of(const LimitArgs& args);
 
-/// Limits for a command that only reads: the size of inputs is not limited. Errors: usage.
+/// The limits of commands that only read or convert. Without --max-memory, mapped inputs are not
+/// limited, as they are not all in memory. Errors: usage.
 ReadLimits reading_limits(const LimitArgs& args, FileAccess access);
 
 }  // namespace attn

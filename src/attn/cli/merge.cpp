@@ -67,7 +67,7 @@ Command merge_command() {
   command.add(
       required(positional("PART", args->parts, "results over parts of the keys (.npz or .json)")));
   add_emit_options(command, args->emit);
-  add_expand_option(command, args->limits);
+  add_limit_options(command, args->limits);
   command.action = [args] { return run(*args); };
   return command;
 }

@@ -5,6 +5,7 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/cli/emit.h"
+#include "attn/io/json_parse.h"
 #include "attn/job/field_value.h"
 #include "attn/job/random_spec.h"
 

@@ -12,6 +12,8 @@
 #include "attn/core/plan.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
+#include "attn/report/png.h"
+#include "attn/report/svg.h"
 
 namespace attn {
 namespace {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "attn/base/error.h"
+#include "attn/base/number_text.h"
 #include "attn/base/printable.h"
 #include "attn/base/version.h"
 #include "attn/cli/limit_options.h"
@@ -55,8 +56,7 @@ std::string meaning_of(const std::string& factor) {
 
 /// "2 of 5 singular values keep 99.2637% of the sum of squares"
 std::string kept_text(const Tensor& matrix, const Svd& svd) {
-  char share[32];
-  std::snprintf(share, sizeof share, "%.6g%%", 100 * kept_share(matrix, svd));
+  const std::string share = six_digits(100 * kept_share(matrix, svd)) + "%";
   const std::size_t all = std::min(matrix.shape()[0], matrix.shape()[1]);
   return std::to_string(svd.s.size()) + " of " + std::to_string(all) + " singular values keep " +
          share + " of the sum of squares";
@@ -108,7 +108,7 @@ Command svd_command() {
     return destination_of(args->show, factor_names());
   };
   add_show_options(command, args->show, destination);
-  add_expand_option(command, args->limits);
+  add_limit_options(command, args->limits);
   command.requirements.push_back(
       {{"--force"}, "-o FILE", [destination] { return destination().has_file(); }});
   command.action = [args] { return run(*args); };

@@ -122,7 +122,7 @@ Command view_command() {
             "default: 50000000")});
   command.add(terminal_options(args->style));
   command.add(choice_options(*args));
-  add_expand_option(command, args->limits);
+  add_limit_options(command, args->limits);
   add_requirements(command, *args);
   command.action = [args] { return view(*args); };
   return command;

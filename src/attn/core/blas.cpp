@@ -119,7 +119,11 @@ BlasLibrary blas_library() {
   return facts;
 }
 
-void configure_blas() { setenv("OPENBLAS_NUM_THREADS", "1", 1); }
+void configure_blas() {
+  setenv("OPENBLAS_NUM_THREADS", "1", 1);
+  unsetenv("OPENBLAS_CORETYPE");  // would change results, or select instructions the CPU lacks
+  unsetenv("OPENBLAS_VERBOSE");   // would write to standard error
+}
 
 }  // namespace attn
 

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "attn/base/error.h"
+#include "attn/base/number_text.h"
 #include "attn/base/printable.h"
 #include "attn/examples/printed_numbers.h"
 #include "attn/examples/show_text.h"

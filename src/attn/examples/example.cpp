@@ -8,6 +8,7 @@
 #include "attn/base/suggestion.h"
 #include "attn/examples/json_node.h"
 #include "attn/io/file.h"
+#include "attn/io/json_parse.h"
 
 namespace attn {
 namespace {

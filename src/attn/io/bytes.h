@@ -1,4 +1,4 @@
-// Bytes in memory: aligned so that tensors can stand in them, and integers of a fixed byte order.
+// Aligned memory for tensors, and little-endian integers.
 #pragma once
 
 #include <concepts>
@@ -10,8 +10,8 @@
 
 namespace attn {
 
-/// `size` bytes, uninitialised, aligned to 64 (a cache line, and the widest SIMD register), so that
-/// a tensor of any dtype may share them. Throws std::bad_alloc.
+/// `size` uninitialised bytes, aligned to 64 (a cache line and the widest SIMD register), so that a
+/// tensor of any dtype can use them. Throws std::bad_alloc.
 std::shared_ptr<std::byte> allocate_bytes(std::size_t size);
 
 inline std::span<const std::byte> bytes_of(std::string_view text) {
@@ -22,7 +22,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// The little-endian integer at the start of `bytes`, which hold at least sizeof(T).
+/// The little-endian integer at the start of `bytes`, which has at least sizeof(T) bytes.
 template <std::unsigned_integral T>
 T little_endian(std::span<const std::byte> bytes) {
   T value = 0;

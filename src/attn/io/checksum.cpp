@@ -20,12 +20,12 @@ std::uint32_t plain_crc32(std::span<const std::byte> bytes, std::uint32_t start)
 
 #if defined(__x86_64__)
 
-// Bytes are the coefficients of a polynomial over GF(2), and all that counts is its remainder by P.
-// So 128 bits may be taken from the front where their product with x^n mod P is added n bits
-// further on: a carry-less multiplication for each half (Gopal et al., "Fast CRC Computation for
-// Generic Polynomials Using PCLMULQDQ Instruction", Intel 2009).
+// The bytes are the coefficients of a polynomial over GF(2); its CRC is the remainder modulo P. So
+// the first 128 bits can be replaced by their product with x^n mod P, added n bits later: one
+// carry-less multiplication for each half (Gopal et al., "Fast CRC Computation for Generic
+// Polynomials Using PCLMULQDQ Instruction", Intel 2009).
 
-/// x^n mod P, bits in the order of CRC-32, times x as products of such are one bit short.
+/// x^n mod P in CRC-32 bit order, times x, because products of reflected values are one bit short.
 consteval std::int64_t power(int n) {
   std::uint32_t remainder = 0x80000000;
   for (int i = 0; i < n; ++i) remainder = remainder >> 1 ^ ((remainder & 1) != 0 ? 0xEDB88320 : 0);
@@ -36,13 +36,13 @@ consteval std::int64_t power(int n) {
   return _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes));
 }
 
-/// `front`, moved on to where `next` is, and added to it.
+/// `front` moved to the position of `next` and added to it.
 [[gnu::target("pclmul,sse4.1")]] __m128i folded(__m128i front, __m128i powers, __m128i next) {
   return _mm_xor_si128(next, _mm_xor_si128(_mm_clmulepi64_si128(front, powers, 0x00),
                                            _mm_clmulepi64_si128(front, powers, 0x11)));
 }
 
-/// Of at least 64 bytes.
+/// `bytes` has at least 64 bytes.
 [[gnu::target("pclmul,sse4.1")]] std::uint32_t folded_crc32(std::span<const std::byte> bytes,
                                                             std::uint32_t start) {
   const __m128i by_512 = _mm_set_epi64x(power(512 - 32), power(512 + 32));
@@ -58,7 +58,7 @@ consteval std::int64_t power(int n) {
   for (; end - at >= 16; at += 16) rest = folded(rest, by_128, load(at));
   std::byte remainder[16];
   _mm_storeu_si128(reinterpret_cast<__m128i*>(remainder), rest);
-  // What is started from is in it already: nothing is to be added to its first bits.
+  // `rest` includes the start value, so zlib must not add its own initial value.
   return plain_crc32({at, end}, plain_crc32(remainder, 0xFFFFFFFF));
 }
 
@@ -100,7 +100,7 @@ std::uint32_t PartChecksums::all(std::uint64_t bytes) const {
   }
   if (end != bytes)
     throw Error(ErrorKind::internal, "expected parts of " + std::to_string(bytes) +
-                                         " bytes, found them up to " + std::to_string(end));
+                                         " bytes, found parts up to " + std::to_string(end));
   return checksum;
 }
 

@@ -1,4 +1,4 @@
-// CRC-32, as zip archives keep it, of bytes that need not come in their order.
+// CRC-32 as in zip archives, also of parts that arrive in any order.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace attn {
 
-/// Of `bytes` behind others whose checksum is `start`; 0 is that of nothing.
+/// The checksum of `bytes` appended to data with the checksum `start` (0: no data).
 std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t start = 0);
 
-/// Of what has checksum `first`, followed by `bytes` bytes of checksum `second`.
+/// The checksum of data with checksum `first` followed by `bytes` bytes with checksum `second`.
 std::uint32_t crc32_of_both(std::uint32_t first, std::uint32_t second, std::uint64_t bytes);
 
-/// Puts the checksums of parts together. Threads may add at once.
+/// Combines the checksums of parts. Thread-safe.
 class PartChecksums {
  public:
   void add(std::uint64_t offset, std::uint64_t bytes, std::uint32_t checksum);
-  /// Of all parts in the order of their offsets; they are to follow one another from 0 to `bytes`.
-  /// Errors: internal, where they do not.
+  /// The checksum of all parts in the order of their offsets. They must cover 0 to `bytes` without
+  /// gaps or overlaps. Errors: internal.
   std::uint32_t all(std::uint64_t bytes) const;
 
  private:

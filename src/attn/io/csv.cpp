@@ -3,19 +3,114 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstddef>
 #include <cstdlib>
 #include <limits>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "attn/base/error.h"
+#include "attn/base/number_text.h"
 #include "attn/base/numbers.h"
 #include "attn/base/printable.h"
-#include "attn/io/csv_lines.h"
-#include "attn/io/text.h"
+#include "attn/base/text.h"
+#include "attn/io/checked_text.h"
+#include "attn/io/read_budget.h"
 
 namespace attn {
 namespace {
+
+/// A cell without the spaces and quotes around it; doubled quotes stay doubled.
+struct CsvCell {
+  std::string_view text;
+  bool quoted = false;
+};
+
+struct CsvLine {
+  std::size_t number = 0;  ///< line number in the file, from 1
+  std::vector<CsvCell> cells;
+  bool blank() const { return cells.size() == 1 && cells[0].text.empty() && !cells[0].quoted; }
+};
+
+class CsvLines {
+ public:
+  /// All must outlive this; `name` is used in errors.
+  CsvLines(std::string_view text, const std::string& name, MemoryCharge& charge)
+      : text_(text), name_(name), charge_(charge) {}
+
+  /// Reads the next line into `line`; false at the end of the text. Errors: data, for a quote
+  /// without an end or with text after it.
+  bool next(CsvLine& line);
+
+ private:
+  CsvCell next_cell(std::size_t column);
+  CsvCell next_quoted_cell(std::size_t column);
+
+  std::string_view text_;
+  const std::string& name_;
+  MemoryCharge& charge_;
+  std::size_t at_ = 0, number_ = 1;
+};
+
+constexpr std::string_view kBlanks = " \t";
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t start = text.find_first_not_of(kBlanks);
+  if (start == std::string_view::npos) return {};
+  return text.substr(start, text.find_last_not_of(kBlanks) + 1 - start);
+}
+
+bool CsvLines::next(CsvLine& line) {
+  if (at_ >= text_.size()) return false;
+  line.number = number_;
+  line.cells.clear();
+  while (true) {
+    charge_.grow(line.cells);
+    line.cells.push_back(next_cell(line.cells.size() + 1));
+    const bool ends = at_ >= text_.size() || text_[at_] == '\n';
+    ++at_;
+    if (ends) break;
+  }
+  ++number_;
+  return true;
+}
+
+/// Leaves `at_` at the ',' or line break after the cell, or at the end.
+CsvCell CsvLines::next_cell(std::size_t column) {
+  const std::size_t start = text_.find_first_not_of(kBlanks, at_);
+  if (start < text_.size() && text_[start] == '"') {
+    at_ = start + 1;
+    return next_quoted_cell(column);
+  }
+  const std::size_t from = at_;
+  while (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n') ++at_;
+  std::string_view text = text_.substr(from, at_ - from);
+  if ((at_ >= text_.size() || text_[at_] == '\n') && text.ends_with('\r')) text.remove_suffix(1);
+  return {trimmed(text)};
+}
+
+CsvCell CsvLines::next_quoted_cell(std::size_t column) {
+  const auto fail = [&, line = number_](const char* message) {
+    throw Error(ErrorKind::data,
+                Problem{.where = {name_}, .line = line, .column = column, .message = message});
+  };
+  const std::size_t from = at_;
+  while (true) {
+    at_ = text_.find('"', at_);
+    if (at_ >= text_.size()) fail("the quote has no end");
+    if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
+    at_ += 2;
+  }
+  const std::string_view text = text_.substr(from, at_ - from);
+  number_ += static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  at_ = std::min(text_.find_first_not_of(" \t\r", at_ + 1), text_.size());
+  if (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n')
+    fail("text after the closing quote");
+  return {text, true};
+}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -28,14 +123,14 @@ std::optional<double> non_finite(std::string_view word) {
   return std::nullopt;
 }
 
-/// Whether a number was meant, be it a good one or not: a sign if any, then a digit.
+/// Whether the text was meant as a number, valid or not: an optional sign, then a digit.
 bool starts_number(std::string_view text) {
   if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
   if (text.starts_with('.')) text.remove_prefix(1);
   return !text.empty() && is_digit(text[0]);
 }
 
-/// All of `text` as a T; `overflow` tells why there is none.
+/// All of `text` as a T. Sets `overflow` if it is a number out of range.
 template <class T>
 std::optional<T> whole(std::string_view text, bool& overflow) {
   T value = 0;
@@ -54,12 +149,11 @@ std::optional<Number> parse_number(std::string_view text, bool& overflow) {
   if (const auto integer = whole<std::int64_t>(text, overflow)) return *integer;
   if (overflow) {
     if (const auto large = whole<std::uint64_t>(text, overflow)) return *large;
-    overflow = true;  // below -2^63 is no unsigned number at all
+    overflow = true;  // below -2^63
     return std::nullopt;
   }
   if (const auto number = whole<double>(text, overflow)) return *number;
-  // from_chars says the same of what is too small, which is 0 or next to it, as of what is too
-  // large.
+  // std::from_chars reports underflow, where the value is 0 or subnormal, like overflow.
   if (overflow)
     if (const double tiny = std::strtod(std::string(text).c_str(), nullptr); std::fabs(tiny) < 1) {
       overflow = false;
@@ -70,7 +164,8 @@ std::optional<Number> parse_number(std::string_view text, bool& overflow) {
 
 class Reader {
  public:
-  Reader(std::string_view text, const std::string& name) : name_(name), lines_(text, name) {}
+  Reader(std::string_view text, const std::string& name, MemoryCharge& charge)
+      : name_(name), charge_(charge), lines_(text, name, charge) {}
 
   Tensor read() {
     CsvLine line;
@@ -125,6 +220,7 @@ class Reader {
       const auto number = parse_number(line.cells[i].text, overflow);
       if (!number) fail_cell(line, i, overflow);
       census_.count(*number);
+      charge_.grow(numbers_);
       numbers_.push_back(*number);
     }
   }
@@ -138,12 +234,13 @@ class Reader {
     if (text.find_first_of(";\t ") != std::string_view::npos)
       what += " (cells are separated by ',')";
     else if (line.number == first_ && !overflow)
-      what += " (a header holds no numbers)";
+      what += " (a header cannot contain numbers)";
     fail(line.number, column, what);
   }
 
   Tensor tensor() const {
     const std::size_t columns = width_ - (labelled_ ? 1 : 0);
+    charge_.add(numbers_.size(), size_of(census_.dtype(name_)));
     Tensor result(census_.dtype(name_), {numbers_.size() / columns, columns});
     visit(result.dtype(), [&]<class T>(Type<T>) {
       if constexpr (std::is_arithmetic_v<T>)
@@ -154,19 +251,92 @@ class Reader {
   }
 
   const std::string& name_;
+  MemoryCharge& charge_;
   CsvLines lines_;
   std::size_t width_ = 0;  ///< cells in a line
-  std::size_t first_ = 0;  ///< the line that says so
+  std::size_t first_ = 0;  ///< the line that sets width_
   std::size_t blank_ = 0;  ///< the first blank line
-  bool labelled_ = false;  ///< column 0 holds names
+  bool labelled_ = false;  ///< column 0 contains row names
   std::vector<Number> numbers_;
   NumberCensus census_;
 };
 
+template <class T>
+void append_cell(std::string& out, T value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    out += value ? '1' : '0';
+  } else if constexpr (std::is_integral_v<T>) {
+    append_number(out, value);
+  } else if (const auto wide = static_cast<double>(value); std::isfinite(wide)) {
+    append_number(out, value);
+  } else {
+    out += std::isnan(wide) ? "nan" : wide > 0 ? "inf" : "-inf";
+  }
+}
+
+/// Quoted if necessary to read the same text back.
+void append_name(std::string& out, const std::string& name) {
+  const bool plain = !name.empty() && name.find_first_of(",\"\r\n\t; ") == std::string::npos;
+  if (plain) {
+    out += name;
+    return;
+  }
+  out += '"';
+  for (const char c : name) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  out += '"';
+}
+
+struct Names {
+  const std::vector<std::string>&rows, &columns;
+};
+
+std::string matrix_text(const Tensor& tensor, const std::string& name, const Names* names) {
+  if (tensor.rank() > 2 || tensor.size() == 0)
+    throw Error(ErrorKind::data, Problem{.where = {name},
+                                         .message = "CSV holds one matrix, found shape " +
+                                                    to_string(tensor.shape())});
+  const std::size_t columns = tensor.rank() == 0 ? 1 : tensor.shape().back();
+  const std::size_t rows = tensor.size() / columns;
+  std::string out;
+  if (names) {
+    if (names->rows.size() != rows || names->columns.size() != columns)
+      throw Error(ErrorKind::internal, name + ": names for another shape");
+    for (const std::string& column : names->columns) append_name(out += ',', column);
+    out += '\n';
+  }
+  visit(tensor.dtype(), [&]<class T>(Type<T>) {
+    const auto cells = tensor.data<T>();
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (names && i % columns == 0) append_name(out, names->rows[i / columns]);
+      if (names || i % columns > 0) out += ',';
+      append_cell(out, cells[i]);
+      if ((i + 1) % columns == 0) out += '\n';
+    }
+  });
+  return out;
+}
+
 }  // namespace
 
-Tensor read_csv(const FileBytes& file, const std::string& name) {
-  return Reader(checked_text(file.text(), name), name).read();
+Tensor read_csv(const FileBytes& file, const std::string& name, ReadBudget* budget) {
+  MemoryCharge parsing(budget, name);
+  Tensor tensor = Reader(checked_text(file.text(), name), name, parsing).read();
+  parsing.release_to(tensor.bytes());
+  parsing.keep();
+  return tensor;
+}
+
+std::string to_csv(const Tensor& tensor, const std::string& name) {
+  return matrix_text(tensor, name, nullptr);
+}
+
+std::string to_csv(const Tensor& tensor, const std::string& name,
+                   const std::vector<std::string>& rows, const std::vector<std::string>& columns) {
+  const Names names{rows, columns};
+  return matrix_text(tensor, name, &names);
 }
 
 }  // namespace attn

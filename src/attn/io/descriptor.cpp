@@ -21,7 +21,7 @@ Descriptor::~Descriptor() { close(); }
 
 bool Descriptor::close() {
   const int fd = std::exchange(fd_, -1);
-  // Linux frees the descriptor even when a signal interrupts close(): trying again would be wrong.
+  // Linux frees the descriptor even if a signal interrupts close(), so it must not be retried.
   return fd < 0 || ::close(fd) == 0 || errno == EINTR;
 }
 
@@ -67,15 +67,14 @@ std::string follow_links(const std::string& path) {
 void sync_folder(const std::string& path, const std::string& folder) {
   Descriptor opened(
       ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // EINVAL: a file system that cannot sync folders, as some network ones, keeps them in its own
-  // way.
+  // EINVAL: a file system, such as some network ones, that cannot sync directories.
   if (!opened.is_open() || (fsync(opened.get()) != 0 && errno != EINVAL))
     throw system_error(ErrorKind::io, path, errno);
 }
 
 Error system_error(ErrorKind kind, const std::string& path, int code) {
   const bool forbidden = code == EACCES || code == EPERM;
-  if (code == ENOMEM) kind = ErrorKind::data;  // as every lack of memory
+  if (code == ENOMEM) kind = ErrorKind::data;  // as for any lack of memory
   return Error(forbidden ? ErrorKind::permission : kind,
                Problem{.where = {path}, .message = std::generic_category().message(code)});
 }
@@ -88,7 +87,7 @@ void wait_for(int fd, short events) {
 void occupy_closed_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
-    const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;  // of no use on purpose
+    const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;  // the wrong direction, on purpose
     if (open("/dev/null", flags) < 0) (void)open("/", O_PATH);   // the lowest free number: fd
   }
 }

@@ -1,5 +1,4 @@
-// What reading and writing files share: descriptors that close themselves, what paths name, and
-// what errno means.
+// File descriptors, what paths refer to, and errno as an Error.
 #pragma once
 
 #include <optional>
@@ -10,7 +9,7 @@
 
 namespace attn {
 
-/// Closes its file descriptor at the end of its life.
+/// Owns a file descriptor.
 class Descriptor {
  public:
   explicit Descriptor(int fd = -1) : fd_(fd) {}
@@ -22,42 +21,42 @@ class Descriptor {
   ~Descriptor();
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
-  bool close();  ///< false, with errno, when the system reports that what was written is lost
+  bool close();  ///< false, with errno, if the system reports that written data was lost
 
  private:
   int fd_;
 };
 
-/// The descriptor that /dev/stdin, /dev/stdout, /dev/stderr, /dev/fd/N or /proc/self/fd/N names.
-/// It is used as it is, for opening such a name anew would start at the file's beginning.
+/// N of /dev/fd/N or /proc/self/fd/N; 0 to 2 of /dev/stdin, /dev/stdout and /dev/stderr. Such a
+/// path is not opened, because that would start at the beginning of the file; the descriptor is
+/// copied.
 std::optional<int> descriptor_named(const std::string& path);
 
-/// Whether to read what a path names is to take it from standard input: "-", a name of descriptor
-/// 0, or any other way to the same pipe, socket or terminal. (A regular file that is opened anew
-/// begins at its start, and takes nothing from anybody.)
+/// Whether reading the path consumes standard input: "-", a name of descriptor 0, or another path
+/// to the same pipe, socket or terminal. (A regular file can be opened a second time.)
 bool is_standard_input(const std::string& path);
 
-/// Whether a path names an open descriptor ("-" is standard output), a device or a pipe: bytes are
-/// written there as they come, and no suffix says what they are.
+/// Whether a path names an open descriptor ("-" is standard output), a device or a pipe. Bytes are
+/// written to these directly, and their names have no suffix that states the format.
 bool is_stream(const std::string& path);
 
-/// Where a chain of symbolic links ends, which need not exist. A circle stays a link, and stat()
-/// then names the fault.
+/// The end of a chain of symbolic links, which need not exist. For a loop the result is still a
+/// link, for which stat() reports the error.
 std::string follow_links(const std::string& path);
 
-/// Has the names in a folder outlast a power cut. Errors: io, naming `path`, for which it is done.
+/// Makes the entries of a directory durable (fsync). Errors: io, for `path`, the new entry.
 void sync_folder(const std::string& path, const std::string& folder);
 
-/// "PATH: reason" for errno `code`: `permission` where that is the reason, `data` for a lack of
-/// memory, otherwise `kind`.
+/// "PATH: reason" for errno `code`. The kind is `permission` for EACCES and EPERM, `data` for
+/// ENOMEM, otherwise `kind`.
 Error system_error(ErrorKind kind, const std::string& path, int code);
 
-/// Waits until `fd`, which answered EAGAIN, can be read (`events` = POLLIN) or written (POLLOUT).
+/// Waits until `fd`, which returned EAGAIN, can be read (`events` = POLLIN) or written (POLLOUT).
 void wait_for(int fd, short events);
 
-/// Standard input, output and error that were closed when the program began become ones that refuse
-/// every byte (EBADF): otherwise the next file to be opened would take such a number, and notes
-/// would be written into results. To be called before any file is opened.
+/// Opens standard streams that were closed at program start, such that reading or writing them
+/// fails with EBADF. Otherwise the next opened file would get such a number, and messages would be
+/// written into results. Call before any file is opened.
 void occupy_closed_streams();
 
 }  // namespace attn

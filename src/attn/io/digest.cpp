@@ -3,19 +3,17 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "attn/base/text.h"
+
 namespace attn {
 namespace {
 
 std::string text_of_hash(XXH128_hash_t hash) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, hash);
-  constexpr char kHex[] = "0123456789abcdef";
   std::string text = "xxh128:";
   text.reserve(text.size() + 2 * sizeof canonical.digest);
-  for (const unsigned char byte : canonical.digest) {
-    text.push_back(kHex[byte >> 4]);
-    text.push_back(kHex[byte & 15]);
-  }
+  for (const unsigned char byte : canonical.digest) append_hex(text, byte);
   return text;
 }
 

@@ -1,4 +1,4 @@
-// What says that bytes have changed: XXH3, 128 bits, as `xxh128sum` prints it.
+// Digests of files: XXH3, 128 bits, as printed by `xxh128sum`.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,10 @@
 
 namespace attn {
 
-/// "xxh128:<32 hex digits>" of all the bytes at once.
+/// "xxh128:<32 hex digits>" of all bytes.
 std::string digest_of(std::span<const std::byte> bytes);
 
-/// The same of bytes that come one part after another.
+/// The same for bytes that arrive in several parts.
 class Digest {
  public:
   Digest();

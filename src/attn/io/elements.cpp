@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-/// In a file any byte but 0 means true; in a tensor true is 1.
+/// In a file any byte but 0 is true; in a tensor true is 1.
 Tensor with_true_as_one(Tensor tensor) {
   const auto is_bool = [](std::byte byte) { return std::to_integer<int>(byte) < 2; };
   if (std::all_of(tensor.raw(), tensor.raw() + tensor.bytes(), is_bool)) return tensor;
@@ -20,9 +20,13 @@ Tensor with_true_as_one(Tensor tensor) {
 
 }  // namespace
 
+bool is_aligned(const FileBytes& file, std::size_t offset, DType dtype) {
+  return reinterpret_cast<std::uintptr_t>(file.data.get() + offset) % size_of(dtype) == 0;
+}
+
 Tensor elements_at(const FileBytes& file, std::size_t offset, DType dtype, const Shape& shape) {
   const std::byte* const start = file.data.get() + offset;
-  const bool aligned = reinterpret_cast<std::uintptr_t>(start) % size_of(dtype) == 0;
+  const bool aligned = is_aligned(file, offset, dtype);
   Tensor tensor = aligned ? Tensor(dtype, shape, {file.data, start}) : Tensor(dtype, shape);
   if (!aligned && tensor.size() > 0) std::memcpy(tensor.mutable_raw(), start, tensor.bytes());
   return dtype == DType::boolean ? with_true_as_one(std::move(tensor)) : tensor;

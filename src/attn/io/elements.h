@@ -1,4 +1,4 @@
-// The elements of a tensor as a binary file holds them.
+// The elements of a tensor as stored in a binary file.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace attn {
 
-/// Calls f with the unsigned integer that is as wide as the dtype: bits are moved, never values, so
-/// that signalling NaNs survive.
+/// Calls f with an unsigned integer type as wide as the dtype, to move bits instead of values:
+/// signalling NaNs then stay unchanged.
 template <class F>
 void visit_bits(DType dtype, F&& f) {
   switch (size_of(dtype)) {
@@ -25,14 +25,17 @@ void visit_bits(DType dtype, F&& f) {
   }
 }
 
-/// Those that start `offset` bytes into the file, which has enough of them: shared with it where
-/// they are aligned, otherwise copied. Bytes of a bool other than 0 mean true.
+/// Whether elements of `dtype` at this offset of the file are aligned in memory.
+bool is_aligned(const FileBytes& file, std::size_t offset, DType dtype);
+
+/// The elements from byte `offset` of the file, which has enough bytes. They share the file's
+/// memory where they are aligned and are copied otherwise. A bool is true if its byte is not 0.
 Tensor elements_at(const FileBytes& file, std::size_t offset, DType dtype, const Shape& shape);
 
-/// The bytes of each element in reverse.
+/// Reverses the bytes of each element.
 Tensor byte_swapped(Tensor tensor);
 
-/// As little-endian files hold it: on most machines, as it is.
+/// In little-endian byte order; on most machines unchanged.
 Tensor little_endian_elements(const Tensor& tensor);
 
 }  // namespace attn

@@ -2,8 +2,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,42 +16,13 @@
 #include "attn/io/bytes.h"
 #include "attn/io/descriptor.h"
 #include "attn/io/digest.h"
+#include "attn/io/open_file.h"
 
 namespace attn {
 namespace {
 
-constexpr int kWriterMilliseconds = 2000;  // how long a FIFO may be without a writer
-constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // less is read as quickly
-
-Error refused(const std::string& name, const std::string& reason) {
-  return Error(ErrorKind::no_input, Problem{.where = {name}, .message = reason});
-}
-
-bool is_null_device(const struct stat& info) {
-  return S_ISCHR(info.st_mode) && info.st_rdev == makedev(1, 3);
-}
-
-/// Refuses what has no end or is no file. `given` is a descriptor that the caller handed us, where
-/// a terminal or a socket is as good as a pipe.
-void require_readable(const std::string& name, int fd, const struct stat& info, bool given) {
-  const mode_t mode = info.st_mode;
-  if (S_ISREG(mode) || S_ISFIFO(mode) || is_null_device(info)) return;
-  if (given && (S_ISSOCK(mode) || isatty(fd) == 1)) return;
-  if (S_ISDIR(mode)) throw refused(name, "is a directory");
-  throw refused(name, "is a device, not a file");
-}
-
-Descriptor open_input(const FileBytes& file, bool& given) {
-  const std::string& path = file.path;
-  if (path.find('\0') != std::string::npos) throw refused(path, "a path cannot hold a NUL");
-  const std::optional<int> number = path == "-" ? STDIN_FILENO : descriptor_named(path);
-  given = number.has_value();
-  // O_NONBLOCK: opening a FIFO must not wait for ever for a writer.
-  Descriptor input(given ? fcntl(*number, F_DUPFD_CLOEXEC, 3)
-                         : open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!input.is_open()) throw system_error(ErrorKind::no_input, file.name(), errno);
-  return input;
-}
+constexpr int kWriterMilliseconds = 2000;                      // time for a FIFO to get a writer
+constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // smaller files are read as fast
 
 [[noreturn]] void too_large(const FileBytes& file, std::size_t size, std::size_t most) {
   throw Error(ErrorKind::data, Problem{.where = {file.name()},
@@ -61,32 +32,92 @@ Descriptor open_input(const FileBytes& file, bool& given) {
                                        .hint = "--max-memory sets how many are read"});
 }
 
-/// Reads to the end, or as far as `expected` bytes, where that is not 0; `capacity` is the room
-/// that is there to begin with.
-void read_to_end(FileBytes& file, int fd, std::size_t capacity, std::size_t most,
-                 std::size_t expected) {
-  std::shared_ptr<std::byte> buffer = allocate_bytes(capacity);
+/// Receives a file of unknown size. It grows in place or by moving pages, never by copying: then
+/// memory would be needed for both copies.
+class GrowingBuffer {
+ public:
+  explicit GrowingBuffer(std::size_t capacity) : capacity_(capacity) {
+    void* const start =
+        mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start == MAP_FAILED) throw std::bad_alloc();
+    start_ = static_cast<std::byte*>(start);
+  }
+  GrowingBuffer(const GrowingBuffer&) = delete;
+  GrowingBuffer& operator=(const GrowingBuffer&) = delete;
+  ~GrowingBuffer() {
+    if (start_ != nullptr) munmap(start_, capacity_);
+  }
+
+  std::byte* data() const { return start_; }
+  std::size_t capacity() const { return capacity_; }
+
+  void grow() {
+    void* const start = mremap(start_, capacity_, 2 * capacity_, MREMAP_MAYMOVE);
+    if (start == MAP_FAILED) throw std::bad_alloc();
+    start_ = static_cast<std::byte*>(start);
+    capacity_ *= 2;
+  }
+
+  std::shared_ptr<const std::byte> take() {
+    std::shared_ptr<const std::byte> shared(start_, [size = capacity_](const std::byte* start) {
+      munmap(const_cast<std::byte*>(start), size);
+    });
+    start_ = nullptr;
+    return shared;
+  }
+
+ private:
+  std::byte* start_ = nullptr;
+  std::size_t capacity_;
+};
+
+/// Adds at most `capacity` bytes to `file.size`, which are written to `to`; false at the end.
+bool read_some(FileBytes& file, int fd, std::byte* to, std::size_t capacity, std::size_t most) {
   for (;;) {
-    if (file.size == capacity) {
-      std::shared_ptr<std::byte> larger = allocate_bytes(2 * capacity);
-      std::memcpy(larger.get(), buffer.get(), file.size);
-      buffer = std::move(larger);
-      capacity *= 2;
-    }
-    const ssize_t count = read(fd, buffer.get() + file.size, capacity - file.size);
-    if (count > 0) {
+    const ssize_t count = read(fd, to, capacity);
+    if (count >= 0) {
       file.size += static_cast<std::size_t>(count);
       if (file.size > most) too_large(file, file.size, most);
-      if (file.size == expected) break;
-    } else if (count == 0) {
-      break;
-    } else if (errno == EAGAIN) {
-      wait_for(fd, POLLIN);
-    } else if (errno != EINTR) {
-      throw system_error(ErrorKind::io, file.name(), errno);
+      return count > 0;
     }
+    if (errno == EAGAIN)
+      wait_for(fd, POLLIN);
+    else if (errno != EINTR)
+      throw system_error(ErrorKind::io, file.name(), errno);
   }
-  file.data = std::move(buffer);
+}
+
+/// Reads to the end.
+void read_rest(FileBytes& file, int fd, GrowingBuffer& buffer, std::size_t most) {
+  bool more = true;
+  while (more) {
+    if (file.size == buffer.capacity()) buffer.grow();
+    more = read_some(file, fd, buffer.data() + file.size, buffer.capacity() - file.size, most);
+  }
+}
+
+/// Reads a file that had `size` bytes when it was opened; to its end, where it grows and
+/// `is_settled` is false.
+void read_regular(FileBytes& file, int fd, std::size_t size, std::size_t most, bool is_settled) {
+  const std::shared_ptr<std::byte> buffer = allocate_bytes(size);
+  while (file.size < size &&
+         read_some(file, fd, buffer.get() + file.size, size - file.size, most)) {
+  }
+  file.data = buffer;
+  if (is_settled || file.size < size) return;
+  std::byte more;
+  if (!read_some(file, fd, &more, 1, most)) return;
+  GrowingBuffer larger(2 * size + 1);
+  std::memcpy(larger.data(), buffer.get(), size);
+  larger.data()[size] = more;
+  read_rest(file, fd, larger, most);
+  file.data = larger.take();
+}
+
+void read_stream(FileBytes& file, int fd, std::size_t most) {
+  GrowingBuffer buffer(65536);
+  read_rest(file, fd, buffer, most);
+  file.data = buffer.take();
 }
 
 struct stat status_of(int fd, const std::string& name) {
@@ -101,35 +132,43 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   FileBytes file;
   file.path = path;
   const std::string name = file.name();
-  bool given = false;
-  const Descriptor input = open_input(file, given);
-  const struct stat info = status_of(input.get(), name);
-  require_readable(name, input.get(), info, given);
-  const bool named_pipe = S_ISFIFO(info.st_mode) && !given;
-  if (named_pipe) {
-    pollfd ready{input.get(), POLLIN, 0};
+  const OpenInput input = open_input(path);
+  const int fd = input.descriptor.get();
+  const bool is_regular = S_ISREG(input.info.st_mode);
+  const bool is_named_pipe = S_ISFIFO(input.info.st_mode) && !input.inherited;
+  if (is_named_pipe) {
+    pollfd ready{fd, POLLIN, 0};
     poll(&ready, 1, kWriterMilliseconds);
   }
-  const auto size = S_ISREG(info.st_mode) ? static_cast<std::size_t>(info.st_size) : 0;
+  const auto size = is_regular ? static_cast<std::size_t>(input.info.st_size) : 0;
   if (size > most) too_large(file, size, most);
-  if (access == FileAccess::map && !given && size >= kWorthMapping)
-    file.data = map_file(input.get(), size, name);
+  if (access == FileAccess::map && !input.inherited && size >= kWorthMapping)
+    file.data = map_file(fd, size, name);
   if (file.data != nullptr) {
     file.size = size;
-    file.mapped = stamp_of(info);
+    file.mapped = stamp_of(input.info);
     return file;
   }
-  constexpr std::size_t kUnknown = 65536;
-  const bool is_settled = S_ISREG(info.st_mode) && access != FileAccess::growing;
+  const bool is_settled = is_regular && access != FileAccess::growing;
   try {
-    // One byte more than a file has that grows meanwhile, so that its end is seen without a second
-    // allocation.
-    read_to_end(file, input.get(), size > 0 ? size + 1 : kUnknown, most, is_settled ? size : 0);
+    if (size > 0)
+      read_regular(file, fd, size, most, is_settled);
+    else
+      read_stream(file, fd, most);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::data, Problem{.where = {name}, .message = "does not fit in memory"});
   }
-  if (is_settled) require_unchanged(name, stamp_of(info), status_of(input.get(), name));
-  if (named_pipe && file.size == 0) throw refused(path, "is a FIFO that nobody writes to");
+  if (is_settled) {
+    require_unchanged(name, stamp_of(input.info), status_of(fd, name));
+    // An inherited descriptor may start behind the first byte.
+    if (file.size < size && !input.inherited)
+      throw Error(ErrorKind::io, Problem{.where = {name},
+                                         .message = "ended after " + std::to_string(file.size) +
+                                                    " of its " + std::to_string(size) + " bytes"});
+  }
+  if (is_named_pipe && file.size == 0)
+    throw Error(ErrorKind::no_input,
+                Problem{.where = {name}, .message = "is a FIFO that nobody writes to"});
   return file;
 }
 

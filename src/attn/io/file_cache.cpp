@@ -10,7 +10,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kNote = 512;  // what a file takes in the cache besides its bytes
+constexpr std::size_t kEntry = 512;  // memory of a cache entry besides the file
 
 }  // namespace
 
@@ -18,7 +18,7 @@ void SharedFile::read() {
   if (bytes_.data != nullptr) return;
   if (standard_input_taken_ && is_standard_input(path_))
     throw Error(ErrorKind::no_input,
-                Problem{.where = {path_}, .message = "standard input holds the jobs"});
+                Problem{.where = {path_}, .message = "standard input contains the jobs"});
   FileBytes bytes = read_file(path_, limits_.memory);
   bytes.known_digest = bytes.digest();
   bytes_ = std::move(bytes);
@@ -33,14 +33,17 @@ FileBytes SharedFile::bytes() {
 std::shared_ptr<const TensorMap> SharedFile::tensors() {
   const std::lock_guard lock(mutex_);
   read();
-  if (tensors_ == nullptr)
-    tensors_ = std::make_shared<const TensorMap>(read_tensors(bytes_, limits_));
+  if (tensors_ == nullptr) {
+    ReadBudget budget(limits_.memory);
+    budget.charge(bytes_.size, bytes_.name());
+    tensors_ = std::make_shared<const TensorMap>(read_tensors(bytes_, limits_, &budget));
+  }
   return tensors_;
 }
 
 std::size_t SharedFile::size() {
   const std::lock_guard lock(mutex_);
-  std::size_t size = kNote + bytes_.size;
+  std::size_t size = kEntry + bytes_.size;
   if (tensors_ != nullptr)
     for (const auto& [name, tensor] : *tensors_) size += tensor.bytes();
   return size;
@@ -66,43 +69,43 @@ std::shared_ptr<const TensorMap> FileCache::tensors(SharedFile& file) {
 
 void FileCache::clear() {
   const std::lock_guard lock(mutex_);
-  for (auto place = places_.begin(); place != places_.end();) {
-    const auto here = place++;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const auto here = entry++;
     if (!here->second.once) drop(here);
   }
 }
 
 std::shared_ptr<SharedFile> FileCache::find(const std::string& path) {
   const std::lock_guard lock(mutex_);
-  const auto [place, is_new] = places_.try_emplace(path);
+  const auto [entry, is_new] = entries_.try_emplace(path);
   if (is_new) {
-    place->second.file = std::make_shared<SharedFile>(path, limits_, standard_input_taken_);
-    place->second.use = uses_.insert(uses_.begin(), path);
+    entry->second.file = std::make_shared<SharedFile>(path, limits_, standard_input_taken_);
+    entry->second.use = uses_.insert(uses_.begin(), path);
     std::error_code ignored;
-    place->second.once = !std::filesystem::is_regular_file(path, ignored);
+    entry->second.once = !std::filesystem::is_regular_file(path, ignored);
   } else {
-    uses_.splice(uses_.begin(), uses_, place->second.use);
+    uses_.splice(uses_.begin(), uses_, entry->second.use);
   }
-  return place->second.file;
+  return entry->second.file;
 }
 
-/// The end where it was dropped meanwhile, or another version has its place.
-FileCache::Places::iterator FileCache::place_of(const SharedFile& file) {
-  const auto place = places_.find(file.path());
-  return place != places_.end() && place->second.file.get() == &file ? place : places_.end();
+/// The end where it was dropped meanwhile, or another version has its entry.
+FileCache::Entries::iterator FileCache::entry_of(const SharedFile& file) {
+  const auto entry = entries_.find(file.path());
+  return entry != entries_.end() && entry->second.file.get() == &file ? entry : entries_.end();
 }
 
 void FileCache::count(SharedFile& file) {
   const std::size_t size = file.size();
   const std::lock_guard lock(mutex_);
-  const auto place = place_of(file);
-  if (place == places_.end()) return;
-  held_ += size - place->second.size;
-  place->second.size = size;
-  if (size > most_) return drop(place);  // no other one need go for it
+  const auto entry = entry_of(file);
+  if (entry == entries_.end()) return;
+  held_ += size - entry->second.size;
+  entry->second.size = size;
+  if (size > most_) return drop(entry);  // do not drop others for it
   for (const bool once : {false, true})
     for (auto use = uses_.end(); held_ > most_ && use != uses_.begin();) {
-      const auto least_recent = places_.find(*--use);
+      const auto least_recent = entries_.find(*--use);
       if (least_recent->second.once != once) continue;
       ++use;
       drop(least_recent);
@@ -111,14 +114,14 @@ void FileCache::count(SharedFile& file) {
 
 void FileCache::forget(const SharedFile& file) {
   const std::lock_guard lock(mutex_);
-  const auto place = place_of(file);
-  if (place != places_.end()) drop(place);
+  const auto entry = entry_of(file);
+  if (entry != entries_.end()) drop(entry);
 }
 
-void FileCache::drop(Places::iterator place) {
-  held_ -= place->second.size;
-  uses_.erase(place->second.use);
-  places_.erase(place);
+void FileCache::drop(Entries::iterator entry) {
+  held_ -= entry->second.size;
+  uses_.erase(entry->second.use);
+  entries_.erase(entry);
 }
 
 }  // namespace attn

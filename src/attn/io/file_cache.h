@@ -1,4 +1,4 @@
-// Files that many jobs name, read once between them.
+// A cache of input files that several jobs of a batch share.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,20 @@
 #include <string>
 
 #include "attn/io/file.h"
-#include "attn/io/limits.h"
+#include "attn/io/read_limits.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
-/// One version of a file, and its tensors once somebody has asked for them.
+/// A file as read once, and its tensors once requested.
 class SharedFile {
  public:
   SharedFile(const std::string& path, const ReadLimits& limits, bool standard_input_taken)
       : path_(path), limits_(limits), standard_input_taken_(standard_input_taken) {}
-  /// Errors: as read_file() and read_tensors(), for each who asks.
+  /// Errors: as read_file() and read_tensors(), for each caller.
   FileBytes bytes();
   std::shared_ptr<const TensorMap> tensors();
-  std::size_t size();  ///< bytes in memory: the file's, its tensors' and this note's
+  std::size_t size();  ///< bytes of memory, with the tensors and this object
   const std::string& path() const { return path_; }
 
  private:
@@ -36,42 +36,42 @@ class SharedFile {
   std::shared_ptr<const TensorMap> tensors_;
 };
 
-/// Threads may ask at once: the first one reads, the others wait for it. Files asked for longest
-/// ago are dropped where all together would exceed `most` bytes, what can be read once only behind
-/// all others, and one that would do so alone is not kept. A file that changes on disk after it was
-/// read is not read again while it is held; one that cannot be read is not remembered.
+/// Thread-safe: the first thread reads a file, others wait for it. The least recently used files
+/// are dropped when all exceed `most` bytes, pipes last; a file that alone exceeds it is not kept.
+/// A file that changes on disk is not read again while it is cached. A file that cannot be read is
+/// not cached.
 class FileCache {
  public:
-  /// `standard_input_taken`: it holds something else, and to name it is Error(no_input).
+  /// `standard_input_taken`: standard input contains the jobs, so an input that names it is
+  /// Error(no_input).
   FileCache(std::size_t most, const ReadLimits& limits, bool standard_input_taken = false)
       : most_(most), limits_(limits), standard_input_taken_(standard_input_taken) {}
-  /// The file, which has been read. Who holds it has one version of it, whatever becomes of its
-  /// place here.
+  /// The file, after reading it. It stays valid when the cache drops it.
   std::shared_ptr<SharedFile> file(const std::string& path);
   std::shared_ptr<const TensorMap> tensors(SharedFile& file);
-  void clear();  ///< drops all, save what can be read once only
+  void clear();  ///< drops all files except pipes
   const ReadLimits& limits() const { return limits_; }
 
  private:
-  struct Place {
+  struct Entry {
     std::shared_ptr<SharedFile> file;
-    std::size_t size = 0;  ///< as counted in held_
-    bool once = false;     ///< a pipe, say: what it gave is not to be had again
+    std::size_t size = 0;  ///< its share of held_
+    bool once = false;     ///< can be read only once, such as a pipe
     std::list<std::string>::iterator use;
   };
-  using Places = std::map<std::string, Place>;
+  using Entries = std::map<std::string, Entry>;
   std::shared_ptr<SharedFile> find(const std::string& path);
-  Places::iterator place_of(const SharedFile& file);
+  Entries::iterator entry_of(const SharedFile& file);
   void count(SharedFile& file);
   void forget(const SharedFile& file);
-  void drop(Places::iterator place);
+  void drop(Entries::iterator entry);
 
   const std::size_t most_;
   const ReadLimits limits_;
   const bool standard_input_taken_;
   std::mutex mutex_;
-  Places places_;
-  std::list<std::string> uses_;  ///< the one asked for last in front
+  Entries entries_;
+  std::list<std::string> uses_;  ///< most recently used first
   std::size_t held_ = 0;
 };
 

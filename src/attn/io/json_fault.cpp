@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "attn/base/printable.h"
-#include "attn/io/text.h"
+#include "attn/io/checked_text.h"
 
 namespace attn {
 namespace {
@@ -14,13 +14,13 @@ std::size_t skip_space(std::string_view text, std::size_t at) {
   return std::min(text.find_first_not_of(kSpace, at), text.size());
 }
 
-/// The characters at `at` that a person would see as one word or number; one of ,:[]{}" alone.
+/// The word or number at `at`, or one of ,:[]{}".
 std::string_view word_at(std::string_view text, std::size_t at) {
   const std::size_t end = text.find_first_of(" \t\r\n,:[]{}\"", at);
   return text.substr(at, end == at ? 1 : end - at);
 }
 
-/// `word` between quotes; of a long one, its start and size.
+/// `word` in quotes; a long word is replaced by its start and its size.
 std::string quoted_word(std::string_view word) {
   constexpr std::size_t kLongest = 40;
   const bool whole = word.size() <= kLongest;
@@ -36,14 +36,14 @@ std::string found_at(std::string_view text, std::size_t at) {
   return quoted_word(word_at(text, at));
 }
 
-/// How to mend the commonest mistakes: what other languages allow.
+/// Hints for common mistakes, which other languages allow.
 std::string remedy(std::string_view text, std::size_t at, bool after_comma) {
   if (at >= text.size()) return "";
   const std::string_view word = word_at(text, at);
   if (word == "NaN" || word == "nan") return " (write \"NaN\", in double quotes)";
   if (word == "Infinity" || word == "inf") return " (write \"Infinity\", in double quotes)";
   if (word == "-Infinity" || word == "-inf") return " (write \"-Infinity\", in double quotes)";
-  if (word[0] == '\'') return " (strings stand in double quotes)";
+  if (word[0] == '\'') return " (strings need double quotes)";
   if (word[0] == '/' || word[0] == '#') return " (JSON has no comments)";
   if (after_comma && (word[0] == ']' || word[0] == '}')) return " (one comma too many)";
   return "";
@@ -51,9 +51,9 @@ std::string remedy(std::string_view text, std::size_t at, bool after_comma) {
 
 bool starts_number(char c) { return c == '-' || (c >= '0' && c <= '9'); }
 
-/// A string that was begun at `start` and is not one.
+/// An invalid string that starts at `start`.
 Problem explain_string(const JsonFault& fault, std::size_t start) {
-  const std::size_t last = fault.read - 1;  // what the reader could not take
+  const std::size_t last = fault.read - 1;  // the first invalid character
   if (last >= fault.text.size())
     return problem_at(fault.text, start, "the string that starts here has no end");
   if (static_cast<unsigned char>(fault.text[last]) < 0x20)
@@ -67,11 +67,11 @@ Problem explain_string(const JsonFault& fault, std::size_t start) {
 
 struct Expectation {
   std::string what;
-  std::size_t at;  ///< where it should have stood
+  std::size_t at;  ///< where it was expected
   bool after_comma = false;
 };
 
-/// What may follow; steps over the ',' or ':' that is there already.
+/// What may follow, after the ',' or ':' if there is one.
 Expectation expectation(const JsonFault& fault) {
   const std::size_t at = skip_space(fault.text, fault.good);
   const char next = at < fault.text.size() ? fault.text[at] : '\0';

@@ -1,4 +1,4 @@
-// What is wrong with a JSON document, in words for whoever wrote it.
+// Error messages for invalid JSON.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace attn {
 
-/// Where in the grammar a reader stood when it met what it could not read.
+/// The state of the reader at an error.
 enum class JsonPlace {
   start,         ///< nothing read yet
   end,           ///< the whole value has been read
@@ -19,7 +19,7 @@ enum class JsonPlace {
   object_value,  ///< after a value of an object
 };
 
-/// A document that is not JSON. All before `good` was; the reader gave up before `read`.
+/// A syntax error: the text before `good` is valid, and the reader stopped before `read`.
 struct JsonFault {
   std::string_view text;
   JsonPlace place;
@@ -29,7 +29,7 @@ struct JsonFault {
 /// "line 3, column 7: expected a value, found ','"
 Problem explain(const JsonFault& fault);
 
-/// A number, starting at `at`, that neither a double nor a 64-bit integer can hold.
+/// For a number at `at` that fits neither a double nor a 64-bit integer.
 Problem explain_overflow(std::string_view text, std::size_t at);
 
 }  // namespace attn

@@ -2,16 +2,16 @@
 
 #include <charconv>
 
-#include "attn/io/json_object.h"
-#include "attn/io/json_row.h"
+#include "attn/io/json_containers.h"
 
 namespace attn {
 namespace {
 
-/// Each function reads what begins at the next character and goes behind it, or returns false.
+/// Each function reads one item at the next character and moves past it, or returns false.
 class Reader {
  public:
-  explicit Reader(std::string_view text) : next_(text.data()), end_(next_ + text.size()) {}
+  Reader(std::string_view text, MemoryCharge& charge)
+      : next_(text.data()), end_(next_ + text.size()), charge_(charge) {}
 
   bool document(Json& json) {
     if (!value(json, 0)) return false;
@@ -52,7 +52,9 @@ class Reader {
     do {
       skip_space();
       std::string key;
-      if (next_ == end_ || *next_ != '"' || !string(key) || !keys.add(members, key)) return false;
+      if (next_ == end_ || *next_ != '"' || !string(key) || !keys.add(members, key, charge_))
+        return false;
+      charge_.grow(members);
       auto& [name, json] = members.emplace_back(std::move(key), Json{});
       if (!take(':') || !value(json, depth + 1)) return false;
     } while (take(','));
@@ -62,7 +64,7 @@ class Reader {
   bool array(Json& json, std::size_t depth) {
     if (depth == kDeepestJson) return false;
     ++next_;
-    JsonRow row;
+    JsonRow row(charge_);
     if (!take(']')) {
       do {
         skip_space();
@@ -94,6 +96,7 @@ class Reader {
       start = next_ + 1;
     }
     ++next_;
+    charge_.add_string(text.size());
     return true;
   }
 
@@ -117,7 +120,7 @@ class Reader {
     return read(json.value.emplace<std::int64_t>()) || read(json.value.emplace<std::uint64_t>());
   }
 
-  /// A whole number that 64 bits hold. What is anything else is left to value().
+  /// An integer that fits 64 bits. All other values are left to value().
   bool integer(std::int64_t& whole) {
     const auto [end, error] = std::from_chars(next_, end_, whole);
     if (error != std::errc() || (end != end_ && (*end == '.' || *end == 'e' || *end == 'E')))
@@ -154,13 +157,14 @@ class Reader {
 
   const char* next_;
   const char* const end_;
+  MemoryCharge& charge_;
 };
 
 }  // namespace
 
-std::optional<Json> parse_plain_json(std::string_view text) {
+std::optional<Json> parse_plain_json(std::string_view text, MemoryCharge& charge) {
   Json json;
-  if (!Reader(text).document(json)) return std::nullopt;
+  if (!Reader(text, charge).document(json)) return std::nullopt;
   return json;
 }
 

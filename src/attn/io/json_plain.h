@@ -1,15 +1,16 @@
-// JSON without anything unusual about it, read fast.
+// A fast reader for JSON without rare features.
 #pragma once
 
 #include <optional>
 #include <string_view>
 
 #include "attn/io/json.h"
+#include "attn/io/read_budget.h"
 
 namespace attn {
 
-/// What parse_json() would give for `text`, which is UTF-8; nothing where it would give an error,
-/// and for what is legal but rare (\uXXXX, numbers that underflow), which is left to it.
-std::optional<Json> parse_plain_json(std::string_view text);
+/// The value that parse_json() returns for `text`, which is valid UTF-8. Nothing where parse_json()
+/// would report an error, and for valid but rare features (\uXXXX, numbers that underflow).
+std::optional<Json> parse_plain_json(std::string_view text, MemoryCharge& charge);
 
 }  // namespace attn

@@ -1,3 +1,5 @@
+#include "attn/io/json_tensor.h"
+
 #include <algorithm>
 #include <optional>
 #include <type_traits>
@@ -5,8 +7,8 @@
 #include "attn/base/error.h"
 #include "attn/base/numbers.h"
 #include "attn/base/printable.h"
-#include "attn/io/json.h"
-#include "attn/io/text.h"
+#include "attn/base/text.h"
+#include "attn/io/read_budget.h"
 
 namespace attn {
 namespace {
@@ -19,7 +21,7 @@ std::string to_string(const Path& path) {
   return text;
 }
 
-/// Elements of an array in any of its forms; nothing for what is no array.
+/// The length of an array in any of its forms; nothing for other values.
 std::optional<std::size_t> length_of(const Json& json) {
   if (const auto* array = json.get<JsonArray>()) return array->size();
   if (const auto* integers = json.get<JsonIntegers>()) return integers->size();
@@ -27,7 +29,7 @@ std::optional<std::size_t> length_of(const Json& json) {
   return std::nullopt;
 }
 
-/// A cell that is a number, or nothing.
+/// The cell as a number; nothing for other values.
 std::optional<Number> number_of(const Json& cell) {
   if (const auto* integer = cell.get<std::int64_t>()) return *integer;
   if (const auto* large = cell.get<std::uint64_t>()) return *large;
@@ -36,7 +38,7 @@ std::optional<Number> number_of(const Json& cell) {
   return std::nullopt;
 }
 
-/// The extents along the first element of each array; all others have to have the same.
+/// The lengths along the first element of each array; all others must have the same.
 Shape shape_along_first(const Json& json) {
   Shape shape;
   const Json* row = &json;
@@ -50,7 +52,7 @@ Shape shape_along_first(const Json& json) {
   return shape;
 }
 
-/// Proves that a document's nested arrays are a tensor, and of which shape and dtype.
+/// Checks that nested arrays are a tensor and determines its shape and dtype.
 class Survey {
  public:
   Survey(const Json& json, const std::string& name) : name_(name), shape_(shape_along_first(json)) {
@@ -126,12 +128,12 @@ class Survey {
 
   const std::string& name_;
   Shape shape_;
-  Path path_;  ///< of what is being visited
+  Path path_;  ///< index of the current element
   NumberCensus census_;
-  std::optional<bool> boolean_;  ///< whether the cells are booleans, once one was seen
+  std::optional<bool> boolean_;  ///< whether the cells are booleans, if there are any
 };
 
-/// Writes the cells, which a Survey has proved to fit, from `out` on; returns where they end.
+/// Writes the cells, which Survey has checked, to `out`; returns the end.
 template <class T>
 T* fill(const Json& json, T* out) {
   const auto convert = [](auto value) { return static_cast<T>(value); };
@@ -153,7 +155,13 @@ T* fill(const Json& json, T* out) {
 }  // namespace
 
 Tensor tensor_from_json(const Json& json, const std::string& name) {
+  MemoryCharge unlimited(nullptr, name);
+  return tensor_from_json(json, name, unlimited);
+}
+
+Tensor tensor_from_json(const Json& json, const std::string& name, MemoryCharge& charge) {
   const Survey survey(json, name);
+  charge.add(element_count(survey.shape()), size_of(survey.dtype()));
   Tensor tensor(survey.dtype(), survey.shape());
   attn::visit(tensor.dtype(), [&]<class T>(Type<T>) {
     if constexpr (std::is_arithmetic_v<T>) fill(json, tensor.mutable_data<T>().data());

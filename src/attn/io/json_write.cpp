@@ -1,3 +1,5 @@
+#include "attn/io/json_write.h"
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -6,8 +8,8 @@
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/numbers.h"
+#include "attn/base/text.h"
 #include "attn/base/utf8.h"
-#include "attn/io/json.h"
 
 namespace attn {
 namespace {
@@ -27,7 +29,7 @@ void append_cell(std::string& out, T value) {
   }
 }
 
-/// The characters that stand for themselves between quotes: of ASCII, most.
+/// ASCII characters that need no escape in strings.
 constexpr std::array<bool, 256> kPlain = [] {
   std::array<bool, 256> plain{};
   for (std::size_t c = 0x20; c < 0x7F; ++c) plain[c] = c != '"' && c != '\\';
@@ -41,7 +43,6 @@ std::size_t plain_length(std::string_view text, std::size_t at) {
 }
 
 void append_quoted(std::string& out, std::string_view text) {
-  constexpr char kHex[] = "0123456789abcdef";
   out += '"';
   for (std::size_t i = 0; i < text.size();) {
     if (const std::size_t plain = plain_length(text, i); plain > 0) {
@@ -60,7 +61,7 @@ void append_quoted(std::string& out, std::string_view text) {
     else if (c == '\t')
       out += "\\t";
     else if (length == 1 && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F))
-      out += {'\\', 'u', '0', '0', kHex[c >> 4], kHex[c & 15]};
+      append_hex(out += "\\u00", static_cast<std::uint8_t>(c));
     else
       out.append(text, i, length);
     i += length == 0 ? 1 : length;
@@ -68,8 +69,8 @@ void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
-/// Writes a value; `indent` < 0: compact, otherwise members of objects and elements that are
-/// objects or lists stand on lines of their own, two columns further in at each level.
+/// Writes a value. `indent` < 0: compact; otherwise members of objects, and elements that are
+/// objects or lists, have their own lines, indented by two columns per level.
 class JsonWriter {
  public:
   JsonWriter(std::string& out, int indent) : out_(out), on_lines_(indent >= 0), column_(indent) {}
@@ -138,7 +139,7 @@ class JsonWriter {
   int column_;
 };
 
-/// Writes a tensor's elements one after another, with brackets round each axis.
+/// Writes the elements of a tensor in order, with brackets around each axis.
 template <class T>
 class TensorWriter {
  public:
@@ -159,7 +160,7 @@ class TensorWriter {
   }
 
  private:
-  /// Elements of axis 0 start `indent` columns in, each axis two more; axis -1 two fewer.
+  /// Elements of axis 0 are indented by `indent` columns, each further axis by two more.
   void break_line(int axis) {
     const int column = indent_ + 2 * axis;
     out_ += '\n';
@@ -172,9 +173,9 @@ class TensorWriter {
   int indent_;
 };
 
-/// A shape without elements costs a file nothing, and can still name more rows than there is room
-/// to write.
-void require_room(const Shape& shape) {
+/// A shape without elements takes no space in a file, but can have more empty rows than can be
+/// written.
+void refuse_empty_rows(const Shape& shape) {
   constexpr std::size_t kMostEmptyRows = 1'000'000;
   std::size_t rows = 1;
   for (const std::size_t extent : shape) {
@@ -193,7 +194,7 @@ void append_json(std::string& out, const Json& json, int indent) {
 }
 
 void append_json(std::string& out, const Tensor& tensor, int indent) {
-  require_room(tensor.shape());
+  refuse_empty_rows(tensor.shape());
   visit(tensor.dtype(), [&]<class T>(Type<T>) { TensorWriter<T>(out, tensor, indent).write(); });
 }
 

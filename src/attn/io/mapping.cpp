@@ -12,12 +12,12 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
-#include "attn/io/temporaries.h"
+#include "attn/io/temp_files.h"
 
 namespace attn {
 namespace {
 
-// A fixed table, as a signal handler may neither allocate nor lock.
+// A fixed table, because a signal handler must not allocate or lock.
 struct Slot {
   std::atomic<bool> taken = false;
   std::atomic<std::uintptr_t> begin = 0;  ///< 0: nothing is mapped
@@ -39,12 +39,12 @@ Slot* slot_of(std::uintptr_t address) {
 
 extern "C" void tell_lost_bytes(int signal_number, siginfo_t* info, void*) {
   const Slot* const slot = slot_of(reinterpret_cast<std::uintptr_t>(info->si_addr));
-  if (slot == nullptr) {  // not ours: what would have happened happens when we return
+  if (slot == nullptr) {  // not a mapped file: the default action follows on return
     signal(signal_number, SIG_DFL);
     return;
   }
-  while (ending.test_and_set()) pause();  // another thread tells it
-  remove_temporaries();
+  while (ending.test_and_set()) pause();  // another thread reports it
+  remove_temp_files();
   [[maybe_unused]] const ssize_t told =
       write(STDERR_FILENO, slot->message.data(), std::strlen(slot->message.data()));
   _exit(static_cast<int>(ErrorKind::io));
@@ -67,9 +67,9 @@ Slot* take_slot() {
 
 void describe(Slot& slot, const std::string& name) {
   constexpr std::string_view kStart = "attn: ",
-                             kEnd = ": was cut short while it was read, or its disk fails\n";
-  const std::size_t room = slot.message.size() - kStart.size() - kEnd.size() - 1;
-  const std::string text = std::string(kStart).append(printable(name).substr(0, room)).append(kEnd);
+                             kEnd = ": was cut short while it was read, or its disk failed\n";
+  const std::size_t free = slot.message.size() - kStart.size() - kEnd.size() - 1;
+  const std::string text = std::string(kStart).append(printable(name).substr(0, free)).append(kEnd);
   std::copy_n(text.c_str(), text.size() + 1, slot.message.begin());
 }
 

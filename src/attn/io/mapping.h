@@ -1,4 +1,4 @@
-// Regular files as memory, brought in page by page as they are looked at.
+// Memory-mapped input files.
 #pragma once
 
 #include <sys/stat.h>
@@ -9,22 +9,21 @@
 
 namespace attn {
 
-/// The first `size` bytes of an open regular file, read-only; nothing when the system refuses to
-/// map it, and it is to be read. They stay after `fd` is closed and the file is removed or
-/// replaced.
+/// Maps the first `size` bytes of an open regular file, read-only. Returns null if the system
+/// refuses; the file must then be read. The mapping stays valid after `fd` is closed and after the
+/// file is removed or replaced.
 ///
-/// Where the file is cut short meanwhile, or its disk fails, the bytes that are lost cannot be had:
-/// looking at them ends the program at once with a line "attn: NAME: was cut short ...", after
-/// unfinished outputs are removed, and exit code ErrorKind::io. That suits a program with one job;
-/// one that has others to go on with reads its files. A file that is rewritten in place changes
-/// under us: `require_unchanged` tells.
+/// If the file is truncated or its disk fails, accessing the lost bytes ends the program:
+/// unfinished outputs are removed, "attn: NAME: was cut short ..." is printed and the exit code is
+/// ErrorKind::io. Batch runs, where other jobs must continue, read their files instead. If the file
+/// is modified in place, the mapped bytes change; require_unchanged() detects that.
 std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::string& name);
 
-/// Looks at bytes of which the system said that it cannot: where they are those of a mapped file
-/// that were lost, that ends the program as above.
+/// Accesses bytes for which a system call failed with EFAULT. If they are lost bytes of a mapped
+/// file, that ends the program as described above.
 void look_at_pages(const void* data, std::size_t size);
 
-/// What tells whether a file's bytes are still those that were there.
+/// Identifies a version of a file.
 struct FileStamp {
   dev_t device = 0;
   ino_t inode = 0;
@@ -33,10 +32,10 @@ struct FileStamp {
 };
 FileStamp stamp_of(const struct stat& info);
 
-/// Errors: io, where the file that still has this path was written to since. One that was replaced
-/// by another, or removed, is no error: its bytes are as they were.
+/// Errors: io, if the file was modified since `before`. It is no error if the path was removed or
+/// now names another file: the mapped bytes are unchanged.
 void require_unchanged(const std::string& path, const FileStamp& before);
-/// The same of what is known of the file now.
+/// The same with the present status of the file.
 void require_unchanged(const std::string& name, const FileStamp& before, const struct stat& now);
 
 }  // namespace attn

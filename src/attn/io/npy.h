@@ -5,38 +5,39 @@
 //   then        header length: uint16 (1.0) or uint32 (2.0, 3.0), little-endian
 //   then        header: a Python dict literal with the keys descr, fortran_order and shape, in any
 //               order, latin-1 (3.0: UTF-8); padded with spaces and '\n' to a multiple of 64
-//   then        the elements, in the byte order that descr says
+//   then        the elements, in the byte order of descr
 //
-// Refused, each by name: object arrays (they hold pickles: never unpickled), strings, dates,
-// complex, structured and sub-array dtypes, headers over 10,000 characters (NumPy's own limit),
-// shapes whose product overflows or asks for more bytes than follow, and bytes left over.
+// Refused: object arrays (pickles are never loaded), strings, dates, complex, structured and
+// sub-array dtypes, headers over 10,000 characters (NumPy's limit), shapes whose size overflows or
+// differs from the size of the file.
 #pragma once
 
 #include <span>
 #include <string>
 
 #include "attn/io/file.h"
+#include "attn/io/file_layout.h"
 #include "attn/io/output_file.h"
-#include "attn/io/pieces.h"
+#include "attn/io/read_budget.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
 bool is_npy(std::span<const std::byte> bytes);
 
-/// `name` stands in errors ("FILE" or "FILE#MEMBER"). The tensor shares the bytes' memory where
-/// byte order, layout and alignment allow. Errors: data.
-Tensor read_npy(const FileBytes& file, const std::string& name);
+/// `name` is used in errors ("FILE" or "FILE#MEMBER"). The tensor shares the file's memory where
+/// byte order, layout and alignment allow; copies stay charged to `budget`, if any. Errors: data.
+Tensor read_npy(const FileBytes& file, const std::string& name, ReadBudget* budget = nullptr);
 
-/// Version 1.0, C order, little-endian: the header, byte for byte as numpy.save of NumPy 1.24
-/// writes it, padded to 64. bfloat16, which NumPy lacks, is written as float32 (exact).
+/// The header for version 1.0, C order, little-endian, padded to 64 bytes: byte for byte as
+/// numpy.save of NumPy 1.24. bfloat16, which NumPy lacks, is written as float32 (exact).
 std::string npy_header(DType dtype, const Shape& shape);
 
-/// The dtype that the file holds it in: f32 for bf16, otherwise `dtype`.
+/// The dtype in the file: f32 for bf16, otherwise `dtype`.
 DType npy_dtype(DType dtype);
 
-/// A file of one tensor, whose dtype is npy_dtype()'s.
-Pieces npy_pieces(const TensorSpec& spec);
+/// The layout of a file of one tensor, whose dtype is npy_dtype()'s.
+FileLayout npy_layout(const TensorSpec& spec);
 
 void write_npy(const Tensor& tensor, OutputFile& out);
 

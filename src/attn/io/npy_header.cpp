@@ -18,7 +18,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kLongestHeader = 10000;  // NumPy's own limit
+constexpr std::size_t kLongestHeader = 10000;  // NumPy's limit
 constexpr std::size_t kPrefix = 8;             // magic and version
 
 constexpr std::array<std::pair<std::string_view, DType>, 12> kCodes = {{{"f8", DType::f64},
@@ -42,7 +42,7 @@ std::string quoted(std::string_view text) {
   return std::string("'").append(printable(std::string(text))).append("'");
 }
 
-/// Why a descr that is none of ours is refused.
+/// The reason for refusing a dtype.
 std::string unsupported(std::string_view kind) {
   if (kind.starts_with('O')) return "object arrays hold pickles, which attn never loads";
   if (kind.starts_with('V'))

@@ -60,16 +60,19 @@ void require_readable(const ZipMember& member, const std::string& name, const Np
   expanded += member.size;
 }
 
-Tensor read_member(const ZipMember& member, const std::string& name) {
+Tensor read_member(const ZipMember& member, const std::string& name, ReadBudget* budget) {
+  MemoryCharge expanded(budget, name);
+  expanded.add(member.size);
+  expanded.keep();
   const std::shared_ptr<std::byte> data = allocate_bytes(member.size);
   if (const std::string problem = expand(member, data.get()); !problem.empty()) fail(name, problem);
-  return read_npy({name, data, member.size}, name);
+  return read_npy({name, data, member.size}, name, budget);
 }
 
 /// All arrays, or the one that is `wanted`. The directory entries of the others are checked as
 /// well, but they are not expanded.
 TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
-                       const NpzLimits& limits, const std::string* wanted) {
+                       const NpzLimits& limits, const std::string* wanted, ReadBudget* budget) {
   TensorMap tensors;
   std::map<std::string_view, std::string_view>
       seen;  // the key that NumPy gives a member -> its name
@@ -80,21 +83,18 @@ TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
     const std::string_view key = name.substr(0, name.size() - (is_array ? kSuffix.size() : 0));
     const auto [other, is_new] = seen.emplace(key, name);
     if (!is_new)
-      fail(file.name(), "holds both '" + printable(std::string(other->second)) + "' and '" +
-                            printable(member.name) + "': expected one array of a name");
+      fail(file.name(), "has both '" + printable(std::string(other->second)) + "' and '" +
+                            printable(member.name) + "', which have the same name as arrays");
     if (!is_array) continue;
-    if (key.empty()) fail(file.name(), "holds an array without a name");
+    if (key.empty()) fail(file.name(), "has an array without a name");
     within(file.name(), [&] {
       const std::string array(key);
       require_readable(member, array, limits, expanded);
-      if (wanted == nullptr || array == *wanted) tensors.set(array, read_member(member, array));
+      if (wanted == nullptr || array == *wanted)
+        tensors.set(array, read_member(member, array, budget));
     });
   }
   return tensors;
-}
-
-ZipDirectory read_directory(const FileBytes& file, const NpzLimits& limits) {
-  return read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name});
 }
 
 }  // namespace
@@ -104,17 +104,23 @@ bool is_zip(std::span<const std::byte> bytes) {
   return text.starts_with("PK\3\4") || text.starts_with("PK\5\6");
 }
 
-TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits& limits) {
-  const ZipDirectory directory = read_directory(file, limits);
+TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits& limits,
+                   ReadBudget* budget) {
+  MemoryCharge charge(budget, file.name());
+  const ZipDirectory directory =
+      read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
   if (comment != nullptr) *comment = directory.comment;
-  TensorMap tensors = read_members(directory, file, limits, nullptr);
-  if (tensors.empty()) fail(file.name(), "holds no .npy member");
+  TensorMap tensors = read_members(directory, file, limits, nullptr, budget);
+  if (tensors.empty()) fail(file.name(), "has no .npy member");
   return tensors;
 }
 
 std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& key,
-                                     const NpzLimits& limits) {
-  const TensorMap tensors = read_members(read_directory(file, limits), file, limits, &key);
+                                     const NpzLimits& limits, ReadBudget* budget) {
+  MemoryCharge charge(budget, file.name());
+  const ZipDirectory directory =
+      read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
+  const TensorMap tensors = read_members(directory, file, limits, &key, budget);
   if (tensors.empty()) return std::nullopt;
   return tensors.begin()->second;
 }

@@ -1,4 +1,6 @@
 // Writes a .npz archive front to back, in the layout that io/zip_directory.h reads.
+#include "attn/io/npz_writer.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <string>
@@ -19,8 +21,8 @@ constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x060
 constexpr std::uint32_t kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr std::uint64_t kFull32 = 0xFFFFFFFF;  // "see the zip64 field"
 constexpr std::uint64_t kFull16 = 0xFFFF;
-constexpr std::uint16_t kPlain = 20, kZip64 = 45;  // versions of the format that a reader needs
-constexpr std::uint16_t kUnix = 3 << 8;            // the maker's system: modes are Unix modes
+constexpr std::uint16_t kPlain = 20, kZip64 = 45;  // format versions that the reader must support
+constexpr std::uint16_t kUnix = 3 << 8;            // made on Unix: attributes are Unix modes
 constexpr std::uint16_t kUtf8 = 1 << 11;           // flag: the name is UTF-8
 constexpr std::uint16_t kFirstDay = 1 << 5 | 1;    // 1980-01-01
 constexpr std::string_view kSuffix = ".npy";
@@ -60,7 +62,7 @@ std::uint16_t flags(const std::string& name) {
   return 0;
 }
 
-/// The zip64 field: the 64-bit values that did not fit their 32-bit places, in their order.
+/// The zip64 field: the 64-bit values that do not fit 32-bit fields, in order.
 std::string extra_field(const std::vector<std::uint64_t>& values) {
   if (values.empty()) return "";
   Record record;
@@ -69,7 +71,7 @@ std::string extra_field(const std::vector<std::uint64_t>& values) {
   return record.bytes();
 }
 
-/// What local header and central directory have in common.
+/// The fields that local header and central directory share.
 void put_member(Record& record, const Member& member, const std::string& extra) {
   record.u16(extra.empty() ? kPlain : kZip64).u16(flags(member.name)).u16(0).u16(0).u16(kFirstDay);
   record.u32(member.checksum).u32(clipped(member.size)).u32(clipped(member.size));
@@ -108,19 +110,20 @@ std::string end_of_archive(std::uint64_t count, std::uint64_t start, std::uint64
   return record.u16(comment.size()).text(comment).bytes();
 }
 
-/// What read_npz() would not read is not written.
+/// Refuses what read_npz() would not read.
 void refuse_unreadable(const std::vector<TensorSpec>& specs, const std::string& path) {
   const NpzLimits limits;
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorKind::data, Problem{.where = {path}, .message = what});
   };
   if (specs.size() > limits.members)
-    refuse("an .npz holds at most " + std::to_string(limits.members) + " arrays, found " +
+    refuse("an .npz file can have at most " + std::to_string(limits.members) + " arrays, found " +
            std::to_string(specs.size()));
   for (const auto& [name, dtype, shape] : specs) {
     if (name.size() + kSuffix.size() > limits.name)
-      refuse("an .npz holds names of at most " + std::to_string(limits.name - kSuffix.size()) +
-             " bytes, found one of " + std::to_string(name.size()));
+      refuse("names in an .npz file can have at most " +
+             std::to_string(limits.name - kSuffix.size()) + " bytes, found one of " +
+             std::to_string(name.size()));
     if (name.find('\0') != std::string::npos)
       refuse("a name in an .npz cannot hold a NUL, found '" + printable(name) + "'");
   }
@@ -128,11 +131,12 @@ void refuse_unreadable(const std::vector<TensorSpec>& specs, const std::string& 
 
 }  // namespace
 
-Pieces npz_pieces(const std::vector<TensorSpec>& specs, const std::vector<std::uint32_t>& checksums,
-                  const std::string& comment, const std::string& path) {
+FileLayout npz_layout(const std::vector<TensorSpec>& specs,
+                      const std::vector<std::uint32_t>& checksums, const std::string& comment,
+                      const std::string& path) {
   if (comment.size() > kFull16) throw Error(ErrorKind::internal, "archive comment too long");
   refuse_unreadable(specs, path);
-  Pieces pieces;
+  FileLayout layout;
   std::string directory;
   std::uint64_t offset = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
@@ -142,13 +146,13 @@ Pieces npz_pieces(const std::vector<TensorSpec>& specs, const std::vector<std::u
                         crc32_of_both(crc32_of(bytes_of(npy)), checksums[i], spec.bytes()),
                         npy.size() + spec.bytes(), offset};
     const std::string header = local_header(member);
-    pieces.push_back({header + npy, i});
+    layout.push_back({header + npy, i});
     directory += central_header(member);
     offset += header.size() + member.size;
   }
   const std::string end = end_of_archive(specs.size(), offset, directory.size(), comment);
-  pieces.push_back({directory + end, {}});
-  return pieces;
+  layout.push_back({directory + end, {}});
+  return layout;
 }
 
 void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out) {
@@ -158,7 +162,7 @@ void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile&
     specs.push_back({name, npy_dtype(tensor.dtype()), tensor.shape()});
     elements.push_back(elements_of(tensor, specs.back().dtype));
   }
-  write_pieces(npz_pieces(specs, checksums_of(elements, specs), comment, out.path()), specs,
+  write_layout(npz_layout(specs, checksums_of(elements, specs), comment, out.path()), specs,
                elements, out);
 }
 

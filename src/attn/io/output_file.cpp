@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
 constexpr std::size_t kLarge = std::size_t{64}
-                               << 10;  // to gather more would cost more than it saves
+                               << 10;  // buffering larger writes costs more than it saves
 
-/// Why `size` bytes at `data` cannot be written. Where they stand in a mapped input that was cut
-/// short, they cannot even be looked at, and that is told.
+/// The error for a failed write of `size` bytes at `data`. If they belong to a mapped input that
+/// was cut short, that is reported instead.
 Error failure(const StagedFile& file, int code, const void* data, std::size_t size) {
   if (code == EFAULT) look_at_pages(data, size);
   return system_error(ErrorKind::io, file.path(), code);
@@ -93,7 +93,7 @@ void OutputFile::reserve(std::uint64_t bytes) {
   int code = 0;
   do code = fallocate(file_.descriptor(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
   while (code == EINTR);
-  // A file system that cannot tell beforehand tells when it is written to.
+  // Other file systems report a full disk when they are written to.
   if (code != 0 && code != EOPNOTSUPP && code != ENOSYS && code != EINVAL)
     throw system_error(ErrorKind::io, path(), code);
 }

@@ -1,4 +1,4 @@
-// Outputs as bytes, whole or not there.
+// Output files that are complete or absent.
 #pragma once
 
 #include <cstddef>
@@ -13,39 +13,37 @@
 
 namespace attn {
 
-/// Thrown when the reader of standard output or of a pipe has gone (`attn … | head`). Not an Error:
-/// nothing is wrong and nothing is to be said; the program ends with exit code 141, as if by
-/// SIGPIPE, which has to be ignored for this to be seen.
+/// Thrown when the reader of standard output or a pipe has closed it (`attn ... | head`). Not an
+/// Error: nothing is printed, and the program ends with exit code 141, as if by SIGPIPE. SIGPIPE
+/// must be ignored.
 struct BrokenPipe {};
 
-/// An output that is whole or not there.
+/// Bytes go to a staged file (io/staged_file.h), which commit() flushes, closes and renames.
+/// Without commit() it is removed, and an existing file of the name is unchanged. Pipes and devices
+/// are written directly.
 ///
-/// Bytes go to a file on its way to its place (io/staged_file.h), and commit() flushes, closes and
-/// names it. Without commit() it is gone and what stood under the name stays. What is a place of
-/// its own from the start, as a pipe is, is written as the bytes come.
-///
-/// Errors: cannot_create, permission, io; each names path and reason. Throws BrokenPipe.
+/// Errors: cannot_create, permission, io; each states path and reason. Throws BrokenPipe.
 class OutputFile {
  public:
   OutputFile(const std::string& path, const OutputPolicy& policy);
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  void flush();   ///< what was written so far leaves this process
-  void finish();  ///< all that commit() does but the name: what can fail, short of it, has failed
+  void flush();   ///< passes what was written so far to the system
+  void finish();  ///< what commit() does, without the renaming
 
-  /// Finds room on the disk for the first `bytes` of the file, so that too little is known at once.
+  /// Allocates disk space for the first `bytes` of the file, so that a full disk is reported at
+  /// once.
   void reserve(std::uint64_t bytes);
-  /// Writes one part behind another at `offset`, before those in front of it, too: not where bytes
-  /// go straight to their place, nor where digest() will be asked for. Threads may do so at once.
-  /// Errors: io.
+  /// Writes the parts, one after the other, at `offset`; thread-safe. Not for pipes and devices,
+  /// nor with a digest. Errors: io.
   void write_at(std::uint64_t offset, std::span<const std::span<const std::byte>> parts);
-  /// What write() writes next comes `bytes` further on.
+  /// Moves the position of the next write() forward by `bytes`.
   void skip(std::uint64_t bytes);
   void commit();
 
   const std::string& path() const { return file_.path(); }
-  std::string digest() const { return digest_->text(); }  ///< of what was written (io/digest.h)
+  std::string digest() const { return digest_->text(); }  ///< io/digest.h
 
  private:
   StagedFile file_;

@@ -1,4 +1,4 @@
-// What may become of what stands where an output is to be.
+// How an output may replace an existing file.
 #pragma once
 
 #include <set>
@@ -10,18 +10,17 @@
 
 namespace attn {
 
-/// How an output may come into being.
 struct OutputPolicy {
-  bool force = false;                 ///< replace what stands there already
-  std::set<std::string> inputs = {};  ///< paths that were read: writing onto one is refused
-  bool durable = false;               ///< outlast a power cut: fsync of the file and its folder
-  bool digest = false;                ///< digest() will be asked for
-  bool nameless = false;              ///< no temporary sibling where that can be: for many outputs
+  bool force = false;                 ///< replace an existing file
+  std::set<std::string> inputs = {};  ///< files that were read; never replaced
+  bool durable = false;               ///< fsync the file and its directory
+  bool digest = false;                ///< compute digest()
+  bool nameless = false;              ///< use O_TMPFILE if possible; faster for many outputs
   std::set<std::string> ours = {};    ///< paths that may be replaced without `force`
-  bool same = false;  ///< what stands there is taken where it has the very bytes; needs `digest`
+  bool same = false;  ///< accept an existing file with the same bytes; requires `digest`
 };
 
-/// An output exists and may not be replaced.
+/// An output exists and must not be replaced.
 struct ExistsAlready : Error {
   explicit ExistsAlready(const std::string& existing)
       : Error(ErrorKind::cannot_create,

@@ -8,8 +8,8 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kShortRow =
-    2048;  // bytes: to copy one is quicker than to hand it on by itself
-constexpr std::size_t kCopied = std::size_t{256} << 10;  // bytes gathered from short rows
+    2048;  // bytes; copying shorter rows is faster than a separate write
+constexpr std::size_t kCopied = std::size_t{256} << 10;  // bytes of short rows in one write
 
 }  // namespace
 

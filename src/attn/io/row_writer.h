@@ -1,4 +1,4 @@
-// One tensor of a file, written row by row in any order, from several threads at once.
+// Writes the rows of one tensor into a file in any order, from several threads.
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,12 @@ namespace attn {
 
 class RowWriter {
  public:
-  /// Rows of `row_bytes` each from byte `start` of `file` on; `with_checksum`: checksum() will be
-  /// asked for.
+  /// Rows of `row_bytes` bytes, starting at byte `start` of `file`. checksum() requires
+  /// `with_checksum`.
   RowWriter(OutputFile& file, std::uint64_t start, std::size_t row_bytes, bool with_checksum);
 
-  /// Rows `first` to `first + count`, `stride` bytes apart in memory, in the file's dtype and byte
-  /// order. Errors: io.
+  /// Writes rows `first` to `first + count`, `stride` bytes apart in memory, in the file's dtype
+  /// and byte order. Errors: io.
   void write(std::size_t first, std::size_t count, const std::byte* rows, std::size_t stride);
 
   std::uint64_t start() const { return start_; }

@@ -15,6 +15,7 @@
 #include "attn/io/bytes.h"
 #include "attn/io/elements.h"
 #include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/io/safetensors_header.h"
 
 namespace attn {
@@ -31,7 +32,7 @@ using Coding = SafetensorsKind::Coding;
   throw Error(ErrorKind::data, Problem{.where = {file, tensor}, .message = problem});
 }
 
-/// Four bits of exponent with bias 7, three of fraction; no infinity, and one NaN of each sign.
+/// Four exponent bits with bias 7, three fraction bits; no infinity, one NaN of each sign.
 float e4m3(std::uint8_t bits) {
   const int exponent = bits >> 3 & 0xF, fraction = bits & 7;
   const float magnitude = exponent == 0xF && fraction == 7 ? std::numeric_limits<float>::quiet_NaN()
@@ -48,7 +49,10 @@ float e5m2(std::uint8_t bits) {
   return static_cast<float>(half);
 }
 
-Tensor widened(const FileBytes& file, const SafetensorsEntry& entry) {
+Tensor widened(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
+  MemoryCharge copy(budget, file.name());
+  copy.add(element_count(entry.shape), sizeof(float));
+  copy.keep();
   std::array<float, 256> values;
   for (std::size_t bits = 0; bits < values.size(); ++bits) {
     const auto byte = static_cast<std::uint8_t>(bits);
@@ -61,17 +65,21 @@ Tensor widened(const FileBytes& file, const SafetensorsEntry& entry) {
   return tensor;
 }
 
-Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry) {
+Tensor tensor_of(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
   if (entry.kind->coding == Coding::unsupported)
     fail_in(file.name(), entry.name,
             "dtype " + std::string(entry.kind->name) +
-                " is not one that attn computes with; others in "
-                "the file can be named, FILE#NAME");
-  if (entry.kind->coding != Coding::plain) return widened(file, entry);
+                " is not supported; other tensors of the file can be read with FILE#NAME");
+  if (entry.kind->coding != Coding::plain) return widened(file, entry, budget);
+  if (entry.kind->dtype == DType::boolean || !is_aligned(file, entry.begin, entry.kind->dtype)) {
+    MemoryCharge copy(budget, file.name());
+    copy.add(entry.end - entry.begin);
+    copy.keep();
+  }
   return little_endian_elements(elements_at(file, entry.begin, entry.kind->dtype, entry.shape));
 }
 
-/// The tensors in the order in which the format's own writer puts them.
+/// The order of the tensors in the file.
 std::vector<std::size_t> in_order(const std::vector<TensorSpec>& specs) {
   std::vector<std::size_t> order(specs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -97,9 +105,10 @@ std::string header_of(const std::vector<TensorSpec>& specs, const std::vector<st
   std::uint64_t offset = 0;
   for (const std::size_t i : order) {
     const std::string& name = specs[i].name;
-    if (name == "__metadata__") fail(file, "no tensor can be called '__metadata__' in this format");
+    if (name == "__metadata__")
+      fail(file, "a .safetensors file cannot have a tensor named '__metadata__'");
     if (find_invalid_utf8(name) != std::string::npos)
-      fail_in(file, name, "the name is not UTF-8, which this format asks for");
+      fail_in(file, name, "the name is not UTF-8, as .safetensors requires");
     const JsonIntegers shape(specs[i].shape.begin(), specs[i].shape.end());
     const std::uint64_t end = offset + specs[i].bytes();
     text += (text.empty() ? "" : ",") + json_quoted(name) + ":{\"dtype\":\"";
@@ -122,31 +131,34 @@ bool is_safetensors(std::span<const std::byte> bytes) {
   return little_endian<std::uint64_t>(bytes) <= bytes.size() - 8;
 }
 
-TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata) {
-  SafetensorsHeader header = parse_safetensors_header(file);
+TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata,
+                           ReadBudget* budget) {
+  MemoryCharge charge(budget, file.name());
+  SafetensorsHeader header = parse_safetensors_header(file, charge);
   TensorMap tensors;
   for (const SafetensorsEntry& entry : header.entries)
-    tensors.set(entry.name, tensor_of(file, entry));
+    tensors.set(entry.name, tensor_of(file, entry, budget));
   if (metadata != nullptr) *metadata = std::move(header.metadata);
   return tensors;
 }
 
-Tensor read_safetensor(const FileBytes& file, const std::string& name) {
-  const SafetensorsHeader header = parse_safetensors_header(file);
+Tensor read_safetensor(const FileBytes& file, const std::string& name, ReadBudget* budget) {
+  MemoryCharge charge(budget, file.name());
+  const SafetensorsHeader header = parse_safetensors_header(file, charge);
   std::vector<std::string> names;
   for (const SafetensorsEntry& entry : header.entries) {
-    if (entry.name == name) return tensor_of(file, entry);
+    if (entry.name == name) return tensor_of(file, entry, budget);
     names.push_back(entry.name);
   }
   fail(file.name(), "has no tensor '" + printable(name) + "'" + did_you_mean(name, names));
 }
 
-Pieces safetensors_pieces(const std::vector<TensorSpec>& specs, const SafetensorsMetadata& metadata,
-                          const std::string& path) {
+FileLayout safetensors_layout(const std::vector<TensorSpec>& specs,
+                              const SafetensorsMetadata& metadata, const std::string& path) {
   const std::vector<std::size_t> order = in_order(specs);
-  Pieces pieces = {{header_of(specs, order, metadata, path), {}}};
-  for (const std::size_t i : order) pieces.push_back({"", i});
-  return pieces;
+  FileLayout layout = {{header_of(specs, order, metadata, path), {}}};
+  for (const std::size_t i : order) layout.push_back({"", i});
+  return layout;
 }
 
 void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& metadata,
@@ -157,7 +169,7 @@ void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& meta
     specs.push_back({name, tensor.dtype(), tensor.shape()});
     elements.push_back(elements_of(tensor, tensor.dtype()));
   }
-  write_pieces(safetensors_pieces(specs, metadata, out.path()), specs, elements, out);
+  write_layout(safetensors_layout(specs, metadata, out.path()), specs, elements, out);
 }
 
 }  // namespace attn

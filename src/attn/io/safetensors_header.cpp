@@ -10,6 +10,7 @@
 #include "attn/base/suggestion.h"
 #include "attn/io/bytes.h"
 #include "attn/io/json.h"
+#include "attn/io/json_parse.h"
 
 namespace attn {
 namespace {
@@ -20,7 +21,7 @@ constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kLongestHeader = 100'000'000;
 constexpr std::string_view kMetadata = "__metadata__";
 
-// In the order of the format's own reader.
+// In the order of the reference implementation.
 constexpr std::array<SafetensorsKind, 22> kKinds = {{{"BOOL", 8, plain, DType::boolean},
                                                      {"F4", 4, unsupported, DType::f32},
                                                      {"F6_E2M3", 6, unsupported, DType::f32},
@@ -53,7 +54,7 @@ constexpr std::array<SafetensorsKind, 22> kKinds = {{{"BOOL", 8, plain, DType::b
   throw Error(ErrorKind::data, Problem{.where = {file, tensor}, .message = problem});
 }
 
-/// The text of the header, after all that can be known without reading it.
+/// The text of the header, after checking its length.
 std::string_view header_text(const FileBytes& file) {
   const std::string name = file.name();
   if (file.size < kLengthBytes)
@@ -80,15 +81,15 @@ const SafetensorsKind& kind_named(const Json& json, const std::string& name) {
   fail(name, "unknown dtype '" + printable(*word) + "'" + did_you_mean(*word, known));
 }
 
-/// A list of whole numbers from 0 to 2^63 - 1.
+/// A list of integers from 0 to 2^63 - 1.
 Shape sizes_in(const Json& json, const std::string& what, const std::string& name) {
   const auto* array = json.get<JsonArray>();
   if (array != nullptr && array->empty()) return {};
   const auto* integers = json.get<JsonIntegers>();
   if (integers == nullptr || std::any_of(integers->begin(), integers->end(),
                                          [](std::int64_t number) { return number < 0; }))
-    fail(name, what + ": expected a list of whole numbers from 0 to 2^63 - 1, found " +
-                   (json.is_array() ? "others in it" : json.kind()));
+    fail(name, what + ": expected a list of integers from 0 to 2^63 - 1, found " +
+                   (json.is_array() ? "other values in it" : json.kind()));
   if (integers->size() > Shape::kMaxAxes)
     fail(name, what + ": expected at most " + std::to_string(Shape::kMaxAxes) + " numbers, found " +
                    std::to_string(integers->size()));
@@ -109,7 +110,7 @@ std::size_t count_of(const Shape& shape, const std::string& name) {
   }
 }
 
-/// Bytes that the elements take.
+/// The size of the elements in bytes.
 std::size_t bytes_asked(const SafetensorsEntry& entry, const std::string& name) {
   std::size_t bits = 0;
   if (__builtin_mul_overflow(count_of(entry.shape, name), entry.kind->bits, &bits))
@@ -120,8 +121,7 @@ std::size_t bytes_asked(const SafetensorsEntry& entry, const std::string& name) 
   return bits / 8;
 }
 
-/// Sets where the elements stand, counted from the end of the header, after which the file has
-/// `available` bytes.
+/// Sets the offsets, relative to the end of the header, after which the file has `available` bytes.
 void place(SafetensorsEntry& entry, const Json& json, const std::string& name,
            std::size_t available) {
   const Shape offsets = sizes_in(member(json, "data_offsets", name), "data_offsets", name);
@@ -129,7 +129,7 @@ void place(SafetensorsEntry& entry, const Json& json, const std::string& name,
     fail(name, "data_offsets: expected 2 numbers, found " + std::to_string(offsets.size()));
   const std::string span =
       "data_offsets [" + std::to_string(offsets[0]) + ", " + std::to_string(offsets[1]) + "]";
-  if (offsets[0] > offsets[1]) fail(name, span + ": expected the end after the beginning");
+  if (offsets[0] > offsets[1]) fail(name, span + ": expected the end not before the start");
   if (offsets[1] > available)
     fail(name, span + ": the file has " + std::to_string(available) + " bytes after the header");
   const std::size_t bytes = bytes_asked(entry, name);
@@ -160,7 +160,7 @@ SafetensorsEntry entry_of(const std::string& key, const Json& json, const FileBy
   return entry;
 }
 
-/// That the tensors stand one after another and fill the file.
+/// Checks that the tensors fill the file without gaps or overlaps.
 void require_no_gap(const SafetensorsHeader& header, const FileBytes& file, std::size_t start) {
   std::vector<std::size_t> order(header.entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -204,13 +204,15 @@ SafetensorsMetadata metadata_of(const Json& json) {
 
 }  // namespace
 
-SafetensorsHeader parse_safetensors_header(const FileBytes& file) {
+SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge) {
   const std::string_view text = header_text(file);
-  const Json json = within(file.name(), [&] { return parse_json(text, "header"); });
+  const Json json = within(file.name(), [&] { return parse_json(text, "header", charge); });
   const std::size_t start = kLengthBytes + text.size();
   SafetensorsHeader header;
+  constexpr std::size_t kTensor = 1024;  // memory of an entry and its Tensor
   for (const auto& [key, value] : *json.get<JsonObject>()) {
-    if (key.empty()) fail(file.name(), "holds a tensor without a name");
+    if (key.empty()) fail(file.name(), "has a tensor without a name");
+    charge.add(kTensor + 4 * key.size());
     within(file.name(), [&] {
       if (key == kMetadata)
         header.metadata = metadata_of(value);

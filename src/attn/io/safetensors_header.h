@@ -1,4 +1,4 @@
-// What the header of a .safetensors file says, once it has been found to be true.
+// The validated header of a .safetensors file.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "attn/io/file.h"
+#include "attn/io/read_budget.h"
 #include "attn/io/safetensors.h"
 #include "attn/tensor/tensor.h"
 
@@ -15,9 +16,9 @@ namespace attn {
 struct SafetensorsKind {
   enum class Coding {
     plain,        ///< the bytes are the elements of `dtype`
-    e4m3,         ///< F8_E4M3, to be widened to `dtype`
-    e5m2,         ///< F8_E5M2, the same
-    unsupported,  ///< no dtype of ours holds it
+    e4m3,         ///< F8_E4M3, converted to `dtype`
+    e5m2,         ///< F8_E5M2, converted to `dtype`
+    unsupported,  ///< no equivalent dtype
   };
   std::string_view name;
   std::size_t bits;
@@ -37,11 +38,12 @@ struct SafetensorsHeader {
   SafetensorsMetadata metadata;
 };
 
-/// Errors: data, for anything that the format does not allow.
-SafetensorsHeader parse_safetensors_header(const FileBytes& file);
+/// Charges what the header and its tensors take in memory to `charge`, without their elements.
+/// Errors: data, for any violation of the format.
+SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge);
 
-/// How the format holds one of our dtypes. All are members of one table, in the order in which the
-/// format's own writer puts them, last to first.
+/// The element type for one of our dtypes. Its address gives the order in files: later table
+/// entries come first.
 const SafetensorsKind& safetensors_kind(DType dtype);
 
 }  // namespace attn

@@ -15,6 +15,7 @@
 
 #include "attn/base/printable.h"
 #include "attn/io/file.h"
+#include "attn/io/open_file.h"
 
 namespace attn {
 namespace fs = std::filesystem;
@@ -34,16 +35,15 @@ bool is_input(const struct stat& target, const std::set<std::string>& inputs) {
 
 mode_t mode_of_new_files() {
   static const mode_t mask = [] {
-    const mode_t old = umask(077);  // it can only be read by setting it
+    const mode_t old = umask(077);  // can only be read by setting it
     umask(old);
     return old;
   }();
   return 0666 & ~mask;
 }
 
-/// Gives a file without a name this one; false, with errno, where that fails. Without a privilege
-/// (and before Linux 6.10) the file has to be found by the name that /proc has for it, which takes
-/// longer.
+/// Links an O_TMPFILE file as `name`; false, with errno, on failure. Without a privilege (before
+/// Linux 6.10) this needs the slower way through /proc.
 bool link_descriptor(const Descriptor& file, const std::string& name) {
   static std::atomic<bool> by_number = true;
   if (by_number) {
@@ -56,11 +56,11 @@ bool link_descriptor(const Descriptor& file, const std::string& name) {
   return true;
 }
 
-/// Gives `from` the name `to`; false, with errno EEXIST, when something has that name already.
+/// Renames `from` to `to`; false, with errno EEXIST, if `to` exists.
 bool rename_without_replacing(const char* from, const char* to) {
   if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) == 0) return true;
   if (errno != EINVAL && errno != ENOSYS) return false;
-  // A file system (NFS) or kernel without that flag: a hard link never replaces anything either.
+  // A file system (NFS) or kernel without that flag. link() does not replace files either.
   return link(from, to) == 0 && unlink(from) == 0;
 }
 
@@ -82,7 +82,10 @@ void StagedFile::open(const OutputPolicy& policy) {
   if (path_.find('\0') != std::string::npos) throw refused(path_, "a path cannot hold a NUL");
   const std::optional<int> number = path_ == "-" ? STDOUT_FILENO : descriptor_named(path_);
   if (path_ == "-") path_ = "standard output";
-  if (number) return open_special(fcntl(*number, F_DUPFD_CLOEXEC, 3));
+  if (number) {
+    file_ = inherited_descriptor(*number, path_, ErrorKind::cannot_create);
+    return;
+  }
   target_ = path_;
   struct stat info {};
   int found = lstat(target_.c_str(), &info);
@@ -97,9 +100,11 @@ void StagedFile::open(const OutputPolicy& policy) {
     return open_temporary();
   }
   if (S_ISDIR(info.st_mode)) throw refused(path_, "is a directory");
-  if (!S_ISREG(info.st_mode))
-    return open_special(::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY));
-  if (is_input(info, policy.inputs)) throw refused(path_, "is an input, too");
+  if (!S_ISREG(info.st_mode)) {
+    file_ = open_special_output(target_, path_);
+    return;
+  }
+  if (is_input(info, policy.inputs)) throw refused(path_, "is an input and cannot be overwritten");
   if (!force_ && !same_) throw ExistsAlready(path_);
   mode_ = info.st_mode & 0777;
   open_temporary();
@@ -107,9 +112,9 @@ void StagedFile::open(const OutputPolicy& policy) {
 
 void StagedFile::open_temporary() {
   const fs::path folder = fs::path(target_).parent_path();
-  const SignalShelter shelter;
+  const SignalGuard guard;
   do {
-    temporary_ = std::make_unique<TemporaryName>((folder / new_temporary_name()).string());
+    temporary_ = std::make_unique<TempPath>((folder / new_temp_name()).string());
     file_ = Descriptor(::open(temporary_->path().c_str(),
                               O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   } while (!file_.is_open() && errno == EEXIST);
@@ -120,9 +125,8 @@ void StagedFile::open_temporary() {
   throw system_error(ErrorKind::cannot_create, path_, code);
 }
 
-/// A file without a name has what a new file's mode is by itself, and is gone when it is closed or
-/// the program ends. False where the file system, or a missing /proc, does not let it be named
-/// later.
+/// An O_TMPFILE file has the mode of a new file and disappears when it is closed. Returns false if
+/// the file system does not support it, or if /proc, which link_descriptor() needs, is missing.
 bool StagedFile::open_nameless() {
   static const bool can_be_named = access("/proc/self/fd", X_OK) == 0;
   if (!can_be_named) return false;
@@ -132,18 +136,13 @@ bool StagedFile::open_nameless() {
   return nameless_ = file_.is_open();
 }
 
-void StagedFile::open_special(int fd) {
-  file_ = Descriptor(fd);
-  if (!file_.is_open()) throw system_error(ErrorKind::cannot_create, path_, errno);
-}
-
 void StagedFile::close() {
-  // This fails where there are no modes, which loses nothing.
+  // Fails on file systems without modes, which is harmless.
   if (temporary_) fchmod(file_.get(), mode_);
   if (is_staged() && durable_ && fsync(file_.get()) != 0)
     throw system_error(ErrorKind::io, path_, errno);
-  // One without a name has to be held to be given one. That what was written is lost is told when
-  // the first of its descriptors is closed.
+  // An O_TMPFILE file must stay open until it is linked. Closing one of two descriptors reports
+  // lost data.
   Descriptor held;
   if (nameless_) {
     held = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, 3));
@@ -170,7 +169,7 @@ void StagedFile::give_name() {
 }
 
 void StagedFile::rename_temporary() {
-  const SignalShelter shelter;
+  const SignalGuard guard;
   const char* const from = temporary_->path().c_str();
   const bool done =
       force_ ? rename(from, target_.c_str()) == 0 : rename_without_replacing(from, target_.c_str());
@@ -180,13 +179,13 @@ void StagedFile::rename_temporary() {
 }
 
 void StagedFile::link_nameless() {
-  const SignalShelter shelter;
+  const SignalGuard guard;
   const auto link_to = [&](const std::string& name) { return link_descriptor(file_, name); };
   if (link_to(target_)) return;
   if (errno != EEXIST) throw system_error(ErrorKind::io, path_, errno);
   if (!force_) throw ExistsAlready(path_);
-  // It has appeared meanwhile. A link replaces nothing, a renaming does.
-  const std::string other = (fs::path(target_).parent_path() / new_temporary_name()).string();
+  // The name has appeared meanwhile. rename() replaces it, link() cannot.
+  const std::string other = (fs::path(target_).parent_path() / new_temp_name()).string();
   if (link_to(other) && rename(other.c_str(), target_.c_str()) == 0) return;
   const int code = errno;
   unlink(other.c_str());

@@ -1,4 +1,4 @@
-// Where an output comes to stand: made beside its place, and given its name when it is whole.
+// Output files that get their name only when they are complete.
 #pragma once
 
 #include <sys/types.h>
@@ -8,25 +8,23 @@
 
 #include "attn/io/descriptor.h"
 #include "attn/io/output_policy.h"
-#include "attn/io/temporaries.h"
+#include "attn/io/temp_files.h"
 
 namespace attn {
 
-/// A file on its way to its place.
+/// Until give_name() the bytes are in a temporary file ".attn-tmp-PID-TOKEN-N" in the same
+/// directory (io/temp_files.h), with mode 0600, which the destructor removes. Renaming it is
+/// atomic. With `nameless`, and where the file system supports it, a new file has no name until
+/// then (O_TMPFILE, linkat): this changes the directory once instead of three times, and threads
+/// that write into one directory wait for these changes.
 ///
-/// Until give_name() it is a temporary sibling, ".attn-tmp-PID-TOKEN-N" (io/temporaries.h; same
-/// folder, so the renaming is atomic; nobody else may read it while it grows), which the destructor
-/// removes. With `nameless` a new file has no name at all until then (O_TMPFILE, linkat), where the
-/// file system can do that: one entry made in the folder rather than two made and one taken out,
-/// which is what threads that write into one folder wait for.
+/// The constructor refuses whatever can be known in advance: a name that exists (without force), an
+/// input (even with force), a directory, a missing directory or one without permission. A name that
+/// appears later is not overwritten either. A symbolic link is kept and its target is written. A
+/// replaced file keeps its mode; a new file's mode follows the umask. "-", /dev/stdout, /dev/fd/N,
+/// FIFOs and devices are written directly.
 ///
-/// Everything that can be known beforehand is refused by the constructor, so that nothing is
-/// computed in vain: a name that exists (without force), an input (even with force), a directory, a
-/// folder that is missing or closed. A name that appears later is not overwritten either. A
-/// symbolic link stays and its target is written. A replaced file's mode is kept; a new file's is
-/// the umask's. "-", /dev/stdout, /dev/fd/N, FIFOs and devices are their own place from the start.
-///
-/// Errors: cannot_create, permission, io; each names path and reason.
+/// Errors: cannot_create, permission, io; each states path and reason.
 class StagedFile {
  public:
   StagedFile(const std::string& path, const OutputPolicy& policy);
@@ -36,10 +34,10 @@ class StagedFile {
   ~StagedFile();
 
   const std::string& path() const { return path_; }  ///< as the user wrote it, or "standard output"
-  int descriptor() const { return file_.get(); }     ///< to be written to, until close()
-  void close();                                      ///< on disk by then, where it is to be durable
-  /// With `same`, a file that stands there already stays where it has this digest. Errors:
-  /// ExistsAlready, where it has another.
+  int descriptor() const { return file_.get(); }     ///< for writing, until close()
+  void close();                                      ///< with fsync if durable
+  /// With `same`, keeps an existing file that has this digest. Errors: ExistsAlready, if it has
+  /// another.
   void settle(const std::string& digest);
   void give_name();  ///< after close()
 
@@ -48,18 +46,17 @@ class StagedFile {
   void open(const OutputPolicy& policy);
   void open_temporary();
   bool open_nameless();
-  void open_special(int fd);
   void rename_temporary();
   void link_nameless();
 
   std::string path_;
-  std::string target_;  ///< what it names, after symbolic links
+  std::string target_;  ///< path_ after following symbolic links
   bool force_, same_, durable_;
   mode_t mode_ = 0;
   Descriptor file_;
-  std::unique_ptr<TemporaryName> temporary_;  ///< none where bytes go straight to their place
-  bool nameless_ = false;                     ///< in place of a temporary name
-  bool settled_ = false;                      ///< what stands there has the same bytes, and stays
+  std::unique_ptr<TempPath> temporary_;  ///< null for pipes and devices
+  bool nameless_ = false;                ///< opened with O_TMPFILE
+  bool settled_ = false;                 ///< the existing file has the same bytes
 };
 
 }  // namespace attn

@@ -2,17 +2,21 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <ranges>
 #include <system_error>
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
+#include "attn/io/checked_text.h"
 #include "attn/io/csv.h"
 #include "attn/io/descriptor.h"
+#include "attn/io/json_parse.h"
+#include "attn/io/json_tensor.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
-#include "attn/io/text.h"
 
 namespace attn {
 namespace {
@@ -24,10 +28,10 @@ constexpr Format kFormats[] = {Format::npy, Format::npz, Format::safetensors, Fo
   throw Error(ErrorKind::data, Problem{.where = {file.name()}, .message = problem});
 }
 
-/// What stands at the ends of nested arrays.
+/// Counts of the innermost elements of nested arrays.
 struct Leaves {
   std::size_t numbers = 0;  ///< and booleans
-  std::size_t words = 0;    ///< "NaN" and the like, which are numbers only among numbers
+  std::size_t words = 0;    ///< "NaN" and the like, which count as numbers only beside numbers
   std::size_t others = 0;
 };
 
@@ -44,8 +48,8 @@ void count_leaves(const Json& json, Leaves& leaves) {
   }
 }
 
-/// Whether a member of a document is meant as a tensor: ["I", "am"] is not, and neither is false.
-/// One that mixes numbers and words is, so that its fault is told.
+/// Whether a member of a document is meant as a tensor; ["I", "am"] and false are not. A mixture of
+/// numbers and strings is, so that its error is reported.
 bool is_tensor(const Json& json) {
   if (json.get<bool>() != nullptr) return false;
   Leaves leaves;
@@ -53,26 +57,28 @@ bool is_tensor(const Json& json) {
   return leaves.numbers > 0 || leaves.others == 0;
 }
 
-TensorMap read_json_tensors(const FileBytes& file) {
+TensorMap read_json_tensors(const FileBytes& file, ReadBudget* budget) {
   const std::string name = file.name();
-  const Json document = parse_json(file.text(), name);
+  MemoryCharge parsed(budget, name), elements(budget, name);
+  const Json document = parse_json(file.text(), name, parsed);
   TensorMap tensors;
   const JsonObject* const object = document.get<JsonObject>();
   if (object == nullptr) {
-    tensors.set("", tensor_from_json(document, name));
-    return tensors;
+    tensors.set("", tensor_from_json(document, name, elements));
+  } else {
+    const bool is_result = document.find("schema") != nullptr;  // whose "id" names a batch's job
+    for (const auto& [key, value] : *object) {
+      if (!is_tensor(value) || (is_result && key == "id")) continue;
+      if (key.empty()) fail(file, "has an array without a name");
+      tensors.set(key, within(name, [&] { return tensor_from_json(value, key, elements); }));
+    }
   }
-  const bool is_result = document.find("schema") != nullptr;  // whose "id" names a batch's job
-  for (const auto& [key, value] : *object) {
-    if (!is_tensor(value) || (is_result && key == "id")) continue;
-    if (key.empty()) fail(file, "holds an array without a name");
-    tensors.set(key, within(name, [&] { return tensor_from_json(value, key); }));
-  }
-  if (tensors.empty()) fail(file, "holds no array of numbers");
+  if (tensors.empty()) fail(file, "has no array of numbers");
+  elements.keep();
   return tensors;
 }
 
-/// Whether bytes may be CSV: there are some, and none that text never holds.
+/// Whether bytes may be CSV: not empty, and without control characters.
 bool is_plain_text(std::string_view text) {
   constexpr std::size_t kLooked = 4096;
   const std::string_view start = text.substr(0, kLooked);
@@ -81,12 +87,10 @@ bool is_plain_text(std::string_view text) {
   });
 }
 
-/// "Q, K, V", or the first few and how many more there are.
+/// "Q, K, V", or the first few names and the number of others.
 std::string list_of(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 8;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kMost; ++i)
-    text.append(i == 0 ? "" : ", ").append(printable(names[i]));
+  std::string text = join(names | std::views::take(kMost), ", ", printable);
   if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
   return text;
 }
@@ -120,16 +124,15 @@ Format format_of(const FileBytes& file) {
   if (is_zip(file.bytes())) return Format::npz;
   if (is_safetensors(file.bytes()) || format_of_suffix(file.path) == Format::safetensors)
     return Format::safetensors;
-  const std::string_view text = without_mark(file.text());
+  const std::string_view text = without_byte_order_mark(file.text());
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   const char first = start == std::string_view::npos ? '\0' : text[start];
   if (first == '{' || first == '[') return Format::json;
-  // A file that is not what its name says: the reader of that format tells what is wrong with it.
+  // A broken file: the reader of the format in its name reports the error.
   if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;
-  // Standard input has no name to say it.
+  // Standard input has no suffix.
   if (is_stream(file.path) && is_plain_text(file.text())) return Format::csv;
-  fail(file, file.size == 0 ? "is empty"
-                            : "expected .npy, .npz, .safetensors, JSON or CSV, found none of them");
+  fail(file, file.size == 0 ? "is empty" : "is not a .npy, .npz, .safetensors, JSON or CSV file");
 }
 
 TensorRef parse_tensor_ref(const std::string& text) {
@@ -139,28 +142,36 @@ TensorRef parse_tensor_ref(const std::string& text) {
   return {text.substr(0, hash), text.substr(hash + 1)};
 }
 
-TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits) {
+TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits, ReadBudget* budget) {
   if (file.size == 0) fail(file, "is empty");
   const Format format = format_of(file);
-  if (format == Format::npz) return read_npz(file, nullptr, limits.npz);
-  if (format == Format::safetensors) return read_safetensors(file);
-  if (format == Format::json) return read_json_tensors(file);
+  if (format == Format::npz) return read_npz(file, nullptr, limits.npz, budget);
+  if (format == Format::safetensors) return read_safetensors(file, nullptr, budget);
+  if (format == Format::json) return read_json_tensors(file, budget);
   const std::string name = file.name();
   TensorMap tensors;
-  tensors.set("", format == Format::npy ? read_npy(file, name) : read_csv(file, name));
+  tensors.set("",
+              format == Format::npy ? read_npy(file, name, budget) : read_csv(file, name, budget));
   return tensors;
 }
 
-void TensorFiles::add(FileBytes file) { files_.insert_or_assign(file.path, std::move(file)); }
+void TensorFiles::add(FileBytes file) {
+  budget_.charge(file.size, file.name());
+  files_.insert_or_assign(file.path, std::move(file));
+}
 
 const FileBytes& TensorFiles::file(const std::string& path) {
   const auto place = files_.find(path);
   if (place != files_.end()) return place->second;
-  if (shared_ == nullptr)
-    return files_.emplace(path, read_file(path, limits_.memory, limits_.access)).first->second;
-  // Tensors asked for later are to be of the very bytes whose digest is told.
+  if (shared_ == nullptr) {
+    FileBytes file = read_file(path, budget_.left(), limits_.access);
+    add(std::move(file));
+    return files_.at(path);
+  }
+  // Keep the version whose digest is recorded, for tensors requested later.
   const auto held = held_.emplace(path, shared_->file(path)).first;
-  return files_.emplace(path, held->second->bytes()).first->second;
+  add(held->second->bytes());
+  return files_.at(path);
 }
 
 std::set<std::string> TensorFiles::paths() const {
@@ -177,25 +188,27 @@ const TensorMap& TensorFiles::all(const std::string& path) {
   const auto place = tensors_.find(path);
   if (place != tensors_.end()) return *place->second;
   const FileBytes& bytes = file(path);
-  auto tensors = is_own(path) ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_))
-                              : shared_->tensors(*held_.at(path));
+  auto tensors = is_own(path)
+                     ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_, &budget_))
+                     : shared_->tensors(*held_.at(path));
   return *tensors_.emplace(path, std::move(tensors)).first->second;
 }
 
 Tensor TensorFiles::read(const TensorRef& ref) {
   const FileBytes& bytes = file(ref.path);
   if (!ref.member.empty() && format_of(bytes) == Format::safetensors)
-    return read_safetensor(bytes, ref.member);
+    return read_safetensor(bytes, ref.member, &budget_);
   if (!ref.member.empty() && is_own(ref.path) && !tensors_.contains(ref.path) &&
       format_of(bytes) == Format::npz)
-    if (const std::optional<Tensor> tensor = read_npz_array(bytes, ref.member, limits_.npz))
+    if (const std::optional<Tensor> tensor =
+            read_npz_array(bytes, ref.member, limits_.npz, &budget_))
       return *tensor;
   const TensorMap& tensors = all(ref.path);
   if (ref.member.empty() && tensors.size() == 1) return tensors.begin()->second;
   const std::vector<std::string> names = tensors.names();
-  if (names.empty()) fail(bytes, "holds no arrays");
+  if (names.empty()) fail(bytes, "has no arrays");
   if (ref.member.empty())
-    fail(bytes, "has several arrays (" + list_of(names) + "): say which, e.g. " +
+    fail(bytes, "has several arrays (" + list_of(names) + "); choose one, e.g. " +
                     printable(ref.path + "#" + names.front()));
   if (const Tensor* tensor = tensors.find(ref.member)) return *tensor;
   const std::string asked = std::string("'").append(printable(ref.member)).append("'");

@@ -1,4 +1,4 @@
-// Any file of tensors: which format it is, and what it holds.
+// Reads tensor files of any format.
 #pragma once
 
 #include <map>
@@ -10,67 +10,71 @@
 #include "attn/io/file.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/json.h"
-#include "attn/io/limits.h"
+#include "attn/io/read_budget.h"
+#include "attn/io/read_limits.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
 enum class Format { npy, npz, safetensors, json, csv };
 
-/// What an output's name may end in: for messages and help.
+/// Suffixes of outputs, for messages and help.
 inline constexpr char kSuffixes[] = ".npz, .safetensors, .npy, .json or .csv";
 
 std::string_view name_of(Format format);
 
-/// What the bytes are: by magic for .npy and .npz, by a header for safetensors (or the name, where
-/// the header is broken), then '{' or '[' for JSON, also behind a UTF-8 byte order mark; what is
-/// left is CSV when the name ends in .csv or text comes through standard input or a pipe, JSON when
-/// it ends in .json. Errors: data.
+/// Detects the format: .npy and .npz by magic number, safetensors by its header (or by name, if the
+/// header is broken), JSON by '{' or '[', also after a UTF-8 byte order mark. Otherwise the suffix
+/// decides; text from standard input or a pipe is CSV. Errors: data.
 Format format_of(const FileBytes& file);
 
-/// By the suffix alone, for outputs; nothing when it is unknown or absent.
+/// The format of an output by its suffix; nothing if it is unknown or absent.
 std::optional<Format> format_of_suffix(const std::string& path);
 
-/// "FILE" or "FILE#NAME", split at the last '#' unless a file of the whole name exists.
+/// "FILE" or "FILE#NAME", split at the last '#' unless a file with the whole name exists.
 struct TensorRef {
   std::string path, member;
 };
 TensorRef parse_tensor_ref(const std::string& text);
 
-/// Every tensor in a file. .npy, .csv and a JSON array hold one, under the name ""; .npz and
-/// .safetensors hold theirs; a JSON object holds those of its values that are numbers or arrays of
-/// numbers. An array of several without a name (the key "") is an error.
-TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits = {});
+/// All tensors of a file. A .npy or .csv file or a JSON array has one, named "". A JSON object has
+/// those of its values that are numbers or arrays of numbers. The name "" in a file with names is
+/// an error. The memory is charged to `budget`, if any, where the tensors' part stays.
+TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits = {},
+                       ReadBudget* budget = nullptr);
 
-/// Reads each file once, however often it is named; remembers what was read, for provenance and
-/// for refusing to write onto an input.
+/// The input files of one job. Reads each file once and records it, for provenance and to refuse
+/// outputs that would overwrite an input.
 class TensorFiles {
  public:
-  explicit TensorFiles(const ReadLimits& limits = {}) : limits_(limits) {}
-  /// Reads through `shared`, which outlives this.
-  explicit TensorFiles(FileCache& shared) : shared_(&shared), limits_(shared.limits()) {}
+  explicit TensorFiles(const ReadLimits& limits = {}) : limits_(limits), budget_(limits.memory) {}
+  /// Reads through the cache `shared`, which outlives this.
+  explicit TensorFiles(FileCache& shared)
+      : shared_(&shared), limits_(shared.limits()), budget_(limits_.memory) {}
 
-  /// A file that has been read already.
+  /// Adds a file that was read already.
   void add(FileBytes file);
-  /// The one tensor that is meant. A file with several needs a member: the error lists their names.
+  /// The tensor `ref`. For a file with several tensors and no member, the error lists their names.
   /// Errors: no_input, data, io.
   Tensor read(const TensorRef& ref);
   const FileBytes& file(const std::string& path);
-  /// Everything that the file holds. Errors as read().
+  /// All tensors of the file. Errors: as read().
   const TensorMap& all(const std::string& path);
   const std::map<std::string, FileBytes>& files() const { return files_; }
-  std::set<std::string> paths() const;  ///< of all that was read: nothing may be written there
-  /// Errors: io, for a file that is used where it is and was written to since.
+  std::set<std::string> paths() const;  ///< of all files read; outputs must not overwrite them
+  /// Errors: io, if a mapped file was modified since.
   void require_unchanged() const;
   const ReadLimits& limits() const { return limits_; }
+  ReadBudget& budget() { return budget_; }  ///< memory of the files and tensors
 
  private:
   bool is_own(const std::string& path) const { return !held_.contains(path); }
 
   FileCache* shared_ = nullptr;
   ReadLimits limits_;
+  ReadBudget budget_;
   std::map<std::string, FileBytes> files_;
-  std::map<std::string, std::shared_ptr<SharedFile>> held_;  ///< the shared cache's
+  std::map<std::string, std::shared_ptr<SharedFile>> held_;  ///< from the shared cache
   std::map<std::string, std::shared_ptr<const TensorMap>> tensors_;
 };
 

@@ -101,8 +101,8 @@ std::string from_code_page_437(std::string_view name) {
 
 class Reader {
  public:
-  Reader(Bytes archive, const std::string& name, const ZipLimits& limits)
-      : archive_(archive), name_(name), limits_(limits) {}
+  Reader(Bytes archive, const std::string& name, const ZipLimits& limits, MemoryCharge& charge)
+      : archive_(archive), name_(name), limits_(limits), charge_(charge) {}
 
   ZipDirectory read() {
     ZipDirectory directory;
@@ -110,6 +110,9 @@ class Reader {
     if (end.members > limits_.members)
       refuse("has " + std::to_string(end.members) + " members; at most " +
              std::to_string(limits_.members) + " are read");
+    constexpr std::size_t kMember = 512;  // what is kept of one, here and by callers, but its name
+    charge_.add(end.members, kMember);
+    charge_.add(3, end.directory_size);  // a byte of code page 437 takes up to 3 in UTF-8
     std::vector<Entry> entries = read_entries(end, directory);
     read_local_headers(entries, end.directory_start, directory);
     require_unique_names(directory);
@@ -363,6 +366,7 @@ class Reader {
   const Bytes archive_;
   const std::string& name_;
   const ZipLimits& limits_;
+  MemoryCharge& charge_;
 };
 
 std::string inflate_member(const ZipMember& member, std::byte* out) {
@@ -378,14 +382,14 @@ std::string inflate_member(const ZipMember& member, std::byte* out) {
   int status = Z_OK;
   while (status == Z_OK) {
     const std::size_t in = std::min(packed.size(), kMost);
-    const std::size_t room = left > 0 ? std::min(left, kMost) : 1;
+    const std::size_t capacity = left > 0 ? std::min(left, kMost) : 1;
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
     stream.avail_in = static_cast<uInt>(in);
     stream.next_out = reinterpret_cast<Bytef*>(left > 0 ? out : &extra);
-    stream.avail_out = static_cast<uInt>(room);
+    stream.avail_out = static_cast<uInt>(capacity);
     status = inflate(&stream, Z_NO_FLUSH);
     packed = packed.subspan(in - stream.avail_in);
-    const std::size_t written = room - stream.avail_out;
+    const std::size_t written = capacity - stream.avail_out;
     if (written > 0 && left == 0) {
       inflateEnd(&stream);
       return "expands to more than its " + std::to_string(member.size) + " bytes";
@@ -407,8 +411,8 @@ std::string inflate_member(const ZipMember& member, std::byte* out) {
 }  // namespace
 
 ZipDirectory read_zip_directory(std::span<const std::byte> archive, const std::string& name,
-                                const ZipLimits& limits) {
-  return Reader(archive, name, limits).read();
+                                const ZipLimits& limits, MemoryCharge& charge) {
+  return Reader(archive, name, limits, charge).read();
 }
 
 std::string expand(const ZipMember& member, std::byte* out) {

@@ -21,6 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "attn/io/read_budget.h"
+
 namespace attn {
 
 struct ZipMember {
@@ -44,10 +46,10 @@ struct ZipLimits {
   std::size_t name = 1024;  ///< bytes
 };
 
-/// Takes time and memory in proportion to the size of the archive. `name` is used in errors.
-/// Errors: data.
+/// Takes time and memory in proportion to the size of the archive; the memory is charged to
+/// `charge`. `name` is used in errors. Errors: data.
 ZipDirectory read_zip_directory(std::span<const std::byte> archive, const std::string& name,
-                                const ZipLimits& limits);
+                                const ZipLimits& limits, MemoryCharge& charge);
 
 /// The expanded bytes of a stored or deflated member, written to `out`, which has member.size
 /// bytes. Returns what is wrong with the member, or "" where its size and checksum are right.

@@ -5,6 +5,9 @@
 #include "attn/base/same_name.h"
 #include "attn/base/suggestion.h"
 #include "attn/io/descriptor.h"
+#include "attn/io/json_parse.h"
+#include "attn/io/json_tensor.h"
+#include "attn/io/json_write.h"
 #include "attn/job/fields.h"
 #include "attn/job/saved_layer.h"
 
@@ -163,10 +166,12 @@ void Document::set_all(Document other) {
 }
 
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
-                        Json* id) {
+                        ReadBudget* budget, Json* id) {
   Document document;
   document.name = name;
-  Json parsed = parse_json(json, name);
+  MemoryCharge charge(budget, name);
+  Json parsed = parse_json(json, name, charge);
+  charge.keep();
   auto* members = std::get_if<JsonObject>(&parsed.value);
   if (members == nullptr)
     throw Error(ErrorKind::data,
@@ -203,7 +208,7 @@ Document read_document(const std::string& path, TensorFiles& files) {
   if (format == Format::npz || format == Format::safetensors) {
     add_arrays(document, files.all(path), problems);
   } else if (format == Format::json) {
-    return parse_document(file.text(), file.name(), folder_of(path));
+    return parse_document(file.text(), file.name(), folder_of(path), &files.budget());
   } else {
     throw Error(ErrorKind::data,
                 Problem{.where = {file.name()},

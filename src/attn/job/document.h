@@ -37,10 +37,11 @@ struct Document {
 /// no_input; data, with a problem for each unknown key.
 Document read_document(const std::string& path, TensorFiles& files);
 
-/// The same from JSON text; relative paths in it are relative to `folder`. If `id` is given, the
-/// key "id" is allowed, and its value is moved there. Errors: data.
+/// The same from JSON text; relative paths in it are relative to `folder`. The document is charged
+/// to `budget`, if any. If `id` is given, the key "id" is allowed, and its value is moved there.
+/// Errors: data.
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
-                        Json* id = nullptr);
+                        ReadBudget* budget = nullptr, Json* id = nullptr);
 
 /// Reads the inline numbers of a document, once for all documents that share its entries. Errors:
 /// data.

@@ -7,6 +7,8 @@
 #include "attn/base/numbers.h"
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/io/json_parse.h"
+#include "attn/io/json_write.h"
 #include "attn/random/generator.h"
 
 namespace attn {

@@ -12,6 +12,7 @@
 #include "attn/base/version.h"
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
+#include "attn/io/json_tensor.h"
 #include "attn/job/conventions.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"

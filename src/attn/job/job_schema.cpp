@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "attn/io/json_write.h"
 #include "attn/job/fields.h"
 #include "attn/job/random_spec.h"
 

@@ -7,6 +7,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
+#include "attn/io/process_memory.h"
 
 namespace attn {
 namespace {

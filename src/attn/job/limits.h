@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-#include "attn/io/limits.h"
+#include "attn/io/read_limits.h"
 
 namespace attn {
 

@@ -6,6 +6,7 @@
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/io/json_tensor.h"
 #include "attn/random/generator.h"
 
 namespace attn {

@@ -5,7 +5,7 @@
 namespace attn {
 namespace {
 
-/// Elements shown at the start and at the end of an axis, and whether some between are left out.
+/// Elements printed at the start and at the end of an axis, and whether some between are omitted.
 struct Ends {
   std::size_t head = 0, tail = 0;
   bool gap = false;
@@ -13,7 +13,7 @@ struct Ends {
 
 Ends ends_of(std::size_t extent, const ArrayLayout& layout) {
   if (!layout.summarised || extent <= 2 * layout.edgeitems) return {0, extent, false};
-  // NumPy shows the last element even when asked for none.
+  // NumPy prints the last element even if edgeitems is 0.
   return {layout.edgeitems, std::max<std::size_t>(layout.edgeitems, 1), true};
 }
 
@@ -35,14 +35,14 @@ std::string without_spaces_at_end(const std::string& text) {
   return text.substr(0, text.find_last_not_of(' ') + 1);
 }
 
-/// Sets the words of one array; `next_` walks through them as the axes are walked.
+/// Prints the words of one array in row-major order.
 class Typesetter {
  public:
   Typesetter(const std::vector<std::string>& words, const ArrayLayout& layout)
       : words_(words), layout_(layout) {}
 
-  /// The block of `axis`, whose bracket stands at column `indent` - 1 and whose lines end before
-  /// column `width`: outer closing brackets need the columns after it.
+  /// The block of `axis`. Its bracket is at column `indent` - 1 and its lines end before column
+  /// `width`; the columns after that are for outer closing brackets.
   std::string block(std::size_t axis, std::size_t indent, long width) {
     if (axis == layout_.shape.size()) return words_[next_++];
     const Ends ends = ends_of(layout_.shape[axis], layout_);
@@ -62,8 +62,8 @@ class Typesetter {
   std::string wrapped(const std::vector<std::string>& items, std::size_t indent, long width) const {
     std::string text, line(indent, ' ');
     for (std::size_t i = 0; i < items.size(); ++i) {
-      // One column stays free for the separator's comma or the bracket. A word too long for any
-      // line stays where it is.
+      // One column stays free for the separator's comma or the bracket. A word longer than any line
+      // is not moved.
       const bool full = static_cast<long>(line.size() + items[i].size()) > width - 1;
       if (full && line.size() > indent) {
         text += without_spaces_at_end(line) + "\n";

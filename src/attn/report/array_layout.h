@@ -1,5 +1,4 @@
-// Where an array's elements stand on the page: brackets, line breaks, and '...' for what is left
-// out.
+// The layout of a printed array: brackets, line breaks, and '...' for omitted elements.
 #pragma once
 
 #include <cstddef>
@@ -12,18 +11,18 @@ namespace attn {
 
 struct ArrayLayout {
   Shape shape;              ///< no axis is empty
-  bool summarised = false;  ///< axes longer than 2 * edgeitems show their ends only
+  bool summarised = false;  ///< axes longer than 2 * edgeitems show only their ends
   std::size_t edgeitems = 3;
   std::string separator = " ";  ///< between elements; ", " in a repr
   std::size_t indent = 0;       ///< columns before the first bracket
-  long linewidth = 75;          ///< columns that a line may fill
+  long linewidth = 75;          ///< greatest width of a line
 };
 
-/// Row-major indices of the elements that are shown, in the order in which they are.
+/// Row-major indices of the printed elements, in order.
 std::vector<std::size_t> shown_elements(const ArrayLayout& layout);
 
-/// `words` are the texts of the elements shown. The last axis fills lines and wraps where they are
-/// full; rows of a matrix start lines of their own; each axis more puts one empty line between.
+/// `words` are the texts of the printed elements. The last axis fills lines and wraps; each row of
+/// a matrix starts a new line; each further axis adds an empty line between blocks.
 std::string bracketed(const std::vector<std::string>& words, const ArrayLayout& layout);
 
 }  // namespace attn

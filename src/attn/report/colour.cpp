@@ -68,7 +68,7 @@ double luminance(Rgb colour) {
 
 int distance(Rgb a, Rgb b) {
   const int r = a.red - b.red, g = a.green - b.green, bl = a.blue - b.blue;
-  return 2 * r * r + 4 * g * g + 3 * bl * bl;  // the eye sees green best, then blue's lightness
+  return 2 * r * r + 4 * g * g + 3 * bl * bl;  // weights by sensitivity of the eye
 }
 
 /// Entries 16 to 231 are a 6 x 6 x 6 cube, 232 to 255 a ramp of greys.
@@ -84,10 +84,10 @@ Rgb entry_of_256(int index) {
 
 }  // namespace
 
-Rgb colour_at(ColourMap map, double place) {
+Rgb colour_at(ColourMap map, double position) {
   const std::span<const Rgb> anchors = anchors_of(map);
   const double last = static_cast<double>(anchors.size() - 1);
-  const double at = std::clamp(place, 0.0, 1.0) * last;
+  const double at = std::clamp(position, 0.0, 1.0) * last;
   const auto below = static_cast<std::size_t>(std::min(at, last - 1));
   const double share = at - static_cast<double>(below);
   if (share == 0) return anchors[below];
@@ -97,8 +97,8 @@ Rgb colour_at(ColourMap map, double place) {
                  std::lerp(low.b, high.b, share)});
 }
 
-Rgb ink_on(Rgb ground) {
-  const double light = luminance(ground);
+Rgb ink_on(Rgb background) {
+  const double light = luminance(background);
   const bool dark_ink = (light + 0.05) / 0.05 > 1.05 / (light + 0.05);
   return dark_ink ? Rgb{0, 0, 0} : Rgb{255, 255, 255};
 }

@@ -1,10 +1,9 @@
-// Colours for numbers: three maps that survive print, grey scale and every kind of colour
-// blindness.
+// Colour maps for values, legible in print, in greyscale and with colour blindness.
 //
-// Each map is a handful of anchors, interpolated in OKLab (Ottosson 2020), where equal steps look
-// equal, so that nothing in the picture has an edge that the numbers have not. In `paper` and
-// `night` lightness runs one way from end to end. `diverging` is blue below and orange above zero,
-// the pair that red-green colour blindness leaves apart.
+// Each map interpolates a few anchors in OKLab (Ottosson 2020), which is perceptually uniform, so
+// that pictures show no edges that the values do not have. The lightness of `paper` and `night` is
+// monotonic. `diverging` is blue below and orange above zero, which red-green colour blindness
+// distinguishes.
 #pragma once
 
 #include <cstdint>
@@ -17,18 +16,18 @@ struct Rgb {
 };
 
 enum class ColourMap {
-  paper,      ///< white (least) to dark blue (most): on white ground
-  night,      ///< near black (least) to pale yellow (most): on dark ground
-  diverging,  ///< blue (-1) over white (0) to orange (+1); its middle is 0
+  paper,      ///< white (least) to dark blue (most), for light backgrounds
+  night,      ///< near black (least) to pale yellow (most), for dark backgrounds
+  diverging,  ///< blue (negative), white (0), orange (positive)
 };
 
-/// The colour at `place`, from 0 (least) to 1 (most); places beyond are the ends.
-Rgb colour_at(ColourMap map, double place);
+/// The colour at `position`, from 0 (least) to 1 (most); clamped.
+Rgb colour_at(ColourMap map, double position);
 
-/// Black or white: whichever reads better on `ground` (relative luminance as WCAG 2.1 defines it).
-Rgb ink_on(Rgb ground);
+/// Black or white, whichever has more contrast on `background` (relative luminance, WCAG 2.1).
+Rgb ink_on(Rgb background);
 
-/// The entry of the 256-colour palette of terminals (16 to 255) that is nearest to a colour.
+/// The nearest entry, 16 to 255, of the 256-colour palette of terminals.
 int nearest_of_256(Rgb colour);
 
 }  // namespace attn

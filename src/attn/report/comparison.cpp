@@ -12,12 +12,12 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// An element of either side, and how far they are apart.
+/// A pair of elements and their distance.
 struct Pair {
   double a = 0, b = 0;
   double error = 0;  ///< |a - b|
   double ulps = 0;
-  double bound = -1;  ///< of the element itself; negative: it has none
+  double bound = -1;  ///< the element's bound; negative: none
 };
 
 void raise(std::optional<Extreme>& extreme, double value, std::size_t at) {
@@ -32,7 +32,7 @@ bool is_close(const Pair& pair, const Tolerance& tolerance) {
   return pair.error <= tolerance.atol + tolerance.rtol * std::abs(pair.b);
 }
 
-/// Takes the pairs one after another.
+/// Accumulates the pairs.
 class Census {
  public:
   Census(const Tolerance& tolerance, const Tensor* bounds) : tolerance_(tolerance) {
@@ -51,7 +51,7 @@ class Census {
     raise(result_.max_ulps, pair.ulps, at);
     if (pair.b != 0) raise(result_.max_rel, relative(pair), at);
     add_to_histogram(pair.error);
-    // In long double, whose range no product of doubles leaves.
+    // In long double, in which products of doubles cannot overflow.
     const long double a = pair.a, b = pair.b, error = pair.error;
     squares_ += error * error;
     ++count_;
@@ -98,7 +98,7 @@ class Census {
   long double squares_ = 0, aa_ = 0, bb_ = 0, ab_ = 0;
 };
 
-/// The bits of a float as an integer that counts representable values upwards; both zeros are 0.
+/// Maps floats to integers such that neighbouring values differ by 1; both zeros are 0.
 template <class Bits, class Float>
 std::int64_t ordinal(Float value) {
   const auto bits = static_cast<std::int64_t>(std::bit_cast<Bits>(value));
@@ -126,7 +126,7 @@ double ulps_between(DType dtype, double a, double b) {
   return static_cast<double>(static_cast<std::uint64_t>(std::max(x, y)) - low);
 }
 
-/// Of two dtypes, one of them a float, the one in which ulps are counted.
+/// The dtype in which ulps are counted; at least one of the two is a float.
 DType coarser(DType a, DType b) {
   for (const DType dtype : {DType::bf16, DType::f16, DType::f32})
     if (a == dtype || b == dtype) return dtype;
@@ -162,7 +162,7 @@ void add_integers(std::span<const A> x, std::span<const B> y, Census& census) {
   }
 }
 
-/// f(elements of a, elements of b), each as one of the two.
+/// Calls f(elements of a, elements of b) with the elements as one of these types.
 template <class F>
 void with_integers(const Tensor& a, const Tensor& b, F f) {
   const Tensor wide_a = widened(a), wide_b = widened(b);

@@ -1,6 +1,10 @@
+#include "attn/report/comparison_text.h"
+
 #include <algorithm>
 #include <cstdio>
 
+#include "attn/base/number_text.h"
+#include "attn/base/text.h"
 #include "attn/report/comparison.h"
 #include "attn/report/numpy_text.h"
 
@@ -8,23 +12,15 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kLongestBar = 40;
-constexpr int kMostDecades = 12;  // smaller errors than the largest 12 decades share a bar
+constexpr int kMostDecades = 12;  // smaller errors share one bar
 
-std::string six_digits(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
-
-/// "[1, 0, 2]"; "[]" of the one element of a 0-d tensor.
+/// "[1, 0, 2]"; "[]" for the element of a 0-d tensor.
 std::string place_text(std::size_t at, const Shape& shape) {
-  std::string text;
-  for (const std::size_t i : index_of(at, shape))
-    text += (text.empty() ? "" : ", ") + std::to_string(i);
-  return "[" + text + "]";
+  const auto digits = [](std::size_t i) { return std::to_string(i); };
+  return "[" + join(index_of(at, shape), ", ", digits) + "]";
 }
 
-/// Every digit that tells the element from its neighbours.
+/// With the shortest digits that identify the value.
 std::string element_text(const Tensor& tensor, std::size_t at) {
   return numpy_str(tensor.reshaped({tensor.size()}).at(at));
 }
@@ -36,8 +32,8 @@ std::string values_text(std::size_t at, const Tensor& a, const Tensor& b) {
 std::string extreme_line(const char* what, const std::optional<Extreme>& extreme, const Tensor& a,
                          const Tensor& b) {
   if (!extreme) return "";
-  const std::string place = extreme->value == 0 ? "" : " at " + values_text(extreme->at, a, b);
-  return std::string("  ") + what + six_digits(extreme->value) + place + "\n";
+  const std::string where = extreme->value == 0 ? "" : " at " + values_text(extreme->at, a, b);
+  return std::string("  ") + what + six_digits(extreme->value) + where + "\n";
 }
 
 std::string nan_line(const Comparison& found, const Tensor& a, const Tensor& b) {
@@ -70,16 +66,16 @@ std::vector<Bar> bars_of(const Comparison& found) {
       if (exponent < first) below += count;
     if (below > 0) bars.push_back({"below " + power(first), below});
     for (int exponent = first; exponent <= last; ++exponent) {
-      const auto place = found.decades.find(exponent);
+      const auto decade = found.decades.find(exponent);
       bars.push_back({power(exponent) + " to " + power(exponent + 1),
-                      place == found.decades.end() ? 0 : place->second});
+                      decade == found.decades.end() ? 0 : decade->second});
     }
   }
   if (found.infinitely_apart > 0) bars.push_back({"infinite", found.infinitely_apart});
   return bars;
 }
 
-/// A bar for each decade of |a - b|; one that is not empty has at least one '#'.
+/// A bar for each decade of |a - b|, with at least one '#' if it is not empty.
 std::string histogram(const Comparison& found) {
   const std::vector<Bar> bars = bars_of(found);
   std::size_t most = 1;

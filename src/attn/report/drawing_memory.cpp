@@ -9,16 +9,16 @@
 namespace attn {
 namespace {
 
-constexpr double kAnyway = 1 << 20;  // titles, the colour bar, what a page has beside its numbers
-constexpr double kPlace = 256;       // a row's or a column's label, as text, as JSON and as drawn
-constexpr double kPanel = 512;       // its title, and what stands around its numbers
+constexpr double kFixed = 1 << 20;  // titles, the colour bar, the frame of a page
+constexpr double kPlace = 256;      // a label of a row or column: text, JSON and rendered
+constexpr double kPanel = 512;      // its title and frame
 
-// Of a picture: a cell's colour and kind, and a text with its place and colour.
+// In a picture: the colour and kind of a cell, and a text with its position and colour.
 constexpr double kCell = 4, kText = 128;
-// In an SVG: a cell as the first of a run, twice while their list grows, and as a rectangle of 40
-// letters, twice while the text grows; so do texts.
+// In an SVG: a cell as the start of a run, twice while the list grows, and as a rectangle of 40
+// characters, twice while the text grows; texts likewise.
 constexpr double kRun = 24, kRectangle = 80, kWrittenText = 320;
-// In a PNG: four to the pixel of a picture, on the canvas and in the file.
+// In a PNG: four pixels for each pixel of the picture, on the canvas and in the file.
 constexpr double kPixels = 4 * (3 + 1.5);
 
 struct Matrices {
@@ -36,22 +36,22 @@ Matrices matrices_of(const Shape& shape) {
 }
 
 std::size_t with_labels(double bytes, const Matrices& m) {
-  bytes += kAnyway + kPlace * (m.rows + m.columns) + kPanel * m.panels;
+  bytes += kFixed + kPlace * (m.rows + m.columns) + kPanel * m.panels;
   return static_cast<std::size_t>(std::min(bytes, 0x1p63));
 }
 
-PictureRoom room_of(const Matrices& m, double label) {
+PictureBounds bounds_of(const Matrices& m, double label) {
   const auto count = [](double number) { return static_cast<std::size_t>(number); };
   if (m.panels == 0) return {};
-  return room_of_picture(count(m.panels), count(m.rows), count(m.columns), label);
+  return picture_bounds(count(m.panels), count(m.rows), count(m.columns), label);
 }
 
 }  // namespace
 
 std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style) {
   constexpr double kLetter = 3;    // "█"
-  constexpr double kColours = 50;  // of a cell: what switches them on and off
-  constexpr double kCopies = 4;    // its line, the lines beside each other, the text as it grows
+  constexpr double kColours = 50;  // escape sequences of a cell
+  constexpr double kCopies = 4;    // its line, the joined lines, the text while it grows
   const Matrices m = matrices_of(shape);
   const auto width = static_cast<double>(style.width);
   const double reduced = std::max(std::ceil(m.columns / width), 1.0);
@@ -63,16 +63,16 @@ std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style) {
 
 std::size_t bytes_of_svg(const Shape& shape, double label) {
   const Matrices m = matrices_of(shape);
-  const PictureRoom room = room_of(m, label);
-  return with_labels(room.cells * (kCell + kRun + kRectangle) + room.texts * (kText + kWrittenText),
-                     m);
+  const PictureBounds bounds = bounds_of(m, label);
+  return with_labels(
+      bounds.cells * (kCell + kRun + kRectangle) + bounds.texts * (kText + kWrittenText), m);
 }
 
 std::size_t bytes_of_png(const Shape& shape, double label) {
   const Matrices m = matrices_of(shape);
-  const PictureRoom room = room_of(m, label);
-  return with_labels(room.cells * kCell + room.texts * kText + room.width * room.height * kPixels,
-                     m);
+  const PictureBounds bounds = bounds_of(m, label);
+  return with_labels(
+      bounds.cells * kCell + bounds.texts * kText + bounds.width * bounds.height * kPixels, m);
 }
 
 std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t most) {

@@ -1,7 +1,7 @@
-// What it takes to draw, known from shapes alone: nothing is drawn.
+// Upper bounds on the memory that rendering takes, from shapes alone.
 //
-// Bytes that are in memory at once, at most, beside the tensors. `shape` is what is drawn: (L, S),
-// or with axes in front, each of whose matrices is a panel. Sizes beyond 2^63 are told as 2^63.
+// Each is the peak in bytes besides the tensors. `shape` is (L, S), with any leading axes, whose
+// matrices are panels. Results are at most 2^63.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 namespace attn {
 
 std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style);
-/// `label` is the widest of the rows' and columns' (text_width() at 12 pixels to the em).
+/// `label` is the width of the widest row or column label (text_width() at 12 pixels per em).
 std::size_t bytes_of_svg(const Shape& shape, double label);
 std::size_t bytes_of_png(const Shape& shape, double label);
 
-/// A page of at most `most` bytes.
+/// For a page of at most `most` bytes.
 std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t most);
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// Files that the build puts into the program (cmake/embed.S.in), as they stand on disk.
+// Files that the build embeds in the program (cmake/embed.S.in).
 #pragma once
 
 #include <span>
@@ -14,14 +14,14 @@ struct EmbeddedFile {
 
 EmbeddedFile embedded_font();  ///< DejaVu Sans, TrueType
 
-/// src/attn/report/page/: the frame of the HTML page, its style, and its scripts in order.
+/// src/attn/report/page/: the frame of the HTML page, its style sheet, and its scripts in order.
 EmbeddedFile embedded_page();
 EmbeddedFile embedded_style();
 std::span<const EmbeddedFile> embedded_scripts();
 
 EmbeddedFile embedded_steps_style();  ///< of worked steps (report/worked_steps.h)
 
-/// "'sha256-...'", as a Content-Security-Policy names a script or a style.
+/// "'sha256-...'" for a Content-Security-Policy.
 std::string hash_source(const EmbeddedFile& file);
 
 }  // namespace attn

@@ -6,7 +6,7 @@
 namespace attn {
 namespace {
 
-/// The quotient as the dtype's own arithmetic gives it, where f16 and f32 may overflow or round.
+/// The quotient in the dtype's arithmetic; f16 and f32 may overflow or round.
 double quotient(double a, double b, DType dtype) {
   if (dtype == DType::f64) return a / b;
   const float result = static_cast<float>(a) / static_cast<float>(b);
@@ -33,7 +33,7 @@ FloatFormat::FloatFormat(const std::vector<double>& values, DType dtype,
                          const PrintOptions& options)
     : dtype_(dtype) {
   std::vector<double> finite;
-  bool below = false;  // -inf is one of the values
+  bool below = false;  // some value is -inf
   for (const double value : values) {
     if (std::isfinite(value)) finite.push_back(value);
     below = below || (std::isinf(value) && value < 0);

@@ -1,21 +1,21 @@
-// How the floats of one array are written so that their points stand under each other.
+// Formats the floats of an array with aligned decimal points.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "attn/base/digits.h"
+#include "attn/base/number_text.h"
 #include "attn/report/numpy_text.h"
 
 namespace attn {
 
-/// NumPy's FloatingFormat. All numbers of an array share one notation: scientific when the largest
-/// magnitude is at least 1e8, or, unless options.suppress, when the smallest is below 1e-4 or the
-/// largest is more than 1000 times the smallest (zeros, NaN and infinities left aside). All have
-/// the width of the widest; NaN and infinities are right-aligned in it.
+/// NumPy's FloatingFormat. All numbers of an array share one notation: scientific if the largest
+/// magnitude is at least 1e8, or, unless options.suppress, if the smallest is below 1e-4 or the
+/// largest is more than 1000 times the smallest (ignoring zeros, NaN and infinities). All have the
+/// width of the widest; NaN and infinities are right-aligned.
 class FloatFormat {
  public:
-  /// `values` are the elements that will be shown, of `dtype` (f64, f32 or f16).
+  /// `values` are the elements to be printed, of `dtype` (f64, f32 or f16).
   FloatFormat(const std::vector<double>& values, DType dtype, const PrintOptions& options);
 
   std::string operator()(double value) const;

@@ -16,7 +16,7 @@ constexpr std::size_t kMostPanels = 4096;
 
 [[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
-std::size_t place_of(std::int64_t index, std::size_t count, const std::string& flag) {
+std::size_t absolute_index(std::int64_t index, std::size_t count, const std::string& flag) {
   const auto n = static_cast<std::int64_t>(count);
   if (index < -n || index >= n)
     usage(flag + " " + std::to_string(index) + ": expected " + std::to_string(-n) + " to " +
@@ -33,11 +33,11 @@ std::int64_t integer(const std::string& text, const std::string& flag, const std
 }
 
 /// One part of a list: "3", or "A:B" with either end open, as Python slices.
-void append_part(std::vector<std::size_t>& places, const std::string& part, std::size_t count,
+void append_part(std::vector<std::size_t>& indices, const std::string& part, std::size_t count,
                  const std::string& flag, const std::string& typed) {
   const std::size_t colon = part.find(':');
   if (colon == std::string::npos) {
-    places.push_back(place_of(integer(part, flag, typed), count, flag));
+    indices.push_back(absolute_index(integer(part, flag, typed), count, flag));
     return;
   }
   const auto n = static_cast<std::int64_t>(count);
@@ -47,34 +47,34 @@ void append_part(std::vector<std::size_t>& places, const std::string& part, std:
   };
   const std::int64_t stop = bound(part.substr(colon + 1), n);
   for (std::int64_t i = bound(part.substr(0, colon), 0); i < stop; ++i)
-    places.push_back(static_cast<std::size_t>(i));
+    indices.push_back(static_cast<std::size_t>(i));
 }
 
 std::vector<std::size_t> places_of(const std::string& typed, std::size_t count,
                                    const std::string& flag) {
-  std::vector<std::size_t> places;
+  std::vector<std::size_t> indices;
   for (std::size_t start = 0; start <= typed.size();) {
     const std::size_t comma = std::min(typed.find(',', start), typed.size());
-    append_part(places, typed.empty() ? ":" : typed.substr(start, comma - start), count, flag,
+    append_part(indices, typed.empty() ? ":" : typed.substr(start, comma - start), count, flag,
                 typed);
     start = comma + 1;
   }
-  if (places.empty()) usage(flag + " " + printable(typed) + ": leaves nothing to draw");
-  return places;
+  if (indices.empty()) usage(flag + " " + printable(typed) + ": leaves nothing to draw");
+  return indices;
 }
 
 std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::size_t count,
-                                   const std::vector<std::size_t>& places) {
+                                   const std::vector<std::size_t>& indices) {
   std::vector<std::string> labels;
-  for (const std::size_t place : places)
-    labels.push_back(tokens.size() == count ? printable(tokens[place]) : std::to_string(place));
+  for (const std::size_t index : indices)
+    labels.push_back(tokens.size() == count ? printable(tokens[index]) : std::to_string(index));
   return labels;
 }
 
-/// A way to one panel: the index on each axis before the last two.
+/// A panel: its index on each axis before the last two.
 struct Panels {
   std::vector<std::string> titles;
-  std::vector<std::size_t> places;  ///< of the matrix among all matrices
+  std::vector<std::size_t> indices;  ///< index among all matrices
 };
 
 Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape& shape) {
@@ -94,21 +94,21 @@ Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape
     const std::size_t k = leading - 1 - i;
     std::vector<std::size_t> indices;
     if (picks[k])
-      indices = {place_of(*picks[k], shape[i], flags[k])};
+      indices = {absolute_index(*picks[k], shape[i], flags[k])};
     else
       for (std::size_t j = 0; j < shape[i]; ++j) indices.push_back(j);
-    if (panels.places.size() * indices.size() > kMostPanels)
+    if (panels.indices.size() * indices.size() > kMostPanels)
       throw Error(ErrorKind::data, source.name + ": expected at most " +
                                        std::to_string(kMostPanels) + " matrices, found shape " +
                                        to_string(shape) + "; choose with --layer, --batch, --head");
     Panels next;
-    for (std::size_t p = 0; p < panels.places.size(); ++p)
+    for (std::size_t p = 0; p < panels.indices.size(); ++p)
       for (const std::size_t index : indices) {
         const std::string title = shape[i] == 1 ? "" : names[k] + " " + std::to_string(index);
         const std::string before = panels.titles[p];
         next.titles.push_back(before.empty() || title.empty() ? before + title
                                                               : before + ", " + title);
-        next.places.push_back(panels.places[p] * shape[i] + index);
+        next.indices.push_back(panels.indices[p] * shape[i] + index);
       }
     panels = std::move(next);
   }
@@ -117,13 +117,13 @@ Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape
 
 bool is_scores(const std::string& name) { return name.ends_with("scores"); }
 
-/// What is drawn of all panels: the least and most, and whether anything is hidden.
+/// Least and greatest value of all panels, and whether any cell is hidden.
 struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   bool hidden = false;
 };
 
-/// `positive` looks for the least and most among numbers above 0 only.
+/// `positive`: only values above 0 count for the range.
 Extent extent_of(const HeatMap& map, bool positive) {
   Extent extent;
   for (const HeatPanel& panel : map.panels)
@@ -143,7 +143,7 @@ Extent extent_of(const HeatMap& map, bool positive) {
 
 HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed) {
   HeatScale scale;
-  if (range.low > range.high) range = {choice.logarithmic ? 1.0 : 0.0, 1};  // nothing to see
+  if (range.low > range.high) range = {choice.logarithmic ? 1.0 : 0.0, 1};  // no finite values
   scale.logarithmic = choice.logarithmic;
   if (choice.logarithmic) {
     scale.low = choice.low.value_or(range.low);
@@ -172,9 +172,29 @@ Shape lifted(const HeatSource& source) {
   return shape;
 }
 
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
+std::vector<std::string> every(const std::vector<std::string>& labels, std::size_t step) {
+  std::vector<std::string> kept;
+  for (std::size_t i = 0; i < labels.size(); i += step) kept.push_back(labels[i]);
+  return kept;
+}
+
+/// Keeps the stronger of two cells of a block: NaN first, so that it stays visible, then the value
+/// of largest magnitude, then hidden.
+void merge(CellKind& kind, double& value, CellKind other_kind, double other) {
+  if (kind == CellKind::nan || other_kind == CellKind::hidden) return;
+  if (other_kind == CellKind::nan || kind == CellKind::hidden) {
+    kind = other_kind;
+    value = other;
+  } else if (std::abs(other) > std::abs(value)) {
+    value = other;
+  }
+}
+
 }  // namespace
 
-double HeatScale::place(double value) const {
+double HeatScale::position(double value) const {
   if (is_signed)
     return std::clamp(0.5 + 0.5 * value / std::max(std::abs(low), std::abs(high)), 0.0, 1.0);
   if (logarithmic)
@@ -193,8 +213,8 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   if (source.masked) map.cells.masked = source.masked->reshaped(matrices);
   map.cells.zero_is_hidden = !source.masked && source.name == "weights";
   const Panels panels = panels_of(source, choice, shape);
-  for (std::size_t p = 0; p < panels.places.size(); ++p)
-    map.panels.push_back({panels.titles[p], panels.places[p]});
+  for (std::size_t p = 0; p < panels.indices.size(); ++p)
+    map.panels.push_back({panels.titles[p], panels.indices[p]});
   map.title = printable(source.name);
   if (!source.what.empty()) map.notes.push_back(source.what);
   if (map.panels.size() == 1 && !map.panels[0].title.empty())
@@ -223,6 +243,44 @@ std::string short_number(double value) {
     short_text.erase(e + 2, 1);
   if (e != std::string::npos && short_text[e + 1] == '+') short_text.erase(e + 1, 1);
   return short_text;
+}
+
+HeatRow HeatCells::row(std::size_t matrix, std::size_t i) const {
+  const std::size_t count = (columns.size() + wide - 1) / wide;
+  HeatRow out{std::vector<double>(count, 0), std::vector<CellKind>(count, CellKind::hidden)};
+  const auto read = [&](const Tensor& tensor, std::size_t at) {
+    return cast(tensor.at(matrix).at(at), DType::f64);
+  };
+  for (std::size_t k = i * tall; k < std::min((i + 1) * tall, rows.size()); ++k) {
+    const Tensor row = read(values, rows[k]);
+    const Tensor mask = masked ? read(*masked, rows[k]) : Tensor();
+    const auto numbers = row.data<double>(), masks = mask.data<double>();
+    for (std::size_t to = 0, j = 0; to < count; ++to)
+      for (; j < std::min((to + 1) * wide, columns.size()); ++j) {
+        const double value = numbers[columns[j]];
+        const bool hidden = (masked && masks[columns[j]] == kHidden) || value == kHidden ||
+                            (zero_is_hidden && value == 0);
+        const CellKind kind = hidden              ? CellKind::hidden
+                              : std::isnan(value) ? CellKind::nan
+                                                  : CellKind::value;
+        merge(out.kinds[to], out.values[to], kind, kind == CellKind::value ? value : 0);
+      }
+  }
+  return out;
+}
+
+HeatMap reduced(const HeatMap& map, std::size_t most_rows, std::size_t most_columns) {
+  const std::size_t tall = (map.rows() + most_rows - 1) / most_rows;
+  const std::size_t wide = (map.columns() + most_columns - 1) / most_columns;
+  if (tall <= 1 && wide <= 1) return map;
+  HeatMap small = map;
+  small.cells.tall *= tall;
+  small.cells.wide *= wide;
+  small.row_labels = every(map.row_labels, tall);
+  small.column_labels = every(map.column_labels, wide);
+  small.notes.push_back("each cell is the strongest of " + std::to_string(tall) + " x " +
+                        std::to_string(wide));
+  return small;
 }
 
 }  // namespace attn

@@ -1,8 +1,8 @@
-// A picture of matrices before it is drawn: numbers, labels, and what a colour means. The numbers
-// stay where they are, in tensors that may be large, and are read row by row.
+// Heat maps of matrices, independent of the format: values, labels and scale. The values stay in
+// their tensors, which may be large, and are read row by row.
 //
-// Rows are queries and columns are keys. One panel is one head; all panels share labels and scale.
-// Drawn by report/heat_text.h (terminals), report/heat_picture.h (SVG, PNG) and report/page.h
+// Rows are queries and columns are keys. A panel is a head; all panels share labels and scale.
+// Rendered by report/heat_text.h (terminals), report/heat_picture.h (SVG, PNG) and report/page.h
 // (HTML).
 #pragma once
 
@@ -17,23 +17,23 @@ namespace attn {
 
 enum class CellKind : std::uint8_t {
   value,
-  hidden,  ///< the query does not see this key: it has no value, and least of all 0
+  hidden,  ///< the query does not see this key; there is no value
   nan,
 };
 
-/// From a value to a place on a colour map. Signed values lie symmetrically around 0, whatever the
-/// limits, so that the middle of a diverging map is always 0.
+/// Maps values to positions on a colour map. For signed values the limits are made symmetric, so
+/// that the middle of a diverging map is 0.
 struct HeatScale {
-  double low = 0, high = 1;  ///< what the ends of the colour bar mean; values beyond are clipped
-  bool logarithmic = false;  ///< 0 < low; smaller values are drawn as low
+  double low = 0, high = 1;  ///< the ends of the colour bar; values beyond are clipped
+  bool logarithmic = false;  ///< requires low > 0; smaller values are drawn as low
   bool is_signed = false;    ///< drawn with the diverging map
 
-  double place(double value) const;  ///< 0 to 1 on the map
+  double position(double value) const;  ///< 0 to 1
 };
 
 struct HeatPanel {
-  std::string title;      ///< "head 3", or "" for the only one
-  std::size_t place = 0;  ///< of the matrix among all matrices of its tensor
+  std::string title;       ///< "head 3", or "" for a single panel
+  std::size_t matrix = 0;  ///< index among all matrices of the tensor
 };
 
 struct HeatRow {
@@ -41,12 +41,12 @@ struct HeatRow {
   std::vector<CellKind> kinds;
 };
 
-/// What is drawn of each of a tensor's matrices. Blocks of tall x wide cells are drawn as one.
+/// The part of each matrix of a tensor that is drawn. Blocks of tall x wide cells become one cell.
 struct HeatCells {
   Tensor values;                           ///< (matrices, rows, columns)
-  std::optional<Tensor> masked;            ///< the same; hidden where -inf
-  bool zero_is_hidden = false;             ///< as it was where there is no `masked` to tell
-  std::vector<std::size_t> rows, columns;  ///< those that are drawn, by their places
+  std::optional<Tensor> masked;            ///< same shape; cells are hidden where it is -inf
+  bool zero_is_hidden = false;             ///< used without `masked`
+  std::vector<std::size_t> rows, columns;  ///< indices of those drawn
   std::size_t tall = 1, wide = 1;
 
   HeatRow row(std::size_t matrix, std::size_t i) const;
@@ -54,48 +54,49 @@ struct HeatCells {
 
 struct HeatMap {
   std::string title;                  ///< "weights, head 3"
-  std::vector<std::string> notes;     ///< what it shows; how it was reduced
+  std::vector<std::string> notes;     ///< what it shows, how it was reduced
   std::string row_axis, column_axis;  ///< "queries", "keys"
-  std::string hidden_means;           ///< what a hatched cell is; "" when there is none
-  std::vector<std::string> row_labels, column_labels;  ///< as many as rows and columns
+  std::string hidden_means;           ///< legend of hatched cells; "" if there are none
+  std::vector<std::string> row_labels, column_labels;  ///< one for each row and column
   std::vector<HeatPanel> panels;                       ///< at least one
   HeatScale scale;
   HeatCells cells;
 
   std::size_t rows() const { return row_labels.size(); }
   std::size_t columns() const { return column_labels.size(); }
-  HeatRow row(const HeatPanel& panel, std::size_t i) const { return cells.row(panel.place, i); }
+  HeatRow row(const HeatPanel& panel, std::size_t i) const { return cells.row(panel.matrix, i); }
 };
 
-/// What is drawn of a tensor, as typed. Indices may be negative, from the end.
+/// The user's selection. Negative indices count from the end.
 struct HeatChoice {
-  std::optional<std::int64_t> layer, batch, head;  ///< one, or all of them as panels
-  std::string rows, columns;                       ///< "0:32,-1"; "" is all
+  std::optional<std::int64_t> layer, batch, head;  ///< if not set, all, as panels
+  std::string rows, columns;                       ///< "0:32,-1"; "": all
   std::optional<double> low, high;
   bool logarithmic = false;
 };
 
-/// What goes with a tensor: what its cells are called and which of them are hidden.
+/// A tensor to draw, with its names and its hidden cells.
 struct HeatSource {
-  Tensor tensor;                 ///< (S), (L, S) or with axes head, batch, layer in front
-  std::optional<Tensor> masked;  ///< masked_scores, of the same shape: hidden where -inf
-  std::string name, what;        ///< "weights", what that is in words; may be ""
-  std::string key;               ///< what the tensor is called in its file; may be ""
+  Tensor tensor;                 ///< (S), (L, S), or with leading axes head, batch, layer
+  std::optional<Tensor> masked;  ///< masked_scores, same shape; cells are hidden where it is -inf
+  std::string name, what;        ///< "weights", and a description; may be ""
+  std::string key;               ///< the tensor's name in its file; may be ""
   std::string row_axis = "queries", column_axis = "keys";
-  bool is_signed = false;           ///< whatever the values are, as of scores: 0 in the middle
-  std::string third_axis = "head";  ///< what the axis before the last two is called
-  std::vector<std::string> row_tokens, column_tokens;  ///< used where their number fits
+  bool is_signed = false;           ///< use the diverging map for any values, as for scores
+  std::string third_axis = "head";  ///< name of the axis before the last two
+  std::vector<std::string> row_tokens, column_tokens;  ///< used if their number matches
 };
 
-/// Errors: usage, for an index out of range and for limits that leave no scale (NaN, or low >=
-/// high); data, for a tensor that is empty or has more than five axes.
+/// Errors: usage, for an index out of range or invalid limits (NaN, or low >= high); data, for a
+/// tensor that is empty or has more than five axes.
 HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice);
 
-/// The map with at most so many rows and columns: blocks of cells are drawn as their strongest one,
-/// so that a lone bright cell survives, and a note says so. A block is hidden where all of it is.
+/// The map with at most so many rows and columns. A block of cells becomes its strongest cell, so
+/// that single bright cells stay visible, and a note is added. A block is hidden if all its cells
+/// are.
 HeatMap reduced(const HeatMap& map, std::size_t most_rows, std::size_t most_columns);
 
-/// A value in at most six characters, for a cell: "0.44", "-12", "5e-4".
+/// A value in at most six characters: "0.44", "-12", "5e-4".
 std::string short_number(double value);
 
 }  // namespace attn

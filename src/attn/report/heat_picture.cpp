@@ -9,26 +9,26 @@ namespace {
 constexpr double kMargin = 16, kGap = 10, kBarWidth = 14;
 constexpr double kTitleSize = 15, kTextSize = 12, kSmallest = 7.5;
 constexpr double kLongestLabel = 110;
-constexpr double kNumbered = 34;  // the least cell with its value in it
-constexpr double kBarRoom = 80;   // what the colour bar and its numbers take, about
+constexpr double kNumbered = 34;  // size of the smallest cell that shows its value
+constexpr double kBarSpace = 80;  // approximate width of the colour bar with its numbers
 constexpr Rgb kInk{30, 30, 34}, kSoftInk{96, 96, 104}, kFrame{150, 150, 156};
 
-/// Where everything stands.
+/// The positions of everything.
 struct Figure {
   std::size_t across = 1, down = 1;  ///< panels
   double cell = 1;
   double label_size = kTextSize;
-  std::size_t row_step = 1, column_step = 1;  ///< every so many rows and columns have a label
+  std::size_t row_step = 1, column_step = 1;  ///< every n-th row and column has a label
   bool labelled = true;
-  bool upright = true;           ///< column labels
-  double left = 0, top = 0;      ///< room for the labels of a panel
-  double panel_title = 0;        ///< room for it
-  double width = 0, height = 0;  ///< of a panel's matrix
+  bool vertical = true;          ///< column labels
+  double left = 0, top = 0;      ///< space for the labels of a panel
+  double panel_title = 0;        ///< height of the panel title
+  double width = 0, height = 0;  ///< size of a panel's matrix
   double stride_x() const { return left + width + kGap; }
   double stride_y() const { return panel_title + top + height + kGap; }
 };
 
-/// Of those that are shown.
+/// Width of the widest label shown.
 double widest(const std::vector<std::string>& labels, std::size_t step, double size) {
   double most = 0;
   for (std::size_t i = 0; i < labels.size(); i += step)
@@ -36,22 +36,22 @@ double widest(const std::vector<std::string>& labels, std::size_t step, double s
   return std::min(most, kLongestLabel);
 }
 
-/// With a minus sign as it is printed.
+/// With a typographic minus sign.
 std::string typeset(const std::string& number) {
   std::string text;
   for (const char c : number) text += c == '-' ? "\u2212" : std::string(1, c);
   return text;
 }
 
-/// How far up the colour bar a value stands, from 0 to 1.
+/// The height of a value on the colour bar, from 0 to 1.
 double share_of(const HeatScale& scale, double value) {
   return scale.logarithmic ? std::log(value / scale.low) / std::log(scale.high / scale.low)
                            : (value - scale.low) / (scale.high - scale.low);
 }
 
-/// Round numbers between the ends of a scale, and the ends themselves: of a logarithmic one powers
-/// of ten, of others multiples of 1, 2, 2.5 or 5 times one. A round number too near an end is left
-/// out.
+/// The ends of a scale and round numbers between them: powers of ten on a logarithmic scale,
+/// otherwise multiples of 1, 2, 2.5 or 5 times a power of ten. Round numbers too close to an end
+/// are omitted.
 std::vector<double> ticks_of(const HeatScale& scale) {
   constexpr double kNear = 0.07;  // of the bar
   std::vector<double> ticks = {scale.low, scale.high};
@@ -67,7 +67,7 @@ std::vector<double> ticks_of(const HeatScale& scale) {
   const double span = scale.high - scale.low,
                magnitude = std::pow(10, std::floor(std::log10(span)));
   double step = magnitude;
-  for (const double round : {0.2, 0.25, 0.5, 1.0, 2.0})  // the first that gives six steps at most
+  for (const double round : {0.2, 0.25, 0.5, 1.0, 2.0})  // the first with at most six steps
     if (span / (round * magnitude) <= 6.001) {
       step = round * magnitude;
       break;
@@ -76,23 +76,23 @@ std::vector<double> ticks_of(const HeatScale& scale) {
   return ticks;
 }
 
-/// 1, 2, 5, 10, 20, ...: the least of them with which labels stay apart.
-std::size_t step_for(double cell, double room) {
+/// The smallest of 1, 2, 5, 10, 20, ... for which labels do not overlap.
+std::size_t step_for(double cell, double available) {
   std::size_t step = 1;
-  for (std::size_t i = 0; static_cast<double>(step) * cell < room; ++i)
+  for (std::size_t i = 0; static_cast<double>(step) * cell < available; ++i)
     step = i % 3 == 1 ? step / 2 * 5 : step * 2;
   return step;
 }
 
-/// All of it but the room for labels.
+/// The layout except for the space for labels.
 Figure bare_figure(std::size_t panels, std::size_t rows, std::size_t columns) {
   Figure f;
   f.across = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(panels))));
   f.down = (panels + f.across - 1) / f.across;
   const bool grid = panels > 1;
   const double most = static_cast<double>(std::max(rows, columns));
-  const double room = grid ? std::max(96.0, 880 / static_cast<double>(f.across) - 24) : 620;
-  f.cell = std::clamp(room / most, 1.0, grid ? 34.0 : 52.0);
+  const double available = grid ? std::max(96.0, 880 / static_cast<double>(f.across) - 24) : 620;
+  f.cell = std::clamp(available / most, 1.0, grid ? 34.0 : 52.0);
   if (f.cell > 3) f.cell = std::floor(f.cell);
   f.width = f.cell * static_cast<double>(columns);
   f.height = f.cell * static_cast<double>(rows);
@@ -107,9 +107,9 @@ Figure figure_of(const HeatMap& map) {
   f.label_size = std::clamp(f.cell * 0.9, kSmallest, kTextSize);
   f.row_step = f.column_step = step_for(f.cell, f.label_size * 1.1);
   const double across = widest(map.column_labels, f.column_step, f.label_size);
-  f.upright = across > f.cell - 4;
+  f.vertical = across > f.cell - 4;
   f.left = widest(map.row_labels, f.row_step, f.label_size) + 8;
-  f.top = f.upright ? across + 8 : f.label_size + 8;
+  f.top = f.vertical ? across + 8 : f.label_size + 8;
   return f;
 }
 
@@ -150,7 +150,7 @@ class Layout {
     }
     const double bar_bottom = colour_bar(x + across + 18, y + matrix_y, f_.height);
     picture_.height = std::max(y + down, bar_bottom) + kMargin;
-    picture_.width = std::max(picture_.width, x + across + 18 + bar_room_ + kMargin);
+    picture_.width = std::max(picture_.width, x + across + 18 + bar_width_ + kMargin);
   }
 
   Picture take() { return std::move(picture_); }
@@ -161,12 +161,13 @@ class Layout {
     picture_.shapes.emplace_back(TextShape{x, y, text, size, anchor, false, colour});
   }
 
-  /// Title and notes; gives where what follows may start.
+  /// Draws title and notes; returns the y below them.
   double heading() {
     double y = kMargin + kTitleSize;
     text(kMargin, y, map_.title, kTitleSize, Anchor::start, kInk);
     picture_.width = 2 * kMargin + text_width(map_.title, kTitleSize);
-    const double width = std::max(300.0, f_.stride_x() * static_cast<double>(f_.across) + kBarRoom);
+    const double width =
+        std::max(300.0, f_.stride_x() * static_cast<double>(f_.across) + kBarSpace);
     for (const std::string& note : map_.notes)
       for (const std::string& line : wrapped(note, kTextSize, width)) {
         y += kTextSize + 5;
@@ -176,7 +177,7 @@ class Layout {
     return y + 12;
   }
 
-  /// `x` is the matrix's left edge, `y` the top of everything that belongs to the panel.
+  /// `x` is the left edge of the matrix, `y` the top of the panel including its title.
   void panel(const HeatPanel& panel, double x, double y) {
     if (!panel.title.empty()) text(x, y + kTextSize, panel.title, kTextSize, Anchor::start, kInk);
     const double top = y + f_.panel_title + f_.top;
@@ -187,7 +188,7 @@ class Layout {
     for (std::size_t i = 0; i < map_.rows(); ++i) {
       const HeatRow row = map_.row(panel, i);
       for (const double value : row.values)
-        cells.colours.push_back(colour_at(colours, map_.scale.place(value)));
+        cells.colours.push_back(colour_at(colours, map_.scale.position(value)));
       cells.kinds.insert(cells.kinds.end(), row.kinds.begin(), row.kinds.end());
     }
     for (const CellKind kind : cells.kinds) drawn_[static_cast<std::size_t>(kind)] = true;
@@ -205,11 +206,11 @@ class Layout {
       for (std::size_t j = 0; j < map_.columns(); ++j) {
         if (row.kinds[j] == CellKind::hidden) continue;
         const bool nan = row.kinds[j] == CellKind::nan;
-        const Rgb ground = colour_at(colours, map_.scale.place(row.values[j]));
+        const Rgb background = colour_at(colours, map_.scale.position(row.values[j]));
         text(x + (static_cast<double>(j) + 0.5) * f_.cell,
              top + (static_cast<double>(i) + 0.5) * f_.cell + size * 0.36,
              nan ? "nan" : typeset(short_number(row.values[j])), size, Anchor::middle,
-             nan ? kInk : ink_on(ground));
+             nan ? kInk : ink_on(background));
       }
     }
   }
@@ -222,7 +223,7 @@ class Layout {
     for (std::size_t j = 0; j < map_.columns(); j += f_.column_step) {
       const std::string label = cut_to_width(map_.column_labels[j], size, kLongestLabel);
       const double middle = x + (static_cast<double>(j) + 0.5) * f_.cell;
-      if (f_.upright)
+      if (f_.vertical)
         picture_.shapes.emplace_back(
             TextShape{middle + size * 0.36, top - 5, label, size, Anchor::start, true, kInk});
       else
@@ -230,7 +231,8 @@ class Layout {
     }
   }
 
-  /// The bar, its five numbers, and what hatched and crossed cells are; gives the lowest y.
+  /// The colour bar, its numbers, and the legend of hatched and crossed cells; returns the lowest
+  /// y.
   double colour_bar(double x, double top, double tall) {
     const HeatScale& scale = map_.scale;
     tall = std::clamp(tall, 100.0, 320.0);
@@ -244,7 +246,7 @@ class Layout {
     for (std::size_t i = 0; i < steps; ++i)
       bar.colours.push_back(
           colour_at(scale.is_signed ? ColourMap::diverging : ColourMap::paper,
-                    scale.place(value_at(1 - (static_cast<double>(i) + 0.5) / tall))));
+                    scale.position(value_at(1 - (static_cast<double>(i) + 0.5) / tall))));
     picture_.shapes.emplace_back(std::move(bar));
     picture_.shapes.emplace_back(BoxShape{{x, top, kBarWidth, tall}, kFrame, true});
     for (const double tick : ticks_of(scale)) {
@@ -255,7 +257,7 @@ class Layout {
     double y = top + tall + 24;
     if (scale.logarithmic) {
       text(x, y, "log scale", kTextSize);
-      bar_room_ = std::max(bar_room_, text_width("log scale", kTextSize));
+      bar_width_ = std::max(bar_width_, text_width("log scale", kTextSize));
       y += 20;
     }
     for (const CellKind kind : {CellKind::hidden, CellKind::nan}) {
@@ -271,17 +273,17 @@ class Layout {
 
   void note_beside(double x, double y, const std::string& words) {
     text(x + kBarWidth + 6, y, words, kTextSize, Anchor::start, kInk);
-    bar_room_ = std::max(bar_room_, kBarWidth + 6 + text_width(words, kTextSize));
+    bar_width_ = std::max(bar_width_, kBarWidth + 6 + text_width(words, kTextSize));
   }
 
   const HeatMap& map_;
   Figure f_;
   Picture picture_;
-  bool drawn_[3] = {};   ///< which kinds of cells there are
-  double bar_room_ = 0;  ///< width of bar and numbers
+  bool drawn_[3] = {};    ///< kinds of cells drawn
+  double bar_width_ = 0;  ///< width of the bar and its numbers
 };
 
-/// Of rows and columns, those that a panel has room for.
+/// The rows or columns that fit a panel.
 std::size_t most_across(std::size_t panels) { return panels > 36 ? 128 : panels > 1 ? 256 : 1024; }
 
 }  // namespace
@@ -292,8 +294,8 @@ Picture heat_picture(const HeatMap& whole) {
   return Layout(map).take();
 }
 
-PictureRoom room_of_picture(std::size_t panels, std::size_t rows, std::size_t columns,
-                            double label) {
+PictureBounds picture_bounds(std::size_t panels, std::size_t rows, std::size_t columns,
+                             double label) {
   constexpr double kAround = 300;  // margins, title, notes and colour bar
   const std::size_t most = most_across(panels);
   rows = std::min(rows, most);

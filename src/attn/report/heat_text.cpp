@@ -3,24 +3,24 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attn/base/text_width.h"
+#include "attn/base/graphemes.h"
 
 namespace attn {
 namespace {
 
 constexpr std::size_t kValueCell = 6;     // "-0.25" and a space
-constexpr std::size_t kTallestLabel = 8;  // lines of a column label that stands upright
+constexpr std::size_t kTallestLabel = 8;  // lines of a vertical column label
 constexpr std::size_t kWidestLabel = 14;  // columns of a row label
 constexpr std::size_t kBetweenPanels = 2;
 constexpr const char* kShades[] = {"·", "░", "▒", "▓", "█"};
 
 using Lines = std::vector<std::string>;
 
-/// One panel's measures; all panels have the same.
+/// The measures of a panel, the same for all.
 struct Measures {
   std::size_t label = 0;     ///< columns of the row labels and the space after them
   std::size_t cell = 1;      ///< columns of a cell
-  bool half_blocks = false;  ///< two rows a line
+  bool half_blocks = false;  ///< two rows per line
   bool column_labels = true;
   std::size_t panel_width(std::size_t columns) const { return label + cell * columns; }
 };
@@ -39,7 +39,7 @@ ColourMap colours_of(const HeatMap& map) {
   return map.scale.is_signed ? ColourMap::diverging : ColourMap::night;
 }
 
-/// Switches the foreground ("38") or the background ("48") to a colour.
+/// The escape sequence for a foreground ("38") or background ("48") colour.
 std::string switched(const char* what, Rgb colour, TerminalColours colours) {
   const std::string start = std::string("\x1b[") + what;
   if (colours == TerminalColours::palette_256)
@@ -69,7 +69,7 @@ class Painter {
 
  private:
   Rgb colour(const HeatRow& row, std::size_t column) const {
-    return colour_at(colours_of(map_), map_.scale.place(row.values[column]));
+    return colour_at(colours_of(map_), map_.scale.position(row.values[column]));
   }
 
   std::string cell(const HeatRow& row, std::size_t column) const {
@@ -80,13 +80,13 @@ class Painter {
     const bool fits = width >= kValueCell;
     if (colours_ == TerminalColours::none)
       return fits ? centred(number, width) : shade(row.values[column]);
-    const Rgb ground = colour(row, column);
-    return switched("48", ground, colours_) + switched("38", ink_on(ground), colours_) +
+    const Rgb background = colour(row, column);
+    return switched("48", background, colours_) + switched("38", ink_on(background), colours_) +
            (fits ? centred(number, width) : std::string(width, ' ')) + kPlain;
   }
 
-  /// Two rows in one line: the upper is the foreground of ▀, the lower its background. `below` is
-  /// empty behind the last.
+  /// Two rows in one line: the upper one is the foreground of ▀, the lower one its background.
+  /// `below` is empty after the last row.
   std::string halves(const HeatRow& row, const HeatRow& below, std::size_t column) const {
     const CellKind above = row.kinds[column];
     const CellKind under = below.kinds.empty() ? CellKind::hidden : below.kinds[column];
@@ -107,11 +107,11 @@ class Painter {
     return colours_ == TerminalColours::none ? text : "\x1b[2m" + text + kPlain;
   }
 
-  /// Without colour and signed, the strength alone would hide the sign: negative ones get a minus.
+  /// Shades do not show the sign, so negative values get a minus.
   std::string shade(double value) const {
-    const double place = map_.scale.place(value);
+    const double position = map_.scale.position(value);
     const bool negative = map_.scale.is_signed && value < 0;
-    const double strength = map_.scale.is_signed ? std::abs(2 * place - 1) : place;
+    const double strength = map_.scale.is_signed ? std::abs(2 * position - 1) : position;
     const std::string block = kShades[std::min<std::size_t>(
         static_cast<std::size_t>(strength * std::size(kShades)), std::size(kShades) - 1)];
     std::string text = negative && measures_.cell > 1 ? "-" : block;
@@ -125,20 +125,20 @@ class Painter {
   TerminalColours colours_;
 };
 
-/// Labels over the columns: in their cells, or upright, a character a line.
+/// Column labels: in the width of a cell, or vertical, one grapheme cluster per line.
 Lines column_heads(const HeatMap& map, const Measures& m) {
   const std::string indent(m.label, ' ');
   Lines lines;
   if (m.cell >= kValueCell) {
     std::string line = indent;
     for (const std::string& label : map.column_labels)
-      line += centred(cut(label, m.cell - 1), m.cell);
+      line += centred(cut_to_columns(label, m.cell - 1), m.cell);
     return {line};
   }
   std::vector<std::vector<std::string_view>> letters;
   std::size_t tallest = 0;
   for (const std::string& label : map.column_labels) {
-    letters.push_back(characters_of(label));
+    letters.push_back(graphemes_of(label));
     tallest = std::max(tallest, std::min(letters.back().size(), kTallestLabel));
   }
   for (std::size_t k = 0; k < tallest; ++k) {
@@ -159,30 +159,31 @@ Lines panel_lines(const HeatMap& map, const HeatPanel& panel, const Measures& m,
                   const TerminalStyle& style) {
   const std::size_t width = m.panel_width(map.columns());
   Lines lines;
-  if (!panel.title.empty()) lines.push_back(padded(cut(panel.title, width), width));
+  if (!panel.title.empty()) lines.push_back(padded(cut_to_columns(panel.title, width), width));
   if (m.column_labels)
     for (const std::string& line : column_heads(map, m)) lines.push_back(padded(line, width));
   const Painter painter(map, panel, m, style.colours);
   for (std::size_t i = 0; i < map.rows(); i += m.half_blocks ? 2 : 1) {
-    const std::string label = m.label == 0 ? "" : cut(map.row_labels[i], m.label - 1);
+    const std::string label = m.label == 0 ? "" : cut_to_columns(map.row_labels[i], m.label - 1);
     lines.push_back(padded(label, m.label) + painter.line(i));
   }
   return lines;
 }
 
 std::string colour_bar(const HeatMap& map, const TerminalStyle& style) {
-  const std::size_t steps = std::min<std::size_t>(style.width - 14, 24);  // two numbers beside it
+  const std::size_t steps =
+      std::min<std::size_t>(style.width - 14, 24);  // leaves space for two numbers
   const HeatScale& scale = map.scale;
   std::string bar;
   for (std::size_t i = 0; i < steps; ++i) {
     const double share = (static_cast<double>(i) + 0.5) / static_cast<double>(steps);
     const double value = scale.logarithmic ? scale.low * std::pow(scale.high / scale.low, share)
                                            : std::lerp(scale.low, scale.high, share);
-    const double place = scale.place(value);
-    const double strength = scale.is_signed ? std::abs(2 * place - 1) : place;
+    const double position = scale.position(value);
+    const double strength = scale.is_signed ? std::abs(2 * position - 1) : position;
     bar += style.colours == TerminalColours::none
                ? kShades[std::min<std::size_t>(static_cast<std::size_t>(strength * 5), 4)]
-               : switched("48", colour_at(colours_of(map), place), style.colours) + " ";
+               : switched("48", colour_at(colours_of(map), position), style.colours) + " ";
   }
   if (style.colours != TerminalColours::none) bar += kPlain;
   std::string text = short_number(scale.low) + " " + bar + " " + short_number(scale.high);
@@ -201,8 +202,8 @@ Measures measures_of(const HeatMap& map, std::size_t width, bool grid, TerminalC
   Measures m;
   const bool small = map.columns() * 2 + 4 <= width;
   m.label = grid && !small ? 0 : std::min({widest(map.row_labels), kWidestLabel, width / 4}) + 1;
-  const std::size_t room = (width - m.label) / map.columns();
-  m.cell = room >= kValueCell ? std::min(room, kValueCell + 2) : room >= 2 ? 2 : 1;
+  const std::size_t available = (width - m.label) / map.columns();
+  m.cell = available >= kValueCell ? std::min(available, kValueCell + 2) : available >= 2 ? 2 : 1;
   m.half_blocks = m.cell == 1 && colours != TerminalColours::none;
   m.column_labels = !grid || small;
   return m;
@@ -217,7 +218,7 @@ std::string without_trailing_blanks(const std::string& text) {
   return kept;
 }
 
-/// `panels` beside each other, each padded to the height of the tallest by what stands below.
+/// Joins panels side by side, padded to the height of the tallest.
 std::string beside(const std::vector<Lines>& panels) {
   std::string text;
   for (std::size_t line = 0; line < panels[0].size(); ++line) {
@@ -234,15 +235,16 @@ std::string heat_text(const HeatMap& whole, const TerminalStyle& style) {
   const bool grid = whole.panels.size() > 1;
   const std::size_t across =
       std::min<std::size_t>(whole.panels.size(), grid ? style.width / 38 + 1 : 1);
-  const std::size_t room = (style.width + kBetweenPanels) / across - kBetweenPanels;
+  const std::size_t available = (style.width + kBetweenPanels) / across - kBetweenPanels;
   const std::size_t label =
-      grid ? 0 : std::min({widest(whole.row_labels), kWidestLabel, room / 4}) + 1;
-  const std::size_t step = (whole.columns() + room - label - 1) / (room - label);
-  const HeatMap map = reduced(whole, (whole.rows() + step - 1) / step, room - label);
-  const Measures m = measures_of(map, room, grid, style.colours);
-  std::string text = cut(map.title, style.width) + "\n";
-  for (const std::string& line : map.notes) text += cut(line, style.width) + "\n";
-  text += cut(map.row_axis + " down, " + map.column_axis + " across", style.width) + "\n\n";
+      grid ? 0 : std::min({widest(whole.row_labels), kWidestLabel, available / 4}) + 1;
+  const std::size_t step = (whole.columns() + available - label - 1) / (available - label);
+  const HeatMap map = reduced(whole, (whole.rows() + step - 1) / step, available - label);
+  const Measures m = measures_of(map, available, grid, style.colours);
+  std::string text = cut_to_columns(map.title, style.width) + "\n";
+  for (const std::string& line : map.notes) text += cut_to_columns(line, style.width) + "\n";
+  text +=
+      cut_to_columns(map.row_axis + " down, " + map.column_axis + " across", style.width) + "\n\n";
   const std::size_t fit = std::max<std::size_t>(
       (style.width + kBetweenPanels) / (m.panel_width(map.columns()) + kBetweenPanels), 1);
   for (std::size_t first = 0; first < map.panels.size(); first += fit) {

@@ -2,18 +2,14 @@
 
 #include <algorithm>
 
+#include "attn/base/text.h"
+
 namespace attn {
 namespace {
 
 constexpr std::size_t kLineWidth = 79;
 
-std::string joined(const std::vector<std::string>& items, const std::string& between) {
-  std::string text;
-  for (std::size_t i = 0; i < items.size(); ++i) text += (i == 0 ? "" : between) + items[i];
-  return text;
-}
-
-/// Every line after the first one space further in.
+/// Indents every line after the first by one space.
 std::string indented(const std::string& item) {
   std::string text;
   for (const char c : item) text += c == '\n' ? std::string("\n ") : std::string(1, c);
@@ -27,13 +23,13 @@ std::string ipython_sequence(Sequence sequence, const std::vector<std::string>& 
   const std::string open = list ? "[" : "(";
   const std::string close = list ? "]" : items.size() == 1 ? ",)" : ")";
 
-  const std::string line = open + joined(items, ", ") + close;
+  const std::string line = open + join(items, ", ") + close;
   const bool one_line = line.size() <= kLineWidth && line.find('\n') == std::string::npos;
   if (one_line) return line;
 
   std::vector<std::string> lines(items.size());
   std::transform(items.begin(), items.end(), lines.begin(), indented);
-  return open + joined(lines, ",\n ") + close;
+  return open + join(lines, ",\n ") + close;
 }
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-// Python's lists and tuples as IPython shows them (IPython.lib.pretty, lines of at most 79).
+// Lists and tuples as printed by IPython (IPython.lib.pretty, lines of at most 79 columns).
 #pragma once
 
 #include <string>
@@ -8,9 +8,8 @@ namespace attn {
 
 enum class Sequence { list, tuple };
 
-/// "[a, b]" or "(a, b)" (and "(a,)"), each item being the text of its repr. On one line where that
-/// fits and no item has several; otherwise an item a line, one space in, and so with the lines of
-/// an item:
+/// "[a, b]", "(a, b)" or "(a,)" from the reprs of the items. On one line if it fits and no item has
+/// several lines; otherwise one item per line, indented by one space:
 ///
 ///   [array([[1, 2],
 ///           [3, 4]]),

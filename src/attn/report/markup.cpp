@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "attn/base/text.h"
 #include "attn/base/utf8.h"
 
 namespace attn {
@@ -10,9 +11,9 @@ namespace {
 
 /// "\u003c": for characters of the Basic Multilingual Plane.
 void append_escape(std::string& out, unsigned code) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   out += "\\u";
-  for (int shift = 12; shift >= 0; shift -= 4) out += kDigits[code >> shift & 15u];
+  append_hex(out, static_cast<std::uint8_t>(code >> 8));
+  append_hex(out, static_cast<std::uint8_t>(code & 0xFFu));
 }
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }
@@ -24,12 +25,13 @@ std::string markup(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = utf8_length(text, i);
     const char c = text[i];
-    if (length == 0 || is_control(c))
+    const std::string_view character = text.substr(i, length);
+    if (length == 0 || is_control(c) || character == "\uFFFE" || character == "\uFFFF")
       out += "\uFFFD";
     else if (c == '&' || c == '<' || c == '>' || c == '"' || c == '\'')
       out += "&#" + std::to_string(static_cast<int>(c)) + ";";
     else
-      out += text.substr(i, length);
+      out += character;
     i += std::max<std::size_t>(length, 1);
   }
   return out;

@@ -1,4 +1,4 @@
-// Text and bytes inside HTML, SVG and scripts, where nothing of them may act.
+// Escapes text and bytes for HTML, SVG and scripts.
 #pragma once
 
 #include <span>
@@ -7,17 +7,16 @@
 
 namespace attn {
 
-/// `text` as content or attribute of HTML and XML: & < > " ' are written as references; what XML
-/// cannot hold (controls, bytes that are not UTF-8) becomes U+FFFD.
+/// `text` as content or attribute value of HTML and XML: & < > " ' become references; what XML does
+/// not allow (controls, U+FFFE, U+FFFF, bytes that are not UTF-8) becomes U+FFFD.
 std::string markup(std::string_view text);
 
-/// `text` as a JSON string that may stand in a script element: < > & are escaped, too, so that no
-/// "</script>" ends it, and so are U+2028 and U+2029.
+/// `text` as a JSON string inside a script element: < > & (so that "</script>" cannot end it),
+/// U+2028 and U+2029 are escaped as well.
 std::string script_string(std::string_view text);
 
-/// Five letters for four bytes (base64 takes five and a third), which may stand in a script
-/// element: a little-endian number in digits of base 85, the most significant first. Zeros fill the
-/// last four.
+/// Base 85, safe inside a script element: five characters for each four bytes, padded with zeros.
+/// The bytes are a little-endian number, written with the most significant digit first.
 void append_base85(std::string& out, std::span<const std::byte> bytes);
 
 /// RFC 4648, with padding.

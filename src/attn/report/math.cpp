@@ -7,12 +7,13 @@
 #include <string_view>
 #include <utility>
 
+#include "attn/base/number_text.h"
 #include "attn/report/markup.h"
 
 namespace attn {
 namespace {
 
-/// Signs that LaTeX writes by a command.
+/// Signs with a LaTeX command.
 constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
     {"·", "\\cdot "},  {"×", "\\times "}, {"Σ", "\\sum "},   {"…", "\\dots "},
     {"⋮", "\\vdots "}, {"⋱", "\\ddots "}, {"−", "-"},        {"∞", "\\infty "},
@@ -22,12 +23,6 @@ std::string command_for(const std::string& text) {
   for (const auto& [sign, command] : kCommands)
     if (text == sign) return std::string(command);
   return text;
-}
-
-std::string six_digits(double value) {
-  char text[32];
-  const auto end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);
-  return {text, end.ptr};
 }
 
 std::string latex_matrix(const Math& math) {
@@ -43,8 +38,8 @@ std::string element(const std::string& tag, const std::string& inside) {
   return "<" + tag + ">" + inside + "</" + tag + ">";
 }
 
-/// A name, its primes as signs of their own, so that the letter before them stays a letter, and its
-/// index, if any.
+/// A name with its primes and index, if any. Primes are separate signs, so that the letter before
+/// them is set as a letter.
 std::string mathml_name(const std::string& text, const std::string& index = "") {
   const std::size_t letters = text.find_last_not_of('\'') + 1;
   const std::string name = element("mi", markup(text.substr(0, letters)));
@@ -115,7 +110,7 @@ Math factor(double value) {
 }  // namespace math
 
 double width(const Math& math) {
-  constexpr double kSmall = 0.7, kGap = 2;  // of an index; between columns
+  constexpr double kSmall = 0.7, kGap = 2;  // scale of an index; space between columns
   std::vector<double> columns(std::max<std::size_t>(math.columns, 1));
   double sum = 0, most = 0;
   for (std::size_t i = 0; i < math.parts.size(); ++i) {

@@ -1,4 +1,4 @@
-// Formulas as values, written as LaTeX (for papers and for Markdown) and as MathML (for browsers).
+// Formulas, written as LaTeX (papers, Markdown) or MathML (browsers).
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace attn {
 
-/// A piece of a formula. Texts are UTF-8: "·", "Σ", "−"; a name of several letters stands upright.
+/// A node of a formula. Texts are UTF-8: "·", "Σ", "−". Names of several letters are upright.
 struct Math {
   enum class Kind {
     name,         ///< Q, scores
@@ -39,7 +39,7 @@ Math matrix(std::vector<Math> cells, std::size_t columns);
 /// A number with at most six significant digits: "8", "0.236090", "1.2 · 10^-5", "−∞".
 Math number(double value);
 
-/// The same inside a product or a sum: in brackets where it is negative.
+/// The same inside a product or a sum: in parentheses if negative.
 Math factor(double value);
 
 }  // namespace math
@@ -50,7 +50,7 @@ struct Equation {
   std::vector<Math> rights;
 };
 
-/// Roughly, in digits.
+/// Approximate width in digits.
 double width(const Math& math);
 
 std::string latex(const Math& math);

@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "attn/base/digits.h"
+#include "attn/base/number_text.h"
 #include "attn/report/array_layout.h"
 #include "attn/report/float_format.h"
 
@@ -13,8 +13,8 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// The elements that are shown as text, all of the same width. `measured` are those that decide
-/// the notation and the number of digits.
+/// The texts of the elements `shown`, all of the same width. The elements `measured` determine the
+/// notation and the number of digits.
 template <class T>
 Words words_of(const Tensor& tensor, const std::vector<std::size_t>& measured,
                const std::vector<std::size_t>& shown, const PrintOptions& options) {
@@ -41,7 +41,7 @@ Words words_of(const Tensor& tensor, const std::vector<std::size_t>& measured,
   return words;
 }
 
-/// The array between its brackets; `prefix` stands before it and `suffix` after it.
+/// The array with its brackets; `prefix` and `suffix` are the widths of the text around it.
 std::string array_text(const Tensor& tensor, const PrintOptions& options,
                        const std::string& separator, std::size_t prefix, std::size_t suffix) {
   if (tensor.size() == 0) return "[]";
@@ -54,7 +54,8 @@ std::string array_text(const Tensor& tensor, const PrintOptions& options,
   layout.linewidth = options.linewidth - static_cast<long>(suffix);
   const std::vector<std::size_t> shown = shown_elements(layout);
   ArrayLayout deciding = layout;
-  deciding.summarised = layout.summarised && options.edgeitems > 0;  // with none, all decide
+  deciding.summarised =
+      layout.summarised && options.edgeitems > 0;  // without edge items all are measured
   const std::vector<std::size_t> measured = shown_elements(deciding);
   return bracketed(
       visit(tensor.dtype(),
@@ -74,7 +75,7 @@ std::string numpy_str(const Tensor& tensor, const PrintOptions& options) {
   if (shown.rank() > 0 || !is_float(shown.dtype())) return array_text(shown, options, " ", 0, 0);
   const double value = visit(
       shown.dtype(), [&]<class T>(Type<T>) { return static_cast<double>(shown.data<T>()[0]); });
-  return scalar_text(value, shown.dtype());
+  return python_repr(value, shown.dtype());
 }
 
 std::string numpy_repr(const Tensor& tensor, const PrintOptions& options) {
@@ -91,10 +92,8 @@ std::string numpy_repr(const Tensor& tensor, const PrintOptions& options) {
   text += ",";
   const auto last_line = static_cast<long>(text.size() - (text.rfind('\n') + 1));
   const bool full = last_line + 1 + static_cast<long>(dtype_text.size()) > options.linewidth;
-  text += full ? "\n      " : " ";  // under the bracket, or beside it
+  text += full ? "\n      " : " ";  // below the bracket, or after it
   return text + dtype_text;
 }
-
-std::string python_repr(double value) { return scalar_text(value, DType::f64); }
 
 }  // namespace attn

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "attn/base/error.h"
+#include "attn/base/number_text.h"
 #include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/report/embedded.h"
 #include "attn/report/markup.h"
 #include "attn/report/numpy_text.h"
@@ -13,8 +15,8 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kTags = 120;    // around the numbers of one matrix
-constexpr std::size_t kFacts = 8192;  // the colour maps, titles, notes and the policy
+constexpr std::size_t kTags = 120;    // of the script element of one matrix
+constexpr std::size_t kFacts = 8192;  // colour maps, titles, notes and policy
 
 std::size_t divided_up(std::size_t count, std::size_t step) { return (count + step - 1) / step; }
 
@@ -26,7 +28,7 @@ std::size_t frame_size() {
   return size;
 }
 
-/// Of the page: a little more than it will have.
+/// An upper bound on the size of the page.
 std::size_t size_of(const std::vector<PageSet>& sets, const PageSpans& spans, int bits,
                     std::size_t step) {
   const HeatMap& map = sets[0].map;
@@ -40,19 +42,16 @@ std::size_t size_of(const std::vector<PageSet>& sets, const PageSpans& spans, in
     for (std::size_t i = 0; i < labels->size(); i += step)
       size += script_string((*labels)[i]).size() + 1;
   for (const HeatPanel& panel : map.panels)
-    size += panel.title.size() + 3 + sets.size() * (std::to_string(panel.place).size() + 1);
+    size += panel.title.size() + 3 + sets.size() * (std::to_string(panel.matrix).size() + 1);
   return size;
 }
 
 std::string hex_table(ColourMap map) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text;
   for (int i = 0; i < 256; ++i) {
     const Rgb colour = colour_at(map, i / 255.0);
-    for (const std::uint8_t channel : {colour.red, colour.green, colour.blue}) {
-      text += kDigits[channel >> 4];
-      text += kDigits[channel & 15];
-    }
+    for (const std::uint8_t channel : {colour.red, colour.green, colour.blue})
+      append_hex(text, channel);
   }
   return text;
 }
@@ -69,7 +68,7 @@ std::string list(const std::vector<std::string>& texts) {
   return "[" + out + "]";
 }
 
-/// The ends of the colours that all sets share.
+/// The scale that all sets share.
 HeatScale shared_scale(const std::vector<PageSet>& sets) {
   HeatScale scale = sets[0].map.scale;
   for (const PageSet& set : sets) {
@@ -80,21 +79,21 @@ HeatScale shared_scale(const std::vector<PageSet>& sets) {
   return scale;
 }
 
-/// Where exact values can be read, of each set; "null" where they cannot or need not.
+/// For each set the name for reading exact values; "null" if not possible or not needed.
 std::string sources(const std::vector<PageSet>& sets, const PagePlan& plan) {
   const auto has_key = [](const PageSet& set) { return set.key.has_value(); };
   if (plan.exact || plan.step > 1 || !std::all_of(sets.begin(), sets.end(), has_key)) return "null";
   std::string text;
   for (const PageSet& set : sets) {
     std::vector<std::size_t> places;
-    for (const HeatPanel& panel : set.map.panels) places.push_back(panel.place);
+    for (const HeatPanel& panel : set.map.panels) places.push_back(panel.matrix);
     text += (text.empty() ? "" : ",") + ("{\"file\":" + script_string(printable(set.name))) +
             ",\"tensor\":" + script_string(*set.key) + ",\"places\":" + list(places) + "}";
   }
   return "[" + text + "]";
 }
 
-/// #attn: everything but the numbers.
+/// #attn: everything but the values.
 std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const PagePlan& plan) {
   std::vector<std::string> names, titles, notes = map.notes;
   for (const PageSet& set : sets) names.push_back(printable(set.name));
@@ -122,7 +121,7 @@ std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const Pa
   return text + "}";
 }
 
-/// A script element of data, which `append` writes.
+/// A script element whose data `append` writes.
 template <class Append>
 void append_data(std::string& page, const std::string& id, const std::string& type, Append append) {
   page += "<script type=\"" + type + "\" id=\"" + id + "\">";
@@ -159,7 +158,7 @@ std::string scripts() {
   return text;
 }
 
-/// What stands for @NAME@ in the frame.
+/// The replacement of @NAME@ in the frame.
 void append_part(std::string& page, std::string_view name, const std::vector<PageSet>& sets,
                  const PagePlan& plan) {
   if (name == "DATA") return append_all_data(page, sets, plan);
@@ -196,7 +195,7 @@ PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t most) {
   int bits = 32;
   for (const PageSet& set : sets) bits = std::max(bits, set.bits);
   PageSpans spans = spans_of(map);
-  for (const PageSet& set : sets) spans = joined(spans, spans_of(set.map));
+  for (const PageSet& set : sets) spans = united(spans, spans_of(set.map));
   PagePlan plan{bits, 1, 0, true, sets.size() * map.panels.size(), 0, 0, {}};
   const auto size = [&] { return size_of(sets, spans, plan.bits, plan.step); };
   while (plan.bits > 8 && size() > most) plan.bits /= 2;

@@ -55,7 +55,7 @@ void append_float(std::vector<std::byte>& bytes, double value, int bits) {
     append_bytes(bytes, std::bit_cast<std::uint32_t>(static_cast<float>(value)));
 }
 
-/// The step of the row's range that is nearest to the value.
+/// The nearest step of the row's range.
 std::uint32_t code_of(double value, CellKind kind, const RowFacts& facts, int bits) {
   const std::uint32_t top = (1u << bits) - 1;
   if (kind == CellKind::hidden) return top;
@@ -104,11 +104,11 @@ PageSpans spans_of(const HeatMap& map) {
       spans.end[i] = std::max(spans.end[i], end);
     }
   for (std::size_t i = 0; i < map.rows(); ++i)
-    spans.first[i] = std::min(spans.first[i], spans.end[i]);  // a row of hidden cells alone
+    spans.first[i] = std::min(spans.first[i], spans.end[i]);  // a row with only hidden cells
   return spans;
 }
 
-PageSpans joined(const PageSpans& a, const PageSpans& b) {
+PageSpans united(const PageSpans& a, const PageSpans& b) {
   PageSpans both = a;
   for (std::size_t i = 0; i < a.first.size(); ++i) {
     both.first[i] = std::min(a.first[i], b.first[i]);

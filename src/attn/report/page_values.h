@@ -1,4 +1,4 @@
-// The numbers of one matrix as the page reads them (page/values.js).
+// The values of one matrix in the format of the page (page/values.js).
 #pragma once
 
 #include <cstddef>
@@ -8,30 +8,30 @@
 
 namespace attn {
 
-/// Of each row, the columns [first, end) outside of which no panel has anything but hidden cells:
-/// those (above the diagonal of causal attention, say) are not stored.
+/// For each row the columns [first, end) that are stored. Outside, all panels have only hidden
+/// cells, for example above the diagonal of causal attention.
 struct PageSpans {
   std::vector<std::size_t> first, end;
   std::size_t cells() const;
 };
 PageSpans spans_of(const HeatMap& map);
 
-/// Around both.
-PageSpans joined(const PageSpans& a, const PageSpans& b);
+/// Spans that contain both.
+PageSpans united(const PageSpans& a, const PageSpans& b);
 
-/// Of the map whose blocks of step x step cells are drawn as one.
+/// Spans after blocks of step x step cells are reduced to one.
 PageSpans reduced(const PageSpans& spans, std::size_t step);
 
 /// All little-endian.
 struct PageValues {
-  std::vector<std::byte> cells;  ///< values of 64, 32, 16 or 8 bits, row by row, each row's span
-  std::vector<std::byte> rows;   ///< four float32 a row: sum, entropy in bits, least, most
+  std::vector<std::byte> cells;  ///< values of 64, 32, 16 or 8 bits; the span of each row
+  std::vector<std::byte> rows;   ///< four float32 per row: sum, entropy in bits, least, greatest
 };
 
-/// Floats as they are, hidden cells as -inf. With 16 and 8 bits a value is a step of its row's
-/// range, 0 for the least and 2^bits - 3 for the most; the two codes above are NaN and hidden.
-/// Sums and entropies (of the row divided by its sum) are NaN where a value is NaN, entropies also
-/// where one is negative or the sum is 0; both where `whole` is false: rows were merged.
+/// 64 and 32 bits: floats, hidden cells are -inf. 16 and 8 bits: a step of the row's range, 0 for
+/// the least and 2^bits - 3 for the greatest value; the two codes above mean NaN and hidden. Sums
+/// and entropies (of the row divided by its sum) are NaN if a value is NaN or if `whole` is false
+/// (rows were merged); entropies also if a value is negative or the sum is 0.
 PageValues page_values(const HeatMap& map, const HeatPanel& panel, const PageSpans& spans, int bits,
                        bool whole);
 

@@ -1,6 +1,6 @@
-// A drawing: flat shapes in order, the last on top. SVG and PNG are two ways to write the same one.
+// A picture: shapes in drawing order, written as SVG or PNG.
 //
-// Lengths are CSS pixels (96 to the inch), y runs downwards.
+// Lengths are CSS pixels (96 per inch); y increases downwards.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ struct CellsShape {
   std::vector<CellKind> kinds;
 };
 
-/// A rectangle: filled, or its outline where `outlined`.
+/// A filled rectangle, or its outline.
 struct BoxShape {
   Box box;
   Rgb colour;
@@ -34,31 +34,24 @@ struct BoxShape {
 enum class Anchor { start, middle, end };
 
 struct TextShape {
-  double x = 0, y = 0;  ///< the anchor, on the base line
+  double x = 0, y = 0;  ///< position of the anchor on the baseline
   std::string text;     ///< UTF-8
-  double size = 12;     ///< pixels to the em
+  double size = 12;     ///< pixels per em
   Anchor anchor = Anchor::start;
-  bool upright = false;  ///< turned by 90 degrees, to be read from below
+  bool vertical = false;  ///< rotated by 90 degrees, from bottom to top
   Rgb colour;
 };
 
 struct Picture {
   double width = 0, height = 0;
-  std::string title;  ///< for those who cannot see it
+  std::string title;  ///< for screen readers
   std::vector<std::variant<BoxShape, CellsShape, TextShape>> shapes;
 };
 
-/// Widths of text as both formats draw it.
+/// Width of text in pixels, in both formats.
 double text_width(const std::string& text, double size);
 
-/// `text` in at most `width`, its end replaced by "…" where it is longer.
+/// `text`, or as many of its grapheme clusters as fit `width` with a "…" after them.
 std::string cut_to_width(const std::string& text, double size, double width);
-
-/// A document of its own; text stays text, in DejaVu Sans where there is one. Every string is
-/// escaped: nothing of a token is ever markup.
-std::string svg_of(const Picture& picture);
-
-/// RGB, 8 bits, 192 pixels to the inch (two for each pixel of the picture).
-std::string png_of(const Picture& picture);
 
 }  // namespace attn

@@ -1,3 +1,5 @@
+#include "attn/report/png.h"
+
 #include <png.h>
 
 #include <algorithm>
@@ -7,12 +9,11 @@
 
 #include "attn/base/error.h"
 #include "attn/report/font.h"
-#include "attn/report/picture.h"
 
 namespace attn {
 namespace {
 
-constexpr double kScale = 2;  // pixels to a pixel of the picture: sharp on screen and on paper
+constexpr double kScale = 2;  // pixels per pixel of the picture
 
 constexpr Rgb kWhite{255, 255, 255}, kHatch{196, 196, 200}, kNan{192, 32, 128};
 
@@ -25,7 +26,7 @@ Rgb mixed(Rgb below, Rgb above, int share) {  // of 255
   return {mix(below.red, above.red), mix(below.green, above.green), mix(below.blue, above.blue)};
 }
 
-/// The picture as pixels.
+/// Renders a picture to pixels.
 class Canvas {
  public:
   explicit Canvas(const Picture& picture)
@@ -63,12 +64,12 @@ class Canvas {
                                                           : 1;
     const int back = static_cast<int>(std::lround(share * text_width(shape.text, size)));
     const int x = pixel(shape.x), y = pixel(shape.y);
-    set_text(shape.text, size, [&](const Glyph& glyph) {
+    render_text(shape.text, size, [&](const Glyph& glyph) {
       for (int row = 0; row < glyph.height; ++row)
         for (int column = 0; column < glyph.width; ++column) {
           const int along = glyph.left + column - back, down = glyph.top + row;
           const int share_of_ink = glyph.coverage[row * glyph.width + column];
-          if (shape.upright)
+          if (shape.vertical)
             blend(x + down, y - along, shape.colour, share_of_ink);
           else
             blend(x + along, y + down, shape.colour, share_of_ink);
@@ -97,7 +98,7 @@ class Canvas {
   }
 
  private:
-  /// Slanted lines for what is hidden, crossed ones for NaN; they run on from cell to cell.
+  /// Slanted lines for hidden cells, crossed lines for NaN; continuous across cells.
   static Rgb cell_pixel(CellKind kind, Rgb colour, int x, int y) {
     constexpr int kPeriod = 12, kLine = 2;
     if (kind == CellKind::value) return colour;
@@ -129,7 +130,7 @@ class Canvas {
   std::vector<Rgb> pixels_;
 };
 
-static_assert(sizeof(Rgb) == 3, "libpng is handed the pixels as they stand");
+static_assert(sizeof(Rgb) == 3, "libpng reads the pixels directly");
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// What a tensor holds, in a few numbers.
+// Summary statistics of a tensor.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace attn {
 
-/// numpy.nanmin, nanmax and nanmean; the mean is summed pairwise in long double.
+/// As numpy.nanmin, nanmax and nanmean; the sum is pairwise in long double.
 struct Statistics {
   struct Range {
-    Tensor minimum, maximum;  ///< 0-d, of the tensor's own dtype
-    double mean = 0;          ///< of booleans: the share that is true
+    Tensor minimum, maximum;  ///< 0-d, of the tensor's dtype
+    double mean = 0;          ///< for booleans the fraction that is true
   };
-  std::size_t nan = 0;         ///< elements that are NaN
-  std::size_t infinite = 0;    ///< elements that are infinite, of either sign
-  std::optional<Range> range;  ///< of all but NaN; none where nothing is left
+  std::size_t nan = 0;         ///< NaN elements
+  std::size_t infinite = 0;    ///< infinite elements of either sign
+  std::optional<Range> range;  ///< of all elements but NaN, if any
 };
 
 Statistics statistics_of(const Tensor& tensor);

@@ -1,3 +1,5 @@
+#include "attn/report/svg.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -5,13 +7,13 @@
 #include <string_view>
 #include <utility>
 
+#include "attn/base/text.h"
 #include "attn/report/markup.h"
-#include "attn/report/picture.h"
 
 namespace attn {
 namespace {
 
-/// At most two digits after the point: a hundredth of a pixel.
+/// With at most two digits after the point.
 std::string number(double value) {
   std::array<char, 32> text{};
   const auto end =
@@ -23,12 +25,9 @@ std::string number(double value) {
 }
 
 std::string hex(Rgb colour) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string text = "#";
-  for (const std::uint8_t channel : {colour.red, colour.green, colour.blue}) {
-    text += kDigits[channel >> 4];
-    text += kDigits[channel & 15];
-  }
+  for (const std::uint8_t channel : {colour.red, colour.green, colour.blue})
+    append_hex(text, channel);
   return text;
 }
 
@@ -42,12 +41,12 @@ void append_svg(std::string& text, const BoxShape& shape) {
           (shape.outlined ? " fill=\"none\" stroke=\"" : " fill=\"") + hex(shape.colour) + "\"/>\n";
 }
 
-/// Neighbours of one fill in a row.
+/// Adjacent cells of a row with the same fill.
 struct Run {
   std::uint32_t fill, first, count;
 };
 
-constexpr std::uint32_t kHiddenFill = 1u << 24, kNanFill = kHiddenFill + 1;  // behind all colours
+constexpr std::uint32_t kHiddenFill = 1u << 24, kNanFill = kHiddenFill + 1;  // beyond all colours
 
 std::uint32_t fill_of(const CellsShape& shape, std::size_t cell) {
   if (shape.kinds[cell] == CellKind::hidden) return kHiddenFill;
@@ -81,8 +80,8 @@ std::vector<Run> runs_of(const CellsShape& shape) {
   return runs;
 }
 
-/// One path a colour, so that a large matrix costs few bytes a cell; neighbours of one colour in a
-/// row become one rectangle.
+/// One path per colour, so that large matrices take few bytes per cell. Adjacent cells of a row
+/// with the same colour become one rectangle.
 void append_svg(std::string& text, const CellsShape& shape) {
   const double wide = shape.box.width / static_cast<double>(shape.columns);
   const double tall = shape.box.height / static_cast<double>(shape.rows);
@@ -106,11 +105,11 @@ void append_svg(std::string& text, const TextShape& shape) {
   text += "<text x=\"" + x + "\" y=\"" + y + "\" font-size=\"" + number(shape.size) + "\"";
   if (shape.anchor != Anchor::start)
     text += shape.anchor == Anchor::middle ? " text-anchor=\"middle\"" : " text-anchor=\"end\"";
-  if (shape.upright) text += " transform=\"rotate(-90 " + x + " " + y + ")\"";
+  if (shape.vertical) text += " transform=\"rotate(-90 " + x + " " + y + ")\"";
   text += " fill=\"" + hex(shape.colour) + "\">" + markup(shape.text) + "</text>\n";
 }
 
-/// Hidden: slanted lines. NaN: crosses. Both on white, as neither is a value.
+/// Hidden: slanted lines. NaN: crosses. Both on white.
 constexpr std::string_view kPatterns =
     "<defs>\n"
     "<pattern id=\"hidden\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"

@@ -10,11 +10,12 @@
 #include "attn/report/embedded.h"
 #include "attn/report/heat_picture.h"
 #include "attn/report/markup.h"
+#include "attn/report/svg.h"
 
 namespace attn {
 namespace {
 
-/// Characters that mean something to Markdown, each behind a backslash.
+/// Escapes characters that are special in Markdown.
 std::string markdown_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -24,7 +25,7 @@ std::string markdown_text(const std::string& text) {
   return out;
 }
 
-/// Whether pdfLaTeX with T1 fonts has the character: Latin letters, and some signs.
+/// Whether pdfLaTeX with T1 fonts has the character: Latin letters and some signs.
 bool latex_has(std::uint32_t c) {
   constexpr std::uint32_t kWithout[] = {0x126, 0x127, 0x138, 0x13F, 0x140,
                                         0x149, 0x166, 0x167, 0x17F};
@@ -36,7 +37,7 @@ bool latex_has(std::uint32_t c) {
   return c < 0x80 || (c >= 0xA0 && c < 0x180 && !holds(kWithout)) || holds(kSigns);
 }
 
-/// A letter that LaTeX has not, as "U+6771".
+/// A character that LaTeX lacks, as "U+6771".
 std::string latex_code(std::uint32_t c) {
   char text[16];
   std::snprintf(text, sizeof text, "U+%04X", c);
@@ -64,15 +65,15 @@ std::string latex_text(const std::string& text) {
   return out;
 }
 
-/// What ends a line, and how wide a line may be.
+/// The end of a line and its greatest width.
 struct LatexLayout {
   std::string end;
   double most;
 };
 const LatexLayout kMarkdownLayout{" \\\\\n", std::numeric_limits<double>::infinity()};
-const LatexLayout kPageLayout{" \\\\[3pt]\n", 88};  // digits on a page, margins taken off
+const LatexLayout kPageLayout{" \\\\[3pt]\n", 88};  // digits on a page without margins
 
-/// A line that is too wide is broken before its last "=".
+/// Breaks a line that is too wide before its last "=".
 std::string latex_line(const Equation& line, const LatexLayout& layout) {
   double wide = width(line.left);
   for (const Math& right : line.rights) wide += width(right) + 3;

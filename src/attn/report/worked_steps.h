@@ -1,4 +1,4 @@
-// A calculation written out, as a page of Markdown, HTML or LaTeX.
+// A calculation, step by step, as Markdown, HTML or LaTeX.
 #pragma once
 
 #include <string>
@@ -14,12 +14,12 @@ struct Heading {
   std::string text;
 };
 
-/// Words may hold tokens: each format escapes them.
+/// May contain tokens; each format escapes them.
 struct Words {
   std::string text;
 };
 
-/// Equations under each other, their first "=" aligned.
+/// Equations below each other, aligned at the first "=".
 struct Derivation {
   std::vector<Equation> lines;
 };
@@ -29,14 +29,13 @@ struct WorkedSteps {
   std::vector<std::variant<Heading, Words, Derivation, HeatMap>> blocks;
 };
 
-/// Formulas are LaTeX between $$; heat maps are left out.
+/// Formulas are LaTeX between $$; heat maps are omitted.
 std::string markdown_of(const WorkedSteps& steps);
 
-/// A document of its own: formulas are MathML, heat maps are SVG; nothing is loaded and no script
-/// runs.
+/// A complete document without scripts or external resources. Formulas are MathML, heat maps SVG.
 std::string html_of(const WorkedSteps& steps);
 
-/// A document of its own, for any LaTeX with amsmath; heat maps are left out.
+/// A complete document for LaTeX with amsmath; heat maps are omitted.
 std::string latex_of(const WorkedSteps& steps);
 
 }  // namespace attn

@@ -5,6 +5,7 @@
 
 #include "attn/base/error.h"
 #include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/job/limits.h"
 
 namespace attn {

@@ -2,6 +2,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/printable.h"
+#include "attn/io/json_parse.h"
 #include "attn/io/npz.h"
 #include "attn/io/safetensors.h"
 

@@ -1,7 +1,9 @@
 #include "attn/result/result_format.h"
 
+#include "attn/io/json_write.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
+#include "attn/io/npz_writer.h"
 #include "attn/io/safetensors.h"
 
 namespace attn {
@@ -74,12 +76,12 @@ DType stored_dtype(Format format, DType dtype) {
 
 bool stores_provenance(Format format) { return format != Format::npy && format != Format::csv; }
 
-Pieces pieces_of(Format format, const std::vector<TensorSpec>& specs,
-                 const std::vector<std::uint32_t>& checksums, const Result& result,
-                 const std::string& path) {
-  if (format == Format::npz) return npz_pieces(specs, checksums, zip_comment(result), path);
-  if (format == Format::npy) return npy_pieces(specs[0]);
-  return safetensors_pieces(specs, safetensors_metadata(result), path);
+FileLayout layout_of(Format format, const std::vector<TensorSpec>& specs,
+                     const std::vector<std::uint32_t>& checksums, const Result& result,
+                     const std::string& path) {
+  if (format == Format::npz) return npz_layout(specs, checksums, zip_comment(result), path);
+  if (format == Format::npy) return npy_layout(specs[0]);
+  return safetensors_layout(specs, safetensors_metadata(result), path);
 }
 
 }  // namespace attn

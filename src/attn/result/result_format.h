@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/io/pieces.h"
+#include "attn/io/file_layout.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
 
@@ -31,8 +31,8 @@ bool stores_provenance(Format format);
 
 /// A file of tensors in a binary format, with the tokens and made_by of `result`; Errors
 /// name `path`.
-Pieces pieces_of(Format format, const std::vector<TensorSpec>& specs,
-                 const std::vector<std::uint32_t>& checksums, const Result& result,
-                 const std::string& path);
+FileLayout layout_of(Format format, const std::vector<TensorSpec>& specs,
+                     const std::vector<std::uint32_t>& checksums, const Result& result,
+                     const std::string& path);
 
 }  // namespace attn

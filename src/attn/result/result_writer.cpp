@@ -47,7 +47,7 @@ void ResultWriter::reserve_rows(Part& part, const std::set<std::string>& streame
   }
   const std::vector<std::uint32_t> unknown(specs.size());
   const std::vector<std::uint64_t> offsets =
-      offsets_of(pieces_of(part.format, specs, unknown, described, part.file.path()), specs);
+      offsets_of(layout_of(part.format, specs, unknown, described, part.file.path()), specs);
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (!streamed.contains(specs[i].name)) continue;
@@ -104,7 +104,7 @@ void ResultWriter::write_binary(Part& part, const Result& result) {
   const std::vector<std::uint32_t> checksums = part.format == Format::npz
                                                    ? checksums_of(elements, specs)
                                                    : std::vector<std::uint32_t>(specs.size());
-  write_pieces(pieces_of(part.format, specs, checksums, result, part.file.path()), specs, elements,
+  write_layout(layout_of(part.format, specs, checksums, result, part.file.path()), specs, elements,
                part.file);
 }
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "attn/io/new_folders.h"
+#include "attn/io/file_layout.h"
 #include "attn/io/output_file.h"
-#include "attn/io/pieces.h"
 #include "attn/io/row_writer.h"
+#include "attn/io/scoped_directories.h"
 #include "attn/job/job.h"
 #include "attn/result/execution.h"
 #include "attn/result/output_target.h"
@@ -51,7 +51,7 @@ class ResultWriter : public RowReceiver {
 
   const std::vector<std::string> outputs_;
   std::map<std::string, TensorSpec> specs_;  ///< from begin()
-  NewFolders folders_;  // declared before the files, which must be removed first
+  ScopedDirectories folders_;  // declared before the files, which must be removed first
   std::vector<Part> parts_;
 };
 

@@ -11,9 +11,9 @@
 
 namespace attn {
 
-/// As std::vector<std::size_t>, but with at most kMaxAxes axes, as in NumPy 2. Up to kFew axes are
-/// stored inline: a small job makes hundreds of shapes, and allocating them took longer than its
-/// arithmetic. Errors: data, where an axis is added to a shape of kMaxAxes.
+/// Like std::vector<std::size_t>, with at most kMaxAxes axes, as in NumPy 2. Up to kFew axes are
+/// stored inline: a small job makes hundreds of shapes, whose allocation took longer than its
+/// arithmetic. Errors: data, if an axis is added to a shape of kMaxAxes.
 class Shape {
  public:
   static constexpr std::size_t kMaxAxes = 64;
@@ -84,14 +84,14 @@ class Shape {
   }
 
   std::array<std::size_t, kFew> few_{};
-  std::vector<std::size_t> many_;  ///< all of them, where they are more
+  std::vector<std::size_t> many_;  ///< all axes, if more than kFew
   std::size_t size_ = 0;
 };
 
-/// "(4, 3)", "(4,)", "()": as Python writes a tuple.
+/// "(4, 3)", "(4,)", "()", as a Python tuple.
 std::string to_string(const Shape& shape);
 
-/// The number of elements; throws Error(data) when it does not fit in 2^63 - 1.
+/// The number of elements. Errors: data, if it exceeds 2^63 - 1.
 std::size_t element_count(const Shape& shape);
 
 }  // namespace attn

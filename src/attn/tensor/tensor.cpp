@@ -10,14 +10,15 @@
 #include <type_traits>
 
 #include "attn/base/error.h"
+#include "attn/base/text.h"
 
 namespace attn {
 namespace {
 
 constexpr std::size_t kAlignment = 64;  // a cache line, and the widest SIMD register
 
-/// The whole huge pages within large blocks: small pages take longer to be found and cleared than
-/// most computations take to fill them. Only advice, which may be refused.
+/// Advises the kernel to use huge pages for large blocks: faults on small pages take longer than
+/// most computations.
 void ask_for_huge_pages(std::uintptr_t address, std::size_t bytes) {
   constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
   const std::uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage;
@@ -26,8 +27,8 @@ void ask_for_huge_pages(std::uintptr_t address, std::size_t bytes) {
     madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
-// From here on calloc, which hands out untouched pages, so that zeroes cost nothing until written.
-// Below, elements and the count of their owners share one allocation, which is much faster.
+// From this size on calloc returns untouched zero pages. Below it, elements and reference count
+// share one allocation, which is much faster.
 constexpr std::size_t kLarge = 65536;
 
 std::byte* aligned(std::byte* block) {
@@ -48,6 +49,20 @@ std::shared_ptr<const std::byte> allocate_zeroed(std::size_t bytes) {
   return {aligned(block), [block](const std::byte*) { std::free(block); }};
 }
 
+// Not inline: there are 169 conversions.
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_value(const std::string& value, DType dtype) {
+  throw Error(ErrorKind::data, value + " does not fit " + std::string(name_of(dtype)));
+}
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_number(double value, DType dtype) {
+  refuse_value(std::to_string(value), dtype);
+}
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_number(std::int64_t value, DType dtype) {
+  refuse_value(std::to_string(value), dtype);
+}
+[[noreturn, gnu::cold, gnu::noinline]] void refuse_number(std::uint64_t value, DType dtype) {
+  refuse_value(std::to_string(value), dtype);
+}
+
 template <class To, class From>
 To convert(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -57,17 +72,16 @@ To convert(From value) {
   } else if constexpr (std::is_integral_v<To> && std::is_integral_v<From>) {
     if (!std::in_range<To>(
             static_cast<std::conditional_t<std::is_same_v<From, bool>, int, From>>(value)))
-      throw Error(ErrorKind::data,
-                  std::to_string(value) + " does not fit " + std::string(name_of(dtype_of<To>)));
+      refuse_number(static_cast<std::conditional_t<std::is_same_v<From, std::uint64_t>,
+                                                   std::uint64_t, std::int64_t>>(value),
+                    dtype_of<To>);
     return static_cast<To>(value);
   } else if constexpr (std::is_integral_v<To>) {
     const double number = static_cast<double>(value);
     const double limit = std::ldexp(1.0, std::numeric_limits<To>::digits);
     const double lowest = std::is_signed_v<To> ? -limit : 0.0;
     const double whole = std::trunc(number);
-    if (!(whole >= lowest && whole < limit))
-      throw Error(ErrorKind::data,
-                  std::to_string(number) + " does not fit " + std::string(name_of(dtype_of<To>)));
+    if (!(whole >= lowest && whole < limit)) refuse_number(number, dtype_of<To>);
     return static_cast<To>(whole);
   } else if constexpr (std::is_same_v<To, float> || std::is_same_v<To, double>) {
     return static_cast<To>(value);
@@ -79,10 +93,8 @@ To convert(From value) {
 }  // namespace
 
 std::string to_string(const Shape& shape) {
-  std::string text = "(";
-  for (std::size_t i = 0; i < shape.size(); ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  return text + (shape.size() == 1 ? ",)" : ")");
+  const auto digits = [](std::size_t length) { return std::to_string(length); };
+  return "(" + join(shape, ", ", digits) + (shape.size() == 1 ? ",)" : ")");
 }
 
 void Shape::refuse_axes(std::size_t count) {
@@ -91,8 +103,7 @@ void Shape::refuse_axes(std::size_t count) {
 }
 
 std::size_t element_count(const Shape& shape) {
-  // A zero anywhere makes the array empty, but the other axes must still be representable: what
-  // follows multiplies them.
+  // Even if an axis is 0, the product of the others must be representable, because strides use it.
   std::size_t count = 1, product = 1;
   for (const std::size_t extent : shape) {
     count *= extent;
@@ -175,18 +186,18 @@ Tensor cast(const Tensor& tensor, DType dtype) {
 }
 
 void TensorMap::set(const std::string& name, Tensor tensor) {
-  if (const std::size_t place = place_of(name); place < size()) {
-    entries_[place].second = std::move(tensor);
+  if (const std::size_t index = index_of(name); index < size()) {
+    entries_[index].second = std::move(tensor);
     return;
   }
-  if (entries_.empty()) entries_.reserve(4);  // most jobs have as many, and growing takes long
+  if (entries_.empty()) entries_.reserve(4);  // enough for most jobs; growing is slow
   entries_.emplace_back(name, std::move(tensor));
   if (size() <= kFew) return;
-  for (std::size_t place = index_.size(); place < size(); ++place)
-    index_.emplace(entries_[place].first, place);
+  for (std::size_t index = index_.size(); index < size(); ++index)
+    index_.emplace(entries_[index].first, index);
 }
 
-std::size_t TensorMap::place_among_many(std::string_view name) const {
+std::size_t TensorMap::index_among_many(std::string_view name) const {
   const auto found = index_.find(name);
   return found == index_.end() ? size() : found->second;
 }

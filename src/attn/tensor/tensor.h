@@ -1,4 +1,4 @@
-// What a file holds: a dtype, a shape and the elements, in row-major (C) order.
+// Tensors: a dtype, a shape and the elements in row-major (C) order.
 #pragma once
 
 #include <algorithm>
@@ -18,19 +18,17 @@
 
 namespace attn {
 
-/// A value: copying is cheap (the storage is shared) and no copy ever sees another's changes, as
-/// data for writing is detached from other copies first. The elements are always contiguous,
-/// row-major, in the machine's byte order. Arithmetic on them goes through xtensor, whose views
-/// stand in tensor/array.h.
+/// A value type with copy-on-write storage. The elements are contiguous, row-major and in the
+/// machine's byte order. Arithmetic uses xtensor views (tensor/array.h).
 class Tensor {
  public:
   Tensor() : Tensor(DType::f64, Shape{0}) {}
 
-  /// Zero-filled. Throws std::bad_alloc; the caller has proved the size against what there is.
+  /// Filled with zeros. Throws std::bad_alloc; the caller checks the size against the memory limit.
   Tensor(DType dtype, Shape shape);
 
-  /// Elements that stand elsewhere (a file's bytes); `data` is aligned for dtype and keeps its
-  /// owner alive.
+  /// Shares elements owned elsewhere, such as the bytes of a file. `data` is aligned for dtype and
+  /// keeps its owner alive.
   Tensor(DType dtype, Shape shape, std::shared_ptr<const std::byte> data);
 
   /// From values in row-major order, e.g. Tensor::of<double>({2, 3}, {1, 2, 3, 4, 5, 6}).
@@ -76,24 +74,24 @@ class Tensor {
   Shape shape_;
   std::size_t size_;
   std::shared_ptr<const std::byte> data_;
-  bool owned_ = false;  ///< made by us, so writable while nobody else holds it
+  bool owned_ = false;  ///< allocated here: writable while not shared
 };
 
-/// Converts each element; floats round once to nearest even. Integers that do not fit the target,
-/// and NaN or infinity to an integer, throw Error(data).
+/// Converts each element; floats are rounded once to nearest even. Errors: data, for integers that
+/// do not fit, and for NaN or infinity as an integer.
 Tensor cast(const Tensor& tensor, DType dtype);
 
-/// Named tensors, in the order in which they were put in.
+/// Named tensors in insertion order.
 class TensorMap {
  public:
   using Entry = std::pair<std::string, Tensor>;
 
-  void set(const std::string& name, Tensor tensor);  ///< replaces one of the same name
-  const Tensor* find(std::string_view name) const {  ///< nullptr when absent
-    const std::size_t place = place_of(name);
-    return place == size() ? nullptr : &entries_[place].second;
+  void set(const std::string& name, Tensor tensor);  ///< replaces an existing one
+  const Tensor* find(std::string_view name) const {  ///< nullptr if absent
+    const std::size_t index = index_of(name);
+    return index == size() ? nullptr : &entries_[index].second;
   }
-  const Tensor& at(std::string_view name) const;  ///< Error(internal) when absent
+  const Tensor& at(std::string_view name) const;  ///< Error(internal) if absent
   bool contains(std::string_view name) const { return find(name) != nullptr; }
   std::vector<std::string> names() const;
   std::size_t size() const { return entries_.size(); }
@@ -102,18 +100,18 @@ class TensorMap {
   auto end() const { return entries_.end(); }
 
  private:
-  static constexpr std::size_t kFew = 16;  // up to here looking at each is as fast as an index
-  /// size() when absent.
-  std::size_t place_of(std::string_view name) const {
-    if (size() > kFew) return place_among_many(name);
-    std::size_t place = 0;
-    while (place < size() && !same_name(entries_[place].first, name)) ++place;
-    return place;
+  static constexpr std::size_t kFew = 16;  // up to this size a linear search is as fast as an index
+  /// size() if absent.
+  std::size_t index_of(std::string_view name) const {
+    if (size() > kFew) return index_among_many(name);
+    std::size_t index = 0;
+    while (index < size() && !same_name(entries_[index].first, name)) ++index;
+    return index;
   }
-  std::size_t place_among_many(std::string_view name) const;
+  std::size_t index_among_many(std::string_view name) const;
 
   std::vector<Entry> entries_;
-  std::map<std::string, std::size_t, std::less<>> index_;  ///< of more than kFew: name -> place
+  std::map<std::string, std::size_t, std::less<>> index_;  ///< name -> index, if more than kFew
 };
 
 }  // namespace attn

@@ -1,18 +1,19 @@
-#include "attn/io/pieces.h"
+#include "attn/io/file_layout.h"
 
 #include "attn/base/error.h"
 #include "attn/io/elements.h"
 
 namespace attn {
 
-std::vector<std::uint64_t> offsets_of(const Pieces& pieces, const std::vector<TensorSpec>& specs) {
+std::vector<std::uint64_t> offsets_of(const FileLayout& layout,
+                                      const std::vector<TensorSpec>& specs) {
   std::vector<std::uint64_t> offsets(specs.size());
   std::uint64_t end = 0;
-  for (const Piece& piece : pieces) {
-    end += piece.text.size();
-    if (!piece.tensor) continue;
-    offsets[*piece.tensor] = end;
-    end += specs[*piece.tensor].bytes();
+  for (const LayoutPart& part : layout) {
+    end += part.text.size();
+    if (!part.tensor) continue;
+    offsets[*part.tensor] = end;
+    end += specs[*part.tensor].bytes();
   }
   return offsets;
 }
@@ -33,20 +34,20 @@ std::vector<std::uint32_t> checksums_of(const std::vector<Elements>& elements,
   return checksums;
 }
 
-void write_pieces(const Pieces& pieces, const std::vector<TensorSpec>& specs,
+void write_layout(const FileLayout& layout, const std::vector<TensorSpec>& specs,
                   const std::vector<Elements>& elements, OutputFile& out) {
-  const std::vector<std::uint64_t> offsets = offsets_of(pieces, specs);
-  for (const Piece& piece : pieces) {
-    out.write(piece.text);
-    if (!piece.tensor) continue;
-    const auto& [tensor, rows] = elements[*piece.tensor];
+  const std::vector<std::uint64_t> offsets = offsets_of(layout, specs);
+  for (const LayoutPart& part : layout) {
+    out.write(part.text);
+    if (!part.tensor) continue;
+    const auto& [tensor, rows] = elements[*part.tensor];
     if (rows == nullptr) {
       out.write(std::span(tensor.raw(), tensor.bytes()));
       continue;
     }
-    const std::uint64_t bytes = specs[*piece.tensor].bytes();
-    if (rows->start() != offsets[*piece.tensor] || rows->written() != bytes)
-      throw Error(ErrorKind::internal, "rows are missing, or stand where they should not");
+    const std::uint64_t bytes = specs[*part.tensor].bytes();
+    if (rows->start() != offsets[*part.tensor] || rows->written() != bytes)
+      throw Error(ErrorKind::internal, "rows are missing or at a wrong offset");
     out.skip(bytes);
   }
 }

@@ -1,4 +1,4 @@
-#include "attn/io/text.h"
+#include "attn/io/checked_text.h"
 
 #include <algorithm>
 #include <utility>
@@ -17,7 +17,7 @@ bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0u) ==
 
 }  // namespace
 
-std::string_view without_mark(std::string_view text) {
+std::string_view without_byte_order_mark(std::string_view text) {
   return text.substr(text.starts_with("\xEF\xBB\xBF") ? 3 : 0);
 }
 
@@ -28,7 +28,7 @@ std::string_view checked_text(std::string_view text, const std::string& name) {
     fail(name, "byte " + std::to_string(nul) + " is NUL, expected text in UTF-8");
   if (const std::size_t bad = find_invalid_utf8(text); bad != std::string_view::npos)
     fail(name, "byte " + std::to_string(bad) + " is not UTF-8");
-  text = without_mark(text);
+  text = without_byte_order_mark(text);
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) fail(name, "is empty");
   return text;
 }
@@ -43,10 +43,6 @@ Problem problem_at(std::string_view text, std::size_t offset, std::string messag
   return {.line = static_cast<std::size_t>(line),
           .column = static_cast<std::size_t>(column),
           .message = std::move(message)};
-}
-
-std::string counted(std::size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
 }  // namespace attn

@@ -1,4 +1,4 @@
-#include "attn/io/limits.h"
+#include "attn/io/process_memory.h"
 
 #include <catch2/catch.hpp>
 

@@ -1,10 +1,11 @@
-#include "attn/io/limits.h"
+#include "attn/io/process_memory.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <string>
 
 #include "attn/base/error.h"
@@ -15,7 +16,7 @@ namespace {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-/// The number that a file begins with; none where there is no such file, or "max" stands in it.
+/// The number at the start of a file; kNone where the file is missing or contains "max".
 std::size_t number_in(const std::string& path) {
   try {
     const FileBytes file = read_file(path);
@@ -28,7 +29,7 @@ std::size_t number_in(const std::string& path) {
 }
 
 /// The least limit of the group at `path`, as /proc/self/cgroup names it, and of those above it. In
-/// a container the path may be the host's: then only the root is there to be found.
+/// a container the path may be the host's; then only the root exists.
 std::size_t least_limit(const std::string& root, std::string path, const std::string& file) {
   std::size_t least = number_in(root + "/" + file);
   while (path.size() > 1) {

@@ -1,4 +1,4 @@
-#include "attn/io/temporaries.h"
+#include "attn/io/temp_files.h"
 
 #include <signal.h>
 #include <unistd.h>
@@ -17,21 +17,21 @@ namespace {
 
 enum class Use { free, being_written, taken };
 
-// A fixed table, as a signal handler may neither allocate nor lock.
+// A fixed table, because a signal handler must not allocate or lock.
 struct Slot {
   std::atomic<Use> use = Use::free;
   std::array<char, PATH_MAX> path = {};
 };
 static_assert(std::atomic<Use>::is_always_lock_free);
 
-// All zeros before anything runs, so that no page of it is touched before it is used.
+// Constant-initialised to zeros, so that its pages are not touched before use.
 constinit std::array<Slot, 1024> slots = {};
-std::atomic<int> sheltered = 0;
+std::atomic<int> guarded = 0;
 std::atomic<bool> ending = false;
 
 constexpr char kPrefix[] = ".attn-tmp-";
 
-/// PREFIX PID-TOKEN-N -> TOKEN
+/// TOKEN of ".attn-tmp-PID-TOKEN-N", or "".
 std::string token_in(const std::string& name) {
   const std::size_t start = name.find('-', sizeof kPrefix - 1) + 1, end = name.rfind('-');
   return start > 0 && start < end ? name.substr(start, end - start) : "";
@@ -48,28 +48,28 @@ int remember(const std::string& path) {
   return -1;
 }
 
-/// Whether one went: that in which it was may then be empty, too.
+/// Returns whether one was removed: its parent may be empty now.
 bool remove_empty_folders() {
   bool removed = false;
   for (const Slot& slot : slots)
-    if (slot.use == Use::taken) removed |= rmdir(slot.path.data()) == 0;  // no file goes by it
+    if (slot.use == Use::taken)
+      removed |= rmdir(slot.path.data()) == 0;  // rmdir() does not remove files
   return removed;
 }
 
 extern "C" void remove_and_die(int signal_number) {
-  remove_temporaries();
+  remove_temp_files();
   raise(signal_number);  // SA_RESETHAND has restored the default action
 }
 
 }  // namespace
 
-std::string new_temporary_name() {
+std::string new_temp_name() {
   static std::atomic<std::uint64_t> count = 0;
-  return kPrefix + std::to_string(getpid()) + "-" + temporaries_token() + "-" +
-         std::to_string(count++);
+  return kPrefix + std::to_string(getpid()) + "-" + temp_token() + "-" + std::to_string(count++);
 }
 
-const std::string& temporaries_token() {
+const std::string& temp_token() {
   static const std::string token = [] {
     std::random_device random;
     char digits[16];
@@ -87,30 +87,30 @@ void remove_leftovers(const std::string& folder, const std::set<std::string>& to
   for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(kPrefix) || !tokens.contains(token_in(name))) continue;
-    std::error_code ignored;  // what cannot be removed harms nobody
+    std::error_code ignored;  // a leftover does no harm
     fs::remove(entry->path(), ignored);
   }
 }
 
-void remove_temporaries() {
+void remove_temp_files() {
   ending = true;
   constexpr timespec kMillisecond{0, 1000000};
-  for (int waited = 0; sheltered > 0 && waited < 200; ++waited) nanosleep(&kMillisecond, nullptr);
+  for (int waited = 0; guarded > 0 && waited < 200; ++waited) nanosleep(&kMillisecond, nullptr);
   for (const Slot& slot : slots)
     if (slot.use == Use::taken) unlink(slot.path.data());
   while (remove_empty_folders()) continue;
 }
 
-SignalShelter::SignalShelter() {
-  ++sheltered;
+SignalGuard::SignalGuard() {
+  ++guarded;
   if (!ending) return;
-  --sheltered;
+  --guarded;
   for (;;) pause();
 }
 
-SignalShelter::~SignalShelter() { --sheltered; }
+SignalGuard::~SignalGuard() { --guarded; }
 
-void remove_temporaries_on_signals() {
+void remove_temp_files_on_signals() {
   for (const int signal_number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU}) {
     struct sigaction before {};
     if (sigaction(signal_number, nullptr, &before) != 0 || before.sa_handler == SIG_IGN) continue;
@@ -122,9 +122,9 @@ void remove_temporaries_on_signals() {
   signal(SIGXFSZ, SIG_IGN);
 }
 
-TemporaryName::TemporaryName(std::string path) : path_(std::move(path)), slot_(remember(path_)) {}
+TempPath::TempPath(std::string path) : path_(std::move(path)), slot_(remember(path_)) {}
 
-TemporaryName::~TemporaryName() {
+TempPath::~TempPath() {
   if (slot_ >= 0) slots[static_cast<std::size_t>(slot_)].use = Use::free;
 }
 

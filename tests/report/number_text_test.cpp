@@ -1,4 +1,4 @@
-#include "attn/base/digits.h"
+#include "attn/base/number_text.h"
 
 #include <catch2/catch.hpp>
 #include <cmath>

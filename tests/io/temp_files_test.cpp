@@ -1,6 +1,6 @@
 // Cleanup of unfinished outputs. Each case runs in a child process, because it ends all outputs of
 // a process.
-#include "attn/io/temporaries.h"
+#include "attn/io/temp_files.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -47,7 +47,7 @@ TEST_CASE("a signal that was ignored stays ignored") {
   CHECK(holds_in_child([] {
     signal(SIGHUP, SIG_IGN);
     signal(SIGTERM, SIG_DFL);
-    remove_temporaries_on_signals();
+    remove_temp_files_on_signals();
     return is_ignored(SIGHUP) && !is_ignored(SIGTERM) && is_ignored(SIGXFSZ);
   }));
 }
@@ -58,9 +58,9 @@ TEST_CASE("files and empty folders are removed, a folder with content is not") {
   for (const char* const name : {"empty", "full"}) fs::create_directory(folder.path() / name);
   folder.write("full/result", "");
   CHECK(holds_in_child([&] {
-    const TemporaryName one(file), two(folder.path() / "empty"), three(folder.path() / "full");
-    { const TemporaryName kept(folder.path() / "full" / "result"); }
-    remove_temporaries();
+    const TempPath one(file), two(folder.path() / "empty"), three(folder.path() / "full");
+    { const TempPath kept(folder.path() / "full" / "result"); }
+    remove_temp_files();
     return true;
   }));
   CHECK(folder.names() == std::vector<std::string>{"full"});
@@ -70,12 +70,12 @@ TEST_CASE("files and empty folders are removed, a folder with content is not") {
 TEST_CASE("1024 names are registered, and files beyond that are kept") {
   const ScratchFolder folder;
   CHECK(holds_in_child([&] {
-    const TemporaryName too_long(std::string(PATH_MAX, 'n'));
-    std::vector<std::unique_ptr<TemporaryName>> names;
+    const TempPath too_long(std::string(PATH_MAX, 'n'));
+    std::vector<std::unique_ptr<TempPath>> names;
     for (int i = 0; i < 1030; ++i)
-      names.push_back(std::make_unique<TemporaryName>(folder.write(std::to_string(i), "")));
+      names.push_back(std::make_unique<TempPath>(folder.write(std::to_string(i), "")));
     names.resize(1029);
-    remove_temporaries();
+    remove_temp_files();
     return true;
   }));
   CHECK(folder.names().size() == 6);
@@ -85,13 +85,13 @@ TEST_CASE("cleanup waits for an output that is being renamed") {
   CHECK(holds_in_child([] {
     std::atomic<bool> sheltered = false, named = false;
     std::thread other([&] {
-      const SignalShelter shelter;
+      const SignalGuard shelter;
       sheltered = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       named = true;
     });
     while (!sheltered) std::this_thread::yield();
-    remove_temporaries();
+    remove_temp_files();
     const bool waited = named;
     other.join();
     return waited;
@@ -101,9 +101,9 @@ TEST_CASE("cleanup waits for an output that is being renamed") {
 TEST_CASE("no output is renamed once the program is ending") {
   CHECK(holds_in_child([] {
     signal(SIGALRM, [](int) { _exit(0); });
-    remove_temporaries();
+    remove_temp_files();
     ualarm(20000, 0);
-    const SignalShelter shelter;
+    const SignalGuard shelter;
     return false;
   }));
 }

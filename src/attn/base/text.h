@@ -1,0 +1,43 @@
+// Small helpers that build text.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <string>
+#include <string_view>
+
+namespace attn {
+
+/// The items (strings, or what `text` makes of them) with `separator` between them.
+template <std::ranges::input_range Items, class Text>
+std::string join(const Items& items, std::string_view separator, Text text) {
+  std::string joined;
+  bool is_first = true;
+  for (const auto& item : items) {
+    if (!is_first) joined += separator;
+    joined += text(item);
+    is_first = false;
+  }
+  return joined;
+}
+
+template <std::ranges::input_range Items>
+std::string join(const Items& items, std::string_view separator) {
+  return join(
+      items, separator, [](const auto& item) -> const auto& { return item; });
+}
+
+/// Two lower-case hexadecimal digits.
+inline void append_hex(std::string& out, std::uint8_t byte) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  out += kDigits[byte >> 4];
+  out += kDigits[byte & 15];
+}
+
+/// "1 cell", "2 cells".
+inline std::string counted(std::size_t count, std::string_view noun) {
+  return std::to_string(count).append(" ").append(noun).append(count == 1 ? "" : "s");
+}
+
+}  // namespace attn

@@ -1,0 +1,146 @@
+#include "attn/io/open_file.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "attn/base/printable.h"
+
+namespace attn {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr char kOwnDescriptors[] = "/proc/self/fd";
+
+Error refused(ErrorKind kind, const std::string& name, const std::string& reason) {
+  return Error(kind, Problem{.where = {name}, .message = reason});
+}
+
+/// A descriptor that was inherited does not have FD_CLOEXEC; each of attn's own does.
+bool is_own(int fd) {
+  const int flags = fcntl(fd, F_GETFD);
+  return fd > STDERR_FILENO && flags >= 0 && (flags & FD_CLOEXEC) != 0;
+}
+
+/// Whether attn has the file open. `besides` is one of its descriptors that does not count.
+bool is_open_here(const struct stat& info, int besides) {
+  std::error_code error;
+  for (fs::directory_iterator entry(kOwnDescriptors, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string number = entry->path().filename().string();
+    int fd = -1;
+    std::from_chars(number.data(), number.data() + number.size(), fd);
+    struct stat other {};
+    if (fd != besides && is_own(fd) && fstat(fd, &other) == 0 && other.st_dev == info.st_dev &&
+        other.st_ino == info.st_ino)
+      return true;
+  }
+  return false;
+}
+
+struct stat status_of(const Descriptor& file, const std::string& name) {
+  struct stat info {};
+  if (fstat(file.get(), &info) != 0) throw system_error(ErrorKind::io, name, errno);
+  return info;
+}
+
+/// The file at `path`, which can be neither read nor written through this descriptor.
+Descriptor find_file(const std::string& path) {
+  open_how how{};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_NO_MAGICLINKS;
+  Descriptor found(
+      static_cast<int>(syscall(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how)));
+  if (found.is_open() || errno == ENOENT) return found;
+  // The path leads through a link such as /proc/self/fd/5 or /proc/self/cwd, or the kernel (before
+  // Linux 5.6) does not have openat2.
+  const bool is_magic = errno == ELOOP;
+  found = Descriptor(open(path.c_str(), O_PATH | O_CLOEXEC));
+  if (!found.is_open() || !is_magic) return found;
+  if (is_open_here(status_of(found, path), found.get()))
+    throw refused(ErrorKind::no_input, path, "is a file that attn itself has open");
+  return found;
+}
+
+/// Opens the file of an O_PATH descriptor; where /proc is missing, by `path`, if that still names
+/// it.
+Descriptor reopened(const Descriptor& file, const struct stat& info, const std::string& path,
+                    int flags) {
+  flags |= O_CLOEXEC | O_NOCTTY;
+  const std::string link = std::string(kOwnDescriptors) + "/" + std::to_string(file.get());
+  Descriptor opened(open(link.c_str(), flags));
+  if (opened.is_open() || errno != ENOENT) return opened;
+  opened = Descriptor(open(path.c_str(), flags | O_NONBLOCK));
+  struct stat now {};
+  if (!opened.is_open() || fstat(opened.get(), &now) != 0) return opened;
+  if (now.st_dev == info.st_dev && now.st_ino == info.st_ino) return opened;
+  errno = ESTALE;
+  return Descriptor();
+}
+
+bool is_null_device(const struct stat& info) {
+  return S_ISCHR(info.st_mode) && info.st_rdev == makedev(1, 3);
+}
+
+/// Of an inherited descriptor, a terminal or a socket is read like a pipe.
+void require_readable(const OpenInput& input, const std::string& name) {
+  const mode_t mode = input.info.st_mode;
+  if (S_ISREG(mode) || S_ISFIFO(mode) || is_null_device(input.info)) return;
+  if (input.inherited && (S_ISSOCK(mode) || isatty(input.descriptor.get()) == 1)) return;
+  throw refused(ErrorKind::no_input, name,
+                S_ISDIR(mode) ? "is a directory" : "is a device, not a file");
+}
+
+}  // namespace
+
+Descriptor inherited_descriptor(int fd, const std::string& name, ErrorKind kind) {
+  if (is_own(fd)) throw refused(kind, name, "is a file that attn itself has open");
+  Descriptor copy(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  if (!copy.is_open()) throw system_error(kind, name, errno);
+  return copy;
+}
+
+OpenInput open_input(const std::string& path) {
+  const std::string name = path == "-" ? "standard input" : path;
+  if (path.find('\0') != std::string::npos)
+    throw refused(ErrorKind::no_input, path, "a path cannot hold a NUL");
+  const std::optional<int> number = path == "-" ? STDIN_FILENO : descriptor_named(path);
+  OpenInput input;
+  if (number) {
+    input.inherited = true;
+    input.descriptor = inherited_descriptor(*number, name, ErrorKind::no_input);
+    input.info = status_of(input.descriptor, name);
+    require_readable(input, name);
+    return input;
+  }
+  const Descriptor found = find_file(path);
+  if (!found.is_open()) throw system_error(ErrorKind::no_input, name, errno);
+  input.info = status_of(found, name);
+  if (!S_ISDIR(input.info.st_mode)) require_readable(input, name);
+  input.descriptor = reopened(found, input.info, path, O_RDONLY | O_NONBLOCK);
+  if (!input.descriptor.is_open()) throw system_error(ErrorKind::no_input, name, errno);
+  require_readable(input, name);  // a directory: only if there is permission to read it
+  return input;
+}
+
+Descriptor open_special_output(const std::string& target, const std::string& name) {
+  const Descriptor found(open(target.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!found.is_open()) throw system_error(ErrorKind::cannot_create, name, errno);
+  const struct stat info = status_of(found, name);
+  const mode_t mode = info.st_mode;
+  if (S_ISREG(mode) || S_ISLNK(mode) || S_ISDIR(mode))
+    throw refused(ErrorKind::cannot_create, name, "was replaced while it was opened");
+  Descriptor opened = reopened(found, info, target, O_WRONLY);
+  if (!opened.is_open()) throw system_error(ErrorKind::cannot_create, name, errno);
+  return opened;
+}
+
+}  // namespace attn

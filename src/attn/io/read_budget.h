@@ -1,0 +1,92 @@
+// The memory that reading may take.
+//
+// A file can make its reader allocate many times its size: a list of one-element lists in JSON
+// takes 40 times as much memory as text. Readers therefore charge what they are about to allocate,
+// and stop where it exceeds --max-memory. A charge is never less than what is allocated; freed
+// blocks that the allocator may keep (the smaller copies of a growing list) stay charged until the
+// reader is done.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "attn/base/error.h"
+
+namespace attn {
+
+/// What one job, or one command, holds of its inputs. Not for several threads at once.
+class ReadBudget {
+ public:
+  explicit ReadBudget(std::size_t most = std::numeric_limits<std::size_t>::max()) : most_(most) {}
+
+  /// Errors: data, "NAME: takes more than ... bytes of memory to read".
+  void charge(std::size_t bytes, const std::string& name) {
+    if (bytes > left()) refuse(name);
+    held_ += bytes;
+  }
+  void release(std::size_t bytes) { held_ -= bytes; }
+  std::size_t left() const { return most_ - held_; }
+
+ private:
+  [[noreturn]] void refuse(const std::string& name) const;
+
+  std::size_t most_, held_ = 0;
+};
+
+/// Bytes that one reader has charged, released at the end of its life.
+class MemoryCharge {
+ public:
+  /// Without a budget nothing is limited. `name` is used in errors.
+  MemoryCharge(ReadBudget* budget, std::string name) : budget_(budget), name_(std::move(name)) {}
+  MemoryCharge(const MemoryCharge&) = delete;
+  MemoryCharge& operator=(const MemoryCharge&) = delete;
+  ~MemoryCharge() { release_to(0); }
+
+  /// Errors: data.
+  void add(std::size_t bytes) {
+    if (budget_ == nullptr) return;
+    budget_->charge(bytes, name_);
+    bytes_ += bytes;
+  }
+  /// `count` things of `size` bytes. Errors: data.
+  void add(std::size_t count, std::size_t size) {
+    std::size_t bytes = 0;
+    if (__builtin_mul_overflow(count, size, &bytes))
+      bytes = std::numeric_limits<std::size_t>::max();
+    add(bytes);
+  }
+
+  /// To be called before each push_back(). Errors: data.
+  template <class Vector>
+  void grow(const Vector& vector) {
+    if (vector.size() < vector.capacity()) [[likely]]
+      return;
+    add(kBlock + std::max<std::size_t>(1, 2 * vector.size()) * sizeof(typename Vector::value_type));
+  }
+
+  /// A string of `size` characters, beyond the ones stored inline.
+  void add_string(std::size_t size) {
+    constexpr std::size_t kInline = 15;
+    if (size > kInline) add(kBlock + size);
+  }
+
+  std::size_t bytes() const { return bytes_; }
+  void release_to(std::size_t bytes) {
+    if (budget_ != nullptr) budget_->release(bytes_ - bytes);
+    bytes_ = bytes;
+  }
+  /// Leaves what was charged with the budget: it is held longer than this.
+  void keep() { bytes_ = 0; }
+
+  static constexpr std::size_t kBlock = 32;  ///< what the allocator may add to a block
+
+ private:
+  ReadBudget* budget_;
+  std::string name_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace attn

@@ -1,0 +1,54 @@
+// The registry of unfinished outputs, which a signal handler removes.
+#pragma once
+
+#include <set>
+#include <string>
+
+namespace attn {
+
+/// A new name ".attn-tmp-PID-TOKEN-N". TOKEN is random, the same for the whole run.
+std::string new_temp_name();
+const std::string& temp_token();
+
+/// Removes files that earlier runs with these tokens left in `folder` and below, for example after
+/// SIGKILL. Skips directories without permission.
+void remove_leftovers(const std::string& folder, const std::set<std::string>& tokens);
+
+/// Installs handlers: SIGHUP, SIGINT, SIGQUIT, SIGTERM and SIGXCPU remove all unfinished outputs,
+/// then take their default action, so that the shell sees 130 or 143. Ignored signals stay ignored
+/// (nohup). SIGXFSZ is ignored, so that a file-size limit is an ordinary write error. Call once, at
+/// the start.
+void remove_temp_files_on_signals();
+
+/// Removes all unfinished outputs and the directories created for them. For exits that run no
+/// destructors.
+void remove_temp_files();
+
+/// Delays the end by a signal, for up to 0.2 s. Held while a file is created or renamed, so that
+/// the registry is complete when the handler runs. If the program is already ending, the
+/// constructor does not return.
+class SignalGuard {
+ public:
+  SignalGuard();
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+  ~SignalGuard();
+};
+
+/// Registers a path, of a file or of a directory, for removal by a signal; the destructor
+/// unregisters it. A directory is removed if it is empty. The registry has 1024 entries; further
+/// paths are not removed.
+class TempPath {
+ public:
+  explicit TempPath(std::string path);
+  TempPath(const TempPath&) = delete;
+  TempPath& operator=(const TempPath&) = delete;
+  ~TempPath();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int slot_;  ///< in the registry, or -1
+};
+
+}  // namespace attn

@@ -1,0 +1,109 @@
+"""--max-memory bounds the memory of reading: at most the limit plus 16 MiB, whatever a file contains."""
+
+import io
+import json
+import struct
+import sys
+
+import numpy as np
+import pytest
+
+from support.attn import attn, attn_and_peak, under_sanitizer
+
+MIB = 1 << 20
+LIMIT = 64 * MIB
+
+pytestmark = pytest.mark.skipif(under_sanitizer(), reason="sanitizers need more memory")
+
+
+def npz_of(members, zeros):
+    file = io.BytesIO()
+    np.savez_compressed(file, **{f"a{i}": np.zeros(zeros) for i in range(members)})
+    return file.getvalue()
+
+
+def safetensors_of(count):
+    tensors = {f"t{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(count)}
+    header = json.dumps(tensors, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(header)) + header
+
+
+HOSTILE = {
+    "lists of one number": ("in.json", lambda: b"[" + b",".join([b"[1]"] * (5 * MIB)) + b"]"),
+    "empty lists": ("in.json", lambda: b"[" + b",".join([b"[]"] * (5 * MIB)) + b"]"),
+    "empty objects": ("in.json", lambda: b"[" + b",".join([b"{}"] * (5 * MIB)) + b"]"),
+    "strings": ("in.json", lambda: b"[" + b",".join([b'"a"'] * (5 * MIB)) + b"]"),
+    "numbers": ("in.json", lambda: b"[" + b",".join([b"1"] * (15 * MIB)) + b"]"),
+    "keys": ("in.json", lambda: b"{" + b",".join(b'"%d":1' % i for i in range(MIB)) + b"}"),
+    "nested lists": ("in.json", lambda: b"[" + b",".join([b"[" * 60 + b"]" * 60] * 100_000) + b"]"),
+    "escapes in strings": ("in.json", lambda: b"[" + b",".join([b'"\\u0041"'] * (3 * MIB)) + b"]"),
+    "one column": ("in.csv", lambda: b"1\n" * (15 * MIB)),
+    "one row": ("in.csv", lambda: b",".join([b"1"] * (15 * MIB))),
+    "safetensors entries": ("in.safetensors", lambda: safetensors_of(200_000)),
+    "compressed members": ("in.npz", lambda: npz_of(10, MIB)),
+}
+
+
+@pytest.fixture(scope="module", params=HOSTILE)
+def hostile(request, module_path):
+    name, make = HOSTILE[request.param]
+    path = module_path / name
+    path.write_bytes(make())
+    return path
+
+
+def check_peak(peak):
+    assert peak < LIMIT + 16 * MIB, f"{peak / MIB:.0f} MiB"
+
+
+def test_input(hostile):
+    run, peak = attn_and_peak("run", "--q", hostile, "--k", hostile, "--max-memory", "64M")
+    assert run.returncode == 65
+    assert b"--max-" in run.stderr
+    check_peak(peak)
+
+
+def test_compare(hostile):
+    run, peak = attn_and_peak("compare", hostile, hostile, "--max-memory", "64M")
+    assert run.returncode == 65
+    check_peak(peak)
+
+
+@pytest.mark.parametrize("member", ["[1]", "{}", "[]", '"a"'])
+def test_job(member, tmp_path):
+    (tmp_path / "job.json").write_text('{"Q":[' + ",".join([member] * (5 * MIB)) + "]}")
+    run, peak = attn_and_peak("run", tmp_path / "job.json", "--max-memory", "64M")
+    assert run.returncode == 65
+    check_peak(peak)
+
+
+def test_batch_line():
+    line = '{"Q":[' + ",".join(["[1]"] * (2 * MIB)) + "]}\n"
+    run, peak = attn_and_peak("batch", "-", "-j", 1, "--max-memory", "64M", stdin=line.encode())
+    assert b"--max-memory" in run.stdout
+    check_peak(peak)
+
+
+def test_pipe():
+    run, peak = attn_and_peak("run", "--q", "-", "--k", "-", "--max-memory", "64M", stdin=b"1\n" * (60 * MIB))
+    assert run.returncode == 65
+    check_peak(peak)
+
+
+def test_several_archives_in_one_job(tmp_path):
+    for i in range(3):
+        (tmp_path / f"{i}.npz").write_bytes(npz_of(1, 4 * MIB))
+    run, peak = attn_and_peak("run", "--q", "0.npz", "--k", "1.npz", "--v", "2.npz", "--max-memory", "64M",
+                              cwd=tmp_path)
+    assert run.returncode == 65
+    check_peak(peak)
+
+
+def test_honest_input_needs_little_more_than_its_size(tmp_path):
+    numbers = np.arange(1_000_000) % 1000
+    (tmp_path / "q.json").write_text(json.dumps(numbers.reshape(-1, 10).tolist()))
+    assert attn("compare", "q.json", "q.json", "--max-memory", "128M", cwd=tmp_path).returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(pytest.main([__file__]))
