@@ -553,7 +553,7 @@ def test_warnings_are_printed_and_recorded(batch, tmp_path):
     assert b"line 1: warning: " in run.stderr
     warning = manifest_of(tmp_path / "out")["line 1"].get("warning", "")
     assert "hide nothing" in warning
-    assert "they label nothing" in warning
+    assert "labels are ignored" in warning
 
 
 def test_at_most_20_warnings_are_shown(batch):

@@ -88,7 +88,7 @@ class TestDryRun:
         run = attn("run", "job.npz", "--dry-run", "-o", "none.npz", cwd=folder)
         assert run.stdout.startswith(b"scores (5, 6) float64: 240 bytes, 240 flops, "
                                      b"written while it is computed\n")
-        assert b"in all: " in run.stdout
+        assert b"total: " in run.stdout
 
     def test_writes_no_file(self, folder):
         attn("run", "job.npz", "--dry-run", "-o", "none.npz", cwd=folder)

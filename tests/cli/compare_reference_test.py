@@ -290,7 +290,7 @@ class TestInputsThatThePrecisionDoesNotRepresent:
 
     def test_are_refused_when_they_overflow(self, compare, tmp_path, job):
         (tmp_path / "job.json").write_text(json.dumps(job | {"Q": [[1e6, 0]]}))
-        assert_error(compare("r.npy", "job.json", "--reference"), 65, "float16 cannot hold")
+        assert_error(compare("r.npy", "job.json", "--reference"), 65, "float16 cannot represent")
 
 
 class TestNan:
@@ -358,7 +358,7 @@ def test_as_accepts_another_output(results):
 def test_tensor_that_has_not_the_shape_of_the_context_gets_a_hint(results):
     run = results("w.npy", "--reference", *CROSS)
     assert run.returncode == 1
-    assert run.stderr.decode() == ("attn: --as NAME says which output A is; of its shape are scores, scaled_scores, "
+    assert run.stderr.decode() == ("attn: use --as NAME to name the output that A represents; outputs of its shape: scores, scaled_scores, "
                                    "masked_scores, weights, mean_weights\n")
 
 

@@ -149,7 +149,7 @@ def test_environment_variables_in_the_help_are_those_in_the_source():
 def test_outputs_in_the_help_are_those_of_run():
     documented = re.findall(r"^  (\w+) +\(", text_of("help", "outputs"), re.MULTILINE)
     run = attn("run", "--q", "[[1.0]]", "--k", "[[1.0]]", "--outputs", "nothing-like-it")
-    assert documented == re.findall(r"\w+", run.stderr.decode().rpartition("there are ")[2])
+    assert documented == re.findall(r"\w+", run.stderr.decode().rpartition("the outputs are ")[2])
     assert len(documented) > 15
 
 

@@ -361,7 +361,7 @@ HUGE = [[2**62, 0, 0, 0]]
     ([*QKV, "--outputs", "attn_weights"], 2, "did you mean 'weights'?"),
     ([*QKV, "--outputs", "weights,,context"], 2, "outputs: expected names of outputs, found an empty string\n"),
     ([*QKV, "--outputs", "output"], 2, "output"),
-    ([*QKV, "--outputs", "everything"], 2, "there are positions, inputs, "),
+    ([*QKV, "--outputs", "everything"], 2, "the outputs are positions, inputs, "),
     ([*QKV, "--scale", "big"], 2, "--scale: expected"),
     ([*QKV, "--heads", "0"], 2, "--heads: expected"),
     ([*QKV, "--score", "cosin"], 2, "did you mean 'cosine'?"),

@@ -152,7 +152,7 @@ class TestOutputFile:
 @pytest.mark.parametrize("arguments, code, reason", [
     (["nan.npy"], 65, "nan.npy: expected finite numbers, found NaN at [0, 1]"),
     (["vector.npy"], 65, "vector.npy: expected a matrix, found shape (3,)"),
-    (["good.npy", "--rank", "3"], 65, "rank 3 is over 2"),
+    (["good.npy", "--rank", "3"], 65, "rank 3 exceeds 2"),
     (["good.npy", "--rank", "-1"], 2, "--rank"),
     (["two.npz"], 65, "A"),
     (["none.npy"], 66, "none.npy"),

@@ -25,7 +25,7 @@ CASES = [
     ({"key_lengths": [5]}, ["key_lengths: expected lengths from 0 to 4, found 5"]),
     ({"query_lengths": [-1]}, ["query_lengths: expected lengths from 0 to 2, found -1"]),
     ({"key_lengths": [1, 2]},
-     ["key_lengths: expected one whole number for each of the 1 batch rows, found int64 (2,)"]),
+     ["key_lengths: expected one whole number for each of the 1 batch items, found int64 (2,)"]),
     ({"key_lengths": [1.5]}, ["key_lengths: expected one whole number for each"]),
     ({"documents": [0, 1]}, ["key_documents: expected the documents of the 4 keys"]),
     ({"key_documents": [0, 1, 0, 1]}, ["key_documents: requires documents"]),
@@ -121,4 +121,4 @@ def test_job_is_refused(added, lines):
 def test_lengths_are_counted_by_batch_rows():
     job = {"Q": ones(2, 2, 3), "K": ones(2, 4, 3), "key_lengths": [1, 2, 3]}
     run = attn("run", "-", stdin=json.dumps(job))
-    assert b"each of the 2 batch rows" in run.stderr
+    assert b"each of the 2 batch items" in run.stderr

@@ -117,7 +117,7 @@ TEST_CASE("a rank keeps the first singular values and their vectors") {
   }
   CHECK(svd(a, 0).s.size() == 0);
   CHECK(svd(a, 6).s.size() == 6);
-  CHECK_THROWS_WITH(svd(a, 7), "rank 7 is over 6, the most that a matrix of shape (8, 6) has");
+  CHECK_THROWS_WITH(svd(a, 7), "rank 7 exceeds 6, the maximum for a matrix of shape (8, 6)");
 }
 
 TEST_CASE("a matrix without elements has no singular values") {

@@ -11,7 +11,7 @@ using Catch::Matchers::Contains;
 TEST_CASE("a plan is written as JSON without unknown values") {
   const Plan none;
   CHECK(plan_json(none, MemoryEstimate(none)) == "{\"outputs\":[],\"memory\":0,\"flops\":0}");
-  CHECK(plan_text(none, MemoryEstimate(none)) == "in all: at most 0 bytes of memory, 0 flops\n");
+  CHECK(plan_text(none, MemoryEstimate(none)) == "total: at most 0 bytes of memory, 0 flops\n");
   Plan two{.outputs = {{"weights", {2, 3}, DType::f32, 24, 12},
                        {"context", {}, DType::f64, 8, 2e6, true}},
            .bytes = 32,

@@ -288,9 +288,9 @@ def test_invalid_flags_are_refused(files, flags, code, texts):
 
 @pytest.mark.parametrize("arguments, code, message", [
     (["q4.npy", "--of", "weights"], 2,
-     "q4.npy: has no weights, but one unnamed tensor; omit --of"),
-    (["none.safetensors", "--of", "weights"], 2, "none.safetensors: has no weights, nor any other tensor"),
-    (["none.safetensors"], 2, "none.safetensors: has no weights, nor any other tensor"),
+     "q4.npy: has no tensor weights, but one unnamed tensor; omit --of"),
+    (["none.safetensors", "--of", "weights"], 2, "none.safetensors: has no tensor weights, nor any other tensor"),
+    (["none.safetensors"], 2, "none.safetensors: has no tensor weights, nor any other tensor"),
     (["w.npz#other"], 65, "w.npz: has no array 'other', only weights, empty"),
     (["q4.npy#other"], 65, "q4.npy: has one array, without a name; asked for 'other'"),
     (["w.npz#weights", "--of", "empty"], 2, "--of: w.npz#weights already names the tensor to draw"),

@@ -14,7 +14,7 @@ std::vector<Option> job_list_options(BatchArgs& args) {
       "Jobs",
       {positional("JOB", args.jobs,
                   "job files (.json, .npz or .safetensors), folders, quoted patterns; "
-                  "-: jobs as lines of JSON on standard input"),
+                  "-: jobs as JSON lines on standard input"),
        text("--files-from", args.files_from, "FILE",
             "read names of job files, one per line; -: standard input"),
        flag("-0,--null", args.nul, "names in --files-from end in NUL (find -print0)"),
@@ -26,14 +26,15 @@ std::vector<Option> result_options(BatchArgs& args) {
   return in_group(
       "Results",
       {text("--out-dir", args.out_dir, "DIR",
-            "folder for results and the manifest; default: lines of JSON on stdout, in order"),
+            "folder for results and the manifest; default: JSON lines on stdout, in order"),
        text("--name", args.name, "PATTERN",
-            "names of results, with {stem}, {job} (with folders) or {index}; default: {stem}"),
+            "template for result names, with {stem}, {job} (with folders) or {index}; default: "
+            "{stem}"),
        word("--format", args.format, {"npz", "safetensors", "json", "csv", "npy", "folder"},
             "npz (default), safetensors, json, csv, npy or folder"),
        flag("--force", args.force, "replace existing results and the manifest"),
        flag("--no-clobber", args.no_clobber, "skip jobs whose results exist"),
-       flag("--durable", args.durable, "results survive a power failure (fsync)"),
+       flag("--durable", args.durable, "flush results to disk (fsync), to survive a power failure"),
        nan_option(args.nan)});
 }
 
@@ -42,27 +43,28 @@ std::vector<Option> running_options(BatchArgs& args) {
       "Running",
       {integer("-j,--jobs", args.pool.threads, {1, 1024}, "N",
                "number of jobs at a time; default: one per processor"),
-       flag("--fail-fast", args.pool.fail_fast, "start no job after a failure"),
+       flag("--fail-fast", args.pool.fail_fast, "do not start further jobs after a failure"),
        flag("--keep-going", args.keep_going, "run the other jobs after a failure (the default)"),
        number("--timeout", args.pool.timeout, NumberRange::positive, "X",
               "time limit per job, in seconds"),
        flag("--resume", args.resume,
             "skip jobs that are finished and unchanged according to the manifest"),
        flag("--prune", args.prune, "remove results of job files that no longer exist"),
-       text("--manifest", args.manifest, "FILE", "default: manifest.ndjson in --out-dir"),
+       text("--manifest", args.manifest, "FILE",
+            "manifest file; default: manifest.ndjson in --out-dir"),
        word("--progress", args.progress,
             {{"auto", ProgressStyle::automatic},
              {"plain", ProgressStyle::plain},
              {"none", ProgressStyle::none}},
             "auto (a bar on a terminal), plain (lines) or none"),
        flag("--dry-run", args.dry_run,
-            "show each job's outputs, memory and arithmetic as lines of JSON; compute nothing"),
-       flag("--json", args.json, "events as lines of JSON on standard error")});
+            "show each job's outputs, memory and operation count as JSON lines; compute nothing"),
+       flag("--json", args.json, "print events as JSON lines on stderr")});
 }
 
 /// "-" does not mean a standard stream here.
 void refuse_dash(const char* flag, const std::string& path) {
-  if (path == "-") usage(std::string(flag) + " -: expected a path; ./- is one of that name");
+  if (path == "-") usage(std::string(flag) + " -: expected a path; write ./- for a file named '-'");
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ std::string overview() {
   for (const CommandEntry& entry : kCommands) text += listed(entry.name, entry.summary);
   text += "\nTopics:\n";
   for (const Topic& topic : topics()) text += listed(topic.name, topic.what);
-  return text + "\nOptions:\n  -h, --help     show this help, or that of a command\n" +
+  return text + "\nOptions:\n  -h, --help     show this help; after a command, its help\n" +
          "      --version  show the version; with -v, also kernels, BLAS and processors\n" +
          kFooter;
 }

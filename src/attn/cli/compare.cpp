@@ -34,7 +34,7 @@ void refuse_nameless(const TensorMap& one, const std::string& one_name, const Te
   if (!one.contains("") || other.size() == 1) return;
   std::string names;
   for (const std::string& name : other.names()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ErrorKind::usage, printable(one_name) + " holds one tensor without a name, " +
+  throw Error(ErrorKind::usage, printable(one_name) + " has one unnamed tensor, " +
                                     printable(other_name) + " holds " +
                                     std::to_string(other.size()) + ": choose one, " +
                                     printable(other_name) + "#NAME of " + printable(names));

@@ -21,15 +21,16 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
   return in_group(
       "Reference",
       {flag("--reference", args.asked,
-            "compute B in f64, from a job file or the flags of 'attn run'; A passes if its errors "
-            "are within its precision's error bound"),
+            "compute B in f64 from a job file or the flags of 'attn run'; A passes if its errors "
+            "are within the error bound for its precision"),
        word("--precision", args.precision, {"f64", "f32", "tf32", "f16", "bf16"},
             "precision that A was computed in: f64, f32, tf32, f16 or bf16; default: its dtype"),
        word("--sums", args.sums, {"f64", "f32", "f16", "bf16"},
             "precision of A's sums and softmax: f64, f32, f16 or bf16; default: f32, or f64 if A's "
             "precision is f64"),
        text("--as", args.output, "NAME",
-            "output that an unnamed tensor is; default: context, or output if W_O is given")});
+            "output that an unnamed tensor of A represents; default: context, or output if W_O is "
+            "given")});
 }
 
 std::vector<Option> picture_options(CompareArgs& args) {

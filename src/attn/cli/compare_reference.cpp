@@ -45,8 +45,8 @@ std::vector<ClaimedOutput> claims_of(const TensorMap& given, const std::string& 
       strangers.push_back(name);
   }
   if (given.size() != 1 && !output.empty())
-    throw Error(ErrorKind::usage, "--as: names one tensor, A holds " +
-                                      std::to_string(given.size()) + ": choose one, A#NAME");
+    throw Error(ErrorKind::usage, "--as: requires a single tensor, A has " +
+                                      std::to_string(given.size()) + "; select one with A#NAME");
   return claims;
 }
 
@@ -79,8 +79,7 @@ void require_bound(const std::string& output, const Options& options) {
   const std::string why = no_error_known(output, options);
   if (!why.empty())
     throw Error(ErrorKind::usage,
-                "--reference: what error to expect " + why +
-                    " is not known; say what is close by --rtol, --atol or --ulp");
+                "--reference: no error bound is known " + why + "; set --rtol, --atol or --ulp");
 }
 
 /// What bounds take beside what the job itself does, in matrices of the scores' shape: five while
@@ -97,7 +96,8 @@ void hint_outputs(const Tensor& tensor, const PreparedJob& prepared, const Job& 
        plan(prepared.inputs, job.tensors, job.options, available).outputs)
     if (output_named(output.name) && output.shape == tensor.shape())
       names += (names.empty() ? "" : ", ") + output.name;
-  if (!names.empty()) note("--as NAME says which output A is; of its shape are " + names);
+  if (!names.empty())
+    note("use --as NAME to name the output that A represents; outputs of its shape: " + names);
 }
 
 }  // namespace

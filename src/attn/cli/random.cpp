@@ -115,7 +115,7 @@ Command random_command() {
       "  attn random randint --seed 42 --high 3 --shape 3,3 --repeat 3\n"
       "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy";
   command.add(
-      {required(positional("METHOD", args->method, "NumPy's name of the method: see below")),
+      {required(positional("METHOD", args->method, "NumPy's name for the method; see below")),
        required(text("--seed", args->seed, "N[,M...]",
                      "N means np.random.seed(N); N,M means np.random.seed([N, M])")),
        word("--generator", args->generator, {"RandomState", "default_rng"},

@@ -55,7 +55,7 @@ std::string name_in(const ResultFile& result, const std::string& asked, const st
   const std::string wanted = asked.empty() ? std::string(name_of(Output::weights)) : asked;
   if (result.tensors.contains(wanted)) return wanted;
   if (asked.empty() && names.size() == 1) return names[0];
-  throw Error(ErrorKind::usage, printable(file) + ": has no " + printable(wanted) +
+  throw Error(ErrorKind::usage, printable(file) + ": has no tensor " + printable(wanted) +
                                     did_you_mean(wanted, names) + list_tensors(names));
 }
 

@@ -275,7 +275,7 @@ class ErrorOps {
           if (std::isfinite(a) && !std::isfinite(b))
             throw Error(ErrorKind::data, "inputs: found " + std::to_string(a) + ", which " +
                                              std::string(name_of(precision_.stored)) +
-                                             " cannot hold");
+                                             " cannot represent");
           return finite(std::abs(a - b));
         },
         exact, kept);

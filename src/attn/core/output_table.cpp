@@ -23,14 +23,15 @@ std::string_view missing_for(Output output, const TensorMap& tensors, const Opti
   return !source || contains(tensors, *source) ? "" : name_of(*source);
 }
 
-/// " (did you mean 'scores'?)", or "; there are positions, inputs, ..." where no name is near.
+/// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." where no name is
+/// near.
 std::string nearest_or_all(const std::string& name) {
   std::vector<std::string> names = input_names();
   for (const OutputRow& row : kOutputs) names.emplace_back(row.name);
   std::string text = did_you_mean(name, names);
   if (!text.empty()) return text;
   for (const OutputRow& row : kOutputs)
-    text += (text.empty() ? "; there are " : ", ") + std::string(row.name);
+    text += (text.empty() ? "; the outputs are " : ", ") + std::string(row.name);
   return text;
 }
 

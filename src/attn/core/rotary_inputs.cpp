@@ -40,11 +40,11 @@ void set_positions(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
   in.query_positions = queries ? *queries : counted(in.past_of_memory ? 0 : in.P, in.L);
   in.key_positions = keys ? *keys : queries && in.N == in.L ? *queries : counted(in.P, in.N);
   if (queries && !keys && in.N != in.L)
-    axes.problem(
-        Input::key_position_ids,
-        {.expected = "the positions of the " + std::to_string(in.N) +
-                     " new keys, which are not as many as the " + std::to_string(in.L) + " queries",
-         .found = "none"});
+    axes.problem(Input::key_position_ids,
+                 {.expected = "the positions of the " + std::to_string(in.N) +
+                              " new keys, because their number differs from that of the " +
+                              std::to_string(in.L) + " queries",
+                  .found = "none"});
 }
 
 /// Tables (places, r / 2) that reach every position, or (B, N, r / 2) for as many keys as queries.

@@ -59,9 +59,9 @@ Svd svd(const Tensor& matrix, std::optional<std::size_t> rank) {
     throw Error(ErrorKind::data, "expected a matrix, found shape " + to_string(matrix.shape()));
   const std::size_t m = matrix.shape()[0], n = matrix.shape()[1], most = std::min(m, n);
   if (rank.value_or(0) > most)
-    throw Error(ErrorKind::data, "rank " + std::to_string(*rank) + " is over " +
-                                     std::to_string(most) + ", the most that a matrix of shape " +
-                                     to_string(matrix.shape()) + " has");
+    throw Error(ErrorKind::data, "rank " + std::to_string(*rank) + " exceeds " +
+                                     std::to_string(most) + ", the maximum for a matrix of shape " +
+                                     to_string(matrix.shape()));
   // LAPACK counts in 32 bits, and its workspace is up to about 7 min(m, n)^2 elements.
   if (std::max(m, n) > 1u << 30 || most > 1u << 14)
     throw Error(ErrorKind::data, "expected a matrix of at most 2^30 by 2^14, found shape " +

@@ -17,8 +17,9 @@ std::optional<Ids> lengths(Input input, const TensorMap& numbers, std::size_t B,
   if (tensor->dtype() != DType::i64 || tensor->rank() > 1 ||
       (tensor->size() != 1 && tensor->size() != B)) {
     axes.problem(
-        input, {.expected = "one whole number for each of the " + std::to_string(B) + " batch rows",
-                .found = std::string(name_of(tensor->dtype())) + " " + to_string(tensor->shape())});
+        input,
+        {.expected = "one whole number for each of the " + std::to_string(B) + " batch items",
+         .found = std::string(name_of(tensor->dtype())) + " " + to_string(tensor->shape())});
     return std::nullopt;
   }
   const auto data = tensor->data<std::int64_t>();
@@ -132,8 +133,8 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, Align
       keys = queries;
     else
       axes.problem(k, {.expected = "the documents of the " + std::to_string(S) +
-                                   " keys, which are not as many as the " + std::to_string(in.L) +
-                                   " queries",
+                                   " keys, because their number differs from that of the " +
+                                   std::to_string(in.L) + " queries",
                        .found = "none"});
   }
   if (!axes.problems().empty()) return {};

@@ -34,7 +34,7 @@ Row row_of(const Convention& c) {
 
 const std::vector<Convention>& conventions() {
   static const std::vector<Convention> table = {
-      {.name = "attn", .library = "this program's own"},
+      {.name = "attn", .library = "attn's own"},
       {.name = "onnx",
        .library = "ONNX Attention (opset 23 on, as of onnx 1.22)",
        .alignment_of_lengths = Alignment::bottom_right,

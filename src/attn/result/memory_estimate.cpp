@@ -81,7 +81,7 @@ std::string plan_text(const Plan& plan, const MemoryEstimate& memory) {
     text += output.name + " " + to_string(output.shape) + " " + std::string(name_of(output.dtype)) +
             ": " + size_text(output.bytes) + ", " + scientific(output.flops) + " flops" +
             (output.streamed ? ", written while it is computed\n" : "\n");
-  text += "in all: at most " + size_text(memory.bytes()) + " of memory, " + scientific(plan.flops) +
+  text += "total: at most " + size_text(memory.bytes()) + " of memory, " + scientific(plan.flops) +
           " flops";
   if (plan.path) text += std::string(", by the ") + plan.path;
   if (plan.fallback_reason) text += std::string(" (") + plan.fallback_reason + ")";

@@ -45,7 +45,7 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
   if (count == 0 || count == in.L || count == keys || count == in.N) return "";
   const std::string others = keys == in.L ? "" : " or the " + std::to_string(keys) + " keys";
   return "tokens: expected as many as the " + std::to_string(in.L) + " queries" + others +
-         ", found " + std::to_string(count) + "; they label nothing";
+         ", found " + std::to_string(count) + "; labels are ignored";
 }
 
 }  // namespace
