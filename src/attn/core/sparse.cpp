@@ -40,6 +40,7 @@ std::vector<double> entmax15(const std::vector<double>& scores) {
   for (double& value : x) value /= 2;
   double sum = 0, squares = 0, threshold = 0, count = 0;
   for (const double value : descending(x)) {
+    if (value < -1) break;  // the threshold is at least -1; squares of huge values would overflow
     ++count;
     sum += value;
     squares += value * value;
