@@ -105,3 +105,46 @@ def test_parts_that_do_not_match_are_refused(tmp_path, parts, code, reason):
     run_part(tmp_path, "rows.npz", {"Q": np.ones((3, 3)), "K": k})
     run_part(tmp_path, "wide.npz", {"Q": q, "K": k, "V": np.ones((4, 7))})
     assert_error(attn("merge", *parts, cwd=tmp_path), code, reason)
+
+
+class TestPartsInFloat16:
+    """The logsumexp of 16-bit problems is float32: its rounding error is a relative error of the weights."""
+
+    Q, K, V = [[32, 1]], [[31.39, 0.05], [31.39, 0.45]], [[0], [1]]
+
+    def part(self, keys):
+        return {name: np.array(rows, "f2") for name, rows in
+                zip("QKV", (self.Q, self.K[keys], self.V[keys]))}
+
+    def run(self, folder):
+        for name, keys in ("0.npz", slice(0, 1)), ("1.npz", slice(1, 2)):
+            run_part(folder, name, self.part(keys), "--scale", "none", outputs="logsumexp,head_context")
+
+    def test_merged_context(self, tmp_path):
+        self.run(tmp_path)
+        merged = merge(tmp_path, "0.npz", "1.npz")
+        q, k = (np.array(rows, "f2").astype(float) for rows in (self.Q, self.K))
+        low, high = (q @ k.T)[0]
+        exact = 1 / (1 + np.exp(low - high))
+        assert abs(merged["head_context"][0, 0] - exact) <= 2 ** -11 * exact
+        assert {name: array.dtype.name for name, array in merged.items()} == {
+            "logsumexp": "float32", "head_context": "float16"}
+
+    def test_logsumexp_is_planned_as_float32(self, tmp_path):
+        np.savez(tmp_path / "in.npz", **self.part(slice(2)))
+        plan = attn("run", "in.npz", "--outputs", "weights,logsumexp", "--dry-run", cwd=tmp_path)
+        lines = plan.stdout.decode().splitlines()
+        assert ["float32" in line for line in lines if line.lstrip().startswith("logsumexp")] == [True]
+        assert ["float16" in line for line in lines if line.lstrip().startswith("weights")] == [True]
+
+    @pytest.mark.parametrize("dtype, warns", [("f2", True), ("f4", False), ("f8", False)])
+    def test_warning(self, tmp_path, dtype, warns):
+        self.run(tmp_path)
+        with np.load(tmp_path / "0.npz") as first, np.load(tmp_path / "1.npz") as part:
+            first, arrays = dict(first), dict(part)
+        np.savez(tmp_path / "0.npz", **first | {"logsumexp": first["logsumexp"].astype("f4")})
+        np.savez(tmp_path / "1.npz", **arrays | {"logsumexp": arrays["logsumexp"].astype(dtype)})
+        run = attn("merge", "0.npz", "1.npz", "-o", "all.npz", cwd=tmp_path)
+        warning = ("attn: warning: 1.npz: logsumexp is float16, too coarse to weight the parts exactly; "
+                   "'attn run' writes it in float32\n")
+        assert run.stderr.decode() == (warning if warns else "")

@@ -100,6 +100,14 @@ def test_torch_separate_widths(tmp_path, normal):
     assert is_close(out["output"], expected)
 
 
+def test_keras_mask_has_no_heads(tmp_path, normal, rng):
+    """A Keras mask is (B, T, S). Where B equals H it could be taken for (H, T, S)."""
+    tensors = {"embeddings": normal(H, L, E), "memory": normal(H, S, E), "mask": rng.random((H, L, S)) < 0.6}
+    tensors["mask"][..., 0] = True
+    found = run(tmp_path, "keras", tensors, {"heads": H}, "weights")["weights"]
+    assert ((found > 0) == tensors["mask"][:, None]).all()
+
+
 def test_keras_group_query_attention(tmp_path, normal, rng):
     """keras.layers.GroupQueryAttention, its weights named by their paths; a mask keeps where it is True."""
     G, M = 1, 5

@@ -37,7 +37,7 @@ def multi_head():
             job["causal"] = True
         if draw.chance(0.5):
             given["attention_mask"] = draw.mask(B, L, S)
-            job["mask"] = given["attention_mask"][:, None]  # attn takes the first of three axes as heads
+            job["mask"] = given["attention_mask"]
         names = ["W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"]
         weights = None
 

@@ -6,6 +6,7 @@
 #include "attn/base/printable.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/limit_options.h"
+#include "attn/cli/message.h"
 #include "attn/core/merge.h"
 #include "attn/core/output_table.h"
 
@@ -33,6 +34,17 @@ Partial read_part(const std::string& path, TensorFiles& files) {
   return part;
 }
 
+/// Earlier versions rounded logsumexp to the dtype of the inputs; other programs may, too.
+void warn_coarse_logsumexp(const std::vector<Partial>& parts,
+                           const std::vector<std::string>& names) {
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const DType dtype = parts[i].logsumexp.dtype();
+    if (dtype != DType::f16 && dtype != DType::bf16) continue;
+    return note("warning: " + names[i] + ": logsumexp is " + std::string(name_of(dtype)) +
+                ", too coarse to weight the parts exactly; 'attn run' writes it in float32");
+  }
+}
+
 int run(const MergeArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<Partial> parts;
@@ -42,6 +54,7 @@ int run(const MergeArgs& args) {
     names.push_back(printable(path));
   }
   const Partial merged = merge(parts, names);
+  warn_coarse_logsumexp(parts, names);
   TensorMap results;
   if (merged.weights) results.set(std::string(name_of(Output::weights)), *merged.weights);
   results.set(std::string(name_of(Output::logsumexp)), merged.logsumexp);

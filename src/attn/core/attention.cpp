@@ -119,13 +119,14 @@ TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& opti
       result = at(tensors, *input);
     } else {
       const Output output = std::get<Output>(requests[i]);
-      if (row_of(output).phase == Phase::given)
+      if (row_of(output).phase == Phase::given) {
         result = weight_heads(output, tensors, in);
-      else if (computation.stream(output))
+      } else if (computation.stream(output)) {
         continue;
-      else
-        result = rounding.rounded(outputs[i],
-                                  to_user_layout(output, computation.at(output), in, options));
+      } else {
+        result = to_user_layout(output, computation.at(output), in, options);
+        if (float_dtype_of(output, in) == in.result) result = rounding.rounded(outputs[i], result);
+      }
     }
     if (const auto sink = sinks.find(outputs[i]); sink != sinks.end())
       sink->second(rows_of(result));

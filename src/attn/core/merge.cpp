@@ -105,7 +105,8 @@ Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>&
     }
     from += n;
   }
-  Partial merged{cast(logsumexp, dtype), cast(context, dtype), std::nullopt};
+  Partial merged{cast(logsumexp, dtype == DType::f64 ? DType::f64 : DType::f32),
+                 cast(context, dtype), std::nullopt};
   if (weighed) merged.weights = cast(weights, dtype);
   return merged;
 }

@@ -2,7 +2,8 @@
 //
 // With o_i and l_i the context and logsumexp of one query over part i of the keys:
 //   l = log(sum exp l_i),   o = sum exp(l_i - l) o_i,   weights_i = exp(l_i - l) weights_i
-// which is exact: softmax over all keys (Milakov and Gimelshein 2018, arXiv:1805.02867).
+// which is softmax over all keys (Milakov and Gimelshein 2018, arXiv:1805.02867), exact if the
+// logsumexps are: an error of e in one of them is a relative error of e in that part's share.
 #pragma once
 
 #include <optional>
@@ -21,10 +22,10 @@ struct Partial {
 };
 
 /// Attention over all keys, in the order of the parts; weights if every part has them. In
-/// doubles, rounded once to the widest dtype of the parts. A part in which a query sees no key
-/// (-inf) contributes nothing; if it sees none at all, context and weights are 0. At least one
-/// part is required. Errors: data, naming parts by `names`, where shapes do not agree or elements
-/// are no floats.
+/// doubles, rounded once to the widest dtype of the parts; logsumexp at least to float32. A part in
+/// which a query sees no key (-inf) contributes nothing; if it sees none at all, context and
+/// weights are 0. At least one part is required. Errors: data, naming parts by `names`, where
+/// shapes do not agree or elements are no floats.
 Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>& names);
 
 }  // namespace attn

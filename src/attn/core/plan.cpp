@@ -8,6 +8,7 @@
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
 #include "attn/core/kernel_problem.h"
+#include "attn/core/rounding.h"
 #include "attn/core/user_layout.h"
 
 namespace attn {
@@ -201,7 +202,7 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
     return {name, {heads, W.shape()[0], W.shape()[1] / heads}, W.dtype(), W.bytes()};
   }
   const Cost& cost = *costs.cost(same_numbers_as(output));
-  const DType dtype = cost.is_integer ? DType::i64 : in.result;
+  const DType dtype = cost.is_integer ? DType::i64 : float_dtype_of(output, in);
   const Shape shape = to_user_shape(output, cost.shape, in, options);
   return {name, shape, dtype, product({product(shape), size_of(dtype)}), cost.flops};
 }

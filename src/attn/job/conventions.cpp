@@ -52,7 +52,8 @@ const std::vector<Convention>& conventions() {
       {.name = "keras",
        .library = "keras.layers.MultiHeadAttention, keras.ops.nn.dot_product_attention",
        .layout = Layout::blhd,
-       .empty_rows = EmptyRows::uniform},
+       .empty_rows = EmptyRows::uniform,
+       .mask_by_batch = true},
       {.name = "flash",
        .library = "flash_attn.flash_attn_func",
        .layout = Layout::blhd,
@@ -81,6 +82,17 @@ Options convention_options(const std::string& name, const TensorMap& tensors) {
     options.empty_rows = c.empty_rows;
   }
   return options;
+}
+
+void apply_mask_convention(const std::string& name, TensorMap& tensors) {
+  const Tensor* rows = find(tensors, contains(tensors, Input::Q) ? Input::Q : Input::embeddings);
+  const Tensor* mask = find(tensors, Input::mask);
+  if (rows == nullptr || rows->rank() != 3 || mask == nullptr || mask->rank() != 3) return;
+  const Shape shape = mask->shape();
+  for (const Convention& c : conventions())
+    if (c.name == name && c.mask_by_batch)
+      tensors.set(std::string(name_of(Input::mask)),
+                  mask->reshaped({shape[0], 1, shape[1], shape[2]}));
 }
 
 std::string conventions_table() {

@@ -22,12 +22,16 @@ struct Convention {
   Alignment alignment_of_lengths = Alignment::top_left;
   EmptyRows empty_rows = EmptyRows::zero;
   ShortMask short_mask = ShortMask::refuse;
+  bool mask_by_batch = false;  ///< the 3-D mask of 3-D inputs is (B, L, S), also with heads
 };
 
 const std::vector<Convention>& conventions();
 
 /// The options of the convention `name`, without those that do not apply to these tensors.
 Options convention_options(const std::string& name, const TensorMap& tensors);
+
+/// Gives the mask the axes that it has in the convention: (B, L, S) becomes (B, 1, L, S).
+void apply_mask_convention(const std::string& name, TensorMap& tensors);
 
 /// The table that `attn conventions` prints.
 std::string conventions_table();

@@ -266,8 +266,11 @@ Job make_job(const Document& document, TensorFiles& files) {
     const auto* path = entry->value.get<std::string>();
     job.origins[entry->key] = path != nullptr ? path_in(entry->folder, *path) : entry->origin;
   }
-  if (const Entry* convention = document.find("convention"))
-    job.options = convention_options(*convention->value.get<std::string>(), job.tensors);
+  if (const Entry* convention = document.find("convention")) {
+    const std::string& name = *convention->value.get<std::string>();
+    job.options = convention_options(name, job.tensors);
+    apply_mask_convention(name, job.tensors);
+  }
   for (const Entry& entry : document.entries) {
     const Field* field = find_field(entry.key);
     if (field->apply) field->apply(entry.value, job.options);
