@@ -1,5 +1,5 @@
 // Parses JSON. A fast reader (io/json_plain.h) takes what it can; nlohmann/json takes the rest and
-// finds errors (docs/decisions/0011-two-json-readers.md).
+// finds errors (docs/decisions/0013-two-json-readers.md).
 #pragma once
 
 #include <string>
