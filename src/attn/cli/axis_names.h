@@ -14,8 +14,8 @@ struct AxisNames {
   bool known = false;          ///< whether the tensor is a known output or input
 };
 
-/// Of the tensor of that name in a result. Outputs are named by their letters (core/attention.h),
-/// given tensors by theirs; a tensor of another name has rows and columns.
+/// The axis names of the tensor `name` in a result. They come from the axes in the tables of
+/// outputs and inputs; other tensors have rows and columns.
 AxisNames axis_names(const ResultFile& result, const std::string& name);
 
 }  // namespace attn

@@ -81,7 +81,7 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
 }
 
 /// Errors: usage and cannot_create, if results would overwrite each other, job files, or existing
-/// files without a flag that allows it; busy, if these are results of a batch that is running.
+/// files without a flag that allows it; busy, if another running batch writes these results.
 void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args,
                         const Naming& naming, const Shard& shard, const std::string& manifest) {
   refuse_clashes(files, naming);

@@ -11,7 +11,7 @@
 
 namespace attn {
 
-/// What was typed.
+/// The options as typed.
 struct BatchArgs {
   std::vector<std::string> jobs;
   std::string files_from, base, out_dir, name, manifest, shard;
@@ -19,7 +19,7 @@ struct BatchArgs {
   bool nul = false, resume = false, force = false, no_clobber = false, durable = false;
   bool json = false, dry_run = false, keep_going = false, prune = false;
   LimitArgs limits;
-  PoolOptions pool;  ///< threads: 0 is one a processor
+  PoolOptions pool;  ///< threads: 0 means one per processor
   ProgressStyle progress = ProgressStyle::automatic;
   NanPolicy nan = NanPolicy::warn;
   JobFlags flags;

@@ -42,7 +42,7 @@ class BatchReport {
  public:
   explicit BatchReport(ReportOptions options);
   void item(const Outcome& outcome);
-  void take_back(const Outcome& outcome);  ///< its result could not be written: do not count it
+  void take_back(const Outcome& outcome);  ///< its result could not be written: uncounts it
   void tick();
   void say(const std::string& line);
   bool clear_bar();  ///< call it before other text is written; false if no bar was shown

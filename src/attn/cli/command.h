@@ -26,14 +26,14 @@ struct Conflict {
   std::string reason = {};  ///< why `first` cannot be combined with `second`, unless it is obvious
 };
 
-/// What to use instead of a flag that other programs have: "--force overwrites existing files".
+/// A hint for a flag that other programs have: "--force overwrites existing files".
 struct FlagHint {
   std::vector<std::string> flags;
   std::string hint;
 };
 
 struct Command {
-  std::string name, summary;    ///< of a subcommand; the others have theirs in commands.cpp
+  std::string name, summary;    ///< of a subcommand; commands have theirs in commands.cpp
   std::string description;      ///< paragraphs; help wraps them
   std::string example;          ///< command lines
   std::vector<Option> options;  ///< positional arguments in their order

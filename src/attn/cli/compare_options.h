@@ -12,7 +12,7 @@
 
 namespace attn {
 
-/// What was typed.
+/// The options as typed.
 struct CompareArgs {
   std::string a, b;
   std::optional<double> rtol, atol;
@@ -28,7 +28,7 @@ struct CompareArgs {
   bool tolerant() const { return rtol || atol || ulps; }
 };
 
-/// Adds them all, with what they require of each other; `args` outlives the parsing.
+/// Adds all options and their requirements. `args` must outlive the parsing.
 void add_compare_options(Command& command, CompareArgs& args);
 
 /// Errors: usage, for what the table of options cannot express.

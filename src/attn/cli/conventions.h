@@ -1,4 +1,4 @@
-// attn conventions: what the libraries mean by attention, as a table.
+// attn conventions: prints a table of the conventions of libraries.
 #pragma once
 
 #include "attn/cli/command.h"

@@ -18,7 +18,7 @@
 namespace attn {
 namespace {
 
-/// Whether --format sets the format: output without a suffix, on standard output.
+/// Whether --format sets the format: if the output is standard output, without a suffix.
 bool uses_format_option(const EmitArgs& args) {
   return is_stream(args.output) && !format_of_suffix(args.output);
 }

@@ -37,7 +37,7 @@ std::string path_of(const std::string& folder, const std::string& name) {
   return (std::filesystem::path(folder) / name).string();
 }
 
-/// The names asked for, each of them known; all there are when none was.
+/// The examples to use: those named, which must exist, or all of them.
 std::vector<std::string> chosen(const ExampleArgs& args, const std::string& folder) {
   const auto known = example_names(folder);
   for (const std::string& name : args.names)
@@ -58,7 +58,7 @@ int list_examples(const ExampleArgs& args) {
   return 0;
 }
 
-/// What the notebook printed, and nothing else; with --cells, a line "# In [20]" before each cell.
+/// Prints only what the notebook printed; with --cells, a line "# In [20]" before each cell.
 int run_examples(const ExampleArgs& args) {
   if (args.names.empty() == !args.all)
     throw Error(ErrorKind::usage, "expected names of examples, or --all");

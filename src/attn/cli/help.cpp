@@ -30,7 +30,7 @@ std::string wrapped(const std::string& text, std::size_t indent) {
   return out;
 }
 
-/// "  NAME     WHAT", WHAT on a line of its own if NAME is too long.
+/// "  NAME     WHAT", WHAT on the next line if NAME is too long.
 std::string entry(const std::string& name, const std::string& what, std::size_t column) {
   std::string line = "  " + name;
   if (line.size() + 2 > column)
@@ -40,7 +40,7 @@ std::string entry(const std::string& name, const std::string& what, std::size_t 
   return line + wrapped(what, column) + "\n";
 }
 
-/// "-o, --output PATH", with room for a short name where there is none.
+/// "-o, --output PATH", with padding if there is no short name.
 std::string flags_of(const Option& option) {
   if (option.is_positional()) return option.name();
   std::string text = option.names[0].starts_with("--") ? "    " : "";

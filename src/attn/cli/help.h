@@ -7,7 +7,7 @@
 
 namespace attn {
 
-/// `name` is the command's as typed: "attn run".
+/// `name` is the command as typed: "attn run".
 std::string help_text(const Command& command, const std::string& name);
 
 /// A positional argument in a synopsis: "FILE", "[JOB...]".

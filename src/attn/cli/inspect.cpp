@@ -107,7 +107,7 @@ std::string report_on(const std::string& file, const InspectArgs& args) {
   return lines;
 }
 
-/// Prints all files that can be read, then reports the others. The first error sets the exit code.
+/// Prints all readable files, then reports the others. The first error sets the exit code.
 int inspect(const InspectArgs& args) {
   std::vector<Problem> faults;
   std::optional<ErrorKind> kind;

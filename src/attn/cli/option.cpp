@@ -148,7 +148,8 @@ const std::vector<std::string>& Option::known_values() const {
 }
 
 void store_values(const Option& option, const std::vector<std::string>& values) {
-  // A script whose variable is empty must not be taken for one that leaves the option out.
+  // An empty value, for example from an unset shell variable, must not be treated as an absent
+  // option.
   if (option.takes_value())
     for (const std::string& value : values)
       if (value.empty())

@@ -21,7 +21,7 @@ struct SwitchValue {
   Store<bool> store;
 };
 
-/// --causal, --view=FILE: may stand alone; a value follows '='.
+/// --causal, --view=FILE: the value is optional and follows '='.
 struct OptionalValue {
   std::string standalone;  ///< the value of the flag without one
   Store<std::string> store;
@@ -128,7 +128,7 @@ struct IntegerLimits {
 Option integer(const std::string& names, Store<std::int64_t> store, IntegerLimits limits,
                const std::string& placeholder, const std::string& help);
 
-/// `target` is an integer, or an optional one; T holds all values within `limits`.
+/// `target` is an integer or std::optional of one; T can represent all values within `limits`.
 template <class T>
 requires(!std::is_convertible_v<T, Store<std::int64_t>>) Option
     integer(const std::string& names, T& target, IntegerLimits limits,
@@ -145,7 +145,7 @@ requires(!std::is_convertible_v<T, Store<std::int64_t>>) Option
 Option number(const std::string& names, Store<double> store, NumberRange range,
               const std::string& placeholder, const std::string& help);
 
-/// `target` is a double, or an optional one.
+/// `target` is a double or std::optional<double>.
 template <class T>
 requires(!std::is_convertible_v<T, Store<double>>) Option
     number(const std::string& names, T& target, NumberRange range, const std::string& placeholder,
@@ -159,7 +159,7 @@ Option positional(const std::string& name, std::string& target, const std::strin
 Option positional(const std::string& name, std::vector<std::string>& target,
                   const std::string& help);
 
-/// The same option, changed.
+/// Modified copies of an option.
 Option required(Option option);
 Option suggesting(Option option, const std::vector<std::string>& values);
 std::vector<Option> in_group(const std::string& group, std::vector<Option> options);

@@ -1,5 +1,5 @@
-// The only source file that includes CLI11, which splits the words into options and values. What
-// the values mean, and every message, is ours.
+// The only source file that includes CLI11, which splits the words into options and values. The
+// values are interpreted, and all messages written, in this program.
 #include "attn/cli/parser.h"
 
 #include <CLI/CLI.hpp>
@@ -43,7 +43,7 @@ struct CommandParser {
   std::vector<CommandParser> subcommands = {};
 
   CommandParser(const Command& of, CLI::App& in) : command(of), app(in) {
-    app.set_help_flag();  // ours is an option like others
+    app.set_help_flag();  // -h is an ordinary option here
     app.allow_extras();
     for (const Option& option : command.options)
       options.emplace_back(&option, declare(option, app));
@@ -59,7 +59,7 @@ struct CommandParser {
   }
 };
 
-/// CLI11 finds a value missing only where the words end.
+/// CLI11 detects a missing value only at the end of the words.
 [[noreturn]] void refuse_missing_value(const Command& command, const Words& words) {
   std::string last = words.back();
   if (last.starts_with("--"))

@@ -1,4 +1,4 @@
-// From the words of a command line to the options of a command.
+// Parses the words of a command line into the options of a command.
 #pragma once
 
 #include <set>
@@ -16,16 +16,16 @@ struct ParsedCommand {
   std::set<const Option*> given;     ///< a switch only if it is on
 };
 
-/// Stores the options' values. `name` is the command's as typed, "attn run"; the words are those
-/// behind it. Errors: usage.
+/// Stores the options' values. `name` is the command as typed, "attn run"; `words` are those after
+/// it. Errors: usage.
 ParsedCommand parse(const Command& command, const std::string& name,
                     const std::vector<std::string>& words);
 
-/// Errors: usage, where an option lacks its companion or excludes another one.
+/// Errors: usage, if an option lacks its companion or excludes another one.
 void check_requirements(const Command& command, const ParsedCommand& parsed);
 
-/// "; --causal takes its value as --causal=false" if `words` has a word that is no file, directly
-/// behind a flag whose optional value it may be; otherwise "".
+/// "; --causal takes its value as --causal=false" if one of `words` directly follows a flag with an
+/// optional value, may be meant as that value, and is not a file; otherwise "".
 std::string hint_detached_value(const Command& command, const std::vector<std::string>& words);
 
 }  // namespace attn

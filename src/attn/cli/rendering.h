@@ -16,7 +16,7 @@ enum class RenderFormat { text, svg, png, html };
 /// By suffix; "-" is text on standard output. Empty for an unknown suffix.
 std::optional<RenderFormat> find_render_format(const std::string& path);
 
-/// The same. Errors: usage, for an unknown suffix.
+/// The same, but errors: usage, for an unknown suffix.
 RenderFormat render_format(const std::string& path);
 
 struct RenderStyle {

@@ -28,12 +28,12 @@ std::string written(const WorkedSteps& steps, StepsFormat format) {
                                          : latex_of(steps);
 }
 
-/// Of a page of steps, whose picture is of one head.
+/// The memory of a page of steps, which contains a picture of one head.
 std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job) {
   const Shape one_head{*(weights.shape.end() - 2), weights.shape.back()};
   const std::size_t picture =
       rendering_bytes(one_head, weights.dtype, job.tokens, RenderFormat::svg, {});
-  return picture + picture / 2;  // and once more while the page grows around it
+  return picture + picture / 2;  // and a copy while the page is built
 }
 
 }  // namespace
@@ -82,7 +82,8 @@ std::vector<std::string> RunViews::outputs(const Job& job) const {
   std::vector<std::string> names;
   if (explain_) names = explained_outputs(job);
   if (view_)
-    for (const Output output : {Output::masked_scores, Output::weights})  // the first: hidden keys
+    for (const Output output :
+         {Output::masked_scores, Output::weights})  // masked_scores for the hidden keys
       names.emplace_back(name_of(output));
   return names;
 }
@@ -117,7 +118,7 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   const ResultFile file{result.outputs, result.tokens, result.made_by};
   const HeatSource source = heat_source(file, std::string(name_of(Output::weights)), "result");
   PageSet set = page_set(source, {}, "result");
-  set.key.reset();  // there is no file to read it from
+  set.key.reset();  // there is no file to read from
   view_->write(render({set}, render_format(args_.view), args_.style));
   view_->finish();
 }

@@ -1,4 +1,4 @@
-// What `attn run` makes for the eye beside its results: --view and --explain.
+// The heat map and the explanation of `attn run`: --view and --explain.
 #pragma once
 
 #include <optional>
@@ -14,32 +14,33 @@
 
 namespace attn {
 
-/// As typed; "" is not given.
+/// The options as typed; "" if not given.
 struct RunViewArgs {
   std::string view;     ///< "-": the terminal
   std::string explain;  ///< FILE.md, .html or .tex; "-": Markdown on standard output
   ExplainChoice choice;
   RenderStyle style;  ///< of --view on the terminal
   bool empty() const { return view.empty() && explain.empty(); }
-  bool has_file() const;  ///< anything beside the terminal
+  bool has_file() const;  ///< any output that is not the terminal
 };
 
 /// --view, --explain and their companions, in the group "Results".
 void add_view_options(Command& command, RunViewArgs& args);
 
-/// Opens its files at once, so that what can't be written is known before anything is computed.
-/// `results` are the files that it may not share. Errors: usage, cannot_create, permission.
+/// Opens its files immediately, so that errors are reported before anything is computed. `results`
+/// are the files of the results, which must be different ones. Errors: usage, cannot_create,
+/// permission.
 class RunViews {
  public:
   RunViews(const RunViewArgs& args, std::vector<OutputPath> results, const OutputPolicy& policy);
 
-  /// What has to be computed for them.
+  /// The outputs that have to be computed.
   std::vector<std::string> outputs(const Job& job) const;
-  /// What they take beside those, at most; `plan` has them all.
+  /// An upper bound of the additional memory; `plan` contains these outputs.
   std::size_t bytes(const Job& job, const Plan& plan) const;
   std::string flags() const;  ///< "--view and --explain"; "" for neither
-  /// Those that go to files come first, whole but for their names, which commit() gives; then
-  /// those that a terminal or a pipe gets.
+  /// write_files() writes to temporary files, which commit() renames. write_streams() writes to
+  /// terminals and pipes.
   void write_files(const Job& job, const Result& result) { write(job, result, false); }
   void commit();
   void write_streams(const Job& job, const Result& result) { write(job, result, true); }

@@ -1,4 +1,4 @@
-// attn svd: a matrix as U diag(s) Vt.
+// attn svd: decomposes a matrix into U diag(s) Vt.
 #pragma once
 
 #include "attn/cli/command.h"

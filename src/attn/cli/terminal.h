@@ -14,7 +14,7 @@ std::size_t terminal_width(int terminal);
 
 /// The style for standard output. `when` is auto, always or never. With auto, there are no colours
 /// if standard output is not a terminal, if NO_COLOR is set and not empty (no-color.org), or if
-/// neither COLORTERM (truecolor, 24bit) nor TERM (-direct, 256color) announces at least 256
+/// neither COLORTERM (truecolor, 24bit) nor TERM (-direct, 256color) indicates at least 256
 /// colours. `width` 0: that of the terminal, COLUMNS or 80.
 TerminalStyle terminal_style(const std::string& when, std::size_t width);
 

@@ -15,10 +15,10 @@ struct TextArgs {
   PrintOptions print;
 };
 
-/// --repr, --precision, --threshold and others, in a group of their own.
+/// --repr, --precision, --threshold and others, in a separate group.
 std::vector<Option> text_options(TextArgs& args);
 
-/// Their names.
+/// The names of these options.
 std::vector<std::string> text_option_names();
 
 /// A tensor as NumPy's str() or repr() prints it.

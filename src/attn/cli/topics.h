@@ -12,7 +12,7 @@ struct Topic {
 };
 
 const std::vector<Topic>& topics();
-const Topic* find_topic(const std::string& name);  ///< nullptr when there is none
+const Topic* find_topic(const std::string& name);  ///< nullptr if there is none
 std::vector<std::string> topic_names();
 
 }  // namespace attn

@@ -11,10 +11,10 @@ namespace attn {
 namespace {
 
 /// Evaluates the formula on tensors, with the fused kernels for everything from scores to
-/// head_context where they support the problem.
+/// head_context if they support the problem.
 class Computation {
  public:
-  /// All must outlive this.
+  /// All must outlive this object.
   Computation(const Inputs& inputs, const Options& options, const OutputSet& outputs,
               const RowSinks& sinks)
       : in_(inputs),
@@ -30,7 +30,7 @@ class Computation {
     return formula_.at(same_numbers_as(output));
   }
 
-  /// Whether the rows of this output went to its sink while they were computed.
+  /// Whether this output was streamed to its sink.
   bool stream(Output output) {
     if (sink_of(output) == nullptr || !is_fused()) return false;
     compute_fused();
@@ -49,7 +49,7 @@ class Computation {
            outputs_.contains(Output::output);
   }
 
-  /// The reference path computes integers: they are exact until they are scaled.
+  /// Integers use the reference path, where they are exact up to the scale.
   bool is_fused() {
     if (!is_fused_)
       is_fused_ = outputs_.needs_scores() && fallback_reason(in_, options_) == nullptr &&

@@ -1,4 +1,4 @@
-// Attention with every intermediate result that is asked for.
+// Attention and its intermediate results.
 //
 // The formula is in core/formula.h. Vaswani et al. 2017, eq. 1 (arXiv:1706.03762). Grouped heads:
 // Ainslie et al. 2023 (arXiv:2305.13245), query head h reads key/value head h / (H / G). Bahdanau

@@ -16,7 +16,7 @@ enum class Axis {
   L,       ///< queries
   N,       ///< new keys
   P,       ///< past keys
-  S,       ///< all keys: the past's, the new ones and those appended for every query
+  S,       ///< all keys: past, new and appended ones
   D,       ///< width of a query
   Dk,      ///< width of a key: D, unless the score function has weights between the two
   Dv,      ///< width of a value
@@ -25,12 +25,12 @@ enum class Axis {
   GDv,     ///< G * Dv: packed values
   HDv,     ///< H * Dv: packed contexts
   M,       ///< width of an embedding
-  Mk,      ///< width of what keys are projected from
-  Mv,      ///< width of what values are projected from
+  Mk,      ///< width of the source of the keys
+  Mv,      ///< width of the source of the values
   Mo,      ///< width of an output
   A,       ///< hidden width of the additive score functions
   DDk,     ///< D + Dk
-  angles,  ///< pairs of columns that rotary positions turn
+  angles,  ///< column pairs that rotary positions rotate
   buckets  ///< distances that share a relative bias
 };
 inline constexpr std::size_t kAxisCount = static_cast<std::size_t>(Axis::buckets) + 1;
@@ -43,7 +43,7 @@ constexpr std::string_view name_of(Axis axis) {
   return kNames[static_cast<std::size_t>(axis)];
 }
 
-/// Up to four axes, outermost first; a constant in tables.
+/// Up to four axes, outermost first; usable in constexpr tables.
 class AxisList {
  public:
   constexpr AxisList(std::initializer_list<Axis> axes) {

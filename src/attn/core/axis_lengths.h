@@ -16,13 +16,13 @@
 
 namespace attn {
 
-/// Also collects everything that is wrong with the problem, so that all of it is reported at once.
+/// Also collects all errors of the problem, so that they are reported together.
 class AxisLengths {
  public:
   /// A length and the tensor or option that set it.
   struct Length {
     std::size_t length;
-    std::string_view name;    ///< "W_Q", "heads"; a constant
+    std::string_view name;    ///< "W_Q", "heads"; in static storage
     Shape shape = {};         ///< of the tensor; empty for an option
     std::string remark = {};  ///< follows the shape in messages: "= 8" for an option
 
@@ -30,7 +30,7 @@ class AxisLengths {
     std::string found() const { return (shape.empty() ? "" : to_string(shape)) + remark; }
   };
 
-  /// Sets the length of an axis unless it is known.
+  /// Sets the length of an axis unless it is already known.
   void settle(Axis axis, Length length);
 
   /// Sets the length of `axis` to that of `other`, if that is known.
@@ -39,11 +39,11 @@ class AxisLengths {
   /// Compares the shape of a given tensor with `axes`. If all known lengths agree, sets the unknown
   /// ones; otherwise reports a problem and sets none:
   ///   "W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3)".
-  /// `advice` is appended where the rank is right.
+  /// `advice` is appended if the rank is correct.
   void take(Input input, const Tensor& tensor, const AxisList& axes, std::string_view advice = "");
 
   bool knows(Axis axis) const { return find(axis) != nullptr; }
-  /// Errors: internal, where it is not known.
+  /// Errors: internal, if it is not known.
   const Length& operator[](Axis axis) const;
 
   void problem(Problem problem) { problems_.add(std::move(problem)); }

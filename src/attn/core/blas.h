@@ -1,8 +1,8 @@
 // OpenBLAS, opened when the first matrix product or decomposition needs it.
 //
-// Linked in the usual way, every run would load it, start a thread for each processor, and reserve
-// 128 MiB of address space for each thread. Opened late, with one thread (the kernels and batch
-// have their own), it costs nothing in runs that need no BLAS.
+// If it were linked in the usual way, every run would load it, start a thread for each processor,
+// and reserve 128 MiB of address space for each thread. Opened on demand, with one thread (the
+// kernels and batch have their own), it costs nothing in runs that need no BLAS.
 #pragma once
 
 namespace attn {

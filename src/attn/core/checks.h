@@ -11,16 +11,17 @@
 
 namespace attn {
 
-/// Reports unknown tensors, and the lack of both embeddings and Q and K. Other requirements are
-/// those of the field table (job/fields.h), and are not checked again.
+/// Reports unknown tensors, and problems with neither embeddings nor Q and K. All other
+/// requirements are in the field table (job/fields.h) and are not checked here.
 void check_names(const TensorMap& tensors, AxisLengths& axes);
 
-/// The dtype of float results: the one asked for, or the widest float given (float64 for integers
-/// alone, float32 for float16 beside bfloat16). Tables
-/// (InputKind::table) do not count.
+/// The dtype of float results: the requested one, or the widest float given (float64 if all tensors
+/// are integers, float32 for float16 together with bfloat16). Tables (InputKind::table) do not
+/// count.
 DType result_dtype(const TensorMap& tensors, Compute compute);
 
-/// All tensors but masks, as int64 or `compute`. Reports a uint64 beyond int64.
+/// All tensors except masks, converted to int64 or `compute`. Reports uint64 values that do not fit
+/// int64.
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes);
 
 /// A mask as booleans, or as floats of dtype `compute` that are added. Integers 0 and 1 become

@@ -1,33 +1,33 @@
-// How far a result may be from the exact one where it was computed as well as its precision allows:
-// what `attn compare --reference` holds kernels to.
+// Bounds of the rounding errors of a result that was computed as accurately as its precision
+// allows. `attn compare --reference` checks results against them.
 //
 // First-order rounding-error analysis, element by element, over the stages of the problem itself
 // (Higham 2002, Accuracy and Stability of Numerical Algorithms, 2nd ed., chapter 3; softmax and
 // logsumexp as Blanchard, D. and N. Higham 2021, doi:10.1093/imanum/draa038). With
 //
-//   r, f, s   unit roundoffs of what is stored, of the factors of matrix products and of sums and
-//             functions (f counts for given factors only where it is coarser than r)
-//   g(n)      min(n, 4 sqrt(n)): how n roundings add up. n is the worst case; more than 4 sqrt(n)
-//             is as good as impossible (Higham and Mary 2019, doi:10.1137/18M1226312)
-//   e(x)      the error that x comes with; of what is given, its distance from itself, rounded to
-//             what is stored: 0 for a float16 kernel's float16 inputs
+//   r, f, s   unit roundoffs of stored values, of the factors of matrix products and of sums and
+//             functions (f counts for inputs only if it is coarser than r)
+//   g(n)      min(n, 4 sqrt(n)), the growth of n roundings: n is the worst case, and more than
+//             4 sqrt(n) is practically impossible (Higham and Mary 2019, doi:10.1137/18M1226312)
+//   e(x)      the error of x; for an input, the error of rounding it to the stored dtype (0 for
+//             the float16 inputs of a float16 kernel)
 //   c(n)      g(n) s + 2 f
 //
-// the errors are
+// the error bounds are
 //
 //   X W + b   e(X) |W| + |X| e(W) + c(M) |X| |W| + e(b) + s |.|, stored: + r |.|
 //   scores    e(Q) |K|' + |Q| e(K)' + c(D) |Q| |K|'
 //   scaled    the scale times that, + 4 s |.|; softcap: + 4 s |.| more
-//   masked    + (2 s + r where biases are not representable) |bias| + s |.|; over a temperature
+//   masked    + (2 s + r if biases are not representable) |bias| + s |.|; divided by temperature
 //   weights   w (exp(t) - 1), t = n + sum_k w_k n_k + g(S) s + 2 s,
 //             n = e(masked) + 2 s (|x| + |max x|) + 4 s: the argument of exp, and exp itself
 //   logsumexp sum_k w_k n_k + (g(S) + 4) s + 2 s |.|
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
 //   context   e(w) |V| + w e(V) + c(S) w |V| + min(f w |V|, 4 f |w V|_2) + 4 tiny |V|_2
-//             as weights are factors, too, and below 1 may become subnormal
-//   output    as X W + b, of a context that is stored
+//             because weights are factors, too, and may become subnormal
+//   output    as X W + b, where X is the stored context
 //
-// and where a result is stored itself, + r |.| + the least number that there is.
+// For the result itself, r |.| and the smallest positive number are added for storing it.
 #pragma once
 
 #include <optional>
@@ -43,26 +43,28 @@ namespace attn {
 /// How a computation rounds.
 struct Precision {
   std::string name;       ///< "f16", "tf32", "bf16 with sums in bf16"
-  DType stored;           ///< what is given and what results are kept in
+  DType stored;           ///< of inputs and results
   double result, factor;  ///< unit roundoffs, r and f
   double sum;             ///< s
-  double least;           ///< what stored numbers near 0 may be off by
+  double least;           ///< absolute error of stored numbers near 0
 };
 
-/// f64, f32, tf32, f16 and bf16; nothing for another name. Sums are float32, of f64 float64.
-/// tf32 is float32 whose matrix products see 10 bits of their factors' mantissas.
+/// f64, f32, tf32, f16 or bf16; nullopt for any other name. Sums are in float32, for f64 in
+/// float64. tf32 is float32 with matrix products that use 10 mantissa bits of their factors.
 std::optional<Precision> precision_named(std::string_view name);
 
-/// Sums and functions in another of these precisions.
+/// `precision` with sums and functions in that of `sums`.
 Precision with_sums_in(Precision precision, const Precision& sums);
 
-/// Why no error is known for an output of this problem; "" where one is: queries, keys, values and
-/// everything from scores to output of dot products and softmax over keys, whatever is masked.
+/// Why no error bound is known for an output of this problem; "" if there is one. Bounds are known
+/// for queries, keys, values and, with dot products and softmax over keys, for everything from
+/// scores to output, with any masks.
 std::string no_error_known(const std::string& name, const Options& options);
 
-/// For each element of the output `name`, shaped as attend() shapes it, f64. `in` is computed in
-/// f64. As attend()'s own f64 is rounded, too, f64 counts twice. Elements that are NaN or infinite
-/// have any error: they are to be equal. Errors: data, where an input is beyond what is stored.
+/// The error bound of each element of the output `name`, f64, in the shape of attend()'s result.
+/// `in` must be computed in f64. As the reference is itself rounded to f64, f64 counts twice. The
+/// bounds of NaN and infinite elements are unspecified: compare these for equality. Errors: data,
+/// if an input does not fit the stored dtype.
 Tensor expected_error(const std::string& name, const Inputs& in, const Options& options,
                       const Precision& precision);
 

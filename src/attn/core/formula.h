@@ -7,7 +7,7 @@
 // An interpreter gives the operations their meaning. There are three:
 //   TensorOps  the numbers themselves                (core/tensor_ops.h)
 //   CostOps    shapes, dtypes and flops              (core/plan.cpp)
-//   ErrorOps   numbers and bounds of their errors    (core/expected_error.cpp)
+//   ErrorOps   values with error bounds             (core/expected_error.cpp)
 // An output without a case below, or an operation that an interpreter lacks, does not compile.
 #pragma once
 
@@ -33,7 +33,7 @@ class Formula {
   Formula(Ops& ops, const Inputs& inputs, const Options& options)
       : ops_(ops), in_(inputs), options_(options) {}
 
-  /// The value of an output and, before it, of all that it follows from: each is evaluated once.
+  /// The value of an output. First evaluates the outputs that it depends on, each only once.
   const Value& at(Output output) {
     std::optional<Value>& value = values_[index_of(output)];
     if (!value) value = ops_.evaluated(output, evaluate(output));
@@ -92,7 +92,7 @@ class Formula {
       case Output::present_V:  // (B, G, P + N, Dv)
         return in_.past_V ? ops_.append(ops_.given(*in_.past_V), at(Output::values))
                           : at(Output::values);
-      case Output::scores:  // (B, H, rows, S), as all up to weights
+      case Output::scores:  // (B, H, rows, S), as are all up to weights
         return ops_.score(at(Output::queries), all_keys());
       case Output::scaled_scores:
         return ops_.scale(at(Output::scores));
@@ -130,7 +130,7 @@ class Formula {
     throw Error(ErrorKind::internal, "an output that is not computed");
   }
 
-  /// (B, L, M): keys and values come from all tokens, whichever rows are computed.
+  /// (B, L, M): keys and values come from all tokens, even if only some rows are computed.
   const Value& all_inputs() {
     if (!all_inputs_) all_inputs_ = ops_.add_positions();
     return *all_inputs_;

@@ -30,7 +30,7 @@ kernel::Operand operand(const Tensor& tensor) {
   return {tensor.raw(), tensor.dtype(), strides_of(tensor)};
 }
 
-/// The data of a new tensor, or nullptr where it is not wanted.
+/// The data of a new tensor, or nullptr if it is not wanted.
 template <class T>
 T* allocate_if(bool wanted, std::optional<Tensor>& tensor, const Shape& shape) {
   if (!wanted) return nullptr;
@@ -71,7 +71,7 @@ void pass_on(const RowOutput<T>& output, const kernel::FinishedRows<T>& rows, st
                     .may_hold_nan = may_hold_nan});
 }
 
-/// A score matrix as the kernels name it: the rows, and the flag that asks for them.
+/// A score matrix in the kernels' interface: its rows, and the flag that requests them.
 template <class T>
 struct MatrixRows {
   Output output;
@@ -86,8 +86,7 @@ constexpr std::array<MatrixRows<T>, 4> kMatrixRows = {{
     {Output::weights, &kernel::FinishedRows<T>::weights, &kernel::Results<T>::weights},
 }};
 
-/// Asks the kernels for the rows of the score matrices that are wanted or reduced, and sets where
-/// they go.
+/// Requests the rows of the score matrices that are wanted or reduced, and sets their destinations.
 template <class T>
 void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
                      const FusedRequest& request, const Shape& matrix) {
@@ -110,7 +109,7 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
     }
   }
   results.sink = [=, logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {
-    // logsumexp is finite only where all visible scores are.
+    // logsumexp is finite only if all visible scores are.
     const T* const logs = logsumexp + rows.first;
     const bool finite =
         std::all_of(logs, logs + rows.count, [](T log) { return std::isfinite(log); });
@@ -126,9 +125,9 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
 }
 
 /// The kernels divide by the sum of the exponentials last, so a sum of weighted values may overflow
-/// where the context, their mean, does not. Computes such elements again from values scaled down by
-/// a power of two; those that are still infinite or NaN stay so. Leaves `problem` with the scaled
-/// values.
+/// although the context, their mean, does not. Recomputes such elements from values scaled down by
+/// a power of two; those that are still infinite or NaN are left unchanged. Leaves `problem` with
+/// the scaled values.
 template <class T>
 void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Tensor& context) {
   const auto finite = [](T x) { return x - x == 0; };
@@ -153,7 +152,7 @@ void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Ten
   const auto from = again.data<T>();
   const auto to = context.mutable_data<T>();
   for (std::size_t i = 0; i < to.size(); ++i)
-    if (!finite(to[i]) && finite(from[i]))  // rounding must not take a mean beyond all values
+    if (!finite(to[i]) && finite(from[i]))  // rounding must not make a mean exceed all values
       to[i] = std::ldexp(std::clamp(from[i], -limit, limit), shift);
 }
 
@@ -183,19 +182,19 @@ FusedOutputs attend_as(const Tensor& queries, const Tensor& keys, const Tensor& 
   return outputs;
 }
 
-/// Scores that are q . k of something that queries and keys are made into first.
+/// Whether scores are dot products, possibly of transformed queries and keys.
 bool is_product(Score score) {
   return score == Score::dot || score == Score::cosine || score == Score::general;
 }
 
-/// Queries or keys of which the scores are products.
+/// The queries or keys that the dot products use.
 Tensor factors(const Tensor& x, const Inputs& in, Score score, bool queries) {
   if (score == Score::cosine) return unit_rows(x, in.compute);
   if (score == Score::general && queries) return matmul(x, *in.W_score, Second::plain, "scores");
   return x;
 }
 
-/// Whether softmax is computed in the precision that everything else is.
+/// Whether softmax is computed in the precision of everything else.
 bool in_one_precision(const Inputs& in, SoftmaxPrecision precision) {
   return precision == SoftmaxPrecision::automatic ||
          precision == (in.compute == DType::f64 ? SoftmaxPrecision::f64 : SoftmaxPrecision::f32);
@@ -222,8 +221,8 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.temperature = 1;
   unknown.empty_rows = EmptyRows::zero;
   unknown.lse_base = std::numbers::e;  // converted after the kernels
-  unknown.position = {};               // applied to the inputs before
-  unknown.qk_norm = QkNorm::none;  // applied to queries and keys before, as rotary positions are
+  unknown.position = {};               // already applied to the inputs
+  unknown.qk_norm = QkNorm::none;      // already applied, as are rotary positions
   unknown.qk_norm_epsilon = 0;
   unknown.rotary = {};
   unknown.rows.clear();
@@ -255,8 +254,8 @@ FusedOutputs attend_fused(const Tensor& queries, const Tensor& keys, const Tenso
 }
 
 void set_threads(std::size_t threads) {
-  // The C library notes with a thread's first use of its pool that it has to go, and ends the
-  // program where it finds no memory for that: so it is asked for here first.
+  // When a thread first uses its pool, the C library registers the pool's destructor and aborts if
+  // it cannot allocate memory for that. This allocation throws std::bad_alloc instead.
   constexpr std::size_t kNoteBytes = 64;
   ::operator delete(::operator new(kNoteBytes));
   t_threads = threads;

@@ -1,7 +1,7 @@
-// The fused path: which problems the kernels (kernel/) compute, and how they are passed on.
+// The fused path: which problems the kernels (kernel/) support, and how they are called.
 //
 // The kernels compute everything from scores to head_context in one pass over the keys. Tests
-// compare them with the same stages one by one (core/tensor_ops.h).
+// compare them with the individual operations (core/tensor_ops.h).
 #pragma once
 
 #include <array>
@@ -16,16 +16,16 @@
 
 namespace attn {
 
-/// The key of the first option that the kernels do not support; nullptr where they compute this
-/// problem. An option that they do not know is one of them, so that none is ignored by mistake. The
-/// options, and the reasons: docs/semantics.md, "Numbers".
+/// The key of the first option that the kernels do not support; nullptr if they support this
+/// problem. An option that is not listed as supported counts as unsupported, so that none is
+/// ignored by mistake. docs/semantics.md, "Numbers", explains them.
 const char* fallback_reason(const Inputs& in, const Options& options);
 
-/// Whether the rows of an output can be passed on as they are finished and need not be kept, when
-/// these outputs are computed: those of score matrices that no other output is computed from.
+/// Whether an output can be streamed when these outputs are computed: only score matrices from
+/// which no other output is computed.
 bool is_streamed(Output output, const OutputSet& outputs);
 
-/// What is wanted from the kernels.
+/// The results requested from the kernels.
 struct FusedRequest {
   OutputSet kept;                                       ///< as whole tensors
   std::array<const RowSink*, kOutputs.size()> sinks{};  ///< of score matrices; nullptr: none

@@ -25,13 +25,13 @@ auto matrix(T* data, std::size_t rows, std::size_t columns) {
                    std::array<std::size_t, 2>{rows, columns});
 }
 
-/// Whether a product is computed before BLAS, which wants 128 MiB of work space, would be opened.
+/// Whether a product is too small to be worth opening BLAS, which allocates 128 MiB of work space.
 bool is_tiny(const Extents& size) {
   constexpr std::size_t kMost = 4096;
   return size.m <= kMost && size.n <= kMost && size.k <= kMost && size.m * size.n * size.k <= kMost;
 }
 
-/// c (m, n) = a b, each element summed from front to back.
+/// c (m, n) = a b, each element summed in order.
 template <class T>
 void multiply_tiny(const T* a, const T* b, T* c, const Extents& size, Second second) {
   const bool transposed = second == Second::transposed;
@@ -87,7 +87,8 @@ double largest_magnitude(const Tensor& integers) {
   return largest;
 }
 
-/// Whether every product and every partial sum, in any order, is an integer that a double holds.
+/// Whether every product and every partial sum, in any order, is an integer that a double
+/// represents exactly.
 bool exact_in_double(const Tensor& a, const Tensor& b, std::size_t k) {
   return largest_magnitude(a) * largest_magnitude(b) * static_cast<double>(k) <= 0x1p52;
 }

@@ -6,7 +6,7 @@ namespace attn {
 
 Tensor swap_middle_axes(const Tensor& tensor) {
   const Shape& from = tensor.shape();
-  if (from[1] <= 1 || from[2] <= 1)  // nothing moves
+  if (from[1] <= 1 || from[2] <= 1)  // the order in memory is the same
     return tensor.reshaped({from[0], from[2], from[1], from[3]});
   Tensor swapped(tensor.dtype(), {from[0], from[2], from[1], from[3]});
   const std::size_t row = from[3] * size_of(tensor.dtype());

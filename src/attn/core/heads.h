@@ -23,8 +23,8 @@ Tensor swap_first_axes(const Tensor& tensor);
 /// The rows with these indices: (..., N, D) -> (..., rows.size(), D).
 Tensor take_rows(const Tensor& tensor, const std::vector<std::size_t>& rows);
 
-/// (B, G, P, D) and (B, G, N, D) -> (B, G, P + N, D). If only one has floats, the other becomes
-/// floats, too.
+/// (B, G, P, D) and (B, G, N, D) -> (B, G, P + N, D). If only one is floating-point, the other is
+/// converted.
 Tensor append_rows(const Tensor& before, const Tensor& behind);
 
 /// (1, ...) -> (count, ...).

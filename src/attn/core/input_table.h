@@ -1,4 +1,4 @@
-// The table of inputs: the tensors that a job can give, a row each.
+// The table of inputs: one row for each tensor that a job can provide.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace attn {
 
-/// In the order in which a seed draws random tensors: new ones go to the end.
+/// In the order in which random tensors are drawn. Add new ones at the end.
 enum class Input : unsigned char {
   W_Q,
   W_K,
@@ -60,8 +60,8 @@ enum class Input : unsigned char {
 
 /// What an input's elements are.
 enum class InputKind {
-  factor,  ///< a number that takes part in the computation; the result's dtype follows from these
-  table,   ///< numbers whose dtype says nothing about the precision of the computation
+  factor,  ///< a number in the computation; these determine the result's dtype
+  table,   ///< numbers whose dtype does not affect the result's
   mask,    ///< booleans, or numbers that are added
   index,   ///< whole numbers: lengths, documents, positions
 };
@@ -69,7 +69,7 @@ enum class InputKind {
 struct InputRow {
   Input input;
   std::string_view name;  ///< the key in a job
-  AxisList axes;          ///< with a batch and packed heads; fewer where the job has none
+  AxisList axes;          ///< with a batch and packed heads; fewer if the job has none
   InputKind kind = InputKind::factor;
   std::optional<Input> companion = {};  ///< an input that has to be given with it
 };
@@ -137,20 +137,20 @@ inline constexpr auto kInputs = [] {
 constexpr const InputRow& row_of(Input input) { return kInputs[static_cast<std::size_t>(input)]; }
 constexpr std::string_view name_of(Input input) { return row_of(input).name; }
 
-/// Nothing for a name that is no input's.
+/// nullopt if no input has this name.
 std::optional<Input> input_named(std::string_view name);
 
 /// In the order of the table.
 const std::vector<std::string>& input_names();
 
-/// The tensor given for an input; nullptr where there is none.
+/// The tensor given for an input; nullptr if there is none.
 inline const Tensor* find(const TensorMap& tensors, Input input) {
   return tensors.find(name_of(input));
 }
 inline bool contains(const TensorMap& tensors, Input input) {
   return find(tensors, input) != nullptr;
 }
-/// Errors: internal, where there is none.
+/// Errors: internal, if there is none.
 inline const Tensor& at(const TensorMap& tensors, Input input) {
   return tensors.at(name_of(input));
 }

@@ -1,8 +1,8 @@
 // A problem with checked shapes, from the user's tensors and options.
 //
-// All shapes, dtypes and options are checked here. Everything that is wrong is reported at once
-// (Error(data)); the subject of each problem is a tensor or an option: "W_Q: expected (3, *) to
-// match embeddings (4, 3), found (2, 3)".
+// All shapes, dtypes and options are checked here. All problems are reported together
+// (Error(data)); the subject of each is a tensor or an option: "W_Q: expected (3, *) to match
+// embeddings (4, 3), found (2, 3)".
 //
 // A problem is given in one of two forms:
 //   embeddings (L, M) or (B, L, M), optionally memory (S, Mk) or (B, S, Mk) for keys and values
@@ -15,7 +15,7 @@
 // the dtype of the computation. In a mask, booleans and the integers 0 and 1 mark keys; floats,
 // even 0.0 and 1.0, are added.
 //
-// B, L, S and Dv may be 0, and D where the scale does not divide by sqrt(D). With S = 0 no query
+// B, L, S and Dv may be 0, and so may D unless scores are divided by sqrt(D). With S = 0 no query
 // sees a key.
 #pragma once
 
@@ -35,14 +35,14 @@ namespace attn {
 struct TokenPositions {
   static constexpr std::int64_t kPadding = -1;
   struct Side {
-    std::vector<std::int64_t> segment_ids;  ///< equal ids: one segment; kPadding: in none
+    std::vector<std::int64_t> segment_ids;  ///< equal ids: one segment; kPadding: none
     std::vector<std::int64_t> positions;    ///< in the segment; for a query, plus the offset
   };
   Side queries, keys;  ///< L and P + N
 };
 
-/// A checked problem. Tensors have all their axes, of length 1 where the user's have none; elements
-/// are int64 or of dtype `compute`.
+/// A checked problem. Tensors have all axes, with length 1 for those that the user's tensors lack;
+/// elements are int64 or of dtype `compute`.
 struct Inputs {
   bool projected = false;                ///< from embeddings, rather than Q, K and V
   Tensor embeddings;                     ///< (B, L, M)
@@ -66,8 +66,8 @@ struct Inputs {
   std::optional<Tensor> W_score, W_score_Q, W_score_K, b_score, v_score, g_score;  ///< core/score.h
 
   std::vector<TokenPositions> token_positions;  ///< for each batch row, or one for all
-  /// For each entry of token_positions, a range for each of `rows`; nothing where the keys that
-  /// some query sees are not next to each other.
+  /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some
+  /// query sees are not contiguous.
   std::optional<std::vector<kernel::KeyRange>> key_ranges;  ///< core/visibility.h
   ScoreScale scale;
 

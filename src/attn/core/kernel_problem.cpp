@@ -66,7 +66,7 @@ void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& option
       {batches == 1 ? 0 : stride * static_cast<std::int64_t>(in.H), stride, 0, 1}};
 }
 
-/// beyond_kernels() where they compute in T.
+/// beyond_kernels() for computation in T.
 template <class T>
 const char* beyond(const Inputs& in, const Options& options) {
   const auto fits = [](double x) { return x == 0 || std::isnormal(static_cast<T>(x)); };

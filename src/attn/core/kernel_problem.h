@@ -1,4 +1,4 @@
-// A problem as the kernels take it: key ranges, biases by distance, masks.
+// A problem converted for the kernels: key ranges, biases by distance, masks.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ namespace attn {
 template <class T>
 struct KernelProblem {
   kernel::Problem<T> problem;
-  std::vector<kernel::KeyRange> masked_ranges;  ///< where in.key_ranges has none
+  std::vector<kernel::KeyRange> masked_ranges;  ///< used if there are no in.key_ranges
   std::vector<T> distances, sinks;
   std::vector<Tensor> masks;
 

@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kNone = -std::numeric_limits<double>::infinity();
 
-/// Holds `tensor` to the shape of `rows` and one axis more, as long as that of `like` where given:
+/// Checks that `tensor` has the shape of `rows` and one more axis, as long as that of `like` if
+/// given:
 /// "part.npz: head_context: expected floats (3, 2, *) to match the first part, found ...".
 void check_tensor(const std::string& part, const std::string& name, const Tensor& tensor,
                   const Shape& rows, const Tensor* like, ProblemList& problems) {
@@ -60,7 +61,7 @@ DType widest(const std::vector<Partial>& parts) {
   return dtype;
 }
 
-/// log(sum exp l_i) of one query; NaN where one is.
+/// log(sum exp l_i) of one query; NaN if any of them is.
 double total(const std::vector<Tensor>& logs, std::size_t row) {
   double most = kNone, sum = 0;
   for (const Tensor& log : logs) most = std::max(most, log.data<double>()[row]);
@@ -96,7 +97,7 @@ Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>&
     const std::size_t Dv = context.shape().back(), n = weighed ? part_weights.shape().back() : 0;
     for (std::size_t row = 0; row < l.size(); ++row) {
       const double log = logs[i].data<double>()[row];
-      if (log == kNone) continue;  // whatever an empty row holds
+      if (log == kNone) continue;  // the contents of an empty row are ignored
       const double share = std::exp(log - l[row]);
       for (std::size_t d = 0; d < Dv; ++d)
         o[row * Dv + d] += share * part_context.data<double>()[row * Dv + d];

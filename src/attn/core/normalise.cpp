@@ -21,7 +21,8 @@ struct Group {
   double sink = -kInfinity;  ///< -inf: none
 };
 
-/// log(sum exp x) over the visible: `largest` infinite has no finite differences to sum.
+/// log(sum exp x) over the visible keys. If `largest` is infinite, there are no finite differences
+/// to sum.
 double log_sum(double largest, double sum, bool has_nan) {
   if (has_nan) return kNaN;
   return std::isinf(largest) ? largest : largest + std::log(sum);
@@ -47,7 +48,7 @@ double softmax(const Group<T>& group) {
   return log_sum(static_cast<double>(largest), sum, has_nan);
 }
 
-/// The weights of visible scores by any normaliser but softmax.
+/// The weights of visible scores by any normaliser except softmax.
 std::vector<double> other_weights(std::vector<double> x, const Options& options) {
   if (options.normaliser == Normaliser::none) return x;
   if (options.normaliser == Normaliser::sigmoid) {
@@ -94,7 +95,7 @@ std::pair<Tensor, Tensor> normalise_as(const Tensor& scores, const VisibleKeys& 
   const auto visible = visible_keys.keys.data<bool>();
   const auto w = weights.mutable_data<T>(), out = logsumexp.mutable_data<T>();
   const Tensor sink = sinks ? cast(*sinks, DType::f64) : Tensor();
-  const std::size_t rows = options.softmax_axis == SoftmaxAxis::all ? L : 1;  // taken together
+  const std::size_t rows = options.softmax_axis == SoftmaxAxis::all ? L : 1;  // normalised together
   for (std::size_t i = 0; i < out.size(); i += rows) {
     const std::size_t from = i * S, count = rows * S;
     const Group<T> group{x.subspan(from, count), visible.subspan(from, count),

@@ -1,4 +1,4 @@
-// From scores to weights, most of which sum to 1.
+// Normalisers: turn masked scores into weights.
 #pragma once
 
 #include <optional>
@@ -10,12 +10,12 @@
 
 namespace attn {
 
-/// Weights (B, H, L, S) and logsumexp (B, H, L), log(sum exp x) whatever the normaliser, of masked
+/// Weights (B, H, L, S) and logsumexp (B, H, L), log(sum exp x) for every normaliser, of masked
 /// scores (B, H, L, S). Over the visible keys of a query (SoftmaxAxis::keys), or of all queries of
 /// a head (SoftmaxAxis::all; its rows have the same logsumexp), with x = masked score /
 /// temperature:
 ///   softmax:   exp(x - max x) / sum exp(x - max x);   logsumexp = max x + log(sum exp(x - max x))
-///   sigmoid:   1 / (1 + exp(-x)), for each key alone
+///   sigmoid:   1 / (1 + exp(-x)), for each key separately
 ///   none:      x
 ///   sparsemax, entmax15, hardmax, top_k: core/sparse.h
 /// Hidden keys have weight 0. Without visible keys the weights follow EmptyRows (0 for padding) and

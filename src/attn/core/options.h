@@ -26,7 +26,7 @@ struct Scale {
 /// Score of a query q and a key k (core/score.h).
 enum class Score {
   dot,       ///< q . k
-  cosine,    ///< q . k / (|q| |k|); NaN where a vector is zero
+  cosine,    ///< q . k / (|q| |k|); NaN if a vector is zero
   l2,        ///< -|q - k|^2
   general,   ///< q W_score k
   additive,  ///< v_score . tanh(q W_score_Q + k W_score_K + b_score)
@@ -38,7 +38,7 @@ enum class Normaliser { softmax, sparsemax, entmax15, hardmax, sigmoid, top_k, n
 
 /// Query i has position i + offset among the keys. Causality, the window and all distances count
 /// from there. i is the index among all L queries, even if `rows` selects some of them. Positions
-/// and lengths are those within a document where there are documents.
+/// and lengths are relative to a document if there are documents.
 enum class Alignment {
   top_left,      ///< offset: number of past keys; the first query is at the first new key
   bottom_right,  ///< offset: keys - queries; the last query is at the last key
@@ -125,7 +125,7 @@ enum class Compute {
 
 /// The implementation of scores, weights and context.
 enum class Path {
-  automatic,  ///< the fused kernels where they support the problem, otherwise the reference
+  automatic,  ///< the fused kernels if they support the problem, otherwise the reference
   reference,  ///< the formula step by step, with BLAS; the kernels are tested against it
 };
 

@@ -15,7 +15,7 @@ constexpr bool is_in_order() {
 }
 static_assert(is_in_order(), "a row of kOutputs is not at its enumerator's place");
 
-/// The tensor or option without which the problem does not have this output; "" where it has it.
+/// The missing tensor or option that this output requires; "" if the problem has the output.
 std::string_view missing_for(Output output, const TensorMap& tensors, const Options& options) {
   if (output == Output::positions)
     return options.position.kind == Position::Kind::none ? "position" : "";

@@ -1,4 +1,5 @@
-// The table of outputs: what a job can ask for, a row each. How each is computed: core/formula.h.
+// The table of outputs: one row for each output that a job can request. core/formula.h computes
+// them.
 #pragma once
 
 #include <array>
@@ -43,11 +44,11 @@ enum class Output : unsigned char {
   output
 };
 
-/// Where in the computation an output is taken.
+/// The stage of the computation that yields an output.
 enum class Phase {
   given,       ///< a given tensor in another shape, in its own dtype
-  projection,  ///< before queries meet keys
-  scores,      ///< before the mask: a NaN at a hidden key is still there
+  projection,  ///< before the scores
+  scores,      ///< before the mask: hidden keys may still be NaN
   masked       ///< after the mask: hidden keys have no effect
 };
 
@@ -58,7 +59,7 @@ struct OutputRow {
   Phase phase;
   std::string_view description;
   bool has_error_bound = false;      ///< core/expected_error.h
-  std::optional<Input> source = {};  ///< the problem has this output only where this input is given
+  std::optional<Input> source = {};  ///< the problem has this output only if this input is given
 };
 
 /// The rows, in the order of the enumerators.
@@ -211,7 +212,7 @@ constexpr bool needs_scores(Output output) {
   return row_of(output).phase == Phase::scores || row_of(output).phase == Phase::masked;
 }
 
-/// Nothing for a name that is no output's.
+/// nullopt if no output has this name.
 std::optional<Output> output_named(std::string_view name);
 
 /// A result by the name of its output.
@@ -221,7 +222,7 @@ inline const Tensor* find(const TensorMap& results, Output output) {
 inline bool contains(const TensorMap& results, Output output) {
   return find(results, output) != nullptr;
 }
-/// Errors: internal, where there is none.
+/// Errors: internal, if there is none.
 inline const Tensor& at(const TensorMap& results, Output output) {
   return results.at(name_of(output));
 }
@@ -241,10 +242,10 @@ class OutputSet {
   std::bitset<kOutputs.size()> bits_;
 };
 
-/// What a job may ask for by name: an output, or a given tensor as it is.
+/// What a job can request by name: an output, or a given tensor unchanged.
 using Request = std::variant<Output, Input>;
 std::optional<Request> request_named(std::string_view name);
-/// Errors: internal, for another name. Names have been checked by check_outputs().
+/// Errors: internal, for any other name; check_outputs() must have accepted it.
 std::vector<Request> requests_named(const std::vector<std::string>& names);
 std::string_view name_of(const Request& request);
 OutputSet outputs_among(const std::vector<Request>& requests);
@@ -252,8 +253,8 @@ OutputSet outputs_among(const std::vector<Request>& requests);
 /// The outputs that this problem has, then the given tensors by their own names.
 std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options);
 
-/// Errors: usage, a line for each name that is no output, or none that this problem has (`output`
-/// without W_O).
+/// Errors: usage, with a line for each unknown name and for each output that this problem does not
+/// have (`output` without W_O).
 void check_outputs(const std::vector<std::string>& names, const TensorMap& tensors,
                    const Options& options);
 

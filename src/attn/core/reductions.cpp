@@ -3,7 +3,8 @@
 namespace attn {
 namespace {
 
-/// x (outer, middle, inner) added up over the middle, divided by `by`: `shape` has the other axes.
+/// x (outer, middle, inner) summed over the middle and divided by `by`; `shape` is that of the
+/// other axes.
 Tensor sum_over(const Tensor& x, std::size_t outer, std::size_t middle, const Shape& shape,
                 double by) {
   Tensor sums(DType::f64, shape);

@@ -26,7 +26,7 @@ inline constexpr std::array<RowReduction, 2> kRowReductions = {{
     {Output::entropy, Output::weights},
 }};
 
-/// The largest element; NaN where there is one, -inf in an empty row.
+/// The largest element; NaN if there is one, -inf for an empty row.
 template <class T>
 T row_max(const T* row, std::size_t count) {
   T most = -std::numeric_limits<T>::infinity();
@@ -39,7 +39,7 @@ T row_max(const T* row, std::size_t count) {
 }
 
 /// -sum(w log w), with 0 log 0 = 0. For a softmax this is logsumexp minus the expected visible
-/// score, as -log w = logsumexp - score, but no large numbers cancel. 0 where all weights are 0.
+/// score, as -log w = logsumexp - score, but no large numbers cancel. 0 if all weights are 0.
 template <class T>
 T entropy(const T* weights, std::size_t count) {
   double sum = 0;

@@ -27,7 +27,8 @@ class Rounding {
   explicit Rounding(DType to) : to_(to) {}
 
   Tensor rounded(const std::string& name, const Tensor& output);
-  /// Sinks that round rows and pass them on to `sinks`, which must outlive them, as must this.
+  /// Sinks that round rows and pass them on to `sinks`, which must outlive them, as must this
+  /// object.
   RowSinks before(const RowSinks& sinks);
 
   Overflows overflows() const { return overflows_; }  ///< call when all outputs are rounded

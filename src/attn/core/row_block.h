@@ -1,4 +1,5 @@
-// Rows of outputs that are passed on as they are finished, so that the output is never in memory.
+// Rows of outputs that are passed on when they are finished, so that the whole output is never in
+// memory.
 #pragma once
 
 #include <cstddef>

@@ -25,7 +25,7 @@ std::vector<double> row_norms(const Tensor& tensor) {
   return norms;
 }
 
-/// In float64 throughout: the squares of float32, and of integers, leave their own range.
+/// Uses float64 throughout, as squares of float32 and integers may exceed their range.
 Tensor cosines(const Tensor& queries, const Tensor& keys) {
   const std::size_t L = queries.shape()[2], S = keys.shape()[2];
   const std::size_t sharing = queries.shape()[1] / keys.shape()[1];

@@ -20,13 +20,12 @@ namespace attn {
 ///   concat:   v . tanh([q k] W_score + b)    Luong et al. 2015; W_score (D + Dk, A)
 Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind);
 
-/// x / |x| of each row of (..., N, D), in float64, rounded once to `compute`; NaN where a row is
-/// zero.
+/// x / |x| of each row of (..., N, D), in float64, rounded once to `compute`; NaN if a row is zero.
 Tensor unit_rows(const Tensor& x, DType compute);
 
-/// Scaled scores, with the softcap c tanh(x / c) where it comes before the mask
-/// (Bello et al. 2016, arXiv:1611.09940, section 5.2). Computed in doubles, rounded once to
-/// in.compute. Divides by sqrt(D), as scores / sqrt(D) in NumPy, instead of multiplying.
+/// Scaled scores, with the softcap c tanh(x / c) if it comes before the mask (Bello et al. 2016,
+/// arXiv:1611.09940, section 5.2). Computed in doubles, rounded once to in.compute. Divides by
+/// sqrt(D), as scores / sqrt(D) in NumPy, instead of multiplying.
 Tensor scale_scores(const Tensor& scores, const Inputs& in, const Options& options);
 
 }  // namespace attn

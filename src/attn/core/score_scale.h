@@ -11,7 +11,7 @@ namespace attn {
 /// scaled = multiplier * score, or score / sqrt(D).
 struct ScoreScale {
   double multiplier = 1;
-  std::size_t root_of = 0;  ///< D where scores are divided by sqrt(D), otherwise 0
+  std::size_t root_of = 0;  ///< D if scores are divided by sqrt(D), otherwise 0
 
   bool is_identity() const { return multiplier == 1 && root_of == 0; }
   double divisor() const { return std::sqrt(static_cast<double>(root_of)); }

@@ -8,13 +8,13 @@
 namespace attn {
 namespace {
 
-/// From the largest down.
+/// In descending order.
 std::vector<double> descending(std::vector<double> x) {
   std::sort(x.begin(), x.end(), std::greater<>());
   return x;
 }
 
-/// x less its largest, so that nothing is lost where all are large.
+/// x minus its largest element, so that no precision is lost if all are large.
 std::vector<double> shifted(std::vector<double> x) {
   const double largest = *std::max_element(x.begin(), x.end());
   for (double& value : x) value -= largest;
@@ -26,7 +26,8 @@ std::vector<double> shifted(std::vector<double> x) {
 std::vector<double> sparsemax(const std::vector<double>& scores) {
   std::vector<double> x = shifted(scores);
   double sum = 0, threshold = 0, count = 0;
-  for (const double value : descending(x)) {  // the support is the longest prefix that holds
+  for (const double value :
+       descending(x)) {  // the support is the longest prefix with this property
     if (1 + (count + 1) * value <= sum + value) break;
     sum += value;
     threshold = (sum - 1) / ++count;

@@ -14,7 +14,7 @@ std::vector<double> sparsemax(const std::vector<double>& x);
 /// arXiv:1905.05702, algorithm 2): between softmax and sparsemax.
 std::vector<double> entmax15(const std::vector<double>& x);
 
-/// 1 for the first of the largest, 0 for the others.
+/// 1 for the first maximum, 0 for the others.
 std::vector<double> hardmax(const std::vector<double>& x);
 
 /// The softmax of the k largest (of equal ones, the first), 0 for the others.

@@ -16,7 +16,7 @@ namespace {
 
 template <class T>
 Svd decompose(const Tensor& matrix, std::size_t rank) {
-  // LAPACK is given A itself, in column-major order, as NumPy gives it: the transpose, which would
+  // Passes A itself to LAPACK, in column-major order, as NumPy does: the transpose, which would
   // save the copy, has the same singular values but other signs.
   xt::xtensor<T, 2, xt::layout_type::column_major> a = array_of<T>(matrix);
   const auto [info, u, s, vt] = xt::lapack::gesdd(a, 'S');
@@ -44,7 +44,7 @@ void require_finite(const Tensor& matrix) {
                                    std::to_string(at / n) + ", " + std::to_string(at % n) + "]");
 }
 
-/// The sum of (value / unit)^2: no square overflows where no value is far over the unit.
+/// The sum of (value / unit)^2: no square overflows unless a value is far larger than the unit.
 double squares(const Tensor& tensor, double unit) {
   const Tensor values = cast(tensor, DType::f64);
   double sum = 0;

@@ -21,9 +21,9 @@ struct Svd {
 /// Errors: data, for a matrix that is not 2-D, holds NaN or infinity, or a rank over min(m, n).
 Svd svd(const Tensor& matrix, std::optional<std::size_t> rank = std::nullopt);
 
-/// How much of the matrix these singular values make up: the sum of their squares over the sum of
-/// the squares of all elements, so 1 - share is the squared relative error of U diag(s) Vt. 1 for a
-/// matrix of zeroes.
+/// The share of the matrix that these singular values account for: the sum of their squares over
+/// the sum of the squares of all elements, so 1 - share is the squared relative error of U diag(s)
+/// Vt. 1 for a matrix of zeros.
 double kept_share(const Tensor& matrix, const Svd& svd);
 
 }  // namespace attn

@@ -21,7 +21,7 @@ class TensorOps {
   using Value = Tensor;
   using Visible = VisibleKeys;
 
-  /// Both must outlive this.
+  /// Both must outlive this object.
   TensorOps(const Inputs& inputs, const Options& options) : in_(inputs), options_(options) {}
 
   Tensor evaluated(Output, Tensor value) const { return value; }

@@ -9,7 +9,7 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-/// One number for each batch row, or one for all; nothing where the tensor is absent or wrong.
+/// One number for each batch row, or one for all; empty if the tensor is absent or invalid.
 std::optional<Ids> lengths(Input input, const TensorMap& numbers, std::size_t B, std::size_t most,
                            AxisLengths& axes) {
   const Tensor* tensor = find(numbers, input);
@@ -73,7 +73,7 @@ std::optional<Tensor> packed_ids(Input input, const TensorMap& numbers, std::siz
   return documents;
 }
 
-/// How many of each a document has.
+/// How many queries, keys and past keys a document has.
 struct Count {
   std::int64_t queries = 0, keys = 0, past = 0;
 };

@@ -16,7 +16,7 @@ namespace attn {
 
 /// One entry for each batch row, or one for all of them.
 ///
-/// `numbers` may have these integer tensors (without a batch axis, B is 1):
+/// `numbers` may contain these integer tensors (without a batch axis, B is 1):
 ///   query_lengths, key_lengths (B) or ()      number of tokens; the rest is padding
 ///   documents (L) or (B, L)                   segment ids of the queries; negative: padding
 ///   key_documents (S) or (B, S)               of the keys; default: documents

@@ -11,8 +11,8 @@ bool has_axis(Output output, Axis axis) {
   return false;
 }
 
-/// Whether the rows are tokens of a width of their own, (B, L, width): 3-D ones have the batch
-/// second where the user's inputs do.
+/// Whether the output is (B, L, width) with a row for each token: it has the batch axis second if
+/// the user's inputs do.
 bool has_token_rows(Output output) {
   const AxisList& axes = row_of(output).axes;
   return axes.size() == 3 && axes[1] == Axis::L && axes.back() != Axis::S;

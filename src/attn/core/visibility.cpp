@@ -12,9 +12,9 @@ struct Interval {
   bool contains(std::int64_t x) const { return begin <= x && x < end; }
 };
 
-/// The positions of the keys that causality and the window let a query at `position` see.
+/// The positions of the keys that causality and the window show to a query at `position`.
 Interval reach(std::int64_t position, const Options& options) {
-  constexpr std::int64_t kFar = std::int64_t{1} << 48;  // no two tokens are so far apart
+  constexpr std::int64_t kFar = std::int64_t{1} << 48;  // more than the distance of any two tokens
   Interval reach{std::numeric_limits<std::int64_t>::min(),
                  std::numeric_limits<std::int64_t>::max()};
   if (options.causal) reach.end = position + 1;
@@ -24,8 +24,8 @@ Interval reach(std::int64_t position, const Options& options) {
   return reach;
 }
 
-/// The keys of each segment, where they are next to each other and in order: a key's position is
-/// its distance from the first one.
+/// The keys of each segment, if they are contiguous and in order: a key's position is its distance
+/// from the first one.
 std::optional<std::map<std::int64_t, Interval>> segments_of(const TokenPositions::Side& keys) {
   std::map<std::int64_t, Interval> segments;
   Interval* latest = nullptr;

@@ -37,7 +37,7 @@ Tensor weighted_visible(const Tensor& weights, const Tensor& values, const Tenso
 }  // namespace
 
 Tensor weighted_values(const Tensor& weights, const Tensor& values, const Tensor& visible) {
-  // A product of matrices cannot leave a key out, and need not where every value is finite.
+  // A matrix product cannot skip a hidden key, and need not if every value is finite.
   if (all_finite(values)) return matmul(weights, values, Second::plain, "context");
   const Tensor v = cast(values, weights.dtype());
   return weights.dtype() == DType::f64 ? weighted_visible<double>(weights, v, visible)

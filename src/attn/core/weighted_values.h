@@ -1,4 +1,4 @@
-// The context: values, weighted and added up.
+// The context: the weighted sum of the values.
 #pragma once
 
 #include "attn/tensor/tensor.h"

@@ -22,9 +22,9 @@ Values job_values(const std::string& path) {
   return values;
 }
 
-/// Which of the first `kept` singular vectors have a definite direction: the error of a vector is
-/// about epsilon * s[0] / gap, where gap is the distance of its singular value from the others and
-/// from zero.
+/// Which of the first `kept` singular vectors have a well-defined direction: the error of a vector
+/// is about epsilon * s[0] / gap, where gap is the distance of its singular value from the others
+/// and from zero.
 std::vector<bool> determined(const Tensor& s, std::size_t kept) {
   const Tensor values = cast(s, DType::f64);
   const auto data = values.data<double>();

@@ -14,7 +14,7 @@ namespace attn {
 struct Decomposition {
   Tensor matrix;
   Svd svd;
-  Tensor all_s;  ///< includes the singular values that the rank cuts off
+  Tensor all_s;  ///< includes the singular values beyond the rank
 };
 
 struct Shown {

@@ -13,7 +13,7 @@ namespace attn {
 
 class JsonNode {
  public:
-  /// `json` outlives the node; `path` is its path in the document, "" for the root.
+  /// `json` must outlive the node; `path` is its path in the document, "" for the root.
   JsonNode(const Json& json, std::string document, std::string path = "")
       : json_(&json), document_(std::move(document)), path_(std::move(path)) {}
 

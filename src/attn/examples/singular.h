@@ -1,4 +1,4 @@
-// Checks of singular vectors. Their signs are not determined, nor are the directions of those of
+// Checks of singular vectors. Their signs are arbitrary, and so are the directions of vectors with
 // equal or zero singular values.
 #pragma once
 

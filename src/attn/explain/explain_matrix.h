@@ -19,13 +19,13 @@ struct Matrix {
   double at(std::size_t i, std::size_t j) const { return (*this)[i * columns + j]; }
 };
 
-/// Whether all elements are equal. NaN equals nothing.
+/// Whether all elements are equal. NaN is not equal to anything.
 bool equal(const Matrix& a, const Matrix& b);
 
 /// A tensor of one or two axes.
 Matrix matrix_of(const Tensor& tensor);
 
-/// The indices 0 to count - 1, or the first and last three of more than six.
+/// The indices 0 to count - 1; if there are more than six, the first and last three.
 std::vector<std::size_t> edges(std::size_t count);
 
 /// The matrix in brackets; a large one is abbreviated with dots.

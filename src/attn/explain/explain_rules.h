@@ -1,4 +1,4 @@
-// The formulas of a job's options, where they are short enough to print.
+// The formulas of a job's options that are short enough to print.
 #pragma once
 
 #include <vector>

@@ -27,7 +27,7 @@ struct Convention {
 
 const std::vector<Convention>& conventions();
 
-/// The options of the convention `name`, without those that do not apply to these tensors.
+/// The options of the convention `name` that apply to these tensors.
 Options convention_options(const std::string& name, const TensorMap& tensors);
 
 /// Gives the mask the axes that it has in the convention: (B, L, S) becomes (B, 1, L, S).

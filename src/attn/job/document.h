@@ -20,7 +20,7 @@ struct Entry {
   bool from_flag = false;
   /// Inline numbers that have been read; `value` is then null.
   std::shared_ptr<const Tensor> numbers = {};
-  bool shared = false;  ///< with the other jobs of a batch: it may have no effect
+  bool shared = false;  ///< by all jobs of a batch: it may have no effect
 };
 
 struct Document {
@@ -28,7 +28,7 @@ struct Document {
   std::vector<Entry> entries;
 
   const Entry* find(std::string_view key) const;
-  void set(Entry entry);         ///< replaces one of the same key
+  void set(Entry entry);         ///< replaces an entry with the same key
   void set_all(Document other);  ///< as set(), for each entry; also takes the name
 };
 

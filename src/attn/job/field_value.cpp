@@ -14,7 +14,7 @@
 namespace attn {
 namespace {
 
-/// "a whole number >= 1, auto or none": the values that a field takes.
+/// "a whole number >= 1, auto or none": the values that a field accepts.
 std::string expectation(const Field& field) {
   std::string text;
   const std::string bound =
@@ -123,7 +123,7 @@ bool fits(const Field& field, const Json& value) {
   double real = 0;
   switch (field.type) {
     case FieldType::tensor:
-      return true;  // checked when it is read
+      return true;  // checked when the tensor is read
     case FieldType::integer:
       return is_whole(value) && value.as_number(real) && in_bounds(field, real);
     case FieldType::number:
@@ -152,7 +152,7 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-/// JSON when it is JSON, otherwise the text itself.
+/// The text parsed as JSON if it is JSON, otherwise as a string.
 Json scalar_of(const std::string& text, const std::string& name) {
   try {
     return parse_json(text, name);

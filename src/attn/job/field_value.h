@@ -1,4 +1,4 @@
-// Values of fields: whether a JSON value fits, what it means, and what the text of a flag means.
+// Values of fields: whether a JSON value fits, conversion, and parsing of flags.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace attn {
 
-/// What is wrong with a value of this field; nothing if it fits.
+/// What is wrong with a value of this field; nullopt if it is valid.
 std::optional<Problem> problem_with(const Field& field, const Json& value);
 
-/// The value of a number given as a flag: an integer if JSON has one; ".5" and "1.", too. Nothing
-/// if the text is not a number.
+/// The value of a number given as a flag, an integer if possible; accepts ".5" and "1.", too.
+/// nullopt if the text is not a number.
 std::optional<Json> number_from_flag(const std::string& text);
 
 /// The value of a flag's text: "2,0" is a list, "auto" a word, "0.5" a number, "[[1, 2]]" or
 /// "{...}" inline JSON for a tensor. `flag` is for errors.
 Json value_from_flag(const Field& field, const std::string& text, const std::string& flag);
 
-// Values that are known to fit their field.
+// Conversions of values that are known to be valid.
 std::int64_t integer_of(const Json& value);  ///< 2.0 is 2
 inline const std::string* word_of(const Json& value) { return value.get<std::string>(); }
 double number_of(const Json& value);

@@ -34,7 +34,7 @@ const KeyRequirement kPairScore = needs_value("score", {"additive", "concat"});
 
 // Kinds of rows.
 
-/// A tensor; the companion in the table of inputs is a requirement, too.
+/// A tensor. Its companion in the table of inputs becomes a requirement.
 Field tensor(std::string key, std::string help, Requirements requirements = {}) {
   if (const auto input = input_named(key); input && row_of(*input).companion)
     requirements.push_back(needs({std::string(name_of(*row_of(*input).companion))}));

@@ -36,9 +36,9 @@ struct KeyRequirement {
   std::vector<std::string> when = {};     ///< applies to these values of the key only; empty: all
   std::vector<std::string> any_of = {};   ///< one of these keys is given, other than its default
   std::vector<std::string> none_of = {};  ///< none of these keys is given, other than its default
-  std::string key = {};                   ///< the value of this key ...
-  std::vector<std::string> words = {};    ///< ... is one of these (its default counts)
-  std::string same_word = {};             ///< a word given for this key is the same word
+  std::string key = {};                   ///< this key has as its value ...
+  std::vector<std::string> words = {};    ///< ... one of these (or its default, if that is one)
+  std::string same_word = {};             ///< if this key is given as a word, it is the same word
   std::optional<Fact> fact = {};
 };
 
@@ -54,9 +54,10 @@ struct Field {
   bool exclusive_min = false;              ///< `min` itself is not allowed
   std::optional<std::size_t> length = {};  ///< of a list
   bool may_be_empty = true;                ///< a list of strings
-  bool single_string = false;              ///< a string stands for a list of one
+  bool single_string = false;              ///< a string is accepted as a list of one
   std::vector<KeyRequirement> requirements = {};
-  std::function<void(const Json&, Options&)> apply = {};  ///< into Options; none: not an option
+  std::function<void(const Json&, Options&)> apply =
+      {};  ///< stores the value in Options; empty: not an option
 
   /// Other spellings in a JSON document: "rotary_base" for "rotary.base".
   std::vector<std::string> other_keys() const;

@@ -50,7 +50,7 @@ std::vector<std::string> where_of(const Entry& entry) {
   return {entry.origin, entry.key};
 }
 
-/// What `read` returns; errors that it throws name the entry.
+/// Returns read(), and adds the entry to the errors that it throws.
 template <class Read>
 auto within_entry(const Entry& entry, Read&& read) {
   const auto inner = [&] { return entry.from_flag ? read() : within(entry.key, read); };
@@ -129,7 +129,7 @@ class TensorReader {
   double random_bytes_ = 0;  ///< of all random tensors so far
 };
 
-/// Without later repetitions.
+/// Removes later duplicates.
 std::vector<std::string> without_repeats(const std::vector<std::string>& names) {
   std::vector<std::string> once;
   for (const std::string& name : names)
@@ -146,8 +146,8 @@ std::vector<std::string> default_outputs(const Document& document) {
   return names;
 }
 
-/// The entry of a key. For the name of a group ("rotary") or a key of it that was not given, the
-/// entry of another key of the group: of a flag only if all of them are from flags.
+/// The entry of a key. For the name of a group ("rotary") or an absent key of it, the entry of
+/// another key of the group; a flag only if all of them are flags.
 const Entry* entry_of(const Document& document, const std::string& name) {
   const Entry* found = document.find(name);
   if (found != nullptr) return found;
@@ -178,13 +178,13 @@ bool is_of_flag(const Job& job, const Document& document, const Problem& problem
   return !job.origins.contains(problem.subject) && entry != nullptr && entry->from_flag;
 }
 
-/// What `compute` returns; problems in errors that it throws are located().
+/// Returns compute(), and applies located() to problems in the errors that it throws.
 template <class Compute>
 auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   try {
     return compute();
   } catch (const Error& error) {
-    // Errors of other kinds are about an output file, which they name.
+    // Errors of other kinds already name the output file that they are about.
     if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) throw;
     std::vector<Problem> problems;
     bool only_flags = true;
@@ -197,7 +197,7 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   }
 }
 
-/// The value of a key as results record it: of inline numbers the shape only. Moves the value out
+/// The value of a key as recorded in results: only the shape of inline numbers. Moves the value out
 /// of the entry.
 Json recorded_value(Entry& entry, const Job& job) {
   const Field* field = find_field(entry.key);

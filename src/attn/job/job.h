@@ -28,20 +28,20 @@ struct Job {
 /// Errors: data, usage (if only flags are at fault), no_input.
 Job make_job(const Document& document, TensorFiles& files);
 
-/// Bytes of the files that a job names and of its random tensors, estimated from stat() and shapes
-/// before anything is read.
+/// The size in bytes of a job's files and random tensors, estimated from stat() and shapes without
+/// reading anything.
 std::size_t bytes_to_read(const Document& document);
 
 /// Checks the type and range of all values. Errors: usage if only flags are at fault, otherwise
 /// data.
 void check_values(const Document& document);
 
-/// NaN in a tensor: how many, and where the first is among its elements.
+/// The number of NaN in a tensor, and the index of the first among its elements.
 struct NanCount {
   std::size_t count = 0, first = 0;
 };
 
-/// An output that went to its file row by row, and what was seen of it.
+/// What is known about an output that was streamed to its file.
 struct StreamedOutput {
   Shape shape;
   NanCount nan;
@@ -61,12 +61,12 @@ struct PreparedJob {
   Plan plan;
 };
 
-/// Checks and plans a job without computing it; `offered` are outputs that can be taken row by row.
-/// Errors: data, usage if only flags are at fault; they name the file of each tensor.
+/// Checks and plans a job without computing it; `offered` are outputs that the caller can take row
+/// by row. Errors: data, usage if only flags are at fault; they name the file of each tensor.
 PreparedJob prepare_job(const Job& job, const Document& document,
                         const std::set<std::string>& offered = {});
 
-/// A result without its outputs: the tokens, and what made it. Takes the digests of all inputs.
+/// A result without outputs: tokens and made_by, with the digests of all inputs.
 Result describe_job(const Job& job, Document document, const TensorFiles& files);
 
 /// Computes the result's outputs; those with a sink go there (core/attention.h). Errors as

@@ -127,8 +127,8 @@ Json tensor_schema() {
                  {"anyOf", Json{std::move(any)}}});
 }
 
-/// The object that holds the keys of a group, such as "rotary". The word of its key "kind" may
-/// replace it, where the key has the group's name as another spelling.
+/// The object that holds the keys of a group, such as "rotary". If the group's name is another
+/// spelling of its key "kind", the value may also be the word of that key.
 Json group_schema(const std::string& group) {
   JsonObject schema = {{"type", text("object")}};
   const Field* kind = find_field_by_other_key(group);

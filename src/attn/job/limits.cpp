@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kUnits = "KMGT";
 
-/// "K" or "k" is 1024, "M" its square, ...; 0 for what is no unit. "B" and "iB" may follow.
+/// "K" or "k" is 1024, "M" its square, ...; 0 for anything else. "B" and "iB" may follow.
 double unit_named(std::string_view text) {
   if (text.empty() || text == "B") return 1;
   const auto letter = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));

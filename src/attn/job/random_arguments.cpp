@@ -47,7 +47,7 @@ int128 RandomArguments::integer(const std::string& key,
   if (const auto* number = value.get<std::int64_t>()) return *number;
   if (const auto* number = value.get<std::uint64_t>()) return *number;
   if (const auto* text =
-          value.get<std::string>()) {  // what 64 bits do not hold: "18446744073709551616"
+          value.get<std::string>()) {  // does not fit 64 bits: "18446744073709551616"
     const auto words = entropy_words(*text);
     if (words && words->size() <= 3) {
       int128 number = 0;

@@ -12,11 +12,11 @@
 
 namespace attn {
 
-/// Each reader names the argument when its value does not fit: Error(data).
+/// Each reader throws Error(data), naming the argument, if its value is invalid.
 class RandomArguments {
  public:
-  /// `known` are the method's arguments; another one is an error that names the nearest. `values`,
-  /// if any, is the argument of that name.
+  /// `known` are the method's arguments; any other is an error that suggests the most similar one.
+  /// `values`, if any, is the argument of that name.
   RandomArguments(const Json& json, const std::vector<std::string>& known, const Tensor* values);
 
   bool has(const std::string& key) const;

@@ -32,11 +32,11 @@ using RandomStream = std::variant<RandomState, Generator>;
 RandomStream make_stream(const Json& seed, const std::string& generator);
 
 /// `spec` is an object with one member, the method; `values`, if any, is the argument of that name.
-/// Errors: data, naming the method or argument and the nearest known one.
+/// Errors: data, naming the method or argument and the most similar known one.
 Tensor random_tensor(const Json& spec, RandomStream& stream, const Tensor* values = nullptr);
 
-/// The size of the tensor, as far as its shape or count is known; errors in them are left to
-/// random_tensor(). At most 2^63.
+/// The number of elements of the tensor, at most 2^63. An invalid shape or count is not an error
+/// here: random_tensor() reports it.
 std::uint64_t random_tensor_bytes(const Json& spec);
 
 std::vector<std::string> random_methods();                             ///< of both generators

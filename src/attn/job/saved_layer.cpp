@@ -21,7 +21,7 @@ Tensor transposed(const Tensor& matrix) {
   return result;
 }
 
-/// Third `part` of the rows.
+/// The third number `part` of the rows.
 Tensor third(const Tensor& tensor, std::size_t part) {
   Shape shape = tensor.shape();
   shape[0] /= 3;
@@ -33,7 +33,7 @@ Tensor third(const Tensor& tensor, std::size_t part) {
 
 Tensor flat(const Tensor& tensor) { return tensor.reshaped({tensor.size()}); }
 
-/// An array with this name: its number of axes, and how it is added to the layer.
+/// A known array name, its number of axes, and how to add the array to the layer.
 struct Name {
   std::size_t rank;
   std::function<void(const Tensor&, SavedLayer&)> take;

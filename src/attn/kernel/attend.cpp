@@ -18,7 +18,7 @@ constexpr double kWorkOfOneWorker = 8e6;  // below this, waking a thread costs m
 constexpr std::size_t kTasksOfWorker = 8;  // to balance the load
 
 /// One call of attend(). Other processors fetch what the caller writes here one cache line at a
-/// time, which is slow: it is kept small, and workers set up their own scratch memory.
+/// time, which is slow: it is kept small, and workers initialise their own scratch memory.
 template <class T>
 class alignas(64) Call {
  public:

@@ -1,4 +1,5 @@
-// Fused attention: what core computes step by step, from packed blocks with vector kernels.
+// Fused attention: computes what core computes step by step, but from packed blocks and with vector
+// instructions.
 //
 // Three algorithms use the same micro-kernel:
 //   streaming     blocks of keys with an online softmax (Milakov & Gimelshein, arXiv:1805.02867;

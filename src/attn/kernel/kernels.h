@@ -31,7 +31,7 @@ struct Geometry {
   std::size_t lanes = 1;       ///< elements of a vector
   std::size_t panel = 1;       ///< keys of a key panel, columns of a value panel
   std::size_t tile_rows = 1;   ///< query rows of the micro-kernel
-  std::size_t group_rows = 1;  ///< most rows of a group: rows that are computed together
+  std::size_t group_rows = 1;  ///< most rows of a group, which are computed together
 };
 
 /// Keys [first, last); empty by default.

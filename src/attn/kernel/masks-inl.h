@@ -7,7 +7,7 @@
 
 namespace attn::kernel::HWY_NAMESPACE {
 
-/// How many of a panel's keys the masks show to a group of rows.
+/// How many of a panel's keys are visible to a group of rows.
 enum class Visibility { none, some, all };
 
 HWY_INLINE std::int64_t min64(std::int64_t a, std::int64_t b) { return a < b ? a : b; }
@@ -16,7 +16,7 @@ HWY_INLINE std::int64_t clamp64(std::int64_t low, std::int64_t x, std::int64_t h
   return x < low ? low : x > high ? high : x;
 }
 
-/// Whether any and whether all elements show a key.
+/// Whether any and whether all elements make their key visible.
 struct AnyAll {
   bool any = false, all = true;
 };

@@ -1,4 +1,4 @@
-// Score modifiers: what changes scaled scores on their way to the softmax. In this order:
+// Score modifiers: the operations between scaling and softmax, in this order:
 //
 //   softcap (if it comes first), distance bias, biases, softcap (if it comes last),
 //   then -inf for keys that a bias of -inf, a mask or the row's key range hides.

@@ -1,5 +1,5 @@
-// The definition of what attend() computes, in plain loops over one query after the other. The fast
-// kernels are tested against it. It shares no code with them.
+// The definition of what attend() computes, in plain loops, one query at a time. The fast kernels
+// are tested against it. It shares no code with them.
 #pragma once
 
 #include <algorithm>

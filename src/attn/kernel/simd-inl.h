@@ -165,7 +165,7 @@ HWY_INLINE Vec<T> exp2(Vec<T> t) {
   return one[0];
 }
 
-/// a / b for b of 1 to 1000 or so, within 2 units in the last range.
+/// a / b for b from 1 to about 1000, within 2 units in the last place.
 template <class T>
 HWY_INLINE Vec<T> divide(Vec<T> a, Vec<T> b) {
   if constexpr (std::is_same_v<T, float> && HWY_ARCH_X86) {

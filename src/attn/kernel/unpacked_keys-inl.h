@@ -76,7 +76,8 @@ HWY_INLINE Vec<double> join(const double* low, const double* high) {
   return Vec<double>{_mm512_insertf64x4(first, _mm256_loadu_pd(high), 1)};
 }
 
-/// The 128-bit blocks of even key_ranges, and those of odd ones, first a's and then b's.
+/// The even-numbered 128-bit blocks, and the odd-numbered ones, first those of a and then those of
+/// b.
 HWY_INLINE Vec<float> even_blocks(Vec<float> a, Vec<float> b) {
   return Vec<float>{_mm512_shuffle_f32x4(a.raw, b.raw, 0x88)};
 }

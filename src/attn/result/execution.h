@@ -1,5 +1,5 @@
-// The one way from a prepared job to its result: attn run, batch, compare --reference and the
-// worked examples all compute through execute().
+// Computes prepared jobs. attn run, batch, compare --reference and the worked examples all use
+// execute().
 #pragma once
 
 #include <string>
@@ -26,9 +26,10 @@ struct ExecutionRequest {
   const Job& job;
   const PreparedJob& prepared;
   Document document;  ///< its values move into the result's made_by
-  /// Where to take the digests of the inputs from; nullptr leaves tokens and made_by empty.
+  /// The source of the inputs' digests; nullptr leaves tokens and made_by empty.
   const TensorFiles* described_by = nullptr;
-  /// The outputs that the user gets, which warnings are about; the job may compute others as well.
+  /// The outputs that the user requested. Warnings are about these; the job may compute others as
+  /// well.
   std::vector<std::string> outputs = {};
   NanPolicy nan = NanPolicy::allow;
 };

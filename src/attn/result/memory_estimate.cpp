@@ -11,7 +11,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kTextBytes = 50;  // per element: its digits, twice while the text grows
+constexpr std::size_t kTextBytes = 50;  // per element: its digits, twice while the buffer grows
 
 /// Adds the number of bytes, since two sizes may round to the same text.
 std::string exact_size(std::size_t bytes) {

@@ -24,7 +24,7 @@ bool any_nan(std::span<const T> values) {
   return found != 0;
 }
 
-/// Adds the NaN among values of which the first is element `from` of its tensor.
+/// Counts the NaN among `values`, the first of which is element `from` of its tensor.
 template <class T>
 void count_nan(std::span<const T> values, std::size_t from, NanCount& found) {
   constexpr std::size_t kAtOnce = 4096;
@@ -61,7 +61,7 @@ std::string index_of(std::size_t flat, const Shape& shape) {
   return "[" + text + "]";
 }
 
-/// Whether hidden keys have no effect on it.
+/// Whether hidden keys have no effect on the output.
 bool is_after_mask(const std::string& name) {
   const std::optional<Output> output = output_named(name);
   return output && row_of(*output).phase == Phase::masked;

@@ -1,4 +1,4 @@
-// Finding NaN in results: attention passes a visible NaN on, but reports it.
+// Finding NaN in results: attention propagates a visible NaN, but reports it.
 #pragma once
 
 #include <mutex>
@@ -20,15 +20,16 @@ class NanCounter {
   NanCount found_;
 };
 
-/// Whether NaN in this output is reported, when `outputs` are what the user gets. Outputs computed
-/// before the mask is applied may hold hidden NaN: they count only if there are no others.
+/// Whether NaN in this output is reported, when the user requested `outputs`. Outputs computed
+/// before the mask is applied may hold NaN of hidden keys: they count only if all of `outputs` are
+/// of this kind.
 bool is_checked_for_nan(const std::string& name, const std::vector<std::string>& outputs);
 
 enum class NanPolicy { warn, allow, refuse };
 
-/// A line that says which of `outputs` holds NaN and which inputs do ("context: 8 of 12 values are
-/// NaN, the first at [0, 0]; Q.npy: Q holds 2, the first at [0, 1]"). Empty where no output holds
-/// NaN or `policy` allows it. Errors: data, with the line, where `policy` refuses NaN.
+/// A message that names the outputs and inputs that hold NaN ("context: 8 of 12 values are NaN, the
+/// first at [0, 0]; Q.npy: Q holds 2, the first at [0, 1]"). Empty if no output holds NaN or
+/// `policy` allows it. Errors: data, with the message, if `policy` refuses NaN.
 std::string nan_warning(const Job& job, const Result& result,
                         const std::vector<std::string>& outputs, NanPolicy policy);
 

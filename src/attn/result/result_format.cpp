@@ -25,7 +25,7 @@ std::string metadata_text(const Result& result, bool with_tokens) {
   return to_json(made_by);
 }
 
-/// With the tokens if they fit, else without, else empty.
+/// The comment with tokens if they fit, otherwise without them, otherwise empty.
 std::string zip_comment(const Result& result) {
   for (const bool with_tokens : {true, false}) {
     std::string text = metadata_text(result, with_tokens);

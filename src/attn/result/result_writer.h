@@ -19,7 +19,7 @@
 namespace attn {
 
 /// Opens all files before anything is computed, so that errors are found early. commit() publishes
-/// them; without it, neither files nor new folders are left.
+/// them; without it, no files or new folders remain.
 class ResultWriter : public RowReceiver {
  public:
   /// `outputs` are the names of the job's outputs. Errors: usage (an .npy for several outputs,

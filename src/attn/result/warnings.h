@@ -1,4 +1,4 @@
-// What is legal but probably not what the user meant.
+// Warnings about jobs that are valid but probably not what the user meant.
 #pragma once
 
 #include <string>
