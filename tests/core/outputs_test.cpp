@@ -34,10 +34,8 @@ TEST_CASE("an unavailable output is a usage error") {
   using Lines = std::vector<std::string>;
   CHECK(errors(tensors, {"weight", "output", "inputs", "positions", "V", "W_Q_heads"}) ==
         Lines{"outputs: unknown output 'weight' (did you mean 'weights'?)",
-              "outputs: 'output' requires W_O",
-              "outputs: 'inputs' requires embeddings",
-              "outputs: 'positions' requires position",
-              "outputs: 'V' is not an input of this job",
+              "outputs: 'output' requires W_O", "outputs: 'inputs' requires embeddings",
+              "outputs: 'positions' requires position", "outputs: 'V' is not an input of this job",
               "outputs: 'W_Q_heads' requires W_Q"});
 }
 

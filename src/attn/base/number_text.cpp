@@ -39,13 +39,15 @@ double fewest_digits(T value) {
 /// The shortest digits in scientific form: "-1.234e+01".
 struct Scientific {
   std::array<char, 32> buffer;
-  std::size_t size;
+  std::size_t size = 0;
 
   template <class T>
-  explicit Scientific(T value)
-      : size(static_cast<std::size_t>(
-            std::to_chars(buffer.begin(), buffer.end(), value, std::chars_format::scientific).ptr -
-            buffer.data())) {}
+  explicit Scientific(T value) {
+    char* const begin = buffer.data();
+    const auto result =
+        std::to_chars(begin, begin + buffer.size(), value, std::chars_format::scientific);
+    size = static_cast<std::size_t>(result.ptr - begin);
+  }
   std::string_view text() const { return {buffer.data(), size}; }
 };
 

@@ -19,7 +19,7 @@ struct CheckResult {
 
 /// `expected` is the text of expected.txt.
 CheckResult check_text(const Example& example, const Evaluation& evaluation,
-                    const std::string& expected);
+                       const std::string& expected);
 
 /// Evaluates the example and compares it with its expected.txt. Fails if it cannot be read or
 /// computed.

@@ -210,7 +210,9 @@ SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& 
   const std::size_t start = kLengthBytes + text.size();
   SafetensorsHeader header;
   constexpr std::size_t kTensor = 1024;  // memory of an entry and its Tensor
-  for (const auto& [key, value] : *json.get<JsonObject>()) {
+  for (const auto& member : *json.get<JsonObject>()) {
+    const std::string& key = member.first;
+    const Json& value = member.second;
     if (key.empty()) fail(file.name(), "has a tensor without a name");
     charge.add(kTensor + 4 * key.size());
     within(file.name(), [&] {

@@ -67,7 +67,9 @@ TensorMap read_json_tensors(const FileBytes& file, ReadBudget* budget) {
     tensors.set("", tensor_from_json(document, name, elements));
   } else {
     const bool is_result = document.find("schema") != nullptr;  // whose "id" names a batch's job
-    for (const auto& [key, value] : *object) {
+    for (const auto& member : *object) {
+      const std::string& key = member.first;
+      const Json& value = member.second;
       if (!is_tensor(value) || (is_result && key == "id")) continue;
       if (key.empty()) fail(file, "has an array without a name");
       tensors.set(key, within(name, [&] { return tensor_from_json(value, key, elements); }));

@@ -19,13 +19,13 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
+constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50;
 constexpr std::uint32_t kEnd64 = 0x06064b50, kLocator64 = 0x07064b50, kDescriptor = 0x08074b50;
 constexpr std::size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22;
 constexpr std::size_t kEnd64Size = 56, kLocator64Size = 20;
 constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;  // "see the zip64 record"
 constexpr std::uint16_t kHasDescriptor = 1 << 3, kUtf8 = 1 << 11;
-constexpr std::uint16_t kStored = 0, kDeflated = 8;
+constexpr std::uint16_t kDeflated = 8;  // 0 is stored
 
 /// Reads the fields of a record in their order.
 class Fields {

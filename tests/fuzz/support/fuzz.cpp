@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "attn/base/graphemes.h"
 #include "attn/base/utf8.h"
 #include "attn/io/bytes.h"
 
@@ -16,7 +17,7 @@ bool is_one_line(const std::string& line) {
     const std::size_t length = utf8_length(line, i);
     const auto byte = static_cast<unsigned char>(line[i]);
     if (length == 0 || byte < 0x20 || byte == 0x7F) return false;
-    if (length > 1 && is_invisible(line, i)) return false;
+    if (length > 1 && is_invisible(static_cast<char32_t>(code_point(line, i)))) return false;
     i += length;
   }
   return !line.empty();
