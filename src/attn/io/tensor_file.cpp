@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <ranges>
+#include <span>
 #include <system_error>
 
 #include "attn/base/error.h"
@@ -92,7 +92,8 @@ bool is_plain_text(std::string_view text) {
 /// "Q, K, V", or the first few names and the number of others.
 std::string list_of(const std::vector<std::string>& names) {
   constexpr std::size_t kMost = 8;
-  std::string text = join(names | std::views::take(kMost), ", ", printable);
+  const std::span first = std::span(names).first(std::min(names.size(), kMost));
+  std::string text = join(first, ", ", printable);
   if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
   return text;
 }
