@@ -85,8 +85,10 @@ def same_file(path, one, other):
 
 
 def said(stderr):
-    """Without how long it took, and how much of it an earlier run had done."""
-    return re.sub(rb"\d+ done, \d+ skipped|[0-9.]+ s", b"", stderr)
+    """Without how long it took, how much of it an earlier run had done, and why jobs are run again: an
+    earlier result that cannot be read counts as changed."""
+    return re.sub(rb"attn: [^\n]*: run again, since [^\n]*\n|; run again: [^\n]*|"
+                  rb"\d+ done, \d+ skipped|[0-9.]+ s", b"", stderr)
 
 
 class Bench:
