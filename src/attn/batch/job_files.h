@@ -14,7 +14,7 @@ struct JobFile {
   std::string relative;  ///< below the folder given by the user; else equal to `path`
 };
 
-/// Expands each word, in order. A folder stands for the .json files in it and its subfolders; if
+/// Expands each word, in order. A folder is replaced by its .json files and those below; if
 /// there are none, for the .npz and .safetensors files. (Next to .json files, these usually hold
 /// the jobs' tensors.) Hidden files and those in `except`, the output folder, are skipped. A word
 /// with * ? or [ that is not a file is a pattern; folders that match are searched. Within a folder
