@@ -105,8 +105,9 @@ Outputs<N> attend(const Problem<T>& p) {
   for (std::size_t i = 0; i < queries; ++i) {
     const Query q{i / p.L / p.H, i / p.L % p.H, i % p.L};
     const std::size_t g = q.h / (p.H / p.G);
-    N *const scores = &out.scores[i * p.S], *const scaled = &out.scaled[i * p.S];
-    N *const masked = &out.masked[i * p.S], *const weights = &out.weights[i * p.S];
+    const std::size_t row = i * p.S;  // S may be 0: no subscripts here
+    N *const scores = out.scores.data() + row, *const scaled = out.scaled.data() + row;
+    N *const masked = out.masked.data() + row, *const weights = out.weights.data() + row;
     N max = kHidden;
 
     for (std::size_t j = 0; j < p.S; ++j) {
