@@ -10,7 +10,7 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import assert_error, attn
+from support.attn import assert_error, assert_verdict, attn
 
 UNIT = {"f64": 2.0 ** -53, "f32": 2.0 ** -24, "tf32": 2.0 ** -11, "f16": 2.0 ** -11, "bf16": 2.0 ** -8}
 SMALLEST = {"f64": 2.0 ** -1022, "f32": 2.0 ** -126, "tf32": 2.0 ** -126, "f16": 2.0 ** -24, "bf16": 2.0 ** -126}
@@ -89,18 +89,6 @@ def save(path, x, precision):
                                    "data_offsets": [0, len(raw)]}}).encode()
     path.with_suffix(".safetensors").write_bytes(len(head).to_bytes(8, "little") + head + raw)
     return f"{path.name}.safetensors"
-
-
-@pytest.fixture
-def compare(tmp_path):
-    """Runs `attn compare` in the test's folder."""
-    return functools.partial(attn, "compare", cwd=tmp_path)
-
-
-def assert_verdict(run, code):
-    """The comparison ran without a message and ended with this exit code: 0 if within the bound, else 1."""
-    assert run.stderr == b""
-    assert run.returncode == code
 
 
 # Simulated kernels.

@@ -18,12 +18,6 @@ using kernel::ThreadPool;
 
 namespace {
 
-template <class N>
-bool same_bytes(const std::vector<N>& a, const std::vector<N>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(N)) == 0);
-}
-
 template <class T>
 void check(const Case<T>& c, const Expected<T>& expected, ThreadPool& pool, Isa isa) {
   for (const Ask ask : kAsks) {

@@ -16,12 +16,6 @@ using kernel::ThreadPool;
 
 namespace {
 
-template <class N>
-bool same_bytes(const std::vector<N>& a, const std::vector<N>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(N)) == 0);
-}
-
 template <class T>
 void check_threads(const Case<T>& c, kernel::Isa isa, std::span<const Ask> asks = kAsks) {
   for (const Ask ask : asks) {
