@@ -121,7 +121,7 @@ class Problem:
                       *(["--causal"] if causal else []), "--precision", precision]
 
     def compare(self, code, **changes):
-        """Compares the result of a kernel with these changes, and returns what is said of the bound."""
+        """Compares the result of a kernel with these changes, and returns the tensor's entry in the report."""
         exact = {"mask": self.mask, "store": self.stored, "sums": self.sums, "factors": self.precision}
         file = save(self.folder / "context", kernel(*self.tensors, **{**exact, **changes}), self.stored)
         run = attn("compare", file, *self.flags, "--json", cwd=self.folder)

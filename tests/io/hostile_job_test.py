@@ -207,7 +207,7 @@ SUCCEEDING = [case for case in CASES if case.code == 0]
 
 
 def test_every_kind_has_a_case():
-    """The kinds 153, 155, 174, 178 and 180 have tests of their own below."""
+    """Kinds 153, 155, 174, 178 and 180 are tested below."""
     assert kinds(CASES) | {153, 155, 174, 178, 180} == KINDS["job"]
 
 

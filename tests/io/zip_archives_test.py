@@ -121,11 +121,11 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_contradictory_archive_is_refused(name, tmp_path):
-    data, says = REFUSED[name]
+    data, message = REFUSED[name]
     (tmp_path / "in.npz").write_bytes(data)
     run = attn("inspect", "in.npz", cwd=tmp_path)
     assert run.returncode == 65
-    assert says in run.stderr.decode()
+    assert message in run.stderr.decode()
 
 
 def test_mutated_archives_read_as_numpy_reads_them(tmp_path):
