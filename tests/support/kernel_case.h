@@ -83,6 +83,11 @@ template <class T>
 Answer<T> compute(const kernel::Problem<T>& problem, Ask ask, kernel::ThreadPool& pool,
                   kernel::Isa isa);
 
+/// The environment variable ATTN_TEST_PROBLEMS=N limits the number of random problems, for
+/// sanitizers and valgrind, which slow down the program.
+bool is_limited();
+int at_most(int problems);
+
 template <class N>
 bool same_bytes(const std::vector<N>& a, const std::vector<N>& b) {
   return a.size() == b.size() &&
