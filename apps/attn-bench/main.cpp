@@ -10,7 +10,7 @@
 #include <string>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "measure.h"
 #include "reference.h"
 #include "workload.h"

@@ -1,7 +1,6 @@
-#include "attn/batch/shard.h"
-
 #include <catch2/catch.hpp>
 
+#include "attn/batch/jobs.h"
 #include "support/items.h"
 
 using namespace attn;

@@ -1,8 +1,7 @@
-#include "attn/examples/reference.h"
-
 #include <catch2/catch.hpp>
 
 #include "attn/base/error.h"
+#include "attn/examples/value.h"
 
 using namespace attn;
 

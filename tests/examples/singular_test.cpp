@@ -1,6 +1,6 @@
-#include "attn/examples/singular.h"
-
 #include <catch2/catch.hpp>
+
+#include "attn/examples/evaluate.h"
 
 using namespace attn;
 

@@ -4,13 +4,13 @@
 #include <map>
 #include <memory>
 
-#include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 #include "attn/cli/commands.h"
 #include "attn/cli/job_flags.h"
-#include "attn/cli/limit_options.h"
 #include "attn/cli/parser.h"
-#include "attn/cli/run_views.h"
+#include "attn/cli/run.h"
+#include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
 #include "attn/result/memory_estimate.h"
 #include "support/confined.h"

@@ -3,7 +3,6 @@
 
 #include "attn/examples/check.h"
 #include "attn/examples/printed_numbers.h"
-#include "attn/examples/show_text.h"
 #include "support/fuzz.h"
 
 using namespace attn;

@@ -1,7 +1,5 @@
 // A JSON document, and its tensor if it is one: both are equal after writing and reading them
 // again.
-#include "attn/io/json.h"
-
 #include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/json_write.h"

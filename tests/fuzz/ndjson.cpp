@@ -5,7 +5,7 @@
 #include <atomic>
 #include <vector>
 
-#include "attn/batch/job_lines.h"
+#include "attn/batch/jobs.h"
 #include "attn/batch/work.h"
 #include "attn/core/fused.h"
 #include "attn/io/json_parse.h"

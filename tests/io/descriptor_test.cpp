@@ -1,5 +1,3 @@
-#include "attn/io/descriptor.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
@@ -8,6 +6,7 @@
 #include <catch2/catch.hpp>
 #include <cerrno>
 
+#include "attn/io/open_file.h"
 #include "support/child.h"
 
 using namespace attn;

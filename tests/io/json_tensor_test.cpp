@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "attn/base/error.h"
-#include "attn/io/json.h"
 #include "attn/io/json_parse.h"
+#include "attn/io/json_write.h"
 
 using namespace attn;
 

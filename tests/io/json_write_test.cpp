@@ -8,7 +8,6 @@
 #include <random>
 
 #include "attn/base/error.h"
-#include "attn/io/json.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
 

@@ -1,5 +1,3 @@
-#include "attn/io/mapping.h"
-
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -9,9 +7,9 @@
 #include <csignal>
 #include <vector>
 
-#include "attn/io/descriptor.h"
 #include "attn/io/file.h"
-#include "attn/io/output_file.h"
+#include "attn/io/open_file.h"
+#include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
 #include "support/child.h"
 #include "support/run_attn.h"

@@ -1,8 +1,8 @@
-#include "attn/base/name_text.h"
-
 #include <catch2/catch.hpp>
 #include <set>
 #include <vector>
+
+#include "attn/base/text.h"
 
 using namespace attn;
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "attn/base/error.h"
-#include "attn/io/bytes.h"
+#include "attn/io/elements.h"
 #include "support/run_attn.h"
 
 using namespace attn;

@@ -4,8 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include "attn/base/error.h"
-#include "attn/io/bytes.h"
-#include "attn/io/npz_writer.h"
+#include "attn/io/elements.h"
 #include "support/run_attn.h"
 
 using namespace attn;

@@ -2,7 +2,6 @@
 #include <catch2/catch.hpp>
 
 #include "attn/io/csv.h"
-#include "attn/io/json.h"
 #include "attn/io/json_write.h"
 #include "attn/io/tensor_file.h"
 #include "support/failing_new.h"

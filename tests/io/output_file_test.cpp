@@ -1,5 +1,3 @@
-#include "attn/io/output_file.h"
-
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -11,6 +9,7 @@
 #include <thread>
 
 #include "attn/base/error.h"
+#include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
 #include "support/error_kind.h"
 #include "support/run_attn.h"

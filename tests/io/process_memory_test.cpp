@@ -1,7 +1,6 @@
-#include "attn/io/process_memory.h"
-
 #include <catch2/catch.hpp>
 
+#include "attn/io/read_budget.h"
 #include "support/run_attn.h"
 
 using namespace attn;

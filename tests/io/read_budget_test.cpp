@@ -2,8 +2,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "attn/io/json.h"
 #include "attn/io/json_parse.h"
+#include "attn/io/json_write.h"
 
 using namespace attn;
 

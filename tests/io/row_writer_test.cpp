@@ -6,10 +6,9 @@
 #include <thread>
 #include <vector>
 
-#include "attn/io/bytes.h"
+#include "attn/io/elements.h"
 #include "attn/io/file_layout.h"
 #include "attn/io/npz.h"
-#include "attn/io/npz_writer.h"
 #include "support/run_attn.h"
 
 using namespace attn;

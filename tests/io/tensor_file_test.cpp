@@ -5,7 +5,6 @@
 #include "attn/base/error.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
-#include "attn/io/npz_writer.h"
 #include "support/run_attn.h"
 
 using namespace attn;

@@ -2,11 +2,10 @@
 #include <cerrno>
 
 #include "attn/base/error.h"
-#include "attn/io/descriptor.h"
 #include "attn/io/npz.h"
-#include "attn/io/npz_writer.h"
-#include "attn/io/output_file.h"
+#include "attn/io/open_file.h"
 #include "attn/io/safetensors.h"
+#include "attn/io/staged_file.h"
 #include "support/run_attn.h"
 
 using namespace attn;

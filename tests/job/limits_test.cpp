@@ -1,8 +1,7 @@
-#include "attn/job/limits.h"
-
 #include <catch2/catch.hpp>
 
 #include "attn/base/error.h"
+#include "attn/job/job.h"
 
 using namespace attn;
 using Catch::Matchers::Contains;

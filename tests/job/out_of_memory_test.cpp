@@ -5,13 +5,11 @@
 
 #include "attn/explain/explain.h"
 #include "attn/io/npz.h"
-#include "attn/io/npz_writer.h"
 #include "attn/job/conventions.h"
 #include "attn/job/job.h"
 #include "attn/job/job_schema.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
-#include "attn/result/result_file.h"
 #include "attn/result/result_writer.h"
 #include "support/failing_new.h"
 #include "support/run_attn.h"

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "attn/report/comparison_text.h"
-
 using namespace attn;
 
 namespace {

@@ -1,5 +1,3 @@
-#include "attn/base/graphemes.h"
-
 #include <catch2/catch.hpp>
 
 #include "attn/base/utf8.h"

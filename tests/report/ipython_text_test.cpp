@@ -1,6 +1,6 @@
-#include "attn/report/ipython_text.h"
-
 #include <catch2/catch.hpp>
+
+#include "attn/report/numpy_text.h"
 
 using namespace attn;
 

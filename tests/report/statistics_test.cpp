@@ -1,8 +1,8 @@
-#include "attn/report/statistics.h"
-
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
+
+#include "attn/report/comparison.h"
 
 using namespace attn;
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 
 using namespace attn;
 using namespace std::string_literals;

@@ -9,24 +9,24 @@
 namespace attn {
 namespace {
 
-struct Names {
+struct NamesOfDType {
   DType dtype;
   std::string_view numpy, brief;
 };
 
-constexpr std::array<Names, 13> kNames = {{{DType::f64, "float64", "f64"},
-                                           {DType::f32, "float32", "f32"},
-                                           {DType::f16, "float16", "f16"},
-                                           {DType::bf16, "bfloat16", "bf16"},
-                                           {DType::i8, "int8", "i8"},
-                                           {DType::i16, "int16", "i16"},
-                                           {DType::i32, "int32", "i32"},
-                                           {DType::i64, "int64", "i64"},
-                                           {DType::u8, "uint8", "u8"},
-                                           {DType::u16, "uint16", "u16"},
-                                           {DType::u32, "uint32", "u32"},
-                                           {DType::u64, "uint64", "u64"},
-                                           {DType::boolean, "bool", "bool"}}};
+constexpr std::array<NamesOfDType, 13> kNames = {{{DType::f64, "float64", "f64"},
+                                                  {DType::f32, "float32", "f32"},
+                                                  {DType::f16, "float16", "f16"},
+                                                  {DType::bf16, "bfloat16", "bf16"},
+                                                  {DType::i8, "int8", "i8"},
+                                                  {DType::i16, "int16", "i16"},
+                                                  {DType::i32, "int32", "i32"},
+                                                  {DType::i64, "int64", "i64"},
+                                                  {DType::u8, "uint8", "u8"},
+                                                  {DType::u16, "uint16", "u16"},
+                                                  {DType::u32, "uint32", "u32"},
+                                                  {DType::u64, "uint64", "u64"},
+                                                  {DType::boolean, "bool", "bool"}}};
 
 /// Rounds a double to a 16-bit format with `mantissa` fraction bits and exponents from 1 - `bias`
 /// (smallest normal number) to `bias`. The scaled value is exact in double, so it is rounded once.
@@ -85,13 +85,13 @@ bool is_signed(DType dtype) {
 bool is_integer(DType dtype) { return !is_float(dtype) && dtype != DType::boolean; }
 
 std::string_view name_of(DType dtype) {
-  for (const Names& names : kNames)
+  for (const NamesOfDType& names : kNames)
     if (names.dtype == dtype) return names.numpy;
   return "";
 }
 
 std::optional<DType> dtype_named(std::string_view name) {
-  for (const Names& names : kNames)
+  for (const NamesOfDType& names : kNames)
     if (names.numpy == name || names.brief == name) return names.dtype;
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
 #include "attn/base/error.h"
 
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 
 namespace attn {
 namespace {

@@ -1,12 +1,13 @@
 #include "attn/base/suggestion.h"
 
-// Candidates in this order: equal except for case and separators; a name that another library uses;
-// one typing error; a known name that is part of the word (num_heads: heads) or starts with it
-// (embed: embeddings); more typing errors.
 #include <algorithm>
 #include <numeric>
 #include <string_view>
 #include <utility>
+
+// Candidates in this order: equal except for case and separators; a name that another library uses;
+// one typing error; a known name that is part of the word (num_heads: heads) or starts with it
+// (embed: embeddings); more typing errors.
 
 namespace attn {
 namespace {

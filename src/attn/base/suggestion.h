@@ -1,10 +1,16 @@
-// "did you mean ...": suggestions for misspelt words.
+// Comparison of names (of tensors, keys and outputs), and suggestions for misspelt ones.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace attn {
+
+/// a == b. Compares the last character first, because names differ there: W_Q, W_K.
+constexpr bool same_name(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && (a.empty() || a.back() == b.back()) && a == b;
+}
 
 /// The member of `known` nearest to `word`: by spelling, by its parts, or by a name that other
 /// libraries use. Empty if nothing is near.

@@ -1,4 +1,4 @@
-// Small helpers that build text.
+// Text for messages and JSON: joins, counts, file names as UTF-8, and escapes for terminals.
 #pragma once
 
 #include <cstddef>
@@ -39,5 +39,20 @@ inline void append_hex(std::string& out, std::uint8_t byte) {
 inline std::string counted(std::size_t count, std::string_view noun) {
   return std::to_string(count).append(" ").append(noun).append(count == 1 ? "" : "s");
 }
+
+/// The name, with bytes that are not UTF-8 as \xNN and a backslash before an x as \x5c. Different
+/// names have different texts.
+std::string text_of_name(std::string_view name);
+
+/// The inverse of text_of_name().
+std::string name_of_text(std::string_view text);
+
+/// `text` with control characters, invisible characters and bytes that are not UTF-8 written as
+/// \xNN, so that a name from a file cannot move the cursor or forge a line. Cut after 200 bytes, at
+/// the end of a grapheme cluster.
+std::string printable(const std::string& text);
+
+/// The same for a whole message, cut after 4,000 bytes.
+std::string printable_message(const std::string& text);
 
 }  // namespace attn

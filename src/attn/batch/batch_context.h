@@ -5,15 +5,14 @@
 #include <string>
 #include <vector>
 
-#include "attn/batch/job_files.h"
+#include "attn/batch/jobs.h"
 #include "attn/batch/manifest.h"
 #include "attn/batch/memory_budget.h"
-#include "attn/batch/naming.h"
 #include "attn/io/file_cache.h"
-#include "attn/io/output_policy.h"
-#include "attn/io/scoped_directories.h"
+#include "attn/io/staged_file.h"
+#include "attn/io/temp_files.h"
 #include "attn/job/document.h"
-#include "attn/result/nan.h"
+#include "attn/result/warnings.h"
 
 namespace attn {
 

@@ -2,10 +2,8 @@
 
 #include <cmath>
 
-#include "attn/base/name_text.h"
 #include "attn/base/number_text.h"
-#include "attn/base/printable.h"
-#include "attn/io/json.h"
+#include "attn/base/text.h"
 #include "attn/io/json_write.h"
 
 namespace attn {

@@ -12,13 +12,11 @@
 #include <utility>
 
 #include "attn/base/error.h"
-#include "attn/base/name_text.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/base/version.h"
-#include "attn/io/descriptor.h"
-#include "attn/io/json.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
+#include "attn/io/open_file.h"
 #include "attn/io/temp_files.h"
 
 namespace attn {

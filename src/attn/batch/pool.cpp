@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/batch/finished_items.h"
+#include "attn/base/text.h"
+#include "attn/batch/manifest.h"
 
 namespace attn {
 namespace {

@@ -9,7 +9,7 @@
 #include <unordered_set>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/io/file.h"
 
 namespace attn {

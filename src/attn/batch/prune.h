@@ -5,9 +5,8 @@
 #include <vector>
 
 #include "attn/batch/item.h"
-#include "attn/batch/job_files.h"
+#include "attn/batch/jobs.h"
 #include "attn/batch/manifest.h"
-#include "attn/batch/naming.h"
 
 namespace attn {
 

@@ -6,18 +6,15 @@
 #include <utility>
 
 #include "attn/base/error.h"
-#include "attn/base/name_text.h"
-#include "attn/base/printable.h"
-#include "attn/batch/item_document.h"
+#include "attn/base/text.h"
 #include "attn/batch/item_output.h"
-#include "attn/io/bytes.h"
 #include "attn/io/digest.h"
-#include "attn/io/json.h"
+#include "attn/io/elements.h"
 #include "attn/io/json_write.h"
 #include "attn/job/job.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
-#include "attn/result/result_format.h"
+#include "attn/result/result_writer.h"
 
 namespace attn {
 namespace {

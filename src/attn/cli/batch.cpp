@@ -1,29 +1,258 @@
 #include "attn/cli/batch.h"
 
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/base/version.h"
 #include "attn/batch/item_output.h"
-#include "attn/batch/job_files.h"
-#include "attn/batch/job_lines.h"
+#include "attn/batch/jobs.h"
 #include "attn/batch/manifest.h"
-#include "attn/batch/naming.h"
-#include "attn/batch/shard.h"
-#include "attn/cli/batch_options.h"
+#include "attn/batch/pool.h"
+#include "attn/batch/prune.h"
+#include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
-#include "attn/cli/batch_run.h"
-#include "attn/cli/limit_options.h"
-#include "attn/cli/message.h"
-#include "attn/core/machine.h"
-#include "attn/io/bytes.h"
+#include "attn/cli/shared_options.h"
+#include "attn/cli/terminal.h"
+#include "attn/core/blas.h"
+#include "attn/core/fused.h"
 #include "attn/io/digest.h"
+#include "attn/io/elements.h"
 #include "attn/io/json_write.h"
+#include "attn/io/staged_file.h"
 #include "attn/io/temp_files.h"
 
 namespace attn {
+namespace {
+
+[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
+
+std::vector<Option> job_list_options(BatchArgs& args) {
+  return in_group(
+      "Jobs",
+      {positional("JOB", args.jobs,
+                  "job files (.json, .npz or .safetensors), folders, quoted patterns; "
+                  "-: jobs as JSON lines on standard input"),
+       text("--files-from", args.files_from, "FILE",
+            "read names of job files, one per line; -: standard input"),
+       flag("-0,--null", args.nul, "names in --files-from end in NUL (find -print0)"),
+       text("--base", args.base, "FILE", "defaults for all jobs; a job's own keys override them"),
+       text("--shard", args.shard, "I/N", "run only every N-th job, starting with the I-th")});
+}
+
+std::vector<Option> result_options(BatchArgs& args) {
+  return in_group(
+      "Results",
+      {text("--out-dir", args.out_dir, "DIR",
+            "folder for results and the manifest; default: JSON lines on stdout, in order"),
+       text("--name", args.name, "PATTERN",
+            "template for result names, with {stem}, {job} (with folders) or {index}; default: "
+            "{stem}"),
+       word("--format", args.format, {"npz", "safetensors", "json", "csv", "npy", "folder"},
+            "npz (default), safetensors, json, csv, npy or folder"),
+       flag("--force", args.force, "replace existing results and the manifest"),
+       flag("--no-clobber", args.no_clobber, "skip jobs whose results exist"),
+       flag("--durable", args.durable, "flush results to disk (fsync), to survive a power failure"),
+       nan_option(args.nan)});
+}
+
+std::vector<Option> running_options(BatchArgs& args) {
+  return in_group(
+      "Running",
+      {integer("-j,--jobs", args.pool.threads, {1, 1024}, "N",
+               "number of jobs at a time; default: one per processor"),
+       flag("--fail-fast", args.pool.fail_fast, "do not start further jobs after a failure"),
+       flag("--keep-going", args.keep_going, "run the other jobs after a failure (the default)"),
+       number("--timeout", args.pool.timeout, NumberRange::positive, "X",
+              "time limit per job, in seconds"),
+       flag("--resume", args.resume,
+            "skip jobs that are finished and unchanged according to the manifest"),
+       flag("--prune", args.prune, "remove results of job files that no longer exist"),
+       text("--manifest", args.manifest, "FILE",
+            "manifest file; default: manifest.ndjson in --out-dir"),
+       word("--progress", args.progress,
+            {{"auto", ProgressStyle::automatic},
+             {"plain", ProgressStyle::plain},
+             {"none", ProgressStyle::none}},
+            "auto (a bar on a terminal), plain (lines) or none"),
+       flag("--dry-run", args.dry_run,
+            "show each job's outputs, memory and operation count as JSON lines; compute nothing"),
+       flag("--json", args.json, "print events as JSON lines on stderr")});
+}
+
+/// "-" does not mean a standard stream here.
+void refuse_dash(const char* flag, const std::string& path) {
+  if (path == "-") usage(std::string(flag) + " -: expected a path; write ./- for a file named '-'");
+}
+
+}  // namespace
+
+void add_batch_options(Command& command, BatchArgs& args) {
+  args.pool.threads = 0;
+  command.add(job_list_options(args));
+  command.add(job_options(args.flags));
+  command.add(result_options(args));
+  command.add(running_options(args));
+  add_limit_options(command, args.limits);
+  command.hints = {
+      {{"--threads", "--workers", "-n"}, "-j (--jobs) sets the number of concurrent jobs"},
+      {{"-o", "--output"}, "use --out-dir for results in files"}};
+  command.requirements = {
+      {{"--files-from"}, "job files, not '-'", [&args] { return !args.lines(); }},
+      {{"-0"}, "--files-from"},
+      {{"--prune"}, "job files, not '-'", [&args] { return !args.lines(); }},
+      {{"--prune"}, "--resume"},
+      {{"--resume", "--manifest", "--force", "--no-clobber", "--durable", "--name", "--format"},
+       "--out-dir"}};
+  command.conflicts = {
+      {"--resume", "--force"}, {"--force", "--no-clobber"}, {"--fail-fast", "--keep-going"}};
+}
+
+void check(const BatchArgs& args) {
+  if (args.jobs.empty() && args.files_from.empty())
+    usage("expected jobs: files, folders, '-' or --files-from; see 'attn batch --help'");
+  if (args.jobs.size() > 1 && std::count(args.jobs.begin(), args.jobs.end(), "-") > 0)
+    usage("'-' cannot be combined with other jobs");
+  refuse_dash("--out-dir", args.out_dir);
+  refuse_dash("--manifest", args.manifest);
+}
+
+namespace {
+
+constexpr int kSomeFailed = 3;               // exit code
+constexpr std::size_t kWaitingFraction = 8;  // of --max-memory, for results that wait to be written
+
+ReportOptions report_options(const BatchArgs& args, const ItemSource& source,
+                             const Manifest* manifest) {
+  return {.style = args.progress,
+          .json = args.json,
+          .quiet = is_quiet(),
+          .dry_run = args.dry_run,
+          .total = source.count(),
+          .where = manifest != nullptr ? printable(manifest->path()) : "the results",
+          .resumable = manifest != nullptr};
+}
+
+PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::size_t most_memory,
+                         bool in_order) {
+  PoolOptions pool = args.pool;
+  if (pool.threads == 0) pool.threads = processors;
+  pool.in_order = in_order;
+  pool.max_waiting = std::min(pool.max_waiting, most_memory / kWaitingFraction);
+  return pool;
+}
+
+void write_results(OutputFile& file, std::span<const Outcome> outcomes) {
+  for (const Outcome& outcome : outcomes) {
+    if (outcome.status == Status::failed)
+      file.write(failure_json(outcome) + "\n");
+    else
+      file.write(outcome.text);
+  }
+  file.flush();
+}
+
+/// {"job": NAME, "item": N, "resume": "remove", "outputs": [FILE]}
+std::string dry_run_json(const Outcome& removed) {
+  std::string text = "{" + identity_members(removed) +
+                     ",\"item\":" + std::to_string(removed.number) +
+                     ",\"resume\":\"remove\",\"outputs\":[";
+  for (const auto& [file, digest] : removed.outputs)
+    text += (text.back() == '[' ? "" : ",") + json_quoted(text_of_name(file));
+  return text + "]}\n";
+}
+
+/// Without `manifest` it is a dry run: what would be removed is written to `results`.
+void prune(const BatchContext& context, Manifest* manifest, std::optional<OutputFile>& results,
+           BatchReport& report) {
+  const PruneReport pruned =
+      prune_results(*context.earlier, *context.prune_except, *context.naming, manifest == nullptr);
+  if (manifest != nullptr) manifest->add(pruned.removed);
+  for (const Outcome& outcome : pruned.removed) {
+    report.item(outcome);
+    if (manifest == nullptr) results->write(dry_run_json(outcome));
+  }
+  for (const std::string& message : pruned.kept) report.say(message);
+}
+
+std::exception_ptr exception_from(const std::function<void()>& step) {
+  try {
+    step();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+/// Whether the reader of standard output has closed it.
+bool is_broken_pipe(const std::exception_ptr& fault) {
+  try {
+    if (fault) std::rethrow_exception(fault);
+  } catch (const BrokenPipe&) {
+    return true;
+  } catch (...) {  // reported by report_exception()
+  }
+  return false;
+}
+
+/// Ends the process while threads still compute.
+[[noreturn]] void exit_now(int code) {
+  remove_temp_files();
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace
+
+int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
+              Manifest* manifest, std::atomic<bool>& stop) {
+  const bool is_recorded = manifest != nullptr;
+  BatchReport report(report_options(args, source, manifest));
+  std::optional<OutputFile> results;
+  if (!is_recorded) results.emplace("-", OutputPolicy{});
+  const bool results_on_terminal = !is_recorded && isatty(STDOUT_FILENO) == 1;
+  const std::size_t processors = processors_for_us();
+  const PoolOptions pool =
+      pool_options(args, processors, context.files->limits().memory, !is_recorded);
+  PoolCalls calls;
+  // Processors without a worker are used by the kernels.
+  calls.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
+    set_threads(threads);
+  };
+  calls.work = [&](const Item& item, const CompletionToken& token, std::string text_buffer) {
+    return work_on(item, context, token, std::move(text_buffer));
+  };
+  calls.report = [&](std::span<const Outcome> outcomes) {
+    for (const Outcome& outcome : outcomes) report.item(outcome);
+    const bool had_bar = results_on_terminal && report.clear_bar();
+    try {
+      is_recorded ? manifest->add(outcomes) : write_results(*results, outcomes);
+    } catch (...) {
+      for (const Outcome& outcome : outcomes) report.take_back(outcome);
+      throw;
+    }
+    if (had_bar) report.draw_bar();
+  };
+  calls.tick = [&] { report.tick(); };
+  PoolEnd end = run_pool(source, pool, calls, stop);
+  if (!end.fault && context.prune_except && !stop)
+    end.fault = exception_from([&] { prune(context, manifest, results, report); });
+  if (!end.fault)
+    end.fault = exception_from([&] { is_recorded ? manifest->close() : results->commit(); });
+  const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
+  if (!is_broken_pipe(end.fault)) report.end(code);
+  if (end.overdue > 0) exit_now(code);
+  return code;
+}
+
 namespace {
 
 // Fractions of --max-memory: for shared input files, and for the longest line.

@@ -1,9 +1,49 @@
-// attn batch: computes many jobs, given as files or as lines of JSON, on several threads.
+// attn batch: computes many jobs, given as files or as lines of JSON, on several threads. Its
+// options, and the connection of the job source, the workers, the results and the report.
 #pragma once
 
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "attn/batch/batch_context.h"
+#include "attn/batch/item.h"
+#include "attn/batch/pool.h"
+#include "attn/cli/batch_report.h"
 #include "attn/cli/command.h"
+#include "attn/cli/job_flags.h"
+#include "attn/cli/shared_options.h"
 
 namespace attn {
+
+/// The options as typed.
+struct BatchArgs {
+  std::vector<std::string> jobs;
+  std::string files_from, base, out_dir, name, manifest, shard;
+  std::string format = "npz";
+  bool nul = false, resume = false, force = false, no_clobber = false, durable = false;
+  bool json = false, dry_run = false, keep_going = false, prune = false;
+  LimitArgs limits;
+  PoolOptions pool;  ///< threads: 0 means one per processor
+  ProgressStyle progress = ProgressStyle::automatic;
+  NanPolicy nan = NanPolicy::warn;
+  JobFlags flags;
+
+  bool lines() const { return jobs.size() == 1 && jobs[0] == "-"; }
+};
+
+/// Adds all options and their requirements. `args` must outlive the parsing.
+void add_batch_options(Command& command, BatchArgs& args);
+
+/// Errors: usage, for what the table of options cannot express.
+void check(const BatchArgs& args);
+
+/// Results go to files, which `manifest` records, or to standard output if it is nullptr. Returns
+/// the exit code: 3 if some jobs failed, otherwise 0 or that of the error that ended the batch.
+/// Sets `stop` when no more jobs are to be started. Ends the process if threads still compute jobs
+/// over their time limit.
+int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
+              Manifest* manifest, std::atomic<bool>& stop);
 
 Command batch_command();
 

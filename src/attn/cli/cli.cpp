@@ -11,17 +11,16 @@
 #include <vector>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/commands.h"
 #include "attn/cli/help.h"
-#include "attn/cli/message.h"
 #include "attn/cli/parser.h"
-#include "attn/cli/topics.h"
+#include "attn/cli/terminal.h"
 #include "attn/cli/version.h"
 #include "attn/core/blas.h"
-#include "attn/io/descriptor.h"
+#include "attn/io/open_file.h"
 #include "attn/io/temp_files.h"
 
 namespace attn {

@@ -6,15 +6,15 @@
 #include "attn/cli/conventions.h"
 #include "attn/cli/convert.h"
 #include "attn/cli/examples.h"
+#include "attn/cli/help.h"
 #include "attn/cli/inspect.h"
 #include "attn/cli/man.h"
 #include "attn/cli/merge.h"
-#include "attn/cli/message.h"
 #include "attn/cli/random.h"
 #include "attn/cli/run.h"
 #include "attn/cli/schema.h"
 #include "attn/cli/svd.h"
-#include "attn/cli/topics.h"
+#include "attn/cli/terminal.h"
 #include "attn/cli/view.h"
 
 namespace attn {

@@ -1,9 +1,39 @@
 // attn compare: how far the tensors of one file are from those of another, or of a job.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
+
 #include "attn/cli/command.h"
+#include "attn/cli/compare_reference.h"
+#include "attn/cli/rendering.h"
+#include "attn/cli/shared_options.h"
+#include "attn/report/heat_map.h"
 
 namespace attn {
+
+/// The options as typed.
+struct CompareArgs {
+  std::string a, b;
+  std::optional<double> rtol, atol;
+  std::optional<std::int64_t> ulps;
+  bool equal_nan = false, json = false;
+  ReferenceArgs reference;
+  std::string view, of;
+  HeatChoice choice;
+  RenderStyle style;  ///< of --view on the terminal
+  bool force = false;
+  LimitArgs limits;
+
+  bool tolerant() const { return rtol || atol || ulps; }
+};
+
+/// Adds all options and their requirements. `args` must outlive the parsing.
+void add_compare_options(Command& command, CompareArgs& args);
+
+/// Errors: usage, for what the table of options cannot express.
+void check(const CompareArgs& args);
 
 Command compare_command();
 

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "attn/base/error.h"
-#include "attn/cli/message.h"
+#include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
-#include "attn/report/comparison_text.h"
+#include "attn/report/comparison.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 

@@ -1,10 +1,9 @@
 #include "attn/cli/comparison_report.h"
 
-#include "attn/base/printable.h"
-#include "attn/io/json.h"
+#include "attn/base/text.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
-#include "attn/report/comparison_text.h"
+#include "attn/report/comparison.h"
 
 namespace attn {
 namespace {

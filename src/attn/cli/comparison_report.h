@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "attn/report/comparison.h"
-#include "attn/report/comparison_text.h"
 
 namespace attn {
 

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "attn/cli/commands.h"
-#include "attn/cli/message.h"
+#include "attn/cli/terminal.h"
 
 namespace attn {
 namespace {

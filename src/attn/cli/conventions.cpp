@@ -1,6 +1,6 @@
 #include "attn/cli/conventions.h"
 
-#include "attn/cli/message.h"
+#include "attn/cli/terminal.h"
 #include "attn/job/conventions.h"
 
 namespace attn {

@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/cli/emit.h"
-#include "attn/cli/limit_options.h"
-#include "attn/cli/tensors_of.h"
+#include "attn/cli/rendering.h"
+#include "attn/cli/shared_options.h"
 
 namespace attn {
 namespace {

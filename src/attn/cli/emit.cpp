@@ -4,16 +4,15 @@
 #include <optional>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/csv.h"
-#include "attn/io/descriptor.h"
 #include "attn/io/json_write.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
-#include "attn/io/npz_writer.h"
-#include "attn/io/output_file.h"
+#include "attn/io/open_file.h"
 #include "attn/io/safetensors.h"
+#include "attn/io/staged_file.h"
 
 namespace attn {
 namespace {

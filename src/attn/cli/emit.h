@@ -4,7 +4,7 @@
 #include <string>
 
 #include "attn/cli/command.h"
-#include "attn/cli/text_options.h"
+#include "attn/cli/shared_options.h"
 #include "attn/io/tensor_file.h"
 
 namespace attn {

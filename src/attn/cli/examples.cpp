@@ -5,13 +5,12 @@
 #include <memory>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
-#include "attn/cli/message.h"
+#include "attn/base/text.h"
+#include "attn/cli/terminal.h"
 #include "attn/examples/check.h"
 #include "attn/examples/evaluate.h"
 #include "attn/examples/example.h"
-#include "attn/examples/folder.h"
 
 namespace attn {
 namespace {

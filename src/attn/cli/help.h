@@ -1,11 +1,22 @@
-// Help texts: an example first, one column of flags, text wrapped to 80 columns.
+// Help texts: an example first, one column of flags, text wrapped to 80 columns. Help topics come
+// from docs/topics.txt, which is embedded; they are also section 7 of the manual.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "attn/cli/command.h"
 
 namespace attn {
+
+struct Topic {
+  std::string name, what;
+  std::string text;  ///< lines of at most 76 columns, then "Example:" and command lines
+};
+
+const std::vector<Topic>& topics();
+const Topic* find_topic(const std::string& name);  ///< nullptr if there is none
+std::vector<std::string> topic_names();
 
 /// `name` is the command as typed: "attn run".
 std::string help_text(const Command& command, const std::string& name);

@@ -8,16 +8,15 @@
 #include <optional>
 
 #include "attn/base/error.h"
-#include "attn/base/graphemes.h"
 #include "attn/base/number_text.h"
-#include "attn/base/printable.h"
-#include "attn/cli/limit_options.h"
-#include "attn/cli/message.h"
-#include "attn/cli/tensors_of.h"
-#include "attn/io/json.h"
+#include "attn/base/text.h"
+#include "attn/base/utf8.h"
+#include "attn/cli/rendering.h"
+#include "attn/cli/shared_options.h"
+#include "attn/cli/terminal.h"
 #include "attn/io/json_write.h"
+#include "attn/report/comparison.h"
 #include "attn/report/numpy_text.h"
-#include "attn/report/statistics.h"
 
 namespace attn {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "attn/cli/command.h"
 #include "attn/job/document.h"
-#include "attn/result/nan.h"
+#include "attn/result/warnings.h"
 
 namespace attn {
 

@@ -4,14 +4,13 @@
 #include <memory>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 #include "attn/base/version.h"
 #include "attn/cli/commands.h"
 #include "attn/cli/help.h"
-#include "attn/cli/message.h"
-#include "attn/cli/topics.h"
-#include "attn/io/output_file.h"
+#include "attn/cli/terminal.h"
+#include "attn/io/staged_file.h"
 
 namespace attn {
 namespace {

@@ -3,10 +3,10 @@
 #include <memory>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/cli/emit.h"
-#include "attn/cli/limit_options.h"
-#include "attn/cli/message.h"
+#include "attn/cli/shared_options.h"
+#include "attn/cli/terminal.h"
 #include "attn/core/merge.h"
 #include "attn/core/output_table.h"
 

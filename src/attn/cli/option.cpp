@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "attn/base/error.h"
-#include "attn/base/numbers.h"
-#include "attn/base/printable.h"
+#include "attn/base/number_text.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 
 namespace attn {
 namespace {

@@ -7,29 +7,23 @@
 #include <filesystem>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 
 namespace attn {
 namespace {
 
-using Words = std::vector<std::string>;
+using Arguments = std::vector<std::string>;
 
 [[noreturn]] void refuse(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
-std::string joined(const Words& words, const std::string& separator) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
-  return text;
-}
-
 CLI::Option* declare(const Option& option, CLI::App& app) {
   if (std::holds_alternative<SwitchValue>(option.value))
-    return app.add_flag(joined(option.names, ","));
+    return app.add_flag(join(option.names, ","));
   if (const auto* optional = std::get_if<OptionalValue>(&option.value))
-    return app.add_flag(joined(option.names, "{" + optional->standalone + "},") + "{" +
+    return app.add_flag(join(option.names, "{" + optional->standalone + "},") + "{" +
                         optional->standalone + "}");
-  CLI::Option* const declared = app.add_option(joined(option.names, ","));
+  CLI::Option* const declared = app.add_option(join(option.names, ","));
   declared->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);  // store_values() counts them
   if (option.is_positional() && option.is_repeatable()) declared->expected(-1);
   return declared;
@@ -60,7 +54,7 @@ struct CommandParser {
 };
 
 /// CLI11 detects a missing value only at the end of the words.
-[[noreturn]] void refuse_missing_value(const Command& command, const Words& words) {
+[[noreturn]] void refuse_missing_value(const Command& command, const Arguments& words) {
   std::string last = words.back();
   if (last.starts_with("--"))
     last = last.substr(0, last.find('='));
@@ -74,7 +68,7 @@ struct CommandParser {
 }
 
 std::string suggest_flag(const std::string& flag, const std::set<const Command*>& commands) {
-  Words flags;
+  Arguments flags;
   for (const Command* command : commands) {
     for (const FlagHint& hint : command->hints)
       if (std::find(hint.flags.begin(), hint.flags.end(), flag) != hint.flags.end())
@@ -88,7 +82,8 @@ std::string suggest_flag(const std::string& flag, const std::set<const Command*>
 
 /// Refuses words that are neither options nor expected as positional arguments, flags first.
 /// `given` is the command or its subcommand.
-void refuse_extras(Words extras, const Command& command, const Command& given, const Words& words) {
+void refuse_extras(Arguments extras, const Command& command, const Command& given,
+                   const Arguments& words) {
   std::erase(extras, "--");
   if (extras.empty()) return;
   const auto end_of_flags = std::find(words.begin(), words.end(), "--");
@@ -99,7 +94,7 @@ void refuse_extras(Words extras, const Command& command, const Command& given, c
     if (is_flag)
       refuse("unknown flag '" + printable(flag) + "'" + suggest_flag(flag, {&command, &given}));
   }
-  Words subcommands;
+  Arguments subcommands;
   for (const Command& subcommand : command.subcommands) subcommands.push_back(subcommand.name);
   const std::string hint = hint_detached_value(command, words);
   refuse("unexpected argument '" + printable(extras[0]) + "'" +
@@ -109,7 +104,7 @@ void refuse_extras(Words extras, const Command& command, const Command& given, c
 void store_options(const CommandParser& parser, ParsedCommand& parsed) {
   for (const auto& [option, declared] : parser.options) {
     if (declared->count() == 0) continue;
-    const Words values = declared->results();
+    const Arguments values = declared->results();
     store_values(*option, values);
     if (!std::holds_alternative<SwitchValue>(option->value) || is_switched_on(*option, values))
       parsed.given.insert(option);
@@ -118,7 +113,7 @@ void store_options(const CommandParser& parser, ParsedCommand& parsed) {
 
 /// "--view", "x.svg" as "--view=x.svg", where the option recognises the next word as its value. Not
 /// "-", which may be a job on standard input.
-Words join_optional_values(const Command& command, Words words) {
+Arguments join_optional_values(const Command& command, Arguments words) {
   for (std::size_t i = 0; i + 1 < words.size() && words[i] != "--"; ++i) {
     const Option* const option = command.find(words[i]);
     const auto* const optional =
@@ -132,11 +127,11 @@ Words join_optional_values(const Command& command, Words words) {
   return words;
 }
 
-void parse_words(const Command& command, const Words& words, ParsedCommand& parsed) {
+void parse_words(const Command& command, const Arguments& words, ParsedCommand& parsed) {
   CLI::App app;
   const CommandParser parser(command, app);
   try {
-    app.parse(Words(words.rbegin(), words.rend()));
+    app.parse(Arguments(words.rbegin(), words.rend()));
   } catch (const CLI::ArgumentMismatch&) {
     refuse_missing_value(command, words);
   }
@@ -157,7 +152,7 @@ void parse_words(const Command& command, const Words& words, ParsedCommand& pars
 
 }  // namespace
 
-ParsedCommand parse(const Command& command, const std::string& name, const Words& words) {
+ParsedCommand parse(const Command& command, const std::string& name, const Arguments& words) {
   ParsedCommand parsed{&command, name, false, {}};
   try {
     parse_words(command, join_optional_values(command, words), parsed);
@@ -185,7 +180,7 @@ void check_requirements(const Command& command, const ParsedCommand& parsed) {
                        conflict.reason);
 }
 
-std::string hint_detached_value(const Command& command, const Words& words) {
+std::string hint_detached_value(const Command& command, const Arguments& words) {
   for (std::size_t i = 1; i < words.size(); ++i) {
     const Option* const option = command.find(words[i - 1]);
     const auto* const optional =

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/cli/emit.h"
 #include "attn/io/json_parse.h"
 #include "attn/job/field_value.h"

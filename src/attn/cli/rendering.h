@@ -1,15 +1,32 @@
-// Renders tensors as heat maps: text, SVG, PNG or HTML.
+// Renders tensors that the command line names as heat maps: text, SVG, PNG or HTML.
 #pragma once
 
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "attn/io/tensor_file.h"
 #include "attn/report/heat_map.h"
 #include "attn/report/page.h"
-#include "attn/result/result_file.h"
+#include "attn/result/result_writer.h"
 
 namespace attn {
+
+struct AxisNames {
+  std::string rows = "rows", columns = "columns";
+  std::string third = "head";  ///< the axis before the last two: "head" or "batch"
+  bool known = false;          ///< whether the tensor is a known output or input
+};
+
+/// The axis names of the tensor `name` in a result. They come from the axes in the tables of
+/// outputs and inputs; other tensors have rows and columns.
+AxisNames axis_names(const ResultFile& result, const std::string& name);
+
+/// All tensors of "FILE", or the one of "FILE#NAME".
+TensorMap tensors_of(const TensorRef& ref, TensorFiles& files);
+
+/// "FILE" or "FILE: NAME", for messages; safe to print.
+std::string label_of(const std::string& path, const std::string& name);
 
 enum class RenderFormat { text, svg, png, html };
 

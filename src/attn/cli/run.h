@@ -1,9 +1,57 @@
-// attn run: computes one job.
+// attn run: computes one job, and draws (--view) or explains (--explain) its results.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "attn/cli/command.h"
+#include "attn/cli/rendering.h"
+#include "attn/explain/explain.h"
+#include "attn/io/staged_file.h"
+#include "attn/job/job.h"
+#include "attn/result/output_target.h"
 
 namespace attn {
+
+/// The options as typed; "" if not given.
+struct RunViewArgs {
+  std::string view;     ///< "-": the terminal
+  std::string explain;  ///< FILE.md, .html or .tex; "-": Markdown on standard output
+  ExplainChoice choice;
+  RenderStyle style;  ///< of --view on the terminal
+  bool empty() const { return view.empty() && explain.empty(); }
+  bool has_file() const;  ///< any output that is not the terminal
+};
+
+/// --view, --explain and their companions, in the group "Results".
+void add_view_options(Command& command, RunViewArgs& args);
+
+/// Opens its files immediately, so that errors are reported before anything is computed. `results`
+/// are the files of the results, which must be different ones. Errors: usage, cannot_create,
+/// permission.
+class RunViews {
+ public:
+  RunViews(const RunViewArgs& args, std::vector<OutputPath> results, const OutputPolicy& policy);
+
+  /// The outputs that have to be computed.
+  std::vector<std::string> outputs(const Job& job) const;
+  /// An upper bound of the additional memory; `plan` contains these outputs.
+  std::size_t bytes(const Job& job, const Plan& plan) const;
+  std::string flags() const;  ///< "--view and --explain"; "" for neither
+  /// write_files() writes to temporary files, which commit() renames. write_streams() writes to
+  /// terminals and pipes.
+  void write_files(const Job& job, const Result& result) { write(job, result, false); }
+  void commit();
+  void write_streams(const Job& job, const Result& result) { write(job, result, true); }
+
+ private:
+  void write(const Job& job, const Result& result, bool streams);
+
+  RunViewArgs args_;
+  std::optional<OutputFile> view_, explain_;
+  bool view_streams_ = false, explain_streams_ = false;
+};
 
 Command run_command();
 

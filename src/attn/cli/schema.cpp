@@ -1,6 +1,6 @@
 #include "attn/cli/schema.h"
 
-#include "attn/cli/message.h"
+#include "attn/cli/terminal.h"
 #include "attn/job/job_schema.h"
 
 namespace attn {

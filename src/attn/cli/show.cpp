@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/cli/message.h"
+#include "attn/base/text.h"
 #include "attn/cli/terminal.h"
-#include "attn/io/descriptor.h"
-#include "attn/result/result_format.h"
+#include "attn/io/open_file.h"
+#include "attn/result/result_writer.h"
 
 namespace attn {
 namespace {

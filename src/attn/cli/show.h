@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "attn/cli/command.h"
-#include "attn/cli/text_options.h"
-#include "attn/io/output_policy.h"
+#include "attn/cli/shared_options.h"
+#include "attn/io/staged_file.h"
 #include "attn/job/job.h"
 #include "attn/result/output_target.h"
 

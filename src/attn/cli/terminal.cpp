@@ -4,9 +4,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
+#include <new>
 
 #include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/io/staged_file.h"
 
 namespace attn {
 namespace {
@@ -52,6 +57,51 @@ void refuse_binary_on_terminal(Format format) {
   if (!is_text && isatty(STDOUT_FILENO) == 1)
     throw Error(ErrorKind::usage,
                 "refusing to write binary data to the terminal; use -o FILE or a pipe");
+}
+
+namespace {
+
+bool g_quiet = false;
+
+}  // namespace
+
+void set_quiet(bool quiet) { g_quiet = quiet; }
+
+bool is_quiet() { return g_quiet; }
+
+void write_message(const std::string& text) {
+  std::fprintf(stderr, "attn: %s\n", printable_message(text).c_str());
+}
+
+void note(const std::string& text) {
+  if (!g_quiet) write_message(text);
+}
+
+int report_out_of_memory() {
+  std::fputs("attn: not enough memory for this job\n", stderr);
+  return static_cast<int>(ErrorKind::data);
+}
+
+int report_exception(const std::exception_ptr& exception) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const BrokenPipe&) {
+    return 128 + SIGPIPE;
+  } catch (const Error& error) {
+    for (const std::string& line : error.lines()) write_message(line);
+    return static_cast<int>(error.kind());
+  } catch (const std::bad_alloc&) {
+    return report_out_of_memory();
+  } catch (const std::exception& error) {
+    write_message(std::string("internal error: ") + error.what());
+    return static_cast<int>(ErrorKind::internal);
+  }
+}
+
+void print(const std::string& text) {
+  OutputFile out("-", {});
+  out.write(text);
+  out.commit();
 }
 
 }  // namespace attn

@@ -2,7 +2,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/version.h"
-#include "attn/core/machine.h"
+#include "attn/core/blas.h"
 
 namespace attn {
 namespace {

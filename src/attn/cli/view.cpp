@@ -3,12 +3,11 @@
 #include <memory>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/cli/limit_options.h"
-#include "attn/cli/message.h"
-#include "attn/cli/view_options.h"
-#include "attn/io/output_file.h"
-#include "attn/job/limits.h"
+#include "attn/base/text.h"
+#include "attn/cli/shared_options.h"
+#include "attn/cli/terminal.h"
+#include "attn/io/staged_file.h"
+#include "attn/job/job.h"
 #include "attn/result/output_target.h"
 
 namespace attn {

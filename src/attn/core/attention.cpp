@@ -4,8 +4,8 @@
 
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
+#include "attn/core/projection.h"
 #include "attn/core/tensor_ops.h"
-#include "attn/core/user_layout.h"
 
 namespace attn {
 namespace {

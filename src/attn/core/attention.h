@@ -16,7 +16,6 @@
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/core/output_table.h"
-#include "attn/core/rounding.h"
 #include "attn/core/row_block.h"
 #include "attn/tensor/tensor.h"
 

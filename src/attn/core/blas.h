@@ -1,11 +1,37 @@
-// OpenBLAS, opened when the first matrix product or decomposition needs it.
+// The instruction set, the processors and the BLAS of this machine.
 //
-// If it were linked in the usual way, every run would load it, start a thread for each processor,
-// and reserve 128 MiB of address space for each thread. Opened on demand, with one thread (the
-// kernels and batch have their own), it costs nothing in runs that need no BLAS.
+// OpenBLAS is opened when the first matrix product or decomposition needs it. Linked in the usual
+// way, it would be loaded by every run, start a thread for each processor, and reserve 128 MiB of
+// address space for each thread. Opened on demand, with one thread (the kernels and batch have
+// their own), it costs nothing in runs that need no BLAS.
 #pragma once
 
+#include <cstddef>
+#include <string>
+#include <vector>
+
 namespace attn {
+
+struct Machine {
+  std::string kernels;               ///< instruction set of the kernels in use
+  std::vector<std::string> offered;  ///< allowed values of ATTN_ISA, least capable first
+  std::size_t processors = 1;        ///< allowed by affinity and control groups
+};
+
+/// Errors: usage, for an ATTN_ISA that this machine cannot run.
+Machine machine();
+
+/// Machine::processors alone.
+std::size_t processors_for_us();
+
+struct BlasLibrary {
+  std::string file;     ///< path
+  std::string version;  ///< "OpenBLAS 0.3.21 ..."
+  std::string threads;  ///< "none", "pthread" or "OpenMP": its build option
+};
+
+/// Opens the library. Errors: io, when there is none.
+BlasLibrary blas_library();
 
 /// Sets the environment variables that OpenBLAS reads when it is opened. Call once, before any
 /// thread is started.

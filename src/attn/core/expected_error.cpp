@@ -9,9 +9,8 @@
 #include "attn/base/error.h"
 #include "attn/core/formula.h"
 #include "attn/core/gemm.h"
-#include "attn/core/heads.h"
+#include "attn/core/projection.h"
 #include "attn/core/tensor_ops.h"
-#include "attn/core/user_layout.h"
 
 namespace attn {
 namespace {

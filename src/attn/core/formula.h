@@ -66,7 +66,7 @@ class Formula {
       case Output::W_Q_heads:
       case Output::W_K_heads:
       case Output::W_V_heads:
-        break;                 // not computed: weight_heads() in core/user_layout.h
+        break;                 // not computed: weight_heads() in core/projection.h
       case Output::queries: {  // (B, H, rows, D)
         const Value q =
             in_.projected

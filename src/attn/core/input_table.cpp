@@ -1,6 +1,6 @@
 #include "attn/core/input_table.h"
 
-#include "attn/base/same_name.h"
+#include "attn/base/suggestion.h"
 
 namespace attn {
 namespace {

@@ -5,15 +5,13 @@
 #include <numbers>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/core/alibi.h"
+#include "attn/base/text.h"
 #include "attn/core/axis_lengths.h"
-#include "attn/core/checks.h"
-#include "attn/core/heads.h"
-#include "attn/core/option_shapes.h"
+#include "attn/core/mask.h"
+#include "attn/core/position_bias.h"
+#include "attn/core/projection.h"
 #include "attn/core/shapes.h"
 #include "attn/core/token_positions.h"
-#include "attn/core/visibility.h"
 
 namespace attn {
 namespace {

@@ -68,7 +68,7 @@ struct Inputs {
   std::vector<TokenPositions> token_positions;  ///< for each batch row, or one for all
   /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some
   /// query sees are not contiguous.
-  std::optional<std::vector<kernel::KeyRange>> key_ranges;  ///< core/visibility.h
+  std::optional<std::vector<kernel::KeyRange>> key_ranges;  ///< core/mask.h
   ScoreScale scale;
 
   std::size_t B = 1, H = 1, G = 1, L = 0, S = 0, D = 0, Dv = 0;

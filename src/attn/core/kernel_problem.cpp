@@ -7,8 +7,7 @@
 
 #include "attn/core/mask.h"
 #include "attn/core/normalise.h"
-#include "attn/core/relative_bias.h"
-#include "attn/core/visibility.h"
+#include "attn/core/position_bias.h"
 
 namespace attn {
 namespace {

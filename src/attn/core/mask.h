@@ -1,6 +1,9 @@
-// Masks: visible keys, and biases of scores.
+// Masks: which keys each query sees by its position (segments, lengths, causality, window), masks
+// that hide more keys, and biases of scores.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -9,6 +12,18 @@
 #include "attn/tensor/tensor.h"
 
 namespace attn {
+
+/// For each batch row, or once if in.token_positions has one entry for all of them, a range for
+/// each of in.rows. nullopt if the keys that a query sees are not contiguous: segments may be
+/// interleaved, and appended keys may follow keys that are hidden.
+std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const Options& options);
+
+/// Boolean (B, 1, R, S) or (1, 1, R, S): in.key_ranges as a mask, or the same computed directly if
+/// there are none.
+Tensor visible_by_position(const Inputs& in, const Options& options);
+
+/// Whether this query is beyond the length of its batch row.
+bool is_padding(const Inputs& in, std::size_t batch_row, std::size_t query);
 
 /// What each query sees. Masked scores do not show this, because a visible score can be -inf.
 struct VisibleKeys {

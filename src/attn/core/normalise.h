@@ -1,4 +1,4 @@
-// Normalisers: turn masked scores into weights.
+// Normalisers: turn masked scores into weights. Normalisation of queries and keys, head by head.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace attn {
 ///   softmax:   exp(x - max x) / sum exp(x - max x);   logsumexp = max x + log(sum exp(x - max x))
 ///   sigmoid:   1 / (1 + exp(-x)), for each key separately
 ///   none:      x
-///   sparsemax, entmax15, hardmax, top_k: core/sparse.h
+///   sparsemax, entmax15, hardmax, top_k: core/weighted_values.h
 /// Hidden keys have weight 0. Without visible keys the weights follow EmptyRows (0 for padding) and
 /// logsumexp is -inf. Where scores are normalised together, a visible NaN or +inf (inf - inf) makes
 /// the weights of all visible keys NaN, as in NumPy.
@@ -33,5 +33,12 @@ std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& vis
 
 /// The weight of each of `keys` keys for a query that sees none of them.
 double empty_weight(EmptyRows empty_rows, std::size_t keys);
+
+/// x (B, heads, N, D), each row divided by its norm, then times `weight` (D) if given:
+///   rms: sqrt(mean(x^2) + epsilon)   Zhang and Sennrich 2019, arXiv:1910.07467
+///   l2:  max(|x|, epsilon)           Henry et al. 2020, arXiv:2010.04245
+/// Computed in doubles, rounded once to `compute`.
+Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight, QkNorm norm,
+                     double epsilon, DType compute);
 
 }  // namespace attn

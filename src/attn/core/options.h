@@ -106,7 +106,7 @@ struct Rotary {
   bool operator==(const Rotary&) const = default;
 };
 
-/// The bucket of relative_bias for a distance (core/relative_bias.h).
+/// The bucket of relative_bias for a distance (core/position_bias.h).
 struct RelativeBias {
   enum class Direction { automatic, both, past };  ///< automatic: past where causal
   Direction direction = Direction::automatic;
@@ -161,7 +161,7 @@ struct Options {
   Scale scale;
   double softcap = 0;  ///< c > 0: c * tanh(x / c); 0: off
   SoftcapOrder softcap_order = SoftcapOrder::before_mask;
-  bool alibi = false;     ///< with the standard slopes (core/alibi.h), unlike alibi_slopes
+  bool alibi = false;     ///< with the standard slopes (core/position_bias.h), unlike alibi_slopes
   RelativeBias relative;  ///< with relative_bias
   bool zero_key = false;  ///< appends a key and value of zeros that every query sees
   MaskPolarity mask_polarity = MaskPolarity::attend;

@@ -1,9 +1,8 @@
 #include "attn/core/output_table.h"
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/base/same_name.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 
 namespace attn {
 namespace {

@@ -8,8 +8,8 @@
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
 #include "attn/core/kernel_problem.h"
-#include "attn/core/rounding.h"
-#include "attn/core/user_layout.h"
+#include "attn/core/projection.h"
+#include "attn/core/row_block.h"
 
 namespace attn {
 namespace {

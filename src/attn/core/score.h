@@ -7,6 +7,12 @@
 
 namespace attn {
 
+/// Score::additive and Score::concat (core/score.h): (B, H, L, S) of dtype in.compute.
+Tensor additive_scores(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind);
+
+/// Score::l2.
+Tensor negative_square_distances(const Tensor& queries, const Tensor& keys, DType compute);
+
 /// scores (B, H, L, S) of queries (B, H, L, D) and keys (B, G, S, Dk); query head h uses key head
 /// h / (H / G). Dk is D unless the score function has weights.
 ///   dot:      q . k             integers stay exact, Error(data) where one does not fit int64

@@ -1,9 +1,156 @@
 #include "attn/core/shapes.h"
 
-#include "attn/core/option_shapes.h"
+#include <algorithm>
+#include <numeric>
+
+#include "attn/base/error.h"
+#include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 #include "attn/core/score_scale.h"
 
 namespace attn {
+namespace {
+
+void check_score_weights(const TensorMap& tensors, Score score, AxisLengths& axes) {
+  const auto take = [&](Input input, const AxisList& expected) {
+    if (const Tensor* tensor = find(tensors, input)) axes.take(input, *tensor, expected);
+  };
+  if (score == Score::concat && axes.knows(Axis::D) && axes.knows(Axis::Dk)) {
+    AxisLengths::Length both = axes[Axis::D];
+    both.length += axes[Axis::Dk].length;
+    both.remark += " beside " + axes[Axis::Dk].found();
+    axes.settle(Axis::DDk, std::move(both));
+    take(Input::W_score, {Axis::DDk, Axis::A});
+  } else {
+    take(Input::W_score, {Axis::D, Axis::Dk});
+  }
+  take(Input::W_score_Q, {Axis::D, Axis::A});
+  if (score == Score::additive && !contains(tensors, Input::W_score_Q))
+    axes.equate(Axis::A, Axis::D);
+  take(Input::W_score_K, {Axis::Dk, Axis::A});
+  if (score == Score::additive && !contains(tensors, Input::W_score_K) && axes.knows(Axis::A) &&
+      axes.knows(Axis::Dk) && axes[Axis::A].length != axes[Axis::Dk].length)
+    axes.problem(Input::W_score_K,
+                 {.expected = "(" + std::to_string(axes[Axis::Dk].length) + ", " +
+                              std::to_string(axes[Axis::A].length) + ") to match " +
+                              std::string(axes[Axis::A].name) + " " + axes[Axis::A].found(),
+                  .found = "none"});
+  take(Input::b_score, {Axis::A});
+  take(Input::v_score, {Axis::A});
+  if (const Tensor* g = find(tensors, Input::g_score); g != nullptr && g->size() != 1)
+    axes.problem(Input::g_score, {.expected = "one number", .found = to_string(g->shape())});
+}
+
+void check_relative_bias(const Tensor& table, const Options& options, AxisLengths& axes) {
+  using Direction = RelativeBias::Direction;
+  const Direction direction = options.relative.direction;
+  const bool both =
+      direction == Direction::automatic ? !options.causal : direction == Direction::both;
+  axes.take(Input::relative_bias, table, {Axis::buckets, Axis::H});
+  const std::size_t least = both ? 4 : 2, found = table.rank() > 0 ? table.shape()[0] : 0;
+  if (found < least || (both && found % 2 != 0))
+    return axes.problem(
+        Input::relative_bias,
+        {.expected = "at least " + std::to_string(least) +
+                     (both ? " buckets and an even number, for both directions" : " buckets"),
+         .found = to_string(table.shape())});
+  const auto exact = static_cast<std::int64_t>(found / (both ? 4 : 2));
+  if (options.relative.max_distance <= exact)
+    axes.problem({.subject = "relative.max_distance",
+                  .expected = "more than " + std::to_string(exact) +
+                              ", the number of buckets for single distances",
+                  .found = std::to_string(options.relative.max_distance)});
+}
+
+}  // namespace
+
+void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+  for (const Input vector :
+       {Input::bias_K, Input::bias_V, Input::q_norm, Input::k_norm, Input::sinks})
+    if (const Tensor* tensor = find(tensors, vector))
+      axes.take(vector, *tensor, row_of(vector).axes);
+  if (const Tensor* slopes = find(tensors, Input::alibi_slopes)) {
+    const bool each = slopes->rank() == 2 && axes.knows(Axis::B);
+    axes.take(Input::alibi_slopes, *slopes, each ? AxisList{Axis::B, Axis::H} : AxisList{Axis::H});
+  }
+  if (const Tensor* table = find(tensors, Input::relative_bias))
+    check_relative_bias(*table, options, axes);
+  check_score_weights(tensors, options.score, axes);
+}
+
+void check_names(const TensorMap& tensors, AxisLengths& axes) {
+  for (const auto& [name, tensor] : tensors)
+    if (!input_named(name))
+      axes.problem({.message = "unknown tensor '" + printable(name) + "'" +
+                               did_you_mean(name, input_names())});
+  const bool direct = contains(tensors, Input::Q) && contains(tensors, Input::K);
+  if (!direct && !contains(tensors, Input::embeddings))
+    axes.problem(Input::embeddings, {.expected = "embeddings, or Q and K", .found = "neither"});
+}
+
+DType result_dtype(const TensorMap& tensors, Compute compute) {
+  if (compute == Compute::f32) return DType::f32;
+  if (compute == Compute::f64) return DType::f64;
+  const auto given = [&](DType dtype) {
+    return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
+      if (entry.second.dtype() != dtype) return false;
+      const auto input = input_named(entry.first);
+      return !input || row_of(*input).kind != InputKind::table;
+    });
+  };
+  if (given(DType::f64)) return DType::f64;
+  if (given(DType::f32) || (given(DType::f16) && given(DType::bf16))) return DType::f32;
+  if (given(DType::f16)) return DType::f16;
+  return given(DType::bf16) ? DType::bf16 : DType::f64;
+}
+
+TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes) {
+  TensorMap numbers;
+  for (const auto& [name, tensor] : tensors) {
+    const auto input = input_named(name);
+    if (input && row_of(*input).kind == InputKind::mask) continue;
+    try {
+      numbers.set(name, cast(tensor, is_float(tensor.dtype()) ? compute : DType::i64));
+    } catch (const Error& error) {
+      axes.problem({.subject = name, .message = error.what()});
+    }
+  }
+  return numbers;
+}
+
+Tensor as_mask(Input input, const Tensor& mask, DType compute, AxisLengths& axes) {
+  if (mask.dtype() == DType::boolean) return mask;
+  if (is_float(mask.dtype())) return cast(mask, compute);
+  visit(mask.dtype(), [&]<class T>(Type<T>) {
+    if constexpr (std::is_integral_v<T>)
+      for (const T value : mask.data<T>())
+        if (value != T{0} && value != T{1})
+          return axes.problem(input,
+                              {.expected = "booleans, the integers 0 and 1, or floats to add",
+                               .found = "the integer " + std::to_string(value)});
+  });
+  return cast(mask, DType::boolean);
+}
+
+std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std::size_t L,
+                                     AxisLengths& axes) {
+  std::vector<std::size_t> chosen;
+  const auto count = static_cast<std::int64_t>(L);
+  for (const std::int64_t row : rows) {
+    if (row < -count || row >= count)
+      axes.problem({.subject = "rows",
+                    .expected = "indices of the " + std::to_string(L) + " queries",
+                    .found = std::to_string(row)});
+    else
+      chosen.push_back(static_cast<std::size_t>(row < 0 ? row + count : row));
+  }
+  if (rows.empty()) {
+    chosen.resize(L);
+    std::iota(chosen.begin(), chosen.end(), std::size_t{0});
+  }
+  return chosen;
+}
+
 namespace {
 
 /// The axes with the batch in front, or second.

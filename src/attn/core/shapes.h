@@ -1,11 +1,49 @@
-// Checks of shapes: which axes of the tensors must match.
+// The axes that the tensors of a problem share, and the checks of make_inputs() (core/inputs.h):
+// which names, dtypes and shapes go together.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "attn/core/axis_lengths.h"
+#include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
+
+/// Checks these shapes, with the axes of core/shapes.h:
+///   bias_K (G*Dk) and bias_V (G*Dv) · q_norm (D) and k_norm (Dk) · sinks (H)
+///   alibi_slopes (H) or (B, H) · relative_bias (buckets, H)
+///   W_score (D, Dk) or, of Score::concat, (D + Dk, A) · W_score_Q (D, A) · W_score_K (Dk, A)
+///   b_score and v_score (A) · g_score () or (1)
+void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes);
+
+/// The positions of queries and new keys for rotary, from position_ids (L) or (B, L) and
+/// key_position_ids (N) or (B, N), by default counted from the end of the past; cos and sin as in
+/// core/rotary.h. The lengths of the axes are already set in `in`.
+void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes);
+
+/// Reports unknown tensors, and problems with neither embeddings nor Q and K. All other
+/// requirements are in the field table (job/fields.h) and are not checked here.
+void check_names(const TensorMap& tensors, AxisLengths& axes);
+
+/// The dtype of float results: the requested one, or the widest float given (float64 if all tensors
+/// are integers, float32 for float16 together with bfloat16). Tables (InputKind::table) do not
+/// count.
+DType result_dtype(const TensorMap& tensors, Compute compute);
+
+/// All tensors except masks, converted to int64 or `compute`. Reports uint64 values that do not fit
+/// int64.
+TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes);
+
+/// A mask as booleans, or as floats of dtype `compute` that are added. Integers 0 and 1 become
+/// booleans; others are reported.
+Tensor as_mask(Input input, const Tensor& mask, DType compute, AxisLengths& axes);
+
+/// Indices among L queries, negative ones from the end; all of them if `rows` is empty.
+std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std::size_t L,
+                                     AxisLengths& axes);
 
 /// Determines the axes of a problem: B (if there is a batch axis), H, G, L, D, Dk, Dv,
 /// S = P + N + E (past keys, new ones, and those appended for every query),

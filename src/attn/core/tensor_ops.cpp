@@ -3,13 +3,11 @@
 #include <cmath>
 #include <numbers>
 
-#include "attn/core/heads.h"
 #include "attn/core/normalise.h"
-#include "attn/core/position.h"
-#include "attn/core/project.h"
-#include "attn/core/qk_norm.h"
+#include "attn/core/projection.h"
 #include "attn/core/reductions.h"
 #include "attn/core/score.h"
+#include "attn/core/token_positions.h"
 #include "attn/core/weighted_values.h"
 
 namespace attn {

@@ -1,8 +1,9 @@
-// Segments (documents) and positions of tokens.
+// Positions of tokens: encodings of embeddings (Position, core/options.h), and segments.
 //
-// Each query and each key of a batch row belongs to a segment (all to one, unless `documents` or
-// `cu_seqlens` are given) and has a position in it; queries see keys of their own segment only.
-// Tokens beyond `query_lengths` and `key_lengths` are padding and belong to none.
+// Each query and each key of a batch row belongs to a segment, for example a document (all to one,
+// unless `documents` or `cu_seqlens` are given), and has a position in it; queries see keys of
+// their own segment only. Tokens beyond `query_lengths` and `key_lengths` are padding and belong to
+// none.
 #pragma once
 
 #include <vector>
@@ -13,6 +14,14 @@
 #include "attn/tensor/tensor.h"
 
 namespace attn {
+
+/// positions (L, M), f64. In doubles, each operation rounded once and in the order of the formula.
+Tensor sinusoidal_positions(const Position& position, std::size_t L, std::size_t M);
+
+/// inputs (B, L, M) = embedding_scale * embeddings + positions: computed in doubles, rounded once
+/// to `compute`. Without scale and positions, returns the embeddings unchanged, integers
+/// included.
+Tensor add_positions(const Tensor& embeddings, const Position& position, DType compute);
 
 /// One entry for each batch row, or one for all of them.
 ///

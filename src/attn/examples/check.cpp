@@ -7,10 +7,9 @@
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
+#include "attn/examples/evaluate.h"
 #include "attn/examples/printed_numbers.h"
-#include "attn/examples/show_text.h"
-#include "attn/examples/singular.h"
 #include "attn/io/file.h"
 #include "attn/report/numpy_text.h"
 

@@ -1,6 +1,8 @@
-// Computes an example and prints its values as the notebook did.
+// Computes an example and prints its values as the notebook did. Checks singular vectors: their
+// signs are arbitrary, and so are the directions of vectors with equal or zero singular values.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,5 +40,18 @@ enum class CellLabels { hidden, shown };
 
 /// The notebook's printed text. Cells are separated by an empty line.
 std::string text_of(const Evaluation& evaluation, CellLabels labels = CellLabels::hidden);
+
+/// The signs of each decomposition's vectors, by SingularVectors::recipe. U and Vt, and all cells,
+/// use the same signs.
+using ChosenSigns = std::map<std::size_t, std::vector<double>>;
+
+/// `value` with the signs of the printed numbers. Vectors that are not determined are replaced by
+/// the printed ones. `printed` has as many numbers as the tensor.
+Tensor with_printed_signs(const Value& value, const std::vector<double>& printed,
+                          ChosenSigns& signs);
+
+/// "" if U and Vt are orthonormal and U diag(s) Vt is the matrix, up to what the rank cuts off;
+/// otherwise a description of the error.
+std::string find_flaw(const Decomposition& decomposition);
 
 }  // namespace attn

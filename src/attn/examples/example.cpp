@@ -1,40 +1,165 @@
 #include "attn/examples/example.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <utility>
 
-#include "attn/base/printable.h"
+#include "attn/base/error.h"
 #include "attn/base/suggestion.h"
-#include "attn/examples/json_node.h"
+#include "attn/base/text.h"
 #include "attn/io/file.h"
 #include "attn/io/json_parse.h"
+#include "attn/io/open_file.h"
 
 namespace attn {
 namespace {
 
 namespace fs = std::filesystem;
 
+bool contains_examples(const fs::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored))
+    if (fs::exists(entry.path() / "example.json", ignored)) return true;
+  return false;
+}
+
+/// The examples installed with this program, or in its source tree; "" if there are none.
+fs::path find_near_program() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return {};
+  const fs::path installed = program.parent_path().parent_path() / "share/attn/examples";
+  if (contains_examples(installed)) return installed;
+  for (fs::path above = program.parent_path(); above != above.root_path();
+       above = above.parent_path())
+    if (contains_examples(above / "data/examples")) return above / "data/examples";
+  return {};
+}
+
+}  // namespace
+
+std::string examples_folder(const std::string& given) {
+  const char* variable = std::getenv("ATTN_DATA");
+  const std::string named = !given.empty() ? given : variable != nullptr ? variable : "";
+  if (!named.empty()) {
+    if (contains_examples(named)) return named;
+    throw Error(ErrorKind::no_input,
+                printable(named) + ": contains no example (a folder with an example.json)");
+  }
+  const fs::path found = find_near_program();
+  if (!found.empty()) return found.string();
+  throw Error(
+      ErrorKind::no_input,
+      "no worked examples in ../share/attn/examples or in data/examples of a parent folder of "
+      "the program; set their folder with --data DIR or ATTN_DATA");
+}
+
+std::vector<std::string> example_names(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error, ignored;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+    if (fs::exists(entry->path() / "example.json", ignored))
+      names.push_back(entry->path().filename().string());
+  if (error) throw system_error(ErrorKind::no_input, folder, error.value());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+JsonNode JsonNode::at(const std::string& key) const {
+  if (const auto member = find(key)) return *member;
+  fail("expected the key '" + key + "'");
+}
+
+std::optional<JsonNode> JsonNode::find(const std::string& key) const {
+  for (const auto& [name, value] : object())
+    if (name == key) return JsonNode(value, document_, path_.empty() ? key : path_ + "." + key);
+  return std::nullopt;
+}
+
+std::vector<std::string> JsonNode::keys() const {
+  std::vector<std::string> names;
+  for (const auto& member : object()) names.push_back(member.first);
+  return names;
+}
+
+void JsonNode::require_only(const std::vector<std::string>& known) const {
+  for (const std::string& key : keys())
+    if (std::find(known.begin(), known.end(), key) == known.end())
+      fail("unknown key '" + printable(key) + "'" + did_you_mean(key, known));
+}
+
+std::vector<JsonNode> JsonNode::elements() const {
+  const auto* array = json_->get<JsonArray>();
+  if (array == nullptr) fail_kind("an array");
+  std::vector<JsonNode> nodes;
+  for (std::size_t i = 0; i < array->size(); ++i)
+    nodes.emplace_back((*array)[i], document_, path_ + "[" + std::to_string(i) + "]");
+  return nodes;
+}
+
+std::vector<std::string> JsonNode::texts() const {
+  std::vector<std::string> texts;
+  for (const JsonNode& element : elements()) texts.push_back(element.text());
+  return texts;
+}
+
+const std::string& JsonNode::text() const {
+  if (const auto* text = json_->get<std::string>()) return *text;
+  fail_kind("a string");
+}
+
+bool JsonNode::boolean() const {
+  if (const auto* boolean = json_->get<bool>()) return *boolean;
+  fail_kind("true or false");
+}
+
+std::size_t JsonNode::count() const {
+  const auto* integer = json_->get<std::int64_t>();
+  if (integer == nullptr || *integer < 0 || *integer > std::numeric_limits<std::int32_t>::max())
+    fail_kind("an integer from 0");
+  return static_cast<std::size_t>(*integer);
+}
+
+void JsonNode::fail(const std::string& what) const {
+  throw Error(ErrorKind::data, location() + ": " + what);
+}
+
+void JsonNode::fail_kind(const std::string& expected) const {
+  fail("expected " + expected + ", found " + json_->kind());
+}
+
+const JsonObject& JsonNode::object() const {
+  if (const auto* object = json_->get<JsonObject>()) return *object;
+  fail_kind("an object");
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
 template <class Enum>
-using Words = std::vector<std::pair<std::string, Enum>>;
+using EnumNames = std::vector<std::pair<std::string, Enum>>;
 
-const Words<Recipe::Kind> kRecipeKinds = {{"job", Recipe::Kind::job},
-                                          {"svd", Recipe::Kind::svd},
-                                          {"sum_of_product", Recipe::Kind::sum_of_product}};
+const EnumNames<Recipe::Kind> kRecipeKinds = {{"job", Recipe::Kind::job},
+                                              {"svd", Recipe::Kind::svd},
+                                              {"sum_of_product", Recipe::Kind::sum_of_product}};
 
-const Words<Form> kForms = {{"print", Form::print},   {"repr", Form::repr},
-                            {"scalar", Form::scalar}, {"list", Form::list},
-                            {"tuple", Form::tuple},   {"dimensions", Form::dimensions},
-                            {"csv", Form::csv},       {"text", Form::text}};
+const EnumNames<Form> kForms = {{"print", Form::print},   {"repr", Form::repr},
+                                {"scalar", Form::scalar}, {"list", Form::list},
+                                {"tuple", Form::tuple},   {"dimensions", Form::dimensions},
+                                {"csv", Form::csv},       {"text", Form::text}};
 
-const Words<PrintOptions::FloatMode> kFloatModes = {
+const EnumNames<PrintOptions::FloatMode> kFloatModes = {
     {"fixed", PrintOptions::FloatMode::fixed},
     {"unique", PrintOptions::FloatMode::unique},
     {"maxprec", PrintOptions::FloatMode::maxprec},
     {"maxprec_equal", PrintOptions::FloatMode::maxprec_equal}};
 
 template <class Enum>
-std::vector<std::string> words_of(const Words<Enum>& table) {
+std::vector<std::string> words_of(const EnumNames<Enum>& table) {
   std::vector<std::string> words;
   for (const auto& entry : table) words.push_back(entry.first);
   return words;
@@ -42,7 +167,7 @@ std::vector<std::string> words_of(const Words<Enum>& table) {
 
 /// The one key of `node` that is in the table; it determines the kind of the object.
 template <class Enum>
-std::pair<std::string, Enum> kind_of(const JsonNode& node, const Words<Enum>& table) {
+std::pair<std::string, Enum> kind_of(const JsonNode& node, const EnumNames<Enum>& table) {
   std::vector<std::pair<std::string, Enum>> found;
   for (const auto& entry : table)
     if (node.find(entry.first)) found.push_back(entry);

@@ -1,17 +1,61 @@
 // Worked examples: what a notebook printed, and how attn computes it.
 //
 // An example is a folder with example.json (described in data/README.md), its job files, and
-// expected.txt, the printed text. example.json contains no results.
+// expected.txt, the printed text. example.json contains no results. It is read strictly: a missing
+// or unknown key or a wrong type is Error(data) with the path, "example.json: cells[2].show[0]:
+// expected …".
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "attn/examples/reference.h"
+#include "attn/examples/value.h"
+#include "attn/io/json_write.h"
 #include "attn/report/numpy_text.h"
 
 namespace attn {
+
+/// The folder that contains a folder for each example: `given` (--data); else the environment
+/// variable ATTN_DATA; else ../share/attn/examples relative to the program's folder, or
+/// data/examples in a parent folder of the program (a source tree). Errors: no_input.
+std::string examples_folder(const std::string& given);
+
+/// The names of its examples (folders with an example.json), sorted.
+std::vector<std::string> example_names(const std::string& folder);
+
+class JsonNode {
+ public:
+  /// `json` must outlive the node; `path` is its path in the document, "" for the root.
+  JsonNode(const Json& json, std::string document, std::string path = "")
+      : json_(&json), document_(std::move(document)), path_(std::move(path)) {}
+
+  std::string location() const { return path_.empty() ? document_ : document_ + ": " + path_; }
+
+  /// Members of an object.
+  JsonNode at(const std::string& key) const;
+  std::optional<JsonNode> find(const std::string& key) const;
+  std::vector<std::string> keys() const;
+  void require_only(const std::vector<std::string>& known) const;
+
+  bool is_array() const { return json_->is_array(); }
+  std::vector<JsonNode> elements() const;
+  std::vector<std::string> texts() const;
+
+  const std::string& text() const;
+  bool boolean() const;
+  std::size_t count() const;  ///< an integer from 0 to 2^31 - 1
+
+  [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void fail_kind(const std::string& expected) const;
+
+ private:
+  const JsonObject& object() const;
+
+  const Json* json_;
+  std::string document_, path_;
+};
 
 /// A result to compute. References use its name.
 struct Recipe {

@@ -1,11 +1,19 @@
-// Finds numbers in printed text, with their printed precision.
+// Prints values as a notebook does, and finds numbers in printed text, with their printed
+// precision.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "attn/examples/example.h"
+#include "attn/examples/value.h"
+
 namespace attn {
+
+/// The text of `show` for these values; ends in a newline. Errors: data, for values that do not fit
+/// the form.
+std::string text_of(const Show& show, const std::vector<Value>& values);
 
 struct PrintedNumber {
   double value = 0;

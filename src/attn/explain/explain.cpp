@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "attn/core/attention.h"
-#include "attn/explain/explain_rules.h"
 #include "attn/explain/explain_source.h"
 
 namespace attn {
@@ -70,7 +69,7 @@ class Explainer {
   void heading(const std::string& text) {
     steps_.blocks.emplace_back(Heading{std::to_string(++number_) + ". " + text});
   }
-  void words(const std::string& text) { steps_.blocks.emplace_back(Words{text}); }
+  void words(const std::string& text) { steps_.blocks.emplace_back(Paragraph{text}); }
   void lines(std::vector<Equation> equations) {
     steps_.blocks.emplace_back(Derivation{std::move(equations)});
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/report/math.h"
+#include "attn/report/markup.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

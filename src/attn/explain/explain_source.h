@@ -1,12 +1,15 @@
-// Selects the query, head and matrices that an explanation shows.
+// What an explanation shows: the query, the head and the matrices, and the formulas of options that
+// are short enough to print.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "attn/core/output_table.h"
 #include "attn/explain/explain.h"
 #include "attn/explain/explain_matrix.h"
+#include "attn/report/markup.h"
 
 namespace attn {
 
@@ -48,5 +51,18 @@ class ExplainSource {
   std::size_t heads_ = 1, head_ = 0, query_ = 0;
   std::int64_t query_index_ = 0;  ///< from 0 to L - 1
 };
+
+/// Whether scores are computed from the printed queries and keys, without normalisation or rotary
+/// positions.
+bool plain_vectors(const ExplainSource& source);
+
+/// Whether weights are exp(s - max s) / sum exp(s - max s), without temperature or sinks.
+bool plain_softmax(const ExplainSource& source);
+
+/// "Q K^T" or "cos(Q, K)"; empty for other score functions.
+std::vector<Math> score_formula(const Options& options);
+
+/// `value` with scale and softcap applied. `width` is D.
+Math scaled(const Math& value, double width, const Options& options);
 
 }  // namespace attn

@@ -14,8 +14,6 @@
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
-#include "attn/base/numbers.h"
-#include "attn/base/printable.h"
 #include "attn/base/text.h"
 #include "attn/io/checked_text.h"
 #include "attn/io/read_budget.h"

@@ -1,11 +1,39 @@
-// Digests of files: XXH3, 128 bits, as printed by `xxh128sum`.
+// Checksums: CRC-32 as in zip archives, also of parts that arrive in any order, and digests of
+// files, XXH3 of 128 bits as printed by `xxh128sum`.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace attn {
+
+/// The checksum of `bytes` appended to data with the checksum `start` (0: no data).
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t start = 0);
+
+/// The checksum of data with checksum `first` followed by `bytes` bytes with checksum `second`.
+std::uint32_t crc32_of_both(std::uint32_t first, std::uint32_t second, std::uint64_t bytes);
+
+/// Combines the checksums of parts. Thread-safe.
+class PartChecksums {
+ public:
+  void add(std::uint64_t offset, std::uint64_t bytes, std::uint32_t checksum);
+  /// The checksum of all parts in the order of their offsets. They must cover 0 to `bytes` without
+  /// gaps or overlaps. Errors: internal.
+  std::uint32_t all(std::uint64_t bytes) const;
+
+ private:
+  struct Part {
+    std::uint64_t offset, bytes;
+    std::uint32_t checksum;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Part> parts_;
+};
 
 /// "xxh128:<32 hex digits>" of all bytes.
 std::string digest_of(std::span<const std::byte> bytes);

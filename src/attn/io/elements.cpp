@@ -4,8 +4,16 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <new>
 
 namespace attn {
+
+std::shared_ptr<std::byte> allocate_bytes(std::size_t size) {
+  constexpr std::align_val_t kAlignment{64};
+  auto* block = static_cast<std::byte*>(::operator new(size, kAlignment));
+  return {block, [](std::byte* bytes) { ::operator delete(bytes, kAlignment); }};
+}
+
 namespace {
 
 /// In a file any byte but 0 is true; in a tensor true is 1.

@@ -3,8 +3,8 @@
 #include <filesystem>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/io/descriptor.h"
+#include "attn/base/text.h"
+#include "attn/io/open_file.h"
 #include "attn/io/tensor_file.h"
 
 namespace attn {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "attn/io/output_file.h"
 #include "attn/io/row_writer.h"
+#include "attn/io/staged_file.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

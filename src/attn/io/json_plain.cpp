@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "attn/io/json_containers.h"
+#include "attn/io/json_parse.h"
 
 namespace attn {
 namespace {

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/io/read_budget.h"
 
 namespace attn {

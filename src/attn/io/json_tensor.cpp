@@ -5,8 +5,7 @@
 #include <type_traits>
 
 #include "attn/base/error.h"
-#include "attn/base/numbers.h"
-#include "attn/base/printable.h"
+#include "attn/base/number_text.h"
 #include "attn/base/text.h"
 #include "attn/io/read_budget.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/io/read_budget.h"
 #include "attn/tensor/tensor.h"
 

@@ -1,13 +1,55 @@
-// Writes JSON.
+// JSON values (RFC 8259) and their text.
+//
+// Reading is stricter than in most readers: duplicate keys, invalid UTF-8, numbers that overflow,
+// NUL bytes, text after the document and nesting beyond 72 levels are errors with line and column.
+// Integers stay integers. NaN and infinities, which JSON lacks, are the strings "NaN", "Infinity"
+// and
+// "-Infinity".
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
 
-#include "attn/io/json.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
+
+struct Json;
+using JsonArray = std::vector<Json>;
+using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the document's order
+
+/// A compact array of integers. If one element is a float, or the string "NaN", "Infinity" or
+/// "-Infinity", the array is JsonFloats. (In an array that mixes numbers with other values, numbers
+/// converted to floats in this way stay floats.) Not an alias, because a std::variant of only
+/// strings and vectors is destroyed wrongly by libstdc++ 12 if a copy fails for lack of memory.
+struct JsonIntegers : std::vector<std::int64_t> {
+  using vector::vector;
+};
+using JsonFloats = std::vector<double>;
+
+/// A value. Arrays that contain only numbers are JsonIntegers or JsonFloats; all others are
+/// JsonArray, also empty ones, and arrays with an integer that does not fit std::int64_t.
+/// std::uint64_t is used only for such integers.
+struct Json {
+  std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, JsonArray,
+               JsonObject, JsonIntegers, JsonFloats>
+      value = nullptr;
+
+  template <class T>
+  const T* get() const {
+    return std::get_if<T>(&value);
+  }
+  const Json* find(std::string_view key) const;  ///< a member of an object, or nullptr
+  bool is_array() const;
+  /// For messages: "a string", "an object", "an integer", ...
+  std::string kind() const;
+  /// Sets `number` and returns true if this is a number or "NaN", "Infinity" or "-Infinity".
+  bool as_number(double& number) const;
+};
 
 /// indent < 0: compact. Otherwise each member of an object has its own line, indented by `indent`
 /// spaces and two more for each level. Floats have the shortest digits that read back as the same

@@ -1,11 +1,15 @@
 #include "attn/io/npz.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/io/bytes.h"
+#include "attn/base/text.h"
+#include "attn/io/digest.h"
+#include "attn/io/elements.h"
 #include "attn/io/npy.h"
 #include "attn/io/zip_directory.h"
 
@@ -15,10 +19,6 @@ namespace {
 constexpr std::string_view kSuffix = ".npy";
 constexpr std::size_t kRatioFrom = std::size_t{64} << 20;
 constexpr std::uint16_t kStored = 0, kDeflated = 8;
-
-[[noreturn]] void fail(const std::string& name, const std::string& problem) {
-  throw Error(ErrorKind::data, Problem{.where = {name}, .message = problem});
-}
 
 std::string method_name(std::uint16_t method) {
   switch (method) {
@@ -40,23 +40,23 @@ std::string method_name(std::uint16_t method) {
 /// Adds the member's size to `expanded`, the bytes of all deflated members before it.
 void require_readable(const ZipMember& member, const std::string& name, const NpzLimits& limits,
                       std::size_t& expanded) {
-  if (member.is_encrypted()) fail(name, "is encrypted");
+  if (member.is_encrypted()) fail_at({name}, "is encrypted");
   const bool deflated = member.method == kDeflated;
   if (!deflated && member.method != kStored)
-    fail(name,
-         "is compressed with " + method_name(member.method) + ": expected stored or deflated");
+    fail_at({name},
+            "is compressed with " + method_name(member.method) + ": expected stored or deflated");
   const std::size_t packed = member.packed.size();
   const std::string claim =
       "claims to expand " + std::to_string(packed) + " bytes to " + std::to_string(member.size);
-  if (!deflated && member.size != packed) fail(name, claim + ", but is stored uncompressed");
+  if (!deflated && member.size != packed) fail_at({name}, claim + ", but is stored uncompressed");
   if (member.size > kRatioFrom && member.size / limits.ratio > packed)
-    fail(name,
-         claim + ", more than " + std::to_string(limits.ratio) + " to 1; --max-expand permits it");
+    fail_at({name}, claim + ", more than " + std::to_string(limits.ratio) +
+                        " to 1; --max-expand permits it");
   if (!deflated) return;
   if (member.size > limits.expanded - expanded)
-    fail(name, "would expand the archive to " + std::to_string(expanded + member.size) +
-                   " bytes, more than " + std::to_string(limits.expanded) +
-                   "; --max-expand raises that");
+    fail_at({name}, "would expand the archive to " + std::to_string(expanded + member.size) +
+                        " bytes, more than " + std::to_string(limits.expanded) +
+                        "; --max-expand raises that");
   expanded += member.size;
 }
 
@@ -65,7 +65,8 @@ Tensor read_member(const ZipMember& member, const std::string& name, ReadBudget*
   expanded.add(member.size);
   expanded.keep();
   const std::shared_ptr<std::byte> data = allocate_bytes(member.size);
-  if (const std::string problem = expand(member, data.get()); !problem.empty()) fail(name, problem);
+  if (const std::string problem = expand(member, data.get()); !problem.empty())
+    fail_at({name}, problem);
   return read_npy({name, data, member.size}, name, budget);
 }
 
@@ -83,10 +84,10 @@ TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
     const std::string_view key = name.substr(0, name.size() - (is_array ? kSuffix.size() : 0));
     const auto [other, is_new] = seen.emplace(key, name);
     if (!is_new)
-      fail(file.name(), "has both '" + printable(std::string(other->second)) + "' and '" +
-                            printable(member.name) + "', which have the same name as arrays");
+      fail_at({file.name()}, "has both '" + printable(std::string(other->second)) + "' and '" +
+                                 printable(member.name) + "', which have the same name as arrays");
     if (!is_array) continue;
-    if (key.empty()) fail(file.name(), "has an array without a name");
+    if (key.empty()) fail_at({file.name()}, "has an array without a name");
     within(file.name(), [&] {
       const std::string array(key);
       require_readable(member, array, limits, expanded);
@@ -111,7 +112,7 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
       read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
   if (comment != nullptr) *comment = directory.comment;
   TensorMap tensors = read_members(directory, file, limits, nullptr, budget);
-  if (tensors.empty()) fail(file.name(), "has no .npy member");
+  if (tensors.empty()) fail_at({file.name()}, "has no .npy member");
   return tensors;
 }
 
@@ -123,6 +124,162 @@ std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& k
   const TensorMap tensors = read_members(directory, file, limits, &key, budget);
   if (tensors.empty()) return std::nullopt;
   return tensors.begin()->second;
+}
+
+namespace {
+
+// APPNOTE.TXT, 4.3.7 (local header), 4.3.12 (central directory), 4.3.14 to 4.3.16 (its end).
+constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
+constexpr std::uint32_t kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
+constexpr std::uint64_t kFull32 = 0xFFFFFFFF;  // "see the zip64 field"
+constexpr std::uint64_t kFull16 = 0xFFFF;
+constexpr std::uint16_t kVersion = 20,
+                        kVersionZip64 = 45;      // of the format that readers must support
+constexpr std::uint16_t kUnix = 3 << 8;          // made on Unix: attributes are Unix modes
+constexpr std::uint16_t kUtf8 = 1 << 11;         // flag: the name is UTF-8
+constexpr std::uint16_t kFirstDay = 1 << 5 | 1;  // 1980-01-01
+constexpr std::uint32_t kMode = 0100644u << 16;  // a regular file, rw-r--r--
+
+struct Member {
+  std::string name;
+  std::uint32_t checksum = 0;
+  std::uint64_t size = 0, offset = 0;
+};
+
+class Record {
+ public:
+  Record& u16(std::uint64_t value) { return append(static_cast<std::uint16_t>(value)); }
+  Record& u32(std::uint64_t value) { return append(static_cast<std::uint32_t>(value)); }
+  Record& u64(std::uint64_t value) { return append(value); }
+  Record& text(const std::string& text) {
+    bytes_ += text;
+    return *this;
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  template <class T>
+  Record& append(T value) {
+    append_little_endian(bytes_, value);
+    return *this;
+  }
+  std::string bytes_;
+};
+
+std::uint64_t clipped(std::uint64_t value) { return std::min(value, kFull32); }
+
+std::uint16_t flags(const std::string& name) {
+  for (const char c : name)
+    if (static_cast<unsigned char>(c) >= 0x80) return kUtf8;
+  return 0;
+}
+
+/// The zip64 field: the 64-bit values that do not fit 32-bit fields, in order.
+std::string extra_field(const std::vector<std::uint64_t>& values) {
+  if (values.empty()) return "";
+  Record record;
+  record.u16(1).u16(8 * values.size());
+  for (const std::uint64_t value : values) record.u64(value);
+  return record.bytes();
+}
+
+/// The fields that local header and central directory share.
+void put_member(Record& record, const Member& member, const std::string& extra) {
+  record.u16(extra.empty() ? kVersion : kVersionZip64)
+      .u16(flags(member.name))
+      .u16(0)
+      .u16(0)
+      .u16(kFirstDay);
+  record.u32(member.checksum).u32(clipped(member.size)).u32(clipped(member.size));
+  record.u16(member.name.size()).u16(extra.size());
+}
+
+std::string local_header(const Member& member) {
+  const std::string extra = member.size < kFull32 ? "" : extra_field({member.size, member.size});
+  Record record;
+  put_member(record.u32(kLocal), member, extra);
+  return record.text(member.name).text(extra).bytes();
+}
+
+std::string central_header(const Member& member) {
+  std::vector<std::uint64_t> large;
+  if (member.size >= kFull32) large = {member.size, member.size};
+  if (member.offset >= kFull32) large.push_back(member.offset);
+  const std::string extra = extra_field(large);
+  Record record;
+  record.u32(kCentral).u16(kUnix | kVersionZip64);
+  put_member(record, member, extra);
+  record.u16(0).u16(0).u16(0).u32(kMode).u32(clipped(member.offset));
+  return record.text(member.name).text(extra).bytes();
+}
+
+std::string end_of_archive(std::uint64_t count, std::uint64_t start, std::uint64_t size,
+                           const std::string& comment) {
+  Record record;
+  if (count >= kFull16 || start >= kFull32 || size >= kFull32) {
+    record.u32(kEnd64).u64(44).u16(kUnix | kVersionZip64).u16(kVersionZip64).u32(0).u32(0);
+    record.u64(count).u64(count).u64(size).u64(start);
+    record.u32(kLocator64).u32(0).u64(start + size).u32(1);
+  }
+  const std::uint64_t shown = std::min(count, kFull16);
+  record.u32(kEnd).u16(0).u16(0).u16(shown).u16(shown).u32(clipped(size)).u32(clipped(start));
+  return record.u16(comment.size()).text(comment).bytes();
+}
+
+/// Refuses what read_npz() would not read.
+void refuse_unreadable(const std::vector<TensorSpec>& specs, const std::string& path) {
+  const NpzLimits limits;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::data, Problem{.where = {path}, .message = what});
+  };
+  if (specs.size() > limits.members)
+    refuse("an .npz file can have at most " + std::to_string(limits.members) + " arrays, found " +
+           std::to_string(specs.size()));
+  for (const auto& [name, dtype, shape] : specs) {
+    if (name.size() + kSuffix.size() > limits.name)
+      refuse("names in an .npz file can have at most " +
+             std::to_string(limits.name - kSuffix.size()) + " bytes, found one of " +
+             std::to_string(name.size()));
+    if (name.find('\0') != std::string::npos)
+      refuse("a name in an .npz cannot hold a NUL, found '" + printable(name) + "'");
+  }
+}
+
+}  // namespace
+
+FileLayout npz_layout(const std::vector<TensorSpec>& specs,
+                      const std::vector<std::uint32_t>& checksums, const std::string& comment,
+                      const std::string& path) {
+  if (comment.size() > kFull16) throw Error(ErrorKind::internal, "archive comment too long");
+  refuse_unreadable(specs, path);
+  FileLayout layout;
+  std::string directory;
+  std::uint64_t offset = 0;
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    const TensorSpec& spec = specs[i];
+    const std::string npy = npy_header(spec.dtype, spec.shape);
+    const Member member{spec.name + std::string(kSuffix),
+                        crc32_of_both(crc32_of(bytes_of(npy)), checksums[i], spec.bytes()),
+                        npy.size() + spec.bytes(), offset};
+    const std::string header = local_header(member);
+    layout.push_back({header + npy, i});
+    directory += central_header(member);
+    offset += header.size() + member.size;
+  }
+  const std::string end = end_of_archive(specs.size(), offset, directory.size(), comment);
+  layout.push_back({directory + end, {}});
+  return layout;
+}
+
+void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out) {
+  std::vector<TensorSpec> specs;
+  std::vector<Elements> elements;
+  for (const auto& [name, tensor] : tensors) {
+    specs.push_back({name, npy_dtype(tensor.dtype()), tensor.shape()});
+    elements.push_back(elements_of(tensor, specs.back().dtype));
+  }
+  write_layout(npz_layout(specs, checksums_of(elements, specs), comment, out.path()), specs,
+               elements, out);
 }
 
 }  // namespace attn

@@ -3,15 +3,19 @@
 // The archive's directory is read strictly (io/zip_directory.h). Two members of one key ("Q" and
 // "Q.npy") are refused; "Q" and "q" are two keys. Stored and deflated members are read, encrypted
 // members and other methods are refused by name. No array is returned unless its checksum is right.
-// A member's name is only a key: it is never used as a path.
+// A member's name is only a key: it is never used as a path. Archives are written front to back.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "attn/io/file.h"
+#include "attn/io/file_cache.h"
+#include "attn/io/file_layout.h"
 #include "attn/io/read_budget.h"
-#include "attn/io/read_limits.h"
+#include "attn/io/staged_file.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -27,5 +31,16 @@ TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
 /// One array, or nothing if absent. Other members are not expanded. Errors: data.
 std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& key,
                                      const NpzLimits& limits = {}, ReadBudget* budget = nullptr);
+
+/// The layout of an archive of these tensors, whose dtypes are npy_dtype()'s. `path` is used in
+/// errors.
+FileLayout npz_layout(const std::vector<TensorSpec>& specs,
+                      const std::vector<std::uint32_t>& checksums, const std::string& comment,
+                      const std::string& path);
+
+/// Uncompressed, with member dates 1980-01-01, so that the same arrays give the same bytes; zip64
+/// where sizes require it. `comment` has at most 65,535 bytes. Errors: data, for more members or
+/// longer names than NpzLimits allows the reader.
+void write_npz(const TensorMap& tensors, const std::string& comment, OutputFile& out);
 
 }  // namespace attn

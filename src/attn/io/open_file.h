@@ -1,4 +1,5 @@
-// Opens inputs and special outputs (pipes and devices). Regular outputs: io/staged_file.h.
+// Opens inputs and special outputs (pipes and devices); file descriptors and what paths refer to.
+// Regular outputs: io/staged_file.h.
 //
 // A file is first opened with O_PATH, which has no side effects, and checked; then that same file
 // is opened for reading or writing through /proc/self/fd. So what was checked is what is used, even
@@ -7,12 +8,63 @@
 
 #include <sys/stat.h>
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "attn/base/error.h"
-#include "attn/io/descriptor.h"
 
 namespace attn {
+
+/// Owns a file descriptor.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd = -1) : fd_(fd) {}
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Descriptor();
+  int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  bool close();  ///< false, with errno, if the system reports that written data was lost
+
+ private:
+  int fd_;
+};
+
+/// N of /dev/fd/N or /proc/self/fd/N; 0 to 2 of /dev/stdin, /dev/stdout and /dev/stderr. Such a
+/// path is not opened, because that would start at the beginning of the file; the descriptor is
+/// copied.
+std::optional<int> descriptor_named(const std::string& path);
+
+/// Whether reading the path consumes standard input: "-", a name of descriptor 0, or another path
+/// to the same pipe, socket or terminal. (A regular file can be opened a second time.)
+bool is_standard_input(const std::string& path);
+
+/// Whether a path names an open descriptor ("-" is standard output), a device or a pipe. Bytes are
+/// written to these directly, and their names have no suffix that states the format.
+bool is_stream(const std::string& path);
+
+/// The end of a chain of symbolic links, which need not exist. For a loop the result is still a
+/// link, for which stat() reports the error.
+std::string follow_links(const std::string& path);
+
+/// Makes the entries of a directory durable (fsync). Errors: io, for `path`, the new entry.
+void sync_folder(const std::string& path, const std::string& folder);
+
+/// "PATH: reason" for errno `code`. The kind is `permission` for EACCES and EPERM, `data` for
+/// ENOMEM, otherwise `kind`.
+Error system_error(ErrorKind kind, const std::string& path, int code);
+
+/// Waits until `fd`, which returned EAGAIN, can be read (`events` = POLLIN) or written (POLLOUT).
+void wait_for(int fd, short events);
+
+/// Opens standard streams that were closed at program start, such that reading or writing them
+/// fails with EBADF. Otherwise the next opened file would get such a number, and messages would be
+/// written into results. Call before any file is opened.
+void occupy_closed_streams();
 
 struct OpenInput {
   Descriptor descriptor;

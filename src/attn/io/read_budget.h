@@ -1,4 +1,4 @@
-// The memory that reading may take.
+// The memory that reading may take, and how much the system grants this process.
 //
 // A file can make its reader allocate many times its size: a list of one-element lists in JSON
 // takes 40 times as much memory as text. Readers therefore charge what they are about to allocate,
@@ -16,6 +16,16 @@
 #include "attn/base/error.h"
 
 namespace attn {
+
+/// The least memory limit, in bytes, of this process's control group and those above it; the
+/// largest std::size_t where there is none. Of the lines of /proc/self/cgroup, "0::/path" is
+/// version 2 and "4:memory:/path" version 1. All files are read below `root`, which is "" except in
+/// tests.
+std::size_t limit_of_control_group(const std::string& root);
+
+/// The least of the machine's memory, limit_of_control_group() and the limit of the address space
+/// (ulimit -v), in bytes.
+std::size_t memory_of_this_process();
 
 /// What one job, or one command, holds of its inputs. Not for several threads at once.
 class ReadBudget {

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "attn/io/checksum.h"
-#include "attn/io/output_file.h"
+#include "attn/io/digest.h"
+#include "attn/io/staged_file.h"
 
 namespace attn {
 

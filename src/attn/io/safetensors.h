@@ -14,6 +14,7 @@
 // Tensors of C64, F4, F6_*, F8_E8M0 and the FNUZ variants of F8 are validated but cannot be read.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,8 +22,8 @@
 
 #include "attn/io/file.h"
 #include "attn/io/file_layout.h"
-#include "attn/io/output_file.h"
 #include "attn/io/read_budget.h"
+#include "attn/io/staged_file.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -52,5 +53,39 @@ FileLayout safetensors_layout(const std::vector<TensorSpec>& specs,
 /// Errors: data, for a name that is not UTF-8 or is "__metadata__".
 void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& metadata,
                        OutputFile& out);
+
+/// An element type of the format.
+struct SafetensorsKind {
+  enum class Coding {
+    plain,        ///< the bytes are the elements of `dtype`
+    e4m3,         ///< F8_E4M3, converted to `dtype`
+    e5m2,         ///< F8_E5M2, converted to `dtype`
+    unsupported,  ///< no equivalent dtype
+  };
+  std::string_view name;
+  std::size_t bits;
+  Coding coding;
+  DType dtype;
+};
+
+struct SafetensorsEntry {
+  std::string name;
+  const SafetensorsKind* kind = nullptr;
+  Shape shape;
+  std::size_t begin = 0, end = 0;  ///< offsets into the file
+};
+
+struct SafetensorsHeader {
+  std::vector<SafetensorsEntry> entries;  ///< in the header's order
+  SafetensorsMetadata metadata;
+};
+
+/// Charges what the header and its tensors take in memory to `charge`, without their elements.
+/// Errors: data, for any violation of the format.
+SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge);
+
+/// The element type for one of our dtypes. Its address gives the order in files: later table
+/// entries come first.
+const SafetensorsKind& safetensors_kind(DType dtype);
 
 }  // namespace attn

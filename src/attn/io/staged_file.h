@@ -1,16 +1,46 @@
-// Output files that get their name only when they are complete.
+// Output files that are complete or absent: they get their name only when they are complete. How an
+// output may replace an existing file.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <set>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
-#include "attn/io/descriptor.h"
-#include "attn/io/output_policy.h"
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/io/digest.h"
+#include "attn/io/open_file.h"
 #include "attn/io/temp_files.h"
 
 namespace attn {
+
+struct OutputPolicy {
+  bool force = false;                 ///< replace an existing file
+  std::set<std::string> inputs = {};  ///< files that were read; never replaced
+  bool durable = false;               ///< fsync the file and its directory
+  bool digest = false;                ///< compute digest()
+  bool nameless = false;              ///< use O_TMPFILE if possible; faster for many outputs
+  std::set<std::string> ours = {};    ///< paths that may be replaced without `force`
+  bool same = false;  ///< accept an existing file with the same bytes; requires `digest`
+};
+
+/// An output exists and must not be replaced.
+struct ExistsAlready : Error {
+  explicit ExistsAlready(const std::string& existing)
+      : Error(ErrorKind::cannot_create,
+              Problem{
+                  .where = {existing}, .message = "exists already", .hint = "--force replaces it"}),
+        path(existing) {}
+  std::string path;
+};
 
 /// Until give_name() the bytes are in a temporary file ".attn-tmp-PID-TOKEN-N" in the same
 /// directory (io/temp_files.h), with mode 0600, which the destructor removes. Renaming it is
@@ -57,6 +87,45 @@ class StagedFile {
   std::unique_ptr<TempPath> temporary_;  ///< null for pipes and devices
   bool nameless_ = false;                ///< opened with O_TMPFILE
   bool settled_ = false;                 ///< the existing file has the same bytes
+};
+
+/// Thrown when the reader of standard output or a pipe has closed it (`attn ... | head`). Not an
+/// Error: nothing is printed, and the program ends with exit code 141, as if by SIGPIPE. SIGPIPE
+/// must be ignored.
+struct BrokenPipe {};
+
+/// Bytes go to a staged file (io/staged_file.h), which commit() flushes, closes and renames.
+/// Without commit() it is removed, and an existing file of the name is unchanged. Pipes and devices
+/// are written directly.
+///
+/// Errors: cannot_create, permission, io; each states path and reason. Throws BrokenPipe.
+class OutputFile {
+ public:
+  OutputFile(const std::string& path, const OutputPolicy& policy);
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+  void flush();   ///< passes what was written so far to the system
+  void finish();  ///< what commit() does, without the renaming
+
+  /// Allocates disk space for the first `bytes` of the file, so that a full disk is reported at
+  /// once.
+  void reserve(std::uint64_t bytes);
+  /// Writes the parts, one after the other, at `offset`; thread-safe. Not for pipes and devices,
+  /// nor with a digest. Errors: io.
+  void write_at(std::uint64_t offset, std::span<const std::span<const std::byte>> parts);
+  /// Moves the position of the next write() forward by `bytes`.
+  void skip(std::uint64_t bytes);
+  void commit();
+
+  const std::string& path() const { return file_.path(); }
+  std::string digest() const { return digest_->text(); }  ///< io/digest.h
+
+ private:
+  StagedFile file_;
+  std::string buffer_;
+  std::optional<Digest> digest_;
+  bool finished_ = false;
 };
 
 }  // namespace attn

@@ -1,6 +1,8 @@
-// The registry of unfinished outputs, which a signal handler removes.
+// Files and folders made for outputs that are not finished; a signal handler removes the files.
 #pragma once
 
+#include <map>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -49,6 +51,27 @@ class TempPath {
  private:
   std::string path_;
   int slot_;  ///< in the registry, or -1
+};
+
+/// Directories that the destructor, or a signal, removes if they are empty, unless keep() is
+/// called. Thread-safe.
+class ScopedDirectories {
+ public:
+  ScopedDirectories() = default;
+  ScopedDirectories(const ScopedDirectories&) = delete;
+  ScopedDirectories& operator=(const ScopedDirectories&) = delete;
+  ~ScopedDirectories();
+  /// Does nothing if the directory exists. `durable`: fsync its parent. Errors: cannot_create,
+  /// permission, io.
+  void make(const std::string& path, bool durable);
+  void make_with_parents(const std::string& path, bool durable);
+  void keep();                         ///< all
+  void keep(const std::string& path);  ///< this one and its parents
+
+ private:
+  void make_one(const std::string& path, bool durable);
+  std::mutex mutex_;
+  std::map<std::string, TempPath> made_;  ///< registered for removal by a signal
 };
 
 }  // namespace attn

@@ -6,16 +6,15 @@
 #include <system_error>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/io/checked_text.h"
 #include "attn/io/csv.h"
-#include "attn/io/descriptor.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
+#include "attn/io/open_file.h"
 #include "attn/io/safetensors.h"
 
 namespace attn {

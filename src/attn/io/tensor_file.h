@@ -9,9 +9,8 @@
 
 #include "attn/io/file.h"
 #include "attn/io/file_cache.h"
-#include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/io/read_budget.h"
-#include "attn/io/read_limits.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {

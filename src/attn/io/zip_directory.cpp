@@ -9,10 +9,10 @@
 #include <string_view>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 #include "attn/base/utf8.h"
-#include "attn/io/bytes.h"
-#include "attn/io/checksum.h"
+#include "attn/io/digest.h"
+#include "attn/io/elements.h"
 
 namespace attn {
 namespace {
@@ -273,9 +273,9 @@ class Reader {
         }
       } else if (id == kUnicodePath) {
         // Another name, which some readers use instead.
-        constexpr std::size_t kPrefix = 5;  // version and checksum
-        if (length < kPrefix) invalid(member, "has a Unicode name that is cut short");
-        field.bytes(kPrefix);
+        constexpr std::size_t kSignature = 5;  // version and checksum
+        if (length < kSignature) invalid(member, "has a Unicode name that is cut short");
+        field.bytes(kSignature);
         if (text_of(field.bytes(field.left())) != text_of(raw_name))
           invalid(member, "has two different names");
       }

@@ -1,13 +1,12 @@
 #include "attn/job/document.h"
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
-#include "attn/base/same_name.h"
 #include "attn/base/suggestion.h"
-#include "attn/io/descriptor.h"
+#include "attn/base/text.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/json_write.h"
+#include "attn/io/open_file.h"
 #include "attn/job/fields.h"
 #include "attn/job/saved_layer.h"
 

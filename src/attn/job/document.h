@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/io/tensor_file.h"
 
 namespace attn {

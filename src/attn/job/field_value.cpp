@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "attn/base/error.h"
-#include "attn/base/numbers.h"
-#include "attn/base/printable.h"
+#include "attn/base/number_text.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/random/generator.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attn/base/error.h"
-#include "attn/io/json.h"
+#include "attn/io/json_write.h"
 #include "attn/job/fields.h"
 
 namespace attn {

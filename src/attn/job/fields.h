@@ -1,5 +1,6 @@
 // The keys of a job, in one table. The reader of job files, the flags of `attn run`, their help,
-// the checks of values and requirements, and `attn schema` are all generated from it.
+// the checks of values and requirements, and `attn schema` are all generated from it. A requirement
+// is checked for each key that the job gives.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 #include <vector>
 
 #include "attn/core/options.h"
-#include "attn/io/json.h"
+#include "attn/io/json_write.h"
+#include "attn/job/job.h"
 
 namespace attn {
 
@@ -72,5 +74,10 @@ const Field* find_field_by_other_key(std::string_view key);
 
 /// Whether giving this value changes nothing. Always false for keys that are not options.
 bool is_default(const Field& field, const Json& value);
+
+/// Checks the requirements of the field table for all keys that were given with a value other than
+/// the default: "--top-k: requires --normaliser top_k". Keys shared by all jobs of a batch are
+/// allowed to have no effect. Errors: usage if only flags are at fault, otherwise data.
+void check_key_requirements(const Job& job, const Document& document);
 
 }  // namespace attn

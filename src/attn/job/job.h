@@ -1,6 +1,8 @@
-// A job: options and tensors from a job document, checked, computed and described.
+// A job: options and tensors from a job document, checked, computed and described; its memory
+// limits.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <set>
 #include <string>
@@ -8,12 +10,23 @@
 
 #include "attn/core/options.h"
 #include "attn/core/plan.h"
-#include "attn/core/rounding.h"
+#include "attn/core/row_block.h"
+#include "attn/io/file_cache.h"
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
+
+/// "2G", "512M", "1.5GiB", "1000000": K, M, G and T are powers of 1024. Errors: usage, naming
+/// `flag`.
+std::size_t parse_size(const std::string& text, const std::string& flag);
+
+/// "64 bytes", "1.5 MiB"
+std::string size_text(std::size_t bytes);
+
+/// 90% of the memory that this process may use.
+std::size_t default_memory();
 
 /// A job with parsed options and all tensors in memory.
 struct Job {

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 
 namespace attn {
 namespace {

@@ -1,8 +1,18 @@
-// The instruction sets of the kernels, and those that this machine supports.
+// The instruction sets of the kernels, those that this machine supports, and the number of
+// processors that this process may use.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 #include <vector>
+
+namespace attn::kernel {
+
+/// The number of processors in the process's affinity mask, limited by the CPU quota of its control
+/// groups, rounded up (cgroup v2 cpu.max, v1 cpu.cfs_quota_us). At least 1.
+std::size_t available_cpus();
+
+}  // namespace attn::kernel
 
 namespace attn::kernel {
 

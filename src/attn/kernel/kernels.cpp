@@ -1,7 +1,5 @@
 #include "attn/kernel/kernels.h"
 
-#include "attn/kernel/kernel_tables.h"
-
 namespace attn::kernel {
 
 template <class T>

@@ -149,3 +149,14 @@ template <class T>
 const Kernels<T>& kernels(Isa isa);
 
 }  // namespace attn::kernel
+
+namespace attn::kernel {
+
+template <class T>
+Kernels<T> baseline_kernels();
+template <class T>
+Kernels<T> avx2_kernels();
+template <class T>
+Kernels<T> avx512_kernels();
+
+}  // namespace attn::kernel

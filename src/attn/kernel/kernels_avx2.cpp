@@ -1,7 +1,7 @@
 // The kernels for x86-64-v3 (AVX2, FMA, F16C). CMake sets the instruction set of this file.
 #if defined(__x86_64__)
 #include "attn/kernel/attention-inl.h"
-#include "attn/kernel/kernel_tables.h"
+#include "attn/kernel/kernels.h"
 
 namespace attn::kernel {
 

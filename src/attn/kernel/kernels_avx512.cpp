@@ -2,7 +2,7 @@
 // file.
 #if defined(__x86_64__)
 #include "attn/kernel/attention-inl.h"
-#include "attn/kernel/kernel_tables.h"
+#include "attn/kernel/kernels.h"
 
 namespace attn::kernel {
 

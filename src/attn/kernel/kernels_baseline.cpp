@@ -1,6 +1,6 @@
 // The kernels for every machine of this architecture.
 #include "attn/kernel/attention-inl.h"
-#include "attn/kernel/kernel_tables.h"
+#include "attn/kernel/kernels.h"
 
 namespace attn::kernel {
 

@@ -1,4 +1,5 @@
-// A pool of threads that run numbered tasks.
+// A pool of threads that run numbered tasks, and buffers that are kept between calls, so that their
+// pages are faulted in only once.
 #pragma once
 
 #include <atomic>
@@ -7,12 +8,30 @@
 #include <cstdint>
 #include <exception>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
-#include "attn/kernel/arena.h"
-#include "attn/kernel/cpus.h"
+#include "attn/kernel/isa.h"
+
+namespace attn::kernel {
+
+class Arena {
+ public:
+  /// Returns at least `bytes` of memory, aligned to cache lines, with undefined contents.
+  /// Invalidates the result of earlier calls. Throws std::bad_alloc.
+  std::byte* reserve(std::size_t bytes);
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace attn::kernel
 
 namespace attn::kernel {
 

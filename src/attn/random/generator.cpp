@@ -1,13 +1,169 @@
 #include "attn/random/generator.h"
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
 #include <string>
 
 #include "attn/base/error.h"
-#include "attn/random/bounded.h"
-#include "attn/random/decimal.h"
-#include "attn/random/uniform.h"
+#include "attn/random/random_state.h"
 
 namespace attn {
+
+std::string decimal(int128 value) {
+  std::string reversed;
+  uint128 rest = value < 0 ? -static_cast<uint128>(value) : static_cast<uint128>(value);
+  do {
+    reversed += static_cast<char>('0' + static_cast<int>(rest % 10));
+    rest /= 10;
+  } while (rest != 0);
+  if (value < 0) reversed += '-';
+  std::reverse(reversed.begin(), reversed.end());
+  return reversed;
+}
+
+std::string decimal(double value) {
+  std::array<char, 32> text{};  // the longest is "-2.2250738585072014e-308"
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value).ptr;
+  return {text.data(), end};
+}
+
+namespace {
+
+/// The term of the previous word in the three recurrences that fill the state.
+std::uint32_t scrambled(std::uint32_t word, std::uint32_t multiplier) {
+  return (word ^ word >> 30) * multiplier;
+}
+
+}  // namespace
+
+Mt19937::Mt19937(std::uint32_t seed) {
+  state_[0] = seed;
+  for (std::uint32_t i = 1; i < kWords; ++i) state_[i] = scrambled(state_[i - 1], 1812433253u) + i;
+}
+
+Mt19937::Mt19937(std::span<const std::uint32_t> key) : Mt19937(19650218u) {
+  if (key.empty()) throw Error(ErrorKind::data, "seed: expected at least one number, found none");
+  // Both passes cycle through words 1 to 623; word 0 is a copy of the last one.
+  std::size_t i = 1;
+  const auto advance = [&] {
+    if (++i == kWords) {
+      state_[0] = state_[kWords - 1];
+      i = 1;
+    }
+  };
+  for (std::size_t k = 0; k < std::max(kWords, key.size()); ++k, advance()) {
+    const auto j = static_cast<std::uint32_t>(k % key.size());
+    state_[i] = (state_[i] ^ scrambled(state_[i - 1], 1664525u)) + key[j] + j;
+  }
+  for (std::size_t k = 1; k < kWords; ++k, advance())
+    state_[i] = (state_[i] ^ scrambled(state_[i - 1], 1566083941u)) - static_cast<std::uint32_t>(i);
+  state_[0] = 0x80000000u;  // the state must not be all zeros
+}
+
+std::uint32_t Mt19937::next32() {
+  // Words are updated one by one when they are returned, because most streams use far fewer than
+  // 624.
+  constexpr std::size_t kMiddle = 397;
+  const std::size_t i = position_;
+  position_ = i + 1 < kWords ? i + 1 : 0;
+  const std::uint32_t joined = (state_[i] & 0x80000000u) | (state_[position_] & 0x7FFFFFFFu);
+  const std::uint32_t matrix = (joined & 1u) != 0 ? 0x9908B0DFu : 0u;
+  const std::size_t middle = i + kMiddle < kWords ? i + kMiddle : i + kMiddle - kWords;
+  std::uint32_t word = state_[i] = state_[middle] ^ joined >> 1 ^ matrix;
+  word ^= word >> 11;
+  word ^= word << 7 & 0x9D2C5680u;
+  word ^= word << 15 & 0xEFC60000u;
+  return word ^ word >> 18;
+}
+
+std::uint64_t Mt19937::next64() {
+  const std::uint64_t high = next32();
+  return high << 32 | next32();
+}
+
+double Mt19937::next_double() {
+  const std::uint32_t high = next32() >> 5, low = next32() >> 6;  // 27 and 26 bits
+  return (high * 67108864.0 + low) / 9007199254740992.0;
+}
+
+namespace {
+
+using Pool = std::array<std::uint32_t, 4>;
+
+std::uint32_t folded(std::uint32_t word) { return word ^ word >> 16; }
+
+/// A hash whose constant changes with every word.
+struct Hash {
+  std::uint32_t constant, multiplier;
+
+  std::uint32_t operator()(std::uint32_t word) {
+    word ^= constant;
+    constant *= multiplier;
+    return folded(word * constant);
+  }
+};
+
+std::uint32_t mixed(std::uint32_t x, std::uint32_t y) {
+  return folded(0xCA01F9DDu * x - 0x4973F715u * y);
+}
+
+Pool entropy_pool(std::span<const std::uint32_t> entropy) {
+  Hash hash{0x43B0D7E5u, 0x931E8875u};
+  Pool pool;
+  for (std::size_t i = 0; i < pool.size(); ++i) pool[i] = hash(i < entropy.size() ? entropy[i] : 0);
+  for (std::size_t from = 0; from < pool.size(); ++from)
+    for (std::size_t to = 0; to < pool.size(); ++to)
+      if (to != from) pool[to] = mixed(pool[to], hash(pool[from]));
+  for (std::size_t i = pool.size(); i < entropy.size(); ++i)
+    for (std::uint32_t& word : pool) word = mixed(word, hash(entropy[i]));
+  return pool;
+}
+
+}  // namespace
+
+Pcg64::Pcg64(std::span<const std::uint32_t> entropy) {
+  const Pool pool = entropy_pool(entropy);
+  Hash hash{0x8B51F9DDu, 0x58F38DEDu};
+  std::array<std::uint64_t, 4> words{};
+  for (std::size_t i = 0; i < 8; ++i)
+    words[i / 2] |= std::uint64_t{hash(pool[i % 4])} << (i % 2 * 32);
+
+  const uint128 start = uint128{words[0]} << 64 | words[1];
+  const uint128 stream = uint128{words[2]} << 64 | words[3];
+  increment_ = stream << 1 | 1u;
+  step();
+  state_ += start;
+  step();
+}
+
+void Pcg64::step() {
+  constexpr uint128 kMultiplier = uint128{0x2360ED051FC65DA4u} << 64 | 0x4385DF649FCCF645u;
+  state_ = state_ * kMultiplier + increment_;
+}
+
+std::uint64_t Pcg64::next64() {
+  step();
+  const auto high = static_cast<std::uint64_t>(state_ >> 64);
+  const auto low = static_cast<std::uint64_t>(state_);
+  return std::rotr(high ^ low, static_cast<int>(high >> 58));
+}
+
+std::uint32_t Pcg64::next32() {
+  if (half_) {
+    const std::uint32_t high = *half_;
+    half_.reset();
+    return high;
+  }
+  const std::uint64_t word = next64();
+  half_ = static_cast<std::uint32_t>(word >> 32);
+  return static_cast<std::uint32_t>(word);
+}
+
+double Pcg64::next_double() {
+  return static_cast<double>(next64() >> 11) * (1.0 / 9007199254740992.0);
+}
 
 Generator::Generator(const std::vector<std::uint32_t>& entropy) : bits_(entropy) {}
 

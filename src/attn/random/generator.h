@@ -1,17 +1,69 @@
+// Generators of random bits.
+//
+// The Mersenne Twister MT19937: Matsumoto and Nishimura, "Mersenne Twister: a 623-dimensionally
+// equidistributed uniform pseudo-random number generator", ACM TOMACS 8:1 (1998), seeded as in
+// their revision of 2002.
+//
+// PCG64 XSL-RR 128/64: O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good
+// Algorithms for Random Number Generation", HMC-CS-2014-0905 (2014).
+// Seeded like NumPy's with a SeedSequence: the entropy is hashed into a pool of four 32-bit words
+// (O'Neill, "Developing a seed_seq Alternative", 2015), from which 128 bits of state and 128 bits
+// of stream are generated.
+//
 // numpy.random.default_rng: PCG64 seeded through NumPy's SeedSequence. random(), integers() and
 // uniform() produce the same bits as NumPy 1.24.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "attn/random/int128.h"
-#include "attn/random/pcg64.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
+
+__extension__ typedef __int128 int128;
+__extension__ typedef unsigned __int128 uint128;
+
+std::string decimal(int128 value);
+std::string decimal(double value);  ///< the shortest text that parses as the same value
+
+class Mt19937 {
+ public:
+  explicit Mt19937(std::uint32_t seed);
+  explicit Mt19937(std::span<const std::uint32_t> key);  ///< throws Error (data) if empty
+
+  std::uint32_t next32();
+  std::uint64_t next64();  ///< two words, the high one first
+  double next_double();    ///< [0, 1), 53 bits: two words
+
+ private:
+  static constexpr std::size_t kWords = 624;
+
+  std::array<std::uint32_t, kWords> state_{};
+  std::size_t position_ = 0;  ///< the next word to update and return
+};
+
+class Pcg64 {
+ public:
+  /// `words`: 32-bit words, least significant first; empty means 0.
+  explicit Pcg64(std::span<const std::uint32_t> entropy);
+
+  std::uint32_t next32();  ///< the low half of a 64-bit word; the next call returns its high half
+  std::uint64_t next64();  ///< a new 64-bit word; does not affect a stored half
+  double next_double();    ///< [0, 1), 53 bits of a 64-bit word
+
+ private:
+  void step();
+
+  uint128 state_ = 0, increment_ = 0;
+  std::optional<std::uint32_t> half_;
+};
 
 class Generator {
  public:

@@ -1,14 +1,13 @@
-// Elementwise comparison of tensor `a` with the reference `b` of the same shape.
+// Elementwise comparison of tensor `a` with the reference `b` of the same shape, its report as
+// text, and summary statistics of a tensor.
 //
-//   close     |a - b| <= atol + rtol |b|, as in numpy.isclose, or at most `ulps` apart, or within
-//   the
-//             element's own bound. Infinities of the same sign are equal. NaN is close to nothing,
-//             except with equal_nan to NaN.
+//   close     |a - b| <= atol + rtol |b|, as in numpy.isclose; or at most `ulps` apart; or within
+//             the element's own bound. Infinities of the same sign are equal. NaN is close to
+//             nothing, except with equal_nan to NaN.
 //   relative  |a - b| / |b|, undefined where b is 0, as in numpy.testing
 //   ulps      steps between representable values from a to b (Goldberg 1991), after rounding both
-//   to
-//             the dtype with fewer significant bits: an f32 result is 0 ulps from an f64 reference
-//             if it is the correctly rounded reference. For integers, their difference.
+//             to the dtype with fewer significant bits: an f32 result is 0 ulps from an f64
+//             reference if it is the correctly rounded reference. For integers, their difference.
 //
 // Computed in double, which is exact for every float; differences of integers are exact before they
 // are converted to double.
@@ -23,6 +22,19 @@
 #include "attn/tensor/tensor.h"
 
 namespace attn {
+
+/// As numpy.nanmin, nanmax and nanmean; the sum is pairwise in long double.
+struct Statistics {
+  struct Range {
+    Tensor minimum, maximum;  ///< 0-d, of the tensor's dtype
+    double mean = 0;          ///< for booleans the fraction that is true
+  };
+  std::size_t nan = 0;         ///< NaN elements
+  std::size_t infinite = 0;    ///< infinite elements of either sign
+  std::optional<Range> range;  ///< of all elements but NaN, if any
+};
+
+Statistics statistics_of(const Tensor& tensor);
 
 struct Tolerance {
   double rtol = 1e-7;
@@ -71,5 +83,17 @@ Tensor difference(const Tensor& a, const Tensor& b);
 
 /// The index {1, 0, 2} of the element at the row-major position `at`.
 Shape index_of(std::size_t at, const Shape& shape);
+
+/// The inputs of a comparison, for comparison_text().
+struct Compared {
+  std::string name;  ///< printed unchanged; may be ""
+  Tensor a, b;
+  std::optional<Tensor> bounds;
+  std::string bound_of;  ///< what the bounds are for: "f16"
+};
+
+/// A report: shapes and dtypes, the number of elements that differ, the extremes with their indices
+/// and values, and a histogram of |a - b|.
+std::string comparison_text(const Compared& compared, const Comparison& comparison);
 
 }  // namespace attn

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
+#include "attn/base/text.h"
 
 namespace attn {
 namespace {

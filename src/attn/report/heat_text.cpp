@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "attn/base/graphemes.h"
+#include "attn/base/utf8.h"
 
 namespace attn {
 namespace {

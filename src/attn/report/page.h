@@ -1,4 +1,6 @@
-// Heat maps as one interactive HTML page, which loads nothing from the network.
+// Heat maps as one interactive HTML page, which loads nothing from the network. Scripts and styles
+// are files that the build embeds in the program (cmake/embed.S.in); values are in the format of
+// page/values.js.
 //
 // Tokens are untrusted: the page contains them only as JSON strings and draws them as text. Its
 // Content-Security-Policy allows only its own scripts and styles, by SHA-256.
@@ -6,13 +8,58 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/report/heat_map.h"
-#include "attn/report/page_values.h"
 
 namespace attn {
+
+struct EmbeddedFile {
+  std::string_view bytes;
+  std::string_view sha256;  ///< 64 hexadecimal digits
+};
+
+EmbeddedFile embedded_font();  ///< DejaVu Sans, TrueType
+
+/// src/attn/report/page/: the frame of the HTML page, its style sheet, and its scripts in order.
+EmbeddedFile embedded_page();
+EmbeddedFile embedded_style();
+std::span<const EmbeddedFile> embedded_scripts();
+
+EmbeddedFile embedded_steps_style();  ///< of worked steps (report/worked_steps.h)
+
+/// "'sha256-...'" for a Content-Security-Policy.
+std::string hash_source(const EmbeddedFile& file);
+
+/// For each row the columns [first, end) that are stored. Outside, all panels have only hidden
+/// cells, for example above the diagonal of causal attention.
+struct PageSpans {
+  std::vector<std::size_t> first, end;
+  std::size_t cells() const;
+};
+PageSpans spans_of(const HeatMap& map);
+
+/// Spans that contain both.
+PageSpans united(const PageSpans& a, const PageSpans& b);
+
+/// Spans after blocks of step x step cells are reduced to one.
+PageSpans reduced(const PageSpans& spans, std::size_t step);
+
+/// All little-endian.
+struct PageValues {
+  std::vector<std::byte> cells;  ///< values of 64, 32, 16 or 8 bits; the span of each row
+  std::vector<std::byte> rows;   ///< four float32 per row: sum, entropy in bits, least, greatest
+};
+
+/// 64 and 32 bits: floats, hidden cells are -inf. 16 and 8 bits: a step of the row's range, 0 for
+/// the least and 2^bits - 3 for the greatest value; the two codes above mean NaN and hidden. Sums
+/// and entropies (of the row divided by its sum) are NaN if a value is NaN or if `whole` is false
+/// (rows were merged); entropies also if a value is negative or the sum is 0.
+PageValues page_values(const HeatMap& map, const HeatPanel& panel, const PageSpans& spans, int bits,
+                       bool whole);
 
 /// One result. A page shows one, or two with their difference.
 struct PageSet {

@@ -7,9 +7,9 @@
 #include <string_view>
 
 #include "attn/base/utf8.h"
-#include "attn/report/embedded.h"
 #include "attn/report/heat_picture.h"
 #include "attn/report/markup.h"
+#include "attn/report/page.h"
 #include "attn/report/svg.h"
 
 namespace attn {
@@ -108,7 +108,9 @@ struct Markdown {
   std::string operator()(const Heading& block) const {
     return "## " + markdown_text(block.text) + "\n\n";
   }
-  std::string operator()(const Words& block) const { return markdown_text(block.text) + "\n\n"; }
+  std::string operator()(const Paragraph& block) const {
+    return markdown_text(block.text) + "\n\n";
+  }
   std::string operator()(const Derivation& block) const {
     return "$$\n" + latex_lines(block, kMarkdownLayout) + "\n$$\n\n";
   }
@@ -119,7 +121,9 @@ struct Html {
   std::string operator()(const Heading& block) const {
     return "<h2>" + markup(block.text) + "</h2>\n";
   }
-  std::string operator()(const Words& block) const { return "<p>" + markup(block.text) + "</p>\n"; }
+  std::string operator()(const Paragraph& block) const {
+    return "<p>" + markup(block.text) + "</p>\n";
+  }
   std::string operator()(const Derivation& block) const { return mathml_lines(block); }
   std::string operator()(const HeatMap& map) const {
     return "<figure>" + svg_of(heat_picture(map)) + "</figure>\n";
@@ -130,7 +134,7 @@ struct Latex {
   std::string operator()(const Heading& block) const {
     return "\\section*{" + latex_text(block.text) + "}\n";
   }
-  std::string operator()(const Words& block) const { return latex_text(block.text) + "\n"; }
+  std::string operator()(const Paragraph& block) const { return latex_text(block.text) + "\n"; }
   std::string operator()(const Derivation& block) const {
     return "\\[\n" + latex_lines(block, kPageLayout) + "\n\\]\n\n";
   }

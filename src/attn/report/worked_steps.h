@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attn/report/heat_map.h"
-#include "attn/report/math.h"
+#include "attn/report/markup.h"
 
 namespace attn {
 
@@ -15,7 +15,7 @@ struct Heading {
 };
 
 /// May contain tokens; each format escapes them.
-struct Words {
+struct Paragraph {
   std::string text;
 };
 
@@ -26,7 +26,7 @@ struct Derivation {
 
 struct WorkedSteps {
   std::string title;
-  std::vector<std::variant<Heading, Words, Derivation, HeatMap>> blocks;
+  std::vector<std::variant<Heading, Paragraph, Derivation, HeatMap>> blocks;
 };
 
 /// Formulas are LaTeX between $$; heat maps are omitted.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attn/job/job.h"
-#include "attn/result/nan.h"
+#include "attn/result/warnings.h"
 
 namespace attn {
 

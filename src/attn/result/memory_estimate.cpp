@@ -4,9 +4,8 @@
 #include <utility>
 
 #include "attn/base/error.h"
-#include "attn/io/json.h"
 #include "attn/io/json_write.h"
-#include "attn/job/limits.h"
+#include "attn/job/job.h"
 
 namespace attn {
 namespace {

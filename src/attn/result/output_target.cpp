@@ -7,12 +7,12 @@
 #include <filesystem>
 
 #include "attn/base/error.h"
-#include "attn/base/printable.h"
 #include "attn/base/suggestion.h"
+#include "attn/base/text.h"
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
-#include "attn/io/descriptor.h"
-#include "attn/result/result_format.h"
+#include "attn/io/open_file.h"
+#include "attn/result/result_writer.h"
 
 namespace attn {
 namespace fs = std::filesystem;

@@ -1,6 +1,11 @@
-// Writes a result to its files, all or none of them.
+// Writes a result to its files, all or none of them, and reads it back: tensors, tokens and
+// provenance.
+//
+// Tokens and made_by are keys of a JSON result, in the archive comment of an .npz, and in the
+// metadata of a .safetensors.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
@@ -9,14 +14,52 @@
 #include <vector>
 
 #include "attn/io/file_layout.h"
-#include "attn/io/output_file.h"
+#include "attn/io/json_write.h"
 #include "attn/io/row_writer.h"
-#include "attn/io/scoped_directories.h"
+#include "attn/io/staged_file.h"
+#include "attn/io/temp_files.h"
+#include "attn/io/tensor_file.h"
 #include "attn/job/job.h"
 #include "attn/result/execution.h"
 #include "attn/result/output_target.h"
 
 namespace attn {
+
+/// An object with schema, made_by, tokens and the outputs, with one line per matrix row; everything
+/// is on one line if `indent` < 0.
+std::string result_json(const Result& result, int indent);
+/// `members` is JSON text such as "job":"line 3", inserted after the schema of a result on one
+/// line.
+void append_result_json(std::string& text, const Result& result, int indent,
+                        const std::string& members = "");
+
+/// Whether the format stores elements as bytes, at offsets that are known in advance.
+bool is_binary(Format format);
+
+/// The dtype in which a binary format stores an output of `dtype`.
+DType stored_dtype(Format format, DType dtype);
+
+/// Whether the format can store made_by.
+bool stores_provenance(Format format);
+
+/// A file of tensors in a binary format, with the tokens and made_by of `result`; Errors
+/// name `path`.
+FileLayout layout_of(Format format, const std::vector<TensorSpec>& specs,
+                     const std::vector<std::uint32_t>& checksums, const Result& result,
+                     const std::string& path);
+
+/// `tokens` and `made_by` are empty if the file has none (see result/result_writer.h).
+struct ResultFile {
+  TensorMap tensors;
+  std::vector<std::string> tokens;
+  Json made_by;
+
+  /// A key of the job that computed this result, or nullptr.
+  const Json* job(const std::string& key) const;
+};
+
+/// Foreign comments and metadata keys are ignored. Errors: as TensorFiles.
+ResultFile read_result(const std::string& path, TensorFiles& files);
 
 /// Opens all files before anything is computed, so that errors are found early. commit() publishes
 /// them; without it, no files or new folders remain.

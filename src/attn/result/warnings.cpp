@@ -2,11 +2,123 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <span>
 #include <utility>
 
-#include "attn/base/printable.h"
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/core/output_table.h"
 
 namespace attn {
+namespace {
+
+/// Without an early exit, so that the compiler vectorises the loop.
+template <class T>
+bool any_nan(std::span<const T> values) {
+  unsigned found = 0;
+  for (const T value : values) {
+    if constexpr (std::is_floating_point_v<T>)
+      found |= static_cast<unsigned>(value != value);
+    else
+      found |= static_cast<unsigned>(std::isnan(static_cast<double>(value)));
+  }
+  return found != 0;
+}
+
+/// Counts the NaN among `values`, the first of which is element `from` of its tensor.
+template <class T>
+void count_nan(std::span<const T> values, std::size_t from, NanCount& found) {
+  constexpr std::size_t kAtOnce = 4096;
+  for (std::size_t start = 0; start < values.size(); start += kAtOnce) {
+    const auto some = values.subspan(start, std::min(kAtOnce, values.size() - start));
+    if (!any_nan(some)) continue;
+    for (std::size_t i = 0; i < some.size(); ++i)
+      if (std::isnan(static_cast<double>(some[i])) && found.count++ == 0)
+        found.first = from + start + i;
+  }
+}
+
+NanCount find_nan(const RowBlock& block) {
+  NanCount found;
+  if (!is_float(block.dtype) || !block.may_hold_nan) return found;
+  visit(block.dtype, [&]<class T>(Type<T>) {
+    if constexpr (!std::is_integral_v<T>) {
+      const bool together = block.stride == block.columns * sizeof(T);
+      const std::size_t step = together ? block.count : 1;
+      for (std::size_t i = 0; i < block.count; i += step)
+        count_nan(std::span(reinterpret_cast<const T*>(block.row(i)), step * block.columns),
+                  (block.first + i) * block.columns, found);
+    }
+  });
+  return found;
+}
+
+std::string index_of(std::size_t flat, const Shape& shape) {
+  std::string text;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    text = std::to_string(flat % shape[axis]) + (text.empty() ? "" : ", ") + text;
+    flat /= shape[axis];
+  }
+  return "[" + text + "]";
+}
+
+/// Whether hidden keys have no effect on the output.
+bool is_after_mask(const std::string& name) {
+  const std::optional<Output> output = output_named(name);
+  return output && row_of(*output).phase == Phase::masked;
+}
+
+/// "; Q.npy: Q holds 2, the first at [0, 1]" for each input with NaN. The cause may also be an
+/// infinity.
+std::string given_nan(const Job& job) {
+  std::string text;
+  for (const auto& [name, tensor] : job.tensors) {
+    const NanCount in = find_nan(rows_of(tensor));
+    if (in.count == 0) continue;
+    text += "; " + printable(job.origins.at(name)) + ": " + name + " holds " +
+            std::to_string(in.count) + ", the first at " + index_of(in.first, tensor.shape());
+  }
+  return text;
+}
+
+}  // namespace
+
+void NanCounter::add(const RowBlock& block) {
+  const NanCount in = find_nan(block);
+  if (in.count == 0) return;
+  const std::lock_guard lock(mutex_);
+  found_.first = found_.count == 0 ? in.first : std::min(found_.first, in.first);
+  found_.count += in.count;
+}
+
+bool is_checked_for_nan(const std::string& name, const std::vector<std::string>& outputs) {
+  return is_after_mask(name) || std::none_of(outputs.begin(), outputs.end(), is_after_mask);
+}
+
+std::string nan_warning(const Job& job, const Result& result,
+                        const std::vector<std::string>& outputs, NanPolicy policy) {
+  if (policy == NanPolicy::allow) return "";
+  for (const std::string& name : outputs) {
+    if (!is_checked_for_nan(name, outputs)) continue;
+    const Tensor* tensor = result.outputs.find(name);
+    const StreamedOutput out = tensor == nullptr
+                                   ? result.streamed.at(name)
+                                   : StreamedOutput{tensor->shape(), find_nan(rows_of(*tensor))};
+    if (out.nan.count == 0) continue;
+    const std::size_t count = element_count(out.shape);
+    const std::string found = out.nan.count == count && count > 1
+                                  ? "all " + std::to_string(count) + " values are NaN"
+                                  : std::to_string(out.nan.count) + " of " + std::to_string(count) +
+                                        " values are NaN, the first at " +
+                                        index_of(out.nan.first, out.shape);
+    const std::string line = name + ": " + found + given_nan(job);
+    if (policy == NanPolicy::refuse) throw Error(ErrorKind::data, line);
+    return line;
+  }
+  return "";
+}
+
 namespace {
 
 bool all_zero_or_one(const Tensor& tensor) {

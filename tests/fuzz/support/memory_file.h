@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "attn/io/output_file.h"
+#include "attn/io/staged_file.h"
 
 namespace attn::fuzz {
 

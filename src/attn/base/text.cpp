@@ -1,0 +1,79 @@
+#include "attn/base/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+
+#include "attn/base/utf8.h"
+
+namespace attn {
+
+std::string text_of_name(std::string_view name) {
+  const bool plain = name.find('\\') == name.npos && find_invalid_utf8(name) == name.npos;
+  if (plain) return std::string(name);
+  std::string text;
+  for (std::size_t at = 0; at < name.size();) {
+    const std::size_t length = utf8_length(name, at);
+    if (length > 0 && !name.substr(at).starts_with("\\x")) {
+      text.append(name, at, length);
+      at += length;
+    } else {
+      text += "\\x";
+      append_hex(text, static_cast<std::uint8_t>(name[at++]));
+    }
+  }
+  return text;
+}
+
+std::string name_of_text(std::string_view text) {
+  std::string name;
+  while (!text.empty()) {
+    unsigned char byte = 0;
+    const char* const digits = text.data() + 2;
+    const bool escaped = text.size() >= 4 && text.starts_with("\\x") &&
+                         std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    name += escaped ? static_cast<char>(byte) : text.front();
+    text.remove_prefix(escaped ? 4 : 1);
+  }
+  return name;
+}
+
+namespace {
+
+std::string escaped(const std::string& text, std::size_t longest) {
+  const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F; };
+  if (text.size() <= longest && std::all_of(text.begin(), text.end(), is_plain)) return text;
+  std::string out;
+  std::size_t grapheme_end = 0;
+  for (std::size_t i = 0; i < text.size();) {
+    if (i >= grapheme_end) {
+      if (out.size() >= longest) return out + "...";
+      grapheme_end = i + grapheme_length(text, i);
+    }
+    const std::size_t length = utf8_length(text, i);
+    if (length == 0 || is_invisible(code_point(text, i))) {
+      for (const std::size_t end = i + std::max<std::size_t>(length, 1); i < end; ++i) {
+        out += "\\x";
+        append_hex(out, static_cast<std::uint8_t>(text[i]));
+      }
+    } else {
+      out.append(text, i, length);
+      i += length;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string printable(const std::string& text) {
+  constexpr std::size_t kLongestName = 200;  // a file can hold names of 64 KiB
+  return escaped(text, kLongestName);
+}
+
+std::string printable_message(const std::string& text) {
+  constexpr std::size_t kLongestMessage = 4000;
+  return escaped(text, kLongestMessage);
+}
+
+}  // namespace attn

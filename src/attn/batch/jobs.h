@@ -1,0 +1,86 @@
+// The jobs of a batch: files, folders and patterns on the command line, or lines of JSON on
+// standard input; the share of one machine (--shard); the names of result files and their
+// conflicts.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "attn/batch/item.h"
+
+namespace attn {
+
+struct Shard {
+  std::size_t index = 1, count = 1;  ///< 1 <= index <= count
+};
+
+/// Parses "2/4"; "" is the whole batch. Errors: usage.
+Shard parse_shard(const std::string& text);
+
+/// Every count-th item, starting with the index-th. Items keep their numbers, so that all shards
+/// together produce the same files as the whole batch.
+std::unique_ptr<ItemSource> shard_of(std::unique_ptr<ItemSource> source, const Shard& shard);
+
+/// Reads each line as soon as it is available. Blank lines are skipped, but count in names ("line
+/// 3"). The source ends when `stop` is set. A line of more than `max_bytes` is not stored: its item
+/// is invalid. Errors: io.
+std::unique_ptr<ItemSource> items_of_standard_input(std::size_t max_bytes,
+                                                    const std::atomic<bool>& stop);
+
+struct JobFile {
+  std::string path;
+  std::string relative;  ///< below the folder given by the user; else equal to `path`
+};
+
+/// Expands each word, in order. A folder is replaced by its .json files and those below; if
+/// there are none, for the .npz and .safetensors files. (Next to .json files, these usually hold
+/// the jobs' tensors.) Hidden files and those in `except`, the output folder, are skipped. A word
+/// with * ? or [ that is not a file is a pattern; folders that match are searched. Within a folder
+/// or pattern, files are sorted by bytes. Several spellings of a path are one job; a link to a file
+/// is another job. A missing or unreadable file is a job that will fail. Errors: no_input, if no
+/// word leads to an existing file, with one line per word.
+std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
+                                    const std::string& except);
+
+/// Reads file names, one per line, from a file ("-": standard input) of at most `max_bytes`. With
+/// `nul`, names end in NUL, as from `find -print0`. Errors: as read_file(); data, for a NUL without
+/// `nul`.
+std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t max_bytes);
+
+std::unique_ptr<ItemSource> items_of(std::vector<JobFile> files);
+
+struct Naming {
+  std::string folder;   ///< the output folder, without a trailing slash
+  std::string pattern;  ///< may contain {stem}, {index} and {job}
+  std::string suffix;   ///< ".npz"; "/" for a folder with one .npy per output
+
+  /// Relative to `folder`. {stem}: the job file's name without its last suffix; {index}: the item's
+  /// number; {job}: the job file's relative path without suffix. Errors: usage, if the name would
+  /// be outside `folder`.
+  std::string name_of(const Item& item) const;
+  std::string path_of(const Item& item) const { return folder + "/" + name_of(item); }
+};
+
+/// Errors: usage, for an unknown word in braces. If the jobs are lines of standard input, the
+/// pattern must contain {index}, and neither {stem} nor {job}.
+void check_pattern(const std::string& pattern, bool jobs_are_lines);
+
+/// Errors: usage, naming two jobs whose results could not both exist: they have the same name, or
+/// one is a file where the other needs a folder.
+void refuse_clashes(const std::vector<JobFile>& files, const Naming& naming);
+
+struct ExistingResults {
+  std::size_t count = 0;
+  std::string first;  ///< path of the first one
+};
+
+/// Results of this shard's jobs that exist. With suffix "/", the file names depend on the jobs and
+/// are not checked. Errors: cannot_create, if a result is a job file of any shard (also through
+/// links).
+ExistingResults existing_results(const std::vector<JobFile>& files, const Naming& naming,
+                                 const Shard& shard);
+
+}  // namespace attn

@@ -1,0 +1,97 @@
+#include "attn/cli/shared_options.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "attn/job/job.h"
+
+namespace attn {
+
+void add_limit_options(Command& command, LimitArgs& args) {
+  command.add(in_group(
+      "Limits", {text("--max-memory", args.max_memory, "SIZE",
+                      "refuse jobs that need more memory; default: 90% of the available memory")}));
+  command.add(in_group("Limits", {text("--max-expand", args.max_expand, "SIZE",
+                                       "limit on the size of a decompressed file; default: 8G, and "
+                                       "2000 times the compressed size")}));
+}
+
+namespace {
+
+void apply_expand(const LimitArgs& args, ReadLimits& limits) {
+  if (args.max_expand.empty()) return;
+  limits.npz.expanded = parse_size(args.max_expand, "--max-expand");
+  limits.npz.ratio = std::numeric_limits<std::size_t>::max();
+}
+
+}  // namespace
+
+ReadLimits limits_of(const LimitArgs& args) {
+  ReadLimits limits;
+  limits.memory =
+      args.max_memory.empty() ? default_memory() : parse_size(args.max_memory, "--max-memory");
+  apply_expand(args, limits);
+  limits.npz.expanded = std::min(limits.npz.expanded, limits.memory);
+  return limits;
+}
+
+ReadLimits reading_limits(const LimitArgs& args, FileAccess access) {
+  const bool is_unlimited = access == FileAccess::map && args.max_memory.empty();
+  ReadLimits limits = is_unlimited ? ReadLimits{} : limits_of(args);
+  limits.access = access;
+  if (is_unlimited) apply_expand(args, limits);
+  return limits;
+}
+
+std::vector<Option> text_options(TextArgs& args) {
+  PrintOptions& print = args.print;
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  return in_group(
+      "Text, as with numpy.set_printoptions",
+      {flag("--repr", args.repr, "print as repr() does: array([...])"),
+       integer("--precision", print.precision, {0, 1100},  // 1074 digits write any float64 in full
+               "N", "digits after the decimal point; default: 8"),
+       integer("--threshold", print.threshold, {0, kMost}, "N",
+               "summarise arrays with more elements; default: 1000"),
+       integer("--edgeitems", print.edgeitems, {0, kMost}, "N",
+               "elements shown at each end of a summarised axis; default: 3"),
+       integer("--linewidth", print.linewidth, {1, kMost}, "N", "characters per line; default: 75"),
+       flag("--suppress", print.suppress, "do not use exponents for small numbers"),
+       word("--floatmode", args.floatmode, {"fixed", "unique", "maxprec", "maxprec_equal"},
+            "fixed, unique, maxprec (default) or maxprec_equal")});
+}
+
+std::vector<std::string> text_option_names() {
+  TextArgs unused;
+  std::vector<std::string> names;
+  for (const Option& option : text_options(unused)) names.push_back(option.name());
+  return names;
+}
+
+std::string format_tensor(const Tensor& tensor, const TextArgs& args) {
+  using enum PrintOptions::FloatMode;
+  PrintOptions options = args.print;
+  options.floatmode = args.floatmode == "fixed"     ? fixed
+                      : args.floatmode == "unique"  ? unique
+                      : args.floatmode == "maxprec" ? maxprec
+                                                    : maxprec_equal;
+  return args.repr ? numpy_repr(tensor, options) : numpy_str(tensor, options);
+}
+
+Option view_option(std::string& target, const std::string& help) {
+  const auto is_picture = [](const std::string& word) {
+    return find_render_format(word).has_value();
+  };
+  Option option = optional_value("--view", target, "-", "[=FILE]", help, is_picture);
+  std::get<OptionalValue>(option.value).may_be_next_word = true;
+  return option;
+}
+
+std::vector<Option> terminal_options(RenderStyle& style) {
+  return {word("--color", style.colour, {"auto", "always", "never"},
+               "use colours on the terminal: auto, always or never"),
+          integer("--width", style.width, {20, 1000}, "N",
+                  "width in columns; default: that of the terminal")};
+}
+
+}  // namespace attn

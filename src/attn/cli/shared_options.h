@@ -1,0 +1,52 @@
+// Options that several commands share: --max-memory and --max-expand, text of tensors (after
+// numpy.set_printoptions), and heat maps.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "attn/cli/command.h"
+#include "attn/cli/option.h"
+#include "attn/cli/rendering.h"
+#include "attn/io/file_cache.h"
+#include "attn/report/numpy_text.h"
+
+namespace attn {
+
+struct LimitArgs {
+  std::string max_memory, max_expand;
+};
+
+void add_limit_options(Command& command, LimitArgs& args);
+
+/// The limits of commands that compute; `memory` is --max-memory, for the whole process. Errors:
+/// usage.
+ReadLimits limits_of(const LimitArgs& args);
+
+/// The limits of commands that only read or convert. Without --max-memory, mapped inputs are not
+/// limited, as they are not all in memory. Errors: usage.
+ReadLimits reading_limits(const LimitArgs& args, FileAccess access);
+
+struct TextArgs {
+  bool repr = false;
+  std::string floatmode = "maxprec";
+  PrintOptions print;
+};
+
+/// --repr, --precision, --threshold and others, in a separate group.
+std::vector<Option> text_options(TextArgs& args);
+
+/// The names of these options.
+std::vector<std::string> text_option_names();
+
+/// A tensor as NumPy's str() or repr() prints it.
+std::string format_tensor(const Tensor& tensor, const TextArgs& args);
+
+/// --view, --view=FILE or, for a FILE with a suffix of a picture, --view FILE.
+Option view_option(std::string& target, const std::string& help);
+
+/// --color and --width, of heat maps on the terminal.
+std::vector<Option> terminal_options(RenderStyle& style);
+
+}  // namespace attn
