@@ -137,7 +137,7 @@ def test_folder_without_json_files_stands_for_its_archives(batch, tmp_path):
     assert [result["scores"] for result in json_lines(run.stdout)] == 2 * [np.eye(2).tolist()]
 
 
-def test_archives_beside_json_files_are_no_jobs(batch, tmp_path):
+def test_archives_next_to_json_files_are_not_jobs(batch, tmp_path):
     write_jobs(tmp_path / "jobs", range(2))
     np.savez(tmp_path / "jobs" / "weights.npz", w=np.eye(3))
     assert_results(batch("jobs"), range(2))

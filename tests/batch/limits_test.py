@@ -116,7 +116,7 @@ class TestDryRun:
 
 
 @NOT_UNDER_ASAN
-@pytest.mark.parametrize("suffix", ["npz", "json"])
+@pytest.mark.parametrize("suffix", ["npz", pytest.param("json", marks=pytest.mark.long)])
 @pytest.mark.parametrize("dtype, size, flags", [
     ("float64", 1500, []), ("float32", 2000, []), ("float16", 1500, ["--causal"]), ("int64", 1200, [])])
 def test_memory_bound_of_a_run_holds(tmp_path, dtype, size, flags, suffix):
@@ -308,6 +308,7 @@ def test_jobs_of_a_batch_together_keep_to_max_memory(tmp_path, kind):
 
 
 @NOT_UNDER_SANITIZER
+@pytest.mark.long
 def test_few_results_wait_in_memory_for_a_slow_reader():
     """The texts of all twelve results would take 240 MB."""
     square = {"rand": {"shape": [1000, 8]}}

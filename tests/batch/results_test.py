@@ -105,7 +105,7 @@ def test_output_folder_inside_the_job_folder_holds_no_jobs(batch, two_folders):
     ("./{index}", "has '.' in it"), ("{job}/", "ends with '/'"), (".", "has '.' in it"),
     ("/x{index}", "begins with '/'"), ("../{stem}", "has '..' in it"),
 ])
-def test_name_that_is_no_relative_path_is_refused(batch, two_folders, pattern, reason):
+def test_name_that_is_not_a_relative_path_is_refused(batch, two_folders, pattern, reason):
     run = batch("jobs/a", "--out-dir", "bad", "--name", pattern)
     assert run.returncode == 2
     assert f"', which {reason}".encode() in run.stderr
@@ -119,7 +119,7 @@ def test_invalid_name_is_refused_in_one_line(batch, two_folders, pattern):
 
 
 @pytest.mark.parametrize("flags", [["--manifest", "-", "--out-dir", "bad"], ["--out-dir", "-"]])
-def test_standard_output_is_no_folder_and_no_manifest(batch, two_folders, flags):
+def test_standard_output_cannot_be_the_folder_or_the_manifest(batch, two_folders, flags):
     run = batch("jobs/a", *flags)
     assert run.returncode == 2
     assert b"./-" in run.stderr

@@ -432,7 +432,7 @@ class TestDryRun:
 
     @pytest.mark.parametrize("manifest, code, reason", [
         ("jobs/0.json", 73, b"is an input"), ("out/0.npz", 65, b"expected a manifest")])
-    def test_refuses_a_file_that_is_no_manifest(self, dry_run, manifest, code, reason):
+    def test_refuses_a_file_that_is_not_a_manifest(self, dry_run, manifest, code, reason):
         run = dry_run("--manifest", manifest)
         assert run.returncode == code
         assert reason in run.stderr
@@ -527,7 +527,7 @@ def test_manifest_must_be_a_regular_file(tmp_path, batch):
 @pytest.mark.parametrize("flags, code", [([], 73), (["--force"], 73), (["--resume"], 65)])
 @pytest.mark.parametrize("text", [
     b'{"precious": 1}', b'{"precious": 1}\nmore', b'{"schema":"attn-batch/2"}\n', b"\n"])
-def test_file_that_is_no_manifest_is_not_changed(tmp_path, batch, text, flags, code):
+def test_file_that_is_not_a_manifest_is_not_changed(tmp_path, batch, text, flags, code):
     write_jobs(tmp_path / "jobs", range(2))
     (tmp_path / "p.json").write_bytes(text)
     run = batch("--manifest", "p.json", *flags)

@@ -337,7 +337,7 @@ def test_job_without_a_bound_is_compared_within_a_tolerance(results):
     assert_verdict(results("r.npz", "--reference", *ROTARY, "--rtol", "1e-9"), 0)
 
 
-def test_tensor_that_is_no_output_is_a_difference(results):
+def test_tensor_that_is_not_an_output_is_a_difference(results):
     run = results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9")
     assert run.returncode == 1
     assert b"o: no output of the job" in run.stdout
@@ -355,7 +355,7 @@ def test_as_accepts_another_output(results):
     assert_verdict(results("w.npy", "--reference", *CROSS, "--as", "weights"), 0)
 
 
-def test_tensor_that_has_not_the_shape_of_the_context_gets_a_hint(results):
+def test_tensor_without_the_shape_of_the_context_gets_a_hint(results):
     run = results("w.npy", "--reference", *CROSS)
     assert run.returncode == 1
     assert run.stderr.decode() == ("attn: use --as NAME to name the output that A represents; outputs of its shape: scores, scaled_scores, "

@@ -150,7 +150,7 @@ def test_value_after_a_space_gets_a_hint(job_and_tensor, arguments, code, reason
 
 @pytest.mark.parametrize("arguments", [
     ["--view", "job.json"], ["--causal", "job.json"], ["--force", "true"], ["true", "--causal"]])
-def test_word_that_is_no_value_of_the_flag_gets_no_hint(tmp_path, arguments):
+def test_unrelated_word_gets_no_hint(tmp_path, arguments):
     run = attn("run", *arguments, cwd=tmp_path)
     assert run.returncode in (2, 66)
     assert b"takes its value" not in run.stderr

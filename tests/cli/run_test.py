@@ -114,7 +114,7 @@ def test_schema_has_the_keys_of_a_job():
     assert {"embeddings", "W_Q", "softmax", "position"} <= set(schema["properties"])
 
 
-def test_closed_pipe_is_no_error():
+def test_closed_pipe_is_not_an_error():
     done = subprocess.run(f"'{ATTN}' random randn --seed 1 --shape 300,300 --format csv | head -c 9",
                           shell=True, capture_output=True)
     assert (done.returncode, done.stderr) == (0, b"")
@@ -411,7 +411,7 @@ def test_float_mask_of_zeros_and_ones_is_a_warning(inputs):
     assert_error(run, 0, "warning: zero_one.npy: mask: floats are")
 
 
-def test_additive_mask_is_no_warning(inputs):
+def test_additive_mask_gives_no_warning(inputs):
     run = attn("run", *QKV, "--mask", "additive.npy", cwd=inputs)
     assert (run.returncode, run.stderr) == (0, b"")
 

@@ -107,12 +107,12 @@ def test_text_has_a_title_for_each_factor(diagonal):
         "Vt (2, 2): right singular vectors, a row each"]
 
 
-def test_text_is_numpys(diagonal):
+def test_text_is_that_of_numpy(diagonal):
     block = attn("svd", diagonal).stdout.decode().split("\n\n")[1]
     assert block.split("\n")[1] == str(np.linalg.svd(np.load(diagonal), compute_uv=False))
 
 
-def test_repr_is_numpys(diagonal):
+def test_repr_is_that_of_numpy(diagonal):
     assert "\narray([5., 2.])\n" in attn("svd", diagonal, "--repr").stdout.decode()
 
 

@@ -221,7 +221,7 @@ def test_closed_stream_does_not_become_an_output_file(shell, tmp_path, closed):
     assert (tmp_path / "again.npz").read_bytes() == (tmp_path / "all.npz").read_bytes()
 
 
-def test_reader_that_stops_early_is_no_error(shell):
+def test_reader_that_stops_early_is_not_an_error(shell):
     run = shell("attn run job.json --format json | head -c 1; exit ${PIPESTATUS[0]}")
     assert run.returncode in (0, 141)
     assert run.stderr == b""

@@ -76,7 +76,7 @@ TEST_CASE("a header and a column of names are skipped") {
   CHECK(named.data<std::int64_t>()[5] == 6);
 }
 
-TEST_CASE("a long line is read completely") {
+TEST_CASE("a long line is read completely", "[long]") {
   std::string line = "0";
   for (int i = 1; i < 1'000'000; ++i) line += ",1";
   CHECK(matrix(line).shape() == Shape{1, 1'000'000});

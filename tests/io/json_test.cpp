@@ -219,7 +219,7 @@ TEST_CASE("values have a type name and tell whether they are numbers") {
   CHECK_FALSE(parse_json("true", "F").as_number(number));
 }
 
-TEST_CASE("a duplicate is found among many keys") {
+TEST_CASE("a duplicate is found among many keys", "[long]") {
   std::string text = "{\"k0\":0";
   for (int i = 1; i < 200'000; ++i) text += ",\"k" + std::to_string(i) + "\":1";
   CHECK(parse_json(text + "}", "F").get<JsonObject>()->size() == 200'000);

@@ -131,7 +131,7 @@ TEST_CASE("quoted text is always valid JSON") {
   CHECK(json_quoted("bad \xFF\xC3") == "\"bad \uFFFD\uFFFD\"");
 }
 
-TEST_CASE("a million random doubles are written and read back bit for bit") {
+TEST_CASE("a million random doubles are written and read back bit for bit", "[long]") {
   const Tensor doubles = finite_of_random_bits<double, std::uint64_t>({1000, 1000});
   CHECK(identical(round_trip(doubles), doubles));
 }

@@ -104,7 +104,7 @@ class TestNotebook:
                 "S'": q @ k.T / np.sqrt(3), "A": a, "C": a @ v}
 
     @pytest.mark.parametrize("name", ["X", "W_{Q}", "Q", "W_{K}", "K", "V", "S", "S'", "A", "C"])
-    def test_matrix_is_numpys(self, text, expected, name):
+    def test_matrix_is_printed_as_by_numpy(self, text, expected, name):
         assert_close(matrices(text)[name], expected[name])
 
     @pytest.mark.parametrize("key", range(4))
@@ -145,7 +145,7 @@ CAUSAL = np.where(np.tri(3, 4, dtype=bool), SCALED, -np.inf)
     ({"causal": True}, 1, "A", softmax(CAUSAL)),
     ({"softmax": {"axis": "all"}}, 0, "A", softmax(SCALED, axis=None)),
 ], ids=["cosine", "softcap and scale", "causal scores", "causal weights", "softmax over all"])
-def test_matrix_with_options_is_numpys(explain, options, query, name, expected):
+def test_matrix_with_options_is_printed_as_by_numpy(explain, options, query, name, expected):
     text = explain({**JOB, **options}, "--explain-query", query)
     assert_close(matrices(text)[name], expected)
     numbers_of(text)
@@ -230,7 +230,7 @@ class TestHeadOfProjections:
                 "Y": np.hstack(contexts) @ wo + bo}
 
     @pytest.mark.parametrize("name", ["W_{Q}", "b_{Q}", "Q", "K", "A", "Y"])
-    def test_matrix_is_numpys(self, text, expected, name):
+    def test_matrix_is_printed_as_by_numpy(self, text, expected, name):
         assert_close(matrices(text)[name][:, :expected[name].shape[1]], expected[name])
 
     def test_arithmetic_is_true(self, text):
