@@ -163,7 +163,7 @@ void write_safetensors(const TensorMap& tensors, const SafetensorsMetadata& meta
 
 namespace {
 
-using enum Coding;
+using enum SafetensorsKind::Coding;
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::size_t kLongestHeader = 100'000'000;
