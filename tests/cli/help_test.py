@@ -17,8 +17,9 @@ from support.attn import ATTN, ROOT, assert_error, attn
 
 
 @functools.cache
+@functools.lru_cache(maxsize=None)
 def text_of(*arguments):
-    """What `attn ARGUMENTS` prints; it must succeed."""
+    """The output of `attn ARGUMENTS`, which must succeed."""
     run = attn(*arguments)
     assert (run.returncode, run.stderr) == (0, b"")
     return run.stdout.decode()
@@ -176,8 +177,11 @@ def test_default_size_of_pages_has_a_documented_unit():
 # Examples.
 
 
-def make_files(folder):
-    """Creates the files that the examples name."""
+@pytest.fixture(scope="module")
+def files(module_path):
+    """A folder with the files that the examples name."""
+    folder = module_path / "files"
+    folder.mkdir()
     rng = np.random.default_rng(3)
     arrays = {name: rng.standard_normal((8, 8)) for name in ["Q", "K", "V", "W_Q", "W_K", "x"]}
     for name, array in [("q", "Q"), ("k", "K"), ("v", "V"), ("k1", "K"), ("v1", "V"),
@@ -201,15 +205,16 @@ def make_files(folder):
         attn("run", "--q", "q.npy", "--k", f"k{part}.npy", "--v", f"v{part}.npy", "--outputs",
              "logsumexp,head_context", "-o", f"{part}.npz", cwd=folder)
     np.save(folder / "mine.npy", np.load(folder / "result.npz")["weights"])
+    return folder
 
 
 @pytest.mark.parametrize("arguments", [["help"], *(["help", name] for name in [*COMMANDS, *TOPICS]),
                                        *(["examples", part, "--help"] for part in EXAMPLES_PARTS)])
-def test_examples_run(tmp_path, arguments):
+def test_examples_run(tmp_path, files, arguments):
     """One after another, in one folder."""
     examples = examples_in(text_of(*arguments))
     assert examples
-    make_files(tmp_path)
+    shutil.copytree(files, tmp_path, dirs_exist_ok=True)
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "attn").symlink_to(ATTN)
     environment = {**os.environ, "ATTN_DATA": str(ROOT / "data" / "examples"), "PATH": f"{tmp_path}/bin:/usr/bin:/bin"}

@@ -224,10 +224,24 @@ def run_job(folder, t, o, *flags):
         return dict(outputs)
 
 
+@pytest.fixture(scope="module")
+def results(module_path):
+    """The folder with the results of all random jobs, numbered from 1, computed in one batch."""
+    lines = []
+    for seed in range(JOBS):
+        t, o, expected = random_job(seed)
+        np.savez(module_path / f"in{seed}.npz", **t)
+        lines.append(json.dumps({**o, **{name: f"in{seed}.npz#{name}" for name in t}, "outputs": list(expected)}))
+    attn("batch", "-", "--out-dir", "out", "--name", "{index}", "--nan", "allow", "-q", stdin="\n".join(lines),
+         cwd=module_path)
+    return module_path / "out"
+
+
 @pytest.mark.parametrize("seed", range(JOBS))
-def test_random_job_matches_plain_loops(tmp_path, seed):
+def test_random_job_matches_plain_loops(results, seed):
     t, o, expected = random_job(seed)
-    found = run_job(tmp_path, t, o, "--nan", "allow", "--outputs", ",".join(expected))
+    with np.load(results / f"{seed + 1}.npz") as outputs:
+        found = dict(outputs)
     differences = {stage: difference(found[stage], array) for stage, array in expected.items()}
     assert not any(differences.values()), f"{differences}, options {o}, tensors {list(t)}"
 

@@ -138,7 +138,8 @@ def expected_stages(job, tensors):
 
 
 class RandomJob:
-    """The JSON object and the NumPy arrays of a random job. Some of the arrays are files in `folder`."""
+    """The JSON object and the NumPy arrays of a random job. Some of the arrays are files in `folder`, which
+    the job names relative to the folder above."""
 
     def __init__(self, seed, folder):
         self.choose, self.numpy = random.Random(seed), np.random.RandomState(seed)
@@ -204,7 +205,7 @@ class RandomJob:
         self.tensors[name] = array
         if self.chance(0.5) or np.isinf(array).any():
             np.save(self.folder / f"{name}.npy", array)
-            self.job[name] = f"{name}.npy"
+            self.job[name] = f"{self.folder.name}/{name}.npy"
         else:
             self.job[name] = array.tolist()
 
@@ -285,30 +286,39 @@ def difference(found, expected):
 
 def make_job(seed, folder):
     """A random job and its expected stages."""
+    folder.mkdir()
     job = RandomJob(seed, folder)
     with np.errstate(divide="ignore"):
         return job.job, expected_stages(job.job, job.tensors)
 
 
+@pytest.fixture(scope="module")
+def jobs(module_path):
+    """All random jobs and their expected stages."""
+    return [make_job(seed, module_path / str(seed)) for seed in range(JOBS)]
+
+
+@pytest.fixture(scope="module")
+def results(module_path, jobs):
+    """The folder with the results of all jobs, numbered from 1, computed in one batch."""
+    lines = [json.dumps(job | {"outputs": list(expected)}) for job, expected in jobs]
+    attn("batch", "-", "--out-dir", "out", "--name", "{index}", "-q", stdin="\n".join(lines), cwd=module_path)
+    return module_path / "out"
+
+
 @pytest.mark.parametrize("seed", range(JOBS))
-def test_random_job_matches_numpy(tmp_path, seed):
-    job, expected = make_job(seed, tmp_path)
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    run = attn("run", "job.json", "-o", "out.npz", "--outputs", ",".join(expected), cwd=tmp_path)
-    assert run.returncode == 0, run.stderr.decode()
-    with np.load(tmp_path / "out.npz") as results:
-        found = dict(results)
+def test_random_job_matches_numpy(jobs, results, seed):
+    job, expected = jobs[seed]
+    with np.load(results / f"{seed + 1}.npz") as outputs:
+        found = dict(outputs)
     differences = {stage: difference(found[stage], np.asarray(array)) for stage, array in expected.items()}
     assert not any(differences.values()), f"{differences}, job {job}"
 
 
 @pytest.fixture(scope="module")
-def keys_and_stages(module_path):
+def keys_and_stages(jobs):
     """The keys and stages of all random jobs."""
-    names = set()
-    for seed in range(JOBS):
-        names.update(*make_job(seed, module_path))
-    return names
+    return {name for job in jobs for names in job for name in names}
 
 
 @pytest.mark.parametrize("name", ["positions", "output", "seed", "memory", "kv_heads", "rows", "mask",
