@@ -10,7 +10,7 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import assert_error, attn
+from support.attn import assert_error, assert_verdict, attn
 
 UNIT = {"f64": 2.0 ** -53, "f32": 2.0 ** -24, "tf32": 2.0 ** -11, "f16": 2.0 ** -11, "bf16": 2.0 ** -8}
 SMALLEST = {"f64": 2.0 ** -1022, "f32": 2.0 ** -126, "tf32": 2.0 ** -126, "f16": 2.0 ** -24, "bf16": 2.0 ** -126}
@@ -91,18 +91,6 @@ def save(path, x, precision):
     return f"{path.name}.safetensors"
 
 
-@pytest.fixture
-def compare(tmp_path):
-    """Runs `attn compare` in the test's folder."""
-    return functools.partial(attn, "compare", cwd=tmp_path)
-
-
-def assert_verdict(run, code):
-    """The comparison ran without a message and ended with this exit code: 0 if within the bound, else 1."""
-    assert run.stderr == b""
-    assert run.returncode == code
-
-
 # Simulated kernels.
 
 WRONG = {  # changes of a kernel that are too inaccurate for a precision
@@ -133,7 +121,7 @@ class Problem:
                       *(["--causal"] if causal else []), "--precision", precision]
 
     def compare(self, code, **changes):
-        """Compares the result of a kernel with these changes, and returns what is said of the bound."""
+        """Compares the result of a kernel with these changes, and returns the tensor's entry in the report."""
         exact = {"mask": self.mask, "store": self.stored, "sums": self.sums, "factors": self.precision}
         file = save(self.folder / "context", kernel(*self.tensors, **{**exact, **changes}), self.stored)
         run = attn("compare", file, *self.flags, "--json", cwd=self.folder)

@@ -1,6 +1,5 @@
 """`attn compare`: random pairs against numpy.testing, text, pictures, and limits."""
 
-import functools
 import json
 import math
 import types
@@ -8,24 +7,12 @@ import types
 import numpy as np
 import pytest
 
-from support.attn import assert_error, attn
+from support.attn import assert_error, assert_verdict, attn
 
 FLOATS = ["float64", "float32", "float16"]
 INTEGERS = ["int64", "int32", "int8", "uint64", "uint8", "bool"]
 SHAPES = [(), (1,), (7,), (3, 4), (2, 3, 4), (0,), (0, 3), (5, 1, 2)]
 SPECIAL = [0.0, -0.0, np.nan, np.inf, -np.inf, 1.0, 5e-8, 65504.0]
-
-
-@pytest.fixture
-def compare(tmp_path):
-    """Runs `attn compare` in the test's folder."""
-    return functools.partial(attn, "compare", cwd=tmp_path)
-
-
-def assert_verdict(run, code):
-    """The comparison ran without a message and ended with this exit code: 0 if all is close, else 1."""
-    assert run.stderr == b""
-    assert run.returncode == code
 
 
 # A thousand random pairs against NumPy.

@@ -268,7 +268,7 @@ class TestInvalidExample:
 
 
 class TestInstalledProgram:
-    """A copy of the program with one example beside it; another example is elsewhere/."""
+    """A copy of the program next to one example; another example is in elsewhere/."""
 
     @pytest.fixture
     def names(self, tmp_path):

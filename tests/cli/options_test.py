@@ -20,7 +20,7 @@ def folder(tmp_path):
 
 
 def on_terminal(*args, cwd):
-    """Runs attn with standard output on a terminal; returns the exit code and what was printed."""
+    """Runs attn with standard output on a terminal; returns the exit code and the output."""
     main, other = pty.openpty()
     run = subprocess.Popen([ATTN, *args], stdout=other, stderr=subprocess.PIPE, cwd=cwd)
     os.close(other)

@@ -17,8 +17,8 @@ from support.safetensors_file import build, entry  # noqa: E402
 class Command:
     """`attn ARGS...`, run in a folder that `write_inputs` has filled.
 
-    `old` names outputs that stand there before; all others come into being. `batch` is the folder
-    of a batch's results. `report` is the exit code of a command that tells of failures on stdout.
+    `old` names outputs that exist before the run. `batch` is the folder of a batch's results. `report` is
+    the exit code of a command that reports failures on stdout.
     """
 
     name: str
@@ -86,7 +86,7 @@ COMMANDS = [
 
 
 def write_inputs(folder, attn):
-    """Everything that the commands read; `attn(ARGS...)` runs the program."""
+    """Writes all files that the commands read; `attn(ARGS...)` runs the program."""
     random = np.random.default_rng(1)
     (folder / "job.json").write_text(json.dumps(job(3) | {"tokens": ["I", "am", "a", "job"]}))
     Q, K = random.standard_normal((6, 4)), random.standard_normal((8, 4))

@@ -1,9 +1,9 @@
-"""One command with one fault, and whether what is left is what was promised.
+"""Runs one command with one injected fault and checks the outcome.
 
-The promise: the exit code is 0 and everything is as without the fault, or it is a documented one, a
-line on stderr says why, and each output is the old file or the new one, bit for bit, with nothing
-else beside them. It is not 0 where a sync failed, or the closing of what had been written; and where
-that or a write failed, all outputs of the run, or of the job, are old ones.
+If the exit code is 0, the files and streams must be the same as without the fault. Otherwise the exit code
+must be a documented one, stderr must give the reason in one line, each output must be the complete old or new
+file, and no other files may be left. A failed sync, or a failed close after a write, must not give 0. If one of
+these or a write fails, all outputs of the run, or of the job of a batch, must be the old ones.
 """
 
 import json
@@ -22,14 +22,14 @@ from support.attn import ATTN  # noqa: E402
 INTERPOSER = pathlib.Path(ATTN).parent / "attn_interpose.so"
 KINDS = ["alloc", "open", "read", "write", "sync", "folder-sync", "close", "rename", "cut", "reserve",
          "map", "folder", "stat", "lock", "thread"]
-# A file system without a disk below, where there is one: fsync() then takes no time.
+# A file system in memory, if there is one: fsync() then takes no time.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-OLD = b"what stood there before\n"
+OLD = b"old content\n"
 
-# What each kind of call can meet, once or from then on ('+'), and the exit codes that may follow.
-# Interruptions and short transfers are no failure: the result is as without them.
+# The faults of each kind of call, for one call or for all from then on ('+'), with the exit codes that may
+# follow. Interruptions and short transfers must not change the result.
 FAULTS = {
-    # The C library's own allocation for a thread: it then says that there is no room for one more.
+    # 75: the C library cannot allocate the stack of a thread, and pthread_create() returns EAGAIN.
     "alloc": ({"ENOMEM": {65, 75}, "ENOMEM+": {65, 75}}),
     "open": ({"EMFILE": {66, 73, 74}, "EMFILE+": {66, 73, 74}, "EIO": {66, 73, 74},
               "EACCES": {66, 77}}),
@@ -51,14 +51,14 @@ FAULTS = {
 
 
 def state_of(folder):
-    """Every file and folder below: its bytes, or None."""
+    """The contents of every file below the folder, by path; None for a folder."""
     state = {}
-    for place, folders, files in os.walk(folder):
-        below = os.path.relpath(place, folder)
+    for parent, folders, files in os.walk(folder):
+        below = os.path.relpath(parent, folder)
         for name in folders:
             state[os.path.normpath(os.path.join(below, name))] = None
         for name in files:
-            with open(os.path.join(place, name), "rb") as file:
+            with open(os.path.join(parent, name), "rb") as file:
                 state[os.path.normpath(os.path.join(below, name))] = file.read()
     return state
 
@@ -68,13 +68,13 @@ def is_manifest(path):
 
 
 def manifest_lines(text):
-    """What the last line of each job says; a line without its end is left out."""
+    """(status, inputs, outputs) of the last line of each job. An incomplete last line is ignored."""
     lines = [json.loads(line) for line in text.decode().split("\n")[:-1]]
     return {line["job"]: (line["status"], line["inputs"], line["outputs"])
             for line in lines if "job" in line}
 
 
-# Before an output gets its name.
+# Calls that come before an output is renamed to its final name.
 BEFORE_NAMES = ("write", "sync", "close", "cut")
 
 
@@ -84,22 +84,22 @@ def same_file(path, one, other):
     return manifest_lines(one) == manifest_lines(other)
 
 
-def said(stderr):
-    """Without how long it took, how much of it an earlier run had done, and why jobs are run again: an
-    earlier result that cannot be read counts as changed."""
+def comparable(stderr):
+    """The text without times, without counts of jobs done or skipped, and without the reasons why jobs are
+    run again: an earlier result that cannot be read counts as changed."""
     return re.sub(rb"attn: [^\n]*: run again, since [^\n]*\n|; run again: [^\n]*|"
                   rb"\d+ done, \d+ skipped|[0-9.]+ s", b"", stderr)
 
 
 class Bench:
-    """A folder in which one command is run again and again, each time from the same beginning."""
+    """A folder in which one command runs repeatedly, each time with the same files."""
 
     def __init__(self, command, inputs):
         self.command = command
-        self.place = tempfile.TemporaryDirectory(prefix="attn-faults-", dir=MEMORY)
-        self.counts_file = pathlib.Path(self.place.name) / "counts"
-        self.folder = pathlib.Path(self.place.name) / "work"
-        self.interposer = pathlib.Path(self.place.name) / "interpose.so"
+        self.temporary = tempfile.TemporaryDirectory(prefix="attn-faults-", dir=MEMORY)
+        self.counts_file = pathlib.Path(self.temporary.name) / "counts"
+        self.folder = pathlib.Path(self.temporary.name) / "work"
+        self.interposer = pathlib.Path(self.temporary.name) / "interpose.so"
         self.interposer.symlink_to(INTERPOSER)  # LD_PRELOAD cannot hold a path with a space
         shutil.copytree(inputs, self.folder)
         for name in command.old:
@@ -122,22 +122,22 @@ class Bench:
                               capture_output=True, cwd=self.folder, env=env, timeout=20)
 
     def read_counts(self):
-        """Calls by kind, how many were touched, and how many lost what had been written."""
+        """The number of calls by kind, of injected faults, and of faults that may have lost written data."""
         numbers = struct.unpack(f"{len(KINDS) + 2}Q", self.counts_file.read_bytes())
         return dict(zip(KINDS, numbers)), *numbers[-2:]
 
     def reset(self, now):
-        """Makes the folder what it was before."""
+        """Restores the folder, whose state is `now`, to its state before the run."""
         for path in sorted(now, reverse=True):
             if path not in self.before:
-                place = self.folder / path
-                place.rmdir() if now[path] is None else place.unlink()
+                extra = self.folder / path
+                extra.rmdir() if now[path] is None else extra.unlink()
         for path, data in self.before.items():
             if path not in now or now[path] != data:
                 (self.folder / path).write_bytes(data)
 
     def problems(self, run, now, codes):
-        """What is not as promised, after a run that ended with one of `codes`, or 0."""
+        """The violations after a run, which may end with one of `codes` or 0."""
         command = self.command
         is_batch = command.args[0] == "batch"
         code = run.returncode
@@ -151,19 +151,19 @@ class Bench:
         for path in {*now, *self.before}:
             if not self.is_old_or_new(path, now):
                 found.append(f"left: {path} {(now.get(path) or b'')[:40]}")
-        stderr = run.stderr.removeprefix(self.stderr)  # notes of what went well before
+        stderr = run.stderr.removeprefix(self.stderr)  # messages of a run without the fault
         found += self.unclear(stderr, is_batch)
         if not self.is_beginning(run.stdout):
             found.append(f"stdout: {run.stdout[:200]}")
         return found
 
     def differences(self, run, now):
-        found = [f"exit 0, but not as without the fault: {path}" for path in {*now, *self.after}
+        found = [f"exit 0, but a file differs from a run without the fault: {path}" for path in {*now, *self.after}
                  if path not in now or path not in self.after
                  or not same_file(path, now[path], self.after[path])]
         if run.stdout != self.stdout:
             found.append(f"exit 0, but stdout: {run.stdout[:200]}")
-        if said(run.stderr) != said(self.stderr):
+        if comparable(run.stderr) != comparable(self.stderr):
             found.append(f"exit 0, but stderr: {run.stderr[:200]}")
         return found
 
@@ -171,7 +171,7 @@ class Bench:
         if path not in now:
             return path not in self.before
         data = now[path]
-        if data is None:  # a folder stays for what is in it
+        if data is None:  # folders are not removed while they contain something
             return path in self.before or path == self.command.batch or any(
                 inner.startswith(path + "/") and now[inner] is not None for inner in now)
         if path in self.before and data == self.before[path]:
@@ -182,7 +182,7 @@ class Bench:
         return path in self.after and data == self.after[path]
 
     def outputs(self):
-        """The files that come or change, by job; those of a single run are one group."""
+        """The paths of files that a run creates or changes, in one group per job of a batch."""
         groups = {}
         for path, data in self.after.items():
             if data is None or data == self.before.get(path) or is_manifest(path):
@@ -191,8 +191,8 @@ class Bench:
             groups.setdefault(job, []).append(path)
         return groups.values()
 
-    def some_named(self, now):
-        """Where something failed before any output should have got its name."""
+    def partly_renamed(self, now):
+        """Outputs that are new although a call before their rename failed."""
         found = []
         for paths in self.outputs():
             old = all(now.get(path) == self.before.get(path) for path in paths)
@@ -221,7 +221,7 @@ class Bench:
                 or not line.isprintable() or len(line) < 12]
 
     def try_fault(self, kind, action, number):
-        """1 where the fault came about, and what was not as promised."""
+        """Runs the command with a fault. Returns 1 if the fault was injected, else 0, and the violations."""
         fault = f"{kind}:{action.rstrip('+')}:{number}{'+' if action.endswith('+') else ''}"
         try:
             run = self.run(fault)
@@ -232,9 +232,9 @@ class Bench:
         now = state_of(self.folder)
         found = self.problems(run, now, FAULTS[kind][action])
         if lost and run.returncode == 0:
-            found.append("exit 0, but what was written may be lost")
+            found.append("exit 0, but written data may be lost")
         if kind in BEFORE_NAMES and run.returncode != 0:
-            found += self.some_named(now)
+            found += self.partly_renamed(now)
         if run.returncode != 0 and self.command.batch:
             found += self.resumed()
         elif not injected:
@@ -244,7 +244,7 @@ class Bench:
         return min(injected, 1), [f"{self.command.name}: {fault}: {what}\n    {text}" for what in found]
 
     def resumed(self):
-        """A batch that failed, gone on with, ends in what it would have been."""
+        """Resumes a failed batch; its results must be those of a run without a fault."""
         args = self.command.args
         run = self.run(args=args if "--resume" in args else [*args, "--resume"])
         now = {path: data for path, data in state_of(self.folder).items() if not is_manifest(path)}

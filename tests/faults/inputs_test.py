@@ -1,7 +1,7 @@
 """Input files that are cut, replaced or overwritten while they are read: at every open, fstat, read, mmap,
 write and close, and in the middle of each read.
 
-The run gives the result of the old file or of the new one, or says what is wrong (65, 66, 74). It never
+The run gives the result of the old file or of the new one, or reports an error (65, 66, 74). It never
 crashes and never mixes the two.
 """
 

@@ -1,19 +1,22 @@
-// A library for LD_PRELOAD that counts a program's calls, kind by kind, and lets chosen ones fail.
+// A library for LD_PRELOAD that counts a program's calls of each kind and makes chosen ones fail.
 //
-//     ATTN_FAULT=KIND:ACTION:N[+]   what happens at the N-th call of a kind, from 1; '+': and later
-//     ATTN_FAULT_COUNTS=FILE        receives the counts, 64-bit integers: each kind's calls in the
-//                                   order of kKinds, then how many were touched,
-//                                   and of those how many lost what had been written
+//     ATTN_FAULT=KIND:ACTION:N[+]   the action at the N-th call of a kind, from 1; '+': and all
+//     later ATTN_FAULT_COUNTS=FILE        receives 64-bit integers: the number of calls of each
+//     kind, in the
+//                                   order of kKinds; the number of chosen calls; and how many of
+//                                   these may have lost written data
 //
-// An ACTION is the name of an error (the call fails with it and does nothing, save that close()
-// closes), `short` (a read or write moves one byte, or one part), `kill` and `killed` (SIGKILL
-// before and after the call), `stop` (SIGTERM), `status` (SIGUSR1), `cut=FILE` (the file is
-// emptied), `swap=FILE` (FILE.new takes its name) and `fill=FILE` (its bytes come to be those of
-// FILE.new, in place; a read gets half of what it asked for before).
+// An ACTION is one of:
+//     ENOSPC, EIO, ...    the call fails with this error and does nothing, except that close()
+//     closes short               a read or write transfers one byte, or one part kill, killed
+//     SIGKILL before the call, or after it stop, status        SIGTERM or SIGUSR1 before the call
+//     cut=FILE            truncates the file to length 0
+//     swap=FILE           renames FILE.new to FILE
+//     fill=FILE           overwrites FILE with the contents of FILE.new, in the middle of a read
 //
-// Counting begins at main(). What the loader does is no part of it, nor are the constructors of
-// libraries that dlopen() brings in; nor what the C library notes about the end of a thread, as it
-// ends the program itself when it cannot.
+// Counting begins at main(). Calls of the loader and of constructors of libraries loaded by
+// dlopen() are not counted. Neither are the C library's allocations at the end of a thread: if one
+// fails, it aborts.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -91,8 +94,8 @@ Plan plan;
 Counter own_counts[kKindCount + 2];
 Counter* counts = own_counts;
 std::atomic<bool> armed = false;
-__thread int elsewhere __attribute__((tls_model("initial-exec"))) =
-    0;  // inside what is not counted
+__thread int uncounted __attribute__((tls_model("initial-exec"))) =
+    0;  // > 0: calls of this thread are not counted
 
 void parse_action(const char* text) {
   for (const auto& [name, value] : kErrors)
@@ -127,16 +130,16 @@ void parse_plan(const char* given) {
 void share_counts(const char* path) {
   const int fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, path, O_RDWR | O_CREAT, 0600));
   if (fd < 0 || syscall(SYS_ftruncate, fd, sizeof own_counts) != 0) _exit(99);
-  void* const place = reinterpret_cast<void*>(
+  void* const address = reinterpret_cast<void*>(
       syscall(SYS_mmap, nullptr, sizeof own_counts, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
-  if (place == MAP_FAILED) _exit(99);
-  counts = static_cast<Counter*>(place);
+  if (address == MAP_FAILED) _exit(99);
+  counts = static_cast<Counter*>(address);
   syscall(SYS_close, fd);
 }
 
-/// Counts a call; whether it is one to be touched.
+/// Counts a call. Returns whether the action applies to it.
 bool is_chosen(Kind kind) {
-  if (!armed || elsewhere > 0) return false;
+  if (!armed || uncounted > 0) return false;
   const uint64_t number = ++counts[kind];
   if (plan.kind != kind || number < plan.at || (number > plan.at && !plan.ever)) return false;
   ++counts[kKindCount];
@@ -145,17 +148,18 @@ bool is_chosen(Kind kind) {
 
 void end_here(int signal_number) { syscall(SYS_kill, getpid(), signal_number); }
 
-/// PATH and what is put behind it.
-struct Beside {
+/// The path of the action with a suffix.
+struct SuffixedPath {
   char path[sizeof plan.path + 4];
-  explicit Beside(const char* suffix) {
+  explicit SuffixedPath(const char* suffix) {
     std::strcpy(path, plan.path);
     std::strcat(path, suffix);
   }
 };
 
 void fill() {
-  const int from = static_cast<int>(syscall(SYS_openat, AT_FDCWD, Beside(".new").path, O_RDONLY));
+  const int from =
+      static_cast<int>(syscall(SYS_openat, AT_FDCWD, SuffixedPath(".new").path, O_RDONLY));
   const int to = static_cast<int>(syscall(SYS_openat, AT_FDCWD, plan.path, O_WRONLY));
   char bytes[65536];
   off_t size = 0;
@@ -166,7 +170,7 @@ void fill() {
   syscall(SYS_close, to);
 }
 
-/// What happens before a chosen call; true when the call itself shall not be made.
+/// Does what precedes a chosen call. Returns true if the call is to be skipped.
 bool act() {
   switch (plan.action) {
     case Action::fail:
@@ -185,7 +189,7 @@ bool act() {
       syscall(SYS_truncate, plan.path, 0);
       break;
     case Action::swap:
-      syscall(SYS_rename, Beside(".new").path, plan.path);
+      syscall(SYS_rename, SuffixedPath(".new").path, plan.path);
       break;
     case Action::fill:
       fill();
@@ -196,7 +200,7 @@ bool act() {
   return false;
 }
 
-/// A call by its number that gives -1 and errno, or something else.
+/// Makes a system call, counted as `kind`. Returns -1 and sets errno on errors.
 template <class... Arguments>
 long call(Kind kind, long number, Arguments... arguments) {
   const bool chosen = is_chosen(kind);
@@ -208,8 +212,7 @@ long call(Kind kind, long number, Arguments... arguments) {
 
 Twins twins;
 
-/// The same of reads and writes, which may move less than they were asked to: one byte, or one part
-/// of many.
+/// The same for reads and writes, which may transfer less than requested: one byte, or one part.
 template <class Buffer, class... Rest>
 ssize_t transfer(Kind kind, long number, int fd, Buffer buffer, size_t size, Rest... rest) {
   const bool chosen = is_chosen(kind);
@@ -249,7 +252,7 @@ int main_with_counts(int argc, char** argv, char** environment) {
   return real_main(argc, argv, environment);
 }
 
-/// The third argument of open() and openat(), where it has one.
+/// The mode argument of open() or openat(), or 0 if there is none.
 mode_t mode_in(int flags, va_list arguments) {
   return (flags & (O_CREAT | O_TMPFILE)) != 0 ? va_arg(arguments, mode_t) : 0;
 }
@@ -262,7 +265,7 @@ int open_at(int folder, const char* path, int flags, mode_t mode) {
 
 extern "C" {
 
-/// For who has calls of its own to make at the end: from now on none is counted, or fails.
+/// Stops counting and failing. For programs that make calls of their own at the end.
 void attn_end_faults() { armed = false; }
 
 int __libc_start_main(int (*main)(int, char**, char**), int argc, char** argv, void (*init)(),
@@ -287,10 +290,10 @@ void* aligned_alloc(size_t alignment, size_t size) {
   return allocation_fails() ? nullptr : __libc_memalign(alignment, size);
 }
 
-int posix_memalign(void** place, size_t alignment, size_t size) {
+int posix_memalign(void** result, size_t alignment, size_t size) {
   void* const memory = allocation_fails() ? nullptr : __libc_memalign(alignment, size);
   if (memory == nullptr) return ENOMEM;
-  *place = memory;
+  *result = memory;
   return 0;
 }
 
@@ -358,10 +361,10 @@ int fsync(int fd) { return sync_by(SYS_fsync, fd); }
 
 int fdatasync(int fd) { return sync_by(SYS_fdatasync, fd); }
 
-/// Frees the descriptor whatever it says, as Linux does.
+/// Frees the descriptor even if it fails, as Linux does.
 int close(int fd) {
   const bool written =
-      (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_RDONLY && !twins.is_told(fd);
+      (syscall(SYS_fcntl, fd, F_GETFL) & O_ACCMODE) != O_RDONLY && !twins.is_reported(fd);
   const bool chosen = is_chosen(kClose);
   const bool fails = chosen && act();
   twins.close(fd, !fails);
@@ -398,8 +401,8 @@ int posix_fallocate(int fd, off_t from, off_t size) {
   return call(kReserve, SYS_fallocate, fd, 0, from, size) == 0 ? 0 : errno;
 }
 
-void* mmap(void* place, size_t size, int protection, int flags, int fd, off_t at) {
-  return reinterpret_cast<void*>(call(kMap, SYS_mmap, place, size, protection, flags, fd, at));
+void* mmap(void* address, size_t size, int protection, int flags, int fd, off_t at) {
+  return reinterpret_cast<void*>(call(kMap, SYS_mmap, address, size, protection, flags, fd, at));
 }
 
 int mkdir(const char* path, mode_t mode) {
@@ -420,23 +423,23 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
 
 void* dlopen(const char* path, int flags) {
   using Open = void* (*)(const char*, int);
-  ++elsewhere;
+  ++uncounted;
   static const auto next = reinterpret_cast<Open>(dlsym(RTLD_NEXT, "dlopen"));
   void* const library = next(path, flags);
-  --elsewhere;
+  --uncounted;
   return library;
 }
 
 int __cxa_thread_atexit_impl(void (*end)(void*), void* object, void* library) {
   using Note = int (*)(void (*)(void*), void*, void*);
-  ++elsewhere;
+  ++uncounted;
   static const auto next = reinterpret_cast<Note>(dlsym(RTLD_NEXT, "__cxa_thread_atexit_impl"));
   const int result = next(end, object, library);
-  --elsewhere;
+  --uncounted;
   return result;
 }
 
-// The same calls under the names that programs with 64-bit offsets know them by.
+// The names of these calls in programs with 64-bit file offsets.
 int open64(const char*, int, ...) __attribute__((alias("open")));
 int openat64(int, const char*, int, ...) __attribute__((alias("openat")));
 int __open64_2(const char*, int) __attribute__((alias("__open_2")));

@@ -15,7 +15,7 @@ import pytest
 from support.attn import ATTN, attn, under_sanitizer
 from support.jobs import job, write_jobs
 
-OLD = b"what stood there before\n"
+OLD = b"old content\n"
 
 
 def run_with_limit(folder, *arguments, limit):
@@ -30,7 +30,7 @@ def temporary_files(folder):
     return [name for name in os.listdir(folder) if name.startswith(".attn")]
 
 
-# Limits. The runtimes of sanitizers need memory and files of their own.
+# Limits. The runtimes of sanitizers also need memory and files.
 
 
 @pytest.mark.skipif(under_sanitizer(), reason="a sanitizer's own memory and files")

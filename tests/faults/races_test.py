@@ -12,7 +12,7 @@ import pytest
 from support.attn import ATTN, attn
 from support.jobs import contents, job, manifest_of, write_jobs
 
-OLD = b"what stood there before\n"
+OLD = b"old content\n"
 
 
 def start(folder, *arguments):
@@ -24,7 +24,7 @@ def start(folder, *arguments):
 class TestRunsWithOneOutput:
     @pytest.fixture
     def results(self, tmp_path, count):
-        """The result of each run by itself."""
+        """The result of each job, run alone."""
         for seed in range(count):
             (tmp_path / f"job{seed}.json").write_text(json.dumps(job(seed)))
             attn("run", f"job{seed}.json", "-o", f"whole{seed}.npz", cwd=tmp_path)
@@ -80,7 +80,7 @@ def test_batches_with_one_manifest_write_one_set_of_results(tmp_path, count):
 
 
 def test_signal_leaves_old_or_new_files(tmp_path):
-    """Each output is complete or as before, and nothing else is left."""
+    """Each output is the old or the complete new file, and no other files are left."""
     square = {"rand": {"shape": [300, 8]}}
     (tmp_path / "job.json").write_text(json.dumps({"seed": 1, "Q": square, "K": square}))
     command = ["run", "job.json", "-o", "out.npz", "-o", "new/", "--view=page.html", "--force"]

@@ -1,4 +1,4 @@
-"""Every command with every fault, or a sample of them."""
+"""Runs every command with every fault, or with a sample of the faults."""
 
 import collections
 import concurrent.futures
@@ -17,12 +17,12 @@ Tally = collections.namedtuple("Tally", "runs injected problems")
 
 
 def calls(count, every, start):
-    """Every `every`-th of the calls 1 to `count`, from one that `start` chooses; one at least."""
+    """Every `every`-th of the calls 1 to `count`, at least one; `start` determines the first."""
     return range(1 + start % min(every, count), count + 1, every) if count else ()
 
 
 def sweep_one(number, inputs, every, every_allocation):
-    """One command; every N-th call of each kind fails in turn, in each way that there is."""
+    """Makes every N-th call of each kind fail in turn, in each possible way, in one command."""
     bench = Bench(COMMANDS[number], inputs)
     runs, injected, problems = 0, 0, []
     for kind, actions in FAULTS.items():
@@ -37,7 +37,7 @@ def sweep_one(number, inputs, every, every_allocation):
 
 
 def sweep_last_allocations(number, inputs, most):
-    """One command; each of its last `most` allocations fails in turn, once."""
+    """Makes each of the last `most` allocations of one command fail in turn."""
     bench = Bench(COMMANDS[number], inputs)
     count = bench.counts["alloc"]
     tried = [bench.try_fault("alloc", "ENOMEM", call) for call in range(max(1, count - most), count + 1)]
@@ -46,8 +46,8 @@ def sweep_last_allocations(number, inputs, most):
 
 
 def sweep(every, every_allocation, chosen="", last_allocations=0):
-    """All commands whose name holds `chosen`, as many at a time as there are processors; or, of those,
-    some last allocations only."""
+    """Sweeps all commands whose name contains `chosen`, in parallel. With `last_allocations`, only that many
+    last allocations of each fail."""
     def checked(*args):
         run = attn(*args, cwd=inputs)
         assert run.returncode == 0, run

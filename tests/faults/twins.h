@@ -1,34 +1,34 @@
-// Descriptors of one open file, for interpose.cpp: whose close() can lose what was written.
+// For interpose.cpp: tracks duplicated descriptors, to tell whether a failed close() can lose data.
 #pragma once
 
 #include <atomic>
 
-/// Two descriptors of one open file: what was written by then, closing either tells of. Closing the
-/// other afterwards cannot lose it.
+/// Pairs of descriptors of one open file. Closing either one reports errors of earlier writes, so a
+/// failure to close the other one afterwards loses nothing.
 class Twins {
  public:
   void pair(int fd, int copy) {
-    if (!knows(fd) || !knows(copy)) return;
+    if (!is_tracked(fd) || !is_tracked(copy)) return;
     twin_[fd] = copy + 1;
     twin_[copy] = fd + 1;
-    told_[fd] = told_[copy] = false;
+    reported_[fd] = reported_[copy] = false;
   }
   void write(int fd) {
-    if (knows(fd)) told_[fd] = false;
+    if (is_tracked(fd)) reported_[fd] = false;
   }
-  bool is_told(int fd) const { return knows(fd) && told_[fd]; }
-  void close(int fd, bool well) {
-    if (!knows(fd)) return;
+  bool is_reported(int fd) const { return is_tracked(fd) && reported_[fd]; }
+  void close(int fd, bool succeeded) {
+    if (!is_tracked(fd)) return;
     if (const int twin = twin_[fd].exchange(0) - 1; twin >= 0) {
       twin_[twin] = 0;
-      told_[twin] = well;
+      reported_[twin] = succeeded;
     }
-    told_[fd] = false;
+    reported_[fd] = false;
   }
 
  private:
-  static bool knows(int fd) { return fd >= 0 && fd < kMost; }
+  static bool is_tracked(int fd) { return fd >= 0 && fd < kMost; }
   static constexpr int kMost = 1024;
-  std::atomic<int> twin_[kMost] = {};  // and one more; 0: none
-  std::atomic<bool> told_[kMost] = {};
+  std::atomic<int> twin_[kMost] = {};  // the other descriptor plus 1; 0: none
+  std::atomic<bool> reported_[kMost] = {};
 };

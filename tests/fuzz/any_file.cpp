@@ -31,8 +31,8 @@ Document document_of(const FileBytes& file, TensorFiles& files) {
 void require_planned(const Plan& plan, const Result& result) {
   for (const PlannedOutput& planned : plan.outputs) {
     const Tensor& output = result.outputs.at(planned.name);
-    fuzz::require(output.shape() == planned.shape, "the planned shape");
-    fuzz::require(output.dtype() == planned.dtype, "the planned dtype");
+    fuzz::require(output.shape() == planned.shape, "the shape is the planned one");
+    fuzz::require(output.dtype() == planned.dtype, "the dtype is the planned one");
   }
 }
 
@@ -56,9 +56,11 @@ void require_readable(const Result& result) {
   TensorFiles files;
   files.add(fuzz::file_of(safetensors_of(result), "result.safetensors"));
   const ResultFile again = read_result("result.safetensors", files);
-  fuzz::require(fuzz::same(again.tensors, result.outputs), "the outputs read again");
-  fuzz::require(to_json(again.made_by) == to_json(result.made_by), "what made it read again");
-  fuzz::require(again.tokens == result.tokens, "the tokens read again");
+  fuzz::require(fuzz::same(again.tensors, result.outputs),
+                "the outputs are the same when read back");
+  fuzz::require(to_json(again.made_by) == to_json(result.made_by),
+                "made_by is the same when read back");
+  fuzz::require(again.tokens == result.tokens, "the tokens are the same when read back");
 }
 
 Result computed(const FileBytes& file, std::size_t& planned) {
@@ -90,10 +92,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::size_t planned = 0;
   const fuzz::HeapPeak heap;
   const bool done = fuzz::accepted([&] { result = computed(file, planned); });
-  fuzz::require(heap.bytes() <= kAlways + 4 * kMost + 256 * size,
-                "no memory but what is permitted");
+  fuzz::require(heap.bytes() <= kAlways + 4 * kMost + 256 * size, "memory stays below the limit");
   if (!done) return 0;
-  fuzz::require(heap.bytes() <= kAlways + planned, "no memory but what was planned");
+  fuzz::require(heap.bytes() <= kAlways + planned, "memory stays below the plan");
   result_json(result, -1);
   for (const auto& [name, output] : result.outputs) numpy_str(output);
   require_readable(result);

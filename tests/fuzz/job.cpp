@@ -30,7 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     memory.add_output_text(prepared.plan);
     plan_json(prepared.plan, memory), plan_text(prepared.plan, memory);
   });
-  fuzz::require(heap.bytes() <= kAlways + 4 * kMost + 256 * size,
-                "no memory but what is permitted");
+  fuzz::require(heap.bytes() <= kAlways + 4 * kMost + 256 * size, "memory stays below the limit");
   return 0;
 }

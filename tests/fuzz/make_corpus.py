@@ -219,12 +219,12 @@ def expected_text_seeds():
 
 def words():
     """All strings in the source that may be keys, words or flags."""
-    tables = [ROOT / "src/attn/job/fields.cpp", ROOT / "src/attn/job/random_spec.cpp",
-              ROOT / "src/attn/job/conventions.cpp", ROOT / "src/attn/core/output_table.h",
-              *ROOT.glob("src/attn/cli/*.cpp")]
-    text = "".join(path.read_text() for path in sorted(tables))
+    def text_of(*patterns):
+        return "".join(path.read_text(encoding="utf-8") for pattern in patterns for path in sorted(ROOT.glob(pattern)))
+
+    text = text_of("src/attn/job/*.cpp", "src/attn/cli/*.cpp", "src/attn/core/*_table.*")
     strings = set(re.findall(r'"((?:--)?[A-Za-z][A-Za-z0-9_.-]{1,24})"', text))
-    keys = re.findall(r'"([A-Za-z][A-Za-z0-9_.]*)"', tables[0].read_text(encoding="utf-8"))
+    keys = re.findall(r'"([A-Za-z][A-Za-z0-9_.]*)"', text_of("src/attn/job/field*.cpp"))
     flags = {"--" + re.sub("[._]", "-", key.lower()) for key in keys}
     return sorted(strings | flags)
 
@@ -237,10 +237,10 @@ SEEDS = {"npy": npy_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds, "
 
 def main(folder):
     for target, seeds in SEEDS.items():
-        place = pathlib.Path(folder) / target
-        place.mkdir(parents=True, exist_ok=True)
+        seed_folder = pathlib.Path(folder) / target
+        seed_folder.mkdir(parents=True, exist_ok=True)
         for name, data in seeds():
-            (place / name).write_bytes(data)
+            (seed_folder / name).write_bytes(data)
     dictionary = "".join(f'"{word}"\n' for word in words())
     (pathlib.Path(folder) / "words.dict").write_text(dictionary)
 

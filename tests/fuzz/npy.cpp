@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const FileBytes file = fuzz::file_of(fuzz::text_of(data, size));
   Tensor tensor;
   if (!fuzz::accepted([&] { tensor = read_npy(file, "input"); })) return 0;
-  fuzz::require(is_npy(file.bytes()), "what is read begins with the magic");
+  fuzz::require(is_npy(file.bytes()), "a file that is read has the signature of .npy");
   fuzz::require(tensor.bytes() <= size, "no more elements than the file has bytes");
 
   const std::string bytes = fuzz::written([&](OutputFile& out) { write_npy(tensor, out); });

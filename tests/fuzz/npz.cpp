@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string comment;
   TensorMap tensors;
   if (!fuzz::accepted([&] { tensors = read_npz(file, &comment, kLimits); })) return 0;
-  fuzz::require(is_zip(file.bytes()), "what is read looks like it");
+  fuzz::require(is_zip(file.bytes()), "a file that is read has the signature of .npz");
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) bytes += tensor.bytes();
   fuzz::require(bytes <= size + kLimits.expanded, "no more than the limit allows");

@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   SafetensorsMetadata metadata;
   TensorMap tensors;
   if (!fuzz::accepted([&] { tensors = read_safetensors(file, &metadata); })) return 0;
-  fuzz::require(is_safetensors(file.bytes()), "what is read looks like it");
+  fuzz::require(is_safetensors(file.bytes()),
+                "a file that is read has the signature of safetensors");
   std::size_t elements = 0;
   for (const auto& [name, tensor] : tensors) {
     elements += tensor.size();

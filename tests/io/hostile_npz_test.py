@@ -250,7 +250,7 @@ def test_file_is_read(tmp_path, case):
 @pytest.mark.parametrize("name, data", [("array.npz", ARRAY), ("archive.npy", archive(Entry(b"Q.npy")))],
                          ids=["npy called npz", "npz called npy"])
 def test_format_is_detected_by_content(tmp_path, name, data):
-    """The first bytes of a file tell its format, not its name."""
+    """The format is determined by the first bytes of a file, not by its name."""
     (tmp_path / name).write_bytes(data)
     run = attn("convert", name, "-o", "out.npy", cwd=tmp_path)
     assert run.returncode == 0, run.stderr

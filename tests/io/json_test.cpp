@@ -202,7 +202,7 @@ TEST_CASE("arrays of numbers are stored compactly, whatever number is first") {
   CHECK(parsed("[[1], 2, 3.5]").get<JsonArray>()->size() == 3);
 }
 
-TEST_CASE("values have a type name and tell whether they are numbers") {
+TEST_CASE("values have a type name and is_number()") {
   const std::vector<std::pair<std::string, std::string>> kinds = {
       {"null", "null"},    {"true", "a boolean"}, {"1", "an integer"},
       {"1.0", "a float"},  {"\"1\"", "a string"}, {"18446744073709551615", "an integer"},

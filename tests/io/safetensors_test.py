@@ -39,7 +39,7 @@ def run(folder, *args, **options):
 class TestConversion:
     @pytest.fixture(scope="class")
     def folder(self, module_path):
-        """A folder with in.npz and what it was converted to, out.safetensors."""
+        """A folder with in.npz and out.safetensors, which was converted from it."""
         np.savez(module_path / "in.npz", **ARRAYS)
         run(module_path, "convert", "in.npz", "-o", "out.safetensors")
         return module_path

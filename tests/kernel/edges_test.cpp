@@ -306,7 +306,7 @@ TEST_CASE("kernel: an exception from the sink is rethrown", "[kernel][threads]")
   results.context_strides = {0, 200 * 64, 64, 1};
   results.weights = true;
   results.sink = [](const kernel::FinishedRows<float>& rows) {
-    if (rows.first >= 400) throw Error(ErrorKind::io, "disk: expected room, found none");
+    if (rows.first >= 400) throw Error(ErrorKind::io, "disk: no space left");
   };
   ThreadPool pool(3);
   CHECK_THROWS_AS(kernel::attend(c.problem, results, pool), Error);

@@ -16,12 +16,6 @@ using kernel::ThreadPool;
 
 namespace {
 
-template <class N>
-bool same_bytes(const std::vector<N>& a, const std::vector<N>& b) {
-  return a.size() == b.size() &&
-         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(N)) == 0);
-}
-
 template <class T>
 void check_threads(const Case<T>& c, kernel::Isa isa, std::span<const Ask> asks = kAsks) {
   for (const Ask ask : asks) {
@@ -63,7 +57,10 @@ void check_threads(std::array<std::size_t, 7> shape, bool causal) {
   Case<T> c;
   fill_plain(c, random, shape, dtype_of<T>);
   if (causal) set_key_ranges(c, {.causal = true});
-  for (kernel::Isa isa : kernel::available_isas()) check_threads(c, isa);
+  const std::vector<kernel::Isa>& isas = kernel::available_isas();
+  // The division of work among threads is the same for all instruction sets.
+  for (std::size_t i = is_limited() ? isas.size() - 1 : 0; i < isas.size(); ++i)
+    check_threads(c, isas[i]);
 }
 
 }  // namespace

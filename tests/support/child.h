@@ -6,7 +6,7 @@
 
 struct ChildEnd {
   int status = 0;   ///< as set by waitpid()
-  std::string err;  ///< what was written to stderr
+  std::string err;  ///< its stderr
 };
 
 /// Forks and runs the function in the child; a child that returns has exit code 0.

@@ -23,10 +23,15 @@ def unmixed(block):
     return block * np.uint64(INVERSE)
 
 
-def murmur(data):
-    state = SEED ^ len(data) * M & MASK
+def absorbed(state, data):
+    """The state of the hash after these blocks."""
     for start in range(0, len(data), 8):
         state = (state ^ mixed(int.from_bytes(data[start:start + 8], "little"))) * M & MASK
+    return state
+
+
+def murmur(data):
+    state = absorbed(SEED ^ len(data) * M & MASK, data)
     state = (state ^ state >> 47) * M & MASK
     return state ^ state >> 47
 
@@ -53,11 +58,11 @@ def pairs_between(state, random):
             return list(found)[:2], goal * M & MASK
 
 
-def colliding_names(bits):
-    """2^bits names of 16 * bits characters."""
+def colliding_names(bits, prefix=""):
+    """2^bits names of 16 * bits characters after a prefix, whose length is a multiple of 8."""
     random = np.random.default_rng(1)
-    state = SEED ^ 16 * bits * M & MASK
-    names = [b""]
+    state = absorbed(SEED ^ (len(prefix) + 16 * bits) * M & MASK, prefix.encode())
+    names = [prefix.encode()]
     for _ in range(bits):
         ways, state = pairs_between(state, random)
         names = [name + way for name in names for way in ways]

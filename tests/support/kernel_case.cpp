@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <sstream>
@@ -25,6 +26,12 @@ bool chance(std::mt19937_64& random, double probability) {
 }
 
 }  // namespace
+
+bool is_limited() { return std::getenv("ATTN_TEST_PROBLEMS") != nullptr; }
+
+int at_most(int problems) {
+  return is_limited() ? std::min(problems, std::atoi(std::getenv("ATTN_TEST_PROBLEMS"))) : problems;
+}
 
 double Elements::at(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
   return values[index(strides, b, h, i, j)];

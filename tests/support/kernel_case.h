@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -81,6 +82,17 @@ inline constexpr Ask kAsks[] = {Ask::sums, Ask::ends, Ask::stages};
 template <class T>
 Answer<T> compute(const kernel::Problem<T>& problem, Ask ask, kernel::ThreadPool& pool,
                   kernel::Isa isa);
+
+/// The environment variable ATTN_TEST_PROBLEMS=N limits the number of random problems, for
+/// sanitizers and valgrind, which slow down the program.
+bool is_limited();
+int at_most(int problems);
+
+template <class N>
+bool same_bytes(const std::vector<N>& a, const std::vector<N>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(N)) == 0);
+}
 
 /// The formula, with error bounds for each output in T.
 template <class T>

@@ -1,4 +1,4 @@
-// The reference's values, and how far rounding may take each output from them.
+// The reference values, and bounds for the rounding error of each output.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,7 +22,7 @@ struct ScoreTolerances {
   double scores = 0, scaled = 0, masked = 0;
 };
 
-/// How far rounding in T may take q . k: in proportion to the sum of its terms' magnitudes.
+/// Bound for the rounding error of q . k in T, proportional to the sum of the terms' magnitudes.
 template <class T>
 double dot_tolerance(const Case<T>& c, std::size_t b, std::size_t h, std::size_t l, std::size_t j) {
   const auto& p = c.problem;
@@ -39,7 +39,7 @@ double cap_tolerance(Real capped) {
   return std::abs(double(capped)) * kRounding<T> * 8;
 }
 
-/// The tolerances of the scores of query l and key j, of which element `at` of the outputs tells.
+/// The tolerances of the scores of a query and key j. `at` is their index in the outputs.
 template <class T>
 ScoreTolerances score_tolerances(const Case<T>& c, reference::Query query,
                                  const reference::Outputs<Real>& exact, std::size_t at,

@@ -32,7 +32,7 @@ FileBytes file_of(std::string_view bytes, const std::string& path) {
 
 void require(bool holds, const char* what) {
   if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::fprintf(stderr, "violated: %s\n", what);
   std::abort();
 }
 
@@ -50,9 +50,9 @@ bool same(const TensorMap& a, const TensorMap& b) {
   return true;
 }
 
-void require_fair(const Error& error) {
-  require(error.kind() != ErrorKind::internal, "an input is never attn's own fault");
-  require(!error.lines().empty(), "an error says something");
+void require_well_formed(const Error& error) {
+  require(error.kind() != ErrorKind::internal, "an error is not an internal error");
+  require(!error.lines().empty(), "an error has a message");
   for (const std::string& line : error.lines()) {
     if (!is_one_line(line)) std::fprintf(stderr, "%s\n", line.c_str());
     require(is_one_line(line), "each line of an error is one line of text");

@@ -29,7 +29,7 @@ bool same(const TensorMap& a, const TensorMap& b);  ///< in any order
 
 /// Checks an error: one or more non-empty lines without control characters, and not an internal
 /// error.
-void require_fair(const Error& error);
+void require_well_formed(const Error& error);
 
 /// Whether `read` accepts the input; false if it throws an Error, which is checked. Any other
 /// exception is a finding.
@@ -39,7 +39,7 @@ bool accepted(Read&& read) {
     read();
     return true;
   } catch (const Error& error) {
-    require_fair(error);
+    require_well_formed(error);
     return false;
   }
 }

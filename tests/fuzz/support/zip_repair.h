@@ -1,4 +1,4 @@
-// Corrects the checksums of archives, so that mutations reach the code behind the check.
+// Corrects the checksums of archives, so that mutations get past the check.
 #pragma once
 
 #include <span>
