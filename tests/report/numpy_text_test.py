@@ -8,9 +8,9 @@ import warnings
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.attn import attn, under_sanitizer
 
-FILES, ARRAYS_OF_A_FILE = 100, 200
+FILES, ARRAYS_OF_A_FILE = 25 if under_sanitizer() else 100, 200
 WITH_DEFAULT_OPTIONS = 10  # files
 FLOATS = ["float64", "float32", "float16"]
 OTHERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
