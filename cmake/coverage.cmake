@@ -1,10 +1,22 @@
 # Rebuilds the program and its unit tests with branch counters in some modules (scripts/coverage). Only these
 # modules are compiled again, without optimisation, so that each branch is one in the source. The linker takes
 # these objects in preference to the modules' libraries. Built only on request.
+#
+# Sources are compiled in the same groups as in src/attn: each run of the program updates one file of counts
+# per object.
 set(counted_modules base io job result)
-list(TRANSFORM counted_modules REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/attn/\\1/*.cpp" OUTPUT_VARIABLE globs)
-file(GLOB counted_sources CONFIGURE_DEPENDS ${globs})
-add_library(attn_counted OBJECT EXCLUDE_FROM_ALL ${counted_sources})
+add_library(attn_counted OBJECT EXCLUDE_FROM_ALL)
+set_target_properties(attn_counted PROPERTIES UNITY_BUILD ${ATTN_UNITY} UNITY_BUILD_MODE GROUP)
+foreach(module ${counted_modules})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/attn/${module}/*.cpp)
+  target_sources(attn_counted PRIVATE ${sources})
+  set(index 0)
+  foreach(source ${sources})
+    math(EXPR group "${index} / 8")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${module}_${group})
+    math(EXPR index "${index} + 1")
+  endforeach()
+endforeach()
 foreach(module ${counted_modules})
   target_link_libraries(attn_counted PRIVATE $<TARGET_PROPERTY:attn_${module},LINK_LIBRARIES>)
   target_include_directories(attn_counted SYSTEM PRIVATE

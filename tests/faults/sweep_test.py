@@ -34,11 +34,14 @@ class TestSweep:
     def test_every_command_handles_a_sample_of_faults(self, sample):
         assert sample.problems == []
 
+    @pytest.mark.long
     def test_resumed_batch_handles_every_fault(self, resumed_batch):
         assert resumed_batch.problems == []
 
+    @pytest.mark.long
     def test_picture_handles_every_failed_allocation_of_its_text(self, picture):
         assert picture.problems == []
 
+    @pytest.mark.long
     def test_many_faults_were_injected(self, sample, resumed_batch, picture):
         assert sample.injected + resumed_batch.injected + picture.injected > 1600

@@ -257,6 +257,7 @@ def test_command_gives_the_right_outputs(folder, case):
         assert np.allclose(found, expected, rtol=1e-12, atol=0, equal_nan=True), f"{name}: {found}"
 
 
+@pytest.mark.long
 class TestCollidingKeys:
     """153: 65,536 keys with the same hash do not hang; 2 * 10^9 comparisons of them take minutes."""
 

@@ -180,6 +180,7 @@ def test_members_are_counted_before_memory_is_allocated(tmp_path):
         assert peak < (tmp_path / "in.npz").stat().st_size + (20 << 20)
 
 
+@pytest.mark.long
 def test_names_that_collide_in_a_hash_table_do_not_hang(tmp_path):
     names = [name.encode() for name in colliding_names(16, prefix="p" * 256)]
     (tmp_path / "in.npz").write_bytes(archive_of_empty_members(names))
