@@ -112,7 +112,7 @@ Math factor(double value) {
 }  // namespace math
 
 double width(const Math& math) {
-  constexpr double kSmall = 0.7, kGap = 2;  // scale of an index; space between columns
+  constexpr double kIndexScale = 0.7, kColumnGap = 2;
   std::vector<double> columns(std::max<std::size_t>(math.columns, 1));
   double sum = 0, most = 0;
   for (std::size_t i = 0; i < math.parts.size(); ++i) {
@@ -120,7 +120,7 @@ double width(const Math& math) {
     sum += part;
     most = std::max(most, part);
     double& column = columns[i % columns.size()];
-    column = std::max(column, part + kGap);
+    column = std::max(column, part + kColumnGap);
   }
   switch (math.kind) {
     case Math::Kind::name:
@@ -130,7 +130,7 @@ double width(const Math& math) {
       return 1;
     case Math::Kind::superscript:
     case Math::Kind::subscript:
-      return width(math.parts[0]) + kSmall * width(math.parts[1]);
+      return width(math.parts[0]) + kIndexScale * width(math.parts[1]);
     case Math::Kind::fraction:
       return most;
     case Math::Kind::matrix:
