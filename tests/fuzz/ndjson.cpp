@@ -44,7 +44,7 @@ void work(const Item& item, const BatchContext& context) {
   const bool failed = outcome.status == Status::failed;
   fuzz::require(failed == !outcome.error.empty(), "an error exactly if the job failed");
   for (const std::string& line : outcome.error)
-    fuzz::require_fair(Error(static_cast<ErrorKind>(outcome.code), line));
+    fuzz::require_well_formed(Error(static_cast<ErrorKind>(outcome.code), line));
   const std::string line = failed ? failure_json(outcome) + "\n" : outcome.text;
   fuzz::require(line.find('\n') + 1 == line.size(), "one line");
   parse_json(line, "the line");
