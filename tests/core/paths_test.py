@@ -77,6 +77,7 @@ JOBS = {
     "kv_heads": [{"base": PACKED, "heads": H, "kv_heads": G}],
     "layout": [{"base": {"Q": (B, L, H, D), "K": (B, S, G, D)}, "layout": "blhd"}],
     "batch_axis": [{"base": {"Q": (L, B, D), "K": (S, B, D)}, "batch_axis": "second"}],
+    "weights_layout": [{"base": X, "W_Q": (3 * D, D), "W_K": (3 * D, D), "weights_layout": "out-in"}],
     "score": [{"score": "cosine"}, {"score": "dot"}, {"score": "l2", "expect": "score"}],
     "scale": [{"scale": -0.3}, {"scale": "none"}, {"scale": 1e39, "expect": "scale"},
               {"scale": 1e-39, "expect": "scale"},

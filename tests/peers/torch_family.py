@@ -86,7 +86,8 @@ def layer_of(draw, dtype, width, heads, key_width, value_width, batch_first):
         W = np.split(state["in_proj_weight"], 3)
     else:
         W = [state[f"{x}_proj_weight"] for x in "qkv"]
-    tensors = {"W_Q": W[0].T, "W_K": W[1].T, "W_V": W[2].T, "W_O": state["out_proj.weight"].T}
+    tensors = {"W_Q": W[0].T, "W_K": W[1].T, "W_V": W[2].T, "W_O": state["out_proj.weight"].T,
+               "weights_layout": "in-out"}
     if extra["bias"]:
         b = np.split(state["in_proj_bias"], 3)
         tensors |= {"b_Q": b[0], "b_K": b[1], "b_V": b[2], "b_O": state["out_proj.bias"]}

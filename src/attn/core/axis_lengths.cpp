@@ -23,15 +23,19 @@ void AxisLengths::equate(Axis axis, Axis other) {
   if (const Length* length = find(other)) settle(axis, *length);
 }
 
-void AxisLengths::take(Input input, const Tensor& tensor, const AxisList& axes,
-                       std::string_view advice) {
-  const Shape& shape = tensor.shape();
+bool AxisLengths::agrees(const Shape& shape, const AxisList& axes) const {
   bool agree = shape.size() == axes.size();
   for (std::size_t i = 0; agree && i < axes.size(); ++i) {
     const Length* length = find(axes[i]);
     agree = length == nullptr || length->length == shape[i];
   }
-  if (!agree) return report_mismatch(input, tensor, axes, advice);
+  return agree;
+}
+
+void AxisLengths::take(Input input, const Tensor& tensor, const AxisList& axes,
+                       std::string_view advice) {
+  const Shape& shape = tensor.shape();
+  if (!agrees(shape, axes)) return report_mismatch(input, tensor, axes, advice);
   for (std::size_t i = 0; i < axes.size(); ++i) settle(axes[i], {shape[i], name_of(input), shape});
 }
 

@@ -42,6 +42,9 @@ class AxisLengths {
   /// `advice` is appended if the rank is correct.
   void take(Input input, const Tensor& tensor, const AxisList& axes, std::string_view advice = "");
 
+  /// Whether the shape agrees with all known lengths of `axes`.
+  bool agrees(const Shape& shape, const AxisList& axes) const;
+
   bool knows(Axis axis) const { return find(axis) != nullptr; }
   /// Errors: internal, if it is not known.
   const Length& operator[](Axis axis) const;

@@ -206,6 +206,7 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   Options unknown = options;
   unknown.heads = unknown.kv_heads = 0;
   unknown.layout = Layout::bhld;
+  unknown.weights_layout = WeightsLayout::in_out;
   unknown.batch_second = false;
   unknown.scale = {};
   unknown.softcap = 0;

@@ -81,6 +81,13 @@ enum class Layout {
   blhd,  ///< (B, L, H, D)
 };
 
+/// The axes of W_Q, W_K, W_V and W_O. They are (in, out) from make_job() on; the option remains for
+/// messages.
+enum class WeightsLayout {
+  in_out,  ///< (in, out): x W
+  out_in,  ///< (out, in): x W^T, as torch.nn.Linear saves its weight
+};
+
 /// Normalisation of each head's queries and keys: x / sqrt(mean(x^2) + epsilon), or
 /// x / max(|x|, epsilon); then times q_norm or k_norm if given.
 enum class QkNorm { none, rms, l2 };
@@ -156,6 +163,7 @@ struct Options {
   std::int64_t heads = 0;     ///< H; 0: not given, 2-D and 3-D inputs have one head
   std::int64_t kv_heads = 0;  ///< G; 0: as many as heads
   Layout layout = Layout::bhld;
+  WeightsLayout weights_layout = WeightsLayout::in_out;
   bool batch_second = false;  ///< 3-D inputs and results are (L, B, M) instead of (B, L, M)
   Score score = Score::dot;
   Scale scale;

@@ -231,6 +231,24 @@ std::string advice_on_groups(const Tensor& keys, const Options& options, const A
          (G == 1 ? " head of " : " heads of ") + std::to_string(D);
 }
 
+/// The other weights_layout, if W has the right shape in it.
+std::string advice_on_layout(const Tensor& W, const AxisList& expected, const Options& options,
+                             const AxisLengths& axes) {
+  if (W.rank() != 2 || !axes.agrees({W.shape()[1], W.shape()[0]}, {expected[0], expected[1]}))
+    return "";
+  return options.weights_layout == WeightsLayout::in_out
+             ? "(out, in) weights, as torch saves them? add weights_layout: out-in"
+             : "(in, out) weights? set weights_layout: in-out";
+}
+
+/// W_Q, W_K, W_V or W_O. `advice` is used if the other layout does not fit either.
+void take_weights(Input input, const Tensor& W, const Options& options, AxisLengths& axes,
+                  const std::string& advice = "") {
+  const AxisList& expected = row_of(input).axes;
+  const std::string other = advice_on_layout(W, expected, options, axes);
+  axes.take(input, W, expected, other.empty() ? advice : other);
+}
+
 void check_groups(AxisLengths& axes) {
   if (!axes.knows(Axis::H) || !axes.knows(Axis::G)) return;
   const AxisLengths::Length &H = axes[Axis::H], &G = axes[Axis::G];
@@ -271,19 +289,19 @@ void check_projected(const TensorMap& tensors, const Options& options, AxisLengt
   else
     axes.equate(Axis::Mv, Axis::Mk);
   if (const Tensor* W_Q = find(tensors, Input::W_Q))
-    axes.take(Input::W_Q, *W_Q, {Axis::M, Axis::HD});
+    take_weights(Input::W_Q, *W_Q, options, axes);
   else
     axes.equate(Axis::HD, Axis::M);
   settle_packed_heads(options.score, axes);
   if (const Tensor* W_K = find(tensors, Input::W_K))
-    axes.take(Input::W_K, *W_K, {Axis::Mk, Axis::GD}, advice_on_groups(*W_K, options, axes));
+    take_weights(Input::W_K, *W_K, options, axes, advice_on_groups(*W_K, options, axes));
   else if (keys_have_own_width(options.score))
     axes.equate(Axis::GD, Axis::Mk);
   else
     check_identity_keys(axes);
   if (keys_have_own_width(options.score)) split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   if (const Tensor* W_V = find(tensors, Input::W_V))
-    axes.take(Input::W_V, *W_V, {Axis::Mv, Axis::GDv});
+    take_weights(Input::W_V, *W_V, options, axes);
   else
     axes.equate(Axis::GDv, Axis::Mv);
   split_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
@@ -356,12 +374,11 @@ void settle_keys(const TensorMap& tensors, const Options& options, AxisLengths& 
   axes.settle(Axis::S, std::move(keys));
 }
 
-void check_parts(const TensorMap& tensors, AxisLengths& axes) {
+void check_parts(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
   join_axis(Axis::HDv, Axis::H, Axis::Dv, axes);
   join_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   join_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
-  if (const Tensor* W_O = find(tensors, Input::W_O))
-    axes.take(Input::W_O, *W_O, {Axis::HDv, Axis::Mo});
+  if (const Tensor* W_O = find(tensors, Input::W_O)) take_weights(Input::W_O, *W_O, options, axes);
   for (const Input bias : {Input::b_Q, Input::b_K, Input::b_V, Input::b_O})
     if (const Tensor* tensor = find(tensors, bias)) axes.take(bias, *tensor, row_of(bias).axes);
 }
@@ -386,7 +403,7 @@ void check_shapes(const TensorMap& tensors, const Options& options, AxisLengths&
   const Tensor* Q = find(tensors, Input::Q);
   check_past(tensors, options.heads > 0 || (Q != nullptr && Q->rank() == 4), axes);
   settle_keys(tensors, options, axes);
-  check_parts(tensors, axes);
+  check_parts(tensors, options, axes);
   check_option_shapes(tensors, options, axes);
   check_scale(options, axes);
 }

@@ -17,7 +17,7 @@ JsonArray JsonRow::spread(const std::vector<T>& numbers) {
   charge_->add(numbers.size() + 1, sizeof(Json));
   JsonArray array;
   array.reserve(numbers.size() + 1);
-  for (const T number : numbers) array.push_back(Json{number});
+  for (const T number : numbers) array.emplace_back().value = number;
   return array;
 }
 

@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kColumns = 7;
+constexpr std::size_t kColumns = 8;
 using Row = std::array<std::string, kColumns>;
 
 std::string word(Alignment alignment) {
@@ -27,7 +27,8 @@ Row row_of(const Convention& c) {
       c.mask_polarity == MaskPolarity::attend ? "attend" : "ignore",
       word(c.alignment) + (by_lengths ? "; " + word(c.alignment_of_lengths) + " of lengths" : ""),
       empty,
-      c.short_mask == ShortMask::hide ? "hide" : "refuse"};
+      c.short_mask == ShortMask::hide ? "hide" : "refuse",
+      c.weights_layout == WeightsLayout::out_in ? "out-in" : "in-out"};
 }
 
 }  // namespace
@@ -39,12 +40,15 @@ const std::vector<Convention>& conventions() {
        .library = "ONNX Attention (opset 23 on, as of onnx 1.22)",
        .alignment_of_lengths = Alignment::bottom_right,
        .short_mask = ShortMask::hide},
-      {.name = "torch", .library = "torch.nn.functional.scaled_dot_product_attention"},
+      {.name = "torch",
+       .library = "torch.nn.functional.scaled_dot_product_attention",
+       .weights_layout = WeightsLayout::out_in},
       {.name = "torch-mha",
        .library = "torch.nn.MultiheadAttention, batch_first=False",
        .batch_second = true,
        .mask_polarity = MaskPolarity::ignore,
-       .empty_rows = EmptyRows::nan},
+       .empty_rows = EmptyRows::nan,
+       .weights_layout = WeightsLayout::out_in},
       {.name = "jax",
        .library = "jax.nn.dot_product_attention",
        .layout = Layout::blhd,
@@ -80,6 +84,7 @@ Options convention_options(const std::string& name, const TensorMap& tensors) {
     options.alignment =
         contains(tensors, Input::key_lengths) ? c.alignment_of_lengths : c.alignment;
     options.empty_rows = c.empty_rows;
+    options.weights_layout = c.weights_layout;
   }
   return options;
 }
@@ -96,8 +101,8 @@ void apply_mask_convention(const std::string& name, TensorMap& tensors) {
 }
 
 std::string conventions_table() {
-  std::vector<Row> rows = {
-      {"convention", "layout", "batch axis", "mask true", "alignment", "empty rows", "short mask"}};
+  std::vector<Row> rows = {{"convention", "layout", "batch axis", "mask true", "alignment",
+                            "empty rows", "short mask", "weights"}};
   for (const Convention& convention : conventions()) rows.push_back(row_of(convention));
   std::array<std::size_t, kColumns> widths{};
   for (const Row& row : rows)

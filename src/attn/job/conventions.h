@@ -22,6 +22,7 @@ struct Convention {
   Alignment alignment_of_lengths = Alignment::top_left;
   EmptyRows empty_rows = EmptyRows::zero;
   ShortMask short_mask = ShortMask::refuse;
+  WeightsLayout weights_layout = WeightsLayout::in_out;
   bool mask_by_batch = false;  ///< the 3-D mask of 3-D inputs is (B, L, S), also with heads
 };
 

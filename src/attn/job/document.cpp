@@ -116,7 +116,12 @@ Json option_from(const Tensor& tensor, const std::string& name) {
 void add_arrays(Document& document, const TensorMap& arrays, ProblemList& problems) {
   const SavedLayer layer = saved_layer(arrays, document.name);
   for (const auto& [key, tensor] : layer.tensors)
-    document.set({key, Json{}, document.name, "", false, std::make_shared<const Tensor>(tensor)});
+    document.set({.key = key,
+                  .value = Json{},
+                  .origin = document.name,
+                  .folder = "",
+                  .numbers = std::make_shared<const Tensor>(tensor),
+                  .in_out = true});
   const auto set_count = [&](const char* key, std::int64_t count) {
     if (count > 0) document.set({key, Json{count}, document.name, ""});
   };

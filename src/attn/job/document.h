@@ -20,6 +20,7 @@ struct Entry {
   bool from_flag = false;
   /// Inline numbers that have been read; `value` is then null.
   std::shared_ptr<const Tensor> numbers = {};
+  bool in_out = false;  ///< weights of a saved layer, already (in, out)
   bool shared = false;  ///< by all jobs of a batch: it may have no effect
 };
 

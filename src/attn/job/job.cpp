@@ -1,6 +1,7 @@
 #include "attn/job/job.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "attn/base/version.h"
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
+#include "attn/core/projection.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/read_budget.h"
 #include "attn/job/conventions.h"
@@ -214,12 +216,44 @@ Problem located(const Job& job, const Document& document, Problem problem) {
     if (entry->key.rfind(problem.subject, 0) == 0) problem.subject.clear();
   }
   if (!place.empty()) problem.where.insert(problem.where.begin(), place);
+  if (job.transposed.contains(problem.subject) && !problem.found.empty())
+    problem.found += ", transposed by weights_layout out-in";
   return problem;
 }
 
 bool is_of_flag(const Job& job, const Document& document, const Problem& problem) {
   const Entry* entry = entry_of(document, problem.subject);
   return !job.origins.contains(problem.subject) && entry != nullptr && entry->from_flag;
+}
+
+constexpr std::array kProjections = {Input::W_Q, Input::W_K, Input::W_V, Input::W_O};
+
+/// Gives all weights the axes (in, out).
+void apply_weights_layout(Job& job, const Document& document) {
+  if (job.options.weights_layout == WeightsLayout::in_out) return;
+  for (const Input input : kProjections) {
+    const std::string key(name_of(input));
+    const Tensor* W = job.tensors.find(key);
+    if (W == nullptr || W->rank() != 2 || document.find(key)->in_out) continue;
+    job.tensors.set(key, transposed(*W));
+    job.transposed.insert(key);
+  }
+}
+
+/// Finds weights that are used as (in, out) by default, whose shape does not tell their layout and
+/// whose name is one of torch's.
+std::vector<std::string> ambiguous_weights(const Job& job, const Document& document) {
+  std::vector<std::string> names;
+  if (document.find("weights_layout") || job.options.weights_layout == WeightsLayout::out_in)
+    return names;
+  for (const Input input : kProjections) {
+    const std::string key(name_of(input));
+    const Tensor* W = job.tensors.find(key);
+    if (W != nullptr && W->rank() == 2 && W->shape()[0] == W->shape()[1] && W->shape()[0] > 1 &&
+        job.origins.at(key).ends_with(".weight"))
+      names.push_back(key);
+  }
+  return names;
 }
 
 /// Returns compute(), and applies located() to problems in the errors that it throws.
@@ -319,6 +353,8 @@ Job make_job(const Document& document, TensorFiles& files) {
     const Field* field = find_field(entry.key);
     if (field->apply) field->apply(entry.value, job.options);
   }
+  apply_weights_layout(job, document);
+  job.ambiguous_weights = ambiguous_weights(job, document);
   job.outputs = without_repeats(strings(document.find("outputs")));
   if (job.outputs.empty()) job.outputs = default_outputs(document);
   job.tokens = strings(document.find("tokens"));

@@ -33,6 +33,9 @@ struct Job {
   TensorMap tensors;                           ///< by the names of core/inputs.h
   std::map<std::string, std::string> origins;  ///< where each tensor came from, for messages
   Options options;
+  /// Square weights from arrays named *.weight, used as (in, out) by default.
+  std::vector<std::string> ambiguous_weights;
+  std::set<std::string> transposed;  ///< weights given as (out, in)
   std::vector<std::string> outputs;
   std::vector<std::string> tokens;
 };

@@ -6,20 +6,10 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/core/projection.h"
 
 namespace attn {
 namespace {
-
-Tensor transposed(const Tensor& matrix) {
-  const std::size_t rows = matrix.shape()[0], columns = matrix.shape()[1];
-  const std::size_t size = size_of(matrix.dtype());
-  Tensor result(matrix.dtype(), {columns, rows});
-  std::byte* to = result.size() > 0 ? result.mutable_raw() : nullptr;
-  for (std::size_t j = 0; j < columns; ++j)
-    for (std::size_t i = 0; i < rows; ++i, to += size)
-      std::memcpy(to, matrix.raw() + (i * columns + j) * size, size);
-  return result;
-}
 
 /// The third number `part` of the rows.
 Tensor third(const Tensor& tensor, std::size_t part) {

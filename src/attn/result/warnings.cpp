@@ -151,6 +151,14 @@ std::string warn_float_mask(const Job& job) {
          "integers to say which keys may be seen";
 }
 
+std::string warn_weights_layout(const Job& job) {
+  if (job.ambiguous_weights.empty()) return "";
+  const std::string& first = job.ambiguous_weights.front();
+  return printable(job.origins.at(first)) + ": " + first +
+         ": a square matrix, used as (in, out); torch.nn.Linear saves (out, in): give "
+         "weights_layout out-in or in-out";
+}
+
 std::string warn_token_count(const Job& job, const Inputs& in) {
   const std::size_t count = job.tokens.size();
   const std::size_t keys = in.P + in.N;  // without the keys that are appended for every query
@@ -167,7 +175,7 @@ std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Res
   std::vector<std::string> warnings;
   for (std::string& warning :
        std::array{nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
-                  warn_float_mask(job), warn_token_count(job, in)})
+                  warn_float_mask(job), warn_weights_layout(job), warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }

@@ -39,6 +39,7 @@ std::string nan_warning(const Job& job, const Result& result,
 ///   - numbers of `outputs` that overflowed the result's dtype and became infinite;
 ///   - a mask of floats that are all 0 or 1: it is added to the scores, as in PyTorch and ONNX, and
 ///     hides nothing, where its author probably wanted booleans;
+///   - square weights of an array *.weight, without a weights_layout;
 ///   - tokens that are as many as neither the queries nor the keys, whose labels are then ignored.
 /// Errors: data, for NaN under NanPolicy::refuse.
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
