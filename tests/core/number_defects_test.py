@@ -18,6 +18,39 @@ def run_job(folder, tensors, *flags):
         return dict(found), run.stderr.decode()
 
 
+def yarn_frequencies(r, base, factor, original, beta_fast, beta_slow, truncate):
+    """transformers' modeling_rope_utils._compute_yarn_parameters (inv_freq)."""
+    def correction(turns):
+        return r * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
+    low, high = correction(beta_fast), correction(beta_slow)
+    if truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, r - 1)
+    if low == high:
+        high += 0.001
+    ramp = np.clip((np.arange(r // 2) - low) / (high - low), 0, 1)
+    plain = 1 / base ** (np.arange(0, r, 2) / r)
+    return plain / factor * ramp + plain * (1 - ramp)
+
+
+@pytest.mark.parametrize("truncate", [None, True, False])
+@pytest.mark.parametrize("r, base, factor, original", [(64, 150000, 32, 4096), (64, 10000, 4, 512), (8, 1e6, 2, 100)],
+                         ids=["gpt-oss", "low", "narrow"])
+def test_yarn_truncate(tmp_path, r, base, factor, original, truncate):
+    """A query of ones in the first half: the rotated one has the cosines, then the sines, of a position."""
+    position = 1  # angles of less than a turn
+    f = yarn_frequencies(r, base, factor, original, 32, 1, truncate is not False)
+    flags = [f"--rotary-{k}={v}" for k, v in dict(kind="half", base=base, scaling="yarn", factor=factor,
+                                                  original_length=original, attention_factor=1).items()]
+    flags = [flag.replace("_", "-") for flag in flags]
+    if truncate is not None:
+        flags.append(f"--rotary-truncate={str(truncate).lower()}")
+    Q = np.repeat([1.0, 0.0], r // 2)[None]
+    out, _ = run_job(tmp_path, {"Q": Q, "K": Q, "position_ids": np.array([position])}, *flags, "--outputs", "queries")
+    angles = np.arctan2(out["queries"][0, r // 2:], out["queries"][0, :r // 2])
+    np.testing.assert_allclose(angles, position * f, rtol=1e-13)
+
+
 def exact_entmax15(scores):
     """The support of entmax15 by exact arithmetic, and its weights (Peters et al. 2019, algorithm 2)."""
     x = [Fraction(score) / 2 for score in scores]

@@ -109,6 +109,7 @@ struct Rotary {
   std::int64_t original_length = 0;  ///< trained context length, for yarn and llama3
   double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
   double beta_fast = 32, beta_slow = 1;                        ///< yarn
+  bool truncate = true;         ///< yarn: the ramp between the betas begins and ends at whole pairs
   double attention_factor = 0;  ///< yarn: scales cosines and sines; 0: 0.1 log(factor) + 1
   bool operator==(const Rotary&) const = default;
 };

@@ -20,9 +20,13 @@ double pair_turning(double times, const Rotary& rotary, double r) {
   return r * std::log(length / (times * kTurn)) / (2 * std::log(rotary.base));
 }
 
+/// Peng et al. 2023, section 3.2, where the ramp is over the turns; over the pairs, as here, in
+/// their code and in transformers' _compute_yarn_parameters, which has `truncate`.
 double yarn(double frequency, double k, const Rotary& rotary, double r) {
-  const double low = std::max(std::floor(pair_turning(rotary.beta_fast, rotary, r)), 0.0);
-  const double high = std::min(std::ceil(pair_turning(rotary.beta_slow, rotary, r)), r - 1);
+  double low = pair_turning(rotary.beta_fast, rotary, r);
+  double high = pair_turning(rotary.beta_slow, rotary, r);
+  if (rotary.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0), high = std::min(high, r - 1);
   const double width = low == high ? 0.001 : high - low;  // never 0 / 0
   const double slow = std::clamp((k - low) / width, 0.0, 1.0);
   return frequency / rotary.factor * slow + frequency * (1 - slow);
