@@ -24,18 +24,17 @@ double rounded(double value, int digits) {
 }
 
 /// The double with the fewest digits among those that round to `value`. Its own shortest digits are
-/// those of the 16-bit number. The doubles that round to a power of two reach twice as far up as
+/// those of the f16. The doubles that round to a power of two reach twice as far up as
 /// down, so rounding their middle may succeed where rounding `value` leads out of them.
-template <class T>
-double fewest_digits(T value) {
+double fewest_digits(Half value) {
   const auto exact = static_cast<double>(value);
-  T above = value;
+  Half above = value;
   ++above.bits;
   const double middle = exact + (static_cast<double>(above) - exact) / 8;
-  constexpr int kEnough = 5;  // distinguish any two f16, or any two bf16
+  constexpr int kEnough = 5;  // distinguish any two f16
   for (int digits = 1; digits < kEnough; ++digits)
     for (const double from : {exact, middle})
-      if (const double brief = rounded(from, digits); T(brief).bits == value.bits) return brief;
+      if (const double brief = rounded(from, digits); Half(brief).bits == value.bits) return brief;
   return rounded(exact, kEnough);
 }
 
@@ -181,7 +180,6 @@ std::string lengthened(double value, const Decimal& decimal, int places, DType d
 void append_number(std::string& out, double value) { append_float(out, value); }
 void append_number(std::string& out, float value) { append_float(out, value); }
 void append_number(std::string& out, Half value) { append_float(out, fewest_digits(value)); }
-void append_number(std::string& out, BFloat16 value) { append_float(out, fewest_digits(value)); }
 
 std::string python_repr(double value, DType dtype) {
   if (std::isnan(value)) return "nan";

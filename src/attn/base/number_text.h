@@ -17,11 +17,11 @@
 namespace attn {
 
 /// Appends a finite value as Python's repr writes it, with the shortest digits of its type: 0.1,
-/// 65500.0, 1e-05. Positional from 1e-4 up to 1e16, with an exponent beyond.
+/// 65500.0, 1e-05. JSON and CSV have the digits of a double for every dtype, because readers take
+/// numbers as doubles. Positional from 1e-4 up to 1e16, with an exponent beyond.
 void append_number(std::string& out, double value);
 void append_number(std::string& out, float value);
 void append_number(std::string& out, Half value);
-void append_number(std::string& out, BFloat16 value);
 
 void append_number(std::string& out, std::integral auto value) { out += std::to_string(value); }
 

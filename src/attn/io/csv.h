@@ -22,7 +22,7 @@ namespace attn {
 Tensor read_csv(const FileBytes& file, const std::string& name, ReadBudget* budget = nullptr);
 
 /// Rank 0 to 2 (a vector is one row). Floats have the shortest digits that read back as the same
-/// value, booleans are 1 and 0. Errors: data, for more axes or no elements, which CSV cannot
+/// double, booleans are 1 and 0. Errors: data, for more axes or no elements, which CSV cannot
 /// express.
 std::string to_csv(const Tensor& tensor, const std::string& name);
 

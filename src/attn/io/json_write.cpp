@@ -52,7 +52,7 @@ void append_cell(std::string& out, T value) {
   } else if constexpr (std::is_integral_v<T>) {
     append_number(out, value);
   } else if (const auto wide = static_cast<double>(value); std::isfinite(wide)) {
-    append_number(out, value);
+    append_number(out, wide);
   } else {
     out += '"';
     out += non_finite_name(wide);

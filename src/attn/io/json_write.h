@@ -63,8 +63,9 @@ std::string json_quoted(std::string_view text);
 
 /// A tensor as nested arrays. indent < 0: on one line. Otherwise each row of a matrix has its own
 /// line, indented by `indent` spaces and two more for each axis; the last bracket is indented by
-/// two fewer. f32, f16 and bf16 have the shortest digits of their own precision. Errors: data, for
-/// more than a million rows without elements.
+/// two fewer. f32, f16 and bf16 are written as doubles: the digits read back as exactly the same
+/// number, as a double and in the tensor's dtype. Errors: data, for more than a million rows
+/// without elements.
 std::string to_json(const Tensor& tensor, int indent);
 void append_json(std::string& out, const Tensor& tensor, int indent);
 

@@ -302,13 +302,17 @@ std::string place_text(std::size_t at, const Shape& shape) {
   return "[" + join(index_of(at, shape), ", ", digits) + "]";
 }
 
-/// With the shortest digits that identify the value.
-std::string element_text(const Tensor& tensor, std::size_t at) {
-  return numpy_str(tensor.reshaped({tensor.size()}).at(at));
+/// With the shortest digits that identify the value in its dtype, or as a double.
+std::string element_text(const Tensor& tensor, std::size_t at, bool as_double) {
+  const Tensor element = tensor.reshaped({tensor.size()}).at(at);
+  return numpy_str(as_double && is_float(tensor.dtype()) ? cast(element, DType::f64) : element);
 }
 
+/// Values of different dtypes are shown as doubles, since 0.1 in float16 is not 0.1 in float32.
 std::string values_text(std::size_t at, const Tensor& a, const Tensor& b) {
-  return place_text(at, a.shape()) + ": " + element_text(a, at) + " and " + element_text(b, at);
+  const bool as_double = a.dtype() != b.dtype();
+  return place_text(at, a.shape()) + ": " + element_text(a, at, as_double) + " and " +
+         element_text(b, at, as_double);
 }
 
 std::string extreme_line(const char* what, const std::optional<Extreme>& extreme, const Tensor& a,
