@@ -18,7 +18,7 @@ from transformers.models.t5.modeling_t5 import T5Attention
 from peers.cases import Case, Draw
 
 torch.set_num_threads(1)
-COUNT = 60
+COUNT = 300
 SOFTMAX = torch.nn.functional.softmax
 
 
