@@ -8,7 +8,9 @@
 
 namespace attn::fuzz {
 
-MemoryFile::MemoryFile() : descriptor_(memfd_create("fuzz", MFD_CLOEXEC)) {
+// Without MFD_CLOEXEC: attn takes descriptors with that flag for its own, which /dev/fd/N may not
+// name.
+MemoryFile::MemoryFile() : descriptor_(memfd_create("fuzz", 0)) {
   require(descriptor_ >= 0, "a file in memory");
 }
 
