@@ -77,3 +77,57 @@ def test_entmax15_of_distant_scores(tmp_path, scores):
     tensors = {"Q": np.ones((1, 1)), "K": keys, "V": keys}
     out, _ = run_job(tmp_path, tensors, "--scale", "none", "--normaliser", "entmax15", "--outputs", "weights")
     assert out["weights"][0] == pytest.approx(exact_entmax15(scores), abs=1e-15)
+
+
+def exact_softmax(scores):
+    """Weights and logsumexp in long doubles, whose range is far larger."""
+    x = scores.astype(np.longdouble)
+    largest = x.max(-1, keepdims=True)
+    e = np.exp(x - largest)
+    return e / e.sum(-1, keepdims=True), (largest[..., 0] + np.log(e.sum(-1)))
+
+
+LARGEST = {"float32": 3.4e38, "float64": 1.79e308}
+TOLERANCE = {"float32": 3e-5, "float64": 1e-12}
+
+
+@pytest.mark.parametrize("outputs", ["context", "context,logsumexp,weights", "scores,masked_scores,weights",
+                                     "mean_weights,row_max,entropy,key_weights"])
+@pytest.mark.parametrize("dtype", LARGEST)
+@pytest.mark.parametrize("L, S", [(1, 2), (3, 5), (70, 300)])
+def test_scores_near_the_ends_of_the_range(tmp_path, L, S, dtype, outputs):
+    """Every third query has scores up to the largest number, or down to the lowest; all are finite."""
+    rng = np.random.default_rng(L)
+    B, H, D = 2, 3, 2
+    root = math.sqrt(LARGEST[dtype])
+    Q = rng.standard_normal((B, H, L, D))
+    K = np.zeros((B, H, S, D))
+    K[..., 0] = rng.uniform(0.7, 1, (B, H, S)) * root
+    K[..., 1] = rng.standard_normal((B, H, S))
+    Q[..., 0] = 0
+    Q[:, :, ::3, 0] = rng.choice([-1, 1], Q[:, :, ::3, 0].shape) * root * 0.999
+    Q[:, :, ::3, 1] = 0
+    Q, K = Q.astype(dtype), K.astype(dtype)
+    V = rng.standard_normal((B, H, S, 4)).astype(dtype)
+    out, messages = run_job(tmp_path, {"Q": Q, "K": K, "V": V}, "--scale", "none", "--outputs", outputs)
+    scores = np.einsum("bhld,bhsd->bhls", Q, K, dtype=dtype)
+    assert np.isfinite(scores).all() and np.abs(scores).max() > 0.7 * LARGEST[dtype]
+    weights, logsumexp = exact_softmax(scores)
+    expected = {"scores": scores, "masked_scores": scores, "weights": weights, "logsumexp": logsumexp,
+                "context": weights @ V.astype(np.longdouble), "row_max": scores.max(-1),
+                "mean_weights": weights.mean(1), "key_weights": weights.sum(2),
+                "entropy": -(weights * np.log(np.where(weights > 0, weights, 1))).sum(-1)}
+    for name in outputs.split(","):
+        assert out[name].dtype == dtype
+        np.testing.assert_allclose(out[name], expected[name].astype(dtype), err_msg=name,
+                                   rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+    assert "NaN" not in messages
+
+
+def test_nan_and_infinity_stay(tmp_path):
+    """Infinite inputs give NaN where the formula gives NaN."""
+    K = np.array([[1], [np.inf], [2]], "float32")
+    out, _ = run_job(tmp_path, {"Q": np.array([[1], [-1]], "float32"), "K": K, "V": K[::-1]}, "--scale", "none",
+                     "--outputs", "weights", "--nan", "allow")
+    assert np.isnan(out["weights"][0]).all()
+    np.testing.assert_allclose(out["weights"][1], np.exp([-1, -np.inf, -2]) / np.exp([-1, -2]).sum(), rtol=1e-6)

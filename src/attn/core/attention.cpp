@@ -1,9 +1,15 @@
 #include "attn/core/attention.h"
 
+#include <algorithm>
+#include <cstring>
+#include <numbers>
 #include <optional>
+#include <set>
+#include <vector>
 
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
+#include "attn/core/mask.h"
 #include "attn/core/projection.h"
 #include "attn/core/tensor_ops.h"
 
@@ -76,13 +82,78 @@ class Computation {
 
   void compute_fused() {
     if (is_computed_) return;
-    FusedOutputs fused = attend_fused(formula_.at(Output::queries), formula_.all_keys(),
-                                      wants_context() ? formula_.all_values() : Tensor(), in_,
-                                      options_, fused_request());
+    const FusedRequest request = fused_request();
+    auto [fused, beyond] =
+        attend_fused(formula_.at(Output::queries), formula_.all_keys(),
+                     wants_context() ? formula_.all_values() : Tensor(), in_, options_, request);
+    compute_rows(beyond, request, fused);
     for (const OutputRow& row : kOutputs)
       if (std::optional<Tensor>& output = fused[index_of(row.output)])
         formula_.provide(row.output, std::move(*output));
     is_computed_ = true;
+  }
+
+  /// Computes rows of (B, H, rows), counted together, by the operations of the formula, a few
+  /// queries at a time.
+  void compute_rows(const std::vector<std::size_t>& rows, const FusedRequest& request,
+                    FusedOutputs& fused) {
+    constexpr std::size_t kMostScores = std::size_t{1} << 20;
+    const std::size_t most = std::max<std::size_t>(kMostScores / (in_.B * in_.H * in_.S + 1), 1);
+    std::set<std::size_t> queries;
+    for (const std::size_t row : rows) queries.insert(row % in_.rows.size());
+    std::vector<std::size_t> some;
+    for (const std::size_t query : queries) {
+      some.push_back(query);
+      if (some.size() < most && query != *queries.rbegin()) continue;
+      compute_queries(some, rows, request, fused);
+      some.clear();
+    }
+  }
+
+  /// Computes these queries and puts those of `rows` where they belong.
+  void compute_queries(const std::vector<std::size_t>& queries,
+                       const std::vector<std::size_t>& rows, const FusedRequest& request,
+                       FusedOutputs& fused) {
+    Inputs part = in_;
+    part.rows.clear();
+    for (const std::size_t query : queries) part.rows.push_back(in_.rows[query]);
+    part.key_ranges = key_ranges(part, options_);
+    Options options = options_;
+    options.lse_base = std::numbers::e;  // as that of the kernels
+    TensorOps ops(part, options);
+    Formula<TensorOps> formula(ops, part, options);
+    formula.provide(Output::queries, take_rows(formula_.at(Output::queries), queries));
+    formula.provide(Output::present_K, formula_.at(Output::present_K));
+    if (wants_context()) formula.provide(Output::present_V, formula_.at(Output::present_V));
+    for (const OutputRow& output : kOutputs) {
+      if (!request.wants(output.output) && output.output != Output::logsumexp) continue;
+      if (!fused[index_of(output.output)] && request.sinks[index_of(output.output)] == nullptr)
+        continue;
+      put_rows(output.output, formula.at(output.output), queries, rows, request, fused);
+    }
+  }
+
+  /// Copies rows from `computed`, an output for these queries, to the output or its sink.
+  void put_rows(Output output, const Tensor& computed, const std::vector<std::size_t>& queries,
+                const std::vector<std::size_t>& rows, const FusedRequest& request,
+                FusedOutputs& fused) const {
+    const std::size_t L = in_.rows.size();
+    const std::size_t bytes = computed.bytes() / (in_.B * in_.H * queries.size());
+    for (const std::size_t row : rows) {
+      const auto query = std::lower_bound(queries.begin(), queries.end(), row % L);
+      if (query == queries.end() || *query != row % L) continue;
+      const auto place = static_cast<std::size_t>(query - queries.begin());
+      const std::byte* from = computed.raw() + (row / L * queries.size() + place) * bytes;
+      if (const RowSink* sink = request.sinks[index_of(output)])
+        (*sink)({.first = row,
+                 .count = 1,
+                 .columns = in_.S,
+                 .dtype = computed.dtype(),
+                 .data = from,
+                 .stride = bytes});
+      else if (bytes > 0)
+        std::memcpy(fused[index_of(output)]->mutable_raw() + row * bytes, from, bytes);
+    }
   }
 
   const Inputs& in_;

@@ -4,8 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <numbers>
+#include <utility>
 
 #include "attn/core/gemm.h"
 #include "attn/core/kernel_problem.h"
@@ -86,10 +88,76 @@ constexpr std::array<MatrixRows<T>, 4> kMatrixRows = {{
     {Output::weights, &kernel::FinishedRows<T>::weights, &kernel::Results<T>::weights},
 }};
 
+/// The largest magnitude; NaN if an element is not finite.
+template <class T>
+double largest_magnitude(const Tensor& tensor) {
+  T largest = 0, others = 0;  // a loop without an exit, which compilers vectorise
+  for (const T x : tensor.data<T>()) {
+    const T magnitude = std::fabs(x);
+    largest = magnitude > largest ? magnitude : largest;
+    others += x - x;
+  }
+  return static_cast<double>(largest + others);
+}
+
+/// Finds the rows of FusedResult::beyond by their logsumexp. Several threads may ask at once.
+template <class T>
+class BeyondKernels {
+ public:
+  /// All must outlive this object.
+  BeyondKernels(const Tensor& queries, const Tensor& keys, const Inputs& in, const Options& options)
+      : queries_(queries),
+        keys_(keys),
+        factor_(static_cast<double>(queries.shape()[3]) * std::fabs(in.scale.factor()) /
+                options.temperature) {
+    const auto adds = [](const std::optional<Tensor>& mask) {
+      return mask && is_float(mask->dtype());
+    };
+    biased_ = adds(in.mask) || adds(in.key_mask) || in.relative_bias || in.slopes;
+  }
+
+  /// -inf is the logsumexp of rows without visible keys, and of those whose scores all became -inf.
+  /// Masks often hide keys by the lowest number; there the kernels clamp, so that neither occurs.
+  bool contains(T logsumexp) {
+    constexpr T kLargest = std::numeric_limits<T>::max() * T(0.693);
+    if (std::isfinite(logsumexp)) return !biased_ && logsumexp < -kLargest;
+    if (logsumexp < 0) return !biased_ && largest_score() > static_cast<double>(kLargest);
+    return std::isfinite(magnitudes().first) && std::isfinite(magnitudes().second);
+  }
+
+ private:
+  /// Of queries and keys. If one is not finite, NaN and infinity belong in the results.
+  const std::pair<double, double>& magnitudes() {
+    std::call_once(once_, [&] {
+      magnitudes_ = {largest_magnitude<T>(queries_), largest_magnitude<T>(keys_)};
+    });
+    return magnitudes_;
+  }
+
+  double largest_score() { return factor_ * magnitudes().first * magnitudes().second; }
+
+  const Tensor &queries_, &keys_;
+  double factor_;
+  bool biased_ = false;
+  std::once_flag once_;
+  std::pair<double, double> magnitudes_;
+};
+
+/// `rows` from row `from` on.
+template <class T>
+kernel::FinishedRows<T> part_of(const kernel::FinishedRows<T>& rows, std::size_t from,
+                                std::size_t count) {
+  kernel::FinishedRows<T> part = rows;
+  part.first += from, part.count = count;
+  for (const MatrixRows<T>& each : kMatrixRows<T>)
+    if (part.*each.rows != nullptr) part.*each.rows += from * rows.stride;
+  return part;
+}
+
 /// Requests the rows of the score matrices that are wanted or reduced, and sets their destinations.
 template <class T>
 void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
-                     const FusedRequest& request, const Shape& matrix) {
+                     const FusedRequest& request, const Shape& matrix, BeyondKernels<T>& beyond) {
   const std::size_t S = matrix[3];
   std::vector<RowOutput<T>> matrices;
   std::vector<ReducedOutput<T>> reductions;
@@ -108,11 +176,7 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
       results.*each.wanted = true;
     }
   }
-  results.sink = [=, logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {
-    // logsumexp is finite only if all visible scores are.
-    const T* const logs = logsumexp + rows.first;
-    const bool finite =
-        std::all_of(logs, logs + rows.count, [](T log) { return std::isfinite(log); });
+  const auto pass_all = [=](const kernel::FinishedRows<T>& rows, bool finite) {
     for (const RowOutput<T>& each : matrices) {
       const bool before_mask = each.rows == &kernel::FinishedRows<T>::scores ||
                                each.rows == &kernel::FinishedRows<T>::scaled;
@@ -121,6 +185,17 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
     for (const ReducedOutput<T>& each : reductions)
       for (std::size_t i = 0; i < rows.count; ++i)
         each.kept[rows.first + i] = reduce_row(each.output, rows.*each.rows + i * rows.stride, S);
+  };
+  results.sink = [pass_all, &beyond,
+                  logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {
+    // logsumexp is finite only if all visible scores are.
+    const T* const logs = logsumexp + rows.first;
+    const bool finite =
+        std::all_of(logs, logs + rows.count, [](T log) { return std::isfinite(log); });
+    const auto is_beyond = [&](T log) { return beyond.contains(log); };
+    if (std::none_of(logs, logs + rows.count, is_beyond)) return pass_all(rows, finite);
+    for (std::size_t i = 0; i < rows.count; ++i)
+      if (!is_beyond(logs[i])) pass_all(part_of(rows, i, 1), false);
   };
 }
 
@@ -157,8 +232,8 @@ void recompute_overflowed(kernel::Problem<T>& problem, const Tensor& values, Ten
 }
 
 template <class T>
-FusedOutputs attend_as(const Tensor& queries, const Tensor& keys, const Tensor& values,
-                       const Inputs& in, const Options& options, const FusedRequest& request) {
+FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                      const Inputs& in, const Options& options, const FusedRequest& request) {
   const bool wants_context = request.wants(Output::head_context);
   KernelProblem<T> given(in, options);
   kernel::Problem<T>& problem = given.problem;
@@ -166,20 +241,25 @@ FusedOutputs attend_as(const Tensor& queries, const Tensor& keys, const Tensor& 
   problem.q = operand(queries), problem.k = operand(keys);
   if (wants_context) problem.v = operand(values);
 
-  FusedOutputs outputs;
+  FusedResult result;
+  FusedOutputs& outputs = result.outputs;
+  BeyondKernels<T> beyond(queries, keys, in, options);
   kernel::Results<T> results;
   results.logsumexp =
       allocate_if<T>(true, outputs[index_of(Output::logsumexp)], {in.B, in.H, problem.L});
   std::optional<Tensor>& context = outputs[index_of(Output::head_context)];
   results.context = allocate_if<T>(true, context, {in.B, in.H, problem.L, problem.Dv});
   results.context_strides = strides_of(*context);
-  set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S});
+  set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, beyond);
   kernel::attend(problem, results, pool());
+  const auto logs = outputs[index_of(Output::logsumexp)]->template data<T>();
+  for (std::size_t i = 0; i < logs.size(); ++i)
+    if (beyond.contains(logs[i])) result.beyond.push_back(i);
   if (wants_context)
     recompute_overflowed<T>(problem, values, *context);
   else
     context.reset();
-  return outputs;
+  return result;
 }
 
 /// Whether scores are dot products, possibly of transformed queries and keys.
@@ -246,8 +326,8 @@ bool is_streamed(Output output, const OutputSet& outputs) {
   return is_score_matrix(output) && !is_reduced;
 }
 
-FusedOutputs attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
-                          const Inputs& in, const Options& options, const FusedRequest& request) {
+FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                         const Inputs& in, const Options& options, const FusedRequest& request) {
   const Tensor q = factors(queries, in, options.score, true);
   const Tensor k = factors(keys, in, options.score, false);
   return in.compute == DType::f32 ? attend_as<float>(q, k, values, in, options, request)

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <optional>
+#include <vector>
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
@@ -38,10 +39,18 @@ struct FusedRequest {
 /// The outputs that were kept, with all axes, and logsumexp.
 using FusedOutputs = std::array<std::optional<Tensor>, kOutputs.size()>;
 
+struct FusedResult {
+  FusedOutputs outputs;
+  /// Rows of (B, H, rows), counted together, that the reference path has to compute, because the
+  /// kernels multiply scores by log2(e): of a finite score above 69 % of the largest number they
+  /// make an infinite one. `outputs` holds NaN for these rows, and sinks did not receive them.
+  std::vector<std::size_t> beyond;
+};
+
 /// `queries` (B, H, rows, D) and `keys` (B, G, S, Dk), the past and the appended ones included, all
 /// of dtype in.compute; `values` (B, G, S, Dv) likewise where head_context is wanted.
-FusedOutputs attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
-                          const Inputs& in, const Options& options, const FusedRequest& request);
+FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
+                         const Inputs& in, const Options& options, const FusedRequest& request);
 
 /// Sets the number of threads for the computations of the calling thread; 0: one for each processor
 /// available to it. The results do not depend on it.
