@@ -1,5 +1,6 @@
 #include "attn/cli/svd.h"
 
+#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <optional>
@@ -56,10 +57,13 @@ std::string meaning_of(const std::string& factor) {
 
 /// "2 of 5 singular values keep 99.2637% of the sum of squares"
 std::string kept_text(const Tensor& matrix, const Svd& svd) {
-  const std::string share = six_digits(100 * kept_share(matrix, svd)) + "%";
+  const double share = kept_share(matrix, svd);
   const std::size_t all = std::min(matrix.shape()[0], matrix.shape()[1]);
-  return std::to_string(svd.s.size()) + " of " + std::to_string(all) + " singular values keep " +
-         share + " of the sum of squares";
+  const std::string count = std::to_string(svd.s.size()) + " of " + std::to_string(all);
+  if (!std::isfinite(share))
+    return count + " singular values; s has values that are too large for " +
+           std::string(name_of(svd.s.dtype()));
+  return count + " singular values keep " + six_digits(100 * share) + "% of the sum of squares";
 }
 
 std::vector<std::string> factor_names() {

@@ -135,7 +135,12 @@ class Explainer {
     heading("Queries");
     const Matrix queries = from_.matrix(Output::queries);
     if (!from_.has(Output::inputs)) {
-      words("The queries are given, one row each." + shape("Q", queries));
+      words(std::string(plain_vectors(from_)
+                            ? "The queries are given, one row each."
+                            : "The queries are given, one row each, and then normalised or "
+                              "rotated by position, as the job specifies. The matrix shows "
+                              "the result.") +
+            shape("Q", queries));
       return lines({{name("Q"), {matrix_math(queries)}}});
     }
     if (from_.has(Output::positions))

@@ -98,6 +98,15 @@ TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
   return tensors;
 }
 
+[[noreturn]] void fail_without_arrays(const ZipDirectory& directory, const std::string& file) {
+  for (const ZipMember& member : directory.members)
+    if (member.name.ends_with("data.pkl"))
+      fail_at({file},
+              "is a file of torch.save, which only Python can read; convert it with "
+              "safetensors.torch.save_file or numpy.savez");
+  fail_at({file}, "has no .npy member");
+}
+
 }  // namespace
 
 bool is_zip(std::span<const std::byte> bytes) {
@@ -112,7 +121,7 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
       read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
   if (comment != nullptr) *comment = directory.comment;
   TensorMap tensors = read_members(directory, file, limits, nullptr, budget);
-  if (tensors.empty()) fail_at({file.name()}, "has no .npy member");
+  if (tensors.empty()) fail_without_arrays(directory, file.name());
   return tensors;
 }
 

@@ -1,0 +1,46 @@
+"""Messages that were wrong or vague."""
+
+import json
+import zipfile
+
+import numpy as np
+
+from support.attn import assert_error, attn
+
+
+def test_overflowing_singular_value(tmp_path):
+    """sigma_1 of an n x n matrix of ones times c is n c."""
+    np.save(tmp_path / "big.npy", np.full((2, 2), 1e308))
+    run = attn("svd", "big.npy", "--rank", "1", cwd=tmp_path)
+    text = (run.stdout + run.stderr).decode()
+    assert run.returncode == 0
+    assert "1 of 2 singular values; s has values that are too large for float64" in text
+    assert "inf%" not in text
+
+
+def test_share_of_singular_values(tmp_path):
+    np.save(tmp_path / "m.npy", np.diag([3.0, 4.0]))
+    run = attn("svd", "m.npy", "--rank", "1", cwd=tmp_path)
+    assert "1 of 2 singular values keep 64% of the sum of squares" in (run.stdout + run.stderr).decode()
+
+
+def test_file_of_torch_save(tmp_path):
+    """The members that torch.save writes."""
+    with zipfile.ZipFile(tmp_path / "mha.pt", "w") as file:
+        for name, data in ("mha/data.pkl", b"\x80\x02}q\x00."), ("mha/version", b"3\n"), ("mha/data/0", b"1234"):
+            file.writestr(name, data)
+    for command in "inspect", "run":
+        assert_error(attn(command, "mha.pt", cwd=tmp_path), 65, "mha.pt: is a file of torch.save",
+                     "safetensors.torch.save_file")
+
+
+def test_explanation_of_given_queries(tmp_path):
+    job = {"Q": [[1.0, 2.0]], "K": [[1.0, 3.0]], "V": [[1.0, 3.0]]}
+    for more, is_plain in ({}, True), ({"qk_norm": "rms"}, False), ({"rotary": {"kind": "half"}}, False):
+        run = attn("run", "-", "--explain", "x.md", stdin=json.dumps({**job, **more}), cwd=tmp_path)
+        assert run.returncode == 0, run.stderr.decode()
+        text = (tmp_path / "x.md").read_text()
+        (tmp_path / "x.md").unlink()
+        assert "The queries are given, one row each" in text
+        assert ("The queries are given, one row each." in text) == is_plain
+        assert ("normalised or rotated by position" in text.split("Keys and values")[0]) != is_plain
