@@ -256,6 +256,12 @@ std::vector<std::string> ambiguous_weights(const Job& job, const Document& docum
   return names;
 }
 
+bool is_alignment_given(const Document& document) {
+  const Entry* causal = document.find("causal");
+  return document.find("alignment") != nullptr || document.find("convention") != nullptr ||
+         (causal != nullptr && causal->value.get<std::string>() != nullptr);
+}
+
 /// Returns compute(), and applies located() to problems in the errors that it throws.
 template <class Compute>
 auto with_origins(const Job& job, const Document& document, Compute&& compute) {
@@ -354,6 +360,7 @@ Job make_job(const Document& document, TensorFiles& files) {
     if (field->apply) field->apply(entry.value, job.options);
   }
   apply_weights_layout(job, document);
+  job.alignment_given = is_alignment_given(document);
   job.ambiguous_weights = ambiguous_weights(job, document);
   job.outputs = without_repeats(strings(document.find("outputs")));
   if (job.outputs.empty()) job.outputs = default_outputs(document);

@@ -35,6 +35,7 @@ struct Job {
   Options options;
   /// Square weights from arrays named *.weight, used as (in, out) by default.
   std::vector<std::string> ambiguous_weights;
+  bool alignment_given = false;      ///< by an option or a convention
   std::set<std::string> transposed;  ///< weights given as (out, in)
   std::vector<std::string> outputs;
   std::vector<std::string> tokens;

@@ -151,6 +151,34 @@ std::string warn_float_mask(const Job& job) {
          "integers to say which keys may be seen";
 }
 
+/// An integer mask that hides all keys.
+std::string warn_hiding_mask(const Job& job) {
+  for (const Input input : {Input::mask, Input::key_mask}) {
+    const Tensor* mask = find(job.tensors, input);
+    if (mask == nullptr || mask->size() == 0 || is_float(mask->dtype()) ||
+        mask->dtype() == DType::boolean)
+      continue;
+    const std::int64_t hidden = job.options.mask_polarity == MaskPolarity::ignore ? 1 : 0;
+    const Tensor values = cast(*mask, DType::i64);
+    const auto data = values.data<std::int64_t>();
+    if (!std::all_of(data.begin(), data.end(), [&](std::int64_t x) { return x == hidden; }))
+      continue;
+    const std::string name(name_of(input));
+    return printable(job.origins.at(name)) + ": " + name + ": all elements are the integer " +
+           std::to_string(hidden) + ", which hides every key; a mask to be added has floats";
+  }
+  return "";
+}
+
+std::string warn_alignment(const Job& job, const Inputs& in) {
+  if (!job.options.causal || job.alignment_given || in.L == in.N || in.L == 0 || in.N == 0)
+    return "";
+  return "causal: " + (in.L == 1 ? "1 query" : std::to_string(in.L) + " queries") + " and " +
+         counted(in.N, "key") +
+         ": the first query is aligned with the first key (top-left); causal bottom-right aligns "
+         "the last query with the last key";
+}
+
 std::string warn_weights_layout(const Job& job) {
   if (job.ambiguous_weights.empty()) return "";
   const std::string& first = job.ambiguous_weights.front();
@@ -175,7 +203,8 @@ std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Res
   std::vector<std::string> warnings;
   for (std::string& warning :
        std::array{nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
-                  warn_float_mask(job), warn_weights_layout(job), warn_token_count(job, in)})
+                  warn_float_mask(job), warn_hiding_mask(job), warn_weights_layout(job),
+                  warn_alignment(job, in), warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }

@@ -39,6 +39,8 @@ std::string nan_warning(const Job& job, const Result& result,
 ///   - numbers of `outputs` that overflowed the result's dtype and became infinite;
 ///   - a mask of floats that are all 0 or 1: it is added to the scores, as in PyTorch and ONNX, and
 ///     hides nothing, where its author probably wanted booleans;
+///   - a mask of integers that hides every key;
+///   - causal with different numbers of queries and keys, without an alignment;
 ///   - square weights of an array *.weight, without a weights_layout;
 ///   - tokens that are as many as neither the queries nor the keys, whose labels are then ignored.
 /// Errors: data, for NaN under NanPolicy::refuse.
