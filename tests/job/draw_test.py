@@ -80,6 +80,12 @@ DRAWN = [
      lambda: np.random.default_rng(1 << 70).uniform(size=(2, 3))),
     ({"uniform": {"shape": [2, 3]}}, "default_rng", [1, (1 << 64) - 1, str(1 << 70)],
      lambda: np.random.default_rng([1, (1 << 64) - 1, 1 << 70]).uniform(size=(2, 3))),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", 1 << 64,
+     lambda: np.random.default_rng(1 << 64).uniform(size=(2, 3))),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", 3 ** 600,
+     lambda: np.random.default_rng(3 ** 600).uniform(size=(2, 3))),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", [1, (1 << 70) + 1],
+     lambda: np.random.default_rng([1, (1 << 70) + 1]).uniform(size=(2, 3))),
     ({"integers": {"high": 3, "shape": [2, 3], "endpoint": True}}, "default_rng", 5,
      lambda: np.random.default_rng(5).integers(3, size=(2, 3), endpoint=True)),
 ]
@@ -88,6 +94,8 @@ DRAWN = [
 REFUSED_SEEDS = [
     (1 << 32, "", "seed: expected 0 to 4294967295, found a larger number"),
     ([1 << 32], "", "seed: expected 0 to 4294967295, found a larger number"),
+    (1 << 64, "", "seed: expected 0 to 4294967295, found a larger number"),
+    (-(1 << 64), "default_rng", "seed: expected a whole number >= 0"),
     ([1, "x"], "", "seed: expected a whole number >= 0"),
     ([1, -1], "", "seed: expected a whole number >= 0"),
     ([1.5, 1], "", "seed: expected a whole number >= 0"),

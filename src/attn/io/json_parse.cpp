@@ -254,9 +254,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_float(double value, const std::string& token) override {
     // Integers that do not fit 64 bits arrive as rounded floats.
-    if (token.find_first_of(".eE") == std::string::npos)
-      fail(explain_overflow(source_.text, token_start()));
-    return add_number(Json{value});
+    if (token.find_first_of(".eE") != std::string::npos) return add_number(Json{value});
+    if (!is_of_seed()) fail(explain_overflow(source_.text, token_start()));
+    charge_.add_string(token.size());
+    return add_number(Json{token});
   }
   bool string(std::string& value) override {
     charge_.add_string(value.size());
@@ -297,6 +298,13 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   [[noreturn]] void fail(Problem problem) const {
     if (!name_.empty()) problem.where = {name_};
     throw Error(ErrorKind::data, std::move(problem));
+  }
+
+  /// Whether the next value is that of a key "seed", or in its list.
+  bool is_of_seed() const {
+    auto inner = open_.rbegin();
+    if (inner != open_.rend() && inner->array) ++inner;
+    return inner != open_.rend() && inner->key == "seed";
   }
 
   /// Only white space and one separator precede the next token.

@@ -138,10 +138,21 @@ Format format_of(const FileBytes& file) {
 }
 
 TensorRef parse_tensor_ref(const std::string& text) {
-  const std::size_t hash = text.rfind('#');
+  const std::size_t last = text.rfind('#');
   std::error_code ignored;
-  if (hash == std::string::npos || std::filesystem::exists(text, ignored)) return {text, ""};
-  return {text.substr(0, hash), text.substr(hash + 1)};
+  if (last == std::string::npos || std::filesystem::exists(text, ignored)) return {text, ""};
+  const std::size_t quote = text.find("#'");
+  if (quote != std::string::npos && quote + 3 < text.size() && text.ends_with('\''))
+    return {text.substr(0, quote), text.substr(quote + 2, text.size() - quote - 3)};
+  const auto split = [&](std::size_t hash) {
+    return TensorRef{text.substr(0, hash), text.substr(hash + 1)};
+  };
+  for (std::size_t hash = last; hash != std::string::npos && hash > 0;
+       hash = text.rfind('#', hash - 1)) {
+    TensorRef ref = split(hash);
+    if (ref.path == "-" || std::filesystem::exists(ref.path, ignored)) return ref;
+  }
+  return split(last);
 }
 
 TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits, ReadBudget* budget) {

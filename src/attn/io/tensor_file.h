@@ -30,7 +30,9 @@ Format format_of(const FileBytes& file);
 /// The format of an output by its suffix; nothing if it is unknown or absent.
 std::optional<Format> format_of_suffix(const std::string& path);
 
-/// "FILE" or "FILE#NAME", split at the last '#' unless a file with the whole name exists.
+/// "FILE", if a file with the whole name exists, or "FILE#'NAME'", split at the first "#'", or
+/// "FILE#NAME", split at the last '#' that follows the name of a file that exists or "-" (if there
+/// is none, at the last one).
 struct TensorRef {
   std::string path, member;
 };
