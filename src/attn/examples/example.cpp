@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -18,10 +19,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+void require_memory(const std::error_code& error) {
+  if (error == std::errc::not_enough_memory) throw std::bad_alloc();
+}
+
+bool is_example(const fs::directory_entry& folder) {
+  std::error_code error;
+  const bool exists = fs::exists(folder.path() / "example.json", error);
+  require_memory(error);
+  return exists;
+}
+
+/// False also for a folder that cannot be read.
 bool contains_examples(const fs::path& folder) {
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(folder, ignored))
-    if (fs::exists(entry.path() / "example.json", ignored)) return true;
+  std::error_code error;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+    if (is_example(*entry)) return true;
+  require_memory(error);
   return false;
 }
 
@@ -58,11 +73,11 @@ std::string examples_folder(const std::string& given) {
 
 std::vector<std::string> example_names(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code error, ignored;
+  std::error_code error;
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error))
-    if (fs::exists(entry->path() / "example.json", ignored))
-      names.push_back(entry->path().filename().string());
+    if (is_example(*entry)) names.push_back(entry->path().filename().string());
+  require_memory(error);
   if (error) throw system_error(ErrorKind::no_input, folder, error.value());
   std::sort(names.begin(), names.end());
   return names;
