@@ -87,7 +87,7 @@ class TestDryRun:
     def test_prints_the_plan_as_text(self, folder):
         run = attn("run", "job.npz", "--dry-run", "-o", "none.npz", cwd=folder)
         assert run.stdout.startswith(b"scores (5, 6) float64: 240 bytes, 240 flops, "
-                                     b"written while it is computed\n")
+                                     b"written during computation\n")
         assert b"total: " in run.stdout
 
     def test_writes_no_file(self, folder):

@@ -18,7 +18,7 @@ import pytest
 from support.attn import ATTN, attn, json_lines, under_sanitizer
 from support.jobs import is_expected, job, manifest_of, slow_job, write_jobs
 
-PLAIN_LINE = rb"attn: 1 job, 0 failed, [0-9.]+ a second"
+PLAIN_LINE = rb"attn: 1 job, 0 failed, [0-9.]+ per second"
 
 
 def job_line(seed):
@@ -134,7 +134,7 @@ def test_dumb_terminal_gets_no_control_sequences(mixed_jobs):
 
 def test_results_on_the_terminal_have_lines_of_their_own(tmp_path):
     terminal = Terminal(tmp_path, "-", stdin=subprocess.PIPE)
-    terminal.read_until(b" a second")
+    terminal.read_until(b" per second")
     send_job(terminal.process, 1)
     terminal.read_until(b"1 job, 0 failed")
     seen = terminal.stop()
@@ -145,7 +145,7 @@ def test_results_on_the_terminal_have_lines_of_their_own(tmp_path):
 
 def test_bar_stays_while_results_go_to_files(tmp_path):
     terminal = Terminal(tmp_path, "-", "--out-dir", "out", stdin=subprocess.PIPE)
-    terminal.read_until(b" a second")
+    terminal.read_until(b" per second")
     for seed in range(5):
         send_job(terminal.process, seed)
         terminal.read_until(f"\r{seed + 1} job".encode())
@@ -158,7 +158,7 @@ def test_bar_stays_while_results_go_to_files(tmp_path):
 
 def test_bar_is_below_each_result_on_the_terminal(tmp_path):
     terminal = Terminal(tmp_path, "-", stdin=subprocess.PIPE)
-    terminal.read_until(b" a second")
+    terminal.read_until(b" per second")
     for seed in range(10):
         send_job(terminal.process, seed)
         while terminal.seen.count(b"}\r\n") <= seed and terminal.read():

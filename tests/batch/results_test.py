@@ -102,8 +102,8 @@ def test_output_folder_inside_the_job_folder_holds_no_jobs(batch, two_folders):
 
 
 @pytest.mark.parametrize("pattern, reason", [
-    ("./{index}", "has '.' in it"), ("{job}/", "ends with '/'"), (".", "has '.' in it"),
-    ("/x{index}", "begins with '/'"), ("../{stem}", "has '..' in it"),
+    ("./{index}", "has the component '.'"), ("{job}/", "ends with '/'"), (".", "has the component '.'"),
+    ("/x{index}", "begins with '/'"), ("../{stem}", "has the component '..'"),
 ])
 def test_name_that_is_not_a_relative_path_is_refused(batch, two_folders, pattern, reason):
     run = batch("jobs/a", "--out-dir", "bad", "--name", pattern)
@@ -192,7 +192,7 @@ class TestExistingResult:
         run = batch(paths[0], paths[4], "--out-dir", "kept")
         assert run.returncode == 73
         assert run.stderr.count(b"\n") == 1
-        assert b"kept/job0000.npz: exists already" in run.stderr
+        assert b"kept/job0000.npz: already exists" in run.stderr
         assert list(contents(tmp_path / "kept")) == ["job0000.npz"]
         assert (tmp_path / "kept" / "job0000.npz").read_text() == "mine"
 
@@ -252,5 +252,5 @@ class TestNoClobberOnAnIncompleteFolder:
         weights.with_name("context.npy").write_bytes(b"mine")
         run = batch(*self.FLAGS)
         assert run.returncode == 3
-        assert b"context.npy: exists already" in run.stderr
+        assert b"context.npy: already exists" in run.stderr
         assert not weights.exists()

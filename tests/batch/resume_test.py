@@ -111,18 +111,18 @@ class TestReason:
 
     CASES = pytest.mark.parametrize("change, job, reason, summary", [
         (lambda path: np.save(path / "w.npy", 2 * np.eye(3)), "jobs/0.json", "jobs/../w.npy changed or is missing",
-         "2 (changed input)"),
+         "2 (input changed)"),
         (lambda path: (path / "out" / "2.npz").unlink(), "jobs/2.json", "2.npz changed or is missing",
-         "1 (changed or missing result)"),
+         "1 (result changed or missing)"),
     ], ids=["input", "result"])
 
     @CASES
     def test_of_a_change_is_printed(self, tmp_path, resume, change, job, reason, summary):
         change(tmp_path)
         err = resume("-j", "1").stderr.decode()
-        assert f"attn: {job}: run again, since {reason}\n" in err
+        assert f"attn: {job}: run again because {reason}\n" in err
         assert err.count(reason) == 1
-        assert f"run again: 1 (error before), {summary}" in err
+        assert f"run again: 1 (failed before), {summary}" in err
 
     @CASES
     def test_of_a_change_is_in_the_events(self, tmp_path, resume, change, job, reason, summary):
@@ -139,12 +139,12 @@ class TestReason:
 
     def test_of_other_flags_is_printed_once(self, resume):
         err = resume("--causal").stderr
-        assert err.count(b"run again, since the flags, the base or the version of attn changed") == 1
-        assert b"3 (other flags, base or version)" in err
+        assert err.count(b"run again because the flags, the base or the version of attn changed") == 1
+        assert b"3 (flags, base or version changed)" in err
 
     def test_of_a_failed_job_is_its_error(self, paths, resume):
         paths[3].write_text(json.dumps(job(3)))
-        assert b"attn: jobs/3.json: run again, since its last run ended with an error\n" in resume().stderr
+        assert b"attn: jobs/3.json: run again because its last run ended with an error\n" in resume().stderr
 
     def test_is_not_given_for_a_new_job(self, tmp_path, paths, resume):
         paths[3].unlink()
@@ -320,7 +320,7 @@ class TestResultThatTheManifestDoesNotName:
         run = resume()
         assert run.returncode == 3
         assert counts(run) == (2, 0, 1)
-        assert b"job0002.npz: exists already" in run.stderr
+        assert b"job0002.npz: already exists" in run.stderr
         assert manifest_of(tmp_path / "out")["jobs/job0002.json"]["code"] == 73
         assert (tmp_path / "out" / "job0002.npz").read_text() == "precious"
 
@@ -431,7 +431,7 @@ class TestDryRun:
         assert planned(dry_run()) == dict.fromkeys("0123", "skip")
 
     @pytest.mark.parametrize("manifest, code, reason", [
-        ("jobs/0.json", 73, b"is an input"), ("out/0.npz", 65, b"expected a manifest")])
+        ("jobs/0.json", 73, b"is an input"), ("out/0.npz", 65, b"is not a manifest")])
     def test_refuses_a_file_that_is_not_a_manifest(self, dry_run, manifest, code, reason):
         run = dry_run("--manifest", manifest)
         assert run.returncode == code
@@ -508,7 +508,7 @@ class TestDamagedManifest:
         manifest.write_bytes(incomplete)
         run = batch("--format", "json")
         assert run.returncode == 73
-        assert b"manifest.ndjson: exists already; --resume" in run.stderr
+        assert b"manifest.ndjson: already exists; --resume" in run.stderr
         assert manifest.read_bytes() == incomplete
 
 
@@ -533,7 +533,7 @@ def test_file_that_is_not_a_manifest_is_not_changed(tmp_path, batch, text, flags
     run = batch("--manifest", "p.json", *flags)
     assert run.returncode == code
     assert run.stderr.count(b"\n") == 1
-    assert b"p.json: expected a manifest" in run.stderr
+    assert b"p.json: is not a manifest" in run.stderr
     assert (tmp_path / "p.json").read_bytes() == text
 
 

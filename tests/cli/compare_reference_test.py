@@ -328,7 +328,7 @@ def test_job_without_a_bound_is_compared_within_a_tolerance(results):
 def test_tensor_that_is_not_an_output_is_a_difference(results):
     run = results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9")
     assert run.returncode == 1
-    assert b"o: no output of the job" in run.stdout
+    assert b"o: not an output of the job" in run.stdout
 
 
 def test_single_tensor_is_taken_for_the_context(results):

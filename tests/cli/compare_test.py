@@ -422,7 +422,7 @@ class TestDifferentShapes:
     def test_are_not_drawn(self, compare, tmp_path, view):
         run = compare("long.npy", "short.npy", view)
         assert run.returncode == 1
-        assert b"nothing is drawn" in run.stderr
+        assert b"nothing to draw" in run.stderr
         assert run.stdout
         assert not (tmp_path / "none.svg").exists()
 

@@ -47,7 +47,7 @@ def start(folder, *outputs):
 def test_file_that_becomes_shorter_is_an_error(folder, outputs, size):
     run = start(folder, *outputs)
     os.truncate(folder / "q.npy", size)
-    assert run.communicate(timeout=120)[1] == b"attn: q.npy: was cut short while it was read, or its disk failed\n"
+    assert run.communicate(timeout=120)[1] == b"attn: q.npy: was truncated while being read, or its disk failed\n"
     assert run.returncode == 74
     assert sorted(os.listdir(folder)) == ["k.npy", "q.npy", "v.npy"]
 
@@ -57,7 +57,7 @@ def test_file_that_is_written_to_is_an_error(folder):
     with open(folder / "v.npy", "r+b") as file:
         file.seek(-4, os.SEEK_END)
         file.write(b"abcd")
-    assert run.communicate(timeout=120)[1] == b"attn: v.npy: was written to while it was read\n"
+    assert run.communicate(timeout=120)[1] == b"attn: v.npy: was modified while being read\n"
     assert run.returncode == 74
     assert sorted(os.listdir(folder)) == ["k.npy", "q.npy", "v.npy"]
 

@@ -92,7 +92,7 @@ def test_parts_in_float32(tensors, tmp_path, suffix):
 
 
 @pytest.mark.parametrize("parts, code, reason", [
-    (["a.npz", "few.npz"], 65, "few.npz: logsumexp: expected it in each part"),
+    (["a.npz", "few.npz"], 65, "few.npz: logsumexp: missing; each part must contain it"),
     (["a.npz", "rows.npz"], 65, "rows.npz: logsumexp: expected floats (2,), found float64 (3,)"),
     (["a.npz", "wide.npz"], 65, "wide.npz: head_context: expected floats (2, 3) to match the first part"),
     (["a.npz", "none.npz"], 66, "none.npz"),

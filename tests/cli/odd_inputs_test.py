@@ -185,7 +185,7 @@ def test_many_empty_rows_take_no_memory(tmp_path, rows):
     run = subprocess.run([ATTN, "run", "--q", "q.npy", "--k", "k.npy", "--scale", "none", "-o", "out.npz"],
                          cwd=tmp_path, capture_output=True, preexec_fn=limit_memory,
                          env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
-    assert_refused(run, 65, "q.npy: Q: expected axes of at most")
+    assert_refused(run, 65, "q.npy: Q: expected axis lengths of at most")
 
 
 def test_empty_rows_have_equal_weights(tmp_path):

@@ -359,7 +359,7 @@ HUGE = [[2**62, 0, 0, 0]]
     (["--q", "q.npy"], 65, "--q: requires --k"),
     ([*QKV, "--outputs", "wieghts"], 2, "did you mean 'weights'?"),
     ([*QKV, "--outputs", "attn_weights"], 2, "did you mean 'weights'?"),
-    ([*QKV, "--outputs", "weights,,context"], 2, "outputs: expected names of outputs, found an empty string\n"),
+    ([*QKV, "--outputs", "weights,,context"], 2, "outputs: expected the name of an output, found an empty string\n"),
     ([*QKV, "--outputs", "output"], 2, "output"),
     ([*QKV, "--outputs", "everything"], 2, "the outputs are positions, inputs, "),
     ([*QKV, "--scale", "big"], 2, "--scale: expected"),

@@ -143,7 +143,7 @@ class TestMemory:
 
     def test_dry_run_tells_which_outputs_are_streamed(self, folder):
         plan = attn(*RUN, "-o", "o.npz", "--force", "--dry-run", cwd=folder).stdout.decode()
-        assert plan.count("written while it is computed") == 2
+        assert plan.count("written during computation") == 2
 
     @pytest.mark.parametrize("flags", [
         ["-o", "o.json"], ["-o", "-", "--format", "npz"], ["-o", "n.npz", "-o", "-"],

@@ -201,7 +201,7 @@ TEST_CASE("rows that do not exist") {
 TEST_CASE("a width of zero requires an explicit scale") {
   const std::vector<Given> empty = {{"Q", {2, 0}}, {"K", {3, 0}}, {"V", {3, 1}}};
   CHECK(errors(empty) == Lines{"Q: expected a width D of at least 1 to divide by sqrt(D), found "
-                               "(2, 0); give a scale"});
+                               "(2, 0); set scale"});
   Options options;
   options.scale.kind = Scale::Kind::none;
   CHECK(errors(empty, options).empty());

@@ -154,7 +154,7 @@ TEST_CASE("shapes that a file claims without data are refused") {
   const std::size_t huge = std::size_t{1} << 40;
   const TensorMap tensors = zeros({{"Q", {1, huge, 0, 4}}, {"K", {1, 1, 0, 4}}});
   CHECK_THROWS_WITH(attend(tensors, {}, {"weights"}),
-                    Catch::Contains("Q: expected axes of at most 1048576"));
+                    Catch::Contains("Q: expected axis lengths of at most 1048576"));
   const TensorMap long_and_empty = zeros({{"Q", {1, 1000, 0, 4}}, {"K", {1, 1, 0, 4}}});
   CHECK(attend(long_and_empty, {}, {"context"}).at("context").shape() == Shape{1, 1000, 0, 4});
 }

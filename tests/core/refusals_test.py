@@ -27,7 +27,7 @@ CASES = [
     ({"key_lengths": [1, 2]},
      ["key_lengths: expected one whole number for each of the 1 batch items, found int64 (2,)"]),
     ({"key_lengths": [1.5]}, ["key_lengths: expected one whole number for each"]),
-    ({"documents": [0, 1]}, ["key_documents: expected the documents of the 4 keys"]),
+    ({"documents": [0, 1]}, ["key_documents: required because there are 4 keys"]),
     ({"key_documents": [0, 1, 0, 1]}, ["key_documents: requires documents"]),
     ({"documents": [0, 1, 2], "key_documents": [0, 1, 0, 1]},
      ["documents: expected whole numbers of shape (2,) or (1, 2), found int64 (3,)"]),
@@ -64,7 +64,7 @@ CASES = [
     ({"alibi": True, "alibi_slopes": ones(1)}, ["alibi: cannot be combined with alibi_slopes"]),
     ({"alibi_slopes": ones(2)}, ["alibi_slopes: expected (1,) to match heads = 1, found (2,)"]),
     ({"relative": {"max_distance": 9}}, ["relative.max_distance: requires relative_bias"]),
-    ({"relative_bias": ones(3, 1)}, ["relative_bias: expected at least 4 buckets and an even number"]),
+    ({"relative_bias": ones(3, 1)}, ["relative_bias: expected an even number of buckets, at least 4"]),
     ({"relative_bias": ones(32, 1), "relative": {"max_distance": 8}},
      ["relative.max_distance: expected more than 8"]),
     ({"top_k": 2}, ["top_k: requires normaliser top_k"]),
@@ -101,7 +101,7 @@ CASES = [
     ({"cos": ones(9, 1), "sin": ones(9, 1), "rotary": {"kind": "half", "base": 10}},
      ["cos: cannot be combined with rotary.base"]),
     ({"position_ids": [0, 1], "rotary": {"kind": "half", "width": 2}},
-     ["key_position_ids: expected the positions of the 4 new keys"]),
+     ["key_position_ids: required because there are 4 new keys"]),
     ({"position_ids": [0, 1]}, ["position_ids: requires rotary.kind half or interleaved"]),
 ]
 

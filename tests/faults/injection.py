@@ -87,7 +87,7 @@ def same_file(path, one, other):
 def comparable(stderr):
     """The text without times, without counts of jobs done or skipped, and without the reasons why jobs are
     run again: an earlier result that cannot be read counts as changed."""
-    return re.sub(rb"attn: [^\n]*: run again, since [^\n]*\n|; run again: [^\n]*|"
+    return re.sub(rb"attn: [^\n]*: run again because [^\n]*\n|; run again: [^\n]*|"
                   rb"\d+ done, \d+ skipped|[0-9.]+ s", b"", stderr)
 
 

@@ -100,7 +100,7 @@ def test_change_gives_a_result_or_an_error(bench, kind, action):
         run = bench.run(f"{kind}:{action}={file}:{number}")
         state = state_of(bench.folder)
         TOTALS["changed"] += state.get(file) != bench.before[file]
-        TOTALS["noticed"] += b": was written to while it was read" in run.stderr
+        TOTALS["noticed"] += b": was modified while being read" in run.stderr
         bench.reset(state)
         assert is_refused(run, state, file) or result_of(run, state) in results, (number, run)
         assert [path for path in state if ".attn-tmp" in path] == [], number

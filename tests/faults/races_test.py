@@ -47,7 +47,7 @@ class TestRunsWithOneOutput:
         for code, message in zip(codes, messages):
             if code == 73:
                 assert message.count(b"\n") == 1
-                assert b"exists already" in message
+                assert b"already exists" in message
 
     def test_exactly_one_writes_with_no_clobber(self, race, results, count, tmp_path):
         codes, messages = race("--no-clobber")

@@ -130,7 +130,7 @@ TEST_CASE("text that is not a matrix is refused with its line and column") {
       {"-1,18446744073709551615\n",
        "has integers below 0 and above 2^63 - 1, which no 64-bit type can represent (write one "
        "with a '.' for floats)"},
-      {"1,2\n3,\"4\n", "line 2, column 2: the quote has no end"},
+      {"1,2\n3,\"4\n", "line 2, column 2: the quote is not closed"},
       {"1,2\n\"3\"x,4\n", "line 2, column 1: text after the closing quote"},
       {"1,2\n3,4\"\n", "line 2, column 2: expected a number, found '4\"'"},
       {"1,\"2\n3\"\n",

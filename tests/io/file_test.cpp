@@ -52,7 +52,7 @@ TEST_CASE("a FIFO is read to its end, or refused without a writer") {
   const ScratchFolder folder;
   const std::string path = folder.path() / "pipe";
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
-  CHECK(kind_of([&] { read_file(path); }, "nobody writes") == ErrorKind::no_input);
+  CHECK(kind_of([&] { read_file(path); }, "without a writer") == ErrorKind::no_input);
   const std::string text(300000, 'y');
   std::thread writer([&] { std::ofstream(path) << text; });
   const FileBytes file = read_file(path);

@@ -70,7 +70,7 @@ def shape_cases():
     yield run_job(160, "all keys hidden by -inf", {**QK, "mask": [["-Infinity"] * 2] * 2},
                   result={"weights": np.zeros((2, 2)), "context": np.zeros((2, 2))})
     yield run_job(168, "two arrays where one is expected", {"Q": "two.npz", "K": [[1.0]]},
-                  "has several arrays (a, b); choose one")
+                  "has several arrays (a, b); select one")
     yield run_job(166, "mixed dtypes and byte orders",
                   {"Q": "big.npy", "K": "half.npy", "V": "small.npy", "scale": "none"},
                   result={"scores": [[1, 3], [2, 4]], "context": weights_of(
@@ -109,7 +109,7 @@ def number_cases():
     yield run_job(163, "2^60 numbers", {"seed": 1, "Q": {"rand": {"shape": [2**30, 2**30]}},
                                         "K": [[1.0]]}, "--max-memory")
     long = {"seed": 1, "Q": {"rand": {"shape": [10**6, 1]}}, "K": {"rand": {"shape": [10**6, 1]}}}
-    yield run_job(164, "a million tokens' weights", long, "--max-memory permits more")
+    yield run_job(164, "a million tokens' weights", long, "--max-memory raises the limit")
     yield run_job(165, "embeddings that are not finite", {"embeddings": [["NaN", 1.0], [1.0, 2.0]]},
                   "embeddings holds 1", flags=["--nan", "refuse"])
     yield run_job(167, "products beyond 64 bits", {"Q": [[2**62]], "K": [[4]]}, "overflow")
@@ -125,7 +125,7 @@ def input_cases():
 
     yield reads(169, "a folder", "folder", 66, "folder: is a directory")
     yield Case(169, "a folder as job", ["run", "folder"], None, 66, "folder: is a directory")
-    yield reads(170, "a FIFO without a writer", "fifo", 66, "is a FIFO that nobody writes to")
+    yield reads(170, "a FIFO without a writer", "fifo", 66, "is a FIFO without a writer")
     yield reads(170, "a socket", "socket", 66, "socket: ")
     for device in "/dev/zero", "/dev/random", "/dev/tty":
         yield reads(170, device, device, 66, f"{device}: ")

@@ -22,19 +22,19 @@ def length_cases():
     valid = one()
     for size in [0, 1, 7]:
         yield Case(101, f"{size} bytes", valid[:size], "expected 8 bytes" if size else "is empty")
-    yield Case(102, "N = 0", build("", ONE), "begin with '{'")
+    yield Case(102, "N = 0", build("", ONE), "expected '{'")
     yield Case(103, "N over the limit", build("{}", b"", 100_000_001), "at most 100000000")
     for length in [2**63, 2**64 - 1, 2**64 - 8]:
         yield Case(104, f"N = {length}", build("{}", b"", length), "at most 100000000")
-    yield Case(105, "N beyond the file", build("{}", b"", 3), "header of 3 bytes, of which the file has 2")
+    yield Case(105, "N beyond the file", build("{}", b"", 3), "header of 3 bytes, but the file has only 2")
 
 
 def text_cases():
     for kind, name, header, error in [
         (106, "not UTF-8", b'{"\xff": 1}', "not UTF-8"),
         (107, "not JSON", "{nonsense}", "header: "),
-        (107, "a list", "[1, 2]", "begin with '{'"),
-        (108, "a leading space", " {}", "begin with '{'"),
+        (107, "a list", "[1, 2]", "expected '{'"),
+        (108, "a leading space", " {}", "expected '{'"),
         (109, "trailing NULs", b"{}\0\0", "NUL"),
         (107, "two documents", "{}{}", "header: "),
         (107, "unclosed", '{"x": {"dtype": "F64"', "header: "),
@@ -86,7 +86,7 @@ def entry_cases():
         item = dict(entry(0, 8), data_offsets=offsets)
         yield Case(116, f"offsets {offsets}", build({"x": item}, ONE), "expected 2 numbers")
     yield Case(117, "begin after end", build({"x": dict(entry(0, 8), data_offsets=[8, 0])}, ONE),
-               "the end not before the start")
+               "the end precedes the start")
     for shape in [[2], [], [0], [1, 2], [9]]:
         size = struct.calcsize("d") * (shape[-1] if shape else 1)
         if size != 8:
@@ -120,8 +120,8 @@ def span_cases():
         (119, "ten in one span", {f"t{i}": entry(0, 8) for i in range(10)}, ONE, "inside another tensor"),
         (121, "bytes after the last", pair, TWO + b"PK\3\4", "4 bytes follow"),
         (121, "bytes after nothing", {}, ONE, "8 bytes follow"),
-        (122, "2 bytes short", pair, TWO[:-2], "the file has 14 bytes"),
-        (122, "no data", pair, b"", "the file has 0 bytes")]:
+        (122, "2 bytes short", pair, TWO[:-2], "the file has only 14 bytes"),
+        (122, "no data", pair, b"", "the file has only 0 bytes")]:
         yield Case(kind, name, build(header, data), error)
     shared = {"e": entry(8, 8, "F32", [0, 3]), "x": entry(0, 8), "f": entry(8, 8, "I8", [0]),
               "y": entry(8, 16)}

@@ -83,7 +83,7 @@ TEST_CASE("invalid JSON is refused with the line, the column, and what was expec
       {"[+1]", "line 1, column 2: expected a value or ']', found '+1'"},
       {"[.5]", "line 1, column 2: expected a value or ']', found '.5'"},
       {"[0x10]", "line 1, column 3: expected ',' or ']', found 'x10'"},
-      {"\"abc", "line 1, column 1: the string that starts here has no end"},
+      {"\"abc", "line 1, column 1: the string that starts here is not closed"},
       {"[\"a\nb\"]",
        "line 1, column 4: a line break or control character inside a string (write \\n or "
        "\\u00XX)"},

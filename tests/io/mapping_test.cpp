@@ -87,7 +87,7 @@ TEST_CASE("a mapped file that is cut short ends the program with a message and n
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 74);
   CHECK(text == "attn: " + folder.path().string() +
-                    "/cut\\x0a.npy: was cut short while it was read, or its disk failed\n");
+                    "/cut\\x0a.npy: was truncated while being read, or its disk failed\n");
   CHECK(folder.names() == std::vector<std::string>{"cut\n.npy"});
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("the message names the one of many mapped files that is cut short") {
     for (const FileBytes& file : files) look_at_pages(file.data.get(), file.size);
   });
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 74));
-  CHECK_THAT(text, Contains("/two: was cut short"));
+  CHECK_THAT(text, Contains("/two: was truncated"));
 }
 
 TEST_CASE("existing bytes of a mapped file can be probed") {
@@ -123,7 +123,7 @@ TEST_CASE("the message names an input that is cut short while it is copied, not 
     copy.write(file.bytes());
   });
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 74));
-  CHECK_THAT(text, Contains("/cut: was cut short"));
+  CHECK_THAT(text, Contains("/cut: was truncated"));
   CHECK(folder.names() == std::vector<std::string>{"cut"});
 }
 
@@ -143,7 +143,7 @@ TEST_CASE("a bus error elsewhere ends the program with its signal") {
 #else
   CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS));
 #endif
-  CHECK_THAT(text, !Contains("cut short"));
+  CHECK_THAT(text, !Contains("truncated"));
 }
 
 TEST_CASE("a mapped file that is written to is reported, one that is replaced or removed is not") {
@@ -160,7 +160,7 @@ TEST_CASE("a mapped file that is written to is reported, one that is replaced or
     struct timespec times[2] = {{1, 0}, {1, 0}};  // file system timestamps are coarse
     REQUIRE(utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
   }
-  CHECK_THROWS_WITH(file.require_unchanged(), Contains("a: was written to while it was read"));
+  CHECK_THROWS_WITH(file.require_unchanged(), Contains("a: was modified while being read"));
   copy.require_unchanged();
   folder.write("b", std::string(300000, 'n'));
   fs::rename(folder.path() / "b", path);

@@ -150,11 +150,11 @@ TEST_CASE("headers that are not exactly a .npy header are refused by name") {
   refuse("\x93NUMPY", "ends inside the .npy version");
   refuse(std::string("\x93NUMPY\1\1\0\0", 10), "version 1.1");
   refuse(std::string("\x93NUMPY\2\0\xFF\xFF\xFF\xFF", 12), "header of 4294967295 bytes");
-  refuse(npy("", one), "expected '{', found its end");
+  refuse(npy("", one), "expected '{', found the end of the header");
   refuse(npy("{'descr': '<f8'}", one), "no 'fortran_order'");
   refuse(npy("{'descr': '<f8', 'descr': '<f8'}", one), "'descr' twice");
   refuse(npy("{'descr': '<f8', 'colour': 1}", one), "unknown key 'colour'");
-  refuse(npy(header("<f8", "(1,)") + "x", one), "expected nothing more, found 'x'");
+  refuse(npy(header("<f8", "(1,)") + "x", one), "expected the end of the header, found 'x'");
   refuse(npy(header("<f8", "(1)"), one), "written (4,)");
   refuse(npy(header("<f8", "[1]"), one), "expected a shape");
   for (const char* extent : {"-1", "01", "True", "9223372036854775808", ""})

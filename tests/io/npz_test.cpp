@@ -99,7 +99,7 @@ TEST_CASE("more members than a 16-bit count can express are written as zip64") {
   CHECK(read_npz(file_of(bytes)).size() == 65536);
   NpzLimits limits;
   limits.members = 65535;
-  refuse(bytes, "has 65536 members; at most 65535", limits);
+  refuse(bytes, "has 65536 members; the limit is 65535", limits);
 }
 
 TEST_CASE("flipping any bit of an archive gives an error or the same arrays") {
@@ -133,9 +133,9 @@ TEST_CASE("archives beyond the limits are refused") {
   const std::string bytes = archive_of(two_arrays());
   NpzLimits few, brief;
   few.members = 1;
-  refuse(bytes, "has 2 members; at most 1", few);
+  refuse(bytes, "has 2 members; the limit is 1", few);
   brief.name = 4;
-  refuse(bytes, "name has 5 bytes; at most 4", brief);
+  refuse(bytes, "name has 5 bytes; the limit is 4", brief);
   NpzLimits small;
   small.expanded = 2 * 8128;
   CHECK(read_npz(file_of(from_hex(kDeflated)), nullptr, small).size() == 2);

@@ -80,7 +80,7 @@ TEST_CASE("each of many outputs has no name until it is complete") {
   folder.write("plain", "");
   CHECK(mode_of(path) == mode_of(folder.path() / "plain"));
   late.write("late");
-  CHECK(kind_of([&] { late.commit(); }, "exists already; --force") == ErrorKind::cannot_create);
+  CHECK(kind_of([&] { late.commit(); }, "already exists; --force") == ErrorKind::cannot_create);
   CHECK(folder.read("out") == "whole");
   forced.write("forced");
   forced.commit();
@@ -99,7 +99,7 @@ TEST_CASE("existing files are replaced only on request") {
   const ScratchFolder folder;
   const fs::path path = folder.write("out", "old");
   const auto write_new = [&] { write_whole(path, "new"); };
-  CHECK(kind_of(write_new, "exists already; --force") == ErrorKind::cannot_create);
+  CHECK(kind_of(write_new, "already exists; --force") == ErrorKind::cannot_create);
   CHECK(folder.read("out") == "old");
   fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write | fs::perms::group_read);
   write_whole(path, "new", {true, {}});
@@ -109,7 +109,7 @@ TEST_CASE("existing files are replaced only on request") {
   OutputFile late((folder.path() / "late").string(), {});
   late.write("mine");
   folder.write("late", "theirs");
-  CHECK(kind_of([&] { late.commit(); }, "exists already") == ErrorKind::cannot_create);
+  CHECK(kind_of([&] { late.commit(); }, "already exists") == ErrorKind::cannot_create);
   CHECK(folder.read("late") == "theirs");
 }
 
@@ -188,7 +188,7 @@ TEST_CASE("symbolic links are kept and their targets are written") {
   write_whole(folder.path() / "link", "one");
   CHECK(fs::is_symlink(folder.path() / "link"));
   CHECK(folder.read("sub/target") == "one");
-  CHECK(kind_of([&] { write_whole(folder.path() / "link", "two"); }, "exists already") ==
+  CHECK(kind_of([&] { write_whole(folder.path() / "link", "two"); }, "already exists") ==
         ErrorKind::cannot_create);
   write_whole(folder.path() / "link", "two", {true, {}});
   CHECK(fs::is_symlink(folder.path() / "link"));

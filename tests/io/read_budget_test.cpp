@@ -13,7 +13,7 @@ TEST_CASE("a read budget refuses what exceeds it and names the file", "[read_bud
   CHECK(budget.left() == 40);
   CHECK_THROWS_WITH(
       budget.charge(41, "b.json"),
-      "b.json: takes more than 100 bytes of memory to read; --max-memory permits more");
+      "b.json: takes more than 100 bytes of memory to read; --max-memory raises the limit");
   CHECK(budget.left() == 40);
 }
 

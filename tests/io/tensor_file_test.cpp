@@ -85,10 +85,11 @@ TEST_CASE("a member of an archive is found by its name") {
   CHECK(files.read({path, "Q"}).shape() == Shape{2});
   CHECK(files.read({path, "K"}).data<double>()[0] == 3);
   CHECK(files.files().size() == 1);
-  CHECK_THAT(error_of(path), Contains("has several arrays (Q, K, values); choose one, e.g. ") &&
-                                 Contains("x.npz#Q"));
+  CHECK_THAT(error_of(path),
+             Contains("has several arrays (Q, K, values); select one, for example ") &&
+                 Contains("x.npz#Q"));
   CHECK_THAT(error_of(path + "#value"),
-             Contains("has no array 'value' (did you mean 'values'?), only Q, K, values"));
+             Contains("has no array 'value' (did you mean 'values'?); its arrays: Q, K, values"));
 }
 
 TEST_CASE("a file of one array needs no name and accepts none") {
@@ -96,7 +97,7 @@ TEST_CASE("a file of one array needs no name and accepts none") {
   const std::string path = folder.write("m.csv", "1,2\n3,4\n");
   TensorFiles files;
   CHECK(files.read({path, ""}).shape() == Shape{2, 2});
-  CHECK_THAT(error_of(path + "#Q"), Contains("has one array, without a name; asked for 'Q'"));
+  CHECK_THAT(error_of(path + "#Q"), Contains("has no array 'Q'; its only array is unnamed"));
 }
 
 TEST_CASE("the arrays of a JSON document are its arrays of numbers") {

@@ -48,7 +48,7 @@ TEST_CASE("an .npz that could not be read back is not written") {
   };
   CHECK(write(std::string(2000, 'n')).find("names in an .npz file can have at most 1020 bytes") !=
         std::string::npos);
-  CHECK(write(std::string("a\0b", 3)).find("cannot hold a NUL, found 'a\\x00b'") !=
+  CHECK(write(std::string("a\0b", 3)).find("cannot contain a NUL, found 'a\\x00b'") !=
         std::string::npos);
   CHECK(refused([](OutputFile& out) { write_npz(named("a"), std::string(70000, 'c'), out); }) ==
         "archive comment too long");
@@ -64,7 +64,7 @@ TEST_CASE("a .safetensors with names that the format forbids is not written") {
 
 TEST_CASE("an output's path cannot contain a NUL") {
   CHECK_THROWS_WITH(OutputFile(std::string("a\0b", 3), {}),
-                    Catch::Contains("a path cannot hold a NUL"));
+                    Catch::Contains("a path cannot contain a NUL"));
 }
 
 TEST_CASE("paths that name a file descriptor are recognised") {

@@ -104,15 +104,15 @@ REFUSED = {
     "bytes before": (b"PK\3\4" + npz(A=A), "does not end at byte"),
     "bytes after": (npz(A=A) + b"\0", "1 bytes follow its end record"),
     "a second directory in the comment": (with_second_end_record(), "not a valid .npz archive"),
-    "end record cut short": (npz(A=A)[:-3], "cut short"),
+    "end record cut short": (npz(A=A)[:-3], "truncated"),
     "no end record": (npz(A=A).replace(END, b"PK\5\7"), "no end record"),
     "fewer members than stated": (npz(A=A).replace(END + b"\0\0\0\0\1\0\1\0", END + b"\0\0\0\0\2\0\2\0"),
                                   "too small for 2 members"),
     "more members than stated": (npz(A=A, B=B).replace(END + b"\0\0\0\0\2\0\2\0", END + b"\0\0\0\0\1\0\1\0"),
-                                 "bytes behind its last entry"),
+                                 "bytes after its last entry"),
     "6600 end records": (npz(A=A) + (END + struct.pack("<4H2IH", 0, 0, 0xFFFF, 0xFFFF, 0, 0, 0xFFFF)) * 6600,
-                         "its end record is cut short"),
-    "a NUL in a name": (npz(A_B=A).replace(b"A_B.npy", b"A\0B.npy"), "holds a NUL"),
+                         "its end record is truncated"),
+    "a NUL in a name": (npz(A_B=A).replace(b"A_B.npy", b"A\0B.npy"), "contains a NUL"),
     "two members of one name": (npz(A=A, B=B).replace(b"B.npy", b"A.npy"), "two members 'A.npy'"),
     "broken data descriptor": (npz_to_pipe(A=A).replace(b"PK\7\x08", b"PK\7\x09"), "no data descriptor"),
     "damaged array": (npz(A=A).replace(struct.pack("<d", 5), struct.pack("<d", 7)), "A: CRC error"),
@@ -175,7 +175,7 @@ def archive_of_empty_members(names):
 def test_members_are_counted_before_memory_is_allocated(tmp_path):
     (tmp_path / "in.npz").write_bytes(archive_of_empty_members([b"%06d" % i for i in range(300_000)]))
     run, peak = attn_and_peak("inspect", "in.npz", cwd=tmp_path)
-    assert b"has 300000 members; at most 65536 are read" in run.stderr
+    assert b"has 300000 members; the limit is 65536" in run.stderr
     if not under_sanitizer():
         assert peak < (tmp_path / "in.npz").stat().st_size + (20 << 20)
 

@@ -122,7 +122,7 @@ def test_value_of_key_is_refused(tmp_path, key, value, message):
 def test_two_spellings_of_a_key_are_refused(tmp_path):
     done = run(tmp_path, {"Q": Q, "K": K, "softmax": {"axis": "all"}, "softmax_axis": "all"})
     assert done.returncode == 65
-    assert b"job.json: softmax_axis: given twice, under two names of the same key" in done.stderr
+    assert b"job.json: softmax_axis: given twice: another spelling of this key is also present" in done.stderr
 
 
 @pytest.mark.parametrize("flags, message", REFUSED_FLAGS,
@@ -164,12 +164,12 @@ class TestArchives:
     REFUSED_RUNS = [
         (["options.npz"], "options.npz#heads: expected one number or a list, found shape (1, 2)"),
         (["unknown.npz"], "unknown key 'haeds' (did you mean 'heads'?)"),
-        (["--q", "many.npz", "--k", "many.npz"], "a6, a7 and 12 more); choose one, e.g. many.npz#a0"),
+        (["--q", "many.npz", "--k", "many.npz"], "a6, a7 and 12 more); select one, for example many.npz#a0"),
         (["job.npz", "-o", ""], "--output: expected a value, found ''"),
         (["job.npz", "--max-memory", "1"], "job.npz: expected at most 1 byte, found "),
-        (["--q", "[[1]]", "--k", "[[1]]", "--max-memory", "1"], "of memory, expected at most 1 byte;"),
+        (["--q", "[[1]]", "--k", "[[1]]", "--max-memory", "1"], "of memory, more than the limit of 1 byte;"),
         (["--q", "[[1]]", "--k", f"[{','.join(['[1]'] * 99)}]", "--max-memory", "2k"],
-         "bytes) of memory, expected at most 2.0 KiB (2048 bytes); "),
+         "bytes) of memory, more than the limit of 2.0 KiB (2048 bytes); "),
         (["job.npz", "--max-memory", "1x"], "expected a size such as 500M or 8G, found '1x'"),
         (["job.npz", "--max-memory", "B"], "expected a size such as 500M or 8G, found 'B'"),
     ]

@@ -273,7 +273,7 @@ def files(tmp_path):
     (["--rows", "2"], 2, ["--rows 2", "-2 to 1"]),
     (["--rows", "x"], 2, ["--rows x"]),
     (["--cols", "2:"], 2, ["--cols 2:", "nothing"]),
-    (["--vmin", "3", "--vmax", "1"], 2, ["--vmin, --vmax"]),
+    (["--vmin", "3", "--vmax", "1"], 2, ["--vmin below --vmax"]),
     (["--log", "--vmin", "0"], 2, ["--vmin", "--log"]),
     (["--of", "empty"], 65, ["empty", "(0, 3)"]),
     (["-o", "w.gif"], 2, ["w.gif", ".svg"]),
@@ -288,11 +288,11 @@ def test_invalid_flags_are_refused(files, flags, code, texts):
 
 @pytest.mark.parametrize("arguments, code, message", [
     (["q4.npy", "--of", "weights"], 2,
-     "q4.npy: has no tensor weights, but one unnamed tensor; omit --of"),
+     "q4.npy: has no tensor weights; its only tensor is unnamed: omit --of"),
     (["none.safetensors", "--of", "weights"], 2, "none.safetensors: has no tensor weights, nor any other tensor"),
     (["none.safetensors"], 2, "none.safetensors: has no tensor weights, nor any other tensor"),
-    (["w.npz#other"], 65, "w.npz: has no array 'other', only weights, empty"),
-    (["q4.npy#other"], 65, "q4.npy: has one array, without a name; asked for 'other'"),
+    (["w.npz#other"], 65, "w.npz: has no array 'other'; its arrays: weights, empty"),
+    (["q4.npy#other"], 65, "q4.npy: has no array 'other'; its only array is unnamed"),
     (["w.npz#weights", "--of", "empty"], 2, "--of: w.npz#weights already names the tensor to draw"),
 ])
 def test_missing_tensor_is_described(files, arguments, code, message):

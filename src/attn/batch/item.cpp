@@ -51,7 +51,7 @@ std::string reason_of(Change change, const std::string& file) {
     case Change::output:
       return printable(file) + " changed or is missing";
     case Change::manifest:
-      return "its line in the manifest is damaged";
+      return "its line in the manifest is corrupt";
     case Change::none:
       break;
   }

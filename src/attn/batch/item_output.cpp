@@ -155,7 +155,7 @@ std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContex
 Error foreign_file_error(const ExistsAlready& error) {
   return Error(error.kind(),
                Problem{.where = {error.path},
-                       .message = "exists already, is not in the manifest, and differs from this "
+                       .message = "already exists, is not in the manifest and differs from this "
                                   "job's result",
                        .hint = "move it away, or replace it with --force"});
 }

@@ -370,7 +370,7 @@ std::string value_of(const std::string& word, const Item& item) {
   if (word == "stem") return stem_of(item.relative);
   if (word == "job") return without_suffix(item.relative);
   usage("--name: unknown {" + printable(word) + "}" + did_you_mean(word, {"stem", "index", "job"}) +
-        "; known are {stem}, {index} and {job}");
+        "; expected {stem}, {index} or {job}");
 }
 
 std::string expand(const std::string& pattern, const Item& item) {
@@ -393,7 +393,7 @@ std::string problem_with(const std::string& name) {
   if (name.front() == '/') return "which begins with '/'";
   for (const fs::path& part : fs::path(name)) {
     if (part.empty()) return "which ends with '/'";
-    if (part == "." || part == "..") return "which has '" + part.string() + "' in it";
+    if (part == "." || part == "..") return "which has the component '" + part.string() + "'";
   }
   return "";
 }
@@ -414,7 +414,7 @@ void check_pattern(const std::string& pattern, bool jobs_are_lines) {
   expand(pattern, {1, "job", "job"});
   if (jobs_are_lines && pattern.find("{index}") == std::string::npos)
     usage("--name " + printable(pattern) +
-          ": must contain {index}, since lines have no file names");
+          ": must contain {index}, because lines have no file names");
   if (jobs_are_lines &&
       (pattern.find("{stem}") != std::string::npos || pattern.find("{job}") != std::string::npos))
     usage("--name " + printable(pattern) + ": {stem} and {job} require job files, not lines");

@@ -140,7 +140,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
     throw Error(use == ManifestUse::resume || use == ManifestUse::read_only
                     ? ErrorKind::data
                     : ErrorKind::cannot_create,
-                printable(path) + ": expected a manifest of attn batch, found another file");
+                printable(path) + ": is not a manifest of attn batch");
   earlier_ = read_file(path_, max_bytes,
                        use == ManifestUse::read_only ? FileAccess::growing : FileAccess::read);
   outputs_unread_ = earlier_.text();
@@ -148,7 +148,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
   if (use == ManifestUse::create && has_finished_jobs())
     throw Error(ErrorKind::cannot_create,
                 printable(path) +
-                    ": exists already; --resume and --no-clobber continue "
+                    ": already exists; --resume and --no-clobber continue "
                     "it, --force replaces it");
   if (use == ManifestUse::read_only) return;
   const bool continues = use == ManifestUse::resume;

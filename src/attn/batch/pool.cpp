@@ -103,7 +103,7 @@ Outcome overdue_outcome(const Task& task) {
   Outcome outcome{.number = task.item.number, .name = task.item.name, .status = Status::failed};
   outcome.seconds = task.seconds();
   outcome.error = {printable(task.item.name) + ": took more than " + three_digits(task.limit) +
-                   " s (--timeout), given up after " + three_digits(outcome.seconds) + " s"};
+                   " s (--timeout), stopped after " + three_digits(outcome.seconds) + " s"};
   outcome.code = static_cast<int>(ErrorKind::busy);
   return outcome;
 }

@@ -322,7 +322,7 @@ void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args
       existing.count == 1 ? "" : " and " + std::to_string(existing.count - 1) + " others";
   throw Error(ErrorKind::cannot_create,
               printable(existing.first) + others +
-                  ": exists already; --force replaces, --no-clobber skips existing results, "
+                  ": already exists; --force replaces, --no-clobber skips existing results, "
                   "--resume continues an earlier run");
 }
 

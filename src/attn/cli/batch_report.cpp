@@ -226,18 +226,18 @@ void BatchReport::failure(const Outcome& outcome) {
 /// Shown for the first job of each reason; the summary has the number of jobs.
 void BatchReport::rerun(const Outcome& outcome) {
   if (options_.quiet || options_.dry_run) return;
-  say(printable(outcome.name) + ": run again, since " +
+  say(printable(outcome.name) + ": run again because " +
       reason_of(outcome.change, outcome.changed_file));
 }
 
-/// "; ran again: 3 (other flags, base or version), 1 (changed input)"
+/// "; ran again: 3 (flags, base or version changed), 1 (input changed)"
 std::string BatchReport::reruns() const {
   static const std::map<Change, const char*> kReasons = {
-      {Change::error, "error before"},
-      {Change::options, "other flags, base or version"},
-      {Change::input, "changed input"},
-      {Change::output, "changed or missing result"},
-      {Change::manifest, "damaged manifest line"},
+      {Change::error, "failed before"},
+      {Change::options, "flags, base or version changed"},
+      {Change::input, "input changed"},
+      {Change::output, "result changed or missing"},
+      {Change::manifest, "manifest line corrupt"},
   };
   std::string text;
   for (const auto& [change, count] : reruns_)
@@ -268,14 +268,14 @@ void BatchReport::say_status() {
     say(status());
 }
 
-/// "412 of 1000 jobs, 3 failed, 823 a second, 1 s left"
+/// "412 of 1000 jobs, 3 failed, 823 per second, 1 s left"
 std::string BatchReport::status() const {
   const std::size_t finished = progress_.finished();
   const double rate = static_cast<double>(finished) / std::max(seconds(), 1e-9);
   std::string text = options_.total
                          ? std::to_string(finished) + " of " + counted_jobs(*options_.total)
                          : counted_jobs(finished);
-  text += ", " + std::to_string(progress_.failed) + " failed, " + rounded(rate) + " a second";
+  text += ", " + std::to_string(progress_.failed) + " failed, " + rounded(rate) + " per second";
   if (options_.total && finished > 0)
     text += ", " + rounded(static_cast<double>(*options_.total - finished) / rate) + " s left";
   return text;

@@ -125,16 +125,16 @@ void refuse_nameless(const TensorMap& one, const std::string& one_name, const Te
   if (!one.contains("") || other.size() == 1) return;
   std::string names;
   for (const std::string& name : other.names()) names += (names.empty() ? "" : ", ") + name;
-  throw Error(ErrorKind::usage, printable(one_name) + " has one unnamed tensor, " +
-                                    printable(other_name) + " holds " +
-                                    std::to_string(other.size()) + ": choose one, " +
-                                    printable(other_name) + "#NAME of " + printable(names));
+  throw Error(ErrorKind::usage, printable(one_name) + " has one unnamed tensor, but " +
+                                    printable(other_name) + " has " + std::to_string(other.size()) +
+                                    " tensors (" + printable(names) + "); select one with " +
+                                    printable(other_name) + "#NAME");
 }
 
 CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tolerance) {
   CompareReport report{{}, {}, {}, tolerance, false};
   const auto add = [&](const std::string& name, const Tensor& one, const Tensor& other) {
-    report.couples.push_back({{name, one, other, {}, ""}, compare(one, other, tolerance)});
+    report.pairs.push_back({{name, one, other, {}, ""}, compare(one, other, tolerance)});
   };
   if (a.size() == 1 && b.size() == 1) {
     const std::string& name = a.begin()->first;
@@ -154,25 +154,26 @@ CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Toleranc
 
 /// The pair with the given name, or the first that differs, or the first. nullptr if no pair has
 /// equal shapes.
-const Couple* drawn_couple(const CompareReport& report, const std::string& asked) {
-  const Couple* found = nullptr;
+const TensorPair* drawn_pair(const CompareReport& report, const std::string& asked) {
+  const TensorPair* found = nullptr;
   bool known = asked.empty();
-  for (const Couple& couple : report.couples) {
-    if (!asked.empty() && couple.compared.name != asked) continue;
+  for (const TensorPair& pair : report.pairs) {
+    if (!asked.empty() && pair.compared.name != asked) continue;
     known = true;
-    if (!couple.found.same_shape) continue;
-    if (found == nullptr || (found->found.same() && !couple.found.same())) found = &couple;
+    if (!pair.found.same_shape) continue;
+    if (found == nullptr || (found->found.same() && !pair.found.same())) found = &pair;
   }
   if (!known)
-    throw Error(ErrorKind::usage, "--of " + printable(asked) + ": expected a name of both");
+    throw Error(ErrorKind::usage,
+                "--of " + printable(asked) + ": A and B have no such tensor in common");
   return found;
 }
 
 /// Elements that are -inf in both tensors are hidden keys, which are drawn as masked.
-HeatSource source_of(const Couple& couple, const ResultFile& labels, const CompareArgs& args) {
-  const Tensor &a = couple.compared.a, &b = couple.compared.b;
+HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const CompareArgs& args) {
+  const Tensor &a = pair.compared.a, &b = pair.compared.b;
   ResultFile file{{}, labels.tokens, labels.made_by};
-  const std::string name = couple.compared.name.empty() ? "result" : couple.compared.name;
+  const std::string name = pair.compared.name.empty() ? "result" : pair.compared.name;
   file.tensors.set(name, difference(a, b));
   HeatSource source = heat_source(file, name, args.a);
   const double hidden = -std::numeric_limits<double>::infinity();
@@ -195,11 +196,12 @@ HeatSource source_of(const Couple& couple, const ResultFile& labels, const Compa
 
 void draw_difference(const CompareReport& report, const CompareArgs& args, TensorFiles& files,
                      OutputFile& picture) {
-  const Couple* couple = drawn_couple(report, args.of);
-  if (couple == nullptr) return note("--view: nothing is drawn, as no two tensors have one shape");
+  const TensorPair* pair = drawn_pair(report, args.of);
+  if (pair == nullptr)
+    return note("--view: nothing to draw, because no two tensors have equal shapes");
   const RenderFormat format = render_format(args.view);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
-  PageSet set = page_set(source_of(*couple, labels, args), args.choice, args.a);
+  PageSet set = page_set(source_of(*pair, labels, args), args.choice, args.a);
   set.key.reset();  // the difference is in no file
   picture.write((format == RenderFormat::text ? "\n" : "") + render({set}, format, args.style));
   picture.commit();
@@ -230,7 +232,7 @@ int run_compare(const CompareArgs& args) {
     refuse_nameless(b, args.b, a, args.a);
     report = compare_all(a, b, tolerance);
   }
-  if (report.couples.empty() && report.only_in_a.empty() && report.only_in_b.empty())
+  if (report.pairs.empty() && report.only_in_a.empty() && report.only_in_b.empty())
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");
   std::optional<OutputFile> picture;  // before anything is printed: it may exist already
   if (!args.view.empty())

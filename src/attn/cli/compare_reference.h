@@ -1,4 +1,4 @@
-// attn compare --reference: a result against its job, computed anew in float64.
+// attn compare --reference: compares a result with its job, recomputed in float64.
 #pragma once
 
 #include <string>
@@ -8,17 +8,17 @@
 
 namespace attn {
 
-/// What was typed.
+/// The options as typed.
 struct ReferenceArgs {
   bool asked = false;
-  std::string precision, sums;  ///< core/expected_error.h's names; "": by the result's dtype
-  std::string output;           ///< which output a tensor without a name is
+  std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
+  std::string output;           ///< --as: the output that an unnamed tensor is
   JobFlags flags;
 };
 
-/// Which outputs of the job the tensors of `given` are, each with its reference and, unless
-/// `tolerance` was typed, with the errors that its precision can be expected to make. `job` is a
-/// file or "". Errors: as attn run's; usage, where no errors are known and none are tolerated.
+/// Matches the tensors of `given` with outputs of the job, computes these in float64 and compares
+/// them: with `tolerance` if that was typed, otherwise with the error bounds of the precision.
+/// `job` is a file or "". Errors: as attn run; usage, if an output has no bound and no tolerance.
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job,
                                    const ReferenceArgs& args, TensorFiles& files,
                                    const Tolerance& tolerance, bool tolerance_typed,

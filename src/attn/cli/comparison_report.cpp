@@ -14,17 +14,17 @@ Json element(const Tensor& tensor, std::size_t at) {
   return parse_json(to_json(tensor.reshaped({tensor.size()}).at(at), -1), "element");
 }
 
-Json place(std::size_t at, const Couple& couple) {
-  const Shape index = index_of(at, couple.compared.a.shape());
+Json place(std::size_t at, const TensorPair& pair) {
+  const Shape index = index_of(at, pair.compared.a.shape());
   return Json{JsonIntegers(index.begin(), index.end())};
 }
 
-Json extreme(const std::optional<Extreme>& extreme, const Couple& couple) {
+Json extreme(const std::optional<Extreme>& extreme, const TensorPair& pair) {
   if (!extreme) return Json{};
   return Json{JsonObject{{"value", Json{extreme->value}},
-                         {"at", place(extreme->at, couple)},
-                         {"a", element(couple.compared.a, extreme->at)},
-                         {"b", element(couple.compared.b, extreme->at)}}};
+                         {"at", place(extreme->at, pair)},
+                         {"a", element(pair.compared.a, extreme->at)},
+                         {"b", element(pair.compared.b, extreme->at)}}};
 }
 
 Json number(const std::optional<double>& value) { return value ? Json{*value} : Json{}; }
@@ -47,40 +47,40 @@ Json histogram(const Comparison& found) {
 
 /// The element with the largest error relative to its bound: the ratio, its index, both values and
 /// the bound.
-Json of_bound(const Couple& couple) {
-  const std::optional<Extreme>& worst = couple.found.max_of_bound;
-  Json object = extreme(worst, couple);
+Json of_bound(const TensorPair& pair) {
+  const std::optional<Extreme>& worst = pair.found.max_of_bound;
+  Json object = extreme(worst, pair);
   if (worst)
     std::get<JsonObject>(object.value)
-        .emplace_back("bound", Json{couple.compared.bounds->data<double>()[worst->at]});
+        .emplace_back("bound", Json{pair.compared.bounds->data<double>()[worst->at]});
   return object;
 }
 
-Json couple_json(const Couple& couple) {
-  const Comparison& found = couple.found;
-  const std::string& name = couple.compared.name;
+Json pair_json(const TensorPair& pair) {
+  const Comparison& found = pair.found;
+  const std::string& name = pair.compared.name;
   JsonObject object = {{"name", name.empty() ? Json{} : Json{name}},
                        {"same", Json{found.same()}},
-                       {"a", side(couple.compared.a)},
-                       {"b", side(couple.compared.b)}};
+                       {"a", side(pair.compared.a)},
+                       {"b", side(pair.compared.b)}};
   if (!found.same_shape) return Json{std::move(object)};
   const JsonObject nan = {{"both", count(found.nan_in_both)},
                           {"a_only", count(found.nan_in_a)},
                           {"b_only", count(found.nan_in_b)},
-                          {"first", found.first_nan ? place(*found.first_nan, couple) : Json{}}};
+                          {"first", found.first_nan ? place(*found.first_nan, pair) : Json{}}};
   const JsonObject more = {{"elements", count(found.elements)},
                            {"differing", count(found.differing)},
-                           {"max_abs", extreme(found.max_abs, couple)},
-                           {"max_rel", extreme(found.max_rel, couple)},
-                           {"max_ulps", extreme(found.max_ulps, couple)},
+                           {"max_abs", extreme(found.max_abs, pair)},
+                           {"max_rel", extreme(found.max_rel, pair)},
+                           {"max_ulps", extreme(found.max_ulps, pair)},
                            {"rms", number(found.rms)},
                            {"cosine", number(found.cosine)},
                            {"nan", Json{nan}},
                            {"histogram", histogram(found)}};
   object.insert(object.end(), more.begin(), more.end());
-  if (couple.compared.bounds)
-    object.emplace_back("bound", Json{JsonObject{{"of", Json{couple.compared.bound_of}},
-                                                 {"worst", of_bound(couple)}}});
+  if (pair.compared.bounds)
+    object.emplace_back(
+        "bound", Json{JsonObject{{"of", Json{pair.compared.bound_of}}, {"worst", of_bound(pair)}}});
   return Json{std::move(object)};
 }
 
@@ -96,17 +96,17 @@ std::string report_text(const CompareReport& report) {
   std::string text;
   std::size_t same = 0;
   bool some_close = false;
-  for (const Couple& couple : report.couples) {
-    Compared compared = couple.compared;
+  for (const TensorPair& pair : report.pairs) {
+    Compared compared = pair.compared;
     compared.name = printable(compared.name);
-    text += comparison_text(compared, couple.found);
-    same += couple.found.same() ? 1 : 0;
-    some_close |= couple.found.same() && !couple.found.equal_throughout();
+    text += comparison_text(compared, pair.found);
+    same += pair.found.same() ? 1 : 0;
+    some_close |= pair.found.same() && !pair.found.equal_throughout();
   }
-  const std::string alone = report.to_reference ? ": no output of the job\n" : ": in A only\n";
+  const std::string alone = report.to_reference ? ": not an output of the job\n" : ": in A only\n";
   for (const std::string& name : report.only_in_a) text += printable(name) + alone;
   for (const std::string& name : report.only_in_b) text += printable(name) + ": in B only\n";
-  const std::size_t all = report.couples.size() + report.only_in_a.size() + report.only_in_b.size();
+  const std::size_t all = report.pairs.size() + report.only_in_a.size() + report.only_in_b.size();
   return text + std::to_string(same) + " of " + std::to_string(all) +
          (all == 1 ? " tensor is" : " tensors are") +
          (report.to_reference ? " as expected\n"
@@ -117,7 +117,7 @@ std::string report_text(const CompareReport& report) {
 std::string report_json(const CompareReport& report) {
   const Tolerance& tolerance = report.tolerance;
   JsonArray tensors;
-  for (const Couple& couple : report.couples) tensors.push_back(couple_json(couple));
+  for (const TensorPair& pair : report.pairs) tensors.push_back(pair_json(pair));
   return to_json(Json{JsonObject{{"same", Json{report.same()}},
                                  {"rtol", Json{tolerance.rtol}},
                                  {"atol", Json{tolerance.atol}},

@@ -10,22 +10,22 @@
 namespace attn {
 
 /// Two tensors of the same name and their differences.
-struct Couple {
+struct TensorPair {
   Compared compared;
   Comparison found;
 };
 
 /// All comparisons, in the order of A.
 struct CompareReport {
-  std::vector<Couple> couples;
+  std::vector<TensorPair> pairs;
   std::vector<std::string> only_in_a, only_in_b;
   Tolerance tolerance;
   bool to_reference = false;  ///< B was computed
 
   bool same() const {
     return only_in_a.empty() && only_in_b.empty() &&
-           std::all_of(couples.begin(), couples.end(),
-                       [](const Couple& couple) { return couple.found.same(); });
+           std::all_of(pairs.begin(), pairs.end(),
+                       [](const TensorPair& pair) { return pair.found.same(); });
   }
 };
 

@@ -138,7 +138,7 @@ Command inspect_command() {
   command.example = "  attn inspect weights.npz embeddings.npy";
   command.add(required(positional(
       "FILE", args->files, ".npz, .safetensors, .npy, .json or .csv files; - for standard input")));
-  command.add(flag("--json", args->json, "print one JSON object per line and tensor"));
+  command.add(flag("--json", args->json, "print one JSON object per tensor, each on its own line"));
   add_limit_options(command, args->limits);
   command.action = [args] { return inspect(*args); };
   return command;

@@ -26,8 +26,8 @@ Partial read_part(const std::string& path, TensorFiles& files) {
     if (!contains(tensors, output))
       problems.add({.where = {path},
                     .subject = std::string(name_of(output)),
-                    .expected = "it in each part (--outputs logsumexp,head_context)",
-                    .found = "none"});
+                    .message = "missing; each part must contain it (--outputs "
+                               "logsumexp,head_context)"});
   if (!problems.empty()) problems.raise(ErrorKind::data);
   Partial part{at(tensors, Output::logsumexp), at(tensors, Output::head_context), std::nullopt};
   if (const Tensor* weights = find(tensors, Output::weights)) part.weights = *weights;

@@ -127,7 +127,7 @@ std::vector<std::string> labels_of(const std::string& axis, bool known, const Re
 /// What the file contains instead, as the end of a message.
 std::string list_tensors(const std::vector<std::string>& names) {
   if (names.empty()) return ", nor any other tensor";
-  if (names == std::vector<std::string>{""}) return ", but one unnamed tensor; omit --of";
+  if (names == std::vector<std::string>{""}) return "; its only tensor is unnamed: omit --of";
   std::string list;
   for (const std::string& name : names) list += (list.empty() ? "" : ", ") + printable(name);
   return "; select one with --of: " + list;

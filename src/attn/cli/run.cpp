@@ -141,7 +141,7 @@ void RunViews::commit() {
 
 namespace {
 
-/// What was typed.
+/// The options as typed.
 struct RunArgs {
   std::string job;
   JobFlags flags;
@@ -190,7 +190,7 @@ Result only(const Result& result, const std::vector<std::string>& names) {
   return part;
 }
 
-/// Whether anything that is written has room for what made it, so that inputs need digests.
+/// Whether anything that is written stores provenance, which needs digests of the inputs.
 bool needs_description(const Destination& destination, const RunArgs& args) {
   return !args.views.empty() || (destination.shown && args.show.format == "ndjson") ||
          std::any_of(destination.targets.begin(), destination.targets.end(),
@@ -199,7 +199,7 @@ bool needs_description(const Destination& destination, const RunArgs& args) {
                      });
 }
 
-/// Whether any output is JSON or CSV, whose digits take memory (NumPy's text is summarised).
+/// Whether any output is JSON or CSV, which need memory for the text. (NumPy's text is summarised.)
 bool has_text(const Destination& destination, const std::string& format) {
   const auto is_text = [](const OutputTarget& target) {
     return target.format == Format::json || target.format == Format::csv;
@@ -208,7 +208,7 @@ bool has_text(const Destination& destination, const std::string& format) {
          (destination.shown && format == "ndjson");
 }
 
-/// What is written: the job's outputs, or those that -o NAME=FILE names, all of which are added.
+/// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to given ones.
 std::vector<std::string> outputs_of(const Job& job, const Document& document,
                                     const Destination& destination) {
   std::vector<std::string> outputs = job.outputs;
@@ -220,9 +220,9 @@ std::vector<std::string> outputs_of(const Job& job, const Document& document,
   return outputs;
 }
 
-/// Says what cannot be written, save to what takes bytes as they come: opening that may wait.
-void require_places(const std::vector<OutputTarget>& targets,
-                    const std::vector<std::string>& outputs, const OutputPolicy& policy) {
+/// Throws if a file cannot be written. Does not open pipes and devices, because that may block.
+void require_writable(const std::vector<OutputTarget>& targets,
+                      const std::vector<std::string>& outputs, const OutputPolicy& policy) {
   std::vector<OutputTarget> files;
   std::copy_if(targets.begin(), targets.end(), std::back_inserter(files),
                [](const OutputTarget& target) { return !is_stream(target.path); });
@@ -254,7 +254,7 @@ int run(const RunArgs& args) {
   if (has_text(destination, args.show.format)) memory.add_output_text(plan);
   memory.add(views.flags(), views.bytes(job, plan));
   if (args.dry_run) {
-    require_places(destination.targets, outputs, policy_of(args, files));
+    require_writable(destination.targets, outputs, policy_of(args, files));
     print(args.show.format == "json" || args.show.format == "ndjson"
               ? plan_json(plan, memory) + "\n"
               : plan_text(plan, memory));

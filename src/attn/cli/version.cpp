@@ -11,8 +11,8 @@ std::string blas_line() {
   try {
     const BlasLibrary blas = blas_library();
     return blas.version + ", " + blas.file + ", " +
-           (blas.threads == "none" ? "built without threads: called by one at a time"
-                                   : "built with " + blas.threads + ": used on one thread each");
+           (blas.threads == "none" ? "built without threads; calls run one at a time"
+                                   : "built with " + blas.threads + "; each call uses one thread");
   } catch (const Error& error) {
     return error.what();
   }

@@ -31,18 +31,18 @@ namespace {
 template <class... Parameters>
 using Function = void (*)(Parameters...);
 
-/// One call's share of the work spaces (128 MiB each) that OpenBLAS takes as it needs them and
-/// keeps for later calls. It asks for one again and again, for ever, when there is none: so it is
-/// asked for here first. Where there is no room for one more, a call waits for another's to end.
+/// Reserves one of OpenBLAS's work spaces (128 MiB each) for one call. OpenBLAS allocates a work
+/// space when it needs one, keeps it for later calls, and retries forever if the allocation fails.
+/// This class tries the allocation first; if it fails, the call waits until another one ends.
 class WorkSpace {
  public:
-  /// Throws std::bad_alloc where there is not even one.
+  /// Throws std::bad_alloc if there is no work space and none can be allocated.
   WorkSpace() : lock_(mutex_) {
-    if (free_ == 0 && !has_room()) {
+    if (free_ == 0 && !can_allocate()) {
       if (all_ == 0) throw std::bad_alloc();
       freed_.wait(lock_, [] { return free_ > 0; });
     }
-    if (free_ == 0) {  // others wait for the end of this call: then OpenBLAS has taken it
+    if (free_ == 0) {  // keeps the lock: OpenBLAS allocates during this call
       ++all_;
     } else {
       --free_;
@@ -58,8 +58,8 @@ class WorkSpace {
   }
 
  private:
-  static bool has_room() {
-    constexpr std::size_t kNeeded = std::size_t{160} << 20;  // also for opening the library
+  static bool can_allocate() {
+    constexpr std::size_t kNeeded = std::size_t{160} << 20;  // a work space and the library
     void* space =
         mmap(nullptr, kNeeded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (space == MAP_FAILED) return false;
@@ -77,8 +77,8 @@ class Library {
  public:
   Library() {
     openblas_.find(Function<int>(), "openblas_set_num_threads")(1);
-    // A build without threads (libopenblas0-serial) must not be called by two threads at once: it
-    // gives wrong sums in silence.
+    // A build without threads (libopenblas0-serial) must not be called by two threads at once: its
+    // results would be wrong.
     int (*const parallel)() = nullptr;
     serial_ = openblas_.find(parallel, "openblas_get_parallel")() == 0;
   }

@@ -15,10 +15,10 @@
 namespace attn {
 namespace {
 
-constexpr double kSpread = 4;  // standard deviations, and more, that roundings add up to
+constexpr double kSpread = 4;  // n roundings add up to at most kSpread sqrt(n), practically
 
-/// f(element, elements...) of tensors of one shape, f64; in the first's own memory where nobody
-/// else holds it.
+/// f(element, elements...) for the elements of f64 tensors of the same shape. Reuses the memory of
+/// `first` if it is not shared.
 template <class F, class... Others>
 Tensor each(F f, Tensor first, const Others&... others) {
   double* const out = first.mutable_data<double>().data();
@@ -31,7 +31,7 @@ double finite(double value) { return std::isfinite(value) ? value : 0; }
 
 Tensor wide(const Tensor& x) { return cast(x, DType::f64); }
 
-/// |x|; 0 where x is not finite, as such elements meet weights of 0 or are compared by themselves.
+/// |x| in f64; 0 if x is not finite: such elements have weight 0 or are compared for equality.
 Tensor magnitude(const Tensor& x) {
   return each([](double v) { return finite(std::abs(v)); }, wide(x));
 }
@@ -51,14 +51,14 @@ double growth(std::size_t roundings) {
   return std::min(n, kSpread * std::sqrt(n));
 }
 
-/// A tensor of the formula and what is known about its error.
+/// A tensor of the formula and the bound of its error.
 struct Bounded {
   Tensor value;            ///< computed in f64
   Tensor error;            ///< bound for each element, f64
-  bool is_stored = false;  ///< `error` includes the rounding to what is stored
+  bool is_stored = false;  ///< `error` includes rounding to the stored dtype
 };
 
-/// The operations of the formula on numbers and bounds of their errors; letters as in the header.
+/// The operations of the formula on values and error bounds. The header explains the letters.
 class ErrorOps {
  public:
   using Value = Bounded;
@@ -79,7 +79,7 @@ class ErrorOps {
     return x.is_stored ? x : Bounded{x.value, rounded(x.error, x.value), true};
   }
 
-  /// Errors: data, where an element is beyond what is stored.
+  /// Errors: data, if an element overflows the stored dtype.
   Bounded given(const Tensor& x) const { return {x, distance_when_stored(x), true}; }
 
   Bounded chosen_rows(const Bounded& x) const {
@@ -181,7 +181,7 @@ class ErrorOps {
 
   std::pair<Bounded, Bounded> normalise(const Bounded& masked, const VisibleKeys& visible) const {
     const auto [weights, logsumexp] = exact_.normalise(masked.value, visible);
-    Tensor of_weights = masked.error;  // turned into the errors of the weights, row by row
+    Tensor of_weights = masked.error;  // replaced by the errors of the weights, row by row
     Tensor of_logsumexp(DType::f64, logsumexp.shape());
     const auto out = of_weights.mutable_data<double>();
     const auto sums = of_logsumexp.mutable_data<double>();
@@ -218,8 +218,8 @@ class ErrorOps {
   [[noreturn]] Bounded sum_over_queries(const Bounded&) const { throw_unbounded(); }
   [[noreturn]] Bounded row_max(const Bounded&) const { throw_unbounded(); }
 
-  /// |w log w| has the derivative 1 + |log w| at most; the error of a w near 0 is below the least
-  /// number.
+  /// The derivative of w log w is at most 1 + |log w|. A weight near 0 has an error below the
+  /// smallest positive number.
   Bounded entropy(const Bounded& weights) const {
     const Tensor entropies = exact_.entropy(weights.value);
     Tensor errors(DType::f64, entropies.shape());
@@ -253,7 +253,7 @@ class ErrorOps {
             plus(std::move(total), product(w, values.error))};
   }
 
-  /// A context is stored before it is projected.
+  /// The context is rounded to the stored dtype before it is projected.
   Bounded join_heads(const Bounded& x) const {
     return {exact_.join_heads(x.value), exact_.join_heads(stored(x).error), true};
   }
@@ -263,7 +263,7 @@ class ErrorOps {
     throw Error(ErrorKind::internal, "no error bound is known for this operation");
   }
 
-  /// |x - x as stored|. Errors: data.
+  /// |x - x rounded to the stored dtype|. Errors: data, if x overflows it.
   Tensor distance_when_stored(const Tensor& x) const {
     if (!is_float(x.dtype()) && precision_.stored == DType::f64)
       return Tensor(DType::f64, x.shape());
@@ -272,21 +272,20 @@ class ErrorOps {
     return each(
         [&](double a, double b) {
           if (std::isfinite(a) && !std::isfinite(b))
-            throw Error(ErrorKind::data, "inputs: found " + std::to_string(a) + ", which " +
-                                             std::string(name_of(precision_.stored)) +
-                                             " cannot represent");
+            throw Error(ErrorKind::data, "inputs: " + std::string(name_of(precision_.stored)) +
+                                             " cannot represent " + std::to_string(a));
           return finite(std::abs(a - b));
         },
         exact, kept);
   }
 
-  /// The error of x after rounding to what is stored.
+  /// The error of x after rounding to the stored dtype.
   Tensor rounded(Tensor error, const Tensor& x) const {
     return each([&](double e, double v) { return e + r_ * finite(std::abs(v)) + precision_.least; },
                 std::move(error), wide(x));
   }
 
-  /// c(n)
+  /// c(n) of the header.
   double sum_of_products(std::size_t n) const { return growth(n) * s_ + (f_ > r_ ? 2 * f_ : 0); }
 
   Bounded rotated(const Bounded& x) const {
@@ -329,7 +328,7 @@ Precision with_sums_in(Precision precision, const Precision& sums) {
   return precision;
 }
 
-std::string no_error_known(const std::string& name, const Options& options) {
+std::string missing_bound_reason(const std::string& name, const Options& options) {
   const std::optional<Output> output = output_named(name);
   if (!output || !row_of(*output).has_error_bound) return "for " + name;
   if (output == Output::values || output == Output::present_V) return "";

@@ -46,7 +46,7 @@ struct Precision {
   DType stored;           ///< of inputs and results
   double result, factor;  ///< unit roundoffs, r and f
   double sum;             ///< s
-  double least;           ///< absolute error of stored numbers near 0
+  double least;           ///< absolute error of stored values near 0
 };
 
 /// f64, f32, tf32, f16 or bf16; nullopt for any other name. Sums are in float32, for f64 in
@@ -56,10 +56,10 @@ std::optional<Precision> precision_named(std::string_view name);
 /// `precision` with sums and functions in that of `sums`.
 Precision with_sums_in(Precision precision, const Precision& sums);
 
-/// Why no error bound is known for an output of this problem; "" if there is one. Bounds are known
+/// Why this output of the problem has no error bound; "" if it has one. There are bounds
 /// for queries, keys, values and, with dot products and softmax over keys, for everything from
 /// scores to output, with any masks.
-std::string no_error_known(const std::string& name, const Options& options);
+std::string missing_bound_reason(const std::string& name, const Options& options);
 
 /// The error bound of each element of the output `name`, f64, in the shape of attend()'s result.
 /// `in` must be computed in f64. As the reference is itself rounded to f64, f64 counts twice. The

@@ -105,10 +105,11 @@ std::size_t matrices(const Tensor& tensor) {
 void require_blas_extents(const Extents& size, const std::string& stage) {
   constexpr std::size_t kMost = std::numeric_limits<xt::blas_index_t>::max();
   if (std::max({size.m, size.n, size.k}) > kMost)
-    throw Error(ErrorKind::data, Problem{.subject = stage,
-                                         .expected = "axes of at most " + std::to_string(kMost),
-                                         .found = to_string({size.m, size.k}) + " times " +
-                                                  to_string({size.k, size.n})});
+    throw Error(
+        ErrorKind::data,
+        Problem{.subject = stage,
+                .expected = "axis lengths of at most " + std::to_string(kMost),
+                .found = to_string({size.m, size.k}) + " times " + to_string({size.k, size.n})});
 }
 
 template <class T>

@@ -16,8 +16,8 @@
 namespace attn {
 namespace {
 
-/// The mask with four axes: missing ones are 1, on the left, and the head axis where the user has
-/// no heads.
+/// The mask as (B, H, L, S), where missing axes have length 1: leading ones and, without heads, the
+/// head axis.
 Tensor lifted_mask(const Tensor& mask, bool with_heads) {
   Shape shape = mask.shape();
   if (!with_heads && shape.size() == 3) shape.insert(shape.begin() + 1, 1);
@@ -38,21 +38,21 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, AxisLengths& a
                              .found = to_string(mask.shape())});
 }
 
-/// A few bytes can claim any length for tensors that hold nothing, and what is kept for each row
-/// would have to be paid for.
-void refuse_hollow(const TensorMap& tensors) {
+/// Limits the axes of tensors without elements. A file of a few bytes can declare any length, and
+/// the computation allocates memory for each row.
+void limit_empty_tensors(const TensorMap& tensors) {
   constexpr std::size_t kLongest = std::size_t{1} << 20;
   for (const auto& [name, tensor] : tensors)
     for (const std::size_t length : tensor.shape())
       if (tensor.size() == 0 && length > kLongest)
         throw Error(ErrorKind::data,
                     Problem{.subject = name,
-                            .expected = "axes of at most " + std::to_string(kLongest) +
+                            .expected = "axis lengths of at most " + std::to_string(kLongest) +
                                         " in a tensor without elements",
                             .found = to_string(tensor.shape())});
 }
 
-/// A mask with a column for each of `keys`: those that it lacks are hidden.
+/// The mask extended to `keys` columns; the added columns hide their keys.
 Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity polarity) {
   if (mask.rank() == 0 || mask.shape().back() >= keys) return mask;
   Shape shape = mask.shape();
@@ -71,7 +71,7 @@ Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity po
   return wide;
 }
 
-/// (B * H, L, S), a matrix for each head of each batch row, with these axes apart.
+/// (B * H, L, S) -> (B, H, L, S); other shapes are returned unchanged.
 Tensor with_heads_apart(const Tensor& mask, const Inputs& in) {
   const Shape& shape = mask.shape();
   const bool joined = shape.size() == 3 && in.with_heads && in.B > 1 && shape[0] == in.B * in.H;
@@ -177,7 +177,7 @@ void set_lengths(Inputs& in, const AxisLengths& axes) {
 }  // namespace
 
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
-  refuse_hollow(tensors);
+  limit_empty_tensors(tensors);
   AxisLengths axes;
   Inputs in;
   in.result = result_dtype(tensors, options.compute);

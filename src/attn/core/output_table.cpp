@@ -95,7 +95,7 @@ void check_outputs(const std::vector<std::string>& names, const TensorMap& tenso
     const auto input = input_named(name);
     const std::string_view missing = output ? missing_for(*output, tensors, options) : "";
     if (name.empty())
-      add("expected names of outputs, found an empty string");
+      add("expected the name of an output, found an empty string");
     else if (!input && !output)
       add("unknown output '" + printable(name) + "'" + nearest_or_all(name));
     else if (input && !contains(tensors, *input))

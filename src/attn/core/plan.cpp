@@ -22,11 +22,11 @@ double real_product(const Shape& factors) {
   return result;
 }
 
-/// What a tensor of the formula costs.
+/// The cost of a tensor of the formula.
 struct Cost {
   Shape shape;  ///< with all axes
   bool is_integer = false;
-  double flops = 0;  ///< of its last operation
+  double flops = 0;  ///< of the operation that computes it
 };
 
 /// The operations of the formula on costs.
@@ -175,8 +175,8 @@ CostOps costs_of(const OutputSet& outputs, const Inputs& in, const Options& opti
   for (const OutputRow& row : kOutputs)
     if (outputs.contains(row.output) && row.phase != Phase::given)
       formula.at(same_numbers_as(row.output)), formula.at(row.output);
-  // Keys and values need all inputs, which are counted as the output that they are the rows of. The
-  // largest scores come out of the pass over the keys that computes the weights.
+  // Keys and values need all rows of `inputs`; their cost is that of the output. The fused kernels
+  // compute row_max in the same pass as the weights.
   if (ops.adds_positions()) formula.at(Output::inputs);
   if (outputs.contains(Output::row_max)) formula.at(Output::weights);
   return ops;
@@ -207,7 +207,7 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
   return {name, shape, dtype, product({product(shape), size_of(dtype)}), cost.flops};
 }
 
-/// The tensors, and their copies in the dtype of the computation.
+/// Bytes of the tensors and of their copies in the dtype of the computation.
 std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
   std::size_t bytes = 0;
   for (const auto& [name, tensor] : tensors) {
@@ -218,7 +218,7 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
   return bytes;
 }
 
-/// The reference path computes integers.
+/// Whether queries, keys or values are integers, which only the reference path computes.
 bool has_integers(const CostOps& costs) {
   for (const Output factor : {Output::queries, Output::present_K, Output::present_V})
     if (const auto& cost = costs.cost(factor); cost && cost->is_integer) return true;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 
-/// The pair (a real number) that turns so many times in the original length.
+/// The index of the pair, a real number, that makes this number of turns in original_length.
 double pair_turning(double times, const Rotary& rotary, double r) {
   const auto length = static_cast<double>(rotary.original_length);
   return r * std::log(length / (times * kTurn)) / (2 * std::log(rotary.base));
@@ -65,14 +65,14 @@ double attention_factor(const Rotary& rotary) {
   return rotary.attention_factor > 0 ? rotary.attention_factor : 0.1 * std::log(rotary.factor) + 1;
 }
 
-/// The rows of a table (places, width) at the positions (B, N).
+/// The rows of a table (positions, width) at `positions` (B, N): (B, N, width), f64.
 Tensor looked_up(const Tensor& table, const Tensor& positions) {
   const Tensor doubles = cast(table, DType::f64);
   const std::size_t width = table.shape()[1];
   Tensor found(DType::f64, {positions.shape()[0], positions.shape()[1], width});
   double* out = found.mutable_data<double>().data();
-  for (const std::int64_t place : positions.data<std::int64_t>()) {
-    const auto row = doubles.data<double>().subspan(static_cast<std::size_t>(place) * width, width);
+  for (const std::int64_t at : positions.data<std::int64_t>()) {
+    const auto row = doubles.data<double>().subspan(static_cast<std::size_t>(at) * width, width);
     out = std::copy(row.begin(), row.end(), out);
   }
   return found;
@@ -129,7 +129,7 @@ namespace {
 Tensor counted(std::size_t first, std::size_t N) {
   Tensor positions(DType::i64, {1, N});
   auto next = static_cast<std::int64_t>(first);
-  for (std::int64_t& place : positions.mutable_data<std::int64_t>()) place = next++;
+  for (std::int64_t& position : positions.mutable_data<std::int64_t>()) position = next++;
   return positions;
 }
 
@@ -160,13 +160,11 @@ void set_positions(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
   in.key_positions = keys ? *keys : queries && in.N == in.L ? *queries : counted(in.P, in.N);
   if (queries && !keys && in.N != in.L)
     axes.problem(Input::key_position_ids,
-                 {.expected = "the positions of the " + std::to_string(in.N) +
-                              " new keys, because their number differs from that of the " +
-                              std::to_string(in.L) + " queries",
-                  .found = "none"});
+                 {.message = "required because there are " + std::to_string(in.N) +
+                             " new keys but " + std::to_string(in.L) + " queries"});
 }
 
-/// Tables (places, r / 2) that reach every position, or (B, N, r / 2) for as many keys as queries.
+/// Requires tables (positions, r / 2) with a row for every position, or (B, N, r / 2) if N = L.
 void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, AxisLengths& axes) {
   const Shape& shape = cos.shape();
   const auto refuse = [&](const std::string& expected) {
@@ -181,13 +179,13 @@ void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, AxisLe
       ((shape[0] != in.B && shape[0] != 1) || shape[1] != in.L || in.N != in.L))
     return refuse("(" + std::to_string(in.B) + ", " + std::to_string(in.L) +
                   ", r/2), and as many new keys as queries");
-  const auto outside = [&](std::int64_t place) {
-    return place < 0 || place >= static_cast<std::int64_t>(shape[0]);
+  const auto outside = [&](std::int64_t position) {
+    return position < 0 || position >= static_cast<std::int64_t>(shape[0]);
   };
   for (const Tensor& positions : {in.query_positions, in.key_positions}) {
-    const auto places = positions.data<std::int64_t>();
-    const auto far = std::find_if(places.begin(), places.end(), outside);
-    if (shape.size() == 2 && far != places.end())
+    const auto all = positions.data<std::int64_t>();
+    const auto far = std::find_if(all.begin(), all.end(), outside);
+    if (shape.size() == 2 && far != all.end())
       return refuse("a row for position " + std::to_string(*far));
   }
 }

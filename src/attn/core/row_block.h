@@ -44,7 +44,7 @@ using RowSink = std::function<void(const RowBlock&)>;
 using RowSinks = std::map<std::string, RowSink>;  ///< by the output's name
 
 /// The dtype of an output of floats: that of results, but logsumexp keeps the precision of the
-/// computation, as in FlashAttention and PyTorch. Rounded to 16 bits it could not merge results.
+/// computation, as in FlashAttention and PyTorch: 16 bits are too few for merging results.
 inline DType float_dtype_of(Output output, const Inputs& in) {
   return output == Output::logsumexp ? in.compute : in.result;
 }

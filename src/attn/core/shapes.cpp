@@ -51,8 +51,8 @@ void check_relative_bias(const Tensor& table, const Options& options, AxisLength
   if (found < least || (both && found % 2 != 0))
     return axes.problem(
         Input::relative_bias,
-        {.expected = "at least " + std::to_string(least) +
-                     (both ? " buckets and an even number, for both directions" : " buckets"),
+        {.expected = both ? "an even number of buckets, at least 4, for both directions"
+                          : "at least 2 buckets",
          .found = to_string(table.shape())});
   const auto exact = static_cast<std::int64_t>(found / (both ? 4 : 2));
   if (options.relative.max_distance <= exact)
@@ -388,7 +388,7 @@ void check_scale(const Options& options, AxisLengths& axes) {
     axes.problem({.subject = std::string(axes[Axis::D].name),
                   .expected = "a width D of at least 1 to divide by sqrt(D)",
                   .found = axes[Axis::D].found(),
-                  .hint = "give a scale"});
+                  .hint = "set scale"});
 }
 
 }  // namespace

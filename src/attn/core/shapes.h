@@ -1,5 +1,5 @@
 // The axes that the tensors of a problem share, and the checks of make_inputs() (core/inputs.h):
-// which names, dtypes and shapes go together.
+// which names, dtypes and shapes are valid together.
 #pragma once
 
 #include <string>

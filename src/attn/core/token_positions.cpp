@@ -177,10 +177,8 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, Align
     if (S == in.L)
       keys = queries;
     else
-      axes.problem(k, {.expected = "the documents of the " + std::to_string(S) +
-                                   " keys, because their number differs from that of the " +
-                                   std::to_string(in.L) + " queries",
-                       .found = "none"});
+      axes.problem(k, {.message = "required because there are " + std::to_string(S) + " keys but " +
+                                  std::to_string(in.L) + " queries"});
   }
   if (!axes.problems().empty()) return {};
   const bool same = !query_lengths && !key_lengths && !(queries && queries->rank() == 2) &&

@@ -96,10 +96,11 @@ std::string exclusions(const Evaluation& evaluation) {
       if (value.singular && (most == nullptr || value.singular->determined.size() > most->size()))
         most = &value.singular->determined;
   if (most == nullptr) return "";
-  return "; signs and the vectors of equal or zero singular values are not determined: compared " +
+  return "; signs, and vectors of equal or zero singular values, are not unique: compared " +
          std::to_string(std::count(most->begin(), most->end(), true)) + " of " +
          std::to_string(most->size()) +
-         " up to sign, and that all are orthonormal and U diag(s) Vt is the matrix";
+         " vectors up to sign; checked that all are orthonormal and that U diag(s) Vt is the "
+         "matrix";
 }
 
 std::string summary_of(const Example& example, const Evaluation& evaluation) {

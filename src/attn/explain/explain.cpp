@@ -174,12 +174,12 @@ class Explainer {
 
   void project_keys_and_values() {
     heading("Keys and values");
-    words("Each row of K is what queries are compared with, each row of V what a token passes on." +
+    words("Queries are compared with the rows of K. Each row of V is what a token contributes." +
           shape("K", from_.matrix(Output::keys)) + shape("V", from_.matrix(Output::values)));
     given_or_projected(kKeys);
     given_or_projected(kValues);
     if (!from_.given(Input::past_K)) return;
-    words("The keys and values of the past come first; queries see these, too.");
+    words("The keys and values of the past come first; queries see these too.");
     lines({{name("K"), {matrix_math(keys())}}, {name("V"), {matrix_math(values())}}});
   }
 

@@ -98,7 +98,7 @@ CsvCell CsvLines::next_quoted_cell(std::size_t column) {
   const std::size_t from = at_;
   while (true) {
     at_ = text_.find('"', at_);
-    if (at_ >= text_.size()) fail("the quote has no end");
+    if (at_ >= text_.size()) fail("the quote is not closed");
     if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
     at_ += 2;
   }
@@ -301,7 +301,7 @@ std::string matrix_text(const Tensor& tensor, const std::string& name, const Nam
   std::string out;
   if (names) {
     if (names->rows.size() != rows || names->columns.size() != columns)
-      throw Error(ErrorKind::internal, name + ": names for another shape");
+      throw Error(ErrorKind::internal, name + ": the header does not match the shape");
     for (const std::string& column : names->columns) append_name(out += ',', column);
     out += '\n';
   }

@@ -75,7 +75,7 @@ Slot* take_slot() {
 
 void describe(Slot& slot, const std::string& name) {
   constexpr std::string_view kStart = "attn: ",
-                             kEnd = ": was cut short while it was read, or its disk failed\n";
+                             kEnd = ": was truncated while being read, or its disk failed\n";
   const std::size_t free = slot.message.size() - kStart.size() - kEnd.size() - 1;
   const std::string text = std::string(kStart).append(printable(name).substr(0, free)).append(kEnd);
   std::copy_n(text.c_str(), text.size() + 1, slot.message.begin());
@@ -120,7 +120,7 @@ void require_unchanged(const std::string& name, const FileStamp& before, const s
   if (now.size != before.size || now.modified.tv_sec != before.modified.tv_sec ||
       now.modified.tv_nsec != before.modified.tv_nsec)
     throw Error(ErrorKind::io,
-                Problem{.where = {name}, .message = "was written to while it was read"});
+                Problem{.where = {name}, .message = "was modified while being read"});
 }
 
 void require_unchanged(const std::string& path, const FileStamp& before) {
@@ -138,7 +138,7 @@ constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // smaller files 
                                        .expected = "at most " + std::to_string(most) +
                                                    (most == 1 ? " byte" : " bytes"),
                                        .found = std::to_string(size) + " or more",
-                                       .hint = "--max-memory sets how many are read"});
+                                       .hint = "--max-memory raises the limit"});
 }
 
 /// Receives a file of unknown size. It grows in place or by moving pages, never by copying: then
@@ -277,7 +277,7 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   }
   if (is_named_pipe && file.size == 0)
     throw Error(ErrorKind::no_input,
-                Problem{.where = {name}, .message = "is a FIFO that nobody writes to"});
+                Problem{.where = {name}, .message = "is a FIFO without a writer"});
   return file;
 }
 

@@ -140,7 +140,7 @@ bool starts_number(char c) { return c == '-' || (c >= '0' && c <= '9'); }
 Problem explain_string(const JsonFault& fault, std::size_t start) {
   const std::size_t last = fault.read - 1;  // the first invalid character
   if (last >= fault.text.size())
-    return problem_at(fault.text, start, "the string that starts here has no end");
+    return problem_at(fault.text, start, "the string that starts here is not closed");
   if (static_cast<unsigned char>(fault.text[last]) < 0x20)
     return problem_at(fault.text, last,
                       "a line break or control character inside a string (write \\n or \\u00XX)");

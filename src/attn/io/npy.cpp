@@ -42,7 +42,7 @@ std::string quoted(std::string_view text) {
 std::string unsupported(std::string_view kind) {
   if (kind.starts_with('O')) return "object arrays hold pickles, which attn never loads";
   if (kind.starts_with('V'))
-    return "raw bytes without a type (NumPy saves bfloat16 so: save it as float32)";
+    return "raw bytes without a type (NumPy saves bfloat16 this way; save it as float32)";
   if (kind.starts_with('U') || kind.starts_with('S') || kind.starts_with('a'))
     return "strings are not numbers";
   if (kind.starts_with('M') || kind.starts_with('m')) return "dates and times are not numbers";
@@ -90,7 +90,7 @@ class Scanner {
       break;
     }
     skip_space();
-    if (at_ != text_.size()) wrong("nothing more");
+    if (at_ != text_.size()) wrong("the end of the header");
     for (const auto& [seen, key] :
          {std::pair(has_descr, "descr"), {has_order, "fortran_order"}, {has_shape, "shape"}})
       if (!seen) fail_at({name_}, "header has no '" + std::string(key) + "'");
@@ -106,7 +106,7 @@ class Scanner {
   [[noreturn]] void wrong(const std::string& expected) const {
     const std::string_view found = text_.substr(at_, 20);
     fail_at({name_}, "header, byte " + std::to_string(at_) + ": expected " + expected + ", found " +
-                         (found.empty() ? "its end" : quoted(found)));
+                         (found.empty() ? "the end of the header" : quoted(found)));
   }
 
   void skip_space() {
@@ -208,16 +208,16 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& 
   const auto major = std::to_integer<int>(bytes[6]), minor = std::to_integer<int>(bytes[7]);
   if (major < 1 || major > 3 || minor != 0)
     fail_at({name}, ".npy version " + std::to_string(major) + "." + std::to_string(minor) +
-                        " is not one of 1.0, 2.0 and 3.0");
+                        " is not supported; expected 1.0, 2.0 or 3.0");
   const std::size_t start = kPrefix + (major == 1 ? 2 : 4);
   if (bytes.size() < start) fail_at({name}, "ends inside the .npy header's length");
   const std::size_t length = major == 1 ? little_endian<std::uint16_t>(bytes.subspan(kPrefix))
                                         : little_endian<std::uint32_t>(bytes.subspan(kPrefix));
   if (length > kLongestHeader)
-    fail_at({name}, "header of " + std::to_string(length) + " bytes; at most " +
-                        std::to_string(kLongestHeader) + " are read");
+    fail_at({name}, "header of " + std::to_string(length) + " bytes; the limit is " +
+                        std::to_string(kLongestHeader));
   if (length > bytes.size() - start)
-    fail_at({name}, "header of " + std::to_string(length) + " bytes, of which the file has " +
+    fail_at({name}, "header of " + std::to_string(length) + " bytes, but the file has only " +
                         std::to_string(bytes.size() - start));
   const std::string_view text = text_of(bytes.subspan(start, length));
   if (major == 3 && find_invalid_utf8(text) != std::string_view::npos)
@@ -243,7 +243,7 @@ std::size_t count_of(const Shape& shape, const std::string& name) {
 void require_bytes(const NpyHeader& header, std::size_t available, const std::string& name) {
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count_of(header.shape, name), size_of(header.dtype), &bytes))
-    fail_at({name}, "shape " + to_string(header.shape) + " has more than 2^64 bytes");
+    fail_at({name}, "shape " + to_string(header.shape) + " takes more than 2^64 bytes");
   const std::string asked = "shape " + to_string(header.shape) + " of " +
                             std::string(name_of(header.dtype)) + " takes " + std::to_string(bytes) +
                             " bytes";

@@ -51,12 +51,12 @@ void require_readable(const ZipMember& member, const std::string& name, const Np
   if (!deflated && member.size != packed) fail_at({name}, claim + ", but is stored uncompressed");
   if (member.size > kRatioFrom && member.size / limits.ratio > packed)
     fail_at({name}, claim + ", more than " + std::to_string(limits.ratio) +
-                        " to 1; --max-expand permits it");
+                        " to 1; --max-expand raises the limit");
   if (!deflated) return;
   if (member.size > limits.expanded - expanded)
     fail_at({name}, "would expand the archive to " + std::to_string(expanded + member.size) +
                         " bytes, more than " + std::to_string(limits.expanded) +
-                        "; --max-expand raises that");
+                        "; --max-expand raises the limit");
   expanded += member.size;
 }
 
@@ -85,7 +85,7 @@ TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
     const auto [other, is_new] = seen.emplace(key, name);
     if (!is_new)
       fail_at({file.name()}, "has both '" + printable(std::string(other->second)) + "' and '" +
-                                 printable(member.name) + "', which have the same name as arrays");
+                                 printable(member.name) + "', which name the same array");
     if (!is_array) continue;
     if (key.empty()) fail_at({file.name()}, "has an array without a name");
     within(file.name(), [&] {
@@ -250,7 +250,7 @@ void refuse_unreadable(const std::vector<TensorSpec>& specs, const std::string& 
              std::to_string(limits.name - kSuffix.size()) + " bytes, found one of " +
              std::to_string(name.size()));
     if (name.find('\0') != std::string::npos)
-      refuse("a name in an .npz cannot hold a NUL, found '" + printable(name) + "'");
+      refuse("a name in an .npz cannot contain a NUL, found '" + printable(name) + "'");
   }
 }
 

@@ -192,7 +192,7 @@ Descriptor inherited_descriptor(int fd, const std::string& name, ErrorKind kind)
 OpenInput open_input(const std::string& path) {
   const std::string name = path == "-" ? "standard input" : path;
   if (path.find('\0') != std::string::npos)
-    throw refused(ErrorKind::no_input, path, "a path cannot hold a NUL");
+    throw refused(ErrorKind::no_input, path, "a path cannot contain a NUL");
   const std::optional<int> number = path == "-" ? STDIN_FILENO : descriptor_named(path);
   OpenInput input;
   if (number) {
@@ -218,7 +218,7 @@ Descriptor open_special_output(const std::string& target, const std::string& nam
   const struct stat info = status_of(found, name);
   const mode_t mode = info.st_mode;
   if (S_ISREG(mode) || S_ISLNK(mode) || S_ISDIR(mode))
-    throw refused(ErrorKind::cannot_create, name, "was replaced while it was opened");
+    throw refused(ErrorKind::cannot_create, name, "was replaced while being opened");
   Descriptor opened = reopened(found, info, target, O_WRONLY);
   if (!opened.is_open()) throw system_error(ErrorKind::cannot_create, name, errno);
   return opened;

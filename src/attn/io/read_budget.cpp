@@ -82,7 +82,7 @@ void ReadBudget::refuse(const std::string& name) const {
   throw Error(ErrorKind::data, Problem{.where = {name},
                                        .message = "takes more than " + std::to_string(most_) +
                                                   " bytes of memory to read",
-                                       .hint = "--max-memory permits more"});
+                                       .hint = "--max-memory raises the limit"});
 }
 
 }  // namespace attn

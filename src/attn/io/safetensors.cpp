@@ -204,9 +204,9 @@ std::string_view header_text(const FileBytes& file) {
   if (length > kLongestHeader)
     fail_at({name}, header + ": expected at most " + std::to_string(kLongestHeader));
   if (length > file.size - kLengthBytes)
-    fail_at({name}, header + ", of which the file has " + std::to_string(file.size - kLengthBytes));
+    fail_at({name}, header + ", but the file has only " + std::to_string(file.size - kLengthBytes));
   const std::string_view text = file.text().substr(kLengthBytes, length);
-  if (!text.starts_with('{')) fail_at({name}, header + ": expected it to begin with '{'");
+  if (!text.starts_with('{')) fail_at({name}, header + ": expected '{' as its first character");
   return text;
 }
 
@@ -253,7 +253,7 @@ std::size_t count_of(const Shape& shape, const std::string& name) {
 std::size_t bytes_asked(const SafetensorsEntry& entry, const std::string& name) {
   std::size_t bits = 0;
   if (__builtin_mul_overflow(count_of(entry.shape, name), entry.kind->bits, &bits))
-    fail_at({name}, "shape " + to_string(entry.shape) + " has more than 2^64 bits");
+    fail_at({name}, "shape " + to_string(entry.shape) + " takes more than 2^64 bits");
   if (bits % 8 != 0)
     fail_at({name}, "shape " + to_string(entry.shape) + " of " + std::string(entry.kind->name) +
                         " does not fill whole bytes");
@@ -268,10 +268,10 @@ void place(SafetensorsEntry& entry, const Json& json, const std::string& name,
     fail_at({name}, "data_offsets: expected 2 numbers, found " + std::to_string(offsets.size()));
   const std::string span =
       "data_offsets [" + std::to_string(offsets[0]) + ", " + std::to_string(offsets[1]) + "]";
-  if (offsets[0] > offsets[1]) fail_at({name}, span + ": expected the end not before the start");
+  if (offsets[0] > offsets[1]) fail_at({name}, span + ": the end precedes the start");
   if (offsets[1] > available)
     fail_at({name},
-            span + ": the file has " + std::to_string(available) + " bytes after the header");
+            span + ": the file has only " + std::to_string(available) + " bytes after the header");
   const std::size_t bytes = bytes_asked(entry, name);
   if (offsets[1] - offsets[0] != bytes)
     fail_at({name}, "shape " + to_string(entry.shape) + " of " + std::string(entry.kind->name) +

@@ -83,7 +83,7 @@ StagedFile::~StagedFile() {
 }
 
 void StagedFile::open(const OutputPolicy& policy) {
-  if (path_.find('\0') != std::string::npos) throw refused(path_, "a path cannot hold a NUL");
+  if (path_.find('\0') != std::string::npos) throw refused(path_, "a path cannot contain a NUL");
   const std::optional<int> number = path_ == "-" ? STDOUT_FILENO : descriptor_named(path_);
   if (path_ == "-") path_ = "standard output";
   if (number) {

@@ -37,7 +37,7 @@ struct ExistsAlready : Error {
   explicit ExistsAlready(const std::string& existing)
       : Error(ErrorKind::cannot_create,
               Problem{
-                  .where = {existing}, .message = "exists already", .hint = "--force replaces it"}),
+                  .where = {existing}, .message = "already exists", .hint = "--force replaces it"}),
         path(existing) {}
   std::string path;
 };

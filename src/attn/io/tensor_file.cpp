@@ -221,14 +221,14 @@ Tensor TensorFiles::read(const TensorRef& ref) {
   const std::vector<std::string> names = tensors.names();
   if (names.empty()) fail(bytes, "has no arrays");
   if (ref.member.empty())
-    fail(bytes, "has several arrays (" + list_of(names) + "); choose one, e.g. " +
+    fail(bytes, "has several arrays (" + list_of(names) + "); select one, for example " +
                     printable(ref.path + "#" + names.front()));
   if (const Tensor* tensor = tensors.find(ref.member)) return *tensor;
   const std::string asked = std::string("'").append(printable(ref.member)).append("'");
   if (names == std::vector<std::string>{""})
-    fail(bytes, "has one array, without a name; asked for " + asked);
-  fail(bytes, "has no array " + asked + printable(did_you_mean(ref.member, names)) + ", only " +
-                  list_of(names));
+    fail(bytes, "has no array " + asked + "; its only array is unnamed");
+  fail(bytes, "has no array " + asked + printable(did_you_mean(ref.member, names)) +
+                  "; its arrays: " + list_of(names));
 }
 
 }  // namespace attn

@@ -108,8 +108,8 @@ class Reader {
     ZipDirectory directory;
     const EndRecord end = find_end(directory.comment);
     if (end.members > limits_.members)
-      refuse("has " + std::to_string(end.members) + " members; at most " +
-             std::to_string(limits_.members) + " are read");
+      refuse("has " + std::to_string(end.members) + " members; the limit is " +
+             std::to_string(limits_.members));
     constexpr std::size_t kMember = 512;  // what is kept of one, here and by callers, but its name
     charge_.add(end.members, kMember);
     charge_.add(3, end.directory_size);  // a byte of code page 437 takes up to 3 in UTF-8
@@ -143,7 +143,7 @@ class Reader {
     const std::size_t found = text_of(archive_.subspan(from)).rfind("PK\5\6");
     if (found == std::string_view::npos) invalid("no end record");
     const std::size_t start = from + found;
-    if (archive_.size() - start < kEndSize) invalid("its end record is cut short");
+    if (archive_.size() - start < kEndSize) invalid("its end record is truncated");
     Fields fields(archive_.subspan(start + 4));
     bool one_disk = fields.u16() == 0;
     one_disk = fields.u16() == 0 && one_disk;
@@ -152,7 +152,7 @@ class Reader {
     end.directory_size = fields.u32();
     end.directory_start = fields.u32();
     const std::size_t comment_length = fields.u16();
-    if (fields.left() < comment_length) invalid("its end record is cut short");
+    if (fields.left() < comment_length) invalid("its end record is truncated");
     if (fields.left() > comment_length)
       invalid(std::to_string(fields.left() - comment_length) + " bytes follow its end record");
     if (!one_disk || here != members) invalid("it is split over several disks");
@@ -208,7 +208,7 @@ class Reader {
     Fields fields(archive_.subspan(end.directory_start, end.directory_size));
     for (std::uint64_t i = 0; i < end.members; ++i) {
       if (fields.left() < kCentralSize || fields.u32() != kCentral)
-        invalid("entry " + std::to_string(i) + " of its directory is broken");
+        invalid("entry " + std::to_string(i) + " of its directory is corrupt");
       fields.u16();  // version made by
       Entry entry{read_header(fields), 0, {}};
       const std::size_t comment_length = fields.u16();
@@ -218,10 +218,10 @@ class Reader {
       entry.offset = fields.u32();
       const std::size_t name_length = entry.header.name_length;
       if (fields.left() < name_length + entry.header.extra_length + comment_length)
-        invalid("entry " + std::to_string(i) + " of its directory is cut short");
+        invalid("entry " + std::to_string(i) + " of its directory is truncated");
       if (name_length > limits_.name)
-        refuse("a member's name has " + std::to_string(name_length) + " bytes; at most " +
-               std::to_string(limits_.name) + " are read");
+        refuse("a member's name has " + std::to_string(name_length) + " bytes; the limit is " +
+               std::to_string(limits_.name));
       entry.raw_name = fields.bytes(name_length);
       ZipMember member;
       member.name = decoded_name(entry);
@@ -238,17 +238,16 @@ class Reader {
       entries.push_back(entry);
     }
     if (fields.left() > 0)
-      invalid("its directory has " + std::to_string(fields.left()) +
-              " bytes behind its last entry");
+      invalid("its directory has " + std::to_string(fields.left()) + " bytes after its last entry");
     return entries;
   }
 
   std::string decoded_name(const Entry& entry) const {
     const std::string_view name = text_of(entry.raw_name);
-    if (name.find('\0') != std::string_view::npos) invalid("a member's name holds a NUL");
+    if (name.find('\0') != std::string_view::npos) invalid("a member's name contains a NUL");
     if ((entry.header.flags & kUtf8) == 0) return from_code_page_437(name);
     if (find_invalid_utf8(name) != std::string_view::npos)
-      invalid("a member's name is marked as UTF-8 and is not");
+      invalid("a member's name is marked as UTF-8 but is not");
     return std::string(name);
   }
 
@@ -261,20 +260,20 @@ class Reader {
     while (fields.left() >= 4) {
       const std::uint16_t id = fields.u16();
       const std::uint16_t length = fields.u16();
-      if (length > fields.left()) invalid(member, "has an extra field that is cut short");
+      if (length > fields.left()) invalid(member, "has a truncated extra field");
       Fields field(fields.bytes(length));
       if (id == kZip64) {
         if (has_zip64) invalid(member, "has two zip64 fields");
         has_zip64 = true;
         for (std::uint64_t* const value : values) {
           if (*value != kFull32) continue;
-          if (field.left() < 8) invalid(member, "has a zip64 field that is cut short");
+          if (field.left() < 8) invalid(member, "has a truncated zip64 field");
           *value = field.u64();
         }
       } else if (id == kUnicodePath) {
         // Another name, which some readers use instead.
         constexpr std::size_t kSignature = 5;  // version and checksum
-        if (length < kSignature) invalid(member, "has a Unicode name that is cut short");
+        if (length < kSignature) invalid(member, "has a truncated Unicode name");
         field.bytes(kSignature);
         if (text_of(field.bytes(field.left())) != text_of(raw_name))
           invalid(member, "has two different names");
@@ -282,7 +281,7 @@ class Reader {
     }
     const Bytes padding = fields.bytes(fields.left());
     if (std::any_of(padding.begin(), padding.end(), [](std::byte b) { return b != std::byte{0}; }))
-      invalid(member, "has an extra field that is cut short");
+      invalid(member, "has a truncated extra field");
   }
 
   /// Checks that the members fill the file up to `end`, and sets the bytes of each.
@@ -299,7 +298,7 @@ class Reader {
       const std::uint64_t next = i + 1 < by_offset.size() ? entries[by_offset[i + 1]].offset : end;
       if (entry.offset != covered && i == 0)
         invalid(std::to_string(entry.offset) + " bytes come before its first member");
-      if (next > end) invalid(directory.members[by_offset[i + 1]], "starts behind the members");
+      if (next > end) invalid(directory.members[by_offset[i + 1]], "starts after the members");
       member.packed = read_member(entry, member, archive_.subspan(covered, next - covered));
       covered = next;
     }
@@ -315,27 +314,28 @@ class Reader {
     Header local = read_header(fields);
     const Header& central = entry.header;
     if (fields.left() < std::size_t{local.name_length} + local.extra_length)
-      invalid(member, "has a local header that is cut short");
+      invalid(member, "has a truncated local header");
     if (text_of(fields.bytes(local.name_length)) != text_of(entry.raw_name))
-      invalid(member, "has another name in its local header");
+      invalid(member, "has a different name in its local header");
     read_extra(fields.bytes(local.extra_length), {&local.size, &local.packed}, member,
                entry.raw_name);
     constexpr std::uint16_t kCompared = 1u << 0 | kHasDescriptor | kUtf8;
     if (local.method != central.method || ((local.flags ^ central.flags) & kCompared) != 0)
-      invalid(member, "has another method or other flags in its local header");
+      invalid(member, "has a different method or different flags in its local header");
     const bool has_descriptor = (central.flags & kHasDescriptor) != 0;
     const auto agrees = [&](std::uint64_t in_local, std::uint64_t in_central) {
       return in_local == in_central || (has_descriptor && in_local == 0);
     };
     if (!agrees(local.checksum, central.checksum) || !agrees(local.packed, central.packed) ||
         !agrees(local.size, central.size))
-      invalid(member, "has another checksum or size in its local header");
+      invalid(member, "has a different checksum or size in its local header");
     if (fields.left() < central.packed) invalid(member, "overlaps what follows it");
     const Bytes packed = fields.bytes(central.packed);
     if (has_descriptor)
       check_descriptor(fields, central, member);
     else if (fields.left() > 0)
-      invalid(member, "is followed by " + std::to_string(fields.left()) + " bytes of no member");
+      invalid(member, "is followed by " + std::to_string(fields.left()) +
+                          " bytes that belong to no member");
     return packed;
   }
 
@@ -350,7 +350,7 @@ class Reader {
     const std::uint64_t packed = is_wide ? fields.u64() : fields.u32();
     const std::uint64_t expanded = is_wide ? fields.u64() : fields.u32();
     if (checksum != header.checksum || packed != header.packed || expanded != header.size)
-      invalid(member, "has another checksum or size in its data descriptor");
+      invalid(member, "has a different checksum or size in its data descriptor");
   }
 
   void require_unique_names(const ZipDirectory& directory) const {
@@ -373,7 +373,7 @@ std::string inflate_member(const ZipMember& member, std::byte* out) {
   z_stream stream{};
   const int started = inflateInit2(&stream, -MAX_WBITS);
   if (started == Z_MEM_ERROR) throw std::bad_alloc();
-  if (started != Z_OK) return "cannot be expanded: zlib has another version";
+  if (started != Z_OK) return "cannot be expanded: zlib has an incompatible version";
   // zlib counts with 32 bits at a time.
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
   Bytes packed = member.packed;
@@ -401,8 +401,8 @@ std::string inflate_member(const ZipMember& member, std::byte* out) {
   if (status == Z_MEM_ERROR) throw std::bad_alloc();
   const std::string so_far =
       std::to_string(member.size - left) + " of its " + std::to_string(member.size) + " bytes";
-  if (status == Z_BUF_ERROR) return "its compressed data end after " + so_far;
-  if (status != Z_STREAM_END) return "its compressed data are broken after " + so_far;
+  if (status == Z_BUF_ERROR) return "its compressed data ends after " + so_far;
+  if (status != Z_STREAM_END) return "its compressed data is corrupt after " + so_far;
   if (left > 0) return "ends after " + so_far;
   if (!packed.empty()) return std::to_string(packed.size()) + " bytes follow its compressed data";
   return "";
@@ -423,7 +423,7 @@ std::string expand(const ZipMember& member, std::byte* out) {
     std::copy(member.packed.begin(), member.packed.end(), out);
   }
   const std::uint32_t found = crc32_of({out, member.size});
-  return found == member.checksum ? "" : "CRC error: its bytes are damaged";
+  return found == member.checksum ? "" : "CRC error: its data is corrupt";
 }
 
 }  // namespace attn

@@ -90,7 +90,8 @@ class MemberReader {
   /// `spelling` is the key as written.
   void set(const std::string& key, const std::string& spelling, Json value) {
     if (document_.find(key) != nullptr)
-      problem({.subject = spelling, .message = "given twice, under two names of the same key"});
+      problem({.subject = spelling,
+               .message = "given twice: another spelling of this key is also present"});
     else
       document_.set({key, std::move(value), document_.name, folder_});
   }

@@ -143,11 +143,11 @@ class TensorReader {
   void require_memory_for(const Json& spec) {
     random_bytes_ += static_cast<double>(random_tensor_bytes(spec));
     if (random_bytes_ > static_cast<double>(files_.limits().memory))
-      throw Error(
-          ErrorKind::data,
-          Problem{.message = "random tensors need " + std::to_string(std::llround(random_bytes_)) +
-                             " bytes, expected at most " + std::to_string(files_.limits().memory),
-                  .hint = "--max-memory permits more"});
+      throw Error(ErrorKind::data, Problem{.message = "random tensors need " +
+                                                      std::to_string(std::llround(random_bytes_)) +
+                                                      " bytes, more than the limit of " +
+                                                      std::to_string(files_.limits().memory),
+                                           .hint = "--max-memory raises the limit"});
   }
 
   /// Opens the job's random stream, for the tensor of `entry`, unless it is open.

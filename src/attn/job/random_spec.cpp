@@ -132,7 +132,7 @@ Tensor draw_from(Source& source, const std::vector<Method<Source>>& methods,
   std::string known;
   for (const std::string& method : names_of(methods)) known += (known.empty() ? "" : ", ") + method;
   fail("unknown random method '" + printable(name) + "'" + did_you_mean(name, names_of(methods)) +
-       "; there are " + known);
+       "; the methods are " + known);
 }
 
 /// An integer of any size as 32-bit words, least significant first; zero is one word.

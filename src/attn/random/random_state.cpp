@@ -87,8 +87,7 @@ Tensor RandomState::standard_normal(const Shape& shape) {
 
 Tensor RandomState::normal(double loc, double scale, const Shape& shape) {
   if (std::signbit(scale) && !std::isnan(scale))
-    throw Error(ErrorKind::data,
-                "scale: expected a number that is not negative, found " + decimal(scale));
+    throw Error(ErrorKind::data, "scale: expected a non-negative number, found " + decimal(scale));
   Tensor result(DType::f64, shape);
   for (double& value : result.mutable_data<double>()) value = loc + scale * next_gauss();
   return result;
@@ -149,9 +148,9 @@ void check_probabilities(const std::vector<double>& p, std::size_t n) {
   const double sum = compensated_sum(p);
   if (std::isnan(sum)) refuse("expected probabilities, found NaN");
   for (const double value : p)
-    if (value < 0) refuse("expected no negative probability, found " + decimal(value));
+    if (value < 0) refuse("expected probabilities >= 0, found " + decimal(value));
   if (std::abs(sum - 1) > std::sqrt(std::numeric_limits<double>::epsilon()))
-    refuse("expected probabilities that sum to 1, found the sum " + decimal(sum));
+    refuse("expected probabilities that sum to 1, found a sum of " + decimal(sum));
 }
 
 std::vector<double> cumulative(const std::vector<double>& p) {
@@ -203,10 +202,10 @@ Tensor RandomState::choice(std::int64_t n, const Shape& shape, bool replace,
                              : static_cast<std::size_t>(std::count_if(
                                    p->begin(), p->end(), [](double x) { return x > 0; }));
     if (size > drawable)
-      throw Error(ErrorKind::data, "population: " + std::to_string(size) +
-                                       " draws without replacement need as many elements" +
-                                       (!p ? "" : " of non-zero probability") + ", found " +
-                                       std::to_string(drawable));
+      throw Error(ErrorKind::data, "population: cannot draw " + std::to_string(size) +
+                                       " elements without replacement from " +
+                                       std::to_string(drawable) +
+                                       (!p ? "" : " of non-zero probability"));
   }
   if (p) return weighted_choice(shape, replace, *p);
   if (replace) return randint(0, n, DType::i64, shape);

@@ -385,17 +385,17 @@ std::string verdict(const Compared& compared, const Comparison& found) {
   if (!found.same_shape) return "shapes differ";
   if (found.differing > 0)
     return std::to_string(found.differing) + " of " + std::to_string(found.elements) +
-           (compared.bounds       ? " beyond the bound of " + compared.bound_of
+           (compared.bounds       ? " elements exceed the error bound of " + compared.bound_of
             : found.elements == 1 ? " element differs"
                                   : " elements differ");
   if (found.equal_throughout()) return "equal";
-  return compared.bounds ? "within the bound of " + compared.bound_of : "close";
+  return compared.bounds ? "within the error bound of " + compared.bound_of : "close";
 }
 
-/// "  of its bound     0.4 at [1, 1]: 0.5 and 0.4998, bound 0.0005"
+/// "  max error/bound  0.4 at [1, 1]: 0.5 and 0.4998, bound 0.0005"
 std::string bound_line(const Compared& compared, const Comparison& found) {
   if (!found.max_of_bound) return "";
-  std::string line = extreme_line("of its bound     ", found.max_of_bound, compared.a, compared.b);
+  std::string line = extreme_line("max error/bound  ", found.max_of_bound, compared.a, compared.b);
   line.pop_back();
   const double bound = compared.bounds->data<double>()[found.max_of_bound->at];
   return line + ", bound " + six_digits(bound) + "\n";

@@ -59,7 +59,7 @@ std::vector<std::size_t> places_of(const std::string& typed, std::size_t count,
                 typed);
     start = comma + 1;
   }
-  if (indices.empty()) usage(flag + " " + printable(typed) + ": leaves nothing to draw");
+  if (indices.empty()) usage(flag + " " + printable(typed) + ": selects nothing to draw");
   return indices;
 }
 
@@ -158,8 +158,8 @@ HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed) {
     if (scale.low == scale.high && !choice.high) scale.high = scale.low + 1;
   }
   if (!std::isfinite(scale.low) || !std::isfinite(scale.high) || !(scale.low < scale.high))
-    usage("--vmin, --vmax: expected two numbers, the first below the second, found " +
-          short_number(scale.low) + " and " + short_number(scale.high));
+    usage("expected --vmin below --vmax, found " + short_number(scale.low) + " and " +
+          short_number(scale.high));
   return scale;
 }
 
@@ -167,7 +167,7 @@ Shape lifted(const HeatSource& source) {
   Shape shape = source.tensor.shape();
   while (shape.size() < 2) shape.insert(shape.begin(), 1);
   if (shape.size() > 5 || source.tensor.size() == 0)
-    throw Error(ErrorKind::data, source.name + ": expected one to five axes and none of them " +
+    throw Error(ErrorKind::data, source.name + ": expected one to five axes, none of them " +
                                      "empty, found shape " + to_string(source.tensor.shape()));
   return shape;
 }

@@ -358,10 +358,10 @@ std::string megabytes(std::size_t bytes) {
 std::string PagePlan::text() const {
   return std::to_string(matrices) + (matrices == 1 ? " matrix of " : " matrices of ") +
          std::to_string(rows) + " x " + std::to_string(columns) + ", " + std::to_string(bits) +
-         " bits a value" + (exact ? "" : " (rounded)") +
-         (step == 1
-              ? ""
-              : ", each the strongest of " + std::to_string(step) + " x " + std::to_string(step)) +
+         " bits per value" + (exact ? "" : " (rounded)") +
+         (step == 1 ? ""
+                    : ", each cell the strongest of " + std::to_string(step) + " x " +
+                          std::to_string(step)) +
          ", " + megabytes(bytes);
 }
 
@@ -371,7 +371,7 @@ PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t most) {
     if (set.map.rows() != map.rows() || set.map.columns() != map.columns() ||
         set.map.panels.size() != map.panels.size())
       throw Error(ErrorKind::usage, printable(sets[0].name) + ", " + printable(set.name) +
-                                        ": expected the same shape to compare");
+                                        ": the shapes must be equal to compare them");
   int bits = 32;
   for (const PageSet& set : sets) bits = std::max(bits, set.bits);
   PageSpans spans = spans_of(map);
@@ -386,7 +386,7 @@ PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t most) {
   plan.rows = divided_up(map.rows(), plan.step);
   plan.columns = divided_up(map.columns(), plan.step);
   if (plan.bytes > most)
-    throw Error(ErrorKind::usage, "--max-html-bytes: the smallest page that can be made has " +
+    throw Error(ErrorKind::usage, "--max-html-bytes: the smallest possible page has " +
                                       megabytes(plan.bytes) + "; choose fewer heads, rows or keys");
   return plan;
 }

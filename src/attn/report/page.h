@@ -78,7 +78,7 @@ struct PagePlan {
   std::size_t step = 1;      ///< blocks of step x step cells become one
   std::size_t bytes = 0;     ///< upper bound on the size of the page
   bool exact = true;         ///< no value is rounded
-  std::string text() const;  ///< "144 matrices of 512 x 512, 8 bits a value, 49 MB"
+  std::string text() const;  ///< "144 matrices of 512 x 512, 8 bits per value, 49 MB"
   std::size_t matrices = 0, rows = 0, columns = 0;
   PageSpans spans;  ///< stored part of each row
 };

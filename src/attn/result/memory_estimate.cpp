@@ -47,13 +47,14 @@ void MemoryEstimate::require(const std::string& job, std::size_t limit,
   if (contributions_.size() > 1)
     for (const Contribution& part : contributions_)
       parts += (parts.empty() ? "" : ", ") + size_text(part.bytes) + " for " + part.name;
-  throw Error(ErrorKind::data,
-              Problem{.where = job.empty() ? std::vector<std::string>{} : std::vector{job},
-                      .message = "needs " + exact_size(bytes_) + " of memory, expected at most " +
-                                 exact_size(limit),
-                      .hint = parts + (parts.empty() ? "" : "; ") +
-                              "--max-memory permits more, --outputs and --rows reduce it" +
-                              (flags.empty() ? "" : ", as does omitting " + flags)});
+  throw Error(
+      ErrorKind::data,
+      Problem{.where = job.empty() ? std::vector<std::string>{} : std::vector{job},
+              .message = "needs " + exact_size(bytes_) + " of memory, more than the limit of " +
+                         exact_size(limit),
+              .hint = parts + (parts.empty() ? "" : "; ") +
+                      "--max-memory raises the limit; --outputs and --rows reduce the memory" +
+                      (flags.empty() ? "" : ", as does omitting " + flags)});
 }
 
 std::string plan_json(const Plan& plan, const MemoryEstimate& memory) {
@@ -79,11 +80,11 @@ std::string plan_text(const Plan& plan, const MemoryEstimate& memory) {
   for (const PlannedOutput& output : plan.outputs)
     text += output.name + " " + to_string(output.shape) + " " + std::string(name_of(output.dtype)) +
             ": " + size_text(output.bytes) + ", " + scientific(output.flops) + " flops" +
-            (output.streamed ? ", written while it is computed\n" : "\n");
+            (output.streamed ? ", written during computation\n" : "\n");
   text += "total: at most " + size_text(memory.bytes()) + " of memory, " + scientific(plan.flops) +
           " flops";
-  if (plan.path) text += std::string(", by the ") + plan.path;
-  if (plan.fallback_reason) text += std::string(" (") + plan.fallback_reason + ")";
+  if (plan.path) text += plan.fallback_reason ? ", reference path" : ", fused kernels";
+  if (plan.fallback_reason) text += std::string(" (because of ") + plan.fallback_reason + ")";
   return text + "\n";
 }
 

@@ -48,10 +48,11 @@ PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& 
   const std::string path = printable(target.path), found = std::to_string(outputs.size());
   if (is_stream(target.path))
     usage("--format " + std::string(name_of(*target.format)) + ": a file holds one output, found " +
-          found + "; name it (-o " + outputs.front() + "=" + path +
+          found + "; select one (-o " + outputs.front() + "=" + path +
           ") or use npz, safetensors or json");
   usage("-o " + path + ": a file of this format holds one output, found " + found +
-        "; name it (-o " + outputs.front() + "=" + path + ") or use .npz, .safetensors or .json");
+        "; select one (-o " + outputs.front() + "=" + path +
+        ") or use .npz, .safetensors or .json");
 }
 
 std::vector<OutputPath> output_paths(const std::vector<PlannedFile>& plans) {
