@@ -176,8 +176,8 @@ class TestTensors:
 
     @pytest.fixture
     def archive(self, run, tensors, tmp_path):
-        """The result of in.npz and --causal."""
-        done = run("in.npz", "--causal", "-o", "out.npz")
+        """The result of in.npz and --causal, with an alignment, as there are more keys than queries."""
+        done = run("in.npz", "--causal", "--alignment", "top-left", "-o", "out.npz")
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
         return tmp_path / "out.npz"
 

@@ -122,25 +122,28 @@ class BeyondKernels {
     constexpr T kLargest = std::numeric_limits<T>::max() * T(0.693);
     if (std::isfinite(logsumexp)) return !biased_ && logsumexp < -kLargest;
     if (logsumexp < 0) return !biased_ && largest_score() > static_cast<double>(kLargest);
-    return std::isfinite(magnitudes().first) && std::isfinite(magnitudes().second);
+    const auto [query, key] = magnitudes();
+    return std::isfinite(query) && std::isfinite(key);
   }
 
  private:
   /// Of queries and keys. If one is not finite, NaN and infinity belong in the results.
-  const std::pair<double, double>& magnitudes() {
-    std::call_once(once_, [&] {
-      magnitudes_ = {largest_magnitude<T>(queries_), largest_magnitude<T>(keys_)};
-    });
-    return magnitudes_;
+  std::pair<double, double> magnitudes() {
+    const std::lock_guard lock(mutex_);
+    if (!magnitudes_) magnitudes_ = {largest_magnitude<T>(queries_), largest_magnitude<T>(keys_)};
+    return *magnitudes_;
   }
 
-  double largest_score() { return factor_ * magnitudes().first * magnitudes().second; }
+  double largest_score() {
+    const auto [query, key] = magnitudes();
+    return factor_ * query * key;
+  }
 
   const Tensor &queries_, &keys_;
   double factor_;
   bool biased_ = false;
-  std::once_flag once_;
-  std::pair<double, double> magnitudes_;
+  std::mutex mutex_;
+  std::optional<std::pair<double, double>> magnitudes_;  ///< once they are needed
 };
 
 /// `rows` from row `from` on.
