@@ -128,7 +128,7 @@ class TestCheck:
 
     def test_tells_how_much_is_not_determined(self, lines):
         line, = [line for line in lines if "latent-factors" in line]
-        assert "not determined" in line
+        assert "not unique" in line
         assert "3 of 5" in line
 
     def test_counts_the_results(self):

@@ -212,7 +212,7 @@ class TestTwoResults:
     def test_must_have_the_same_shape(self, tmp_path):
         run = attn("view", "a.npz", "c.npz", "-o", "no.html", cwd=tmp_path)
         assert run.returncode == 2
-        assert b"same shape" in run.stderr
+        assert b"the shapes must be equal" in run.stderr
 
     def test_need_a_page(self, tmp_path):
         assert attn("view", "a.npz", "b.npz", cwd=tmp_path).returncode == 2
