@@ -72,8 +72,10 @@ TEST_CASE("axis sizes are derived from each form of inputs") {
 }
 
 TEST_CASE("a shape mismatch names the tensor it should match") {
-  CHECK(errors({{"embeddings", {4, 3}}, {"W_Q", {2, 3}}}) ==
-        Lines{"W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3)"});
+  CHECK(
+      errors({{"embeddings", {4, 3}}, {"W_Q", {2, 3}}}) ==
+      Lines{"W_Q: expected (3, *) to match embeddings (4, 3), found (2, 3); (out, in) weights, as "
+            "torch saves them? add weights_layout: out-in"});
   CHECK(errors({{"Q", {2, 3}}, {"K", {5, 4}}}) ==
         Lines{"K: expected (*, 3) to match Q (2, 3), found (5, 4)"});
   CHECK(errors({{"Q", {2, 3}}, {"K", {5, 3}}, {"V", {4, 3}}}) ==

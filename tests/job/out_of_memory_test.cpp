@@ -26,7 +26,7 @@ constexpr const char* kDrawn = R"({
   "W_V": {"choice": {"values": [1, 2, 3], "shape": [4, 4], "p": [0.5, 0.25, 0.25]}},
   "b_Q": {"permutation": {"n": 4}}, "b_O": {"shuffle": {"values": [1, 2]}},
   "W_O": {"randn": {"shape": [4, 2]}}, "heads": 2, "causal": "bottom-right", "window": [1, -1],
-  "softcap": 30, "scale": 0.5, "convention": "torch", "outputs": ["positions", "context"]})";
+  "softcap": 30, "scale": 0.5, "convention": "torch", "weights_layout": "in-out", "outputs": ["positions", "context"]})";
 
 const std::vector<std::string> kJobs = {
     kDrawn,
