@@ -122,11 +122,12 @@ class Reader {
 
   /// An integer that fits 64 bits. All other values are left to value().
   bool integer(std::int64_t& whole) {
-    const auto [end, error] = std::from_chars(next_, end_, whole);
-    if (error != std::errc() || (end != end_ && (*end == '.' || *end == 'e' || *end == 'E')))
-      return false;
-    const char* const first = next_ + (*next_ == '-' ? 1 : 0);
-    if (*first == '0' && end - first > 1) return false;
+    const char* const first = next_ + (next_ != end_ && *next_ == '-' ? 1 : 0);
+    const char* end = first;
+    while (end != end_ && *end >= '0' && *end <= '9') ++end;
+    if (end != end_ && (*end == '.' || *end == 'e' || *end == 'E')) return false;
+    if (end == first || (*first == '0' && end - first > 1)) return false;
+    if (std::from_chars(next_, end, whole).ec != std::errc()) return false;
     next_ = end;
     return true;
   }
