@@ -19,7 +19,7 @@ Tensor matrix(const std::string& text) {
   return read_csv(file, "m.csv");
 }
 
-std::string complaint(const std::string& text) {
+std::string complaint_about_csv(const std::string& text) {
   try {
     matrix(text);
   } catch (const Error& error) {
@@ -144,7 +144,7 @@ TEST_CASE("text that is not a matrix is refused with its line and column") {
   };
   for (const auto& [text, expected] : cases) {
     INFO(text);
-    CHECK(complaint(text) == "m.csv: " + expected);
+    CHECK(complaint_about_csv(text) == "m.csv: " + expected);
   }
 }
 

@@ -14,7 +14,7 @@ namespace {
 
 Tensor tensor(const std::string& text) { return tensor_from_json(parse_json(text, "F"), "W_Q"); }
 
-std::string complaint(const std::string& text) {
+std::string complaint_about_tensor(const std::string& text) {
   try {
     tensor(text);
   } catch (const Error& error) {
@@ -98,6 +98,6 @@ TEST_CASE("a value that is not a tensor is refused with the offending row") {
   };
   for (const auto& [text, expected] : cases) {
     INFO(text);
-    CHECK(complaint(text) == "W_Q: " + expected);
+    CHECK(complaint_about_tensor(text) == "W_Q: " + expected);
   }
 }

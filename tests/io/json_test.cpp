@@ -12,7 +12,7 @@ using namespace std::string_literals;
 namespace {
 
 /// The message of parse_json for invalid text; "" if the text is valid.
-std::string complaint(const std::string& text) {
+std::string complaint_about_json(const std::string& text) {
   try {
     parse_json(text, "F");
   } catch (const Error& error) {
@@ -116,25 +116,25 @@ TEST_CASE("invalid JSON is refused with the line, the column, and what was expec
   };
   for (const auto& [text, expected] : cases) {
     INFO(text);
-    CHECK(complaint(text) == "F: " + expected);
+    CHECK(complaint_about_json(text) == "F: " + expected);
   }
 }
 
 TEST_CASE("nesting is limited to 72 levels") {
-  CHECK(complaint(repeated("[", 72) + repeated("]", 72)) == "");
-  CHECK(complaint(repeated("{\"a\":", 72) + "1" + repeated("}", 72)) == "");
+  CHECK(complaint_about_json(repeated("[", 72) + repeated("]", 72)) == "");
+  CHECK(complaint_about_json(repeated("{\"a\":", 72) + "1" + repeated("}", 72)) == "");
   const std::string deeper = "F: line 1, column 73: nested deeper than 72 levels";
-  CHECK(complaint(repeated("[", 73) + repeated("]", 73)) == deeper);
-  CHECK(complaint(repeated("[", 1'000'000)) == deeper);
-  CHECK(complaint(repeated("[", 1'000'000) + repeated("]", 1'000'000)) == deeper);
-  CHECK(complaint(repeated("{\"a\":", 100'000)) ==
+  CHECK(complaint_about_json(repeated("[", 73) + repeated("]", 73)) == deeper);
+  CHECK(complaint_about_json(repeated("[", 1'000'000)) == deeper);
+  CHECK(complaint_about_json(repeated("[", 1'000'000) + repeated("]", 1'000'000)) == deeper);
+  CHECK(complaint_about_json(repeated("{\"a\":", 100'000)) ==
         "F: line 1, column 361: nested deeper than 72 levels");
 }
 
 TEST_CASE("a number of a million digits is read or refused, and not quoted in the message") {
   const std::string digits = repeated("3", 1'000'000);
   CHECK(*parse_json("0." + digits, "F").get<double>() == 1.0 / 3);
-  CHECK(complaint(digits) ==
+  CHECK(complaint_about_json(digits) ==
         "F: line 1, column 1: expected a number that fits 64 bits, found '33333333333333333333...' "
         "(1000000 bytes) (write it with a '.' for a float)");
 }
@@ -223,7 +223,7 @@ TEST_CASE("a duplicate is found among many keys", "[long]") {
   std::string text = "{\"k0\":0";
   for (int i = 1; i < 200'000; ++i) text += ",\"k" + std::to_string(i) + "\":1";
   CHECK(parse_json(text + "}", "F").get<JsonObject>()->size() == 200'000);
-  CHECK(complaint(text + ",\"k77777\":1}").ends_with("the key 'k77777' occurs twice"));
+  CHECK(complaint_about_json(text + ",\"k77777\":1}").ends_with("the key 'k77777' occurs twice"));
 }
 
 TEST_CASE("indented documents have a line for each member and for each list of scalars") {

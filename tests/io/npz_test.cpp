@@ -21,7 +21,7 @@ std::string archive_of(const TensorMap& tensors, const std::string& comment = ""
   return folder.read("x.npz");
 }
 
-FileBytes file_of(const std::string& bytes) {
+FileBytes npz_file_of(const std::string& bytes) {
   const std::shared_ptr<std::byte> data = allocate_bytes(bytes.size());
   std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(data.get()));
   return {"x.npz", data, bytes.size()};
@@ -34,9 +34,10 @@ TensorMap two_arrays() {
   return tensors;
 }
 
-void refuse(const std::string& bytes, const std::string& message, const NpzLimits& limits = {}) {
+void refuse_npz(const std::string& bytes, const std::string& message,
+                const NpzLimits& limits = {}) {
   try {
-    read_npz(file_of(bytes), nullptr, limits);
+    read_npz(npz_file_of(bytes), nullptr, limits);
     FAIL("accepted; expected: " << message);
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::data);
@@ -78,7 +79,7 @@ TEST_CASE("an archive keeps its arrays, their order, names and comment") {
   tensors.set("W_\xC3\xBC", Tensor::of<float>({}, {2.5f}));
   tensors.set("../up", Tensor(DType::f16, {0, 3}));
   std::string comment;
-  const TensorMap back = read_npz(file_of(archive_of(tensors, "{\"made\": \"by\"}")), &comment);
+  const TensorMap back = read_npz(npz_file_of(archive_of(tensors, "{\"made\": \"by\"}")), &comment);
   CHECK(back.names() == tensors.names());
   CHECK(comment == "{\"made\": \"by\"}");
   for (const auto& [name, tensor] : tensors) {
@@ -96,10 +97,10 @@ TEST_CASE("more members than a 16-bit count can express are written as zip64") {
   TensorMap tensors;
   for (int i = 0; i < 65536; ++i) tensors.set(std::to_string(i), Tensor::of<bool>({}, {true}));
   const std::string bytes = archive_of(tensors);
-  CHECK(read_npz(file_of(bytes)).size() == 65536);
+  CHECK(read_npz(npz_file_of(bytes)).size() == 65536);
   NpzLimits limits;
   limits.members = 65535;
-  refuse(bytes, "has 65536 members; the limit is 65535", limits);
+  refuse_npz(bytes, "has 65536 members; the limit is 65535", limits);
 }
 
 TEST_CASE("flipping any bit of an archive gives an error or the same arrays") {
@@ -110,7 +111,7 @@ TEST_CASE("flipping any bit of an archive gives an error or the same arrays") {
     std::string damaged = bytes;
     damaged[i] = static_cast<char>(damaged[i] ^ 1 << i % 8);
     try {
-      for (const auto& [name, tensor] : read_npz(file_of(damaged)))
+      for (const auto& [name, tensor] : read_npz(npz_file_of(damaged)))
         for (const auto& [known, original] : arrays)
           if (name == known && !std::equal(tensor.raw(), tensor.raw() + tensor.bytes(),
                                            original.raw(), original.raw() + original.bytes()))
@@ -126,39 +127,40 @@ TEST_CASE("flipping any bit of an archive gives an error or the same arrays") {
 TEST_CASE("an archive truncated at any byte is an error") {
   const std::string bytes = archive_of(two_arrays());
   for (std::size_t size = 0; size < bytes.size(); ++size)
-    CHECK_THROWS_AS(read_npz(file_of(bytes.substr(0, size))), Error);
+    CHECK_THROWS_AS(read_npz(npz_file_of(bytes.substr(0, size))), Error);
 }
 
 TEST_CASE("archives beyond the limits are refused") {
   const std::string bytes = archive_of(two_arrays());
   NpzLimits few, brief;
   few.members = 1;
-  refuse(bytes, "has 2 members; the limit is 1", few);
+  refuse_npz(bytes, "has 2 members; the limit is 1", few);
   brief.name = 4;
-  refuse(bytes, "name has 5 bytes; the limit is 4", brief);
+  refuse_npz(bytes, "name has 5 bytes; the limit is 4", brief);
   NpzLimits small;
   small.expanded = 2 * 8128;
-  CHECK(read_npz(file_of(from_hex(kDeflated)), nullptr, small).size() == 2);
+  CHECK(read_npz(npz_file_of(from_hex(kDeflated)), nullptr, small).size() == 2);
   small.expanded -= 1;
-  refuse(from_hex(kDeflated),
-         "x.npz: B: would expand the archive to 16256 bytes, more than 16255; --max-expand", small);
+  refuse_npz(from_hex(kDeflated),
+             "x.npz: B: would expand the archive to 16256 bytes, more than 16255; --max-expand",
+             small);
 }
 
 TEST_CASE("duplicate and missing names are refused") {
   std::string bytes = archive_of(two_arrays());
   replace_all(bytes, "K.npy", "Q.npy");
-  refuse(bytes, "x.npz: ");
+  refuse_npz(bytes, "x.npz: ");
   TensorMap tensors = two_arrays();
   tensors.set("Q.npy", Tensor::of<double>({}, {1}));  // becomes Q.npy.npy: another key
-  CHECK(read_npz(file_of(archive_of(tensors))).size() == 3);
-  refuse(archive_of({}), "has no .npy member");
+  CHECK(read_npz(npz_file_of(archive_of(tensors))).size() == 3);
+  refuse_npz(archive_of({}), "has no .npy member");
   TensorMap nameless;
   nameless.set("", Tensor::of<double>({}, {1}));
-  refuse(archive_of(nameless), "without a name");
+  refuse_npz(archive_of(nameless), "without a name");
 }
 
 TEST_CASE("a corrupt member is detected by its checksum and named") {
   std::string bytes = archive_of(two_arrays());
   bytes[bytes.find("\n") + 1] = 'x';
-  refuse(bytes, "x.npz: Q: CRC error");
+  refuse_npz(bytes, "x.npz: Q: CRC error");
 }

@@ -26,7 +26,7 @@ struct Column {
     p.L = q.size();
     p.S = k.size();
     p.D = p.Dv = 1;
-    const auto fill = [](Elements& e, const std::vector<double>& values) {
+    const auto fill = [](CaseTensor& e, const std::vector<double>& values) {
       e = make_elements(DType::f32, {1, 1, values.size(), 1}, Order::bhld);
       for (std::size_t i = 0; i < values.size(); ++i) e.set(0, 0, i, 0, values[i]);
     };

@@ -8,13 +8,13 @@ using namespace attn;
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
 TEST_CASE("statistics exclude NaN and count it") {
-  const Statistics s = statistics_of(Tensor::of<double>({4}, {kNan, 3, -1, kNan}));
+  const Statistics s = statistics_of(Tensor::of<double>({4}, {kNaN, 3, -1, kNaN}));
   CHECK(s.nan == 2);
   CHECK(s.infinite == 0);
   REQUIRE(s.range.has_value());
@@ -28,13 +28,13 @@ TEST_CASE("infinities are included and counted") {
   const Statistics s = statistics_of(Tensor::of<float>({3}, {1, -HUGE_VALF, 2}));
   CHECK(s.infinite == 1);
   CHECK(s.range->minimum.data<float>()[0] == -HUGE_VALF);
-  CHECK(s.range->mean == -kInf);
-  CHECK(std::isnan(statistics_of(Tensor::of<double>({2}, {kInf, -kInf})).range->mean));
+  CHECK(s.range->mean == -kInfinite);
+  CHECK(std::isnan(statistics_of(Tensor::of<double>({2}, {kInfinite, -kInfinite})).range->mean));
 }
 
 TEST_CASE("there is no range without numbers") {
   CHECK_FALSE(statistics_of(Tensor(DType::f32, {0, 3})).range.has_value());
-  const Statistics s = statistics_of(Tensor::of<double>({2}, {kNan, kNan}));
+  const Statistics s = statistics_of(Tensor::of<double>({2}, {kNaN, kNaN}));
   CHECK(s.nan == 2);
   CHECK_FALSE(s.range.has_value());
 }
@@ -55,7 +55,7 @@ TEST_CASE("float16, bfloat16 and booleans have statistics") {
   const Statistics half = statistics_of(Tensor::of<Half>({2}, {Half(0.5), Half(-2)}));
   CHECK(double(half.range->minimum.data<Half>()[0]) == -2);
   CHECK(half.range->mean == -0.75);
-  CHECK(statistics_of(Tensor::of<BFloat16>({1}, {BFloat16(kNan)})).nan == 1);
+  CHECK(statistics_of(Tensor::of<BFloat16>({1}, {BFloat16(kNaN)})).nan == 1);
   const Statistics boolean = statistics_of(Tensor::of<bool>({4}, {true, false, false, false}));
   CHECK_FALSE(boolean.range->minimum.data<bool>()[0]);
   CHECK(boolean.range->maximum.data<bool>()[0]);

@@ -33,11 +33,11 @@ int at_most(int problems) {
   return is_limited() ? std::min(problems, std::atoi(std::getenv("ATTN_TEST_PROBLEMS"))) : problems;
 }
 
-double Elements::at(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
+double CaseTensor::at(std::size_t b, std::size_t h, std::size_t i, std::size_t j) const {
   return values[index(strides, b, h, i, j)];
 }
 
-void Elements::set(std::size_t b, std::size_t h, std::size_t i, std::size_t j, double value) {
+void CaseTensor::set(std::size_t b, std::size_t h, std::size_t i, std::size_t j, double value) {
   const std::size_t at = index(strides, b, h, i, j);
   visit(dtype, [&](auto type) {
     using X = typename decltype(type)::type;
@@ -50,10 +50,10 @@ void Elements::set(std::size_t b, std::size_t h, std::size_t i, std::size_t j, d
   });
 }
 
-Elements make_elements(DType dtype, std::array<std::size_t, 4> shape, Order order) {
+CaseTensor make_elements(DType dtype, std::array<std::size_t, 4> shape, Order order) {
   const auto [b, h, l, d] = shape;
   const auto s = [](std::size_t n) { return static_cast<std::int64_t>(n); };
-  Elements e;
+  CaseTensor e;
   e.dtype = dtype;
   if (order == Order::bhld) e.strides = {s(h * l * d), s(l * d), s(d), 1};
   if (order == Order::blhd) e.strides = {s(l * h * d), s(d), s(h * d), 1};
@@ -121,7 +121,7 @@ void set_key_ranges(Case<T>& c, const Limits& limits) {
 
 namespace {
 
-void fill_normal(Elements& e, std::array<std::size_t, 4> shape, std::mt19937_64& random,
+void fill_normal(CaseTensor& e, std::array<std::size_t, 4> shape, std::mt19937_64& random,
                  double spread) {
   std::normal_distribution<> normal(0, spread);
   for (std::size_t b = 0; b < shape[0]; ++b)

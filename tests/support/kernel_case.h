@@ -13,7 +13,7 @@
 namespace attn::test {
 
 /// The elements of an operand in the dtype in which they are stored, and as doubles.
-struct Elements {
+struct CaseTensor {
   DType dtype = DType::f32;
   kernel::Strides strides;
   std::vector<std::byte> bytes;
@@ -25,14 +25,14 @@ struct Elements {
 };
 
 enum class Order { bhld, blhd, transposed };
-Elements make_elements(DType dtype, std::array<std::size_t, 4> shape, Order order);
+CaseTensor make_elements(DType dtype, std::array<std::size_t, 4> shape, Order order);
 
 /// A problem that owns its operands. It cannot be copied, because its pointers would refer to the
 /// original.
 template <class T>
 struct Case {
   kernel::Problem<T> problem;
-  Elements q, k, v;
+  CaseTensor q, k, v;
   std::vector<kernel::KeyRange> key_ranges;  ///< (B, L) or (L); empty: all keys for all
   std::array<std::vector<std::uint8_t>, 3> masks;
   std::array<std::vector<T>, 2> biases;
