@@ -11,7 +11,8 @@ namespace attn {
 
 enum class DType { f64, f32, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, boolean };
 
-/// The bits of an IEEE 754 binary16. Every value is exact in float, in which arithmetic is done.
+/// The bits of an IEEE 754 binary16. float represents every value exactly and is used for
+/// arithmetic.
 struct Half {
   std::uint16_t bits = 0;
   Half() = default;

@@ -21,9 +21,9 @@ enum class ErrorKind {
   permission = 77,     ///< permission denied
 };
 
-/// One thing that is wrong. A problem has either `expected` and `found`, or a `message`. Code that
-/// finds a problem sets the subject (a tensor's name, an option's key); code that knows where the
-/// subject came from adds that to `where`.
+/// One problem of an error. It has either `expected` and `found`, or a `message`. Code that finds a
+/// problem sets the subject (a tensor's name, an option's key); code that knows where the subject
+/// came from adds that to `where`.
 struct Problem {
   std::vector<std::string> where = {};  ///< files and flags, outermost first
   std::size_t line = 0, column = 0;     ///< in a text file, from 1; 0: not shown
@@ -37,13 +37,13 @@ struct Problem {
 /// are empty; `message` replaces "expected EXPECTED, found FOUND".
 std::string to_string(const Problem& problem);
 
-/// An error of one or several problems. At most ten problems are kept; the last line then says how
-/// many others there were.
+/// An error with one or more problems. At most ten are kept; the last line then states how many
+/// more there were.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, std::string message);
   Error(ErrorKind kind, Problem problem);
-  /// `omitted`: how many more there were.
+  /// `omitted`: the number of problems that are not in `problems`.
   Error(ErrorKind kind, std::vector<Problem> problems, std::size_t omitted = 0);
 
   ErrorKind kind() const { return kind_; }
@@ -61,12 +61,12 @@ class Error : public std::runtime_error {
   std::vector<std::string> lines_;
 };
 
-/// Problems as they are found: the first ten, and the number of all of them.
+/// Collects problems: keeps the first ten and counts all.
 class ProblemList {
  public:
-  static constexpr std::size_t kMost = 10;  ///< how many are kept
+  static constexpr std::size_t kMost = 10;  ///< problems that are kept
 
-  /// Whether the next problem will be kept. A suggestion for one that is not kept is wasted time.
+  /// Whether the next problem will be kept. Check it before computing a suggestion, which is slow.
   bool keeps_next() const { return kept_.size() < kMost; }
   void add(Problem problem);
   bool empty() const { return count_ == 0; }
@@ -78,7 +78,7 @@ class ProblemList {
   std::size_t count_ = 0;
 };
 
-/// What `compute` returns; errors that it throws name `place` first.
+/// Returns compute(); adds `place` in front of the errors that it throws, as Error::within().
 template <class Compute>
 auto within(const std::string& place, Compute&& compute) {
   try {

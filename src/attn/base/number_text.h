@@ -41,7 +41,7 @@ struct DigitRule {
   bool trim_zeros = false;  ///< drop zeros at the end of the fraction
 };
 
-// Values are passed as double, which holds every f32 and f16 exactly. They are finite. The texts
+// Values are finite and passed as double, which represents every f32 and f16 exactly. The texts
 // always have a '.', as in "12.", "0.001", "-1.5e-05", and at least two digits in the exponent.
 
 /// The shortest digits of `value` in `dtype` (f64, f32 or f16).

@@ -7,16 +7,16 @@
 
 namespace attn {
 
-/// a == b. Compares the last character first, because names differ there: W_Q, W_K.
+/// a == b. Compares the last character first, because similar names differ there: W_Q, W_K.
 constexpr bool same_name(std::string_view a, std::string_view b) {
   return a.size() == b.size() && (a.empty() || a.back() == b.back()) && a == b;
 }
 
-/// The member of `known` nearest to `word`: by spelling, by its parts, or by a name that other
-/// libraries use. Empty if nothing is near.
+/// The member of `known` that is most similar to `word` in spelling, shares a part with it, or is
+/// called `word` in another library. Empty if there is none.
 std::string nearest(const std::string& word, const std::vector<std::string>& known);
 
-/// " (did you mean 'scores'?)" to append to a message, or empty if nothing is near.
+/// " (did you mean 'scores'?)" to append to a message, or empty if there is no suggestion.
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
 
 }  // namespace attn

@@ -9,7 +9,7 @@
 
 namespace attn {
 
-/// The items (strings, or what `text` makes of them) with `separator` between them.
+/// The items, or text(item) for each, with `separator` between them.
 template <std::ranges::input_range Items, class Text>
 std::string join(const Items& items, std::string_view separator, Text text) {
   std::string joined;

@@ -32,10 +32,10 @@ std::vector<std::string_view> graphemes_of(std::string_view text);
 /// Columns on a terminal: 2 for East Asian wide characters and emoji.
 std::size_t columns_of(std::string_view text);
 
-/// `text`, or as many of its grapheme clusters as fit `columns` with a "…" after them.
+/// `text` if it fits `columns`, otherwise as many of its grapheme clusters as fit, followed by "…".
 std::string cut_to_columns(std::string_view text, std::size_t columns);
 
-/// Whether a terminal shows the character `code` not as a glyph, but by changing what surrounds it:
+/// Whether the character `code` has no glyph of its own but affects the text around it:
 /// controls (C0 and C1), format characters such as direction marks and zero-width joiners, line and
 /// paragraph separators.
 bool is_invisible(char32_t code);

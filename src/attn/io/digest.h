@@ -1,5 +1,5 @@
-// Checksums: CRC-32 as in zip archives, also of parts that arrive in any order, and digests of
-// files, XXH3 of 128 bits as printed by `xxh128sum`.
+// Checksums. CRC-32 as in zip archives, also for parts in any order; digests of files: 128-bit
+// XXH3, as printed by `xxh128sum`.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class PartChecksums {
 /// "xxh128:<32 hex digits>" of all bytes.
 std::string digest_of(std::span<const std::byte> bytes);
 
-/// The same for bytes that arrive in several parts.
+/// The same for bytes that are added in several parts.
 class Digest {
  public:
   Digest();

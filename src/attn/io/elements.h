@@ -41,8 +41,8 @@ void append_little_endian(std::string& text, T value) {
   for (std::size_t i = 0; i < sizeof(T); ++i) text += static_cast<char>(value >> (8 * i) & 0xFFu);
 }
 
-/// Calls f with an unsigned integer type as wide as the dtype, to move bits instead of values:
-/// signalling NaNs then stay unchanged.
+/// Calls f with an unsigned integer of the dtype's width. Moving bits instead of floats leaves
+/// signalling NaNs unchanged.
 template <class F>
 void visit_bits(DType dtype, F&& f) {
   switch (size_of(dtype)) {

@@ -25,8 +25,8 @@ namespace attn {
 /// is modified in place, the mapped bytes change; require_unchanged() detects that.
 std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::string& name);
 
-/// Accesses bytes for which a system call failed with EFAULT. If they are lost bytes of a mapped
-/// file, that ends the program as described above.
+/// Reads each page of a block for which a system call failed with EFAULT. If pages of a mapped file
+/// are missing, this ends the program as described at map_file().
 void look_at_pages(const void* data, std::size_t size);
 
 /// Identifies a version of a file.
@@ -61,8 +61,8 @@ struct FileBytes {
   }
 };
 
-/// read: copy the file. map: map large regular files into memory (io/file.h). growing: copy what
-/// is there now, even if another program appends to the file.
+/// read: copy the file. map: map large regular files into memory (map_file()). growing: copy the
+/// present contents, even if another program appends to the file.
 enum class FileAccess { read, map, growing };
 
 /// Reads a regular file, up to the size it has when opened, or a pipe: "-" or /dev/stdin (standard
@@ -74,7 +74,7 @@ FileBytes read_file(const std::string& path,
                     std::size_t most = std::numeric_limits<std::size_t>::max(),
                     FileAccess access = FileAccess::read);
 
-/// Throws Error(data) about what a file holds; `where` is the file, then the part of it.
+/// Throws Error(data) for invalid file contents. `where` is the file, then the part of it.
 [[noreturn]] void fail_at(std::vector<std::string> where, std::string message);
 
 }  // namespace attn

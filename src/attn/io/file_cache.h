@@ -29,7 +29,7 @@ struct ReadLimits {
   FileAccess access = FileAccess::read;
 };
 
-/// A file as read once, and its tensors once requested.
+/// A file that is read once, and its tensors, which are read on first request.
 class SharedFile {
  public:
   SharedFile(const std::string& path, const ReadLimits& limits, bool standard_input_taken)
@@ -51,10 +51,10 @@ class SharedFile {
   std::shared_ptr<const TensorMap> tensors_;
 };
 
-/// Thread-safe: the first thread reads a file, others wait for it. The least recently used files
-/// are dropped when all exceed `most` bytes, pipes last; a file that alone exceeds it is not kept.
-/// A file that changes on disk is not read again while it is cached. A file that cannot be read is
-/// not cached.
+/// Thread-safe: the first thread reads a file, others wait for it. When the files together exceed
+/// `most` bytes, the least recently used ones are dropped, pipes last. A single file that exceeds
+/// it is not kept. A file that changes on disk is not read again while it is cached. A file that
+/// cannot be read is not cached.
 class FileCache {
  public:
   /// `standard_input_taken`: standard input contains the jobs, so an input that names it is

@@ -29,8 +29,8 @@ struct LayoutPart {
   std::optional<std::size_t> tensor;
 };
 
-/// The whole file. Functions that make a layout take the CRC-32 of each tensor's elements, on which
-/// no length depends.
+/// The whole file. Functions that make a layout may take the CRC-32 of each tensor's elements; no
+/// length depends on these checksums.
 using FileLayout = std::vector<LayoutPart>;
 
 /// The offset of each tensor's elements in the file.

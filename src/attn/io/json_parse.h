@@ -1,5 +1,5 @@
-// Parses JSON. A fast reader (io/json_plain.h) takes what it can; nlohmann/json takes the rest and
-// finds errors (docs/decisions/0013-two-json-readers.md).
+// Parses JSON. The fast reader io/json_plain.h is tried first; what it rejects, nlohmann/json
+// parses, which also reports errors (docs/decisions/0013-two-json-readers.md).
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class JsonRow {
   bool empty_ = true;
 };
 
-/// The keys of an object.
+/// Detects duplicate keys of an object.
 class JsonKeys {
  public:
   /// Returns false if one of `members`, which were read so far, has the key.
@@ -51,7 +51,7 @@ class JsonKeys {
   bool insert(const std::string& key, MemoryCharge& charge);
 
   std::set<std::string>
-      keys_;  ///< only of large objects; ordered, as hashes can be made to collide
+      keys_;  ///< used for large objects only; ordered, because hashes can be made to collide
 };
 
 /// The state of the reader at an error.
@@ -65,7 +65,8 @@ enum class JsonPlace {
   object_value,  ///< after a value of an object
 };
 
-/// A syntax error: the text before `good` is valid, and the reader stopped before `read`.
+/// A syntax error. The text before offset `good` is valid; the reader has read the text before
+/// offset `read`.
 struct JsonFault {
   std::string_view text;
   JsonPlace place;

@@ -9,8 +9,8 @@
 
 namespace attn {
 
-/// The value that parse_json() returns for `text`, which is valid UTF-8. Nothing where parse_json()
-/// would report an error, and for valid but rare features (\uXXXX, numbers that underflow).
+/// The value that parse_json() returns for `text`, which is valid UTF-8. nullopt for text that
+/// parse_json() would reject, and for valid but rare features (\uXXXX, numbers that underflow).
 std::optional<Json> parse_plain_json(std::string_view text, MemoryCharge& charge);
 
 }  // namespace attn

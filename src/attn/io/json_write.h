@@ -2,9 +2,8 @@
 //
 // Reading is stricter than in most readers: duplicate keys, invalid UTF-8, numbers that overflow,
 // NUL bytes, text after the document and nesting beyond 72 levels are errors with line and column.
-// Integers stay integers. NaN and infinities, which JSON lacks, are the strings "NaN", "Infinity"
-// and
-// "-Infinity".
+// Integers stay integers. NaN and infinities, which JSON cannot represent, are the strings "NaN",
+// "Infinity" and "-Infinity".
 #pragma once
 
 #include <cstdint>
@@ -22,17 +21,18 @@ struct Json;
 using JsonArray = std::vector<Json>;
 using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the document's order
 
-/// A compact array of integers. If one element is a float, or the string "NaN", "Infinity" or
-/// "-Infinity", the array is JsonFloats. (In an array that mixes numbers with other values, numbers
-/// converted to floats in this way stay floats.) Not an alias, because a std::variant of only
-/// strings and vectors is destroyed wrongly by libstdc++ 12 if a copy fails for lack of memory.
+/// A compact array of integers. An array in which an element is a float, or the string "NaN",
+/// "Infinity" or "-Infinity", is JsonFloats. (In an array that mixes numbers with other values,
+/// numbers converted to floats in this way stay floats.) Not an alias, because a std::variant of
+/// only strings and vectors is destroyed wrongly by libstdc++ 12 if a copy fails for lack of
+/// memory.
 struct JsonIntegers : std::vector<std::int64_t> {
   using vector::vector;
 };
 using JsonFloats = std::vector<double>;
 
 /// A value. Arrays that contain only numbers are JsonIntegers or JsonFloats; all others are
-/// JsonArray, also empty ones, and arrays with an integer that does not fit std::int64_t.
+/// JsonArray, including empty arrays and arrays with an integer that does not fit std::int64_t.
 /// std::uint64_t is used only for such integers.
 struct Json {
   std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, JsonArray,
@@ -53,8 +53,7 @@ struct Json {
 
 /// indent < 0: compact. Otherwise each member of an object has its own line, indented by `indent`
 /// spaces and two more for each level. Floats have the shortest digits that read back as the same
-/// value, with a
-/// '.' or an exponent, so that they stay floats.
+/// value. They contain a '.' or an exponent, so that readers do not take them for integers.
 std::string to_json(const Json& json, int indent = -1);
 void append_json(std::string& out, const Json& json, int indent = -1);
 

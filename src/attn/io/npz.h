@@ -1,9 +1,10 @@
 // NumPy's .npz format: a zip archive with a member NAME.npy for each array.
 //
-// The archive's directory is read strictly (io/zip_directory.h). Two members of one key ("Q" and
-// "Q.npy") are refused; "Q" and "q" are two keys. Stored and deflated members are read, encrypted
-// members and other methods are refused by name. No array is returned unless its checksum is right.
-// A member's name is only a key: it is never used as a path. Archives are written front to back.
+// The archive's directory is read strictly (io/zip_directory.h). Two members with the same key ("Q"
+// and "Q.npy") are refused; "Q" and "q" are different keys. Stored and deflated members are read.
+// Encrypted members and other compression methods are refused; the error names the method.
+// Checksums are verified. A member's name is only a key: it is never used as a path. Archives are
+// written front to back.
 #pragma once
 
 #include <cstdint>

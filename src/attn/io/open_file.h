@@ -1,9 +1,9 @@
 // Opens inputs and special outputs (pipes and devices); file descriptors and what paths refer to.
 // Regular outputs: io/staged_file.h.
 //
-// A file is first opened with O_PATH, which has no side effects, and checked; then that same file
-// is opened for reading or writing through /proc/self/fd. So what was checked is what is used, even
-// if the path names something else by then.
+// A file is first opened with O_PATH, which has no side effects, and checked; then it is opened for
+// reading or writing through /proc/self/fd. The checked file is therefore the one that is used,
+// even if the path has been replaced in the meantime.
 #pragma once
 
 #include <sys/stat.h>
@@ -72,9 +72,9 @@ struct OpenInput {
   bool inherited = false;  ///< a descriptor of our parent's, at its present offset
 };
 
-/// "-" and /dev/stdin are standard input, /dev/fd/N the inherited descriptor N; neither names a
-/// file that attn itself has open. A FIFO is opened without waiting for a writer. Errors: no_input
-/// (missing, a directory, a device other than /dev/null), permission.
+/// "-" and /dev/stdin are standard input, /dev/fd/N the inherited descriptor N; a descriptor that
+/// attn itself has opened is refused. A FIFO is opened without waiting for a writer. Errors:
+/// no_input (missing, a directory, a device other than /dev/null), permission.
 OpenInput open_input(const std::string& path);
 
 /// A copy of the inherited descriptor `fd`. Errors: `kind`, where it is not open or is attn's own.

@@ -1,10 +1,10 @@
-// The memory that reading may take, and how much the system grants this process.
+// Limits the memory used for reading, and finds the memory limits of this process.
 //
 // A file can make its reader allocate many times its size: a list of one-element lists in JSON
-// takes 40 times as much memory as text. Readers therefore charge what they are about to allocate,
-// and stop where it exceeds --max-memory. A charge is never less than what is allocated; freed
-// blocks that the allocator may keep (the smaller copies of a growing list) stay charged until the
-// reader is done.
+// takes 40 times its size as text. Readers therefore charge memory before they allocate it, and
+// fail if the sum exceeds --max-memory. A charge is never less than what is allocated; freed blocks
+// that the allocator may keep (the smaller copies of a growing list) stay charged until the reader
+// is done.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ std::size_t limit_of_control_group(const std::string& root);
 /// (ulimit -v), in bytes.
 std::size_t memory_of_this_process();
 
-/// What one job, or one command, holds of its inputs. Not for several threads at once.
+/// The memory that the inputs of one job or command occupy. Not thread-safe.
 class ReadBudget {
  public:
   explicit ReadBudget(std::size_t most = std::numeric_limits<std::size_t>::max()) : most_(most) {}
@@ -46,7 +46,7 @@ class ReadBudget {
   std::size_t most_, held_ = 0;
 };
 
-/// Bytes that one reader has charged, released at the end of its life.
+/// Bytes that one reader has charged. The destructor releases them.
 class MemoryCharge {
  public:
   /// Without a budget nothing is limited. `name` is used in errors.
@@ -88,10 +88,10 @@ class MemoryCharge {
     if (budget_ != nullptr) budget_->release(bytes_ - bytes);
     bytes_ = bytes;
   }
-  /// Leaves what was charged with the budget: it is held longer than this.
+  /// Leaves the bytes charged to the budget when this object is destroyed.
   void keep() { bytes_ = 0; }
 
-  static constexpr std::size_t kBlock = 32;  ///< what the allocator may add to a block
+  static constexpr std::size_t kBlock = 32;  ///< most bytes that the allocator adds to a block
 
  private:
   ReadBudget* budget_;

@@ -1,5 +1,5 @@
-// Output files that are complete or absent: they get their name only when they are complete. How an
-// output may replace an existing file.
+// Output files that are either complete or absent, because they get their names only when they are
+// complete; and the rules for replacing existing files.
 #pragma once
 
 #include <sys/types.h>
@@ -48,11 +48,11 @@ struct ExistsAlready : Error {
 /// then (O_TMPFILE, linkat): this changes the directory once instead of three times, and threads
 /// that write into one directory wait for these changes.
 ///
-/// The constructor refuses whatever can be known in advance: a name that exists (without force), an
-/// input (even with force), a directory, a missing directory or one without permission. A name that
-/// appears later is not overwritten either. A symbolic link is kept and its target is written. A
-/// replaced file keeps its mode; a new file's mode follows the umask. "-", /dev/stdout, /dev/fd/N,
-/// FIFOs and devices are written directly.
+/// The constructor reports errors that can be detected in advance: a name that exists (without
+/// force), an input (even with force), a directory, a missing directory or one without permission.
+/// A name that appears later is not overwritten either. A symbolic link is kept and its target is
+/// written. A replaced file keeps its mode; a new file's mode follows the umask. "-", /dev/stdout,
+/// /dev/fd/N, FIFOs and devices are written directly.
 ///
 /// Errors: cannot_create, permission, io; each states path and reason.
 class StagedFile {
@@ -94,9 +94,8 @@ class StagedFile {
 /// must be ignored.
 struct BrokenPipe {};
 
-/// Bytes go to a staged file (io/staged_file.h), which commit() flushes, closes and renames.
-/// Without commit() it is removed, and an existing file of the name is unchanged. Pipes and devices
-/// are written directly.
+/// Writes to a StagedFile, which commit() flushes, closes and renames. Without commit() it is
+/// removed, and an existing file of the name is unchanged. Pipes and devices are written directly.
 ///
 /// Errors: cannot_create, permission, io; each states path and reason. Throws BrokenPipe.
 class OutputFile {

@@ -1,4 +1,4 @@
-// Files and folders made for outputs that are not finished; a signal handler removes the files.
+// Files and folders created for unfinished outputs, which a signal handler removes.
 #pragma once
 
 #include <map>

@@ -40,7 +40,8 @@ TensorRef parse_tensor_ref(const std::string& text);
 
 /// All tensors of a file. A .npy or .csv file or a JSON array has one, named "". A JSON object has
 /// those of its values that are numbers or arrays of numbers. The name "" in a file with names is
-/// an error. The memory is charged to `budget`, if any, where the tensors' part stays.
+/// an error. The memory is charged to `budget`, if any; the part of the returned tensors stays
+/// charged.
 TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits = {},
                        ReadBudget* budget = nullptr);
 

@@ -1,8 +1,8 @@
 // The directory of a zip archive (PKWARE, APPNOTE.TXT 6.3.10), read strictly.
 //
-// Readers of zip files disagree where an archive contradicts itself: which of two end records
-// counts, whether the local header or the central directory is right, what precedes the archive. An
-// archive is accepted only where there is nothing to disagree about:
+// If an archive contradicts itself, readers disagree: about which of two end records counts,
+// whether the local header or the central directory is right, and what precedes the archive. An
+// archive is therefore accepted only if all of these hold:
 //
 //   - the last end record in the file ends with the file, and the central directory ends where the
 //     end record (or the zip64 end record before it) starts;
@@ -52,7 +52,7 @@ ZipDirectory read_zip_directory(std::span<const std::byte> archive, const std::s
                                 const ZipLimits& limits, MemoryCharge& charge);
 
 /// The expanded bytes of a stored or deflated member, written to `out`, which has member.size
-/// bytes. Returns what is wrong with the member, or "" where its size and checksum are right.
+/// bytes. Returns a description of the error, or "" if size and checksum are right.
 std::string expand(const ZipMember& member, std::byte* out);
 
 }  // namespace attn

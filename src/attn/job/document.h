@@ -11,17 +11,17 @@
 
 namespace attn {
 
-/// A key, its value, and where it was given. Keys of groups are dotted: "softmax.axis".
+/// A key, its value, and where it was given. A key within a group contains a dot: "softmax.axis".
 struct Entry {
   std::string key;
   Json value;
   std::string origin;  ///< for messages: "job.json", "--wq"
   std::string folder;  ///< relative paths in the value are relative to it
   bool from_flag = false;
-  /// Inline numbers that have been read; `value` is then null.
+  /// Inline numbers that have been converted to a tensor; `value` is then null.
   std::shared_ptr<const Tensor> numbers = {};
   bool in_out = false;  ///< weights of a saved layer, already (in, out)
-  bool shared = false;  ///< by all jobs of a batch: it may have no effect
+  bool shared = false;  ///< by all jobs of a batch: that it has no effect is no error
 };
 
 struct Document {
@@ -33,9 +33,9 @@ struct Document {
   void set_all(Document other);  ///< as set(), for each entry; also takes the name
 };
 
-/// Reads a job file: a JSON document, or an .npz or .safetensors whose arrays carry the keys' names
-/// ("-" is standard input), or a library's (job/saved_layer.h). Values are not checked. Errors:
-/// no_input; data, with a problem for each unknown key.
+/// Reads a job file: a JSON document, or an .npz or .safetensors file whose arrays are named like
+/// keys or are those of a saved layer (job/saved_layer.h). "-" is standard input. Values are not
+/// checked. Errors: no_input; data, with a problem for each unknown key.
 Document read_document(const std::string& path, TensorFiles& files);
 
 /// The same from JSON text; relative paths in it are relative to `folder`. The document is charged

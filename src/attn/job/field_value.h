@@ -15,7 +15,7 @@ namespace attn {
 /// What is wrong with a value of this field; nullopt if it is valid.
 std::optional<Problem> problem_with(const Field& field, const Json& value);
 
-/// The value of a number given as a flag, an integer if possible; accepts ".5" and "1.", too.
+/// The value of a number given as a flag: an integer if possible. Also accepts ".5" and "1.".
 /// nullopt if the text is not a number.
 std::optional<Json> number_from_flag(const std::string& text);
 

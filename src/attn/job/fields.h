@@ -28,8 +28,8 @@ enum class FieldType {
   seed,      ///< an integer or a list of them, of any size (digits in a string)
 };
 
-/// Facts about a job that a key may require. heads_of_embeddings: a number of heads, if there are
-/// embeddings.
+/// Facts about a job that a key may require. heads_of_embeddings: the number of heads is given, or
+/// there are no embeddings.
 enum class Fact { four_axes, three_axes, boolean_mask, random_tensor, heads_of_embeddings };
 
 /// What else a job must have, or must not have, when a key is given and its value is not the
@@ -40,7 +40,7 @@ struct KeyRequirement {
   std::vector<std::string> none_of = {};  ///< none of these keys is given, other than its default
   std::string key = {};                   ///< this key has as its value ...
   std::vector<std::string> words = {};    ///< ... one of these (or its default, if that is one)
-  std::string same_word = {};             ///< if this key is given as a word, it is the same word
+  std::string same_word = {};  ///< this key, if it is given as a word, must have the same word
   std::optional<Fact> fact = {};
 };
 
@@ -72,7 +72,8 @@ const Field* find_field(std::string_view key);
 /// The field that has `key` among its other_keys().
 const Field* find_field_by_other_key(std::string_view key);
 
-/// Whether giving this value changes nothing. Always false for keys that are not options.
+/// Whether this value is the default, so that giving it changes nothing. Always false for keys that
+/// are not options.
 bool is_default(const Field& field, const Json& value);
 
 /// Checks the requirements of the field table for all keys that were given with a value other than

@@ -1,5 +1,5 @@
-// A job: options and tensors from a job document, checked, computed and described; its memory
-// limits.
+// Jobs: reading options and tensors from a document, checking, planning and computing them; sizes
+// as text and the default memory limit.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The weights of an attention layer, under the names that PyTorch and Keras save them with.
+// The weights of an attention layer as saved by PyTorch and Keras, found by their names.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct SavedLayer {
 /// Finds arrays of these layers in `arrays`:
 ///   torch.nn.MultiheadAttention: in_proj_weight (3E, E), rows of q, k, v, or q_proj_weight,
 ///     k_proj_weight, v_proj_weight; in_proj_bias (3E); out_proj.weight, out_proj.bias; bias_k,
-///     bias_v (1, 1, E). There y = x W^T + b.
+///     bias_v (1, 1, E). PyTorch computes y = x W^T + b.
 ///   keras.layers.MultiHeadAttention and GroupQueryAttention: query/kernel (M, H, D), query/bias
 ///     (H, D), the same of key and value, attention_output/kernel (H, Dv, M), attention_output/bias
 ///     (M), under any path.

@@ -51,7 +51,7 @@ class Mt19937 {
 
 class Pcg64 {
  public:
-  /// `words`: 32-bit words, least significant first; empty means 0.
+  /// `entropy`: 32-bit words, least significant first; empty means 0.
   explicit Pcg64(std::span<const std::uint32_t> entropy);
 
   std::uint32_t next32();  ///< the low half of a 64-bit word; the next call returns its high half
@@ -67,7 +67,7 @@ class Pcg64 {
 
 class Generator {
  public:
-  /// default_rng(seed), where `words` are the 32-bit words of a non-negative integer, least
+  /// default_rng(seed), where `entropy` is the seed, a non-negative integer, as 32-bit words, least
   /// significant first. For default_rng([a, b]) pass the words of a followed by those of b.
   explicit Generator(const std::vector<std::uint32_t>& entropy);
   explicit Generator(std::uint64_t seed);

@@ -3,10 +3,10 @@
 // of calls gives the same numbers as in NumPy, including state that a call keeps for the next one
 // (the second normal of a pair).
 //
-// Integers from an interval, computed from random bits like NumPy's. RandomState and Generator
-// differ only in the source of bits and in the method of reducing a word to a range.
-// int64 and uint64 use 32-bit words if the range fits. Narrower dtypes split a 32-bit word, low end
-// first; the rest of a word is discarded at the end of a call.
+// Integers from an interval, computed from random bits as in NumPy. RandomState and Generator
+// differ only in the source of the bits and in the method that reduces a word to a range. int64 and
+// uint64 use 32-bit words if the range fits. Narrower dtypes split a 32-bit word, low end first;
+// the rest of a word is discarded at the end of a call.
 #pragma once
 
 #include <bit>
