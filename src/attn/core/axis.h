@@ -18,7 +18,7 @@ enum class Axis {
   P,       ///< past keys
   S,       ///< all keys: past, new and appended ones
   D,       ///< width of a query
-  Dk,      ///< width of a key: D, unless the score function has weights between the two
+  Dk,      ///< width of a key: D, unless the score function has weights between queries and keys
   Dv,      ///< width of a value
   HD,      ///< H * D: packed queries
   GD,      ///< G * Dk: packed keys

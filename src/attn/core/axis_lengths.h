@@ -1,5 +1,5 @@
-// The lengths of a problem's axes: the first tensor that has an axis sets its length, and all
-// others have to agree.
+// The lengths of a problem's axes. The first tensor that has an axis sets its length; all others
+// must agree with it.
 #pragma once
 
 #include <array>

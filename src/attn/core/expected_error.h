@@ -1,5 +1,5 @@
-// Bounds of the rounding errors of a result that was computed as accurately as its precision
-// allows. `attn compare --reference` checks results against them.
+// Bounds of the rounding errors of a result computed correctly in a given precision. `attn compare
+// --reference` checks results against them.
 //
 // First-order rounding-error analysis, element by element, over the stages of the problem itself
 // (Higham 2002, Accuracy and Stability of Numerical Algorithms, 2nd ed., chapter 3; softmax and
@@ -49,11 +49,11 @@ struct Precision {
   double least;           ///< absolute error of stored values near 0
 };
 
-/// f64, f32, tf32, f16 or bf16; nullopt for any other name. Sums are in float32, for f64 in
-/// float64. tf32 is float32 with matrix products that use 10 mantissa bits of their factors.
+/// f64, f32, tf32, f16 or bf16; nullopt for any other name. Sums are in float64 for f64, otherwise
+/// in float32. tf32 is float32 with matrix products that use 10 mantissa bits of their factors.
 std::optional<Precision> precision_named(std::string_view name);
 
-/// `precision` with sums and functions in that of `sums`.
+/// `precision`, but with sums and functions computed in the precision `sums`.
 Precision with_sums_in(Precision precision, const Precision& sums);
 
 /// Why this output of the problem has no error bound; "" if it has one. There are bounds
@@ -62,9 +62,9 @@ Precision with_sums_in(Precision precision, const Precision& sums);
 std::string missing_bound_reason(const std::string& name, const Options& options);
 
 /// The error bound of each element of the output `name`, f64, in the shape of attend()'s result.
-/// `in` must be computed in f64. As the reference is itself rounded to f64, f64 counts twice. The
-/// bounds of NaN and infinite elements are unspecified: compare these for equality. Errors: data,
-/// if an input does not fit the stored dtype.
+/// `in` must be computed in f64. For f64 the bound is doubled, because the reference has the same
+/// rounding errors. The bounds of NaN and infinite elements are unspecified: compare these for
+/// equality. Errors: data, if an input does not fit the stored dtype.
 Tensor expected_error(const std::string& name, const Inputs& in, const Options& options,
                       const Precision& precision);
 

@@ -22,8 +22,8 @@
 
 namespace attn {
 
-/// Evaluates the formula with the operations of `Ops`. Ops::Value represents a tensor,
-/// Ops::Visible for the visible keys of each query.
+/// Evaluates the formula with the operations of `Ops`. Ops::Value represents a tensor, Ops::Visible
+/// the visible keys of each query.
 template <class Ops>
 class Formula {
  public:

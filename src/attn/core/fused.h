@@ -18,12 +18,12 @@
 namespace attn {
 
 /// The key of the first option that the kernels do not support; nullptr if they support this
-/// problem. An option that is not listed as supported counts as unsupported, so that none is
-/// ignored by mistake. docs/semantics.md, "Numbers", explains them.
+/// problem. An option counts as unsupported unless it is listed as supported, so that none is
+/// ignored by mistake. docs/semantics.md, "Numbers", gives the reasons.
 const char* fallback_reason(const Inputs& in, const Options& options);
 
-/// Whether an output can be streamed when these outputs are computed: only score matrices from
-/// which no other output is computed.
+/// Whether an output can be streamed if `outputs` are computed: only a score matrix that no other
+/// output depends on.
 bool is_streamed(Output output, const OutputSet& outputs);
 
 /// The results requested from the kernels.
@@ -41,14 +41,14 @@ using FusedOutputs = std::array<std::optional<Tensor>, kOutputs.size()>;
 
 struct FusedResult {
   FusedOutputs outputs;
-  /// Rows of (B, H, rows), counted together, that the reference path has to compute, because the
-  /// kernels multiply scores by log2(e): of a finite score above 69 % of the largest number they
-  /// make an infinite one. `outputs` holds NaN for these rows, and sinks did not receive them.
+  /// Flat indices of rows of (B, H, rows) that the reference path has to compute: the kernels
+  /// multiply scores by log2(e), so a finite score above 69 % of the largest number overflowed.
+  /// `outputs` holds NaN for these rows, and sinks did not receive them.
   std::vector<std::size_t> beyond;
 };
 
-/// `queries` (B, H, rows, D) and `keys` (B, G, S, Dk), the past and the appended ones included, all
-/// of dtype in.compute; `values` (B, G, S, Dv) likewise where head_context is wanted.
+/// `queries` (B, H, rows, D), `keys` (B, G, S, Dk) and, if head_context is requested, `values` (B,
+/// G, S, Dv) are of dtype in.compute. Keys and values include past and appended ones.
 FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor& values,
                          const Inputs& in, const Options& options, const FusedRequest& request);
 

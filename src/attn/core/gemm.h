@@ -14,9 +14,9 @@ enum class Second { plain, transposed };
 /// share keys and batch rows share weights. The result has a's leading axes.
 ///
 /// Dtypes: i64, f32 and f64; if only one is floating-point, the other is converted. f32 and f64 use
-/// BLAS, with one thread so that results do not depend on the number of cores, unless m n k is too
-/// small to be worth opening it. i64 is exact, or Error(data) that names `stage` if an element does
-/// not fit. m, n and k may be 0.
+/// BLAS, with one thread so that results do not depend on the number of cores; very small products
+/// are computed without it. i64 is exact, or Error(data) that names `stage` if an element does not
+/// fit. m, n and k may be 0.
 Tensor matmul(const Tensor& a, const Tensor& b, Second second, const std::string& stage);
 
 }  // namespace attn

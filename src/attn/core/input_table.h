@@ -69,7 +69,7 @@ enum class InputKind {
 struct InputRow {
   Input input;
   std::string_view name;  ///< the key in a job
-  AxisList axes;          ///< with a batch and packed heads; fewer if the job has none
+  AxisList axes;          ///< with a batch and packed heads; the job may have fewer
   InputKind kind = InputKind::factor;
   std::optional<Input> companion = {};  ///< an input that has to be given with it
 };

@@ -1,13 +1,13 @@
-// A problem with checked shapes, from the user's tensors and options.
+// A problem with checked shapes, made from the user's tensors and options.
 //
 // All shapes, dtypes and options are checked here. All problems are reported together
 // (Error(data)); the subject of each is a tensor or an option: "W_Q: expected (3, *) to match
 // embeddings (4, 3), found (2, 3)".
 //
 // A problem is given in one of two forms:
-//   embeddings (L, M) or (B, L, M), optionally memory (S, Mk) or (B, S, Mk) for keys and values
-//   (and
-//     memory_V (S, Mv) for the values), any of W_Q, W_K, W_V (default: identity) and b_Q, b_K, b_V;
+//   embeddings (L, M) or (B, L, M), optionally memory (S, Mk) or (B, S, Mk) for keys and values,
+//   memory_V (S, Mv) or (B, S, Mv) for values only, W_Q, W_K, W_V (default: identity) and b_Q, b_K,
+//   b_V;
 //   Q and K, and V (default: K), all (L, D), all (B, L, D) or all (B, H, L, D).
 // Both forms: W_O, b_O, a mask, past_K and past_V (shaped as the outputs keys and values, or
 // (B, G, P, D)), lengths and documents (core/token_positions.h), and tensors of options
@@ -42,22 +42,23 @@ struct TokenPositions {
 };
 
 /// A checked problem. Tensors have all axes, with length 1 for those that the user's tensors lack;
-/// elements are int64 or of dtype `compute`.
+/// elements are int64 or of dtype `compute`. Dk is D unless the score function has weights between
+/// queries and keys.
 struct Inputs {
   bool projected = false;                ///< from embeddings, rather than Q, K and V
   Tensor embeddings;                     ///< (B, L, M)
   std::optional<Tensor> memory;          ///< (B, N, Mk)
   std::optional<Tensor> memory_V;        ///< (B, N, Mv)
-  Tensor Q, K, V;                        ///< (B, H, L, D), (B, G, N, D), (B, G, N, Dv)
-  std::optional<Tensor> past_K, past_V;  ///< (B, G, P, D), (B, G, P, Dv); precede new keys
+  Tensor Q, K, V;                        ///< (B, H, L, D), (B, G, N, Dk), (B, G, N, Dv)
+  std::optional<Tensor> past_K, past_V;  ///< (B, G, P, Dk), (B, G, P, Dv); precede new keys
 
-  std::optional<Tensor> W_Q, W_K, W_V, W_O;  ///< (M, H*D) (Mk, G*D) (Mk, G*Dv) (H*Dv, Mo)
-  std::optional<Tensor> b_Q, b_K, b_V, b_O;  ///< (H*D) (G*D) (G*Dv) (Mo)
+  std::optional<Tensor> W_Q, W_K, W_V, W_O;  ///< (M, H*D) (Mk, G*Dk) (Mv, G*Dv) (H*Dv, Mo)
+  std::optional<Tensor> b_Q, b_K, b_V, b_O;  ///< (H*D) (G*Dk) (G*Dv) (Mo)
   std::optional<Tensor> mask;      ///< boolean or added; each axis 1 or of (B, H, L, P + N)
   std::optional<Tensor> key_mask;  ///< likewise, (B or 1, 1, 1, P + N)
 
-  std::optional<Tensor> bias_K, bias_V;   ///< (B, G, 1, D), (B, G, 1, Dv): appended
-  std::optional<Tensor> q_norm, k_norm;   ///< (D)
+  std::optional<Tensor> bias_K, bias_V;   ///< (B, G, 1, Dk), (B, G, 1, Dv): appended
+  std::optional<Tensor> q_norm, k_norm;   ///< (D), (Dk)
   std::optional<Tensor> cos, sin;         ///< (positions, r / 2) or (B or 1, N, r / 2)
   Tensor query_positions, key_positions;  ///< (B or 1, L), (B or 1, N); int64, for rotary
   std::optional<Tensor> slopes;           ///< (B, H) or (1, H), of ALiBi
@@ -75,7 +76,7 @@ struct Inputs {
   /// S = P + N + E: past keys, new ones, and appended ones that every query sees (bias_K,
   /// zero_key).
   std::size_t P = 0, N = 0, E = 0;
-  /// Whether past_K belongs to a memory: then the queries' positions do not continue it.
+  /// Whether past_K belongs to a memory. Positions of queries then do not count the past.
   bool past_of_memory = false;
   DType compute = DType::f64;     ///< f32 or f64: of all arithmetic on floats
   DType result = DType::f64;      ///< of float outputs: compute, f16 or bf16

@@ -10,8 +10,8 @@
 
 namespace attn {
 
-/// kernel::Problem without queries, keys and values, and the arrays that it points to, apart from
-/// those of `in`, which must outlive it.
+/// A kernel::Problem without queries, keys and values, and the arrays that it points to. It also
+/// points to arrays of `in`, which must outlive it.
 template <class T>
 struct KernelProblem {
   kernel::Problem<T> problem;
@@ -24,18 +24,18 @@ struct KernelProblem {
   KernelProblem& operator=(const KernelProblem&) = delete;
 };
 
-/// Whether the kernels can represent the problem. Without in.key_ranges, a mask says which keys are
-/// visible, but biases by distance need distances that grow by 1 from key to key.
+/// Whether the kernels can represent the problem. Biases by distance require in.key_ranges and no
+/// appended keys. Without them, a problem without key ranges uses a mask.
 bool has_kernel_problem(const Inputs& in);
 
-/// The key of the first option whose number, or a number that the kernels derive from it, is
-/// infinite or subnormal in the dtype of the computation; nullptr: there is none.
+/// The key of the first option whose value, or a number that the kernels derive from it, is
+/// infinite or subnormal in the dtype of the computation; nullptr if there is none.
 const char* beyond_kernels(const Inputs& in, const Options& options);
 
 /// Upper bound of the memory of a KernelProblem.
 std::size_t bytes_of_kernel_problem(const Inputs& in);
 
-/// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of 1 is repeated.
+/// Strides of a contiguous (B, heads, rows, columns) tensor; an axis of length 1 is broadcast.
 kernel::Strides strides_of(const Tensor& tensor);
 
 }  // namespace attn

@@ -25,7 +25,8 @@ Tensor visible_by_position(const Inputs& in, const Options& options);
 /// Whether this query is beyond the length of its batch row.
 bool is_padding(const Inputs& in, std::size_t batch_row, std::size_t query);
 
-/// What each query sees. Masked scores do not show this, because a visible score can be -inf.
+/// The keys that each query sees. Masked scores do not determine this, because a visible score can
+/// be -inf.
 struct VisibleKeys {
   Tensor keys;                ///< (B, H, R, S), boolean
   std::vector<bool> padding;  ///< (B, R): beyond its batch row's length; EmptyRows does not apply
@@ -33,9 +34,9 @@ struct VisibleKeys {
 
 /// Masked scores (B, H, R, S) and what was masked. Query i sees key j when the boolean mask, the
 /// additive mask (not -inf), causality, the window, documents and lengths all allow it; appended
-/// keys are always visible. The additive mask, ALiBi and the relative bias are added, then comes a
-/// softcap with SoftcapOrder::after_mask. Hidden scores are -inf, even if they were NaN. `scaled`
-/// (B, H, R, S) has the rows in.rows of L queries.
+/// keys are always visible. The additive mask, ALiBi and the relative bias are added, and then,
+/// with SoftcapOrder::after_mask, the softcap is applied. Hidden scores are -inf, even if they were
+/// NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
                                            const Options& options);
 

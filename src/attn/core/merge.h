@@ -14,18 +14,18 @@
 
 namespace attn {
 
-/// Attention over some of the keys; without batch or heads, without those axes.
+/// Attention over some of the keys. Without batch or heads, the axes B or H are absent.
 struct Partial {
   Tensor logsumexp;               ///< (B, H, L)
   Tensor head_context;            ///< (B, H, L, Dv)
   std::optional<Tensor> weights;  ///< (B, H, L, keys of this part)
 };
 
-/// Attention over all keys, in the order of the parts; weights if every part has them. In
-/// doubles, rounded once to the widest dtype of the parts; logsumexp at least to float32. A part in
-/// which a query sees no key (-inf) contributes nothing; if it sees none at all, context and
-/// weights are 0. At least one part is required. Errors: data, naming parts by `names`, where
-/// shapes do not agree or elements are no floats.
+/// Attention over all keys, in the order of the parts; weights if every part has them. Computed in
+/// doubles and rounded once, to the widest dtype of the parts; logsumexp to float32 at least. A
+/// part in which a query sees no key (-inf) contributes nothing; if it sees none at all, context
+/// and weights are 0. At least one part is required. Errors: data, naming parts by `names`, if
+/// shapes do not agree or elements are not floats.
 Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>& names);
 
 }  // namespace attn

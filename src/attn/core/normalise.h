@@ -1,4 +1,5 @@
-// Normalisers: turn masked scores into weights. Normalisation of queries and keys, head by head.
+// Normalisers, which turn masked scores into weights; and normalisation of each head's queries and
+// keys.
 #pragma once
 
 #include <optional>
@@ -22,9 +23,9 @@ namespace attn {
 /// logsumexp is -inf. Where scores are normalised together, a visible NaN or +inf (inf - inf) makes
 /// the weights of all visible keys NaN, as in NumPy.
 ///
-/// `sinks` (H), for softmax over keys: an additional score per head without a value (Xiao et al.
-/// 2023, arXiv:2309.17453; the learned form). It takes part in maximum and sum, so the weights sum
-/// to less than 1, and EmptyRows does not apply.
+/// `sinks` (H), for softmax over keys: a learned score per head without a value (Xiao et al. 2023,
+/// arXiv:2309.17453). It is included in the maximum and the sum, so the weights sum to less than 1,
+/// and EmptyRows does not apply.
 ///
 /// exp is taken in the scores' dtype (or SoftmaxPrecision, which rounds x and the weights too);
 /// sums are in double.

@@ -14,7 +14,7 @@ namespace attn {
 /// How raw scores become scaled ones.
 struct Scale {
   enum class Kind {
-    automatic,  ///< scores / sqrt(D); cosine scores as they are
+    automatic,  ///< scores / sqrt(D) for Score::dot, otherwise the scores as they are
     none,       ///< scores as they are
     number,     ///< number * scores
   };
@@ -36,9 +36,9 @@ enum class Score {
 /// How masked scores become weights (core/normalise.h).
 enum class Normaliser { softmax, sparsemax, entmax15, hardmax, sigmoid, top_k, none };
 
-/// Query i has position i + offset among the keys. Causality, the window and all distances count
-/// from there. i is the index among all L queries, even if `rows` selects some of them. Positions
-/// and lengths are relative to a document if there are documents.
+/// Query i has position i + offset among the keys. Causality, the window and all distances refer to
+/// this position. i is the index among all L queries, even if `rows` selects some of them.
+/// Positions and lengths are relative to a document if there are documents.
 enum class Alignment {
   top_left,      ///< offset: number of past keys; the first query is at the first new key
   bottom_right,  ///< offset: keys - queries; the last query is at the last key
@@ -81,8 +81,8 @@ enum class Layout {
   blhd,  ///< (B, L, H, D)
 };
 
-/// The axes of W_Q, W_K, W_V and W_O. They are (in, out) from make_job() on; the option remains for
-/// messages.
+/// The axes of W_Q, W_K, W_V and W_O in the job. make_job() converts them to (in, out); afterwards
+/// the option is used only in messages.
 enum class WeightsLayout {
   in_out,  ///< (in, out): x W
   out_in,  ///< (out, in): x W^T, as torch.nn.Linear saves its weight
@@ -109,7 +109,7 @@ struct Rotary {
   std::int64_t original_length = 0;  ///< trained context length, for yarn and llama3
   double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
   double beta_fast = 32, beta_slow = 1;                        ///< yarn
-  bool truncate = true;         ///< yarn: the ramp between the betas begins and ends at whole pairs
+  bool truncate = true;         ///< yarn: round the ends of the ramp to whole pairs
   double attention_factor = 0;  ///< yarn: scales cosines and sines; 0: 0.1 log(factor) + 1
   bool operator==(const Rotary&) const = default;
 };

@@ -22,8 +22,8 @@ struct PlannedOutput {
 
 struct Plan {
   std::vector<PlannedOutput> outputs;  ///< in the order requested
-  std::size_t bytes = 0;       ///< upper bound of the memory in use at once, the tensors included
-  double flops = 0;            ///< of everything that is computed for the outputs
+  std::size_t bytes = 0;               ///< upper bound of the peak memory, including the tensors
+  double flops = 0;                    ///< of everything that is computed for the outputs
   const char* path = nullptr;  ///< "kernels" or "reference"; nullptr: no scores are computed
   /// Why the reference path is used: the key of an option, or "integers"; nullptr otherwise.
   const char* fallback_reason = nullptr;

@@ -1,6 +1,6 @@
-// The linear projections that make queries, keys, values and the output; the axes of heads; and
-// results in the layout of the user's tensors: (L, D) for 2-D queries, a batch or a head axis only
-// if there is one.
+// Linear projections of queries, keys, values and the output; splitting and joining head axes; and
+// conversion of results to the layout of the user's tensors: (L, D) for 2-D queries, a batch or
+// head axis only if the inputs have one.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,8 @@ Tensor repeated(const Tensor& tensor, std::size_t count);
 Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                const std::string& stage);
 
-/// The output that has the same numbers: context is head_context with its axes permuted.
+/// The output that contains the same numbers: head_context for context, which is head_context with
+/// permuted axes.
 constexpr Output same_numbers_as(Output output) {
   return output == Output::context ? Output::head_context : output;
 }

@@ -16,8 +16,8 @@ namespace attn {
 Tensor mean_over_heads(const Tensor& weights);   ///< (B, L, S)
 Tensor sum_over_queries(const Tensor& weights);  ///< (B, H, S)
 
-/// An output that is one number for each row of a score matrix. The fused kernels compute it from
-/// finished rows, so that the matrix is never kept.
+/// An output that is one number for each row of a score matrix. With the fused kernels it is
+/// computed from finished rows, so that the matrix is never kept.
 struct RowReduction {
   Output output, of;
 };
@@ -38,8 +38,9 @@ T row_max(const T* row, std::size_t count) {
   return has_nan ? std::numeric_limits<T>::quiet_NaN() : most;
 }
 
-/// -sum(w log w), with 0 log 0 = 0. For a softmax this is logsumexp minus the expected visible
-/// score, as -log w = logsumexp - score, but no large numbers cancel. 0 if all weights are 0.
+/// -sum(w log w), with 0 log 0 = 0. For a softmax this equals logsumexp minus the expected visible
+/// score, because -log w = logsumexp - score; computed from the weights, no large numbers cancel. 0
+/// if all weights are 0.
 template <class T>
 T entropy(const T* weights, std::size_t count) {
   double sum = 0;
@@ -48,7 +49,7 @@ T entropy(const T* weights, std::size_t count) {
   return static_cast<T>(sum);
 }
 
-/// One of kRowReductions, of one row.
+/// Computes one of kRowReductions for one row.
 template <class T>
 T reduce_row(Output output, const T* row, std::size_t count) {
   if (output == Output::row_max) return row_max(row, count);

@@ -1,5 +1,5 @@
-// Rows of outputs that are passed on when they are finished, so that the whole output is never in
-// memory; their rounding to the dtype of the results, and the number of overflows.
+// Rows of outputs that are passed on as soon as they are finished, so that the whole output is
+// never in memory; rounding them to the dtype of the results and counting overflows.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace attn {
 
-/// Rows `first` to `first + count` of an output, its rows counted in row-major order over all axes
-/// but the last, which has `columns` elements; rows are `stride` bytes apart.
+/// Rows [first, first + count) of an output, numbered in row-major order over all axes but the
+/// last, which has `columns` elements. Rows are `stride` bytes apart.
 struct RowBlock {
   std::size_t first = 0, count = 0, columns = 0;
   DType dtype = DType::f64;
@@ -32,7 +32,7 @@ RowBlock rows_of(const Tensor& tensor);
 /// A copy of the rows, (count, columns).
 Tensor copied(const RowBlock& block);
 
-/// `block` with other elements, from `rows`, which must outlive it.
+/// The same block with the elements of `rows`, which must outlive it.
 RowBlock in_place_of(const RowBlock& block, const Tensor& rows);
 
 /// The same rows in another dtype; converted ones are stored in `kept`.
@@ -43,8 +43,9 @@ RowBlock converted(const RowBlock& block, DType dtype, Tensor& kept);
 using RowSink = std::function<void(const RowBlock&)>;
 using RowSinks = std::map<std::string, RowSink>;  ///< by the output's name
 
-/// The dtype of an output of floats: that of results, but logsumexp keeps the precision of the
-/// computation, as in FlashAttention and PyTorch: 16 bits are too few for merging results.
+/// The dtype of a floating-point output: in.result, except that logsumexp keeps the precision of
+/// the computation, as in FlashAttention and PyTorch, because 16 bits are too few for merging
+/// results.
 inline DType float_dtype_of(Output output, const Inputs& in) {
   return output == Output::logsumexp ? in.compute : in.result;
 }

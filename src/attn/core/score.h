@@ -7,16 +7,17 @@
 
 namespace attn {
 
-/// Score::additive and Score::concat (core/score.h): (B, H, L, S) of dtype in.compute.
+/// Score::additive and Score::concat, defined at score(): (B, H, L, S) of dtype in.compute.
 Tensor additive_scores(const Tensor& queries, const Tensor& keys, const Inputs& in, Score kind);
 
-/// Score::l2.
+/// Score::l2, defined at score().
 Tensor negative_square_distances(const Tensor& queries, const Tensor& keys, DType compute);
 
 /// scores (B, H, L, S) of queries (B, H, L, D) and keys (B, G, S, Dk); query head h uses key head
 /// h / (H / G). Dk is D unless the score function has weights.
 ///   dot:      q . k             integers stay exact, Error(data) where one does not fit int64
-///   cosine:   q . k / (|q| |k|) a float of dtype `in.compute`; 0/0 is NaN, as in NumPy
+///   cosine:   q . k / (|q| |k|) a float of dtype `in.compute`; NaN if a vector is zero, as in
+///   NumPy
 ///   l2:       -|q - k|^2        summed directly, so that equal vectors give 0
 ///   general:  q W_score k       Luong et al. 2015, arXiv:1508.04025; W_score (D, Dk); integers
 ///             stay exact
@@ -31,7 +32,7 @@ Tensor unit_rows(const Tensor& x, DType compute);
 
 /// Scaled scores, with the softcap c tanh(x / c) if it comes before the mask (Bello et al. 2016,
 /// arXiv:1611.09940, section 5.2). Computed in doubles, rounded once to in.compute. Divides by
-/// sqrt(D), as scores / sqrt(D) in NumPy, instead of multiplying.
+/// sqrt(D) instead of multiplying by its inverse, so that results equal NumPy's scores / sqrt(D).
 Tensor scale_scores(const Tensor& scores, const Inputs& in, const Options& options);
 
 }  // namespace attn

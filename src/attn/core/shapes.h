@@ -12,7 +12,7 @@
 
 namespace attn {
 
-/// Checks these shapes, with the axes of core/shapes.h:
+/// Checks these shapes (for the axes see check_shapes()):
 ///   bias_K (G*Dk) and bias_V (G*Dv) · q_norm (D) and k_norm (Dk) · sinks (H)
 ///   alibi_slopes (H) or (B, H) · relative_bias (buckets, H)
 ///   W_score (D, Dk) or, of Score::concat, (D + Dk, A) · W_score_Q (D, A) · W_score_K (Dk, A)
@@ -49,10 +49,7 @@ std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std:
 /// S = P + N + E (past keys, new ones, and those appended for every query),
 ///   HD = H * D, GD = G * Dk, GDv = G * Dv, HDv = H * Dv   the widths of packed tensors
 ///   M, Mk, Mo                                            of embeddings, memory and output
-/// and those of the tensors of options,
-///   bias_K (G*Dk) · bias_V (G*Dv) · q_norm (D) · k_norm (Dk) · alibi_slopes (H) or (B, H) · sinks
-///   (H) relative_bias (buckets, H) · W_score (D, Dk) or (D + Dk, A) · W_score_Q (D, A) W_score_K
-///   (Dk, A) · b_score, v_score (A) · g_score ()
+/// and those of the tensors of options (check_option_shapes()).
 /// Dk is D unless the score function has weights between queries and keys. If no problem was
 /// reported, the axes up to S are known.
 void check_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes);

@@ -3,8 +3,8 @@
 //   A (m, n) = U diag(s) Vt,   U (m, k), s (k) descending, Vt (k, n),   k = min(m, n) or `rank`
 //
 // Keeping the `rank` largest gives the best approximation of that rank (Eckart and Young 1936).
-// Singular vectors have no determined sign, and those of equal or zero singular values no
-// determined direction.
+// The signs of singular vectors are arbitrary, and so are the directions of those with equal or
+// zero singular values.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ struct Svd {
   Tensor U, s, Vt;  ///< f64, or f32 for an f32 matrix
 };
 
-/// Errors: data, for a matrix that is not 2-D, holds NaN or infinity, or a rank over min(m, n).
+/// Errors: data, if the matrix is not 2-D or contains NaN or infinity, or if the rank exceeds
+/// min(m, n).
 Svd svd(const Tensor& matrix, std::optional<std::size_t> rank = std::nullopt);
 
 /// The share of the matrix that these singular values account for: the sum of their squares over

@@ -1,5 +1,5 @@
-// The operations of the formula on tensors, one by one: the reference that the fused kernels are
-// tested against.
+// The operations of the formula on tensors: the reference path, which the fused kernels are tested
+// against.
 #pragma once
 
 #include <optional>

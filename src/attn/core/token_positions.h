@@ -1,4 +1,5 @@
-// Positions of tokens: encodings of embeddings (Position, core/options.h), and segments.
+// Positions of tokens: positional encodings (Position, core/options.h) and positions within
+// segments.
 //
 // Each query and each key of a batch row belongs to a segment, for example a document (all to one,
 // unless `documents` or `cu_seqlens` are given), and has a position in it; queries see keys of
@@ -15,7 +16,7 @@
 
 namespace attn {
 
-/// positions (L, M), f64. In doubles, each operation rounded once and in the order of the formula.
+/// positions (L, M), f64. Computed in doubles, in the order of the formula.
 Tensor sinusoidal_positions(const Position& position, std::size_t L, std::size_t M);
 
 /// inputs (B, L, M) = embedding_scale * embeddings + positions: computed in doubles, rounded once

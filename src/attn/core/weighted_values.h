@@ -1,4 +1,4 @@
-// The context: the weighted sum of the values.
+// The context (the weighted sum of the values), and normalisers other than softmax.
 #pragma once
 
 #include <cstddef>

@@ -10,7 +10,7 @@
 
 namespace attn {
 
-/// Takes the rows of streamed outputs (PlannedOutput::streamed) while they are computed.
+/// Receives the rows of streamed outputs (PlannedOutput::streamed) while they are computed.
 class RowReceiver {
  public:
   virtual ~RowReceiver() = default;
@@ -26,7 +26,7 @@ struct ExecutionRequest {
   const Job& job;
   const PreparedJob& prepared;
   Document document;  ///< its values move into the result's made_by
-  /// The source of the inputs' digests; nullptr leaves tokens and made_by empty.
+  /// The files whose digests are recorded in made_by; with nullptr, tokens and made_by stay empty.
   const TensorFiles* described_by = nullptr;
   /// The outputs that the user requested. Warnings are about these; the job may compute others as
   /// well.

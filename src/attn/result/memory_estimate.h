@@ -9,7 +9,8 @@
 
 namespace attn {
 
-/// An upper bound of the memory of a job: a sum of named contributions, which saturates.
+/// An upper bound of the memory of a job: a sum of named contributions. The sum saturates at the
+/// largest size.
 class MemoryEstimate {
  public:
   MemoryEstimate() = default;
@@ -24,7 +25,8 @@ class MemoryEstimate {
   std::size_t bytes() const { return bytes_; }
 
   /// Throws Error(data) if more than `limit` bytes are needed. The message names `job` (if not
-  /// empty), the contributions, --max-memory, and `flags`, which could be omitted to save memory.
+  /// empty), the contributions, --max-memory, and `flags`, options that take memory and can be
+  /// omitted.
   void require(const std::string& job, std::size_t limit, const std::string& flags = "") const;
 
  private:

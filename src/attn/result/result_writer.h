@@ -28,8 +28,8 @@ namespace attn {
 /// An object with schema, made_by, tokens and the outputs, with one line per matrix row; everything
 /// is on one line if `indent` < 0.
 std::string result_json(const Result& result, int indent);
-/// `members` is JSON text such as "job":"line 3", inserted after the schema of a result on one
-/// line.
+/// Appends result_json(). `members` is JSON text such as "job":"line 3", inserted after the schema
+/// if `indent` < 0.
 void append_result_json(std::string& text, const Result& result, int indent,
                         const std::string& members = "");
 
@@ -48,7 +48,7 @@ FileLayout layout_of(Format format, const std::vector<TensorSpec>& specs,
                      const std::vector<std::uint32_t>& checksums, const Result& result,
                      const std::string& path);
 
-/// `tokens` and `made_by` are empty if the file has none (see result/result_writer.h).
+/// A result file as read back. `tokens` and `made_by` are empty if the file has none.
 struct ResultFile {
   TensorMap tensors;
   std::vector<std::string> tokens;
@@ -58,7 +58,7 @@ struct ResultFile {
   const Json* job(const std::string& key) const;
 };
 
-/// Foreign comments and metadata keys are ignored. Errors: as TensorFiles.
+/// Comments and metadata keys of other programs are ignored. Errors: as TensorFiles.
 ResultFile read_result(const std::string& path, TensorFiles& files);
 
 /// Opens all files before anything is computed, so that errors are found early. commit() publishes

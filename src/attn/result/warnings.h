@@ -1,5 +1,5 @@
-// Warnings about jobs that are valid but probably not what the user meant, and NaN in results:
-// attention propagates a visible NaN, but reports it.
+// Warnings about jobs that are valid but probably not what the user meant, and about NaN in
+// results.
 #pragma once
 
 #include <mutex>
@@ -22,8 +22,8 @@ class NanCounter {
 };
 
 /// Whether NaN in this output is reported, when the user requested `outputs`. Outputs computed
-/// before the mask is applied may hold NaN of hidden keys: they count only if all of `outputs` are
-/// of this kind.
+/// before the mask is applied may contain NaN of hidden keys. They are checked only if all of
+/// `outputs` are of this kind.
 bool is_checked_for_nan(const std::string& name, const std::vector<std::string>& outputs);
 
 enum class NanPolicy { warn, allow, refuse };
@@ -37,12 +37,12 @@ std::string nan_warning(const Job& job, const Result& result,
 /// One line each, most serious first:
 ///   - NaN in one of `outputs`, unless `nan` allows it;
 ///   - numbers of `outputs` that overflowed the result's dtype and became infinite;
-///   - a mask of floats that are all 0 or 1: it is added to the scores, as in PyTorch and ONNX, and
-///     hides nothing, where its author probably wanted booleans;
+///   - a floating-point mask whose elements are all 0 or 1: it is added to the scores, as in
+///   PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
 ///   - a mask of integers that hides every key;
 ///   - causal with different numbers of queries and keys, without an alignment;
 ///   - square weights of an array *.weight, without a weights_layout;
-///   - tokens that are as many as neither the queries nor the keys, whose labels are then ignored.
+///   - tokens whose number matches neither the queries nor the keys; they are then ignored.
 /// Errors: data, for NaN under NanPolicy::refuse.
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
                                      const std::vector<std::string>& outputs, NanPolicy nan);
