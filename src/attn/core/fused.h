@@ -42,7 +42,7 @@ using FusedOutputs = std::array<std::optional<Tensor>, kOutputs.size()>;
 struct FusedResult {
   FusedOutputs outputs;
   /// Flat indices of rows of (B, H, rows) that the reference path has to compute: the kernels
-  /// multiply scores by log2(e), so a finite score above 69 % of the largest number overflowed.
+  /// multiply scores by log2(e), so a finite score above 69 % of the largest number overflows.
   /// `outputs` holds NaN for these rows, and sinks did not receive them.
   std::vector<std::size_t> beyond;
 };

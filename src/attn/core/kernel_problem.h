@@ -25,7 +25,7 @@ struct KernelProblem {
 };
 
 /// Whether the kernels can represent the problem. Biases by distance require in.key_ranges and no
-/// appended keys. Without them, a problem without key ranges uses a mask.
+/// appended keys. Without such biases, a problem that has no key ranges uses a mask.
 bool has_kernel_problem(const Inputs& in);
 
 /// The key of the first option whose value, or a number that the kernels derive from it, is

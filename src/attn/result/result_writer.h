@@ -28,8 +28,8 @@ namespace attn {
 /// An object with schema, made_by, tokens and the outputs, with one line per matrix row; everything
 /// is on one line if `indent` < 0.
 std::string result_json(const Result& result, int indent);
-/// Appends result_json(). `members` is JSON text such as "job":"line 3", inserted after the schema
-/// if `indent` < 0.
+/// Appends result_json(). `members` is JSON text such as "job":"line 3", inserted after the
+/// schema; only for `indent` < 0.
 void append_result_json(std::string& text, const Result& result, int indent,
                         const std::string& members = "");
 

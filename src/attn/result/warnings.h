@@ -38,7 +38,7 @@ std::string nan_warning(const Job& job, const Result& result,
 ///   - NaN in one of `outputs`, unless `nan` allows it;
 ///   - numbers of `outputs` that overflowed the result's dtype and became infinite;
 ///   - a floating-point mask whose elements are all 0 or 1: it is added to the scores, as in
-///   PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
+///     PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
 ///   - a mask of integers that hides every key;
 ///   - causal with different numbers of queries and keys, without an alignment;
 ///   - square weights of an array *.weight, without a weights_layout;
