@@ -24,9 +24,9 @@ class ItemDocument {
   /// Estimated bytes of the text and of its numbers, from the file's size.
   std::size_t memory() const { return memory_; }
 
-  /// The batch's defaults, overridden by the item's own keys. May be called again: a pipe is read
-  /// once and kept. The key "id" of a line is
-  /// not part of the document, but is stored in `id` as JSON. Errors: as read_document().
+  /// The batch's defaults, overridden by the item's own keys. May be called again: the contents of
+  /// a pipe are kept. The key "id" of a line is not part of the document; its value is stored in
+  /// `id` as JSON. Errors: as read_document().
   Document read(const BatchContext& context, TensorFiles& files, std::string& id);
 
  private:
@@ -43,8 +43,8 @@ std::string folder_of_output(const Naming& naming, const std::string& name);
 /// Errors: usage, if the format holds one output and the job has several.
 void require_one_output(const Job& job, const Naming& naming);
 
-/// Errors: usage, if the format holds one output, but the first job has several: probably all jobs
-/// have. A job that cannot be read is left to fail by itself.
+/// Errors: usage, if the format holds one output and the first job has several, since probably all
+/// jobs do. A job that cannot be read causes no error here; it will fail when it runs.
 void require_one_output(const BatchContext& context, const JobFile& first);
 
 /// Thrown if all files of a result exist and --no-clobber is given.

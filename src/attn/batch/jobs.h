@@ -1,6 +1,6 @@
 // The jobs of a batch: files, folders and patterns on the command line, or lines of JSON on
-// standard input; the share of one machine (--shard); the names of result files and their
-// conflicts.
+// standard input. Also the part of them that one run computes (--shard), and the names of result
+// files and their conflicts.
 #pragma once
 
 #include <atomic>
@@ -32,16 +32,16 @@ std::unique_ptr<ItemSource> items_of_standard_input(std::size_t max_bytes,
 
 struct JobFile {
   std::string path;
-  std::string relative;  ///< below the folder given by the user; else equal to `path`
+  std::string relative;  ///< the path below the folder given by the user, or else `path`
 };
 
-/// Expands each word, in order. A folder is replaced by its .json files and those below; if
-/// there are none, for the .npz and .safetensors files. (Next to .json files, these usually hold
+/// Expands each word, in order. A folder is replaced by the .json files in it and its subfolders;
+/// if there are none, by the .npz and .safetensors files. (Next to .json files, these usually hold
 /// the jobs' tensors.) Hidden files and those in `except`, the output folder, are skipped. A word
-/// with * ? or [ that is not a file is a pattern; folders that match are searched. Within a folder
-/// or pattern, files are sorted by bytes. Several spellings of a path are one job; a link to a file
-/// is another job. A missing or unreadable file is a job that will fail. Errors: no_input, if no
-/// word leads to an existing file, with one line per word.
+/// that contains * ? or [ and is not a file is a pattern; folders that match it are searched.
+/// Within a folder or pattern, files are sorted by bytes. Several spellings of a path are one job;
+/// a link to a file is another job. A missing or unreadable file is a job that will fail. Errors:
+/// no_input, if no word leads to an existing file, with one line per word.
 std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
                                     const std::string& except);
 
@@ -68,8 +68,8 @@ struct Naming {
 /// pattern must contain {index}, and neither {stem} nor {job}.
 void check_pattern(const std::string& pattern, bool jobs_are_lines);
 
-/// Errors: usage, naming two jobs whose results could not both exist: they have the same name, or
-/// one is a file where the other needs a folder.
+/// Errors: usage, if the results of two jobs cannot both exist, because they have the same name or
+/// one is a file where the other needs a folder. The message names the jobs.
 void refuse_clashes(const std::vector<JobFile>& files, const Naming& naming);
 
 struct ExistingResults {
@@ -77,9 +77,9 @@ struct ExistingResults {
   std::string first;  ///< path of the first one
 };
 
-/// Results of this shard's jobs that exist. With suffix "/", the file names depend on the jobs and
-/// are not checked. Errors: cannot_create, if a result is a job file of any shard (also through
-/// links).
+/// Returns the existing results of this shard's jobs. With suffix "/", the file names depend on the
+/// jobs and are not checked. Errors: cannot_create, if a result is a job file of any shard (also
+/// through links).
 ExistingResults existing_results(const std::vector<JobFile>& files, const Naming& naming,
                                  const Shard& shard);
 

@@ -42,9 +42,9 @@ enum class ManifestUse {
 class Manifest {
  public:
   /// Locks the file until destruction. `options` is the digest of the batch's options. With
-  /// `durable`, lines are on disk when add() returns. A file that is no manifest, or is larger than
-  /// `max_bytes`, is not changed. Errors: busy, if another run has locked it; data, if it cannot be
-  /// resumed; cannot_create, if it must not be replaced; permission, io.
+  /// `durable`, lines are on disk when add() returns. A file that is not a manifest, or is larger
+  /// than `max_bytes`, is not changed. Errors: busy, if another run has locked it; data, if it
+  /// cannot be resumed; cannot_create, if it must not be replaced; permission, io.
   Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
            std::size_t max_bytes);
 
@@ -57,8 +57,8 @@ class Manifest {
     std::string changed_file = {};
   };
 
-  /// What an earlier run did with a job. The functions return a file's present digest, or throw an
-  /// Error. Thread-safe.
+  /// The result of a job in an earlier run. The two functions return the present digest of a file,
+  /// or throw an Error. Thread-safe.
   using DigestOf = std::function<std::string(const std::string&)>;
   EarlierRun earlier_run(const std::string& job, const DigestOf& digest_of_input,
                          const DigestOf& digest_of_output) const;
@@ -69,8 +69,8 @@ class Manifest {
   /// Errors: busy, if another run has locked the file at `path`.
   static void require_unlocked(const std::string& path);
 
-  /// Whether an earlier run wrote this file (relative to the output folder), for any job.
-  /// Thread-safe.
+  /// Whether an earlier run wrote this file, whose path is relative to the output folder, for any
+  /// job. Thread-safe.
   bool has_output(const std::string& output) const;
 
   /// Appends a line for each outcome that was not skipped, in one write.
@@ -92,8 +92,8 @@ class Manifest {
   FileBytes earlier_;  ///< the file's contents before this run
   std::unordered_map<std::string_view, std::string_view> lines_;  ///< last line by quoted job
   std::set<std::string> runs_;
-  // The outputs of all lines are parsed when first needed, under a mutex: an
-  // exception cannot leave the C library's pthread_once() if the unwinder is linked statically.
+  // The outputs of all lines are parsed when first needed. This uses a mutex, not std::call_once:
+  // with a statically linked unwinder, an exception cannot leave the C library's pthread_once().
   mutable std::mutex outputs_mutex_;  ///< guards the two members below
   mutable std::string_view outputs_unread_;
   mutable std::unordered_set<std::string> outputs_;
@@ -121,7 +121,7 @@ class FinishedItems {
   }
 
   /// Removes and returns all outcomes that can be reported now. bytes() includes their texts until
-  /// forget() is called. If it throws, nothing is removed.
+  /// forget() is called. If take() throws, nothing is removed.
   std::vector<Outcome> take() {
     const auto missing = std::find(waiting_.begin(), waiting_.end(), nullptr);
     std::vector<Outcome> ready;

@@ -24,8 +24,8 @@ class MemoryBudget {
   /// Thrown to a waiting job that has been cancelled.
   struct Cancelled {};
 
-  /// A part of the budget, returned by the destructor. A request for more than the limit gets the
-  /// whole budget.
+  /// A part of the budget; the destructor returns it. A request for more than the limit reserves
+  /// the whole budget.
   ///
   /// A reservation never waits for more memory while it holds some, which could deadlock: if it
   /// cannot grow at once, its owner releases it and makes a new one of the full size. Waiting

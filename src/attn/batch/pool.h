@@ -12,10 +12,10 @@
 
 namespace attn {
 
-/// Decides whether a worker or the time limit completes an item.
+/// Decides whether an item is completed by its worker or by the time limit.
 struct CompletionToken {
-  /// True if the worker completes the item; every later call returns the same. False if the time
-  /// limit has expired. Call it before publishing results.
+  /// True if the worker may complete the item, false if the time limit has expired. Later calls
+  /// return the same. Call it before publishing results.
   std::function<bool()> acquire;
   std::function<bool()> cancelled;  ///< whether the item was reported as overdue
 };
@@ -50,10 +50,10 @@ struct PoolEnd {
 ///
 /// A computation cannot be interrupted. An item over its time limit is reported as failed by the
 /// next tick; its thread continues, its result is discarded, and a new thread takes its place. An
-/// item that finishes late, but before that tick, also fails. If such threads are left at the end
-/// (`overdue`), the caller must end the process without running destructors, since they may use
-/// anything. `calls`, `source` and `stop` must live until then. Setting `stop` ends the run after
-/// the current items.
+/// item that finishes late, but before that tick, also fails. If such threads are still running at
+/// the end (`overdue`), the caller must end the process without running destructors, because the
+/// threads may use any object. `calls`, `source` and `stop` must exist until then. Setting `stop`
+/// ends the run after the current items.
 PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop);
 

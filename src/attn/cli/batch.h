@@ -1,5 +1,6 @@
-// attn batch: computes many jobs, given as files or as lines of JSON, on several threads. Its
-// options, and the connection of the job source, the workers, the results and the report.
+// attn batch: computes many jobs, given as files or as lines of JSON, on several threads. Declares
+// its options and run_items(), which connects the job source, the workers, the results and the
+// report.
 #pragma once
 
 #include <atomic>
@@ -35,13 +36,13 @@ struct BatchArgs {
 /// Adds all options and their requirements. `args` must outlive the parsing.
 void add_batch_options(Command& command, BatchArgs& args);
 
-/// Errors: usage, for what the table of options cannot express.
+/// Checks what the table of options cannot express. Errors: usage.
 void check(const BatchArgs& args);
 
 /// Results go to files, which `manifest` records, or to standard output if it is nullptr. Returns
 /// the exit code: 3 if some jobs failed, otherwise 0 or that of the error that ended the batch.
-/// Sets `stop` when no more jobs are to be started. Ends the process if threads still compute jobs
-/// over their time limit.
+/// Sets `stop` to start no more jobs. Ends the process if threads still compute jobs over their
+/// time limit.
 int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
               Manifest* manifest, std::atomic<bool>& stop);
 

@@ -53,7 +53,7 @@ struct ReportOptions {
   bool quiet = false;    ///< errors only, and the summary if jobs failed
   bool dry_run = false;  ///< jobs are planned but not run
   std::optional<std::size_t> total = {};
-  std::string where;       ///< where all failures are listed, for the summary
+  std::string where;       ///< the file that lists all failures, for the summary
   bool resumable = false;  ///< there is a manifest, so that --resume can continue
 };
 
@@ -73,7 +73,7 @@ class BatchReport {
   void take_back(const Outcome& outcome);  ///< its result could not be written: uncounts it
   void tick();
   void say(const std::string& line);
-  bool clear_bar();  ///< call it before other text is written; false if no bar was shown
+  bool clear_bar();  ///< call before writing other text; false if no bar was shown
   void draw_bar();
   int fault(
       const std::exception_ptr& fault);  ///< reports what ended the batch; returns the exit code

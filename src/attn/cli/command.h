@@ -1,4 +1,4 @@
-// A command as data: what help says about it, its options, and its action.
+// A command as data: its help texts, its options and its action.
 #pragma once
 
 #include <exception>
@@ -23,7 +23,7 @@ struct Requirement {
 /// Two options that exclude each other.
 struct Conflict {
   std::string first, second;
-  std::string reason = {};  ///< why `first` cannot be combined with `second`, unless it is obvious
+  std::string reason = {};  ///< why the two cannot be combined; "" if it is obvious
 };
 
 /// A hint for a flag that other programs have: "--force overwrites existing files".

@@ -1,4 +1,4 @@
-// attn compare: how far the tensors of one file are from those of another, or of a job.
+// attn compare: compares the tensors of a file with those of another file or of a job.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct CompareArgs {
 /// Adds all options and their requirements. `args` must outlive the parsing.
 void add_compare_options(Command& command, CompareArgs& args);
 
-/// Errors: usage, for what the table of options cannot express.
+/// Checks what the table of options cannot express. Errors: usage.
 void check(const CompareArgs& args);
 
 Command compare_command();

@@ -12,12 +12,12 @@ namespace attn {
 struct ReferenceArgs {
   bool asked = false;
   std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
-  std::string output;           ///< --as: the output that an unnamed tensor is
+  std::string output;           ///< --as: the output with which an unnamed tensor is compared
   JobFlags flags;
 };
 
 /// Matches the tensors of `given` with outputs of the job, computes these in float64 and compares
-/// them: with `tolerance` if that was typed, otherwise with the error bounds of the precision.
+/// them: with `tolerance` if `tolerance_typed`, otherwise with the error bounds of the precision.
 /// `job` is a file or "". Errors: as attn run; usage, if an output has no bound and no tolerance.
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job,
                                    const ReferenceArgs& args, TensorFiles& files,

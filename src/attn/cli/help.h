@@ -24,8 +24,8 @@ std::string help_text(const Command& command, const std::string& name);
 /// A positional argument in a synopsis: "FILE", "[JOB...]".
 std::string synopsis_of(const Option& argument);
 
-/// The groups of options that are listed, in the order in which they first appear; positional
-/// arguments come first, as "Arguments".
+/// The groups of options that help lists, in the order of their first options. Positional arguments
+/// come first, as "Arguments".
 struct OptionGroup {
   std::string name;
   std::vector<const Option*> options;

@@ -1,4 +1,4 @@
-// attn inspect: what tensor files contain.
+// attn inspect: lists the tensors in files.
 #pragma once
 
 #include "attn/cli/command.h"

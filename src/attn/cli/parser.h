@@ -10,7 +10,7 @@
 namespace attn {
 
 struct ParsedCommand {
-  const Command* command = nullptr;  ///< the one that was given, or its subcommand
+  const Command* command = nullptr;  ///< the command, or its subcommand if one was given
   std::string name;                  ///< "attn examples run"
   bool help = false;                 ///< -h was given: nothing else was checked
   std::set<const Option*> given;     ///< a switch only if it is on

@@ -36,7 +36,7 @@ class RunViews {
 
   /// The outputs that have to be computed.
   std::vector<std::string> outputs(const Job& job) const;
-  /// An upper bound of the additional memory; `plan` contains these outputs.
+  /// An upper bound of the memory for views and explanations; `plan` contains outputs().
   std::size_t bytes(const Job& job, const Plan& plan) const;
   std::string flags() const;  ///< "--view and --explain"; "" for neither
   /// write_files() writes to temporary files, which commit() renames. write_streams() writes to

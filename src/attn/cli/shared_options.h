@@ -1,5 +1,5 @@
-// Options that several commands share: --max-memory and --max-expand, text of tensors (after
-// numpy.set_printoptions), and heat maps.
+// Options that several commands share: --max-memory and --max-expand, the text form of tensors (as
+// in numpy.set_printoptions), and heat maps on the terminal.
 #pragma once
 
 #include <cstddef>

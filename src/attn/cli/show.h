@@ -1,4 +1,4 @@
-// Options for the destination of results: files, or text or data on standard output.
+// Options for the destination of results: files or standard output.
 #pragma once
 
 #include <functional>

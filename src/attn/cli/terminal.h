@@ -1,4 +1,4 @@
-// The terminal: its size and colours, and what the program writes on standard error and output.
+// The terminal's size and colours, and functions that write to standard error and standard output.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ TerminalStyle terminal_style(const std::string& when, std::size_t width);
 /// Errors: usage, if standard output is a terminal and the format is binary.
 void refuse_binary_on_terminal(Format format);
 
-/// "attn: TEXT" on stderr. Every message goes through here: names from files can contain anything,
-/// so control characters are escaped and long messages cut (printable_message()).
+/// "attn: TEXT" on stderr. All messages are written by this function: names from files can contain
+/// any bytes, so control characters are escaped and long messages are cut (printable_message()).
 void write_message(const std::string& text);
 
 /// The same, unless -q was given.
@@ -34,7 +34,7 @@ bool is_quiet();
 /// Reports an exception on stderr and returns the exit code. Never throws.
 int report_exception(const std::exception_ptr& exception);
 
-/// Without an allocation. Returns the exit code.
+/// Reports lack of memory without allocating any. Returns the exit code.
 int report_out_of_memory();
 
 /// Writes data to standard output and flushes it; a failure (a full disk) is Error(io).

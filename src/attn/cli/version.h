@@ -1,4 +1,4 @@
-// attn --version.
+// The text of attn --version.
 #pragma once
 
 #include <string>

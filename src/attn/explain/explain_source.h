@@ -1,5 +1,5 @@
-// What an explanation shows: the query, the head and the matrices, and the formulas of options that
-// are short enough to print.
+// The contents of an explanation: the selected query and head, their matrices, and short formulas
+// for options.
 #pragma once
 
 #include <optional>

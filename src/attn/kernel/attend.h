@@ -1,10 +1,9 @@
-// Fused attention: computes what core computes step by step, but from packed blocks and with vector
-// instructions.
+// Fused attention: computes scores, weights and context in one pass, from packed blocks and with
+// vector instructions.
 //
 // Three algorithms use the same micro-kernel:
-//   streaming     blocks of keys with an online softmax (Milakov & Gimelshein, arXiv:1805.02867;
-//   Dao,
-//                 arXiv:2307.08691), O(L + S) memory;
+//   streaming     blocks of keys with an online softmax, O(L + S) memory
+//                 (arXiv:1805.02867, arXiv:2307.08691);
 //   full rows     whole rows of scores and a two-pass softmax, if weights or scores are requested;
 //   single block  a two-pass softmax, if all keys fit into one key block.
 // If there are few queries, as in decoding, the key blocks are computed in parallel and then merged
@@ -22,12 +21,12 @@
 
 namespace attn::kernel {
 
-/// Computes `results` of `problem`; T is float or double. Rounding errors come from dot products
-/// and sums over keys: at most 32 terms (128 of double) are added one by one, then these sums
-/// within 512 keys, then those. Exponentials are within 1 unit in the last place; results that
-/// would be subnormal (below e^-87 and e^-708) are 0. Scaled scores of float beyond 2.3e38 times
-/// the temperature count as infinite, whatever the biases. Throws Error (internal) if H is not a
-/// multiple of G, std::bad_alloc, and what the sink throws; results are then undefined.
+/// Computes `results` of `problem`; T is float or double. Dot products and sums over keys add at
+/// most 32 terms (128 of double) one by one; these partial sums are added within each block of 512
+/// keys, and then the sums of the blocks. Exponentials are within 1 unit in the last place; results
+/// that would be subnormal (below e^-87 and e^-708) are 0. Scaled scores of float beyond 2.3e38
+/// times the temperature count as infinite, whatever the biases. Throws Error (internal) if H is
+/// not a multiple of G, std::bad_alloc, and what the sink throws; results are then undefined.
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());

@@ -35,7 +35,7 @@ void normalize(const Problem<T>& p, const Row<T>& row, T sum, Span span, T* weig
 }
 
 /// Multiplies row r of a group by `factor` in the panels of `keys`. Needed if the sink exceeds all
-/// scores: the exponentials are then relative to another maximum.
+/// scores, because the exponentials are then relative to the sink.
 template <class T>
 void scale_row(const RowGroup<T>& group, std::size_t r, Span keys, T factor) {
   const Tag<T> d;
@@ -117,8 +117,8 @@ bool all_finite(const Sums<T>& sums, std::size_t rows, std::size_t width) {
   return finite;
 }
 
-/// The softmax of a group's scores, which become weights except for the factor returned for each
-/// row.
+/// Replaces a group's scores by their exponentials and returns the factor of each row that turns
+/// these into weights.
 template <class T>
 PerRow<T> softmax_group(const RowGroup<T>& group, Span visible) {
   const SoftmaxState<T>& state = group.s.state;

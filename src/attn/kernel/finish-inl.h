@@ -11,7 +11,7 @@
 namespace attn::kernel::HWY_NAMESPACE {
 
 /// Whether a row sees any key. If it does and its sum is 0, all its scores are -inf and its weights
-/// NaN.
+/// are NaN.
 template <class T>
 bool sees_any_key(const Problem<T>& p, const Row<T>& row) {
   for (std::int64_t j = row.range.begin; j < row.range.end; ++j)
@@ -60,8 +60,9 @@ T logsumexp_of(T max, T sum) {
   return max == kInfinity<T> ? max : static_cast<T>(max / kLog2e + std::log(double(sum)));
 }
 
-/// Writes the context of row i, `values` times `factor`, unless `values` is the context itself, and
-/// its logsumexp. Adding 0 turns -0 into +0, so that the sign does not depend on hidden keys.
+/// Writes the logsumexp of row i and its context, `values` times `factor`; the latter only if
+/// `values` is not the context itself. Adding 0 turns -0 into +0, so that the sign does not depend
+/// on hidden keys.
 template <class T>
 HWY_INLINE void write_result(const QueryBlock<T>& block, const Results<T>& results, std::size_t i,
                              const T* values, T factor) {

@@ -18,8 +18,8 @@
 
 namespace attn::kernel {
 
-/// Keys of one softmax step, a multiple of every panel. The last bits of results depend on it, so
-/// it is the same for all shapes and instruction sets.
+/// The number of keys in one softmax step, a multiple of every panel size. The last bits of results
+/// depend on it, so it is the same for all shapes and instruction sets.
 inline constexpr std::size_t kKeyBlock = 512;
 constexpr std::size_t key_blocks(std::size_t keys) { return (keys + kKeyBlock - 1) / kKeyBlock; }
 

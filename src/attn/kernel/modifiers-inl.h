@@ -61,7 +61,7 @@ class RowModifiers {
   HWY_INLINE const T* distances() const { return distances_; }
   HWY_INLINE const T* bias(std::size_t m) const { return biases_[m]; }
   HWY_INLINE const std::uint8_t* mask(std::size_t m) const { return masks_[m]; }
-  HWY_INLINE bool hides(std::size_t m) const { return hides_[m]; }  ///< what the mask marks
+  HWY_INLINE bool hides(std::size_t m) const { return hides_[m]; }  ///< as Mask::hides
   HWY_INLINE bool limited() const { return limited_; }  ///< to keys [begin(), end()) of the run
   HWY_INLINE std::int64_t begin() const { return begin_; }
   HWY_INLINE std::int64_t end() const { return end_; }
@@ -78,8 +78,8 @@ class RowModifiers {
 /// Which keys a mask's nonzero bytes mark: known at compile time or not.
 enum class Marks { none, shown, hidden, either };
 
-/// The same for one row and a panel of keys that is within its range: distances, and one bias and
-/// one mask where the template arguments say so, all with contiguous elements.
+/// The same for one row and a panel of keys within its range: distances and, as the template
+/// arguments specify, one bias and one mask, all with contiguous elements.
 template <class T, bool kBiased, Marks kMarks>
 class PanelModifiers {
  public:
@@ -103,8 +103,8 @@ class PanelModifiers {
   std::int64_t key_;
 };
 
-/// Adds biases to scores that are already multiplied by `unit`. A bias of the lowest finite
-/// numbers, which some models use to hide keys, stays finite.
+/// Adds biases to scores that are already multiplied by `unit`. The lowest finite numbers, which
+/// some models use as a bias to hide keys, stay finite.
 template <class T>
 class BiasAdder {
  public:
@@ -128,7 +128,7 @@ class BiasAdder {
 template <class T>
 using PanelScores = Vec<T>[kTileVectors];
 
-/// x = f(x, lane) for each vector x, whose first score is in lane `lane`.
+/// Sets x = f(x, lane) for each vector x, where `lane` is the index of its first score.
 template <class T, class F>
 HWY_INLINE void each_vector(PanelScores<T>& scores, F f) {
   unrolled<kTileVectors>([&](std::size_t j) { scores[j] = f(scores[j], j * kLanes<T>); });
@@ -159,8 +159,8 @@ HWY_INLINE Vec<T> to_unit(Vec<T> score, Vec<T> unit, Vec<T> lowest) {
   return hn::Mul(finite_at_least<T>(lowest, score), unit);
 }
 
-/// What a row needs beyond its modifiers. The default, nothing, is for scores that are in the
-/// softmax's unit from the start.
+/// Further steps for a row. The default, none, is for scores that are already in the unit of the
+/// softmax.
 template <class T>
 struct Stages {
   const Softcap<T>* cap = nullptr;  ///< nullptr: none
@@ -195,7 +195,8 @@ HWY_INLINE void store_panel(const PanelScores<T>& scores, T* to) {
       [&](std::size_t j) { hn::Store(scores[j], Tag<T>(), to + j * kLanes<T>); });
 }
 
-/// Turns scaled scores, those of a run from its `lane`-th on, into what the softmax takes.
+/// Applies the modifiers to a panel of scaled scores that starts at lane `lane` of its run. The
+/// result is the input of the softmax.
 template <class T, class Modifiers>
 HWY_INLINE void apply_modifiers(PanelScores<T>& scores, const Modifiers& modifiers,
                                 std::size_t lane, const BiasAdder<T>& adder,
@@ -240,12 +241,12 @@ HWY_INLINE void store_and_update_max(const PanelScores<T>& scores, T* to, Vec<T>
   });
 }
 
-/// Where a row's scores of a run of panels come from and go to.
+/// The source and the target of a row's scores in a run of panels.
 template <class T>
 struct RowBuffers {
   const T* raw;    ///< scores / scale; may be `out`
   T scale;         ///< of `raw`
-  T* out;          ///< scores as the softmax takes them
+  T* out;          ///< the input of the softmax
   T* running_max;  ///< a vector: maximum of the scores in `out`
 };
 
@@ -311,7 +312,7 @@ struct WholePanels {
   const Row<T>* row;   ///< of the group
   std::int64_t first;  ///< key
   std::size_t count;
-  bool hides;     ///< the mask hides what it marks
+  bool hides;     ///< nonzero bytes of the mask hide keys
   T scale, unit;  ///< of the sums; of the softmax
 };
 
@@ -329,7 +330,8 @@ HWY_NOINLINE void score_fused_tiles(std::size_t rows, const WholePanels<T>& pane
       [&](std::size_t row, std::size_t panel, PanelScores<T>& scores, T* at) {
         const std::int64_t key = panels.first + static_cast<std::int64_t>(panel * kPanel<T>);
         const PanelModifiers<T, kBiased, kMarks> modifiers(panels.row[row], panels.hides, key);
-        // The next panel's modifiers arrive from memory during its multiplication.
+        // Prefetches the next panel's modifiers, so that they are in the cache when it is
+        // multiplied.
         if (kBiased) prefetch_elements(modifiers.bias(0) + kPanel<T>, kPanel<T>);
         if (kMarks != Marks::none) prefetch_elements(modifiers.mask(0) + kPanel<T>, kPanel<T>);
         each_vector<T>(scores, [&](Vec<T> sum, std::size_t) { return hn::Mul(sum, scale); });

@@ -119,7 +119,7 @@ HWY_INLINE bool is_finite(T x) {
   return x - x == 0;
 }
 
-/// Copies `count` elements and pads with zeros up to `width`; whether all were finite.
+/// Copies `count` elements and pads with zeros up to `width`. Returns whether all are finite.
 template <class T>
 HWY_INLINE bool copy_row(const T* in, std::size_t count, std::size_t width, T* out) {
   const Tag<T> d;
@@ -180,8 +180,9 @@ ValueKind pack_all_values(const Matrix& v, std::size_t first, std::size_t count,
   return non_finite ? ValueKind::non_finite : ValueKind::packed;
 }
 
-/// Values are read in place if that is as fast as reading packed ones: whole vectors in adjacent
-/// rows (rows further apart share few cache sets), and few enough for small pages.
+/// Packs values unless they can be read in place as fast as packed ones. That requires whole
+/// vectors, adjacent rows (rows further apart map to few cache sets) and few bytes (large arrays in
+/// small pages are slow).
 template <class T>
 ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
                       T* widened, T* packed, std::size_t keys, std::size_t at) {

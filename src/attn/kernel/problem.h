@@ -17,8 +17,8 @@
 //   - begin <= j < end of the query's key range (lengths, causality, windows, segments),
 //   - no mask hides it, and
 //   - no bias[b, h, i, j] is -inf.
-// A hidden key contributes nothing, even if its K or V is NaN; a visible NaN propagates. If a query
-// sees no key, its logsumexp is -inf and all its weights are `empty_weight`.
+// A hidden key contributes nothing, even if its elements of K or V are NaN; a visible NaN
+// propagates. If a query sees no key, its logsumexp is -inf and all its weights are `empty_weight`.
 #pragma once
 
 #include <array>

@@ -72,8 +72,8 @@ bool is_visible(const Problem<T>& p, Query q, std::size_t j) {
   return visible;
 }
 
-/// What is added to the scaled score of key j, in this order: the bias of its distance, then
-/// others.
+/// The terms that are added to the scaled score of key j, in order: the bias of its distance, then
+/// the other biases.
 template <class T>
 std::vector<T> biases(const Problem<T>& p, Query q, std::size_t j) {
   std::vector<T> found;

@@ -1,4 +1,4 @@
-// How a problem is divided into tasks, and the memory that these need. Depends on shapes only.
+// Divides a problem into tasks and determines their memory, from shapes only.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct Schedule {
   std::size_t pairs = 0;                             ///< B * G
   std::size_t pair_rows = 0;                         ///< H / G * L
   std::size_t segment_rows =
-      0;                       ///< rows that are divided into blocks: a head's, or a pair's if few
+      0;  ///< rows that are divided into blocks: those of a head, or of a pair if they are few
   std::size_t block_rows = 0;  ///< at most this many rows of a block
   std::size_t task_rows = 0;   ///< likewise if each block is a task
   std::size_t key_blocks = 0;
@@ -30,8 +30,8 @@ struct Schedule {
   std::size_t packed_values = 0;      ///< elements of a pair
   std::size_t state_size = 0;         ///< elements of a SoftmaxState of block_rows rows
   std::size_t scratch_bytes = 0;      ///< of a worker
-  std::size_t chunk_pairs = 0;        ///< pairs that are in memory at a time, packed or as states
-  double work = 0;                    ///< approximate number of floating point operations
+  std::size_t chunk_pairs = 0;  ///< pairs that are in memory at the same time, packed or as states
+  double work = 0;              ///< approximate number of floating point operations
 
   std::size_t tasks_per_segment() const { return (segment_rows + task_rows - 1) / task_rows; }
   std::size_t segments_per_pair() const { return pair_rows / segment_rows; }

@@ -1,4 +1,4 @@
-// The scores of a group of queries and a key block, as the softmax takes them.
+// The scores of a group of queries and a key block, in the form that the softmax requires.
 #pragma once
 
 #include "attn/kernel/kernels.h"
@@ -61,7 +61,7 @@ struct RowGroup {
   Span reached(Span keys) const { return intersection(keys, {reach.first, reach.last}); }
 };
 
-/// Consecutive panels of keys that are treated alike for a group of rows.
+/// Consecutive panels of keys that are computed in the same way for a group of rows.
 struct Run {
   enum class Kind {
     out_of_range,  ///< outside of all rows' key ranges

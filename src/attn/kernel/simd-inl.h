@@ -86,7 +86,7 @@ HWY_INLINE Vec<T> finite_at_least(Vec<T> low, Vec<T> t) {
   return hn::IfThenElse(infinite, t, at_least<T>(low, t));
 }
 
-/// f(0) to f(Count - 1).
+/// Calls f(0) to f(Count - 1), unrolled.
 template <std::size_t Count, class F>
 HWY_INLINE void unrolled(F f) {
 #pragma GCC unroll 16

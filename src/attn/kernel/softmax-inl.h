@@ -15,13 +15,13 @@ HWY_INLINE std::int64_t round_down(std::int64_t n, std::size_t unit) {
   return n - n % static_cast<std::int64_t>(unit);
 }
 
-/// Sets row[from, to) to 2^(row - max) and returns the sum, one in each lane: the sum of the sums
-/// of the key blocks. Sums run along whole panels, so that a wider range around the same visible
-/// keys gives the same bytes.
+/// Sets row[from, to) to 2^(row - max) and returns the sum, as one partial sum in each lane. Each
+/// key block is summed separately. Sums are over whole panels, so that a wider range around the
+/// same visible keys gives the same bytes.
 template <class T>
 HWY_INLINE Vec<T> exponentiate(T* row, std::int64_t from, std::int64_t to, Vec<T> max) {
   const Tag<T> d;
-  // If all scores are -inf, any finite maximum will do.
+  // If all scores are -inf, 0 is used instead of the maximum.
   const Vec<T> most = hn::IfThenZeroElse(hn::Eq(max, hn::Set(d, -kInfinity<T>)), max);
   Vec<T> sum = hn::Zero(d);
   for (std::int64_t i = from; i < to;) {

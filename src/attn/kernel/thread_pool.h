@@ -1,4 +1,4 @@
-// A pool of threads that run numbered tasks, and buffers that are kept between calls, so that their
+// A thread pool that runs numbered tasks, and buffers that are kept between calls, so that their
 // pages are faulted in only once.
 #pragma once
 

@@ -26,7 +26,7 @@ inline constexpr std::size_t kPrefetchRows = 8;
 /// Computes a tile of A B and passes it to finish(sums): sums[i][j] is row i of A (depth elements,
 /// rows a_stride apart) times vector j of the columns of B (depth rows, b_stride apart). Terms are
 /// added in the order of the depth for every tile size, so that a row's result does not depend on
-/// its neighbours. `ahead`: prefetch the next rows of B, which is in main memory.
+/// its neighbours. `ahead`: prefetch the next rows of B, because B is in main memory.
 template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
                               std::size_t b_stride, bool ahead, Finish finish) {
@@ -145,7 +145,7 @@ struct TileRows {
   std::size_t of_tile() const { return HWY_MIN(last - first, kTileRows); }
 };
 
-/// f(TileRows) for all of `rows`.
+/// Calls f(TileRows) for all of `rows`.
 template <class F>
 HWY_INLINE void in_tiles(std::size_t rows, F f) {
   const std::size_t whole = rows - rows % kTileRows;

@@ -1,6 +1,6 @@
 // Scores of a few rows from unpacked keys, which are transposed in registers: if only one tile of
-// rows uses a key, packing it would take longer than using it. The sums equal those of tile-inl.h
-// bit for bit.
+// rows uses a key, packing takes longer than the product. The sums equal those of tile-inl.h bit
+// for bit.
 #pragma once
 
 #include "attn/kernel/pack-inl.h"
@@ -13,7 +13,7 @@ template <class T>
 struct KeyRows {
   const T* first;
   std::ptrdiff_t step;
-  bool in_place;  ///< and the keys that follow are as well
+  bool in_place;  ///< so are the keys that follow
 
   HWY_INLINE const T* at(std::size_t key) const {
     return reinterpret_cast<const T*>(reinterpret_cast<const std::byte*>(first) +
@@ -134,7 +134,7 @@ HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColu
 #endif
 
 /// Prefetches one cache line of some of the next kKeysAtOnce keys. The calls for the columns of one
-/// line together cover all keys.
+/// cache line together prefetch all of these keys.
 template <class T>
 HWY_INLINE void prefetch_keys(const KeyCursor<T>& keys, std::size_t column) {
   constexpr std::size_t kLine = 64 / sizeof(T), kPlaces = kLine / kColumnsAtOnce<T>;

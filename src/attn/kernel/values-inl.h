@@ -1,4 +1,4 @@
-// Products of weights and values. NaN and infinite values only affect rows that see them.
+// Products of weights and values. NaN and infinite values affect only rows that see them.
 #pragma once
 
 #include "attn/kernel/pack-inl.h"

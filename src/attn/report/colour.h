@@ -1,8 +1,8 @@
 // Colour maps for values, legible in print, in greyscale and with colour blindness.
 //
 // Each map interpolates a few anchors in OKLab (Ottosson 2020), which is perceptually uniform, so
-// that pictures show no edges that the values do not have. The lightness of `paper` and `night` is
-// monotonic. `diverging` is blue below and orange above zero, which red-green colour blindness
+// that pictures do not show edges that are not in the values. The lightness of `paper` and `night`
+// is monotonic. `diverging` is blue below and orange above zero, which red-green colour blindness
 // distinguishes.
 #pragma once
 

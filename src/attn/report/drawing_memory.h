@@ -1,7 +1,7 @@
 // Upper bounds on the memory that rendering takes, from shapes alone.
 //
-// Each is the peak in bytes besides the tensors. `shape` is (L, S), with any leading axes, whose
-// matrices are panels. Results are at most 2^63.
+// Each function returns the peak in bytes, without the tensors. `shape` is (L, S), with any leading
+// axes, whose matrices are panels. Results are at most 2^63.
 #pragma once
 
 #include <cstddef>

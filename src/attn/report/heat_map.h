@@ -54,7 +54,7 @@ struct HeatCells {
 
 struct HeatMap {
   std::string title;                  ///< "weights, head 3"
-  std::vector<std::string> notes;     ///< what it shows, how it was reduced
+  std::vector<std::string> notes;     ///< a description; how the map was reduced
   std::string row_axis, column_axis;  ///< "queries", "keys"
   std::string hidden_means;           ///< legend of hatched cells; "" if there are none
   std::vector<std::string> row_labels, column_labels;  ///< one for each row and column
@@ -84,16 +84,16 @@ struct HeatSource {
   std::string row_axis = "queries", column_axis = "keys";
   bool is_signed = false;           ///< use the diverging map for any values, as for scores
   std::string third_axis = "head";  ///< name of the axis before the last two
-  std::vector<std::string> row_tokens, column_tokens;  ///< used if their number matches
+  std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match
 };
 
 /// Errors: usage, for an index out of range or invalid limits (NaN, or low >= high); data, for a
 /// tensor that is empty or has more than five axes.
 HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice);
 
-/// The map with at most so many rows and columns. A block of cells becomes its strongest cell, so
-/// that single bright cells stay visible, and a note is added. A block is hidden if all its cells
-/// are.
+/// The map reduced to at most `most_rows` rows and `most_columns` columns, with a note that says
+/// so. A block of cells becomes the cell with the largest magnitude, so that single strong cells
+/// stay visible. A block is hidden if all its cells are.
 HeatMap reduced(const HeatMap& map, std::size_t most_rows, std::size_t most_columns);
 
 /// A value in at most six characters: "0.44", "-12", "5e-4".

@@ -16,9 +16,8 @@ struct TerminalStyle {
 
 /// The map as text, with no line wider than the terminal. Cells have the first of these forms that
 /// fits: their value, two columns, one column (with colour, half blocks show two rows per line), or
-/// a reduced map. Without colour, cells without a value are shades: · ░ ▒ ▓ █. Hidden cells are ╱,
-/// NaN is
-/// ?. Panels are placed side by side where they fit.
+/// a reduced map. Without colour, cells that do not show their value are shades: · ░ ▒ ▓ █. Hidden
+/// cells are ╱ and NaN is '?'. Panels are placed side by side where they fit.
 std::string heat_text(const HeatMap& map, const TerminalStyle& style);
 
 }  // namespace attn

@@ -1,9 +1,9 @@
 // Arrays as text, byte for byte as NumPy 1.24 prints them (numpy.core.arrayprint), and lists and
 // tuples of arrays as IPython prints them (IPython.lib.pretty, lines of at most 79 columns).
 //
-// The printed elements determine one notation and one number of digits (FloatFormat), and are laid
-// out in lines with brackets (ArrayLayout). bfloat16, which NumPy lacks, is printed as float32,
-// which is exact.
+// The printed elements determine a common notation and number of digits (FloatFormat). ArrayLayout
+// arranges them in lines with brackets. bfloat16, which NumPy lacks, is printed as float32, which
+// is exact.
 #pragma once
 
 #include <cstddef>

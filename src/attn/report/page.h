@@ -34,15 +34,15 @@ EmbeddedFile embedded_steps_style();  ///< of worked steps (report/worked_steps.
 /// "'sha256-...'" for a Content-Security-Policy.
 std::string hash_source(const EmbeddedFile& file);
 
-/// For each row the columns [first, end) that are stored. Outside, all panels have only hidden
-/// cells, for example above the diagonal of causal attention.
+/// For each row the columns [first, end) that are stored. Outside of this range all cells of all
+/// panels are hidden, for example above the diagonal of causal attention.
 struct PageSpans {
   std::vector<std::size_t> first, end;
   std::size_t cells() const;
 };
 PageSpans spans_of(const HeatMap& map);
 
-/// Spans that contain both.
+/// The smallest spans that contain both.
 PageSpans united(const PageSpans& a, const PageSpans& b);
 
 /// Spans after blocks of step x step cells are reduced to one.
@@ -66,13 +66,12 @@ struct PageSet {
   std::string name;  ///< the file, or FILE#NAME
   HeatMap map;
   int bits = 64;  ///< 64 or 32: the narrowest float that holds its values exactly
-  /// The tensor's name in the file, set if the file has the drawn values in the same rows and
-  /// columns. A page with rounded values can then read exact ones from the file, which its user
-  /// opens.
+  /// The tensor's name in the file, if the file contains the drawn values in the same rows and
+  /// columns. A page with rounded values can then read the exact ones when its user opens the file.
   std::optional<std::string> key = {};
 };
 
-/// How values are stored in the page.
+/// How the values are stored in a page.
 struct PagePlan {
   int bits = 64;             ///< per value; 64 or 32: float; 16 or 8: steps of the row's range
   std::size_t step = 1;      ///< blocks of step x step cells become one

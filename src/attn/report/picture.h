@@ -51,7 +51,7 @@ struct Picture {
 /// Width of text in pixels, in both formats.
 double text_width(const std::string& text, double size);
 
-/// `text`, or as many of its grapheme clusters as fit `width` with a "…" after them.
+/// `text` if it fits `width`, otherwise as many of its grapheme clusters as fit, followed by "…".
 std::string cut_to_width(const std::string& text, double size, double width);
 
 }  // namespace attn
