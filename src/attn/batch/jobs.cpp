@@ -245,8 +245,8 @@ class Listing {
   }
 
  private:
-  /// The canonical folder and the name in it. A link to a file is not resolved, since relative
-  /// paths in a job start from the link's folder.
+  /// The canonical folder and the name in it. A link to a file is not resolved, because paths in a
+  /// job are relative to the link's folder.
   std::string identity(const std::string& path) {
     const std::size_t name = path.rfind('/') + 1;  // 0 if there is no slash
     const std::string folder = name == 0 ? "." : path.substr(0, name);
@@ -422,7 +422,8 @@ void check_pattern(const std::string& pattern, bool jobs_are_lines) {
 
 namespace {
 
-/// The result that is a file where `name` needs a folder, or nothing. `owners` has all results.
+/// The item whose result is a file where `name` needs a folder; nullopt if there is none. `owners`
+/// contains all results.
 std::optional<std::size_t> owner_of_parent(
     const std::string& name, const std::string& suffix,
     const std::unordered_map<std::string, std::size_t>& owners) {

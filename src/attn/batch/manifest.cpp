@@ -56,7 +56,7 @@ Descriptor open_read_only(const std::string& path) {
   return file;
 }
 
-/// An empty file, and one that ends within its first line, are manifests, too.
+/// Whether the file is a manifest, also if it is empty or ends within its first line.
 bool is_manifest(const Descriptor& file, const std::string& path) {
   std::string start(kFirstLineStart.size(), ' ');
   ssize_t count = 0;

@@ -26,7 +26,7 @@ constexpr auto kTickInterval = std::chrono::milliseconds(50);
 constexpr std::size_t kMaxWaitingItems = 1024;
 constexpr std::size_t kPipeBuffer = 65536;  // bytes: smaller texts are written together
 
-/// Reduces the power and the shared execution units that a spinning thread takes.
+/// Reduces the power and the shared execution resources that a spinning thread uses.
 void pause_processor() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -35,8 +35,8 @@ void pause_processor() {
 #endif
 }
 
-/// Spins before it sleeps: the mutexes are held for less than a microsecond, and a small job takes
-/// ten, about as long as waking a thread.
+/// Spins before it sleeps, because the mutexes are held for less than a microsecond, while waking a
+/// thread takes about ten, as long as a small job.
 std::unique_lock<std::mutex> spin_lock(std::mutex& mutex) {
   constexpr int kAttempts = 100, kPauses = 32;
   std::unique_lock lock(mutex, std::try_to_lock);
@@ -49,7 +49,7 @@ std::unique_lock<std::mutex> spin_lock(std::mutex& mutex) {
   return lock;
 }
 
-/// While it lives, all signals are blocked on this thread and on threads that it starts.
+/// Blocks all signals, during its lifetime, on this thread and on threads that it starts.
 class SignalBlocker {
  public:
   SignalBlocker() {
@@ -126,7 +126,7 @@ struct Worker {
   std::shared_ptr<Task> task_;
 };
 
-/// Owned by every worker thread, since overdue ones outlive run_pool().
+/// Shared with every worker thread, because overdue workers outlive run_pool().
 class Pool : public std::enable_shared_from_this<Pool> {
  public:
   Pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
@@ -260,7 +260,7 @@ void Pool::end_worker(Worker& self) {
   worker_ended_.notify_all();
 }
 
-/// Empty when no more items are to be started.
+/// Returns nullptr if no more items are to be started.
 std::shared_ptr<Task> Pool::start_item(Worker& self) {
   const std::unique_lock source_lock = spin_lock(source_mutex_);
   if (is_full_) {
@@ -300,8 +300,8 @@ bool Pool::may_defer_report() const {
          finished_.size() < kMaxWaitingItems / 2;
 }
 
-/// Reports until nothing is ready or the deadline has passed. If another thread is reporting, it
-/// returns at once: that thread will report these outcomes, too, and no worker waits for output.
+/// Reports until nothing is ready or the deadline has passed. Returns at once if another thread is
+/// reporting: that thread also reports these outcomes, so no worker waits for output.
 void Pool::report_ready(std::unique_lock<std::mutex>& lock, Clock::time_point deadline) {
   if (reporting_) return;
   do {

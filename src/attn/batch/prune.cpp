@@ -16,12 +16,13 @@ namespace attn {
 namespace fs = std::filesystem;
 namespace {
 
-/// "line 3", which is no file name.
+/// Whether the job is a line, such as "line 3", and not a file.
 bool is_line(const std::string& job) {
   return job.starts_with("line ") && job.find_first_not_of("0123456789", 5) == std::string::npos;
 }
 
-/// The manifest may have been edited: nothing outside the output folder is removed.
+/// Whether the path is inside the output folder. The manifest may have been edited, and nothing
+/// outside the folder may be removed.
 bool is_below_folder(const std::string& output) {
   const fs::path path(output);
   return path.is_relative() && std::find(path.begin(), path.end(), "..") == path.end();

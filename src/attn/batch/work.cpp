@@ -81,7 +81,8 @@ std::size_t size_of_texts(const TensorFiles& files) {
   return size;
 }
 
-/// An item, which is started again when it needs more memory than it has reserved.
+/// One attempt to compute an item. If the item needs more memory than was reserved, it is started
+/// again.
 struct Attempt {
   const Item& item;
   const CompletionToken& token;

@@ -88,7 +88,7 @@ std::vector<Option> running_options(BatchArgs& args) {
        flag("--json", args.json, "print events as JSON lines on stderr")});
 }
 
-/// "-" does not mean a standard stream here.
+/// Refuses "-", which does not mean a standard stream for this option.
 void refuse_dash(const char* flag, const std::string& path) {
   if (path == "-") usage(std::string(flag) + " -: expected a path; write ./- for a file named '-'");
 }
@@ -170,7 +170,7 @@ std::string dry_run_json(const Outcome& removed) {
   return text + "]}\n";
 }
 
-/// Without `manifest` it is a dry run: what would be removed is written to `results`.
+/// Without `manifest`, this is a dry run, which writes what would be removed to `results`.
 void prune(const BatchContext& context, Manifest* manifest, std::optional<OutputFile>& results,
            BatchReport& report) {
   const PruneReport pruned =
@@ -267,7 +267,7 @@ std::optional<Naming> naming_of(const BatchArgs& args) {
   return Naming{folder, pattern, args.format == "folder" ? "/" : "." + args.format};
 }
 
-/// A digest of everything that all results depend on, except for the jobs' own inputs.
+/// A digest of everything that affects all results: version, format, flags and base.
 std::string options_digest(const BatchArgs& args, const Document& base, FileCache& cache) {
   std::string text = std::string(kVersion) + "\n" + args.format + "\n" +
                      std::to_string(static_cast<int>(args.nan)) + "\n";

@@ -56,8 +56,8 @@ std::vector<Option> picture_options(CompareArgs& args) {
        flag("--force", args.force, "overwrite FILE if it exists")});
 }
 
-/// What is fixed for a reference, so that flags cannot set it. A job file may: it is one of
-/// 'attn run'.
+/// Keys that --reference determines, so that flags cannot set them. A job file may contain them,
+/// because it is also a job of 'attn run'.
 constexpr std::pair<const char*, const char*> kFixed[] = {
     {"--outputs",
      "the tensors of A are compared; A#NAME selects one, --as NAME says which output it is"},
@@ -202,7 +202,7 @@ void draw_difference(const CompareReport& report, const CompareArgs& args, Tenso
   const RenderFormat format = render_format(args.view);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
   PageSet set = page_set(source_of(*pair, labels, args), args.choice, args.a);
-  set.key.reset();  // the difference is in no file
+  set.key.reset();  // no file contains the difference
   picture.write((format == RenderFormat::text ? "\n" : "") + render({set}, format, args.style));
   picture.commit();
 }
@@ -234,7 +234,7 @@ int run_compare(const CompareArgs& args) {
   }
   if (report.pairs.empty() && report.only_in_a.empty() && report.only_in_b.empty())
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");
-  std::optional<OutputFile> picture;  // before anything is printed: it may exist already
+  std::optional<OutputFile> picture;  // opened before printing, because it may exist already
   if (!args.view.empty())
     picture.emplace(args.view, OutputPolicy{.force = args.force, .inputs = files.paths()});
   files.require_unchanged();

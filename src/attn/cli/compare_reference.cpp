@@ -30,7 +30,8 @@ struct MatchedOutput {
   Tensor tensor;
 };
 
-/// Ignores tensors with the name of an input. `unmatched` gets the names of tensors without output.
+/// Ignores tensors that have the name of an input. Stores the names of tensors without a matching
+/// output in `unmatched`.
 std::vector<MatchedOutput> match_outputs(const TensorMap& given, const std::string& output,
                                          const Job& job, std::vector<std::string>& unmatched) {
   const std::string default_output(
@@ -50,7 +51,7 @@ std::vector<MatchedOutput> match_outputs(const TensorMap& given, const std::stri
   return matches;
 }
 
-/// Makes these the outputs of the job. Messages about them refer to `where`.
+/// Makes the matched outputs those of the job. Messages about them refer to `where`.
 void request_outputs(const std::vector<MatchedOutput>& matches, const std::string& where, Job& job,
                      Document& document) {
   job.outputs.clear();

@@ -25,7 +25,7 @@ std::string quoted(std::string text) {
 struct CommandCompletions {
   std::string name, what;
   std::vector<Option> options;      ///< without positionals
-  std::vector<std::string> words;   ///< values of the first argument, if known
+  std::vector<std::string> words;   ///< values of the first argument, if they are known
   std::vector<std::string> takers;  ///< those of `words` that take names of examples
 };
 
@@ -65,7 +65,7 @@ std::vector<std::string> flags_of(const CommandCompletions& offer) {
   return flags;
 }
 
-/// Names of the options whose values are not known words, and so may be files.
+/// Names of the options whose values are not known words and may therefore be files.
 std::vector<std::string> file_flags_of(const CommandCompletions& offer) {
   std::vector<std::string> flags;
   for (const Option& option : offer.options)

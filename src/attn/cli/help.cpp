@@ -80,7 +80,8 @@ constexpr std::size_t kColumn = 27;  // where explanations start
 constexpr std::size_t kSubcommandColumn = 18;
 constexpr std::size_t kWidth = 80;
 
-/// `text` in lines of at most kWidth, the first from `indent` on, the others indented by it.
+/// `text` in lines of at most kWidth columns. The first line continues at column `indent`; the
+/// others are indented by `indent`.
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::string out;
   std::size_t column = indent;
@@ -101,7 +102,7 @@ std::string wrapped(const std::string& text, std::size_t indent) {
   return out;
 }
 
-/// "  NAME     WHAT", WHAT on the next line if NAME is too long.
+/// "  NAME     WHAT"; WHAT starts on the next line if NAME is too long.
 std::string entry(const std::string& name, const std::string& what, std::size_t column) {
   std::string line = "  " + name;
   if (line.size() + 2 > column)

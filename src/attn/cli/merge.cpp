@@ -34,7 +34,8 @@ Partial read_part(const std::string& path, TensorFiles& files) {
   return part;
 }
 
-/// Earlier versions rounded logsumexp to the dtype of the inputs; other programs may, too.
+/// Warns if logsumexp was rounded to 16 bits, as earlier versions of attn did and other programs
+/// may do.
 void warn_coarse_logsumexp(const std::vector<Partial>& parts,
                            const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < parts.size(); ++i) {

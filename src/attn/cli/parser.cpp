@@ -1,5 +1,5 @@
-// The only source file that includes CLI11, which splits the words into options and values. The
-// values are interpreted, and all messages written, in this program.
+// The only source file that includes CLI11, which only splits the words into options and values.
+// This program interprets the values and writes all messages.
 #include "attn/cli/parser.h"
 
 #include <CLI/CLI.hpp>
@@ -29,8 +29,8 @@ CLI::Option* declare(const Option& option, CLI::App& app) {
   return declared;
 }
 
-/// Whether a word may name the option: "--seed", "--seed=1", or "-q" in "-fq" (or, as far as this
-/// can tell, in "-1q").
+/// Whether a word may name the option: "--seed", "--seed=1", or "-q" in "-fq" (also in "-1q", which
+/// this function cannot distinguish).
 bool may_be_given(const Option& option, const Arguments& words) {
   if (option.is_positional()) return true;
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) {
@@ -96,7 +96,7 @@ std::string suggest_flag(const std::string& flag, const std::set<const Command*>
   return did_you_mean(flag, flags);
 }
 
-/// Refuses words that are neither options nor expected as positional arguments, flags first.
+/// Reports words that are neither options nor expected positional arguments, unknown flags first.
 /// `given` is the command or its subcommand.
 void refuse_extras(Arguments extras, const Command& command, const Command& given,
                    const Arguments& words) {

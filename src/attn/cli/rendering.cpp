@@ -24,7 +24,8 @@ constexpr bool is_packed(Axis axis) {
 }
 constexpr bool is_key(Axis axis) { return axis == Axis::S || axis == Axis::N || axis == Axis::P; }
 
-/// The axes of an output, or of an input that has a row or column for each token; none for others.
+/// The axes of an output, or of an input that has a row or column for each token; empty for other
+/// names.
 AxisList axes_of(const std::string& name) {
   if (const auto output = output_named(name)) return row_of(*output).axes;
   const auto input = input_named(name);
@@ -124,7 +125,7 @@ std::vector<std::string> labels_of(const std::string& axis, bool known, const Re
   return {};
 }
 
-/// What the file contains instead, as the end of a message.
+/// The end of a message that lists what the file contains instead.
 std::string list_tensors(const std::vector<std::string>& names) {
   if (names.empty()) return ", nor any other tensor";
   if (names == std::vector<std::string>{""}) return "; its only tensor is unnamed: omit --of";

@@ -129,7 +129,7 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   const ResultFile file{result.outputs, result.tokens, result.made_by};
   const HeatSource source = heat_source(file, std::string(name_of(Output::weights)), "result");
   PageSet set = page_set(source, {}, "result");
-  set.key.reset();  // there is no file to read from
+  set.key.reset();  // no result file exists to read from
   view_->write(render({set}, render_format(args_.view), args_.style));
   view_->finish();
 }

@@ -19,7 +19,7 @@ bool takes_format(const OutputTarget& target) {
   return target.format && !format_of_suffix(target.path) && is_stream(target.path);
 }
 
-/// "weights=w.npy,context=c.npy" would otherwise be taken as one file name.
+/// Refuses "weights=w.npy,context=c.npy", which would otherwise be one file name.
 void refuse_list(const std::string& typed, const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (typed.find("," + name + "=") != std::string::npos)

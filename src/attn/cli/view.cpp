@@ -81,7 +81,7 @@ std::vector<Option> choice_options(ViewArgs& args) {
             ',')});
 }
 
-/// Options that some formats do not have.
+/// Options that apply only to some formats.
 void add_requirements(Command& command, const ViewArgs& args) {
   const auto is_text = [&args] { return args.output == "-"; };
   command.requirements = {

@@ -20,7 +20,7 @@ namespace {
 /// head_context if they support the problem.
 class Computation {
  public:
-  /// All must outlive this object.
+  /// The arguments must outlive this object.
   Computation(const Inputs& inputs, const Options& options, const OutputSet& outputs,
               const RowSinks& sinks)
       : in_(inputs),
@@ -93,8 +93,8 @@ class Computation {
     is_computed_ = true;
   }
 
-  /// Computes rows of (B, H, rows), counted together, by the operations of the formula, a few
-  /// queries at a time.
+  /// Computes rows of (B, H, rows), given as flat indices, with the operations of the formula, a
+  /// few queries at a time.
   void compute_rows(const std::vector<std::size_t>& rows, const FusedRequest& request,
                     FusedOutputs& fused) {
     constexpr std::size_t kMostScores = std::size_t{1} << 20;
@@ -110,7 +110,7 @@ class Computation {
     }
   }
 
-  /// Computes these queries and puts those of `rows` where they belong.
+  /// Computes these queries and copies those of `rows` to the outputs or sinks.
   void compute_queries(const std::vector<std::size_t>& queries,
                        const std::vector<std::size_t>& rows, const FusedRequest& request,
                        FusedOutputs& fused) {

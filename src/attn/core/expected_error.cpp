@@ -15,7 +15,7 @@
 namespace attn {
 namespace {
 
-constexpr double kSpread = 4;  // n roundings add up to at most kSpread sqrt(n), practically
+constexpr double kSpread = 4;  // in practice, n roundings add up to at most kSpread sqrt(n)
 
 /// f(element, elements...) for the elements of f64 tensors of the same shape. Reuses the memory of
 /// `first` if it is not shared.

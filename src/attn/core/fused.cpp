@@ -40,7 +40,7 @@ T* allocate_if(bool wanted, std::optional<Tensor>& tensor, const Shape& shape) {
   return tensor->mutable_data<T>().data();
 }
 
-/// Where the finished rows of a score matrix go.
+/// The targets of the finished rows of a score matrix.
 template <class T>
 struct RowOutput {
   const T* kernel::FinishedRows<T>::*rows;
@@ -48,7 +48,7 @@ struct RowOutput {
   const RowSink* sink;
 };
 
-/// A reduction of rows and where its numbers go.
+/// A reduction of rows and its target.
 template <class T>
 struct ReducedOutput {
   Output output;
@@ -100,7 +100,7 @@ double largest_magnitude(const Tensor& tensor) {
   return static_cast<double>(largest + others);
 }
 
-/// Finds the rows of FusedResult::beyond by their logsumexp. Several threads may ask at once.
+/// Finds the rows of FusedResult::beyond by their logsumexp. Thread-safe.
 template <class T>
 class BeyondKernels {
  public:
@@ -116,8 +116,9 @@ class BeyondKernels {
     biased_ = adds(in.mask) || adds(in.key_mask) || in.relative_bias || in.slopes;
   }
 
-  /// -inf is the logsumexp of rows without visible keys, and of those whose scores all became -inf.
-  /// Masks often hide keys by the lowest number; there the kernels clamp, so that neither occurs.
+  /// Whether a row with this logsumexp must be recomputed. -inf is the logsumexp of rows without
+  /// visible keys, and of rows whose scores all overflowed to -inf. Biases of the lowest finite
+  /// number, which often hide keys, are clamped by the kernels and cause neither.
   bool contains(T logsumexp) {
     constexpr T kLargest = std::numeric_limits<T>::max() * T(0.693);
     if (std::isfinite(logsumexp)) return !biased_ && logsumexp < -kLargest;
@@ -127,7 +128,8 @@ class BeyondKernels {
   }
 
  private:
-  /// Of queries and keys. If one is not finite, NaN and infinity belong in the results.
+  /// The largest magnitudes of queries and keys. If one is not finite, NaN and infinity in the
+  /// results are correct.
   std::pair<double, double> magnitudes() {
     const std::lock_guard lock(mutex_);
     if (!magnitudes_) magnitudes_ = {largest_magnitude<T>(queries_), largest_magnitude<T>(keys_)};
@@ -143,10 +145,10 @@ class BeyondKernels {
   double factor_;
   bool biased_ = false;
   std::mutex mutex_;
-  std::optional<std::pair<double, double>> magnitudes_;  ///< once they are needed
+  std::optional<std::pair<double, double>> magnitudes_;  ///< computed when first needed
 };
 
-/// `rows` from row `from` on.
+/// Part of `rows`, from row `from` on.
 template <class T>
 kernel::FinishedRows<T> part_of(const kernel::FinishedRows<T>& rows, std::size_t from,
                                 std::size_t count) {
@@ -339,7 +341,7 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
 
 void set_threads(std::size_t threads) {
   // When a thread first uses its pool, the C library registers the pool's destructor and aborts if
-  // it cannot allocate memory for that. This allocation throws std::bad_alloc instead.
+  // it cannot allocate memory for this. The test allocation here throws std::bad_alloc instead.
   constexpr std::size_t kNoteBytes = 64;
   ::operator delete(::operator new(kNoteBytes));
   t_threads = threads;

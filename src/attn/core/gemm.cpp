@@ -57,7 +57,7 @@ void multiply(const T* a, const T* b, T* c, const Extents& size, Second second,
                  transposed);
 }
 
-/// Integers: each element summed in 128 bits, so that only a result that does not fit is an error.
+/// Integers are summed in 128 bits, so that only a result that does not fit is an error.
 void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, const Extents& size,
               Second second, const std::string& stage) {
   const bool transposed = second == Second::transposed;
@@ -93,7 +93,7 @@ bool exact_in_double(const Tensor& a, const Tensor& b, std::size_t k) {
   return largest_magnitude(a) * largest_magnitude(b) * static_cast<double>(k) <= 0x1p52;
 }
 
-/// Whether BLAS is so much faster that it pays to convert integers to doubles and back.
+/// Whether BLAS is faster even with the conversion of integers to doubles and back.
 bool is_large(const Tensor& a, const Tensor& b) { return a.size() + b.size() > 256; }
 
 std::size_t matrices(const Tensor& tensor) {

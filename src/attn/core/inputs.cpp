@@ -105,7 +105,7 @@ Tensor lifted(const Tensor& tensor, const Options& options) {
   return options.batch_second ? swap_first_axes(tensor) : tensor;
 }
 
-/// A cache in the shape of the user's keys, or with all four axes -> (B, G, P, D).
+/// past_K or past_V, in the shape of the user's keys or with all four axes -> (B, G, P, D).
 std::optional<Tensor> lifted_past(const Tensor* past, const Inputs& in) {
   if (past == nullptr) return std::nullopt;
   const std::size_t rank = past->rank();

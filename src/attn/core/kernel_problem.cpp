@@ -12,8 +12,8 @@
 namespace attn {
 namespace {
 
-/// Ranges of all keys, for each of in.rows of each batch row or of one for all: a mask says which
-/// of the keys are visible.
+/// Ranges that contain all keys, for each of in.rows and each entry of in.token_positions. A mask
+/// marks the visible keys.
 std::vector<kernel::KeyRange> whole_ranges(const Inputs& in) {
   std::vector<kernel::KeyRange> ranges;
   for (std::size_t b = 0; b < in.token_positions.size(); ++b)

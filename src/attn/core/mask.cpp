@@ -22,7 +22,7 @@ struct Interval {
   bool contains(std::int64_t x) const { return begin <= x && x < end; }
 };
 
-/// The positions of the keys that causality and the window show to a query at `position`.
+/// The positions of the keys that are visible to a query at `position` by causality and window.
 Interval reach(std::int64_t position, const Options& options) {
   constexpr std::int64_t kFar = std::int64_t{1} << 48;  // more than the distance of any two tokens
   Interval reach{std::numeric_limits<std::int64_t>::min(),

@@ -61,7 +61,7 @@ DType widest(const std::vector<Partial>& parts) {
   return dtype;
 }
 
-/// log(sum exp l_i) of one query; NaN if any of them is.
+/// log(sum exp l_i) of one query; NaN if any l_i is NaN.
 double total(const std::vector<Tensor>& logs, std::size_t row) {
   double most = kNone, sum = 0;
   for (const Tensor& log : logs) most = std::max(most, log.data<double>()[row]);

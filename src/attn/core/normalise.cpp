@@ -12,7 +12,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-/// The scores that are normalised together, and where their weights go.
+/// The scores that are normalised together, and the target of their weights.
 template <class T>
 struct Group {
   std::span<const T> scores;

@@ -22,8 +22,8 @@ std::string_view missing_for(Output output, const TensorMap& tensors, const Opti
   return !source || contains(tensors, *source) ? "" : name_of(*source);
 }
 
-/// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." where no name is
-/// near.
+/// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." if no name is
+/// similar.
 std::string nearest_or_all(const std::string& name) {
   std::vector<std::string> names = input_names();
   for (const OutputRow& row : kOutputs) names.emplace_back(row.name);

@@ -43,8 +43,8 @@ std::size_t relative_bucket(std::int64_t ahead, std::size_t buckets, bool both_w
   const std::int64_t distance = both_ways ? std::abs(ahead) : std::max<std::int64_t>(-ahead, 0);
   if (distance < static_cast<std::int64_t>(exact))
     return first + static_cast<std::size_t>(distance);
-  // In float32, as when the tables were trained: rounding decides the bucket of a distance on a
-  // border.
+  // In float32, as when the tables were trained, because rounding decides the bucket of a distance
+  // on a boundary.
   const auto near = static_cast<float>(exact);
   const float share =
       std::log(static_cast<float>(distance) / near) /

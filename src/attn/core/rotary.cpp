@@ -14,14 +14,15 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 
-/// The index of the pair, a real number, that makes this number of turns in original_length.
+/// The index of the pair, as a real number, that makes `times` turns in original_length.
 double pair_turning(double times, const Rotary& rotary, double r) {
   const auto length = static_cast<double>(rotary.original_length);
   return r * std::log(length / (times * kTurn)) / (2 * std::log(rotary.base));
 }
 
-/// Peng et al. 2023, section 3.2, where the ramp is over the turns; over the pairs, as here, in
-/// their code and in transformers' _compute_yarn_parameters, which has `truncate`.
+/// Peng et al. 2023, section 3.2. The ramp is over the pairs, as in the authors' code and in
+/// _compute_yarn_parameters of transformers (which has `truncate`), not over the turns as in the
+/// paper.
 double yarn(double frequency, double k, const Rotary& rotary, double r) {
   double low = pair_turning(rotary.beta_fast, rotary, r);
   double high = pair_turning(rotary.beta_slow, rotary, r);

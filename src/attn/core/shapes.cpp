@@ -204,8 +204,8 @@ bool keys_have_own_width(Score score) {
   return score == Score::general || score == Score::additive || score == Score::concat;
 }
 
-/// Requires Axis::HD. Settles H and G where they are not given, then D and, if keys have the same
-/// width, Axis::GD.
+/// Requires that Axis::HD is known. Sets H and G if they are not given, then D and, if keys have
+/// the same width, Axis::GD.
 void settle_packed_heads(Score score, AxisLengths& axes) {
   axes.settle(Axis::H, {1, "heads", {}, "= 1"});
   axes.equate(Axis::G, Axis::H);
@@ -231,7 +231,7 @@ std::string advice_on_groups(const Tensor& keys, const Options& options, const A
          (G == 1 ? " head of " : " heads of ") + std::to_string(D);
 }
 
-/// The other weights_layout, if W has the right shape in it.
+/// Suggests the other weights_layout if the shape of W is correct in it.
 std::string advice_on_layout(const Tensor& W, const AxisList& expected, const Options& options,
                              const AxisLengths& axes) {
   if (W.rank() != 2 || !axes.agrees({W.shape()[1], W.shape()[0]}, {expected[0], expected[1]}))

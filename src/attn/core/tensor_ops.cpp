@@ -16,7 +16,7 @@ Tensor TensorOps::chosen_rows(const Tensor& x) const {
   return options_.rows.empty() ? x : take_rows(x, in_.rows);
 }
 
-/// The past's tokens come before the embeddings, unless the past belongs to a memory.
+/// Tokens of the past precede the embeddings, unless the past belongs to a memory.
 Position TensorOps::position() const {
   Position position = options_.position;
   if (!in_.past_of_memory) position.first += static_cast<std::int64_t>(in_.P);

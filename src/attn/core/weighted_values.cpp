@@ -39,7 +39,7 @@ Tensor weighted_visible(const Tensor& weights, const Tensor& values, const Tenso
 }  // namespace
 
 Tensor weighted_values(const Tensor& weights, const Tensor& values, const Tensor& visible) {
-  // A matrix product cannot skip a hidden key, and need not if every value is finite.
+  // A matrix product cannot skip hidden keys, but if all values are finite it need not.
   if (all_finite(values)) return matmul(weights, values, Second::plain, "context");
   const Tensor v = cast(values, weights.dtype());
   return weights.dtype() == DType::f64 ? weighted_visible<double>(weights, v, visible)

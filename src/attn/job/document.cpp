@@ -27,7 +27,7 @@ std::vector<std::string> known_members(const std::string& group) {
   return members;
 }
 
-/// "a.npz: unknown key 'q' (did you mean 'Q'?)", or with a hint where no known key is near.
+/// "a.npz: unknown key 'q' (did you mean 'Q'?)", or with `hint` if no known key is similar.
 Problem unknown_key(const std::string& name, const std::string& key, const std::string& hint) {
   const std::string near = did_you_mean(key, known_keys());
   return {.where = {name},
@@ -35,8 +35,8 @@ Problem unknown_key(const std::string& name, const std::string& key, const std::
           .hint = near.empty() ? hint : ""};
 }
 
-/// Paths in a document that came through a descriptor (/dev/stdin, <(...)) are relative to the
-/// current folder.
+/// The folder of a document. Paths in a document read from a descriptor (/dev/stdin, <(...)) are
+/// relative to the current folder.
 std::string folder_of(const std::string& path) {
   if (descriptor_named(path)) return "";
   const std::size_t slash = path.rfind('/');

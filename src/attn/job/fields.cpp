@@ -104,7 +104,7 @@ Field boolean(std::string key, std::string help, bool& (*member)(Options&),
           .apply = [member](const Json& v, Options& o) { member(o) = *v.get<bool>(); }};
 }
 
-/// The same field with an older or another spelling of its flag.
+/// The same field with one more spelling of its flag.
 Field also(std::string flag, Field field) {
   field.other_flags.push_back(std::move(flag));
   return field;
@@ -588,7 +588,7 @@ class Checker {
   Checker(const Entry& entry, const Job& job, const Document& document)
       : entry_(entry), field_(*find_field(entry.key)), job_(job), document_(document) {}
 
-  /// What is wrong; nothing if all requirements are met.
+  /// The requirement that is not met; nullopt if all are met.
   std::optional<Problem> problem() const {
     if (is_default(field_, entry_.value)) return std::nullopt;
     for (const KeyRequirement& requirement : field_.requirements) {
@@ -603,7 +603,7 @@ class Checker {
     return std::nullopt;
   }
 
-  /// Whether the command line alone is at fault, not a file. Tensors are data.
+  /// Whether the error is in the command line alone and not in a file. Tensors count as files.
   bool is_usage() const {
     const bool contradicts_file = std::any_of(
         field_.requirements.begin(), field_.requirements.end(), [&](const KeyRequirement& each) {
@@ -634,7 +634,7 @@ class Checker {
     });
   }
 
-  /// The key as the user would give it: in the way that this one was given.
+  /// The key or its flag, in the form in which the user gave this one.
   std::string name_of(const std::string& key) const {
     return entry_.from_flag ? find_field(key)->flag : key;
   }
@@ -645,7 +645,7 @@ class Checker {
     return names;
   }
 
-  /// Empty if it is met.
+  /// The message for a requirement; empty if it is met.
   std::string message_of(const KeyRequirement& requirement) const {
     const auto active = [&](const std::string& key) { return is_active(key); };
     const auto& [when, any_of, none_of, key, words, same_word, fact] = requirement;

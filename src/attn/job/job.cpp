@@ -150,7 +150,8 @@ class TensorReader {
                                            .hint = "--max-memory raises the limit"});
   }
 
-  /// Opens the job's random stream, for the tensor of `entry`, unless it is open.
+  /// Opens the job's random stream, unless it is open. Errors name `entry`, the tensor that needs
+  /// it.
   void open_stream(const Entry& entry) {
     if (stream_) return;
     const Entry* seed = document_.find("seed");
@@ -240,8 +241,8 @@ void apply_weights_layout(Job& job, const Document& document) {
   }
 }
 
-/// Finds weights that are used as (in, out) by default, whose shape does not tell their layout and
-/// whose name is one of torch's.
+/// Finds weights that are used as (in, out) by default although their shape does not determine
+/// their layout and their name is one of torch's.
 std::vector<std::string> ambiguous_weights(const Job& job, const Document& document) {
   std::vector<std::string> names;
   if (document.find("weights_layout") || job.options.weights_layout == WeightsLayout::out_in)
@@ -268,7 +269,7 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   try {
     return compute();
   } catch (const Error& error) {
-    // Errors of other kinds already name the output file that they are about.
+    // Errors of other kinds already name the output file that they refer to.
     if (error.kind() != ErrorKind::data && error.kind() != ErrorKind::usage) throw;
     std::vector<Problem> problems;
     bool only_flags = true;
@@ -281,8 +282,8 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
   }
 }
 
-/// The value of a key as recorded in results: only the shape of inline numbers. Moves the value out
-/// of the entry.
+/// The value of a key as recorded in results; for inline numbers only their shape. Moves the value
+/// out of the entry.
 Json recorded_value(Entry& entry, const Job& job) {
   const Field* field = find_field(entry.key);
   const Tensor* tensor = job.tensors.find(entry.key);

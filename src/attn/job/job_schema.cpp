@@ -40,7 +40,7 @@ Json bounded(const Field& field, const char* type) {
   return object(std::move(schema));
 }
 
-/// The schemas of which a field's value must match one.
+/// The alternative schemas of a field's value.
 JsonArray alternatives(const Field& field) {
   JsonArray any;
   switch (field.type) {
@@ -143,7 +143,7 @@ Json group_schema(const std::string& group) {
   return object(std::move(schema));
 }
 
-/// A key under another spelling.
+/// The schema of another spelling of a key.
 Json other_key_schema(const Field& field) {
   std::string place = "#/properties/" + field.key;
   if (const std::size_t dot = place.find('.'); dot != std::string::npos)

@@ -11,7 +11,7 @@
 namespace attn {
 namespace {
 
-/// The third number `part` of the rows.
+/// The rows of third `part` (0, 1 or 2) of the tensor.
 Tensor third(const Tensor& tensor, std::size_t part) {
   Shape shape = tensor.shape();
   shape[0] /= 3;

@@ -8,7 +8,7 @@
 namespace attn {
 namespace {
 
-/// Sends the rows of streamed outputs to `receiver` and counts their NaN on the way.
+/// Passes the rows of streamed outputs to `receiver` and counts their NaN.
 class CountedRows {
  public:
   CountedRows(const ExecutionRequest& request, RowReceiver& receiver) {

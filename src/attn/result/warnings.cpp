@@ -13,7 +13,7 @@
 namespace attn {
 namespace {
 
-/// Without an early exit, so that the compiler vectorises the loop.
+/// Has no early exit, so that the compiler vectorises the loop.
 template <class T>
 bool any_nan(std::span<const T> values) {
   unsigned found = 0;
