@@ -23,9 +23,10 @@ double rounded(double value, int digits) {
   return value;
 }
 
-/// The double with the fewest digits among those that round to `value`. Its own shortest digits are
-/// those of the f16. The doubles that round to a power of two reach twice as far up as
-/// down, so rounding their middle may succeed where rounding `value` leads out of them.
+/// The double with the fewest digits among those that round to `value`. The shortest digits of this
+/// double are those of the f16. The interval of doubles that round to a power of two extends twice
+/// as far up as down, so rounding its middle may give a member of the interval where rounding
+/// `value` does not.
 double fewest_digits(Half value) {
   const auto exact = static_cast<double>(value);
   Half above = value;
@@ -164,8 +165,8 @@ std::string without_zeros(const std::string& text) {
   return text.substr(0, kept) + text.substr(end);
 }
 
-/// More places than the shortest digits have. A power of two, rounded there, may be nearer to the
-/// value below it; then zeros follow the shortest digits.
+/// The text with more places than the shortest digits have. If a power of two, rounded to these
+/// places, would be nearer to the value below it, zeros follow the shortest digits.
 std::string lengthened(double value, const Decimal& decimal, int places, DType dtype,
                        Notation notation) {
   std::string text = rounded_text(value, places, notation);

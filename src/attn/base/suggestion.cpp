@@ -16,8 +16,8 @@ struct OtherName {
   std::string_view other, ours;
 };
 
-/// Names of our outputs, keys and flags in PyTorch, ONNX, JAX, Hugging Face models and papers. If
-/// there are several, the first known one is used.
+/// Names that PyTorch, ONNX, JAX, Hugging Face models and papers use for our outputs, keys and
+/// flags. If several of ours are listed, the first known one is used.
 constexpr OtherName kOtherNames[] = {
     {"query", "queries"},
     {"query", "q"},
@@ -114,7 +114,8 @@ std::string by_other_name(const std::string& word, const Names& known) {
   return "";
 }
 
-/// The first of the nearest, at a distance of at most `most`, less than the length of the word.
+/// The first name with the smallest distance, if this is at most `most` and less than the length of
+/// the word.
 std::string by_spelling(const std::string& word, const Names& known, std::size_t most) {
   std::string best;
   std::size_t least = std::min(most + 1, word.size());
@@ -148,8 +149,8 @@ std::size_t end_of_part(const std::string& word, const std::string& name) {
   return last ? word.size() : 0;
 }
 
-/// The name that ends last in the word, and the longest of those: scale for softmax_scale. Ignores
-/// names of one or two letters, which are parts of too many words.
+/// The longest of the names that end last in the word: scale for softmax_scale. Ignores names of
+/// one or two letters, which are parts of too many words.
 std::string by_part(const std::string& word, const Names& known) {
   std::string best;
   std::pair<std::size_t, std::size_t> most;

@@ -104,7 +104,8 @@ int exponent(std::string_view number) {
   return value;
 }
 
-/// Clamps to the largest double, which may be printed as 1.8e+308, a larger number.
+/// Parses a number. One just beyond the largest double becomes the largest double, which may be
+/// printed as 1.8e+308.
 double clamp_to_double(const std::string& number) {
   const double read = std::strtod(number.c_str(), nullptr);
   if (!std::isinf(read) || exponent(number) > std::numeric_limits<double>::max_exponent10)

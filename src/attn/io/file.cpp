@@ -141,8 +141,8 @@ constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // smaller files 
                                        .hint = "--max-memory raises the limit"});
 }
 
-/// Receives a file of unknown size. It grows in place or by moving pages, never by copying: then
-/// memory would be needed for both copies.
+/// A buffer for a file of unknown size. It grows in place or by moving pages, not by copying, which
+/// would need memory for both copies.
 class GrowingBuffer {
  public:
   explicit GrowingBuffer(std::size_t capacity) : capacity_(capacity) {
@@ -205,8 +205,8 @@ void read_rest(FileBytes& file, int fd, GrowingBuffer& buffer, std::size_t most)
   }
 }
 
-/// Reads a file that had `size` bytes when it was opened; to its end, where it grows and
-/// `is_settled` is false.
+/// Reads the first `size` bytes of a file, its size when it was opened, or up to its end if
+/// `is_settled` is false and it has grown.
 void read_regular(FileBytes& file, int fd, std::size_t size, std::size_t most, bool is_settled) {
   const std::shared_ptr<std::byte> buffer = allocate_bytes(size);
   while (file.size < size &&
@@ -269,7 +269,7 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   }
   if (is_settled) {
     require_unchanged(name, stamp_of(input.info), status_of(fd, name));
-    // An inherited descriptor may start behind the first byte.
+    // The offset of an inherited descriptor may be after the first byte.
     if (file.size < size && !input.inherited)
       throw Error(ErrorKind::io, Problem{.where = {name},
                                          .message = "ended after " + std::to_string(file.size) +

@@ -89,7 +89,7 @@ std::shared_ptr<SharedFile> FileCache::find(const std::string& path) {
   return entry->second.file;
 }
 
-/// The end where it was dropped meanwhile, or another version has its entry.
+/// entries_.end() if the file has been dropped, or if another version of it is cached.
 FileCache::Entries::iterator FileCache::entry_of(const SharedFile& file) {
   const auto entry = entries_.find(file.path());
   return entry != entries_.end() && entry->second.file.get() == &file ? entry : entries_.end();

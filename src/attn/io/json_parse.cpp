@@ -121,7 +121,7 @@ std::string found_at(std::string_view text, std::size_t at) {
   return quoted_word(word_at(text, at));
 }
 
-/// Hints for common mistakes, which other languages allow.
+/// Hints for common mistakes that are valid in other languages.
 std::string remedy(std::string_view text, std::size_t at, bool after_comma) {
   if (at >= text.size()) return "";
   const std::string_view word = word_at(text, at);
@@ -156,7 +156,7 @@ struct Expectation {
   bool after_comma = false;
 };
 
-/// What may follow, after the ',' or ':' if there is one.
+/// What may follow at the fault, after the ',' or ':' if there is one.
 Expectation expectation(const JsonFault& fault) {
   const std::size_t at = skip_space(fault.text, fault.good);
   const char next = at < fault.text.size() ? fault.text[at] : '\0';
@@ -291,7 +291,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   struct Open {
     std::optional<JsonRow> array = {};
     std::optional<JsonObject> object = {};
-    std::optional<std::string> key = {};  ///< whose value comes next
+    std::optional<std::string> key = {};  ///< the key whose value is next
     JsonKeys keys = {};
   };
 
@@ -374,7 +374,7 @@ Json parse_json(std::string_view text, const std::string& name, MemoryCharge& ch
   const std::size_t before = charge.bytes();
   if (std::optional<Json> json = parse_plain_json(checked, charge)) return *std::move(json);
   charge.release_to(before);
-  // nlohmann reads rare features, and finds what is wrong with the rest.
+  // nlohmann parses documents with rare features and reports errors in all others.
   Source source{checked};
   Builder builder(source, name, charge);
   nlohmann::json::sax_parse(SourceIterator(source, 0),

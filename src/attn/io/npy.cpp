@@ -298,7 +298,7 @@ Tensor read_npy(const FileBytes& file, const std::string& name, ReadBudget* budg
   const NpyHeader header = parse_npy_header(file.bytes(), name);
   require_bytes(header, file.size - header.data_offset, name);
   const bool is_swapped = header.big_endian != (std::endian::native == std::endian::big);
-  // Elements are copied where the file's cannot be used as they are.
+  // Elements are copied if those in the file cannot be used unchanged.
   MemoryCharge copies(budget, name);
   if (is_swapped || header.fortran_order || header.dtype == DType::boolean ||
       !is_aligned(file, header.data_offset, header.dtype))

@@ -91,7 +91,7 @@ void wait_for(int fd, short events) {
 void occupy_closed_streams() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) >= 0) continue;
-    const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;  // the wrong direction, on purpose
+    const int flags = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;  // deliberately the wrong direction
     if (open("/dev/null", flags) < 0) (void)open("/", O_PATH);   // the lowest free number: fd
   }
 }
@@ -151,8 +151,8 @@ Descriptor find_file(const std::string& path) {
   return found;
 }
 
-/// Opens the file of an O_PATH descriptor; where /proc is missing, by `path`, if that still names
-/// it.
+/// Opens the file of an O_PATH descriptor. If /proc is missing, opens `path` and checks that it is
+/// the same file.
 Descriptor reopened(const Descriptor& file, const struct stat& info, const std::string& path,
                     int flags) {
   flags |= O_CLOEXEC | O_NOCTTY;
@@ -171,7 +171,7 @@ bool is_null_device(const struct stat& info) {
   return S_ISCHR(info.st_mode) && info.st_rdev == makedev(1, 3);
 }
 
-/// Of an inherited descriptor, a terminal or a socket is read like a pipe.
+/// An inherited descriptor of a terminal or socket is read like a pipe.
 void require_readable(const OpenInput& input, const std::string& name) {
   const mode_t mode = input.info.st_mode;
   if (S_ISREG(mode) || S_ISFIFO(mode) || is_null_device(input.info)) return;

@@ -145,8 +145,8 @@ void StagedFile::close() {
   if (temporary_) fchmod(file_.get(), mode_);
   if (is_staged() && durable_ && fsync(file_.get()) != 0)
     throw system_error(ErrorKind::io, path_, errno);
-  // An O_TMPFILE file must stay open until it is linked. Closing one of two descriptors reports
-  // lost data.
+  // An O_TMPFILE file must stay open until it is linked. Closing one of two descriptors still
+  // reports lost data.
   Descriptor held;
   if (nameless_) {
     held = Descriptor(fcntl(file_.get(), F_DUPFD_CLOEXEC, 3));
@@ -188,7 +188,7 @@ void StagedFile::link_nameless() {
   if (link_to(target_)) return;
   if (errno != EEXIST) throw system_error(ErrorKind::io, path_, errno);
   if (!force_) throw ExistsAlready(path_);
-  // The name has appeared meanwhile. rename() replaces it, link() cannot.
+  // The name has been created in the meantime. rename() can replace it, link() cannot.
   const std::string other = (fs::path(target_).parent_path() / new_temp_name()).string();
   if (link_to(other) && rename(other.c_str(), target_.c_str()) == 0) return;
   const int code = errno;

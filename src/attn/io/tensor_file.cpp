@@ -30,7 +30,7 @@ constexpr Format kFormats[] = {Format::npy, Format::npz, Format::safetensors, Fo
 /// Counts of the innermost elements of nested arrays.
 struct Leaves {
   std::size_t numbers = 0;  ///< and booleans
-  std::size_t words = 0;    ///< "NaN" and the like, which count as numbers only beside numbers
+  std::size_t words = 0;    ///< "NaN" and the like, numbers only in arrays that contain numbers
   std::size_t others = 0;
 };
 
@@ -47,8 +47,8 @@ void count_leaves(const Json& json, Leaves& leaves) {
   }
 }
 
-/// Whether a member of a document is meant as a tensor; ["I", "am"] and false are not. A mixture of
-/// numbers and strings is, so that its error is reported.
+/// Whether a member of a document is meant as a tensor. ["I", "am"] and false are not; a mixture of
+/// numbers and strings is, so that an error is reported for it.
 bool is_tensor(const Json& json) {
   if (json.get<bool>() != nullptr) return false;
   Leaves leaves;

@@ -110,7 +110,7 @@ class Reader {
     if (end.members > limits_.members)
       refuse("has " + std::to_string(end.members) + " members; the limit is " +
              std::to_string(limits_.members));
-    constexpr std::size_t kMember = 512;  // what is kept of one, here and by callers, but its name
+    constexpr std::size_t kMember = 512;  // bytes of a member here and in callers, without its name
     charge_.add(end.members, kMember);
     charge_.add(3, end.directory_size);  // a byte of code page 437 takes up to 3 in UTF-8
     std::vector<Entry> entries = read_entries(end, directory);
@@ -135,8 +135,8 @@ class Reader {
     return little_endian<std::uint32_t>(archive_.subspan(offset));
   }
 
-  /// The end record whose signature comes last in the file. A reader that looks for the first one
-  /// finds the same, as the rest of the file is accounted for.
+  /// The end record whose signature comes last in the file. A reader that uses the first one finds
+  /// the same record, because all other bytes of the file belong to members and directory.
   EndRecord find_end(std::string& comment) const {
     const std::size_t from =
         archive_.size() - std::min<std::size_t>(archive_.size(), kEndSize + kFull16);
@@ -171,7 +171,8 @@ class Reader {
     return end;
   }
 
-  /// Replaces what the end record leaves to the zip64 record; returns where that record starts.
+  /// Replaces the values that the end record leaves to the zip64 record. Returns the offset of that
+  /// record.
   std::size_t read_zip64_end(std::size_t locator, EndRecord& end) const {
     Fields fields(archive_.subspan(locator + 4));
     const std::uint32_t disk = fields.u32();
@@ -378,7 +379,7 @@ std::string inflate_member(const ZipMember& member, std::byte* out) {
   constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
   Bytes packed = member.packed;
   std::size_t left = member.size;
-  std::byte extra{};  // receives what is more than `size`
+  std::byte extra{};  // receives bytes beyond `size`
   int status = Z_OK;
   while (status == Z_OK) {
     const std::size_t in = std::min(packed.size(), kMost);

@@ -17,8 +17,9 @@ constexpr double kWorkOfOneWorker = 8e6;  // below this, waking a thread costs m
 
 constexpr std::size_t kTasksOfWorker = 8;  // to balance the load
 
-/// One call of attend(). Other processors fetch what the caller writes here one cache line at a
-/// time, which is slow: it is kept small, and workers initialise their own scratch memory.
+/// One call of attend(). Other processors fetch the cache lines that the caller writes here one at
+/// a time, which is slow. The object is therefore small, and workers initialise their own scratch
+/// memory.
 template <class T>
 class alignas(64) Call {
  public:
@@ -61,9 +62,9 @@ class alignas(64) Call {
     return scratch;
   }
 
-  /// Whether tasks are whole segments, for which each worker packs the keys and values itself:
-  /// these stay in the caches of one processor and no worker waits. Requires enough segments to
-  /// balance the load.
+  /// Whether tasks are whole segments. Each worker then packs keys and values itself, so they stay
+  /// in the caches of one processor and no worker waits. Requires enough segments to balance the
+  /// load.
   bool runs_whole_segments() const {
     constexpr std::size_t kMostBytes = 2304u
                                        << 10;  // beyond this, packing is a small part of the work
@@ -198,8 +199,8 @@ class alignas(64) Call {
                    .stride = schedule_.score_stride});
   }
 
-  /// Few rows: computes the key blocks of each pair independently, then merges them. A task is
-  /// several consecutive key blocks, so that each is prefetched during the one before.
+  /// For few rows: computes the key blocks of each pair independently, then merges them. A task is
+  /// several consecutive key blocks, so that each is prefetched while the previous one is computed.
   void split_chunk(std::size_t first, std::size_t count) {
     const std::size_t blocks = schedule_.key_blocks, rows = schedule_.pair_rows,
                       parts = count * blocks;

@@ -10,8 +10,8 @@ constexpr std::size_t kScoreBytes = 768u << 10;  // part of a worker's level 2 c
 constexpr std::size_t kChunkBytes = std::size_t{64} << 20;
 constexpr std::size_t kEnoughTasks = 32;  // to balance the usual numbers of threads
 
-/// Whether the masks and biases that heads share exceed most caches. Then it is faster to read them
-/// once for all heads.
+/// Whether the masks and biases that heads share are larger than most caches. It is then faster to
+/// read them once for all heads.
 template <class T>
 bool shares_much(const Problem<T>& p) {
   constexpr std::size_t kMuch = std::size_t{64} << 20;
@@ -43,7 +43,8 @@ std::size_t choose_task_rows(const Schedule& schedule) {
   return rows;
 }
 
-/// Elements of an array with one number for each row from which a vector can be loaded at any row.
+/// The size of an array with one number for each row, padded so that a vector can be loaded at any
+/// row.
 std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
   return round_up(schedule.block_rows, geometry.lanes) + geometry.lanes;
 }

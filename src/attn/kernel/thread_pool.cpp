@@ -18,7 +18,7 @@ std::byte* Arena::reserve(std::size_t bytes) {
   const std::size_t alignment = bytes < kHugePage ? 4096 : kHugePage;
   const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   if (rounded < bytes) throw std::bad_alloc();
-  memory_.reset();  // first, so that both need not fit into memory
+  memory_.reset();  // freed first, so that memory need not hold both blocks
   bytes_ = 0;
   memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
   if (!memory_) throw std::bad_alloc();
@@ -41,8 +41,8 @@ void pause() {
 #endif
 }
 
-/// Polls a condition for a while. Phases follow one another within microseconds, while waking a
-/// sleeping thread takes about fifty.
+/// Polls a condition for a while, because runs often follow one another within microseconds, while
+/// waking a sleeping thread takes about fifty.
 template <class Condition>
 bool spin_until(Condition condition) {
   constexpr int kSpins = 4000;
@@ -61,7 +61,7 @@ ThreadPool::ThreadPool(std::size_t threads)
 ThreadPool::~ThreadPool() {
   stop_ = true;
   ++job_;
-  std::unique_lock(mutex_).unlock();  // threads about to sleep now do, and are woken
+  std::unique_lock(mutex_).unlock();  // threads about to sleep now do so, and can be woken
   job_posted_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
 }

@@ -180,8 +180,8 @@ std::vector<std::string> every(const std::vector<std::string>& labels, std::size
   return kept;
 }
 
-/// Keeps the stronger of two cells of a block: NaN first, so that it stays visible, then the value
-/// of largest magnitude, then hidden.
+/// Keeps the stronger of two cells of a block: NaN, so that it stays visible, otherwise the value
+/// of larger magnitude, otherwise hidden.
 void merge(CellKind& kind, double& value, CellKind other_kind, double other) {
   if (kind == CellKind::nan || other_kind == CellKind::hidden) return;
   if (other_kind == CellKind::nan || kind == CellKind::hidden) {

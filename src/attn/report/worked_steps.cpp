@@ -37,7 +37,7 @@ bool latex_has(std::uint32_t c) {
   return c < 0x80 || (c >= 0xA0 && c < 0x180 && !holds(kWithout)) || holds(kSigns);
 }
 
-/// A character that LaTeX lacks, as "U+6771".
+/// A replacement for a character that LaTeX lacks: "U+6771".
 std::string latex_code(std::uint32_t c) {
   char text[16];
   std::snprintf(text, sizeof text, "U+%04X", c);
@@ -65,7 +65,7 @@ std::string latex_text(const std::string& text) {
   return out;
 }
 
-/// The end of a line and its greatest width.
+/// The text between two lines and the greatest width of a line.
 struct LatexLayout {
   std::string end;
   double most;

@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;  // a cache line, and the widest SIMD register
 
-/// Advises the kernel to use huge pages for large blocks: faults on small pages take longer than
-/// most computations.
+/// Advises the kernel to use huge pages for large blocks, because faults on small pages take longer
+/// than most computations.
 void ask_for_huge_pages(std::uintptr_t address, std::size_t bytes) {
   constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
   const std::uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage;
