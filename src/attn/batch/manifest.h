@@ -75,7 +75,7 @@ class Manifest {
 
   /// Appends a line for each outcome that was not skipped, in one write.
   void add(std::span<const Outcome> outcomes);
-  /// Call after the last line. Errors: io, if the system reports lost data.
+  /// Call it after the last add(). Errors: io, if the system reports lost data.
   void close();
 
   const std::string& path() const { return path_; }

@@ -26,7 +26,7 @@ struct OptionalValue {
   std::string standalone;  ///< the value of the flag without one
   Store<std::string> store;
   std::function<bool(const std::string&)> accepts;  ///< whether a word could be meant as the value
-  bool may_be_next_word = false;  ///< a next word that `accepts` recognises is the value
+  bool may_be_next_word = false;  ///< the next word is the value if `accepts` is true for it
 };
 
 struct TextValue {

@@ -1,4 +1,4 @@
-// The results and the cost of a computation, from shapes and dtypes alone.
+// The shapes, dtypes and cost of a computation's results, determined from shapes and dtypes alone.
 #pragma once
 
 #include <set>

@@ -12,7 +12,8 @@
 
 namespace attn {
 
-// Of (B, H, L, S) floats; sums in doubles, rounded once. An empty axis sums to 0.
+// The argument is (B, H, L, S), of floats. Sums are in doubles and rounded once. An empty axis sums
+// to 0.
 Tensor mean_over_heads(const Tensor& weights);   ///< (B, L, S)
 Tensor sum_over_queries(const Tensor& weights);  ///< (B, H, S)
 

@@ -14,7 +14,7 @@ struct Angles {
   Tensor cos, sin;
 };
 
-/// Angles p * f_k of the positions p (B or 1, N), int64, with r = rotary.width (D where that is 0):
+/// Angles p * f_k of the positions p (B or 1, N), int64, with r = rotary.width, or D if that is 0:
 ///   f_k = base^(-2k / r), 0 <= k < r / 2, then by rotary.scaling
 ///   linear: f_k / factor                                       Chen et al. 2023, arXiv:2306.15595
 ///   ntk:    base * factor^(r / (r - 2)) instead of base

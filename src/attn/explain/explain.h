@@ -1,4 +1,5 @@
-// --explain: each stage of a job with its formula and matrices, and the arithmetic for one query.
+// --explain: shows each stage of a job with its formula and matrices, and the arithmetic for one
+// query.
 #pragma once
 
 #include <cstdint>

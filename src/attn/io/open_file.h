@@ -1,4 +1,4 @@
-// Opens inputs and special outputs (pipes and devices); file descriptors and what paths refer to.
+// Opens inputs and special outputs (pipes and devices); owns file descriptors; classifies paths.
 // Regular outputs: io/staged_file.h.
 //
 // A file is first opened with O_PATH, which has no side effects, and checked; then it is opened for

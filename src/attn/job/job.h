@@ -78,16 +78,16 @@ struct PreparedJob {
   Plan plan;
 };
 
-/// Checks and plans a job without computing it; `offered` are outputs that the caller can take row
-/// by row. Errors: data, usage if only flags are at fault; they name the file of each tensor.
+/// Checks and plans a job without computing it; `offered` are outputs that the caller can receive
+/// row by row. Errors: data, usage if only flags are at fault; they name the file of each tensor.
 PreparedJob prepare_job(const Job& job, const Document& document,
                         const std::set<std::string>& offered = {});
 
 /// A result without outputs: tokens and made_by, with the digests of all inputs.
 Result describe_job(const Job& job, Document document, const TensorFiles& files);
 
-/// Computes the result's outputs; those with a sink go there (core/attention.h). Errors as
-/// prepare_job().
+/// Computes the result's outputs. Outputs with a sink are passed to it instead (core/attention.h).
+/// Errors as prepare_job().
 void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
                  Result& result, const RowSinks& sinks = {});
 

@@ -1,6 +1,6 @@
 // Random tensors as a job writes them: {"randint": {"low": 0, "high": 3, "shape": [3, 3]}}.
 //
-//   RandomState   randint {low = 0, high, shape, dtype}   rand, random_sample, randn,
+//   RandomState   randint {low = 0, high, shape, dtype}   rand, random, random_sample, randn,
 //                 standard_normal {shape}   uniform {low = 0, high = 1, shape}
 //                 normal {loc = 0, scale = 1, shape}   permutation {n | values}
 //                 shuffle {values}   choice {n | values, shape, replace = true, p}

@@ -34,8 +34,8 @@ ValueBlock<T> packed_values(const QueryBlock<T>& block, std::size_t number) {
   return {packed, kKeyBlock, 0, 0, kind == ValueKind::non_finite};
 }
 
-/// The values of key block `number`: in place if packing left them there, or if only one tile of
-/// rows uses them and they consist of whole vectors.
+/// The values of key block `number`: in place if pack_values() did not copy them, or if only one
+/// tile of rows uses them and they consist of whole vectors.
 template <class T>
 ValueBlock<T> value_block(const QueryBlock<T>& block, std::size_t number) {
   const Problem<T>& p = block.problem;

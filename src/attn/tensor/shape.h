@@ -12,8 +12,8 @@
 namespace attn {
 
 /// Like std::vector<std::size_t>, with at most kMaxAxes axes, as in NumPy 2. Up to kFew axes are
-/// stored inline: a small job makes hundreds of shapes, whose allocation took longer than its
-/// arithmetic. Errors: data, if an axis is added to a shape of kMaxAxes.
+/// stored inline: a small job makes hundreds of shapes, and allocating them took longer than its
+/// computation. Errors: data, if an axis is added to a shape of kMaxAxes.
 class Shape {
  public:
   static constexpr std::size_t kMaxAxes = 64;
