@@ -11,10 +11,10 @@
 namespace attn {
 
 /// Bytes of the well-formed UTF-8 sequence at `at` (Unicode 15, table 3-7: no overlong forms, no
-/// surrogates, nothing above U+10FFFF), or 0 where there is none.
+/// surrogates, nothing above U+10FFFF), or 0 if there is none.
 std::size_t utf8_length(std::string_view text, std::size_t at);
 
-/// The code point at `at`, or the byte there where it is not UTF-8.
+/// The code point at `at`, or the byte at `at` if it is not UTF-8.
 std::uint32_t code_point(std::string_view text, std::size_t at);
 
 /// Appends the character `code`, at most U+10FFFF.
@@ -24,7 +24,7 @@ void append_utf8(std::string& text, std::uint32_t code);
 std::size_t find_invalid_utf8(std::string_view text);
 
 /// Bytes of the grapheme cluster at `at`, for example a letter with its combining marks. A byte
-/// that is not UTF-8 is a cluster by itself, and so is the rest of one longer than 128 bytes.
+/// that is not UTF-8 is a cluster. A cluster longer than 128 bytes is split.
 std::size_t grapheme_length(std::string_view text, std::size_t at);
 
 std::vector<std::string_view> graphemes_of(std::string_view text);

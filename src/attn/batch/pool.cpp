@@ -292,8 +292,8 @@ void Pool::update_is_full() {
   is_full_ = finished_.size() >= kMaxWaitingItems || (bytes > 0 && bytes >= options_.max_waiting);
 }
 
-/// While more items can be started at once, small texts are collected and written together, by the
-/// next tick at the latest.
+/// Whether reporting can wait: while more items can be started immediately, small texts are
+/// collected and written together, at the next tick at the latest.
 bool Pool::may_defer_report() const {
   return options_.in_order && source_.has_more() && !stop_ &&
          finished_.bytes() < std::min(kPipeBuffer, options_.max_waiting) &&

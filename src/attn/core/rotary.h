@@ -18,10 +18,10 @@ struct Angles {
 ///   f_k = base^(-2k / r), 0 <= k < r / 2, then by rotary.scaling
 ///   linear: f_k / factor                                       Chen et al. 2023, arXiv:2306.15595
 ///   ntk:    base * factor^(r / (r - 2)) instead of base
-///   yarn:   f_k / factor where a pair turns less than beta_slow times in original_length, f_k
-///           where more than beta_fast times, a ramp over k in between; cosines and sines times
+///   yarn:   f_k / factor if a pair turns less than beta_slow times in original_length, f_k
+///           if more than beta_fast times, a ramp over k in between; cosines and sines times
 ///           attention_factor                                   Peng et al. 2023, arXiv:2309.00071
-///   llama3: f_k / factor where the wavelength 2 pi / f_k is over original_length /
+///   llama3: f_k / factor if the wavelength 2 pi / f_k is over original_length /
 ///           low_frequency_factor, f_k below original_length / high_frequency_factor, linear in
 ///           original_length / wavelength between
 Angles rotary_angles(const Rotary& rotary, std::size_t D, const Tensor& positions);

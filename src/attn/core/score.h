@@ -15,7 +15,7 @@ Tensor negative_square_distances(const Tensor& queries, const Tensor& keys, DTyp
 
 /// scores (B, H, L, S) of queries (B, H, L, D) and keys (B, G, S, Dk); query head h uses key head
 /// h / (H / G). Dk is D unless the score function has weights.
-///   dot:      q . k             integers stay exact, Error(data) where one does not fit int64
+///   dot:      q . k             integers stay exact, Error(data) if one does not fit int64
 ///   cosine:   q . k / (|q| |k|) a float of dtype `in.compute`; NaN if a vector is zero
 ///   l2:       -|q - k|^2        summed directly, so that equal vectors give 0
 ///   general:  q W_score k       Luong et al. 2015, arXiv:1508.04025; W_score (D, Dk); integers

@@ -1,4 +1,4 @@
-// Compares the results of an example with what its notebook printed.
+// Compares the results of an example with the output printed by its notebook.
 //
 // The text of each result must be byte-identical, and each number in it must equal the computed
 // value at the printed precision. Singular vectors that are determined are compared up to their

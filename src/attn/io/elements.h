@@ -61,7 +61,7 @@ void visit_bits(DType dtype, F&& f) {
 bool is_aligned(const FileBytes& file, std::size_t offset, DType dtype);
 
 /// The elements from byte `offset` of the file, which has enough bytes. They share the file's
-/// memory where they are aligned and are copied otherwise. A bool is true if its byte is not 0.
+/// memory if they are aligned and are copied otherwise. A bool is true if its byte is not 0.
 Tensor elements_at(const FileBytes& file, std::size_t offset, DType dtype, const Shape& shape);
 
 /// Reverses the bytes of each element.

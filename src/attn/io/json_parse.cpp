@@ -152,7 +152,7 @@ Problem explain_string(const JsonFault& fault, std::size_t start) {
 
 struct Expectation {
   std::string what;
-  std::size_t at;  ///< where it was expected
+  std::size_t at;  ///< the offset at which it was expected
   bool after_comma = false;
 };
 

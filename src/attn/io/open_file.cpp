@@ -111,7 +111,7 @@ bool is_own(int fd) {
   return fd > STDERR_FILENO && flags >= 0 && (flags & FD_CLOEXEC) != 0;
 }
 
-/// Whether attn has the file open. `besides` is one of its descriptors that does not count.
+/// Whether attn has the file open. The descriptor `besides` is ignored.
 bool is_open_here(const struct stat& info, int besides) {
   std::error_code error;
   for (fs::directory_iterator entry(kOwnDescriptors, error), end; !error && entry != end;

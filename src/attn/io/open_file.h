@@ -77,11 +77,12 @@ struct OpenInput {
 /// no_input (missing, a directory, a device other than /dev/null), permission.
 OpenInput open_input(const std::string& path);
 
-/// A copy of the inherited descriptor `fd`. Errors: `kind`, where it is not open or is attn's own.
+/// A copy of the inherited descriptor `fd`. Errors: `kind`, if it is not open or was opened by
+/// attn.
 Descriptor inherited_descriptor(int fd, const std::string& name, ErrorKind kind);
 
-/// A pipe or device for writing; a FIFO waits for its reader. `target` is not followed where it is
-/// a symbolic link. Errors: cannot_create, also for a regular file; permission. `name` is used in
+/// A pipe or device for writing; a FIFO waits for its reader. `target` is not followed if it is a
+/// symbolic link. Errors: cannot_create, also for a regular file; permission. `name` is used in
 /// errors.
 Descriptor open_special_output(const std::string& target, const std::string& name);
 

@@ -34,7 +34,7 @@ using SafetensorsMetadata = std::vector<std::pair<std::string, std::string>>;
 bool is_safetensors(std::span<const std::byte> bytes);
 
 /// All tensors, in the header's order; `metadata`, if not null, receives __metadata__. The tensors
-/// share the file's memory where they are aligned. Copies stay charged to `budget`, if any. Errors:
+/// share the file's memory if they are aligned. Copies stay charged to `budget`, if any. Errors:
 /// data.
 TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata = nullptr,
                            ReadBudget* budget = nullptr);

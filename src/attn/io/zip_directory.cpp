@@ -340,7 +340,7 @@ class Reader {
     return packed;
   }
 
-  /// Checksum and sizes behind the data (4.3.9), with or without a signature, of 32 or 64 bits.
+  /// Checksum and sizes after the data (4.3.9), with or without a signature, of 32 or 64 bits.
   void check_descriptor(Fields fields, const Header& header, const ZipMember& member) const {
     const std::size_t size = fields.left();
     const bool has_signature = size == 16 || size == 24, is_wide = size >= 20;
