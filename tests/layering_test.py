@@ -84,7 +84,7 @@ def test_nothing_uses_call_once():
     """An exception that leaves std::call_once() passes through the C library, which unwinds with another
     copy of the unwinder than the one linked into the program, and aborts."""
     assert [path for path, text in sources(".h", ".cpp")
-            if "std::call_once" in text.replace("Not std::call_once", "")] == []
+            if "std::call_once" in re.sub("//.*", "", text)] == []
 
 
 def test_main_includes_only_the_command_line():
