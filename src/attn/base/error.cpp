@@ -14,12 +14,6 @@ std::vector<std::string> render(const std::vector<Problem>& problems, std::size_
   return lines;
 }
 
-std::string joined(const std::vector<std::string>& lines) {
-  std::string text;
-  for (const std::string& line : lines) text += (text.empty() ? "" : "\n") + line;
-  return text;
-}
-
 std::size_t cut(std::vector<Problem>& problems, std::size_t omitted) {
   if (problems.size() <= ProblemList::kMost) return omitted;
   omitted += problems.size() - ProblemList::kMost;
@@ -51,7 +45,7 @@ Error::Error(ErrorKind kind, Problem problem)
 
 // what() is made from the problems, so they are cut before the base class is.
 Error::Error(ErrorKind kind, std::vector<Problem> problems, std::size_t omitted)
-    : std::runtime_error((omitted = cut(problems, omitted), joined(render(problems, omitted)))),
+    : std::runtime_error((omitted = cut(problems, omitted), join(render(problems, omitted), "\n"))),
       kind_(kind),
       problems_(std::move(problems)),
       omitted_(omitted),

@@ -63,13 +63,6 @@ std::string dry_run_json(const Item& item, const BatchContext& context, const Ou
   return text + (plan == nullptr ? "}" : "," + plan_json(*plan, memory).substr(1)) + "\n";
 }
 
-/// All warnings on one line.
-std::string joined(const std::vector<std::string>& warnings) {
-  std::string text;
-  for (const std::string& warning : warnings) text += (text.empty() ? "" : "; ") + warning;
-  return text;
-}
-
 /// Bytes of files that are in memory in addition to the tensors read from them. Arrays in .npy and
 /// .safetensors files are used in place.
 std::size_t size_of_texts(const TensorFiles& files) {
@@ -135,7 +128,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (context.naming) writer = writer_of_item(item, context, job, files);
   const auto [result, warnings] =
       execute({job, prepared, std::move(document), &files, job.outputs, context.nan});
-  outcome.warning = joined(warnings);
+  outcome.warning = join(warnings, "; ");
   if (writer) {
     write_files(*writer, result, attempt, context, outcome);
   } else {

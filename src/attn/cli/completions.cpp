@@ -3,17 +3,12 @@
 #include <algorithm>
 #include <memory>
 
+#include "attn/base/text.h"
 #include "attn/cli/commands.h"
 #include "attn/cli/terminal.h"
 
 namespace attn {
 namespace {
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
 
 /// Quotes `text` for a shell.
 std::string quoted(std::string text) {
@@ -78,19 +73,19 @@ std::string bash() {
   std::string values, flags, firsts, names, commands;
   for (const CommandCompletions& offer : all_completions()) {
     commands += (commands.empty() ? "" : " ") + offer.name;
-    flags += "    " + offer.name + ") words=" + quoted(joined(flags_of(offer))) + " ;;\n";
+    flags += "    " + offer.name + ") words=" + quoted(join(flags_of(offer), " ")) + " ;;\n";
     if (!offer.words.empty())
-      firsts += "    " + offer.name + ") words=" + quoted(joined(offer.words)) + " ;;\n";
+      firsts += "    " + offer.name + ") words=" + quoted(join(offer.words, " ")) + " ;;\n";
     for (const std::string& word : offer.takers)
       names += "    " + quoted(offer.name + " " + word) + ") [[ " +
-               quoted(" " + joined(file_flags_of(offer)) + " ") +
+               quoted(" " + join(file_flags_of(offer), " ") + " ") +
                " == *\" $previous \"* ]] || words=$(" + names_of(offer, "\"${COMP_WORDS[0]}\"") +
                ") ;;\n";
     for (const Option& option : offer.options) {
       if (option.known_values().empty()) continue;
       for (const std::string& name : option.names)
         values += "    " + quoted(offer.name + " " + name) +
-                  ") words=" + quoted(joined(option.known_values())) +
+                  ") words=" + quoted(join(option.known_values(), " ")) +
                   (takes_list(option) ? " list=1" : "") + " ;;\n";
     }
   }
@@ -116,7 +111,7 @@ std::string bash() {
          "    esac\n"
          "  elif [[ -z $words ]] && ((COMP_CWORD == 2)); then\n"
          "    case ${COMP_WORDS[1]} in\n" +
-         firsts + "    help) words=" + quoted(joined(help_names())) +
+         firsts + "    help) words=" + quoted(join(help_names(), " ")) +
          " ;;\n"
          "    esac\n"
          "  elif [[ -z $words ]]; then\n"
@@ -147,7 +142,7 @@ std::string zsh_text(const std::string& text) {
 
 std::string zsh_values(const Option& option) {
   if (option.known_values().empty()) return "_files";
-  const std::string words = joined(option.known_values());
+  const std::string words = join(option.known_values(), " ");
   // The leading space keeps zsh from adding arguments of its own.
   return takes_list(option) ? " _values -s , " + option.placeholder + " " + words
                             : "(" + words + ")";
@@ -165,7 +160,7 @@ std::string zsh() {
           spec += ":" + zsh_text(option.placeholder) + ":" + zsh_values(option);
         cases += " \\\n      " + quoted(spec);
       }
-    const std::string first = offer.words.empty() ? "_files" : "(" + joined(offer.words) + ")";
+    const std::string first = offer.words.empty() ? "_files" : "(" + join(offer.words, " ") + ")";
     const std::string rest =
         offer.takers.empty() ? "_files" : "{compadd -- $(" + names_of(offer, "attn") + ")}";
     cases += " \\\n      " + quoted("1: :" + first) + " " + quoted("*: :" + rest) + " ;;\n";
@@ -176,7 +171,7 @@ std::string zsh() {
          "  )\n"
          "  if ((CURRENT == 2)); then\n    _describe command commands\n    return\n  fi\n"
          "  if ((CURRENT == 3)) && [[ $words[2] == help ]]; then\n    compadd " +
-         joined(help_names()) +
+         join(help_names(), " ") +
          "\n    return\n  fi\n"
          "  shift words\n  ((CURRENT--))\n"
          "  case $words[1] in\n" +
@@ -191,24 +186,25 @@ std::string fish() {
   text +=
       "complete -c attn -n __fish_use_subcommand -f -a help -d 'on a command or a topic'\n"
       "complete -c attn -n '__fish_seen_subcommand_from help' -f -a " +
-      quoted(joined(help_names())) + "\n";
+      quoted(join(help_names(), " ")) + "\n";
   for (const CommandCompletions& offer : all_completions()) {
     text += "complete -c attn -n __fish_use_subcommand -f -a " + offer.name + " -d " +
             quoted(offer.what) + "\n";
     const std::string within =
         "complete -c attn -n '__fish_seen_subcommand_from " + offer.name + "'";
-    if (!offer.words.empty()) text += within + " -f -a " + quoted(joined(offer.words)) + "\n";
+    if (!offer.words.empty()) text += within + " -f -a " + quoted(join(offer.words, " ")) + "\n";
     if (!offer.takers.empty())
       text += "complete -c attn -n '__fish_seen_subcommand_from " + offer.name +
-              "; and __fish_seen_subcommand_from " + joined(offer.takers) + "' -f -a " +
+              "; and __fish_seen_subcommand_from " + join(offer.takers, " ") + "' -f -a " +
               quoted("(" + names_of(offer, "attn") + ")") + "\n";
     for (const Option& option : offer.options) {
       text += within;
       for (const std::string& name : option.names)
         text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       if (option.takes_value())
-        text += option.known_values().empty() ? " -r"
-                                              : " -x -a " + quoted(joined(option.known_values()));
+        text += option.known_values().empty()
+                    ? " -r"
+                    : " -x -a " + quoted(join(option.known_values(), " "));
       text += " -d " + quoted(option.help) + "\n";
     }
   }

@@ -29,8 +29,7 @@ CLI::Option* declare(const Option& option, CLI::App& app) {
   return declared;
 }
 
-/// Whether a word may name the option: "--seed", "--seed=1", or "-q" in "-fq" (also in "-1q", which
-/// this function cannot distinguish).
+/// False only if no word names the option: "--seed", "--seed=1", or "-q" in "-fq".
 bool may_be_given(const Option& option, const Arguments& words) {
   if (option.is_positional()) return true;
   return std::any_of(words.begin(), words.end(), [&](std::string_view word) {

@@ -83,10 +83,10 @@ class Computation {
   void compute_fused() {
     if (is_computed_) return;
     const FusedRequest request = fused_request();
-    auto [fused, beyond] =
+    auto [fused, overflowed] =
         attend_fused(formula_.at(Output::queries), formula_.all_keys(),
                      wants_context() ? formula_.all_values() : Tensor(), in_, options_, request);
-    compute_rows(beyond, request, fused);
+    compute_rows(overflowed, request, fused);
     for (const OutputRow& row : kOutputs)
       if (std::optional<Tensor>& output = fused[index_of(row.output)])
         formula_.provide(row.output, std::move(*output));

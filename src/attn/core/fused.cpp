@@ -100,12 +100,13 @@ double largest_magnitude(const Tensor& tensor) {
   return static_cast<double>(largest + others);
 }
 
-/// Finds the rows of FusedResult::beyond by their logsumexp. Thread-safe.
+/// Finds the rows of FusedResult::overflowed by their logsumexp. Thread-safe.
 template <class T>
-class BeyondKernels {
+class OverflowedRows {
  public:
   /// All must outlive this object.
-  BeyondKernels(const Tensor& queries, const Tensor& keys, const Inputs& in, const Options& options)
+  OverflowedRows(const Tensor& queries, const Tensor& keys, const Inputs& in,
+                 const Options& options)
       : queries_(queries),
         keys_(keys),
         factor_(static_cast<double>(queries.shape()[3]) * std::fabs(in.scale.factor()) /
@@ -162,7 +163,8 @@ kernel::FinishedRows<T> part_of(const kernel::FinishedRows<T>& rows, std::size_t
 /// Requests the rows of the score matrices that are wanted or reduced, and sets their destinations.
 template <class T>
 void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
-                     const FusedRequest& request, const Shape& matrix, BeyondKernels<T>& beyond) {
+                     const FusedRequest& request, const Shape& matrix,
+                     OverflowedRows<T>& overflowed) {
   const std::size_t S = matrix[3];
   std::vector<RowOutput<T>> matrices;
   std::vector<ReducedOutput<T>> reductions;
@@ -191,16 +193,16 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
       for (std::size_t i = 0; i < rows.count; ++i)
         each.kept[rows.first + i] = reduce_row(each.output, rows.*each.rows + i * rows.stride, S);
   };
-  results.sink = [pass_all, &beyond,
+  results.sink = [pass_all, &overflowed,
                   logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {
     // logsumexp is finite only if all visible scores are.
     const T* const logs = logsumexp + rows.first;
     const bool finite =
         std::all_of(logs, logs + rows.count, [](T log) { return std::isfinite(log); });
-    const auto is_beyond = [&](T log) { return beyond.contains(log); };
-    if (std::none_of(logs, logs + rows.count, is_beyond)) return pass_all(rows, finite);
+    const auto is_overflowed = [&](T log) { return overflowed.contains(log); };
+    if (std::none_of(logs, logs + rows.count, is_overflowed)) return pass_all(rows, finite);
     for (std::size_t i = 0; i < rows.count; ++i)
-      if (!is_beyond(logs[i])) pass_all(part_of(rows, i, 1), false);
+      if (!is_overflowed(logs[i])) pass_all(part_of(rows, i, 1), false);
   };
 }
 
@@ -248,18 +250,18 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
 
   FusedResult result;
   FusedOutputs& outputs = result.outputs;
-  BeyondKernels<T> beyond(queries, keys, in, options);
+  OverflowedRows<T> overflowed(queries, keys, in, options);
   kernel::Results<T> results;
   results.logsumexp =
       allocate_if<T>(true, outputs[index_of(Output::logsumexp)], {in.B, in.H, problem.L});
   std::optional<Tensor>& context = outputs[index_of(Output::head_context)];
   results.context = allocate_if<T>(true, context, {in.B, in.H, problem.L, problem.Dv});
   results.context_strides = strides_of(*context);
-  set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, beyond);
+  set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, overflowed);
   kernel::attend(problem, results, pool());
   const auto logs = outputs[index_of(Output::logsumexp)]->template data<T>();
   for (std::size_t i = 0; i < logs.size(); ++i)
-    if (beyond.contains(logs[i])) result.beyond.push_back(i);
+    if (overflowed.contains(logs[i])) result.overflowed.push_back(i);
   if (wants_context)
     recompute_overflowed<T>(problem, values, *context);
   else

@@ -44,7 +44,7 @@ struct FusedResult {
   /// Flat indices of rows of (B, H, rows) that the reference path has to compute: the kernels
   /// multiply scores by log2(e), so a finite score above 69 % of the largest number overflows.
   /// `outputs` holds NaN for these rows, and sinks did not receive them.
-  std::vector<std::size_t> beyond;
+  std::vector<std::size_t> overflowed;
 };
 
 /// `queries` (B, H, rows, D), `keys` (B, G, S, Dk) and, if head_context is requested, `values` (B,

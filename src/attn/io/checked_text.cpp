@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "attn/base/error.h"
 #include "attn/base/utf8.h"
+#include "attn/io/file.h"
 
 namespace attn {
 namespace {
-
-[[noreturn]] void fail(const std::string& name, const std::string& what) {
-  throw Error(ErrorKind::data, Problem{.where = {name}, .message = what});
-}
 
 bool is_continuation(char c) { return (static_cast<unsigned char>(c) & 0xC0u) == 0x80u; }
 
@@ -23,13 +19,13 @@ std::string_view without_byte_order_mark(std::string_view text) {
 
 std::string_view checked_text(std::string_view text, const std::string& name) {
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"))
-    fail(name, "is UTF-16, expected UTF-8 (save it as UTF-8)");
+    fail_at({name}, "is UTF-16, expected UTF-8 (save it as UTF-8)");
   if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos)
-    fail(name, "byte " + std::to_string(nul) + " is NUL, expected text in UTF-8");
+    fail_at({name}, "byte " + std::to_string(nul) + " is NUL, expected text in UTF-8");
   if (const std::size_t bad = find_invalid_utf8(text); bad != std::string_view::npos)
-    fail(name, "byte " + std::to_string(bad) + " is not UTF-8");
+    fail_at({name}, "byte " + std::to_string(bad) + " is not UTF-8");
   text = without_byte_order_mark(text);
-  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) fail(name, "is empty");
+  if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) fail_at({name}, "is empty");
   return text;
 }
 

@@ -12,6 +12,7 @@
 #include "attn/io/json_plain.h"
 
 namespace attn {
+
 template <class T>
 JsonArray JsonRow::spread(const std::vector<T>& numbers) {
   charge_->add(numbers.size() + 1, sizeof(Json));

@@ -23,10 +23,6 @@ namespace {
 constexpr Format kFormats[] = {Format::npy, Format::npz, Format::safetensors, Format::json,
                                Format::csv};
 
-[[noreturn]] void fail(const FileBytes& file, const std::string& problem) {
-  throw Error(ErrorKind::data, Problem{.where = {file.name()}, .message = problem});
-}
-
 /// Counts of the innermost elements of nested arrays.
 struct Leaves {
   std::size_t numbers = 0;  ///< and booleans
@@ -70,11 +66,11 @@ TensorMap read_json_tensors(const FileBytes& file, ReadBudget* budget) {
       const std::string& key = member.first;
       const Json& value = member.second;
       if (!is_tensor(value) || (is_result && key == "id")) continue;
-      if (key.empty()) fail(file, "has an array without a name");
+      if (key.empty()) fail_at({file.name()}, "has an array without a name");
       tensors.set(key, within(name, [&] { return tensor_from_json(value, key, elements); }));
     }
   }
-  if (tensors.empty()) fail(file, "has no array of numbers");
+  if (tensors.empty()) fail_at({file.name()}, "has no array of numbers");
   elements.keep();
   return tensors;
 }
@@ -134,7 +130,8 @@ Format format_of(const FileBytes& file) {
   if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;
   // Standard input has no suffix.
   if (is_stream(file.path) && is_plain_text(file.text())) return Format::csv;
-  fail(file, file.size == 0 ? "is empty" : "is not a .npy, .npz, .safetensors, JSON or CSV file");
+  fail_at({file.name()},
+          file.size == 0 ? "is empty" : "is not a .npy, .npz, .safetensors, JSON or CSV file");
 }
 
 TensorRef parse_tensor_ref(const std::string& text) {
@@ -156,7 +153,7 @@ TensorRef parse_tensor_ref(const std::string& text) {
 }
 
 TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits, ReadBudget* budget) {
-  if (file.size == 0) fail(file, "is empty");
+  if (file.size == 0) fail_at({file.name()}, "is empty");
   const Format format = format_of(file);
   if (format == Format::npz) return read_npz(file, nullptr, limits.npz, budget);
   if (format == Format::safetensors) return read_safetensors(file, nullptr, budget);
@@ -219,16 +216,17 @@ Tensor TensorFiles::read(const TensorRef& ref) {
   const TensorMap& tensors = all(ref.path);
   if (ref.member.empty() && tensors.size() == 1) return tensors.begin()->second;
   const std::vector<std::string> names = tensors.names();
-  if (names.empty()) fail(bytes, "has no arrays");
+  if (names.empty()) fail_at({bytes.name()}, "has no arrays");
   if (ref.member.empty())
-    fail(bytes, "has several arrays (" + list_of(names) + "); select one, for example " +
-                    printable(ref.path + "#" + names.front()));
+    fail_at({bytes.name()}, "has several arrays (" + list_of(names) +
+                                "); select one, for example " +
+                                printable(ref.path + "#" + names.front()));
   if (const Tensor* tensor = tensors.find(ref.member)) return *tensor;
   const std::string asked = std::string("'").append(printable(ref.member)).append("'");
   if (names == std::vector<std::string>{""})
-    fail(bytes, "has no array " + asked + "; its only array is unnamed");
-  fail(bytes, "has no array " + asked + printable(did_you_mean(ref.member, names)) +
-                  "; its arrays: " + list_of(names));
+    fail_at({bytes.name()}, "has no array " + asked + "; its only array is unnamed");
+  fail_at({bytes.name()}, "has no array " + asked + printable(did_you_mean(ref.member, names)) +
+                              "; its arrays: " + list_of(names));
 }
 
 }  // namespace attn
