@@ -1,6 +1,7 @@
 // Comparison of names (of tensors, keys and outputs), and suggestions for misspelt ones.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,6 +12,18 @@ namespace attn {
 constexpr bool same_name(std::string_view a, std::string_view b) {
   return a.size() == b.size() && (a.empty() || a.back() == b.back()) && a == b;
 }
+
+/// Hashes a name for a table of some hundred names; faster than std::hash for short strings.
+struct NameHash {
+  std::size_t operator()(std::string_view name) const {
+    if (name.empty()) return 0;
+    const auto code = [](char c) {
+      return static_cast<std::size_t>(static_cast<unsigned char>(c));
+    };
+    return name.size() + 31 * code(name.back()) + 1009 * code(name[name.size() / 2]) +
+           8017 * code(name.front());
+  }
+};
 
 /// The member of `known` that is most similar to `word` in spelling, shares a part with it, or is
 /// called `word` in another library. Empty if there is none.

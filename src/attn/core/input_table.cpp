@@ -1,5 +1,7 @@
 #include "attn/core/input_table.h"
 
+#include <unordered_map>
+
 #include "attn/base/suggestion.h"
 
 namespace attn {
@@ -15,9 +17,13 @@ static_assert(is_in_order(), "a row of kInputs is not at its enumerator's place"
 }  // namespace
 
 std::optional<Input> input_named(std::string_view name) {
-  for (const InputRow& row : kInputs)
-    if (same_name(row.name, name)) return row.input;
-  return std::nullopt;
+  static const std::unordered_map<std::string_view, Input, NameHash> inputs = [] {
+    std::unordered_map<std::string_view, Input, NameHash> all;
+    for (const InputRow& row : kInputs) all.emplace(row.name, row.input);
+    return all;
+  }();
+  const auto found = inputs.find(name);
+  return found == inputs.end() ? std::nullopt : std::optional(found->second);
 }
 
 const std::vector<std::string>& input_names() {

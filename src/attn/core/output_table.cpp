@@ -1,5 +1,7 @@
 #include "attn/core/output_table.h"
 
+#include <unordered_map>
+
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
@@ -37,9 +39,13 @@ std::string nearest_or_all(const std::string& name) {
 }  // namespace
 
 std::optional<Output> output_named(std::string_view name) {
-  for (const OutputRow& row : kOutputs)
-    if (same_name(row.name, name)) return row.output;
-  return std::nullopt;
+  static const std::unordered_map<std::string_view, Output, NameHash> outputs = [] {
+    std::unordered_map<std::string_view, Output, NameHash> all;
+    for (const OutputRow& row : kOutputs) all.emplace(row.name, row.output);
+    return all;
+  }();
+  const auto found = outputs.find(name);
+  return found == outputs.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool OutputSet::needs_scores() const {

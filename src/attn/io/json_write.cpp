@@ -132,12 +132,12 @@ class JsonWriter {
 
   template <class List>
   void list(char open, const List& items, char close, bool on_lines) {
+    const std::string_view separator = on_lines_ && !on_lines ? ", " : ",";
     out_ += open;
     column_ += 2;
     bool first = true;
     for (const auto& item : items) {
-      const bool spaced = on_lines_ && !on_lines;
-      if (!first) out_ += spaced ? ", " : ",";
+      if (!first) out_ += separator;
       if (on_lines) break_line();
       element(item);
       first = false;
@@ -155,7 +155,7 @@ class JsonWriter {
       append_cell(out_, item);
     } else {  // a member of an object
       append_quoted(out_, item.first);
-      out_ += on_lines_ ? ": " : ":";
+      out_ += std::string_view(on_lines_ ? ": " : ":");
       write(item.second);
     }
   }
@@ -180,9 +180,10 @@ class TensorWriter {
   void write(std::size_t axis = 0) {
     if (axis == shape_.size()) return append_cell(out_, *next_++);
     const bool on_lines = indent_ >= 0 && axis + 1 < shape_.size() && shape_[axis] > 0;
+    const std::string_view separator = on_lines || indent_ < 0 ? "," : ", ";
     out_ += '[';
     for (std::size_t i = 0; i < shape_[axis]; ++i) {
-      if (i > 0) out_ += on_lines || indent_ < 0 ? "," : ", ";
+      if (i > 0) out_ += separator;
       if (on_lines) break_line(static_cast<int>(axis));
       write(axis + 1);
     }

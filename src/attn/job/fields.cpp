@@ -500,8 +500,8 @@ const std::vector<Field>& job_fields() {
 }
 
 const Field* find_field(std::string_view key) {
-  static const std::unordered_map<std::string_view, const Field*> fields = [] {
-    std::unordered_map<std::string_view, const Field*> all;
+  static const std::unordered_map<std::string_view, const Field*, NameHash> fields = [] {
+    std::unordered_map<std::string_view, const Field*, NameHash> all;
     for (const Field& field : job_fields()) all.emplace(field.key, &field);
     return all;
   }();

@@ -195,12 +195,13 @@ std::uint64_t random_tensor_bytes(const Json& spec) {
   if (members == nullptr || members->size() != 1) return 0;
   const Json& arguments = members->front().second;
   double bytes = sizeof(double);
-  for (const char* const key : {"shape", "size", "n"}) {
-    const Json* const value = arguments.find(key);
-    if (value == nullptr) continue;
-    if (const auto* one = value->get<std::int64_t>()) bytes *= static_cast<double>(*one);
-    if (const auto* list = value->get<JsonIntegers>())
-      for (const std::int64_t extent : *list) bytes *= static_cast<double>(extent);
+  if (const auto* object = arguments.get<JsonObject>()) {
+    for (const auto& [key, value] : *object) {
+      if (key != "shape" && key != "size" && key != "n") continue;
+      if (const auto* one = value.get<std::int64_t>()) bytes *= static_cast<double>(*one);
+      if (const auto* list = value.get<JsonIntegers>())
+        for (const std::int64_t extent : *list) bytes *= static_cast<double>(extent);
+    }
   }
   return bytes > 0 ? static_cast<std::uint64_t>(std::min(bytes, 0x1p63)) : 0;
 }

@@ -54,8 +54,9 @@ void append_result_json(std::string& text, const Result& result, int indent,
   text.reserve(text.size() + kSmallResult);
   text += compact ? "{\"schema\":\"attn/1\"" : "{\n  \"schema\": \"attn/1\"";
   if (!members.empty()) text.append(",").append(members);
+  const std::string_view before = compact ? "," : ",\n  ", after = compact ? ":" : ": ";
   const auto member = [&](const std::string& name, const auto& value, int column) {
-    text.append(compact ? "," : ",\n  ").append(json_quoted(name)).append(compact ? ":" : ": ");
+    text.append(before).append(json_quoted(name)).append(after);
     append_json(text, value, column);
   };
   member("made_by", result.made_by, indent);

@@ -23,6 +23,13 @@ class Shape {
   using const_iterator = const std::size_t*;
 
   Shape() = default;
+  Shape(const Shape& other) : few_(other.few_), size_(other.size_) {
+    if (size_ > kFew) many_ = other.many_;
+  }
+  Shape(Shape&&) = default;
+  Shape& operator=(const Shape&) = default;
+  Shape& operator=(Shape&&) = default;
+  ~Shape() = default;
   Shape(std::initializer_list<std::size_t> axes) : Shape(axes.begin(), axes.end()) {}
   template <class Iterator>
   Shape(Iterator first, Iterator last) {

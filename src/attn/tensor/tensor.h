@@ -104,9 +104,9 @@ class TensorMap {
   /// size() if absent.
   std::size_t index_of(std::string_view name) const {
     if (size() > kFew) return index_among_many(name);
-    std::size_t index = 0;
-    while (index < size() && !same_name(entries_[index].first, name)) ++index;
-    return index;
+    for (const Entry& entry : entries_)
+      if (same_name(entry.first, name)) return static_cast<std::size_t>(&entry - entries_.data());
+    return size();
   }
   std::size_t index_among_many(std::string_view name) const;
 
