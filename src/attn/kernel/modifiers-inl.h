@@ -103,6 +103,28 @@ class PanelModifiers {
   std::int64_t key_;
 };
 
+/// The same for a row and a run of keys without biases, distances and masks: only the row's range
+/// hides keys.
+template <class T>
+class RangeModifiers {
+ public:
+  HWY_INLINE RangeModifiers(const KeyRange& range, std::int64_t first, std::int64_t width)
+      : begin_(clamp64(0, range.begin - first, width)),
+        end_(clamp64(0, range.end - first, width)) {}
+
+  static constexpr std::size_t kBiases = 0, kMasks = 0;
+  HWY_INLINE const T* distances() const { return nullptr; }
+  HWY_INLINE const T* bias(std::size_t) const { return nullptr; }
+  HWY_INLINE const std::uint8_t* mask(std::size_t) const { return nullptr; }
+  HWY_INLINE bool hides(std::size_t) const { return false; }
+  HWY_INLINE bool limited() const { return true; }
+  HWY_INLINE std::int64_t begin() const { return begin_; }
+  HWY_INLINE std::int64_t end() const { return end_; }
+
+ private:
+  std::int64_t begin_, end_;
+};
+
 /// Adds biases to scores that are already multiplied by `unit`. The lowest finite numbers, which
 /// some models use as a bias to hide keys, stay finite.
 template <class T>
@@ -250,16 +272,11 @@ struct RowBuffers {
   T* running_max;  ///< a vector: maximum of the scores in `out`
 };
 
-/// Applies the modifiers to one row and `width` keys from `first` on, whole panels.
-template <class T>
-void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::size_t width,
-                const RowBuffers<T>& buffers, Stages<T> stages) {
+/// Applies modifiers to the panels of a run.
+template <class T, class Modifiers>
+HWY_INLINE void finish_panels(const Modifiers& modifiers, std::size_t width,
+                              const RowBuffers<T>& buffers, const Stages<T>& stages) {
   const Tag<T> d;
-  ModifierCopies<T> copies;
-  const RowModifiers<T> modifiers(p, row, first, static_cast<std::int64_t>(width), copies);
-  const Softcap<T> softcap(p.softcap);
-  stages.cap = p.softcap > 0 ? &softcap : nullptr;
-  stages.cap_last = p.softcap_last;
   const BiasAdder<T> adder(stages.convert ? T(1) : stages.unit);
   const Vec<T> scale = hn::Set(d, buffers.scale);
   Vec<T> most = hn::Load(d, buffers.running_max);
@@ -272,6 +289,22 @@ void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std:
     store_and_update_max<T>(scores, buffers.out + lane, most);
   }
   hn::Store(most, d, buffers.running_max);
+}
+
+/// Applies the modifiers to one row and `width` keys from `first` on, whole panels. `stages` keeps
+/// no scores unless it converts.
+template <class T>
+void finish_row(const Problem<T>& p, const Row<T>& row, std::int64_t first, std::size_t width,
+                const RowBuffers<T>& buffers, Stages<T> stages) {
+  const auto keys = static_cast<std::int64_t>(width);
+  if (!stages.convert && !p.distances.data && !has_biases(p) && !has_masks(p))
+    return finish_panels<T>(RangeModifiers<T>(row.range, first, keys), width, buffers, Stages<T>());
+  ModifierCopies<T> copies;
+  const RowModifiers<T> modifiers(p, row, first, keys, copies);
+  const Softcap<T> softcap(p.softcap);
+  stages.cap = p.softcap > 0 ? &softcap : nullptr;
+  stages.cap_last = p.softcap_last;
+  finish_panels<T>(modifiers, width, buffers, stages);
 }
 
 /// Stores -inf in `count` elements.
