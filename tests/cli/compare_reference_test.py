@@ -6,11 +6,12 @@ in docs/comparing.md.
 
 import functools
 import json
+import re
 
 import numpy as np
 import pytest
 
-from support.attn import assert_error, assert_verdict, attn
+from support.attn import ROOT, assert_error, assert_verdict, attn
 
 UNIT = {"f64": 2.0 ** -53, "f32": 2.0 ** -24, "tf32": 2.0 ** -11, "f16": 2.0 ** -11, "bf16": 2.0 ** -8}
 SMALLEST = {"f64": 2.0 ** -1022, "f32": 2.0 ** -126, "tf32": 2.0 ** -126, "f16": 2.0 ** -24, "bf16": 2.0 ** -126}
@@ -30,7 +31,7 @@ def rounded(x, precision):
 
 
 def kernel(q, k, v, mask, store, sums="f32", scale=None, factors=None, weights=None, of_scores=None,
-           of_context=None):
+           of_context=None, exp=np.exp):
     """Online softmax in blocks of 32 keys. `store` is the precision of inputs and outputs, `sums` of sums,
     `factors` of the inputs of products; each operation is rounded accordingly."""
     factors = factors or store
@@ -47,8 +48,8 @@ def kernel(q, k, v, mask, store, sums="f32", scale=None, factors=None, weights=N
         block = z[:, start:start + 32]
         new = np.maximum(most, block.max(1, keepdims=True))
         safe = np.where(np.isinf(new), 0, new)
-        p = rounded(np.exp(rounded(block - safe, sums)), sums)
-        shrink = rounded(np.exp(rounded(most - safe, sums)), sums)
+        p = rounded(exp(rounded(block - safe, sums)), sums)
+        shrink = rounded(exp(rounded(most - safe, sums)), sums)
         total, o = rounded(total * shrink, sums), rounded(o * shrink, of_context)
         for j in range(p.shape[1]):
             total = rounded(total + p[:, j:j + 1], sums)
@@ -181,6 +182,33 @@ def test_wrong_mask_exceeds_the_bound(problem):
 def test_inaccurate_kernel_exceeds_the_bound(problem, precision):
     for changes in WRONG[precision]:
         assert_exceeds_the_bound(problem.compare(1, **changes))
+
+
+def inexact_exp(x):
+    return np.exp(x) * (1 + 1e-5 * np.random.default_rng(1).choice([-1, 1], np.shape(x)))
+
+
+DOCUMENTED = [  # the rows of the table in docs/comparing.md
+    ("f16", {}), ("f16", {"of_scores": "f16"}), ("f16", {"of_context": "f16"}), ("f16", {"weights": "bf16"}),
+    ("f16", {"mask": "wrong"}), ("f16", {"scale": 1 / 64}), ("bf16", {}), ("bf16", {"sums": "bf16"}), ("f32", {}),
+    ("f32", {"factors": "tf32"}), ("f32", {"weights": "f16"}), ("f32", {"exp": inexact_exp})]
+
+
+def documented_rows():
+    text = (ROOT / "docs" / "comparing.md").read_text().split("| kernel | maximum fraction of the bound |")[1]
+    return re.findall(r"^\| ([^|]*) \| ([0-9.]+) \| ([01]) \|$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("row", range(len(DOCUMENTED)))
+def test_documented_fraction_of_the_bound(tmp_path, row):
+    precision, changes = DOCUMENTED[row]
+    name, fraction, code = documented_rows()[row]
+    assert name.split(":")[0] == precision
+    problem = Problem(tmp_path, 128, 64, True, precision)
+    if "mask" in changes:
+        changes = {"mask": problem.wrong_mask}
+    found = problem.compare(int(code), **changes)["bound"]["worst"]["value"]
+    assert f"{found:.0f}" == fraction if found >= 10 else float(f"{found:.2g}") == float(fraction)
 
 
 # Results of attn in float32.
@@ -325,10 +353,20 @@ def test_job_without_a_bound_is_compared_within_a_tolerance(results):
     assert_verdict(results("r.npz", "--reference", *ROTARY, "--rtol", "1e-9"), 0)
 
 
-def test_tensor_that_is_not_an_output_is_a_difference(results):
+def test_tensor_that_is_not_an_output_is_refused(results):
     run = results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9")
-    assert run.returncode == 1
-    assert b"o: not an output of the job" in run.stdout
+    assert run.stderr.decode() == (
+        "attn: A: o: is not the name of an output; use --as o=context\n"
+        "attn: A: more: is not the name of an output; use --as more=NAME; outputs of its shape: queries, keys, values, "
+        "present_K, present_V, scores, scaled_scores, masked_scores, weights, mean_weights, head_context, context\n")
+    assert (run.returncode, run.stdout) == (2, b"")
+
+
+def test_as_names_the_outputs(results):
+    assert_verdict(results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9", "--as", "o=context,more=queries"), 1)
+    report = json.loads(results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9", "--as",
+                                "o=context,more=queries", "--json").stdout)
+    assert [(tensor["name"], tensor["same"]) for tensor in report["tensors"]] == [("context", True), ("queries", False)]
 
 
 def test_single_tensor_is_taken_for_the_context(results):
@@ -391,3 +429,96 @@ def test_file_without_outputs_is_refused(results, arguments, flags):
     assert_error(run, 65, "expected a tensor to compare")
     assert run.stdout == b""
     assert run.stderr.count(b"\n") == 1
+
+
+# Tensors of a kernel: names, heads and hints.
+
+
+class TestKernel:
+    """The outputs of a correct kernel for a job of two batches and three heads of width 4, with other names."""
+
+    @pytest.fixture(scope="class")
+    def outputs(self, class_path):
+        rng = np.random.default_rng(7)
+        job = {name: rng.standard_normal((2, 5, 12)).tolist() for name in "QKV"} | {"heads": 3}
+        (class_path / "job.json").write_text(json.dumps(job))
+        attn("run", "job.json", "--compute", "f32", "--outputs", "context,logsumexp,scores", "-o", "own.npz",
+             cwd=class_path)
+        with np.load(class_path / "own.npz") as archive:
+            return dict(archive)
+
+    @pytest.fixture
+    def kernel(self, class_path):
+        def kernel(*flags, **tensors):
+            np.savez(class_path / "kernel.npz", **tensors)
+            return attn("compare", "kernel.npz", "job.json", "--reference", *flags, cwd=class_path)
+        return kernel
+
+    def test_names_without_a_meaning_are_refused(self, kernel, outputs):
+        run = kernel(out=outputs["context"], lse=outputs["logsumexp"])
+        assert run.stderr.decode() == (
+            "attn: A: out: is not the name of an output; use --as out=context\n"
+            "attn: A: lse: is not the name of an output; use --as lse=logsumexp\n")
+        assert (run.returncode, run.stdout) == (2, b"")
+
+    def test_at_most_ten_are_listed(self, kernel, outputs):
+        run = kernel(**{f"t{i}": outputs["context"] for i in range(30)})
+        assert run.returncode == 2
+        assert run.stderr.count(b"\n") == 11
+        assert run.stderr.endswith(b"attn: and 20 more errors\n")
+
+    def test_as_gives_names_a_meaning(self, kernel, outputs):
+        assert_verdict(kernel("--as", "out=context,lse=logsumexp", out=outputs["context"], lse=outputs["logsumexp"]), 0)
+
+    def test_as_refuses_a_name_that_is_no_output(self, kernel, outputs):
+        assert_error(kernel("--as", "out=contxt", out=outputs["context"]), 2,
+                     "--as: unknown output 'contxt' (did you mean 'context'?)")
+
+    def test_inputs_are_ignored(self, kernel, outputs):
+        assert_verdict(kernel(Q=np.ones(3), context=outputs["context"]), 0)
+
+    def test_heads_of_a_packed_context(self, kernel, outputs):
+        context = outputs["context"].copy()
+        context[1, :, 4:8] *= 1.1  # head 1 of batch 1
+        found = json.loads(kernel("--json", context=context).stdout)["tensors"][0]
+        assert [(part["batch"], part["head"]) for part in found["parts"]] == [(i, j) for i in range(2) for j in range(3)]
+        assert [part["differing"] > 0 for part in found["parts"]] == [False] * 4 + [True, False]
+        assert found["parts"][4]["max_of_bound"] == found["bound"]["worst"]["value"]
+        lines = kernel(context=context).stdout.decode().splitlines()
+        start = lines.index("  1 of 6 heads differs")
+        assert lines[start + 1].split()[:5] == ["batch", "head", "differing", "max", "error/bound"]
+        assert lines[start + 2].split()[:5] == ["1", "1", "20", "of", "20"]
+
+    def test_base_of_the_logarithm_is_named(self, kernel, outputs):
+        lse = (outputs["logsumexp"] / np.log(2)).astype("f4")
+        hint = "hint: A is about 1.443 times B, 1/log(2): A is a logarithm in base 2, B a natural one (--lse-base 2)"
+        assert f"  {hint}\n" in kernel(logsumexp=lse).stdout.decode()
+        assert_verdict(kernel("--lse-base", "2", logsumexp=lse), 0)
+
+    def test_missing_scale_is_named(self, kernel, outputs):
+        run = kernel(scaled_scores=outputs["scores"])
+        assert "  hint: A is about 2 times B, sqrt(4): the scale 1/sqrt(D) may be missing in A\n" in run.stdout.decode()
+
+    def test_swapped_axes_are_named(self, kernel, outputs):
+        run = kernel(logsumexp=outputs["logsumexp"].swapaxes(1, 2))
+        assert run.returncode == 1
+        assert "  hint: A agrees with B if its axes 1 and 2 (H and L) are swapped\n" in run.stdout.decode()
+
+    def test_context_with_an_axis_of_heads_is_named(self, kernel, outputs):
+        run = kernel(context=outputs["context"].reshape(2, 5, 3, 4))
+        assert "  hint: A agrees with B if reshaped to (2, 5, 12)\n" in run.stdout.decode()
+
+
+@pytest.mark.parametrize("layout, axis", [("bhld", 1), ("blhd", 2)])
+def test_heads_of_a_context_with_an_axis_of_heads(tmp_path, layout, axis):
+    rng = np.random.default_rng(8)
+    job = {name: rng.standard_normal((2, 3, 4, 5)).tolist() for name in "QKV"} | {"layout": layout}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    attn("run", "job.json", "-o", "context=c.npy", cwd=tmp_path)
+    context = np.load(tmp_path / "c.npy")
+    context[(1, 2) if axis == 1 else (1, slice(None), 2)] += 1
+    np.savez(tmp_path / "a.npz", context=context)
+    report = attn("compare", "a.npz", "job.json", "--reference", "--json", cwd=tmp_path).stdout
+    parts = json.loads(report)["tensors"][0]["parts"]
+    assert len(parts) == 2 * context.shape[axis]
+    assert [(part["batch"], part["head"]) for part in parts if part["differing"]] == [(1, 2)]

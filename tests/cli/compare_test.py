@@ -6,6 +6,7 @@ import types
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from support.attn import assert_error, assert_verdict, attn
 
@@ -91,6 +92,7 @@ def assert_extreme(found, errors):
 
 
 TOLERANCES = [(1e-7, 0, False), (1e-7, 0, True), (1e-5, 1e-8, True), (0, 0, False), (1e-12, 1e-4, True)]
+DEFAULT_TOLERANCES = {"float16": (1e-3, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}  # of torch.testing
 
 
 @pytest.fixture(scope="module", params=TOLERANCES,
@@ -103,8 +105,7 @@ def comparison(request, module_path):
     pairs = {f"t{i}": random_pair(rng) for i in range(200)}
     for i, name in enumerate(("a.npz", "b.npz")):
         np.savez(module_path / name, **{key: pair[i] for key, pair in pairs.items()})
-    flags = [] if (rtol, atol) == (1e-7, 0) else [f"--rtol={rtol}", f"--atol={atol}"]
-    flags += ["--equal-nan"] if equal_nan else []
+    flags = [f"--rtol={rtol}", f"--atol={atol}", *(["--equal-nan"] if equal_nan else [])]
     run = attn("compare", "a.npz", "b.npz", "--json", *flags, cwd=module_path)
     report = json.loads(run.stdout)
     items = []
@@ -174,6 +175,32 @@ class TestRandomPairs:
             if counted.size:
                 assert near(item.found["rms"], np.sqrt(np.mean(counted ** 2)))
 
+    def test_mean_abs(self, comparison):
+        for item in comparison.items:
+            counted = item.error[~np.isnan(item.error)]
+            if counted.size:
+                assert near(item.found["mean_abs"], np.mean(counted))
+
+    def test_nmse_and_snr(self, comparison):
+        for item in comparison.items:
+            finite = np.isfinite(item.u) & np.isfinite(item.v)
+            power = np.sum(item.v[finite] ** 2)
+            if power == 0:
+                assert item.found["nmse"] is None
+                continue
+            nmse = np.sum((item.u[finite] - item.v[finite]) ** 2) / power
+            assert near(item.found["nmse"], nmse)
+            assert item.found["snr_db"] == (pytest.approx(-10 * np.log10(nmse), rel=1e-12) if nmse > 0 else None)
+
+    def test_pcc(self, comparison):
+        for item in comparison.items:
+            finite = np.isfinite(item.u) & np.isfinite(item.v)
+            u, v = item.u[finite], item.v[finite]
+            if u.size == 0 or np.ptp(u) == 0 or np.ptp(v) == 0:
+                assert item.found["pcc"] is None
+            else:
+                assert item.found["pcc"] == pytest.approx(scipy.stats.pearsonr(u, v)[0], rel=0, abs=1e-12)
+
     def test_cosine(self, comparison):
         for item in comparison.items:
             finite = np.isfinite(item.u) & np.isfinite(item.v)
@@ -208,6 +235,34 @@ class TestRandomPairs:
 
 
 # Tolerances.
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_default_tolerance_is_that_of_torch_testing(compare, tmp_path):
+    rng = np.random.default_rng(12)
+    pairs = {f"t{i}": random_pair(rng) for i in range(200)}
+    for i, name in enumerate(("a.npz", "b.npz")):
+        np.savez(tmp_path / name, **{key: pair[i] for key, pair in pairs.items()})
+    for tensor in json.loads(compare("a.npz", "b.npz", "--json").stdout)["tensors"]:
+        a, b = pairs[tensor["name"]]
+        rtol, atol = map(max, zip(*(DEFAULT_TOLERANCES.get(x.dtype.name, (0, 0)) for x in (a, b))))
+        assert (tensor["rtol"], tensor["atol"]) == (rtol, atol)
+        assert tensor["differing"] == int((~np.isclose(for_numpy(a), for_numpy(b), rtol, atol)).sum())
+
+
+def test_default_tolerance_of_bfloat16(compare, tmp_path):
+    np.save(tmp_path / "b.npy", np.ones(3, "f4"))
+    attn("convert", "b.npy", "--dtype", "bf16", "-o", "a.safetensors", cwd=tmp_path)
+    np.save(tmp_path / "b.npy", np.array([1, 1.0158, 1.0163], "f4"))
+    tensor = json.loads(compare("a.safetensors", "b.npy", "--json").stdout)["tensors"][0]
+    assert (tensor["rtol"], tensor["atol"], tensor["differing"]) == (0.016, 1e-5, 1)
+
+
+@pytest.mark.parametrize("flags, code", [(["--rtol", "1e-9"], 1), (["--atol", "1e-9"], 1), (["--ulp", "1"], 1), ([], 0)])
+def test_given_tolerance_replaces_all_defaults(compare, tmp_path, flags, code):
+    np.save(tmp_path / "a.npy", np.array([0.0, 1.0]))
+    np.save(tmp_path / "b.npy", np.array([5e-8, 1 + 5e-8]))
+    assert_verdict(compare("a.npy", "b.npy", *flags), code)
 
 
 @pytest.fixture
@@ -318,12 +373,15 @@ def test_text_shows_the_largest_differences_and_a_histogram(compare, tmp_path):
     np.save(tmp_path / "b.npy", np.array([[1.0, 2.5], [3.0, 4.0]]))
     run = compare("a.npy", "b.npy")
     assert run.stdout.decode().splitlines() == [
-        "(2, 2) float32 and float64: 2 of 4 elements differ",
+        "(2, 2) float32 and float64: 2 of 4 elements differ (rtol 1.3e-06, atol 1e-05)",
         "  max |a - b|      0.5 at [0, 1]: 2.0 and 2.5",
         "  max |a - b|/|b|  0.2 at [0, 1]: 2.0 and 2.5",
         "  max ulps         2.09715e+06 at [0, 1]: 2.0 and 2.5",
+        "  mean |a - b|     0.166667",
         "  RMS of a - b     0.288675",
+        "  NMSE             0.0107527 (SNR 19.6848 dB)",
         "  cosine           0.995638208843",
+        "  PCC              0.981980506062",
         "  NaN              0 in both, 1 in A only, 0 in B only; the first that differs at [1, 0]: "
         "nan and 3.0",
         "  |a - b|",
@@ -342,6 +400,208 @@ def test_summary_tells_close_from_equal(compare, tmp_path, number, flags, summar
     run = compare("a.npy", "b.npy", *flags)
     assert run.stdout.decode().splitlines()[-1] == summary
     assert_verdict(run, 0)
+
+
+@pytest.mark.parametrize("flags, verdict", [
+    ([], "1 of 1 element differs (rtol 1e-07, atol 1e-07)"), (["--atol", "0"], "1 of 1 element differs"),
+    (["--ulp", "3"], "1 of 1 element differs (3 ulps)"), (["--rtol", "2", "--ulp", "1"], "close (rtol 2 or 1 ulp)")])
+def test_verdict_states_the_tolerance(compare, tmp_path, flags, verdict):
+    np.save(tmp_path / "a.npy", np.array([1.0]))
+    np.save(tmp_path / "b.npy", np.array([2.0]))
+    assert compare("a.npy", "b.npy", *flags).stdout.decode().splitlines()[0] == f"(1,) float64: {verdict}"
+
+
+def test_close_tensors_have_no_histogram(compare, tmp_path):
+    np.save(tmp_path / "a.npy", np.array([1.0]))
+    np.save(tmp_path / "b.npy", np.array([1 + 1e-9]))
+    assert "####" not in compare("a.npy", "b.npy").stdout.decode()
+
+
+def test_more_than_ten_tensors_of_one_file_are_counted(compare, tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.ones(1), **{f"t{i}": np.ones(1) for i in range(25)})
+    np.savez(tmp_path / "b.npz", x=np.ones(1), y=np.ones(1))
+    assert compare("a.npz", "b.npz").stdout.decode().splitlines() == [
+        "x (1,) float64: equal", *(f"t{i}: in A only" for i in range(10)), "and 15 more in A only", "y: in B only",
+        "1 of 27 tensors are the same"]
+
+
+# The figures of each head.
+
+
+class TestParts:
+    @pytest.fixture(scope="class")
+    def arrays(self):
+        rng = np.random.default_rng(13)
+        b = rng.standard_normal((2, 3, 4, 5))
+        a = b.copy()
+        a[0, 1] += 0.001 * rng.standard_normal((4, 5))
+        a[1, 2, 3, 4] += 0.5
+        return a, b
+
+    @pytest.fixture
+    def report(self, compare, tmp_path, arrays):
+        """Compares the arrays under a name, and returns the entry in JSON and the text."""
+        def report(name, *flags, order=None):
+            for file, array in zip(("a.npz", "b.npz"), arrays):
+                np.savez(tmp_path / file, **{name: array if order is None else order(array)})
+            return (json.loads(compare("a.npz", "b.npz", "--json", *flags).stdout)["tensors"][0],
+                    compare("a.npz", "b.npz", *flags).stdout.decode().splitlines())
+        return report
+
+    def test_have_the_figures_of_numpy(self, report, arrays):
+        a, b = arrays
+        parts = report("weights")[0]["parts"]
+        assert [(part["batch"], part["head"]) for part in parts] == [(i, j) for i in range(2) for j in range(3)]
+        for part in parts:
+            u, v = (x[part["batch"], part["head"]] for x in (a, b))
+            error = np.abs(u - v)
+            assert part["elements"] == 20
+            assert part["differing"] == (~np.isclose(u, v, 1e-7, 1e-7)).sum()
+            assert near(part["max_abs"], error.max())
+            assert near(part["mean_abs"], error.mean())
+            assert near(part["rms"], np.sqrt((error ** 2).mean()))
+            assert part["nmse"] == pytest.approx((error ** 2).sum() / (v ** 2).sum(), rel=1e-12)
+            assert part["pcc"] == pytest.approx(np.corrcoef(u.ravel(), v.ravel())[0, 1], abs=1e-12)
+
+    def test_that_differ_are_listed_from_the_worst(self, report):
+        lines = report("weights")[1]
+        start = lines.index("  2 of 6 heads differ, largest errors first")
+        assert lines[start + 1].split() == ["batch", "head", "differing", "max", "|a", "-", "b|", "RMS", "PCC"]
+        assert [line.split()[:5] for line in lines[start + 2:-1]] == [
+            ["1", "2", "1", "of", "20"], ["0", "1", "20", "of", "20"]]
+
+    def test_of_logsumexp_are_its_rows(self, report, arrays):
+        parts = report("logsumexp", order=lambda x: x[:, :, :, 0])[0]["parts"]
+        assert [part["differing"] for part in parts] == [0, 4, 0, 0, 0, 0]
+
+    def test_of_an_unknown_tensor_are_its_leading_axes(self, report):
+        entry, lines = report("x")
+        assert "  2 of 6 parts differ, largest errors first" in lines
+        assert [(part["axis 0"], part["axis 1"]) for part in entry["parts"]][:4] == [(0, 0), (0, 1), (0, 2), (1, 0)]
+
+    def test_beyond_ten_are_counted(self, compare, tmp_path):
+        np.savez(tmp_path / "a.npz", weights=np.ones((1, 16, 2, 2)))
+        np.savez(tmp_path / "b.npz", weights=np.zeros((1, 16, 2, 2)))
+        lines = compare("a.npz", "b.npz").stdout.decode().splitlines()
+        assert "  16 of 16 heads differ, largest errors first" in lines
+        assert "    and 6 more" in lines
+
+    def test_with_nan_are_worst(self, compare, tmp_path):
+        b = np.zeros((1, 3, 2, 2))
+        a = b.copy()
+        a[0, 1], a[0, 2, 0, 0] = 7, np.nan
+        for name, array in (("a.npz", a), ("b.npz", b)):
+            np.savez(tmp_path / name, scores=array)
+        lines = compare("a.npz", "b.npz").stdout.decode().splitlines()
+        start = lines.index("  2 of 3 heads differ, largest errors first")
+        assert [line.split()[0] for line in lines[start + 2:start + 4]] == ["2", "1"]
+
+    @pytest.mark.parametrize("shape", [(4, 5), (1, 1, 4, 5), (0, 3, 4, 5)])
+    def test_are_not_listed_for_a_single_matrix(self, compare, tmp_path, shape):
+        np.savez(tmp_path / "a.npz", weights=np.ones(shape))
+        np.savez(tmp_path / "b.npz", weights=np.zeros(shape))
+        assert json.loads(compare("a.npz", "b.npz", "--json").stdout)["tensors"][0]["parts"] == []
+
+
+# Names, and hints.
+
+
+class TestAs:
+    @pytest.fixture(autouse=True)
+    def files(self, tmp_path):
+        np.savez(tmp_path / "kernel.npz", out=np.arange(3.0), lse=np.ones(2))
+        np.savez(tmp_path / "right.npz", context=np.arange(3.0), logsumexp=np.ones(2))
+        np.save(tmp_path / "lse.npy", np.ones(2))
+
+    @pytest.mark.parametrize("arguments", [
+        ["kernel.npz", "right.npz", "--as", "out=context,lse=logsumexp"],
+        ["kernel.npz", "right.npz", "--as", "out=context", "--as", "lse=logsumexp"],
+        ["lse.npy", "right.npz", "--as", "logsumexp"], ["kernel.npz#lse", "right.npz", "--as", "logsumexp"]])
+    def test_pairs_tensors(self, compare, arguments):
+        assert_verdict(compare(*arguments), 0)
+
+    def test_leaves_other_names(self, compare):
+        run = compare("kernel.npz", "right.npz", "--as", "out=context")
+        assert run.stdout.decode().splitlines() == [
+            "context (3,) float64: equal", "lse: in A only", "logsumexp: in B only", "1 of 3 tensors are the same"]
+
+    def test_is_suggested_if_no_name_matches(self, compare):
+        run = compare("kernel.npz", "right.npz")
+        assert_error(run, 2, "A and B have no tensor name in common: A has out, lse; B has context, logsumexp; "
+                     "pair them with --as out=context,...")
+        assert run.stdout == b""
+
+    @pytest.mark.parametrize("value, message", [
+        ("ouy=context", "--as: A has no tensor 'ouy' (did you mean 'out'?)"),
+        ("context", "--as: requires a single tensor, but A has 2 (out, lse); use TENSOR=context"),
+        ("out=lse", "--as: two tensors of A are named 'lse'"), ("out=a,out=b", "--as: 'out' is given twice"),
+        ("out=", "--as: expected TENSOR=NAME, found 'out='")])
+    def test_refuses_wrong_names(self, compare, value, message):
+        assert_error(compare("kernel.npz", "right.npz", "--as", value), 2, message)
+
+    def test_refuses_a_name_that_b_lacks(self, compare):
+        assert_error(compare("lse.npy", "right.npz", "--as", "logsumex"), 2,
+                     "--as: right.npz has no tensor 'logsumex' (did you mean 'logsumexp'?)")
+
+
+class TestHints:
+    @pytest.fixture
+    def hints(self, compare, tmp_path):
+        """The hints about two arrays with a name."""
+        def hints(name, a, b, *flags):
+            np.savez(tmp_path / "a.npz", **{name: a})
+            np.savez(tmp_path / "b.npz", **{name: b})
+            found = json.loads(compare("a.npz", "b.npz", "--json", *flags).stdout)["tensors"][0]["hints"]
+            text = compare("a.npz", "b.npz", *flags).stdout.decode().splitlines()
+            assert [line.removeprefix("  hint: ") for line in text if line.startswith("  hint: ")] == found
+            return found
+        return hints
+
+    B = np.random.default_rng(14).standard_normal((2, 3, 4, 4))
+
+    @pytest.mark.parametrize("name, factor, hint", [
+        ("logsumexp", 1 / np.log(2), "A is about 1.443 times B, 1/log(2): A is a logarithm in base 2, B a natural one "
+                                     "(--lse-base 2)"),
+        ("logsumexp", np.log(2), "A is about 0.6931 times B, log(2): A is a natural logarithm, B one in base 2 "
+                                 "(--lse-base e)"),
+        ("scores", np.sqrt(128), "A is about 11.31 times B, sqrt(128): the scale 1/sqrt(D) may be missing in A"),
+        ("scores", 1 / 8, "A is about 0.125 times B, 1/sqrt(64): A may be scaled once too often"),
+        ("context", -1, "A is about -1 times B: the sign is reversed"),
+        ("context", 1.25, "A is about 1.25 times B")])
+    @pytest.mark.parametrize("dtype", ["f8", "f4", "f2"])
+    def test_name_the_factor(self, hints, name, factor, hint, dtype):
+        assert hints(name, (factor * self.B).astype(dtype), self.B) == [hint]
+
+    def test_hidden_keys_do_not_matter(self, hints):
+        hidden = np.where(np.tri(4, dtype=bool), self.B, -np.inf)
+        assert hints("masked_scores", hidden * 8, hidden) == [
+            "A is about 8 times B, sqrt(64): the scale 1/sqrt(D) may be missing in A"]
+
+    @pytest.mark.parametrize("a", [B + 0.3, B * np.exp(0.1 * B), B + 0.01 * B[::-1]], ids=["shift", "power", "noise"])
+    def test_are_not_given_without_a_factor(self, hints, a):
+        assert hints("context", a, self.B) == []
+
+    def test_axes_of_different_lengths_are_swapped(self, hints):
+        assert hints("head_context", self.B.swapaxes(1, 2), self.B) == [
+            "A agrees with B if its axes 1 and 2 (H and L) are swapped"]
+
+    def test_axes_of_one_length_are_swapped(self, hints):
+        assert hints("weights", self.B.swapaxes(2, 3), self.B) == [
+            "A agrees with B if its axes 2 and 3 (L and S) are swapped"]
+
+    def test_axes_of_an_unknown_tensor_are_swapped(self, hints):
+        assert hints("x", self.B.swapaxes(0, 1), self.B) == ["A agrees with B if its axes 0 and 1 are swapped"]
+
+    def test_shape_fits_after_a_swap(self, hints):
+        assert hints("x", self.B.swapaxes(0, 1) + 1, self.B) == ["A has the shape of B with axes 0 and 1 swapped"]
+
+    def test_another_shape(self, hints):
+        assert hints("context", self.B.reshape(2, 12, 4), self.B) == ["A agrees with B if reshaped to (2, 3, 4, 4)"]
+
+    def test_tolerance_counts(self, hints):
+        a = self.B.swapaxes(1, 2) + 1e-3
+        assert hints("x", a, self.B) == ["A has the shape of B with axes 1 and 2 swapped"]
+        assert hints("x", a, self.B, "--atol", "2e-3") == ["A agrees with B if its axes 1 and 2 are swapped"]
 
 
 # Pictures of A - B.

@@ -148,3 +148,37 @@ class TestPartsInFloat16:
         warning = ("attn: warning: 1.npz: logsumexp is float16, too coarse to weight the parts exactly; "
                    "'attn run' writes it in float32\n")
         assert run.stderr.decode() == (warning if warns else "")
+
+
+class TestPartsOfAnotherProgram:
+    """Parts named out and lse, with logsumexp in base 2."""
+
+    @pytest.fixture(autouse=True)
+    def parts(self, tensors, tmp_path):
+        for i, (a, b) in enumerate(PARTS):
+            run_part(tmp_path, "part.npz", {"Q": tensors["Q"], "K": tensors["K"][:, :, a:b], "V": tensors["V"][:, :, a:b]})
+            with np.load(tmp_path / "part.npz") as part:
+                np.savez(tmp_path / f"{i}.npz", out=part["head_context"], lse=part["logsumexp"] / np.log(2))
+
+    @pytest.fixture
+    def whole(self, tensors):
+        return attend({name: tensors[name] for name in "QKV"}, {})
+
+    @pytest.mark.parametrize("context", ["head_context", "context"])
+    def test_are_merged(self, whole, tmp_path, context):
+        merged = merge(tmp_path, "0.npz", "1.npz", "2.npz", "--as", f"out={context},lse=logsumexp", "--lse-base", "2")
+        assert is_close(merged["head_context"], whole["context"])
+        assert is_close(merged["logsumexp"], whole["logsumexp"] / np.log(2))
+
+    def test_need_names(self, tmp_path):
+        assert_error(attn("merge", "0.npz", "1.npz", cwd=tmp_path), 65,
+                     "0.npz: logsumexp: missing; each part must contain it (--outputs logsumexp,head_context); "
+                     "--as TENSOR=logsumexp uses one of out, lse")
+
+    @pytest.mark.parametrize("value, message", [
+        ("out=weigths", "--as: expected logsumexp, head_context, context, weights, found 'weigths' (did you mean "
+                        "'weights'?)"),
+        ("out", "--as: expected TENSOR=NAME, found 'out'"),
+        ("ouy=context", "--as: 0.npz has no tensor 'ouy' (did you mean 'out'?)")])
+    def test_refuses_wrong_names(self, tmp_path, value, message):
+        assert_error(attn("merge", "0.npz", "1.npz", "--as", value, cwd=tmp_path), 2, message)

@@ -1,6 +1,7 @@
 """Messages that were wrong or vague."""
 
 import json
+import pickle
 import zipfile
 
 import numpy as np
@@ -32,6 +33,13 @@ def test_file_of_torch_save(tmp_path):
     for command in "inspect", "run":
         assert_error(attn(command, "mha.pt", cwd=tmp_path), 65, "mha.pt: is a file of torch.save",
                      "safetensors.torch.save_file")
+
+
+def test_file_of_torch_save_before_version_1_6(tmp_path):
+    (tmp_path / "x.pt").write_bytes(pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2) + b"\x80\x02M\xe9\x03.")
+    for command in "inspect", "run":
+        assert_error(attn(command, "x.pt", cwd=tmp_path), 65, "x.pt: is a file of torch.save, which only Python can read",
+                     "numpy.save('FILE.npy', tensor.numpy())")
 
 
 def test_explanation_of_given_queries(tmp_path):

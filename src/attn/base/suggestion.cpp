@@ -70,6 +70,8 @@ constexpr OtherName kOtherNames[] = {
     {"attention_probs", "weights"},
     {"average_attn_weights", "mean_weights"},
     {"lse", "logsumexp"},
+    {"out", "context"},
+    {"o", "context"},
     {"softmax_lse", "logsumexp"},
 };
 

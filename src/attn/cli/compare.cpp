@@ -5,10 +5,12 @@
 #include <optional>
 
 #include "attn/base/error.h"
+#include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/cli/comparison_report.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
+#include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/staged_file.h"
 
@@ -18,9 +20,10 @@ namespace {
 std::vector<Option> tolerance_options(CompareArgs& args) {
   return in_group("Tolerance",
                   {number("--rtol", args.rtol, NumberRange::non_negative, "X",
-                          "relative tolerance; default: 1e-7, or 0 with --ulp"),
+                          "relative tolerance; default: by dtype as in torch.testing, or 0 with "
+                          "--atol or --ulp"),
                    number("--atol", args.atol, NumberRange::non_negative, "X",
-                          "absolute tolerance; default: 0"),
+                          "absolute tolerance; default: by dtype, or 0 with --rtol or --ulp"),
                    integer("--ulp", args.ulps, {.min = 0}, "N",
                            "also accept elements at most N representable values apart"),
                    flag("--equal-nan", args.equal_nan, "treat NaN as equal to NaN")});
@@ -36,10 +39,7 @@ std::vector<Option> reference_options(ReferenceArgs& args) {
             "precision that A was computed in: f64, f32, tf32, f16 or bf16; default: its dtype"),
        word("--sums", args.sums, {"f64", "f32", "f16", "bf16"},
             "precision of A's sums and softmax: f64, f32, f16 or bf16; default: f32, or f64 if A's "
-            "precision is f64"),
-       text("--as", args.output, "NAME",
-            "output that an unnamed tensor of A represents; default: context, or output if W_O is "
-            "given")});
+            "precision is f64")});
 }
 
 std::vector<Option> picture_options(CompareArgs& args) {
@@ -66,7 +66,7 @@ constexpr std::pair<const char*, const char*> kFixed[] = {
     {"--tokens", "labels come from A"}};
 
 void add_rules(Command& command, const CompareArgs& args, const std::vector<Option>& job) {
-  std::vector<std::string> with_reference = {"--precision", "--sums", "--as"};
+  std::vector<std::string> with_reference = {"--precision", "--sums"};
   for (const Option& option : job) with_reference.push_back(option.name());
   command.requirements = {
       {with_reference, "--reference"},
@@ -86,6 +86,10 @@ void add_compare_options(Command& command, CompareArgs& args) {
   command.add(required(positional("A", args.a, "FILE or FILE#NAME; - for standard input")));
   command.add(positional("B", args.b, "reference FILE or FILE#NAME; with --reference, a job file"));
   command.add(tolerance_options(args));
+  command.add(as_option(
+      args.reference.as,
+      "NAME is TENSOR's name in B, or the output that it represents. 'TENSOR=' may be omitted if A "
+      "has one tensor; its default with --reference is context, or output if W_O is given"));
   command.add(flag("--json", args.json, "print one JSON object on one line"));
   command.add(reference_options(args.reference));
   // Not listed: 'attn run --help' has them.
@@ -107,13 +111,10 @@ void check(const CompareArgs& args) {
 
 namespace {
 
-/// With --ulp alone, rtol and atol are 0. With --ulp and --rtol or --atol, an element is close if
-/// it meets either criterion. With --reference, NaN equals NaN.
+/// As typed: what is not given is 0. With --ulp and --rtol or --atol, an element is close if it
+/// meets either criterion. With --reference, NaN equals NaN.
 Tolerance tolerance_of(const CompareArgs& args) {
-  Tolerance tolerance;
-  const bool bounds = args.reference.asked && !args.tolerant();
-  tolerance.rtol = args.rtol.value_or(args.ulps || bounds ? 0 : tolerance.rtol);
-  tolerance.atol = args.atol.value_or(tolerance.atol);
+  Tolerance tolerance{args.rtol.value_or(0), args.atol.value_or(0), {}, false};
   if (args.ulps) tolerance.ulps = static_cast<double>(*args.ulps);
   tolerance.equal_nan = args.equal_nan || args.reference.asked;
   return tolerance;
@@ -131,10 +132,35 @@ void refuse_nameless(const TensorMap& one, const std::string& one_name, const Te
                                     printable(other_name) + "#NAME");
 }
 
-CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tolerance) {
+/// Errors: usage, if there is no such tensor.
+TensorMap only_named(const TensorMap& tensors, const std::string& name, const std::string& file) {
+  const Tensor* tensor = tensors.find(name);
+  if (tensor == nullptr)
+    throw Error(ErrorKind::usage, "--as: " + printable(file) + " has no tensor '" +
+                                      printable(name) + "'" + did_you_mean(name, tensors.names()));
+  TensorMap one;
+  one.set(name, *tensor);
+  return one;
+}
+
+/// Errors: usage, if several tensors have no name in common.
+void refuse_strangers(const CompareReport& report) {
+  if (!report.pairs.empty() || report.only_in_a.empty() || report.only_in_b.empty()) return;
+  throw Error(ErrorKind::usage,
+              "A and B have no tensor name in common: A has " + list_names(report.only_in_a) +
+                  "; B has " + list_names(report.only_in_b) + "; pair them with --as " +
+                  printable(report.only_in_a[0]) + "=" + printable(report.only_in_b[0]) + ",...");
+}
+
+/// With `typed`, the tolerance is used for all tensors, otherwise that of their dtypes.
+CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tolerance,
+                          bool typed) {
   CompareReport report{{}, {}, {}, tolerance, false};
   const auto add = [&](const std::string& name, const Tensor& one, const Tensor& other) {
-    report.pairs.push_back({{name, one, other, {}, ""}, compare(one, other, tolerance)});
+    Tolerance used = typed ? tolerance : default_tolerance(one.dtype(), other.dtype());
+    used.equal_nan = tolerance.equal_nan;
+    report.pairs.push_back(
+        compared_pair({name, one, other, {}, "", used}, axes_by_name(name, other.shape()), 0));
   };
   if (a.size() == 1 && b.size() == 1) {
     const std::string& name = a.begin()->first;
@@ -149,6 +175,7 @@ CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Toleranc
   }
   for (const auto& [name, tensor] : b)
     if (!a.contains(name)) report.only_in_b.push_back(name);
+  refuse_strangers(report);
   return report;
 }
 
@@ -220,17 +247,20 @@ int run_compare(const CompareArgs& args) {
   check(args);
   const ReadLimits limits = compare_limits(args);
   TensorFiles files(limits);
-  const TensorMap a = tensors_of(parse_tensor_ref(args.a), files);
+  const std::vector<std::string>& as = args.reference.as;
+  const TensorMap a = renamed(tensors_of(parse_tensor_ref(args.a), files), as, "A");
   const Tolerance tolerance = tolerance_of(args);
   CompareReport report;
   if (args.reference.asked) {
     report = compare_to_reference(a, args.b, args.reference, files, tolerance, args.tolerant(),
                                   limits.memory);
   } else {
-    const TensorMap b = tensors_of(parse_tensor_ref(args.b), files);
+    TensorMap b = tensors_of(parse_tensor_ref(args.b), files);
+    if (as.size() == 1 && as[0].find('=') == std::string::npos && b.size() > 1)
+      b = only_named(b, as[0], args.b);
     refuse_nameless(a, args.a, b, args.b);
     refuse_nameless(b, args.b, a, args.a);
-    report = compare_all(a, b, tolerance);
+    report = compare_all(a, b, tolerance, args.tolerant());
   }
   if (report.pairs.empty() && report.only_in_a.empty() && report.only_in_b.empty())
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 #include "attn/base/error.h"
+#include "attn/base/suggestion.h"
+#include "attn/base/text.h"
+#include "attn/cli/compare_axes.h"
+#include "attn/cli/compare_hints.h"
+#include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
@@ -30,24 +35,24 @@ struct MatchedOutput {
   Tensor tensor;
 };
 
-/// Ignores tensors that have the name of an input. Stores the names of tensors without a matching
-/// output in `unmatched`.
-std::vector<MatchedOutput> match_outputs(const TensorMap& given, const std::string& output,
+/// Ignores tensors that have the name of an input. Adds the names of tensors without a matching
+/// output to `unmatched`. A name that --as gives is accepted as it is.
+std::vector<MatchedOutput> match_outputs(const TensorMap& given, const ReferenceArgs& args,
                                          const Job& job, std::vector<std::string>& unmatched) {
   const std::string default_output(
       name_of(contains(job.tensors, Input::W_O) ? Output::output : Output::context));
   std::vector<MatchedOutput> matches;
   for (const auto& [name, tensor] : given) {
-    if (given.size() == 1 && (!output.empty() || !output_named(name)))
-      matches.push_back({output.empty() ? default_output : output, tensor});
-    else if (output_named(name))
+    const bool is_given = std::any_of(
+        args.as.begin(), args.as.end(),
+        [&](const std::string& entry) { return entry == name || entry.ends_with("=" + name); });
+    if (is_given || output_named(name))
       matches.push_back({name, tensor});
+    else if (given.size() == 1)
+      matches.push_back({default_output, tensor});
     else if (!input_named(name))
       unmatched.push_back(name);
   }
-  if (given.size() != 1 && !output.empty())
-    throw Error(ErrorKind::usage, "--as: requires a single tensor, but A has " +
-                                      std::to_string(given.size()) + "; select one with A#NAME");
   return matches;
 }
 
@@ -89,16 +94,45 @@ std::size_t bytes_of_errors(const Inputs& in, std::size_t bounds) {
   return product({5 + bounds, sizeof(double), in.B, in.H, in.rows.size(), in.S});
 }
 
-/// Suggests --as, with the outputs that have the shape of the tensor.
-void suggest_outputs(const Tensor& tensor, const PreparedJob& prepared, const Job& job) {
-  std::string names;
+/// The outputs of the job that have this shape.
+std::vector<std::string> outputs_of_shape(const Shape& shape, const PreparedJob& prepared,
+                                          const Job& job) {
+  std::vector<std::string> names;
   const auto available = available_outputs(job.tensors, job.options);
   for (const PlannedOutput& output :
        plan(prepared.inputs, job.tensors, job.options, available).outputs)
-    if (output_named(output.name) && output.shape == tensor.shape())
-      names += (names.empty() ? "" : ", ") + output.name;
+    if (output_named(output.name) && output.shape == shape) names.push_back(output.name);
+  return names;
+}
+
+/// Suggests --as for a single tensor that does not have the shape of the default output.
+void suggest_outputs(const Tensor& tensor, const PreparedJob& prepared, const Job& job) {
+  const std::vector<std::string> names = outputs_of_shape(tensor.shape(), prepared, job);
   if (!names.empty())
-    note("use --as NAME to name the output that A represents; outputs of its shape: " + names);
+    note("use --as NAME to name the output that A represents; outputs of its shape: " +
+         join(names, ", "));
+}
+
+/// Errors: usage, with a line for each tensor that is not an output, and the --as that it needs.
+void refuse_unmatched(const std::vector<std::string>& unmatched, const TensorMap& given,
+                      const PreparedJob& prepared, const Job& job) {
+  ProblemList problems;
+  for (const std::string& name : unmatched) {
+    const std::vector<std::string> fitting =
+        outputs_of_shape(given.at(name).shape(), prepared, job);
+    const std::string guess = fitting.size() == 1     ? fitting[0]
+                              : problems.keeps_next() ? nearest(name, fitting)
+                                                      : "";
+    const std::string as = "use --as " + printable(name) + "=";
+    problems.add({.where = {"A"},
+                  .subject = printable(name),
+                  .message = "is not the name of an output",
+                  .hint = !guess.empty() ? as + guess
+                          : fitting.empty()
+                              ? as + "NAME, or compare a single tensor with A#NAME"
+                              : as + "NAME; outputs of its shape: " + join(fitting, ", ")});
+  }
+  if (!problems.empty()) problems.raise(ErrorKind::usage);
 }
 
 }  // namespace
@@ -112,9 +146,10 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
   CompareReport report{{}, {}, {}, tolerance, true};
-  const std::vector<MatchedOutput> matches =
-      match_outputs(given, args.output, job, report.only_in_a);
-  request_outputs(matches, args.output.empty() ? "A" : "--as", job, document);
+  std::vector<std::string> unmatched;
+  const std::vector<MatchedOutput> matches = match_outputs(given, args, job, unmatched);
+  if (!unmatched.empty()) refuse_unmatched(unmatched, given, prepare_job(job, document), job);
+  request_outputs(matches, args.as.empty() ? "A" : "--as", job, document);
   PreparedJob prepared = prepare_job(job, document);
   if (!tolerance_typed)
     for (const MatchedOutput& match : matches) require_bound(match.output, job.options);
@@ -125,19 +160,19 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
   const Execution reference = execute({job, prepared, document, nullptr, job.outputs});
   for (const std::string& warning : reference.warnings) note("warning: " + warning);
   for (const MatchedOutput& match : matches) {
-    Compared compared{
-        match.output, match.tensor, reference.result.outputs.at(match.output), {}, ""};
-    if (!tolerance_typed && compared.a.shape() == compared.b.shape()) {
+    Compared compared{match.output, match.tensor, reference.result.outputs.at(match.output),
+                      {},           "",           tolerance};
+    if (!tolerance_typed && compared.a.size() == compared.b.size()) {  // for hints in any shape
       const Precision precision = precision_of(match.tensor, args);
       compared.bounds = expected_error(match.output, prepared.inputs, job.options, precision);
       compared.bound_of = precision.name;
     }
-    if (args.output.empty() && given.size() == 1 && !given.contains(match.output) &&
+    if (args.as.empty() && given.size() == 1 && !given.contains(match.output) &&
         compared.a.shape() != compared.b.shape())
       suggest_outputs(match.tensor, prepared, job);
-    const Tensor* bounds = compared.bounds ? &*compared.bounds : nullptr;
-    const Comparison found = compare(compared.a, compared.b, tolerance, bounds);
-    report.pairs.push_back({std::move(compared), found});
+    const TensorAxes axes =
+        axes_of_output(match.output, compared.b.shape(), prepared.inputs, job.options);
+    report.pairs.push_back(compared_pair(std::move(compared), axes, prepared.inputs.D));
   }
   return report;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "attn/cli/comparison_report.h"
 #include "attn/cli/job_flags.h"
@@ -12,13 +13,14 @@ namespace attn {
 struct ReferenceArgs {
   bool asked = false;
   std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
-  std::string output;           ///< --as: the output with which an unnamed tensor is compared
+  std::vector<std::string> as;  ///< --as; the given tensors already have these names
   JobFlags flags;
 };
 
 /// Matches the tensors of `given` with outputs of the job, computes these in float64 and compares
 /// them: with `tolerance` if `tolerance_typed`, otherwise with the error bounds of the precision.
-/// `job` is a file or "". Errors: as attn run; usage, if an output has no bound and no tolerance.
+/// `job` is a file or "". Errors: as attn run; usage, if a tensor is not an output, or if an output
+/// has no bound and no tolerance.
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job,
                                    const ReferenceArgs& args, TensorFiles& files,
                                    const Tolerance& tolerance, bool tolerance_typed,

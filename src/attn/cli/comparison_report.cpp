@@ -1,6 +1,11 @@
 #include "attn/cli/comparison_report.h"
 
+#include <algorithm>
+#include <cmath>
+
+#include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/cli/compare_hints.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/report/comparison.h"
@@ -56,31 +61,27 @@ Json of_bound(const TensorPair& pair) {
   return object;
 }
 
-Json pair_json(const TensorPair& pair) {
-  const Comparison& found = pair.found;
-  const std::string& name = pair.compared.name;
-  JsonObject object = {{"name", name.empty() ? Json{} : Json{name}},
-                       {"same", Json{found.same()}},
-                       {"a", side(pair.compared.a)},
-                       {"b", side(pair.compared.b)}};
-  if (!found.same_shape) return Json{std::move(object)};
-  const JsonObject nan = {{"both", count(found.nan_in_both)},
-                          {"a_only", count(found.nan_in_a)},
-                          {"b_only", count(found.nan_in_b)},
-                          {"first", found.first_nan ? place(*found.first_nan, pair) : Json{}}};
+double snr_of(double nmse) { return -10 * std::log10(nmse); }
+
+Json part_json(const std::vector<PartAxis>& axes, const Part& part) {
+  const Comparison& found = part.found;
+  const auto value = [](const std::optional<Extreme>& extreme) {
+    return extreme ? Json{extreme->value} : Json{};
+  };
+  JsonObject object;
+  for (std::size_t k = 0; k < axes.size(); ++k)
+    object.emplace_back(axes[k].name, count(part.index[k]));
   const JsonObject more = {{"elements", count(found.elements)},
                            {"differing", count(found.differing)},
-                           {"max_abs", extreme(found.max_abs, pair)},
-                           {"max_rel", extreme(found.max_rel, pair)},
-                           {"max_ulps", extreme(found.max_ulps, pair)},
+                           {"max_abs", value(found.max_abs)},
+                           {"max_rel", value(found.max_rel)},
+                           {"max_of_bound", value(found.max_of_bound)},
+                           {"mean_abs", number(found.mean_abs)},
                            {"rms", number(found.rms)},
+                           {"nmse", number(found.nmse)},
                            {"cosine", number(found.cosine)},
-                           {"nan", Json{nan}},
-                           {"histogram", histogram(found)}};
+                           {"pcc", number(found.pearson)}};
   object.insert(object.end(), more.begin(), more.end());
-  if (pair.compared.bounds)
-    object.emplace_back(
-        "bound", Json{JsonObject{{"of", Json{pair.compared.bound_of}}, {"worst", of_bound(pair)}}});
   return Json{std::move(object)};
 }
 
@@ -90,7 +91,68 @@ Json strings(const std::vector<std::string>& words) {
   return Json{std::move(array)};
 }
 
+Json pair_json(const TensorPair& pair) {
+  const Comparison& found = pair.found;
+  const std::string& name = pair.compared.name;
+  JsonObject object = {{"name", name.empty() ? Json{} : Json{name}},
+                       {"same", Json{found.same()}},
+                       {"rtol", Json{pair.compared.tolerance.rtol}},
+                       {"atol", Json{pair.compared.tolerance.atol}},
+                       {"a", side(pair.compared.a)},
+                       {"b", side(pair.compared.b)},
+                       {"hints", strings(pair.hints)}};
+  if (!found.same_shape) return Json{std::move(object)};
+  const JsonObject nan = {{"both", count(found.nan_in_both)},
+                          {"a_only", count(found.nan_in_a)},
+                          {"b_only", count(found.nan_in_b)},
+                          {"first", found.first_nan ? place(*found.first_nan, pair) : Json{}}};
+  const JsonObject more = {
+      {"elements", count(found.elements)},
+      {"differing", count(found.differing)},
+      {"max_abs", extreme(found.max_abs, pair)},
+      {"max_rel", extreme(found.max_rel, pair)},
+      {"max_ulps", extreme(found.max_ulps, pair)},
+      {"mean_abs", number(found.mean_abs)},
+      {"rms", number(found.rms)},
+      {"nmse", number(found.nmse)},
+      {"snr_db", found.nmse && *found.nmse > 0 ? Json{snr_of(*found.nmse)} : Json{}},
+      {"cosine", number(found.cosine)},
+      {"pcc", number(found.pearson)},
+      {"nan", Json{nan}},
+      {"histogram", histogram(found)}};
+  object.insert(object.end(), more.begin(), more.end());
+  if (pair.compared.bounds)
+    object.emplace_back(
+        "bound", Json{JsonObject{{"of", Json{pair.compared.bound_of}}, {"worst", of_bound(pair)}}});
+  JsonArray parts;
+  for (const Part& part : pair.parts) parts.push_back(part_json(pair.axes, part));
+  object.emplace_back("parts", Json{std::move(parts)});
+  return Json{std::move(object)};
+}
+
+/// A line for each of the first ten tensors that only one file has.
+std::string missing_text(const std::vector<std::string>& names, const std::string& where) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), ProblemList::kMost); ++i)
+    text += printable(names[i]) + ": " + where + "\n";
+  if (names.size() > ProblemList::kMost)
+    text += "and " + std::to_string(names.size() - ProblemList::kMost) + " more " + where + "\n";
+  return text;
+}
+
 }  // namespace
+
+TensorPair compared_pair(Compared compared, const TensorAxes& axes, std::size_t width) {
+  TensorPair pair{std::move(compared), {}, axes.parts, {}, {}};
+  const Compared& c = pair.compared;
+  const Tensor* bounds = c.bounds ? &*c.bounds : nullptr;
+  pair.found = compare(c.a, c.b, c.tolerance, bounds);
+  if (pair.found.same()) return pair;
+  if (pair.found.same_shape && !axes.parts.empty())
+    pair.parts = compare_parts(c.a, c.b, c.tolerance, bounds, axes.parts);
+  pair.hints = compare_hints(c, pair.found, axes.letters, width);
+  return pair;
+}
 
 std::string report_text(const CompareReport& report) {
   std::string text;
@@ -100,12 +162,12 @@ std::string report_text(const CompareReport& report) {
     Compared compared = pair.compared;
     compared.name = printable(compared.name);
     text += comparison_text(compared, pair.found);
+    if (!pair.parts.empty()) text += parts_text(pair.axes, pair.parts);
+    for (const std::string& hint : pair.hints) text += "  hint: " + hint + "\n";
     same += pair.found.same() ? 1 : 0;
     some_close |= pair.found.same() && !pair.found.equal_throughout();
   }
-  const std::string alone = report.to_reference ? ": not an output of the job\n" : ": in A only\n";
-  for (const std::string& name : report.only_in_a) text += printable(name) + alone;
-  for (const std::string& name : report.only_in_b) text += printable(name) + ": in B only\n";
+  text += missing_text(report.only_in_a, "in A only") + missing_text(report.only_in_b, "in B only");
   const std::size_t all = report.pairs.size() + report.only_in_a.size() + report.only_in_b.size();
   return text + std::to_string(same) + " of " + std::to_string(all) +
          (all == 1 ? " tensor is" : " tensors are") +
@@ -119,8 +181,6 @@ std::string report_json(const CompareReport& report) {
   JsonArray tensors;
   for (const TensorPair& pair : report.pairs) tensors.push_back(pair_json(pair));
   return to_json(Json{JsonObject{{"same", Json{report.same()}},
-                                 {"rtol", Json{tolerance.rtol}},
-                                 {"atol", Json{tolerance.atol}},
                                  {"ulp", number(tolerance.ulps)},
                                  {"equal_nan", Json{tolerance.equal_nan}},
                                  {"tensors", Json{std::move(tensors)}},

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/cli/compare_axes.h"
 #include "attn/report/comparison.h"
 
 namespace attn {
@@ -13,7 +14,14 @@ namespace attn {
 struct TensorPair {
   Compared compared;
   Comparison found;
+  std::vector<PartAxis> axes = {};      ///< batches and heads
+  std::vector<Part> parts = {};         ///< empty if the shapes differ
+  std::vector<std::string> hints = {};  ///< what may explain the differences
 };
+
+/// Compares two tensors: as a whole, and, if there are differences, by batch and head. `width`: D
+/// of the job; 0 if unknown.
+TensorPair compared_pair(Compared compared, const TensorAxes& axes, std::size_t width);
 
 /// All comparisons, in the order of A.
 struct CompareReport {

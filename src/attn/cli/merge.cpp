@@ -1,11 +1,15 @@
 #include "attn/cli/merge.h"
 
+#include <algorithm>
 #include <memory>
+#include <numbers>
 
 #include "attn/base/error.h"
+#include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/cli/emit.h"
 #include "attn/cli/shared_options.h"
+#include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/merge.h"
 #include "attn/core/output_table.h"
@@ -15,19 +19,46 @@ namespace {
 
 struct MergeArgs {
   std::vector<std::string> parts;
+  std::vector<std::string> as;
+  double lse_base = std::numbers::e;
   EmitArgs emit;
   LimitArgs limits;
 };
 
-Partial read_part(const std::string& path, TensorFiles& files) {
-  const TensorMap tensors = files.all(path);
+/// Errors: usage, if --as gives a name that parts do not have.
+void check_as(const std::vector<std::string>& as) {
+  std::vector<std::string> known;
+  for (const Output output :
+       {Output::logsumexp, Output::head_context, Output::context, Output::weights})
+    known.emplace_back(name_of(output));
+  for (const std::string& entry : as) {
+    const std::size_t equals = entry.rfind('=');
+    if (equals == std::string::npos)
+      throw Error(ErrorKind::usage, "--as: expected TENSOR=NAME, found '" + printable(entry) + "'");
+    const std::string name = entry.substr(equals + 1);
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(ErrorKind::usage, "--as: expected " + join(known, ", ") + ", found '" +
+                                        printable(name) + "'" + did_you_mean(name, known));
+  }
+}
+
+/// The logsumexp, the context of each head and the weights, if any. `context` is used if there is
+/// no head_context: they are equal if heads are an axis or if there is only one head.
+Partial read_part(const std::string& path, const std::vector<std::string>& as, TensorFiles& files) {
+  TensorMap tensors = renamed(files.all(path), as, path);
+  const std::string head_context(name_of(Output::head_context));
+  if (const Tensor* context = find(tensors, Output::context);
+      context != nullptr && !tensors.contains(head_context))
+    tensors.set(head_context, Tensor(*context));
   ProblemList problems;
   for (const Output output : {Output::logsumexp, Output::head_context})
     if (!contains(tensors, output))
       problems.add({.where = {path},
                     .subject = std::string(name_of(output)),
                     .message = "missing; each part must contain it (--outputs "
-                               "logsumexp,head_context)"});
+                               "logsumexp,head_context)",
+                    .hint = "--as TENSOR=" + std::string(name_of(output)) + " uses one of " +
+                            list_names(tensors.names())});
   if (!problems.empty()) problems.raise(ErrorKind::data);
   Partial part{at(tensors, Output::logsumexp), at(tensors, Output::head_context), std::nullopt};
   if (const Tensor* weights = find(tensors, Output::weights)) part.weights = *weights;
@@ -47,14 +78,15 @@ void warn_coarse_logsumexp(const std::vector<Partial>& parts,
 }
 
 int run(const MergeArgs& args) {
+  check_as(args.as);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   std::vector<Partial> parts;
   std::vector<std::string> names;
   for (const std::string& path : args.parts) {
-    parts.push_back(read_part(path, files));
+    parts.push_back(read_part(path, args.as, files));
     names.push_back(printable(path));
   }
-  const Partial merged = merge(parts, names);
+  const Partial merged = merge(parts, names, args.lse_base);
   warn_coarse_logsumexp(parts, names);
   TensorMap results;
   if (merged.weights) results.set(std::string(name_of(Output::weights)), *merged.weights);
@@ -80,6 +112,10 @@ Command merge_command() {
       "  attn merge 1.npz 2.npz -o all.npz";
   command.add(
       required(positional("PART", args->parts, "results over parts of the keys (.npz or .json)")));
+  command.add(as_option(args->as,
+                        "names of the tensors in all parts: --as out=head_context,lse=logsumexp"));
+  command.add(word("--lse-base", args->lse_base, {{"e", std::numbers::e}, {"2", 2}},
+                   "base of the logarithm in logsumexp: e or 2; default: e"));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);
   command.action = [args] { return run(*args); };

@@ -18,10 +18,6 @@
 namespace attn {
 namespace {
 
-constexpr bool is_head(Axis axis) { return axis == Axis::H || axis == Axis::G; }
-constexpr bool is_packed(Axis axis) {
-  return axis == Axis::HD || axis == Axis::GD || axis == Axis::GDv || axis == Axis::HDv;
-}
 constexpr bool is_key(Axis axis) { return axis == Axis::S || axis == Axis::N || axis == Axis::P; }
 
 /// The axes of an output, or of an input that has a row or column for each token; empty for other

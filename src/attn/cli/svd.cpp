@@ -49,7 +49,7 @@ Json made_by(const SvdArgs& args, const TensorFiles& files) {
                          {"inputs", Json{std::move(inputs)}}}};
 }
 
-std::string meaning_of(const std::string& factor) {
+std::string factor_meaning(const std::string& factor) {
   for (const auto& [name, what] : kFactors)
     if (factor == name) return what;
   return "";
@@ -89,7 +89,7 @@ int run(const SvdArgs& args) {
   result.made_by = made_by(args, files);
   writer.write(result);
   writer.commit();
-  if (destination.shown) show(result, args.show, meaning_of);
+  if (destination.shown) show(result, args.show, factor_meaning);
   if (args.rank) note(kept_text(matrix, factors));
   return 0;
 }

@@ -43,6 +43,12 @@ constexpr std::string_view name_of(Axis axis) {
   return kNames[static_cast<std::size_t>(axis)];
 }
 
+constexpr bool is_head(Axis axis) { return axis == Axis::H || axis == Axis::G; }
+/// Whether the axis has the columns of all heads, one head after another.
+constexpr bool is_packed(Axis axis) {
+  return axis == Axis::HD || axis == Axis::GD || axis == Axis::GDv || axis == Axis::HDv;
+}
+
 /// Up to four axes, outermost first; usable in constexpr tables.
 class AxisList {
  public:

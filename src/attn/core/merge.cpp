@@ -75,11 +75,16 @@ double total(const std::vector<Tensor>& logs, std::size_t row) {
 
 }  // namespace
 
-Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>& names) {
+Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>& names,
+              double lse_base) {
   check(parts, names);
   const DType dtype = widest(parts);
   std::vector<Tensor> logs;
-  for (const Partial& part : parts) logs.push_back(cast(part.logsumexp, DType::f64));
+  const double unit = lse_base == std::numbers::e ? 1 : std::log(lse_base);
+  for (const Partial& part : parts) {
+    logs.push_back(cast(part.logsumexp, DType::f64));
+    for (double& log : logs.back().mutable_data<double>()) log *= unit;
+  }
   const bool weighed = std::all_of(parts.begin(), parts.end(),
                                    [](const Partial& part) { return part.weights.has_value(); });
   std::size_t S = 0, from = 0;
@@ -106,6 +111,7 @@ Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>&
     }
     from += n;
   }
+  for (double& log : l) log /= unit;
   Partial merged{cast(logsumexp, dtype == DType::f64 ? DType::f64 : DType::f32),
                  cast(context, dtype), std::nullopt};
   if (weighed) merged.weights = cast(weights, dtype);

@@ -6,6 +6,7 @@
 // logsumexps are: an error of e in one of them is a relative error of e in that part's share.
 #pragma once
 
+#include <numbers>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,8 +25,10 @@ struct Partial {
 /// Attention over all keys, in the order of the parts; weights if every part has them. Computed in
 /// doubles and rounded once, to the widest dtype of the parts; logsumexp to float32 at least. A
 /// part in which a query sees no key (-inf) contributes nothing; if it sees none at all, context
-/// and weights are 0. At least one part is required. Errors: data, naming parts by `names`, if
-/// shapes do not agree or elements are not floats.
-Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>& names);
+/// and weights are 0. `lse_base` is the base of the logarithm in every logsumexp. At least one part
+/// is required. Errors: data, naming parts by `names`, if shapes do not agree or elements are not
+/// floats.
+Partial merge(const std::vector<Partial>& parts, const std::vector<std::string>& names,
+              double lse_base = std::numbers::e);
 
 }  // namespace attn

@@ -100,10 +100,7 @@ TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
 
 [[noreturn]] void fail_without_arrays(const ZipDirectory& directory, const std::string& file) {
   for (const ZipMember& member : directory.members)
-    if (member.name.ends_with("data.pkl"))
-      fail_at({file},
-              "is a file of torch.save, which only Python can read; convert it with "
-              "safetensors.torch.save_file or numpy.savez");
+    if (member.name.ends_with("data.pkl")) fail_at({file}, kTorchFile);
   fail_at({file}, "has no .npy member");
 }
 

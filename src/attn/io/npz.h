@@ -21,6 +21,12 @@
 
 namespace attn {
 
+/// What is wrong with a file of torch.save.
+inline constexpr const char* kTorchFile =
+    "is a file of torch.save, which only Python can read; save the tensors with "
+    "safetensors.torch.save_file({'NAME': tensor}, 'FILE.safetensors') or "
+    "numpy.save('FILE.npy', tensor.numpy())";
+
 bool is_zip(std::span<const std::byte> bytes);
 
 /// The arrays by name without ".npy", in the archive's order. Other members are ignored, but an

@@ -130,6 +130,9 @@ Format format_of(const FileBytes& file) {
   if (const std::optional<Format> format = format_of_suffix(file.path)) return *format;
   // Standard input has no suffix.
   if (is_stream(file.path) && is_plain_text(file.text())) return Format::csv;
+  // The magic number of PyTorch before version 1.6, pickled.
+  if (file.text().starts_with("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j\xa8P\x19"))
+    fail_at({file.name()}, kTorchFile);
   fail_at({file.name()},
           file.size == 0 ? "is empty" : "is not a .npy, .npz, .safetensors, JSON or CSV file");
 }

@@ -119,27 +119,50 @@ class Census {
     raise(result_.max_ulps, pair.ulps, at);
     if (pair.b != 0) raise(result_.max_rel, relative(pair), at);
     add_to_histogram(pair.error);
-    // In long double, in which products of doubles cannot overflow.
-    const long double a = pair.a, b = pair.b, error = pair.error;
-    squares_ += error * error;
+    errors_ += pair.error;
+    squares_ += static_cast<long double>(pair.error) * pair.error;
     ++count_;
-    if (!std::isfinite(pair.a) || !std::isfinite(pair.b)) return;
-    aa_ += a * a;
-    bb_ += b * b;
-    ab_ += a * b;
+    if (std::isfinite(pair.a) && std::isfinite(pair.b)) add_finite(pair);
   }
 
   Comparison finish() {
-    if (count_ > 0)
-      result_.rms = static_cast<double>(std::sqrt(squares_ / static_cast<long double>(count_)));
+    if (count_ > 0) {
+      const auto count = static_cast<long double>(count_);
+      result_.mean_abs = static_cast<double>(errors_ / count);
+      result_.rms = static_cast<double>(std::sqrt(squares_ / count));
+    }
+    if (bb_ > 0) {
+      result_.nmse = static_cast<double>(finite_squares_ / bb_);
+      result_.factor = static_cast<double>(ab_ / bb_);
+    }
     if (aa_ > 0 && bb_ > 0)
       result_.cosine = static_cast<double>(ab_ / std::sqrt(aa_) / std::sqrt(bb_));
+    if (spread_aa_ > 0 && spread_bb_ > 0)
+      result_.pearson =
+          static_cast<double>(spread_ab_ / std::sqrt(spread_aa_) / std::sqrt(spread_bb_));
     return std::move(result_);
   }
 
  private:
   static double relative(const Pair& pair) {
     return std::isinf(pair.error) ? kInfinity : pair.error / std::abs(pair.b);
+  }
+
+  /// In long double, in which products of doubles cannot overflow. The means are updated by pair
+  /// (Welford 1962), so that constants do not cancel.
+  void add_finite(const Pair& pair) {
+    const long double a = pair.a, b = pair.b, error = pair.error;
+    finite_squares_ += error * error;
+    aa_ += a * a;
+    bb_ += b * b;
+    ab_ += a * b;
+    const long double share = 1 / static_cast<long double>(++finite_);
+    const long double from_a = a - mean_a_, from_b = b - mean_b_;
+    mean_a_ += from_a * share;
+    mean_b_ += from_b * share;
+    spread_aa_ += from_a * (a - mean_a_);
+    spread_bb_ += from_b * (b - mean_b_);
+    spread_ab_ += from_a * (b - mean_b_);
   }
 
   void add_nan(std::size_t at, const Pair& pair) {
@@ -162,8 +185,9 @@ class Census {
   const Tolerance& tolerance_;
   std::span<const double> bounds_;
   Comparison result_;
-  std::size_t count_ = 0;
-  long double squares_ = 0, aa_ = 0, bb_ = 0, ab_ = 0;
+  std::size_t count_ = 0, finite_ = 0;
+  long double errors_ = 0, squares_ = 0, finite_squares_ = 0, aa_ = 0, bb_ = 0, ab_ = 0;
+  long double mean_a_ = 0, mean_b_ = 0, spread_aa_ = 0, spread_bb_ = 0, spread_ab_ = 0;
 };
 
 /// Maps floats to integers such that neighbouring values differ by 1; both zeros are 0.
@@ -201,7 +225,8 @@ DType coarser(DType a, DType b) {
   return DType::f64;
 }
 
-void add_floats(const Tensor& a, const Tensor& b, Census& census) {
+template <class Add>
+void add_floats(const Tensor& a, const Tensor& b, const Add& add) {
   const DType dtype = coarser(a.dtype(), b.dtype());
   const Tensor wide_a = cast(a, DType::f64), wide_b = cast(b, DType::f64);
   const auto x = wide_a.data<double>(), y = wide_b.data<double>();
@@ -211,7 +236,7 @@ void add_floats(const Tensor& a, const Tensor& b, Census& census) {
       pair.error = std::abs(pair.a - pair.b);
       pair.ulps = ulps_between(dtype, pair.a, pair.b);
     }
-    census.add(i, pair);
+    add(i, pair);
   }
 }
 
@@ -220,13 +245,13 @@ Tensor widened(const Tensor& integers) {
   return integers.dtype() == DType::u64 ? integers : cast(integers, DType::i64);
 }
 
-template <class A, class B>
-void add_integers(std::span<const A> x, std::span<const B> y, Census& census) {
+template <class A, class B, class Add>
+void add_integers(std::span<const A> x, std::span<const B> y, const Add& add) {
   for (std::size_t i = 0; i < x.size(); ++i) {
     // Exact: a long double has 64 significant bits or more.
     const double error = static_cast<double>(
         std::abs(static_cast<long double>(x[i]) - static_cast<long double>(y[i])));
-    census.add(i, {static_cast<double>(x[i]), static_cast<double>(y[i]), error, error, -1});
+    add(i, {static_cast<double>(x[i]), static_cast<double>(y[i]), error, error, -1});
   }
 }
 
@@ -246,7 +271,38 @@ void with_integers(const Tensor& a, const Tensor& b, F f) {
     with(wide_a.data<std::int64_t>());
 }
 
+/// Calls add(index, pair) for each pair of elements.
+template <class Add>
+void for_each_pair(const Tensor& a, const Tensor& b, const Add& add) {
+  if (is_float(a.dtype()) || is_float(b.dtype()))
+    add_floats(a, b, add);
+  else
+    with_integers(a, b, [&](auto x, auto y) { add_integers(x, y, add); });
+}
+
+/// rtol and atol of one dtype in torch.testing.assert_close.
+std::pair<double, double> default_tolerances(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return {1e-7, 1e-7};
+    case DType::f32:
+      return {1.3e-6, 1e-5};
+    case DType::f16:
+      return {1e-3, 1e-5};
+    case DType::bf16:
+      return {1.6e-2, 1e-5};
+    default:
+      return {0, 0};
+  }
+}
+
 }  // namespace
+
+Tolerance default_tolerance(DType a, DType b) {
+  const auto [rtol_a, atol_a] = default_tolerances(a);
+  const auto [rtol_b, atol_b] = default_tolerances(b);
+  return {std::max(rtol_a, rtol_b), std::max(atol_a, atol_b), {}, false};
+}
 
 Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
                    const Tensor* bounds) {
@@ -256,11 +312,39 @@ Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
     return different;
   }
   Census census(tolerance, bounds);
-  if (is_float(a.dtype()) || is_float(b.dtype()))
-    add_floats(a, b, census);
-  else
-    with_integers(a, b, [&](auto x, auto y) { add_integers(x, y, census); });
+  for_each_pair(a, b, [&](std::size_t at, const Pair& pair) { census.add(at, pair); });
   return census.finish();
+}
+
+std::vector<Part> compare_parts(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
+                                const Tensor* bounds, const std::vector<PartAxis>& axes) {
+  std::size_t count = 1, run = std::max<std::size_t>(a.size(), 1);  // elements of one part in a row
+  for (const PartAxis& axis : axes) {
+    count *= axis.length;
+    run = std::min(run, axis.stride);
+  }
+  std::vector<Census> censuses(count, Census(tolerance, bounds));
+  std::size_t current = 0;
+  for_each_pair(a, b, [&](std::size_t at, const Pair& pair) {
+    if (at % run == 0) {
+      current = 0;
+      for (const PartAxis& axis : axes)
+        current = current * axis.length + at / axis.stride % axis.length;
+    }
+    censuses[current].add(at, pair);
+  });
+  std::vector<Part> parts;
+  for (std::size_t i = 0; i < count; ++i) {
+    Part part{{}, censuses[i].finish()};
+    std::size_t rest = count, place = i;
+    for (const PartAxis& axis : axes) {
+      rest /= axis.length;
+      part.index.push_back(place / rest);
+      place %= rest;
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
 }
 
 Tensor difference(const Tensor& a, const Tensor& b) {
@@ -383,13 +467,28 @@ std::string both(const std::string& a, const std::string& b) {
 
 std::string verdict(const Compared& compared, const Comparison& found) {
   if (!found.same_shape) return "shapes differ";
+  const std::string tolerance = tolerance_text(compared.tolerance);
+  const std::string in_brackets = tolerance.empty() ? "" : " (" + tolerance + ")";
   if (found.differing > 0)
     return std::to_string(found.differing) + " of " + std::to_string(found.elements) +
-           (compared.bounds       ? " elements exceed the error bound of " + compared.bound_of
-            : found.elements == 1 ? " element differs"
-                                  : " elements differ");
+           (compared.bounds
+                ? " elements exceed the error bound of " + compared.bound_of
+                : (found.elements == 1 ? " element differs" : " elements differ") + in_brackets);
   if (found.equal_throughout()) return "equal";
-  return compared.bounds ? "within the error bound of " + compared.bound_of : "close";
+  return compared.bounds ? "within the error bound of " + compared.bound_of : "close" + in_brackets;
+}
+
+std::string twelve_digits(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.12g", value);
+  return text;
+}
+
+/// "  NMSE             1.2e-05 (SNR 49.2082 dB)"
+std::string nmse_line(double nmse) {
+  const std::string snr =
+      nmse > 0 ? " (SNR " + six_digits(-10 * std::log10(nmse)) + " dB)" : std::string();
+  return "  NMSE             " + six_digits(nmse) + snr + "\n";
 }
 
 /// "  max error/bound  0.4 at [1, 1]: 0.5 and 0.4998, bound 0.0005"
@@ -402,6 +501,16 @@ std::string bound_line(const Compared& compared, const Comparison& found) {
 }
 
 }  // namespace
+
+std::string tolerance_text(const Tolerance& tolerance) {
+  std::string text;
+  if (tolerance.rtol > 0) text = "rtol " + six_digits(tolerance.rtol);
+  if (tolerance.atol > 0) text += (text.empty() ? "atol " : ", atol ") + six_digits(tolerance.atol);
+  if (tolerance.ulps && *tolerance.ulps > 0)
+    text += (text.empty() ? "" : " or ") + six_digits(*tolerance.ulps) +
+            (*tolerance.ulps == 1 ? " ulp" : " ulps");
+  return text;
+}
 
 std::string comparison_text(const Compared& compared, const Comparison& found) {
   const Tensor &a = compared.a, &b = compared.b;
@@ -416,13 +525,84 @@ std::string comparison_text(const Compared& compared, const Comparison& found) {
   text += extreme_line("max |a - b|      ", found.max_abs, a, b);
   text += extreme_line("max |a - b|/|b|  ", found.max_rel, a, b);
   text += extreme_line("max ulps         ", found.max_ulps, a, b);
+  if (found.mean_abs) text += "  mean |a - b|     " + six_digits(*found.mean_abs) + "\n";
   if (found.rms) text += "  RMS of a - b     " + six_digits(*found.rms) + "\n";
-  if (found.cosine) {
-    char cosine[32];
-    std::snprintf(cosine, sizeof cosine, "%.12g", *found.cosine);
-    text += "  cosine           " + std::string(cosine) + "\n";
+  if (found.nmse) text += nmse_line(*found.nmse);
+  if (found.cosine) text += "  cosine           " + twelve_digits(*found.cosine) + "\n";
+  if (found.pearson) text += "  PCC              " + twelve_digits(*found.pearson) + "\n";
+  return text + nan_line(found, a, b) + (found.differing > 0 ? histogram(found) : "");
+}
+
+namespace {
+
+constexpr std::size_t kMostParts = 10;  // rows of a table
+
+/// How wrong a part is: infinite if NaN or infinity occurs in only one of a and b.
+double severity(const Comparison& found) {
+  if (found.first_nan || found.infinitely_apart > 0) return kInfinity;
+  const std::optional<Extreme>& error = found.max_of_bound ? found.max_of_bound : found.max_abs;
+  return error ? error->value : 0;
+}
+
+/// Rows of cells, aligned to the right in columns.
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths(rows[0].size());
+  for (const auto& row : rows)
+    for (std::size_t j = 0; j < row.size(); ++j) widths[j] = std::max(widths[j], row[j].size());
+  std::string text;
+  for (const auto& row : rows) {
+    text += "  ";
+    for (std::size_t j = 0; j < row.size(); ++j)
+      text += std::string(2 + widths[j] - row[j].size(), ' ') + row[j];
+    text += "\n";
   }
-  return text + nan_line(found, a, b) + histogram(found);
+  return text;
+}
+
+std::string table_cell(const std::optional<Extreme>& extreme) {
+  return extreme ? six_digits(extreme->value) : "-";
+}
+std::string table_cell(const std::optional<double>& number) {
+  return number ? six_digits(*number) : "-";
+}
+
+}  // namespace
+
+std::string parts_text(const std::vector<PartAxis>& axes, const std::vector<Part>& parts) {
+  std::vector<const Part*> wrong;
+  for (const Part& part : parts)
+    if (!part.found.same()) wrong.push_back(&part);
+  if (parts.size() < 2 || wrong.empty()) return "";
+  std::stable_sort(wrong.begin(), wrong.end(), [](const Part* one, const Part* other) {
+    return severity(one->found) > severity(other->found);
+  });
+  const bool bounded = std::any_of(wrong.begin(), wrong.end(), [](const Part* part) {
+    return part->found.max_of_bound.has_value();
+  });
+  std::vector<std::string> head;
+  for (const PartAxis& axis : axes) head.push_back(axis.name);
+  for (const char* column : {"differing", "max error/bound", "max |a - b|", "RMS", "PCC"})
+    if (bounded || column != std::string_view("max error/bound")) head.emplace_back(column);
+  std::vector<std::vector<std::string>> rows = {head};
+  for (std::size_t i = 0; i < std::min(wrong.size(), kMostParts); ++i) {
+    const Comparison& found = wrong[i]->found;
+    std::vector<std::string> row;
+    for (const std::size_t place : wrong[i]->index) row.push_back(std::to_string(place));
+    row.push_back(std::to_string(found.differing) + " of " + std::to_string(found.elements));
+    if (bounded) row.push_back(table_cell(found.max_of_bound));
+    row.push_back(table_cell(found.max_abs));
+    row.push_back(table_cell(found.rms));
+    row.push_back(table_cell(found.pearson));
+    rows.push_back(std::move(row));
+  }
+  const std::string& last = axes.back().name;
+  const std::string noun = last == "head" || last == "batch" ? last : "part";
+  std::string text = "  " + std::to_string(wrong.size()) + " of " + counted(parts.size(), noun) +
+                     (wrong.size() == 1 ? " differs" : " differ") +
+                     (wrong.size() > 1 ? ", largest errors first" : "") + "\n" + table(rows);
+  if (wrong.size() > kMostParts)
+    text += "    and " + std::to_string(wrong.size() - kMostParts) + " more\n";
+  return text;
 }
 
 }  // namespace attn

@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "attn/tensor/tensor.h"
 
@@ -37,11 +38,17 @@ struct Statistics {
 Statistics statistics_of(const Tensor& tensor);
 
 struct Tolerance {
-  double rtol = 1e-7;
-  double atol = 0;
+  double rtol = 0, atol = 0;
   std::optional<double> ulps;  ///< if not set, ulps are reported but not tested
   bool equal_nan = false;
 };
+
+/// rtol and atol of torch.testing.assert_close: the larger of those of the two dtypes, which are 0
+/// for integers and booleans.
+Tolerance default_tolerance(DType a, DType b);
+
+/// "rtol 1e-07, atol 1e-07 or 4 ulps"; "" if only equal elements are close.
+std::string tolerance_text(const Tolerance& tolerance);
 
 /// A maximum and the row-major index of its first occurrence.
 struct Extreme {
@@ -57,8 +64,13 @@ struct Comparison {
   std::optional<Extreme> max_abs, max_rel, max_ulps;  ///< of pairs without NaN, if any
   /// |a - b| divided by the element's bound, with bounds; 0 where both are 0.
   std::optional<Extreme> max_of_bound;
-  std::optional<double> rms;     ///< sqrt(mean((a - b)^2)), of pairs without NaN
-  std::optional<double> cosine;  ///< a . b / (|a| |b|), of finite pairs; not set if a or b is 0
+  std::optional<double> mean_abs, rms;  ///< mean |a - b|, sqrt(mean (a - b)^2); without NaN
+
+  // Of finite pairs. Not set if a denominator is 0.
+  std::optional<double> nmse;     ///< |a - b|^2 / |b|^2; the signal-to-noise ratio is 1 / nmse
+  std::optional<double> cosine;   ///< a . b / (|a| |b|)
+  std::optional<double> pearson;  ///< the cosine after subtracting the means of a and of b
+  std::optional<double> factor;   ///< a . b / |b|^2: the c for which |a - c b| is smallest
 
   std::size_t nan_in_both = 0, nan_in_a = 0,
               nan_in_b = 0;              ///< the last two: NaN in only one of them
@@ -77,6 +89,23 @@ struct Comparison {
 Comparison compare(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
                    const Tensor* bounds = nullptr);
 
+/// An axis whose elements are compared separately: (index / stride) % length is an element's place
+/// on it. A packed axis of H * Dv columns has H parts with a stride of Dv.
+struct PartAxis {
+  std::string name;  ///< "head", "batch"
+  std::size_t length = 1, stride = 1;
+};
+
+/// The comparison of one part of the tensors.
+struct Part {
+  std::vector<std::size_t> index;  ///< on each axis
+  Comparison found;                ///< positions are those in the whole tensors
+};
+
+/// Compares each combination of positions on `axes`, outermost first, in row-major order.
+std::vector<Part> compare_parts(const Tensor& a, const Tensor& b, const Tolerance& tolerance,
+                                const Tensor* bounds, const std::vector<PartAxis>& axes);
+
 /// a - b in f64, for pictures of the difference. Integers are subtracted exactly. Equal infinities
 /// give 0; the result is NaN where either is NaN or only one is infinite.
 Tensor difference(const Tensor& a, const Tensor& b);
@@ -89,11 +118,16 @@ struct Compared {
   std::string name;  ///< printed unchanged; may be ""
   Tensor a, b;
   std::optional<Tensor> bounds;
-  std::string bound_of;  ///< what the bounds are for: "f16"
+  std::string bound_of;      ///< what the bounds are for: "f16"
+  Tolerance tolerance = {};  ///< that of the comparison, without bounds
 };
 
 /// A report: shapes and dtypes, the number of elements that differ, the extremes with their indices
-/// and values, and a histogram of |a - b|.
+/// and values, means, and, if any element differs, a histogram of |a - b|.
 std::string comparison_text(const Compared& compared, const Comparison& comparison);
+
+/// A table of the parts that differ, those with the largest errors first; "" if there is only one
+/// part or none differs.
+std::string parts_text(const std::vector<PartAxis>& axes, const std::vector<Part>& parts);
 
 }  // namespace attn

@@ -1,0 +1,28 @@
+// The axes of compared tensors: their letters, and those along which batches and heads are compared
+// separately.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "attn/core/axis.h"
+#include "attn/core/inputs.h"
+#include "attn/core/options.h"
+#include "attn/report/comparison.h"
+
+namespace attn {
+
+struct TensorAxes {
+  AxisList letters = {};             ///< of all axes; empty if unknown
+  std::vector<PartAxis> parts = {};  ///< outermost first; without axes of length 1
+};
+
+/// Of an output of a job with this many axes. `name` is the name of an output.
+TensorAxes axes_of_output(const std::string& name, const Shape& shape, const Inputs& in,
+                          const Options& options);
+
+/// Of a tensor without a job: the axes of the output `name` if it has as many axes. Otherwise the
+/// parts are those of all axes but the last two: "axis 0", "axis 1".
+TensorAxes axes_by_name(const std::string& name, const Shape& shape);
+
+}  // namespace attn
