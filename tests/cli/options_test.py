@@ -98,10 +98,12 @@ def test_width_and_color_apply_to_view(folder, arguments, code):
     assert b"\x1b[" in run.stdout
 
 
-@pytest.mark.parametrize("arguments", [
-    ["run", "job.json"], ["run", "job.json", "--view=x.svg"], ["compare", "a.npy", "b.npy"]])
-def test_width_requires_view_on_the_terminal(folder, arguments):
-    assert_error(attn(*arguments, "--width", "40", cwd=folder), 2, "--width requires --view on the terminal")
+@pytest.mark.parametrize("arguments, companion", [
+    (["run", "job.json"], "--view or --explain on the terminal"),
+    (["run", "job.json", "--view=x.svg"], "--view or --explain on the terminal"),
+    (["compare", "a.npy", "b.npy"], "--view on the terminal")])
+def test_width_requires_view_on_the_terminal(folder, arguments, companion):
+    assert_error(attn(*arguments, "--width", "40", cwd=folder), 2, f"--width requires {companion}")
 
 
 def test_quiet_comparison_prints_nothing(folder):

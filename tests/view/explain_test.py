@@ -19,6 +19,7 @@ def value(latex):
     text = re.sub(r"\\sqrt\{([^{}]*)\}", r"(\1)**0.5", text)
     text = re.sub(r"e\^\{([^{}]*)\}", r"np.exp(\1)", text)
     text = re.sub(r"10\^\{([^{}]*)\}", r"10**(\1)", text)
+    text = text.replace("\\left", "").replace("\\right", "")
     text = text.replace("\\cdot", "*").replace("\\mathrm{tanh}", "np.tanh")
     return float(eval(text.replace("\\infty", "np.inf"), {"np": np}))  # printed by our own program
 
@@ -59,12 +60,12 @@ def assert_close(found, wanted):
 
 @pytest.fixture
 def explain(tmp_path):
-    """Explains a job and returns the Markdown text."""
-    def explain(job, *arguments):
+    """Explains a job and returns the text, by default Markdown."""
+    def explain(job, *arguments, suffix="md"):
         (tmp_path / "job.json").write_text(json.dumps(job))
-        run = attn("run", "job.json", "--explain", "-", *arguments, cwd=tmp_path)
+        run = attn("run", "job.json", "--explain", f"e.{suffix}", "--force", *arguments, cwd=tmp_path)
         assert run.returncode == 0
-        return run.stdout.decode()
+        return (tmp_path / f"e.{suffix}").read_text()
     return explain
 
 
@@ -89,9 +90,10 @@ def softmax(s, axis=-1):
 
 class TestNotebook:
     @pytest.fixture(scope="class")
-    def text(self):
+    def text(self, class_path):
         job = ROOT / "data" / "examples" / "general-attention" / "job.json"
-        return attn("run", job, "--explain", "-", "--explain-query", "2").stdout.decode()
+        attn("run", job, "--explain", "e.md", "--explain-query", "2", cwd=class_path)
+        return (class_path / "e.md").read_text()
 
     @pytest.fixture(scope="class")
     def expected(self):
@@ -195,6 +197,82 @@ def test_large_matrix_is_shown_by_its_edges(explain):
     assert found.shape == (7, 7)
     shown, kept = [0, 1, 2, 4, 5, 6], [0, 1, 2, 17, 18, 19]
     assert_close(found[np.ix_(shown, shown)], (big @ big.T)[np.ix_(kept, kept)])
+
+
+# The query that is explained.
+
+
+@pytest.mark.parametrize("options, query", [
+    ({}, 0), ({"causal": True}, 3), ({"causal": True, "query_lengths": 2}, 1), ({"causal": True, "rows": [2, 1]}, 1),
+    ({"causal": True, "key_lengths": 0}, 0)], ids=lambda value: str(value))
+def test_query_by_default(explain, options, query):
+    q = np.random.default_rng(9).standard_normal((4, 3)).tolist()
+    text = explain({"Q": q, "K": q, **options})
+    assert re.search(r"step by step for query (\d+)", text).group(1) == str(query)
+    if "key_lengths" not in options:
+        assert "This query sees no key." not in text
+
+
+def test_query_given_replaces_the_default(explain):
+    q = np.random.default_rng(9).standard_normal((4, 3)).tolist()
+    assert "step by step for query 1," in explain({"Q": q, "K": q, "causal": True}, "--explain-query", "1")
+
+
+# Labels.
+
+
+def tables(html):
+    """The matrices of a page: for each, its labels of columns, its labels of rows, and its other cells."""
+    body = xml.etree.ElementTree.fromstring(re.search(r"<body>.*</body>", html, re.DOTALL).group())
+    found = []
+    for table in body.iter("mtable"):
+        if table.get("class") != "matrix":
+            continue
+        columns, rows, cells = [], [], []
+        for row in table:
+            labels = ["".join(cell.itertext()) for cell in row if "label" in cell.get("class", "")]
+            numbers = ["".join(cell.itertext()) for cell in row if cell.get("class") is None]
+            if any("open" in cell.get("class", "") for cell in row):
+                rows += labels
+                cells.append(numbers)
+            else:
+                columns = labels
+        found.append((columns, rows, cells))
+    return found
+
+
+class TestLabels:
+    TOKENS = ["the", "cat", "<b>", "a long token of many letters"]
+    SHOWN = ["the", "cat", "<b>", "a long toke\u2026"]
+
+    @pytest.fixture(scope="class")
+    def job(self):
+        x = np.random.default_rng(15).integers(-2, 3, (4, 3)).tolist()
+        return {"embeddings": x, "W_Q": np.eye(3).tolist(), "tokens": self.TOKENS, "causal": True, "scale": "none"}
+
+    def test_of_matrices_are_tokens(self, explain, job):
+        both, rows = (self.SHOWN, self.SHOWN), ([], self.SHOWN)
+        assert [table[:2] for table in tables(explain(job, suffix="html"))] == [
+            rows, ([], []), rows, rows, rows, both, both, both, rows]  # X, W, Q, K, V, S, S'', A, C
+
+    def test_of_chosen_rows(self, explain, job):
+        found = tables(explain(job | {"rows": [-1, 0]}, suffix="html"))
+        assert found[5][:2] == (self.SHOWN, [self.SHOWN[3], self.SHOWN[0]])
+
+    def test_are_left_out_if_their_number_does_not_match(self, explain, job):
+        assert {table[:2] == ([], []) for table in tables(explain(job | {"tokens": ["a"]}, suffix="html"))} == {True}
+
+    def test_of_a_large_matrix(self, explain):
+        q = np.random.default_rng(15).integers(-2, 3, (9, 2)).tolist()
+        found = tables(explain({"Q": q, "K": q, "tokens": list("abcdefghi")}, suffix="html"))
+        assert found[3][:2] == ([*"abc", "\u2026", *"ghi"], [*"abc", "\u22ee", *"ghi"])
+
+    def test_are_escaped_in_latex(self, explain, job):
+        text = explain(job, suffix="tex")
+        assert r"\begin{array}{@{}r@{}}\text{the}\\ \text{cat}\\ \text{<b>}\\ \text{a long toke\dots" in text.replace("…", r"\dots")
+
+    def test_are_not_in_markdown(self, explain, job):
+        assert "<b>" not in explain(job)
 
 
 # Heads.
@@ -374,6 +452,64 @@ class TestHostileTokens:
 
     def test_are_escaped_in_markdown(self, read):
         assert "\\_a\\_ \\| \\`b\\`" in read(2, "md")
+
+
+class TestDrawnSigns:
+    """Browsers cannot stretch root signs and brackets without a mathematical font."""
+
+    @pytest.fixture
+    def page(self, explain):
+        return explain({**JOB, "softcap": 2, "score": "cosine"}, suffix="html")
+
+    def test_no_sign_has_to_stretch(self, page, explain):
+        for text in page, explain(JOB, suffix="html"):
+            assert "<msqrt>" not in text
+            assert "<mo>[</mo>" not in text
+            assert "<math" in text
+
+    def test_root_is_a_drawing_with_a_description(self, explain):
+        assert 'aria-label="square root of 4"' in explain(JOB, suffix="html")
+        assert '<svg viewBox="0 0 10 20"' in explain(JOB, suffix="html")
+
+    def test_parentheses_around_a_fraction(self, page, explain):
+        assert 'class="parentheses"' in page
+        assert r"\left(\frac{" in explain({**JOB, "softcap": 2})
+
+
+# Plain text.
+
+
+class TestText:
+    JOB = {"tokens": ["it", "rains"], "Q": [[1, 0], [3, 4]], "K": [[2, 0], [0, 5]], "V": [[1, 2], [3, -4]],
+           "causal": True}
+
+    @pytest.fixture
+    def text(self, explain):
+        return explain(self.JOB, suffix="txt")
+
+    def test_has_matrices_with_labels(self, text):
+        assert ("                      it  rains\n"
+                "  S = Q K^T = it    ⎡  2      0 ⎤\n"
+                "              rains ⎣  6     20 ⎦\n") in text
+
+    @pytest.mark.parametrize("line", [
+        "row 1 of the matrices. Rows and columns count from 0; numbers have at most six", "3. Scores",
+        "  s[1,1] = 3 · 0 + 4 · 5 = 20", "  s'[1,0] = 6 / √2 = 4.24264",
+        "  A = e^(s'' − max s'') / (Σ e^(s'' − max s'')) =",
+        "  Σ e^(s'' − max s'') = e^−9.89949 + e^0 = 1.00005",
+        "  c[1,1] = 5.01975 · 10^−5 · 2 + 0.99995 · (−4) = −3.9997", "rains   5e-5     1"])
+    def test_has_the_line(self, text, line):
+        assert line in text.splitlines()
+
+    def test_is_written_to_standard_output(self, tmp_path, text):
+        (tmp_path / "job.json").write_text(json.dumps(self.JOB))
+        assert attn("run", "job.json", "--explain", "-", cwd=tmp_path).stdout.decode() == text
+
+    @pytest.mark.parametrize("options", [{"softcap": 3}, {"score": "cosine"}, {"scale": -0.5}], ids=str)
+    def test_has_no_markup(self, explain, options):
+        q = np.random.default_rng(1).standard_normal((20, 10)).tolist()
+        text = explain({"Q": q, "K": q, "V": q, "causal": True, **options}, suffix="txt")
+        assert not set("$\\{}&") & set(text)
 
 
 LATEX_TOKENS = ["\u6771\u4eac", "\u0120the", "\u2581sub", "##x", "<|end|>", "\u00d8re \u20ac", "~^_\\{}$&%",

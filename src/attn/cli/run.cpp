@@ -16,6 +16,7 @@
 #include "attn/core/output_table.h"
 #include "attn/io/open_file.h"
 #include "attn/job/job.h"
+#include "attn/report/worked_text.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/result/result_writer.h"
@@ -23,20 +24,32 @@
 namespace attn {
 namespace {
 
-enum class StepsFormat { markdown, html, latex };
+enum class StepsFormat { text, markdown, html, latex };
 
 StepsFormat steps_format(const std::string& path) {
-  if (path == "-" || path.ends_with(".md")) return StepsFormat::markdown;
+  if (path == "-" || path.ends_with(".txt")) return StepsFormat::text;
+  if (path.ends_with(".md")) return StepsFormat::markdown;
   if (path.ends_with(".html")) return StepsFormat::html;
   if (path.ends_with(".tex")) return StepsFormat::latex;
-  throw Error(ErrorKind::usage,
-              "--explain " + printable(path) + ": expected a name that ends in .md, .html or .tex");
+  throw Error(ErrorKind::usage, "--explain " + printable(path) +
+                                    ": expected a name that ends in .txt, .md, .html or "
+                                    ".tex");
 }
 
-std::string written(const WorkedSteps& steps, StepsFormat format) {
-  return format == StepsFormat::markdown ? markdown_of(steps)
-         : format == StepsFormat::html   ? html_of(steps)
-                                         : latex_of(steps);
+/// `style` is that of standard output.
+std::string written(const WorkedSteps& steps, const std::string& path, const RenderStyle& style) {
+  switch (steps_format(path)) {
+    case StepsFormat::text:
+      return text_of(steps,
+                     path == "-" ? terminal_style(style.colour, style.width) : TerminalStyle{});
+    case StepsFormat::markdown:
+      return markdown_of(steps);
+    case StepsFormat::html:
+      return html_of(steps);
+    case StepsFormat::latex:
+      break;
+  }
+  return latex_of(steps);
 }
 
 /// The memory of a page of steps, which contains a picture of one head.
@@ -59,15 +72,17 @@ void add_view_options(Command& command, RunViewArgs& args) {
       {view_option(args.view,
                    "draw the weights as a heat map on the terminal, or as a picture or page with "
                    "--view=FILE.svg, .png or .html"),
-       text("--explain", args.explain, "FILE",
-            "write each stage with its formula and numbers for one query to FILE.md, .html or "
-            ".tex; - is Markdown on stdout"),
+       text(
+           "--explain", args.explain, "FILE",
+           "write each stage with its formula and numbers for one query to FILE.html, .md, .tex or "
+           ".txt; - is text on stdout"),
        integer("--explain-query", args.choice.query, {}, "I",
-               "query to explain; default: the first"),
+               "query to explain; default: the first, or the last if the job is causal"),
        integer("--explain-head", args.choice.head, {}, "I", "head to explain; default: 0")}));
   command.add(in_group("Results", terminal_options(args.style)));
-  command.requirements.push_back(
-      {{"--color", "--width"}, "--view on the terminal", [&args] { return args.view == "-"; }});
+  command.requirements.push_back({{"--color", "--width"},
+                                  "--view or --explain on the terminal",
+                                  [&args] { return args.view == "-" || args.explain == "-"; }});
   command.requirements.push_back({{"--explain-query", "--explain-head"}, "--explain"});
 }
 
@@ -122,7 +137,7 @@ std::string RunViews::flags() const {
 void RunViews::write(const Job& job, const Result& result, bool streams) {
   if (explain_ && explain_streams_ == streams) {
     const WorkedSteps steps = explain(job, result.outputs, args_.choice);
-    explain_->write(written(steps, steps_format(args_.explain)));
+    explain_->write(written(steps, args_.explain, args_.style));
     explain_->finish();
   }
   if (!view_ || view_streams_ != streams) return;

@@ -17,9 +17,9 @@ namespace attn {
 /// The options as typed; "" if not given.
 struct RunViewArgs {
   std::string view;     ///< "-": the terminal
-  std::string explain;  ///< FILE.md, .html or .tex; "-": Markdown on standard output
+  std::string explain;  ///< FILE.html, .md, .tex or .txt; "-": text on standard output
   ExplainChoice choice;
-  RenderStyle style;  ///< of --view on the terminal
+  RenderStyle style;  ///< of --view and --explain on the terminal
   bool empty() const { return view.empty() && explain.empty(); }
   bool has_file() const;  ///< any output that is not the terminal
 };

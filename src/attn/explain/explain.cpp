@@ -78,6 +78,14 @@ class Explainer {
     return element(letter, query_, column);
   }
 
+  Math of_queries(const Matrix& matrix) const {
+    return matrix_math(matrix, {.rows = from_.row_tokens()});
+  }
+  Math of_keys(const Matrix& matrix) const { return matrix_math(matrix, {.rows = from_.tokens()}); }
+  Math of_queries_and_keys(const Matrix& matrix) const {
+    return matrix_math(matrix, {.rows = from_.row_tokens(), .columns = from_.tokens()});
+  }
+
   /// All keys and values, including past_K and past_V.
   Matrix keys() const {
     return from_.matrix(from_.given(Input::past_K) ? Output::present_K : Output::keys);
@@ -104,7 +112,7 @@ class Explainer {
     const std::optional<Matrix> weights = from_.weights_of(projection.weight_heads);
     const std::optional<Matrix> bias = from_.bias_of(projection.bias, result.columns);
     std::vector<Math> formula = {name("X")};
-    std::vector<Equation> given = {{name("X"), {matrix_math(source)}}};
+    std::vector<Equation> given = {{name("X"), {of_keys(source)}}};
     if (weights) {
       formula.push_back(subscript(name("W"), name(letter)));
       given.push_back({formula.back(), {matrix_math(*weights)}});
@@ -115,9 +123,9 @@ class Explainer {
       given.push_back({formula.back(), {matrix_math(*bias)}});
     }
     if (plain_vectors(from_))
-      given.push_back({name(letter), {row(formula), matrix_math(result)}});
+      given.push_back({name(letter), {row(formula), of_queries(result)}});
     else
-      given.push_back({name(letter), {matrix_math(result)}});
+      given.push_back({name(letter), {of_queries(result)}});
     lines(std::move(given));
     if (!weights || !plain_vectors(from_)) return;
     std::vector<Equation> worked;
@@ -141,7 +149,7 @@ class Explainer {
                               "rotated by position, as the job specifies. The matrix shows "
                               "the result.") +
             shape("Q", queries));
-      return lines({{name("Q"), {matrix_math(queries)}}});
+      return lines({{name("Q"), {of_queries(queries)}}});
     }
     if (from_.has(Output::positions))
       words("X holds the tokens' embeddings with their positional encoding added.");
@@ -158,8 +166,7 @@ class Explainer {
     const Matrix result = from_.matrix(projection.result);
     const std::string source = from_.given(Input::memory) ? "M" : "X";
     const auto weights = from_.weights_of(projection.weight_heads);
-    if (!from_.has(Output::inputs) || !weights)
-      return lines({{name(letter), {matrix_math(result)}}});
+    if (!from_.has(Output::inputs) || !weights) return lines({{name(letter), {of_keys(result)}}});
     std::vector<Math> formula = {name(source), subscript(name("W"), name(letter))};
     if (from_.given(projection.bias)) {
       formula.push_back(sign("+"));
@@ -167,7 +174,7 @@ class Explainer {
     }
     std::vector<Math> rights;
     if (projection.result == Output::values || plain_vectors(from_)) rights.push_back(row(formula));
-    rights.push_back(matrix_math(result));
+    rights.push_back(of_keys(result));
     lines({{subscript(name("W"), name(letter)), {matrix_math(*weights)}},
            {name(letter), std::move(rights)}});
   }
@@ -180,7 +187,7 @@ class Explainer {
     given_or_projected(kValues);
     if (!from_.given(Input::past_K)) return;
     words("The keys and values of the past come first; queries see these too.");
-    lines({{name("K"), {matrix_math(keys())}}, {name("V"), {matrix_math(values())}}});
+    lines({{name("K"), {of_keys(keys())}}, {name("V"), {of_keys(values())}}});
   }
 
   void score() {
@@ -192,7 +199,7 @@ class Explainer {
           "specifies.");
     std::vector<Math> rights = score_formula(from_.options());
     const bool known = !rights.empty() && plain_vectors(from_);
-    rights.push_back(matrix_math(scores_));
+    rights.push_back(of_queries_and_keys(scores_));
     lines({{name("S"), std::move(rights)}});
     const Matrix q = from_.matrix(Output::queries), k = keys();
     if (known && k.rows == scores_.columns) work_out_scores(q, k);
@@ -225,7 +232,7 @@ class Explainer {
         "softmax "
         "does not saturate.");
     const auto width = static_cast<double>(from_.matrix(Output::queries).columns);
-    lines({{name("S'"), {scaled(name("S"), width, from_.options()), matrix_math(result)}}});
+    lines({{name("S'"), {scaled(name("S"), width, from_.options()), of_queries_and_keys(result)}}});
     std::vector<Equation> worked;
     for (const std::size_t j : edges(result.columns))
       worked.push_back({of_query("s'", j),
@@ -242,7 +249,7 @@ class Explainer {
     words(
         "Additive masks and biases by distance are added to the scores. Keys that a query may not "
         "see are set to minus infinity; their weights are 0.");
-    lines({{name("S''"), {matrix_math(result)}}});
+    lines({{name("S''"), {of_queries_and_keys(result)}}});
   }
 
   void normalise() {
@@ -255,7 +262,7 @@ class Explainer {
       heading("Weights");
       words("The normaliser, temperature and sinks of the job turn scores into weights." +
             shape("A", weights));
-      lines({{name("A"), {matrix_math(weights)}}});
+      lines({{name("A"), {of_queries_and_keys(weights)}}});
     }
     picture(scores, weights);
   }
@@ -271,7 +278,7 @@ class Explainer {
         shape("A", weights));
     const Math s = name(scores_letter_);
     const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
-    lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), matrix_math(weights)}}});
+    lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), of_queries_and_keys(weights)}}});
     double most = -std::numeric_limits<double>::infinity(), total = 0;
     for (std::size_t k = 0; k < count; ++k) most = std::max(most, scores[begin + k]);
     if (is_hidden(most)) return words("This query sees no key.");
@@ -296,7 +303,7 @@ class Explainer {
     source.tensor = weights.elements;
     source.masked = scores.elements;
     source.column_tokens = from_.tokens();
-    if (from_.options().rows.empty()) source.row_tokens = from_.tokens();
+    source.row_tokens = from_.row_tokens();
     steps_.blocks.emplace_back(make_heat_map(source, {}));
   }
 
@@ -306,7 +313,7 @@ class Explainer {
     const Matrix result = from_.matrix(Output::head_context);
     words("Each query receives the sum of the values, multiplied by its weights." +
           shape("C", result));
-    lines({{name("C"), {row({name("A"), name("V")}), matrix_math(result)}}});
+    lines({{name("C"), {row({name("A"), name("V")}), of_queries(result)}}});
     if (v.rows != weights.columns) return;
     std::vector<Equation> worked;
     for (const std::size_t d : edges(result.columns))
@@ -324,7 +331,7 @@ class Explainer {
       heading("Concatenated heads");
       const Matrix context = from_.joined_context();
       words("The contexts of all heads are concatenated." + shape("C", context));
-      lines({{name("C"), {matrix_math(context)}}});
+      lines({{name("C"), {of_queries(context)}}});
     }
     if (!from_.has(Output::output)) return;
     heading("Output");
@@ -334,7 +341,7 @@ class Explainer {
       formula.push_back(subscript(name("b"), name("O")));
     }
     lines({{subscript(name("W"), name("O")), {matrix_math(matrix_of(from_.input(Input::W_O)))}},
-           {name("Y"), {row(formula), matrix_math(from_.first(Output::output))}}});
+           {name("Y"), {row(formula), of_queries(from_.first(Output::output))}}});
   }
 
   const ExplainSource& from_;

@@ -13,7 +13,8 @@
 namespace attn {
 
 struct ExplainChoice {
-  std::optional<std::int64_t> query;  ///< index from 0 to L - 1; default: the first computed row
+  std::optional<std::int64_t> query;  ///< index from 0 to L - 1; default: the first computed
+                                      ///< row, or the last that sees a key if the job is causal
   std::int64_t head = 0;
 };
 

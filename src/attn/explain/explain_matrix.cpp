@@ -1,5 +1,8 @@
 #include "attn/explain/explain_matrix.h"
 
+#include "attn/base/text.h"
+#include "attn/base/utf8.h"
+
 namespace attn {
 namespace {
 
@@ -8,6 +11,21 @@ constexpr std::size_t kMaxTerms = 4, kLeading = 2;  // of a sum; the last term i
 
 /// Whether dots replace indices between two that are shown.
 bool has_gap(std::size_t previous, std::size_t index) { return index != previous + 1; }
+
+/// The labels of the indices that are shown, with `dots` where others are left out.
+std::vector<std::string> labels_shown(const std::vector<std::string>& labels, std::size_t count,
+                                      const char* dots) {
+  constexpr std::size_t kWidest = 12;
+  std::vector<std::string> shown;
+  if (labels.size() != count) return shown;
+  std::size_t next = 0;
+  for (const std::size_t i : edges(count)) {
+    if (i != next) shown.emplace_back(dots);
+    shown.push_back(cut_to_columns(printable(labels[i]), kWidest));
+    next = i + 1;
+  }
+  return shown;
+}
 
 }  // namespace
 
@@ -33,7 +51,7 @@ std::vector<std::size_t> edges(std::size_t count) {
   return indices;
 }
 
-Math matrix_math(const Matrix& matrix) {
+Math matrix_math(const Matrix& matrix, const MatrixLabels& labels) {
   const std::vector<std::size_t> rows = edges(matrix.rows), columns = edges(matrix.columns);
   const bool wide = columns.size() < matrix.columns;
   std::vector<Math> cells;
@@ -48,7 +66,10 @@ Math matrix_math(const Matrix& matrix) {
       append_row([](std::size_t) { return math::sign("⋮"); }, "⋱");
     append_row([&](std::size_t j) { return math::number(matrix.at(rows[k], j)); }, "…");
   }
-  return math::matrix(std::move(cells), columns.size() + (wide ? 1 : 0));
+  Math result = math::matrix(std::move(cells), columns.size() + (wide ? 1 : 0));
+  result.row_labels = labels_shown(labels.rows, matrix.rows, "⋮");
+  result.column_labels = labels_shown(labels.columns, matrix.columns, "…");
+  return result;
 }
 
 Math element(const std::string& name, std::size_t i, std::size_t j) {

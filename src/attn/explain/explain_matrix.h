@@ -28,8 +28,13 @@ Matrix matrix_of(const Tensor& tensor);
 /// The indices 0 to count - 1; if there are more than six, the first and last three.
 std::vector<std::size_t> edges(std::size_t count);
 
-/// The matrix in brackets; a large one is abbreviated with dots.
-Math matrix_math(const Matrix& matrix);
+/// Labels of the rows and columns of a matrix; ignored if their number does not match.
+struct MatrixLabels {
+  std::vector<std::string> rows = {}, columns = {};
+};
+
+/// The matrix in brackets; a large one is abbreviated with dots. Labels are cut to 12 columns.
+Math matrix_math(const Matrix& matrix, const MatrixLabels& labels = {});
 
 /// s_{i,j}
 Math element(const std::string& name, std::size_t i, std::size_t j);

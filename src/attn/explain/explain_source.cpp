@@ -1,5 +1,7 @@
 #include "attn/explain/explain_source.h"
 
+#include <limits>
+
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/projection.h"
@@ -25,10 +27,21 @@ std::size_t ExplainSource::heads_of(Output output) const {
   return shape.size() == 3 && job_.options.heads > 0 ? shape[0] : 1;
 }
 
+/// The first row; if the job is causal, the last row that sees a key, because the first query sees
+/// only one.
+std::size_t ExplainSource::default_query() const {
+  if (!job_.options.causal) return 0;
+  const Matrix scores = matrix(Output::masked_scores);
+  for (std::size_t i = scores.rows; i-- > 0;)
+    for (std::size_t j = 0; j < scores.columns; ++j)
+      if (scores.at(i, j) != -std::numeric_limits<double>::infinity()) return i;
+  return 0;
+}
+
 void ExplainSource::choose_query(const ExplainChoice& choice) {
   const std::vector<std::int64_t>& rows = job_.options.rows;
   const std::size_t count = matrix(Output::scores).rows;
-  for (query_ = 0; query_ < count; ++query_) {
+  for (query_ = choice.query ? 0 : default_query(); query_ < count; ++query_) {
     query_index_ = rows.empty() ? static_cast<std::int64_t>(query_) : rows[query_];
     if (!choice.query || *choice.query == query_index_) return;
   }
@@ -50,6 +63,18 @@ std::string ExplainSource::query_name() const {
   if (at >= 0 && at < count)
     name += " (" + printable(job_.tokens[static_cast<std::size_t>(at)]) + ")";
   return name;
+}
+
+std::vector<std::string> ExplainSource::row_tokens() const {
+  if (job_.options.rows.empty()) return job_.tokens;
+  const auto count = static_cast<std::int64_t>(job_.tokens.size());
+  std::vector<std::string> tokens;
+  for (const std::int64_t row : job_.options.rows) {
+    const std::int64_t at = row < 0 ? row + count : row;
+    if (at < 0 || at >= count) return {};
+    tokens.push_back(job_.tokens[static_cast<std::size_t>(at)]);
+  }
+  return tokens;
 }
 
 Matrix ExplainSource::matrix(Output output) const {
@@ -128,7 +153,7 @@ Math scaled(const Math& value, double width, const Options& options) {
   const Math product = with_scale(value, width, options);
   if (options.softcap == 0 || options.softcap_order == SoftcapOrder::after_mask) return product;
   const Math cap = number(options.softcap);
-  return row({cap, sign("·"), name("tanh"), sign("("), fraction(product, cap), sign(")")});
+  return row({cap, sign("·"), name("tanh"), math::parentheses(fraction(product, cap))});
 }
 
 }  // namespace attn

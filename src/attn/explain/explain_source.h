@@ -24,6 +24,7 @@ class ExplainSource {
   const Tensor& output(Output output) const { return at(outputs_, output); }
   const Options& options() const { return job_.options; }
   const std::vector<std::string>& tokens() const { return job_.tokens; }
+  std::vector<std::string> row_tokens() const;  ///< of the queries that are computed
 
   std::size_t heads() const { return heads_; }
   std::size_t head() const { return head_; }
@@ -45,6 +46,7 @@ class ExplainSource {
  private:
   std::size_t heads_of(Output output) const;
   void choose_query(const ExplainChoice& choice);
+  std::size_t default_query() const;
 
   const Job& job_;
   const TensorMap& outputs_;

@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -27,8 +28,34 @@ std::string command_for(const std::string& text) {
   return text;
 }
 
+/// Whether pdfLaTeX with T1 fonts has the character: Latin letters and some signs.
+bool latex_has(std::uint32_t c) {
+  constexpr std::uint32_t kWithout[] = {0x126, 0x127, 0x138, 0x13F, 0x140,
+                                        0x149, 0x166, 0x167, 0x17F};
+  constexpr std::uint32_t kSigns[] = {0x2013, 0x2014, 0x2018, 0x2019, 0x201C,
+                                      0x201D, 0x2022, 0x2026, 0x20AC, 0x2192};
+  const auto holds = [c](std::span<const std::uint32_t> some) {
+    return std::find(some.begin(), some.end(), c) != some.end();
+  };
+  return c < 0x80 || (c >= 0xA0 && c < 0x180 && !holds(kWithout)) || holds(kSigns);
+}
+
+/// A replacement for a character that LaTeX lacks: "U+6771".
+std::string latex_code(std::uint32_t c) {
+  char text[16];
+  std::snprintf(text, sizeof text, "U+%04X", c);
+  return std::string("\\texttt{") + text + "}";
+}
+
+/// The labels of the rows as a column.
+std::string latex_labels(const std::vector<std::string>& labels) {
+  if (labels.empty()) return "";
+  const auto label = [](const std::string& text) { return "\\text{" + latex_text(text) + "}"; };
+  return "\\begin{array}{@{}r@{}}" + join(labels, "\\\\ ", label) + "\\end{array}\\,";
+}
+
 std::string latex_matrix(const Math& math) {
-  std::string text = "\\begin{bmatrix}";
+  std::string text = latex_labels(math.row_labels) + "\\begin{bmatrix}";
   for (std::size_t i = 0; i < math.parts.size(); ++i) {
     if (i > 0) text += i % math.columns == 0 ? "\\\\ " : "& ";
     text += latex(math.parts[i]);
@@ -36,31 +63,69 @@ std::string latex_matrix(const Math& math) {
   return text + "\\end{bmatrix}";
 }
 
-std::string element(const std::string& tag, const std::string& inside) {
-  return "<" + tag + ">" + inside + "</" + tag + ">";
+std::string element(const std::string& tag, const std::string& inside,
+                    const std::string& style = "") {
+  return "<" + tag + (style.empty() ? "" : " class=\"" + style + "\"") + ">" + inside + "</" + tag +
+         ">";
 }
 
-/// A name with its primes and index, if any. Primes are separate signs, so that the letter before
-/// them is set as a letter.
+/// A name with its primes and index, if any. Primes follow the name as they are: raised as
+/// superscripts, those of fonts for text would be too high and too small.
 std::string mathml_name(const std::string& text, const std::string& index = "") {
   const std::size_t letters = text.find_last_not_of('\'') + 1;
-  const std::string name = element("mi", markup(text.substr(0, letters)));
+  std::string name = element("mi", markup(text.substr(0, letters)), letters > 1 ? "word" : "");
   std::string primes;
   for (std::size_t i = letters; i < text.size(); ++i) primes += "′";
-  const std::string raised = element("mo", primes);
-  if (primes.empty()) return index.empty() ? name : element("msub", name + index);
-  return index.empty() ? element("msup", name + raised) : element("msubsup", name + index + raised);
+  if (!primes.empty()) name = element("mrow", name + element("mtext", primes));
+  return index.empty() ? name : element("msub", name + index);
 }
 
+/// Brackets keep their size beside a matrix; infinity is a number, without space around it.
+std::string mathml_sign(const std::string& text) {
+  if (text == "∞") return element("mn", text);
+  const bool is_bracket = text == "(" || text == ")";
+  return (is_bracket ? "<mo stretchy=\"false\">" : "<mo>") + markup(text) + "</mo>";
+}
+
+std::string mathml_label(const std::string& label, const std::string& style) {
+  return element("mtd", element("mtext", markup(label)), style);
+}
+
+/// A table in which the brackets are borders of cells without contents.
 std::string mathml_matrix(const Math& math) {
+  const bool labelled = !math.row_labels.empty();
+  const std::size_t last = math.parts.size() - math.columns;
   std::string rows;
-  for (std::size_t i = 0; i < math.parts.size(); i += math.columns) {
-    std::string cells;
-    for (std::size_t j = i; j < i + math.columns; ++j)
-      cells += element("mtd", mathml(math.parts[j]));
+  if (!math.column_labels.empty()) {
+    std::string cells = element("mtd", "");
+    if (labelled) cells += element("mtd", "");
+    for (const std::string& label : math.column_labels) cells += mathml_label(label, "label");
     rows += element("mtr", cells);
   }
-  return "<mrow><mo>[</mo>" + element("mtable", rows) + "<mo>]</mo></mrow>";
+  for (std::size_t i = 0; i < math.parts.size(); i += math.columns) {
+    const std::string edge = std::string(i == 0 ? " first" : "") + (i == last ? " last" : "");
+    std::string cells =
+        labelled ? mathml_label(math.row_labels[i / math.columns], "label side") : "";
+    cells += element("mtd", "", "open" + edge);
+    for (std::size_t j = i; j < i + math.columns; ++j)
+      cells += element("mtd", mathml(math.parts[j]));
+    rows += element("mtr", cells + element("mtd", "", "close" + edge));
+  }
+  return element("mtable", rows, "matrix");
+}
+
+/// HTML inside MathML: the sign is as tall as the formula beside it, which has a line above.
+std::string mathml_root(const Math& inside) {
+  return "<mtext><span class=\"root\" role=\"img\" aria-label=\"square root of " +
+         markup(plain_text(inside)) +
+         "\"><svg viewBox=\"0 0 10 20\" preserveAspectRatio=\"none\"><path d=\"M0 12L3 11L6 "
+         "19L10 0\"/></svg><span class=\"inside\"><math>" +
+         mathml(inside) + "</math></span></span></mtext>";
+}
+
+std::string mathml_parentheses(const Math& inside) {
+  return "<mtable displaystyle=\"true\">" +
+         element("mtr", element("mtd", mathml(inside), "parentheses")) + "</mtable>";
 }
 
 std::string all(const Math& math, std::string (*write)(const Math&)) {
@@ -88,6 +153,7 @@ Math fraction(Math above, Math below) {
   return of(Math::Kind::fraction, {std::move(above), std::move(below)});
 }
 Math root(Math inside) { return of(Math::Kind::root, {std::move(inside)}); }
+Math parentheses(Math inside) { return of(Math::Kind::parentheses, {std::move(inside)}); }
 
 Math matrix(std::vector<Math> cells, std::size_t columns) {
   return {Math::Kind::matrix, "", std::move(cells), columns};
@@ -133,8 +199,11 @@ double width(const Math& math) {
       return width(math.parts[0]) + kIndexScale * width(math.parts[1]);
     case Math::Kind::fraction:
       return most;
-    case Math::Kind::matrix:
-      return std::accumulate(columns.begin(), columns.end(), 0.0);
+    case Math::Kind::matrix: {
+      std::size_t label = 0;
+      for (const std::string& text : math.row_labels) label = std::max(label, columns_of(text));
+      return std::accumulate(columns.begin(), columns.end(), static_cast<double>(label));
+    }
     default:
       return sum + 1;
   }
@@ -160,6 +229,8 @@ std::string latex(const Math& math) {
       return "\\frac{" + latex(math.parts[0]) + "}{" + latex(math.parts[1]) + "}";
     case Math::Kind::root:
       return "\\sqrt{" + latex(math.parts[0]) + "}";
+    case Math::Kind::parentheses:
+      return "\\left(" + latex(math.parts[0]) + "\\right)";
     case Math::Kind::matrix:
       break;
   }
@@ -173,7 +244,7 @@ std::string mathml(const Math& math) {
     case Math::Kind::number:
       return element("mn", markup(math.text));
     case Math::Kind::sign:
-      return element("mo", markup(math.text));
+      return mathml_sign(math.text);
     case Math::Kind::row:
       return element("mrow", all(math, mathml));
     case Math::Kind::superscript:
@@ -185,11 +256,94 @@ std::string mathml(const Math& math) {
     case Math::Kind::fraction:
       return element("mfrac", all(math, mathml));
     case Math::Kind::root:
-      return element("msqrt", all(math, mathml));
+      return mathml_root(math.parts[0]);
+    case Math::Kind::parentheses:
+      return mathml_parentheses(math.parts[0]);
     case Math::Kind::matrix:
       break;
   }
   return mathml_matrix(math);
+}
+
+namespace {
+
+bool is_sign(const Math& math, std::string_view signs) {
+  return math.kind == Math::Kind::sign && !math.text.empty() &&
+         (" " + std::string(signs) + " ").find(" " + math.text + " ") != std::string::npos;
+}
+
+/// Signs between two terms have a space on both sides; names and functions are separated.
+std::string plain_row(const Math& math) {
+  std::string text;
+  for (std::size_t i = 0; i < math.parts.size(); ++i) {
+    const Math& part = math.parts[i];
+    const Math* previous = i > 0 ? &math.parts[i - 1] : nullptr;
+    const bool between = i > 0 && is_sign(part, "+ · − ∈ …");
+    const bool after = previous != nullptr && i > 1 && is_sign(*previous, "+ · − ∈ …");
+    const bool operands = previous != nullptr && previous->kind != Math::Kind::sign &&
+                          part.kind != Math::Kind::sign && part.kind != Math::Kind::parentheses;
+    const bool function = previous != nullptr && is_sign(*previous, "Σ max");
+    if (between || after || operands || function) text += " ";
+    text += plain_text(part);
+  }
+  return text;
+}
+
+/// In parentheses if it has several terms.
+std::string plain_term(const Math& math) {
+  const std::string text = plain_text(math);
+  const bool has_terms = math.kind == Math::Kind::row || math.kind == Math::Kind::fraction;
+  return has_terms && text.find(' ') != std::string::npos ? "(" + text + ")" : text;
+}
+
+}  // namespace
+
+std::string plain_text(const Math& math) {
+  switch (math.kind) {
+    case Math::Kind::name:
+    case Math::Kind::number:
+    case Math::Kind::sign:
+      return math.text;
+    case Math::Kind::row:
+      return plain_row(math);
+    case Math::Kind::superscript:
+      return plain_term(math.parts[0]) + "^" + plain_term(math.parts[1]);
+    case Math::Kind::subscript:
+      if (math.parts[1].kind == Math::Kind::row)
+        return plain_text(math.parts[0]) + "[" + plain_text(math.parts[1]) + "]";
+      return plain_text(math.parts[0]) + "_" + plain_text(math.parts[1]);
+    case Math::Kind::fraction:
+      return plain_term(math.parts[0]) + " / " + plain_term(math.parts[1]);
+    case Math::Kind::root:
+      return "√" + plain_term(math.parts[0]);
+    case Math::Kind::parentheses:
+      return "(" + plain_text(math.parts[0]) + ")";
+    case Math::Kind::matrix:
+      break;
+  }
+  return "[" + std::to_string(math.parts.size() / math.columns) + " × " +
+         std::to_string(math.columns) + "]";
+}
+
+std::string latex_text(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    const std::string letter = text.substr(i, std::max<std::size_t>(utf8_length(text, i), 1));
+    const std::uint32_t code = code_point(text, i);
+    const char c = text[i];
+    i += letter.size();
+    if (!latex_has(code))
+      out += latex_code(code);
+    else if (c == '\\')
+      out += "\\textbackslash{}";
+    else if (c == '~' || c == '^')
+      out.append("\\").append(1, c).append("{}");
+    else if (std::string_view("{}$&#%_").find(c) != std::string_view::npos)
+      out.append("\\").append(1, c);
+    else
+      out += letter;
+  }
+  return out;
 }
 
 namespace {

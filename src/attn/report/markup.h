@@ -1,5 +1,5 @@
-// Formulas, written as LaTeX (papers, Markdown) or MathML (browsers), and escapes of text and bytes
-// for HTML, SVG and scripts.
+// Formulas, written as LaTeX (papers, Markdown), MathML (browsers) or plain text (terminals), and
+// escapes of text and bytes for HTML, SVG and scripts.
 #pragma once
 
 #include <span>
@@ -20,12 +20,14 @@ struct Math {
     subscript,
     fraction,
     root,
-    matrix,  ///< parts in rows of `columns`
+    parentheses,  ///< as tall as parts[0]
+    matrix,       ///< parts in rows of `columns`
   };
   Kind kind = Kind::row;
   std::string text = {};
   std::vector<Math> parts = {};
   std::size_t columns = 0;
+  std::vector<std::string> row_labels = {}, column_labels = {};  ///< of a matrix; empty for none
 };
 
 namespace math {
@@ -37,6 +39,7 @@ Math superscript(Math base, Math power);
 Math subscript(Math base, Math index);
 Math fraction(Math above, Math below);
 Math root(Math inside);
+Math parentheses(Math inside);
 Math matrix(std::vector<Math> cells, std::size_t columns);
 
 /// A number with at most six significant digits: "8", "0.236090", "1.2 · 10^-5", "−∞".
@@ -56,8 +59,19 @@ struct Equation {
 /// Approximate width in digits.
 double width(const Math& math);
 
+/// Labels of rows are set beside the matrix; those of columns are omitted.
 std::string latex(const Math& math);
+
+/// Root signs and brackets are drawn with the styles of report/page/steps.css, because browsers
+/// without a mathematical font cannot stretch them.
 std::string mathml(const Math& math);
+
+/// On one line: "e^(s - 2) / 3", with the matrix as "[2 x 3]".
+std::string plain_text(const Math& math);
+
+/// Text for LaTeX: special characters are escaped; those that pdfLaTeX with T1 fonts lacks are
+/// written as "U+6771".
+std::string latex_text(const std::string& text);
 
 /// `text` as content or attribute value of HTML and XML: & < > " ' become references; what XML does
 /// not allow (controls, U+FFFE, U+FFFF, bytes that are not UTF-8) becomes U+FFFD.

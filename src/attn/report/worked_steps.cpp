@@ -25,46 +25,6 @@ std::string markdown_text(const std::string& text) {
   return out;
 }
 
-/// Whether pdfLaTeX with T1 fonts has the character: Latin letters and some signs.
-bool latex_has(std::uint32_t c) {
-  constexpr std::uint32_t kWithout[] = {0x126, 0x127, 0x138, 0x13F, 0x140,
-                                        0x149, 0x166, 0x167, 0x17F};
-  constexpr std::uint32_t kSigns[] = {0x2013, 0x2014, 0x2018, 0x2019, 0x201C,
-                                      0x201D, 0x2022, 0x2026, 0x20AC, 0x2192};
-  const auto holds = [c](std::span<const std::uint32_t> some) {
-    return std::find(some.begin(), some.end(), c) != some.end();
-  };
-  return c < 0x80 || (c >= 0xA0 && c < 0x180 && !holds(kWithout)) || holds(kSigns);
-}
-
-/// A replacement for a character that LaTeX lacks: "U+6771".
-std::string latex_code(std::uint32_t c) {
-  char text[16];
-  std::snprintf(text, sizeof text, "U+%04X", c);
-  return std::string("\\texttt{") + text + "}";
-}
-
-std::string latex_text(const std::string& text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    const std::string letter = text.substr(i, std::max<std::size_t>(utf8_length(text, i), 1));
-    const std::uint32_t code = code_point(text, i);
-    const char c = text[i];
-    i += letter.size();
-    if (!latex_has(code))
-      out += latex_code(code);
-    else if (c == '\\')
-      out += "\\textbackslash{}";
-    else if (c == '~' || c == '^')
-      out.append("\\").append(1, c).append("{}");
-    else if (std::string_view("{}$&#%_").find(c) != std::string_view::npos)
-      out.append("\\").append(1, c);
-    else
-      out += letter;
-  }
-  return out;
-}
-
 /// The text between two lines and the greatest width of a line.
 struct LatexLayout {
   std::string end;
@@ -96,7 +56,7 @@ std::string mathml_lines(const Derivation& derivation) {
   std::string rows;
   for (const Equation& line : derivation.lines) {
     std::string rights;
-    for (const Math& right : line.rights) rights += "<mo>=</mo>" + mathml(right);
+    for (const Math& right : line.rights) rights += "<mo form=\"infix\">=</mo>" + mathml(right);
     rows += "<mtr><mtd class=\"left\">" + mathml(line.left) + "</mtd><mtd class=\"right\"><mrow>" +
             rights + "</mrow></mtd></mtr>";
   }
@@ -112,7 +72,11 @@ struct Markdown {
     return markdown_text(block.text) + "\n\n";
   }
   std::string operator()(const Derivation& block) const {
-    return "$$\n" + latex_lines(block, kMarkdownLayout) + "\n$$\n\n";
+    // Without labels: a program that does not know formulas would take a token for markup.
+    Derivation unlabelled = block;
+    for (Equation& line : unlabelled.lines)
+      for (Math& right : line.rights) right.row_labels.clear();
+    return "$$\n" + latex_lines(unlabelled, kMarkdownLayout) + "\n$$\n\n";
   }
   std::string operator()(const HeatMap&) const { return ""; }
 };

@@ -29,7 +29,7 @@ struct WorkedSteps {
   std::vector<std::variant<Heading, Paragraph, Derivation, HeatMap>> blocks;
 };
 
-/// Formulas are LaTeX between $$; heat maps are omitted.
+/// Formulas are LaTeX between $$, without labels; heat maps are omitted.
 std::string markdown_of(const WorkedSteps& steps);
 
 /// A complete document without scripts or external resources. Formulas are MathML, heat maps SVG.
