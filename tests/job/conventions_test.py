@@ -222,6 +222,71 @@ def test_saved_weight_of_the_wrong_shape_is_refused(tmp_path):
     assert b"bad.npz: in_proj_weight: expected 2 axes" in run.stderr
 
 
+@pytest.fixture
+def layer():
+    """Arrays of an nn.MultiheadAttention of width 4."""
+    rng = np.random.default_rng(3)
+    return {"in_proj_weight": rng.standard_normal((12, 4)), "in_proj_bias": rng.standard_normal(12),
+            "out_proj.weight": rng.standard_normal((4, 4)), "out_proj.bias": rng.standard_normal(4)}
+
+
+def test_saved_torch_layer_requires_the_number_of_heads(tmp_path, layer):
+    np.savez(tmp_path / "layer.npz", embeddings=np.ones((3, 4)), **layer)
+    run = attn("run", "layer.npz", cwd=tmp_path)
+    assert run.returncode == 2
+    assert run.stderr == (b"attn: layer.npz: nn.MultiheadAttention does not save its number of heads; "
+                          b"give it with --heads\n")
+
+
+def test_names_of_a_saved_layer_may_have_a_path(tmp_path, layer):
+    x = np.random.default_rng(4).standard_normal((3, 4))
+    np.savez(tmp_path / "layer.npz", embeddings=x, **layer)
+    np.savez(tmp_path / "model.npz", embeddings=x, **{f"encoder.self_attn.{k}": v for k, v in layer.items()})
+    results = [attn("run", file, "--heads", "2", "--outputs", "output", cwd=tmp_path).stdout
+               for file in ("layer.npz", "model.npz")]
+    assert results[0].startswith(b"output (3, 4)")
+    assert results[0] == results[1]
+
+
+def test_several_saved_layers_are_refused(tmp_path, layer):
+    np.savez(tmp_path / "model.npz", embeddings=np.ones((3, 4)),
+             **{f"layers.{n}.{k}": v for n in (0, 1) for k, v in layer.items()})
+    run = attn("run", "model.npz", "--heads", "2", cwd=tmp_path)
+    assert run.returncode == 65
+    assert b"model.npz: contains several attention layers: layers.0., layers.1.; save one" in run.stderr
+
+
+def test_joined_weights_are_not_one_projection(tmp_path, layer):
+    np.savez(tmp_path / "layer.npz", **layer)
+    run = attn("run", "--wq", "layer.npz#in_proj_weight", "--embeddings", "[[1, 2, 3, 4]]", cwd=tmp_path)
+    assert run.returncode == 65
+    assert b"--w-q: in_proj_weight holds W_Q, W_K and W_V of nn.MultiheadAttention; give the file as the " \
+           b"job: attn run layer.npz --heads H" in run.stderr
+
+
+def test_arrays_that_are_not_keys_get_one_line(tmp_path):
+    np.savez(tmp_path / "linear.npz", **{f"{name}.weight": np.ones((2, 2)) for name in "abcde"})
+    run = attn("run", "linear.npz", cwd=tmp_path)
+    assert run.returncode == 65
+    assert run.stderr == (b"attn: linear.npz: 5 arrays have names that are not keys of a job: a.weight, "
+                          b"b.weight, c.weight, ...; give each with the flag of its input, such as --wq "
+                          b"linear.npz#a.weight\n")
+
+
+@pytest.mark.parametrize("name", ["jobs.ndjson", "jobs.jsonl"])
+def test_lines_of_jobs_are_for_batch(tmp_path, name):
+    (tmp_path / name).write_text('{"Q": [[1]]}\n{"Q": [[2]]}\n')
+    run = attn("run", name, cwd=tmp_path)
+    assert run.returncode == 65
+    assert run.stderr.endswith(f"; for one job per line: attn batch - < {name}\n".encode())
+
+
+def test_id_in_a_job_has_a_hint(tmp_path):
+    (tmp_path / "job.json").write_text('{"id": 3, "Q": [[1]]}')
+    run = attn("run", "job.json", cwd=tmp_path)
+    assert run.stderr == b"attn: job.json: unknown key 'id'; only lines read by attn batch have an id\n"
+
+
 def test_torch_mha_requires_the_number_of_heads():
     job = {"convention": "torch-mha", "embeddings": [[1.0, 2]]}
     run = attn("run", "-", stdin=json.dumps(job))

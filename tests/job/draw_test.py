@@ -39,7 +39,7 @@ REFUSED = [
     ({"choice": {**ONE, "n": 1, "p": [[1]]}}, "", "choice: p: expected a list of numbers, found"),
     ({"choice": {**ONE, "n": 1, "p": ["a"]}}, "", "choice: p: "),
     ({"integers": {"high": 3, **ONE}}, "",
-     "integers: expected a method of RandomState, found one of default_rng"),
+     "integers: not available for RandomState, only for default_rng"),
     ({"rand": {**ONE, "size": [1]}}, "", "rand: 'size' and 'shape' are the same argument"),
     ({"rnd": ONE}, "", "unknown random method 'rnd'"),
     ({"rand": ONE, "randn": ONE}, "", "expected an object with one random method"),
@@ -47,7 +47,8 @@ REFUSED = [
     ({"random": {**ONE, "dtype": "int8"}}, "default_rng",
      "random: dtype: expected float64 or float32, found int8"),
     ({"randn": ONE}, "default_rng",
-     "randn: expected a method of default_rng, found one of RandomState"),
+     "randn: not available for default_rng, only for RandomState; the methods of default_rng are random, "
+     "integers, uniform"),
 ]
 
 # K, generator, seed, a function that draws the same K with NumPy

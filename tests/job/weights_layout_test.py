@@ -114,8 +114,8 @@ def test_saved_layer_keeps_its_layout(tmp_path):
     e = np.exp(q @ k.T / np.sqrt(M))
     expected = e / e.sum(1, keepdims=True) @ v @ state["out_proj.weight"].T
     np.savez(tmp_path / "mha.npz", embeddings=X, **state)
-    for flags in [], ["--convention=torch-mha", "--heads=1"], ["--weights-layout=out-in"], ["--weights-layout=in-out"]:
-        done = attn("run", "mha.npz", *flags, "--outputs", "output", "-o", "out.npy", "--force", cwd=tmp_path)
+    for flags in [], ["--convention=torch-mha"], ["--weights-layout=out-in"], ["--weights-layout=in-out"]:
+        done = attn("run", "mha.npz", "--heads=1", *flags, "--outputs", "output", "-o", "out.npy", "--force", cwd=tmp_path)
         assert (done.returncode, done.stderr) == (0, b"")
         found = np.load(tmp_path / "out.npy")
         np.testing.assert_allclose(found.reshape(expected.shape), expected, rtol=1e-12)

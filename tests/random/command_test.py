@@ -184,7 +184,7 @@ REFUSED = [
     (["foo", "--seed", 1, "--generator", "default_rng"],
      "unknown random method 'foo'; the methods are random, integers, uniform"),
     (["randnit", "--seed", 1], "did you mean 'randint'?"),
-    (["integers", "--seed", 1, "--high", 3], "integers: expected a method of RandomState"),
+    (["integers", "--seed", 1, "--high", 3], "integers: not available for RandomState, only for default_rng; the methods of RandomState are randint, "),
     (["shuffle", "--seed", 1], "shuffle: expected the argument 'values'"),
     (["permutation", "--seed", 1], "permutation: expected either 'n' or 'values'"),
     (["choice", "--seed", 1, "--n", 2, "--p", "0.5,0.6"], "a sum of 1.1"),

@@ -8,12 +8,11 @@
 namespace attn {
 
 void add_limit_options(Command& command, LimitArgs& args) {
-  command.add(in_group(
-      "Limits", {text("--max-memory", args.max_memory, "SIZE",
-                      "refuse jobs that need more memory; default: 90% of the available memory")}));
+  command.add(in_group("Limits", {text("--max-memory", args.max_memory, "SIZE",
+                                       "limit on memory; default: 90% of the available memory")}));
   command.add(in_group("Limits", {text("--max-expand", args.max_expand, "SIZE",
                                        "limit on the size of a decompressed file; default: 8G, and "
-                                       "2000 times the compressed size")}));
+                                       "above 64M at most 2000 times the compressed size")}));
 }
 
 namespace {

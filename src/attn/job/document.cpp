@@ -1,5 +1,8 @@
 #include "attn/job/document.h"
 
+#include <algorithm>
+#include <span>
+
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
@@ -32,7 +35,9 @@ Problem unknown_key(const std::string& name, const std::string& key, const std::
   const std::string near = did_you_mean(key, known_keys());
   return {.where = {name},
           .message = "unknown key '" + printable(key) + "'" + near,
-          .hint = near.empty() ? hint : ""};
+          .hint = key == "id"    ? "only lines read by attn batch have an id"
+                  : near.empty() ? hint
+                                 : ""};
 }
 
 /// The folder of a document. Paths in a document read from a descriptor (/dev/stdin, <(...)) are
@@ -127,6 +132,7 @@ void add_arrays(Document& document, const TensorMap& arrays, ProblemList& proble
     if (count > 0) document.set({key, Json{count}, document.name, ""});
   };
   set_count("heads", layer.heads), set_count("kv_heads", layer.kv_heads);
+  std::vector<std::string> unknown;
   for (const auto& [key, tensor] : arrays) {
     if (layer.names.count(key) != 0) continue;
     const Field* field = find_field(key);
@@ -136,14 +142,24 @@ void add_arrays(Document& document, const TensorMap& arrays, ProblemList& proble
     else if (field != nullptr)  // dotted keys, too: archives have no objects
       document.set({field->key, option_from(tensor, document.name + "#" + key), document.name, ""});
     else
-      problems.add(
-          problems.keeps_next()
-              ? unknown_key(document.name, key,
-                            "arrays of a job have the names of inputs, such as Q, K, V, "
-                            "embeddings, W_Q; to use an array of another name, write --q " +
-                                printable(document.name + "#" + key))
-              : Problem{});
+      unknown.push_back(key);
   }
+  if (unknown.empty()) return;
+  const std::string example = printable(document.name + "#" + unknown.front());
+  constexpr std::size_t kNamed = 3;
+  if (unknown.size() == 1)
+    problems.add(unknown_key(document.name, unknown.front(),
+                             "arrays of a job have the names of inputs, such as Q, K, V, "
+                             "embeddings, W_Q; to use an array of another name, write --q " +
+                                 example));
+  else
+    problems.add(
+        {.where = {document.name},
+         .message =
+             counted(unknown.size(), "array") + " have names that are not keys of a job: " +
+             printable(join(std::span(unknown).first(std::min(kNamed, unknown.size())), ", ")) +
+             (unknown.size() > kNamed ? ", ..." : ""),
+         .hint = "give each with the flag of its input, such as --wq " + example});
 }
 
 }  // namespace
@@ -204,6 +220,21 @@ void read_numbers(Document& document) {
   }
 }
 
+namespace {
+
+Document parse_job_file(const FileBytes& file, const std::string& path, ReadBudget& budget) {
+  try {
+    return parse_document(file.text(), file.name(), folder_of(path), &budget);
+  } catch (const Error& error) {
+    if (!path.ends_with(".ndjson") && !path.ends_with(".jsonl")) throw;
+    std::vector<Problem> problems = error.problems();
+    problems.back().hint = "for one job per line: attn batch - < " + printable(path);
+    throw Error(error.kind(), std::move(problems));
+  }
+}
+
+}  // namespace
+
 Document read_document(const std::string& path, TensorFiles& files) {
   Document document;
   document.name = path;
@@ -213,7 +244,7 @@ Document read_document(const std::string& path, TensorFiles& files) {
   if (format == Format::npz || format == Format::safetensors) {
     add_arrays(document, files.all(path), problems);
   } else if (format == Format::json) {
-    return parse_document(file.text(), file.name(), folder_of(path), &files.budget());
+    return parse_job_file(file, path, files.budget());
   } else {
     throw Error(ErrorKind::data,
                 Problem{.where = {file.name()},

@@ -675,6 +675,12 @@ class Checker {
 void check_key_requirements(const Job& job, const Document& document) {
   ProblemList problems;
   bool only_usage = true;
+  const auto saved = std::find_if(document.entries.begin(), document.entries.end(),
+                                  [](const Entry& entry) { return entry.in_out; });
+  if (saved != document.entries.end() && job.options.heads == 0)
+    problems.add({.where = {saved->origin},
+                  .message = "nn.MultiheadAttention does not save its number of heads",
+                  .hint = "give it with --heads"});
   for (const Entry& entry : document.entries) {
     const Checker checker(entry, job, document);
     std::optional<Problem> problem = checker.problem();

@@ -124,8 +124,15 @@ class TensorReader {
   Tensor read_file(const Entry& entry, const std::string& text) {
     if (text.empty())
       throw Error(ErrorKind::data, Problem{.expected = "a file name", .found = "an empty string"});
+    const TensorRef ref = parse_tensor_ref(path_in(entry.folder, text));
+    if (ref.member.ends_with("in_proj_weight"))
+      throw Error(ErrorKind::data,
+                  Problem{.message = "in_proj_weight holds W_Q, W_K and W_V of "
+                                     "nn.MultiheadAttention",
+                          .hint = "give the file as the job: attn run " + printable(ref.path) +
+                                  " --heads H --embeddings X"});
     try {
-      return files_.read(parse_tensor_ref(path_in(entry.folder, text)));
+      return files_.read(ref);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::no_input || !looks_like_numbers(text)) throw;
       std::vector<Problem> problems = error.problems();

@@ -125,12 +125,14 @@ Tensor draw_from(Source& source, const std::vector<Method<Source>>& methods,
       return method.draw(source, RandomArguments(arguments, method.arguments, values));
     });
   }
+  const std::string known = join(names_of(methods), ", ");
   const std::vector<std::string> all = random_methods();
   if (std::find(all.begin(), all.end(), name) != all.end())
-    fail(name + ": expected a method of " + generator_name(source) + ", found one of " +
-         other_generator_name(source));
-  std::string known;
-  for (const std::string& method : names_of(methods)) known += (known.empty() ? "" : ", ") + method;
+    fail(
+        Problem{.subject = name,
+                .message = std::string("not available for ") + generator_name(source) +
+                           ", only for " + other_generator_name(source),
+                .hint = std::string("the methods of ") + generator_name(source) + " are " + known});
   fail("unknown random method '" + printable(name) + "'" + did_you_mean(name, names_of(methods)) +
        "; the methods are " + known);
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
@@ -97,10 +98,35 @@ std::string last_two(const std::string& path) {
   return before == std::string::npos ? path : path.substr(before + 1);
 }
 
-const Name* find(const std::string& name) {
-  const auto torch = torch_names().find(name);
-  if (torch != torch_names().end()) return &torch->second;
-  const auto keras = keras_names().find(last_two(name));
+/// A name of torch_names() without the path of its layer, such as "encoder.self_attn."; nullopt if
+/// it is none.
+std::optional<std::string> torch_name(const std::string& path) {
+  for (const auto& known : torch_names()) {
+    const std::string& name = known.first;
+    const bool ends = path.size() >= name.size() &&
+                      path.compare(path.size() - name.size(), name.size(), name) == 0;
+    if (ends && (path.size() == name.size() || path[path.size() - name.size() - 1] == '.'))
+      return name;
+  }
+  return std::nullopt;
+}
+
+/// The path of the only layer of torch_names(). Errors: data, if there are several.
+void check_one_layer(const TensorMap& arrays, const std::string& file) {
+  std::set<std::string> paths;
+  for (const auto& [path, array] : arrays)
+    if (const auto name = torch_name(path))
+      paths.insert(path.substr(0, path.size() - name->size()));
+  if (paths.size() < 2) return;
+  throw Error(ErrorKind::data, Problem{.where = {file},
+                                       .message = "contains several attention layers: " +
+                                                  printable(join(paths, ", ")),
+                                       .hint = "save one of them in a file of its own"});
+}
+
+const Name* find(const std::string& path) {
+  if (const auto torch = torch_name(path)) return &torch_names().at(*torch);
+  const auto keras = keras_names().find(last_two(path));
   return keras == keras_names().end() ? nullptr : &keras->second;
 }
 
@@ -108,10 +134,11 @@ const Name* find(const std::string& name) {
 
 SavedLayer saved_layer(const TensorMap& arrays, const std::string& file) {
   SavedLayer layer;
+  check_one_layer(arrays, file);
   for (const auto& [name, array] : arrays) {
     const Name* known = find(name);
     if (known == nullptr) continue;
-    const bool in_thirds = name.rfind("in_proj_", 0) == 0;
+    const bool in_thirds = name.find("in_proj_") != std::string::npos;
     if (array.rank() != known->rank || (in_thirds && array.shape()[0] % 3 != 0))
       throw Error(ErrorKind::data, Problem{.where = {file, name},
                                            .expected = std::to_string(known->rank) + " axes" +

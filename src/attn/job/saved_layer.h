@@ -19,11 +19,13 @@ struct SavedLayer {
 /// Finds arrays of these layers in `arrays`:
 ///   torch.nn.MultiheadAttention: in_proj_weight (3E, E), rows of q, k, v, or q_proj_weight,
 ///     k_proj_weight, v_proj_weight; in_proj_bias (3E); out_proj.weight, out_proj.bias; bias_k,
-///     bias_v (1, 1, E). PyTorch computes y = x W^T + b.
+///     bias_v (1, 1, E), all under one path ("" or "encoder.self_attn."). PyTorch computes
+///     y = x W^T + b.
 ///   keras.layers.MultiHeadAttention and GroupQueryAttention: query/kernel (M, H, D), query/bias
 ///     (H, D), the same of key and value, attention_output/kernel (H, Dv, M), attention_output/bias
 ///     (M), under any path.
-/// Other arrays are ignored. `file` is for errors: data, if a shape differs from the above.
+/// Other arrays are ignored. `file` is for errors: data, if a shape differs from the above, or if
+/// there are several PyTorch layers.
 SavedLayer saved_layer(const TensorMap& arrays, const std::string& file);
 
 }  // namespace attn
