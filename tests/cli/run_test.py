@@ -66,7 +66,7 @@ def test_verbose_version_begins_with_the_version(flag):
     done = attn("--version", flag)
     assert done.returncode == 0
     assert done.stdout.splitlines()[:1] == attn("--version").stdout.splitlines()
-    assert list(versions()) == ["kernels", "BLAS", "processors"]
+    assert list(versions()) == ["kernels", "BLAS", "processors", "sandbox"]
 
 
 def test_verbose_version_names_the_blas_library():

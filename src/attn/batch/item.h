@@ -23,6 +23,7 @@ enum class Status {
   skipped,  ///< finished by an earlier run, or its results exist (--no-clobber)
   removed,  ///< its job file no longer exists, and its results were removed (--prune)
 };
+constexpr Status kLastStatus = Status::removed;
 
 /// Why --resume runs a job again.
 enum class Change {
@@ -33,6 +34,7 @@ enum class Change {
   output,    ///< a file that it wrote
   manifest,  ///< its line is damaged
 };
+constexpr Change kLastChange = Change::manifest;
 
 /// "done", "failed", "skipped", "removed"
 const char* name_of(Status status);
@@ -49,6 +51,7 @@ struct Outcome {
   std::vector<FileDigest> outputs = {};  ///< paths relative to the output folder
   std::vector<std::string> error = {};   ///< lines; empty unless it failed
   int code = 0;                          ///< if it failed: the exit code of `attn run`
+  bool out_of_memory = false;            ///< it failed because an allocation failed
   std::string warning = {};              ///< one line
   std::string id = {};                   ///< JSON value of the key "id" in the job's line, or ""
   Change change = Change::none;
@@ -80,6 +83,10 @@ class ItemSource {
   virtual std::optional<std::size_t> count() const = 0;  ///< of all items, if known
   /// Whether next() would return an item without waiting for input. Thread-safe.
   virtual bool has_more() const { return false; }
+  /// Whether next() would return without waiting, also at the end. Reads input that has arrived.
+  virtual bool is_ready() { return true; }
+  /// The descriptor to wait for if is_ready() is false; -1: none.
+  virtual int descriptor() const { return -1; }
 };
 
 }  // namespace attn

@@ -40,8 +40,8 @@ class ShardItems final : public ItemSource {
 
   std::optional<Item> next() override {
     for (;;) {
-      std::optional<Item> item = source_->next();
-      if (!item || (item->number - 1) % shard_.count == shard_.index - 1) return item;
+      std::optional<Item> item = held_ ? std::exchange(held_, std::nullopt) : source_->next();
+      if (!item || is_ours(*item)) return item;
     }
   }
 
@@ -53,9 +53,24 @@ class ShardItems final : public ItemSource {
 
   bool has_more() const override { return source_->has_more(); }
 
+  bool is_ready() override {
+    while (!held_ && source_->is_ready()) {
+      held_ = source_->next();
+      if (!held_) return true;
+      if (!is_ours(*held_)) held_.reset();
+    }
+    return held_.has_value();
+  }
+  int descriptor() const override { return source_->descriptor(); }
+
  private:
+  bool is_ours(const Item& item) const {
+    return (item.number - 1) % shard_.count == shard_.index - 1;
+  }
+
   std::unique_ptr<ItemSource> source_;
   const Shard shard_;
+  std::optional<Item> held_;  ///< returned by the next next()
 };
 
 }  // namespace
@@ -86,60 +101,82 @@ class LineItems final : public ItemSource {
       : max_bytes_(max_bytes), stop_(stop) {}
 
   std::optional<Item> next() override {
-    std::string line;
-    for (std::size_t size = 0; (size = read_line(line)) > 0;) {
-      ++lines_;
-      Item item{0, "line " + std::to_string(lines_), ""};
-      if (size - 1 > max_bytes_)
-        item.invalid = "expected at most " + std::to_string(max_bytes_) +
-                       " bytes in a line, found " + std::to_string(size - 1) +
-                       "; the limit is one eighth of --max-memory";
-      else if (line.find_first_not_of(" \t\r") == std::string::npos)
-        continue;
-      item.number = ++items_;
-      item.line = std::move(line);
-      has_more_ = std::memchr(buffer_.data() + at_, '\n', size_ - at_) != nullptr;
-      return item;
-    }
+    collect(true);
     has_more_ = false;
-    return std::nullopt;
+    if (!is_complete_) return std::nullopt;
+    Item item{++items_, "line " + std::to_string(lines_), ""};
+    if (size_of_line_ > max_bytes_)
+      item.invalid = "expected at most " + std::to_string(max_bytes_) + " bytes in a line, found " +
+                     std::to_string(size_of_line_) + "; the limit is one eighth of --max-memory";
+    item.line = std::move(line_);
+    begin_line();
+    has_more_ = std::memchr(buffer_.data() + at_, '\n', size_ - at_) != nullptr;
+    return item;
   }
 
   std::optional<std::size_t> count() const override { return std::nullopt; }
   bool has_more() const override { return has_more_; }
+  bool is_ready() override {
+    collect(false);
+    return is_complete_ || has_ended_;
+  }
+  int descriptor() const override { return STDIN_FILENO; }
 
  private:
-  /// The size of the next line, plus one for its end even if the last line has none; 0 after the
-  /// last line. A line that is too long is counted but not stored.
-  std::size_t read_line(std::string& line) {
-    line.clear();
-    for (std::size_t size = 1;;) {
+  void begin_line() {
+    line_.clear();
+    size_of_line_ = 0;
+    is_complete_ = false;
+  }
+
+  /// Reads until line_ is the next complete line that is not blank, or until the input has ended;
+  /// with `wait` false, at most until no more input has arrived. The last line needs no newline. A
+  /// line that is too long is counted but not stored.
+  void collect(bool wait) {
+    while (!is_complete_ && !has_ended_) {
       const char* const from = buffer_.data() + at_;
       const void* const end = std::memchr(from, '\n', size_ - at_);
       const std::size_t length = end ? static_cast<const char*>(end) - from : size_ - at_;
-      size += length;
-      if (size - 1 <= max_bytes_)
-        line.append(from, length);
+      size_of_line_ += length;
+      if (size_of_line_ <= max_bytes_)
+        line_.append(from, length);
       else
-        line = std::string();
+        line_ = std::string();
       at_ += length + (end ? 1 : 0);
-      if (end) return size;
-      if (!fill()) return size == 1 ? 0 : size;
+      if (end)
+        end_line();
+      else if (!fill(wait) && !has_ended_)
+        return;
+      else if (has_ended_ && size_of_line_ > 0)
+        end_line();
     }
   }
 
-  bool fill() {
+  void end_line() {
+    ++lines_;
+    is_complete_ =
+        size_of_line_ > max_bytes_ || line_.find_first_not_of(" \t\r") != std::string::npos;
+    if (!is_complete_) begin_line();
+  }
+
+  /// Returns false if nothing has arrived, or at the end.
+  bool fill(bool wait) {
     for (at_ = size_ = 0; !stop_;) {
       pollfd ready{STDIN_FILENO, POLLIN, 0};
-      if (poll(&ready, 1, kPollMilliseconds) == 0) continue;
+      if (poll(&ready, 1, wait ? kPollMilliseconds : 0) == 0) {
+        if (wait) continue;
+        return false;
+      }
       const ssize_t count = read(STDIN_FILENO, buffer_.data(), buffer_.size());
       if (count >= 0) {
         size_ = static_cast<std::size_t>(count);
+        has_ended_ = count == 0;
         return count > 0;
       }
       if (errno != EINTR && errno != EAGAIN)
         throw system_error(ErrorKind::io, "standard input", errno);
     }
+    has_ended_ = true;
     return false;
   }
 
@@ -147,6 +184,9 @@ class LineItems final : public ItemSource {
   const std::atomic<bool>& stop_;
   std::array<char, 65536> buffer_{};
   std::size_t at_ = 0, size_ = 0, lines_ = 0, items_ = 0;
+  std::string line_;  ///< the part of the next line that has been read
+  std::size_t size_of_line_ = 0;
+  bool is_complete_ = false, has_ended_ = false;
   std::atomic<bool> has_more_ = false;
 };
 

@@ -33,6 +33,10 @@ bool MemoryBudget::take(std::size_t bytes) {
 MemoryBudget::Reservation::Reservation(MemoryBudget& budget, std::size_t bytes,
                                        const std::function<bool()>& cancelled)
     : budget_(budget), bytes_(std::min(std::max(bytes, budget.minimum_), budget.limit_)) {
+  if (budget_.ask_) {
+    if (bytes_ > budget_.minimum_) budget_.ask_(bytes_, true);
+    return;
+  }
   if (budget_.waiters_ == 0 && budget_.take(bytes_)) return;
   std::unique_lock lock(budget_.mutex_);
   const std::size_t ticket = budget_.next_ticket_++;
@@ -52,6 +56,7 @@ MemoryBudget::Reservation::Reservation(MemoryBudget& budget, std::size_t bytes,
 }
 
 MemoryBudget::Reservation::~Reservation() {
+  if (budget_.ask_) return;
   budget_.free_ += bytes_;
   if (budget_.waiters_ == 0) return;
   // A waiter either sees the freed bytes when it checks, or is waiting when it is notified.
@@ -62,6 +67,11 @@ MemoryBudget::Reservation::~Reservation() {
 bool MemoryBudget::Reservation::grow_to(std::size_t bytes) {
   const std::size_t wanted = std::min(bytes, budget_.limit_);
   if (wanted <= bytes_) return true;
+  if (budget_.ask_) {
+    if (!budget_.ask_(wanted, false)) return false;
+    bytes_ = wanted;
+    return true;
+  }
   if (!budget_.take(wanted - bytes_)) return false;
   bytes_ = wanted;
   return true;

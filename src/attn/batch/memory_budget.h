@@ -8,6 +8,7 @@
 #include <functional>
 #include <mutex>
 #include <set>
+#include <utility>
 
 namespace attn {
 
@@ -20,6 +21,16 @@ class MemoryBudget {
   explicit MemoryBudget(std::size_t limit)
       : limit_(limit), minimum_(std::min(kSmallJob, limit / 256)), free_(limit) {}
   std::size_t limit() const { return limit_; }
+  std::size_t minimum() const { return minimum_; }
+
+  /// Asks the process that lends memory to raise the total of this process to `bytes`. With `wait`,
+  /// it first takes back what it has lent and returns true when the memory is free; otherwise it
+  /// returns false if the memory is not free now.
+  using Ask = std::function<bool(std::size_t bytes, bool wait)>;
+
+  /// Call it in a worker process, which runs one job at a time. Reservations then ask for memory
+  /// above minimum(). The lender takes it back when the job ends.
+  void borrow(Ask ask) { ask_ = std::move(ask); }
 
   /// Thrown to a waiting job that has been cancelled.
   struct Cancelled {};
@@ -49,6 +60,7 @@ class MemoryBudget {
   bool take(std::size_t bytes);  ///< false if they are not free
 
   const std::size_t limit_;
+  Ask ask_;                    ///< empty: reserve from this object
   const std::size_t minimum_;  ///< of a reservation, so that those of small jobs need not grow
   // All workers modify these, so they have cache lines of their own.
   alignas(64) std::atomic<std::size_t> free_;

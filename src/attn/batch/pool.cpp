@@ -1,7 +1,5 @@
 #include "attn/batch/pool.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -16,6 +14,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/batch/manifest.h"
+#include "attn/batch/signal_blocker.h"
 
 namespace attn {
 namespace {
@@ -23,7 +22,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kTickInterval = std::chrono::milliseconds(50);
-constexpr std::size_t kMaxWaitingItems = 1024;
 constexpr std::size_t kPipeBuffer = 65536;  // bytes: smaller texts are written together
 
 /// Reduces the power and the shared execution resources that a spinning thread uses.
@@ -49,22 +47,6 @@ std::unique_lock<std::mutex> spin_lock(std::mutex& mutex) {
   return lock;
 }
 
-/// Blocks all signals, during its lifetime, on this thread and on threads that it starts.
-class SignalBlocker {
- public:
-  SignalBlocker() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  SignalBlocker(const SignalBlocker&) = delete;
-  SignalBlocker& operator=(const SignalBlocker&) = delete;
-  ~SignalBlocker() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
-
 /// An item that has been started.
 struct Task {
   enum class Owner { none, worker, timeout };
@@ -77,6 +59,7 @@ struct Task {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start).count(); }
   bool is_late() const { return limit > 0 && seconds() >= limit; }
+  Outcome overdue_outcome() const { return attn::overdue_outcome(item, limit, seconds()); }
 
   /// Whether `candidate` is the owner now; the first candidate becomes it.
   bool acquire(Owner candidate) {
@@ -92,21 +75,6 @@ struct Task {
     return {acquire_in_time, [this] { return owner == Owner::timeout; }};
   }
 };
-
-std::string three_digits(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", seconds);
-  return text;
-}
-
-Outcome overdue_outcome(const Task& task) {
-  Outcome outcome{.number = task.item.number, .name = task.item.name, .status = Status::failed};
-  outcome.seconds = task.seconds();
-  outcome.error = {printable(task.item.name) + ": took more than " + three_digits(task.limit) +
-                   " s (--timeout), stopped after " + three_digits(outcome.seconds) + " s"};
-  outcome.code = static_cast<int>(ErrorKind::busy);
-  return outcome;
-}
 
 struct Worker {
   std::thread thread;
@@ -236,7 +204,7 @@ void Pool::work(Worker& self) {
       if (!token.acquire()) {
         // If it has been reported as overdue, another worker has replaced this one.
         if (!task->acquire(Task::Owner::worker)) break;
-        if (outcome.status != Status::skipped) outcome = overdue_outcome(*task);
+        if (outcome.status != Status::skipped) outcome = task->overdue_outcome();
       }
       std::unique_lock lock = spin_lock(mutex_);
       finish(task->sequence, std::move(outcome));
@@ -335,12 +303,26 @@ void Pool::abandon_overdue() {
     worker.abandoned = true;
     --live_;
     ++overdue_;
-    finish(task->sequence, overdue_outcome(*task));
+    finish(task->sequence, task->overdue_outcome());
     if (!stop_) start_worker();
   }
 }
 
 }  // namespace
+
+Outcome overdue_outcome(const Item& item, double limit, double seconds) {
+  const auto three_digits = [](double number) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3g", number);
+    return std::string(text);
+  };
+  Outcome outcome{.number = item.number, .name = item.name, .status = Status::failed};
+  outcome.seconds = seconds;
+  outcome.error = {printable(item.name) + ": took more than " + three_digits(limit) +
+                   " s (--timeout), stopped after " + three_digits(seconds) + " s"};
+  outcome.code = static_cast<int>(ErrorKind::busy);
+  return outcome;
+}
 
 PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop) {

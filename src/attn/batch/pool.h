@@ -57,4 +57,10 @@ struct PoolEnd {
 PoolEnd run_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                  std::atomic<bool>& stop);
 
+/// The outcome of an item that has used `seconds`, more than its limit.
+Outcome overdue_outcome(const Item& item, double limit, double seconds);
+
+/// Limits on outcomes that wait to be reported, in addition to PoolOptions::max_waiting.
+constexpr std::size_t kMaxWaitingItems = 1024;
+
 }  // namespace attn

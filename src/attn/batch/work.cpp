@@ -177,6 +177,7 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
     fail(outcome, error);
   } catch (const std::bad_alloc&) {
     fail(outcome, Error(ErrorKind::data, "not enough memory for this job"));
+    outcome.out_of_memory = true;
   } catch (const std::exception& error) {
     fail(outcome, Error(ErrorKind::internal, std::string("internal error: ") + error.what()));
   }

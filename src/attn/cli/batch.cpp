@@ -17,7 +17,9 @@
 #include "attn/batch/jobs.h"
 #include "attn/batch/manifest.h"
 #include "attn/batch/pool.h"
+#include "attn/batch/process_pool.h"
 #include "attn/batch/prune.h"
+#include "attn/batch/sandbox.h"
 #include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/shared_options.h"
@@ -69,6 +71,8 @@ std::vector<Option> running_options(BatchArgs& args) {
       "Running",
       {integer("-j,--jobs", args.pool.threads, {1, 1024}, "N",
                "number of jobs at a time; default: one per processor"),
+       flag("--isolate", args.isolate,
+            "run each worker as a process with few rights, so that a crash costs one job only"),
        flag("--fail-fast", args.pool.fail_fast, "do not start further jobs after a failure"),
        flag("--keep-going", args.keep_going, "run the other jobs after a failure (the default)"),
        number("--timeout", args.pool.timeout, NumberRange::positive, "X",
@@ -141,10 +145,14 @@ ReportOptions report_options(const BatchArgs& args, const ItemSource& source,
           .resumable = manifest != nullptr};
 }
 
+std::size_t workers_of(const BatchArgs& args, std::size_t processors) {
+  return args.pool.threads == 0 ? processors : args.pool.threads;
+}
+
 PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::size_t most_memory,
                          bool in_order) {
   PoolOptions pool = args.pool;
-  if (pool.threads == 0) pool.threads = processors;
+  pool.threads = workers_of(args, processors);
   pool.in_order = in_order;
   pool.max_waiting = std::min(pool.max_waiting, most_memory / kWaitingFraction);
   return pool;
@@ -210,6 +218,15 @@ bool is_broken_pipe(const std::exception_ptr& fault) {
   std::_Exit(code);
 }
 
+/// Called in each worker process. It keeps no copy of the manifest's descriptor, which would hold
+/// the lock if only the main process is killed.
+void begin_worker_process(const BatchContext& context, Manifest* manifest) {
+  if (manifest != nullptr) manifest->close();
+  std::vector<std::string> folders;
+  if (context.naming && !context.dry_run) folders.push_back(context.naming->folder);
+  enter_sandbox(folders);
+}
+
 }  // namespace
 
 int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
@@ -224,8 +241,9 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
       pool_options(args, processors, context.files->limits().memory, !is_recorded);
   PoolCalls calls;
   // Processors without a worker are used by the kernels.
-  calls.begin = [threads = std::max<std::size_t>(1, processors / pool.threads)] {
+  calls.begin = [&, threads = std::max<std::size_t>(1, processors / pool.threads)] {
     set_threads(threads);
+    if (args.isolate) begin_worker_process(context, manifest);
   };
   calls.work = [&](const Item& item, const CompletionToken& token, std::string text_buffer) {
     return work_on(item, context, token, std::move(text_buffer));
@@ -242,7 +260,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
     if (had_bar) report.draw_bar();
   };
   calls.tick = [&] { report.tick(); };
-  PoolEnd end = run_pool(source, pool, calls, stop);
+  PoolEnd end = args.isolate ? run_process_pool(source, pool, calls, *context.memory, stop)
+                             : run_pool(source, pool, calls, stop);
   if (!end.fault && context.prune_except && !stop)
     end.fault = exception_from([&] { prune(context, manifest, results, report); });
   if (!end.fault)
@@ -378,7 +397,8 @@ int run_batch(const BatchArgs& args) {
   const ReadLimits limits = limits_of(args.limits);
   return_freed_memory_to_system();
   MemoryBudget memory(limits.memory - limits.memory / kCacheFraction);
-  FileCache cache(limits.memory / kCacheFraction, limits, args.lines());
+  const std::size_t caches = args.isolate ? workers_of(args, processors_for_us()) : 1;
+  FileCache cache(limits.memory / kCacheFraction / caches, limits, args.lines());
   BatchContext context = context_of(args);
   context.memory = &memory;
   context.files = &cache;

@@ -1,6 +1,6 @@
-// attn batch: computes many jobs, given as files or as lines of JSON, on several threads. Declares
-// its options and run_items(), which connects the job source, the workers, the results and the
-// report.
+// attn batch: computes many jobs, given as files or as lines of JSON, on several threads or in
+// several processes. Declares its options and run_items(), which connects the job source, the
+// workers, the results and the report.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ struct BatchArgs {
   std::string files_from, base, out_dir, name, manifest, shard;
   std::string format = "npz";
   bool nul = false, resume = false, force = false, no_clobber = false, durable = false;
-  bool json = false, dry_run = false, keep_going = false, prune = false;
+  bool json = false, dry_run = false, keep_going = false, prune = false, isolate = false;
   LimitArgs limits;
   PoolOptions pool;  ///< threads: 0 means one per processor
   ProgressStyle progress = ProgressStyle::automatic;

@@ -2,6 +2,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/version.h"
+#include "attn/batch/sandbox.h"
 #include "attn/core/blas.h"
 
 namespace attn {
@@ -18,6 +19,13 @@ std::string blas_line() {
   }
 }
 
+std::string sandbox_line() {
+  const SandboxSupport support = sandbox_support();
+  return std::string(support.has_seccomp ? "seccomp" : "no seccomp") + ", " +
+         (support.landlock > 0 ? "Landlock " + std::to_string(support.landlock) : "no Landlock") +
+         " (for batch --isolate)";
+}
+
 }  // namespace
 
 std::string version_text(bool verbose) {
@@ -27,7 +35,8 @@ std::string version_text(bool verbose) {
   std::string offered;
   for (const std::string& isa : facts.offered) offered += (offered.empty() ? "" : ", ") + isa;
   return text + "kernels: " + facts.kernels + " (of " + offered + ")\n" + "BLAS: " + blas_line() +
-         "\n" + "processors: " + std::to_string(facts.processors) + "\n";
+         "\n" + "processors: " + std::to_string(facts.processors) + "\n" +
+         "sandbox: " + sandbox_line() + "\n";
 }
 
 }  // namespace attn

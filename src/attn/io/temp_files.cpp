@@ -1,6 +1,7 @@
 #include "attn/io/temp_files.h"
 
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <new>
 #include <random>
 #include <vector>
 
@@ -26,12 +28,17 @@ enum class Use { free, being_written, taken };
 // A fixed table, because a signal handler must not allocate or lock.
 struct Slot {
   std::atomic<Use> use = Use::free;
+  std::atomic<pid_t> process = 0;  ///< that created the path
   std::array<char, PATH_MAX> path = {};
 };
-static_assert(std::atomic<Use>::is_always_lock_free);
+static_assert(std::atomic<Use>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
+using Registry = std::array<Slot, 1024>;
 
 // Constant-initialised to zeros, so that its pages are not touched before use.
-constinit std::array<Slot, 1024> slots = {};
+constinit Registry private_registry = {};
+constinit std::atomic<Registry*> registry = &private_registry;
+constinit std::atomic<pid_t> sharing_process = 0;  // that called share_temp_files()
+constinit std::atomic<void (*)()> end_hook = nullptr;
 std::atomic<int> guarded = 0;
 std::atomic<bool> ending = false;
 
@@ -44,9 +51,11 @@ std::string token_in(const std::string& name) {
 }
 
 int remember(const std::string& path) {
+  Registry& slots = *registry;
   for (std::size_t i = 0; i < slots.size() && path.size() < PATH_MAX; ++i) {
     Use expected = Use::free;
     if (!slots[i].use.compare_exchange_strong(expected, Use::being_written)) continue;
+    slots[i].process = getpid();
     std::memcpy(slots[i].path.data(), path.c_str(), path.size() + 1);
     slots[i].use = Use::taken;
     return static_cast<int>(i);
@@ -54,13 +63,17 @@ int remember(const std::string& path) {
   return -1;
 }
 
-/// Returns whether one was removed: its parent may be empty now.
-bool remove_empty_folders() {
-  bool removed = false;
-  for (const Slot& slot : slots)
-    if (slot.use == Use::taken)
-      removed |= rmdir(slot.path.data()) == 0;  // rmdir() does not remove files
-  return removed;
+/// Removes the files, then the empty folders, of all slots that `is_included` accepts.
+template <class Condition>
+void remove_paths(Condition is_included) {
+  const auto for_each = [&](auto remove) {
+    bool removed = false;
+    for (const Slot& slot : *registry)
+      if (slot.use == Use::taken && is_included(slot)) removed |= remove(slot.path.data()) == 0;
+    return removed;
+  };
+  for_each(unlink);
+  while (for_each(rmdir)) continue;  // a parent may be empty now; rmdir() does not remove files
 }
 
 extern "C" void remove_and_die(int signal_number) {
@@ -101,10 +114,43 @@ void remove_leftovers(const std::string& folder, const std::set<std::string>& to
 void remove_temp_files() {
   ending = true;
   constexpr timespec kMillisecond{0, 1000000};
+  if (void (*const hook)() = end_hook) hook();
   for (int waited = 0; guarded > 0 && waited < 200; ++waited) nanosleep(&kMillisecond, nullptr);
-  for (const Slot& slot : slots)
-    if (slot.use == Use::taken) unlink(slot.path.data());
-  while (remove_empty_folders()) continue;
+  const pid_t self = getpid();
+  const bool removes_all = sharing_process == 0 || sharing_process == self;
+  remove_paths([&](const Slot& slot) { return removes_all || slot.process == self; });
+}
+
+void call_before_removal(void (*hook)()) { end_hook = hook; }
+
+void share_temp_files() {
+  void* const memory =
+      mmap(nullptr, sizeof(Registry), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  auto* const shared = static_cast<Registry*>(memory);  // zeros: all slots are free
+  const Registry& before = *registry;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    if (before[i].use != Use::taken) continue;
+    (*shared)[i].path = before[i].path;
+    (*shared)[i].process = getpid();
+    (*shared)[i].use = Use::taken;
+  }
+  sharing_process = getpid();
+  registry = shared;
+}
+
+void remove_files_of_process(pid_t process) {
+  for (Slot& slot : *registry) {
+    if (slot.use == Use::free || slot.process != process) continue;
+    const bool is_folder = slot.use == Use::taken && unlink(slot.path.data()) != 0 &&
+                           (errno == EISDIR || errno == EPERM);
+    if (!is_folder) slot.use = Use::free;
+  }
+}
+
+void remove_folders_of_ended_processes() {
+  const pid_t self = getpid();
+  remove_paths([&](const Slot& slot) { return slot.process != self; });
 }
 
 SignalGuard::SignalGuard() {
@@ -131,7 +177,7 @@ void remove_temp_files_on_signals() {
 TempPath::TempPath(std::string path) : path_(std::move(path)), slot_(remember(path_)) {}
 
 TempPath::~TempPath() {
-  if (slot_ >= 0) slots[static_cast<std::size_t>(slot_)].use = Use::free;
+  if (slot_ >= 0) (*registry)[static_cast<std::size_t>(slot_)].use = Use::free;
 }
 
 namespace {

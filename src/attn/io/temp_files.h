@@ -1,6 +1,8 @@
 // Files and folders created for unfinished outputs, which a signal handler removes.
 #pragma once
 
+#include <sys/types.h>
+
 #include <map>
 #include <mutex>
 #include <set>
@@ -25,6 +27,22 @@ void remove_temp_files_on_signals();
 /// Removes all unfinished outputs and the directories created for them. For exits that run no
 /// destructors.
 void remove_temp_files();
+
+/// Makes remove_temp_files() call `hook` first, also in a signal handler. nullptr: no hook.
+void call_before_removal(void (*hook)());
+
+/// Moves the registry into memory that this process shares with those that it will fork. From then
+/// on, remove_temp_files() removes the outputs of all these processes if this process calls it, and
+/// only its own outputs if another one does. Throws std::bad_alloc.
+void share_temp_files();
+
+/// Removes the unfinished files, but not the directories, of a process that has ended: a directory
+/// may be about to be used by another process.
+void remove_files_of_process(pid_t process);
+
+/// Removes the empty directories that other processes created and did not keep. All of them must
+/// have ended.
+void remove_folders_of_ended_processes();
 
 /// Delays the end by a signal, for up to 0.2 s. Held while a file is created or renamed, so that
 /// the registry is complete when the handler runs. If the program is already ending, the

@@ -1,0 +1,62 @@
+// Messages between the main process of a batch and its worker processes: numbers of eight bytes and
+// texts that begin with their size, in the byte order of the machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "attn/batch/item.h"
+
+namespace attn {
+
+/// A message that no working process sends. Its sender's memory must be corrupt.
+struct BadMessage : std::runtime_error {
+  BadMessage() : std::runtime_error("invalid message from a worker process") {}
+};
+
+/// An item, with its sequence number among the items that were started.
+struct Assignment {
+  std::size_t sequence = 0;
+  Item item = {};
+};
+
+/// From the main process to a worker.
+struct WorkerRequest {
+  enum class Kind : std::uint64_t {
+    item,       ///< run this item
+    withdrawn,  ///< the items before this message were withdrawn; do not run them
+    memory,     ///< answers an AskForMemory
+  };
+  Kind kind = Kind::item;
+  Assignment assignment = {};
+  bool is_granted = false;
+};
+
+struct AskForMemory {
+  std::size_t bytes = 0;  ///< in total
+  bool wait = false;
+};
+
+/// From a worker to the main process: an outcome, or a question.
+struct WorkerReply {
+  std::size_t sequence = 0;
+  std::optional<Outcome> outcome = {};  ///< without its name and number
+  AskForMemory ask = {};                ///< if there is no outcome
+};
+
+void append_item(std::string& out, std::size_t sequence, const Item& item);
+void append_withdrawal(std::string& out);
+void append_memory_answer(std::string& out, bool is_granted);
+void append_outcome(std::string& out, std::size_t sequence, const Outcome& outcome);
+void append_question(std::string& out, const AskForMemory& ask);
+
+/// Removes one message from the front of `bytes`. Returns nullopt if it is incomplete. Throws
+/// BadMessage.
+std::optional<WorkerRequest> take_request(std::string_view& bytes);
+std::optional<WorkerReply> take_reply(std::string_view& bytes);
+
+}  // namespace attn
