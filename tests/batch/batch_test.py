@@ -425,6 +425,17 @@ def test_invalid_flag_is_reported_once(batch):
     assert b"--heads" in run.stderr
 
 
+@pytest.mark.parametrize("base", [{"outputs": ["nowhere"]}, None], ids=["base", "flag"])
+def test_unknown_output_is_reported_once_before_any_job_runs(batch, tmp_path, base):
+    (tmp_path / "base.json").write_text(json.dumps(base or {}))
+    run = batch("-", "--out-dir", "out", "--base", "base.json", *([] if base else ["--outputs", "nowhere"]),
+                stdin=job_lines(range(3)))
+    assert run.returncode == 2
+    assert run.stderr.count(b"\n") == 1
+    assert b"unknown output 'nowhere'" in run.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_invalid_base_is_reported_once_and_creates_nothing(batch, tmp_path):
     (tmp_path / "bad.json").write_text('{"causal": 3}')
     run = batch("-", "--base", "bad.json", "--out-dir", "bad", stdin="{}\n{}")

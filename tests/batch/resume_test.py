@@ -596,6 +596,74 @@ class TestWhileAnotherRunUsesTheManifest:
         assert resume().returncode == 0
 
 
+# Manifests of shards.
+
+
+class TestShards:
+    @pytest.fixture(autouse=True)
+    def paths(self, tmp_path, batch):
+        paths = write_jobs(tmp_path / "jobs", range(9))
+        for shard in "1/2", "2/2":
+            assert batch("--shard", shard).returncode == 0
+        return paths
+
+    def test_are_continued_by_the_whole_batch(self, resume):
+        assert counts(resume()) == (0, 9, 0)
+
+    def test_are_continued_by_another_number_of_shards(self, resume):
+        assert [counts(resume("--shard", f"{shard}/3")) for shard in (1, 2, 3)] == 3 * [(0, 3, 0)]
+
+    def test_are_read_by_a_dry_run(self, resume):
+        assert [plan["resume"] for plan in json_lines(resume("--dry-run").stdout)] == 9 * ["skip"]
+
+    def test_changed_jobs_are_done_again(self, tmp_path, paths, resume):
+        paths[4].write_text(json.dumps(job(100)))
+        assert counts(resume()) == (1, 8, 0)
+        assert counts(resume()) == (0, 9, 0)
+
+    def test_result_of_a_deleted_job_is_pruned(self, tmp_path, paths, resume):
+        paths[4].unlink()
+        assert counts(resume("--prune")) == (0, 8, 0)
+        assert not (tmp_path / "out" / "job0004.npz").exists()
+
+
+# Files that are not manifests.
+
+
+def test_empty_file_is_not_taken_over_as_a_manifest(tmp_path, batch):
+    write_jobs(tmp_path / "jobs", [1])
+    (tmp_path / "empty").touch()
+    run = batch("--manifest", "empty")
+    assert run.returncode == 73
+    assert b"attn: empty: is empty, not a manifest; --force or --resume uses it\n" == run.stderr
+    assert (tmp_path / "empty").read_bytes() == b""
+
+
+@pytest.mark.parametrize("flag", ["--force", "--resume"])
+def test_empty_file_is_a_manifest_if_a_flag_says_so(tmp_path, batch, flag):
+    write_jobs(tmp_path / "jobs", [1])
+    (tmp_path / "empty").touch()
+    assert batch("--manifest", "empty", flag).returncode == 0
+    assert list(manifest_of(tmp_path, "empty")) == ["jobs/job0001.json"]
+
+
+@pytest.mark.parametrize("flags", [[], ["--force"], ["--resume"]])
+def test_manifest_is_not_created_through_a_link(tmp_path, batch, flags):
+    write_jobs(tmp_path / "jobs", [1])
+    (tmp_path / "link").symlink_to("nowhere")
+    run = batch("--manifest", "link", *flags)
+    assert run.returncode == 73
+    assert b"attn: link: is a link to a file that does not exist\n" == run.stderr
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_manifest_behind_a_link_is_used(tmp_path, batch, resume):
+    write_jobs(tmp_path / "jobs", [1])
+    assert batch("--manifest", "real").returncode == 0
+    (tmp_path / "link").symlink_to("real")
+    assert counts(resume("--manifest", "link")) == (0, 1, 0)
+
+
 def test_batch_killed_at_random_moments_can_be_resumed(tmp_path, kills=20, jobs=150):
     """Batches are killed again while they are resumed; every fourth resumed run may finish."""
     write_jobs(tmp_path / "jobs", range(jobs))

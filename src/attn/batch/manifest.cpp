@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <filesystem>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -20,6 +22,7 @@
 #include "attn/io/temp_files.h"
 
 namespace attn {
+namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kFirstLineStart = "{\"schema\":\"attn-batch/1\"";
@@ -36,16 +39,38 @@ void require_regular(const Descriptor& file, const std::string& path) {
   throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
 }
 
-Descriptor open_locked(const std::string& path) {
-  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0666));
-  if (!file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
-  require_regular(file, path);
+bool lock_now(const Descriptor& file, const std::string& path) {
   int locked = 0;
   do locked = flock(file.get(), LOCK_EX | LOCK_NB);
   while (locked != 0 && errno == EINTR);
-  if (locked == 0) return file;
-  if (errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
-  throw_locked(path);
+  if (locked != 0 && errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
+  return locked == 0;
+}
+
+struct LockedFile {
+  Descriptor file;
+  bool is_new = false;
+};
+
+/// Does not create the target of a symbolic link.
+LockedFile open_locked(const std::string& path) {
+  constexpr int kFlags = O_RDWR | O_APPEND | O_CLOEXEC | O_NOCTTY;
+  LockedFile opened{Descriptor(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0666)), true};
+  if (!opened.file.is_open() && errno == EEXIST) {
+    opened = {Descriptor(open(path.c_str(), kFlags)), false};
+    if (!opened.file.is_open() && errno == ENOENT)
+      throw Error(ErrorKind::cannot_create,
+                  printable(path) + ": is a link to a file that does not exist");
+  }
+  if (!opened.file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
+  require_regular(opened.file, path);
+  // A run that is refused because the new file is empty locks it for a moment.
+  constexpr int kAttempts = 50;
+  for (int attempt = 0; !lock_now(opened.file, path); ++attempt) {
+    if (!opened.is_new || attempt == kAttempts) throw_locked(path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return opened;
 }
 
 /// The result is not open if the file does not exist.
@@ -127,14 +152,23 @@ std::optional<std::string> changed_file(const std::vector<FileDigest>& digests,
   return std::nullopt;
 }
 
+/// Calls act(line) for each complete line. Returns their size.
+template <class Act>
+std::size_t for_each_line(std::string_view text, Act act) {
+  std::size_t start = 0;
+  for (std::size_t end; (end = text.find('\n', start)) != std::string_view::npos; start = end + 1)
+    act(text.substr(start, end - start));
+  return start;
+}
+
 }  // namespace
 
 Manifest::Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
                    std::size_t max_bytes)
-    : path_(path),
-      options_(std::move(options)),
-      durable_(durable),
-      file_(use == ManifestUse::read_only ? open_read_only(path) : open_locked(path)) {
+    : path_(path), options_(std::move(options)), durable_(durable) {
+  LockedFile opened =
+      use == ManifestUse::read_only ? LockedFile{open_read_only(path)} : open_locked(path);
+  file_ = std::move(opened.file);
   if (!file_.is_open()) return;
   if (!is_manifest(file_, path_))
     throw Error(use == ManifestUse::resume || use == ManifestUse::read_only
@@ -143,7 +177,10 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
                 printable(path) + ": is not a manifest of attn batch");
   earlier_ = read_file(path_, max_bytes,
                        use == ManifestUse::read_only ? FileAccess::growing : FileAccess::read);
-  outputs_unread_ = earlier_.text();
+  if (use == ManifestUse::create && !opened.is_new && earlier_.size == 0)
+    throw Error(ErrorKind::cannot_create,
+                printable(path) + ": is empty, not a manifest; --force or --resume uses it");
+  outputs_unread_ = {earlier_.text()};
   const std::size_t complete_lines = read_earlier();
   if (use == ManifestUse::create && has_finished_jobs())
     throw Error(ErrorKind::cannot_create,
@@ -156,30 +193,54 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
   truncate_to(file_, path_, continues ? complete_lines : 0);
   append(std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion + "\",\"run\":\"" +
          temp_token() + "\"}\n");
-  if (durable_)
-    sync_folder(path_, std::filesystem::path(follow_links(path_)).parent_path().string());
+  if (durable_) sync_folder(path_, fs::path(follow_links(path_)).parent_path().string());
 }
 
 std::size_t Manifest::read_earlier() {
-  const std::string_view text = earlier_.text();
-  std::size_t start = 0;
-  for (std::size_t end; (end = text.find('\n', start)) != std::string_view::npos; start = end + 1) {
-    const std::string_view line = text.substr(start, end - start);
+  return for_each_line(earlier_.text(), [&](std::string_view line) {
     if (const std::string_view job = quoted_job(line); !job.empty())
       lines_.insert_or_assign(job, line);
     else if (line.starts_with("{\"schema\":"))
       runs_.insert(text_in(parsed(line), "run"));
+  });
+}
+
+void Manifest::read_shards(const std::string& folder, std::size_t max_bytes) {
+  std::error_code error;
+  std::vector<std::string> paths;
+  for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("manifest.") && name.ends_with(".ndjson"))
+      paths.push_back(entry->path().string());
   }
-  return start;
+  std::sort(paths.begin(), paths.end());
+  for (const std::string& path : paths)
+    if (!fs::equivalent(path, path_, error)) read_shard(path, max_bytes);
+}
+
+void Manifest::read_shard(const std::string& path, std::size_t max_bytes) {
+  try {
+    const Descriptor file = open_read_only(path);
+    if (!file.is_open() || !is_manifest(file, path)) return;
+    shards_.push_back(read_file(path, max_bytes, FileAccess::growing));
+  } catch (const Error&) {
+    return;
+  }
+  outputs_unread_.push_back(shards_.back().text());
+  for_each_line(shards_.back().text(), [&](std::string_view line) {
+    const std::string_view job = quoted_job(line);
+    if (!job.empty()) lines_.try_emplace(job, line);
+  });
 }
 
 bool Manifest::has_output(const std::string& output) const {
   const std::lock_guard lock(outputs_mutex_);
-  for (std::size_t end; (end = outputs_unread_.find('\n')) != std::string_view::npos;) {
-    for (auto& [file, digest] : digests_in(parsed(outputs_unread_.substr(0, end)), "outputs"))
-      outputs_.insert(std::move(file));
-    outputs_unread_.remove_prefix(end + 1);
-  }
+  for (const std::string_view text : std::exchange(outputs_unread_, {}))
+    for_each_line(text, [&](std::string_view line) {
+      for (auto& [file, digest] : digests_in(parsed(line), "outputs"))
+        outputs_.insert(std::move(file));
+    });
   return outputs_.contains(output);
 }
 

@@ -33,7 +33,7 @@
 namespace attn {
 
 enum class ManifestUse {
-  create,     ///< it must not exist, or contain no finished job
+  create,     ///< it must not exist, or be a manifest without finished jobs
   replace,    ///< discard its lines
   resume,     ///< append to it; create it if it does not exist
   read_only,  ///< read it if it exists; neither create, lock nor change it
@@ -47,6 +47,11 @@ class Manifest {
   /// cannot be resumed; cannot_create, if it must not be replaced; permission, io.
   Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
            std::size_t max_bytes);
+
+  /// Also reads the manifests that other shards, also of another number of shards, wrote in
+  /// `folder`: a job that this manifest does not contain has the result that they state. Their
+  /// lines may be growing. A file that cannot be read, or is larger than `max_bytes`, is left out.
+  void read_shards(const std::string& folder, std::size_t max_bytes);
 
   /// Tokens of earlier runs (io/temp_files.h). All of them have ended.
   const std::set<std::string>& earlier_runs() const { return runs_; }
@@ -83,19 +88,21 @@ class Manifest {
  private:
   bool has_finished_jobs() const;
   std::size_t read_earlier();  ///< returns the size of the complete lines
+  void read_shard(const std::string& path, std::size_t max_bytes);
   void append(std::string_view text);
   [[noreturn]] void fail_to_write(int code, std::size_t written);
 
   std::string path_, options_;
   bool durable_;
   Descriptor file_;
-  FileBytes earlier_;  ///< the file's contents before this run
+  FileBytes earlier_;              ///< the file's contents before this run
+  std::vector<FileBytes> shards_;  ///< the contents of other manifests
   std::unordered_map<std::string_view, std::string_view> lines_;  ///< last line by quoted job
   std::set<std::string> runs_;
   // The outputs of all lines are parsed when first needed. This uses a mutex, not std::call_once:
   // with a statically linked unwinder, an exception cannot leave the C library's pthread_once().
   mutable std::mutex outputs_mutex_;  ///< guards the two members below
-  mutable std::string_view outputs_unread_;
+  mutable std::vector<std::string_view> outputs_unread_;
   mutable std::unordered_set<std::string> outputs_;
 };
 

@@ -26,6 +26,8 @@
 #include "attn/cli/terminal.h"
 #include "attn/core/blas.h"
 #include "attn/core/fused.h"
+#include "attn/core/input_table.h"
+#include "attn/core/output_table.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/json_write.h"
@@ -75,8 +77,8 @@ std::vector<Option> running_options(BatchArgs& args) {
             "run each worker as a process with few rights, so that a crash costs one job only"),
        flag("--fail-fast", args.pool.fail_fast, "do not start further jobs after a failure"),
        flag("--keep-going", args.keep_going, "run the other jobs after a failure (the default)"),
-       number("--timeout", args.pool.timeout, NumberRange::positive, "X",
-              "time limit per job, in seconds"),
+       number("--timeout", args.pool.timeout, NumberRange::positive, kSeconds,
+              "time limit per job"),
        flag("--resume", args.resume,
             "skip jobs that are finished and unchanged according to the manifest"),
        flag("--prune", args.prune, "remove results of job files that no longer exist"),
@@ -106,9 +108,9 @@ void add_batch_options(Command& command, BatchArgs& args) {
   command.add(result_options(args));
   command.add(running_options(args));
   add_limit_options(command, args.limits);
-  command.hints = {
-      {{"--threads", "--workers", "-n"}, "-j (--jobs) sets the number of concurrent jobs"},
-      {{"-o", "--output"}, "use --out-dir for results in files"}};
+  command.hints = {{{"--threads", "--workers", "--parallel", "--processes", "-n", "-w"},
+                    "-j (--jobs) sets the number of concurrent jobs"},
+                   {{"-o", "--output"}, "use --out-dir for results in files"}};
   command.requirements = {
       {{"--files-from"}, "job files, not '-'", [&args] { return !args.lines(); }},
       {{"-0"}, "--files-from"},
@@ -316,8 +318,11 @@ void refuse_input(const std::string& manifest, const std::string& input) {
 std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& naming,
                                         const std::string& path, const std::string& options,
                                         std::size_t most, ScopedDirectories& folders) {
-  if (args.dry_run)
-    return std::make_unique<Manifest>(path, ManifestUse::read_only, options, false, most);
+  if (args.dry_run) {
+    auto manifest = std::make_unique<Manifest>(path, ManifestUse::read_only, options, false, most);
+    if (args.manifest.empty()) manifest->read_shards(naming.folder, most);
+    return manifest;
+  }
   folders.make_with_parents(naming.folder, args.durable);
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
@@ -325,6 +330,7 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
   auto manifest = std::make_unique<Manifest>(path, use, options, args.durable, most);
   folders.keep();
   if (!manifest->earlier_runs().empty()) remove_leftovers(naming.folder, manifest->earlier_runs());
+  if (args.resume && args.manifest.empty()) manifest->read_shards(naming.folder, most);
   return manifest;
 }
 
@@ -376,6 +382,19 @@ Document base_of(const BatchArgs& args, FileCache& cache) {
   return base;
 }
 
+/// Errors: usage, for a name that is not an output or input of any job.
+void check_output_names(const Document& base) {
+  const Entry* const entry = base.find("outputs");
+  const JsonArray* const names = entry ? entry->value.get<JsonArray>() : nullptr;
+  if (names == nullptr) return;
+  std::vector<std::string> unknown;
+  for (const Json& name : *names) {
+    const std::string* const text = name.get<std::string>();
+    if (text && !output_named(*text) && !input_named(*text)) unknown.push_back(*text);
+  }
+  if (!unknown.empty()) check_outputs(unknown, {}, {});
+}
+
 BatchContext context_of(const BatchArgs& args) {
   BatchContext context;
   context.naming = naming_of(args);
@@ -404,6 +423,7 @@ int run_batch(const BatchArgs& args) {
   context.files = &cache;
   context.base = base_of(args, cache);
   check_values(context.base);
+  check_output_names(context.base);
   read_numbers(context.base);
   const Shard shard = parse_shard(args.shard);
   std::atomic<bool> stop = false;

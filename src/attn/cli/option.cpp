@@ -72,10 +72,14 @@ double parse_number(const Option& option, NumberRange range, const std::string& 
   if (number && (range == NumberRange::any || *number > 0 ||
                  (range == NumberRange::non_negative && *number == 0)))
     return *number;
+  const std::size_t unit = text.find_last_of("0123456789.") + 1;  // where it begins
+  const bool has_unit =
+      option.placeholder == kSeconds && unit < text.size() && number_typed(text.substr(0, unit));
+  const std::string what = has_unit ? "seconds without a unit" : "a finite number";
   refuse(option,
-         range == NumberRange::any            ? "a finite number"
-         : range == NumberRange::non_negative ? "a finite number >= 0"
-                                              : "a finite number > 0",
+         what + (range == NumberRange::any            ? ""
+                 : range == NumberRange::non_negative ? " >= 0"
+                                                      : " > 0"),
          text);
 }
 

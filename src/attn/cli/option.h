@@ -142,6 +142,8 @@ requires(!std::is_convertible_v<T, Store<std::int64_t>>) Option
   return integer(names, Store<std::int64_t>(store), limits, placeholder, help);
 }
 
+constexpr const char* kSeconds = "SECONDS";  ///< the placeholder of a time
+
 Option number(const std::string& names, Store<double> store, NumberRange range,
               const std::string& placeholder, const std::string& help);
 
