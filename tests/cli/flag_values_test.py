@@ -8,11 +8,12 @@ WHOLE, FINITE = "a whole number", "a finite number"
 LARGE = "9" * 30
 FLAGS = [
     # command, flag, expected value, invalid values
-    ("run", "--threads", WHOLE + " >= 1", ["0", "-1", "x", " 1", "1.5", "0x10", LARGE]),
+    ("run", "--threads", WHOLE + " from 1 to 1024", ["0", "-1", "x", " 1", "1.5", "0x10", "2147483647", LARGE]),
     ("run --explain s.md", "--explain-query", WHOLE, ["x", "1.0"]),
     ("run --explain s.md", "--explain-head", WHOLE, ["x", LARGE]),
     ("batch jobs", "--jobs", WHOLE + " from 1 to 1024", ["0", "1025", "x"]),
     ("batch jobs", "--timeout", FINITE + " > 0", ["0", "-1", "y", "nan", "inf", "1e999"]),
+    ("batch jobs", "--timeout", "seconds without a unit > 0", ["1m", "90s", "1.5 h"]),
     ("compare a.npy b.npy", "--rtol", FINITE + " >= 0", ["x", "-1", "nan", "1e-5x"]),
     ("compare a.npy b.npy", "--atol", FINITE + " >= 0", ["-1", "inf"]),
     ("compare a.npy b.npy", "--ulp", WHOLE + " >= 0", ["x", "-1", "0.5"]),

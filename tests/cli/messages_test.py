@@ -52,3 +52,11 @@ def test_explanation_of_given_queries(tmp_path):
         assert "The queries are given, one row each" in text
         assert ("The queries are given, one row each." in text) == is_plain
         assert ("normalised or rotated by position" in text.split("Keys and values")[0]) != is_plain
+
+
+def test_different_names_look_different(tmp_path):
+    """A name with an escape character, and one that spells its \\x1b."""
+    messages = [attn("inspect", name, cwd=tmp_path).stderr for name in ("a\x1b.npy", "a\\x1b.npy", "a\\n.npy")]
+    assert messages[0].startswith(b"attn: a\\x1b.npy: ")
+    assert messages[1].startswith(b"attn: a\\x5cx1b.npy: ")
+    assert messages[2].startswith(b"attn: a\\n.npy: ")

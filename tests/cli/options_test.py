@@ -50,6 +50,7 @@ def test_view_does_not_take_a_job_as_its_value(folder):
     (["convert", "a.npy", "-o", "b.npy", "-f"], "use --force to overwrite existing files"),
     (["batch", "job.json", "-o", "x"], "use --out-dir for results in files"),
     (["batch", "job.json", "--workers", "2"], "-j (--jobs) sets the number of concurrent jobs"),
+    (["batch", "job.json", "--parallel", "2"], "-j (--jobs) sets the number of concurrent jobs"),
     (["random", "rand", "--seed", "1", "--size", "3"], "use --shape"),
 ])
 def test_flag_of_other_programs_gets_a_hint(folder, arguments, hint):

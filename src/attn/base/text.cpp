@@ -40,8 +40,9 @@ std::string name_of_text(std::string_view text) {
 
 namespace {
 
-std::string escaped(const std::string& text, std::size_t longest) {
-  const auto is_plain = [](char c) { return c >= 0x20 && c < 0x7F; };
+/// With `is_name`, the backslash of "\x" in the text is escaped, too.
+std::string escaped(const std::string& text, std::size_t longest, bool is_name) {
+  const auto is_plain = [&](char c) { return c >= 0x20 && c < 0x7F && !(is_name && c == '\\'); };
   if (text.size() <= longest && std::all_of(text.begin(), text.end(), is_plain)) return text;
   std::string out;
   std::size_t grapheme_end = 0;
@@ -51,7 +52,8 @@ std::string escaped(const std::string& text, std::size_t longest) {
       grapheme_end = i + grapheme_length(text, i);
     }
     const std::size_t length = utf8_length(text, i);
-    if (length == 0 || is_invisible(code_point(text, i))) {
+    const bool is_escape = is_name && text.compare(i, 2, "\\x") == 0;
+    if (length == 0 || is_escape || is_invisible(code_point(text, i))) {
       for (const std::size_t end = i + std::max<std::size_t>(length, 1); i < end; ++i) {
         out += "\\x";
         append_hex(out, static_cast<std::uint8_t>(text[i]));
@@ -68,12 +70,12 @@ std::string escaped(const std::string& text, std::size_t longest) {
 
 std::string printable(const std::string& text) {
   constexpr std::size_t kLongestName = 200;  // a file can hold names of 64 KiB
-  return escaped(text, kLongestName);
+  return escaped(text, kLongestName, true);
 }
 
 std::string printable_message(const std::string& text) {
   constexpr std::size_t kLongestMessage = 4000;
-  return escaped(text, kLongestMessage);
+  return escaped(text, kLongestMessage, false);
 }
 
 }  // namespace attn

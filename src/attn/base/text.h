@@ -47,12 +47,12 @@ std::string text_of_name(std::string_view name);
 /// The inverse of text_of_name().
 std::string name_of_text(std::string_view text);
 
-/// `text` with control characters, invisible characters and bytes that are not UTF-8 written as
-/// \xNN, so that a name from a file cannot move the cursor or forge a line. Cut after 200 bytes, at
-/// the end of a grapheme cluster.
+/// `text` with control characters, invisible characters, bytes that are not UTF-8 and the backslash
+/// of "\x" as \xNN, so that a name from a file cannot move the cursor, forge a line or look like
+/// another name. Cut after 200 bytes, at the end of a grapheme cluster.
 std::string printable(const std::string& text);
 
-/// The same for a whole message, cut after 4,000 bytes.
+/// The same for a message, cut after 4,000 bytes; it keeps the backslashes of printable() names.
 std::string printable_message(const std::string& text);
 
 }  // namespace attn

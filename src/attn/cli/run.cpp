@@ -319,7 +319,7 @@ Command run_command() {
   add_show_options(command, args->show, [args = args.get()] { return destination_of(*args); });
   add_view_options(command, args->views);
   command.add(in_group(
-      "Results", {integer("--threads", args->threads, {.min = 1}, "N",
+      "Results", {integer("--threads", args->threads, {1, 1024}, "N",
                           "maximum number of threads; default: one per processor"),
                   flag("--no-clobber", args->no_clobber, "do nothing if an output file exists"),
                   flag("--durable", args->durable,
