@@ -166,3 +166,19 @@ class TestSeveralFiles:
     def test_json_has_a_line_for_each_array(self, tmp_path):
         run = attn("inspect", "a.npy", "b.json", "--json", cwd=tmp_path)
         assert [line["name"] for line in json_lines(run.stdout)] == [None, "m"]
+
+
+@pytest.mark.parametrize("name", ["out.npz", "out.json", "out.safetensors"])
+def test_provenance_is_the_job_of_a_result(tmp_path, name):
+    (tmp_path / "job.json").write_text('{"Q": [[1.0]], "K": [[2.0]], "scale": 0.5}')
+    assert attn("run", "job.json", "-o", name, cwd=tmp_path).returncode == 0
+    made_by = json.loads(attn("inspect", "--provenance", name, cwd=tmp_path).stdout)
+    assert made_by["job"]["scale"] == 0.5
+    assert made_by["program"].startswith("attn ")
+    assert list(made_by["inputs"]) == ["job.json"]
+
+
+def test_provenance_of_other_files_is_an_error(archive):
+    run = attn("inspect", "--provenance", archive)
+    assert run.returncode == 65
+    assert run.stderr.endswith(b": does not record what produced it\n")

@@ -17,6 +17,7 @@
 #include "attn/io/json_write.h"
 #include "attn/report/comparison.h"
 #include "attn/report/numpy_text.h"
+#include "attn/result/result_writer.h"
 
 namespace attn {
 namespace {
@@ -69,9 +70,20 @@ std::string aligned(const std::vector<Row>& rows) {
 
 struct InspectArgs {
   std::vector<std::string> files;
-  bool json = false;
+  bool json = false, provenance = false;
   LimitArgs limits;
 };
+
+/// The `made_by` of a result, as JSON. Errors: data, if the file has none.
+std::string provenance_of(const std::string& file, const InspectArgs& args) {
+  TensorFiles files(reading_limits(args.limits, FileAccess::read));
+  const std::string& path = parse_tensor_ref(file).path;
+  const Json made_by = read_result(path, files).made_by;
+  if (made_by.get<JsonObject>() == nullptr)
+    throw Error(ErrorKind::data,
+                Problem{.where = {path}, .message = "does not record what produced it"});
+  return to_json(made_by, args.json ? -1 : 0) + "\n";
+}
 
 std::string as_table(const TensorMap& tensors) {
   std::vector<Row> rows = {{"name", "dtype", "shape", "min", "max", "mean", "nan", "inf"}};
@@ -97,6 +109,7 @@ std::string as_json(const std::string& path, const std::string& name, const Tens
 }
 
 std::string report_on(const std::string& file, const InspectArgs& args) {
+  if (args.provenance) return provenance_of(file, args);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   const TensorRef ref = parse_tensor_ref(file);
   const TensorMap tensors = tensors_of(ref, files);
@@ -139,6 +152,9 @@ Command inspect_command() {
   command.add(required(positional(
       "FILE", args->files, ".npz, .safetensors, .npy, .json or .csv files; - for standard input")));
   command.add(flag("--json", args->json, "print one JSON object per tensor, each on its own line"));
+  command.add(
+      flag("--provenance", args->provenance,
+           "print what produced a result, as JSON: program, job and digests of its inputs"));
   add_limit_options(command, args->limits);
   command.action = [args] { return inspect(*args); };
   return command;
