@@ -411,6 +411,22 @@ def test_verdict_states_the_tolerance(compare, tmp_path, flags, verdict):
     assert compare("a.npy", "b.npy", *flags).stdout.decode().splitlines()[0] == f"(1,) float64: {verdict}"
 
 
+@pytest.mark.parametrize("mean", [0, 1e4, -1e6])
+def test_pcc_of_numbers_far_from_zero(compare, tmp_path, mean):
+    a, b = mean + np.random.default_rng(16).standard_normal((2, 1000))
+    np.save(tmp_path / "a.npy", a)
+    np.save(tmp_path / "b.npy", b)
+    found = json.loads(compare("a.npy", "b.npy", "--json").stdout)["tensors"][0]["pcc"]
+    assert found == pytest.approx(scipy.stats.pearsonr(a - a[0], b - b[0])[0], rel=0, abs=1e-6)
+
+
+@pytest.mark.parametrize("constant", [0, 0.1, 1e300])
+def test_constant_has_no_pcc(compare, tmp_path, constant):
+    np.save(tmp_path / "a.npy", np.full(1000, constant))
+    np.save(tmp_path / "b.npy", np.arange(1000.0))
+    assert json.loads(compare("a.npy", "b.npy", "--json").stdout)["tensors"][0]["pcc"] is None
+
+
 def test_close_tensors_have_no_histogram(compare, tmp_path):
     np.save(tmp_path / "a.npy", np.array([1.0]))
     np.save(tmp_path / "b.npy", np.array([1 + 1e-9]))

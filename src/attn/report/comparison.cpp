@@ -119,8 +119,6 @@ class Census {
     raise(result_.max_ulps, pair.ulps, at);
     if (pair.b != 0) raise(result_.max_rel, relative(pair), at);
     add_to_histogram(pair.error);
-    errors_ += pair.error;
-    squares_ += static_cast<long double>(pair.error) * pair.error;
     ++count_;
     if (std::isfinite(pair.a) && std::isfinite(pair.b)) add_finite(pair);
   }
@@ -128,18 +126,17 @@ class Census {
   Comparison finish() {
     if (count_ > 0) {
       const auto count = static_cast<long double>(count_);
-      result_.mean_abs = static_cast<double>(errors_ / count);
-      result_.rms = static_cast<double>(std::sqrt(squares_ / count));
+      const bool infinite = result_.infinitely_apart > 0;
+      result_.mean_abs = infinite ? kInfinity : static_cast<double>(errors_ / count);
+      result_.rms = infinite ? kInfinity : static_cast<double>(std::sqrt(squares_ / count));
     }
     if (bb_ > 0) {
-      result_.nmse = static_cast<double>(finite_squares_ / bb_);
+      result_.nmse = static_cast<double>(squares_ / bb_);
       result_.factor = static_cast<double>(ab_ / bb_);
     }
     if (aa_ > 0 && bb_ > 0)
       result_.cosine = static_cast<double>(ab_ / std::sqrt(aa_) / std::sqrt(bb_));
-    if (spread_aa_ > 0 && spread_bb_ > 0)
-      result_.pearson =
-          static_cast<double>(spread_ab_ / std::sqrt(spread_aa_) / std::sqrt(spread_bb_));
+    set_pearson();
     return std::move(result_);
   }
 
@@ -148,21 +145,28 @@ class Census {
     return std::isinf(pair.error) ? kInfinity : pair.error / std::abs(pair.b);
   }
 
-  /// In long double, in which products of doubles cannot overflow. The means are updated by pair
-  /// (Welford 1962), so that constants do not cancel.
+  /// In long double, in which products of doubles cannot overflow.
   void add_finite(const Pair& pair) {
     const long double a = pair.a, b = pair.b, error = pair.error;
-    finite_squares_ += error * error;
+    ++finite_;
+    errors_ += error;
+    squares_ += error * error;
+    a_ += a;
+    b_ += b;
     aa_ += a * a;
     bb_ += b * b;
     ab_ += a * b;
-    const long double share = 1 / static_cast<long double>(++finite_);
-    const long double from_a = a - mean_a_, from_b = b - mean_b_;
-    mean_a_ += from_a * share;
-    mean_b_ += from_b * share;
-    spread_aa_ += from_a * (a - mean_a_);
-    spread_bb_ += from_b * (b - mean_b_);
-    spread_ab_ += from_a * (b - mean_b_);
+  }
+
+  /// Not if a or b is constant, or so close to it that the variance is lost in rounding errors.
+  void set_pearson() {
+    if (finite_ == 0) return;
+    constexpr long double kRounding = 0x1p-50L;
+    const auto count = static_cast<long double>(finite_);
+    const long double variance_a = aa_ - a_ * a_ / count, variance_b = bb_ - b_ * b_ / count;
+    if (variance_a > kRounding * aa_ && variance_b > kRounding * bb_)
+      result_.pearson = static_cast<double>((ab_ - a_ * b_ / count) / std::sqrt(variance_a) /
+                                            std::sqrt(variance_b));
   }
 
   void add_nan(std::size_t at, const Pair& pair) {
@@ -186,8 +190,8 @@ class Census {
   std::span<const double> bounds_;
   Comparison result_;
   std::size_t count_ = 0, finite_ = 0;
-  long double errors_ = 0, squares_ = 0, finite_squares_ = 0, aa_ = 0, bb_ = 0, ab_ = 0;
-  long double mean_a_ = 0, mean_b_ = 0, spread_aa_ = 0, spread_bb_ = 0, spread_ab_ = 0;
+  // Sums over finite pairs: of |a - b| and its square, of a, b, a^2, b^2 and a b.
+  long double errors_ = 0, squares_ = 0, a_ = 0, b_ = 0, aa_ = 0, bb_ = 0, ab_ = 0;
 };
 
 /// Maps floats to integers such that neighbouring values differ by 1; both zeros are 0.
