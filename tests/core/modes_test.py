@@ -103,14 +103,18 @@ class RandomJob:
 
     def norms_and_rotary(self):
         t, o, choose = self.t, self.o, self.choose
-        if self.chance(0.3):
-            o["qk_norm"] = choose.choice(["rms", "l2"])
+        if self.chance(0.4):
+            o["qk_norm"] = choose.choice(["rms", "l2", "layer"])
             if self.chance(0.5):
                 o["qk_norm_epsilon"] = 0.5
-            if self.chance(0.5):
-                self.give("q_norm", self.D)
-            if self.chance(0.5):
-                self.give("k_norm", self.Dk)
+            if self.chance(0.3):
+                o["qk_norm_axis"] = "all"
+            names = ["q_norm", "k_norm"]
+            for name in names + [f"{name}_bias" for name in names if o["qk_norm"] == "layer"]:
+                heads, width = (self.H, self.D) if name[0] == "q" else (self.G, self.Dk)
+                shapes = [(heads * width,)] if "qk_norm_axis" in o else [(width,), (heads, width)]
+                if self.chance(0.5):
+                    self.give(name, *choose.choice(shapes))
         if self.chance(0.6) or self.Dk != self.D:
             return
         o["rotary"] = {"kind": choose.choice(["half", "interleaved"])}
@@ -251,13 +255,14 @@ OPTIONS = ["causal", "alignment", "window", "mask", "mask_polarity", "empty_rows
            "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
            "relative_bias", "relative", "bias_K", "zero_key", "qk_norm", "qk_norm_epsilon", "q_norm",
-           "k_norm", "rotary", "cos", "position_ids", "key_position_ids", "b_score", "v_score",
+           "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary", "cos", "position_ids", "key_position_ids", "b_score", "v_score",
            "g_score"]
 # Options that need another one, and are omitted with it.
 DEPENDENTS = {"past_K": ["past_V"], "documents": ["key_documents"], "cu_seqlens_q": ["cu_seqlens_k"],
               "bias_K": ["bias_V"], "cos": ["sin"], "softcap": ["softcap_order"],
               "relative_bias": ["relative"], "normaliser": ["top_k"],
-              "qk_norm": ["q_norm", "k_norm", "qk_norm_epsilon"],
+              "qk_norm": ["q_norm", "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_epsilon", "qk_norm_axis"],
+              "qk_norm_axis": ["q_norm", "k_norm", "q_norm_bias", "k_norm_bias"],  # of another shape
               "rotary": ["cos", "sin", "position_ids", "key_position_ids"]}
 # Tensors whose shape includes the past keys: past_K cannot be omitted from jobs with these.
 COUNTS_PAST = {"mask", "key_lengths", "documents", "cu_seqlens_q", "position_ids"}

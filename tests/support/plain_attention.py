@@ -67,17 +67,27 @@ def mask_terms(t, o, shape):
     return visible, bias
 
 
-def normalise_qk(x, weight, o):
+def normalise_qk(x, weight, bias, o):
     """The option qk_norm, applied to (B, heads, N, D)."""
+    if o.get("qk_norm_axis") == "all":  # as one head
+        B, heads, N, D = x.shape
+        packed = x.transpose(0, 2, 1, 3).reshape(B, 1, N, heads * D)
+        normal = normalise_qk(packed, weight, bias, {k: v for k, v in o.items() if k != "qk_norm_axis"})
+        return normal.reshape(B, N, heads, D).transpose(0, 2, 1, 3)
     kind, out = o.get("qk_norm", "none"), x.copy()
     for row in np.ndindex(x.shape[:3]):
-        squares = math.fsum(x[row] ** 2)
+        centred = x[row] - (math.fsum(x[row]) / x.shape[3] if kind == "layer" else 0)
+        squares = math.fsum(centred ** 2)
         if kind == "rms":
             out[row] = x[row] / math.sqrt(squares / x.shape[3] + o.get("qk_norm_epsilon", 1e-6))
         elif kind == "l2":
             out[row] = x[row] / max(math.sqrt(squares), o.get("qk_norm_epsilon", 1e-12))
+        elif kind == "layer":
+            out[row] = centred / math.sqrt(squares / x.shape[3] + o.get("qk_norm_epsilon", 1e-5))
         if weight is not None:
-            out[row] *= weight
+            out[row] *= weight[row[1]] if weight.ndim == 2 else weight
+        if bias is not None:
+            out[row] += bias[row[1]] if bias.ndim == 2 else bias
     return out
 
 
@@ -151,7 +161,8 @@ def normalised_and_rotated(t, o):
     counted = P + np.arange(k.shape[2]) if shared is None else shared
     k_positions = np.broadcast_to(t.get("key_position_ids", counted), (len(k), k.shape[2]))
     if o.get("qk_norm", "none") != "none":
-        q, k = normalise_qk(q, t.get("q_norm"), o), normalise_qk(k, t.get("k_norm"), o)
+        q = normalise_qk(q, t.get("q_norm"), t.get("q_norm_bias"), o)
+        k = normalise_qk(k, t.get("k_norm"), t.get("k_norm_bias"), o)
     return rotate(q, t, o, q_positions), rotate(k, t, o, k_positions)
 
 

@@ -130,7 +130,8 @@ class ErrorOps {
     return {exact_.split_heads(x.value, heads), exact_.split_heads(x.error, heads), x.is_stored};
   }
 
-  Bounded qk_normalised(const Bounded& x, const std::optional<Tensor>&) const {
+  Bounded qk_normalised(const Bounded& x, const std::optional<Tensor>&,
+                        const std::optional<Tensor>&) const {
     if (options_.qk_norm != QkNorm::none) throw_unbounded();
     return x;
   }

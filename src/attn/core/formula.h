@@ -73,13 +73,13 @@ class Formula {
                 ? ops_.split_heads(ops_.project(at(Output::inputs), in_.W_Q, in_.b_Q, "queries"),
                                    in_.H)
                 : ops_.chosen_rows(ops_.given(in_.Q));
-        return ops_.rotated_queries(ops_.qk_normalised(q, in_.q_norm));
+        return ops_.rotated_queries(ops_.qk_normalised(q, in_.q_norm, in_.q_norm_bias));
       }
       case Output::keys: {  // (B, G, N, Dk)
         const Value k = in_.projected ? ops_.split_heads(
                                             ops_.project(memory(), in_.W_K, in_.b_K, "keys"), in_.G)
                                       : ops_.given(in_.K);
-        return ops_.rotated_keys(ops_.qk_normalised(k, in_.k_norm));
+        return ops_.rotated_keys(ops_.qk_normalised(k, in_.k_norm, in_.k_norm_bias));
       }
       case Output::values:  // (B, G, N, Dv)
         if (!in_.projected) return ops_.given(in_.V);

@@ -55,7 +55,9 @@ enum class Input : unsigned char {
   v_score,
   g_score,
   memory_V,
-  key_mask
+  key_mask,
+  q_norm_bias,
+  k_norm_bias
 };
 
 /// What an input's elements are.
@@ -131,6 +133,8 @@ inline constexpr auto kInputs = [] {
        .axes = {B, N, Mv},
        .companion = Input::memory},
       {.input = Input::key_mask, .name = "key_mask", .axes = {B, S}, .kind = mask},
+      {.input = Input::q_norm_bias, .name = "q_norm_bias", .axes = {D}},
+      {.input = Input::k_norm_bias, .name = "k_norm_bias", .axes = {Dk}},
   });
 }();
 

@@ -130,10 +130,21 @@ std::optional<Tensor> lifted_key(const Tensor* bias, const Inputs& in) {
   return repeated(bias->reshaped({1, in.G, 1, width}), in.B);
 }
 
-void set_option_tensors(const TensorMap& numbers, Inputs& in) {
+/// (D), (heads, D) or (heads * D) -> (heads or 1, D).
+std::optional<Tensor> lifted_norm(const Tensor* norm, std::size_t heads, const Options& options) {
+  if (norm == nullptr || norm->rank() == 2) return norm ? std::optional(*norm) : std::nullopt;
+  const std::size_t rows = options.qk_norm_axis == QkNormAxis::all ? heads : 1;
+  return norm->reshaped({rows, norm->size() / rows});
+}
+
+void set_option_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
   in.bias_K = lifted_key(find(numbers, Input::bias_K), in);
   in.bias_V = lifted_key(find(numbers, Input::bias_V), in);
-  in.q_norm = found(numbers, Input::q_norm), in.k_norm = found(numbers, Input::k_norm);
+  const auto norm = [&](Input input, std::size_t heads) {
+    return lifted_norm(find(numbers, input), heads, options);
+  };
+  in.q_norm = norm(Input::q_norm, in.H), in.q_norm_bias = norm(Input::q_norm_bias, in.H);
+  in.k_norm = norm(Input::k_norm, in.G), in.k_norm_bias = norm(Input::k_norm_bias, in.G);
   in.cos = found(numbers, Input::cos), in.sin = found(numbers, Input::sin);
   in.relative_bias = found(numbers, Input::relative_bias), in.sinks = found(numbers, Input::sinks);
   in.slopes = found(numbers, Input::alibi_slopes);
@@ -149,7 +160,7 @@ void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
   in.W_O = given(Input::W_O);
   in.b_Q = given(Input::b_Q), in.b_K = given(Input::b_K), in.b_V = given(Input::b_V),
   in.b_O = given(Input::b_O);
-  set_option_tensors(numbers, in);
+  set_option_tensors(numbers, options, in);
   in.past_K = lifted_past(find(numbers, Input::past_K), in);
   in.past_V = lifted_past(find(numbers, Input::past_V), in);
   if (in.projected) {

@@ -57,13 +57,14 @@ struct Inputs {
   std::optional<Tensor> mask;      ///< boolean or added; each axis 1 or of (B, H, L, P + N)
   std::optional<Tensor> key_mask;  ///< likewise, (B or 1, 1, 1, P + N)
 
-  std::optional<Tensor> bias_K, bias_V;   ///< (B, G, 1, Dk), (B, G, 1, Dv): appended
-  std::optional<Tensor> q_norm, k_norm;   ///< (D), (Dk)
-  std::optional<Tensor> cos, sin;         ///< (positions, r / 2) or (B or 1, N, r / 2)
-  Tensor query_positions, key_positions;  ///< (B or 1, L), (B or 1, N); int64, for rotary
-  std::optional<Tensor> slopes;           ///< (B, H) or (1, H), of ALiBi
-  std::optional<Tensor> relative_bias;    ///< (buckets, H)
-  std::optional<Tensor> sinks;            ///< (H)
+  std::optional<Tensor> bias_K, bias_V;       ///< (B, G, 1, Dk), (B, G, 1, Dv): appended
+  std::optional<Tensor> q_norm, q_norm_bias;  ///< (H or 1, D)
+  std::optional<Tensor> k_norm, k_norm_bias;  ///< (G or 1, Dk)
+  std::optional<Tensor> cos, sin;             ///< (positions, r / 2) or (B or 1, N, r / 2)
+  Tensor query_positions, key_positions;      ///< (B or 1, L), (B or 1, N); int64, for rotary
+  std::optional<Tensor> slopes;               ///< (B, H) or (1, H), of ALiBi
+  std::optional<Tensor> relative_bias;        ///< (buckets, H)
+  std::optional<Tensor> sinks;                ///< (H)
   std::optional<Tensor> W_score, W_score_Q, W_score_K, b_score, v_score, g_score;  ///< core/score.h
 
   std::vector<TokenPositions> token_positions;  ///< for each batch row, or one for all

@@ -1,5 +1,4 @@
-// Normalisers, which turn masked scores into weights; and normalisation of each head's queries and
-// keys.
+// Normalisers, which turn masked scores into weights.
 #pragma once
 
 #include <optional>
@@ -34,12 +33,5 @@ std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& vis
 
 /// The weight of each of `keys` keys for a query that sees none of them.
 double empty_weight(EmptyRows empty_rows, std::size_t keys);
-
-/// x (B, heads, N, D), each row divided by its norm, then times `weight` (D) if given:
-///   rms: sqrt(mean(x^2) + epsilon)   Zhang and Sennrich 2019, arXiv:1910.07467
-///   l2:  max(|x|, epsilon)           Henry et al. 2020, arXiv:2010.04245
-/// Computed in doubles, rounded once to `compute`.
-Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight, QkNorm norm,
-                     double epsilon, DType compute);
 
 }  // namespace attn

@@ -88,9 +88,14 @@ enum class WeightsLayout {
   out_in,  ///< (out, in): x W^T, as torch.nn.Linear saves its weight
 };
 
-/// Normalisation of each head's queries and keys: x / sqrt(mean(x^2) + epsilon), or
-/// x / max(|x|, epsilon); then times q_norm or k_norm if given.
-enum class QkNorm { none, rms, l2 };
+/// Normalisation of queries and keys (core/qk_norm.h).
+enum class QkNorm { none, rms, l2, layer };
+
+/// The columns of a query or key that are normalised together.
+enum class QkNormAxis {
+  head,  ///< those of each head, D
+  all,   ///< those of all heads, H * D
+};
 
 /// Rotary positions (core/rotary.h).
 struct Rotary {
@@ -187,7 +192,8 @@ struct Options {
   double lse_base = std::numbers::e;  ///< of the logarithm in logsumexp: e or 2
   Position position;
   QkNorm qk_norm = QkNorm::none;
-  double qk_norm_epsilon = 0;  ///< 0: 1e-6 of rms, 1e-12 of l2
+  QkNormAxis qk_norm_axis = QkNormAxis::head;
+  double qk_norm_epsilon = 0;  ///< 0: 1e-6 of rms, 1e-12 of l2, 1e-5 of layer
   Rotary rotary;
   /// Indices of the queries to compute, negative from the end; empty: all. Masks, causality and
   /// positions still refer to all L queries.

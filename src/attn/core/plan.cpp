@@ -82,7 +82,7 @@ class CostOps {
     return {{x.shape[0], heads, x.shape[1], x.shape[2] / heads}, x.is_integer, x.flops};
   }
 
-  Cost qk_normalised(Cost x, const std::optional<Tensor>&) const {
+  Cost qk_normalised(Cost x, const std::optional<Tensor>&, const std::optional<Tensor>&) const {
     if (options_.qk_norm != QkNorm::none) x.is_integer = false;
     return x;
   }

@@ -62,11 +62,33 @@ void check_relative_bias(const Tensor& table, const Options& options, AxisLength
                   .found = std::to_string(options.relative.max_distance)});
 }
 
+/// The weights and biases of qk_norm: (D), (H, D), or (H * D) with QkNormAxis::all.
+void check_norms(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+  struct Norm {
+    Input input;
+    Axis heads, width, all;
+  };
+  for (const auto& [input, heads, width, all] :
+       {Norm{Input::q_norm, Axis::H, Axis::D, Axis::HD},
+        Norm{Input::q_norm_bias, Axis::H, Axis::D, Axis::HD},
+        Norm{Input::k_norm, Axis::G, Axis::Dk, Axis::GD},
+        Norm{Input::k_norm_bias, Axis::G, Axis::Dk, Axis::GD}}) {
+    const Tensor* tensor = find(tensors, input);
+    if (tensor == nullptr) continue;
+    if (options.qk_norm_axis == QkNormAxis::all) {
+      axes.take(input, *tensor, {all});
+      continue;
+    }
+    const bool fits_all = axes.knows(all) && tensor->shape() == Shape{axes[all].length};
+    axes.take(input, *tensor, tensor->rank() == 2 ? AxisList{heads, width} : AxisList{width},
+              fits_all ? "set qk_norm_axis: all to normalise all heads" : "");
+  }
+}
+
 }  // namespace
 
 void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
-  for (const Input vector :
-       {Input::bias_K, Input::bias_V, Input::q_norm, Input::k_norm, Input::sinks})
+  for (const Input vector : {Input::bias_K, Input::bias_V, Input::sinks})
     if (const Tensor* tensor = find(tensors, vector))
       axes.take(vector, *tensor, row_of(vector).axes);
   if (const Tensor* slopes = find(tensors, Input::alibi_slopes)) {
@@ -75,6 +97,7 @@ void check_option_shapes(const TensorMap& tensors, const Options& options, AxisL
   }
   if (const Tensor* table = find(tensors, Input::relative_bias))
     check_relative_bias(*table, options, axes);
+  check_norms(tensors, options, axes);
   check_score_weights(tensors, options.score, axes);
 }
 
@@ -375,6 +398,7 @@ void settle_keys(const TensorMap& tensors, const Options& options, AxisLengths& 
 }
 
 void check_parts(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
+  join_axis(Axis::HD, Axis::H, Axis::D, axes);
   join_axis(Axis::HDv, Axis::H, Axis::Dv, axes);
   join_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   join_axis(Axis::GDv, Axis::G, Axis::Dv, axes);

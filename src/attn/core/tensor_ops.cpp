@@ -5,6 +5,7 @@
 
 #include "attn/core/normalise.h"
 #include "attn/core/projection.h"
+#include "attn/core/qk_norm.h"
 #include "attn/core/reductions.h"
 #include "attn/core/score.h"
 #include "attn/core/token_positions.h"
@@ -40,9 +41,10 @@ Tensor TensorOps::split_heads(const Tensor& x, std::size_t heads) const {
   return attn::split_heads(x, heads);
 }
 
-Tensor TensorOps::qk_normalised(const Tensor& x, const std::optional<Tensor>& weight) const {
+Tensor TensorOps::qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
+                                const std::optional<Tensor>& bias) const {
   if (options_.qk_norm == QkNorm::none) return x;
-  return attn::qk_normalised(x, weight, options_.qk_norm, options_.qk_norm_epsilon, in_.compute);
+  return attn::qk_normalised(x, weight, bias, options_, in_.compute);
 }
 
 Angles TensorOps::angles(const Tensor& positions) const {

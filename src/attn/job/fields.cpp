@@ -29,7 +29,8 @@ KeyRequirement when(std::vector<std::string> words, KeyRequirement requirement) 
 }
 
 const KeyRequirement kRotary = needs_value("rotary.kind", {"half", "interleaved"});
-const KeyRequirement kQkNorm = needs_value("qk_norm", {"rms", "l2"});
+const KeyRequirement kQkNorm = needs_value("qk_norm", {"rms", "l2", "layer"});
+const KeyRequirement kLayerNorm = needs_value("qk_norm", {"layer"});
 const KeyRequirement kAdditiveScore = needs_value("score", {"additive"});
 const KeyRequirement kPairScore = needs_value("score", {"additive", "concat"});
 
@@ -146,8 +147,10 @@ std::vector<Field> tensor_fields() {
              {needs({"cu_seqlens_q"})}),
       tensor("bias_K", "extra key (G*D), appended after all others, visible to every query"),
       tensor("bias_V", "value of the extra key bias_K (G*Dv)"),
-      tensor("q_norm", "weights (D) of the normalisation of queries", {kQkNorm}),
-      tensor("k_norm", "weights (D) of the normalisation of keys", {kQkNorm}),
+      tensor("q_norm", "weights of the normalisation of queries: (D), (H, D) or (H*D)", {kQkNorm}),
+      tensor("k_norm", "weights of the normalisation of keys: (D), (G, D) or (G*D)", {kQkNorm}),
+      tensor("q_norm_bias", "bias of qk_norm layer, shaped as q_norm", {kLayerNorm}),
+      tensor("k_norm_bias", "bias of qk_norm layer, shaped as k_norm", {kLayerNorm}),
       tensor(
           "cos", "rotary cosines (positions, r/2), or (B, L, r/2)",
           {kRotary, excludes({"rotary.width", "rotary.base", "rotary.scaling", "rotary.factor",
@@ -371,11 +374,18 @@ std::vector<Field> rotary_fields() {
   const KeyRequirement llama3 = needs_value("rotary.scaling", {"llama3"});
   const KeyRequirement original = needs_value("rotary.scaling", {"yarn", "llama3"});
   return {
-      choice<QkNorm>("qk_norm", "normalisation of each head's queries and keys",
-                     {{"none", QkNorm::none}, {"rms", QkNorm::rms}, {"l2", QkNorm::l2}},
+      choice<QkNorm>("qk_norm", "normalisation of queries and keys",
+                     {{"none", QkNorm::none},
+                      {"rms", QkNorm::rms},
+                      {"l2", QkNorm::l2},
+                      {"layer", QkNorm::layer}},
                      [](Options& o) -> QkNorm& { return o.qk_norm; }),
+      choice<QkNormAxis>("qk_norm_axis",
+                         "columns normalised together: of each head, or of all heads as in OLMo 2",
+                         {{"head", QkNormAxis::head}, {"all", QkNormAxis::all}},
+                         [](Options& o) -> QkNormAxis& { return o.qk_norm_axis; }, {kQkNorm}),
       number("qk_norm_epsilon",
-             "prevents division by 0 in qk_norm; default: 1e-6 (rms), 1e-12 (l2)", 0,
+             "prevents division by 0 in qk_norm; default: 1e-6 (rms), 1e-12 (l2), 1e-5 (layer)", 0,
              [](Options& o) -> double& { return o.qk_norm_epsilon; }, {kQkNorm}),
       also("--rotary",
            choice<Rotary::Kind>("rotary.kind",
