@@ -116,3 +116,78 @@ def test_phi(run_job):
     q = layer_norm(split(q, H), t["q_norm"], t["q_norm_bias"], 1e-5)
     k = layer_norm(split(k, G), t["k_norm"], t["k_norm_bias"], 1e-5)
     assert close(run_job({**HEADS, "qk_norm": "layer"}, **t)["context"], attention(q, k, split(v, G)))
+
+
+def longrope(r, base, short, long, original, context, factor):
+    """transformers' _compute_longrope_parameters: inverse frequencies and attention factor."""
+    attention_factor = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    divisors = np.array(long if context > original else short)
+    return 1 / (divisors * base ** (np.arange(0, r, 2) / r)), attention_factor
+
+
+def dynamic_ntk(r, base, original, context, factor):
+    """transformers' _compute_dynamic_ntk_parameters."""
+    context = max(context, original)
+    base *= ((factor * context / original) - (factor - 1)) ** (r / (r - 2))
+    return 1 / base ** (np.arange(0, r, 2) / r)
+
+
+def rotated_ones(run_job, rotary, position, dtype="float64"):
+    """The angles and lengths of the rotated pairs (1, 0) of a query at this position."""
+    r = 8
+    q = np.repeat([1.0, 0.0], r // 2)[None].astype(dtype)
+    found = run_job({"rotary": {"kind": "half", **rotary}, "outputs": ["queries"]}, Q=q, K=q,
+                    position_ids=np.array([position]))["queries"][0].astype("float64")
+    return np.arctan2(found[r // 2:], found[:r // 2]), np.hypot(found[r // 2:], found[:r // 2])
+
+
+SHORT, LONG = [1.0, 1.5, 2.25, 3.0], [1.25, 4.0, 16.5, 33.0]
+
+
+@pytest.mark.parametrize("position", [0, 1, 4094, 4095, 4096, 9999])
+@pytest.mark.parametrize("factor", [1, 32])
+def test_longrope(run_job, position, factor):
+    """Phi-3: the long factors apply to contexts longer than original_length."""
+    f, length = longrope(8, 1e4, SHORT, LONG, 4096, position + 1, factor)
+    rotary = {"scaling": "longrope", "original_length": 4096, "factor": factor, "short_factor": SHORT,
+              "long_factor": LONG}
+    angles, lengths = rotated_ones(run_job, rotary, position)
+    turns = (angles - position * f) / (2 * np.pi)
+    assert np.abs(turns - turns.round()).max() < 1e-11
+    assert close(lengths, np.full(4, length))
+
+
+def test_longrope_attention_factor(run_job):
+    rotary = {"scaling": "longrope", "original_length": 64, "factor": 8, "short_factor": SHORT,
+              "long_factor": LONG, "attention_factor": 1.75}
+    assert close(rotated_ones(run_job, rotary, 5)[1], np.full(4, 1.75))
+
+
+def test_factors_of_longrope_stay_exact_in_float32_jobs(run_job):
+    """Rounding the first factor to float32 would turn the query by 8e-4 at this position."""
+    position, short = 10 ** 5, [1.1, 1.3, 2.7, 3.9]
+    f, _ = longrope(8, 1e4, short, short, 10 ** 6, position + 1, 1)
+    rotary = {"scaling": "longrope", "original_length": 10 ** 6, "short_factor": short, "long_factor": short}
+    angles, _ = rotated_ones(run_job, rotary, position, "float32")
+    turns = (angles - position * f) / (2 * np.pi)
+    assert np.abs(turns - turns.round()).max() < 1e-6
+
+
+def test_context_of_longrope_includes_the_past(run_job):
+    """The last of 3 new keys after 62 past ones is in a context of 65 tokens."""
+    t = random_tensors(5, Q=(3, 8), K=(3, 8), V=(3, 8), past_K=(62, 8), past_V=(62, 8))
+    rotary = {"kind": "half", "scaling": "longrope", "original_length": 64, "short_factor": SHORT,
+              "long_factor": LONG}
+    f, _ = longrope(8, 1e4, SHORT, LONG, 64, 65, 1)
+    found = run_job({"rotary": rotary, "outputs": ["keys"]}, **t)["keys"]
+    assert close(found, rotate(t["K"], np.arange(62, 65)[:, None] * f))
+
+
+@pytest.mark.parametrize("position", [1, 2047, 2048, 8191])
+def test_dynamic_ntk(run_job, position):
+    f = dynamic_ntk(8, 1e4, 2048, position + 1, 2.5)
+    rotary = {"scaling": "dynamic-ntk", "original_length": 2048, "factor": 2.5}
+    angles, lengths = rotated_ones(run_job, rotary, position)
+    turns = (angles - position * f) / (2 * np.pi)
+    assert np.abs(turns - turns.round()).max() < 1e-11
+    assert close(lengths, np.ones(4))

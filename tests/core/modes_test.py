@@ -135,12 +135,20 @@ class RandomJob:
         if self.chance(0.5):
             o["rotary"]["base"] = 10
         width = o["rotary"].get("width", self.D)
-        kind = choose.choice([None, "linear", "yarn", "llama3"] + (["ntk"] if width > 2 else []))
+        kind = choose.choice([None, "linear", "yarn", "llama3", "longrope"] +
+                             (["ntk", "dynamic-ntk"] if width > 2 else []))
         if kind is None:
             return
         o["rotary"].update(scaling=kind, factor=choose.choice([2, 4.5]))
         if kind in ("yarn", "llama3"):
             o["rotary"]["original_length"] = choose.choice([16, 64])
+        if kind in ("dynamic-ntk", "longrope"):
+            o["rotary"]["original_length"] = choose.choice([3, 5, 16])
+        if kind == "longrope":
+            for name in "short_factor", "long_factor":
+                o["rotary"][name] = self.rng.uniform(1, 4, width // 2).tolist()
+            if self.chance(0.5):
+                o["rotary"]["attention_factor"] = 1.5
         if kind == "yarn" and self.chance(0.5):
             o["rotary"].update(beta_fast=8, beta_slow=0.5, attention_factor=1.5)
         if kind == "llama3" and self.chance(0.5):

@@ -113,7 +113,10 @@ JOBS = {
     "qk_norm": [{"qk_norm": "l2"}, {"qk_norm": "layer"}],
     "qk_norm_axis": [{"qk_norm": "rms", "qk_norm_axis": "all", "q_norm": (H * D,)}],
     "qk_norm_epsilon": [{"qk_norm": "l2", "qk_norm_epsilon": 1e-3}],
-    "rotary": [{"rotary": {"kind": "half", "scaling": "linear", "factor": 2}}],
+    "rotary": [{"rotary": {"kind": "half", "scaling": "linear", "factor": 2}},
+               {"rotary": {"kind": "half", "scaling": "dynamic-ntk", "factor": 2, "original_length": 3}},
+               {"rotary": {"kind": "half", "scaling": "longrope", "original_length": 3,
+                           "short_factor": [1] * HALF, "long_factor": [2] * HALF}}],
     "convention": [{"convention": name} for name in ["onnx", "torch", "flash"]],
     "outputs": [{"outputs": [name]} for name in
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",

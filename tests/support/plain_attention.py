@@ -91,15 +91,21 @@ def normalise_qk(x, weight, bias, o):
     return out
 
 
-def frequencies(rotary, r):
-    """The angle in radians by which each pair of columns rotates from one position to the next."""
+def frequencies(rotary, r, context):
+    """The angle in radians by which each pair of columns rotates from one position to the next, for a
+    context of that length."""
     base, scaling, factor = rotary.get("base", 10000), rotary.get("scaling"), rotary.get("factor", 1)
     length = rotary.get("original_length", 0)
     if scaling == "ntk":
         base *= factor ** (r / (r - 2))
+    if scaling == "dynamic-ntk":
+        base *= (factor * max(context, length) / length - (factor - 1)) ** (r / (r - 2))
     angles = [base ** (-2 * k / r) for k in range(r // 2)]
     if scaling == "linear":
         angles = [f / factor for f in angles]
+    if scaling == "longrope":
+        divisors = rotary["long_factor" if context > length else "short_factor"]
+        angles = [f / d for f, d in zip(angles, divisors)]
     if scaling == "llama3":
         low, high = rotary.get("low_frequency_factor", 1), rotary.get("high_frequency_factor", 4)
         for k, f in enumerate(angles):
@@ -121,8 +127,8 @@ def frequencies(rotary, r):
     return angles
 
 
-def rotate(x, t, o, positions):
-    """Rotary encoding of (B, heads, N, D) at positions (B, N)."""
+def rotate(x, t, o, positions, context):
+    """Rotary encoding of (B, heads, N, D) at positions (B, N), in a context of that length."""
     rotary = o.get("rotary")
     if not rotary:
         return x
@@ -130,10 +136,13 @@ def rotate(x, t, o, positions):
     if "cos" in t:
         r = 2 * t["cos"].shape[-1]
     else:
-        angles = frequencies(rotary, r)
+        angles = frequencies(rotary, r, context)
     length = 1
     if rotary.get("scaling") == "yarn":
         length = rotary.get("attention_factor", 0.1 * math.log(rotary.get("factor", 1)) + 1)
+    if rotary.get("scaling") == "longrope":
+        log = math.log(rotary.get("factor", 1)) / math.log(rotary["original_length"])
+        length = rotary.get("attention_factor", math.sqrt(1 + max(log, 0)))
     out = x.copy()
     for b, h, i in np.ndindex(x.shape[:3]):
         for k in range(r // 2):
@@ -163,7 +172,8 @@ def normalised_and_rotated(t, o):
     if o.get("qk_norm", "none") != "none":
         q = normalise_qk(q, t.get("q_norm"), t.get("q_norm_bias"), o)
         k = normalise_qk(k, t.get("k_norm"), t.get("k_norm_bias"), o)
-    return rotate(q, t, o, q_positions), rotate(k, t, o, k_positions)
+    context = 1 + max(q_positions.max(), k_positions.max())
+    return rotate(q, t, o, q_positions, context), rotate(k, t, o, k_positions, context)
 
 
 def score(q, k, t, kind):

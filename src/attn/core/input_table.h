@@ -57,7 +57,9 @@ enum class Input : unsigned char {
   memory_V,
   key_mask,
   q_norm_bias,
-  k_norm_bias
+  k_norm_bias,
+  short_factor,
+  long_factor
 };
 
 /// What an input's elements are.
@@ -135,6 +137,16 @@ inline constexpr auto kInputs = [] {
       {.input = Input::key_mask, .name = "key_mask", .axes = {B, S}, .kind = mask},
       {.input = Input::q_norm_bias, .name = "q_norm_bias", .axes = {D}},
       {.input = Input::k_norm_bias, .name = "k_norm_bias", .axes = {Dk}},
+      {.input = Input::short_factor,
+       .name = "rotary.short_factor",
+       .axes = {angles},
+       .kind = table,
+       .companion = Input::long_factor},
+      {.input = Input::long_factor,
+       .name = "rotary.long_factor",
+       .axes = {angles},
+       .kind = table,
+       .companion = Input::short_factor},
   });
 }();
 

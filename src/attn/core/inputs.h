@@ -61,6 +61,7 @@ struct Inputs {
   std::optional<Tensor> q_norm, q_norm_bias;  ///< (H or 1, D)
   std::optional<Tensor> k_norm, k_norm_bias;  ///< (G or 1, Dk)
   std::optional<Tensor> cos, sin;             ///< (positions, r / 2) or (B or 1, N, r / 2)
+  std::optional<Tensor> rotary_divisors;      ///< (r / 2), f64: the factors of longrope that apply
   Tensor query_positions, key_positions;      ///< (B or 1, L), (B or 1, N); int64, for rotary
   std::optional<Tensor> slopes;               ///< (B, H) or (1, H), of ALiBi
   std::optional<Tensor> relative_bias;        ///< (buckets, H)
@@ -79,12 +80,13 @@ struct Inputs {
   std::size_t P = 0, N = 0, E = 0;
   /// Whether past_K belongs to a memory. Positions of queries then do not count the past.
   bool past_of_memory = false;
-  DType compute = DType::f64;     ///< f32 or f64: of all arithmetic on floats
-  DType result = DType::f64;      ///< of float outputs: compute, f16 or bf16
-  std::vector<std::size_t> rows;  ///< indices of the queries to compute
-  bool batched = false;           ///< whether inputs and results have a batch axis
-  bool with_heads = false;        ///< whether results have a head axis
-  bool packed = true;             ///< context is (B, L, H*Dv), not (B, H, L, Dv)
+  std::int64_t last_position = 0;  ///< the largest of query_positions and key_positions
+  DType compute = DType::f64;      ///< f32 or f64: of all arithmetic on floats
+  DType result = DType::f64;       ///< of float outputs: compute, f16 or bf16
+  std::vector<std::size_t> rows;   ///< indices of the queries to compute
+  bool batched = false;            ///< whether inputs and results have a batch axis
+  bool with_heads = false;         ///< whether results have a head axis
+  bool packed = true;              ///< context is (B, L, H*Dv), not (B, H, L, Dv)
 };
 
 /// Errors: data, with all problems.

@@ -104,18 +104,18 @@ struct Rotary {
     half,         ///< pairs of columns (k, k + width / 2)
     interleaved,  ///< pairs (2k, 2k + 1)
   };
-  enum class Scaling { none, linear, ntk, yarn, llama3 };
+  enum class Scaling { none, linear, ntk, dynamic_ntk, yarn, llama3, longrope };
 
   Kind kind = Kind::none;
   std::int64_t width = 0;  ///< number of leading columns that are rotated; 0: all D
   double base = 10000;
   Scaling scaling = Scaling::none;
   double factor = 1;                 ///< context length relative to the trained one
-  std::int64_t original_length = 0;  ///< trained context length, for yarn and llama3
+  std::int64_t original_length = 0;  ///< trained context length; unused by linear and ntk
   double low_frequency_factor = 1, high_frequency_factor = 4;  ///< llama3
   double beta_fast = 32, beta_slow = 1;                        ///< yarn
   bool truncate = true;         ///< yarn: round the ends of the ramp to whole pairs
-  double attention_factor = 0;  ///< yarn: scales cosines and sines; 0: 0.1 log(factor) + 1
+  double attention_factor = 0;  ///< yarn, longrope: scales cosines and sines; 0: by `factor`
   bool operator==(const Rotary&) const = default;
 };
 

@@ -42,11 +42,24 @@ double llama3(double frequency, const Rotary& rotary) {
   return (1 - fast) * frequency / rotary.factor + fast * frequency;
 }
 
-double frequency(std::size_t pair, const Rotary& rotary, double r) {
+/// The factor of ntk for the context of the job, as in _compute_dynamic_ntk_parameters of
+/// transformers.
+double dynamic_factor(const Rotary& rotary, const Inputs& in) {
+  const auto trained = static_cast<double>(rotary.original_length);
+  const double length = std::max(static_cast<double>(in.last_position) + 1, trained);
+  return rotary.factor * length / trained - (rotary.factor - 1);
+}
+
+double base_of(const Rotary& rotary, const Inputs& in, double r) {
+  double factor = 1;
+  if (rotary.scaling == Rotary::Scaling::ntk) factor = rotary.factor;
+  if (rotary.scaling == Rotary::Scaling::dynamic_ntk) factor = dynamic_factor(rotary, in);
+  return rotary.base * std::pow(factor, r / (r - 2));
+}
+
+double frequency(std::size_t pair, const Rotary& rotary, const Inputs& in, double r) {
   const auto k = static_cast<double>(pair);
-  const double stretch =
-      rotary.scaling == Rotary::Scaling::ntk ? std::pow(rotary.factor, r / (r - 2)) : 1;
-  const double plain = std::pow(rotary.base * stretch, -2 * k / r);
+  const double plain = std::pow(base_of(rotary, in, r), -2 * k / r);
   switch (rotary.scaling) {
     case Rotary::Scaling::linear:
       return plain / rotary.factor;
@@ -54,16 +67,23 @@ double frequency(std::size_t pair, const Rotary& rotary, double r) {
       return yarn(plain, k, rotary, r);
     case Rotary::Scaling::llama3:
       return llama3(plain, rotary);
+    case Rotary::Scaling::longrope:
+      return plain / in.rotary_divisors->data<double>()[pair];
     case Rotary::Scaling::none:
     case Rotary::Scaling::ntk:
+    case Rotary::Scaling::dynamic_ntk:
       break;
   }
   return plain;
 }
 
 double attention_factor(const Rotary& rotary) {
-  if (rotary.scaling != Rotary::Scaling::yarn) return 1;
-  return rotary.attention_factor > 0 ? rotary.attention_factor : 0.1 * std::log(rotary.factor) + 1;
+  const bool longrope = rotary.scaling == Rotary::Scaling::longrope;
+  if (!longrope && rotary.scaling != Rotary::Scaling::yarn) return 1;
+  if (rotary.attention_factor > 0) return rotary.attention_factor;
+  const double log = std::log(rotary.factor);
+  if (!longrope) return 0.1 * log + 1;
+  return log > 0 ? std::sqrt(1 + log / std::log(static_cast<double>(rotary.original_length))) : 1;
 }
 
 /// The rows of a table (positions, width) at `positions` (B, N): (B, N, width), f64.
@@ -81,15 +101,17 @@ Tensor looked_up(const Tensor& table, const Tensor& positions) {
 
 }  // namespace
 
-Angles rotary_angles(const Rotary& rotary, std::size_t D, const Tensor& positions) {
-  const std::size_t r = rotary.width > 0 ? static_cast<std::size_t>(rotary.width) : D;
+Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions) {
+  if (in.cos && in.cos->rank() == 3) return {cast(*in.cos, DType::f64), cast(*in.sin, DType::f64)};
+  if (in.cos) return {looked_up(*in.cos, positions), looked_up(*in.sin, positions)};
+  const std::size_t r = rotary.width > 0 ? static_cast<std::size_t>(rotary.width) : in.D;
   const Shape shape = {positions.shape()[0], positions.shape()[1], r / 2};
   Angles angles{Tensor(DType::f64, shape), Tensor(DType::f64, shape)};
   const auto places = positions.data<std::int64_t>();
   const auto cos = angles.cos.mutable_data<double>(), sin = angles.sin.mutable_data<double>();
   const double factor = attention_factor(rotary);
   for (std::size_t k = 0; k < r / 2; ++k) {
-    const double f = frequency(k, rotary, static_cast<double>(r));
+    const double f = frequency(k, rotary, in, static_cast<double>(r));
     for (std::size_t i = 0; i < places.size(); ++i) {
       const double angle = static_cast<double>(places[i]) * f;
       cos[i * (r / 2) + k] = factor * std::cos(angle);
@@ -97,11 +119,6 @@ Angles rotary_angles(const Rotary& rotary, std::size_t D, const Tensor& position
     }
   }
   return angles;
-}
-
-Angles rotary_angles(const Tensor& cos, const Tensor& sin, const Tensor& positions) {
-  if (cos.rank() == 3) return {cast(cos, DType::f64), cast(sin, DType::f64)};
-  return {looked_up(cos, positions), looked_up(sin, positions)};
 }
 
 Tensor rotated(const Tensor& x, const Angles& angles, Rotary::Kind kind, DType compute) {
@@ -163,6 +180,9 @@ void set_positions(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
     axes.problem(Input::key_position_ids,
                  {.message = "required because there are " + std::to_string(in.N) +
                              " new keys but " + std::to_string(in.L) + " queries"});
+  for (const Tensor& positions : {in.query_positions, in.key_positions})
+    for (const std::int64_t position : positions.data<std::int64_t>())
+      in.last_position = std::max(in.last_position, position);
 }
 
 /// Requires tables (positions, r / 2) with a row for every position, or (B, N, r / 2) if N = L.
@@ -205,12 +225,31 @@ void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, Ax
   if (contains(numbers, Input::cos) && contains(numbers, Input::sin))
     return check_tables(at(numbers, Input::cos), at(numbers, Input::sin), in, axes);
   const auto D = static_cast<std::int64_t>(in.D), width = rotary.width > 0 ? rotary.width : D;
-  const bool ntk = rotary.scaling == Rotary::Scaling::ntk;
+  const bool ntk =
+      rotary.scaling == Rotary::Scaling::ntk || rotary.scaling == Rotary::Scaling::dynamic_ntk;
   if (width % 2 != 0 || width > D || width < (ntk ? 4 : 2))
     axes.problem({.subject = "rotary.width",
                   .expected = "an even number from 2 to " + std::to_string(D) +
                               (ntk ? ", and with ntk more than 2" : ""),
                   .found = std::to_string(width)});
+}
+
+void set_rotary_divisors(const TensorMap& tensors, const Rotary& rotary, Inputs& in,
+                         AxisLengths& axes) {
+  if (rotary.kind == Rotary::Kind::none || rotary.scaling != Rotary::Scaling::longrope) return;
+  const std::size_t r = rotary.width > 0 ? static_cast<std::size_t>(rotary.width) : in.D;
+  for (const Input input : {Input::short_factor, Input::long_factor}) {
+    const Tensor divisors = cast(at(tensors, input), DType::f64);
+    const auto is_divisor = [](double x) { return x > 0 && std::isfinite(x); };
+    const auto all = divisors.data<double>();
+    if (divisors.shape() != Shape{r / 2})
+      axes.problem(input, {.expected = "a number for each pair of columns, " + to_string({r / 2}),
+                           .found = to_string(divisors.shape())});
+    else if (!std::all_of(all.begin(), all.end(), is_divisor))
+      axes.problem(input, {.expected = "finite numbers > 0", .found = "another number"});
+    else if ((input == Input::long_factor) == (in.last_position >= rotary.original_length))
+      in.rotary_divisors = divisors;
+  }
 }
 
 }  // namespace attn

@@ -2,8 +2,7 @@
 // their product depends on the distance (Su et al. 2021, arXiv:2104.09864).
 #pragma once
 
-#include <optional>
-
+#include "attn/core/inputs.h"
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
 
@@ -18,17 +17,20 @@ struct Angles {
 ///   f_k = base^(-2k / r), 0 <= k < r / 2, then by rotary.scaling
 ///   linear: f_k / factor                                       Chen et al. 2023, arXiv:2306.15595
 ///   ntk:    base * factor^(r / (r - 2)) instead of base
+///   dynamic_ntk: ntk with factor * l / original_length - (factor - 1) as the factor, where l is
+///           the larger of original_length and 1 + in.last_position    transformers, "dynamic"
 ///   yarn:   f_k / factor if a pair turns less than beta_slow times in original_length, f_k
 ///           if more than beta_fast times, a ramp over k in between; cosines and sines times
 ///           attention_factor                                   Peng et al. 2023, arXiv:2309.00071
 ///   llama3: f_k / factor if the wavelength 2 pi / f_k is over original_length /
 ///           low_frequency_factor, f_k below original_length / high_frequency_factor, linear in
 ///           original_length / wavelength between
-Angles rotary_angles(const Rotary& rotary, std::size_t D, const Tensor& positions);
-
-/// Angles from tables of cosines and sines: (positions, r / 2), indexed by position, or
-/// (B, N, r / 2).
-Angles rotary_angles(const Tensor& cos, const Tensor& sin, const Tensor& positions);
+///   longrope: f_k / d_k, with d = long_factor if in.last_position >= original_length, otherwise
+///           short_factor; cosines and sines times attention_factor, by default
+///           sqrt(1 + log(factor) / log(original_length)), or 1 if factor <= 1
+///                                                              Ding et al. 2024, arXiv:2402.13753
+/// With in.cos and in.sin, the angles from these tables instead.
+Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions);
 
 /// x (B, heads, N, D) with each pair (a, b) of its first r columns rotated to
 /// (a cos - b sin, a sin + b cos); in doubles, rounded once to `compute`.

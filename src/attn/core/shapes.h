@@ -13,7 +13,9 @@
 namespace attn {
 
 /// Checks these shapes (for the axes see check_shapes()):
-///   bias_K (G*Dk) and bias_V (G*Dv) · q_norm (D) and k_norm (Dk) · sinks (H)
+///   bias_K (G*Dk) and bias_V (G*Dv) · sinks (H)
+///   q_norm and q_norm_bias (D), (H, D), or (H*D) with QkNormAxis::all; k_norm and k_norm_bias
+///   likewise, with G and Dk
 ///   alibi_slopes (H) or (B, H) · relative_bias (buckets, H)
 ///   W_score (D, Dk) or, of Score::concat, (D + Dk, A) · W_score_Q (D, A) · W_score_K (Dk, A)
 ///   b_score and v_score (A) · g_score () or (1)
@@ -23,6 +25,10 @@ void check_option_shapes(const TensorMap& tensors, const Options& options, AxisL
 /// key_position_ids (N) or (B, N), by default counted from the end of the past; cos and sin as in
 /// core/rotary.h. The lengths of the axes are already set in `in`.
 void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes);
+
+/// The factors of longrope in full precision, for the context length that set_rotary() determined.
+void set_rotary_divisors(const TensorMap& tensors, const Rotary& rotary, Inputs& in,
+                         AxisLengths& axes);
 
 /// Reports unknown tensors, and problems with neither embeddings nor Q and K. All other
 /// requirements are in the field table (job/fields.h) and are not checked here.

@@ -7,6 +7,7 @@
 #include "attn/core/projection.h"
 #include "attn/core/qk_norm.h"
 #include "attn/core/reductions.h"
+#include "attn/core/rotary.h"
 #include "attn/core/score.h"
 #include "attn/core/token_positions.h"
 #include "attn/core/weighted_values.h"
@@ -47,21 +48,17 @@ Tensor TensorOps::qk_normalised(const Tensor& x, const std::optional<Tensor>& we
   return attn::qk_normalised(x, weight, bias, options_, in_.compute);
 }
 
-Angles TensorOps::angles(const Tensor& positions) const {
-  return in_.cos ? rotary_angles(*in_.cos, *in_.sin, positions)
-                 : rotary_angles(options_.rotary, in_.D, positions);
-}
-
 Tensor TensorOps::rotated_queries(const Tensor& queries) const {
   if (options_.rotary.kind == Rotary::Kind::none) return queries;
-  const Angles all = angles(in_.query_positions);
+  const Angles all = rotary_angles(options_.rotary, in_, in_.query_positions);
   return rotated(queries, {chosen_rows(all.cos), chosen_rows(all.sin)}, options_.rotary.kind,
                  in_.compute);
 }
 
 Tensor TensorOps::rotated_keys(const Tensor& keys) const {
   if (options_.rotary.kind == Rotary::Kind::none) return keys;
-  return rotated(keys, angles(in_.key_positions), options_.rotary.kind, in_.compute);
+  return rotated(keys, rotary_angles(options_.rotary, in_, in_.key_positions), options_.rotary.kind,
+                 in_.compute);
 }
 
 Tensor TensorOps::append(const Tensor& before, const Tensor& behind) const {

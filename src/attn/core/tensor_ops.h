@@ -11,7 +11,6 @@
 #include "attn/core/mask.h"
 #include "attn/core/options.h"
 #include "attn/core/output_table.h"
-#include "attn/core/rotary.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -57,7 +56,6 @@ class TensorOps {
   Tensor join_heads(const Tensor& head_context) const;
 
  private:
-  Angles angles(const Tensor& positions) const;
   Position position() const;
 
   const Inputs& in_;

@@ -151,12 +151,12 @@ std::vector<Field> tensor_fields() {
       tensor("k_norm", "weights of the normalisation of keys: (D), (G, D) or (G*D)", {kQkNorm}),
       tensor("q_norm_bias", "bias of qk_norm layer, shaped as q_norm", {kLayerNorm}),
       tensor("k_norm_bias", "bias of qk_norm layer, shaped as k_norm", {kLayerNorm}),
-      tensor(
-          "cos", "rotary cosines (positions, r/2), or (B, L, r/2)",
-          {kRotary, excludes({"rotary.width", "rotary.base", "rotary.scaling", "rotary.factor",
-                              "rotary.original_length", "rotary.low_frequency_factor",
-                              "rotary.high_frequency_factor", "rotary.beta_fast",
-                              "rotary.beta_slow", "rotary.truncate", "rotary.attention_factor"})}),
+      tensor("cos", "rotary cosines (positions, r/2), or (B, L, r/2)",
+             {kRotary, excludes({"rotary.width", "rotary.base", "rotary.scaling", "rotary.factor",
+                                 "rotary.original_length", "rotary.low_frequency_factor",
+                                 "rotary.high_frequency_factor", "rotary.beta_fast",
+                                 "rotary.beta_slow", "rotary.truncate", "rotary.attention_factor",
+                                 "rotary.short_factor", "rotary.long_factor"})}),
       tensor("sin", "rotary sines"),
       tensor("position_ids", "rotary positions of the queries (L) or (B, L)", {kRotary}),
       tensor("key_position_ids", "rotary positions of the new keys; default: position_ids",
@@ -369,10 +369,13 @@ std::vector<Field> position_fields() {
 
 /// Normalization and rotation of queries and keys.
 std::vector<Field> rotary_fields() {
-  const KeyRequirement scaled = needs_value("rotary.scaling", {"linear", "ntk", "yarn", "llama3"});
+  const KeyRequirement scaled =
+      needs_value("rotary.scaling", {"linear", "ntk", "dynamic-ntk", "yarn", "llama3", "longrope"});
   const KeyRequirement yarn = needs_value("rotary.scaling", {"yarn"});
   const KeyRequirement llama3 = needs_value("rotary.scaling", {"llama3"});
-  const KeyRequirement original = needs_value("rotary.scaling", {"yarn", "llama3"});
+  const KeyRequirement longrope = needs_value("rotary.scaling", {"longrope"});
+  const KeyRequirement original =
+      needs_value("rotary.scaling", {"dynamic-ntk", "yarn", "llama3", "longrope"});
   return {
       choice<QkNorm>("qk_norm", "normalisation of queries and keys",
                      {{"none", QkNorm::none},
@@ -403,13 +406,18 @@ std::vector<Field> rotary_fields() {
           {{"none", Rotary::Scaling::none},
            {"linear", Rotary::Scaling::linear},
            {"ntk", Rotary::Scaling::ntk},
+           {"dynamic-ntk", Rotary::Scaling::dynamic_ntk},
            {"yarn", Rotary::Scaling::yarn},
-           {"llama3", Rotary::Scaling::llama3}},
+           {"llama3", Rotary::Scaling::llama3},
+           {"longrope", Rotary::Scaling::longrope}},
           [](Options& o) -> Rotary::Scaling& { return o.rotary.scaling; },
-          {kRotary, when({"yarn", "llama3"}, needs({"rotary.original_length"}))}),
+          {kRotary,
+           when({"dynamic-ntk", "yarn", "llama3", "longrope"}, needs({"rotary.original_length"})),
+           when({"longrope"}, needs({"rotary.short_factor"}))}),
       positive_number("rotary.factor", "context length / original length; default: 1",
                       [](Options& o) -> double& { return o.rotary.factor; }, {kRotary, scaled}),
-      integer("rotary.original_length", "N", "context length in training (yarn, llama3)", 1,
+      integer("rotary.original_length", "N",
+              "context length in training (dynamic-ntk, yarn, llama3, longrope)", 1,
               [](Options& o) -> std::int64_t& { return o.rotary.original_length; },
               {kRotary, original}),
       also("--rotary-low",
@@ -431,8 +439,13 @@ std::vector<Field> rotary_fields() {
               "yarn: round the ends of the ramp to whole pairs; default: true; gpt-oss: false",
               [](Options& o) -> bool& { return o.rotary.truncate; }, {kRotary, yarn}),
       number("rotary.attention_factor",
-             "yarn: factor on cosines and sines; default: 0.1 log(factor) + 1", 0,
-             [](Options& o) -> double& { return o.rotary.attention_factor; }, {kRotary, yarn}),
+             "yarn, longrope: factor on cosines and sines; default: by rotary.factor", 0,
+             [](Options& o) -> double& { return o.rotary.attention_factor; },
+             {kRotary, needs_value("rotary.scaling", {"yarn", "longrope"})}),
+      tensor("rotary.short_factor", "longrope: divisors of the frequencies (r/2)",
+             {kRotary, longrope}),
+      tensor("rotary.long_factor", "longrope: those for contexts longer than the original length",
+             {kRotary, longrope}),
   };
 }
 
