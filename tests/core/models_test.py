@@ -191,3 +191,24 @@ def test_dynamic_ntk(run_job, position):
     turns = (angles - position * f) / (2 * np.pi)
     assert np.abs(turns - turns.round()).max() < 1e-11
     assert close(lengths, np.ones(4))
+
+
+def test_dbrx(run_job):
+    """DbrxAttention: clip_qkv clamps queries, keys and values after their projection."""
+    t = random_tensors(6, **LAYER)
+    q, k, v = (np.clip(x, -1.25, 1.25) for x in projections(t))
+    found = run_job({**HEADS, "clip_qkv": 1.25}, **t)["context"]
+    assert close(found, attention(split(q, H), split(k, G), split(v, G)))
+
+
+def test_clip_qkv_comes_before_qk_norm(run_job):
+    t = random_tensors(7, Q=(L, D), K=(L, D), V=(L, D))
+    q, k, v = (np.clip(t[name], -0.5, 0.5)[None] for name in "QKV")
+    found = run_job({"clip_qkv": 0.5, "qk_norm": "rms"}, **t)["context"]
+    assert close(found, attention(rms_norm(q, 1, 1e-6), rms_norm(k, 1, 1e-6), v))
+
+
+def test_clipped_integers_are_floats(run_job):
+    q = np.array([[-3, 0, 3]])
+    found = run_job({"clip_qkv": 1.5, "outputs": ["queries"]}, Q=q, K=q)["queries"]
+    assert found.tolist() == [[-1.5, 0, 1.5]] and found.dtype == np.float64

@@ -103,6 +103,8 @@ class RandomJob:
 
     def norms_and_rotary(self):
         t, o, choose = self.t, self.o, self.choose
+        if self.chance(0.2):
+            o["clip_qkv"] = choose.choice([0.75, 1.5])
         if self.chance(0.4):
             o["qk_norm"] = choose.choice(["rms", "l2", "layer"])
             if self.chance(0.5):
@@ -262,7 +264,7 @@ def test_random_job_matches_plain_loops(results, seed):
 OPTIONS = ["causal", "alignment", "window", "mask", "mask_polarity", "empty_rows", "past_K",
            "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
-           "relative_bias", "relative", "bias_K", "zero_key", "qk_norm", "qk_norm_epsilon", "q_norm",
+           "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "qk_norm", "qk_norm_epsilon", "q_norm",
            "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary", "cos", "position_ids", "key_position_ids", "b_score", "v_score",
            "g_score"]
 # Options that need another one, and are omitted with it.

@@ -110,6 +110,7 @@ JOBS = {
     "compute": [{"compute": "f64"}, {"compute": "f32"}],
     "path": [{"path": "reference", "expect": "path"}],
     "position": [{"base": X, "position": {"kind": "sinusoidal"}}],
+    "clip_qkv": [{"clip_qkv": 0.5}],
     "qk_norm": [{"qk_norm": "l2"}, {"qk_norm": "layer"}],
     "qk_norm_axis": [{"qk_norm": "rms", "qk_norm_axis": "all", "q_norm": (H * D,)}],
     "qk_norm_epsilon": [{"qk_norm": "l2", "qk_norm_epsilon": 1e-3}],

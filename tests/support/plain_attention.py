@@ -160,9 +160,14 @@ def rotate(x, t, o, positions, context):
     return out
 
 
+def clipped(x, o):
+    limit = o.get("clip_qkv", 0)
+    return np.minimum(np.maximum(x, -limit), limit) if limit else x
+
+
 def normalised_and_rotated(t, o):
-    """Queries and new keys after qk_norm and the rotary encoding."""
-    q, k = t["Q"], t["K"]
+    """Queries and new keys after clip_qkv, qk_norm and the rotary encoding."""
+    q, k = clipped(t["Q"], o), clipped(t["K"], o)
     P = t["past_K"].shape[2] if "past_K" in t else 0
     q_positions = np.broadcast_to(t.get("position_ids", P + np.arange(q.shape[2])),
                            (len(q), q.shape[2]))
@@ -307,7 +312,7 @@ def scaled(raw, o, D):
 def attend(t, o):
     """All stages by their output names."""
     q, k = normalised_and_rotated(t, o)
-    v = t["V"]
+    v = clipped(t["V"], o)
     stages = {"queries": q, "keys": k, "values": v}
     P = 0
     if "past_K" in t:

@@ -130,6 +130,11 @@ class ErrorOps {
     return {exact_.split_heads(x.value, heads), exact_.split_heads(x.error, heads), x.is_stored};
   }
 
+  Bounded clipped(const Bounded& x) const {
+    if (options_.clip_qkv == 0) return x;
+    const Tensor limited = exact_.clipped(x.value);
+    return {limited, rounded(x.error, limited), true};
+  }
   Bounded qk_normalised(const Bounded& x, const std::optional<Tensor>&,
                         const std::optional<Tensor>&) const {
     if (options_.qk_norm != QkNorm::none) throw_unbounded();

@@ -68,24 +68,26 @@ class Formula {
       case Output::W_V_heads:
         break;                 // not computed: weight_heads() in core/projection.h
       case Output::queries: {  // (B, H, rows, D)
-        const Value q =
+        const Value q = ops_.clipped(
             in_.projected
                 ? ops_.split_heads(ops_.project(at(Output::inputs), in_.W_Q, in_.b_Q, "queries"),
                                    in_.H)
-                : ops_.chosen_rows(ops_.given(in_.Q));
+                : ops_.chosen_rows(ops_.given(in_.Q)));
         return ops_.rotated_queries(ops_.qk_normalised(q, in_.q_norm, in_.q_norm_bias));
       }
       case Output::keys: {  // (B, G, N, Dk)
-        const Value k = in_.projected ? ops_.split_heads(
-                                            ops_.project(memory(), in_.W_K, in_.b_K, "keys"), in_.G)
-                                      : ops_.given(in_.K);
+        const Value k = ops_.clipped(
+            in_.projected
+                ? ops_.split_heads(ops_.project(memory(), in_.W_K, in_.b_K, "keys"), in_.G)
+                : ops_.given(in_.K));
         return ops_.rotated_keys(ops_.qk_normalised(k, in_.k_norm, in_.k_norm_bias));
       }
       case Output::values:  // (B, G, N, Dv)
-        if (!in_.projected) return ops_.given(in_.V);
-        return ops_.split_heads(ops_.project(in_.memory_V ? ops_.given(*in_.memory_V) : memory(),
-                                             in_.W_V, in_.b_V, "values"),
-                                in_.G);
+        if (!in_.projected) return ops_.clipped(ops_.given(in_.V));
+        return ops_.clipped(
+            ops_.split_heads(ops_.project(in_.memory_V ? ops_.given(*in_.memory_V) : memory(),
+                                          in_.W_V, in_.b_V, "values"),
+                             in_.G));
       case Output::present_K:  // (B, G, P + N, Dk)
         return in_.past_K ? ops_.append(ops_.given(*in_.past_K), at(Output::keys))
                           : at(Output::keys);

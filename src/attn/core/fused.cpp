@@ -310,7 +310,8 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.empty_rows = EmptyRows::zero;
   unknown.lse_base = std::numbers::e;  // converted after the kernels
   unknown.position = {};               // already applied to the inputs
-  unknown.qk_norm = QkNorm::none;      // already applied, as are rotary positions
+  unknown.clip_qkv = 0;
+  unknown.qk_norm = QkNorm::none;  // already applied, as are rotary positions
   unknown.qk_norm_axis = QkNormAxis::head;
   unknown.qk_norm_epsilon = 0;
   unknown.rotary = {};

@@ -191,6 +191,7 @@ struct Options {
   EmptyRows empty_rows = EmptyRows::zero;
   double lse_base = std::numbers::e;  ///< of the logarithm in logsumexp: e or 2
   Position position;
+  double clip_qkv = 0;  ///< X > 0: limits projected queries, keys and values to [-X, X]; 0: off
   QkNorm qk_norm = QkNorm::none;
   QkNormAxis qk_norm_axis = QkNormAxis::head;
   double qk_norm_epsilon = 0;  ///< 0: 1e-6 of rms, 1e-12 of l2, 1e-5 of layer

@@ -82,6 +82,11 @@ class CostOps {
     return {{x.shape[0], heads, x.shape[1], x.shape[2] / heads}, x.is_integer, x.flops};
   }
 
+  Cost clipped(Cost x) const {
+    if (options_.clip_qkv > 0) x.is_integer = false;
+    return x;
+  }
+
   Cost qk_normalised(Cost x, const std::optional<Tensor>&, const std::optional<Tensor>&) const {
     if (options_.qk_norm != QkNorm::none) x.is_integer = false;
     return x;

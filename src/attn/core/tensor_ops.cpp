@@ -1,5 +1,6 @@
 #include "attn/core/tensor_ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -40,6 +41,14 @@ Tensor TensorOps::project(const Tensor& x, const std::optional<Tensor>& W,
 
 Tensor TensorOps::split_heads(const Tensor& x, std::size_t heads) const {
   return attn::split_heads(x, heads);
+}
+
+Tensor TensorOps::clipped(const Tensor& x) const {
+  if (options_.clip_qkv == 0) return x;
+  const double limit = options_.clip_qkv;
+  Tensor limited = cast(x, DType::f64);
+  for (double& value : limited.mutable_data<double>()) value = std::clamp(value, -limit, limit);
+  return cast(limited, in_.compute);
 }
 
 Tensor TensorOps::qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,

@@ -33,6 +33,7 @@ class TensorOps {
   Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                  const std::string& stage) const;
   Tensor split_heads(const Tensor& x, std::size_t heads) const;
+  Tensor clipped(const Tensor& x) const;
   Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
                        const std::optional<Tensor>& bias) const;
   Tensor rotated_queries(const Tensor& queries) const;

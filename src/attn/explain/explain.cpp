@@ -145,9 +145,9 @@ class Explainer {
     if (!from_.has(Output::inputs)) {
       words(std::string(plain_vectors(from_)
                             ? "The queries are given, one row each."
-                            : "The queries are given, one row each, and then normalised or "
-                              "rotated by position, as the job specifies. The matrix shows "
-                              "the result.") +
+                            : "The queries are given, one row each, and then clipped, "
+                              "normalised or rotated by position, as the job specifies. The "
+                              "matrix shows the result.") +
             shape("Q", queries));
       return lines({{name("Q"), {of_queries(queries)}}});
     }
@@ -157,7 +157,9 @@ class Explainer {
     words("Each row of X, a token, becomes a query: what the token looks for." + shape("X", x) +
           shape("Q", queries));
     if (!plain_vectors(from_))
-      words("The projections are then normalised or rotated by position, as the job specifies.");
+      words(
+          "The projections are then clipped, normalised or rotated by position, as the job "
+          "specifies.");
     project(x, kQueries, queries);
   }
 
@@ -173,7 +175,9 @@ class Explainer {
       formula.push_back(subscript(name("b"), name(letter)));
     }
     std::vector<Math> rights;
-    if (projection.result == Output::values || plain_vectors(from_)) rights.push_back(row(formula));
+    const bool plain =
+        projection.result == Output::values ? from_.options().clip_qkv == 0 : plain_vectors(from_);
+    if (plain) rights.push_back(row(formula));
     rights.push_back(of_keys(result));
     lines({{subscript(name("W"), name(letter)), {matrix_math(*weights)}},
            {name(letter), std::move(rights)}});
@@ -195,8 +199,8 @@ class Explainer {
     words("How well each query (row) matches each key (column)." + shape("S", scores_));
     if (!plain_vectors(from_))
       words(
-          "Before that, queries and keys are normalised or rotated by position, as the job "
-          "specifies.");
+          "Before that, queries and keys are clipped, normalised or rotated by position, as the "
+          "job specifies.");
     std::vector<Math> rights = score_formula(from_.options());
     const bool known = !rights.empty() && plain_vectors(from_);
     rights.push_back(of_queries_and_keys(scores_));

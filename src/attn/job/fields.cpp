@@ -367,7 +367,7 @@ std::vector<Field> position_fields() {
   };
 }
 
-/// Normalization and rotation of queries and keys.
+/// What happens to queries and keys before their product.
 std::vector<Field> rotary_fields() {
   const KeyRequirement scaled =
       needs_value("rotary.scaling", {"linear", "ntk", "dynamic-ntk", "yarn", "llama3", "longrope"});
@@ -377,6 +377,8 @@ std::vector<Field> rotary_fields() {
   const KeyRequirement original =
       needs_value("rotary.scaling", {"dynamic-ntk", "yarn", "llama3", "longrope"});
   return {
+      number("clip_qkv", "limit projected queries, keys and values to [-X, X]; 0: no limit", 0,
+             [](Options& o) -> double& { return o.clip_qkv; }),
       choice<QkNorm>("qk_norm", "normalisation of queries and keys",
                      {{"none", QkNorm::none},
                       {"rms", QkNorm::rms},
