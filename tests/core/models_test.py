@@ -212,3 +212,18 @@ def test_clipped_integers_are_floats(run_job):
     q = np.array([[-3, 0, 3]])
     found = run_job({"clip_qkv": 1.5, "outputs": ["queries"]}, Q=q, K=q)["queries"]
     assert found.tolist() == [[-1.5, 0, 1.5]] and found.dtype == np.float64
+
+
+@pytest.mark.parametrize("first", [None, 0, 1])
+@pytest.mark.parametrize("rows", [None, [4, -1]])
+def test_llama_4(run_job, first, rows):
+    """Llama4TextAttention: attn_scales = log1p(floor((position + 1) / floor_scale)) * attn_scale + 1."""
+    t = random_tensors(8, **LAYER)
+    q, k, v = projections(t)
+    positions = np.array([0, 1, 2, 3, 16, 8191])
+    scales = np.log1p(np.floor((positions + (1 if first is None else first)) / 2)) * 0.1 + 1
+    scale = {"factor": 0.1, "length": 2, **({} if first is None else {"first": first})}
+    options = {**HEADS, "query_scale": scale}
+    expected = attention(split(q, H) * scales[:, None], split(k, G), split(v, G))
+    found = run_job(options | ({"rows": rows} if rows else {}), **t, position_ids=positions)["context"]
+    assert close(found, expected if rows is None else expected[rows])

@@ -117,10 +117,16 @@ class RandomJob:
                 shapes = [(heads * width,)] if "qk_norm_axis" in o else [(width,), (heads, width)]
                 if self.chance(0.5):
                     self.give(name, *choose.choice(shapes))
+        if self.chance(0.2):
+            o["query_scale"] = {"factor": choose.choice([0.5, -0.25]), "length": choose.choice([2, 3])}
+            if self.chance(0.5):
+                o["query_scale"]["first"] = 0
+            if self.chance(0.5):
+                t["position_ids"] = self.rng.integers(0, 9, (self.B, self.L))
         if self.chance(0.6) or self.Dk != self.D:
             return
         o["rotary"] = {"kind": choose.choice(["half", "interleaved"])}
-        if self.chance(0.4):
+        if "position_ids" in t or self.chance(0.4):
             t["position_ids"] = self.rng.integers(0, 9, (self.B, self.L))
             if self.L != self.N or self.chance(0.5):
                 t["key_position_ids"] = self.rng.integers(0, 9, self.N)
@@ -264,7 +270,7 @@ def test_random_job_matches_plain_loops(results, seed):
 OPTIONS = ["causal", "alignment", "window", "mask", "mask_polarity", "empty_rows", "past_K",
            "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
-           "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "qk_norm", "qk_norm_epsilon", "q_norm",
+           "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "query_scale", "qk_norm", "qk_norm_epsilon", "q_norm",
            "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary", "cos", "position_ids", "key_position_ids", "b_score", "v_score",
            "g_score"]
 # Options that need another one, and are omitted with it.

@@ -111,6 +111,7 @@ JOBS = {
     "path": [{"path": "reference", "expect": "path"}],
     "position": [{"base": X, "position": {"kind": "sinusoidal"}}],
     "clip_qkv": [{"clip_qkv": 0.5}],
+    "query_scale": [{"query_scale": {"factor": 0.1, "length": 2}, "position_ids": [3, 1, 2, 5, 7]}],
     "qk_norm": [{"qk_norm": "l2"}, {"qk_norm": "layer"}],
     "qk_norm_axis": [{"qk_norm": "rms", "qk_norm_axis": "all", "q_norm": (H * D,)}],
     "qk_norm_epsilon": [{"qk_norm": "l2", "qk_norm_epsilon": 1e-3}],

@@ -122,7 +122,9 @@ CASES = [
      ["cos: cannot be combined with rotary.base"]),
     ({"position_ids": [0, 1], "rotary": {"kind": "half", "width": 2}},
      ["key_position_ids: required because there are 4 new keys"]),
-    ({"position_ids": [0, 1]}, ["position_ids: requires rotary.kind half or interleaved"]),
+    ({"query_scale": {"factor": 0.1}}, ["query_scale.factor: requires query_scale.length"]),
+    ({"query_scale": {"length": 9}}, ["query_scale.length: requires query_scale.factor"]),
+    ({"position_ids": [0, 1]}, ["position_ids: requires rotary.kind or query_scale.factor"]),
 ]
 
 

@@ -165,9 +165,16 @@ def clipped(x, o):
     return np.minimum(np.maximum(x, -limit), limit) if limit else x
 
 
-def normalised_and_rotated(t, o):
-    """Queries and new keys after clip_qkv, qk_norm and the rotary encoding."""
-    q, k = clipped(t["Q"], o), clipped(t["K"], o)
+def position_factor(scale, position):
+    """Llama 4's temperature of a query: log1p(floor((p + 1) / floor_scale)) * attn_scale + 1."""
+    if not scale:
+        return 1
+    return math.log1p(math.floor((position + scale.get("first", 1)) / scale["length"])) * scale["factor"] + 1
+
+
+def transformed(t, o):
+    """Queries and new keys after clip_qkv, qk_norm, the rotary encoding and query_scale."""
+    q, k = clipped(t["Q"], o).copy(), clipped(t["K"], o)
     P = t["past_K"].shape[2] if "past_K" in t else 0
     q_positions = np.broadcast_to(t.get("position_ids", P + np.arange(q.shape[2])),
                            (len(q), q.shape[2]))
@@ -178,7 +185,10 @@ def normalised_and_rotated(t, o):
         q = normalise_qk(q, t.get("q_norm"), t.get("q_norm_bias"), o)
         k = normalise_qk(k, t.get("k_norm"), t.get("k_norm_bias"), o)
     context = 1 + max(q_positions.max(), k_positions.max())
-    return rotate(q, t, o, q_positions, context), rotate(k, t, o, k_positions, context)
+    q, k = rotate(q, t, o, q_positions, context), rotate(k, t, o, k_positions, context)
+    for b, h, i in np.ndindex(q.shape[:3]):
+        q[b, h, i] *= position_factor(o.get("query_scale", {}), q_positions[b, i])
+    return q, k
 
 
 def score(q, k, t, kind):
@@ -311,7 +321,7 @@ def scaled(raw, o, D):
 
 def attend(t, o):
     """All stages by their output names."""
-    q, k = normalised_and_rotated(t, o)
+    q, k = transformed(t, o)
     v = clipped(t["V"], o)
     stages = {"queries": q, "keys": k, "values": v}
     P = 0

@@ -11,7 +11,7 @@ namespace {
 
 std::string group_of(const Field& field) {
   if (field.type == FieldType::tensor) return "Tensors";
-  for (const char* group : {"position.", "rotary.", "qk_norm", "clip_qkv"})
+  for (const char* group : {"position.", "rotary.", "qk_norm", "clip_qkv", "query_scale."})
     if (field.key.rfind(group, 0) == 0) return "Positions";
   return field.apply ? "Attention" : "Job";
 }

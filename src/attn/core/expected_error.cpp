@@ -143,6 +143,14 @@ class ErrorOps {
   Bounded rotated_queries(const Bounded& x) const { return rotated(x); }
   Bounded rotated_keys(const Bounded& x) const { return rotated(x); }
 
+  Bounded scaled_by_position(const Bounded& queries) const {
+    if (options_.query_scale.factor == 0) return queries;
+    const Tensor scaled = exact_.scaled_by_position(queries.value);
+    const Tensor error =
+        plus(magnitude(exact_.scaled_by_position(queries.error)), times(magnitude(scaled), 4 * s_));
+    return {scaled, rounded(error, scaled), true};
+  }
+
   Bounded append(const Bounded& before, const Bounded& behind) const {
     return {exact_.append(before.value, behind.value), append_rows(before.error, behind.error),
             true};

@@ -73,7 +73,8 @@ class Formula {
                 ? ops_.split_heads(ops_.project(at(Output::inputs), in_.W_Q, in_.b_Q, "queries"),
                                    in_.H)
                 : ops_.chosen_rows(ops_.given(in_.Q)));
-        return ops_.rotated_queries(ops_.qk_normalised(q, in_.q_norm, in_.q_norm_bias));
+        return ops_.scaled_by_position(
+            ops_.rotated_queries(ops_.qk_normalised(q, in_.q_norm, in_.q_norm_bias)));
       }
       case Output::keys: {  // (B, G, N, Dk)
         const Value k = ops_.clipped(

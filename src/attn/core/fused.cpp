@@ -311,10 +311,11 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.lse_base = std::numbers::e;  // converted after the kernels
   unknown.position = {};               // already applied to the inputs
   unknown.clip_qkv = 0;
-  unknown.qk_norm = QkNorm::none;  // already applied, as are rotary positions
+  unknown.qk_norm = QkNorm::none;  // already applied, as are the next three
   unknown.qk_norm_axis = QkNormAxis::head;
   unknown.qk_norm_epsilon = 0;
   unknown.rotary = {};
+  unknown.query_scale = {};
   unknown.rows.clear();
   unknown.compute = Compute::automatic;
   if (!is_product(options.score) || (options.score != Score::dot && in.D == 0)) return "score";

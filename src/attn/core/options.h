@@ -119,6 +119,14 @@ struct Rotary {
   bool operator==(const Rotary&) const = default;
 };
 
+/// Factor on each query by its position (core/query_scale.h).
+struct QueryScale {
+  double factor = 0;        ///< 0: off
+  std::int64_t length = 0;  ///< number of positions with the same factor
+  std::int64_t first = 1;   ///< added to the position: 1 in Llama 4
+  bool operator==(const QueryScale&) const = default;
+};
+
 /// The bucket of relative_bias for a distance (core/position_bias.h).
 struct RelativeBias {
   enum class Direction { automatic, both, past };  ///< automatic: past where causal
@@ -196,6 +204,7 @@ struct Options {
   QkNormAxis qk_norm_axis = QkNormAxis::head;
   double qk_norm_epsilon = 0;  ///< 0: 1e-6 of rms, 1e-12 of l2, 1e-5 of layer
   Rotary rotary;
+  QueryScale query_scale;
   /// Indices of the queries to compute, negative from the end; empty: all. Masks, causality and
   /// positions still refer to all L queries.
   std::vector<std::int64_t> rows;

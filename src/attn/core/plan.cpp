@@ -95,6 +95,11 @@ class CostOps {
   Cost rotated_queries(const Cost& x) const { return rotated(x); }
   Cost rotated_keys(const Cost& x) const { return rotated(x); }
 
+  Cost scaled_by_position(Cost queries) const {
+    if (options_.query_scale.factor != 0) queries.is_integer = false;
+    return queries;
+  }
+
   Cost append(const Cost& before, const Cost& behind) const {
     Cost all{before.shape, before.is_integer && behind.is_integer};
     all.shape[2] += behind.shape[2];

@@ -171,10 +171,12 @@ std::string text_of(double number) {
   return text;
 }
 
-void set_positions(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
+/// query_positions, and key_positions if keys have any.
+void set_positions(const TensorMap& numbers, bool keys_rotate, Inputs& in, AxisLengths& axes) {
   const auto queries = given_positions(Input::position_ids, numbers, in.B, in.L, axes);
-  const auto keys = given_positions(Input::key_position_ids, numbers, in.B, in.N, axes);
   in.query_positions = queries ? *queries : counted(in.past_of_memory ? 0 : in.P, in.L);
+  if (!keys_rotate) return;
+  const auto keys = given_positions(Input::key_position_ids, numbers, in.B, in.N, axes);
   in.key_positions = keys ? *keys : queries && in.N == in.L ? *queries : counted(in.P, in.N);
   if (queries && !keys && in.N != in.L)
     axes.problem(Input::key_position_ids,
@@ -215,13 +217,14 @@ void check_tables(const Tensor& cos, const Tensor& sin, const Inputs& in, AxisLe
 
 void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes) {
   const Rotary& rotary = options.rotary;
-  if (rotary.kind == Rotary::Kind::none) return;
+  const bool rotates = rotary.kind != Rotary::Kind::none;
+  if (rotates || options.query_scale.factor != 0) set_positions(numbers, rotates, in, axes);
+  if (!rotates) return;
   if (!(rotary.low_frequency_factor < rotary.high_frequency_factor))
     axes.problem({.subject = "rotary.low_frequency_factor",
                   .expected = "less than rotary.high_frequency_factor = " +
                               text_of(rotary.high_frequency_factor),
                   .found = text_of(rotary.low_frequency_factor)});
-  set_positions(numbers, in, axes);
   if (contains(numbers, Input::cos) && contains(numbers, Input::sin))
     return check_tables(at(numbers, Input::cos), at(numbers, Input::sin), in, axes);
   const auto D = static_cast<std::int64_t>(in.D), width = rotary.width > 0 ? rotary.width : D;

@@ -21,9 +21,9 @@ namespace attn {
 ///   b_score and v_score (A) · g_score () or (1)
 void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes);
 
-/// The positions of queries and new keys for rotary, from position_ids (L) or (B, L) and
-/// key_position_ids (N) or (B, N), by default counted from the end of the past; cos and sin as in
-/// core/rotary.h. The lengths of the axes are already set in `in`.
+/// The positions of queries and new keys for rotary and query_scale, from position_ids (L) or (B,
+/// L) and key_position_ids (N) or (B, N), by default counted from the end of the past; cos and sin
+/// as in core/rotary.h. The lengths of the axes are already set in `in`.
 void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, AxisLengths& axes);
 
 /// The factors of longrope in full precision, for the context length that set_rotary() determined.

@@ -7,6 +7,7 @@
 #include "attn/core/normalise.h"
 #include "attn/core/projection.h"
 #include "attn/core/qk_norm.h"
+#include "attn/core/query_scale.h"
 #include "attn/core/reductions.h"
 #include "attn/core/rotary.h"
 #include "attn/core/score.h"
@@ -68,6 +69,12 @@ Tensor TensorOps::rotated_keys(const Tensor& keys) const {
   if (options_.rotary.kind == Rotary::Kind::none) return keys;
   return rotated(keys, rotary_angles(options_.rotary, in_, in_.key_positions), options_.rotary.kind,
                  in_.compute);
+}
+
+Tensor TensorOps::scaled_by_position(const Tensor& queries) const {
+  if (options_.query_scale.factor == 0) return queries;
+  const Tensor factors = query_factors(options_.query_scale, in_.query_positions);
+  return times_by_position(queries, chosen_rows(factors), in_.compute);
 }
 
 Tensor TensorOps::append(const Tensor& before, const Tensor& behind) const {

@@ -38,6 +38,7 @@ class TensorOps {
                        const std::optional<Tensor>& bias) const;
   Tensor rotated_queries(const Tensor& queries) const;
   Tensor rotated_keys(const Tensor& keys) const;
+  Tensor scaled_by_position(const Tensor& queries) const;
   Tensor append(const Tensor& before, const Tensor& behind) const;
   Tensor append_zero(const Tensor& x) const;
 

@@ -146,8 +146,8 @@ class Explainer {
       words(std::string(plain_vectors(from_)
                             ? "The queries are given, one row each."
                             : "The queries are given, one row each, and then clipped, "
-                              "normalised or rotated by position, as the job specifies. The "
-                              "matrix shows the result.") +
+                              "normalised or rotated by position, or scaled, as the job "
+                              "specifies. The matrix shows the result.") +
             shape("Q", queries));
       return lines({{name("Q"), {of_queries(queries)}}});
     }
@@ -199,8 +199,9 @@ class Explainer {
     words("How well each query (row) matches each key (column)." + shape("S", scores_));
     if (!plain_vectors(from_))
       words(
-          "Before that, queries and keys are clipped, normalised or rotated by position, as the "
-          "job specifies.");
+          "Before that, queries and keys are clipped, normalised or rotated by position, or "
+          "scaled, "
+          "as the job specifies.");
     std::vector<Math> rights = score_formula(from_.options());
     const bool known = !rights.empty() && plain_vectors(from_);
     rights.push_back(of_queries_and_keys(scores_));

@@ -120,7 +120,8 @@ using math::sign;
 bool plain_vectors(const ExplainSource& source) {
   for (const Input input : {Input::q_norm, Input::k_norm, Input::cos})
     if (source.given(input)) return false;
-  return source.options().clip_qkv == 0 && source.options().qk_norm == QkNorm::none &&
+  return source.options().query_scale == QueryScale{} && source.options().clip_qkv == 0 &&
+         source.options().qk_norm == QkNorm::none &&
          source.options().rotary.kind == Rotary::Kind::none;
 }
 

@@ -158,7 +158,8 @@ std::vector<Field> tensor_fields() {
                                  "rotary.beta_slow", "rotary.truncate", "rotary.attention_factor",
                                  "rotary.short_factor", "rotary.long_factor"})}),
       tensor("sin", "rotary sines"),
-      tensor("position_ids", "rotary positions of the queries (L) or (B, L)", {kRotary}),
+      tensor("position_ids", "positions of the queries (L) or (B, L) for rotary and query_scale",
+             {needs({"rotary.kind", "query_scale.factor"})}),
       tensor("key_position_ids", "rotary positions of the new keys; default: position_ids",
              {kRotary}),
       tensor("alibi_slopes", "ALiBi slopes (H) or (B, H)"),
@@ -448,6 +449,16 @@ std::vector<Field> rotary_fields() {
              {kRotary, longrope}),
       tensor("rotary.long_factor", "longrope: those for contexts longer than the original length",
              {kRotary, longrope}),
+      number("query_scale.factor",
+             "scale queries by 1 + X log(1 + floor((position + first) / length)); Llama 4: 0.1", {},
+             [](Options& o) -> double& { return o.query_scale.factor; },
+             {needs({"query_scale.length"})}),
+      integer("query_scale.length", "N", "positions with the same factor; Llama 4: 8192", 1,
+              [](Options& o) -> std::int64_t& { return o.query_scale.length; },
+              {needs({"query_scale.factor"})}),
+      integer("query_scale.first", "N", "number of the first position; default: 1 (Llama 4)", {},
+              [](Options& o) -> std::int64_t& { return o.query_scale.first; },
+              {needs({"query_scale.factor"})}),
   };
 }
 
