@@ -227,3 +227,44 @@ def test_llama_4(run_job, first, rows):
     expected = attention(split(q, H) * scales[:, None], split(k, G), split(v, G))
     found = run_job(options | ({"rows": rows} if rows else {}), **t, position_ids=positions)["context"]
     assert close(found, expected if rows is None else expected[rows])
+
+
+def test_swin_v2(run_job):
+    """Swinv2SelfAttention: cosine scores times exp(min(logit_scale, log 100)) of each head."""
+    t = random_tensors(9, Q=(2, H, L, D), K=(2, H, 5, D), V=(2, H, 5, D), head_scale=(H,))
+    logit_scale = np.log(10) + t["head_scale"]
+    t["head_scale"] = np.exp(np.minimum(logit_scale, math.log(100)))
+    q, k = (t[name] / np.linalg.norm(t[name], axis=-1, keepdims=True) for name in "QK")
+    scores = q @ k.swapaxes(2, 3)
+    found = run_job({"score": "cosine", "outputs": ["scores", "scaled_scores", "context"]}, **t)
+    assert close(found["scores"], scores)
+    scores = scores * t["head_scale"][:, None, None]
+    assert close(found["scaled_scores"], scores)
+    assert close(found["context"], softmax(scores) @ t["V"])
+
+
+@pytest.mark.parametrize("dtype, tolerance", [("float64", 1e-13), ("float32", 2e-6)])
+@pytest.mark.parametrize("L", [1, 3, 70])
+@pytest.mark.parametrize("outputs", [["context"], ["weights"], ["scores", "context"], ["scaled_scores", "weights"]],
+                         ids="+".join)
+def test_head_scale_with_any_outputs(run_job, outputs, L, dtype, tolerance):
+    """Grouped heads, whose rows the kernels compute together."""
+    t = random_tensors(10, Q=(2, 4, L, D), K=(2, 2, 33, D), V=(2, 2, 33, 3))
+    t = {name: x.astype(dtype) for name, x in t.items()}
+    t["head_scale"] = np.array([0.5, -2, 0, 3])
+    k, v = (t[name].astype("float64").repeat(2, 1) for name in "KV")
+    stages = {"scores": t["Q"].astype("float64") @ k.swapaxes(2, 3)}
+    stages["scaled_scores"] = stages["scores"] * t["head_scale"][:, None, None] / math.sqrt(D)
+    stages["weights"] = softmax(stages["scaled_scores"])
+    stages["context"] = stages["weights"] @ v
+    found = run_job({"outputs": outputs}, **t)
+    assert [name for name in outputs if not close(found[name], stages[name], tolerance)] == []
+
+
+def test_scaled_scores_beyond_the_range_of_a_kernel(run_job):
+    """3e38 is finite in float32, but not as the power of 2 that the kernels use."""
+    q = np.array([[1.0]], "float32")
+    k = np.array([[1e38], [0]], "float32")
+    found = run_job({"scale": "none", "outputs": ["scaled_scores", "weights"]}, Q=q, K=k, head_scale=np.array([3.0]))
+    assert close(found["scaled_scores"], np.array([[3e38, 0]]), 1e-7)
+    assert found["weights"].tolist() == [[1, 0]]

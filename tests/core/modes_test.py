@@ -166,6 +166,8 @@ class RandomJob:
         o, A, kind = self.o, self.choose.choice([1, 3]), self.o.get("score", "dot")
         if self.chance(0.4):
             o["scale"] = self.choose.choice(["none", 0.3, -1.5])
+        if self.chance(0.2):
+            self.give("head_scale", self.H)
         if self.chance(0.3):
             o["softcap"] = self.choose.choice([0.5, 3])
             if self.chance(0.5):
@@ -268,7 +270,7 @@ def test_random_job_matches_plain_loops(results, seed):
 
 # Options that can be omitted from a job.
 OPTIONS = ["causal", "alignment", "window", "mask", "mask_polarity", "empty_rows", "past_K",
-           "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "softcap",
+           "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
            "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "query_scale", "qk_norm", "qk_norm_epsilon", "q_norm",
            "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary", "cos", "position_ids", "key_position_ids", "b_score", "v_score",

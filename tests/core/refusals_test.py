@@ -54,6 +54,7 @@ CASES = [
     ({"bias_K": ones(2), "bias_V": ones(3)},
      ["bias_K: expected (3,) to match Q (2, 3), found (2,)"]),
     ({"sinks": ones(2)}, ["sinks: expected (1,) to match heads = 1, found (2,)"]),
+    ({"head_scale": ones(2)}, ["head_scale: expected (1,) to match heads = 1, found (2,)"]),
     ({"sinks": ones(1), "normaliser": "sparsemax"}, ["sinks: requires normaliser softmax"]),
     ({"sinks": ones(1), "softmax": {"axis": "all"}}, ["sinks: requires softmax.axis keys"]),
     ({"softcap_order": "after-mask"}, ["softcap_order: requires softcap"]),

@@ -62,6 +62,7 @@ kernel::Problem<T> row_alone(const kernel::Problem<T>& p, std::size_t b, std::si
   for (kernel::Bias<T>& bias : one.biases) bias.data = moved(bias.data, bias.strides, b, h, l);
   one.distances.data = moved(p.distances.data, p.distances.strides, b, h, 0);
   if (p.sinks) one.sinks = p.sinks + h;
+  if (p.head_scales) one.head_scales = p.head_scales + h;
   return one;
 }
 

@@ -76,6 +76,7 @@ void Case<T>::point() {
   for (std::size_t m = 0; m < biases.size(); ++m) problem.biases[m].data = data(biases[m]);
   problem.distances.data = distances.empty() ? nullptr : distances.data() + zero;
   problem.sinks = data(sinks);
+  problem.head_scales = data(head_scales);
 }
 
 template <class T>
@@ -95,6 +96,7 @@ std::string Case<T>::text() const {
     if (bias.data) strides(" bias ", bias.strides);
   if (p.distances.data) out << " distances";
   if (p.sinks) out << " sinks";
+  if (p.head_scales) out << " head scales";
   if (p.key_ranges) out << " key_ranges" << p.key_ranges_batch;
   return out.str();
 }
@@ -285,6 +287,9 @@ void add_options(Case<T>& c, std::mt19937_64& random) {
       c.sinks.push_back(chance(random, 0.1)
                             ? -std::numeric_limits<T>::infinity()
                             : static_cast<T>(std::normal_distribution<>(0, 4)(random)));
+  if (chance(random, 0.2))
+    for (std::size_t h = 0; h < p.H; ++h)
+      c.head_scales.push_back(static_cast<T>(std::array{-1.5, 0.0, 0.3, 1.0, 2.5}[random() % 5]));
   c.point();
 }
 

@@ -49,7 +49,9 @@ ScoreTolerances score_tolerances(const Case<T>& c, reference::Query query,
   const auto size = [](Real x) { return std::abs(double(x)); };
   ScoreTolerances error;
   error.scores = dot_error;
-  error.scaled = dot_error * size(p.scale) + size(exact.scores[at] * p.scale) * kRounding<T>;
+  const double scale = double(p.scale) * reference::head_scale(p, query);
+  error.scaled = dot_error * size(scale) + size(exact.scores[at] * scale) * kRounding<T>;
+  if (p.head_scales) error.scaled *= 2;  // rounds queries times their head's scale
   if (caps && !p.softcap_last) error.scaled += cap_tolerance<T>(exact.scaled[at]);
   if (exact.masked[at] == kHidden) return error;
   error.masked = error.scaled;

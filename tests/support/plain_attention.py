@@ -312,11 +312,11 @@ def cap(x, o, order):
     return c * math.tanh(x / c) if c and o.get("softcap_order", "before-mask") == order else x
 
 
-def scaled(raw, o, D):
+def scaled(raw, o, D, head_scale):
     scale = o.get("scale", "auto")
     if scale == "auto":
         scale = 1 / math.sqrt(D) if o.get("score", "dot") == "dot" else 1
-    return cap(raw * (1 if scale == "none" else scale), o, "before-mask")
+    return cap(raw * head_scale * (1 if scale == "none" else scale), o, "before-mask")
 
 
 def attend(t, o):
@@ -341,7 +341,7 @@ def attend(t, o):
         g, visible = h // (H // G), np.zeros(S, bool)
         for j in range(S):
             raw = score(q[b, h, i], k[b, g, j], t, o.get("score", "dot"))
-            x = scaled(raw, o, D)
+            x = scaled(raw, o, D, t["head_scale"][h] if "head_scale" in t else 1)
             numbers, visible[j] = [raw, x], q_segments[b, i] != PADDING
             if j < N:
                 distance = k_positions[b, j] - q_positions[b, i]

@@ -10,6 +10,7 @@
 #include "attn/core/formula.h"
 #include "attn/core/gemm.h"
 #include "attn/core/projection.h"
+#include "attn/core/score.h"
 #include "attn/core/tensor_ops.h"
 
 namespace attn {
@@ -171,12 +172,11 @@ class ErrorOps {
     const double scale = std::abs(in_.scale.factor());
     const double own = options_.softcap > 0 ? 6 * s_ : 2 * s_;
     const Tensor scaled = exact_.scale(scores.value);
-    return {scaled, each(
-                        [&](double e, double s, double x) {
-                          return (e + 2 * s_ * finite(std::abs(s))) * scale +
-                                 own * finite(std::abs(x));
-                        },
-                        scores.error, wide(scores.value), wide(scaled))};
+    Tensor error =
+        each([&](double e, double s) { return (e + 2 * s_ * finite(std::abs(s))) * scale; },
+             scores.error, wide(scores.value));
+    if (in_.head_scale) error = times_by_head(error, magnitude(*in_.head_scale));
+    return {scaled, plus(std::move(error), times(magnitude(scaled), own))};
   }
 
   /// Hidden scores are exact.

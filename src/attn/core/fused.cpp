@@ -111,6 +111,7 @@ class OverflowedRows {
         keys_(keys),
         factor_(static_cast<double>(queries.shape()[3]) * std::fabs(in.scale.factor()) /
                 options.temperature) {
+    if (in.head_scale) factor_ *= largest_magnitude<double>(cast(*in.head_scale, DType::f64));
     const auto adds = [](const std::optional<Tensor>& mask) {
       return mask && is_float(mask->dtype());
     };

@@ -59,7 +59,8 @@ enum class Input : unsigned char {
   q_norm_bias,
   k_norm_bias,
   short_factor,
-  long_factor
+  long_factor,
+  head_scale
 };
 
 /// What an input's elements are.
@@ -147,6 +148,7 @@ inline constexpr auto kInputs = [] {
        .axes = {angles},
        .kind = table,
        .companion = Input::short_factor},
+      {.input = Input::head_scale, .name = "head_scale", .axes = {H}, .kind = table},
   });
 }();
 

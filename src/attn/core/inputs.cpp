@@ -147,6 +147,7 @@ void set_option_tensors(const TensorMap& numbers, const Options& options, Inputs
   in.k_norm = norm(Input::k_norm, in.G), in.k_norm_bias = norm(Input::k_norm_bias, in.G);
   in.cos = found(numbers, Input::cos), in.sin = found(numbers, Input::sin);
   in.relative_bias = found(numbers, Input::relative_bias), in.sinks = found(numbers, Input::sinks);
+  in.head_scale = found(numbers, Input::head_scale);
   in.slopes = found(numbers, Input::alibi_slopes);
   if (in.slopes && in.slopes->rank() == 1) in.slopes = in.slopes->reshaped({1, in.H});
   in.W_score = found(numbers, Input::W_score), in.W_score_Q = found(numbers, Input::W_score_Q);

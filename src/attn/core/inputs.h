@@ -65,7 +65,7 @@ struct Inputs {
   Tensor query_positions, key_positions;      ///< (B or 1, L), (B or 1, N); int64, for rotary
   std::optional<Tensor> slopes;               ///< (B, H) or (1, H), of ALiBi
   std::optional<Tensor> relative_bias;        ///< (buckets, H)
-  std::optional<Tensor> sinks;                ///< (H)
+  std::optional<Tensor> sinks, head_scale;    ///< (H)
   std::optional<Tensor> W_score, W_score_Q, W_score_K, b_score, v_score, g_score;  ///< core/score.h
 
   std::vector<TokenPositions> token_positions;  ///< for each batch row, or one for all

@@ -75,6 +75,12 @@ const char* beyond(const Inputs& in, const Options& options) {
   if (!fits(factor) || !fits(factor * unit)) return "scale";
   if (options.softcap > 0 && (!fits(options.softcap) || !fits(4 * log2e / options.softcap)))
     return "softcap";
+  if (in.head_scale) {
+    const Tensor scales = cast(*in.head_scale, DType::f64);
+    for (const double scale : scales.data<double>())
+      if (!fits(scale) || !fits(scale * factor) || !fits(scale * factor * unit))
+        return "head_scale";
+  }
   if (!in.sinks) return nullptr;
   const Tensor sinks = cast(*in.sinks, DType::f64);
   const auto numbers = sinks.data<double>();
@@ -119,6 +125,12 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
     const Tensor numbers = cast(*in.sinks, dtype_of<T>);
     sinks.assign(numbers.template data<T>().begin(), numbers.template data<T>().end());
     problem.sinks = sinks.data();
+  }
+  if (in.head_scale) {
+    const Tensor numbers = cast(*in.head_scale, dtype_of<T>);
+    const auto scales = numbers.template data<T>();
+    head_scales.assign(scales.begin(), scales.end());
+    problem.head_scales = head_scales.data();
   }
 }
 

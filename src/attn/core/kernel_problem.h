@@ -16,7 +16,7 @@ template <class T>
 struct KernelProblem {
   kernel::Problem<T> problem;
   std::vector<kernel::KeyRange> masked_ranges;  ///< used if there are no in.key_ranges
-  std::vector<T> distances, sinks;
+  std::vector<T> distances, sinks, head_scales;
   std::vector<Tensor> masks;
 
   KernelProblem(const Inputs& in, const Options& options);

@@ -154,9 +154,20 @@ Tensor unit_rows(const Tensor& x, DType compute) {
   return cast(unit, compute);
 }
 
+Tensor times_by_head(const Tensor& x, const Tensor& scale) {
+  Tensor product = cast(x, DType::f64);
+  const Tensor factors = cast(scale, DType::f64);
+  const auto each = factors.data<double>();
+  const auto out = product.mutable_data<double>();
+  const std::size_t matrix = x.shape()[2] * x.shape()[3];
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] *= each[i / matrix % each.size()];
+  return cast(product, x.dtype());
+}
+
 Tensor scale_scores(const Tensor& scores, const Inputs& in, const Options& options) {
   const DType compute = in.compute;
-  const Tensor s = scaled(scores, in.scale, compute);
+  Tensor s = scaled(scores, in.scale, compute);
+  if (in.head_scale) s = times_by_head(s, *in.head_scale);
   const double c = options.softcap_order == SoftcapOrder::before_mask ? options.softcap : 0;
   return c > 0 ? map(s, compute, [=](const auto& x) { return c * xt::tanh(x / c); }) : s;
 }

@@ -13,7 +13,7 @@
 namespace attn {
 
 /// Checks these shapes (for the axes see check_shapes()):
-///   bias_K (G*Dk) and bias_V (G*Dv) · sinks (H)
+///   bias_K (G*Dk) and bias_V (G*Dv) · sinks and head_scale (H)
 ///   q_norm and q_norm_bias (D), (H, D), or (H*D) with QkNormAxis::all; k_norm and k_norm_bias
 ///   likewise, with G and Dk
 ///   alibi_slopes (H) or (B, H) · relative_bias (buckets, H)

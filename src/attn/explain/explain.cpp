@@ -236,6 +236,10 @@ class Explainer {
         "Products grow with the width of the vectors. The scale keeps them in a range where "
         "softmax "
         "does not saturate.");
+    if (from_.given(Input::head_scale)) {
+      words("Those of this head are also multiplied by its own scale.");
+      return lines({{name("S'"), {of_queries_and_keys(result)}}});
+    }
     const auto width = static_cast<double>(from_.matrix(Output::queries).columns);
     lines({{name("S'"), {scaled(name("S"), width, from_.options()), of_queries_and_keys(result)}}});
     std::vector<Equation> worked;

@@ -166,6 +166,7 @@ std::vector<Field> tensor_fields() {
       tensor("relative_bias", "bias (buckets, H) by relative position, as in T5"),
       tensor("sinks", "extra score of each head (H), in the softmax but without a value",
              {needs_value("normaliser", {"softmax"}), needs_value("softmax.axis", {"keys"})}),
+      tensor("head_scale", "factor on the scores of each head (H), besides scale"),
       tensor("W_score", "weights of score general (D, Dk) or concat (D+Dk, A)",
              {needs_value("score", {"general", "concat"})}),
       tensor("W_score_Q", "query weights of score additive (D, A)", {kAdditiveScore}),

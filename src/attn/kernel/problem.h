@@ -2,7 +2,7 @@
 // caller owns. reference.h defines the result in plain loops:
 //
 //   scores  = q_i . k_j
-//   scaled  = softcap(scale * scores)
+//   scaled  = softcap(scale * head_scale * scores)
 //   masked  = scaled + distances[j - center_i] + biases,   -inf where key j is hidden from query i
 //   weights = exp(masked / temperature - logsumexp),
 //             logsumexp_i = log(exp(sink) + sum_j exp(masked[i, j] / temperature))
@@ -72,8 +72,9 @@ struct Problem {
   const KeyRange* key_ranges = nullptr;  ///< (B or 1, L); nullptr: every query sees [0, S)
   std::int64_t key_ranges_batch = 0;     ///< batch stride of key_ranges; 0: shared by all items
 
-  T scale = 1;    ///< any sign
-  T softcap = 0;  ///< c > 0; 0: off
+  T scale = 1;                     ///< any sign
+  const T* head_scales = nullptr;  ///< (H), any sign; nullptr: all 1
+  T softcap = 0;                   ///< c > 0; 0: off
   bool softcap_last = false;
   T temperature = 1;
   T empty_weight = 0;        ///< weight of each key for a query that sees none: 0, 1 / S or NaN

@@ -86,6 +86,11 @@ std::vector<T> biases(const Problem<T>& p, Query q, std::size_t j) {
   return found;
 }
 
+template <class T>
+double head_scale(const Problem<T>& p, Query q) {
+  return p.head_scales ? double(p.head_scales[q.h]) : 1;
+}
+
 /// The logit of the query's attention sink; -inf for none. Padding queries have none.
 template <class T>
 T sink(const Problem<T>& p, Query q) {
@@ -113,7 +118,7 @@ Outputs<N> attend(const Problem<T>& p) {
     for (std::size_t j = 0; j < p.S; ++j) {
       for (std::size_t d = 0; d < p.D; ++d)
         scores[j] += N(element(p.q, q.b, q.h, q.l, d)) * element(p.k, q.b, g, j, d);
-      scaled[j] = p.scale * scores[j];
+      scaled[j] = p.scale * head_scale(p, q) * scores[j];
       if (p.softcap > 0 && !p.softcap_last) scaled[j] = cap(scaled[j]);
       masked[j] = scaled[j];
       for (const T bias : biases(p, q, j)) masked[j] += bias;

@@ -24,6 +24,7 @@ Row<T> first_row(const Problem<T>& problem, const Results<T>& results, std::size
   if (problem.distances.data)
     row.distances = problem.distances.data + offset_of(problem.distances.strides, b, h);
   if (problem.sinks) row.sink = problem.sinks[h];
+  if (problem.head_scales) row.head_scale = problem.head_scales[h];
   row.query = matrix_of(problem.q, b, h).data;
   if (results.context) row.context = results.context + offset_of(results.context_strides, b, h);
   return row;
@@ -37,6 +38,7 @@ void set_row(const Problem<T>& problem, const Results<T>& results, const Row<T>&
   row.range.begin = range.begin, row.range.end = range.end;
   row.range.center = range.center, row.range.padding = range.padding;
   row.sink = range.padding ? -std::numeric_limits<T>::infinity() : head.sink;
+  row.head_scale = head.head_scale;
   for (std::size_t m = 0; m < problem.masks.size(); ++m)
     row.masks[m] = head.masks[m] ? head.masks[m] + query * problem.masks[m].strides.row : nullptr;
   for (std::size_t m = 0; m < problem.biases.size(); ++m)

@@ -24,6 +24,7 @@ template <class T>
 struct Row {
   KeyRange range;
   T sink = -std::numeric_limits<T>::infinity();
+  T head_scale = 1;
   std::array<const std::uint8_t*, 3> masks{};  ///< at key 0
   std::array<const T*, 2> biases{};            ///< at key 0
   const T* distances = nullptr;                ///< at key 0

@@ -96,7 +96,8 @@ void finish_run(const RowGroup<T>& group, const Run& run, std::size_t column) {
   };
   for (std::size_t r = 0; r < group.rows; ++r) {
     T* const out = group.scores + r * s.score_stride + column;
-    const RowBuffers<T> buffers{s.raw ? row_of(s.raw, r) : out, scale, out,
+    const T head_scale = s.raw ? s.row[group.i + r].head_scale : T(1);
+    const RowBuffers<T> buffers{s.raw ? row_of(s.raw, r) : out, scale * head_scale, out,
                                 s.running_max + (group.i + r) * kLanes<T>};
     const Stages<T> kept{.scaled = row_of(s.scaled, r),
                          .masked = row_of(s.masked, r),
