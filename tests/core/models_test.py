@@ -268,3 +268,36 @@ def test_scaled_scores_beyond_the_range_of_a_kernel(run_job):
     found = run_job({"scale": "none", "outputs": ["scaled_scores", "weights"]}, Q=q, K=k, head_scale=np.array([3.0]))
     assert close(found["scaled_scores"], np.array([[3e38, 0]]), 1e-7)
     assert found["weights"].tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("given", ["gate", "W_gate", "W_gate and b_gate"])
+def test_qwen_3_next(run_job, given):
+    """Qwen3NextAttention: the context times sigmoid(gate), before the output projection."""
+    t = random_tensors(11, **LAYER, W_gate=(M, H * D), b_gate=(H * D,), W_O=(H * D, M))
+    q, k, v = projections(t)
+    logits = t["embeddings"] @ t["W_gate"] + (t["b_gate"] if "b_gate" in given else 0)
+    context = attention(split(q, H), split(k, G), split(v, G)) / (1 + np.exp(-logits))
+    if "b_gate" not in given:
+        del t["b_gate"]
+    if given == "gate":
+        t["gate"] = logits
+        del t["W_gate"]
+    found = run_job({**HEADS, "outputs": ["context", "output", "gates", "head_context"]}, **t)
+    assert close(found["context"], context)
+    assert close(found["output"], context @ t["W_O"])
+    assert close(found["gates"], split(1 / (1 + np.exp(-logits)), H))
+    assert close(found["head_context"], split(context, H))
+
+
+def test_gate_of_tensors_with_a_head_axis(run_job):
+    t = random_tensors(12, Q=(2, L, H, D), K=(2, 5, H, D), V=(2, 5, H, 3), gate=(2, L, H, 3))
+    q, k, v, gate = (t[name].transpose(0, 2, 1, 3) for name in ("Q", "K", "V", "gate"))
+    context = softmax(q @ k.swapaxes(2, 3) / math.sqrt(D)) @ v / (1 + np.exp(-gate))
+    assert close(run_job({"layout": "blhd"}, **t)["context"], context.transpose(0, 2, 1, 3))
+
+
+def test_weights_of_the_gate_out_in(run_job):
+    t = random_tensors(13, embeddings=(L, D), W_gate=(D, D))
+    x = t["embeddings"]
+    expected = attention(x[None], x[None], x[None]) / (1 + np.exp(-x @ t["W_gate"].T))
+    assert close(run_job({"weights_layout": "out-in"}, **t)["context"], expected)

@@ -214,6 +214,8 @@ class RandomJob:
         elif self.chance(0.3):
             self.give("sinks", self.H)
         if self.chance(0.2):
+            self.give("gate", self.B, self.H, self.L, self.Dv)
+        if self.chance(0.2):
             o["temperature"] = choose.choice([0.5, 3])
 
 
@@ -270,7 +272,7 @@ def test_random_job_matches_plain_loops(results, seed):
 
 # Options that can be omitted from a job.
 OPTIONS = ["causal", "alignment", "window", "mask", "mask_polarity", "empty_rows", "past_K",
-           "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "softcap",
+           "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "gate", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
            "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "query_scale", "qk_norm", "qk_norm_epsilon", "q_norm",
            "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary", "cos", "position_ids", "key_position_ids", "b_score", "v_score",

@@ -34,6 +34,9 @@ JOBS = {
     "b_K": [{"base": X, "W_K": (D, D), "b_K": (D,)}],
     "b_V": [{"base": X, "W_V": (D, D), "b_V": (D,)}],
     "b_O": [{"base": X, "W_O": (D, 3), "b_O": (3,)}],
+    "W_gate": [{"base": X, "W_gate": (D, D)}],
+    "b_gate": [{"base": X, "W_gate": (D, D), "b_gate": (D,)}],
+    "gate": [{"gate": (B, H, L, D)}],
     "mask": [{"mask": shape} for shape in [(S,), (1,), (L, S), (L, 1), (H, L, S), (H, 1, S),
                                            (B, 1, L, S), (B, H, L, S), (B, 1, 1, S)]]
             + [{"mask": np.eye(L, S, dtype=bool)}, {"mask": np.ones((B, H, L, S), bool)}],

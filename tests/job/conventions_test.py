@@ -131,6 +131,20 @@ def test_keras_group_query_attention(tmp_path, normal, rng):
     assert is_close(out["output"], expected + w["attention_output/bias"])
 
 
+def test_gate_of_a_keras_layer(tmp_path, normal):
+    """keras.layers.MultiHeadAttention(use_gate=True): context * sigmoid(gate), then attention_output."""
+    M, Dv = 5, 3
+    state = {"mha/query/kernel": normal(M, H, D), "mha/key/kernel": normal(M, H, D),
+             "mha/gate/kernel": normal(M, H, Dv), "mha/gate/bias": normal(H, Dv),
+             "mha/value/kernel": normal(M, H, Dv), "mha/attention_output/kernel": normal(H, Dv, M)}
+    x = normal(B, L, M)
+    out = run(tmp_path, "keras", {**state, "embeddings": x}, {}, "output")
+    w = {name[4:]: array for name, array in state.items()}
+    q, k, v, gate = (np.einsum("blm,mhd->bhld", x, w[f"{name}/kernel"]) for name in ("query", "key", "value", "gate"))
+    context = softmax(q @ k.swapaxes(2, 3) / np.sqrt(D)) @ v / (1 + np.exp(-gate - w["gate/bias"][:, None]))
+    assert is_close(out["output"], np.einsum("bhld,hdm->blm", context, w["attention_output/kernel"]))
+
+
 def test_jax_dot_product_attention(tmp_path, normal):
     """(B, T, N, H). Masked scores are finite: a query without visible keys gets the mean of the values.
     Padded queries are 0."""

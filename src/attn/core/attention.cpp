@@ -86,6 +86,8 @@ class Computation {
     auto [fused, overflowed] =
         attend_fused(formula_.at(Output::queries), formula_.all_keys(),
                      wants_context() ? formula_.all_values() : Tensor(), in_, options_, request);
+    if (std::optional<Tensor>& context = fused[index_of(Output::head_context)])
+      context = formula_.gated(*context);
     compute_rows(overflowed, request, fused);
     for (const OutputRow& row : kOutputs)
       if (std::optional<Tensor>& output = fused[index_of(row.output)])

@@ -267,6 +267,19 @@ class ErrorOps {
             plus(std::move(total), product(w, values.error))};
   }
 
+  /// The derivative of the sigmoid is at most 1/4.
+  Bounded sigmoid(const Bounded& x) const {
+    const Tensor result = exact_.sigmoid(x.value);
+    return {result, plus(times(x.error, 0.25), times(result, 4 * s_))};
+  }
+
+  Bounded gated(const Bounded& context, const Bounded& gates) const {
+    const Tensor result = exact_.gated(context.value, gates.value);
+    Tensor error = each([](double e, double f, double x, double g) { return e * (g + f) + f * x; },
+                        context.error, gates.error, magnitude(context.value), gates.value);
+    return {result, plus(std::move(error), times(magnitude(result), s_))};
+  }
+
   /// The context is rounded to the stored dtype before it is projected.
   Bounded join_heads(const Bounded& x) const {
     return {exact_.join_heads(x.value), exact_.join_heads(stored(x).error), true};
@@ -345,7 +358,7 @@ Precision with_sums_in(Precision precision, const Precision& sums) {
 std::string missing_bound_reason(const std::string& name, const Options& options) {
   const std::optional<Output> output = output_named(name);
   if (!output || !row_of(*output).has_error_bound) return "for " + name;
-  if (output == Output::values || output == Output::present_V) return "";
+  if (output == Output::values || output == Output::present_V || output == Output::gates) return "";
   if (options.qk_norm != QkNorm::none) return "with qk_norm";
   if (options.rotary.kind != Rotary::Kind::none) return "with rotary positions";
   if (row_of(*output).phase == Phase::projection) return "";

@@ -56,6 +56,11 @@ class Formula {
   Value all_keys() { return with_appended(at(Output::present_K), in_.bias_K); }
   Value all_values() { return with_appended(at(Output::present_V), in_.bias_V); }
 
+  /// Weighted values (B, H, rows, Dv) times the output gates, if there are any.
+  Value gated(const Value& context) {
+    return in_.gate || in_.W_gate ? ops_.gated(context, at(Output::gates)) : context;
+  }
+
  private:
   Value evaluate(Output output) {
     switch (output) {
@@ -95,6 +100,11 @@ class Formula {
       case Output::present_V:  // (B, G, P + N, Dv)
         return in_.past_V ? ops_.append(ops_.given(*in_.past_V), at(Output::values))
                           : at(Output::values);
+      case Output::gates:  // (B, H, rows, Dv)
+        return ops_.sigmoid(in_.gate ? ops_.chosen_rows(ops_.given(*in_.gate))
+                                     : ops_.split_heads(ops_.project(at(Output::inputs), in_.W_gate,
+                                                                     in_.b_gate, "gates"),
+                                                        in_.H));
       case Output::scores:  // (B, H, rows, S), as are all up to weights
         return ops_.score(at(Output::queries), all_keys());
       case Output::scaled_scores:
@@ -123,7 +133,7 @@ class Formula {
         return ops_.entropy(at(Output::weights));
       case Output::head_context: {  // (B, H, rows, Dv)
         const Value& weights = at(Output::weights);
-        return ops_.weighted_values(weights, all_values(), *visible_);
+        return gated(ops_.weighted_values(weights, all_values(), *visible_));
       }
       case Output::context:  // (B, rows, H * Dv)
         return ops_.join_heads(at(Output::head_context));

@@ -60,7 +60,10 @@ enum class Input : unsigned char {
   k_norm_bias,
   short_factor,
   long_factor,
-  head_scale
+  head_scale,
+  W_gate,
+  b_gate,
+  gate
 };
 
 /// What an input's elements are.
@@ -149,6 +152,9 @@ inline constexpr auto kInputs = [] {
        .kind = table,
        .companion = Input::short_factor},
       {.input = Input::head_scale, .name = "head_scale", .axes = {H}, .kind = table},
+      {.input = Input::W_gate, .name = "W_gate", .axes = {M, HDv}},
+      {.input = Input::b_gate, .name = "b_gate", .axes = {HDv}, .companion = Input::W_gate},
+      {.input = Input::gate, .name = "gate", .axes = {B, L, HDv}},
   });
 }();
 

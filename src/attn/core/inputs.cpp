@@ -161,6 +161,8 @@ void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
   in.W_O = given(Input::W_O);
   in.b_Q = given(Input::b_Q), in.b_K = given(Input::b_K), in.b_V = given(Input::b_V),
   in.b_O = given(Input::b_O);
+  in.W_gate = given(Input::W_gate), in.b_gate = given(Input::b_gate);
+  if (const auto gate = given(Input::gate)) in.gate = lifted_heads(*gate, in.H, options);
   set_option_tensors(numbers, options, in);
   in.past_K = lifted_past(find(numbers, Input::past_K), in);
   in.past_V = lifted_past(find(numbers, Input::past_V), in);

@@ -54,6 +54,8 @@ struct Inputs {
 
   std::optional<Tensor> W_Q, W_K, W_V, W_O;  ///< (M, H*D) (Mk, G*Dk) (Mv, G*Dv) (H*Dv, Mo)
   std::optional<Tensor> b_Q, b_K, b_V, b_O;  ///< (H*D) (G*Dk) (G*Dv) (Mo)
+  std::optional<Tensor> W_gate, b_gate;      ///< (M, H*Dv), (H*Dv)
+  std::optional<Tensor> gate;                ///< (B, H, L, Dv)
   std::optional<Tensor> mask;      ///< boolean or added; each axis 1 or of (B, H, L, P + N)
   std::optional<Tensor> key_mask;  ///< likewise, (B or 1, 1, 1, P + N)
 

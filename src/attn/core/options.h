@@ -81,8 +81,8 @@ enum class Layout {
   blhd,  ///< (B, L, H, D)
 };
 
-/// The axes of W_Q, W_K, W_V and W_O in the job. make_job() converts them to (in, out); afterwards
-/// the option is used only in messages.
+/// The axes of W_Q, W_K, W_V, W_O and W_gate in the job. make_job() converts them to (in, out);
+/// afterwards the option is used only in messages.
 enum class WeightsLayout {
   in_out,  ///< (in, out): x W
   out_in,  ///< (out, in): x W^T, as torch.nn.Linear saves its weight

@@ -20,8 +20,9 @@ static_assert(is_in_order(), "a row of kOutputs is not at its enumerator's place
 std::string_view missing_for(Output output, const TensorMap& tensors, const Options& options) {
   if (output == Output::positions)
     return options.position.kind == Position::Kind::none ? "position" : "";
-  const std::optional<Input> source = row_of(output).source;
-  return !source || contains(tensors, *source) ? "" : name_of(*source);
+  const std::optional<Input> source = row_of(output).source, other = row_of(output).other_source;
+  const bool has_other = other && contains(tensors, *other);
+  return !source || has_other || contains(tensors, *source) ? "" : name_of(*source);
 }
 
 /// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." if no name is

@@ -30,6 +30,7 @@ enum class Output : unsigned char {
   values,
   present_K,
   present_V,
+  gates,
   scores,
   scaled_scores,
   masked_scores,
@@ -60,6 +61,7 @@ struct OutputRow {
   std::string_view description;
   bool has_error_bound = false;      ///< core/expected_error.h
   std::optional<Input> source = {};  ///< the problem has this output only if this input is given
+  std::optional<Input> other_source = {};  ///< or this one
 };
 
 /// The rows, in the order of the enumerators.
@@ -126,6 +128,14 @@ inline constexpr auto kOutputs = [] {
        .phase = projection,
        .description = "past_V followed by the new values; past_V of the next step",
        .has_error_bound = true},
+      {.output = Output::gates,
+       .name = "gates",
+       .axes = {B, H, L, Dv},
+       .phase = projection,
+       .description = "sigmoid(X W_gate + b_gate), factors on the context",
+       .has_error_bound = true,
+       .source = Input::W_gate,
+       .other_source = Input::gate},
       {.output = Output::scores,
        .name = "scores",
        .axes = {B, H, L, S},
@@ -181,7 +191,7 @@ inline constexpr auto kOutputs = [] {
        .name = "head_context",
        .axes = {B, H, L, Dv},
        .phase = masked,
-       .description = "weights V, for each head",
+       .description = "weights V, for each head; times gates if there are any",
        .has_error_bound = true},
       {.output = Output::context,
        .name = "context",

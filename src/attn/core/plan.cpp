@@ -153,6 +153,13 @@ class CostOps {
     return context;
   }
 
+  Cost sigmoid(const Cost& x) const {
+    return {x.shape, false, x.flops + 3 * real_product(x.shape)};
+  }
+  Cost gated(const Cost& context, const Cost&) const {
+    return {context.shape, false, context.flops + real_product(context.shape)};
+  }
+
   Cost join_heads(const Cost& x) const {
     return {{x.shape[0], x.shape[2], x.shape[1] * x.shape[3]}, x.is_integer};
   }

@@ -264,7 +264,7 @@ std::string advice_on_layout(const Tensor& W, const AxisList& expected, const Op
              : "(in, out) weights? set weights_layout: in-out";
 }
 
-/// W_Q, W_K, W_V or W_O. `advice` is used if the other layout does not fit either.
+/// W_Q, W_K, W_V, W_O or W_gate. `advice` is used if the other layout does not fit either.
 void take_weights(Input input, const Tensor& W, const Options& options, AxisLengths& axes,
                   const std::string& advice = "") {
   const AxisList& expected = row_of(input).axes;
@@ -397,13 +397,29 @@ void settle_keys(const TensorMap& tensors, const Options& options, AxisLengths& 
   axes.settle(Axis::S, std::move(keys));
 }
 
+/// Shaped as the context.
+void check_gate(const Tensor& gate, bool split, const Options& options, AxisLengths& axes) {
+  if (!split)
+    axes.take(Input::gate, gate,
+              with_batch(axes.knows(Axis::B), {Axis::L, Axis::HDv}, options.batch_second));
+  else if (options.layout == Layout::bhld)
+    axes.take(Input::gate, gate, {Axis::B, Axis::H, Axis::L, Axis::Dv});
+  else
+    axes.take(Input::gate, gate, {Axis::B, Axis::L, Axis::H, Axis::Dv});
+}
+
 void check_parts(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
   join_axis(Axis::HD, Axis::H, Axis::D, axes);
   join_axis(Axis::HDv, Axis::H, Axis::Dv, axes);
   join_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   join_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
   if (const Tensor* W_O = find(tensors, Input::W_O)) take_weights(Input::W_O, *W_O, options, axes);
-  for (const Input bias : {Input::b_Q, Input::b_K, Input::b_V, Input::b_O})
+  if (const Tensor* W_gate = find(tensors, Input::W_gate))
+    take_weights(Input::W_gate, *W_gate, options, axes);
+  const Tensor* Q = find(tensors, Input::Q);
+  if (const Tensor* gate = find(tensors, Input::gate))
+    check_gate(*gate, Q != nullptr && Q->rank() == 4, options, axes);
+  for (const Input bias : {Input::b_Q, Input::b_K, Input::b_V, Input::b_O, Input::b_gate})
     if (const Tensor* tensor = find(tensors, bias)) axes.take(bias, *tensor, row_of(bias).axes);
 }
 

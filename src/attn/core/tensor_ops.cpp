@@ -130,6 +130,21 @@ Tensor TensorOps::weighted_values(const Tensor& weights, const Tensor& values,
   return attn::weighted_values(weights, values, visible.keys);
 }
 
+Tensor TensorOps::sigmoid(const Tensor& x) const {
+  Tensor result = cast(x, DType::f64);
+  for (double& value : result.mutable_data<double>()) value = 1 / (1 + std::exp(-value));
+  return cast(result, in_.compute);
+}
+
+Tensor TensorOps::gated(const Tensor& context, const Tensor& gates) const {
+  Tensor product = cast(context, DType::f64);
+  const Tensor wide_gates = cast(gates, DType::f64);
+  const auto factors = wide_gates.data<double>();
+  const auto out = product.mutable_data<double>();
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] *= factors[i];
+  return cast(product, in_.compute);
+}
+
 Tensor TensorOps::join_heads(const Tensor& head_context) const {
   return side_by_side(head_context);
 }

@@ -55,6 +55,8 @@ class TensorOps {
   Tensor entropy(const Tensor& weights) const;
   Tensor weighted_values(const Tensor& weights, const Tensor& values,
                          const VisibleKeys& visible) const;
+  Tensor sigmoid(const Tensor& x) const;
+  Tensor gated(const Tensor& context, const Tensor& gates) const;
   Tensor join_heads(const Tensor& head_context) const;
 
  private:

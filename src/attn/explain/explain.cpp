@@ -24,7 +24,7 @@ constexpr Output kNeeded[] = {Output::positions,     Output::inputs,        Outp
                               Output::keys,          Output::values,        Output::scores,
                               Output::scaled_scores, Output::masked_scores, Output::weights,
                               Output::head_context,  Output::context,       Output::output,
-                              Output::present_K,     Output::present_V};
+                              Output::present_K,     Output::present_V,     Output::gates};
 
 /// One of the three projections of the inputs.
 struct Projection {
@@ -322,6 +322,13 @@ class Explainer {
     const Matrix result = from_.matrix(Output::head_context);
     words("Each query receives the sum of the values, multiplied by its weights." +
           shape("C", result));
+    if (from_.has(Output::gates)) {
+      words("Each element is then multiplied by its output gate.");
+      const Matrix gates = from_.matrix(Output::gates);
+      return lines(
+          {{name("G"), {of_queries(gates)}},
+           {name("C"), {row({name("G"), sign("⊙"), name("A"), name("V")}), of_queries(result)}}});
+    }
     lines({{name("C"), {row({name("A"), name("V")}), of_queries(result)}}});
     if (v.rows != weights.columns) return;
     std::vector<Equation> worked;

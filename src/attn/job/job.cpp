@@ -234,7 +234,7 @@ bool is_of_flag(const Job& job, const Document& document, const Problem& problem
   return !job.origins.contains(problem.subject) && entry != nullptr && entry->from_flag;
 }
 
-constexpr std::array kProjections = {Input::W_Q, Input::W_K, Input::W_V, Input::W_O};
+constexpr std::array kProjections = {Input::W_Q, Input::W_K, Input::W_V, Input::W_O, Input::W_gate};
 
 /// Gives all weights the axes (in, out).
 void apply_weights_layout(Job& job, const Document& document) {

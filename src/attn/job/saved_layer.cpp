@@ -84,6 +84,8 @@ const std::map<std::string, Name>& keras_names() {
       {"query/bias", as("b_Q", 2, flat)},
       {"key/bias", as("b_K", 2, flat)},
       {"value/bias", as("b_V", 2, flat)},
+      {"gate/kernel", projection("W_gate", &SavedLayer::heads)},
+      {"gate/bias", as("b_gate", 2, flat)},
       {"attention_output/kernel", as("W_O", 3, joined_rows)},
       {"attention_output/bias", as("b_O", 1, flat)},
   };

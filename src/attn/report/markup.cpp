@@ -18,9 +18,9 @@ namespace {
 
 /// Signs with a LaTeX command.
 constexpr std::pair<std::string_view, std::string_view> kCommands[] = {
-    {"·", "\\cdot "},  {"×", "\\times "}, {"Σ", "\\sum "},   {"…", "\\dots "},
-    {"⋮", "\\vdots "}, {"⋱", "\\ddots "}, {"−", "-"},        {"∞", "\\infty "},
-    {"∈", "\\in "},    {"|", "\\vert "},  {"max", "\\max "}, {"cos", "\\cos "}};
+    {"·", "\\cdot "},  {"×", "\\times "}, {"Σ", "\\sum "},   {"…", "\\dots "}, {"⋮", "\\vdots "},
+    {"⋱", "\\ddots "}, {"−", "-"},        {"∞", "\\infty "}, {"∈", "\\in "},   {"|", "\\vert "},
+    {"max", "\\max "}, {"cos", "\\cos "}, {"⊙", "\\odot "}};
 
 std::string command_for(const std::string& text) {
   for (const auto& [sign, command] : kCommands)
