@@ -301,3 +301,25 @@ def test_weights_of_the_gate_out_in(run_job):
     x = t["embeddings"]
     expected = attention(x[None], x[None], x[None]) / (1 + np.exp(-x @ t["W_gate"].T))
     assert close(run_job({"weights_layout": "out-in"}, **t)["context"], expected)
+
+
+@pytest.mark.parametrize("batch_axis", ["first", "second"])
+def test_keys_shared_by_a_batch(run_job, batch_axis):
+    t = random_tensors(18, Q=(3, L, H * D), K=(5, G * D), V=(5, G * D))
+    expected = np.stack([attention(split(q, H), split(t["K"], G), split(t["V"], G)) for q in t["Q"]])
+    if batch_axis == "second":
+        t["Q"], expected = t["Q"].swapaxes(0, 1), expected.swapaxes(0, 1)
+    assert close(run_job({**HEADS, "batch_axis": batch_axis}, **t)["context"], expected)
+
+
+def test_shared_keys_of_own_values(run_job):
+    t = random_tensors(19, Q=(3, L, D), K=(5, D), V=(3, 5, D))
+    expected = np.stack([attention(q[None], t["K"][None], v[None]) for q, v in zip(t["Q"], t["V"])])
+    assert close(run_job({}, **t)["context"], expected)
+
+
+def test_memory_shared_by_a_batch(run_job):
+    t = random_tensors(20, embeddings=(3, L, M), memory=(5, 7), W_Q=(M, D), W_K=(7, D), W_V=(7, D))
+    k, v = (t["memory"] @ t[name] for name in ("W_K", "W_V"))
+    expected = np.stack([attention((x @ t["W_Q"])[None], k[None], v[None]) for x in t["embeddings"]])
+    assert close(run_job({}, **t)["context"], expected)

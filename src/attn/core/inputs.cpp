@@ -98,11 +98,13 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axis
   }
 }
 
-/// (N, M), (B, N, M) or, with the batch second, (N, B, M) -> (B, N, M).
-Tensor lifted(const Tensor& tensor, const Options& options) {
+/// (N, M), (B, N, M) or, with the batch second, (N, B, M) -> (B, N, M). A matrix is the same in all
+/// items of the batch.
+Tensor lifted(const Tensor& tensor, const Inputs& in, const Options& options) {
   const Shape& shape = tensor.shape();
-  if (tensor.rank() == 2) return tensor.reshaped({1, shape[0], shape[1]});
-  return options.batch_second ? swap_first_axes(tensor) : tensor;
+  if (tensor.rank() != 2) return options.batch_second ? swap_first_axes(tensor) : tensor;
+  const Tensor item = tensor.reshaped({1, shape[0], shape[1]});
+  return in.B == 1 ? item : repeated(item, in.B);
 }
 
 /// past_K or past_V, in the shape of the user's keys or with all four axes -> (B, G, P, D).
@@ -113,8 +115,9 @@ std::optional<Tensor> lifted_past(const Tensor* past, const Inputs& in) {
 }
 
 /// Q, K or V in any of their forms -> (B, heads, N, D).
-Tensor lifted_heads(const Tensor& tensor, std::size_t heads, const Options& options) {
-  if (tensor.rank() != 4) return split_heads(lifted(tensor, options), heads);
+Tensor lifted_heads(const Tensor& tensor, std::size_t heads, const Inputs& in,
+                    const Options& options) {
+  if (tensor.rank() != 4) return split_heads(lifted(tensor, in, options), heads);
   return options.layout == Layout::bhld ? tensor : swap_middle_axes(tensor);
 }
 
@@ -162,18 +165,19 @@ void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
   in.b_Q = given(Input::b_Q), in.b_K = given(Input::b_K), in.b_V = given(Input::b_V),
   in.b_O = given(Input::b_O);
   in.W_gate = given(Input::W_gate), in.b_gate = given(Input::b_gate);
-  if (const auto gate = given(Input::gate)) in.gate = lifted_heads(*gate, in.H, options);
+  if (const auto gate = given(Input::gate)) in.gate = lifted_heads(*gate, in.H, in, options);
   set_option_tensors(numbers, options, in);
   in.past_K = lifted_past(find(numbers, Input::past_K), in);
   in.past_V = lifted_past(find(numbers, Input::past_V), in);
   if (in.projected) {
-    in.embeddings = lifted(at(numbers, Input::embeddings), options);
-    if (const auto memory = given(Input::memory)) in.memory = lifted(*memory, options);
-    if (const auto memory_V = given(Input::memory_V)) in.memory_V = lifted(*memory_V, options);
+    in.embeddings = lifted(at(numbers, Input::embeddings), in, options);
+    if (const auto memory = given(Input::memory)) in.memory = lifted(*memory, in, options);
+    if (const auto memory_V = given(Input::memory_V)) in.memory_V = lifted(*memory_V, in, options);
   } else {
-    in.Q = lifted_heads(at(numbers, Input::Q), in.H, options);
-    in.K = lifted_heads(at(numbers, Input::K), in.G, options);
-    in.V = contains(numbers, Input::V) ? lifted_heads(at(numbers, Input::V), in.G, options) : in.K;
+    in.Q = lifted_heads(at(numbers, Input::Q), in.H, in, options);
+    in.K = lifted_heads(at(numbers, Input::K), in.G, in, options);
+    in.V =
+        contains(numbers, Input::V) ? lifted_heads(at(numbers, Input::V), in.G, in, options) : in.K;
   }
 }
 

@@ -9,6 +9,7 @@
 //   memory_V (S, Mv) or (B, S, Mv) for values only, W_Q, W_K, W_V (default: identity) and b_Q, b_K,
 //   b_V;
 //   Q and K, and V (default: K), all (L, D), all (B, L, D) or all (B, H, L, D).
+// With a batch, matrices (S, *) as K, V, memory and memory_V are shared by all its items.
 // Both forms: W_O, b_O, a mask, past_K and past_V (shaped as the outputs keys and values, or
 // (B, G, P, D)), lengths and documents (core/token_positions.h), and tensors of options
 // (core/shapes.h). 1-D queries are an error. Integers and booleans (0 and 1) become int64, floats

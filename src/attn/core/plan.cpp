@@ -232,6 +232,11 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
     bytes += tensor.bytes();
     if (tensor.dtype() != used) bytes = sum(bytes, product({tensor.size(), size_of(used)}));
   }
+  if (in.B > 1)  // copies of those that the batch shares
+    for (const auto& [input, whole] :
+         {std::pair{Input::memory, &in.memory}, std::pair{Input::memory_V, &in.memory_V}})
+      if (contains(tensors, input) && at(tensors, input).rank() == 2)
+        bytes = sum(bytes, (*whole)->bytes());
   return bytes;
 }
 

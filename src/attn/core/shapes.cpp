@@ -182,6 +182,9 @@ AxisList with_batch(bool batched, AxisList axes, bool second = false) {
   return axes;
 }
 
+/// Whether all items of the batch use this matrix.
+bool is_shared(const Tensor& matrix, bool batched) { return batched && matrix.rank() == 2; }
+
 bool check_rank(Input input, const Tensor& tensor, std::size_t most, AxisLengths& axes) {
   if (tensor.rank() >= 2 && tensor.rank() <= most) return true;
   axes.problem(input, {.expected = std::string(most == 4 ? "2, 3 or 4" : "2 or 3") + " axes",
@@ -300,15 +303,18 @@ void check_projected(const TensorMap& tensors, const Options& options, AxisLengt
   const auto rows = [&](Axis count, Axis width) {
     return with_batch(batched, {count, width}, options.batch_second);
   };
+  const auto key_rows = [&](const Tensor& tensor, Axis width) {
+    return is_shared(tensor, batched) ? AxisList{Axis::N, width} : rows(Axis::N, width);
+  };
   axes.take(Input::embeddings, embeddings, rows(Axis::L, Axis::M));
   if (const Tensor* memory = find(tensors, Input::memory)) {
-    axes.take(Input::memory, *memory, rows(Axis::N, Axis::Mk));
+    axes.take(Input::memory, *memory, key_rows(*memory, Axis::Mk));
   } else {
     axes.equate(Axis::N, Axis::L);
     axes.equate(Axis::Mk, Axis::M);
   }
   if (const Tensor* memory_V = find(tensors, Input::memory_V))
-    axes.take(Input::memory_V, *memory_V, rows(Axis::N, Axis::Mv));
+    axes.take(Input::memory_V, *memory_V, key_rows(*memory_V, Axis::Mv));
   else
     axes.equate(Axis::Mv, Axis::Mk);
   if (const Tensor* W_Q = find(tensors, Input::W_Q))
@@ -354,10 +360,13 @@ void check_packed(const Tensor& Q, const Tensor& K, const Tensor* V, const Optio
   };
   axes.take(Input::Q, Q, rows(Axis::L, Axis::HD));
   settle_packed_heads(options.score, axes);
-  axes.take(Input::K, K, rows(Axis::N, Axis::GD), advice_on_groups(K, options, axes));
+  const auto key_rows = [&](const Tensor& tensor, Axis width) {
+    return is_shared(tensor, batched) ? AxisList{Axis::N, width} : rows(Axis::N, width);
+  };
+  axes.take(Input::K, K, key_rows(K, Axis::GD), advice_on_groups(K, options, axes));
   if (keys_have_own_width(options.score)) split_axis(Axis::GD, Axis::G, Axis::Dk, axes);
   if (V != nullptr)
-    axes.take(Input::V, *V, rows(Axis::N, Axis::GDv));
+    axes.take(Input::V, *V, key_rows(*V, Axis::GDv));
   else
     axes.equate(Axis::GDv, Axis::GD);
   split_axis(Axis::GDv, Axis::G, Axis::Dv, axes);
