@@ -303,6 +303,30 @@ def test_weights_of_the_gate_out_in(run_job):
     assert close(run_job({"weights_layout": "out-in"}, **t)["context"], expected)
 
 
+@pytest.mark.parametrize("shape", [(2, H, L, 5), (H, 1, 5), (L, 5), (5,), (1, 1)])
+def test_bias_and_boolean_mask_of_jax(run_job, shape):
+    """jax.nn.dot_product_attention: logits * scale + bias, then the mask hides keys."""
+    t = random_tensors(14, Q=(2, L, H, D), K=(2, 5, H, D), V=(2, 5, H, D), bias=shape)
+    t["mask"] = np.random.default_rng(15).random((2, 1, L, 5)) < 0.6
+    t["mask"][..., 0] = True
+    q, k, v = (t[name].transpose(0, 2, 1, 3) for name in "QKV")
+    scores = np.where(t["mask"], q @ k.swapaxes(2, 3) / math.sqrt(D) + t["bias"], -np.inf)
+    found = run_job({"convention": "jax"}, **t)["context"]
+    assert close(found, (softmax(scores) @ v).transpose(0, 2, 1, 3))
+
+
+def test_bias_mask_and_key_mask_are_all_added(run_job):
+    t = random_tensors(16, Q=(L, D), K=(5, D), V=(5, D), bias=(L, 5), mask=(1, 5), key_mask=(5,))
+    expected = attention(t["Q"][None], t["K"][None], t["V"][None], bias=t["bias"] + t["mask"] + t["key_mask"])
+    assert close(run_job({}, **t)["context"], expected)
+
+
+def test_bias_and_past_keys(run_job):
+    t = random_tensors(17, Q=(2, D), K=(2, D), V=(2, D), past_K=(3, D), past_V=(3, D), bias=(2, 5))
+    k, v = (np.concatenate([t[f"past_{x}"], t[x]])[None] for x in "KV")
+    assert close(run_job({}, **t)["context"], attention(t["Q"][None], k, v, bias=t["bias"]))
+
+
 @pytest.mark.parametrize("batch_axis", ["first", "second"])
 def test_keys_shared_by_a_batch(run_job, batch_axis):
     t = random_tensors(18, Q=(3, L, H * D), K=(5, G * D), V=(5, G * D))

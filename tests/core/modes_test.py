@@ -72,6 +72,10 @@ class RandomJob:
             self.segments()
         if self.chance(0.4):
             self.mask()
+        if self.chance(0.25):
+            shape = tuple(1 if self.chance(0.2) else n for n in (self.B, self.H, self.L, self.S))
+            self.give("bias", *shape)
+            self.t["bias"][self.rng.random(shape) < 0.1] = -np.inf
         if self.chance(0.4):
             o["empty_rows"] = choose.choice(["uniform", "nan", "zero"])
 
@@ -271,21 +275,22 @@ def test_random_job_matches_plain_loops(results, seed):
 
 
 # Options that can be omitted from a job.
-OPTIONS = ["causal", "alignment", "window", "mask", "mask_polarity", "empty_rows", "past_K",
-           "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "gate", "softcap",
+OPTIONS = ["causal", "alignment", "window", "mask", "bias", "mask_polarity", "empty_rows", "past_K", "key_lengths",
+           "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "gate", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
-           "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "query_scale", "qk_norm", "qk_norm_epsilon", "q_norm",
-           "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary", "cos", "position_ids", "key_position_ids", "b_score", "v_score",
-           "g_score"]
+           "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "query_scale", "qk_norm",
+           "qk_norm_epsilon", "q_norm", "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary",
+           "cos", "position_ids", "key_position_ids", "b_score", "v_score", "g_score"]
 # Options that need another one, and are omitted with it.
 DEPENDENTS = {"past_K": ["past_V"], "documents": ["key_documents"], "cu_seqlens_q": ["cu_seqlens_k"],
               "bias_K": ["bias_V"], "cos": ["sin"], "softcap": ["softcap_order"],
               "relative_bias": ["relative"], "normaliser": ["top_k"],
-              "qk_norm": ["q_norm", "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_epsilon", "qk_norm_axis"],
+              "qk_norm": ["q_norm", "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_epsilon",
+                          "qk_norm_axis"],
               "qk_norm_axis": ["q_norm", "k_norm", "q_norm_bias", "k_norm_bias"],  # of another shape
               "rotary": ["cos", "sin", "position_ids", "key_position_ids"]}
 # Tensors whose shape includes the past keys: past_K cannot be omitted from jobs with these.
-COUNTS_PAST = {"mask", "key_lengths", "documents", "cu_seqlens_q", "position_ids"}
+COUNTS_PAST = {"mask", "bias", "key_lengths", "documents", "cu_seqlens_q", "position_ids"}
 
 
 def without(values, name):

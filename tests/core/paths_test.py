@@ -40,6 +40,9 @@ JOBS = {
     "mask": [{"mask": shape} for shape in [(S,), (1,), (L, S), (L, 1), (H, L, S), (H, 1, S),
                                            (B, 1, L, S), (B, H, L, S), (B, 1, 1, S)]]
             + [{"mask": np.eye(L, S, dtype=bool)}, {"mask": np.ones((B, H, L, S), bool)}],
+    "bias": [{"bias": (H, L, S)}, {"bias": (L, S), "mask": np.eye(L, S, dtype=bool)},
+             {"bias": (L, S), "mask": (L, S)},
+             {"bias": (L, S), "mask": (L, S), "key_mask": (S,), "expect": "bias"}],
     "key_mask": [{"key_mask": np.ones(S, bool)}, {"key_mask": (B, S)},
                  {"key_mask": np.ones((B, S), bool), "mask": (L, S)}],
     "past_K": [{"past_K": (B, G, 3, D), "past_V": (B, G, 3, D), "causal": True}],

@@ -59,6 +59,8 @@ CASES = [
     ({"b_gate": ones(3)}, ["b_gate: requires W_gate"]),
     ({"Q": ones(3, 2, 3), "K": ones(4, 2), "V": ones(4, 3)}, ["K: expected (*, 3) to match Q (3, 2, 3), found (4, 2)"]),
     ({"Q": ones(3, 2, 3), "V": ones(5, 3)}, ["V: expected (4, *) to match K (4, 3), found (5, 3)"]),
+    ({"bias": ones(2, 3)}, ["bias: expected a shape that broadcasts to the scores (2, 4), found (2, 3)"]),
+    ({"bias": [[True]]}, ["bias: expected numbers to add, found booleans; use mask"]),
     ({"head_scale": ones(2)}, ["head_scale: expected (1,) to match heads = 1, found (2,)"]),
     ({"sinks": ones(1), "normaliser": "sparsemax"}, ["sinks: requires normaliser softmax"]),
     ({"sinks": ones(1), "softmax": {"axis": "all"}}, ["sinks: requires softmax.axis keys"]),

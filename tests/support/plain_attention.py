@@ -56,7 +56,7 @@ def in_range(o, distance):
 
 
 def mask_terms(t, o, shape):
-    """Which keys the mask leaves visible, and what it adds to their scores."""
+    """Which keys the mask and the bias leave visible, and what they add to their scores."""
     visible, bias = np.ones(shape, bool), np.zeros(shape)
     if "mask" in t:
         mask = np.broadcast_to(t["mask"], shape)
@@ -64,6 +64,9 @@ def mask_terms(t, o, shape):
             visible = mask if o.get("mask_polarity") != "ignore" else ~mask
         else:
             visible, bias = mask != -np.inf, np.where(mask == -np.inf, 0, mask)
+    if "bias" in t:
+        added = np.broadcast_to(t["bias"], shape)
+        visible, bias = visible & (added != -np.inf), bias + np.where(added == -np.inf, 0, added)
     return visible, bias
 
 

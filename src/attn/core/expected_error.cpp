@@ -321,7 +321,7 @@ class ErrorOps {
   }
 
   bool biases_are_rounded() const {
-    for (const auto* bias : {&in_.mask, &in_.key_mask, &in_.slopes, &in_.relative_bias})
+    for (const auto* bias : {&in_.bias, &in_.mask, &in_.key_mask, &in_.slopes, &in_.relative_bias})
       if (*bias && is_float((*bias)->dtype())) {
         const Tensor error = distance_when_stored(**bias);
         for (const double e : error.data<double>())

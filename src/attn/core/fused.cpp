@@ -115,7 +115,7 @@ class OverflowedRows {
     const auto adds = [](const std::optional<Tensor>& mask) {
       return mask && is_float(mask->dtype());
     };
-    biased_ = adds(in.mask) || adds(in.key_mask) || in.relative_bias || in.slopes;
+    biased_ = in.bias || adds(in.mask) || adds(in.key_mask) || in.relative_bias || in.slopes;
   }
 
   /// Whether a row with this logsumexp must be recomputed. -inf is the logsumexp of rows without
@@ -328,6 +328,7 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   if (options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
   if (const char* option = beyond_kernels(in, options)) return option;
+  if (has_too_many_biases(in)) return "bias";
   return has_kernel_problem(in) ? nullptr : in.slopes ? "alibi" : "relative_bias";
 }
 

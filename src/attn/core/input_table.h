@@ -63,7 +63,8 @@ enum class Input : unsigned char {
   head_scale,
   W_gate,
   b_gate,
-  gate
+  gate,
+  bias
 };
 
 /// What an input's elements are.
@@ -155,6 +156,7 @@ inline constexpr auto kInputs = [] {
       {.input = Input::W_gate, .name = "W_gate", .axes = {M, HDv}},
       {.input = Input::b_gate, .name = "b_gate", .axes = {HDv}, .companion = Input::W_gate},
       {.input = Input::gate, .name = "gate", .axes = {B, L, HDv}},
+      {.input = Input::bias, .name = "bias", .axes = {B, H, L, S}},
   });
 }();
 

@@ -26,7 +26,7 @@ Tensor lifted_mask(const Tensor& mask, bool with_heads) {
 }
 
 /// `full` is (B, H, L, S); the message shows the scores as the user sees them.
-void check_mask(const Tensor& mask, Shape full, const Inputs& in, AxisLengths& axes) {
+void check_mask(Input input, const Tensor& mask, Shape full, const Inputs& in, AxisLengths& axes) {
   const Shape shape = lifted_mask(mask, in.with_heads).shape();
   bool fits = shape.size() == 4;
   for (std::size_t axis = 0; fits && axis < 4; ++axis)
@@ -34,8 +34,8 @@ void check_mask(const Tensor& mask, Shape full, const Inputs& in, AxisLengths& a
   if (fits) return;
   if (!in.with_heads) full.erase(full.begin() + 1);
   if (!in.batched) full.erase(full.begin());
-  axes.problem(Input::mask, {.expected = "a shape that broadcasts to the scores " + to_string(full),
-                             .found = to_string(mask.shape())});
+  axes.problem(input, {.expected = "a shape that broadcasts to the scores " + to_string(full),
+                       .found = to_string(mask.shape())});
 }
 
 /// Limits the axes of tensors without elements. A file of a few bytes can declare any length, and
@@ -84,8 +84,16 @@ void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, Axis
     Tensor mask = with_heads_apart(as_mask(Input::mask, *given, in.compute, axes), in);
     if (options.short_mask == ShortMask::hide)
       mask = with_hidden_columns(mask, keys, options.mask_polarity);
-    check_mask(mask, {in.B, in.H, in.L, keys}, in, axes);
+    check_mask(Input::mask, mask, {in.B, in.H, in.L, keys}, in, axes);
     in.mask = lifted_mask(mask, in.with_heads);
+  }
+  if (const Tensor* given = find(tensors, Input::bias)) {
+    if (given->dtype() == DType::boolean)
+      axes.problem(Input::bias,
+                   {.expected = "numbers to add", .found = "booleans", .hint = "use mask"});
+    const Tensor bias = with_heads_apart(cast(*given, in.compute), in);
+    check_mask(Input::bias, bias, {in.B, in.H, in.L, keys}, in, axes);
+    in.bias = lifted_mask(bias, in.with_heads);
   }
   if (const Tensor* given = find(tensors, Input::key_mask)) {
     const Tensor mask = as_mask(Input::key_mask, *given, in.compute, axes);

@@ -116,7 +116,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
   problem.key_ranges = in.key_ranges ? in.key_ranges->data() : masked_ranges.data();
   problem.key_ranges_batch =
       in.token_positions.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
-  for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask})
+  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask})
     if (*given)
       add_mask(*this, fitted_mask(**given, in, options.mask_polarity),
                options.mask_polarity == MaskPolarity::ignore);
@@ -136,6 +136,13 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
 
 const char* beyond_kernels(const Inputs& in, const Options& options) {
   return in.compute == DType::f32 ? beyond<float>(in, options) : beyond<double>(in, options);
+}
+
+bool has_too_many_biases(const Inputs& in) {
+  const auto is_added = [](const std::optional<Tensor>& mask) {
+    return mask && is_float(mask->dtype());
+  };
+  return in.bias && is_added(in.mask) && is_added(in.key_mask);
 }
 
 bool has_kernel_problem(const Inputs& in) {

@@ -28,6 +28,9 @@ struct KernelProblem {
 /// appended keys. Without such biases, a problem that has no key ranges uses a mask.
 bool has_kernel_problem(const Inputs& in);
 
+/// Whether there are more than two additive tensors, which is the most that the kernels take.
+bool has_too_many_biases(const Inputs& in);
+
 /// The key of the first option whose value, or a number that the kernels derive from it, is
 /// infinite or subnormal in the dtype of the computation; nullptr if there is none.
 const char* beyond_kernels(const Inputs& in, const Options& options);

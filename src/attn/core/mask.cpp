@@ -131,7 +131,7 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
   auto visible = mutable_array_of<bool>(result.keys);
   const Tensor by_position = visible_by_position(in, options);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(scaled));
-  for (const std::optional<Tensor>* given : {&in.mask, &in.key_mask}) {
+  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask}) {
     if (!*given) continue;
     const Tensor mask = fitted_mask(**given, in, options.mask_polarity);
     if (mask.dtype() == DType::boolean) {

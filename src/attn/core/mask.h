@@ -33,10 +33,10 @@ struct VisibleKeys {
 };
 
 /// Masked scores (B, H, R, S) and what was masked. Query i sees key j when the boolean mask, the
-/// additive mask (not -inf), causality, the window, documents and lengths all allow it; appended
-/// keys are always visible. The additive mask, ALiBi and the relative bias are added, and then,
-/// with SoftcapOrder::after_mask, the softcap is applied. Hidden scores are -inf, even if they were
-/// NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
+/// additive mask and bias (not -inf), causality, the window, documents and lengths all allow it;
+/// appended keys are always visible. The additive mask, the bias, ALiBi and the relative bias are
+/// added, and then, with SoftcapOrder::after_mask, the softcap is applied. Hidden scores are -inf,
+/// even if they were NaN. `scaled` (B, H, R, S) has the rows in.rows of L queries.
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
                                            const Options& options);
 

@@ -137,6 +137,7 @@ std::vector<Field> tensor_fields() {
       tensor("K", "keys (S, D)", {needs({"Q"})}),
       tensor("V", "values (S, Dv); default: the keys", {needs({"Q"}), needs({"K"})}),
       tensor("mask", "boolean (true: may attend) or additive, broadcast to (B, H, L, S)"),
+      tensor("bias", "numbers added to scaled scores, besides a mask; broadcast to (B, H, L, S)"),
       tensor("key_mask", "mask over keys only, (S) or (B, S)"),
       tensor("past_K", "cached keys (B, G, P, D), which precede the new keys"),
       tensor("past_V", "cached values (B, G, P, Dv)"),
