@@ -38,7 +38,10 @@ FAMILIES = {
     "keras-additive": Family("Keras AdditiveAttention", "keras", "keras_family", "additive"),
     **{f"transformers-{name}": Family(f"{title} layer", "transformers", "layers_family", name)
        for name, title in {"bert": "BERT", "gpt2": "GPT-2", "llama": "Llama", "mistral": "Mistral",
-                           "gemma2": "Gemma 2", "t5": "T5"}.items()},
+                           "gemma2": "Gemma 2", "t5": "T5", "olmo2": "OLMo 2", "cohere": "Cohere",
+                           "stablelm": "StableLM", "phi": "Phi", "llama4": "Llama 4",
+                           "qwen3_next": "Qwen3-Next", "dbrx": "DBRX", "swinv2": "SwinV2"}.items()},
+    "transformers-rotary": Family("Rotary scalings", "transformers", "rotary_family", "scalings"),
 }
 
 

@@ -26,7 +26,7 @@ def multi_head():
         B, L, S = draw.pick(1, 2, 3), draw.pick(1, 4, 9), draw.pick(1, 5, 12)
         H, E, Ev, width, value_width = (draw.pick(1, 2, 4), draw.pick(1, 4, 6), draw.pick(1, 4, 5),
                                         draw.pick(3, 8), draw.pick(3, 8, 10))
-        options = {"use_bias": draw.chance(0.7), "output_shape": draw.pick(None, 7)}
+        options = {"use_bias": draw.chance(0.7), "output_shape": draw.pick(None, 7), "use_gate": draw.chance(0.3)}
         query = draw.normal(B, L, width, dtype=dtype)
         value = draw.normal(B, S, value_width, dtype=dtype)
         given = {"use_causal_mask": draw.chance(0.3)}
@@ -38,7 +38,8 @@ def multi_head():
         if draw.chance(0.5):
             given["attention_mask"] = draw.mask(B, L, S)
             job["mask"] = given["attention_mask"]
-        names = ["W_Q", "b_Q", "W_K", "b_K", "W_V", "b_V", "W_O", "b_O"]
+        gate = ["W_gate", "b_gate"] if options["use_gate"] else []
+        names = ["W_Q", "b_Q", "W_K", "b_K", *gate, "W_V", "b_V", "W_O", "b_O"]
         weights = None
 
         def compute(d):

@@ -181,7 +181,9 @@ def test_query_that_sees_no_key_is_explained(explain):
 @pytest.mark.parametrize("options", [
     {"rotary": {"kind": "half"}}, {"qk_norm": "rms"}, {"score": "l2"}, {"normaliser": "sparsemax"},
     {"temperature": 2}, {"sinks": [0.5]}, {"zero_key": True}, {"alibi": True},
-    {"softcap": 1, "softcap_order": "after-mask"}, {"past_K": K[:2].tolist(), "past_V": V[:2].tolist()}],
+    {"softcap": 1, "softcap_order": "after-mask"}, {"past_K": K[:2].tolist(), "past_V": V[:2].tolist()},
+    {"clip_qkv": 0.5}, {"query_scale": {"factor": 0.5, "length": 1}}, {"head_scale": [3]},
+    {"gate": (0.5 * Q[:, :1] + V[:3] * 2).tolist()}, {"bias": [[1, 2, 3, 4]]}],
     ids=lambda options: ", ".join(options))
 def test_matrices_with_options_are_the_outputs(explain, outputs, options):
     text = explain({**JOB, **options}, "--outputs", "scores,weights,context")
