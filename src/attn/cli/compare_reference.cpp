@@ -43,9 +43,10 @@ std::vector<MatchedOutput> match_outputs(const TensorMap& given, const Reference
       name_of(contains(job.tensors, Input::W_O) ? Output::output : Output::context));
   std::vector<MatchedOutput> matches;
   for (const auto& [name, tensor] : given) {
-    const bool is_given = std::any_of(
-        args.as.begin(), args.as.end(),
-        [&](const std::string& entry) { return entry == name || entry.ends_with("=" + name); });
+    const bool is_given =
+        std::any_of(args.as.begin(), args.as.end(), [&name = name](const std::string& entry) {
+          return entry == name || entry.ends_with("=" + name);
+        });
     if (is_given || output_named(name))
       matches.push_back({name, tensor});
     else if (given.size() == 1)
