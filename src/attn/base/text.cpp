@@ -53,7 +53,8 @@ std::string escaped(const std::string& text, std::size_t longest, bool is_name) 
     }
     const std::size_t length = utf8_length(text, i);
     const bool is_escape = is_name && text.compare(i, 2, "\\x") == 0;
-    if (length == 0 || is_escape || is_invisible(code_point(text, i))) {
+    const bool is_hidden = is_invisible(code_point(text, i)) && !joins_emoji(text, i, grapheme_end);
+    if (length == 0 || is_escape || is_hidden) {
       for (const std::size_t end = i + std::max<std::size_t>(length, 1); i < end; ++i) {
         out += "\\x";
         append_hex(out, static_cast<std::uint8_t>(text[i]));

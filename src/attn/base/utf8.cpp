@@ -138,6 +138,15 @@ std::string cut_to_columns(std::string_view text, std::size_t columns) {
   return columns == 0 ? "" : out + "…";
 }
 
+bool joins_emoji(std::string_view text, std::size_t at, std::size_t end) {
+  constexpr std::uint32_t kZeroWidthJoiner = 0x200D;
+  if (code_point(text, at) != kZeroWidthJoiner) return false;
+  const std::size_t next = at + utf8_length(text, at);
+  return next < end && utf8_length(text, next) > 0 &&
+         utf8proc_get_property(character_at(text, next))->boundclass ==
+             UTF8PROC_BOUNDCLASS_EXTENDED_PICTOGRAPHIC;
+}
+
 bool is_invisible(char32_t code) {
   switch (utf8proc_category(static_cast<std::int32_t>(code))) {
     case UTF8PROC_CATEGORY_CC:

@@ -35,6 +35,10 @@ std::size_t columns_of(std::string_view text);
 /// `text` if it fits `columns`, otherwise as many of its grapheme clusters as fit, followed by "…".
 std::string cut_to_columns(std::string_view text, std::size_t columns);
 
+/// Whether the zero-width joiner at `at` is followed by an emoji of the same grapheme cluster,
+/// which ends at `end`. (By rule GB11 of Annex #29, the character before it is then an emoji, too.)
+bool joins_emoji(std::string_view text, std::size_t at, std::size_t end);
+
 /// Whether the character `code` has no glyph of its own but affects the text around it:
 /// controls (C0 and C1), format characters such as direction marks and zero-width joiners, line and
 /// paragraph separators.
