@@ -1,6 +1,7 @@
 #include "attn/cli/completions.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "attn/base/text.h"
@@ -31,6 +32,15 @@ std::string names_of(const CommandCompletions& offer, const std::string& program
 
 bool takes_list(const Option& option) { return option.placeholder == "LIST"; }
 
+/// Whether values of the option are names of files or folders.
+bool takes_file(const Option& option) {
+  const std::string& value = option.placeholder;
+  return value.find("FILE") != value.npos || value.find("PATH") != value.npos || value == "DIR";
+}
+
+/// Whether the option takes =true or =false.
+bool is_boolean(const Option& option) { return !option.takes_value() && !takes_file(option); }
+
 std::vector<CommandCompletions> all_completions() {
   std::vector<CommandCompletions> all;
   for (const CommandEntry& entry : commands()) {
@@ -60,27 +70,33 @@ std::vector<std::string> flags_of(const CommandCompletions& offer) {
   return flags;
 }
 
-/// Names of the options whose values are not known words and may therefore be files.
-std::vector<std::string> file_flags_of(const CommandCompletions& offer) {
-  std::vector<std::string> flags;
+/// Names of the options that `accepts` is true for, each between spaces.
+std::string flags_with(const CommandCompletions& offer,
+                       const std::function<bool(const Option&)>& accepts) {
+  std::string flags = " ";
   for (const Option& option : offer.options)
-    if (option.takes_value() && option.known_values().empty())
-      flags.insert(flags.end(), option.names.begin(), option.names.end());
+    if (accepts(option)) flags += join(option.names, " ") + " ";
   return flags;
+}
+
+/// Values that are neither files nor known words: numbers, names.
+bool takes_free_text(const Option& option) {
+  return option.takes_value() && !takes_file(option) && option.known_values().empty();
 }
 
 std::string bash() {
   std::string values, flags, firsts, names, commands;
   for (const CommandCompletions& offer : all_completions()) {
     commands += (commands.empty() ? "" : " ") + offer.name;
-    flags += "    " + offer.name + ") words=" + quoted(join(flags_of(offer), " ")) + " ;;\n";
+    flags += "    " + offer.name + ") flags=" + quoted(join(flags_of(offer), " ")) +
+             " booleans=" + quoted(flags_with(offer, is_boolean)) +
+             " texts=" + quoted(flags_with(offer, takes_free_text)) + " ;;\n";
     if (!offer.words.empty())
       firsts += "    " + offer.name + ") words=" + quoted(join(offer.words, " ")) + " ;;\n";
     for (const std::string& word : offer.takers)
       names += "    " + quoted(offer.name + " " + word) + ") [[ " +
-               quoted(" " + join(file_flags_of(offer), " ") + " ") +
-               " == *\" $previous \"* ]] || words=$(" + names_of(offer, "\"${COMP_WORDS[0]}\"") +
-               ") ;;\n";
+               quoted(flags_with(offer, takes_file)) + " == *\" $previous \"* ]] || words=$(" +
+               names_of(offer, "\"${COMP_WORDS[0]}\"") + ") ;;\n";
     for (const Option& option : offer.options) {
       if (option.known_values().empty()) continue;
       for (const std::string& name : option.names)
@@ -93,22 +109,25 @@ std::string bash() {
          "bash-completion/completions/attn.\n"
          "_attn() {\n"
          "  local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-         "  local list= before=\n"
+         "  local list= before= equals= flags= booleans= texts=\n"
          "  # bash takes --flag=word as three words\n"
-         "  [[ $previous == = ]] && previous=${COMP_WORDS[COMP_CWORD-2]}\n"
-         "  [[ $current == = ]] && current=\n"
+         "  [[ $previous == = ]] && equals=1 previous=${COMP_WORDS[COMP_CWORD-2]}\n"
+         "  [[ $current == = ]] && equals=1 current=\n"
+         "  case ${COMP_WORDS[1]} in\n" +
+         flags +
+         "  esac\n"
          "  case \"${COMP_WORDS[1]} $previous\" in\n" +
          values +
          "  esac\n"
+         "  [[ -n $equals && $booleans == *\" $previous \"* ]] && words='true false'\n"
+         "  [[ -z $words && $texts == *\" $previous \"* ]] && return\n"
          "  [[ -n $list && $current == *,* ]] && before=${current%,*},\n"
          "  if ((COMP_CWORD == 1)); then\n"
          "    words=" +
          quoted(commands + " help --help --version") +
          "\n"
          "  elif [[ -z $words && $current == -* ]]; then\n"
-         "    case ${COMP_WORDS[1]} in\n" +
-         flags +
-         "    esac\n"
+         "    words=$flags\n"
          "  elif [[ -z $words ]] && ((COMP_CWORD == 2)); then\n"
          "    case ${COMP_WORDS[1]} in\n" +
          firsts + "    help) words=" + quoted(join(help_names(), " ")) +
@@ -141,7 +160,7 @@ std::string zsh_text(const std::string& text) {
 }
 
 std::string zsh_values(const Option& option) {
-  if (option.known_values().empty()) return "_files";
+  if (option.known_values().empty()) return takes_file(option) ? "_files" : " ";
   const std::string words = join(option.known_values(), " ");
   // The leading space keeps zsh from adding arguments of its own.
   return takes_list(option) ? " _values -s , " + option.placeholder + " " + words
@@ -155,9 +174,12 @@ std::string zsh() {
     cases += "    " + offer.name + ") _arguments -S";
     for (const Option& option : offer.options)
       for (const std::string& name : option.names) {
-        std::string spec = "*" + name + "[" + zsh_text(option.help) + "]";
+        const bool equals = !option.takes_value() && name.starts_with("--");
+        std::string spec = "*" + name + (equals ? "=-" : "") + "[" + zsh_text(option.help) + "]";
         if (option.takes_value())
           spec += ":" + zsh_text(option.placeholder) + ":" + zsh_values(option);
+        else if (equals)
+          spec += is_boolean(option) ? "::value:(true false)" : "::FILE:_files";
         cases += " \\\n      " + quoted(spec);
       }
     const std::string first = offer.words.empty() ? "_files" : "(" + join(offer.words, " ") + ")";
@@ -202,9 +224,12 @@ std::string fish() {
       for (const std::string& name : option.names)
         text += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
       if (option.takes_value())
-        text += option.known_values().empty()
-                    ? " -r"
+        text += takes_file(option) && option.known_values().empty() ? " -r"
+                : option.known_values().empty()
+                    ? " -x"
                     : " -x -a " + quoted(join(option.known_values(), " "));
+      else if (is_boolean(option))
+        text += " -f -a 'true false'";
       text += " -d " + quoted(option.help) + "\n";
     }
   }

@@ -114,14 +114,15 @@ Command random_command() {
   command.example =
       "  attn random randint --seed 42 --high 3 --shape 3,3 --repeat 3\n"
       "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy";
-  command.add(
-      {required(positional("METHOD", args->method, "NumPy's name for the method; see below")),
-       required(text("--seed", args->seed, "N[,M...]",
-                     "N means np.random.seed(N); N,M means np.random.seed([N, M])")),
-       word("--generator", args->generator, {"RandomState", "default_rng"},
-            "RandomState or default_rng"),
-       integer("--repeat", args->repeat, {.min = 1}, "N",
-               "number of arrays to generate, one after another")});
+  command.add({required(suggesting(
+                   positional("METHOD", args->method, "NumPy's name for the method; see below"),
+                   random_methods())),
+               required(text("--seed", args->seed, "N[,M...]",
+                             "N means np.random.seed(N); N,M means np.random.seed([N, M])")),
+               word("--generator", args->generator, {"RandomState", "default_rng"},
+                    "RandomState or default_rng"),
+               integer("--repeat", args->repeat, {.min = 1}, "N",
+                       "number of arrays to generate, one after another")});
   command.add(in_group(
       "Method arguments",
       {argument(*args, "shape", "N,M,...", "shape, such as 3,3; default: a single number"),
