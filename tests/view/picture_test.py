@@ -3,15 +3,19 @@
 The colours are those of docs/viewing.md.
 """
 
+import base64
+import os
 import re
+import struct
+import subprocess
 import xml.etree.ElementTree
 
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.attn import ATTN, attn
 
-from view.png import read_png
+from view.png import chunks, read_png
 
 LOW, MIDDLE, HIGH = (255, 255, 255), (66, 150, 184), (18, 18, 52)
 NEGATIVE, ZERO, POSITIVE = (10, 48, 110), (248, 248, 246), (116, 48, 4)
@@ -136,6 +140,119 @@ def test_nan_is_crossed_out(draw):
     cells = corner_colours(draw({"scores": np.array([[np.nan, 1.0]])}), (1, 2))
     assert NAN in cells[0][0]
     assert NAN not in cells[0][1]
+
+
+def test_small_cells_that_are_nan_are_filled(draw):
+    """2 x 2 pixels would miss the lines of the cross."""
+    scores = np.where(np.arange(300 * 300).reshape(300, 300) % 997 == 0, np.nan, 1.0)
+    _, _, rows = read_png(draw({"scores": scores}))
+    left, top, width, height = matrix_box(rows)
+    side = width / 300
+    for i, j in np.argwhere(np.isnan(scores))[1:20]:
+        assert rows[top + int((i + 0.5) * side)][left + int((j + 0.5) * side)] == NAN
+
+
+@pytest.mark.parametrize("tensors, pattern", [
+    ({"masked_scores": np.array([[0, -np.inf], [0, 0]])}, "url(#hidden)"), ({}, "url(#zero)")],
+    ids=["with masked_scores", "without"])
+def test_zeros_are_not_drawn_like_hidden_keys(draw_svg, tensors, pattern):
+    root = draw_svg({"weights": np.array([[1.0, 0], [0.5, 0.5]]), **tensors})
+    fills = {path.get("fill") for path in root.iter(f"{SVG}path")}
+    assert {fill for fill in fills if fill and fill.startswith("url")} == {pattern}
+
+
+@pytest.mark.parametrize("cell, meaning", [(np.nan, "nan"), (-np.inf, "hidden"), (0.0, "exactly 0")])
+@pytest.mark.parametrize("n", [4, 40])
+def test_legend_explains_cells_without_a_colour(draw_svg, n, cell, meaning):
+    texts = lambda root: [text.text for text in root.findall(f"{SVG}text")]
+    weights = np.full((n, n), 0.5)
+    assert meaning not in texts(draw_svg(weights))
+    weights[1, 1] = cell
+    assert meaning in texts(draw_svg(weights))
+
+
+# Dark pictures, their size and resolution.
+
+
+def lightness(colour):
+    """Relative luminance, WCAG 2.1."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055)**2.4 for c in (v / 255 for v in colour)]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+class TestDark:
+    @pytest.fixture
+    def rows(self, draw):
+        return read_png(draw({"scores": np.array([[-4.0, 0, 4]])}, "--dark"))[2]
+
+    def test_ground_is_dark(self, rows):
+        assert lightness(rows[0][0]) < 0.02
+
+    def test_zero_is_dark_and_both_ends_are_light(self, rows):
+        values = {pixel for row in rows for pixel in row}
+        assert (24, 24, 28) in values
+        assert {(176, 224, 255), (255, 218, 160)} <= values
+
+    def test_text_is_light(self, draw_svg):
+        root = draw_svg(np.array([[0.5, 1]]), "--dark")
+        title = root.findall(f"{SVG}text")[0].get("fill")
+        assert lightness(bytes.fromhex(title[1:])) > 0.7
+
+
+class TestSize:
+    def test_resolution_is_in_the_file(self, draw):
+        assert chunks(draw(np.ones((2, 2))))[b"pHYs"] == struct.pack(">IIB", 7559, 7559, 1)  # 192 / 0.0254
+
+    def test_dpi_changes_resolution_and_pixels(self, draw):
+        plain, fine = draw(np.ones((2, 2))), draw(np.ones((2, 2)), "--dpi", "384")
+        assert chunks(fine)[b"pHYs"] == struct.pack(">IIB", 15118, 15118, 1)
+        assert read_png(fine)[0] == pytest.approx(2 * read_png(plain)[0], abs=1)
+
+    def test_size_is_the_width_of_an_svg(self, draw_svg):
+        root = draw_svg(np.ones((2, 2)), "--size", "317")
+        box = [float(number) for number in root.get("viewBox").split()]
+        assert root.get("width") == "317"
+        assert float(root.get("height")) == pytest.approx(317 * box[3] / box[2], abs=0.01)
+
+    def test_size_is_the_width_of_a_png_in_96ths_of_an_inch(self, draw):
+        assert read_png(draw(np.ones((2, 2)), "--size", "317", "--dpi", "300"))[0] == pytest.approx(317 / 96 * 300, abs=1)
+
+    @pytest.mark.parametrize("arguments", [["--dpi", "300", "-o", "x.svg"], ["--dark"], ["--size", "300", "-o", "x.html"],
+                                           ["--dpi", "5", "-o", "x.png"]])
+    def test_is_refused_where_it_has_no_effect(self, tmp_path, arguments):
+        np.savez(tmp_path / "in.npz", weights=np.ones((2, 2)))
+        assert attn("view", "in.npz", *arguments, cwd=tmp_path).returncode == 2
+        assert os.listdir(tmp_path) == ["in.npz"]
+
+
+# Characters that the font lacks.
+
+
+@pytest.fixture
+def draw_token(tmp_path):
+    """Draws a matrix with one token, with the installed fonts of this configuration."""
+    np.savez(tmp_path / "in.npz", weights=np.ones((1, 1)))
+
+    def draw_token(token, fonts="<fontconfig/>"):
+        (tmp_path / "fonts.conf").write_text(fonts)
+        subprocess.run([ATTN, "view", "in.npz", "-o", "out.png", "--force", "--tokens", token], check=True,
+                       cwd=tmp_path, env={**os.environ, "FONTCONFIG_FILE": str(tmp_path / "fonts.conf")})
+        return (tmp_path / "out.png").read_bytes()
+    return draw_token
+
+
+@pytest.mark.parametrize("one, other", ["猫狗", "😀😁"])
+def test_characters_that_no_font_has_are_told_apart(draw_token, one, other):
+    assert draw_token(one) != draw_token(other)
+
+
+def test_characters_of_installed_fonts_are_drawn(draw_token):
+    folder = "/usr/share/fonts/truetype/dejavu"
+    if not os.path.exists(f"{folder}/DejaVuMathTeXGyre.ttf"):
+        pytest.skip("DejaVu Math TeX Gyre is not installed (fonts-dejavu-extra)")
+    fonts = f"<fontconfig><dir>{folder}</dir></fontconfig>"
+    assert draw_token("\U0001d49c", fonts) != draw_token("\U0001d49c")
+    assert draw_token("a", fonts) == draw_token("a")
 
 
 # Labels.
@@ -287,4 +404,64 @@ class TestHeads:
 def test_large_matrix_is_reduced(draw):
     text = draw(np.random.default_rng(0).random((1100, 1100)), suffix="svg").decode()
     assert "strongest of 2 x 2" in text
-    assert len(text) < 20e6
+    assert len(text) < 1e6
+
+
+class TestLayers:
+    @pytest.fixture
+    def rows(self, draw_svg):
+        """The texts on each line of the figure."""
+        lines = {}
+        for text in draw_svg(np.random.default_rng(0).random((2, 1, 5, 8, 8))).findall(f"{SVG}text"):
+            lines.setdefault(float(text.get("y")), []).append(text.text)
+        return [texts for _, texts in sorted(lines.items())]
+
+    def test_start_a_row(self, rows):
+        heads = [f"head {i}" for i in range(5)]
+        assert [texts for texts in rows if texts[0].startswith("head")] == [heads, heads]
+
+    def test_have_a_title(self, rows):
+        assert [texts for texts in rows if texts[0].startswith("layer")] == [["layer 0"], ["layer 1"]]
+
+
+class TestEmbeddedMatrix:
+    """Matrices of more than 10,000 cells are images in an SVG."""
+
+    WEIGHTS = np.where(np.arange(120 * 120).reshape(120, 120) % 7 == 0, 1.0, 0.5)
+
+    @pytest.fixture
+    def image(self, draw_svg):
+        def image(weights):
+            root = draw_svg({"weights": weights, "masked_scores": np.where(np.isinf(weights), -np.inf, 0)})
+            found = root.findall(f"{SVG}image")[0]
+            address = found.get("{http://www.w3.org/1999/xlink}href")
+            assert address.startswith("data:image/png;base64,")
+            return found, read_png(base64.b64decode(address.split(",")[1]))
+        return image
+
+    def test_has_a_pixel_of_each_colour_per_cell(self, image):
+        _, (width, height, rows) = image(self.WEIGHTS)
+        assert (width, height) == (120, 120)
+        expected = [[(*(HIGH if weight == 1 else MIDDLE), 255) for weight in row] for row in self.WEIGHTS]
+        assert rows == expected
+
+    def test_is_not_smoothed(self, image):
+        assert image(self.WEIGHTS)[0].get("image-rendering") == "pixelated"
+
+    def test_hidden_keys_are_transparent_and_nan_is_filled(self, image):
+        weights = self.WEIGHTS.copy()
+        weights[3, 4], weights[5, 6] = -np.inf, np.nan
+        rows = image(weights)[1][2]
+        assert rows[3][4][3] == 0
+        assert rows[5][6] == (*NAN, 255)
+
+    def test_texts_stay_text(self, draw_svg):
+        root = draw_svg(self.WEIGHTS)
+        assert {"weights", "queries", "keys"} <= {text.text for text in root.findall(f"{SVG}text")}
+
+    def test_many_heads_take_few_bytes(self, draw):
+        rng = np.random.default_rng(0)
+        scores = 2 * rng.standard_normal((32, 1, 32, 128, 128), dtype=np.float32)
+        weights = np.exp(scores) * np.tril(np.ones((128, 128), np.float32))
+        weights /= weights.sum(-1, keepdims=True)
+        assert len(draw(weights, suffix="svg")) < 5e6

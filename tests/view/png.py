@@ -5,9 +5,10 @@ import zlib
 
 
 def read_png(data):
-    """(width, height, rows), each row a list of (red, green, blue); 8-bit RGB without interlace."""
+    """(width, height, rows), each row a list of (red, green, blue), or (red, green, blue, alpha) of an
+    image with a palette; 8 bits without interlace."""
     assert data[:8] == b"\x89PNG\r\n\x1a\n", "no PNG"
-    at, body, head = 8, b"", None
+    at, body, head, palette, alpha = 8, b"", None, b"", b""
     while at < len(data):
         length, kind = struct.unpack(">I4s", data[at:at + 8])
         chunk = data[at + 8:at + 8 + length]
@@ -16,25 +17,43 @@ def read_png(data):
             head = struct.unpack(">IIBBBBB", chunk)
         elif kind == b"IDAT":
             body += chunk
+        elif kind == b"PLTE":
+            palette = chunk
+        elif kind == b"tRNS":
+            alpha = chunk
         at += 12 + length
     width, height = head[:2]
-    assert head[2:] == (8, 2, 0, 0, 0), f"8-bit RGB expected: {head}"
-    raw, stride = zlib.decompress(body), 3 * width
+    assert head[2:] in [(8, 2, 0, 0, 0), (8, 3, 0, 0, 0)], f"8-bit RGB or palette expected: {head}"
+    pixel = 1 if palette else 3
+    raw, stride = zlib.decompress(body), pixel * width
     rows, before = [], bytearray(stride)
     for y in range(height):
         start = y * (stride + 1)
         line = bytearray(raw[start + 1:start + 1 + stride])
-        unfilter(raw[start], line, before)
-        rows.append([tuple(line[i:i + 3]) for i in range(0, stride, 3)])
+        unfilter(raw[start], line, before, pixel)
+        if palette:
+            rows.append([(*palette[3 * i:3 * i + 3], alpha[i] if i < len(alpha) else 255) for i in line])
+        else:
+            rows.append([tuple(line[i:i + 3]) for i in range(0, stride, 3)])
         before = line
     return width, height, rows
 
 
-def unfilter(kind, line, above):
+def chunks(data):
+    """The chunks of a file by their type; of several, the last."""
+    at, found = 8, {}
+    while at < len(data):
+        length, kind = struct.unpack(">I4s", data[at:at + 8])
+        found[kind] = data[at + 8:at + 8 + length]
+        at += 12 + length
+    return found
+
+
+def unfilter(kind, line, above, pixel):
     for i in range(len(line)):
-        a = line[i - 3] if i >= 3 else 0
+        a = line[i - pixel] if i >= pixel else 0
         b = above[i]
-        c = above[i - 3] if i >= 3 else 0
+        c = above[i - pixel] if i >= pixel else 0
         if kind == 1:
             guess = a
         elif kind == 2:

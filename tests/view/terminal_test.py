@@ -1,5 +1,6 @@
 """`attn view` and `attn run --view` on the terminal: contents, width, colours."""
 
+import colorsys
 import json
 import os
 import pty
@@ -166,6 +167,162 @@ def test_pipe_gets_no_colours(tmp_path):
     assert b"\x1b" not in run.stdout
 
 
+def palette_colour(index):
+    """Red, green and blue of an entry of xterm's 256 colours, from 0 to 1."""
+    if index >= 232:
+        return ((8 + 10 * (index - 232)) / 255,) * 3
+    steps = (0, 95, 135, 175, 215, 255)
+    return tuple(steps[(index - 16) // place % 6] / 255 for place in (36, 6, 1))
+
+
+class TestPalette:
+    """The colours of the bar, from low to high values, with 256 colours."""
+
+    @pytest.fixture
+    def colours(self, view, tmp_path):
+        def colours(**arrays):
+            np.savez(tmp_path / "p.npz", **arrays)
+            bar = view("p.npz", "--color", "always", "--width", "80").splitlines()[-1]
+            return [palette_colour(int(index)) for index in re.findall(r"48;5;(\d+)m", bar)]
+        return colours
+
+    def test_signed_values_keep_the_hue_of_their_sign(self, colours):
+        found = colours(scores=np.array([[-1.0, 1]]))
+        hues = [360 * colorsys.rgb_to_hsv(*colour)[0] for colour in found]
+        assert all(200 <= hue <= 260 for hue in hues[:11])
+        assert all(0 <= hue <= 40 for hue in hues[-11:])
+
+    def test_low_third_of_weights_is_not_grey(self, colours):
+        third = colours(weights=np.array([[0.25, 1.0]]))[:8]
+        assert all(colorsys.rgb_to_hsv(*colour)[1] > 0.5 for colour in third)
+        assert len(set(third)) >= 3
+
+
+# Cells without numbers.
+
+SIGNED = np.array([[3.0, -3, 1, -1, 0.1, -0.1]])
+
+
+@pytest.mark.parametrize("columns", [60, 30], ids=["one column each", "two columns each"])
+def test_signs_are_visible_without_colour(view, tmp_path, columns):
+    np.savez(tmp_path / "s.npz", scores=np.tile(SIGNED, columns // 6))
+    lines = view("s.npz", "--width", "80").splitlines()
+    width = 60 // columns
+    cells = lines[5][2:2 + 6 * width:width]
+    assert cells == "█#░-··"
+    assert set("#≡=-·░▒▓█") == set(lines[-1].split()[1])
+
+
+class TestNan:
+    VALUES = np.where(np.arange(2400).reshape(40, 60) == 10 * 60 + 20, np.nan, 0.5)
+
+    @pytest.fixture(params=["always", "never"])
+    def lines(self, view, tmp_path, request):
+        np.savez(tmp_path / "n.npz", weights=self.VALUES)
+        return ESCAPE.sub("", view("n.npz", "--width", "80", "--color", request.param)).splitlines()
+
+    def test_is_marked_in_its_cell(self, lines):
+        row = next(line for line in lines if line.startswith("10 "))
+        assert row.index("?") == 3 + 20
+        assert "".join(lines[5:45]).count("?") == 1
+
+    def test_hides_no_other_row(self, lines):
+        assert [line.split()[0] for line in lines[5:45]] == [str(i) for i in range(40)]
+
+    def test_is_in_the_legend(self, lines):
+        assert lines[-1] == "? nan"
+
+
+class TestZeros:
+    """Weights of exactly 0 are hidden keys, or underflowed."""
+
+    WEIGHTS = np.array([[1, 0, 0], [0.5, 0.5, 0], [0, 0.5, 0.5]]).repeat(8, axis=1).repeat(8, axis=0) / 8
+
+    def test_differ_from_hidden_keys(self, view, tmp_path):
+        np.savez(tmp_path / "z.npz", weights=self.WEIGHTS)
+        text = view("z.npz")
+        assert "╱" not in text
+        assert text.splitlines()[-1] == "blank: exactly 0"
+
+    def test_are_values_if_the_file_has_masked_scores(self, view, tmp_path):
+        masked = np.where(np.triu(np.ones((24, 24)), 1) > 0, -np.inf, 0)
+        np.savez(tmp_path / "z.npz", weights=self.WEIGHTS, masked_scores=masked)
+        lines = view("z.npz").splitlines()
+        assert lines[5] == "0  ██" + "╱" * 46
+        assert lines[-1] == "╱ hidden"
+        assert lines[5 + 23][3:].startswith("··")
+
+    def test_are_shown_in_differences(self, tmp_path):
+        np.savez(tmp_path / "a.npz", weights=self.WEIGHTS)
+        np.savez(tmp_path / "b.npz", weights=self.WEIGHTS * np.array([1.01] + [1] * 23))
+        run = attn("compare", "a.npz", "b.npz", "--view", cwd=tmp_path)
+        assert run.stdout.decode().splitlines()[-1] == "blank: exactly 0"
+
+
+# Labels.
+
+
+class TestManyColumns:
+    @pytest.fixture
+    def lines(self, view, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.full((512, 512), 0.5))
+        return view("w.npz", "--width", "80").splitlines()
+
+    def test_have_indices_in_one_line(self, lines):
+        assert [int(word) for word in lines[5].split()] == list(range(0, 512, 35))[:15]
+        assert lines[6].startswith("0 ")
+
+    def test_have_each_index_at_its_column(self, lines):
+        for index in lines[5].split():
+            assert lines[5].index(f" {index}") + 1 == 4 + int(index) // 7
+
+
+class TestGrid:
+    @pytest.fixture
+    def grid(self, view, tmp_path):
+        def grid(shape, *arguments):
+            np.savez(tmp_path / "w.npz", weights=np.full(shape, 0.5))
+            return view("w.npz", *arguments).splitlines()
+        return grid
+
+    def test_starts_a_line_for_each_layer(self, grid):
+        lines = grid((2, 1, 3, 8, 8), "--width", "200")
+        assert [line for line in lines if line.startswith("layer")] == ["layer 0", "layer 1"]
+        assert lines[lines.index("layer 1") + 1].split() == "head 0 head 1 head 2".split()
+
+    def test_shows_whole_names_of_heads(self, grid):
+        text = "\n".join(grid((12, 3, 3), "--width", "60"))
+        assert re.findall(r"head \d+", text) == [f"head {i}" for i in range(12)]
+
+    def test_has_the_tokens_of_its_rows(self, grid):
+        words = [f"word{i}" for i in range(24)]
+        lines = grid((3, 24, 24), "--width", "80", "--tokens", ",".join(words))
+        assert [line.split()[0] for line in lines if line.startswith("word")] == 2 * words  # two lines of heads
+
+    def test_has_the_tokens_of_its_columns(self, grid):
+        lines = grid((3, 24, 24), "--width", "80", "--tokens", ",".join("abcdefghijklmnopqrstuvwx"))
+        assert lines[5].split() == 3 * ["abcdefghijklmnopqrstuvwx"]
+
+
+FAMILY = "👩\u200d👩\u200d👧"  # one grapheme cluster
+
+
+class TestEmoji:
+    @pytest.fixture
+    def label(self, view, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.full((2, 2), 0.5))
+        return lambda token: view("w.npz", "--tokens", f"{token},b").splitlines()[5]
+
+    def test_joined_emoji_are_one_label(self, label):
+        assert label(FAMILY).split() == [FAMILY, "0.5", "0.5"]
+
+    def test_long_labels_are_cut_between_emoji(self, label):
+        assert label(9 * FAMILY).split()[0] == 6 * FAMILY + "…"
+
+    def test_joiners_between_letters_are_escaped(self, label):
+        assert label("a\u200db").split()[0] == "a\\xe2\\x80\\x8db"
+
+
 # Parts of a tensor, limits and labels.
 
 
@@ -201,6 +358,20 @@ class TestChoices:
         lines = view("w.npy", "--tokens", "a,b,c,d", "--key-tokens", "v,w,x,y,z").splitlines()
         assert lines[3].split() == list("vwxyz")
         assert lines[4][0] == "a"
+
+    @pytest.mark.parametrize("contents", ["a,b\n[CLS]\n\nd\n", '["a,b", "[CLS]", "", "d"]', "a,b\r\n[CLS]\r\n\r\nd"])
+    def test_tokens_from_a_file(self, view, tmp_path, contents):
+        (tmp_path / "tokens").write_text(contents, newline="")
+        lines = view("w.npy", "--tokens", "@tokens").splitlines()
+        assert [line[:6].strip() for line in lines[4:8]] == ["a,b", "[CLS]", "", "d"]
+
+    def test_tokens_from_a_json_array(self, view):
+        assert view("w.npy", "--tokens", '["a,b","c","d","e"]').splitlines()[4].startswith("a,b ")
+
+    @pytest.mark.parametrize("flag, heads", [("0,2", [0, 2]), ("1:", [1, 2]), ("-1,0", [2, 0])])
+    def test_several_heads_are_chosen(self, view, flag, heads):
+        text = view("w.npz", "--batch", "1", "--head", flag)
+        assert [int(number) for number in re.findall(r"head (\d)", text)] == heads
 
     def test_tokens_cannot_control_the_terminal(self, view):
         assert "\x1b" not in view("w.npy", "--tokens", "\x1b[2Jx,b,c,d")
@@ -255,6 +426,22 @@ def test_axes_of_an_unknown_array_are_rows_and_columns(view, tmp_path):
     assert "rows down, columns across" in view("q.npy")
 
 
+class TestHeadsOfABatch:
+    @pytest.fixture(autouse=True)
+    def result(self, tmp_path):
+        np.save(tmp_path / "q.npy", np.random.default_rng(1).random((12, 4, 8)))
+        assert attn("run", "--q", "q.npy", "--k", "q.npy", "-o", "r.npz", cwd=tmp_path).returncode == 0
+
+    def test_are_chosen_with_a_note(self, tmp_path):
+        run = attn("view", "r.npz", "--head", "3,5", cwd=tmp_path)
+        assert re.findall(r"head \d+", run.stdout.decode()) == ["head 3", "head 5"]
+        assert run.stderr.decode() == ("attn: weights (12, 4, 4): --head selects from the first axis, "
+                                       "which is the batch of the job\n")
+
+    def test_are_a_batch_otherwise(self, view):
+        assert "batch 11" in view("r.npz")
+
+
 # Errors.
 
 
@@ -264,12 +451,16 @@ def files(tmp_path):
     np.save(tmp_path / "q4.npy", np.ones((2, 2)))
     (tmp_path / "none.safetensors").write_bytes((2).to_bytes(8, "little") + b"{}")
     (tmp_path / "w.svg").write_text("kept")
+    (tmp_path / "latin1.txt").write_bytes("caf\xe9\n".encode("latin-1"))
     return tmp_path
 
 
 @pytest.mark.parametrize("flags, code, texts", [
     (["--of", "wieghts"], 2, ["did you mean 'weights'", "--of"]),
     (["--head", "0"], 2, ["--head", "no such axis"]),
+    (["--head", "x"], 2, ["--head"]),
+    (["--tokens", "@none.txt"], 66, ["none.txt"]),
+    (["--tokens", "@latin1.txt"], 65, ["latin1.txt", "UTF-8"]),
     (["--rows", "2"], 2, ["--rows 2", "-2 to 1"]),
     (["--rows", "x"], 2, ["--rows x"]),
     (["--cols", "2:"], 2, ["--cols 2:", "nothing"]),

@@ -49,10 +49,6 @@ std::vector<Option> picture_options(CompareArgs& args) {
                    "draw A - B as a heat map on the terminal, or as a picture or page with "
                    "--view=FILE.svg, .png or .html"),
        text("--of", args.of, "NAME", "tensor to draw; default: the first that differs"),
-       integer("--head", args.choice.head, {}, "I",
-               "draw only this head; default: all, side by side"),
-       integer("--batch", args.choice.batch, {}, "I", "draw only this batch"),
-       integer("--layer", args.choice.layer, {}, "I", "draw only this layer"),
        flag("--force", args.force, "overwrite FILE if it exists")});
 }
 
@@ -76,6 +72,7 @@ void add_rules(Command& command, const CompareArgs& args, const std::vector<Opti
       {{"--of", "--head", "--batch", "--layer"}, "--view"},
       {{"--color", "--width"}, "--view on the terminal", [&args] { return args.view == "-"; }},
       {{"--force"}, "--view=FILE", [&args] { return !args.view.empty() && args.view != "-"; }}};
+  add_picture_requirements(command, args.view, "--view=");
   for (const auto& [flag, reason] : kFixed)
     command.conflicts.push_back({flag, "--reference", reason});
 }
@@ -96,7 +93,9 @@ void add_compare_options(Command& command, CompareArgs& args) {
   const std::vector<Option> job = in_group("", job_options(args.reference.flags));
   command.add(job);
   command.add(picture_options(args));
+  command.add(in_group("Picture", panel_options(args.choice)));
   command.add(in_group("Picture", terminal_options(args.style)));
+  command.add(in_group("Picture", picture_style_options(args.style)));
   add_limit_options(command, args.limits);
   add_rules(command, args, job);
 }
@@ -196,24 +195,26 @@ const TensorPair* drawn_pair(const CompareReport& report, const std::string& ask
   return found;
 }
 
-/// Elements that are -inf in both tensors are hidden keys, which are drawn as masked.
+/// Elements are drawn as hidden keys if masked_scores of A says so, or if they are -inf in both
+/// tensors. Without masked_scores, weights of exactly 0 in both are marked as such.
 HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const CompareArgs& args) {
   const Tensor &a = pair.compared.a, &b = pair.compared.b;
   ResultFile file{{}, labels.tokens, labels.made_by};
   const std::string name = pair.compared.name.empty() ? "result" : pair.compared.name;
   file.tensors.set(name, difference(a, b));
+  const std::string masked_name(name_of(Output::masked_scores));
+  if (name != masked_name && labels.tensors.contains(masked_name))
+    file.tensors.set(masked_name, labels.tensors.at(masked_name));
   HeatSource source = heat_source(file, name, args.a);
   const double hidden = -std::numeric_limits<double>::infinity();
   const Tensor x = cast(a, DType::f64), y = cast(b, DType::f64);
-  Tensor masked(DType::f64, a.shape());
-  bool any = false;
+  source.masks_zeros = !source.masked && name == name_of(Output::weights);
+  const double unseen = source.masks_zeros ? 0 : hidden;
+  Tensor masked = source.masked ? cast(*source.masked, DType::f64) : Tensor(DType::f64, a.shape());
   for (std::size_t i = 0; i < a.size(); ++i)
-    if (x.data<double>()[i] == hidden && y.data<double>()[i] == hidden) {
+    if (x.data<double>()[i] == unseen && y.data<double>()[i] == unseen)
       masked.mutable_data<double>()[i] = hidden;
-      any = true;
-    }
-  source.masked.reset();
-  if (any) source.masked = masked;
+  source.masked = masked;
   source.is_signed = true;
   source.name = name + ": A \u2212 B";
   source.what = "A: " + printable(args.a) +

@@ -3,11 +3,16 @@
 #include <algorithm>
 #include <charconv>
 
+#include "attn/base/utf8.h"
+#include "attn/io/file.h"
+#include "attn/io/json_parse.h"
 #include "attn/job/field_value.h"
 #include "attn/result/output_target.h"
 
 namespace attn {
 namespace {
+
+constexpr std::size_t kMostTokenBytes = 64 << 20;
 
 std::string group_of(const Field& field) {
   if (field.type == FieldType::tensor) return "Tensors";
@@ -55,6 +60,7 @@ Option option_of(const Field& field, JobFlags& flags) {
     option = text(names_of(field), Store<std::string>(store), field.placeholder, help_of(field));
     if (field.key == "outputs") option.suggestions = job_output_names();
     if (field.key == "rows") option.help += "; 0:3 is 0,1,2";
+    if (field.key == "tokens") option.help += "; @FILE reads one from each line";
   }
   if (field.type == FieldType::word) option.suggestions = field.words;
   option.group = group_of(field);
@@ -110,11 +116,58 @@ Option nan_option(NanPolicy& policy) {
       "if a result contains NaN: warn, allow or refuse (exit 65)");
 }
 
+namespace {
+
+std::vector<std::string> lines_of(std::string_view text) {
+  std::vector<std::string> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.emplace_back(line);
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+/// The tokens of a file as a JSON array. Errors: data, if it is not UTF-8.
+std::string read_tokens(const std::string& path) {
+  const FileBytes file = read_file(path, kMostTokenBytes);
+  std::string_view text = file.text();
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  if (find_invalid_utf8(text) != text.npos) fail_at({file.name()}, "expected tokens in UTF-8");
+  const std::size_t start = text.find_first_not_of(" \t\r\n");
+  if (start != text.npos && text[start] == '[') {
+    try {
+      const Json list = parse_json(text, file.name());
+      if (!problem_with(*find_field("tokens"), list)) return std::string(text);
+    } catch (const Error&) {  // lines that begin with a token such as [CLS]
+    }
+  }
+  std::string array;
+  for (const std::string& line : lines_of(text))
+    array += (array.empty() ? "" : ",") + json_quoted(line);
+  return "[" + array + "]";
+}
+
+}  // namespace
+
+std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag) {
+  if (text.find_first_not_of(',') == text.npos)
+    throw Error(ErrorKind::usage, flag + ": expected values, found '" + text + "'");
+  return strings_of(value_from_flag(
+      *find_field("tokens"), text.starts_with('@') ? read_tokens(text.substr(1)) : text, flag));
+}
+
 void apply_job_flags(const JobFlags& flags, Document& document) {
   for (const Field& field : job_fields()) {
     const std::string* text = given(flags, field);
     if (text == nullptr) continue;
-    const std::string value = field.key == "rows" ? expand_ranges(*text) : *text;
+    const std::string value = field.key == "rows" ? expand_ranges(*text)
+                              : field.key == "tokens" && text->starts_with('@')
+                                  ? read_tokens(text->substr(1))
+                                  : *text;
     document.set({field.key, value_from_flag(field, value, field.flag), field.flag, "", true});
   }
 }

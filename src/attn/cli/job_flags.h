@@ -26,4 +26,8 @@ Option nan_option(NanPolicy& policy);
 /// Sets the keys of `document` that were given as options. Errors: usage, data.
 void apply_job_flags(const JobFlags& flags, Document& document);
 
+/// The tokens given with a flag such as --tokens: "A,B", a JSON array of strings, or "@FILE", a
+/// file with one token per line or a JSON array. Errors: usage; as read_file().
+std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag);
+
 }  // namespace attn

@@ -192,7 +192,16 @@ HeatSource heat_source(const ResultFile& result, const std::string& asked,
   return source;
 }
 
-PageSet page_set(const HeatSource& source, const HeatChoice& choice, const std::string& file) {
+PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::string& file) {
+  HeatSource source = given;
+  const bool one_axis = source.tensor.rank() == 3;
+  if (one_axis && !choice.head.empty() && source.third_axis == "batch") {
+    source.third_axis = "head";
+    note(source.name + " " + to_string(source.tensor.shape()) +
+         ": --head selects from the first axis, which is the batch of the job");
+  } else if (one_axis && !choice.batch.empty()) {
+    source.third_axis = "batch";
+  }
   const DType dtype = source.tensor.dtype();
   const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
   PageSet set{file, make_heat_map(source, choice), wide ? 64 : 32};
@@ -211,7 +220,7 @@ std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<s
     case RenderFormat::svg:
       return sum(labels, bytes_of_svg(shape, widest_label(tokens)));
     case RenderFormat::png:
-      return sum(labels, bytes_of_png(shape, widest_label(tokens)));
+      return sum(labels, bytes_of_png(shape, widest_label(tokens), style.picture));
     case RenderFormat::html:
       break;
   }
@@ -225,9 +234,9 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
     case RenderFormat::text:
       return heat_text(map, terminal_style(style.colour, style.width));
     case RenderFormat::svg:
-      return svg_of(heat_picture(map));
+      return svg_of(heat_picture(map, style.picture.dark), style.picture);
     case RenderFormat::png:
-      return png_of(heat_picture(map));
+      return png_of(heat_picture(map, style.picture.dark), style.picture);
     case RenderFormat::html:
       break;
   }

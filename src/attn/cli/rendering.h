@@ -8,6 +8,7 @@
 #include "attn/io/tensor_file.h"
 #include "attn/report/heat_map.h"
 #include "attn/report/page.h"
+#include "attn/report/picture.h"
 #include "attn/result/result_writer.h"
 
 namespace attn {
@@ -39,6 +40,7 @@ RenderFormat render_format(const std::string& path);
 struct RenderStyle {
   std::string colour = "auto";               ///< of text: auto, always or never
   std::size_t width = 0;                     ///< of text, in columns; 0: that of the terminal
+  PictureStyle picture;                      ///< of SVG and PNG
   std::size_t most_html_bytes = 50'000'000;  ///< above it, values are stored less precisely
 };
 

@@ -80,9 +80,11 @@ void add_view_options(Command& command, RunViewArgs& args) {
                "query to explain; default: the first, or the last if the job is causal"),
        integer("--explain-head", args.choice.head, {}, "I", "head to explain; default: 0")}));
   command.add(in_group("Results", terminal_options(args.style)));
+  command.add(in_group("Results", picture_style_options(args.style)));
   command.requirements.push_back({{"--color", "--width"},
                                   "--view or --explain on the terminal",
                                   [&args] { return args.view == "-" || args.explain == "-"; }});
+  add_picture_requirements(command, args.view, "--view=");
   command.requirements.push_back({{"--explain-query", "--explain-head"}, "--explain"});
 }
 

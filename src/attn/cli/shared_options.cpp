@@ -93,4 +93,30 @@ std::vector<Option> terminal_options(RenderStyle& style) {
                   "width in columns; default: that of the terminal")};
 }
 
+std::vector<Option> picture_style_options(RenderStyle& style) {
+  PictureStyle& picture = style.picture;
+  return {
+      flag("--dark", picture.dark, "dark background, for .svg and .png"),
+      integer("--size", picture.width, {50, 20'000}, "N",
+              "width of an .svg or .png, in pixels of 1/96 inch; default: as needed"),
+      integer("--dpi", picture.dpi, {24, 1200}, "N", "pixels per inch of a .png; default: 192")};
+}
+
+void add_picture_requirements(Command& command, const std::string& output,
+                              const std::string& flag) {
+  const auto is_png = [&output] { return output.ends_with(".png"); };
+  const auto is_picture = [&output, is_png] { return is_png() || output.ends_with(".svg"); };
+  command.requirements.push_back(
+      {{"--dark", "--size"}, flag + "FILE.svg or " + flag + "FILE.png", is_picture});
+  command.requirements.push_back({{"--dpi"}, flag + "FILE.png", is_png});
+}
+
+std::vector<Option> panel_options(HeatChoice& choice) {
+  return {text("--head", choice.head, "LIST",
+               "draw only these heads, such as 0,3 or 0:4; default: all, side by side"),
+          text("--batch", choice.batch, "LIST", "draw only these items of the batch"),
+          text("--layer", choice.layer, "LIST",
+               "draw only these layers (for axes layer, batch, head, L, S)")};
+}
+
 }  // namespace attn

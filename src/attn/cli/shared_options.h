@@ -49,4 +49,13 @@ Option view_option(std::string& target, const std::string& help);
 /// --color and --width, of heat maps on the terminal.
 std::vector<Option> terminal_options(RenderStyle& style);
 
+/// --dark, --size and --dpi, of heat maps as SVG and PNG.
+std::vector<Option> picture_style_options(RenderStyle& style);
+
+/// Their conditions. `output` is the file, and `flag` the option that names it: "-o " or "--view=".
+void add_picture_requirements(Command& command, const std::string& output, const std::string& flag);
+
+/// --head, --batch and --layer.
+std::vector<Option> panel_options(HeatChoice& choice);
+
 }  // namespace attn

@@ -4,6 +4,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/cli/job_flags.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/staged_file.h"
@@ -15,7 +16,7 @@ namespace {
 
 struct ViewArgs {
   std::string file, other, output = "-";
-  std::vector<std::string> tokens, key_tokens;
+  std::string tokens, key_tokens;
   HeatChoice choice;
   std::string of;
   RenderStyle style;
@@ -36,9 +37,10 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
     throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
   ResultFile result = read_result(path, files);
   if (!member.empty() && !result.tensors.contains(member)) files.read({path, member});  // throws
-  if (!args.tokens.empty()) result.tokens = args.tokens;
+  if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens");
   HeatSource source = heat_source(result, member.empty() ? args.of : member, path);
-  if (!args.key_tokens.empty()) source.column_tokens = args.key_tokens;
+  if (!args.key_tokens.empty())
+    source.column_tokens = tokens_of_flag(args.key_tokens, "--key-tokens");
   PageSet set = page_set(source, args.choice, file);
   if (!read_by_pages(path, files)) set.key.reset();
   return set;
@@ -64,10 +66,6 @@ std::vector<Option> choice_options(ViewArgs& args) {
       {suggesting(
            text("--of", args.of, "NAME", "tensor to draw; default: weights, or the only tensor"),
            job_output_names()),
-       integer("--head", choice.head, {}, "I", "draw only this head; default: all, side by side"),
-       integer("--batch", choice.batch, {}, "I", "draw only this batch"),
-       integer("--layer", choice.layer, {}, "I",
-               "draw only this layer (for axes layer, batch, head, L, S)"),
        text("--rows", choice.rows, "LIST",
             "rows (queries) to draw: indices and ranges, such as 0:32,-1"),
        text("--cols", choice.columns, "LIST", "columns (keys) to draw"),
@@ -76,9 +74,10 @@ std::vector<Option> choice_options(ViewArgs& args) {
        number("--vmax", choice.high, NumberRange::any, "X",
               "value at the high end of the colour scale"),
        flag("--log", choice.logarithmic, "logarithmic colour scale, for values > 0"),
-       list("--tokens", args.tokens, "A,B,...", "token labels, instead of those in the file", ','),
-       list("--key-tokens", args.key_tokens, "A,B,...", "token labels of the keys, if they differ",
-            ',')});
+       text("--tokens", args.tokens, "A,B,...",
+            "token labels, instead of those in the file; @FILE reads one from each line"),
+       text("--key-tokens", args.key_tokens, "A,B,...",
+            "token labels of the keys, if they differ")});
 }
 
 /// Options that apply only to some formats.
@@ -91,6 +90,7 @@ void add_requirements(Command& command, const ViewArgs& args) {
        "text on standard output",
        [&args, is_text] { return is_text() || args.style.colour == "auto"; }},
       {{"--width"}, "text on standard output", is_text}};
+  add_picture_requirements(command, args.output, "-o ");
 }
 
 }  // namespace
@@ -120,7 +120,9 @@ Command view_command() {
             "limit on the size of a page, such as 20M; values are stored less precisely if needed; "
             "default: 50000000")});
   command.add(terminal_options(args->style));
+  command.add(picture_style_options(args->style));
   command.add(choice_options(*args));
+  command.add(in_group("Drawing", panel_options(args->choice)));
   add_limit_options(command, args->limits);
   add_requirements(command, *args);
   command.action = [args] { return view(*args); };

@@ -14,12 +14,21 @@ constexpr Rgb kNight[] = {{14, 16, 36},  {38, 40, 96},   {84, 52, 134},  {156, 6
 constexpr Rgb kDiverging[] = {{10, 48, 110},   {40, 110, 180}, {146, 190, 222}, {248, 248, 246},
                               {246, 190, 128}, {212, 112, 28}, {116, 48, 4}};
 
+constexpr Rgb kDivergingNight[] = {{176, 224, 255}, {84, 166, 232}, {36, 92, 160},  {24, 24, 28},
+                                   {150, 80, 20},   {232, 140, 52}, {255, 218, 160}};
+
+// Entries of the 256-colour palette with increasing lightness and steady hue.
+constexpr int kNight256[] = {17, 18, 54, 90, 126, 167, 209, 215, 222, 229};
+constexpr int kDivergingNight256[] = {153, 75, 32, 25, 19, 17, 233, 52, 88, 130, 208, 215, 223};
+
 std::span<const Rgb> anchors_of(ColourMap map) {
   switch (map) {
     case ColourMap::paper:
       return kPaper;
     case ColourMap::night:
       return kNight;
+    case ColourMap::diverging_night:
+      return kDivergingNight;
     case ColourMap::diverging:
       break;
   }
@@ -66,22 +75,6 @@ double luminance(Rgb colour) {
   return 0.2126 * linear(colour.red) + 0.7152 * linear(colour.green) + 0.0722 * linear(colour.blue);
 }
 
-int distance(Rgb a, Rgb b) {
-  const int r = a.red - b.red, g = a.green - b.green, bl = a.blue - b.blue;
-  return 2 * r * r + 4 * g * g + 3 * bl * bl;  // weights by sensitivity of the eye
-}
-
-/// Entries 16 to 231 are a 6 x 6 x 6 cube, 232 to 255 a ramp of greys.
-Rgb entry_of_256(int index) {
-  const auto level = [](int step) { return static_cast<std::uint8_t>(step ? 55 + 40 * step : 0); };
-  if (index >= 232) {
-    const auto grey = static_cast<std::uint8_t>(8 + 10 * (index - 232));
-    return {grey, grey, grey};
-  }
-  const int cell = index - 16;
-  return {level(cell / 36), level(cell / 6 % 6), level(cell % 6)};
-}
-
 }  // namespace
 
 Rgb colour_at(ColourMap map, double position) {
@@ -97,17 +90,39 @@ Rgb colour_at(ColourMap map, double position) {
                  std::lerp(low.b, high.b, share)});
 }
 
+const Theme& theme(bool dark) {
+  static constexpr Theme kLight{{255, 255, 255},  {30, 30, 34},        {96, 96, 104},
+                                {150, 150, 156},  {196, 196, 200},     {192, 32, 128},
+                                ColourMap::paper, ColourMap::diverging};
+  static constexpr Theme kDark{
+      {21, 22, 28}, {236, 236, 241}, {162, 162, 174},  {96, 97, 108},
+      {85, 86, 95}, {64, 224, 160},  ColourMap::night, ColourMap::diverging_night};
+  return dark ? kDark : kLight;
+}
+
 Rgb ink_on(Rgb background) {
   const double light = luminance(background);
   const bool dark_ink = (light + 0.05) / 0.05 > 1.05 / (light + 0.05);
   return dark_ink ? Rgb{0, 0, 0} : Rgb{255, 255, 255};
 }
 
-int nearest_of_256(Rgb colour) {
-  int best = 16;
-  for (int index = 17; index < 256; ++index)
-    if (distance(entry_of_256(index), colour) < distance(entry_of_256(best), colour)) best = index;
-  return best;
+int palette_256(ColourMap map, double position) {
+  const bool diverging = map == ColourMap::diverging || map == ColourMap::diverging_night;
+  const std::span<const int> entries =
+      diverging ? std::span<const int>(kDivergingNight256) : std::span<const int>(kNight256);
+  const double at = std::clamp(position, 0.0, 1.0) * static_cast<double>(entries.size());
+  return entries[std::min(static_cast<std::size_t>(at), entries.size() - 1)];
+}
+
+/// Entries 16 to 231 are a 6 x 6 x 6 cube, 232 to 255 a ramp of greys.
+Rgb entry_of_256(int index) {
+  const auto level = [](int step) { return static_cast<std::uint8_t>(step ? 55 + 40 * step : 0); };
+  if (index >= 232) {
+    const auto grey = static_cast<std::uint8_t>(8 + 10 * (index - 232));
+    return {grey, grey, grey};
+  }
+  const int cell = index - 16;
+  return {level(cell / 36), level(cell / 6 % 6), level(cell % 6)};
 }
 
 }  // namespace attn

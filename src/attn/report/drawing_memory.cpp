@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attn/report/heat_picture.h"
+#include "attn/report/svg.h"
 
 namespace attn {
 namespace {
@@ -13,23 +14,27 @@ constexpr double kFixed = 1 << 20;  // titles, the colour bar, the frame of a pa
 constexpr double kPlace = 256;      // a label of a row or column: text, JSON and rendered
 constexpr double kPanel = 512;      // its title and frame
 
-// In a picture: the colour and kind of a cell, and a text with its position and colour.
-constexpr double kCell = 4, kText = 128;
+// In a picture: the level of a cell, and a text with its position and colour.
+constexpr double kCell = 1, kText = 128;
 // In an SVG: a cell as the start of a run, twice while the list grows, and as a rectangle of 40
 // characters, twice while the text grows; texts likewise.
 constexpr double kRun = 24, kRectangle = 80, kWrittenText = 320;
-// In a PNG: four pixels for each pixel of the picture, on the canvas and in the file.
-constexpr double kPixels = 4 * (3 + 1.5);
+// In an SVG with embedded PNG: a cell in base 64, twice while the text grows.
+constexpr double kEmbedded = 4;
+// In a PNG: a pixel on the canvas and in the file.
+constexpr double kPixel = 3 + 1.5;
 
 struct Matrices {
   double panels = 0, rows = 0, columns = 0;
+  double group = 1;  ///< panels of a group: matrices of the last axis before the matrix
 };
 
 Matrices matrices_of(const Shape& shape) {
   if (std::find(shape.begin(), shape.end(), 0u) != shape.end()) return {};
-  Matrices m{1, 1, 1};
+  Matrices m{1, 1, 1, 1};
   for (const std::size_t length : shape) {
     m.panels *= m.rows;
+    m.group = m.rows;
     m.rows = std::exchange(m.columns, static_cast<double>(length));
   }
   return m;
@@ -43,7 +48,7 @@ std::size_t with_labels(double bytes, const Matrices& m) {
 PictureBounds bounds_of(const Matrices& m, double label) {
   const auto count = [](double number) { return static_cast<std::size_t>(number); };
   if (m.panels == 0) return {};
-  return picture_bounds(count(m.panels), count(m.rows), count(m.columns), label);
+  return picture_bounds(count(m.panels), count(m.group), count(m.rows), count(m.columns), label);
 }
 
 }  // namespace
@@ -64,15 +69,21 @@ std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style) {
 std::size_t bytes_of_svg(const Shape& shape, double label) {
   const Matrices m = matrices_of(shape);
   const PictureBounds bounds = bounds_of(m, label);
-  return with_labels(
-      bounds.cells * (kCell + kRun + kRectangle) + bounds.texts * (kText + kWrittenText), m);
+  const bool embeds = bounds.cells > static_cast<double>(kMostVectorCells);
+  return with_labels(bounds.cells * (kCell + (embeds ? kEmbedded : kRun + kRectangle)) +
+                         bounds.texts * (kText + kWrittenText),
+                     m);
 }
 
-std::size_t bytes_of_png(const Shape& shape, double label) {
+std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& style) {
   const Matrices m = matrices_of(shape);
   const PictureBounds bounds = bounds_of(m, label);
-  return with_labels(
-      bounds.cells * kCell + bounds.texts * kText + bounds.width * bounds.height * kPixels, m);
+  const double inches = bounds.width * bounds.height / (96 * 96);
+  // A picture with a given width is at most this much taller than wide.
+  const double taller = bounds.width > 0 ? std::max(bounds.height / 300, 1.0) : 1;
+  const double pixels = style.dpi * style.dpi *
+                        (style.width ? *style.width * *style.width * taller / (96 * 96) : inches);
+  return with_labels(bounds.cells * kCell + bounds.texts * kText + pixels * kPixel, m);
 }
 
 std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t most) {

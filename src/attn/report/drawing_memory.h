@@ -8,6 +8,7 @@
 
 #include "attn/base/dtype.h"
 #include "attn/report/heat_text.h"
+#include "attn/report/picture.h"
 #include "attn/tensor/shape.h"
 
 namespace attn {
@@ -15,7 +16,7 @@ namespace attn {
 std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style);
 /// `label` is the width of the widest row or column label (text_width() at 12 pixels per em).
 std::size_t bytes_of_svg(const Shape& shape, double label);
-std::size_t bytes_of_png(const Shape& shape, double label);
+std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& style);
 
 /// For a page of at most `most` bytes.
 std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t most);

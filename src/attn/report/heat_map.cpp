@@ -1,6 +1,7 @@
 #include "attn/report/heat_map.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -71,44 +72,51 @@ std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::
   return labels;
 }
 
-/// A panel: its index on each axis before the last two.
-struct Panels {
-  std::vector<std::string> titles;
-  std::vector<std::size_t> indices;  ///< index among all matrices
+/// The names of the axes before the last two, and the indices to draw, from the innermost axis
+/// outwards.
+struct PanelAxis {
+  std::string name;
+  std::string picked, flag;  ///< the user's choice
 };
 
-Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape& shape) {
+std::array<PanelAxis, 3> panel_axes(const HeatSource& source, const HeatChoice& choice) {
+  const PanelAxis head{"head", choice.head, "--head"}, batch{"batch", choice.batch, "--batch"};
+  const PanelAxis layer{"layer", choice.layer, "--layer"};
+  if (source.third_axis == "head") return {head, batch, layer};
+  return {batch, head, layer};
+}
+
+/// The panels of all combinations of indices. A name contains the innermost axis of which several
+/// indices are drawn, and axes after it; a group contains the axes before it.
+std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& choice,
+                                 const Shape& shape) {
   const std::size_t leading = shape.size() - 2;
-  const std::string names[] = {source.third_axis, "batch", "layer"};
-  const std::optional<std::int64_t> picks[] = {
-      source.third_axis == "head" ? choice.head : choice.batch,
-      source.third_axis == "head" ? choice.batch : choice.head, choice.layer};
-  const std::string flags[] = {"--" + names[0], names[0] == "head" ? "--batch" : "--head",
-                               "--layer"};
-  for (std::size_t i = leading; i < 3; ++i)
-    if (picks[i])
-      usage(flags[i] + ": " + source.name + " " + to_string(source.tensor.shape()) +
+  const auto axes = panel_axes(source, choice);
+  for (std::size_t k = leading; k < axes.size(); ++k)
+    if (!axes[k].picked.empty())
+      usage(axes[k].flag + ": " + source.name + " " + to_string(source.tensor.shape()) +
             " has no such axis");
-  Panels panels{{""}, {0}};
-  for (std::size_t i = 0; i < leading; ++i) {  // from the outermost axis inwards
-    const std::size_t k = leading - 1 - i;
-    std::vector<std::size_t> indices;
-    if (picks[k])
-      indices = {absolute_index(*picks[k], shape[i], flags[k])};
-    else
-      for (std::size_t j = 0; j < shape[i]; ++j) indices.push_back(j);
-    if (panels.indices.size() * indices.size() > kMostPanels)
+  std::vector<std::vector<std::size_t>> indices(leading);
+  for (std::size_t k = 0; k < leading; ++k)
+    indices[k] = places_of(axes[k].picked, shape[leading - 1 - k], axes[k].flag);
+  std::size_t named = 0;
+  while (named + 1 < leading && indices[named].size() == 1) ++named;
+  std::vector<HeatPanel> panels{{}};
+  for (std::size_t k = leading; k-- > 0;) {  // from the outermost axis inwards
+    if (panels.size() * indices[k].size() > kMostPanels)
       throw Error(ErrorKind::data, source.name + ": expected at most " +
                                        std::to_string(kMostPanels) + " matrices, found shape " +
                                        to_string(shape) + "; choose with --layer, --batch, --head");
-    Panels next;
-    for (std::size_t p = 0; p < panels.indices.size(); ++p)
-      for (const std::size_t index : indices) {
-        const std::string title = shape[i] == 1 ? "" : names[k] + " " + std::to_string(index);
-        const std::string before = panels.titles[p];
-        next.titles.push_back(before.empty() || title.empty() ? before + title
-                                                              : before + ", " + title);
-        next.indices.push_back(panels.indices[p] * shape[i] + index);
+    const std::size_t count = shape[leading - 1 - k];
+    std::vector<HeatPanel> next;
+    for (const HeatPanel& panel : panels)
+      for (const std::size_t index : indices[k]) {
+        HeatPanel more = panel;
+        more.matrix = panel.matrix * count + index;
+        std::string& title = k > named ? more.group : more.name;
+        if (count > 1)
+          title += (title.empty() ? "" : ", ") + axes[k].name + " " + std::to_string(index);
+        next.push_back(std::move(more));
       }
     panels = std::move(next);
   }
@@ -117,10 +125,11 @@ Panels panels_of(const HeatSource& source, const HeatChoice& choice, const Shape
 
 bool is_scores(const std::string& name) { return name.ends_with("scores"); }
 
-/// Least and greatest value of all panels, and whether any cell is hidden.
+/// Least and greatest value of all panels, and which kinds of cells they have.
 struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  bool hidden = false;
+  std::array<bool, 4> kinds = {};
+  bool has(CellKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
 };
 
 /// `positive`: only values above 0 count for the range.
@@ -131,7 +140,7 @@ Extent extent_of(const HeatMap& map, bool positive) {
       const HeatRow row = map.row(panel, i);
       for (std::size_t j = 0; j < row.values.size(); ++j) {
         const double value = row.values[j];
-        extent.hidden |= row.kinds[j] == CellKind::hidden;
+        extent.kinds[static_cast<std::size_t>(row.kinds[j])] = true;
         if (row.kinds[j] != CellKind::value || !std::isfinite(value) || (positive && value <= 0))
           continue;
         extent.low = std::min(extent.low, value);
@@ -180,14 +189,15 @@ std::vector<std::string> every(const std::vector<std::string>& labels, std::size
   return kept;
 }
 
-/// Keeps the stronger of two cells of a block: NaN, so that it stays visible, otherwise the value
-/// of larger magnitude, otherwise hidden.
+/// Keeps the stronger of two cells of a block: NaN, so that it stays visible, then the value of
+/// larger magnitude, then zero, then hidden.
 void merge(CellKind& kind, double& value, CellKind other_kind, double other) {
-  if (kind == CellKind::nan || other_kind == CellKind::hidden) return;
-  if (other_kind == CellKind::nan || kind == CellKind::hidden) {
+  const auto strength = [](CellKind cell) {
+    return cell == CellKind::nan ? 3 : cell == CellKind::value ? 2 : cell == CellKind::zero ? 1 : 0;
+  };
+  const int before = strength(kind), after = strength(other_kind);
+  if (after > before || (after == before && std::abs(other) > std::abs(value))) {
     kind = other_kind;
-    value = other;
-  } else if (std::abs(other) > std::abs(value)) {
     value = other;
   }
 }
@@ -211,22 +221,39 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   map.cells.columns = places_of(choice.columns, S, "--cols");
   map.cells.values = source.tensor.reshaped(matrices);
   if (source.masked) map.cells.masked = source.masked->reshaped(matrices);
-  map.cells.zero_is_hidden = !source.masked && source.name == "weights";
-  const Panels panels = panels_of(source, choice, shape);
-  for (std::size_t p = 0; p < panels.indices.size(); ++p)
-    map.panels.push_back({panels.titles[p], panels.indices[p]});
+  map.cells.mark = source.masks_zeros ? CellKind::zero : CellKind::hidden;
+  map.cells.marks_zeros = !source.masked && source.name == "weights";
+  map.panels = panels_of(source, choice, shape);
   map.title = printable(source.name);
   if (!source.what.empty()) map.notes.push_back(source.what);
-  if (map.panels.size() == 1 && !map.panels[0].title.empty())
-    map.title += ", " + std::exchange(map.panels[0].title, "");
+  if (map.panels.size() == 1 && !map.panels[0].title().empty()) {
+    map.title += ", " + map.panels[0].title();
+    map.panels[0].group = map.panels[0].name = "";
+  }
   map.row_axis = source.row_axis;
   map.column_axis = source.column_axis;
   map.row_labels = labels_of(source.row_tokens, L, map.cells.rows);
   map.column_labels = labels_of(source.column_tokens, S, map.cells.columns);
   const Extent extent = extent_of(map, choice.logarithmic);
-  if (extent.hidden) map.hidden_means = map.cells.zero_is_hidden ? "exactly 0" : "hidden";
+  map.has_hidden = extent.has(CellKind::hidden);
+  map.has_zeros = extent.has(CellKind::zero);
+  map.has_nans = extent.has(CellKind::nan);
   map.scale = scale_of(extent, choice, source.is_signed || is_scores(source.name));
   return map;
+}
+
+std::vector<std::size_t> group_ends(const HeatMap& map) {
+  std::vector<std::size_t> ends;
+  for (std::size_t p = 1; p <= map.panels.size(); ++p)
+    if (p == map.panels.size() || map.panels[p].group != map.panels[p - 1].group) ends.push_back(p);
+  return ends;
+}
+
+std::size_t round_step(double least) {
+  std::size_t step = 1;
+  for (std::size_t i = 0; static_cast<double>(step) < least; ++i)
+    step = i % 3 == 1 ? step / 2 * 5 : step * 2;
+  return step;
 }
 
 std::string short_number(double value) {
@@ -258,11 +285,11 @@ HeatRow HeatCells::row(std::size_t matrix, std::size_t i) const {
     for (std::size_t to = 0, j = 0; to < count; ++to)
       for (; j < std::min((to + 1) * wide, columns.size()); ++j) {
         const double value = numbers[columns[j]];
-        const bool hidden = (masked && masks[columns[j]] == kHidden) || value == kHidden ||
-                            (zero_is_hidden && value == 0);
-        const CellKind kind = hidden              ? CellKind::hidden
-                              : std::isnan(value) ? CellKind::nan
-                                                  : CellKind::value;
+        const CellKind kind = masked && masks[columns[j]] == kHidden ? mark
+                              : value == kHidden                     ? CellKind::hidden
+                              : marks_zeros && value == 0            ? CellKind::zero
+                              : std::isnan(value)                    ? CellKind::nan
+                                                                     : CellKind::value;
         merge(out.kinds[to], out.values[to], kind, kind == CellKind::value ? value : 0);
       }
   }

@@ -18,6 +18,7 @@ namespace attn {
 enum class CellKind : std::uint8_t {
   value,
   hidden,  ///< the query does not see this key; there is no value
+  zero,    ///< a weight of exactly 0 in a file that does not say which keys are hidden
   nan,
 };
 
@@ -31,9 +32,13 @@ struct HeatScale {
   double position(double value) const;  ///< 0 to 1
 };
 
+/// Panels of one group are in adjacent rows: the heads of a layer.
 struct HeatPanel {
-  std::string title;       ///< "head 3", or "" for a single panel
+  std::string group;       ///< "layer 2"; "" if there is one group
+  std::string name;        ///< "head 3"; "" for a single panel
   std::size_t matrix = 0;  ///< index among all matrices of the tensor
+
+  std::string title() const { return group + (group.empty() || name.empty() ? "" : ", ") + name; }
 };
 
 struct HeatRow {
@@ -44,8 +49,9 @@ struct HeatRow {
 /// The part of each matrix of a tensor that is drawn. Blocks of tall x wide cells become one cell.
 struct HeatCells {
   Tensor values;                           ///< (matrices, rows, columns)
-  std::optional<Tensor> masked;            ///< same shape; cells are hidden where it is -inf
-  bool zero_is_hidden = false;             ///< used without `masked`
+  std::optional<Tensor> masked;            ///< same shape; cells are marked where it is -inf
+  CellKind mark = CellKind::hidden;        ///< of these cells: hidden or zero
+  bool marks_zeros = false;                ///< cells that are exactly 0 get the kind `zero`
   std::vector<std::size_t> rows, columns;  ///< indices of those drawn
   std::size_t tall = 1, wide = 1;
 
@@ -56,9 +62,9 @@ struct HeatMap {
   std::string title;                  ///< "weights, head 3"
   std::vector<std::string> notes;     ///< a description; how the map was reduced
   std::string row_axis, column_axis;  ///< "queries", "keys"
-  std::string hidden_means;           ///< legend of hatched cells; "" if there are none
-  std::vector<std::string> row_labels, column_labels;  ///< one for each row and column
-  std::vector<HeatPanel> panels;                       ///< at least one
+  bool has_hidden = false, has_zeros = false, has_nans = false;  ///< kinds of cells
+  std::vector<std::string> row_labels, column_labels;            ///< one for each row and column
+  std::vector<HeatPanel> panels;                                 ///< at least one
   HeatScale scale;
   HeatCells cells;
 
@@ -69,8 +75,8 @@ struct HeatMap {
 
 /// The user's selection. Negative indices count from the end.
 struct HeatChoice {
-  std::optional<std::int64_t> layer, batch, head;  ///< if not set, all, as panels
-  std::string rows, columns;                       ///< "0:32,-1"; "": all
+  std::string layer, batch, head;  ///< "0,3" or "0:4"; "": all, as panels
+  std::string rows, columns;       ///< "0:32,-1"; "": all
   std::optional<double> low, high;
   bool logarithmic = false;
 };
@@ -79,6 +85,7 @@ struct HeatChoice {
 struct HeatSource {
   Tensor tensor;                 ///< (S), (L, S), or with leading axes head, batch, layer
   std::optional<Tensor> masked;  ///< masked_scores, same shape; cells are hidden where it is -inf
+  bool masks_zeros = false;      ///< -inf in `masked` means exactly 0, not hidden
   std::string name, what;        ///< "weights", and a description; may be ""
   std::string key;               ///< the tensor's name in its file; may be ""
   std::string row_axis = "queries", column_axis = "keys";
@@ -93,10 +100,17 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice);
 
 /// The map reduced to at most `most_rows` rows and `most_columns` columns, with a note that says
 /// so. A block of cells becomes the cell with the largest magnitude, so that single strong cells
-/// stay visible. A block is hidden if all its cells are.
+/// stay visible. A block is hidden if all its cells are, and zero if they are hidden or zero.
 HeatMap reduced(const HeatMap& map, std::size_t most_rows, std::size_t most_columns);
 
-/// A value in at most six characters: "0.44", "-12", "5e-4".
+/// For each group of panels, the index after its last one.
+std::vector<std::size_t> group_ends(const HeatMap& map);
+
+/// The smallest of 1, 2, 5, 10, 20, ... that is at least `least`.
+std::size_t round_step(double least);
+
+/// A value in at most six characters: "0.44", "-12", "5e-4", "-inf". report/page/draw.js has the
+/// same function.
 std::string short_number(double value);
 
 }  // namespace attn

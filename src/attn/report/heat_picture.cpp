@@ -11,11 +11,12 @@ constexpr double kTitleSize = 15, kTextSize = 12, kSmallest = 7.5;
 constexpr double kLongestLabel = 110;
 constexpr double kNumbered = 34;  // size of the smallest cell that shows its value
 constexpr double kBarSpace = 80;  // approximate width of the colour bar with its numbers
-constexpr Rgb kInk{30, 30, 34}, kSoftInk{96, 96, 104}, kFrame{150, 150, 156};
+constexpr double kGroupTitle = kTextSize + 10;  // height of the title of a group
 
 /// The positions of everything.
 struct Figure {
   std::size_t across = 1, down = 1;  ///< panels
+  bool grouped = false;              ///< each group starts a new row and has a title
   double cell = 1;
   double label_size = kTextSize;
   std::size_t row_step = 1, column_step = 1;  ///< every n-th row and column has a label
@@ -76,22 +77,27 @@ std::vector<double> ticks_of(const HeatScale& scale) {
   return ticks;
 }
 
-/// The smallest of 1, 2, 5, 10, 20, ... for which labels do not overlap.
-std::size_t step_for(double cell, double available) {
-  std::size_t step = 1;
-  for (std::size_t i = 0; static_cast<double>(step) * cell < available; ++i)
-    step = i % 3 == 1 ? step / 2 * 5 : step * 2;
-  return step;
+/// About the square root of the number of panels, if possible such that all rows are full.
+std::size_t columns_for(std::size_t panels) {
+  const auto root = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(panels))));
+  for (std::size_t columns = root; columns <= root + root / 2; ++columns)
+    if (panels % columns == 0) return columns;
+  return root;
 }
 
-/// The layout except for the space for labels.
-Figure bare_figure(std::size_t panels, std::size_t rows, std::size_t columns) {
+/// The layout except for the space for labels. `group`: panels of a group, the same for all.
+Figure bare_figure(std::size_t panels, std::size_t group, std::size_t rows, std::size_t columns) {
+  constexpr std::size_t kMostGrouped = 32, kMostGroups = 4;  // per panel of a group
   Figure f;
-  f.across = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(panels))));
+  const std::size_t groups = panels / group;
+  f.across = columns_for(panels);
+  const auto widest = static_cast<double>(groups > 1 ? std::max(f.across, group) : f.across);
+  f.grouped = groups > 1 && group <= kMostGrouped && groups <= kMostGroups * group;
+  if (f.grouped) f.across = group;
   f.down = (panels + f.across - 1) / f.across;
   const bool grid = panels > 1;
   const double most = static_cast<double>(std::max(rows, columns));
-  const double available = grid ? std::max(96.0, 880 / static_cast<double>(f.across) - 24) : 620;
+  const double available = grid ? std::max(96.0, 880 / widest - 24) : 620;
   f.cell = std::clamp(available / most, 1.0, grid ? 34.0 : 52.0);
   if (f.cell > 3) f.cell = std::floor(f.cell);
   f.width = f.cell * static_cast<double>(columns);
@@ -102,10 +108,10 @@ Figure bare_figure(std::size_t panels, std::size_t rows, std::size_t columns) {
 }
 
 Figure figure_of(const HeatMap& map) {
-  Figure f = bare_figure(map.panels.size(), map.rows(), map.columns());
+  Figure f = bare_figure(map.panels.size(), group_ends(map)[0], map.rows(), map.columns());
   if (!f.labelled) return f;
   f.label_size = std::clamp(f.cell * 0.9, kSmallest, kTextSize);
-  f.row_step = f.column_step = step_for(f.cell, f.label_size * 1.1);
+  f.row_step = f.column_step = round_step(f.label_size * 1.1 / f.cell);
   const double across = widest(map.column_labels, f.column_step, f.label_size);
   f.vertical = across > f.cell - 4;
   f.left = widest(map.row_labels, f.row_step, f.label_size) + 8;
@@ -131,22 +137,32 @@ std::vector<std::string> wrapped(const std::string& text, double size, double wi
 
 class Layout {
  public:
-  explicit Layout(const HeatMap& map) : map_(map), f_(figure_of(map)) {
+  Layout(const HeatMap& map, const Theme& theme) : map_(map), theme_(theme), f_(figure_of(map)) {
     picture_.title = map.title;
+    picture_.theme = theme;
+    for (std::size_t k = 0; k < kLevels; ++k)
+      picture_.palette[k] =
+          colour_at(colours(), static_cast<double>(k) / static_cast<double>(kLevels - 1));
     double y = heading();
     const double x = kMargin + kTextSize + 6;  // right of the title of the row axis
     const double across = f_.stride_x() * static_cast<double>(f_.across) - kGap;
-    const double down = f_.stride_y() * static_cast<double>(f_.down) - kGap;
-    const double matrix_y = f_.panel_title + f_.top;
+    const double group_title = f_.grouped ? kGroupTitle : 0;
+    const double stride_y = f_.stride_y() + group_title;
+    const double down = stride_y * static_cast<double>(f_.down) - kGap;
+    const double matrix_y = group_title + f_.panel_title + f_.top;
     y += kTextSize + 4;
     text(x + f_.left + (across - f_.left) / 2, y - 4, map.column_axis, kTextSize, Anchor::middle);
     picture_.shapes.emplace_back(TextShape{kMargin + kTextSize,
                                            y + matrix_y + (down - matrix_y) / 2, map.row_axis,
-                                           kTextSize, Anchor::middle, true, kSoftInk});
+                                           kTextSize, Anchor::middle, true, theme.soft_ink});
     for (std::size_t p = 0; p < map.panels.size(); ++p) {
       const std::size_t row = p / f_.across, column = p % f_.across;
+      const double panel_y = y + static_cast<double>(row) * stride_y;
+      if (f_.grouped && column == 0)
+        text(x + f_.left, panel_y + kTextSize + 2, map.panels[p].group, kTextSize + 1,
+             Anchor::start, theme.ink);
       panel(map.panels[p], x + static_cast<double>(column) * f_.stride_x() + f_.left,
-            y + static_cast<double>(row) * f_.stride_y());
+            panel_y + group_title);
     }
     const double bar_bottom = colour_bar(x + across + 18, y + matrix_y, f_.height);
     picture_.height = std::max(y + down, bar_bottom) + kMargin;
@@ -156,15 +172,25 @@ class Layout {
   Picture take() { return std::move(picture_); }
 
  private:
-  void text(double x, double y, const std::string& text, double size, Anchor anchor = Anchor::start,
-            Rgb colour = kSoftInk) {
+  ColourMap colours() const { return map_.scale.is_signed ? theme_.diverging : theme_.sequential; }
+
+  /// The level of a value.
+  std::uint8_t level(double value) const {
+    return static_cast<std::uint8_t>(std::lround(map_.scale.position(value) * (kLevels - 1)));
+  }
+
+  void text(double x, double y, const std::string& text, double size, Anchor anchor, Rgb colour) {
     picture_.shapes.emplace_back(TextShape{x, y, text, size, anchor, false, colour});
+  }
+  void text(double x, double y, const std::string& text, double size,
+            Anchor anchor = Anchor::start) {
+    this->text(x, y, text, size, anchor, theme_.soft_ink);
   }
 
   /// Draws title and notes; returns the y below them.
   double heading() {
     double y = kMargin + kTitleSize;
-    text(kMargin, y, map_.title, kTitleSize, Anchor::start, kInk);
+    text(kMargin, y, map_.title, kTitleSize, Anchor::start, theme_.ink);
     picture_.width = 2 * kMargin + text_width(map_.title, kTitleSize);
     const double width =
         std::max(300.0, f_.stride_x() * static_cast<double>(f_.across) + kBarSpace);
@@ -179,38 +205,36 @@ class Layout {
 
   /// `x` is the left edge of the matrix, `y` the top of the panel including its title.
   void panel(const HeatPanel& panel, double x, double y) {
-    if (!panel.title.empty()) text(x, y + kTextSize, panel.title, kTextSize, Anchor::start, kInk);
+    const std::string title = f_.grouped ? panel.name : panel.title();
+    if (!title.empty())
+      text(x, y + kTextSize, cut_to_width(title, kTextSize, f_.width + kGap - 4), kTextSize,
+           Anchor::start, theme_.ink);
     const double top = y + f_.panel_title + f_.top;
-    CellsShape cells{{x, top, f_.width, f_.height}, map_.rows(), map_.columns(), {}, {}};
-    const ColourMap colours = map_.scale.is_signed ? ColourMap::diverging : ColourMap::paper;
-    cells.colours.reserve(map_.rows() * map_.columns());
-    cells.kinds.reserve(map_.rows() * map_.columns());
+    CellsShape shape{{x, top, f_.width, f_.height}, map_.rows(), map_.columns(), {}};
+    shape.cells.reserve(map_.rows() * map_.columns());
     for (std::size_t i = 0; i < map_.rows(); ++i) {
       const HeatRow row = map_.row(panel, i);
-      for (const double value : row.values)
-        cells.colours.push_back(colour_at(colours, map_.scale.position(value)));
-      cells.kinds.insert(cells.kinds.end(), row.kinds.begin(), row.kinds.end());
+      for (std::size_t j = 0; j < row.values.size(); ++j)
+        shape.cells.push_back(row.kinds[j] == CellKind::value ? level(row.values[j])
+                                                              : code_of(row.kinds[j]));
     }
-    for (const CellKind kind : cells.kinds) drawn_[static_cast<std::size_t>(kind)] = true;
-    picture_.shapes.emplace_back(std::move(cells));
-    picture_.shapes.emplace_back(BoxShape{{x, top, f_.width, f_.height}, kFrame, true});
+    picture_.shapes.emplace_back(std::move(shape));
+    picture_.shapes.emplace_back(BoxShape{{x, top, f_.width, f_.height}, theme_.frame, true});
     if (f_.cell >= kNumbered) numbers(panel, x, top);
     if (f_.labelled) labels(x, top);
   }
 
   void numbers(const HeatPanel& panel, double x, double top) {
     const double size = f_.cell >= 44 ? 12 : 9.5;
-    const ColourMap colours = map_.scale.is_signed ? ColourMap::diverging : ColourMap::paper;
     for (std::size_t i = 0; i < map_.rows(); ++i) {
       const HeatRow row = map_.row(panel, i);
       for (std::size_t j = 0; j < map_.columns(); ++j) {
-        if (row.kinds[j] == CellKind::hidden) continue;
-        const bool nan = row.kinds[j] == CellKind::nan;
-        const Rgb background = colour_at(colours, map_.scale.position(row.values[j]));
+        const CellKind kind = row.kinds[j];
+        if (kind == CellKind::hidden || kind == CellKind::nan) continue;
         text(x + (static_cast<double>(j) + 0.5) * f_.cell,
              top + (static_cast<double>(i) + 0.5) * f_.cell + size * 0.36,
-             nan ? "nan" : typeset(short_number(row.values[j])), size, Anchor::middle,
-             nan ? kInk : ink_on(background));
+             typeset(short_number(row.values[j])), size, Anchor::middle,
+             kind == CellKind::value ? ink_on(picture_.palette[level(row.values[j])]) : theme_.ink);
       }
     }
   }
@@ -219,15 +243,15 @@ class Layout {
     const double size = f_.label_size;
     for (std::size_t i = 0; i < map_.rows(); i += f_.row_step)
       text(x - 5, top + (static_cast<double>(i) + 0.5) * f_.cell + size * 0.36,
-           cut_to_width(map_.row_labels[i], size, kLongestLabel), size, Anchor::end, kInk);
+           cut_to_width(map_.row_labels[i], size, kLongestLabel), size, Anchor::end, theme_.ink);
     for (std::size_t j = 0; j < map_.columns(); j += f_.column_step) {
       const std::string label = cut_to_width(map_.column_labels[j], size, kLongestLabel);
       const double middle = x + (static_cast<double>(j) + 0.5) * f_.cell;
       if (f_.vertical)
         picture_.shapes.emplace_back(
-            TextShape{middle + size * 0.36, top - 5, label, size, Anchor::start, true, kInk});
+            TextShape{middle + size * 0.36, top - 5, label, size, Anchor::start, true, theme_.ink});
       else
-        text(middle, top - 6, label, size, Anchor::middle, kInk);
+        text(middle, top - 6, label, size, Anchor::middle, theme_.ink);
     }
   }
 
@@ -237,22 +261,24 @@ class Layout {
     const HeatScale& scale = map_.scale;
     tall = std::clamp(tall, 100.0, 320.0);
     const auto steps = static_cast<std::size_t>(tall);
-    CellsShape bar{{x, top, kBarWidth, tall}, steps, 1, {}, {}};
-    bar.kinds.assign(steps, CellKind::value);
+    CellsShape bar{{x, top, kBarWidth, tall}, steps, 1, {}};
     const auto value_at = [&](double share) {
       return scale.logarithmic ? scale.low * std::pow(scale.high / scale.low, share)
                                : std::lerp(scale.low, scale.high, share);
     };
     for (std::size_t i = 0; i < steps; ++i)
-      bar.colours.push_back(
-          colour_at(scale.is_signed ? ColourMap::diverging : ColourMap::paper,
-                    scale.position(value_at(1 - (static_cast<double>(i) + 0.5) / tall))));
+      bar.cells.push_back(level(value_at(1 - (static_cast<double>(i) + 0.5) / tall)));
     picture_.shapes.emplace_back(std::move(bar));
-    picture_.shapes.emplace_back(BoxShape{{x, top, kBarWidth, tall}, kFrame, true});
+    picture_.shapes.emplace_back(BoxShape{{x, top, kBarWidth, tall}, theme_.frame, true});
+    const auto is_end = [&](double tick) { return tick == scale.low || tick == scale.high; };
     for (const double tick : ticks_of(scale)) {
+      const std::string number = typeset(short_number(tick));
+      if (!is_end(tick) && (number == typeset(short_number(scale.low)) ||
+                            number == typeset(short_number(scale.high))))
+        continue;  // 1e5 beside 1e5
       const double y = top + tall * (1 - share_of(scale, tick));
-      picture_.shapes.emplace_back(BoxShape{{x + kBarWidth, y - 0.5, 3, 1}, kFrame, false});
-      note_beside(x, y + kTextSize * 0.36, typeset(short_number(tick)));
+      picture_.shapes.emplace_back(BoxShape{{x + kBarWidth, y - 0.5, 3, 1}, theme_.frame, false});
+      note_beside(x, y + kTextSize * 0.36, number);
     }
     double y = top + tall + 24;
     if (scale.logarithmic) {
@@ -260,26 +286,33 @@ class Layout {
       bar_width_ = std::max(bar_width_, text_width("log scale", kTextSize));
       y += 20;
     }
-    for (const CellKind kind : {CellKind::hidden, CellKind::nan}) {
-      if (!drawn_[static_cast<std::size_t>(kind)]) continue;
+    const auto explain = [&](bool drawn, CellKind kind, const char* meaning) {
+      if (!drawn) return;
       const Box box{x, y - 11, kBarWidth, kBarWidth};
-      picture_.shapes.emplace_back(CellsShape{box, 1, 1, {Rgb{}}, {kind}});
-      picture_.shapes.emplace_back(BoxShape{box, kFrame, true});
-      note_beside(x, y, kind == CellKind::nan ? "nan" : map_.hidden_means);
+      picture_.shapes.emplace_back(CellsShape{box, 1, 1, {code_of(kind)}});
+      picture_.shapes.emplace_back(BoxShape{box, theme_.frame, true});
+      note_beside(x, y, meaning);
       y += 20;
-    }
+    };
+    explain(map_.has_hidden, CellKind::hidden, "hidden");
+    explain(map_.has_zeros, CellKind::zero, "exactly 0");
+    explain(map_.has_nans, CellKind::nan, "nan");
     return y - 12;
   }
 
+  static std::uint8_t code_of(CellKind kind) {
+    return kind == CellKind::nan ? kNanCell : kind == CellKind::zero ? kZeroCell : kHiddenCell;
+  }
+
   void note_beside(double x, double y, const std::string& words) {
-    text(x + kBarWidth + 6, y, words, kTextSize, Anchor::start, kInk);
+    text(x + kBarWidth + 6, y, words, kTextSize, Anchor::start, theme_.ink);
     bar_width_ = std::max(bar_width_, kBarWidth + 6 + text_width(words, kTextSize));
   }
 
   const HeatMap& map_;
+  const Theme& theme_;
   Figure f_;
   Picture picture_;
-  bool drawn_[3] = {};    ///< kinds of cells drawn
   double bar_width_ = 0;  ///< width of the bar and its numbers
 };
 
@@ -288,19 +321,19 @@ std::size_t most_across(std::size_t panels) { return panels > 36 ? 128 : panels 
 
 }  // namespace
 
-Picture heat_picture(const HeatMap& whole) {
+Picture heat_picture(const HeatMap& whole, bool dark) {
   const std::size_t most = most_across(whole.panels.size());
   const HeatMap map = reduced(whole, most, most);
-  return Layout(map).take();
+  return Layout(map, theme(dark)).take();
 }
 
-PictureBounds picture_bounds(std::size_t panels, std::size_t rows, std::size_t columns,
-                             double label) {
+PictureBounds picture_bounds(std::size_t panels, std::size_t group, std::size_t rows,
+                             std::size_t columns, double label) {
   constexpr double kAround = 300;  // margins, title, notes and colour bar
   const std::size_t most = most_across(panels);
   rows = std::min(rows, most);
   columns = std::min(columns, most);
-  Figure f = bare_figure(panels, rows, columns);
+  Figure f = bare_figure(panels, group, rows, columns);
   const double cells = static_cast<double>(rows * columns);
   double texts = f.cell >= kNumbered ? cells : 0;
   if (f.labelled) {
@@ -309,7 +342,8 @@ PictureBounds picture_bounds(std::size_t panels, std::size_t rows, std::size_t c
   }
   const auto count = static_cast<double>(panels);
   return {static_cast<double>(f.across) * f.stride_x() + kAround,
-          static_cast<double>(f.down) * f.stride_y() + kAround, count * cells, count * texts};
+          static_cast<double>(f.down) * (f.stride_y() + kGroupTitle) + kAround, count * cells,
+          count * texts};
 }
 
 }  // namespace attn

@@ -8,8 +8,8 @@ namespace attn {
 
 /// Panels are arranged in a grid. Small matrices show values in their cells. Where labels would
 /// overlap, only every second, fifth, tenth, ... is shown. Matrices with more cells than pixels are
-/// reduced.
-Picture heat_picture(const HeatMap& map);
+/// reduced. Each group of panels starts a new row, unless groups are small and many.
+Picture heat_picture(const HeatMap& map, bool dark = false);
 
 /// Upper bounds on the size and contents of a picture.
 struct PictureBounds {
@@ -17,8 +17,8 @@ struct PictureBounds {
   double cells = 0;  ///< of all panels, as reduced
   double texts = 0;  ///< labels, and numbers in cells
 };
-/// `label`: width of the widest label at 12 pixels per em.
-PictureBounds picture_bounds(std::size_t panels, std::size_t rows, std::size_t columns,
-                             double label);
+/// `group`: panels of a group. `label`: width of the widest label at 12 pixels per em.
+PictureBounds picture_bounds(std::size_t panels, std::size_t group, std::size_t rows,
+                             std::size_t columns, double label);
 
 }  // namespace attn

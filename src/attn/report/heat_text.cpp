@@ -10,19 +10,21 @@ namespace {
 
 constexpr std::size_t kValueCell = 6;     // "-0.25" and a space
 constexpr std::size_t kTallestLabel = 8;  // lines of a vertical column label
-constexpr std::size_t kWidestLabel = 14;  // columns of a row label
+constexpr std::size_t kWidestLabel = 14;  // columns of a row label; of several panels:
+constexpr std::size_t kWidestGridLabel = 8;
+constexpr std::size_t kWidestTick = 10;  // columns of a label of every n-th column
 constexpr std::size_t kBetweenPanels = 2;
 constexpr const char* kShades[] = {"·", "░", "▒", "▓", "█"};
+constexpr const char* kNegativeShades[] = {"·", "-", "=", "≡", "#"};
 
 using Lines = std::vector<std::string>;
 
-/// The measures of a panel, the same for all.
+/// The measures of a panel, the same for all. Row labels are left of the first panel of a line.
 struct Measures {
   std::size_t label = 0;     ///< columns of the row labels and the space after them
   std::size_t cell = 1;      ///< columns of a cell
+  std::size_t panel = 1;     ///< columns of a panel: its cells or its name
   bool half_blocks = false;  ///< two rows per line
-  bool column_labels = true;
-  std::size_t panel_width(std::size_t columns) const { return label + cell * columns; }
 };
 
 std::string padded(const std::string& text, std::size_t columns) {
@@ -35,20 +37,46 @@ std::string centred(const std::string& text, std::size_t columns) {
   return padded(std::string(columns > width ? (columns - width) / 2 : 0, ' ') + text, columns);
 }
 
-ColourMap colours_of(const HeatMap& map) {
-  return map.scale.is_signed ? ColourMap::diverging : ColourMap::night;
+std::string repeated(const std::string& text, std::size_t count) {
+  std::string all;
+  for (std::size_t i = 0; i < count; ++i) all += text;
+  return all;
 }
 
-/// The escape sequence for a foreground ("38") or background ("48") colour.
-std::string switched(const char* what, Rgb colour, TerminalColours colours) {
-  const std::string start = std::string("\x1b[") + what;
+ColourMap colours_of(const HeatMap& map) {
+  return map.scale.is_signed ? ColourMap::diverging_night : ColourMap::night;
+}
+
+enum class Plane { foreground, background };
+
+/// The escape sequence for the colour at a position of the map's colours.
+std::string switched(Plane plane, const HeatMap& map, double position, TerminalColours colours) {
+  const std::string start = plane == Plane::foreground ? "\x1b[38;" : "\x1b[48;";
   if (colours == TerminalColours::palette_256)
-    return start + ";5;" + std::to_string(nearest_of_256(colour)) + "m";
-  return start + ";2;" + std::to_string(colour.red) + ";" + std::to_string(colour.green) + ";" +
+    return start + "5;" + std::to_string(palette_256(colours_of(map), position)) + "m";
+  const Rgb colour = colour_at(colours_of(map), position);
+  return start + "2;" + std::to_string(colour.red) + ";" + std::to_string(colour.green) + ";" +
          std::to_string(colour.blue) + "m";
 }
 
+/// Black or white text on the colour at this position.
+std::string switched_ink(const HeatMap& map, double position, TerminalColours colours) {
+  const Rgb background = colours == TerminalColours::palette_256
+                             ? entry_of_256(palette_256(colours_of(map), position))
+                             : colour_at(colours_of(map), position);
+  constexpr const char *kBlack = "\x1b[38;5;16m", *kWhite = "\x1b[38;5;231m";
+  return ink_on(background) == Rgb{0, 0, 0} ? kBlack : kWhite;
+}
+
 constexpr const char* kPlain = "\x1b[0m";
+
+/// A cell without colour. Lines are used for negative values, blocks for others.
+const char* shade_at(const HeatScale& scale, double position) {
+  const double strength = scale.is_signed ? std::abs(2 * position - 1) : position;
+  const auto level = std::min<std::size_t>(static_cast<std::size_t>(strength * std::size(kShades)),
+                                           std::size(kShades) - 1);
+  return scale.is_signed && position < 0.5 ? kNegativeShades[level] : kShades[level];
+}
 
 /// Draws the cells of one panel.
 class Painter {
@@ -68,55 +96,42 @@ class Painter {
   }
 
  private:
-  Rgb colour(const HeatRow& row, std::size_t column) const {
-    return colour_at(colours_of(map_), map_.scale.position(row.values[column]));
+  std::string colour(Plane plane, const HeatRow& row, std::size_t column) const {
+    return switched(plane, map_, map_.scale.position(row.values[column]), colours_);
   }
 
   std::string cell(const HeatRow& row, std::size_t column) const {
     const std::size_t width = measures_.cell;
     const CellKind kind = row.kinds[column];
     if (kind != CellKind::value) return mark(kind, width);
+    const double position = map_.scale.position(row.values[column]);
     const std::string number = short_number(row.values[column]);
     const bool fits = width >= kValueCell;
     if (colours_ == TerminalColours::none)
-      return fits ? centred(number, width) : shade(row.values[column]);
-    const Rgb background = colour(row, column);
-    return switched("48", background, colours_) + switched("38", ink_on(background), colours_) +
+      return fits ? centred(number, width) : repeated(shade_at(map_.scale, position), width);
+    return colour(Plane::background, row, column) + switched_ink(map_, position, colours_) +
            (fits ? centred(number, width) : std::string(width, ' ')) + kPlain;
   }
 
   /// Two rows in one line: the upper one is the foreground of ▀, the lower one its background.
-  /// `below` is empty after the last row.
+  /// `below` is empty after the last row. Cells are not NaN.
   std::string halves(const HeatRow& row, const HeatRow& below, std::size_t column) const {
     const CellKind above = row.kinds[column];
-    const CellKind under = below.kinds.empty() ? CellKind::hidden : below.kinds[column];
-    if (above == CellKind::nan || under == CellKind::nan) return "?";
-    if (above != CellKind::value && under != CellKind::value) return mark(CellKind::hidden, 1);
-    if (under != CellKind::value)
-      return switched("38", colour(row, column), colours_) + "▀" + kPlain;
-    if (above != CellKind::value)
-      return switched("38", colour(below, column), colours_) + "▄" + kPlain;
-    return switched("38", colour(row, column), colours_) +
-           switched("48", colour(below, column), colours_) + "▀" + kPlain;
+    const CellKind under = below.kinds.empty() ? CellKind::zero : below.kinds[column];
+    if (above != CellKind::value && under != CellKind::value) return mark(above, 1);
+    if (under != CellKind::value) return colour(Plane::foreground, row, column) + "▀" + kPlain;
+    if (above != CellKind::value) return colour(Plane::foreground, below, column) + "▄" + kPlain;
+    return colour(Plane::foreground, row, column) + colour(Plane::background, below, column) + "▀" +
+           kPlain;
   }
 
   std::string mark(CellKind kind, std::size_t width) const {
-    if (kind == CellKind::nan) return width == 1 ? "?" : centred(width > 3 ? "nan" : "??", width);
-    std::string text;
-    for (std::size_t i = 0; i < width; ++i) text += "╱";
+    if (kind == CellKind::nan)
+      return width >= kValueCell ? centred("nan", width) : repeated("?", width);
+    if (kind == CellKind::zero)
+      return width >= kValueCell ? centred("0", width) : repeated(" ", width);
+    const std::string text = repeated("╱", width);
     return colours_ == TerminalColours::none ? text : "\x1b[2m" + text + kPlain;
-  }
-
-  /// Shades do not show the sign, so negative values get a minus.
-  std::string shade(double value) const {
-    const double position = map_.scale.position(value);
-    const bool negative = map_.scale.is_signed && value < 0;
-    const double strength = map_.scale.is_signed ? std::abs(2 * position - 1) : position;
-    const std::string block = kShades[std::min<std::size_t>(
-        static_cast<std::size_t>(strength * std::size(kShades)), std::size(kShades) - 1)];
-    std::string text = negative && measures_.cell > 1 ? "-" : block;
-    for (std::size_t i = 1; i < measures_.cell; ++i) text += block;
-    return text;
   }
 
   const HeatMap& map_;
@@ -125,16 +140,42 @@ class Painter {
   TerminalColours colours_;
 };
 
-/// Column labels: in the width of a cell, or vertical, one grapheme cluster per line.
+std::size_t widest(const std::vector<std::string>& labels) {
+  std::size_t most = 0;
+  for (const std::string& label : labels) most = std::max(most, columns_of(label));
+  return most;
+}
+
+bool is_index(const std::string& label) {
+  return label.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// The labels of every n-th column in one line, each starting at its column.
+std::string ticks(const HeatMap& map, const Measures& m) {
+  const std::size_t room = std::min(widest(map.column_labels), kWidestTick) + 1;
+  const std::size_t step = round_step(static_cast<double>(room) / static_cast<double>(m.cell));
+  std::string line;
+  for (std::size_t j = 0; j < map.columns(); j += step) {
+    const std::string label = cut_to_columns(map.column_labels[j], step * m.cell - 1);
+    if (j > 0 && j * m.cell + columns_of(label) > m.panel) break;
+    line = padded(line, j * m.cell) + label;
+  }
+  return cut_to_columns(line, m.panel);
+}
+
+/// Column labels: in the width of a cell; of every n-th column, if they are indices or stand for
+/// blocks; otherwise vertical, one grapheme cluster per line.
 Lines column_heads(const HeatMap& map, const Measures& m) {
-  const std::string indent(m.label, ' ');
   Lines lines;
   if (m.cell >= kValueCell) {
-    std::string line = indent;
+    std::string line;
     for (const std::string& label : map.column_labels)
       line += centred(cut_to_columns(label, m.cell - 1), m.cell);
     return {line};
   }
+  if (map.cells.wide > 1 ||
+      std::all_of(map.column_labels.begin(), map.column_labels.end(), is_index))
+    return {ticks(map, m)};
   std::vector<std::vector<std::string_view>> letters;
   std::size_t tallest = 0;
   for (const std::string& label : map.column_labels) {
@@ -142,7 +183,7 @@ Lines column_heads(const HeatMap& map, const Measures& m) {
     tallest = std::max(tallest, std::min(letters.back().size(), kTallestLabel));
   }
   for (std::size_t k = 0; k < tallest; ++k) {
-    std::string line = indent;
+    std::string line;
     for (const auto& label : letters) {
       const std::size_t shown = std::min(label.size(), tallest);
       const std::size_t above = tallest - shown;
@@ -155,22 +196,30 @@ Lines column_heads(const HeatMap& map, const Measures& m) {
   return lines;
 }
 
+/// The name, the column labels and the rows of a panel, all of m.panel columns.
 Lines panel_lines(const HeatMap& map, const HeatPanel& panel, const Measures& m,
                   const TerminalStyle& style) {
-  const std::size_t width = m.panel_width(map.columns());
   Lines lines;
-  if (!panel.title.empty()) lines.push_back(padded(cut_to_columns(panel.title, width), width));
-  if (m.column_labels)
-    for (const std::string& line : column_heads(map, m)) lines.push_back(padded(line, width));
+  if (!panel.name.empty()) lines.push_back(padded(cut_to_columns(panel.name, m.panel), m.panel));
+  for (const std::string& line : column_heads(map, m)) lines.push_back(padded(line, m.panel));
   const Painter painter(map, panel, m, style.colours);
-  for (std::size_t i = 0; i < map.rows(); i += m.half_blocks ? 2 : 1) {
-    const std::string label = m.label == 0 ? "" : cut_to_columns(map.row_labels[i], m.label - 1);
-    lines.push_back(padded(label, m.label) + painter.line(i));
-  }
+  const std::string rest(m.panel - m.cell * map.columns(), ' ');
+  for (std::size_t i = 0; i < map.rows(); i += m.half_blocks ? 2 : 1)
+    lines.push_back(painter.line(i) + rest);
   return lines;
 }
 
-std::string colour_bar(const HeatMap& map, const TerminalStyle& style) {
+/// Row labels beside panels with this number of lines.
+Lines label_lines(const HeatMap& map, const Measures& m, std::size_t count) {
+  Lines lines;
+  for (std::size_t i = 0; i < map.rows(); i += m.half_blocks ? 2 : 1)
+    lines.push_back(padded(cut_to_columns(map.row_labels[i], m.label - 1), m.label));
+  lines.insert(lines.begin(), count - lines.size(), std::string(m.label, ' '));
+  return lines;
+}
+
+/// The colour bar and the legend of cells without a value; `cell` is the width of a cell.
+std::string colour_bar(const HeatMap& map, const TerminalStyle& style, std::size_t cell) {
   const std::size_t steps =
       std::min<std::size_t>(style.width - 14, 24);  // leaves space for two numbers
   const HeatScale& scale = map.scale;
@@ -180,32 +229,30 @@ std::string colour_bar(const HeatMap& map, const TerminalStyle& style) {
     const double value = scale.logarithmic ? scale.low * std::pow(scale.high / scale.low, share)
                                            : std::lerp(scale.low, scale.high, share);
     const double position = scale.position(value);
-    const double strength = scale.is_signed ? std::abs(2 * position - 1) : position;
     bar += style.colours == TerminalColours::none
-               ? kShades[std::min<std::size_t>(static_cast<std::size_t>(strength * 5), 4)]
-               : switched("48", colour_at(colours_of(map), position), style.colours) + " ";
+               ? shade_at(scale, position)
+               : switched(Plane::background, map, position, style.colours) + " ";
   }
   if (style.colours != TerminalColours::none) bar += kPlain;
   std::string text = short_number(scale.low) + " " + bar + " " + short_number(scale.high);
   if (scale.logarithmic) text += "\nlog scale";
-  if (!map.hidden_means.empty()) text += "\n╱ " + map.hidden_means;
+  if (map.has_hidden) text += "\n╱ hidden";
+  if (map.has_zeros && cell < kValueCell) text += "\nblank: exactly 0";
+  if (map.has_nans && cell < kValueCell) text += "\n? nan";
   return text;
 }
 
-std::size_t widest(const std::vector<std::string>& labels) {
-  std::size_t most = 0;
-  for (const std::string& label : labels) most = std::max(most, columns_of(label));
-  return most;
-}
-
-Measures measures_of(const HeatMap& map, std::size_t width, bool grid, TerminalColours colours) {
+/// `available`: columns of a panel.
+Measures measures_of(const HeatMap& map, std::size_t label, std::size_t available,
+                     TerminalColours colours) {
   Measures m;
-  const bool small = map.columns() * 2 + 4 <= width;
-  m.label = grid && !small ? 0 : std::min({widest(map.row_labels), kWidestLabel, width / 4}) + 1;
-  const std::size_t available = (width - m.label) / map.columns();
-  m.cell = available >= kValueCell ? std::min(available, kValueCell + 2) : available >= 2 ? 2 : 1;
-  m.half_blocks = m.cell == 1 && colours != TerminalColours::none;
-  m.column_labels = !grid || small;
+  m.label = label;
+  const std::size_t cell = available / map.columns();
+  m.cell = cell >= kValueCell ? std::min(cell, kValueCell + 2) : cell >= 2 ? 2 : 1;
+  m.half_blocks = m.cell == 1 && colours != TerminalColours::none && !map.has_nans;
+  m.panel = m.cell * map.columns();
+  for (const HeatPanel& panel : map.panels)
+    m.panel = std::max(m.panel, std::min(columns_of(panel.name), available));
   return m;
 }
 
@@ -218,10 +265,11 @@ std::string without_trailing_blanks(const std::string& text) {
   return kept;
 }
 
-/// Joins panels side by side, padded to the height of the tallest.
-std::string beside(const std::vector<Lines>& panels) {
+/// Joins panels of equal height side by side.
+std::string beside(const Lines& labels, const std::vector<Lines>& panels) {
   std::string text;
-  for (std::size_t line = 0; line < panels[0].size(); ++line) {
+  for (std::size_t line = 0; line < labels.size(); ++line) {
+    text += labels[line];
     for (std::size_t p = 0; p < panels.size(); ++p)
       text += (p > 0 ? std::string(kBetweenPanels, ' ') : "") + panels[p][line];
     text += "\n";
@@ -229,31 +277,50 @@ std::string beside(const std::vector<Lines>& panels) {
   return text;
 }
 
+/// The panels [first, end) of one group.
+std::string group_text(const HeatMap& map, std::size_t first, std::size_t end, const Measures& m,
+                       const TerminalStyle& style) {
+  const std::size_t fit = std::max<std::size_t>(
+      (style.width - m.label + kBetweenPanels) / (m.panel + kBetweenPanels), 1);
+  std::string text;
+  for (; first < end; first += fit) {
+    std::vector<Lines> panels;
+    for (std::size_t p = first; p < std::min(first + fit, end); ++p)
+      panels.push_back(panel_lines(map, map.panels[p], m, style));
+    text += beside(label_lines(map, m, panels[0].size()), panels) + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string heat_text(const HeatMap& whole, const TerminalStyle& style) {
+  const std::vector<std::size_t> groups = group_ends(whole);
   const bool grid = whole.panels.size() > 1;
-  const std::size_t across =
-      std::min<std::size_t>(whole.panels.size(), grid ? style.width / 38 + 1 : 1);
-  const std::size_t available = (style.width + kBetweenPanels) / across - kBetweenPanels;
-  const std::size_t label =
-      grid ? 0 : std::min({widest(whole.row_labels), kWidestLabel, available / 4}) + 1;
-  const std::size_t step = (whole.columns() + available - label - 1) / (available - label);
-  const HeatMap map = reduced(whole, (whole.rows() + step - 1) / step, available - label);
-  const Measures m = measures_of(map, available, grid, style.colours);
+  const std::size_t label = std::min({widest(whole.row_labels),
+                                      grid ? kWidestGridLabel : kWidestLabel, style.width / 4}) +
+                            1;
+  const auto available_for = [&](std::size_t across) {
+    return (style.width - label + kBetweenPanels) / across - kBetweenPanels;
+  };
+  std::size_t across = std::min(groups[0], grid ? style.width / 38 + 1 : 1);
+  if (across > 1 && whole.columns() > available_for(across) &&
+      whole.columns() <= available_for(across - 1))
+    --across;  // instead of reducing the map
+  const std::size_t available = available_for(across);
+  const std::size_t step = (whole.columns() + available - 1) / available;
+  const HeatMap map = reduced(whole, (whole.rows() + step - 1) / step, available);
+  const Measures m = measures_of(map, label, available, style.colours);
   std::string text = cut_to_columns(map.title, style.width) + "\n";
   for (const std::string& line : map.notes) text += cut_to_columns(line, style.width) + "\n";
   text +=
       cut_to_columns(map.row_axis + " down, " + map.column_axis + " across", style.width) + "\n\n";
-  const std::size_t fit = std::max<std::size_t>(
-      (style.width + kBetweenPanels) / (m.panel_width(map.columns()) + kBetweenPanels), 1);
-  for (std::size_t first = 0; first < map.panels.size(); first += fit) {
-    std::vector<Lines> panels;
-    for (std::size_t p = first; p < std::min(first + fit, map.panels.size()); ++p)
-      panels.push_back(panel_lines(map, map.panels[p], m, style));
-    text += beside(panels) + "\n";
+  for (std::size_t g = 0, first = 0; g < groups.size(); first = groups[g++]) {
+    const std::string& title = map.panels[first].group;
+    if (!title.empty()) text += cut_to_columns(title, style.width) + "\n";
+    text += group_text(map, first, groups[g], m, style);
   }
-  text += colour_bar(map, style) + "\n";
+  text += colour_bar(map, style, m.cell) + "\n";
   return style.colours == TerminalColours::none ? without_trailing_blanks(text) : text;
 }
 

@@ -15,9 +15,11 @@ struct TerminalStyle {
 };
 
 /// The map as text, with no line wider than the terminal. Cells have the first of these forms that
-/// fits: their value, two columns, one column (with colour, half blocks show two rows per line), or
-/// a reduced map. Without colour, cells that do not show their value are shades: · ░ ▒ ▓ █. Hidden
-/// cells are ╱ and NaN is '?'. Panels are placed side by side where they fit.
+/// fits: their value, two columns, one column (with colour and without NaN, half blocks show two
+/// rows per line), or a reduced map. Without colour, cells that do not show their value are shades:
+/// · ░ ▒ ▓ █, and for negative values · - = ≡ #. Hidden cells are ╱, cells of kind `zero` are
+/// blank, and NaN is '?'. Panels of one group are placed side by side where they fit; a group
+/// starts a new line.
 std::string heat_text(const HeatMap& map, const TerminalStyle& style);
 
 }  // namespace attn

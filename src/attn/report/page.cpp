@@ -56,6 +56,9 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
+/// Whether the page stores a value or NaN for the cell.
+bool has_number(CellKind kind) { return kind == CellKind::value || kind == CellKind::nan; }
+
 struct RowFacts {
   double sum = 0, entropy = 0;
   float least = std::numeric_limits<float>::infinity(), most = -least;
@@ -66,7 +69,7 @@ RowFacts facts_of(const HeatRow& row) {
   bool negative = false;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
     const double value = row.values[j];
-    if (row.kinds[j] == CellKind::hidden) continue;
+    if (!has_number(row.kinds[j])) continue;
     if (row.kinds[j] == CellKind::nan) {
       facts.sum = kNan;
       continue;
@@ -103,7 +106,7 @@ void append_float(std::vector<std::byte>& bytes, double value, int bits) {
 /// The nearest step of the row's range.
 std::uint32_t code_of(double value, CellKind kind, const RowFacts& facts, int bits) {
   const std::uint32_t top = (1u << bits) - 1;
-  if (kind == CellKind::hidden) return top;
+  if (!has_number(kind)) return top;
   if (kind == CellKind::nan) return top - 1;
   const double low = facts.least, high = facts.most;
   if (!(low < high)) return 0;
@@ -116,9 +119,9 @@ void append_row(std::vector<std::byte>& bytes, const HeatRow& row, std::size_t f
                 std::size_t end, const RowFacts& facts, int bits) {
   for (std::size_t j = first; j < end; ++j) {
     const CellKind kind = row.kinds[j];
-    const double value = kind == CellKind::hidden ? -kInfinity
-                         : kind == CellKind::nan  ? kNan
-                                                  : row.values[j];
+    const double value = !has_number(kind)       ? -kInfinity
+                         : kind == CellKind::nan ? kNan
+                                                 : row.values[j];
     if (bits >= 32)
       append_float(bytes, value, bits);
     else if (bits == 16)
@@ -143,8 +146,8 @@ PageSpans spans_of(const HeatMap& map) {
     for (std::size_t i = 0; i < map.rows(); ++i) {
       const std::vector<CellKind> kinds = map.row(panel, i).kinds;
       std::size_t first = 0, end = columns;
-      while (first < spans.first[i] && kinds[first] == CellKind::hidden) ++first;
-      while (end > spans.end[i] && kinds[end - 1] == CellKind::hidden) --end;
+      while (first < spans.first[i] && !has_number(kinds[first])) ++first;
+      while (end > spans.end[i] && !has_number(kinds[end - 1])) --end;
       spans.first[i] = std::min(spans.first[i], first);
       spans.end[i] = std::max(spans.end[i], end);
     }
@@ -196,7 +199,7 @@ PageValues page_values(const HeatMap& map, const HeatPanel& panel, const PageSpa
 namespace {
 
 constexpr std::size_t kTags = 120;    // of the script element of one matrix
-constexpr std::size_t kFacts = 8192;  // colour maps, titles, notes and policy
+constexpr std::size_t kFacts = 9792;  // colour maps, titles, notes and policy
 
 std::size_t divided_up(std::size_t count, std::size_t step) { return (count + step - 1) / step; }
 
@@ -222,7 +225,7 @@ std::size_t size_of(const std::vector<PageSet>& sets, const PageSpans& spans, in
     for (std::size_t i = 0; i < labels->size(); i += step)
       size += script_string((*labels)[i]).size() + 1;
   for (const HeatPanel& panel : map.panels)
-    size += panel.title.size() + 3 + sets.size() * (std::to_string(panel.matrix).size() + 1);
+    size += panel.title().size() + 3 + sets.size() * (std::to_string(panel.matrix).size() + 1);
   return size;
 }
 
@@ -277,7 +280,7 @@ std::string sources(const std::vector<PageSet>& sets, const PagePlan& plan) {
 std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const PagePlan& plan) {
   std::vector<std::string> names, titles, notes = map.notes;
   for (const PageSet& set : sets) names.push_back(printable(set.name));
-  for (const HeatPanel& panel : map.panels) titles.push_back(panel.title);
+  for (const HeatPanel& panel : map.panels) titles.push_back(panel.title());
   if (!plan.exact) notes.push_back("values rounded to " + std::to_string(plan.bits) + " bits");
   const HeatScale scale = shared_scale(sets);
   const auto member = [](const std::string& key, const std::string& value) {
@@ -292,12 +295,20 @@ std::string facts(const std::vector<PageSet>& sets, const HeatMap& map, const Pa
   text += member("panels", list(titles)) + member("bits", std::to_string(plan.bits));
   text += member("first", list(plan.spans.first)) + member("end", list(plan.spans.end));
   text += member("sources", sources(sets, plan));
-  text += member("hidden", script_string(map.hidden_means));
+  bool hidden = false, zeros = false, nans = false;
+  for (const PageSet& set : sets) {
+    hidden |= set.map.has_hidden;
+    zeros |= set.map.has_zeros;
+    nans |= set.map.has_nans;
+  }
+  text += member("hidden", hidden ? "\"hidden\"" : zeros ? "\"exactly 0\"" : "\"\"");
+  text += member("nan", truth(nans));
   text += member("limits", "[" + python_repr(scale.low) + "," + python_repr(scale.high) + "]");
   text += member("signed", truth(scale.is_signed)) + member("log", truth(scale.logarithmic));
   text += member("maps", "{\"paper\":\"" + hex_table(ColourMap::paper) + "\",\"night\":\"" +
                              hex_table(ColourMap::night) + "\",\"diverging\":\"" +
-                             hex_table(ColourMap::diverging) + "\"}");
+                             hex_table(ColourMap::diverging) + "\",\"divergingNight\":\"" +
+                             hex_table(ColourMap::diverging_night) + "\"}");
   return text + "}";
 }
 

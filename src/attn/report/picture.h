@@ -3,6 +3,9 @@
 // Lengths are CSS pixels (96 per inch); y increases downwards.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,12 +19,16 @@ struct Box {
   double x = 0, y = 0, width = 0, height = 0;
 };
 
-/// A matrix of coloured cells without gaps. Hidden cells are hatched, NaN is crossed out.
+/// Cells are levels, 0 to kLevels - 1, of the picture's palette, or one of these codes.
+constexpr std::uint8_t kLevels = 125;  // odd, so that 0 on a signed scale is a level
+constexpr std::uint8_t kHiddenCell = kLevels, kZeroCell = kLevels + 1, kNanCell = kLevels + 2;
+
+/// A matrix of coloured cells without gaps. Hidden cells are hatched, zeros are dotted, NaN is
+/// crossed out.
 struct CellsShape {
   Box box;
   std::size_t rows = 0, columns = 0;
-  std::vector<Rgb> colours;  ///< row-major
-  std::vector<CellKind> kinds;
+  std::vector<std::uint8_t> cells;  ///< row-major
 };
 
 /// A filled rectangle, or its outline.
@@ -42,11 +49,24 @@ struct TextShape {
   Rgb colour;
 };
 
+/// How the user wants a picture.
+struct PictureStyle {
+  bool dark = false;
+  std::optional<double> width;  ///< in pixels; if not set, as the contents require
+  int dpi = 192;                ///< of PNG
+};
+
 struct Picture {
   double width = 0, height = 0;
   std::string title;  ///< for screen readers
+  Theme theme;
+  std::array<Rgb, kLevels> palette;
   std::vector<std::variant<BoxShape, CellsShape, TextShape>> shapes;
 };
+
+/// Side of the squares in which hatches, dots and crosses repeat. Smaller cells that are NaN are
+/// filled.
+constexpr double kPatternSize = 6;
 
 /// Width of text in pixels, in both formats.
 double text_width(const std::string& text, double size);

@@ -1,107 +1,17 @@
 #include "attn/report/png.h"
 
-#include <ft2build.h>
 #include <png.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <new>
 #include <string_view>
 
 #include "attn/base/error.h"
-#include "attn/base/utf8.h"
-#include "attn/report/page.h"
-#include "attn/report/picture.h"
-
-#include FT_FREETYPE_H
+#include "attn/report/glyphs.h"
 
 namespace attn {
 namespace {
-
-/// FreeType reports a renderer that could not be allocated as "cannot render".
-void require(FT_Error error) {
-  if (error == FT_Err_Out_Of_Memory || error == FT_Err_Cannot_Render_Glyph) throw std::bad_alloc();
-  if (error != 0) throw Error(ErrorKind::internal, "FreeType: error " + std::to_string(error));
-}
-
-/// The library and its only face, opened on first use.
-struct Face {
-  FT_Library library = nullptr;
-  FT_Face face = nullptr;
-  Face() {
-    // The embedded font is valid, so any failure here is lack of memory.
-    const std::string_view font = embedded_font().bytes;
-    const auto* const start = reinterpret_cast<const FT_Byte*>(font.data());
-    if (FT_Init_FreeType(&library) != 0 ||
-        FT_New_Memory_Face(library, start, static_cast<FT_Long>(font.size()), 0, &face) != 0)
-      throw std::bad_alloc();
-  }
-  Face(const Face&) = delete;
-  Face& operator=(const Face&) = delete;
-  ~Face() { FT_Done_FreeType(library); }
-};
-
-/// Removes the first code point from `text`. A byte that is not UTF-8 becomes U+FFFD.
-FT_ULong take_code_point(std::string_view& text) {
-  const std::size_t length = utf8_length(text, 0);
-  const FT_ULong code = length == 0 ? 0xFFFD : code_point(text, 0);
-  text.remove_prefix(length == 0 ? 1 : length);
-  return code;
-}
-
-}  // namespace
-
-double render_text(const std::string& text, double size,
-                   const std::function<void(const Glyph&)>& draw) {
-  static Face shared;
-  const FT_Face face = shared.face;
-  require(FT_Set_Char_Size(face, 0, static_cast<FT_F26Dot6>(size * 64), 72, 72));
-  FT_Pos pen = 0;  // in 1/64 pixels
-  FT_UInt before = 0;
-  for (std::string_view rest = text; !rest.empty();) {
-    const FT_UInt index = FT_Get_Char_Index(face, take_code_point(rest));
-    FT_Vector kerning{};
-    if (before != 0) FT_Get_Kerning(face, before, index, FT_KERNING_UNFITTED, &kerning);
-    pen += kerning.x;
-    FT_Vector shift{pen & 63, 0};
-    FT_Set_Transform(face, nullptr,
-                     &shift);  // subpixel positions
-    require(FT_Load_Glyph(face, index,
-                          draw ? FT_LOAD_RENDER | FT_LOAD_NO_HINTING : FT_LOAD_NO_HINTING));
-    if (draw) {
-      const FT_Bitmap& bitmap = face->glyph->bitmap;
-      draw({static_cast<int>(pen >> 6) + face->glyph->bitmap_left, -face->glyph->bitmap_top,
-            static_cast<int>(bitmap.width), static_cast<int>(bitmap.rows), bitmap.buffer});
-    }
-    pen += face->glyph->linearHoriAdvance >> 10;  // from 16.16
-    before = index;
-  }
-  return static_cast<double>(pen) / 64;
-}
-
-double text_width(const std::string& text, double size) {
-  constexpr double kEm = 100;  // widths are proportional to the size
-  return render_text(text, kEm, nullptr) * size / kEm;
-}
-
-std::string cut_to_width(const std::string& text, double size, double width) {
-  if (text_width(text, size) <= width) return text;
-  std::string kept;
-  for (const std::string_view grapheme : graphemes_of(text)) {
-    if (text_width(kept + std::string(grapheme) + "…", size) > width) break;
-    kept += grapheme;
-  }
-  return kept + "…";
-}
-
-namespace {
-
-constexpr double kScale = 2;  // pixels per pixel of the picture
-
-constexpr Rgb kWhite{255, 255, 255}, kHatch{196, 196, 200}, kNanColour{192, 32, 128};
-
-int pixel(double length) { return static_cast<int>(std::lround(length * kScale)); }
 
 Rgb mixed(Rgb below, Rgb above, int share) {  // of 255
   const auto mix = [&](int a, int b) {
@@ -110,18 +20,70 @@ Rgb mixed(Rgb below, Rgb above, int share) {  // of 255
   return {mix(below.red, above.red), mix(below.green, above.green), mix(below.blue, above.blue)};
 }
 
+constexpr double kMillimetresPerInch = 25.4;
+
+/// The CRC-32 of PNG chunks (ISO 3309).
+std::uint32_t checksum(std::string_view bytes) {
+  std::uint32_t crc = 0xFFFFFFFFu;
+  for (const char byte : bytes) {
+    crc ^= static_cast<unsigned char>(byte);
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1u ? 0xEDB88320u : 0u);
+  }
+  return ~crc;
+}
+
+void append_big_endian(std::string& bytes, std::uint32_t number) {
+  for (const int shift : {24, 16, 8, 0}) bytes += static_cast<char>(number >> shift & 0xFFu);
+}
+
+/// The chunk that states the resolution. libpng's simplified functions cannot write it.
+std::string physical_size(double dpi) {
+  constexpr char kPerMetre = 1;
+  std::string data = "pHYs";
+  const auto density = static_cast<std::uint32_t>(std::lround(dpi * 1000 / kMillimetresPerInch));
+  append_big_endian(data, density);
+  append_big_endian(data, density);
+  data += kPerMetre;
+  std::string chunk;
+  append_big_endian(chunk, static_cast<std::uint32_t>(data.size() - 4));
+  chunk += data;
+  append_big_endian(chunk, checksum(data));
+  return chunk;
+}
+
+/// Compresses an image; `palette` is nullptr for RGB.
+std::string compressed(png_image& image, const void* pixels, const void* palette) {
+  png_alloc_size_t size = 0;
+  std::string bytes;
+  if (png_image_write_to_memory(&image, nullptr, &size, 0, pixels, 0, palette) != 0) {
+    bytes.resize(size);
+    png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels, 0, palette);
+  }
+  if (std::string_view(image.message).find("memory") != std::string_view::npos)
+    throw std::bad_alloc();
+  if (PNG_IMAGE_FAILED(image))
+    throw Error(ErrorKind::internal, std::string("libpng: ") + image.message);
+  bytes.resize(size);
+  return bytes;
+}
+
 /// Renders a picture to pixels.
 class Canvas {
  public:
-  explicit Canvas(const Picture& picture)
-      : width_(pixel(picture.width)), height_(pixel(picture.height)) {
-    pixels_.assign(static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_), kWhite);
+  /// `scale`: pixels per pixel of the picture.
+  Canvas(const Picture& picture, double scale)
+      : picture_(picture),
+        scale_(scale),
+        width_(pixel(picture.width)),
+        height_(pixel(picture.height)) {
+    pixels_.assign(static_cast<std::size_t>(width_) * static_cast<std::size_t>(height_),
+                   picture.theme.ground);
   }
 
   void draw(const BoxShape& shape) {
     const Box& box = shape.box;
     if (!shape.outlined) return fill(box, [&](int, int) { return shape.colour; });
-    const double line = 1 / kScale;
+    const double line = 1 / scale_;
     for (const Box& side : {Box{box.x, box.y, box.width, line}, Box{box.x, box.y, line, box.height},
                             Box{box.x, box.y + box.height - line, box.width, line},
                             Box{box.x + box.width - line, box.y, line, box.height}})
@@ -131,18 +93,18 @@ class Canvas {
   void draw(const CellsShape& shape) {
     const double wide = shape.box.width / static_cast<double>(shape.columns);
     const double tall = shape.box.height / static_cast<double>(shape.rows);
+    const bool small = std::min(wide, tall) < kPatternSize;
     for (std::size_t i = 0; i < shape.rows; ++i)
       for (std::size_t j = 0; j < shape.columns; ++j) {
-        const std::size_t at = i * shape.columns + j;
+        const std::uint8_t code = shape.cells[i * shape.columns + j];
         const Box cell{shape.box.x + static_cast<double>(j) * wide,
                        shape.box.y + static_cast<double>(i) * tall, wide, tall};
-        fill(cell,
-             [&](int x, int y) { return cell_pixel(shape.kinds[at], shape.colours[at], x, y); });
+        fill(cell, [&](int x, int y) { return cell_pixel(code, small, x, y); });
       }
   }
 
   void draw(const TextShape& shape) {
-    const double size = shape.size * kScale;
+    const double size = shape.size * scale_;
     const double share = shape.anchor == Anchor::start    ? 0
                          : shape.anchor == Anchor::middle ? 0.5
                                                           : 1;
@@ -167,29 +129,24 @@ class Canvas {
     image.width = static_cast<png_uint_32>(width_);
     image.height = static_cast<png_uint_32>(height_);
     image.format = PNG_FORMAT_RGB;
-    png_alloc_size_t size = 0;
-    std::string bytes;
-    if (png_image_write_to_memory(&image, nullptr, &size, 0, pixels_.data(), 0, nullptr) != 0) {
-      bytes.resize(size);
-      png_image_write_to_memory(&image, bytes.data(), &size, 0, pixels_.data(), 0, nullptr);
-    }
-    if (std::string_view(image.message).find("memory") != std::string_view::npos)
-      throw std::bad_alloc();
-    if (PNG_IMAGE_FAILED(image))
-      throw Error(ErrorKind::internal, std::string("libpng: ") + image.message);
-    bytes.resize(size);
-    return bytes;
+    return compressed(image, pixels_.data(), nullptr);
   }
 
  private:
-  /// Slanted lines for hidden cells, crossed lines for NaN; continuous across cells.
-  static Rgb cell_pixel(CellKind kind, Rgb colour, int x, int y) {
-    constexpr int kPeriod = 12, kLine = 2;
-    if (kind == CellKind::value) return colour;
-    const bool rising = (x + y) % kPeriod < kLine;
-    const bool falling = ((x - y) % kPeriod + kPeriod) % kPeriod < kLine;
-    if (kind == CellKind::hidden) return rising ? kHatch : kWhite;
-    return rising || falling ? kNanColour : kWhite;
+  int pixel(double length) const { return static_cast<int>(std::lround(length * scale_)); }
+
+  /// Slanted lines for hidden cells, dots for zeros, crossed lines for NaN; continuous across
+  /// cells.
+  Rgb cell_pixel(std::uint8_t code, bool small, int x, int y) const {
+    if (code < kLevels) return picture_.palette[code];
+    const Theme& theme = picture_.theme;
+    const int period = std::max(pixel(kPatternSize), 3), line = std::max(pixel(1), 1);
+    const bool rising = (x + y) % period < line;
+    const bool falling = ((x - y) % period + period) % period < line;
+    if (code == kHiddenCell) return rising ? theme.hatch : theme.ground;
+    if (code == kZeroCell)
+      return x % period < line && y % period < line ? theme.hatch : theme.ground;
+    return small || rising || falling ? theme.nan : theme.ground;
   }
 
   template <class Colour>
@@ -210,6 +167,8 @@ class Canvas {
                    static_cast<std::size_t>(x)];
   }
 
+  const Picture& picture_;
+  double scale_;
   int width_, height_;
   std::vector<Rgb> pixels_;
 };
@@ -218,11 +177,36 @@ static_assert(sizeof(Rgb) == 3, "libpng reads the pixels directly");
 
 }  // namespace
 
-std::string png_of(const Picture& picture) {
-  Canvas canvas(picture);
+std::string png_of(const Picture& picture, const PictureStyle& style) {
+  constexpr double kCssDpi = 96;
+  Canvas canvas(picture, style.dpi / kCssDpi * style.width.value_or(picture.width) / picture.width);
   for (const auto& shape : picture.shapes)
     std::visit([&](const auto& one) { canvas.draw(one); }, shape);
-  return canvas.png();
+  constexpr std::size_t kAfterHeader = 8 + 25;  // the signature and IHDR
+  return canvas.png().insert(kAfterHeader, physical_size(style.dpi));
+}
+
+std::string png_of_cells(const CellsShape& shape, const Picture& picture) {
+  constexpr std::uint8_t kClear = 0, kNan = 1, kFirstLevel = 2;
+  std::vector<std::uint8_t> palette(4, 0);  // of transparent pixels
+  const auto add = [&palette](Rgb colour) {
+    palette.insert(palette.end(), {colour.red, colour.green, colour.blue, 255});
+  };
+  add(picture.theme.nan);
+  for (std::size_t level = 0; level < kLevels; level += 2) add(picture.palette[level]);
+  std::vector<std::uint8_t> pixels;
+  pixels.reserve(shape.cells.size());
+  for (const std::uint8_t code : shape.cells)
+    pixels.push_back(code < kLevels     ? static_cast<std::uint8_t>(kFirstLevel + code / 2)
+                     : code == kNanCell ? kNan
+                                        : kClear);
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = static_cast<png_uint_32>(shape.columns);
+  image.height = static_cast<png_uint_32>(shape.rows);
+  image.format = PNG_FORMAT_RGBA_COLORMAP;
+  image.colormap_entries = static_cast<png_uint_32>(palette.size() / 4);
+  return compressed(image, pixels.data(), palette.data());
 }
 
 }  // namespace attn

@@ -4,11 +4,13 @@
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <string_view>
+#include <span>
 #include <utility>
+#include <variant>
 
 #include "attn/base/text.h"
 #include "attn/report/markup.h"
+#include "attn/report/png.h"
 
 namespace attn {
 namespace {
@@ -43,23 +45,15 @@ void append_svg(std::string& text, const BoxShape& shape) {
 
 /// Adjacent cells of a row with the same fill.
 struct Run {
-  std::uint32_t fill, first, count;
+  std::uint8_t fill;
+  std::uint32_t first, count;
 };
 
-constexpr std::uint32_t kHiddenFill = 1u << 24, kNanFill = kHiddenFill + 1;  // beyond all colours
-
-std::uint32_t fill_of(const CellsShape& shape, std::size_t cell) {
-  if (shape.kinds[cell] == CellKind::hidden) return kHiddenFill;
-  if (shape.kinds[cell] == CellKind::nan) return kNanFill;
-  const Rgb colour = shape.colours[cell];
-  return static_cast<std::uint32_t>(colour.red << 16 | colour.green << 8 | colour.blue);
-}
-
-std::string attribute_of(std::uint32_t fill) {
-  if (fill == kHiddenFill) return "url(#hidden)";
-  if (fill == kNanFill) return "url(#nan)";
-  const auto channel = [fill](int shift) { return static_cast<std::uint8_t>(fill >> shift); };
-  return hex({channel(16), channel(8), channel(0)});
+/// The fill attribute of a code of CellsShape.
+std::string fill_of(std::uint8_t code, const Picture& picture, bool small) {
+  if (code < kLevels) return hex(picture.palette[code]);
+  if (code == kNanCell && small) return hex(picture.theme.nan);
+  return code == kHiddenCell ? "url(#hidden)" : code == kZeroCell ? "url(#zero)" : "url(#nan)";
 }
 
 /// By fill, then from top to bottom.
@@ -68,7 +62,7 @@ std::vector<Run> runs_of(const CellsShape& shape) {
   for (std::size_t i = 0; i < shape.rows; ++i)
     for (std::size_t j = 0; j < shape.columns; ++j) {
       const std::size_t cell = i * shape.columns + j;
-      const std::uint32_t fill = fill_of(shape, cell);
+      const std::uint8_t fill = shape.cells[cell];
       if (j > 0 && runs.back().fill == fill)
         ++runs.back().count;
       else
@@ -82,15 +76,16 @@ std::vector<Run> runs_of(const CellsShape& shape) {
 
 /// One path per colour, so that large matrices take few bytes per cell. Adjacent cells of a row
 /// with the same colour become one rectangle.
-void append_svg(std::string& text, const CellsShape& shape) {
+void append_cells(std::string& text, const CellsShape& shape, const Picture& picture) {
   const double wide = shape.box.width / static_cast<double>(shape.columns);
   const double tall = shape.box.height / static_cast<double>(shape.rows);
+  const bool small = std::min(wide, tall) < kPatternSize;
   const std::vector<Run> runs = runs_of(shape);
   text += "<g shape-rendering=\"crispEdges\">\n";
   for (std::size_t r = 0; r < runs.size(); ++r) {
     if (r == 0 || runs[r].fill != runs[r - 1].fill)
-      text += (r == 0 ? "<path fill=\"" : "\"/>\n<path fill=\"") + attribute_of(runs[r].fill) +
-              "\" d=\"";
+      text += (r == 0 ? "<path fill=\"" : "\"/>\n<path fill=\"") +
+              fill_of(runs[r].fill, picture, small) + "\" d=\"";
     const std::size_t row = runs[r].first / shape.columns, column = runs[r].first % shape.columns;
     const std::string run = number(static_cast<double>(runs[r].count) * wide);
     text += "M" + number(shape.box.x + static_cast<double>(column) * wide) + " " +
@@ -109,30 +104,65 @@ void append_svg(std::string& text, const TextShape& shape) {
   text += " fill=\"" + hex(shape.colour) + "\">" + markup(shape.text) + "</text>\n";
 }
 
-/// Hidden: slanted lines. NaN: crosses. Both on white.
-constexpr std::string_view kPatterns =
-    "<defs>\n"
-    "<pattern id=\"hidden\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
-    "<rect width=\"6\" height=\"6\" fill=\"#fff\"/>"
-    "<path d=\"M-1 1L1 -1M0 6L6 0M5 7L7 5\" stroke=\"#c4c4c8\" stroke-width=\"1\"/></pattern>\n"
-    "<pattern id=\"nan\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\">"
-    "<rect width=\"6\" height=\"6\" fill=\"#fff\"/>"
-    "<path d=\"M0 6L6 0M0 0L6 6\" stroke=\"#c02080\" stroke-width=\"0.8\"/></pattern>\n"
-    "</defs>\n";
+/// A PNG with a pixel per cell, above a rectangle whose pattern shows through transparent pixels.
+void append_embedded(std::string& text, const CellsShape& shape, const Picture& picture) {
+  for (const std::uint8_t code : {kHiddenCell, kZeroCell})
+    if (std::find(shape.cells.begin(), shape.cells.end(), code) != shape.cells.end())
+      text +=
+          "<rect" + attributes(shape.box) + " fill=\"" + fill_of(code, picture, true) + "\"/>\n";
+  const std::string png = png_of_cells(shape, picture);
+  text += "<image" + attributes(shape.box) +
+          " preserveAspectRatio=\"none\" image-rendering=\"pixelated\" "
+          "xlink:href=\"data:image/png;base64,";
+  append_base64(text, std::as_bytes(std::span(png)));
+  text += "\"/>\n";
+}
+
+/// Hidden: slanted lines. Zeros: dots. NaN: crosses.
+std::string patterns(const Theme& theme) {
+  constexpr const char* kStart =
+      "width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><rect width=\"6\" height=\"6\" ";
+  const std::string start = kStart + ("fill=\"" + hex(theme.ground)) + "\"/>";
+  const std::string hatch = hex(theme.hatch);
+  return "<defs>\n<pattern id=\"hidden\" " + start +
+         "<path d=\"M-1 1L1 -1M0 6L6 0M5 7L7 5\" stroke=\"" + hatch +
+         "\" stroke-width=\"1\"/></pattern>\n<pattern id=\"zero\" " + start +
+         "<rect width=\"1\" height=\"1\" fill=\"" + hatch + "\"/></pattern>\n<pattern id=\"nan\" " +
+         start + "<path d=\"M0 6L6 0M0 0L6 6\" stroke=\"" + hex(theme.nan) +
+         "\" stroke-width=\"0.8\"/></pattern>\n</defs>\n";
+}
+
+std::size_t cells_of(const Picture& picture) {
+  std::size_t count = 0;
+  for (const auto& shape : picture.shapes)
+    if (const auto* cells = std::get_if<CellsShape>(&shape)) count += cells->cells.size();
+  return count;
+}
 
 }  // namespace
 
-std::string svg_of(const Picture& picture) {
+std::string svg_of(const Picture& picture, const PictureStyle& style) {
   const std::string width = number(picture.width), height = number(picture.height);
-  std::string text =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + width + "\" height=\"" + height +
-      "\" viewBox=\"0 0 " + width + " " + height +
-      "\" font-family=\"'DejaVu Sans', Verdana, sans-serif\" role=\"img\">\n<title>" +
-      markup(picture.title) + "</title>\n";
-  text += kPatterns;
-  text += "<rect width=\"" + width + "\" height=\"" + height + "\" fill=\"#fff\"/>\n";
-  for (const auto& shape : picture.shapes)
-    std::visit([&](const auto& one) { append_svg(text, one); }, shape);
+  const double shown = style.width.value_or(picture.width);
+  const bool embeds = cells_of(picture) > kMostVectorCells;
+  std::string text = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
+  if (embeds) text += " xmlns:xlink=\"http://www.w3.org/1999/xlink\"";
+  text += " width=\"" + number(shown) + "\" height=\"" +
+          number(shown * picture.height / picture.width) + "\" viewBox=\"0 0 " + width + " " +
+          height + "\" font-family=\"'DejaVu Sans', Verdana, sans-serif\" role=\"img\">\n<title>" +
+          markup(picture.title) + "</title>\n" + patterns(picture.theme) + "<rect width=\"" +
+          width + "\" height=\"" + height + "\" fill=\"" + hex(picture.theme.ground) + "\"/>\n";
+  for (const auto& shape : picture.shapes) {
+    const auto* cells = std::get_if<CellsShape>(&shape);
+    if (cells != nullptr && embeds && cells->cells.size() > 1)
+      append_embedded(text, *cells, picture);
+    else if (cells != nullptr)
+      append_cells(text, *cells, picture);
+    else if (const auto* box = std::get_if<BoxShape>(&shape))
+      append_svg(text, *box);
+    else
+      append_svg(text, std::get<TextShape>(shape));
+  }
   text += "</svg>\n";
   return text;
 }

@@ -123,7 +123,8 @@ std::string html_of(const WorkedSteps& steps) {
   return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
          "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src " +
          hash_source(style) +
-         "\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>" +
+         "; img-src data:\">\n<meta name=\"viewport\" content=\"width=device-width, "
+         "initial-scale=1\">\n<title>" +
          markup(steps.title) + "</title>\n<style>" + std::string(style.bytes) +
          "</style>\n</head>\n<body>\n<h1>" + markup(steps.title) + "</h1>\n" + all(steps, Html{}) +
          "</body>\n</html>\n";

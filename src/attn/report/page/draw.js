@@ -8,7 +8,8 @@ function tableOf(hex) {
   return table;
 }
 const tables = {paper: tableOf(facts.maps.paper), night: tableOf(facts.maps.night),
-                diverging: tableOf(facts.maps.diverging)};
+                diverging: tableOf(facts.maps.diverging),
+                divergingNight: tableOf(facts.maps.divergingNight)};
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -22,7 +23,8 @@ class Scale {
     this.log = logarithmic && !isSigned;
     this.high = isSigned ? reach : range[1] || 1;
     this.low = isSigned ? -reach : this.log ? this.high / 1e4 : Math.min(0, range[0]);
-    this.table = tables[isSigned ? 'diverging' : dark ? 'night' : 'paper'];
+    this.table = tables[isSigned ? (dark ? 'divergingNight' : 'diverging') : dark ? 'night' : 'paper'];
+    this.nan = dark ? [64, 224, 160] : [192, 32, 128];
   }
   place(value) {
     const share = this.log ? Math.log(Math.max(value, this.low) / this.low) / Math.log(this.high / this.low)
@@ -31,9 +33,20 @@ class Scale {
   }
 }
 
-const kNan = [192, 32, 128];
+// Cells smaller than this that are NaN are filled instead of crossed out.
+const kPatternSize = 6;
 
-// One pixel a cell; hidden cells are left clear, so that the hatching below shows through.
+// A value in at most six characters, as short_number() in report/heat_map.cpp writes it.
+function brief(value) {
+  if (Number.isNaN(value)) return 'nan';
+  if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
+  const size = Math.abs(value);
+  if (size !== 0 && (size < .001 || size >= 99999.5))
+    return value.toExponential(0).replace('e+', 'e');
+  return String(Number(value.toPrecision(size >= 100 ? 5 : size >= 1 ? 3 : size >= .01 ? 2 : 1)));
+}
+
+// One pixel a cell; hidden cells are left clear, so that the pattern below shows through.
 function imageOf(values, scale) {
   const canvas = document.createElement('canvas');
   canvas.width = columns;
@@ -44,7 +57,7 @@ function imageOf(values, scale) {
     for (let j = 0; j < columns; ++j, at += 4) {
       const value = values.value(i, j);
       if (value === null) continue;
-      const isNan = Number.isNaN(value), table = isNan ? kNan : scale.table;
+      const isNan = Number.isNaN(value), table = isNan ? scale.nan : scale.table;
       const from = isNan ? 0 : 3 * scale.place(value);
       for (let k = 0; k < 3; ++k) image.data[at + k] = table[from + k];
       image.data[at + 3] = 255;
@@ -53,17 +66,35 @@ function imageOf(values, scale) {
   return canvas;
 }
 
-function hatching(context) {
-  const tile = document.createElement('canvas');
-  tile.width = tile.height = 6;
+// Hidden cells are hatched. Dots mark weights of exactly 0 if it is not known which keys are hidden.
+// NaN is crossed out.
+function pattern(context, kind) {
+  const tile = document.createElement('canvas'), size = kPatternSize;
+  tile.width = tile.height = size;
   const pen = tile.getContext('2d');
-  pen.strokeStyle = colour('--hatch');
-  for (const shift of [-6, 0, 6]) {
-    pen.moveTo(shift, 6);
-    pen.lineTo(shift + 6, 0);
-  }
+  pen.fillStyle = pen.strokeStyle = colour(kind === 'nan' ? '--nan' : '--hatch');
+  if (kind === 'exactly 0') pen.fillRect(0, 0, 1, 1);
+  const line = (x, y, x2, y2) => { pen.moveTo(x, y); pen.lineTo(x2, y2); };
+  if (kind !== 'exactly 0') for (const shift of [-size, 0, size]) line(shift, size, shift + size, 0);
+  if (kind === 'nan') line(0, 0, size, size);
   pen.stroke();
   return context.createPattern(tile, 'repeat');
+}
+
+function fillPattern(context, kind, x, y, width, height) {
+  context.fillStyle = colour('--ground');
+  context.fillRect(x, y, width, height);
+  context.fillStyle = pattern(context, kind);
+  context.fillRect(x, y, width, height);
+}
+
+// Crosses out cells that are NaN. imageOf() has filled them.
+function crossOut(context, g, values) {
+  if (!facts.nan || g.cell < kPatternSize) return;
+  for (let i = 0; i < rows; ++i)
+    for (let j = 0; j < columns; ++j)
+      if (Number.isNaN(values.value(i, j) ?? 0))
+        fillPattern(context, 'nan', g.left + j * g.cell, g.top + i * g.cell, g.cell, g.cell);
 }
 
 // Sharp on every screen: as many pixels as the screen has, drawn in the units of the page.
@@ -80,17 +111,21 @@ function sized(canvas, width, height) {
 }
 
 function drawCells(context, image, x, y, width, height) {
-  context.fillStyle = hatching(context);
-  context.fillRect(x, y, width, height);
+  fillPattern(context, facts.hidden, x, y, width, height);
   context.imageSmoothingEnabled = width < columns;
   context.drawImage(image, x, y, width, height);
   context.strokeStyle = colour('--line');
   context.strokeRect(x + .5, y + .5, width - 1, height - 1);
 }
 
+const segmenter = 'Segmenter' in Intl ? new Intl.Segmenter() : null;
+function graphemesOf(text) {
+  return segmenter ? Array.from(segmenter.segment(text), part => part.segment) : Array.from(text);
+}
+
 function cutTo(context, text, width) {
   if (context.measureText(text).width <= width) return text;
-  const letters = Array.from(text);
+  const letters = graphemesOf(text);
   while (letters.length > 0 && context.measureText(`${letters.join('')}…`).width > width) letters.pop();
   return `${letters.join('')}…`;
 }
@@ -149,10 +184,7 @@ function drawNumbers(context, g, values, scale) {
       if (value === null || Number.isNaN(value)) continue;
       const k = 3 * scale.place(value), [r, green, b] = scale.table.slice(k, k + 3);
       context.fillStyle = r * .3 + green * .59 + b * .11 > 128 ? '#000' : '#fff';
-      const size = Math.abs(value);
-      const text = size > 0 && size < .001 ? value.toExponential(0)
-                                           : String(Number(value.toPrecision(size < .01 ? 1 : 2)));
-      context.fillText(text, g.left + (j + .5) * g.cell, g.top + (i + .5) * g.cell);
+      context.fillText(brief(value), g.left + (j + .5) * g.cell, g.top + (i + .5) * g.cell);
     }
 }
 
@@ -176,8 +208,10 @@ function drawFocus(context, g, row, column) {
   context.lineWidth = 1;
 }
 
+// The colour bar, and the legend of patterns.
 function drawBar(canvas, scale) {
-  const width = 200, context = sized(canvas, width, 34);
+  const marks = [facts.hidden, facts.nan ? 'nan' : ''].filter(kind => kind !== '');
+  const width = 200, context = sized(canvas, width, marks.length > 0 ? 56 : 34);
   for (let x = 0; x < width; ++x) {
     const k = 3 * Math.round(255 * x / (width - 1));
     context.fillStyle = `rgb(${scale.table[k]},${scale.table[k + 1]},${scale.table[k + 2]})`;
@@ -191,8 +225,16 @@ function drawBar(canvas, scale) {
   [[scale.low, 'left', 0], [middle, 'center', width / 2], [scale.high, 'right', width]].forEach(
       ([value, align, x]) => {
         context.textAlign = align;
-        context.fillText(String(Number(value.toPrecision(3))), x, 28);
+        context.fillText(brief(value), x, 28);
       });
+  context.textAlign = 'left';
+  marks.forEach((kind, k) => {
+    const x = k * width / 2;
+    fillPattern(context, kind, x, 40, 14, 14);
+    context.strokeRect(x + .5, 40.5, 13, 13);
+    context.fillStyle = colour('--ink');
+    context.fillText(kind, x + 20, 51);
+  });
 }
 
 const kLineHeight = 17;

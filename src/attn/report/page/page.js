@@ -86,6 +86,7 @@ function drawDetail() {
     const values = matrix(f.set, state.panel), scale = scaleOf(f.set, state.panel);
     const image = imageOf(values, scale);
     drawCells(context, image, f.g.left, f.g.top, f.g.cell * columns, f.g.cell * rows);
+    crossOut(context, f.g, values);
     drawNumbers(context, f.g, values, scale);
     drawLabels(context, f.g, marked);
     drawMarks(context, f.g, marked);
@@ -108,7 +109,8 @@ function drawFocusAndFacts() {
   byId('key').textContent = named(facts.columns, column);
   byId('value').textContent = texts[0];
   if (compares) [byId('other').textContent, byId('difference').textContent] = [texts[1], texts[2]];
-  byId('sum').textContent = String(Number(a.row(row, kSum).toPrecision(6)));
+  const sum = a.row(row, kSum);
+  byId('sum').textContent = Number.isFinite(sum) ? String(Number(sum.toPrecision(6))) : brief(sum);
   const entropy = a.row(row, kEntropy);
   byId('entropy').textContent = Number.isNaN(entropy) ? '–' : `${entropy.toFixed(3)} bits`;
   byId('locked').textContent = state.locked ? 'locked' : 'free';

@@ -97,6 +97,7 @@ function matrix(set, panel) {
 function written(value, error, single = facts.bits === 32) {
   if (value === null) return facts.hidden || 'hidden';
   if (value === undefined || Number.isNaN(value)) return 'nan';
+  if (!Number.isFinite(value)) return value > 0 ? 'inf' : '-inf';
   if (error > 0) return `${Number(value.toPrecision(4))} ± ${error.toPrecision(1)}`;
   return String(single ? shortest32(value) : value);
 }
