@@ -25,14 +25,15 @@ namespace {
 
 enum class Use { free, being_written, taken };
 
-// A fixed table, because a signal handler must not allocate or lock.
-struct Slot {
-  std::atomic<Use> use = Use::free;
-  std::atomic<pid_t> process = 0;  ///< that created the path
-  std::array<char, PATH_MAX> path = {};
+// A fixed table, because a signal handler must not allocate or lock. Paths are apart, so that
+// looking for a slot touches few pages.
+struct Registry {
+  static constexpr std::size_t kSlots = 1024;
+  std::array<std::atomic<Use>, kSlots> use = {};
+  std::array<std::atomic<pid_t>, kSlots> process = {};  ///< that created the path
+  std::array<std::array<char, PATH_MAX>, kSlots> path = {};
 };
 static_assert(std::atomic<Use>::is_always_lock_free && std::atomic<pid_t>::is_always_lock_free);
-using Registry = std::array<Slot, 1024>;
 
 // Constant-initialised to zeros, so that its pages are not touched before use.
 constinit Registry private_registry = {};
@@ -52,24 +53,26 @@ std::string token_in(const std::string& name) {
 
 int remember(const std::string& path) {
   Registry& slots = *registry;
-  for (std::size_t i = 0; i < slots.size() && path.size() < PATH_MAX; ++i) {
+  for (std::size_t i = 0; i < Registry::kSlots && path.size() < PATH_MAX; ++i) {
     Use expected = Use::free;
-    if (!slots[i].use.compare_exchange_strong(expected, Use::being_written)) continue;
-    slots[i].process = getpid();
-    std::memcpy(slots[i].path.data(), path.c_str(), path.size() + 1);
-    slots[i].use = Use::taken;
+    if (!slots.use[i].compare_exchange_strong(expected, Use::being_written)) continue;
+    slots.process[i] = getpid();
+    std::memcpy(slots.path[i].data(), path.c_str(), path.size() + 1);
+    slots.use[i] = Use::taken;
     return static_cast<int>(i);
   }
   return -1;
 }
 
-/// Removes the files, then the empty folders, of all slots that `is_included` accepts.
+/// Removes the files, then the empty folders, of all processes that `is_included` accepts.
 template <class Condition>
 void remove_paths(Condition is_included) {
+  const Registry& slots = *registry;
   const auto for_each = [&](auto remove) {
     bool removed = false;
-    for (const Slot& slot : *registry)
-      if (slot.use == Use::taken && is_included(slot)) removed |= remove(slot.path.data()) == 0;
+    for (std::size_t i = 0; i < Registry::kSlots; ++i)
+      if (slots.use[i] == Use::taken && is_included(slots.process[i]))
+        removed |= remove(slots.path[i].data()) == 0;
     return removed;
   };
   for_each(unlink);
@@ -118,7 +121,7 @@ void remove_temp_files() {
   for (int waited = 0; guarded > 0 && waited < 200; ++waited) nanosleep(&kMillisecond, nullptr);
   const pid_t self = getpid();
   const bool removes_all = sharing_process == 0 || sharing_process == self;
-  remove_paths([&](const Slot& slot) { return removes_all || slot.process == self; });
+  remove_paths([&](pid_t process) { return removes_all || process == self; });
 }
 
 void call_before_removal(void (*hook)()) { end_hook = hook; }
@@ -129,28 +132,29 @@ void share_temp_files() {
   if (memory == MAP_FAILED) throw std::bad_alloc();
   auto* const shared = static_cast<Registry*>(memory);  // zeros: all slots are free
   const Registry& before = *registry;
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    if (before[i].use != Use::taken) continue;
-    (*shared)[i].path = before[i].path;
-    (*shared)[i].process = getpid();
-    (*shared)[i].use = Use::taken;
+  for (std::size_t i = 0; i < Registry::kSlots; ++i) {
+    if (before.use[i] != Use::taken) continue;
+    shared->path[i] = before.path[i];
+    shared->process[i] = getpid();
+    shared->use[i] = Use::taken;
   }
   sharing_process = getpid();
   registry = shared;
 }
 
 void remove_files_of_process(pid_t process) {
-  for (Slot& slot : *registry) {
-    if (slot.use == Use::free || slot.process != process) continue;
-    const bool is_folder = slot.use == Use::taken && unlink(slot.path.data()) != 0 &&
+  Registry& slots = *registry;
+  for (std::size_t i = 0; i < Registry::kSlots; ++i) {
+    if (slots.use[i] == Use::free || slots.process[i] != process) continue;
+    const bool is_folder = slots.use[i] == Use::taken && unlink(slots.path[i].data()) != 0 &&
                            (errno == EISDIR || errno == EPERM);
-    if (!is_folder) slot.use = Use::free;
+    if (!is_folder) slots.use[i] = Use::free;
   }
 }
 
 void remove_folders_of_ended_processes() {
   const pid_t self = getpid();
-  remove_paths([&](const Slot& slot) { return slot.process != self; });
+  remove_paths([&](pid_t process) { return process != self; });
 }
 
 SignalGuard::SignalGuard() {
@@ -177,7 +181,7 @@ void remove_temp_files_on_signals() {
 TempPath::TempPath(std::string path) : path_(std::move(path)), slot_(remember(path_)) {}
 
 TempPath::~TempPath() {
-  if (slot_ >= 0) (*registry)[static_cast<std::size_t>(slot_)].use = Use::free;
+  if (slot_ >= 0) registry.load()->use[static_cast<std::size_t>(slot_)] = Use::free;
 }
 
 namespace {
