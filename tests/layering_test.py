@@ -37,7 +37,7 @@ WRAPPERS = [
     ("zlib", r"zlib\.h", r"io/(zip_directory|digest)\.cpp"),
     ("utf8proc", r"utf8proc\.h", r"base/utf8\.cpp"),
     ("libpng", r"png\.h", r"report/png\.cpp"),
-    ("FreeType", r"ft2build\.h|freetype", r"report/png\.cpp"),
+    ("FreeType", r"ft2build\.h|freetype", r"report/glyphs\.cpp"),
     ("xxHash", r"xxhash\.h", r"io/digest\.cpp"),
     ("BLAS", r"xtensor-blas/|xflens/|cblas|lapack|openblas|f77blas", r"core/(gemm|svd)\.cpp"),
     ("Highway", r"hwy/", r"kernel/[^/]+"),
