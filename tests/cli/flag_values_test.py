@@ -23,6 +23,7 @@ FLAGS = [
     ("view r.npz", "--vmax", FINITE, ["inf", "1,5"]),
     ("random randn --seed 1", "--repeat", WHOLE + " >= 1", ["0", "x"]),
     ("convert a.npy", "--precision", WHOLE + " from 0 to 1100", ["-1", "1101"]),
+    ("convert a.npy", "--numpy", WHOLE + " from 1 to 2", ["0", "3", "1.24"]),
     ("convert a.npy", "--threshold", f"{WHOLE} from 0 to {2**31 - 1}", ["-1", "x"]),
     ("convert a.npy", "--linewidth", f"{WHOLE} from 1 to {2**31 - 1}", ["0"]),
     ("convert a.npy", "--floatmode", "fixed, unique, maxprec or maxprec_equal", ["x", "long"]),

@@ -133,7 +133,7 @@ JOBS = {
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",
                  "key_weights", "row_max", "logsumexp", "entropy", "head_context", "context"]],
 }
-NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator"}  # keys that do not affect the computation
+NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator", "print_options"}  # keys that do not affect the computation
 
 
 CASES = [(key, case) for key, cases in JOBS.items() for case in cases]

@@ -39,6 +39,7 @@ PrintOptions options_of(FuzzedDataProvider& input) {
   options.linewidth = input.ConsumeIntegralInRange(0, 100);
   options.suppress = input.ConsumeBool();
   options.floatmode = static_cast<PrintOptions::FloatMode>(input.ConsumeIntegralInRange(0, 3));
+  options.numpy = input.ConsumeIntegralInRange(1, 2);
   return options;
 }
 

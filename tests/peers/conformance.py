@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from peers import golden  # noqa: E402
+from peers import golden, numpy_text  # noqa: E402
 from peers.cases import error_of, run_jobs  # noqa: E402
 
 # If a library's own error is larger, the case does not ask it for the same computation.
@@ -99,16 +99,28 @@ def run_family(name, show, write_golden):
     return green
 
 
+def run_numpy_text(show):
+    """Rows for the text of arrays, which is equal or not."""
+    counts, differences = numpy_text.compare()
+    for kind in sorted(counts):
+        texts, equal = counts[kind]
+        print(f"| text of arrays (numpy {np.__version__}) | {kind} | {texts} | {equal} | – | equal text |", flush=True)
+    for line in differences[:show]:
+        print(line, file=sys.stderr)
+    return not differences
+
+
 def main():
     parser = argparse.ArgumentParser(prog="scripts/peers")
-    parser.add_argument("--family", action="append", choices=list(FAMILIES), help="default: all")
+    parser.add_argument("--family", action="append", choices=[*FAMILIES, "numpy-text"], help="default: all")
     parser.add_argument("--show", type=int, default=3, help="failures to show for each row")
     parser.add_argument("--golden", action="store_true", help="regenerate tests/golden/peers")
     arguments = parser.parse_args()
     print("| family | dtype | cases | passed | largest error | tolerance (reason) |\n"
           "| --- | --- | --- | --- | --- | --- |")
-    green = [run_family(name, arguments.show, arguments.golden)
-             for name in arguments.family or FAMILIES]
+    green = [run_numpy_text(arguments.show) if name == "numpy-text"
+             else run_family(name, arguments.show, arguments.golden)
+             for name in arguments.family or [*FAMILIES, "numpy-text"]]
     sys.exit(0 if all(green) else 1)
 
 

@@ -1,125 +1,31 @@
 """`attn convert FILE --format text`, compared with NumPy's text of random arrays under random print options.
 
-The arrays with the same options share an .npz file, so that 20,000 arrays need only 200 runs.
+The arrays with the same options share an .npz file, so that 20,000 arrays need only 200 runs. The golden
+files have texts of NumPy 2 (tests/golden/README.md).
 """
 
-import warnings
+import json
 
 import numpy as np
 import pytest
 
-from support.attn import attn, under_sanitizer
+from support.attn import ROOT, assert_error, attn, under_sanitizer
+from support.random_arrays import DEFAULTS, attn_text, numpy_text, parts_of, random_arrays, random_options
 
-FILES, ARRAYS_OF_A_FILE = 25 if under_sanitizer() else 100, 200
+FILES = 25 if under_sanitizer() else 100
 WITH_DEFAULT_OPTIONS = 10  # files
-FLOATS = ["float64", "float32", "float16"]
-OTHERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"]
-MODES = ["fixed", "unique", "maxprec", "maxprec_equal"]
-DEFAULTS = dict(precision=8, threshold=1000, edgeitems=3, linewidth=75, suppress=False,
-                floatmode="maxprec")
-
-
-def random_shape(rng):
-    def extents(low, high, rank):
-        return tuple(int(n) for n in rng.integers(low, high, rank))
-
-    kind = rng.integers(0, 100)
-    if kind < 8:
-        return ()
-    if kind < 16:
-        shape = list(extents(0, 4, rng.integers(1, 5)))
-        shape[rng.integers(0, len(shape))] = 0
-        return tuple(shape)
-    for limit, low, high, rank in [(45, 1, 30, 1), (70, 1, 9, 2), (80, 1, 5, 3), (88, 1, 4, 4),
-                                   (92, 1, 3, 5), (95, 990, 1100, 1), (98, 28, 40, 2)]:
-        if kind < limit:
-            return extents(low, high, rank)
-    return extents(8, 13, 3)
-
-
-def random_reals(rng, count):
-    """float64 numbers of one of several distributions."""
-    sign = rng.choice([-1.0, 1.0], count)
-    distributions = [
-        lambda: rng.standard_normal(count),
-        lambda: sign * 10.0 ** rng.uniform(-320, 300, count),
-        lambda: rng.integers(-1000, 1000, count).astype(float),
-        lambda: sign * rng.integers(0, 10 ** int(rng.integers(1, 17)), count),
-        lambda: np.round(rng.standard_normal(count), int(rng.integers(0, 10))),
-        lambda: rng.random(count),
-        lambda: rng.integers(-64, 64, count) / 2.0 ** int(rng.integers(1, 12)),  # ties
-        lambda: sign * 2.0 ** rng.integers(-1074, 1000, count),
-        lambda: sign * 2.0 ** rng.integers(-24, 16, count),
-        lambda: sign * 10.0 ** rng.uniform(-6, 6, count),
-        lambda: rng.random(count) * 10.0 ** rng.integers(-8, 10),
-        lambda: 10.0 ** rng.integers(-9, 10, count),
-    ]
-    return np.array(distributions[rng.integers(0, len(distributions))]())
-
-
-def random_floats(rng, dtype, count):
-    if rng.random() < 0.1:  # random bits
-        bits = rng.integers(0, 256, count * dtype.itemsize, dtype=np.uint8)
-        return bits.view(dtype)
-    values = random_reals(rng, count)
-    for special, share in [(np.nan, 0.1), (np.inf, 0.08), (-np.inf, 0.08), (0.0, 0.1), (-0.0, 0.1)]:
-        if rng.random() < share:
-            values[rng.random(count) < rng.choice([0.1, 0.5, 1.0])] = special
-    return values.astype(dtype)
-
-
-def random_array(rng):
-    dtype = np.dtype(rng.choice(FLOATS if rng.random() < 0.75 else OTHERS))
-    shape = random_shape(rng)
-    count = int(np.prod(shape, dtype=int))
-    if dtype.kind == "f":
-        return random_floats(rng, dtype, count).reshape(shape)
-    if dtype.kind == "b":
-        return (rng.random(count) < rng.choice([0.0, 0.5, 1.0])).reshape(shape)
-    limits = np.iinfo(dtype)
-    low, high = limits.min, limits.max
-    if rng.random() < 0.5:
-        low, high = max(low, -10), 10
-    return rng.integers(low, high, count, dtype=dtype, endpoint=True).reshape(shape)
-
-
-def random_options(rng):
-    options = dict(DEFAULTS)
-    for name, share, choices in [
-            ("precision", 0.4, [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 12, 15, 16, 17, 18, 20, 25]),
-            ("threshold", 0.3, [0, 1, 5, 10, 50, 2000]),
-            ("edgeitems", 0.3, [0, 1, 2, 4, 5]),
-            ("linewidth", 0.3, [1, 10, 20, 30, 40, 50, 60, 70, 74, 76, 80, 100, 132, 200])]:
-        if rng.random() < share:
-            options[name] = int(rng.choice(choices))
-    options["suppress"] = bool(rng.random() < 0.3)
-    if rng.random() < 0.6:
-        options["floatmode"] = str(rng.choice(MODES))
-    return options
-
-
-def flags_of(options):
-    """The flags that set these options."""
-    for name, value in options.items():
-        if name == "suppress":
-            if value:
-                yield "--suppress"
-        elif value != DEFAULTS[name]:
-            yield from (f"--{name}", value)
-
-
-def numpy_text(arrays, options, to_text):
-    with np.printoptions(**options):
-        return "\n".join(f"{name}:\n{to_text(array)}\n" for name, array in arrays.items())
+GOLDEN = ROOT / "tests/golden/numpy2"
+SETS = json.loads((GOLDEN / "text.json").read_text())["sets"]
+INSTALLED = tuple(int(part) for part in np.__version__.split(".")[:2])
+VERSION = [] if INSTALLED < (2, 0) else ["--numpy", 2]
+pytestmark = pytest.mark.skipif((2, 0) <= INSTALLED < (2, 3), reason="prints neither as 1.24 nor as 2.3")
 
 
 def random_file(path, file):
     """Saves random arrays to the path; returns their print options and the arrays by name."""
     rng = np.random.default_rng([20230105, file])
     options = dict(DEFAULTS) if file < WITH_DEFAULT_OPTIONS else random_options(rng)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # float64 overflows when cast to float16
-        arrays = {f"a{i:06}": random_array(rng) for i in range(ARRAYS_OF_A_FILE)}
+    arrays = random_arrays(rng)
     np.savez(path, **arrays)
     return options, arrays
 
@@ -135,19 +41,14 @@ def first_difference(expected, found):
     return "" if expected == found else "lengths differ"
 
 
-def attn_text(path, form, options):
-    run = attn("convert", path, "--format", "text", *form, *flags_of(options))
-    assert run.returncode == 0, run.stderr
-    return run.stdout.decode(errors="replace")
-
-
 @pytest.mark.parametrize("file", range(FILES))
 def test_random_arrays(tmp_path, file):
     path = tmp_path / "arrays.npz"
     options, arrays = random_file(path, file)
     for form, to_text in ([], str), (["--repr"], repr):
         expected = numpy_text(arrays, options, to_text)
-        assert not first_difference(expected, attn_text(path, form, options)), f"{form} {options}"
+        found = attn_text(path, [*form, *VERSION], options)
+        assert not first_difference(expected, found), f"{form} {options}"
 
 
 @pytest.mark.parametrize("form, to_text", [([], str), (["--repr"], repr)], ids=["str", "repr"])
@@ -157,4 +58,92 @@ def test_every_float16(tmp_path, form, to_text):
     np.savez(tmp_path / "arrays.npz", **arrays)
     options = dict(DEFAULTS, threshold=1 << 17)
     expected = numpy_text(arrays, options, to_text)
-    assert not first_difference(expected, attn_text(tmp_path / "arrays.npz", form, options))
+    assert not first_difference(expected, attn_text(tmp_path / "arrays.npz", [*form, *VERSION], options))
+
+
+def golden_text(folder, case, form, version):
+    """attn's text of the arrays of a golden set."""
+    with np.load(GOLDEN / "arrays.npz") as arrays:
+        np.savez(folder / "arrays.npz", **{name: arrays[name] for name in case["str"]})
+    flags = ["--repr"] if form == "repr" else []
+    return parts_of(attn_text(folder / "arrays.npz", [*flags, "--numpy", version], case["options"]))
+
+
+@pytest.mark.parametrize("form", ["str", "repr"])
+@pytest.mark.parametrize("case", SETS, ids=[str(number) for number in range(len(SETS))])
+def test_numpy_2(tmp_path, case, form):
+    assert golden_text(tmp_path, case, form, 2) == case[form]
+
+
+def test_each_golden_set_differs_from_numpy_1(tmp_path):
+    same = [case["options"] for case in SETS
+            if golden_text(tmp_path, case, "str", 1) == case["str"]
+            and golden_text(tmp_path, case, "repr", 1) == case["repr"]]
+    assert same == []
+
+
+# Commands that print [55136, inf] in float16, which NumPy 1 and 2 print differently.
+COMMANDS = {
+    "convert": ["convert", "x.npy"],
+    "run": ["run", "--q", "x.npy", "--k", "x.npy", "--v", "x.npy", "--outputs", "V"],
+    "random": ["random", "permutation", "--seed", 0, "--input", "x.npy"],
+    "merge": ["merge", "part.npz"],
+    "svd": ["svd", "y.npy"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_that_prints_arrays(tmp_path, command):
+    x = np.array([[55136, np.inf]], np.float16)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", np.array([[2e6]], np.float32))
+    np.savez(tmp_path / "part.npz", logsumexp=np.zeros(1, np.float32), head_context=x)
+    for version, number, others in ("1", "55136.", "2000000."), ("2", "5.514e+04", "2.e+06"):
+        run = attn(*COMMANDS[command], "--numpy", version, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr.decode()
+        assert (others if command == "svd" else number) in run.stdout.decode()
+
+
+JOB = {"Q": [[0.0]], "K": [[0.0]], "V": [[0.123456789, 1e-9]], "outputs": ["V"]}
+
+
+def print_job(print_options, *flags):
+    return attn("run", "-", *flags, stdin=json.dumps(JOB | {"print_options": print_options}))
+
+
+@pytest.mark.parametrize("print_options, flags, text", [
+    ({}, [], "[[1.23456789e-01 1.00000000e-09]]"),
+    ({"precision": 3, "suppress": True}, [], "[[0.123 0.   ]]"),
+    ({"precision": 3, "suppress": True}, ["--precision", 5], "[[0.12346 0.     ]]"),
+    ({"suppress": True, "floatmode": "fixed", "precision": 2}, [], "[[0.12 0.00]]"),
+    ({"numpy": 2, "threshold": 1, "edgeitems": 1}, ["--repr"], "array([[1.23456789e-01, 1.00000000e-09]], shape=(1, 2))"),
+    ({"numpy": 2, "threshold": 1}, ["--repr", "--numpy", 1], "array([[1.23456789e-01, 1.00000000e-09]])"),
+    ({"linewidth": 20}, [], "[[1.23456789e-01\n  1.00000000e-09]]"),
+], ids=str)
+def test_print_options_of_a_job(print_options, flags, text):
+    run = print_job(print_options, *flags)
+    assert run.returncode == 0, run.stderr.decode()
+    assert run.stdout.decode().split("\n", 1)[1] == text + "\n"
+
+
+def test_print_options_are_not_recorded():
+    recorded = [json.loads(print_job(options, "--format", "json").stdout)["made_by"]["job"]
+                for options in ({}, {"numpy": 2})]
+    assert recorded[0] == recorded[1]
+    assert "V" in recorded[0]
+
+
+@pytest.mark.parametrize("print_options, message", [
+    ({"numpy": 3}, "print_options.numpy: expected a whole number from 1 to 2, found 3"),
+    ({"precision": -1}, "print_options.precision: expected a whole number from 0 to 1100, found -1"),
+    ({"linewidth": 1 << 40}, "print_options.linewidth: expected a whole number from 1 to 2147483647"),
+    ({"floatmode": "fix"}, "print_options.floatmode: expected fixed, unique, maxprec or maxprec_equal, found 'fix'"),
+    ({"suppress": 1}, "print_options.suppress: expected true or false"),
+    ({"sign": "+"}, "print_options: unknown key 'sign'"),
+], ids=str)
+def test_print_options_are_checked(print_options, message):
+    assert_error(print_job(print_options), 65, message)
+
+
+def test_another_version_is_refused():
+    assert_error(attn("run", "--numpy", 3, stdin="{}"), 2, "--numpy: expected a whole number from 1 to 2")

@@ -182,12 +182,12 @@ void append_number(std::string& out, double value) { append_float(out, value); }
 void append_number(std::string& out, float value) { append_float(out, value); }
 void append_number(std::string& out, Half value) { append_float(out, fewest_digits(value)); }
 
-std::string python_repr(double value, DType dtype) {
+std::string python_repr(double value, DType dtype, double limit) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value < 0 ? "-inf" : "inf";
   // NumPy compares the value with 1e-4, not its digits: the f32 nearest to 1e-4 is less.
   const double magnitude = std::fabs(value);
-  if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= 1e16)) {
+  if (magnitude != 0 && (magnitude < 1e-4 || magnitude >= limit)) {
     return std::string(scientific(value, dtype).text());
   }
   std::string text;

@@ -25,8 +25,9 @@ void append_number(std::string& out, Half value);
 
 void append_number(std::string& out, std::integral auto value) { out += std::to_string(value); }
 
-/// The same for any value of `dtype` (f64, f32 or f16): also "nan", "inf" and "-inf".
-std::string python_repr(double value, DType dtype = DType::f64);
+/// The same for any value of `dtype` (f64, f32 or f16): also "nan", "inf" and "-inf". Magnitudes of
+/// `limit` and more have an exponent; it is at most 1e16.
+std::string python_repr(double value, DType dtype = DType::f64, double limit = 1e16);
 
 /// At most six significant digits, as printf's %.6g.
 std::string six_digits(double value);

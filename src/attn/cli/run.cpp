@@ -289,7 +289,11 @@ int run(const RunArgs& args) {
   views.write_files(job, all);
   writer.commit();
   views.commit();
-  if (destination.shown) show(result, args.show, meaning_of);
+  if (destination.shown) {
+    ShowArgs shown = args.show;
+    shown.text.defaults = print_options_of(document);
+    show(result, shown, meaning_of);
+  }
   views.write_streams(job, all);
   for (const std::string& warning : warnings) note("warning: " + warning);
   return 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "attn/job/field_value.h"
 #include "attn/job/job.h"
 
 namespace attn {
@@ -42,22 +43,64 @@ ReadLimits reading_limits(const LimitArgs& args, FileAccess access) {
   return limits;
 }
 
+namespace {
+
+/// `name` is a key of print_options.
+void set_print_option(PrintOptions& print, std::string_view name, const Json& value) {
+  using enum PrintOptions::FloatMode;
+  if (name == "suppress")
+    print.suppress = *value.get<bool>();
+  else if (name == "numpy")
+    print.numpy = static_cast<int>(integer_of(value));
+  else if (name == "precision")
+    print.precision = static_cast<int>(integer_of(value));
+  else if (name == "threshold")
+    print.threshold = integer_of(value);
+  else if (name == "edgeitems")
+    print.edgeitems = static_cast<int>(integer_of(value));
+  else if (name == "linewidth")
+    print.linewidth = static_cast<int>(integer_of(value));
+  else if (const std::string& mode = *word_of(value); name == "floatmode")
+    print.floatmode = mode == "fixed"     ? fixed
+                      : mode == "unique"  ? unique
+                      : mode == "maxprec" ? maxprec
+                                          : maxprec_equal;
+}
+
+/// The flag of a key of print_options.
+Option print_option(TextArgs& args, const Field& field) {
+  const std::string name = field.key.substr(kPrintOptions.size());
+  const auto store = [&args, name](Json value) { args.flags.emplace_back(name, std::move(value)); };
+  if (field.type == FieldType::integer)
+    return integer(
+        "--" + name, [store](std::int64_t number) { store(Json{number}); },
+        {*field.min, *field.max}, field.placeholder, field.help);
+  if (field.type == FieldType::boolean)
+    return flag(
+        "--" + name, [store](bool on) { store(Json{on}); }, field.help);
+  std::string unused;
+  Option option = word("--" + name, unused, field.words, field.help);
+  std::get<WordValue>(option.value).store = [store, words = field.words](std::size_t index) {
+    store(Json{words[index]});
+  };
+  return option;
+}
+
+}  // namespace
+
 std::vector<Option> text_options(TextArgs& args) {
-  PrintOptions& print = args.print;
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  return in_group(
-      "Text, as with numpy.set_printoptions",
-      {flag("--repr", args.repr, "print as repr() does: array([...])"),
-       integer("--precision", print.precision, {0, 1100},  // 1074 digits write any float64 in full
-               "N", "digits after the decimal point; default: 8"),
-       integer("--threshold", print.threshold, {0, kMost}, "N",
-               "summarise arrays with more elements; default: 1000"),
-       integer("--edgeitems", print.edgeitems, {0, kMost}, "N",
-               "elements shown at each end of a summarised axis; default: 3"),
-       integer("--linewidth", print.linewidth, {1, kMost}, "N", "characters per line; default: 75"),
-       flag("--suppress", print.suppress, "do not use exponents for small numbers"),
-       word("--floatmode", args.floatmode, {"fixed", "unique", "maxprec", "maxprec_equal"},
-            "fixed, unique, maxprec (default) or maxprec_equal")});
+  std::vector<Option> options = {flag("--repr", args.repr, "print as repr() does: array([...])")};
+  for (const Field& field : print_option_fields()) options.push_back(print_option(args, field));
+  return in_group("Text, as with numpy.set_printoptions", std::move(options));
+}
+
+PrintOptions print_options_of(const Document& document) {
+  PrintOptions print;
+  for (const Entry& entry : document.entries)
+    if (entry.key.starts_with(kPrintOptions))
+      set_print_option(print, std::string_view(entry.key).substr(kPrintOptions.size()),
+                       entry.value);
+  return print;
 }
 
 std::vector<std::string> text_option_names() {
@@ -68,12 +111,8 @@ std::vector<std::string> text_option_names() {
 }
 
 std::string format_tensor(const Tensor& tensor, const TextArgs& args) {
-  using enum PrintOptions::FloatMode;
-  PrintOptions options = args.print;
-  options.floatmode = args.floatmode == "fixed"     ? fixed
-                      : args.floatmode == "unique"  ? unique
-                      : args.floatmode == "maxprec" ? maxprec
-                                                    : maxprec_equal;
+  PrintOptions options = args.defaults;
+  for (const auto& [name, value] : args.flags) set_print_option(options, name, value);
   return args.repr ? numpy_repr(tensor, options) : numpy_str(tensor, options);
 }
 

@@ -4,12 +4,15 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/cli/command.h"
 #include "attn/cli/option.h"
 #include "attn/cli/rendering.h"
 #include "attn/io/file_cache.h"
+#include "attn/io/json_write.h"
+#include "attn/job/document.h"
 #include "attn/report/numpy_text.h"
 
 namespace attn {
@@ -30,12 +33,15 @@ ReadLimits reading_limits(const LimitArgs& args, FileAccess access);
 
 struct TextArgs {
   bool repr = false;
-  std::string floatmode = "maxprec";
-  PrintOptions print;
+  PrintOptions defaults;                            ///< replaced by flags
+  std::vector<std::pair<std::string, Json>> flags;  ///< name, as "precision", and value
 };
 
 /// --repr, --precision, --threshold and others, in a separate group.
 std::vector<Option> text_options(TextArgs& args);
+
+/// The print_options of a job.
+PrintOptions print_options_of(const Document& document);
 
 /// The names of these options.
 std::vector<std::string> text_option_names();

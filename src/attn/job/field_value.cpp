@@ -18,7 +18,9 @@ namespace {
 std::string expectation(const Field& field) {
   std::string text;
   const std::string bound =
-      field.min ? (field.exclusive_min ? " > " : " >= ") + std::to_string(*field.min) : "";
+      !field.min  ? ""
+      : field.max ? " from " + std::to_string(*field.min) + " to " + std::to_string(*field.max)
+                  : (field.exclusive_min ? " > " : " >= ") + std::to_string(*field.min);
   switch (field.type) {
     case FieldType::tensor:
       text = "numbers, \"FILE\", \"FILE#NAME\" or a random tensor";
@@ -56,15 +58,8 @@ std::string expectation(const Field& field) {
 bool in_bounds(const Field& field, double value) {
   return std::isfinite(value) &&
          (!field.min || value > static_cast<double>(*field.min) ||
-          (!field.exclusive_min && value == static_cast<double>(*field.min)));
-}
-
-bool is_word(const Field& field, const Json& value) {
-  const std::string* text = value.get<std::string>();
-  if (text == nullptr) return false;
-  for (const std::string& word : field.words)
-    if (word == *text) return true;
-  return false;
+          (!field.exclusive_min && value == static_cast<double>(*field.min))) &&
+         (!field.max || value <= static_cast<double>(*field.max));
 }
 
 /// As in JSON Schema, 2.0 is an integer, within the range in which floats are exact.
@@ -119,7 +114,8 @@ bool is_seed(const Json& value) {
 }
 
 bool fits(const Field& field, const Json& value) {
-  if (is_word(field, value)) return true;
+  if (const std::string* text = word_of(value); text != nullptr && is_word(field, *text))
+    return true;
   double real = 0;
   switch (field.type) {
     case FieldType::tensor:
@@ -162,6 +158,10 @@ Json scalar_of(const std::string& text, const std::string& name) {
 }
 
 }  // namespace
+
+bool is_word(const Field& field, const std::string& text) {
+  return std::find(field.words.begin(), field.words.end(), text) != field.words.end();
+}
 
 std::int64_t integer_of(const Json& value) {
   const auto* integer = value.get<std::int64_t>();

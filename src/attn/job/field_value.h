@@ -12,6 +12,9 @@
 
 namespace attn {
 
+/// Whether this is one of the field's words.
+bool is_word(const Field& field, const std::string& text);
+
 /// What is wrong with a value of this field; nullopt if it is valid.
 std::optional<Problem> problem_with(const Field& field, const Json& value);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <unordered_map>
 #include <utility>
 
@@ -507,6 +508,11 @@ std::vector<Field> document_fields() {
   };
 }
 
+/// Whether 'attn run' has a flag that sets this key and no other command has it, too.
+bool has_job_flag(const Field& field) {
+  return field.key != "schema" && !field.key.starts_with(kPrintOptions);
+}
+
 std::string flag_of(const std::string& key) {
   std::string flag = "--";
   for (const char c : key)
@@ -519,7 +525,7 @@ std::string flag_of(const std::string& key) {
 
 std::vector<std::string> Field::other_keys() const {
   std::vector<std::string> keys;
-  if (type == FieldType::tensor) return keys;
+  if (type == FieldType::tensor || flag.empty()) return keys;
   if (key.find('.') != std::string::npos) keys.push_back(key);
   for (const std::string& other : other_flags) keys.push_back(other.substr(2));
   for (std::string& other : keys) {
@@ -529,14 +535,41 @@ std::vector<std::string> Field::other_keys() const {
   return keys;
 }
 
+std::vector<Field> print_option_fields() {
+  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
+  const auto integer = [](const char* name, std::int64_t min, std::int64_t max, const char* help) {
+    return Field{.key = std::string(kPrintOptions) + name,
+                 .type = FieldType::integer,
+                 .placeholder = "N",
+                 .help = help,
+                 .min = min,
+                 .max = max};
+  };
+  return {
+      integer("numpy", 1, 2, "print as NumPy 1 or as NumPy 2 (2.3 and later); default: 1"),
+      // 1074 digits write any float64 in full.
+      integer("precision", 0, 1100, "digits after the decimal point; default: 8"),
+      integer("threshold", 0, kMost, "summarise arrays with more elements; default: 1000"),
+      integer("edgeitems", 0, kMost, "elements shown at each end of a summarised axis; default: 3"),
+      integer("linewidth", 1, kMost, "characters per line; default: 75"),
+      {.key = std::string(kPrintOptions) + "suppress",
+       .type = FieldType::boolean,
+       .help = "do not use exponents for small numbers"},
+      {.key = std::string(kPrintOptions) + "floatmode",
+       .placeholder = "WORD",
+       .help = "fixed, unique, maxprec (default) or maxprec_equal",
+       .words = {"fixed", "unique", "maxprec", "maxprec_equal"}},
+  };
+}
+
 const std::vector<Field>& job_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
     for (const auto& part : {tensor_fields(), attention_fields(), position_fields(),
-                             rotary_fields(), document_fields()})
+                             rotary_fields(), document_fields(), print_option_fields()})
       all.insert(all.end(), part.begin(), part.end());
     for (Field& field : all)
-      if (field.key != "schema") field.flag = flag_of(field.key);
+      if (has_job_flag(field)) field.flag = flag_of(field.key);
     return all;
   }();
   return fields;

@@ -53,6 +53,7 @@ struct Field {
   std::string help = {};                   ///< one line
   std::vector<std::string> words = {};     ///< allowed words
   std::optional<std::int64_t> min = {};    ///< of a number
+  std::optional<std::int64_t> max = {};    ///< of an integer that has a min
   bool exclusive_min = false;              ///< `min` itself is not allowed
   std::optional<std::size_t> length = {};  ///< of a list
   bool may_be_empty = true;                ///< a list of strings
@@ -67,6 +68,11 @@ struct Field {
 
 /// The fields, with a flag for each key: "--" and the key in lower case, with '-' for '.' and '_'.
 const std::vector<Field>& job_fields();
+
+/// The fields of print_options, which are among job_fields() without flags: every command that
+/// prints arrays has flags of these names (cli/shared_options.h).
+std::vector<Field> print_option_fields();
+inline constexpr std::string_view kPrintOptions = "print_options.";
 const Field* find_field(std::string_view key);
 
 /// The field that has `key` among its other_keys().

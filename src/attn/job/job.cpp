@@ -305,7 +305,7 @@ Json provenance(const Job& job, Document document, const TensorFiles& files) {
   JsonObject options, inputs;
   options.reserve(document.entries.size());
   for (Entry& entry : document.entries)
-    if (entry.key != "schema" && entry.key != "tokens")
+    if (entry.key != "schema" && entry.key != "tokens" && !entry.key.starts_with(kPrintOptions))
       options.emplace_back(entry.key, recorded_value(entry, job));
   for (const auto& [path, file] : files.files())
     inputs.emplace_back(text_of_name(path), Json{file.digest()});

@@ -37,6 +37,7 @@ Json bounded(const Field& field, const char* type) {
   JsonObject schema = {{"type", text(type)}};
   if (field.min)
     schema.emplace_back(field.exclusive_min ? "exclusiveMinimum" : "minimum", Json{*field.min});
+  if (field.max) schema.emplace_back("maximum", Json{*field.max});
   return object(std::move(schema));
 }
 

@@ -161,6 +161,13 @@ std::string array_text(const Tensor& tensor, const PrintOptions& options,
       layout);
 }
 
+/// The least magnitude with an exponent: `usual`, but for f32 and f16 in NumPy 2 10^p, where p is
+/// numpy.finfo(dtype).precision.
+double exponent_limit(DType dtype, int numpy, double usual) {
+  if (numpy == 1 || dtype == DType::f64) return usual;
+  return dtype == DType::f32 ? 1e6 : 1e3;
+}
+
 /// bfloat16, which NumPy lacks, is printed with the digits of float32.
 Tensor printable_tensor(const Tensor& tensor) {
   return tensor.dtype() == DType::bf16 ? cast(tensor, DType::f32) : tensor;
@@ -173,25 +180,28 @@ std::string numpy_str(const Tensor& tensor, const PrintOptions& options) {
   if (shown.rank() > 0 || !is_float(shown.dtype())) return array_text(shown, options, " ", 0, 0);
   const double value = visit(
       shown.dtype(), [&]<class T>(Type<T>) { return static_cast<double>(shown.data<T>()[0]); });
-  return python_repr(value, shown.dtype());
+  return python_repr(value, shown.dtype(), exponent_limit(shown.dtype(), options.numpy, 1e16));
 }
 
 std::string numpy_repr(const Tensor& tensor, const PrintOptions& options) {
   const DType dtype = tensor.dtype();
   const bool implied =
       tensor.size() > 0 && (dtype == DType::f64 || dtype == DType::i64 || dtype == DType::boolean);
-  std::string text = "array(";
-  if (tensor.size() == 0 && tensor.shape() != Shape{0})
-    text += "[], shape=" + to_string(tensor.shape());
-  else
-    text += array_text(printable_tensor(tensor), options, ", ", text.size(), 1);
-  if (implied) return text + ")";
-  const std::string dtype_text = "dtype=" + std::string(name_of(dtype)) + ")";
-  text += ",";
+  const std::string shape = "shape=" + to_string(tensor.shape());
+  const bool is_empty = tensor.size() == 0 && tensor.shape() != Shape{0};
+  std::string text = "array(", extras;
+  text += array_text(printable_tensor(tensor), options, ", ", text.size(), 1);
+  if (is_empty && options.numpy == 1)
+    text += ", " + shape;  // not moved to the next line
+  else if (is_empty || (options.numpy == 2 && std::cmp_greater(tensor.size(), options.threshold)))
+    extras = shape;
+  if (!implied) extras += (extras.empty() ? "dtype=" : ", dtype=") + std::string(name_of(dtype));
+  if (extras.empty()) return text + ")";
+  text += ",", extras += ")";
   const auto last_line = static_cast<long>(text.size() - (text.rfind('\n') + 1));
-  const bool full = last_line + 1 + static_cast<long>(dtype_text.size()) > options.linewidth;
+  const bool full = last_line + 1 + static_cast<long>(extras.size()) > options.linewidth;
   text += full ? "\n      " : " ";  // below the bracket, or after it
-  return text + dtype_text;
+  return text + extras;
 }
 
 namespace {
@@ -203,7 +213,7 @@ double quotient(double a, double b, DType dtype) {
   return dtype == DType::f16 ? double(Half(result)) : double(result);
 }
 
-Notation notation_for(const std::vector<double>& finite, DType dtype, bool suppress) {
+Notation notation_for(const std::vector<double>& finite, DType dtype, const PrintOptions& options) {
   double least = HUGE_VAL, most = 0;
   for (const double value : finite) {
     const double magnitude = std::fabs(value);
@@ -212,8 +222,11 @@ Notation notation_for(const std::vector<double>& finite, DType dtype, bool suppr
     most = std::max(most, magnitude);
   }
   if (most == 0) return Notation::positional;
-  const bool wide = most >= 1e8;
-  const bool small = !suppress && (least < 1e-4 || quotient(most, least, dtype) > 1000);
+  // NumPy 2 compares in the dtype, in which 1e-4 is a little less or more.
+  const double least_positional = options.numpy == 2 && dtype == DType::f32 ? double{1e-4F} : 1e-4;
+  const bool wide = most >= exponent_limit(dtype, options.numpy, 1e8);
+  const bool small =
+      !options.suppress && (least < least_positional || quotient(most, least, dtype) > 1000);
   return wide || small ? Notation::scientific : Notation::positional;
 }
 
@@ -238,7 +251,7 @@ void FloatFormat::measure(const std::vector<double>& finite, const PrintOptions&
   if (finite.empty()) return;
   const bool fixed = options.floatmode == PrintOptions::FloatMode::fixed;
   const bool unlimited = options.floatmode == PrintOptions::FloatMode::unique;
-  notation_ = notation_for(finite, dtype_, options.suppress);
+  notation_ = notation_for(finite, dtype_, options);
   rule_.unique = !fixed;
   rule_.most = unlimited ? -1 : options.precision;
   rule_.trim_zeros = !fixed;

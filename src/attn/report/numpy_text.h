@@ -1,5 +1,10 @@
-// Arrays as text, byte for byte as NumPy 1.24 prints them (numpy.core.arrayprint), and lists and
-// tuples of arrays as IPython prints them (IPython.lib.pretty, lines of at most 79 columns).
+// Arrays as text, byte for byte as NumPy prints them (numpy._core.arrayprint), and lists and tuples
+// of arrays as IPython prints them (IPython.lib.pretty, lines of at most 79 columns).
+//
+// NumPy 1 and 2 differ. PrintOptions::numpy = 1 is NumPy 1.24 to 1.26, and 2 is NumPy 2.3 and
+// later: float32 and float16 get exponents from 1e6 and 1e3 on instead of 1e8, a float32 next to
+// 1e-4 gets none, and the repr of a summarised array states its shape. (2.0 to 2.2 have some of
+// these rules.)
 //
 // The printed elements determine a common notation and number of digits (FloatFormat). ArrayLayout
 // arranges them in lines with brackets. bfloat16, which NumPy lacks, is printed as float32, which
@@ -31,7 +36,7 @@ std::vector<std::size_t> shown_elements(const ArrayLayout& layout);
 /// a matrix starts a new line; each further axis adds an empty line between blocks.
 std::string bracketed(const std::vector<std::string>& words, const ArrayLayout& layout);
 
-/// numpy.set_printoptions, with its defaults. No number is negative.
+/// numpy.set_printoptions, with its defaults, and the version of NumPy. No number is negative.
 struct PrintOptions {
   enum class FloatMode {
     fixed,         ///< exactly `precision` digits after the point
@@ -39,6 +44,7 @@ struct PrintOptions {
     maxprec,       ///< the same, but at most `precision`
     maxprec_equal  ///< the same, and all elements have as many as the longest
   };
+  int numpy = 1;          ///< 1 or 2
   int precision = 8;      ///< digits after the point
   long threshold = 1000;  ///< larger arrays are summarised with '...'
   int edgeitems = 3;      ///< elements printed at each end of a summarised axis
@@ -51,9 +57,10 @@ std::string numpy_str(const Tensor& tensor, const PrintOptions& options = {});  
 std::string numpy_repr(const Tensor& tensor, const PrintOptions& options = {});  ///< array([...])
 
 /// NumPy's FloatingFormat. All numbers of an array share one notation: scientific if the largest
-/// magnitude is at least 1e8, or, unless options.suppress, if the smallest is below 1e-4 or the
-/// largest is more than 1000 times the smallest (ignoring zeros, NaN and infinities). All have the
-/// width of the widest; NaN and infinities are right-aligned.
+/// magnitude is at least 1e8 (in NumPy 2, 1e6 for float32 and 1e3 for float16), or, unless
+/// options.suppress, if the smallest is below 1e-4 or the largest is more than 1000 times the
+/// smallest (ignoring zeros, NaN and infinities). All have the width of the widest; NaN and
+/// infinities are right-aligned.
 class FloatFormat {
  public:
   /// `values` are the elements to be printed, of `dtype` (f64, f32 or f16).
