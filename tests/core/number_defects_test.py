@@ -1,11 +1,13 @@
 """Numbers that were wrong: each test compares with exact arithmetic or a published formula."""
 
+import json
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
+from support import safetensors_file
 from support.attn import attn
 
 
@@ -131,3 +133,80 @@ def test_nan_and_infinity_stay(tmp_path):
                      "--outputs", "weights", "--nan", "allow")
     assert np.isnan(out["weights"][0]).all()
     np.testing.assert_allclose(out["weights"][1], np.exp([-1, -np.inf, -2]) / np.exp([-1, -2]).sum(), rtol=1e-6)
+
+
+# Statements of docs/semantics.md.
+
+PATHS = ["auto", "reference"]
+TEMPERATURE = 3.0
+
+
+def problem_of_temperature():
+    """Q, K and V, and the scaled scores."""
+    rng = np.random.default_rng(9)
+    Q, K, V = (rng.standard_normal(shape) for shape in [(1, 2, 5, 4), (1, 2, 7, 4), (1, 2, 7, 3)])
+    return {"Q": Q, "K": K, "V": V}, np.einsum("bhld,bhsd->bhls", Q, K) / 2
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_sinks_are_not_divided_by_the_temperature(tmp_path, path):
+    tensors, scores = problem_of_temperature()
+    sinks = np.array([0.75, -2.0])
+    out, _ = run_job(tmp_path, {**tensors, "sinks": sinks}, "--path", path, "--temperature", TEMPERATURE,
+                     "--outputs", "weights,logsumexp")
+    e = np.exp(scores / TEMPERATURE)
+    total = e.sum(-1) + np.exp(sinks)[:, None]
+    np.testing.assert_allclose(out["weights"], e / total[..., None], rtol=1e-13)
+    np.testing.assert_allclose(out["logsumexp"], np.log(total), rtol=1e-13)
+
+
+@pytest.mark.parametrize("normaliser", ["softmax", "sparsemax", "entmax15", "hardmax", "sigmoid", "none"])
+@pytest.mark.parametrize("path", PATHS)
+def test_logsumexp_is_that_of_scores_divided_by_the_temperature(tmp_path, path, normaliser):
+    tensors, scores = problem_of_temperature()
+    out, _ = run_job(tmp_path, tensors, "--path", path, "--temperature", TEMPERATURE,
+                     "--normaliser", normaliser, "--outputs", "logsumexp")
+    np.testing.assert_allclose(out["logsumexp"], np.log(np.exp(scores / TEMPERATURE).sum(-1)), rtol=1e-13)
+
+
+DTYPES = {"f16": (np.float16, "F16"), "bf16": (np.float32, "BF16"), "f32": (np.float32, "F32"), "f64": (np.float64, "F64")}
+LOWEST = {"f16": -65504.0, "bf16": -float.fromhex("0x1.fep127"), "f32": float(np.finfo("f4").min),
+          "f64": float(np.finfo("f8").min)}
+L, S, WIDTH = 3, 4, 2
+
+
+def weights_with_mask(folder, dtype, path, mask):
+    """The weights of L queries and S keys, all of them hidden by `mask`, and those without a mask."""
+    rng = np.random.default_rng(2)
+    numpy_dtype, name = DTYPES[dtype]
+    header, data = {}, b""
+    for key, array in {"Q": rng.standard_normal((L, WIDTH)), "K": rng.standard_normal((S, WIDTH)),
+                       "mask": np.full((L, S), mask)}.items():
+        bits = array.astype(numpy_dtype)
+        if dtype == "bf16":
+            bits = (bits.view(np.uint32) >> 16).astype(np.uint16)
+        header[key] = safetensors_file.entry(len(data), len(data) + bits.nbytes, name, list(array.shape))
+        data += bits.tobytes()
+    (folder / "job.safetensors").write_bytes(safetensors_file.build(header, data))
+    found = []
+    for source in ["job.safetensors"], ["--q", "job.safetensors#Q", "--k", "job.safetensors#K"]:
+        run = attn("run", *source, "--path", path, "--outputs", "weights", "--nan", "allow",
+                   "-o", "out.json", "--force", cwd=folder)
+        assert run.returncode == 0, run.stderr.decode()
+        text = (folder / "out.json").read_text()
+        found.append(np.array(json.loads(text)["weights"], dtype=np.float64))
+    return found
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+def test_the_lowest_number_absorbs_scores(tmp_path, dtype, path):
+    weights, _ = weights_with_mask(tmp_path, dtype, path, LOWEST[dtype])
+    assert (weights == 1 / S).all()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_lowest_float16_does_not(tmp_path, path):
+    weights, unmasked = weights_with_mask(tmp_path, "f16", path, LOWEST["f16"])
+    np.testing.assert_allclose(weights, unmasked, rtol=2 ** -8 + 2 ** -11)
+    assert np.ptp(unmasked, -1).min() > 0.01

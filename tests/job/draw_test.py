@@ -1,6 +1,8 @@
 """Random tensors of a job: mistakes are reported, and the numbers are those of NumPy."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -85,6 +87,12 @@ DRAWN = [
      lambda: np.random.default_rng(1 << 64).uniform(size=(2, 3))),
     ({"uniform": {"shape": [2, 3]}}, "default_rng", 3 ** 600,
      lambda: np.random.default_rng(3 ** 600).uniform(size=(2, 3))),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", 10 ** 308,
+     lambda: np.random.default_rng(10 ** 308).uniform(size=(2, 3))),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", 3 ** 700,
+     lambda: np.random.default_rng(3 ** 700).uniform(size=(2, 3))),
+    ({"uniform": {"shape": [2, 3]}}, "default_rng", [3 ** 700, 7, 10 ** 400],
+     lambda: np.random.default_rng([3 ** 700, 7, 10 ** 400]).uniform(size=(2, 3))),
     ({"uniform": {"shape": [2, 3]}}, "default_rng", [1, (1 << 70) + 1],
      lambda: np.random.default_rng([1, (1 << 70) + 1]).uniform(size=(2, 3))),
     ({"integers": {"high": 3, "shape": [2, 3], "endpoint": True}}, "default_rng", 5,
@@ -96,6 +104,8 @@ REFUSED_SEEDS = [
     (1 << 32, "", "seed: expected 0 to 4294967295, found a larger number"),
     ([1 << 32], "", "seed: expected 0 to 4294967295, found a larger number"),
     (1 << 64, "", "seed: expected 0 to 4294967295, found a larger number"),
+    (3 ** 700, "", "seed: expected 0 to 4294967295, found a larger number"),
+    (-3 ** 700, "default_rng", "seed: expected a whole number >= 0"),
     (-(1 << 64), "default_rng", "seed: expected a whole number >= 0"),
     ([1, "x"], "", "seed: expected a whole number >= 0"),
     ([1, -1], "", "seed: expected a whole number >= 0"),
@@ -147,3 +157,35 @@ def test_random_tensor_is_that_of_numpy(tmp_path, spec, generator, seed, draw):
         found = out["K"]
     assert found.dtype == expected.dtype
     assert found.tolist() == expected.tolist()
+
+
+def run_text(text):
+    return attn("run", "-", "--format", "json", stdin=text)
+
+
+def test_seed_of_10_000_digits_is_that_of_numpy():
+    """Python converts at most 4300 digits to text and back, so the number is built and written in hexadecimal."""
+    seed = int("f" * 8000, 16)
+    digits = subprocess.run([sys.executable, "-X", "int_max_str_digits=0", "-c", f"print({hex(seed)})"],
+                            capture_output=True, check=True).stdout.decode().strip()
+    assert 9000 < len(digits) < 10_000
+    job = '{"tokens": ["\\u00e9"], "Q": {"random": {"shape": [1, 3]}}, "K": [[1, 1, 1]], "outputs": ["Q"], ' \
+          '"generator": "default_rng", "seed": %s}'
+    run = run_text(job % digits)
+    assert run.returncode == 0, run.stderr.decode()
+    assert json.loads(run.stdout)["Q"] == np.random.default_rng(seed).random((1, 3)).tolist()
+
+
+@pytest.mark.parametrize("text, message", [
+    ('{"seed": %s}' % ("1" * 10_001), "seed: expected a whole number >= 0 of at most 10000 digits"),
+    ('{"seed": %s, "Q" 1}' % ("1" * 400), "line 1, column 416: expected ':', found '1'"),
+    ('{"heads": %s}' % ("1" * 400), "line 1, column 11: expected a number that fits 64 bits, found '11111111111111111111...'"
+     " (400 bytes)"),
+    ('{"seed": 0%s}' % ("1" * 400), "line 1, column 11: expected a number without leading zeros"),
+    ('{"tokens": ["%s"], "Q": [[1]], "K": [[1]], "heads": 0}' % ("1" * 400), "heads: expected a whole number >= 1"),
+    ('{"seed": 1%s.5}' % ("1" * 400), "line 1, column 10: expected a number that fits a float64"),
+], ids=["too long", "error after it", "not a seed", "leading zero", "in a string", "float"])
+def test_long_numbers_in_errors(text, message):
+    run = run_text(text)
+    assert run.returncode == 65
+    assert message in run.stderr.decode()

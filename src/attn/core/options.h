@@ -193,7 +193,7 @@ struct Options {
   Window window;
   Normaliser normaliser = Normaliser::softmax;
   std::int64_t top_k = 0;  ///< Normaliser::top_k: number of keys with a weight
-  double temperature = 1;  ///< divides masked scores before they are normalised
+  double temperature = 1;  ///< divides masked scores, but not sinks, before normalisation
   SoftmaxAxis softmax_axis = SoftmaxAxis::keys;
   SoftmaxPrecision softmax_precision = SoftmaxPrecision::automatic;
   EmptyRows empty_rows = EmptyRows::zero;

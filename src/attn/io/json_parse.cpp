@@ -210,6 +210,35 @@ Problem explain_overflow(std::string_view text, std::size_t at) {
 
 namespace {
 
+/// nlohmann refuses integers that exceed a double. Returns the text with spaces for their digits
+/// from the 301st on, so that no position changes; nullopt if there are no such integers.
+std::optional<std::string> with_short_integers(std::string_view text) {
+  constexpr std::size_t kMost = 300;
+  const auto end_of_digits = [&](std::size_t at) {
+    return std::min(text.find_first_not_of("0123456789", at), text.size());
+  };
+  std::optional<std::string> shortened;
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '"') in_string = !in_string;
+    if (in_string && text[at] == '\\') ++at;
+    const std::size_t end = in_string ? at : end_of_digits(at);
+    if (end == at) continue;
+    const auto touches = [&](std::size_t i, std::string_view characters) {
+      return i < text.size() && characters.find(text[i]) != std::string_view::npos;
+    };
+    const bool is_part = touches(at - 1, ".eE+") || touches(end, ".eE") ||
+                         (touches(at - 1, "-") && touches(at - 2, "eE"));
+    if (end - at > kMost && !is_part) {
+      if (!shortened) shortened.emplace(text);
+      std::fill(shortened->begin() + static_cast<std::ptrdiff_t>(at + kMost),
+                shortened->begin() + static_cast<std::ptrdiff_t>(end), ' ');
+    }
+    at = end - 1;
+  }
+  return shortened;
+}
+
 /// The document and nlohmann's position in it. A line break is appended, so that a character
 /// follows each number; nlohmann reads one character past a number.
 struct Source {
@@ -241,8 +270,10 @@ class SourceIterator {
 /// Builds a Json from nlohmann's events, with stricter checks.
 class Builder final : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Builder(const Source& source, const std::string& name, MemoryCharge& charge)
-      : source_(source), name_(name), charge_(charge) {}
+  /// `text` is the document with all digits of its integers.
+  Builder(const Source& source, std::string_view text, const std::string& name,
+          MemoryCharge& charge)
+      : source_(source), text_(text), name_(name), charge_(charge) {}
 
   Json take() { return std::move(root_); }
 
@@ -256,9 +287,10 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(double value, const std::string& token) override {
     // Integers that do not fit 64 bits arrive as rounded floats.
     if (token.find_first_of(".eE") != std::string::npos) return add_number(Json{value});
-    if (!is_of_seed()) fail(explain_overflow(source_.text, token_start()));
-    charge_.add_string(token.size());
-    return add_number(Json{token});
+    if (!is_of_seed()) fail(explain_overflow(text_, token_start()));
+    const std::string_view digits = word_at(text_, token_start());
+    charge_.add_string(digits.size());
+    return add_number(Json{std::string(digits)});
   }
   bool string(std::string& value) override {
     charge_.add_string(value.size());
@@ -355,6 +387,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   const Source& source_;
+  std::string_view text_;
   const std::string& name_;
   MemoryCharge& charge_;
   std::vector<Open> open_;
@@ -376,8 +409,10 @@ Json parse_json(std::string_view text, const std::string& name, MemoryCharge& ch
   if (std::optional<Json> json = parse_plain_json(checked, charge)) return *std::move(json);
   charge.release_to(before);
   // nlohmann parses documents with rare features and reports errors in all others.
-  Source source{checked};
-  Builder builder(source, name, charge);
+  const std::optional<std::string> shortened = with_short_integers(checked);
+  if (shortened) charge.add(shortened->size());
+  Source source{shortened ? std::string_view(*shortened) : checked};
+  Builder builder(source, checked, name, charge);
   nlohmann::json::sax_parse(SourceIterator(source, 0),
                             SourceIterator(source, source.text.size() + 1), &builder);
   return builder.take();
