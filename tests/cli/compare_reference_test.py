@@ -327,8 +327,8 @@ class TestNan:
 
 # Jobs without a bound, and outputs without a name.
 
-ROTARY = ["--q", "q.npy", "--k", "q.npy", "--rotary", "half"]
-CROSS = ["--q", "q.npy", "--k", "cross.npy"]
+ROTARY = ["--q", "q.npy", "--k", "q.npy", "--v", "K", "--rotary", "half"]
+CROSS = ["--q", "q.npy", "--k", "cross.npy", "--v", "K"]
 
 
 @pytest.fixture(scope="module")

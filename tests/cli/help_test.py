@@ -190,6 +190,8 @@ def files(module_path):
         np.save(folder / f"{name}.npy", arrays[array])
     np.savez(folder / "model.npz", W_Q=arrays["W_Q"], W_K=arrays["W_K"])
     np.savez(folder / "weights.npz", W_Q=arrays["W_Q"])
+    for name in ["part1.npz", "part2.npz"]:
+        np.savez(folder / name, Q=arrays["Q"], K=arrays["K"], V=arrays["V"])
     for name in ["embeddings.csv", "ratings.csv"]:
         np.savetxt(folder / name, arrays["x"], delimiter=",")
     job = '{"Q": [[1, 0], [0, 1]], "K": [[1, 2], [3, 4]]}'

@@ -65,7 +65,7 @@ def test_key_without_effect_is_refused(key, value):
     [*X, "--wq", '{"randn": {"shape": [2, 2]}}', "--seed", "1", "--generator", "RandomState"],
 ])
 def test_flag_with_effect_or_default_value_is_accepted(arguments):
-    run = attn("run", *arguments)
+    run = attn("run", *arguments, "--outputs", "weights")
     assert run.stderr == b""
     assert run.returncode == 0
 
@@ -163,7 +163,7 @@ CROSS = ["--q", "[[1.0]]", "--k", "[[1.0], [2], [3]]"]
 
 @pytest.mark.parametrize("arguments, tokens", [(CROSS, "a"), (CROSS, "a,b,c"), (X, "a,b")])
 def test_as_many_tokens_as_queries_or_keys_are_accepted(arguments, tokens):
-    run = attn("run", *arguments, "--tokens", tokens)
+    run = attn("run", *arguments, "--outputs", "weights", "--tokens", tokens)
     assert (run.returncode, run.stderr) == (0, b"")
 
 
@@ -254,7 +254,7 @@ def test_keys_of_an_archive_are_dotted(tmp_path):
 
 # NaN.
 
-HIDDEN_NAN = {"Q": [[1.0, 0]], "K": [[1, 0], ["NaN", 0]], "mask": [[True, False]]}
+HIDDEN_NAN = {"Q": [[1.0, 0]], "K": [[1, 0], ["NaN", 0]], "V": "K", "mask": [[True, False]]}
 VISIBLE_NAN = {"Q": [[1.0, 0]], "K": [["NaN", 0], [1, 0]]}
 
 

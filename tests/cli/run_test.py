@@ -396,7 +396,7 @@ def test_nan_is_a_warning(inputs):
 
 @pytest.mark.parametrize("flags", [["--nan", "allow"], ["-q"]])
 def test_nan_warning_can_be_switched_off(inputs, flags):
-    run = attn("run", "--q", "nan.npy", "--k", "k.npy", *flags, cwd=inputs)
+    run = attn("run", "--q", "nan.npy", "--k", "k.npy", "--v", "k.npy", *flags, cwd=inputs)
     assert (run.returncode, run.stderr) == (0, b"")
 
 

@@ -231,7 +231,7 @@ class TestNan:
     def run(self, tmp_path, outputs):
         q, k = np.ones((2, 60, 4), np.float32), np.ones((2, 70, 4), np.float32)
         q[1, 3, 2] = q[1, 50, 0] = np.nan
-        np.savez(tmp_path / "nan.npz", Q=q, K=k)
+        np.savez(tmp_path / "nan.npz", Q=q, K=k, V=k)
         return lambda *arguments: attn("run", "nan.npz", "--outputs", outputs, *arguments, cwd=tmp_path)
 
     def test_is_a_warning_as_through_a_pipe(self, run, where):

@@ -149,13 +149,14 @@ class TestJobsAndResults:
     @pytest.fixture(scope="class")
     def folder(self, module_path):
         """Jobs in .safetensors, .npz and .json, and the last one's result in tokens.safetensors."""
-        q, k = np.random.default_rng(5).standard_normal((2, 3, 4))
+        q, k, v = np.random.default_rng(5).standard_normal((3, 3, 4))
         header = {"K": entry(0, 96, "F64", [3, 4]), "Q": entry(96, 192, "F64", [3, 4]),
-                  "causal": entry(192, 193, "BOOL", [])}
-        (module_path / "job.safetensors").write_bytes(build(header, k.tobytes() + q.tobytes() + b"\1"))
-        np.savez(module_path / "job.npz", Q=q, K=k, causal=True)
-        (module_path / "tokens.json").write_text(json.dumps(
-            {"Q": "job.safetensors#Q", "K": "job.safetensors#K", "causal": True, "tokens": self.TOKENS}))
+                  "V": entry(192, 288, "F64", [3, 4]), "causal": entry(288, 289, "BOOL", [])}
+        data = k.tobytes() + q.tobytes() + v.tobytes() + b"\1"
+        (module_path / "job.safetensors").write_bytes(build(header, data))
+        np.savez(module_path / "job.npz", Q=q, K=k, V=v, causal=True)
+        tensors = {name: f"job.safetensors#{name}" for name in "QKV"}
+        (module_path / "tokens.json").write_text(json.dumps(tensors | {"causal": True, "tokens": self.TOKENS}))
         run(module_path, "run", "tokens.json", "-o", "tokens.safetensors")
         return module_path
 

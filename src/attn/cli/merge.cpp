@@ -107,8 +107,8 @@ Command merge_command() {
       "have the same queries; their keys are concatenated. Only one part may have an attention "
       "sink.";
   command.example =
-      "  attn run --q q.npy --k k1.npy --outputs logsumexp,head_context -o 1.npz\n"
-      "  attn run --q q.npy --k k2.npy --outputs logsumexp,head_context -o 2.npz\n"
+      "  attn run part1.npz --outputs logsumexp,head_context -o 1.npz\n"
+      "  attn run part2.npz --outputs logsumexp,head_context -o 2.npz\n"
       "  attn merge 1.npz 2.npz -o all.npz";
   command.add(
       required(positional("PART", args->parts, "results over parts of the keys (.npz or .json)")));

@@ -281,8 +281,10 @@ int run(const RunArgs& args) {
   ResultWriter writer(destination.targets, outputs, policy_of(args, files));
   set_threads(args.threads);
   const bool described = needs_description(destination, args);
-  const auto [all, warnings] =
-      execute({job, prepared, document, described ? &files : nullptr, outputs, args.nan}, &writer);
+  const bool is_delivered = destination.shown || !destination.targets.empty();
+  const auto [all, warnings] = execute({job, prepared, document, described ? &files : nullptr,
+                                        is_delivered ? outputs : views.outputs(job), args.nan},
+                                       &writer);
   const Result result = only(all, outputs);
   writer.write(result);
   files.require_unchanged();

@@ -48,6 +48,12 @@ Field tensor(std::string key, std::string help, Requirements requirements = {}) 
           .requirements = std::move(requirements)};
 }
 
+/// A tensor for which a word may stand.
+Field tensor_or(std::string word, Field field) {
+  field.words.push_back(std::move(word));
+  return field;
+}
+
 /// One word of an enum.
 template <class Enum>
 Field choice(std::string key, std::string help,
@@ -136,7 +142,8 @@ std::vector<Field> tensor_fields() {
       tensor("gate", "output gate before its sigmoid, shaped as the context"),
       tensor("Q", "queries (L, D), instead of embeddings and weights", {needs({"K"})}),
       tensor("K", "keys (S, D)", {needs({"Q"})}),
-      tensor("V", "values (S, Dv); default: the keys", {needs({"Q"}), needs({"K"})}),
+      tensor_or("K", tensor("V", "values (S, Dv), or K for the keys, which are also the default",
+                            {needs({"Q"}), needs({"K"})})),
       tensor("mask", "boolean (true: may attend) or additive, broadcast to (B, H, L, S)"),
       tensor("bias", "numbers added to scaled scores, besides a mask; broadcast to (B, H, L, S)"),
       tensor("key_mask", "mask over keys only, (S) or (B, S)"),

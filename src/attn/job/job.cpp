@@ -83,6 +83,12 @@ std::vector<const Entry*> tensor_entries(const Document& document) {
   return entries;
 }
 
+/// "V": "K" states the default, that the keys are also the values.
+bool states_default(const Entry& entry) {
+  const std::string* word = entry.value.get<std::string>();
+  return word != nullptr && is_word(*find_field(entry.key), *word);
+}
+
 /// A path in a job file is relative to the file's folder.
 std::string path_in(const std::string& folder, const std::string& path) {
   const bool is_complete = folder.empty() || path == "-" || path.rfind("-#", 0) == 0 ||
@@ -334,7 +340,7 @@ std::size_t bytes_to_read(const Document& document) {
   std::set<std::string> paths;
   std::size_t bytes = 0;
   for (const Entry* entry : tensor_entries(document)) {
-    if (entry->numbers) continue;
+    if (entry->numbers || states_default(*entry)) continue;
     if (entry->value.get<JsonObject>() != nullptr)
       bytes = sum(bytes, random_tensor_bytes(entry->value));
     else if (const auto* path = entry->value.get<std::string>())
@@ -354,6 +360,7 @@ Job make_job(const Document& document, TensorFiles& files) {
   Job job;
   TensorReader reader(document, files);
   for (const Entry* entry : tensor_entries(document)) {
+    if (states_default(*entry)) continue;
     job.tensors.set(entry->key, reader.read(*entry));
     const auto* path = entry->value.get<std::string>();
     job.origins[entry->key] = path != nullptr ? path_in(entry->folder, *path) : entry->origin;
@@ -369,6 +376,7 @@ Job make_job(const Document& document, TensorFiles& files) {
   }
   apply_weights_layout(job, document);
   job.alignment_given = is_alignment_given(document);
+  job.values_given = document.find(name_of(Input::V)) != nullptr;
   job.ambiguous_weights = ambiguous_weights(job, document);
   job.outputs = without_repeats(strings(document.find("outputs")));
   if (job.outputs.empty()) job.outputs = default_outputs(document);

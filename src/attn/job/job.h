@@ -37,6 +37,7 @@ struct Job {
   std::vector<std::string> ambiguous_weights;
   bool alignment_given = false;      ///< by an option or a convention
   std::set<std::string> transposed;  ///< weights given as (out, in)
+  bool values_given = false;         ///< V is given, or stated to be the keys
   std::vector<std::string> outputs;
   std::vector<std::string> tokens;
 };

@@ -179,6 +179,21 @@ std::string warn_alignment(const Job& job, const Inputs& in) {
          "the last query with the last key";
 }
 
+bool needs_values(const std::string& name) {
+  using enum Output;
+  const std::optional<Output> found = output_named(name);
+  return found == values || found == present_V || found == head_context || found == context ||
+         found == output;
+}
+
+std::string warn_missing_values(const Job& job, const std::vector<std::string>& outputs) {
+  if (job.values_given || !contains(job.tensors, Input::K) ||
+      std::none_of(outputs.begin(), outputs.end(), needs_values))
+    return "";
+  return "V: missing, so the keys are also the values; if this is intended, say so with \"V\": "
+         "\"K\" or --v K";
+}
+
 std::string warn_weights_layout(const Job& job) {
   if (job.ambiguous_weights.empty()) return "";
   const std::string& first = job.ambiguous_weights.front();
@@ -201,10 +216,10 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
                                      const std::vector<std::string>& outputs, NanPolicy nan) {
   std::vector<std::string> warnings;
-  for (std::string& warning :
-       std::array{nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
-                  warn_float_mask(job), warn_hiding_mask(job), warn_weights_layout(job),
-                  warn_alignment(job, in), warn_token_count(job, in)})
+  for (std::string& warning : std::array{
+           nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
+           warn_float_mask(job), warn_hiding_mask(job), warn_weights_layout(job),
+           warn_missing_values(job, outputs), warn_alignment(job, in), warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }

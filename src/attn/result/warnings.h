@@ -40,6 +40,7 @@ std::string nan_warning(const Job& job, const Result& result,
 ///   - a floating-point mask whose elements are all 0 or 1: it is added to the scores, as in
 ///     PyTorch and ONNX, and hides nothing, but was probably meant as boolean;
 ///   - a mask of integers that hides every key;
+///   - Q and K without V, if one of `outputs` depends on the values;
 ///   - causal with different numbers of queries and keys, without an alignment;
 ///   - square weights of an array *.weight, without a weights_layout;
 ///   - tokens whose number matches neither the queries nor the keys; they are then ignored.
