@@ -107,6 +107,25 @@ def test_parts_that_do_not_match_are_refused(tmp_path, parts, code, reason):
     assert_error(attn("merge", *parts, cwd=tmp_path), code, reason)
 
 
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "json"])
+@pytest.mark.parametrize("bases", [(2, 2, 2), (2, "e", 2), ("e", "e", "e")], ids=str)
+@pytest.mark.parametrize("base", ["e", 2])
+def test_parts_are_converted_to_one_base(tensors, tmp_path, suffix, bases, base):
+    for i, (a, b) in enumerate(PARTS):
+        part = {"Q": tensors["Q"], "K": tensors["K"][:, :, a:b], "V": tensors["V"][:, :, a:b]}
+        run_part(tmp_path, f"{i}.{suffix}", part, "--lse-base", bases[i])
+    run = attn("merge", *(f"{i}.{suffix}" for i in range(3)), "--lse-base", base, "-o", "all.npz", cwd=tmp_path)
+    assert run.returncode == 0
+    assert run.stderr.decode() == "".join(
+        f"attn: {i}.{suffix}: logsumexp is in base {bases[i]}, as the file records; converted to base {base}\n"
+        for i in range(3) if bases[i] != base)
+    wanted = attend({name: tensors[name] for name in "QKV"}, {})
+    with np.load(tmp_path / "all.npz") as merged:
+        assert is_close(merged["head_context"], wanted["context"])
+        assert is_close(merged["logsumexp"], wanted["logsumexp"] / (np.log(2) if base == 2 else 1))
+        assert is_close(merged["weights"], wanted["weights"])
+
+
 class TestPartsInFloat16:
     """The logsumexp of 16-bit problems is float32: its rounding error is a relative error of the weights."""
 

@@ -46,11 +46,20 @@ INVALID = [
     {**Q, "generator": "mt19937"},
     {**Q, "schema": "attn/2"},
     {**Q, "Q": {"randm": {"shape": [2, 2]}}, "seed": 1},
+    {**Q, "print_options": {"numpy": 3}},
+    {**Q, "print_options": {"precision": 1101}},
+    {**Q, "print_options": {"floatmode": "fix"}},
+    {**Q, "print_options": 2},
+    {**Q, "print_options_numpy": 2},
+    {**Q, "causal": True, "causal_offset": 10 ** 13},
+    {**Q, "causal": True, "causal_offset": "q"},
     [1, 2],
 ]
 
 VALID = [
     Q,
+    {**Q, "V": "K", "print_options": {"numpy": 2, "precision": 3, "suppress": True, "floatmode": "fixed"}},
+    {**Q, "causal": True, "causal_offset": -3},
     {**Q, "K": [[1], [2]], "heads": 2, "kv_heads": 1},
     {**Q, "scale": -0.5, "causal": "bottom-right", "window": [-1, 0], "rows": [-1]},
     {**Q, "heads": 2.0, "rows": [-1.0, 0], "window": [1.0, 1.0]},

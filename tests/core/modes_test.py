@@ -48,6 +48,7 @@ class RandomJob:
         self.scores()
         self.biases()
         self.weights()
+        self.offset(random.Random(f"offset {seed}"))
 
     def chance(self, p):
         return self.choose.random() < p
@@ -78,6 +79,12 @@ class RandomJob:
             self.t["bias"][self.rng.random(shape) < 0.1] = -np.inf
         if self.chance(0.4):
             o["empty_rows"] = choose.choice(["uniform", "nan", "zero"])
+
+    def offset(self, choose):
+        is_aligned = "alignment" in self.o or self.o.get("causal") == "bottom-right"
+        positions = {"causal", "window", "alibi", "alibi_slopes", "relative_bias"} & {*self.o, *self.t}
+        if positions and not is_aligned and not {"documents", "cu_seqlens_q"} & {*self.t} and choose.random() < 0.5:
+            self.o["causal_offset"] = choose.randint(-3, 7)
 
     def segments(self):
         def ends(n):
@@ -275,8 +282,8 @@ def test_random_job_matches_plain_loops(results, seed):
 
 
 # Options that can be omitted from a job.
-OPTIONS = ["causal", "alignment", "window", "mask", "bias", "mask_polarity", "empty_rows", "past_K", "key_lengths",
-           "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "gate", "softcap",
+OPTIONS = ["causal", "alignment", "causal_offset", "window", "mask", "bias", "mask_polarity", "empty_rows", "past_K",
+           "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "gate", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
            "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "query_scale", "qk_norm",
            "qk_norm_epsilon", "q_norm", "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary",

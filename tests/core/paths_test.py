@@ -101,6 +101,7 @@ JOBS = {
     "zero_key": [{"zero_key": True}],
     "causal": [{"causal": True}, {"causal": "bottom-right"}],
     "alignment": [{"alignment": "bottom-right", "causal": True}],
+    "causal_offset": [{"causal_offset": -2, "causal": True}, {"causal_offset": 1, "alibi": True}],
     "window": [{"window": [1, 1]}],
     "mask_polarity": [{"mask_polarity": "ignore", "mask": np.eye(L, S, dtype=bool)}],
     "short_mask": [{"short_mask": "hide", "mask": (L, 3)}],

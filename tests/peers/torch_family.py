@@ -152,21 +152,22 @@ def mha():
         yield Case(f"mha {seed}", dtype, job, *both(compute, dtype))
 
 
-def window_mod(left, right, causal, lengths):
+def window_mod(left, right, causal, lengths, offset):
     """Which keys are visible to a query, as a mask function of FlexAttention."""
     def visible(b, h, q, k):
+        q = q + offset
         keep = (k >= q - left) & (k <= q + right) & (k < lengths[b])
         return keep & (q >= k) if causal else keep
     return visible
 
 
-def score_mod(softcap, slopes, bias):
+def score_mod(softcap, slopes, bias, offset):
     """Softcap, ALiBi and a table of biases by head and distance, in this order."""
     def change(score, b, h, q, k):
         if softcap:
             score = softcap * torch.tanh(score / softcap)
         if slopes is not None:
-            score = score - slopes[h] * (q - k).abs()
+            score = score - slopes[h] * (q + offset - k).abs()
         if bias is not None:
             score = score + bias[b, h, q, k]
         return score
@@ -181,7 +182,7 @@ def flex():
         E, Ev = draw.pick(4, 8), draw.pick(4, 8)
         job = {"Q": draw.normal(B, H, L, E, dtype=dtype), "K": draw.normal(B, G, S, E, dtype=dtype),
                "V": draw.normal(B, G, S, Ev, dtype=dtype), "outputs": ["context", "logsumexp"]}
-        left = right = S + L
+        left = right = 100  # none
         if draw.chance(0.4):
             job["window"] = [left, right] = [draw.choose.randint(0, 4), draw.choose.randint(0, 3)]
         if draw.chance(0.4):
@@ -197,14 +198,18 @@ def flex():
             job["mask"] = draw.normal(B, H, L, S, dtype=dtype)
         if draw.chance(0.3):
             job["scale"] = draw.pick(0.1, 1.0)
-        visible = window_mod(left, right, "causal" in job, torch.from_numpy(lengths))
+        offsets = Draw("flex offset", seed)  # another stream, so that older cases stay the same
+        if {"window", "causal", "alibi_slopes"} & job.keys() and offsets.chance(0.4):
+            job["causal_offset"] = offsets.choose.randint(-4, 12)
+        offset = job.get("causal_offset", 0)
+        visible = window_mod(left, right, "causal" in job, torch.from_numpy(lengths), offset)
 
         def compute(d):
             q, k, v = (tensor(job[x], d) for x in "QKV")
             slopes, bias = (tensor(job[x], d) if x in job else None for x in ("alibi_slopes", "mask"))
             blocks = create_block_mask(visible, B, H, L, S, device="cpu")
             context, aux = flex_attention(
-                q, k, v, score_mod(job.get("softcap"), slopes, bias), blocks, job.get("scale"),
+                q, k, v, score_mod(job.get("softcap"), slopes, bias, offset), blocks, job.get("scale"),
                 enable_gqa=times > 1, return_aux=AuxRequest(lse=True))
             return {"context": context, "logsumexp": aux.lse}
 

@@ -42,6 +42,7 @@ def token_positions(t, o, B, L, S, P):
             offset = sum(same[:P])
             if o.get("causal") == "bottom-right" or o.get("alignment") == "bottom-right":
                 offset = sum(same) - sum(q_segments[b] == q_segments[b, i])
+            offset = o.get("causal_offset", offset)
             q_positions[b, i] = sum(q_segments[b, :i] == q_segments[b, i]) + offset
         for j in range(S):
             k_positions[b, j] = sum(k_segments[b, :j] == k_segments[b, j])

@@ -1,8 +1,10 @@
 #include "attn/cli/merge.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numbers>
+#include <optional>
 
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
@@ -13,6 +15,7 @@
 #include "attn/cli/terminal.h"
 #include "attn/core/merge.h"
 #include "attn/core/output_table.h"
+#include "attn/result/result_writer.h"
 
 namespace attn {
 namespace {
@@ -42,10 +45,31 @@ void check_as(const std::vector<std::string>& as) {
   }
 }
 
+/// The base of the logarithm in logsumexp that a result of attn records; nullopt for other files.
+std::optional<double> recorded_base(const ResultFile& file) {
+  if (file.made_by.find("job") == nullptr) return std::nullopt;
+  double base = 0;
+  const Json* given = file.job("lse_base");
+  return given != nullptr && given->as_number(base) ? base : std::numbers::e;
+}
+
+std::string base_text(double base) { return base == 2 ? "base 2" : "base e"; }
+
+/// Converts logsumexp to base `lse_base` if the file records another one.
+void convert_base(Partial& part, const ResultFile& file, const std::string& path, double lse_base) {
+  const double base = recorded_base(file).value_or(lse_base);
+  if (base == lse_base || !is_float(part.logsumexp.dtype())) return;
+  part.logsumexp = cast(part.logsumexp, DType::f64);
+  for (double& x : part.logsumexp.mutable_data<double>()) x *= std::log(base) / std::log(lse_base);
+  note(printable(path) + ": logsumexp is in " + base_text(base) +
+       ", as the file records; converted to " + base_text(lse_base));
+}
+
 /// The logsumexp, the context of each head and the weights, if any. `context` is used if there is
 /// no head_context: they are equal if heads are an axis or if there is only one head.
-Partial read_part(const std::string& path, const std::vector<std::string>& as, TensorFiles& files) {
-  TensorMap tensors = renamed(files.all(path), as, path);
+Partial read_part(const std::string& path, const MergeArgs& args, TensorFiles& files) {
+  const ResultFile file = read_result(path, files);
+  TensorMap tensors = renamed(file.tensors, args.as, path);
   const std::string head_context(name_of(Output::head_context));
   if (const Tensor* context = find(tensors, Output::context);
       context != nullptr && !tensors.contains(head_context))
@@ -62,6 +86,7 @@ Partial read_part(const std::string& path, const std::vector<std::string>& as, T
   if (!problems.empty()) problems.raise(ErrorKind::data);
   Partial part{at(tensors, Output::logsumexp), at(tensors, Output::head_context), std::nullopt};
   if (const Tensor* weights = find(tensors, Output::weights)) part.weights = *weights;
+  convert_base(part, file, path, args.lse_base);
   return part;
 }
 
@@ -83,7 +108,7 @@ int run(const MergeArgs& args) {
   std::vector<Partial> parts;
   std::vector<std::string> names;
   for (const std::string& path : args.parts) {
-    parts.push_back(read_part(path, args.as, files));
+    parts.push_back(read_part(path, args, files));
     names.push_back(printable(path));
   }
   const Partial merged = merge(parts, names, args.lse_base);
@@ -115,7 +140,8 @@ Command merge_command() {
   command.add(as_option(args->as,
                         "names of the tensors in all parts: --as out=head_context,lse=logsumexp"));
   command.add(word("--lse-base", args->lse_base, {{"e", std::numbers::e}, {"2", 2}},
-                   "base of the logarithm in logsumexp: e or 2; default: e"));
+                   "base of the logarithm in logsumexp: e or 2, for parts that do not record it; "
+                   "and of the result; default: e"));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);
   command.action = [args] { return run(*args); };

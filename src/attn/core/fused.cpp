@@ -305,7 +305,8 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.short_mask = ShortMask::refuse;
   unknown.mask_polarity = MaskPolarity::attend;
   unknown.causal = false;
-  unknown.alignment = Alignment::top_left;  // resolved in in.key_ranges
+  unknown.alignment = Alignment::top_left;  // resolved in in.key_ranges, as is the next
+  unknown.causal_offset.reset();
   unknown.window = {};
   unknown.temperature = 1;
   unknown.empty_rows = EmptyRows::zero;

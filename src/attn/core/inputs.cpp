@@ -224,7 +224,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
     set_mask(tensors, options, in, axes);
     if (axes.knows(Axis::D)) set_rotary(numbers, options, in, axes);
     if (axes.knows(Axis::D)) set_rotary_divisors(tensors, options.rotary, in, axes);
-    in.token_positions = make_token_positions(numbers, options.alignment, in, axes);
+    in.token_positions = make_token_positions(numbers, options, in, axes);
   }
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);
   set_tensors(numbers, options, in);

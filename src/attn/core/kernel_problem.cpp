@@ -35,16 +35,22 @@ void add_mask(KernelProblem<T>& to, const Tensor& mask, bool hides) {
                                                                          strides_of(mask)};
 }
 
-/// ALiBi and the relative bias as one table of all distances, (B or 1, H, distances).
+/// ALiBi and the relative bias as one table of all distances, (B or 1, H, distances). The table has
+/// no distances beyond those that occur, so the centers are moved to the first keys.
 template <class T>
 void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& options) {
-  std::int64_t least = 0, most = 0;  // centers
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  std::int64_t least = kNone, most = 0;  // centers
   for (const kernel::KeyRange& range : *in.key_ranges) {
+    if (range.begin == range.end) continue;
+    most = least == kNone ? range.center : std::max(most, range.center);
     least = std::min(least, range.center);
-    most = std::max(most, range.center);
   }
-  const auto keys = static_cast<std::int64_t>(in.S);
-  const auto width = static_cast<std::size_t>(keys - least + most);
+  if (least == kNone) least = 0;
+  to.own_ranges = *in.key_ranges;
+  for (kernel::KeyRange& range : to.own_ranges)
+    range.center = range.begin == range.end ? 0 : range.center - least;
+  const auto width = in.S + static_cast<std::size_t>(most - least);
   const std::size_t batches = in.slopes ? in.slopes->shape()[0] : 1;
   const Tensor slopes = in.slopes ? cast(*in.slopes, DType::f64) : Tensor();
   const Tensor bias = in.relative_bias ? cast(*in.relative_bias, DType::f64) : Tensor();
@@ -61,7 +67,7 @@ void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& option
   }
   const auto stride = static_cast<std::int64_t>(width);
   to.problem.distances = {
-      to.distances.data() + most,
+      to.distances.data() + (most - least),
       {batches == 1 ? 0 : stride * static_cast<std::int64_t>(in.H), stride, 0, 1}};
 }
 
@@ -110,10 +116,9 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
   problem.temperature = static_cast<T>(options.temperature);
   problem.empty_weight = static_cast<T>(empty_weight(options.empty_rows, in.S));
   if (!in.key_ranges) {
-    masked_ranges = whole_ranges(in);
+    own_ranges = whole_ranges(in);
     add_mask(*this, visible_by_position(in, options), false);
   }
-  problem.key_ranges = in.key_ranges ? in.key_ranges->data() : masked_ranges.data();
   problem.key_ranges_batch =
       in.token_positions.size() == 1 ? 0 : static_cast<std::int64_t>(problem.L);
   for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask})
@@ -121,6 +126,8 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
       add_mask(*this, fitted_mask(**given, in, options.mask_polarity),
                options.mask_polarity == MaskPolarity::ignore);
   if (in.slopes || in.relative_bias) add_distances(*this, in, options);
+  const bool has_own = !own_ranges.empty() || !in.key_ranges;
+  problem.key_ranges = has_own ? own_ranges.data() : in.key_ranges->data();
   if (in.sinks) {
     const Tensor numbers = cast(*in.sinks, dtype_of<T>);
     sinks.assign(numbers.template data<T>().begin(), numbers.template data<T>().end());

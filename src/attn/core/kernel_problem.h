@@ -15,7 +15,7 @@ namespace attn {
 template <class T>
 struct KernelProblem {
   kernel::Problem<T> problem;
-  std::vector<kernel::KeyRange> masked_ranges;  ///< used if there are no in.key_ranges
+  std::vector<kernel::KeyRange> own_ranges;  ///< used instead of in.key_ranges, unless empty
   std::vector<T> distances, sinks, head_scales;
   std::vector<Tensor> masks;
 

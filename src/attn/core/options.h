@@ -44,6 +44,9 @@ enum class Alignment {
   bottom_right,  ///< offset: keys - queries; the last query is at the last key
 };
 
+/// The largest magnitude of Options::causal_offset; more than the distance of any two tokens.
+inline constexpr std::int64_t kMostOffset = 1'000'000'000'000;
+
 /// A query sees the keys i + offset - left to i + offset + right; -1: no limit.
 struct Window {
   std::int64_t left = -1, right = -1;
@@ -190,6 +193,7 @@ struct Options {
   ShortMask short_mask = ShortMask::refuse;
   bool causal = false;  ///< query i sees key j when j <= i + offset
   Alignment alignment = Alignment::top_left;
+  std::optional<std::int64_t> causal_offset;  ///< replaces the offset of `alignment`
   Window window;
   Normaliser normaliser = Normaliser::softmax;
   std::int64_t top_k = 0;  ///< Normaliser::top_k: number of keys with a weight

@@ -138,7 +138,8 @@ Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N
 }
 
 /// Positions within each segment, from the segment ids.
-TokenPositions positions_in_segments(Ids queries, Ids keys, const Inputs& in, Alignment alignment) {
+TokenPositions positions_in_segments(Ids queries, Ids keys, const Inputs& in,
+                                     const Options& options) {
   std::map<std::int64_t, Count> counts, seen;
   for (const std::int64_t id : queries) ++counts[id].queries;
   for (std::size_t j = 0; j < keys.size(); ++j) {
@@ -148,8 +149,10 @@ TokenPositions positions_in_segments(Ids queries, Ids keys, const Inputs& in, Al
   TokenPositions tokens{{std::move(queries), {}}, {std::move(keys), {}}};
   for (const std::int64_t id : tokens.queries.segment_ids) {
     const Count& count = counts[id];
-    const std::int64_t offset =
-        alignment == Alignment::top_left ? count.past : count.keys - count.queries;
+    const std::int64_t offset = options.causal_offset ? *options.causal_offset
+                                : options.alignment == Alignment::top_left
+                                    ? count.past
+                                    : count.keys - count.queries;
     tokens.queries.positions.push_back(seen[id].queries++ + offset);
   }
   for (const std::int64_t id : tokens.keys.segment_ids)
@@ -159,7 +162,7 @@ TokenPositions positions_in_segments(Ids queries, Ids keys, const Inputs& in, Al
 
 }  // namespace
 
-std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, Alignment alignment,
+std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const Options& options,
                                                  const Inputs& in, AxisLengths& axes) {
   const std::size_t S = in.P + in.N;
   const auto query_lengths = lengths(Input::query_lengths, numbers, in.B, in.L, axes);
@@ -189,7 +192,7 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, Align
         row_ids(queries, b, in.L,
                 query_lengths ? (*query_lengths)[b] : static_cast<std::int64_t>(in.L)),
         row_ids(keys, b, S, key_lengths ? (*key_lengths)[b] : static_cast<std::int64_t>(S)), in,
-        alignment));
+        options));
   return all;
 }
 

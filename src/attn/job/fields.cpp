@@ -24,6 +24,9 @@ KeyRequirement needs_value(std::string key, std::vector<std::string> words) {
 KeyRequirement excludes(std::vector<std::string> none_of) {
   return {.none_of = std::move(none_of)};
 }
+KeyRequirement needs_absence(std::vector<std::string> absent) {
+  return {.absent = std::move(absent)};
+}
 KeyRequirement when(std::vector<std::string> words, KeyRequirement requirement) {
   requirement.when = std::move(words);
   return requirement;
@@ -266,13 +269,24 @@ std::vector<Field> attention_fields() {
        .type = FieldType::boolean,
        .help = "query i sees keys j <= i + offset; top-left or bottom-right also sets alignment",
        .words = {"top-left", "bottom-right"},
-       .requirements = {{.same_word = "alignment"}},
+       .requirements = {{.same_word = "alignment"},
+                        when({"top-left", "bottom-right"}, needs_absence({"causal_offset"}))},
        .apply = apply_causal},
       choice<Alignment>(
           "alignment", "offset for causal and window (number of past keys, or S - L)",
           {{"top-left", Alignment::top_left}, {"bottom-right", Alignment::bottom_right}},
           [](Options& o) -> Alignment& { return o.alignment; },
           {needs({"causal", "window", "alibi", "alibi_slopes", "relative_bias"})}),
+      {.key = "causal_offset",
+       .type = FieldType::integer,
+       .placeholder = "N",
+       .help =
+           "the offset itself: position of the first query minus that of the first key",
+       .min = -kMostOffset,
+       .max = kMostOffset,
+       .requirements = {needs({"causal", "window", "alibi", "alibi_slopes", "relative_bias"}),
+                        needs_absence({"alignment", "documents", "cu_seqlens_q"})},
+       .apply = [](const Json& v, Options& o) { o.causal_offset = integer_of(v); }},
       {.key = "window",
        .type = FieldType::integers,
        .placeholder = "LEFT,RIGHT",
@@ -700,7 +714,8 @@ class Checker {
   bool applies(const KeyRequirement& requirement) const {
     if (!requirement.when.empty())
       return word_of(entry_.value) != nullptr && is_among(requirement.when, *word_of(entry_.value));
-    const bool is_conflict = !requirement.none_of.empty() || !requirement.same_word.empty();
+    const bool is_conflict = !requirement.none_of.empty() || !requirement.absent.empty() ||
+                             !requirement.same_word.empty();
     return is_conflict || !entry_.shared || field_.type == FieldType::tensor;
   }
 
@@ -731,12 +746,14 @@ class Checker {
   /// The message for a requirement; empty if it is met.
   std::string message_of(const KeyRequirement& requirement) const {
     const auto active = [&](const std::string& key) { return is_active(key); };
-    const auto& [when, any_of, none_of, key, words, same_word, fact] = requirement;
+    const auto& [when, any_of, none_of, absent, key, words, same_word, fact] = requirement;
     if (!any_of.empty() && std::none_of(any_of.begin(), any_of.end(), active))
       return "requires " + either(names_of(any_of));
     if (const auto other = std::find_if(none_of.begin(), none_of.end(), active);
         other != none_of.end())
       return "cannot be combined with " + name_of(*other);
+    for (const std::string& other : absent)
+      if (document_.find(other) != nullptr) return "cannot be combined with " + name_of(other);
     if (!key.empty() && !has_word(key, words))
       return "requires " + name_of(key) + " " + either(words);
     if (const Entry* other = document_.find(same_word))

@@ -38,6 +38,7 @@ struct KeyRequirement {
   std::vector<std::string> when = {};     ///< applies to these values of the key only; empty: all
   std::vector<std::string> any_of = {};   ///< one of these keys is given, other than its default
   std::vector<std::string> none_of = {};  ///< none of these keys is given, other than its default
+  std::vector<std::string> absent = {};   ///< none of these keys is given at all
   std::string key = {};                   ///< this key has as its value ...
   std::vector<std::string> words = {};    ///< ... one of these (or its default, if that is one)
   std::string same_word = {};  ///< this key, if it is given as a word, must have the same word

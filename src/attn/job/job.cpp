@@ -272,7 +272,8 @@ std::vector<std::string> ambiguous_weights(const Job& job, const Document& docum
 
 bool is_alignment_given(const Document& document) {
   const Entry* causal = document.find("causal");
-  return document.find("alignment") != nullptr || document.find("convention") != nullptr ||
+  return document.find("alignment") != nullptr || document.find("causal_offset") != nullptr ||
+         document.find("convention") != nullptr ||
          (causal != nullptr && causal->value.get<std::string>() != nullptr);
 }
 
