@@ -1,4 +1,4 @@
-"""All node tests of Attention and RotaryEmbedding that the onnx package generates."""
+"""All node tests of Attention, FlexAttention and RotaryEmbedding that the onnx package generates."""
 
 import functools
 
@@ -23,7 +23,8 @@ def node_tests(operator):
         node = test.model.graph.node[0]
         if node.op_type != operator:
             continue
-        schema = onnx.defs.get_schema(operator, test.model.opset_import[0].version)
+        versions = {opset.domain: opset.version for opset in test.model.opset_import}
+        schema = onnx.defs.get_schema(operator, versions[node.domain], node.domain)
         attributes = {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
 
         def named(formal, names, values):
@@ -48,7 +49,10 @@ def attention_job(attributes, inputs):
     if attributes.get("softcap"):
         job["softcap"] = attributes["softcap"]
     if "softmax_precision" in attributes:
-        job["softmax_precision"] = PRECISIONS[attributes["softmax_precision"]]
+        job["softmax"] = {"precision": PRECISIONS[attributes["softmax_precision"]]}
+    window = [attributes.get(f"{side}_window_size", -1) for side in ("left", "right")]
+    if window != [-1, -1]:
+        job["window"] = window
     return job
 
 
@@ -61,6 +65,27 @@ def attention():
         results = {ours[output]: value for output, value in expected.items()}
         job["outputs"] = list(results)
         yield Case(name, str(inputs["Q"].dtype), job, results, results)
+
+
+# The options that correspond to the function score_mod of a test.
+SCORE_MODS = {
+    "test_flexattention_score_mod": lambda L, S: {"mask": np.full((L, S), 0.5, "float32")},
+    "test_flexattention_causal_mask": lambda L, S: {"causal": True},
+    "test_flexattention_soft_cap": lambda L, S: {"softcap": 20},
+    "test_flexattention_relative_positional":
+        lambda L, S: {"mask": (np.arange(L)[:, None] - np.arange(S)).astype("float32")},
+}
+
+
+def flex():
+    for name, attributes, inputs, expected in node_tests("FlexAttention"):
+        if "prob_mod" in attributes:
+            continue  # attn has no functions of the weights
+        job = attention_job({"scale": attributes["scale"]} if "scale" in attributes else {}, inputs)
+        if "score_mod" in attributes:
+            job |= SCORE_MODS[name](inputs["Q"].shape[2], inputs["K"].shape[2])
+        results = {"context": expected["Y"]}
+        yield Case(name, str(inputs["Q"].dtype), job | {"outputs": ["context"]}, results, results)
 
 
 def rotary():
