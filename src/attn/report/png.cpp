@@ -187,7 +187,7 @@ std::string png_of(const Picture& picture, const PictureStyle& style) {
 }
 
 std::string png_of_cells(const CellsShape& shape, const Picture& picture) {
-  constexpr std::uint8_t kClear = 0, kNan = 1, kFirstLevel = 2;
+  constexpr std::uint8_t kClearPixel = 0, kNanPixel = 1, kFirstLevel = 2;
   std::vector<std::uint8_t> palette(4, 0);  // of transparent pixels
   const auto add = [&palette](Rgb colour) {
     palette.insert(palette.end(), {colour.red, colour.green, colour.blue, 255});
@@ -198,8 +198,8 @@ std::string png_of_cells(const CellsShape& shape, const Picture& picture) {
   pixels.reserve(shape.cells.size());
   for (const std::uint8_t code : shape.cells)
     pixels.push_back(code < kLevels     ? static_cast<std::uint8_t>(kFirstLevel + code / 2)
-                     : code == kNanCell ? kNan
-                                        : kClear);
+                     : code == kNanCell ? kNanPixel
+                                        : kClearPixel);
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   image.width = static_cast<png_uint_32>(shape.columns);
