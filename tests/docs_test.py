@@ -108,10 +108,9 @@ def test_named_tests_are_parsed():
     assert named_tests("`tests/a_test.py::b` and `scripts/c`") == [("tests/a_test.py", "b"), ("scripts/c", "")]
 
 
-@pytest.mark.parametrize("page, least", [("reliability.md", 20), ("batch.md", 8)])
-def test_tests_named_in_the_docs_exist(page, least):
-    named = named_tests(read(ROOT / "docs" / page))
-    assert len(named) >= least
+def test_tests_named_in_the_docs_exist():
+    named = named_tests(read(ROOT / "docs" / "reliability.md"))
+    assert len(named) >= 30
     assert not [test for test in named if not exists(*test)]
 
 

@@ -123,4 +123,4 @@ def test_saved_layer_keeps_its_layout(tmp_path):
 
 def test_layout_without_weights_is_refused():
     job = {"Q": [[1, 2]], "K": [[1, 2]], "weights_layout": "out-in"}
-    assert_error(attn("run", "-", stdin=json.dumps(job)), 65, "weights_layout: requires W_Q, W_K, W_V or W_O")
+    assert_error(attn("run", "-", stdin=json.dumps(job)), 65, "weights_layout: requires W_Q, W_K, W_V, W_O or W_gate")
