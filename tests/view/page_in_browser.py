@@ -311,7 +311,7 @@ def test_file_gives_exact_values(page, folder):
             page.wait("return !document.getElementById('value').textContent.includes('±')")
             got = np.float32(page.text("value"))
             assert got == want[panel // 3, panel % 3, 0, i, j], f"{name}: {panel, i, j}: {got}"
-    attn("view", "x.npz", "half.npz", "-o", "both.html", "--max-html-bytes", "90000", cwd=folder)
+    attn("view", "x.npz", "half.npz", "-o", "both.html", "--max-html-bytes", "100000", cwd=folder)
     page.open(folder / "both.html")
     for chooser, name in zip(page.driver.find_elements(By.CSS_SELECTOR, "#sources input"), ("x.npz", "half.npz")):
         chooser.send_keys(str(folder / name))
