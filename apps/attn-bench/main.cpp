@@ -110,8 +110,8 @@ void print_text(const Shape& shape, const Measured& m) {
                 "G/s", "peak", "of peak (spread)", "by processor time", "vs BLAS");
   std::printf("%-34s %9.3f %8.1f %8.1f   %.3f (%.3f..%.3f)  %.3f (%.3f..%.3f)",
               name_of(shape).c_str(), m.seconds.median * 1e3, m.rate.median / 1e9,
-              m.peak.median / 1e9, m.fraction.median, m.fraction.least, m.fraction.most,
-              m.cpu_fraction.median, m.cpu_fraction.least, m.cpu_fraction.most);
+              m.peak.median / 1e9, m.fraction.median, m.fraction.min, m.fraction.max,
+              m.cpu_fraction.median, m.cpu_fraction.min, m.cpu_fraction.max);
   if (m.blas_seconds > 0) std::printf(" %7.2fx", m.blas_seconds / m.seconds.median);
   std::printf("\n");
   std::fflush(stdout);
@@ -127,10 +127,10 @@ void print_json(const Shape& s, const Measured& m, bool first) {
   std::printf("     \"unit\": \"%s\", \"seconds\": %.9g, \"rate\": %.9g, \"peak\": %.9g,\n",
               s.L == 1 ? "bytes" : "flops", m.seconds.median, m.rate.median, m.peak.median);
   std::printf("     \"fraction\": %.4f, \"fraction_least\": %.4f, \"fraction_most\": %.4f,\n",
-              m.fraction.median, m.fraction.least, m.fraction.most);
+              m.fraction.median, m.fraction.min, m.fraction.max);
   std::printf(
       "     \"cpu_fraction\": %.4f, \"cpu_fraction_least\": %.4f, \"cpu_fraction_most\": %.4f",
-      m.cpu_fraction.median, m.cpu_fraction.least, m.cpu_fraction.most);
+      m.cpu_fraction.median, m.cpu_fraction.min, m.cpu_fraction.max);
   if (m.blas_seconds > 0) std::printf(", \"blas_seconds\": %.9g", m.blas_seconds);
   std::printf("}");
   std::fflush(stdout);

@@ -35,7 +35,7 @@ Measurement measure_reading(kernel::ThreadPool& pool, std::size_t bytes, int tim
 
 /// Median, minimum and maximum of several measurements.
 struct Summary {
-  double median = 0, least = 0, most = 0;
+  double median = 0, min = 0, max = 0;
 };
 Summary summarize(std::vector<double> values);
 

@@ -25,9 +25,9 @@ void gemm(CBLAS_TRANSPOSE transpose_b, std::size_t m, std::size_t n, std::size_t
 
 template <class T>
 void softmax(T* row, std::size_t visible, std::size_t count) {
-  const T most = *std::max_element(row, row + visible);
+  const T max = *std::max_element(row, row + visible);
   T sum = 0;
-  for (std::size_t j = 0; j < visible; ++j) sum += row[j] = std::exp(row[j] - most);
+  for (std::size_t j = 0; j < visible; ++j) sum += row[j] = std::exp(row[j] - max);
   for (std::size_t j = 0; j < visible; ++j) row[j] /= sum;
   std::fill(row + visible, row + count, T(0));
 }

@@ -93,7 +93,7 @@ void Workload<T>::add(Extra extra) {
   if (extra == Extra::weights || extra == Extra::stages) {  // computed, then discarded
     results_.weights = true;
     results_.scores = results_.scaled = results_.masked = extra == Extra::stages;
-    results_.sink = [](const kernel::FinishedRows<T>&) {};
+    results_.on_rows = [](const kernel::FinishedRows<T>&) {};
   }
 }
 

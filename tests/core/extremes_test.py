@@ -80,7 +80,7 @@ class TestLargeValues:
         assert np.allclose(found["context"], np.float32(3e38), rtol=1e-5)
 
     @pytest.mark.parametrize("outputs", ["weights,context", "context"])
-    def test_recomputing_one_batch_row_leaves_the_others_unchanged(self, tmp_path, isa, outputs):
+    def test_recomputing_one_batch_item_leaves_the_others_unchanged(self, tmp_path, isa, outputs):
         """Batch row 0 has an infinite value whose weight rounds to 0, so its context is NaN. It
         must stay NaN when row 1 overflows and is recomputed; blocks of keys would give infinity."""
         k = np.zeros((2, 1, 700, 1), "f4")

@@ -15,16 +15,16 @@ TEST_CASE("all outputs of random problems have the planned shape, dtype and size
   int compared = 0;
   for (std::uint64_t seed = 0; seed < 1500; ++seed) {
     const OracleCase c = oracle_case(seed);
-    const std::vector<std::string> names = available_outputs(c.tensors, c.options);
+    const std::vector<Request> outputs = available_outputs(c.tensors, c.options);
     INFO("seed " << seed);
     const Inputs in = make_inputs(c.tensors, c.options);
-    const Plan planned = plan(in, c.tensors, c.options, names);
-    const TensorMap results = attend(c.tensors, c.options, names);
-    REQUIRE(planned.outputs.size() == names.size());
+    const Plan planned = plan(in, c.tensors, c.options, outputs);
+    const TensorMap results = attend(c.tensors, c.options, outputs);
+    REQUIRE(planned.outputs.size() == outputs.size());
     std::size_t bytes = 0;
     for (const PlannedOutput& output : planned.outputs) {
-      INFO(output.name);
-      const Tensor& result = results.at(output.name);
+      INFO(name_of(output.request));
+      const Tensor& result = results.at(name_of(output.request));
       CHECK(output.shape == result.shape());
       CHECK(name_of(output.dtype) == name_of(result.dtype()));
       CHECK(output.bytes == result.bytes());
@@ -40,22 +40,23 @@ TEST_CASE("integers that are normalised or rotated are planned as floats") {
   TensorMap tensors;
   for (const char* name : {"Q", "K", "V"})
     tensors.set(name, Tensor::of<std::int64_t>({2, 2}, {1, 2, 3, 4}));
-  const std::vector<std::string> names = {"queries", "keys", "values", "scores", "weights"};
+  const std::vector<Request> outputs = {Output::queries, Output::keys, Output::values,
+                                        Output::scores, Output::weights};
   Options normalised, turned;
   normalised.qk_norm = QkNorm::rms;
   turned.rotary.kind = Rotary::Kind::half;
   for (const Options& options : {Options{}, normalised, turned}) {
-    const Plan planned = plan(make_inputs(tensors, options), tensors, options, names);
-    const TensorMap results = attend(tensors, options, names);
+    const Plan planned = plan(make_inputs(tensors, options), tensors, options, outputs);
+    const TensorMap results = attend(tensors, options, outputs);
     for (const PlannedOutput& output : planned.outputs)
-      CHECK(name_of(output.dtype) == name_of(results.at(output.name).dtype()));
+      CHECK(name_of(output.dtype) == name_of(results.at(name_of(output.request)).dtype()));
     CHECK((planned.fallback_reason == nullptr) == !(options == Options{}));
   }
 }
 
 namespace {
 
-/// A tensor assembled from the rows that a sink receives.
+/// A tensor assembled from the rows that a consumer receives.
 class Collected {
  public:
   explicit Collected(const PlannedOutput& planned) : tensor_(planned.dtype, planned.shape) {
@@ -93,55 +94,56 @@ class Collected {
 
 }  // namespace
 
-TEST_CASE("sinks receive the same rows as whole outputs contain, and save their memory") {
-  const std::vector<std::string> lists[] = {{"weights"},
-                                            {"scores", "context"},
-                                            {"context", "weights", "scores"},
-                                            {"scores", "weights", "mean_weights"},
-                                            {"scores", "masked_scores", "weights", "keys"},
-                                            {"row_max", "scaled_scores", "masked_scores"}};
+TEST_CASE("consumers receive the same rows as whole outputs contain, and save their memory") {
+  using enum Output;
+  const std::vector<Request> lists[] = {{weights},
+                                        {scores, context},
+                                        {context, weights, scores},
+                                        {scores, weights, mean_weights},
+                                        {scores, masked_scores, weights, keys},
+                                        {row_max, scaled_scores, masked_scores}};
   int streamed = 0, whole = 0;
   for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     const OracleCase c = oracle_case(seed);
-    const std::vector<std::string>& names = lists[seed % std::size(lists)];
+    const std::vector<Request>& outputs = lists[seed % std::size(lists)];
     INFO("seed " << seed);
     const Inputs in = make_inputs(c.tensors, c.options);
-    const std::set<std::string> offered = {"scores", "scaled_scores", "masked_scores", "weights",
-                                           "keys"};
-    const Plan kept = plan(in, c.tensors, c.options, names);
-    const Plan planned = plan(in, c.tensors, c.options, names, offered);
+    const OutputSet offered = {scores, scaled_scores, masked_scores, weights, keys};
+    const Plan kept = plan(in, c.tensors, c.options, outputs);
+    const Plan planned = plan(in, c.tensors, c.options, outputs, offered);
     CHECK(planned.bytes <= kept.bytes);
-    std::map<std::string, std::unique_ptr<Collected>> collected;
-    RowSinks sinks;
+    std::map<Output, std::unique_ptr<Collected>> collected;
+    RowConsumers consumers;
     for (const PlannedOutput& output : planned.outputs) {
-      CHECK((!output.streamed || offered.contains(output.name)));
-      (output.streamed ? streamed : whole) += offered.contains(output.name);
-      if (!offered.contains(output.name)) continue;
-      collected[output.name] = std::make_unique<Collected>(output);
-      sinks[output.name] = [&to = *collected[output.name]](const RowBlock& block) {
-        to.add(block);
-      };
+      const Output id = std::get<Output>(output.request);
+      CHECK((!output.streamed || offered.contains(id)));
+      (output.streamed ? streamed : whole) += offered.contains(id);
+      if (!offered.contains(id)) continue;
+      collected[id] = std::make_unique<Collected>(output);
+      consumers[id] = [&to = *collected[id]](const RowBlock& block) { to.add(block); };
     }
-    const TensorMap expected = attend(c.tensors, c.options, names);
-    const TensorMap rest = attend(in, c.tensors, c.options, names, sinks);
+    const TensorMap expected = attend(c.tensors, c.options, outputs);
+    const TensorMap rest = attend(in, c.tensors, c.options, outputs, consumers);
     for (const PlannedOutput& output : planned.outputs) {
-      INFO(output.name);
-      CHECK(rest.contains(output.name) == !sinks.contains(output.name));
-      if (!sinks.contains(output.name)) continue;
-      collected[output.name]->check_against(expected.at(output.name));
-      if (!output.streamed) CHECK(collected[output.name]->blocks() == 1);
+      const Output id = std::get<Output>(output.request);
+      INFO(name_of(id));
+      CHECK(contains(rest, id) == !consumers.contains(id));
+      if (!consumers.contains(id)) continue;
+      collected[id]->check_against(at(expected, id));
+      if (!output.streamed) CHECK(collected[id]->blocks() == 1);
     }
   }
   CHECK(streamed > 200);
   CHECK(whole > 200);
 }
 
-TEST_CASE("an exception from a sink ends the computation") {
+TEST_CASE("an exception from a consumer ends the computation") {
   TensorMap tensors;
   tensors.set("Q", Tensor(DType::f32, {300, 8}));
   tensors.set("K", Tensor(DType::f32, {300, 8}));
   const Options options;
   const Inputs in = make_inputs(tensors, options);
-  const RowSinks sinks = {{"weights", [](const RowBlock&) { throw Error(ErrorKind::io, "full"); }}};
-  CHECK_THROWS_WITH(attend(in, tensors, options, {"weights"}, sinks), "full");
+  const RowConsumers consumers = {
+      {Output::weights, [](const RowBlock&) { throw Error(ErrorKind::io, "full"); }}};
+  CHECK_THROWS_WITH(attend(in, tensors, options, {Output::weights}, consumers), "full");
 }

@@ -159,7 +159,7 @@ def test_job_is_refused(added, lines):
         assert any(line in found for found in stderr), f"{line!r} not in {stderr}"
 
 
-def test_lengths_are_counted_by_batch_rows():
+def test_lengths_are_counted_by_batch_items():
     job = {"Q": ones(2, 2, 3), "K": ones(2, 4, 3), "key_lengths": [1, 2, 3]}
     run = attn("run", "-", stdin=json.dumps(job))
     assert b"each of the 2 batch items" in run.stderr

@@ -19,7 +19,8 @@ void compare(const OracleCase& c, bool between, std::map<std::string, int>& comp
   std::vector<std::string> names;
   for (const auto& [name, expected] : c.expected)
     if (between || !is_between(name)) names.push_back(name);
-  const TensorMap results = attend(c.tensors, c.options, names);
+  const TensorMap results =
+      attend(c.tensors, c.options, requests_named(names, c.tensors, c.options));
   for (const auto& [name, expected] : c.expected) {
     if (!results.contains(name)) continue;
     INFO(name);

@@ -30,7 +30,7 @@ Document document_of(const FileBytes& file, TensorFiles& files) {
 /// Checks that the outputs match the plan.
 void require_planned(const Plan& plan, const Result& result) {
   for (const PlannedOutput& planned : plan.outputs) {
-    const Tensor& output = result.outputs.at(planned.name);
+    const Tensor& output = result.outputs.at(name_of(planned.request));
     fuzz::require(output.shape() == planned.shape, "the shape is the planned one");
     fuzz::require(output.dtype() == planned.dtype, "the dtype is the planned one");
   }

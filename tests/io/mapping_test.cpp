@@ -100,7 +100,7 @@ TEST_CASE("the message names the one of many mapped files that is cut short") {
     std::vector<FileBytes> files;
     for (const fs::path& path : paths) files.push_back(mapped(path));
     if (truncate(paths[1].c_str(), 10000) != 0) _exit(1);
-    for (const FileBytes& file : files) look_at_pages(file.data.get(), file.size);
+    for (const FileBytes& file : files) touch_pages(file.data.get(), file.size);
   });
   CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 74));
   CHECK_THAT(text, Contains("/two: was truncated"));
@@ -109,8 +109,8 @@ TEST_CASE("the message names the one of many mapped files that is cut short") {
 TEST_CASE("existing bytes of a mapped file can be probed") {
   const ScratchFolder folder;
   const FileBytes file = mapped(folder.write("a", std::string(300000, 'm')));
-  CHECK_NOTHROW(look_at_pages(file.data.get(), file.size));
-  CHECK_NOTHROW(look_at_pages(file.data.get(), 0));
+  CHECK_NOTHROW(touch_pages(file.data.get(), file.size));
+  CHECK_NOTHROW(touch_pages(file.data.get(), 0));
 }
 
 TEST_CASE("the message names an input that is cut short while it is copied, not the output") {

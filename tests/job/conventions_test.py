@@ -184,7 +184,7 @@ def test_flash_attention(tmp_path, normal, options, mask):
                                   "causal with lengths"])
 def test_onnx_attention(tmp_path, normal, rng, case):
     """A mask of fewer columns hides the other keys. With lengths, causality aligns at the last key of each
-    batch row."""
+    batch item."""
     q, k, v = normal(B, H, L, D), normal(B, H, S, D), normal(B, H, S, D)
     lengths, short = np.array([5, 2]), rng.random((L, 4)) < 0.7
     i, j = np.arange(L)[:, None], np.arange(S)

@@ -84,7 +84,7 @@ void run(const std::string& json, const std::string& folder, const std::vector<s
   plan_json(prepared.plan, memory), plan_text(prepared.plan, memory);
   std::vector<OutputTarget> targets;
   for (const std::string& path : to) targets.push_back(parse_target(path));
-  ResultWriter writer(targets, job.outputs, {.digest = true});
+  ResultWriter writer(targets, names_of(job.outputs), {.digest = true});
   const Result result =
       execute({job, prepared, document, &files, job.outputs, NanPolicy::warn}).result;
   if (to.empty()) explain(job, result.outputs, {});
@@ -178,7 +178,7 @@ TEST_CASE("memory that runs out while an error is reported is an error", "[memor
 }
 
 TEST_CASE("memory that runs out while too large a job is refused", "[memory]") {
-  const Plan plan{.outputs = {{"weights", {1000, 1000}, DType::f64, 8000000, 2e6, true}},
+  const Plan plan{.outputs = {{Output::weights, {1000, 1000}, DType::f64, 8000000, 2e6, true}},
                   .bytes = 9000000,
                   .path = "reference",
                   .fallback_reason = "alibi"};

@@ -296,7 +296,7 @@ TEST_CASE("kernel: heads not divisible by groups are refused", "[kernel]") {
   CHECK_THROWS_AS(x(kernel::Isa::baseline), Error);
 }
 
-TEST_CASE("kernel: an exception from the sink is rethrown", "[kernel][threads]") {
+TEST_CASE("kernel: an exception from on_rows is rethrown", "[kernel][threads]") {
   std::mt19937_64 random(3);
   Case<float> c;
   fill_plain(c, random, {1, 4, 4, 200, 200, 64, 64}, DType::f32);
@@ -305,16 +305,16 @@ TEST_CASE("kernel: an exception from the sink is rethrown", "[kernel][threads]")
   results.context = context.data();
   results.context_strides = {0, 200 * 64, 64, 1};
   results.weights = true;
-  results.sink = [](const kernel::FinishedRows<float>& rows) {
+  results.on_rows = [](const kernel::FinishedRows<float>& rows) {
     if (rows.first >= 400) throw Error(ErrorKind::io, "disk: no space left");
   };
   ThreadPool pool(3);
   CHECK_THROWS_AS(kernel::attend(c.problem, results, pool), Error);
-  results.sink = {};
+  results.on_rows = {};
   CHECK_NOTHROW(kernel::attend(c.problem, results, pool));
 }
 
-TEST_CASE("kernel: the sink receives each row once", "[kernel][threads]") {
+TEST_CASE("kernel: on_rows receives each row once", "[kernel][threads]") {
   std::mt19937_64 random(4);
   Case<float> c;
   fill_plain(c, random, {2, 6, 2, 61, 130, 8, 8}, DType::f32);
@@ -324,7 +324,7 @@ TEST_CASE("kernel: the sink receives each row once", "[kernel][threads]") {
   results.context = context.data();
   results.context_strides = {6 * 61 * 8, 61 * 8, 8, 1};
   results.weights = true;
-  results.sink = [&](const kernel::FinishedRows<float>& rows) {
+  results.on_rows = [&](const kernel::FinishedRows<float>& rows) {
     for (std::size_t i = 0; i < rows.count; ++i) {
       ++seen[rows.first + i];
       double sum = 0;

@@ -119,7 +119,7 @@ void check_outputs(const Case<float>& c, kernel::Isa isa) {
     std::vector<float> found(both.weights.size());
     results.weights = weights;
     results.scores = !weights;
-    results.sink = [&](const kernel::FinishedRows<float>& rows) {
+    results.on_rows = [&](const kernel::FinishedRows<float>& rows) {
       for (std::size_t i = 0; i < rows.count; ++i)
         std::copy_n((weights ? rows.weights : rows.scores) + i * rows.stride, p.S,
                     found.data() + (rows.first + i) * p.S);

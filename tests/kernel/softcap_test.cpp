@@ -27,7 +27,7 @@ std::vector<T> softcap(const std::vector<T>& x, T cap, kernel::Isa isa) {
   kernel::Results<T> results;
   results.context = &context;
   results.scaled = true;
-  results.sink = [&](const kernel::FinishedRows<T>& rows) {
+  results.on_rows = [&](const kernel::FinishedRows<T>& rows) {
     std::copy_n(rows.scaled, scaled.size(), scaled.begin());
   };
   kernel::ThreadPool pool(1);

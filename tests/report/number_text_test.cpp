@@ -61,17 +61,17 @@ TEST_CASE("shortest texts have a point in both notations") {
 
 TEST_CASE("a rule limits the digits from below and above") {
   DigitRule rule;
-  rule.most = 3;
+  rule.max_digits = 3;
   CHECK(number_text(0.12345, DType::f64, kPlain, rule) == "0.123");
   CHECK(number_text(0.5, DType::f64, kPlain, rule) == "0.5");
   CHECK(number_text(1.9996, DType::f64, kPlain, rule) == "2.000");
   rule.trim_zeros = true;
   CHECK(number_text(1.9996, DType::f64, kPlain, rule) == "2.");
   CHECK(number_text(1.9996e20, DType::f64, kE, rule) == "2.e+20");
-  rule = DigitRule{.fewest = 3};
+  rule = DigitRule{.min_digits = 3};
   CHECK(number_text(0.5, DType::f64, kPlain, rule) == "0.500");
-  rule.fewest = 0;
+  rule.min_digits = 0;
   CHECK(number_text(65504, DType::f16, kPlain, rule) == "65504.");
-  rule = DigitRule{.unique = false, .most = 20};
+  rule = DigitRule{.unique = false, .max_digits = 20};
   CHECK(number_text(0.1, DType::f64, kPlain, rule) == "0.10000000000000000555");
 }

@@ -12,8 +12,8 @@ TEST_CASE("a plan is written as JSON without unknown values") {
   const Plan none;
   CHECK(plan_json(none, MemoryEstimate(none)) == "{\"outputs\":[],\"memory\":0,\"flops\":0}");
   CHECK(plan_text(none, MemoryEstimate(none)) == "total: at most 0 bytes of memory, 0 flops\n");
-  Plan two{.outputs = {{"weights", {2, 3}, DType::f32, 24, 12},
-                       {"context", {}, DType::f64, 8, 2e6, true}},
+  Plan two{.outputs = {{Output::weights, {2, 3}, DType::f32, 24, 12},
+                       {Output::context, {}, DType::f64, 8, 2e6, true}},
            .bytes = 32,
            .flops = 2000012,
            .path = "reference",
@@ -28,7 +28,7 @@ TEST_CASE("a plan is written as JSON without unknown values") {
 }
 
 TEST_CASE("a memory estimate is the sum of its contributions") {
-  Plan plan{.outputs = {{"weights", {2, 3}, DType::f32, 24, 12}}, .bytes = 1000};
+  Plan plan{.outputs = {{Output::weights, {2, 3}, DType::f32, 24, 12}}, .bytes = 1000};
   MemoryEstimate memory(plan);
   CHECK(memory.bytes() == 1000);
   memory.add_output_text(plan);
@@ -56,7 +56,7 @@ TEST_CASE("the error names the contributions, if there are several") {
 }
 
 TEST_CASE("memory estimates saturate") {
-  const Plan plan{.outputs = {{"weights", {}, DType::f32, std::size_t{1} << 62, 0}}};
+  const Plan plan{.outputs = {{Output::weights, {}, DType::f32, std::size_t{1} << 62, 0}}};
   MemoryEstimate memory(plan);
   memory.add_output_text(plan);
   CHECK(memory.bytes() == std::numeric_limits<std::size_t>::max());

@@ -350,7 +350,7 @@ Answer<T> compute(const kernel::Problem<T>& p, Ask ask, kernel::ThreadPool& pool
     results.scaled = results.masked = true;
   }
   if (ask != Ask::sums)
-    results.sink = [&](const kernel::FinishedRows<T>& rows) {
+    results.on_rows = [&](const kernel::FinishedRows<T>& rows) {
       const auto store = [&](const T* from, std::vector<T>& to) {
         for (std::size_t i = 0; from && i < rows.count; ++i)
           std::copy_n(from + i * rows.stride, p.S, to.begin() + (rows.first + i) * p.S);

@@ -15,9 +15,9 @@ std::vector<std::string> render(const std::vector<Problem>& problems, std::size_
 }
 
 std::size_t cut(std::vector<Problem>& problems, std::size_t omitted) {
-  if (problems.size() <= ProblemList::kMost) return omitted;
-  omitted += problems.size() - ProblemList::kMost;
-  problems.resize(ProblemList::kMost);
+  if (problems.size() <= ProblemList::kMaxKept) return omitted;
+  omitted += problems.size() - ProblemList::kMaxKept;
+  problems.resize(ProblemList::kMaxKept);
   return omitted;
 }
 
@@ -25,7 +25,7 @@ std::size_t cut(std::vector<Problem>& problems, std::size_t omitted) {
 
 std::string to_string(const Problem& problem) {
   std::string text;
-  for (const std::string& place : problem.where) text += printable(place) + ": ";
+  for (const std::string& each : problem.where) text += printable(each) + ": ";
   if (problem.line > 0)
     text += "line " + std::to_string(problem.line) + (problem.column > 0 ? ", " : ": ");
   if (problem.column > 0) text += "column " + std::to_string(problem.column) + ": ";
@@ -51,15 +51,17 @@ Error::Error(ErrorKind kind, std::vector<Problem> problems, std::size_t omitted)
       omitted_(omitted),
       lines_(render(problems_, omitted_)) {}
 
-Error Error::within(const std::string& place) const {
+Error Error::within(const std::string& where) const {
   std::vector<Problem> problems = problems_;
-  for (Problem& problem : problems) problem.where.insert(problem.where.begin(), place);
+  for (Problem& problem : problems) problem.where.insert(problem.where.begin(), where);
   return {kind_, std::move(problems), omitted_};
 }
 
+void fail_usage(const std::string& message) { throw Error(ErrorKind::usage, message); }
+
 void ProblemList::add(Problem problem) {
   ++count_;
-  if (kept_.size() < kMost) kept_.push_back(std::move(problem));
+  if (kept_.size() < kMaxKept) kept_.push_back(std::move(problem));
 }
 
 void ProblemList::raise(ErrorKind kind) const { throw Error(kind, kept_, count_ - kept_.size()); }

@@ -51,8 +51,8 @@ class Error : public std::runtime_error {
   std::size_t omitted() const { return omitted_; }
   const std::vector<std::string>& lines() const { return lines_; }
 
-  /// The same error with `place` in front of each problem's `where`.
-  Error within(const std::string& place) const;
+  /// The same error with `where` in front of each problem's `where`.
+  Error within(const std::string& where) const;
 
  private:
   ErrorKind kind_;
@@ -61,13 +61,16 @@ class Error : public std::runtime_error {
   std::vector<std::string> lines_;
 };
 
+/// Throws Error(usage).
+[[noreturn]] void fail_usage(const std::string& message);
+
 /// Collects problems: keeps the first ten and counts all.
 class ProblemList {
  public:
-  static constexpr std::size_t kMost = 10;  ///< problems that are kept
+  static constexpr std::size_t kMaxKept = 10;  ///< problems that are kept
 
   /// Whether the next problem will be kept. Check it before computing a suggestion, which is slow.
-  bool keeps_next() const { return kept_.size() < kMost; }
+  bool keeps_next() const { return kept_.size() < kMaxKept; }
   void add(Problem problem);
   bool empty() const { return count_ == 0; }
   const std::vector<Problem>& kept() const { return kept_; }
@@ -78,13 +81,13 @@ class ProblemList {
   std::size_t count_ = 0;
 };
 
-/// Returns compute(); adds `place` in front of the errors that it throws, as Error::within().
+/// Returns compute(); adds `where` in front of the errors that it throws, as Error::within().
 template <class Compute>
-auto within(const std::string& place, Compute&& compute) {
+auto within(const std::string& where, Compute&& compute) {
   try {
     return std::forward<Compute>(compute)();
   } catch (const Error& error) {
-    throw error.within(place);
+    throw error.within(where);
   }
 }
 

@@ -32,11 +32,11 @@ double fewest_digits(Half value) {
   Half above = value;
   ++above.bits;
   const double middle = exact + (static_cast<double>(above) - exact) / 8;
-  constexpr int kEnough = 5;  // distinguish any two f16
-  for (int digits = 1; digits < kEnough; ++digits)
+  constexpr int kHalfDigits = 5;  // distinguish any two f16
+  for (int digits = 1; digits < kHalfDigits; ++digits)
     for (const double from : {exact, middle})
       if (const double brief = rounded(from, digits); Half(brief).bits == value.bits) return brief;
-  return rounded(exact, kEnough);
+  return rounded(exact, kHalfDigits);
 }
 
 /// The shortest digits in scientific form: "-1.234e+01".
@@ -214,8 +214,8 @@ std::string shortest_text(double value, DType dtype, Notation notation) {
 
 std::string rounded_text(double value, int places, Notation notation) {
   const bool scientific = notation == Notation::scientific;
-  constexpr std::size_t kLongest = 320;  // a sign, 309 digits before the point, an exponent
-  std::string text(kLongest + static_cast<std::size_t>(places), '\0');
+  constexpr std::size_t kMaxLength = 320;  // a sign, 309 digits before the point, an exponent
+  std::string text(kMaxLength + static_cast<std::size_t>(places), '\0');
   const auto end =
       std::to_chars(text.data(), text.data() + text.size(), value,
                     scientific ? std::chars_format::scientific : std::chars_format::fixed, places);
@@ -227,14 +227,14 @@ std::string rounded_text(double value, int places, Notation notation) {
 std::string number_text(double value, DType dtype, Notation notation, const DigitRule& rule) {
   std::string text;
   if (!rule.unique) {
-    text = rounded_text(value, rule.most, notation);
+    text = rounded_text(value, rule.max_digits, notation);
   } else {
     const Decimal decimal = shortest(value, dtype);
     const int places = places_of(decimal, notation);
-    if (rule.most >= 0 && places > rule.most)
-      text = rounded_text(value, rule.most, notation);
-    else if (places < rule.fewest)
-      text = lengthened(value, decimal, rule.fewest, dtype, notation);
+    if (rule.max_digits >= 0 && places > rule.max_digits)
+      text = rounded_text(value, rule.max_digits, notation);
+    else if (places < rule.min_digits)
+      text = lengthened(value, decimal, rule.min_digits, dtype, notation);
     else
       text = to_text(decimal, notation);
   }
@@ -262,7 +262,7 @@ DType NumberCensus::dtype(const std::string& name) const {
   return DType::u64;
 }
 
-std::optional<double> number_typed(std::string_view text) {
+std::optional<double> parse_decimal(std::string_view text) {
   double number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, number);
@@ -270,7 +270,7 @@ std::optional<double> number_typed(std::string_view text) {
   return number;
 }
 
-bool non_finite_named(std::string_view word, double& number) {
+bool parse_non_finite(std::string_view word, double& number) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   if (word == "NaN")
     number = std::numeric_limits<double>::quiet_NaN();

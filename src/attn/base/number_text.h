@@ -36,9 +36,9 @@ enum class Notation { positional, scientific };
 
 /// Which digits NumPy's array printing shows.
 struct DigitRule {
-  bool unique = true;       ///< the shortest digits; false: exactly `most`
-  int most = -1;            ///< most digits after the point; -1: as many as needed
-  int fewest = -1;          ///< fewest digits after the point; 0 also keeps all digits before it
+  bool unique = true;       ///< the shortest digits; false: exactly `max_digits`
+  int max_digits = -1;      ///< after the point; -1: as many as needed
+  int min_digits = -1;      ///< after the point; 0 also keeps all digits before it
   bool trim_zeros = false;  ///< drop zeros at the end of the fraction
 };
 
@@ -76,10 +76,10 @@ T number_to(const Number& number) {
 }
 
 /// A finite decimal number from the command line; also ".5" and "1.", as in C and Python.
-std::optional<double> number_typed(std::string_view text);
+std::optional<double> parse_decimal(std::string_view text);
 
 /// "NaN", "Infinity" and "-Infinity", which JSON documents contain as strings.
-bool non_finite_named(std::string_view word, double& number);
+bool parse_non_finite(std::string_view word, double& number);
 std::string_view non_finite_name(double number);
 
 }  // namespace attn

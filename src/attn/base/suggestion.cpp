@@ -170,11 +170,11 @@ std::string by_part(const std::string& word, const Names& known) {
 
 /// The shortest name that starts with the word or that the word starts with.
 std::string by_beginning(const std::string& word, const Names& known) {
-  constexpr std::size_t kLeast = 4;
+  constexpr std::size_t kMinLength = 4;
   std::string best;
   for (const std::string& name : known) {
     const std::string candidate = plain(name);
-    if (std::min(word.size(), candidate.size()) < kLeast) continue;
+    if (std::min(word.size(), candidate.size()) < kMinLength) continue;
     if (!word.starts_with(candidate) && !candidate.starts_with(word)) continue;
     if (best.empty() || name.size() < best.size()) best = name;
   }

@@ -8,6 +8,13 @@
 
 namespace attn {
 
+std::string join_or(const std::vector<std::string>& items) {
+  std::string text;
+  for (std::size_t i = 0; i < items.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == items.size() ? " or " : ", ") + items[i];
+  return text;
+}
+
 std::string text_of_name(std::string_view name) {
   const bool plain = name.find('\\') == name.npos && find_invalid_utf8(name) == name.npos;
   if (plain) return std::string(name);
@@ -70,13 +77,13 @@ std::string escaped(const std::string& text, std::size_t longest, bool is_name) 
 }  // namespace
 
 std::string printable(const std::string& text) {
-  constexpr std::size_t kLongestName = 200;  // a file can hold names of 64 KiB
-  return escaped(text, kLongestName, true);
+  constexpr std::size_t kMaxNameLength = 200;  // a file can hold names of 64 KiB
+  return escaped(text, kMaxNameLength, true);
 }
 
 std::string printable_message(const std::string& text) {
-  constexpr std::size_t kLongestMessage = 4000;
-  return escaped(text, kLongestMessage, false);
+  constexpr std::size_t kMaxMessageLength = 4000;
+  return escaped(text, kMaxMessageLength, false);
 }
 
 }  // namespace attn

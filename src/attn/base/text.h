@@ -6,6 +6,7 @@
 #include <ranges>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace attn {
 
@@ -27,6 +28,9 @@ std::string join(const Items& items, std::string_view separator) {
   return join(
       items, separator, [](const auto& item) -> const auto& { return item; });
 }
+
+/// "a", "a or b", "a, b or c".
+std::string join_or(const std::vector<std::string>& items);
 
 /// Two lower-case hexadecimal digits.
 inline void append_hex(std::string& out, std::uint8_t byte) {

@@ -98,10 +98,10 @@ std::size_t columns_of_grapheme(std::string_view grapheme) {
 }  // namespace
 
 std::size_t grapheme_length(std::string_view text, std::size_t at) {
-  constexpr std::size_t kLongest = 128;
+  constexpr std::size_t kMaxLength = 128;
   std::size_t end = at + character_length(text, at);
   std::int32_t state = 0, last = character_at(text, at);
-  while (end < text.size() && end - at < kLongest && utf8_length(text, end) > 0) {
+  while (end < text.size() && end - at < kMaxLength && utf8_length(text, end) > 0) {
     const std::int32_t next = character_at(text, end);
     if (utf8proc_grapheme_break_stateful(last, next, &state)) break;
     end += character_length(text, end);

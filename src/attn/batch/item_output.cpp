@@ -50,7 +50,7 @@ std::size_t size_of_file(const std::string& path) {
 /// shortest text ("1,").
 std::size_t memory_for(const Item& item) {
   if (item.line) return item.line->size() * 4;
-  return product({size_of_file(item.name), item.name.ends_with(".json") ? 5U : 1U});
+  return saturating_product({size_of_file(item.name), item.name.ends_with(".json") ? 5U : 1U});
 }
 
 }  // namespace
@@ -91,10 +91,11 @@ std::string folder_of_output(const Naming& naming, const std::string& name) {
 
 void require_one_output(const Job& job, const Naming& naming) {
   if (!holds_one_output(naming.suffix) || job.outputs.size() == 1) return;
-  throw Error(ErrorKind::usage,
-              "--format " + naming.suffix.substr(1) + ": a file holds one output, found " +
-                  std::to_string(job.outputs.size()) + "; use --outputs " + job.outputs.front() +
-                  ", or --format folder for one file per output");
+  throw Error(ErrorKind::usage, "--format " + naming.suffix.substr(1) +
+                                    ": a file holds one output, found " +
+                                    std::to_string(job.outputs.size()) + "; use --outputs " +
+                                    std::string(name_of(job.outputs.front())) +
+                                    ", or --format folder for one file per output");
 }
 
 void require_one_output(const BatchContext& context, const JobFile& first) {
@@ -130,7 +131,8 @@ std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContex
   const std::vector<OutputTarget> targets = {parse_target(naming.folder + "/" + name)};
   OutputPolicy policy = context.policy;
   policy.inputs.merge(files.paths());
-  const std::vector<PlannedFile> plans = planned_files(targets, job.outputs);
+  const std::vector<std::string> outputs = names_of(job.outputs);
+  const std::vector<PlannedFile> plans = planned_files(targets, outputs);
   if (context.no_clobber) {
     const auto is_complete = [](const PlannedFile& plan) { return exists(plan.path); };
     if (std::all_of(plans.begin(), plans.end(), is_complete)) throw ResultExists{};
@@ -141,7 +143,7 @@ std::unique_ptr<ResultWriter> writer_of_item(const Item& item, const BatchContex
         policy.ours.insert(plan.path);
     policy.same = true;
   }
-  const auto writer = [&] { return std::make_unique<ResultWriter>(targets, job.outputs, policy); };
+  const auto writer = [&] { return std::make_unique<ResultWriter>(targets, outputs, policy); };
   if (!policy.durable) {
     try {
       return writer();

@@ -392,8 +392,6 @@ std::unique_ptr<ItemSource> items_of(std::vector<JobFile> files) {
 namespace fs = std::filesystem;
 namespace {
 
-[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
-
 /// "b" for "a/b.json". Ten times faster than fs::path::stem().
 std::string stem_of(const std::string& path) {
   const std::string name = path.substr(path.rfind('/') + 1);
@@ -409,8 +407,8 @@ std::string value_of(const std::string& word, const Item& item) {
   if (word == "index") return std::to_string(item.number);
   if (word == "stem") return stem_of(item.relative);
   if (word == "job") return without_suffix(item.relative);
-  usage("--name: unknown {" + printable(word) + "}" + did_you_mean(word, {"stem", "index", "job"}) +
-        "; expected {stem}, {index} or {job}");
+  fail_usage("--name: unknown {" + printable(word) + "}" +
+             did_you_mean(word, {"stem", "index", "job"}) + "; expected {stem}, {index} or {job}");
 }
 
 std::string expand(const std::string& pattern, const Item& item) {
@@ -420,7 +418,7 @@ std::string expand(const std::string& pattern, const Item& item) {
     name.append(pattern, at, open - at);
     if (open == pattern.size()) break;
     const std::size_t close = pattern.find('}', open);
-    if (close == std::string::npos) usage("--name " + printable(pattern) + ": expected a '}'");
+    if (close == std::string::npos) fail_usage("--name " + printable(pattern) + ": expected a '}'");
     name += value_of(pattern.substr(open + 1, close - open - 1), item);
     at = close + 1;
   }
@@ -444,20 +442,20 @@ std::string Naming::name_of(const Item& item) const {
   const std::string name = expand(pattern, item);
   const std::string problem = problem_with(name);
   if (!problem.empty())
-    usage("--name " + printable(pattern) + ": expected a name within --out-dir for " +
-          printable(item.name) + ", found '" + printable(name) + "', " + problem +
-          (pattern.find("{job}") == std::string::npos ? "" : "; {stem} has no folders"));
+    fail_usage("--name " + printable(pattern) + ": expected a name within --out-dir for " +
+               printable(item.name) + ", found '" + printable(name) + "', " + problem +
+               (pattern.find("{job}") == std::string::npos ? "" : "; {stem} has no folders"));
   return name + suffix;
 }
 
 void check_pattern(const std::string& pattern, bool jobs_are_lines) {
   expand(pattern, {1, "job", "job"});
   if (jobs_are_lines && pattern.find("{index}") == std::string::npos)
-    usage("--name " + printable(pattern) +
-          ": must contain {index}, because lines have no file names");
+    fail_usage("--name " + printable(pattern) +
+               ": must contain {index}, because lines have no file names");
   if (jobs_are_lines &&
       (pattern.find("{stem}") != std::string::npos || pattern.find("{job}") != std::string::npos))
-    usage("--name " + printable(pattern) + ": {stem} and {job} require job files, not lines");
+    fail_usage("--name " + printable(pattern) + ": {stem} and {job} require job files, not lines");
 }
 
 namespace {
@@ -485,9 +483,9 @@ void refuse_clashes(const std::vector<JobFile>& files, const Naming& naming) {
   std::unordered_map<std::string, std::size_t> owners;
   names.reserve(files.size()), owners.reserve(files.size());
   const auto refuse = [&](std::size_t first, std::size_t second, const std::string& reason) {
-    usage("--name " + printable(naming.pattern) + ": the results of " +
-          printable(files[first].path) + " and " + printable(files[second].path) + " " + reason +
-          "; {job} keeps folders, {index} is unique");
+    fail_usage("--name " + printable(naming.pattern) + ": the results of " +
+               printable(files[first].path) + " and " + printable(files[second].path) + " " +
+               reason + "; {job} keeps folders, {index} is unique");
   };
   for (std::size_t i = 0; i < files.size(); ++i) {
     names.push_back(naming.name_of({i + 1, files[i].path, files[i].relative}));

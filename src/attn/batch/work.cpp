@@ -69,7 +69,8 @@ std::size_t size_of_texts(const TensorFiles& files) {
   std::size_t size = 0;
   for (const auto& [path, file] : files.files()) {
     const Format format = format_of(file);
-    if (format != Format::npy && format != Format::safetensors) size = sum(size, file.size);
+    if (format != Format::npy && format != Format::safetensors)
+      size = saturating_sum(size, file.size);
   }
   return size;
 }

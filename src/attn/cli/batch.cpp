@@ -37,8 +37,6 @@
 namespace attn {
 namespace {
 
-[[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
-
 std::vector<Option> job_list_options(BatchArgs& args) {
   return in_group(
       "Jobs",
@@ -96,7 +94,8 @@ std::vector<Option> running_options(BatchArgs& args) {
 
 /// Refuses "-", which does not mean a standard stream for this option.
 void refuse_dash(const char* flag, const std::string& path) {
-  if (path == "-") usage(std::string(flag) + " -: expected a path; write ./- for a file named '-'");
+  if (path == "-")
+    fail_usage(std::string(flag) + " -: expected a path; write ./- for a file named '-'");
 }
 
 }  // namespace
@@ -124,9 +123,9 @@ void add_batch_options(Command& command, BatchArgs& args) {
 
 void check(const BatchArgs& args) {
   if (args.jobs.empty() && args.files_from.empty())
-    usage("expected jobs: files, folders, '-' or --files-from; see 'attn batch --help'");
+    fail_usage("expected jobs: files, folders, '-' or --files-from; see 'attn batch --help'");
   if (args.jobs.size() > 1 && std::count(args.jobs.begin(), args.jobs.end(), "-") > 0)
-    usage("'-' cannot be combined with other jobs");
+    fail_usage("'-' cannot be combined with other jobs");
   refuse_dash("--out-dir", args.out_dir);
   refuse_dash("--manifest", args.manifest);
 }
@@ -151,12 +150,12 @@ std::size_t workers_of(const BatchArgs& args, std::size_t processors) {
   return args.pool.threads == 0 ? processors : args.pool.threads;
 }
 
-PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::size_t most_memory,
+PoolOptions pool_options(const BatchArgs& args, std::size_t processors, std::size_t max_memory,
                          bool in_order) {
   PoolOptions pool = args.pool;
   pool.threads = workers_of(args, processors);
   pool.in_order = in_order;
-  pool.max_waiting = std::min(pool.max_waiting, most_memory / kWaitingFraction);
+  pool.max_waiting = std::min(pool.max_waiting, max_memory / kWaitingFraction);
   return pool;
 }
 
@@ -238,7 +237,7 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   std::optional<OutputFile> results;
   if (!is_recorded) results.emplace("-", OutputPolicy{});
   const bool results_on_terminal = !is_recorded && isatty(STDOUT_FILENO) == 1;
-  const std::size_t processors = processors_for_us();
+  const std::size_t processors = available_processors();
   const PoolOptions pool =
       pool_options(args, processors, context.files->limits().memory, !is_recorded);
   PoolCalls calls;
@@ -317,20 +316,21 @@ void refuse_input(const std::string& manifest, const std::string& input) {
 
 std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& naming,
                                         const std::string& path, const std::string& options,
-                                        std::size_t most, ScopedDirectories& folders) {
+                                        std::size_t max_bytes, ScopedDirectories& folders) {
   if (args.dry_run) {
-    auto manifest = std::make_unique<Manifest>(path, ManifestUse::read_only, options, false, most);
-    if (args.manifest.empty()) manifest->read_shards(naming.folder, most);
+    auto manifest =
+        std::make_unique<Manifest>(path, ManifestUse::read_only, options, false, max_bytes);
+    if (args.manifest.empty()) manifest->read_shards(naming.folder, max_bytes);
     return manifest;
   }
   folders.make_with_parents(naming.folder, args.durable);
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
                                                            : ManifestUse::create;
-  auto manifest = std::make_unique<Manifest>(path, use, options, args.durable, most);
+  auto manifest = std::make_unique<Manifest>(path, use, options, args.durable, max_bytes);
   folders.keep();
   if (!manifest->earlier_runs().empty()) remove_leftovers(naming.folder, manifest->earlier_runs());
-  if (args.resume && args.manifest.empty()) manifest->read_shards(naming.folder, most);
+  if (args.resume && args.manifest.empty()) manifest->read_shards(naming.folder, max_bytes);
   return manifest;
 }
 
@@ -354,12 +354,12 @@ void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args
 /// `manifest` is "" if none is written.
 std::unique_ptr<ItemSource> list_items(const BatchArgs& args, BatchContext& context,
                                        const Shard& shard, const std::string& manifest,
-                                       std::size_t most_memory, const std::atomic<bool>& stop) {
+                                       std::size_t max_memory, const std::atomic<bool>& stop) {
   const std::optional<Naming>& naming = context.naming;
-  if (args.lines()) return items_of_standard_input(most_memory / kLineFraction, stop);
+  if (args.lines()) return items_of_standard_input(max_memory / kLineFraction, stop);
   std::vector<std::string> words = args.jobs;
   if (!args.files_from.empty()) {
-    const std::vector<std::string> names = read_names(args.files_from, args.nul, most_memory);
+    const std::vector<std::string> names = read_names(args.files_from, args.nul, max_memory);
     words.insert(words.end(), names.begin(), names.end());
   }
   std::vector<JobFile> files = list_job_files(words, naming ? naming->folder : "");
@@ -392,7 +392,7 @@ void check_output_names(const Document& base) {
     const std::string* const text = name.get<std::string>();
     if (text && !output_named(*text) && !input_named(*text)) unknown.push_back(*text);
   }
-  if (!unknown.empty()) check_outputs(unknown, {}, {});
+  requests_named(unknown, {}, {});
 }
 
 BatchContext context_of(const BatchArgs& args) {
@@ -416,7 +416,7 @@ int run_batch(const BatchArgs& args) {
   const ReadLimits limits = limits_of(args.limits);
   return_freed_memory_to_system();
   MemoryBudget memory(limits.memory - limits.memory / kCacheFraction);
-  const std::size_t caches = args.isolate ? workers_of(args, processors_for_us()) : 1;
+  const std::size_t caches = args.isolate ? workers_of(args, available_processors()) : 1;
   FileCache cache(limits.memory / kCacheFraction / caches, limits, args.lines());
   BatchContext context = context_of(args);
   context.memory = &memory;
@@ -448,6 +448,7 @@ Command batch_command() {
   const auto args = std::make_shared<BatchArgs>();
   Command command;
   command.description = "Computes attention for many jobs, several at a time.";
+  command.quiet_help = "print only errors, and the summary if jobs failed";
   command.example =
       "  attn batch jobs/ --out-dir results --resume\n"
       "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results\n"

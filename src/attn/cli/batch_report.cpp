@@ -141,7 +141,7 @@ bool can_show_bar() {
          std::string_view(terminal) != "dumb";
 }
 
-/// Removes parts at the end ("1 s left", "823 a second") until the text fits.
+/// Removes parts at the end ("1 s left", "823 per second") until the text fits.
 std::string fitted(std::string text, std::size_t width) {
   while (text.size() > width) {
     const std::size_t comma = text.rfind(", ");
@@ -230,7 +230,7 @@ void BatchReport::rerun(const Outcome& outcome) {
       reason_of(outcome.change, outcome.changed_file));
 }
 
-/// "; ran again: 3 (flags, base or version changed), 1 (input changed)"
+/// "; run again: 3 (flags, base or version changed), 1 (input changed)"
 std::string BatchReport::reruns() const {
   static const std::map<Change, const char*> kReasons = {
       {Change::error, "failed before"},

@@ -53,16 +53,16 @@ int run_command_line(const CommandEntry& entry, const std::vector<std::string>& 
 }
 
 /// 'attn help', 'attn help COMMAND', 'attn help TOPIC'.
-int help(const std::string& asked) {
-  if (asked.empty()) {
+int help(const std::string& name) {
+  if (name.empty()) {
     print(overview());
-  } else if (const CommandEntry* entry = find_command(asked)) {
-    print(help_text(make_command(*entry), "attn " + asked));
-  } else if (const Topic* topic = find_topic(asked)) {
+  } else if (const CommandEntry* entry = find_command(name)) {
+    print(help_text(make_command(*entry), "attn " + name));
+  } else if (const Topic* topic = find_topic(name)) {
     print(topic->text);
   } else {
-    throw Error(ErrorKind::usage, "no help for '" + printable(asked) + "'" +
-                                      did_you_mean(asked, help_names()) +
+    throw Error(ErrorKind::usage, "no help for '" + printable(name) + "'" +
+                                      did_you_mean(name, help_names()) +
                                       "; 'attn help' lists commands and topics");
   }
   return 0;

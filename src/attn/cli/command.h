@@ -33,9 +33,10 @@ struct FlagHint {
 };
 
 struct Command {
-  std::string name, summary;    ///< of a subcommand; commands have theirs in commands.cpp
-  std::string description;      ///< paragraphs; help wraps them
-  std::string example;          ///< command lines
+  std::string name, summary;  ///< of a subcommand; commands have theirs in commands.cpp
+  std::string description;    ///< paragraphs; help wraps them
+  std::string quiet_help = "suppress notes and warnings on stderr";  ///< of -q
+  std::string example;                                               ///< command lines
   std::vector<Option> options;  ///< positional arguments in their order
   std::vector<Requirement> requirements;
   std::vector<Conflict> conflicts;

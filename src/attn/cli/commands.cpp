@@ -87,7 +87,7 @@ Command make_command(const CommandEntry& entry) {
   if (command.find("--force") != nullptr)
     command.hints.push_back(
         {{"-f", "--overwrite", "--clobber"}, "use --force to overwrite existing files"});
-  command.add(flag("-q,--quiet", Store<bool>(set_quiet), "suppress notes and warnings on stderr"));
+  command.add(flag("-q,--quiet", Store<bool>(set_quiet), command.quiet_help));
   return command;
 }
 

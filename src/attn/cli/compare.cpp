@@ -32,7 +32,7 @@ std::vector<Option> tolerance_options(CompareArgs& args) {
 std::vector<Option> reference_options(ReferenceArgs& args) {
   return in_group(
       "Reference",
-      {flag("--reference", args.asked,
+      {flag("--reference", args.enabled,
             "compute B in f64 from a job file or the flags of 'attn run'; A passes if its errors "
             "are within the error bound for its precision"),
        word("--precision", args.precision, {"f64", "f32", "tf32", "f16", "bf16"},
@@ -54,7 +54,7 @@ std::vector<Option> picture_options(CompareArgs& args) {
 
 /// Keys that --reference determines, so that flags cannot set them. A job file may contain them,
 /// because it is also a job of 'attn run'.
-constexpr std::pair<const char*, const char*> kFixed[] = {
+constexpr std::pair<const char*, const char*> kFixedByReference[] = {
     {"--outputs",
      "the tensors of A are compared; A#NAME selects one, --as NAME says which output it is"},
     {"--compute", "the reference is computed in f64"},
@@ -73,7 +73,7 @@ void add_rules(Command& command, const CompareArgs& args, const std::vector<Opti
       {{"--color", "--width"}, "--view on the terminal", [&args] { return args.view == "-"; }},
       {{"--force"}, "--view=FILE", [&args] { return !args.view.empty() && args.view != "-"; }}};
   add_picture_requirements(command, args.view, "--view=");
-  for (const auto& [flag, reason] : kFixed)
+  for (const auto& [flag, reason] : kFixedByReference)
     command.conflicts.push_back({flag, "--reference", reason});
 }
 
@@ -101,7 +101,7 @@ void add_compare_options(Command& command, CompareArgs& args) {
 }
 
 void check(const CompareArgs& args) {
-  if (args.b.empty() && !args.reference.asked)
+  if (args.b.empty() && !args.reference.enabled)
     throw Error(ErrorKind::usage, "expected a reference file B, or --reference and a job");
   if (args.view == "-" && args.json)
     throw Error(ErrorKind::usage, "--view with --json requires a file: --view=FILE");
@@ -115,7 +115,7 @@ namespace {
 Tolerance tolerance_of(const CompareArgs& args) {
   Tolerance tolerance{args.rtol.value_or(0), args.atol.value_or(0), {}, false};
   if (args.ulps) tolerance.ulps = static_cast<double>(*args.ulps);
-  tolerance.equal_nan = args.equal_nan || args.reference.asked;
+  tolerance.equal_nan = args.equal_nan || args.reference.enabled;
   return tolerance;
 }
 
@@ -180,18 +180,18 @@ CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Toleranc
 
 /// The pair with the given name, or the first that differs, or the first. nullptr if no pair has
 /// equal shapes.
-const TensorPair* drawn_pair(const CompareReport& report, const std::string& asked) {
+const TensorPair* drawn_pair(const CompareReport& report, const std::string& name) {
   const TensorPair* found = nullptr;
-  bool known = asked.empty();
+  bool known = name.empty();
   for (const TensorPair& pair : report.pairs) {
-    if (!asked.empty() && pair.compared.name != asked) continue;
+    if (!name.empty() && pair.compared.name != name) continue;
     known = true;
     if (!pair.found.same_shape) continue;
     if (found == nullptr || (found->found.same() && !pair.found.same())) found = &pair;
   }
   if (!known)
     throw Error(ErrorKind::usage,
-                "--of " + printable(asked) + ": A and B have no such tensor in common");
+                "--of " + printable(name) + ": A and B have no such tensor in common");
   return found;
 }
 
@@ -208,7 +208,7 @@ HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const Com
   HeatSource source = heat_source(file, name, args.a);
   const double hidden = -std::numeric_limits<double>::infinity();
   const Tensor x = cast(a, DType::f64), y = cast(b, DType::f64);
-  source.masks_zeros = !source.masked && name == name_of(Output::weights);
+  source.masks_zeros = !source.masked && output_named(name) == Output::weights;
   const double unseen = source.masks_zeros ? 0 : hidden;
   Tensor masked = source.masked ? cast(*source.masked, DType::f64) : Tensor(DType::f64, a.shape());
   for (std::size_t i = 0; i < a.size(); ++i)
@@ -216,9 +216,10 @@ HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const Com
       masked.mutable_data<double>()[i] = hidden;
   source.masked = masked;
   source.is_signed = true;
+  source.zero_is_hidden = false;
   source.name = name + ": A \u2212 B";
   source.what = "A: " + printable(args.a) +
-                "; B: " + (args.reference.asked ? "the reference" : printable(args.b));
+                "; B: " + (args.reference.enabled ? "the reference" : printable(args.b));
   return source;
 }
 
@@ -237,7 +238,7 @@ void draw_difference(const CompareReport& report, const CompareArgs& args, Tenso
 
 /// Without --reference and --max-memory, the size of inputs is not limited.
 ReadLimits compare_limits(const CompareArgs& args) {
-  if (!args.reference.asked && args.limits.max_memory.empty())
+  if (!args.reference.enabled && args.limits.max_memory.empty())
     return reading_limits(args.limits, FileAccess::map);
   ReadLimits limits = limits_of(args.limits);
   limits.access = FileAccess::map;
@@ -252,7 +253,7 @@ int run_compare(const CompareArgs& args) {
   const TensorMap a = renamed(tensors_of(parse_tensor_ref(args.a), files), as, "A");
   const Tolerance tolerance = tolerance_of(args);
   CompareReport report;
-  if (args.reference.asked) {
+  if (args.reference.enabled) {
     report = compare_to_reference(a, args.b, args.reference, files, tolerance, args.tolerant(),
                                   limits.memory);
   } else {

@@ -53,10 +53,10 @@ AxisList without(const AxisList& axes, bool (*is_dropped)(Axis)) {
 
 }  // namespace
 
-TensorAxes axes_of_output(const std::string& name, const Shape& shape, const Inputs& in,
+TensorAxes axes_of_output(Output output, const Shape& shape, const Inputs& in,
                           const Options& options) {
   using enum Axis;
-  AxisList letters = row_of(*output_named(name)).axes;
+  AxisList letters = row_of(output).axes;
   const std::size_t rank = shape.size();
   if (rank == 4 && letters == AxisList{B, L, HDv})
     letters = options.layout == Layout::blhd ? AxisList{B, L, H, Dv} : AxisList{B, H, L, Dv};

@@ -8,6 +8,7 @@
 #include "attn/core/axis.h"
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
+#include "attn/core/output_table.h"
 #include "attn/report/comparison.h"
 
 namespace attn {
@@ -17,8 +18,8 @@ struct TensorAxes {
   std::vector<PartAxis> parts = {};  ///< outermost first; without axes of length 1
 };
 
-/// Of an output of a job with this many axes. `name` is the name of an output.
-TensorAxes axes_of_output(const std::string& name, const Shape& shape, const Inputs& in,
+/// Of an output of a job with this many axes.
+TensorAxes axes_of_output(Output output, const Shape& shape, const Inputs& in,
                           const Options& options);
 
 /// Of a tensor without a job: the axes of the output `name` if it has as many axes. Otherwise the

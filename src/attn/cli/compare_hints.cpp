@@ -96,8 +96,8 @@ std::string axis_text(std::size_t i, std::size_t j, const AxisList& letters) {
 /// "A agrees with B if its axes 1 and 2 (H and L) are swapped"
 std::string shape_hint(const Compared& compared, const AxisList& letters) {
   const Tensor &a = compared.a, &b = compared.b;
-  constexpr std::size_t kMostElements = std::size_t{1} << 22;  // limits time and memory
-  if (a.size() != b.size() || a.size() == 0 || a.size() > kMostElements) return "";
+  constexpr std::size_t kMaxElements = std::size_t{1} << 22;  // limits time and memory
+  if (a.size() != b.size() || a.size() == 0 || a.size() > kMaxElements) return "";
   const std::size_t rank = a.rank();
   std::string possible;
   for (std::size_t i = 0; rank == b.rank() && i < rank; ++i)

@@ -29,9 +29,9 @@ Document document_of(const std::string& job, const JobFlags& flags, TensorFiles&
   return document;
 }
 
-/// A tensor of A and the output that it is compared with.
+/// A tensor of A and the name of the output that it is compared with.
 struct MatchedOutput {
-  std::string output;
+  std::string name;
   Tensor tensor;
 };
 
@@ -57,16 +57,18 @@ std::vector<MatchedOutput> match_outputs(const TensorMap& given, const Reference
   return matches;
 }
 
-/// Makes the matched outputs those of the job. Messages about them refer to `where`.
+/// Makes the matched outputs those of the job, in the same order. Messages about them refer to
+/// `where`.
 void request_outputs(const std::vector<MatchedOutput>& matches, const std::string& where, Job& job,
                      Document& document) {
-  job.outputs.clear();
-  JsonArray names;
+  std::vector<std::string> names;
+  JsonArray values;
   for (const MatchedOutput& match : matches) {
-    job.outputs.push_back(match.output);
-    names.push_back({match.output});
+    names.push_back(match.name);
+    values.push_back(Json{match.name});
   }
-  document.set({"outputs", {names}, where, "", true});
+  document.set({"outputs", Json{std::move(values)}, where, "", true});
+  job.outputs = outputs_named(names, job, document);
 }
 
 Precision named(const std::string& word) { return *precision_named(word); }
@@ -82,7 +84,7 @@ Precision precision_of(const Tensor& tensor, const ReferenceArgs& args) {
 }
 
 /// Errors: usage, if the output has no error bound.
-void require_bound(const std::string& output, const Options& options) {
+void require_bound(const Request& output, const Options& options) {
   const std::string why = missing_bound_reason(output, options);
   if (!why.empty())
     throw Error(ErrorKind::usage,
@@ -92,7 +94,7 @@ void require_bound(const std::string& output, const Options& options) {
 /// Memory for error bounds, in matrices of the shape of the scores: each bound takes one, and five
 /// more are in use while a bound is computed and applied.
 std::size_t bytes_of_errors(const Inputs& in, std::size_t bounds) {
-  return product({5 + bounds, sizeof(double), in.B, in.H, in.rows.size(), in.S});
+  return saturating_product({5 + bounds, sizeof(double), in.B, in.H, in.rows.size(), in.S});
 }
 
 /// The outputs of the job that have this shape.
@@ -102,7 +104,8 @@ std::vector<std::string> outputs_of_shape(const Shape& shape, const PreparedJob&
   const auto available = available_outputs(job.tensors, job.options);
   for (const PlannedOutput& output :
        plan(prepared.inputs, job.tensors, job.options, available).outputs)
-    if (output_named(output.name) && output.shape == shape) names.push_back(output.name);
+    if (std::holds_alternative<Output>(output.request) && output.shape == shape)
+      names.emplace_back(name_of(output.request));
   return names;
 }
 
@@ -141,8 +144,10 @@ void refuse_unmatched(const std::vector<std::string>& unmatched, const TensorMap
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job_file,
                                    const ReferenceArgs& args, TensorFiles& files,
                                    const Tolerance& tolerance, bool tolerance_typed,
-                                   std::size_t most_memory) {
+                                   std::size_t max_memory) {
   Document document = document_of(job_file, args.flags, files);
+  check_values(document);
+  document.erase("outputs");  // A determines the outputs
   Job job = make_job(document, files);
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
@@ -153,26 +158,30 @@ CompareReport compare_to_reference(const TensorMap& given, const std::string& jo
   request_outputs(matches, args.as.empty() ? "A" : "--as", job, document);
   PreparedJob prepared = prepare_job(job, document);
   if (!tolerance_typed)
-    for (const MatchedOutput& match : matches) require_bound(match.output, job.options);
+    for (const Request& output : job.outputs) require_bound(output, job.options);
   MemoryEstimate memory(prepared.plan);
   if (!tolerance_typed)
     memory.add("error bounds", bytes_of_errors(prepared.inputs, matches.size()));
-  memory.require(document.name, most_memory);
+  memory.require(document.name, max_memory);
   const Execution reference = execute({job, prepared, document, nullptr, job.outputs});
   for (const std::string& warning : reference.warnings) note("warning: " + warning);
-  for (const MatchedOutput& match : matches) {
-    Compared compared{match.output, match.tensor, reference.result.outputs.at(match.output),
-                      {},           "",           tolerance};
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    const MatchedOutput& match = matches[i];
+    Compared compared{match.name, match.tensor, reference.result.outputs.at(match.name),
+                      {},         "",           tolerance};
     if (!tolerance_typed && compared.a.size() == compared.b.size()) {  // for hints in any shape
       const Precision precision = precision_of(match.tensor, args);
-      compared.bounds = expected_error(match.output, prepared.inputs, job.options, precision);
+      compared.bounds =
+          expected_error(std::get<Output>(job.outputs[i]), prepared.inputs, job.options, precision);
       compared.bound_of = precision.name;
     }
-    if (args.as.empty() && given.size() == 1 && !given.contains(match.output) &&
+    if (args.as.empty() && given.size() == 1 && !given.contains(match.name) &&
         compared.a.shape() != compared.b.shape())
       suggest_outputs(match.tensor, prepared, job);
+    const Output* output = std::get_if<Output>(&job.outputs[i]);
     const TensorAxes axes =
-        axes_of_output(match.output, compared.b.shape(), prepared.inputs, job.options);
+        output ? axes_of_output(*output, compared.b.shape(), prepared.inputs, job.options)
+               : axes_by_name(match.name, compared.b.shape());
     report.pairs.push_back(compared_pair(std::move(compared), axes, prepared.inputs.D));
   }
   return report;

@@ -11,7 +11,7 @@ namespace attn {
 
 /// The options as typed.
 struct ReferenceArgs {
-  bool asked = false;
+  bool enabled = false;         ///< --reference
   std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
   std::vector<std::string> as;  ///< --as; the given tensors already have these names
   JobFlags flags;
@@ -24,6 +24,6 @@ struct ReferenceArgs {
 CompareReport compare_to_reference(const TensorMap& given, const std::string& job,
                                    const ReferenceArgs& args, TensorFiles& files,
                                    const Tolerance& tolerance, bool tolerance_typed,
-                                   std::size_t most_memory);
+                                   std::size_t max_memory);
 
 }  // namespace attn

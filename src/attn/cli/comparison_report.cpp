@@ -19,15 +19,15 @@ Json element(const Tensor& tensor, std::size_t at) {
   return parse_json(to_json(tensor.reshaped({tensor.size()}).at(at), -1), "element");
 }
 
-Json place(std::size_t at, const TensorPair& pair) {
-  const Shape index = index_of(at, pair.compared.a.shape());
+Json index_json(std::size_t at, const TensorPair& pair) {
+  const Shape index = unravel_index(at, pair.compared.a.shape());
   return Json{JsonIntegers(index.begin(), index.end())};
 }
 
 Json extreme(const std::optional<Extreme>& extreme, const TensorPair& pair) {
   if (!extreme) return Json{};
   return Json{JsonObject{{"value", Json{extreme->value}},
-                         {"at", place(extreme->at, pair)},
+                         {"at", index_json(extreme->at, pair)},
                          {"a", element(pair.compared.a, extreme->at)},
                          {"b", element(pair.compared.b, extreme->at)}}};
 }
@@ -105,7 +105,7 @@ Json pair_json(const TensorPair& pair) {
   const JsonObject nan = {{"both", count(found.nan_in_both)},
                           {"a_only", count(found.nan_in_a)},
                           {"b_only", count(found.nan_in_b)},
-                          {"first", found.first_nan ? place(*found.first_nan, pair) : Json{}}};
+                          {"first", found.first_nan ? index_json(*found.first_nan, pair) : Json{}}};
   const JsonObject more = {
       {"elements", count(found.elements)},
       {"differing", count(found.differing)},
@@ -133,10 +133,10 @@ Json pair_json(const TensorPair& pair) {
 /// A line for each of the first ten tensors that only one file has.
 std::string missing_text(const std::vector<std::string>& names, const std::string& where) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), ProblemList::kMost); ++i)
+  for (std::size_t i = 0; i < std::min(names.size(), ProblemList::kMaxKept); ++i)
     text += printable(names[i]) + ": " + where + "\n";
-  if (names.size() > ProblemList::kMost)
-    text += "and " + std::to_string(names.size() - ProblemList::kMost) + " more " + where + "\n";
+  if (names.size() > ProblemList::kMaxKept)
+    text += "and " + std::to_string(names.size() - ProblemList::kMaxKept) + " more " + where + "\n";
   return text;
 }
 

@@ -206,7 +206,7 @@ std::string fish() {
   std::string text =
       "# Completions of attn for fish: install as attn.fish in vendor_completions.d.\n";
   text +=
-      "complete -c attn -n __fish_use_subcommand -f -a help -d 'on a command or a topic'\n"
+      "complete -c attn -n __fish_use_subcommand -f -a help -d 'show help for a command or topic'\n"
       "complete -c attn -n '__fish_seen_subcommand_from help' -f -a " +
       quoted(join(help_names(), " ")) + "\n";
   for (const CommandCompletions& offer : all_completions()) {

@@ -92,11 +92,13 @@ Command examples_command() {
   Command list_command, run_command, check_command;
   list_command.name = "list";
   list_command.summary = "print name, title and source of each example (default)";
+  list_command.description = "Prints the name, title and source of each example.";
   list_command.example = "  attn examples list";
   list_command.action = [args] { return list_examples(*args); };
 
   run_command.name = "run";
   run_command.summary = "compute examples and print what their notebooks print";
+  run_command.description = "Computes examples and prints what their notebooks print.";
   run_command.example = "  attn examples run general-attention --cells";
   run_command.options = {
       positional("NAME", args->names, "names of examples"),
@@ -107,6 +109,9 @@ Command examples_command() {
   check_command.name = "check";
   check_command.summary =
       "compute examples and compare with the expected output; exit 1 if any differ";
+  check_command.description =
+      "Computes examples and compares them with the expected output. The exit code is 1 if any "
+      "differ.";
   check_command.example = "  attn examples check encoder-decoder head-split";
   check_command.options = {positional("NAME", args->names, "names of examples")};
   check_command.action = [args] { return check(*args); };
@@ -120,7 +125,6 @@ Command examples_command() {
   command.add(text("--data", args->data, "DIR",
                    "folder of the examples; default: $ATTN_DATA, or the installed ones"));
   command.subcommands = {list_command, run_command, check_command};
-  for (Command& subcommand : command.subcommands) subcommand.description = subcommand.summary;
   command.action = list_command.action;
   return command;
 }

@@ -70,7 +70,7 @@ Option option_of(const Field& field, JobFlags& flags) {
 /// "0:3,-1" as "0,1,2,-1". A range has both ends, as the number of rows is not known here; other
 /// text is returned unchanged.
 std::string expand_ranges(const std::string& text) {
-  constexpr std::size_t kMostRows = 1'000'000;
+  constexpr std::size_t kMaxRows = 1'000'000;
   std::string expanded;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find(',', start), text.size());
@@ -81,7 +81,7 @@ std::string expand_ranges(const std::string& text) {
     const auto [colon, error] = std::from_chars(part.data(), stop, first);
     if (error == std::errc() && colon != stop && *colon == ':') {
       const auto [rest, other_error] = std::from_chars(colon + 1, stop, last);
-      if (other_error != std::errc() || rest != stop || last <= first || last - first > kMostRows)
+      if (other_error != std::errc() || rest != stop || last <= first || last - first > kMaxRows)
         return text;
       for (; first < last; ++first) expanded += std::to_string(first) + ",";
     } else {

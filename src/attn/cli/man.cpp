@@ -115,11 +115,11 @@ int write_all(const std::string& folder) {
   policy.force = true;
   const auto write = [&](const std::string& name, const std::string& text,
                          const std::string& section = "1") {
-    const std::string place = folder + "/man" + section;
+    const std::string directory = folder + "/man" + section;
     std::error_code fault;
-    std::filesystem::create_directories(place, fault);
-    if (fault) throw Error(ErrorKind::cannot_create, printable(place) + ": " + fault.message());
-    OutputFile out(place + "/" + name + "." + section, policy);
+    std::filesystem::create_directories(directory, fault);
+    if (fault) throw Error(ErrorKind::cannot_create, printable(directory) + ": " + fault.message());
+    OutputFile out(directory + "/" + name + "." + section, policy);
     out.write(text);
     out.commit();
   };

@@ -68,13 +68,13 @@ std::int64_t parse_integer(const Option& option, const IntegerValue& integer,
 }
 
 double parse_number(const Option& option, NumberRange range, const std::string& text) {
-  const std::optional<double> number = number_typed(text);
+  const std::optional<double> number = parse_decimal(text);
   if (number && (range == NumberRange::any || *number > 0 ||
                  (range == NumberRange::non_negative && *number == 0)))
     return *number;
   const std::size_t unit = text.find_last_of("0123456789.") + 1;  // where it begins
   const bool has_unit =
-      option.placeholder == kSeconds && unit < text.size() && number_typed(text.substr(0, unit));
+      option.placeholder == kSeconds && unit < text.size() && parse_decimal(text.substr(0, unit));
   const std::string what = has_unit ? "seconds without a unit" : "a finite number";
   refuse(option,
          what + (range == NumberRange::any            ? ""
@@ -87,10 +87,7 @@ std::size_t index_of_word(const Option& option, const std::vector<std::string>& 
                           const std::string& text) {
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
-  std::string expected;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    expected += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  throw Error(ErrorKind::usage, option.name() + ": expected " + expected + ", found '" +
+  throw Error(ErrorKind::usage, option.name() + ": expected " + join_or(words) + ", found '" +
                                     printable(text) + "'" + did_you_mean(text, words));
 }
 

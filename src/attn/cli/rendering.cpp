@@ -71,9 +71,9 @@ AxisNames axis_names(const ResultFile& result, const std::string& name) {
   AxisNames names;
   const std::size_t rank = result.tensors.at(name).rank();
   const AxisList axes = axes_in(result, name);
-  const auto from_end = [&](std::size_t place) -> std::optional<Axis> {
-    if (place > std::min(rank, axes.size())) return std::nullopt;
-    return axes[axes.size() - place];
+  const auto from_end = [&](std::size_t position) -> std::optional<Axis> {
+    if (position > std::min(rank, axes.size())) return std::nullopt;
+    return axes[axes.size() - position];
   };
   const std::optional<Axis> width = from_end(1);
   names.columns = word_for(width, "columns");
@@ -101,12 +101,12 @@ namespace {
 
 /// The tokens of the rows that were computed (--rows).
 std::vector<std::string> tokens_of_rows(const std::vector<std::string>& tokens, const Json* rows) {
-  const auto* places = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
-  if (places == nullptr) return tokens;
+  const auto* selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
+  if (selected == nullptr) return tokens;
   const auto count = static_cast<std::int64_t>(tokens.size());
   std::vector<std::string> picked;
-  for (const std::int64_t place : *places) {
-    const std::int64_t at = place < 0 ? place + count : place;
+  for (const std::int64_t row : *selected) {
+    const std::int64_t at = row < 0 ? row + count : row;
     if (at < 0 || at >= count) return tokens;
     picked.push_back(tokens[static_cast<std::size_t>(at)]);
   }
@@ -131,11 +131,12 @@ std::string list_tensors(const std::vector<std::string>& names) {
 }
 
 /// Without a name: the weights, or the only tensor.
-std::string name_in(const ResultFile& result, const std::string& asked, const std::string& file) {
+std::string name_in(const ResultFile& result, const std::string& requested,
+                    const std::string& file) {
   const std::vector<std::string> names = result.tensors.names();
-  const std::string wanted = asked.empty() ? std::string(name_of(Output::weights)) : asked;
+  const std::string wanted = requested.empty() ? std::string(name_of(Output::weights)) : requested;
   if (result.tensors.contains(wanted)) return wanted;
-  if (asked.empty() && names.size() == 1) return names[0];
+  if (requested.empty() && names.size() == 1) return names[0];
   throw Error(ErrorKind::usage, printable(file) + ": has no tensor " + printable(wanted) +
                                     did_you_mean(wanted, names) + list_tensors(names));
 }
@@ -170,14 +171,16 @@ RenderFormat render_format(const std::string& path) {
               printable(path) + ": expected a name that ends in .svg, .png or .html");
 }
 
-HeatSource heat_source(const ResultFile& result, const std::string& asked,
+HeatSource heat_source(const ResultFile& result, const std::string& requested,
                        const std::string& file) {
   HeatSource source;
-  source.name = name_in(result, asked, file);
+  source.name = name_in(result, requested, file);
   source.key = source.name;
   source.tensor = result.tensors.at(source.name);
   if (const std::optional<Output> output = output_named(source.name))
     source.what = with_superscript_t(std::string(row_of(*output).description));
+  source.zero_is_hidden = output_named(source.name) == Output::weights;
+  source.is_signed = source.name.ends_with(name_of(Output::scores));  // also of other programs
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
   source.column_axis = axes.columns;
@@ -216,15 +219,16 @@ std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<s
   for (const std::string& token : tokens) labels += 2 * kEscaped * token.size();  // rows, columns
   switch (format) {
     case RenderFormat::text:
-      return sum(labels, bytes_of_text(shape, terminal_style(style.colour, style.width)));
+      return saturating_sum(labels,
+                            bytes_of_text(shape, terminal_style(style.colour, style.width)));
     case RenderFormat::svg:
-      return sum(labels, bytes_of_svg(shape, widest_label(tokens)));
+      return saturating_sum(labels, bytes_of_svg(shape, widest_label(tokens)));
     case RenderFormat::png:
-      return sum(labels, bytes_of_png(shape, widest_label(tokens), style.picture));
+      return saturating_sum(labels, bytes_of_png(shape, widest_label(tokens), style.picture));
     case RenderFormat::html:
       break;
   }
-  return sum(labels, bytes_of_page(shape, dtype, style.most_html_bytes));
+  return saturating_sum(labels, bytes_of_page(shape, dtype, style.max_html_bytes));
 }
 
 std::string render(const std::vector<PageSet>& sets, RenderFormat format,
@@ -240,7 +244,7 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
     case RenderFormat::html:
       break;
   }
-  const PagePlan plan = plan_page(sets, style.most_html_bytes);
+  const PagePlan plan = plan_page(sets, style.max_html_bytes);
   note("page: " + plan.text());
   return page_html(sets, plan);
 }

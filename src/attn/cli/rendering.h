@@ -38,10 +38,10 @@ std::optional<RenderFormat> find_render_format(const std::string& path);
 RenderFormat render_format(const std::string& path);
 
 struct RenderStyle {
-  std::string colour = "auto";               ///< of text: auto, always or never
-  std::size_t width = 0;                     ///< of text, in columns; 0: that of the terminal
-  PictureStyle picture;                      ///< of SVG and PNG
-  std::size_t most_html_bytes = 50'000'000;  ///< above it, values are stored less precisely
+  std::string colour = "auto";              ///< of text: auto, always or never
+  std::size_t width = 0;                    ///< of text, in columns; 0: that of the terminal
+  PictureStyle picture;                     ///< of SVG and PNG
+  std::size_t max_html_bytes = 50'000'000;  ///< above it, values are stored less precisely
 };
 
 /// The tensor `name` with its labels, hidden cells and axis names. "" selects the weights, or the

@@ -106,20 +106,20 @@ RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPath> results,
   }
 }
 
-std::vector<std::string> RunViews::outputs(const Job& job) const {
-  std::vector<std::string> names;
-  if (explain_) names = explained_outputs(job);
-  if (view_)
-    for (const Output output :
-         {Output::masked_scores, Output::weights})  // masked_scores for the hidden keys
-      names.emplace_back(name_of(output));
-  return names;
+std::vector<Request> RunViews::outputs(const Job& job) const {
+  std::vector<Request> outputs;
+  if (explain_) outputs = explained_outputs(job);
+  if (view_) {
+    outputs.emplace_back(Output::masked_scores);  // for the hidden keys
+    outputs.emplace_back(Output::weights);
+  }
+  return outputs;
 }
 
 std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
   std::size_t bytes = 0;
   for (const PlannedOutput& output : plan.outputs) {
-    if (output.name != name_of(Output::weights)) continue;
+    if (output.request != Request{Output::weights}) continue;
     if (view_)
       bytes = rendering_bytes(output.shape, output.dtype, job.tokens, render_format(args_.view),
                               args_.style);
@@ -194,16 +194,18 @@ std::string meaning_of(const std::string& name) {
   return output ? std::string(row_of(*output).description) : "";
 }
 
-void append_missing(std::vector<std::string>& names, const std::vector<std::string>& more) {
-  for (const std::string& name : more)
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+void append_missing(std::vector<Request>& outputs, const std::vector<Request>& more) {
+  for (const Request& output : more)
+    if (std::find(outputs.begin(), outputs.end(), output) == outputs.end())
+      outputs.push_back(output);
 }
 
-Result only(const Result& result, const std::vector<std::string>& names) {
+/// The result without outputs that were computed for other purposes.
+Result only(const Result& result, const std::vector<Request>& outputs) {
   Result part = result;
   part.outputs = {};
-  for (const std::string& name : names)
-    if (!part.streamed.contains(name)) part.outputs.set(name, result.outputs.at(name));
+  for (const std::string& name : names_of(outputs))
+    if (const Tensor* tensor = result.outputs.find(name)) part.outputs.set(name, *tensor);
   return part;
 }
 
@@ -226,14 +228,15 @@ bool has_text(const Destination& destination, const std::string& format) {
 }
 
 /// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to given ones.
-std::vector<std::string> outputs_of(const Job& job, const Document& document,
-                                    const Destination& destination) {
-  std::vector<std::string> outputs = job.outputs;
-  const std::vector<std::string> named = outputs_named(destination.targets);
-  if (document.find("outputs") == nullptr && !destination.on_stdout && !named.empty())
-    outputs = named;
+std::vector<Request> outputs_of(const Job& job, const Document& document,
+                                const Destination& destination) {
+  std::vector<Request> outputs = job.outputs;
+  const bool only_named = !names_in(destination.targets).empty();
+  if (document.find("outputs") == nullptr && !destination.on_stdout && only_named) outputs.clear();
+  std::vector<std::string> names;
   for (const OutputTarget& target : destination.targets)
-    if (!target.name.empty()) append_missing(outputs, {target.name});
+    if (!target.name.empty()) names.push_back(target.name);
+  append_missing(outputs, outputs_named(names, job, document));
   return outputs;
 }
 
@@ -257,28 +260,28 @@ int run(const RunArgs& args) {
   TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
-  const std::vector<std::string> outputs = outputs_of(job, document, destination);
+  const std::vector<Request> outputs = outputs_of(job, document, destination);
+  const std::vector<std::string> names = names_of(outputs);
   job.outputs = outputs;
-  RunViews views(args.views, output_paths(destination.targets, outputs), policy_of(args, files));
+  RunViews views(args.views, output_paths(destination.targets, names), policy_of(args, files));
   append_missing(job.outputs, views.outputs(job));
 
   const bool whole = destination.shown || !args.views.empty();
-  PreparedJob prepared =
-      prepare_job(job, document,
-                  whole ? std::set<std::string>{} : outputs_for_rows(destination.targets, outputs));
+  PreparedJob prepared = prepare_job(
+      job, document, whole ? OutputSet{} : outputs_for_rows(destination.targets, outputs));
   const Plan& plan = prepared.plan;
   MemoryEstimate memory(plan);
   if (has_text(destination, args.show.format)) memory.add_output_text(plan);
   memory.add(views.flags(), views.bytes(job, plan));
   if (args.dry_run) {
-    require_writable(destination.targets, outputs, policy_of(args, files));
+    require_writable(destination.targets, names, policy_of(args, files));
     print(args.show.format == "json" || args.show.format == "ndjson"
               ? plan_json(plan, memory) + "\n"
               : plan_text(plan, memory));
     return 0;
   }
   memory.require(document.name, limits.memory, views.flags());
-  ResultWriter writer(destination.targets, outputs, policy_of(args, files));
+  ResultWriter writer(destination.targets, names, policy_of(args, files));
   set_threads(args.threads);
   const bool described = needs_description(destination, args);
   const bool is_delivered = destination.shown || !destination.targets.empty();

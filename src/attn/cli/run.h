@@ -35,7 +35,7 @@ class RunViews {
   RunViews(const RunViewArgs& args, std::vector<OutputPath> results, const OutputPolicy& policy);
 
   /// The outputs that have to be computed.
-  std::vector<std::string> outputs(const Job& job) const;
+  std::vector<Request> outputs(const Job& job) const;
   /// An upper bound of the memory for views and explanations; `plan` contains outputs().
   std::size_t bytes(const Job& job, const Plan& plan) const;
   std::string flags() const;  ///< "--view and --explain"; "" for neither

@@ -77,9 +77,9 @@ int run(const SvdArgs& args) {
   const Destination destination = destination_of(args.show, names);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   const Tensor matrix = files.read(parse_tensor_ref(args.file));
-  const std::vector<std::string> asked = outputs_named(destination.targets);
-  const bool all = destination.on_stdout || asked.empty();
-  ResultWriter writer(destination.targets, all ? names : asked, policy_of(args.show, files));
+  const std::vector<std::string> requested = names_in(destination.targets);
+  const bool all = destination.on_stdout || requested.empty();
+  ResultWriter writer(destination.targets, all ? names : requested, policy_of(args.show, files));
 
   const Svd factors = decompose(args, matrix);
   Result result;

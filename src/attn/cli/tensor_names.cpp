@@ -55,7 +55,7 @@ TensorMap renamed(const TensorMap& tensors, const std::vector<std::string>& as,
 std::string list_names(const std::vector<std::string>& names) {
   const std::vector<std::string> first(
       names.begin(),
-      names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), ProblemList::kMost)));
+      names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), ProblemList::kMaxKept)));
   return join(first, ", ", printable) +
          (names.size() > first.size()
               ? " and " + std::to_string(names.size() - first.size()) + " more"

@@ -32,9 +32,9 @@ std::string version_text(bool verbose) {
   std::string text = std::string("attn ") + kVersion + "\n";
   if (!verbose) return text;
   const Machine facts = machine();
-  std::string offered;
-  for (const std::string& isa : facts.offered) offered += (offered.empty() ? "" : ", ") + isa;
-  return text + "kernels: " + facts.kernels + " (of " + offered + ")\n" + "BLAS: " + blas_line() +
+  std::string isas;
+  for (const std::string& isa : facts.available_isas) isas += (isas.empty() ? "" : ", ") + isa;
+  return text + "kernels: " + facts.kernels + " (of " + isas + ")\n" + "BLAS: " + blas_line() +
          "\n" + "processors: " + std::to_string(facts.processors) + "\n" +
          "sandbox: " + sandbox_line() + "\n";
 }

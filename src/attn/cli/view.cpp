@@ -105,7 +105,7 @@ Command view_command() {
       "  attn view result.npz\n"
       "  attn view result.npz --of scores --head 3 -o scores.svg\n"
       "  attn view before.npz after.npz -o page.html";
-  const auto store_page_size = [&bytes = args->style.most_html_bytes](const std::string& text) {
+  const auto store_page_size = [&bytes = args->style.max_html_bytes](const std::string& text) {
     bytes = parse_size(text, "--max-html-bytes");
   };
   command.add(

@@ -22,11 +22,11 @@ class Computation {
  public:
   /// The arguments must outlive this object.
   Computation(const Inputs& inputs, const Options& options, const OutputSet& outputs,
-              const RowSinks& sinks)
+              const RowConsumers& consumers)
       : in_(inputs),
         options_(options),
         outputs_(outputs),
-        sinks_(sinks),
+        consumers_(consumers),
         ops_(inputs, options),
         formula_(ops_, inputs, options) {}
 
@@ -36,18 +36,18 @@ class Computation {
     return formula_.at(same_numbers_as(output));
   }
 
-  /// Whether this output was streamed to its sink.
+  /// Whether this output was streamed to its consumer.
   bool stream(Output output) {
-    if (sink_of(output) == nullptr || !is_fused()) return false;
+    if (consumer_of(output) == nullptr || !is_fused()) return false;
     compute_fused();
     return true;
   }
 
  private:
-  const RowSink* sink_of(Output output) const {
+  const RowConsumer* consumer_of(Output output) const {
     if (!outputs_.contains(output) || !is_streamed(output, outputs_)) return nullptr;
-    const auto sink = sinks_.find(std::string(name_of(output)));
-    return sink == sinks_.end() ? nullptr : &sink->second;
+    const auto consumer = consumers_.find(output);
+    return consumer == consumers_.end() ? nullptr : &consumer->second;
   }
 
   bool wants_context() const {
@@ -69,8 +69,8 @@ class Computation {
     FusedRequest request;
     for (const OutputRow& row : kOutputs) {
       if (!outputs_.contains(row.output) || !needs_scores(row.output)) continue;
-      if (const RowSink* sink = sink_of(row.output))
-        request.sinks[index_of(row.output)] = sink;
+      if (const RowConsumer* consumer = consumer_of(row.output))
+        request.consumers[index_of(row.output)] = consumer;
       else
         request.kept.insert(row.output);
     }
@@ -99,20 +99,21 @@ class Computation {
   /// few queries at a time.
   void compute_rows(const std::vector<std::size_t>& rows, const FusedRequest& request,
                     FusedOutputs& fused) {
-    constexpr std::size_t kMostScores = std::size_t{1} << 20;
-    const std::size_t most = std::max<std::size_t>(kMostScores / (in_.B * in_.H * in_.S + 1), 1);
+    constexpr std::size_t kMaxScores = std::size_t{1} << 20;
+    const std::size_t max_queries =
+        std::max<std::size_t>(kMaxScores / (in_.B * in_.H * in_.S + 1), 1);
     std::set<std::size_t> queries;
     for (const std::size_t row : rows) queries.insert(row % in_.rows.size());
-    std::vector<std::size_t> some;
+    std::vector<std::size_t> batch;
     for (const std::size_t query : queries) {
-      some.push_back(query);
-      if (some.size() < most && query != *queries.rbegin()) continue;
-      compute_queries(some, rows, request, fused);
-      some.clear();
+      batch.push_back(query);
+      if (batch.size() < max_queries && query != *queries.rbegin()) continue;
+      compute_queries(batch, rows, request, fused);
+      batch.clear();
     }
   }
 
-  /// Computes these queries and copies those of `rows` to the outputs or sinks.
+  /// Computes these queries and copies those of `rows` to the outputs or consumers.
   void compute_queries(const std::vector<std::size_t>& queries,
                        const std::vector<std::size_t>& rows, const FusedRequest& request,
                        FusedOutputs& fused) {
@@ -129,13 +130,13 @@ class Computation {
     if (wants_context()) formula.provide(Output::present_V, formula_.at(Output::present_V));
     for (const OutputRow& output : kOutputs) {
       if (!request.wants(output.output) && output.output != Output::logsumexp) continue;
-      if (!fused[index_of(output.output)] && request.sinks[index_of(output.output)] == nullptr)
+      if (!fused[index_of(output.output)] && request.consumers[index_of(output.output)] == nullptr)
         continue;
       put_rows(output.output, formula.at(output.output), queries, rows, request, fused);
     }
   }
 
-  /// Copies rows from `computed`, an output for these queries, to the output or its sink.
+  /// Copies rows from `computed`, an output for these queries, to the output or its consumer.
   void put_rows(Output output, const Tensor& computed, const std::vector<std::size_t>& queries,
                 const std::vector<std::size_t>& rows, const FusedRequest& request,
                 FusedOutputs& fused) const {
@@ -144,15 +145,15 @@ class Computation {
     for (const std::size_t row : rows) {
       const auto query = std::lower_bound(queries.begin(), queries.end(), row % L);
       if (query == queries.end() || *query != row % L) continue;
-      const auto place = static_cast<std::size_t>(query - queries.begin());
-      const std::byte* from = computed.raw() + (row / L * queries.size() + place) * bytes;
-      if (const RowSink* sink = request.sinks[index_of(output)])
-        (*sink)({.first = row,
-                 .count = 1,
-                 .columns = in_.S,
-                 .dtype = computed.dtype(),
-                 .data = from,
-                 .stride = bytes});
+      const auto index = static_cast<std::size_t>(query - queries.begin());
+      const std::byte* from = computed.raw() + (row / L * queries.size() + index) * bytes;
+      if (const RowConsumer* consumer = request.consumers[index_of(output)])
+        (*consumer)({.first = row,
+                     .count = 1,
+                     .columns = in_.S,
+                     .dtype = computed.dtype(),
+                     .data = from,
+                     .stride = bytes});
       else if (bytes > 0)
         std::memcpy(fused[index_of(output)]->mutable_raw() + row * bytes, from, bytes);
     }
@@ -161,7 +162,7 @@ class Computation {
   const Inputs& in_;
   const Options& options_;
   const OutputSet& outputs_;
-  const RowSinks& sinks_;
+  const RowConsumers& consumers_;
   TensorOps ops_;
   Formula<TensorOps> formula_;
   std::optional<bool> is_fused_;
@@ -171,40 +172,39 @@ class Computation {
 }  // namespace
 
 TensorMap attend(const TensorMap& tensors, const Options& options,
-                 const std::vector<std::string>& outputs) {
+                 const std::vector<Request>& outputs) {
   const Inputs in = make_inputs(tensors, options);
   check_outputs(outputs, tensors, options);
   return attend(in, tensors, options, outputs);
 }
 
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
-                 const std::vector<std::string>& outputs, const RowSinks& sinks,
+                 const std::vector<Request>& outputs, const RowConsumers& consumers,
                  Overflows* overflows) {
-  const std::vector<Request> requests = requests_named(outputs);
-  const OutputSet set = outputs_among(requests);
+  const OutputSet set = outputs_among(outputs);
   Rounding rounding(in.result);
-  const RowSinks exact = in.result == in.compute ? sinks : rounding.before(sinks);
+  const RowConsumers exact = in.result == in.compute ? consumers : rounding.before(consumers);
   Computation computation(in, options, set, exact);
   TensorMap results;
-  for (std::size_t i = 0; i < requests.size(); ++i) {
-    Tensor result;
-    if (const Input* input = std::get_if<Input>(&requests[i])) {
-      result = at(tensors, *input);
-    } else {
-      const Output output = std::get<Output>(requests[i]);
-      if (row_of(output).phase == Phase::given) {
-        result = weight_heads(output, tensors, in);
-      } else if (computation.stream(output)) {
-        continue;
-      } else {
-        result = to_user_layout(output, computation.at(output), in, options);
-        if (float_dtype_of(output, in) == in.result) result = rounding.rounded(outputs[i], result);
-      }
+  for (const Request& request : outputs) {
+    const std::string name(name_of(request));
+    if (const Input* input = std::get_if<Input>(&request)) {
+      results.set(name, at(tensors, *input));
+      continue;
     }
-    if (const auto sink = sinks.find(outputs[i]); sink != sinks.end())
-      sink->second(rows_of(result));
+    const Output output = std::get<Output>(request);
+    if (computation.stream(output)) continue;
+    Tensor result;
+    if (row_of(output).phase == Phase::given) {
+      result = weight_heads(output, tensors, in);
+    } else {
+      result = to_user_layout(output, computation.at(output), in, options);
+      if (float_dtype_of(output, in) == in.result) result = rounding.rounded(output, result);
+    }
+    if (const auto consumer = consumers.find(output); consumer != consumers.end())
+      consumer->second(rows_of(result));
     else
-      results.set(outputs[i], result);
+      results.set(name, result);
   }
   if (overflows != nullptr) *overflows = rounding.overflows();
   return results;

@@ -10,7 +10,6 @@
 // NaN reaches the result.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "attn/core/inputs.h"
@@ -21,19 +20,19 @@
 
 namespace attn {
 
-/// The outputs with these names, in this order. Results have the ranks of the user's tensors: 2-D
-/// for 2-D ones, with a head axis where heads were given. Axes L hold the selected `rows`. The name
-/// of a given tensor returns it unchanged. Computes only the stages that the outputs depend on.
+/// These outputs by name, in this order. Results have the ranks of the user's tensors: 2-D
+/// for 2-D ones, with a head axis where heads were given. Axes L hold the selected `rows`. A
+/// requested input is returned unchanged. Computes only the stages that the outputs depend on.
 /// Errors: usage for an output that this problem does not have (`output` without W_O), data.
 TensorMap attend(const TensorMap& tensors, const Options& options,
-                 const std::vector<std::string>& outputs);
+                 const std::vector<Request>& outputs);
 
-/// The same for a problem from make_inputs() and names that passed check_outputs(). An output that
-/// has a sink is passed to it and is not among the results: row by row if plan() calls it streamed,
-/// whole otherwise. Stores in `overflows` the number of elements that became infinite when they
-/// were rounded to the result's dtype.
+/// The same for a problem from make_inputs() and outputs that passed check_outputs(). An output
+/// that has a consumer is passed to it and is not among the results: row by row if plan() calls it
+/// streamed, whole otherwise. Stores in `overflows` the number of elements that became infinite
+/// when they were rounded to the result's dtype.
 TensorMap attend(const Inputs& in, const TensorMap& tensors, const Options& options,
-                 const std::vector<std::string>& outputs, const RowSinks& sinks = {},
+                 const std::vector<Request>& outputs, const RowConsumers& consumers = {},
                  Overflows* overflows = nullptr);
 
 }  // namespace attn

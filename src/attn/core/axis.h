@@ -63,9 +63,9 @@ class AxisList {
   constexpr const Axis* end() const { return axes_.data() + count_; }
   constexpr bool operator==(const AxisList&) const = default;
 
-  constexpr void insert(std::size_t place, Axis axis) {
-    for (std::size_t i = count_++; i > place; --i) axes_[i] = axes_[i - 1];
-    axes_[place] = axis;
+  constexpr void insert(std::size_t position, Axis axis) {
+    for (std::size_t i = count_++; i > position; --i) axes_[i] = axes_[i - 1];
+    axes_[position] = axis;
   }
 
   /// "(B, H, L)".

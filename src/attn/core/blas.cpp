@@ -11,18 +11,19 @@
 #include <mutex>
 #include <new>
 
-#include "attn/base/late_library.h"
+#include "attn/base/lazy_library.h"
 #include "attn/kernel/isa.h"
 
 namespace attn {
 
-std::size_t processors_for_us() { return kernel::available_cpus(); }
+std::size_t available_processors() { return kernel::available_cpus(); }
 
 Machine machine() {
   Machine facts;
   facts.kernels = kernel::isa();
-  for (const kernel::Isa isa : kernel::available_isas()) facts.offered.emplace_back(name_of(isa));
-  facts.processors = processors_for_us();
+  for (const kernel::Isa isa : kernel::available_isas())
+    facts.available_isas.emplace_back(name_of(isa));
+  facts.processors = available_processors();
   return facts;
 }
 
@@ -97,7 +98,7 @@ class Library {
   }
 
  private:
-  LateLibrary openblas_{"OpenBLAS", "libopenblas.so.0"};
+  LazyLibrary openblas_{"OpenBLAS", "libopenblas.so.0"};
   bool serial_ = false;
   std::mutex one_at_a_time_;
 };

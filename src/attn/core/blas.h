@@ -13,16 +13,16 @@
 namespace attn {
 
 struct Machine {
-  std::string kernels;               ///< instruction set of the kernels in use
-  std::vector<std::string> offered;  ///< allowed values of ATTN_ISA, least capable first
-  std::size_t processors = 1;        ///< allowed by affinity and control groups
+  std::string kernels;                      ///< instruction set of the kernels in use
+  std::vector<std::string> available_isas;  ///< allowed values of ATTN_ISA, least capable first
+  std::size_t processors = 1;               ///< allowed by affinity and control groups
 };
 
 /// Errors: usage, for an ATTN_ISA that this machine cannot run.
 Machine machine();
 
 /// Machine::processors alone.
-std::size_t processors_for_us();
+std::size_t available_processors();
 
 struct BlasLibrary {
   std::string file;     ///< path

@@ -109,7 +109,7 @@ class ErrorOps {
   }
 
   Bounded project(const Bounded& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
-                  const char* stage) const {
+                  Output stage) const {
     if (!W && !b) return x;
     const Tensor y = exact_.project(x.value, W, b, stage);
     Tensor total = x.error;
@@ -355,30 +355,29 @@ Precision with_sums_in(Precision precision, const Precision& sums) {
   return precision;
 }
 
-std::string missing_bound_reason(const std::string& name, const Options& options) {
-  const std::optional<Output> output = output_named(name);
-  if (!output || !row_of(*output).has_error_bound) return "for " + name;
-  if (output == Output::values || output == Output::present_V || output == Output::gates) return "";
+std::string missing_bound_reason(const Request& request, const Options& options) {
+  const Output* output = std::get_if<Output>(&request);
+  if (!output || !row_of(*output).has_error_bound) return "for " + std::string(name_of(request));
+  if (*output == Output::values || *output == Output::present_V || *output == Output::gates)
+    return "";
   if (options.qk_norm != QkNorm::none) return "with qk_norm";
   if (options.rotary.kind != Rotary::Kind::none) return "with rotary positions";
   if (row_of(*output).phase == Phase::projection) return "";
   if (options.score != Score::dot) return "for other scores than dot";
-  if (row_of(*output).phase == Phase::scores || output == Output::masked_scores) return "";
+  if (row_of(*output).phase == Phase::scores || *output == Output::masked_scores) return "";
   if (options.normaliser != Normaliser::softmax) return "for other normalisers than softmax";
   if (options.softmax_axis != SoftmaxAxis::keys) return "with softmax.axis all";
   if (options.softmax_precision != SoftmaxPrecision::automatic) return "with softmax.precision";
   return "";
 }
 
-Tensor expected_error(const std::string& name, const Inputs& in, const Options& options,
+Tensor expected_error(Output output, const Inputs& in, const Options& options,
                       const Precision& precision) {
-  const std::optional<Output> output = output_named(name);
-  if (!output) throw Error(ErrorKind::internal, name + ": not an output");
   ErrorOps ops(in, options, precision);
   Formula<ErrorOps> formula(ops, in, options);
-  const Tensor error = ops.stored(formula.at(same_numbers_as(*output))).error;
+  const Tensor error = ops.stored(formula.at(same_numbers_as(output))).error;
   const Tensor full = precision.stored == DType::f64 ? times(error, 2) : error;
-  return to_user_layout(*output, full, in, options);
+  return to_user_layout(output, full, in, options);
 }
 
 }  // namespace attn

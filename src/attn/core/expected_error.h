@@ -36,6 +36,7 @@
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
+#include "attn/core/output_table.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -59,13 +60,13 @@ Precision with_sums_in(Precision precision, const Precision& sums);
 /// Why this output of the problem has no error bound; "" if it has one. There are bounds
 /// for queries, keys, values and, with dot products and softmax over keys, for everything from
 /// scores to output, with any masks.
-std::string missing_bound_reason(const std::string& name, const Options& options);
+std::string missing_bound_reason(const Request& request, const Options& options);
 
-/// The error bound of each element of the output `name`, f64, in the shape of attend()'s result.
+/// The error bound of each element of `output`, f64, in the shape of attend()'s result.
 /// `in` must be computed in f64. For f64 the bound is doubled, because the reference has the same
 /// rounding errors. The bounds of NaN and infinite elements are unspecified: compare these for
 /// equality. Errors: data, if an input does not fit the stored dtype.
-Tensor expected_error(const std::string& name, const Inputs& in, const Options& options,
+Tensor expected_error(Output output, const Inputs& in, const Options& options,
                       const Precision& precision);
 
 }  // namespace attn

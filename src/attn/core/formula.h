@@ -75,8 +75,8 @@ class Formula {
       case Output::queries: {  // (B, H, rows, D)
         const Value q = ops_.clipped(
             in_.projected
-                ? ops_.split_heads(ops_.project(at(Output::inputs), in_.W_Q, in_.b_Q, "queries"),
-                                   in_.H)
+                ? ops_.split_heads(
+                      ops_.project(at(Output::inputs), in_.W_Q, in_.b_Q, Output::queries), in_.H)
                 : ops_.chosen_rows(ops_.given(in_.Q)));
         return ops_.scaled_by_position(
             ops_.rotated_queries(ops_.qk_normalised(q, in_.q_norm, in_.q_norm_bias)));
@@ -84,7 +84,7 @@ class Formula {
       case Output::keys: {  // (B, G, N, Dk)
         const Value k = ops_.clipped(
             in_.projected
-                ? ops_.split_heads(ops_.project(memory(), in_.W_K, in_.b_K, "keys"), in_.G)
+                ? ops_.split_heads(ops_.project(memory(), in_.W_K, in_.b_K, Output::keys), in_.G)
                 : ops_.given(in_.K));
         return ops_.rotated_keys(ops_.qk_normalised(k, in_.k_norm, in_.k_norm_bias));
       }
@@ -92,7 +92,7 @@ class Formula {
         if (!in_.projected) return ops_.clipped(ops_.given(in_.V));
         return ops_.clipped(
             ops_.split_heads(ops_.project(in_.memory_V ? ops_.given(*in_.memory_V) : memory(),
-                                          in_.W_V, in_.b_V, "values"),
+                                          in_.W_V, in_.b_V, Output::values),
                              in_.G));
       case Output::present_K:  // (B, G, P + N, Dk)
         return in_.past_K ? ops_.append(ops_.given(*in_.past_K), at(Output::keys))
@@ -103,7 +103,7 @@ class Formula {
       case Output::gates:  // (B, H, rows, Dv)
         return ops_.sigmoid(in_.gate ? ops_.chosen_rows(ops_.given(*in_.gate))
                                      : ops_.split_heads(ops_.project(at(Output::inputs), in_.W_gate,
-                                                                     in_.b_gate, "gates"),
+                                                                     in_.b_gate, Output::gates),
                                                         in_.H));
       case Output::scores:  // (B, H, rows, S), as are all up to weights
         return ops_.score(at(Output::queries), all_keys());
@@ -138,7 +138,7 @@ class Formula {
       case Output::context:  // (B, rows, H * Dv)
         return ops_.join_heads(at(Output::head_context));
       case Output::output:  // (B, rows, Mo)
-        return ops_.project(at(Output::context), in_.W_O, in_.b_O, "output");
+        return ops_.project(at(Output::context), in_.W_O, in_.b_O, Output::output);
     }
     throw Error(ErrorKind::internal, "an output that is not computed");
   }

@@ -45,7 +45,7 @@ template <class T>
 struct RowOutput {
   const T* kernel::FinishedRows<T>::*rows;
   T* kept;
-  const RowSink* sink;
+  const RowConsumer* consumer;
 };
 
 /// A reduction of rows and its target.
@@ -63,14 +63,14 @@ void pass_on(const RowOutput<T>& output, const kernel::FinishedRows<T>& rows, st
   if (output.kept)
     for (std::size_t i = 0; i < rows.count; ++i)
       std::copy_n(data + i * rows.stride, S, output.kept + (rows.first + i) * S);
-  if (output.sink)
-    (*output.sink)({.first = rows.first,
-                    .count = rows.count,
-                    .columns = S,
-                    .dtype = dtype_of<T>,
-                    .data = reinterpret_cast<const std::byte*>(data),
-                    .stride = rows.stride * sizeof(T),
-                    .may_hold_nan = may_hold_nan});
+  if (output.consumer)
+    (*output.consumer)({.first = rows.first,
+                        .count = rows.count,
+                        .columns = S,
+                        .dtype = dtype_of<T>,
+                        .data = reinterpret_cast<const std::byte*>(data),
+                        .stride = rows.stride * sizeof(T),
+                        .may_hold_nan = may_hold_nan});
 }
 
 /// A score matrix in the kernels' interface: its rows, and the flag that requests them.
@@ -173,7 +173,7 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
     if (request.wants(each.output)) {
       T* const kept = allocate_if<T>(request.kept.contains(each.output),
                                      outputs[index_of(each.output)], matrix);
-      matrices.push_back({each.rows, kept, request.sinks[index_of(each.output)]});
+      matrices.push_back({each.rows, kept, request.consumers[index_of(each.output)]});
       results.*each.wanted = true;
     }
     for (const auto& [reduction, of] : kRowReductions) {
@@ -194,8 +194,8 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
       for (std::size_t i = 0; i < rows.count; ++i)
         each.kept[rows.first + i] = reduce_row(each.output, rows.*each.rows + i * rows.stride, S);
   };
-  results.sink = [pass_all, &overflowed,
-                  logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {
+  results.on_rows = [pass_all, &overflowed,
+                     logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {
     // logsumexp is finite only if all visible scores are.
     const T* const logs = logsumexp + rows.first;
     const bool finite =
@@ -278,7 +278,8 @@ bool is_product(Score score) {
 /// The queries or keys that the dot products use.
 Tensor factors(const Tensor& x, const Inputs& in, Score score, bool queries) {
   if (score == Score::cosine) return unit_rows(x, in.compute);
-  if (score == Score::general && queries) return matmul(x, *in.W_score, Second::plain, "scores");
+  if (score == Score::general && queries)
+    return matmul(x, *in.W_score, Second::plain, name_of(Output::scores));
   return x;
 }
 
@@ -328,7 +329,7 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.softmax_precision = SoftmaxPrecision::automatic;
   if (options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
-  if (const char* option = beyond_kernels(in, options)) return option;
+  if (const char* option = unrepresentable_option(in, options)) return option;
   if (has_too_many_biases(in)) return "bias";
   return has_kernel_problem(in) ? nullptr : in.slopes ? "alibi" : "relative_bias";
 }

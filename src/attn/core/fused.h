@@ -28,11 +28,12 @@ bool is_streamed(Output output, const OutputSet& outputs);
 
 /// The results requested from the kernels.
 struct FusedRequest {
-  OutputSet kept;                                       ///< as whole tensors
-  std::array<const RowSink*, kOutputs.size()> sinks{};  ///< of score matrices; nullptr: none
+  OutputSet kept;  ///< as whole tensors
+  std::array<const RowConsumer*, kOutputs.size()>
+      consumers{};  ///< of score matrices; nullptr: none
 
   bool wants(Output output) const {
-    return kept.contains(output) || sinks[index_of(output)] != nullptr;
+    return kept.contains(output) || consumers[index_of(output)] != nullptr;
   }
 };
 
@@ -43,7 +44,7 @@ struct FusedResult {
   FusedOutputs outputs;
   /// Flat indices of rows of (B, H, rows) that the reference path has to compute: the kernels
   /// multiply scores by log2(e), so a finite score above 69 % of the largest number overflows.
-  /// `outputs` holds NaN for these rows, and sinks did not receive them.
+  /// `outputs` holds NaN for these rows, and consumers did not receive them.
   std::vector<std::size_t> overflowed;
 };
 

@@ -27,8 +27,8 @@ auto matrix(T* data, std::size_t rows, std::size_t columns) {
 
 /// Whether a product is too small to be worth opening BLAS, which allocates 128 MiB of work space.
 bool is_tiny(const Extents& size) {
-  constexpr std::size_t kMost = 4096;
-  return size.m <= kMost && size.n <= kMost && size.k <= kMost && size.m * size.n * size.k <= kMost;
+  constexpr std::size_t kMax = 4096;
+  return size.m <= kMax && size.n <= kMax && size.k <= kMax && size.m * size.n * size.k <= kMax;
 }
 
 /// c (m, n) = a b, each element summed in order.
@@ -47,8 +47,7 @@ void multiply_tiny(const T* a, const T* b, T* c, const Extents& size, Second sec
 /// c (m, n) = a b for one pair of matrices. xt::blas::gemm and not xt::linalg::dot, which gives
 /// wrong shapes for views that alias and for empty axes.
 template <class T>
-void multiply(const T* a, const T* b, T* c, const Extents& size, Second second,
-              const std::string&) {
+void multiply(const T* a, const T* b, T* c, const Extents& size, Second second, std::string_view) {
   if (is_tiny(size)) return multiply_tiny(a, b, c, size, second);
   const bool transposed = second == Second::transposed;
   auto product = matrix(c, size.m, size.n);
@@ -59,7 +58,7 @@ void multiply(const T* a, const T* b, T* c, const Extents& size, Second second,
 
 /// Integers are summed in 128 bits, so that only a result that does not fit is an error.
 void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, const Extents& size,
-              Second second, const std::string& stage) {
+              Second second, std::string_view stage) {
   const bool transposed = second == Second::transposed;
   const std::size_t step = transposed ? 1 : size.n;
   for (std::size_t i = 0; i < size.m; ++i)
@@ -72,7 +71,7 @@ void multiply(const std::int64_t* a, const std::int64_t* b, std::int64_t* c, con
         overflow |= __builtin_add_overflow(sum, Wide{row[l]} * column[l * step], &sum);
       if (overflow || sum < std::numeric_limits<std::int64_t>::min() ||
           sum > std::numeric_limits<std::int64_t>::max())
-        throw Error(ErrorKind::data, Problem{.subject = stage,
+        throw Error(ErrorKind::data, Problem{.subject = std::string(stage),
                                              .expected = "integers within int64",
                                              .found = "an overflow",
                                              .hint = "give the tensors as floating-point numbers"});
@@ -102,18 +101,18 @@ std::size_t matrices(const Tensor& tensor) {
   return count;
 }
 
-void require_blas_extents(const Extents& size, const std::string& stage) {
-  constexpr std::size_t kMost = std::numeric_limits<xt::blas_index_t>::max();
-  if (std::max({size.m, size.n, size.k}) > kMost)
+void require_blas_extents(const Extents& size, std::string_view stage) {
+  constexpr std::size_t kMax = std::numeric_limits<xt::blas_index_t>::max();
+  if (std::max({size.m, size.n, size.k}) > kMax)
     throw Error(
         ErrorKind::data,
-        Problem{.subject = stage,
-                .expected = "axis lengths of at most " + std::to_string(kMost),
+        Problem{.subject = std::string(stage),
+                .expected = "axis lengths of at most " + std::to_string(kMax),
                 .found = to_string({size.m, size.k}) + " times " + to_string({size.k, size.n})});
 }
 
 template <class T>
-Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, const std::string& stage) {
+Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, std::string_view stage) {
   const std::size_t r = a.rank(), s = b.rank();
   const Extents size{a.shape()[r - 2], b.shape()[second == Second::plain ? s - 1 : s - 2],
                      a.shape()[r - 1]};
@@ -133,7 +132,7 @@ Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, const std::
 
 }  // namespace
 
-Tensor matmul(const Tensor& a, const Tensor& b, Second second, const std::string& stage) {
+Tensor matmul(const Tensor& a, const Tensor& b, Second second, std::string_view stage) {
   const DType dtype = a.dtype() == DType::i64 ? b.dtype() : a.dtype();
   const Tensor left = cast(a, dtype), right = cast(b, dtype);
   if (dtype == DType::f64) return multiply_all<double>(left, right, second, stage);

@@ -2,14 +2,13 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "attn/core/axis.h"
-#include "attn/tensor/tensor.h"
+#include "attn/core/table_lookup.h"
 
 namespace attn {
 
@@ -160,25 +159,13 @@ inline constexpr auto kInputs = [] {
   });
 }();
 
-constexpr const InputRow& row_of(Input input) { return kInputs[static_cast<std::size_t>(input)]; }
-constexpr std::string_view name_of(Input input) { return row_of(input).name; }
+constexpr const auto& table_of(Input) { return kInputs; }
+static_assert(is_in_order(kInputs, &InputRow::input));
 
 /// nullopt if no input has this name.
-std::optional<Input> input_named(std::string_view name);
+inline std::optional<Input> input_named(std::string_view name) { return find_by_name<Input>(name); }
 
 /// In the order of the table.
 const std::vector<std::string>& input_names();
-
-/// The tensor given for an input; nullptr if there is none.
-inline const Tensor* find(const TensorMap& tensors, Input input) {
-  return tensors.find(name_of(input));
-}
-inline bool contains(const TensorMap& tensors, Input input) {
-  return find(tensors, input) != nullptr;
-}
-/// Errors: internal, if there is none.
-inline const Tensor& at(const TensorMap& tensors, Input input) {
-  return tensors.at(name_of(input));
-}
 
 }  // namespace attn

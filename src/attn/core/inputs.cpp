@@ -41,13 +41,13 @@ void check_mask(Input input, const Tensor& mask, Shape full, const Inputs& in, A
 /// Limits the axes of tensors without elements. A file of a few bytes can declare any length, and
 /// the computation allocates memory for each row.
 void limit_empty_tensors(const TensorMap& tensors) {
-  constexpr std::size_t kLongest = std::size_t{1} << 20;
+  constexpr std::size_t kMaxLength = std::size_t{1} << 20;
   for (const auto& [name, tensor] : tensors)
     for (const std::size_t length : tensor.shape())
-      if (tensor.size() == 0 && length > kLongest)
+      if (tensor.size() == 0 && length > kMaxLength)
         throw Error(ErrorKind::data,
                     Problem{.subject = name,
-                            .expected = "axis lengths of at most " + std::to_string(kLongest) +
+                            .expected = "axis lengths of at most " + std::to_string(kMaxLength) +
                                         " in a tensor without elements",
                             .found = to_string(tensor.shape())});
 }
@@ -134,7 +134,7 @@ std::optional<Tensor> found(const TensorMap& numbers, Input input) {
   return tensor ? std::optional(*tensor) : std::nullopt;
 }
 
-/// (heads * D) -> (B, heads, 1, D), the same in every batch row.
+/// (heads * D) -> (B, heads, 1, D), the same in every batch item.
 std::optional<Tensor> lifted_key(const Tensor* bias, const Inputs& in) {
   if (bias == nullptr) return std::nullopt;
   const std::size_t width = bias->shape()[0] / in.G;

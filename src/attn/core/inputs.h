@@ -32,7 +32,7 @@
 
 namespace attn {
 
-/// The segments and positions of the queries and keys of a batch row (core/token_positions.h).
+/// The segments and positions of the queries and keys of a batch item (core/token_positions.h).
 struct TokenPositions {
   static constexpr std::int64_t kPadding = -1;
   struct Side {
@@ -72,7 +72,7 @@ struct Inputs {
   std::optional<Tensor> sinks, head_scale;    ///< (H)
   std::optional<Tensor> W_score, W_score_Q, W_score_K, b_score, v_score, g_score;  ///< core/score.h
 
-  std::vector<TokenPositions> token_positions;  ///< for each batch row, or one for all
+  std::vector<TokenPositions> token_positions;  ///< for each batch item, or one for all
   /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some
   /// query sees are not contiguous.
   std::optional<std::vector<kernel::KeyRange>> key_ranges;  ///< core/mask.h

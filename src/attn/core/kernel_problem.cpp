@@ -40,23 +40,23 @@ void add_mask(KernelProblem<T>& to, const Tensor& mask, bool hides) {
 template <class T>
 void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& options) {
   constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
-  std::int64_t least = kNone, most = 0;  // centers
+  std::int64_t min = kNone, max = 0;  // centers
   for (const kernel::KeyRange& range : *in.key_ranges) {
     if (range.begin == range.end) continue;
-    most = least == kNone ? range.center : std::max(most, range.center);
-    least = std::min(least, range.center);
+    max = min == kNone ? range.center : std::max(max, range.center);
+    min = std::min(min, range.center);
   }
-  if (least == kNone) least = 0;
+  if (min == kNone) min = 0;
   to.own_ranges = *in.key_ranges;
   for (kernel::KeyRange& range : to.own_ranges)
-    range.center = range.begin == range.end ? 0 : range.center - least;
-  const auto width = in.S + static_cast<std::size_t>(most - least);
+    range.center = range.begin == range.end ? 0 : range.center - min;
+  const auto width = in.S + static_cast<std::size_t>(max - min);
   const std::size_t batches = in.slopes ? in.slopes->shape()[0] : 1;
   const Tensor slopes = in.slopes ? cast(*in.slopes, DType::f64) : Tensor();
   const Tensor bias = in.relative_bias ? cast(*in.relative_bias, DType::f64) : Tensor();
   to.distances.resize(batches * in.H * width);
   for (std::size_t d = 0; d < width; ++d) {
-    const std::int64_t distance = static_cast<std::int64_t>(d) - most;
+    const std::int64_t distance = static_cast<std::int64_t>(d) - max;
     const std::size_t bucket = in.relative_bias ? bucket_of(distance, bias.shape()[0], options) : 0;
     for (std::size_t bh = 0; bh < batches * in.H; ++bh) {
       double term = 0;
@@ -67,11 +67,11 @@ void add_distances(KernelProblem<T>& to, const Inputs& in, const Options& option
   }
   const auto stride = static_cast<std::int64_t>(width);
   to.problem.distances = {
-      to.distances.data() + (most - least),
+      to.distances.data() + (max - min),
       {batches == 1 ? 0 : stride * static_cast<std::int64_t>(in.H), stride, 0, 1}};
 }
 
-/// beyond_kernels() for computation in T.
+/// unrepresentable_option() for computation in T.
 template <class T>
 const char* beyond(const Inputs& in, const Options& options) {
   const auto fits = [](double x) { return x == 0 || std::isnormal(static_cast<T>(x)); };
@@ -90,8 +90,10 @@ const char* beyond(const Inputs& in, const Options& options) {
   if (!in.sinks) return nullptr;
   const Tensor sinks = cast(*in.sinks, DType::f64);
   const auto numbers = sinks.data<double>();
-  const auto taken = [&](double sink) { return sink <= std::numeric_limits<T>::max() / log2e; };
-  return std::all_of(numbers.begin(), numbers.end(), taken) ? nullptr : "sinks";
+  const auto is_supported = [&](double sink) {
+    return sink <= std::numeric_limits<T>::max() / log2e;
+  };
+  return std::all_of(numbers.begin(), numbers.end(), is_supported) ? nullptr : "sinks";
 }
 
 }  // namespace
@@ -141,7 +143,7 @@ KernelProblem<T>::KernelProblem(const Inputs& in, const Options& options) {
   }
 }
 
-const char* beyond_kernels(const Inputs& in, const Options& options) {
+const char* unrepresentable_option(const Inputs& in, const Options& options) {
   return in.compute == DType::f32 ? beyond<float>(in, options) : beyond<double>(in, options);
 }
 

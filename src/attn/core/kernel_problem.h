@@ -33,7 +33,7 @@ bool has_too_many_biases(const Inputs& in);
 
 /// The key of the first option whose value, or a number that the kernels derive from it, is
 /// infinite or subnormal in the dtype of the computation; nullptr if there is none.
-const char* beyond_kernels(const Inputs& in, const Options& options);
+const char* unrepresentable_option(const Inputs& in, const Options& options);
 
 /// Upper bound of the memory of a KernelProblem.
 std::size_t bytes_of_kernel_problem(const Inputs& in);

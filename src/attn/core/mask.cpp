@@ -24,13 +24,13 @@ struct Interval {
 
 /// The positions of the keys that are visible to a query at `position` by causality and window.
 Interval reach(std::int64_t position, const Options& options) {
-  constexpr std::int64_t kFar = 4 * kMostOffset;  // more than the distance of any two tokens
+  constexpr std::int64_t kUnlimited = 4 * kMostOffset;  // more than the distance of any two tokens
   Interval reach{std::numeric_limits<std::int64_t>::min(),
                  std::numeric_limits<std::int64_t>::max()};
   if (options.causal) reach.end = position + 1;
   if (options.window.right >= 0)
-    reach.end = std::min(reach.end, position + std::min(options.window.right, kFar) + 1);
-  if (options.window.left >= 0) reach.begin = position - std::min(options.window.left, kFar);
+    reach.end = std::min(reach.end, position + std::min(options.window.right, kUnlimited) + 1);
+  if (options.window.left >= 0) reach.begin = position - std::min(options.window.left, kUnlimited);
   return reach;
 }
 

@@ -13,7 +13,7 @@
 
 namespace attn {
 
-/// For each batch row, or once if in.token_positions has one entry for all of them, a range for
+/// For each batch item, or once if in.token_positions has one entry for all of them, a range for
 /// each of in.rows. nullopt if the keys that a query sees are not contiguous: segments may be
 /// interleaved, and appended keys may follow keys that are hidden.
 std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const Options& options);
@@ -22,14 +22,14 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const 
 /// there are none.
 Tensor visible_by_position(const Inputs& in, const Options& options);
 
-/// Whether this query is beyond the length of its batch row.
-bool is_padding(const Inputs& in, std::size_t batch_row, std::size_t query);
+/// Whether this query is beyond the length of its batch item.
+bool is_padding(const Inputs& in, std::size_t batch_item, std::size_t query);
 
 /// The keys that each query sees. Masked scores do not determine this, because a visible score can
 /// be -inf.
 struct VisibleKeys {
   Tensor keys;                ///< (B, H, R, S), boolean
-  std::vector<bool> padding;  ///< (B, R): beyond its batch row's length; EmptyRows does not apply
+  std::vector<bool> padding;  ///< (B, R): beyond its batch item's length; EmptyRows does not apply
 };
 
 /// Masked scores (B, H, R, S) and what was masked. Query i sees key j when the boolean mask, the

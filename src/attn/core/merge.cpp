@@ -6,6 +6,7 @@
 #include <string>
 
 #include "attn/base/error.h"
+#include "attn/core/output_table.h"
 
 namespace attn {
 namespace {
@@ -15,8 +16,8 @@ constexpr double kNone = -std::numeric_limits<double>::infinity();
 /// Checks that `tensor` has the shape of `rows` and one more axis, as long as that of `like` if
 /// given:
 /// "part.npz: head_context: expected floats (3, 2, *) to match the first part, found ...".
-void check_tensor(const std::string& part, const std::string& name, const Tensor& tensor,
-                  const Shape& rows, const Tensor* like, ProblemList& problems) {
+void check_tensor(const std::string& part, Output output, const Tensor& tensor, const Shape& rows,
+                  const Tensor* like, ProblemList& problems) {
   Shape leading = tensor.shape();
   const bool as_long =
       !leading.empty() && (like == nullptr || leading.back() == like->shape().back());
@@ -26,7 +27,7 @@ void check_tensor(const std::string& part, const std::string& name, const Tensor
   for (const std::size_t n : rows) expected += std::to_string(n) + ", ";
   expected += like == nullptr ? "*)" : std::to_string(like->shape().back()) + ")";
   problems.add({.where = {part},
-                .subject = name,
+                .subject = std::string(name_of(output)),
                 .expected = "floats " + expected + " to match the first part",
                 .found = std::string(name_of(tensor.dtype())) + " " + to_string(tensor.shape())});
 }
@@ -39,14 +40,14 @@ void check(const std::vector<Partial>& parts, const std::vector<std::string>& na
     const Tensor& l = parts[i].logsumexp;
     if (l.shape() != rows || !is_float(l.dtype()))
       problems.add({.where = {names[i]},
-                    .subject = "logsumexp",
+                    .subject = std::string(name_of(Output::logsumexp)),
                     .expected = "floats " + to_string(rows),
                     .found = std::string(name_of(l.dtype())) + " " + to_string(l.shape())});
     const bool later = i > 0 && first.rank() > 0;
-    check_tensor(names[i], "head_context", parts[i].head_context, rows, later ? &first : nullptr,
-                 problems);
+    check_tensor(names[i], Output::head_context, parts[i].head_context, rows,
+                 later ? &first : nullptr, problems);
     if (parts[i].weights)
-      check_tensor(names[i], "weights", *parts[i].weights, rows, nullptr, problems);
+      check_tensor(names[i], Output::weights, *parts[i].weights, rows, nullptr, problems);
   }
   if (!problems.empty()) problems.raise(ErrorKind::data);
 }
@@ -63,14 +64,14 @@ DType widest(const std::vector<Partial>& parts) {
 
 /// log(sum exp l_i) of one query; NaN if any l_i is NaN.
 double total(const std::vector<Tensor>& logs, std::size_t row) {
-  double most = kNone, sum = 0;
-  for (const Tensor& log : logs) most = std::max(most, log.data<double>()[row]);
+  double max = kNone, sum = 0;
+  for (const Tensor& log : logs) max = std::max(max, log.data<double>()[row]);
   for (const Tensor& log : logs) {
     const double value = log.data<double>()[row];
     if (std::isnan(value)) return value;
-    sum += value == kNone ? 0 : std::exp(value - most);
+    sum += value == kNone ? 0 : std::exp(value - max);
   }
-  return most == kNone ? kNone : most + std::log(sum);
+  return max == kNone ? kNone : max + std::log(sum);
 }
 
 }  // namespace

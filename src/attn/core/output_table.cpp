@@ -1,20 +1,11 @@
 #include "attn/core/output_table.h"
 
-#include <unordered_map>
-
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 
 namespace attn {
 namespace {
-
-constexpr bool is_in_order() {
-  for (std::size_t i = 0; i < kOutputs.size(); ++i)
-    if (kOutputs[i].output != static_cast<Output>(i)) return false;
-  return true;
-}
-static_assert(is_in_order(), "a row of kOutputs is not at its enumerator's place");
 
 /// The missing tensor or option that this output requires; "" if the problem has the output.
 std::string_view missing_for(Output output, const TensorMap& tensors, const Options& options) {
@@ -37,17 +28,29 @@ std::string nearest_or_all(const std::string& name) {
   return text;
 }
 
-}  // namespace
-
-std::optional<Output> output_named(std::string_view name) {
-  static const std::unordered_map<std::string_view, Output, NameHash> outputs = [] {
-    std::unordered_map<std::string_view, Output, NameHash> all;
-    for (const OutputRow& row : kOutputs) all.emplace(row.name, row.output);
-    return all;
-  }();
-  const auto found = outputs.find(name);
-  return found == outputs.end() ? std::nullopt : std::optional(found->second);
+std::optional<Request> request_named(std::string_view name) {
+  if (const auto output = output_named(name)) return *output;
+  if (const auto input = input_named(name)) return *input;
+  return std::nullopt;
 }
+
+void add(ProblemList& problems, std::string message) {
+  problems.add({.subject = "outputs", .message = std::move(message)});
+}
+
+/// Adds an error unless this problem has the requested tensor.
+void require_available(const Request& request, const TensorMap& tensors, const Options& options,
+                       ProblemList& problems) {
+  const Input* input = std::get_if<Input>(&request);
+  const Output* output = std::get_if<Output>(&request);
+  const std::string_view missing = output ? missing_for(*output, tensors, options) : "";
+  if (!missing.empty())
+    add(problems, "'" + std::string(name_of(*output)) + "' requires " + std::string(missing));
+  else if (input && !contains(tensors, *input))
+    add(problems, "'" + std::string(name_of(*input)) + "' is not an input of this job");
+}
+
+}  // namespace
 
 bool OutputSet::needs_scores() const {
   for (const OutputRow& row : kOutputs)
@@ -55,25 +58,15 @@ bool OutputSet::needs_scores() const {
   return false;
 }
 
-std::optional<Request> request_named(std::string_view name) {
-  if (const auto output = output_named(name)) return *output;
-  if (const auto input = input_named(name)) return *input;
-  return std::nullopt;
-}
-
-std::vector<Request> requests_named(const std::vector<std::string>& names) {
-  std::vector<Request> requests;
-  requests.reserve(names.size());
-  for (const std::string& name : names) {
-    const auto request = request_named(name);
-    if (!request) throw Error(ErrorKind::internal, name + ": an output that was not checked");
-    requests.push_back(*request);
-  }
-  return requests;
-}
-
 std::string_view name_of(const Request& request) {
-  return std::visit([](auto what) { return name_of(what); }, request);
+  return std::visit([](auto id) { return name_of(id); }, request);
+}
+
+std::vector<std::string> names_of(const std::vector<Request>& requests) {
+  std::vector<std::string> names;
+  names.reserve(requests.size());
+  for (const Request& request : requests) names.emplace_back(name_of(request));
+  return names;
 }
 
 OutputSet outputs_among(const std::vector<Request>& requests) {
@@ -83,34 +76,41 @@ OutputSet outputs_among(const std::vector<Request>& requests) {
   return outputs;
 }
 
-std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options) {
-  std::vector<std::string> names;
+std::vector<Request> available_outputs(const TensorMap& tensors, const Options& options) {
+  std::vector<Request> requests;
   for (const OutputRow& row : kOutputs)
-    if (missing_for(row.output, tensors, options).empty()) names.emplace_back(row.name);
-  for (const auto& [name, tensor] : tensors) names.push_back(name);
-  return names;
+    if (missing_for(row.output, tensors, options).empty()) requests.emplace_back(row.output);
+  for (const auto& [name, tensor] : tensors)
+    if (const auto input = input_named(name)) requests.emplace_back(*input);
+  return requests;
 }
 
-void check_outputs(const std::vector<std::string>& names, const TensorMap& tensors,
+void check_outputs(const std::vector<Request>& requests, const TensorMap& tensors,
                    const Options& options) {
   ProblemList problems;
-  const auto add = [&](std::string message) {
-    problems.add({.subject = "outputs", .message = std::move(message)});
-  };
-  for (const std::string& name : names) {
-    const auto output = output_named(name);
-    const auto input = input_named(name);
-    const std::string_view missing = output ? missing_for(*output, tensors, options) : "";
-    if (name.empty())
-      add("expected the name of an output, found an empty string");
-    else if (!input && !output)
-      add("unknown output '" + printable(name) + "'" + nearest_or_all(name));
-    else if (input && !contains(tensors, *input))
-      add("'" + name + "' is not an input of this job");
-    else if (!missing.empty())
-      add("'" + name + "' requires " + std::string(missing));
-  }
+  for (const Request& request : requests) require_available(request, tensors, options, problems);
   if (!problems.empty()) problems.raise(ErrorKind::usage);
+}
+
+std::vector<Request> requests_named(const std::vector<std::string>& names, const TensorMap& tensors,
+                                    const Options& options) {
+  std::vector<Request> requests;
+  ProblemList problems;
+  bool all_known = true;
+  for (const std::string& name : names) {
+    const std::optional<Request> request = request_named(name);
+    if (request) {
+      require_available(*request, tensors, options, problems);
+      requests.push_back(*request);
+    } else {
+      all_known = false;
+      add(problems, name.empty()
+                        ? "expected the name of an output, found an empty string"
+                        : "unknown output '" + printable(name) + "'" + nearest_or_all(name));
+    }
+  }
+  if (!all_known) problems.raise(ErrorKind::usage);
+  return requests;
 }
 
 }  // namespace attn

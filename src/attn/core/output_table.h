@@ -4,7 +4,6 @@
 
 #include <array>
 #include <bitset>
-#include <cstddef>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,7 +13,7 @@
 #include "attn/core/axis.h"
 #include "attn/core/input_table.h"
 #include "attn/core/options.h"
-#include "attn/tensor/tensor.h"
+#include "attn/core/table_lookup.h"
 
 namespace attn {
 
@@ -209,9 +208,8 @@ inline constexpr auto kOutputs = [] {
   });
 }();
 
-constexpr std::size_t index_of(Output output) { return static_cast<std::size_t>(output); }
-constexpr const OutputRow& row_of(Output output) { return kOutputs[index_of(output)]; }
-constexpr std::string_view name_of(Output output) { return row_of(output).name; }
+constexpr const auto& table_of(Output) { return kOutputs; }
+static_assert(is_in_order(kOutputs, &OutputRow::output));
 
 /// Whether the output has a score or weight for each query and key, (B, H, L, S): its rows can be
 /// written while others are being computed.
@@ -223,18 +221,8 @@ constexpr bool needs_scores(Output output) {
 }
 
 /// nullopt if no output has this name.
-std::optional<Output> output_named(std::string_view name);
-
-/// A result by the name of its output.
-inline const Tensor* find(const TensorMap& results, Output output) {
-  return results.find(name_of(output));
-}
-inline bool contains(const TensorMap& results, Output output) {
-  return find(results, output) != nullptr;
-}
-/// Errors: internal, if there is none.
-inline const Tensor& at(const TensorMap& results, Output output) {
-  return results.at(name_of(output));
+inline std::optional<Output> output_named(std::string_view name) {
+  return find_by_name<Output>(name);
 }
 
 class OutputSet {
@@ -252,20 +240,23 @@ class OutputSet {
   std::bitset<kOutputs.size()> bits_;
 };
 
-/// What a job can request by name: an output, or a given tensor unchanged.
+/// What a job can request: an output, or a given tensor unchanged.
 using Request = std::variant<Output, Input>;
-std::optional<Request> request_named(std::string_view name);
-/// Errors: internal, for any other name; check_outputs() must have accepted it.
-std::vector<Request> requests_named(const std::vector<std::string>& names);
 std::string_view name_of(const Request& request);
+std::vector<std::string> names_of(const std::vector<Request>& requests);
 OutputSet outputs_among(const std::vector<Request>& requests);
 
-/// The outputs that this problem has, then the given tensors by their own names.
-std::vector<std::string> available_outputs(const TensorMap& tensors, const Options& options);
+/// The outputs that this problem has, then the given tensors.
+std::vector<Request> available_outputs(const TensorMap& tensors, const Options& options);
 
-/// Errors: usage, with a line for each unknown name and for each output that this problem does not
-/// have (`output` without W_O).
-void check_outputs(const std::vector<std::string>& names, const TensorMap& tensors,
+/// Errors: usage, with a line for each request that this problem does not have (`output` without
+/// W_O).
+void check_outputs(const std::vector<Request>& requests, const TensorMap& tensors,
                    const Options& options);
+
+/// The requests with these names. Errors: usage, if a name is unknown, with a line for each unknown
+/// name and each request that this problem does not have.
+std::vector<Request> requests_named(const std::vector<std::string>& names, const TensorMap& tensors,
+                                    const Options& options);
 
 }  // namespace attn

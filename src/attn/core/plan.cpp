@@ -14,7 +14,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kMost = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t kMax = std::numeric_limits<std::size_t>::max();
 
 double real_product(const Shape& factors) {
   double result = 1;
@@ -69,7 +69,7 @@ class CostOps {
   }
 
   Cost project(const Cost& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
-               const char*) const {
+               Output) const {
     Cost y{x.shape, x.is_integer && is_integer(W) && is_integer(b)};
     if (W) {
       y.shape.back() = W->shape()[1];
@@ -201,27 +201,27 @@ CostOps costs_of(const OutputSet& outputs, const Inputs& in, const Options& opti
 
 std::size_t bytes_of(Output output, const Cost& cost, const Inputs& in) {
   const std::size_t visible = output == Output::masked_scores ? 1 : 0;  // a boolean for each score
-  return product(
-      {product(cost.shape), size_of(cost.is_integer ? DType::i64 : in.compute) + visible});
+  return saturating_product({saturating_product(cost.shape),
+                             size_of(cost.is_integer ? DType::i64 : in.compute) + visible});
 }
 
 PlannedOutput planned(const Request& request, const TensorMap& tensors, const CostOps& costs,
                       const Inputs& in, const Options& options) {
-  const std::string name(name_of(request));
   if (const Input* input = std::get_if<Input>(&request)) {
     const Tensor& tensor = at(tensors, *input);
-    return {name, tensor.shape(), tensor.dtype(), tensor.bytes()};
+    return {request, tensor.shape(), tensor.dtype(), tensor.bytes()};
   }
   const Output output = std::get<Output>(request);
   if (row_of(output).phase == Phase::given) {
     const Tensor& W = at(tensors, *row_of(output).source);
     const std::size_t heads = row_of(output).axes[0] == Axis::H ? in.H : in.G;
-    return {name, {heads, W.shape()[0], W.shape()[1] / heads}, W.dtype(), W.bytes()};
+    return {request, {heads, W.shape()[0], W.shape()[1] / heads}, W.dtype(), W.bytes()};
   }
   const Cost& cost = *costs.cost(same_numbers_as(output));
   const DType dtype = cost.is_integer ? DType::i64 : float_dtype_of(output, in);
   const Shape shape = to_user_shape(output, cost.shape, in, options);
-  return {name, shape, dtype, product({product(shape), size_of(dtype)}), cost.flops};
+  return {request, shape, dtype, saturating_product({saturating_product(shape), size_of(dtype)}),
+          cost.flops};
 }
 
 /// Bytes of the tensors and of their copies in the dtype of the computation.
@@ -230,13 +230,14 @@ std::size_t bytes_of_inputs(const TensorMap& tensors, const Inputs& in) {
   for (const auto& [name, tensor] : tensors) {
     const DType used = is_float(tensor.dtype()) ? in.compute : DType::i64;
     bytes += tensor.bytes();
-    if (tensor.dtype() != used) bytes = sum(bytes, product({tensor.size(), size_of(used)}));
+    if (tensor.dtype() != used)
+      bytes = saturating_sum(bytes, saturating_product({tensor.size(), size_of(used)}));
   }
   if (in.B > 1)  // copies of those that the batch shares
     for (const auto& [input, whole] :
          {std::pair{Input::memory, &in.memory}, std::pair{Input::memory_V, &in.memory_V}})
       if (contains(tensors, input) && at(tensors, input).rank() == 2)
-        bytes = sum(bytes, (*whole)->bytes());
+        bytes = saturating_sum(bytes, (*whole)->bytes());
   return bytes;
 }
 
@@ -249,41 +250,41 @@ bool has_integers(const CostOps& costs) {
 
 }  // namespace
 
-std::size_t sum(std::size_t a, std::size_t b) { return a > kMost - b ? kMost : a + b; }
+std::size_t saturating_sum(std::size_t a, std::size_t b) { return a > kMax - b ? kMax : a + b; }
 
-std::size_t product(const Shape& factors) {
+std::size_t saturating_product(const Shape& factors) {
   std::size_t result = 1;
   for (const std::size_t factor : factors)
-    if (__builtin_mul_overflow(result, factor, &result)) return kMost;
+    if (__builtin_mul_overflow(result, factor, &result)) return kMax;
   return result;
 }
 
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
-          const std::vector<std::string>& outputs, const std::set<std::string>& offered) {
+          const std::vector<Request>& outputs, const OutputSet& offered) {
   check_outputs(outputs, tensors, options);
-  const std::vector<Request> requests = requests_named(outputs);
-  const OutputSet asked = outputs_among(requests);
-  const CostOps costs = costs_of(asked, in, options);
+  const OutputSet requested = outputs_among(outputs);
+  const CostOps costs = costs_of(requested, in, options);
   Plan result;
-  if (asked.needs_scores()) {
+  if (requested.needs_scores()) {
     result.fallback_reason = has_integers(costs) ? "integers" : fallback_reason(in, options);
     result.path = result.fallback_reason ? "reference" : "kernels";
   }
   const bool is_fused = result.path && !result.fallback_reason;
-  if (is_fused) result.bytes = sum(result.bytes, bytes_of_kernel_problem(in));
+  if (is_fused) result.bytes = saturating_sum(result.bytes, bytes_of_kernel_problem(in));
   OutputSet kept;
-  for (const Request& request : requests) {
+  for (const Request& request : outputs) {
     PlannedOutput output = planned(request, tensors, costs, in, options);
     const Output* computed = std::get_if<Output>(&request);
     if (computed != nullptr && row_of(*computed).phase != Phase::given) {
-      output.streamed = is_fused && offered.contains(output.name) && is_streamed(*computed, asked);
+      output.streamed =
+          is_fused && offered.contains(*computed) && is_streamed(*computed, requested);
       if (!output.streamed) kept.insert(*computed);
       if (!output.streamed && in.result != in.compute)
-        result.bytes = sum(result.bytes, output.bytes);
+        result.bytes = saturating_sum(result.bytes, output.bytes);
     }
     result.outputs.push_back(std::move(output));
   }
-  if (asked.contains(Output::mean_weights) || asked.contains(Output::key_weights))
+  if (requested.contains(Output::mean_weights) || requested.contains(Output::key_weights))
     kept.insert(Output::weights);
   std::size_t largest = 0;
   for (const OutputRow& row : kOutputs) {
@@ -293,9 +294,10 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
     if (is_fused && is_score_matrix(row.output) && !kept.contains(row.output)) continue;
     const std::size_t bytes = bytes_of(row.output, *cost, in);
     largest = std::max(largest, bytes);
-    result.bytes = sum(result.bytes, bytes);
+    result.bytes = saturating_sum(result.bytes, bytes);
   }
-  result.bytes = sum(result.bytes, sum(largest, bytes_of_inputs(tensors, in)));
+  result.bytes =
+      saturating_sum(result.bytes, saturating_sum(largest, bytes_of_inputs(tensors, in)));
   return result;
 }
 

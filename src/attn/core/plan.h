@@ -1,18 +1,17 @@
 // The shapes, dtypes and cost of a computation's results, determined from shapes and dtypes alone.
 #pragma once
 
-#include <set>
-#include <string>
 #include <vector>
 
 #include "attn/core/inputs.h"
 #include "attn/core/options.h"
+#include "attn/core/output_table.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
 
 struct PlannedOutput {
-  std::string name;
+  Request request;
   Shape shape;
   DType dtype;
   std::size_t bytes = 0;
@@ -32,13 +31,13 @@ struct Plan {
 /// The results and the cost of attend(). A product of (m, k) and (k, n) counts 2 m k n flops; an
 /// element of inputs, scaled_scores and masked_scores counts 1, of weights 4 (subtract,
 /// exponential, sum, divide). Memory: everything computed is assumed to be kept to the end, plus
-/// one copy of the largest. Outputs in `offered` have sinks (core/row_block.h); those that the
+/// one copy of the largest. Outputs in `offered` have consumers (core/row_block.h); those that the
 /// fused kernels can stream take no memory. Sizes saturate at 2^64 - 1. Errors: as check_outputs().
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
-          const std::vector<std::string>& outputs, const std::set<std::string>& offered = {});
+          const std::vector<Request>& outputs, const OutputSet& offered = {});
 
 /// Sum and product of byte counts, saturating at the largest size.
-std::size_t sum(std::size_t a, std::size_t b);
-std::size_t product(const Shape& factors);
+std::size_t saturating_sum(std::size_t a, std::size_t b);
+std::size_t saturating_product(const Shape& factors);
 
 }  // namespace attn

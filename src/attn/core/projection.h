@@ -43,7 +43,7 @@ Tensor repeated(const Tensor& tensor, std::size_t count);
 /// x W + b: x (B, N, M), W (M, P), b (P) -> (B, N, P). W defaults to the identity, b
 /// to zero. Integers stay exact; Error(data) that names `stage` if one does not fit int64.
 Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
-               const std::string& stage);
+               Output stage);
 
 /// The output that contains the same numbers: head_context for context, which is head_context with
 /// permuted axes.

@@ -30,13 +30,13 @@ inline constexpr std::array<RowReduction, 2> kRowReductions = {{
 /// The largest element; NaN if there is one, -inf for an empty row.
 template <class T>
 T row_max(const T* row, std::size_t count) {
-  T most = -std::numeric_limits<T>::infinity();
+  T max = -std::numeric_limits<T>::infinity();
   bool has_nan = false;
   for (std::size_t j = 0; j < count; ++j) {
     has_nan |= row[j] != row[j];
-    most = row[j] > most ? row[j] : most;
+    max = row[j] > max ? row[j] : max;
   }
-  return has_nan ? std::numeric_limits<T>::quiet_NaN() : most;
+  return has_nan ? std::numeric_limits<T>::quiet_NaN() : max;
 }
 
 /// -sum(w log w), with 0 log 0 = 0. For a softmax this equals logsumexp minus the expected visible

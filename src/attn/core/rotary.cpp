@@ -87,7 +87,7 @@ double attention_factor(const Rotary& rotary) {
 }
 
 /// The rows of a table (positions, width) at `positions` (B, N): (B, N, width), f64.
-Tensor looked_up(const Tensor& table, const Tensor& positions) {
+Tensor rows_at(const Tensor& table, const Tensor& positions) {
   const Tensor doubles = cast(table, DType::f64);
   const std::size_t width = table.shape()[1];
   Tensor found(DType::f64, {positions.shape()[0], positions.shape()[1], width});
@@ -103,17 +103,17 @@ Tensor looked_up(const Tensor& table, const Tensor& positions) {
 
 Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions) {
   if (in.cos && in.cos->rank() == 3) return {cast(*in.cos, DType::f64), cast(*in.sin, DType::f64)};
-  if (in.cos) return {looked_up(*in.cos, positions), looked_up(*in.sin, positions)};
+  if (in.cos) return {rows_at(*in.cos, positions), rows_at(*in.sin, positions)};
   const std::size_t r = rotary.width > 0 ? static_cast<std::size_t>(rotary.width) : in.D;
   const Shape shape = {positions.shape()[0], positions.shape()[1], r / 2};
   Angles angles{Tensor(DType::f64, shape), Tensor(DType::f64, shape)};
-  const auto places = positions.data<std::int64_t>();
+  const auto indices = positions.data<std::int64_t>();
   const auto cos = angles.cos.mutable_data<double>(), sin = angles.sin.mutable_data<double>();
   const double factor = attention_factor(rotary);
   for (std::size_t k = 0; k < r / 2; ++k) {
     const double f = frequency(k, rotary, in, static_cast<double>(r));
-    for (std::size_t i = 0; i < places.size(); ++i) {
-      const double angle = static_cast<double>(places[i]) * f;
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const double angle = static_cast<double>(indices[i]) * f;
       cos[i * (r / 2) + k] = factor * std::cos(angle);
       sin[i * (r / 2) + k] = factor * std::sin(angle);
     }

@@ -54,28 +54,28 @@ std::size_t count_infinite(const Tensor& tensor) {
 
 }  // namespace
 
-void Rounding::count(const std::string& name, const Tensor& exact, const Tensor& rounded) {
+void Rounding::count(Output output, const Tensor& exact, const Tensor& rounded) {
   const std::size_t infinite = count_infinite(rounded);
   if (infinite == 0) return;
   const std::size_t overflows = infinite - count_infinite(exact);
   if (overflows == 0) return;
   const std::lock_guard lock(mutex_);
-  overflows_[name] += overflows;
+  overflows_[output] += overflows;
 }
 
-Tensor Rounding::rounded(const std::string& name, const Tensor& output) {
-  if (!is_float(output.dtype()) || output.dtype() == to_) return output;
-  const Tensor result = cast(output, to_);
-  count(name, output, result);
+Tensor Rounding::rounded(Output output, const Tensor& exact) {
+  if (!is_float(exact.dtype()) || exact.dtype() == to_) return exact;
+  const Tensor result = cast(exact, to_);
+  count(output, exact, result);
   return result;
 }
 
-RowSinks Rounding::before(const RowSinks& sinks) {
-  RowSinks rounding;
-  for (const auto& [name, sink] : sinks)
-    rounding[name] = [this, &name = name, &to = sink](const RowBlock& block) {
+RowConsumers Rounding::before(const RowConsumers& consumers) {
+  RowConsumers rounding;
+  for (const auto& [output, consumer] : consumers)
+    rounding[output] = [this, output = output, &to = consumer](const RowBlock& block) {
       if (block.dtype == to_) return to(block);
-      const Tensor rows = rounded(name, copied(block));
+      const Tensor rows = rounded(output, copied(block));
       to(in_place_of(block, rows));
     };
   return rounding;

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <string>
 
 #include "attn/core/inputs.h"
 #include "attn/core/output_table.h"
@@ -40,8 +39,8 @@ RowBlock converted(const RowBlock& block, DType dtype, Tensor& kept);
 
 /// Receives each row of an output once, in any order, from several threads at once. The block is
 /// valid during the call. An exception ends the computation.
-using RowSink = std::function<void(const RowBlock&)>;
-using RowSinks = std::map<std::string, RowSink>;  ///< by the output's name
+using RowConsumer = std::function<void(const RowBlock&)>;
+using RowConsumers = std::map<Output, RowConsumer>;
 
 /// The dtype of a floating-point output: in.result, except that logsumexp keeps the precision of
 /// the computation, as in FlashAttention and PyTorch, because 16 bits are too few for merging
@@ -50,22 +49,22 @@ inline DType float_dtype_of(Output output, const Inputs& in) {
   return output == Output::logsumexp ? in.compute : in.result;
 }
 
-/// Number of finite elements that became infinite, by output; the largest float16 is 65504.
-using Overflows = std::map<std::string, std::size_t>;
+/// Number of finite elements of each output that became infinite; the largest float16 is 65504.
+using Overflows = std::map<Output, std::size_t>;
 
 class Rounding {
  public:
   explicit Rounding(DType to) : to_(to) {}
 
-  Tensor rounded(const std::string& name, const Tensor& output);
-  /// Sinks that round rows and pass them on to `sinks`, which must outlive them, as must this
-  /// object.
-  RowSinks before(const RowSinks& sinks);
+  Tensor rounded(Output output, const Tensor& exact);
+  /// Consumers that round rows and pass them on to `consumers`, which must outlive them, as must
+  /// this object.
+  RowConsumers before(const RowConsumers& consumers);
 
   Overflows overflows() const { return overflows_; }  ///< call when all outputs are rounded
 
  private:
-  void count(const std::string& name, const Tensor& exact, const Tensor& rounded);
+  void count(Output output, const Tensor& exact, const Tensor& rounded);
 
   const DType to_;
   std::mutex mutex_;

@@ -7,6 +7,7 @@
 #include <xtensor/xnoalias.hpp>
 
 #include "attn/core/gemm.h"
+#include "attn/core/output_table.h"
 #include "attn/tensor/array.h"
 
 namespace attn {
@@ -37,7 +38,7 @@ Tensor rows_of(const Tensor& matrix, std::size_t first, std::size_t count) {
 }
 
 Tensor through(const Tensor& x, const std::optional<Tensor>& W) {
-  return W ? matmul(x, *W, Second::plain, "scores") : x;
+  return W ? matmul(x, *W, Second::plain, name_of(Output::scores)) : x;
 }
 
 /// v, or g v / |v|; ones where v is absent.
@@ -102,7 +103,7 @@ Tensor cosines(const Tensor& queries, const Tensor& keys) {
   const std::size_t L = queries.shape()[2], S = keys.shape()[2];
   const std::size_t sharing = queries.shape()[1] / keys.shape()[1];
   const std::vector<double> q = row_norms(queries), k = row_norms(keys);
-  Tensor cosines = matmul(queries, keys, Second::transposed, "scores");
+  Tensor cosines = matmul(queries, keys, Second::transposed, name_of(Output::scores));
   double* cosine = cosines.mutable_data<double>().data();
   for (std::size_t i = 0; i < q.size(); ++i)
     for (std::size_t j = 0; j < S; ++j) *cosine++ /= q[i] * k[i / L / sharing * S + j];
@@ -135,14 +136,14 @@ Tensor score(const Tensor& queries, const Tensor& keys, const Inputs& in, Score 
     case Score::concat:
       return additive_scores(queries, keys, in, kind);
     case Score::general:
-      return matmul(matmul(queries, *in.W_score, Second::plain, "scores"), keys, Second::transposed,
-                    "scores");
+      return matmul(matmul(queries, *in.W_score, Second::plain, name_of(Output::scores)), keys,
+                    Second::transposed, name_of(Output::scores));
     case Score::cosine:
       return cast(cosines(cast(queries, DType::f64), cast(keys, DType::f64)), in.compute);
     case Score::dot:
       break;
   }
-  return matmul(queries, keys, Second::transposed, "scores");
+  return matmul(queries, keys, Second::transposed, name_of(Output::scores));
 }
 
 Tensor unit_rows(const Tensor& x, DType compute) {

@@ -185,9 +185,9 @@ AxisList with_batch(bool batched, AxisList axes, bool second = false) {
 /// Whether all items of the batch use this matrix.
 bool is_shared(const Tensor& matrix, bool batched) { return batched && matrix.rank() == 2; }
 
-bool check_rank(Input input, const Tensor& tensor, std::size_t most, AxisLengths& axes) {
-  if (tensor.rank() >= 2 && tensor.rank() <= most) return true;
-  axes.problem(input, {.expected = std::string(most == 4 ? "2, 3 or 4" : "2 or 3") + " axes",
+bool check_rank(Input input, const Tensor& tensor, std::size_t max_rank, AxisLengths& axes) {
+  if (tensor.rank() >= 2 && tensor.rank() <= max_rank) return true;
+  axes.problem(input, {.expected = std::string(max_rank == 4 ? "2, 3 or 4" : "2 or 3") + " axes",
                        .found = to_string(tensor.shape()),
                        .hint = tensor.rank() == 1 ? "write one vector as [[...]]" : ""});
   return false;

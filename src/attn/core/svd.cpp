@@ -57,20 +57,20 @@ double squares(const Tensor& tensor, double unit) {
 Svd svd(const Tensor& matrix, std::optional<std::size_t> rank) {
   if (matrix.rank() != 2)
     throw Error(ErrorKind::data, "expected a matrix, found shape " + to_string(matrix.shape()));
-  const std::size_t m = matrix.shape()[0], n = matrix.shape()[1], most = std::min(m, n);
-  if (rank.value_or(0) > most)
-    throw Error(ErrorKind::data, "rank " + std::to_string(*rank) + " exceeds " +
-                                     std::to_string(most) + ", the maximum for a matrix of shape " +
-                                     to_string(matrix.shape()));
+  const std::size_t m = matrix.shape()[0], n = matrix.shape()[1], max_rank = std::min(m, n);
+  if (rank.value_or(0) > max_rank)
+    throw Error(ErrorKind::data,
+                "rank " + std::to_string(*rank) + " exceeds " + std::to_string(max_rank) +
+                    ", the maximum for a matrix of shape " + to_string(matrix.shape()));
   // LAPACK counts in 32 bits, and its workspace is up to about 7 min(m, n)^2 elements.
-  if (std::max(m, n) > 1u << 30 || most > 1u << 14)
+  if (std::max(m, n) > 1u << 30 || max_rank > 1u << 14)
     throw Error(ErrorKind::data, "expected a matrix of at most 2^30 by 2^14, found shape " +
                                      to_string(matrix.shape()));
 
-  const std::size_t kept = rank.value_or(most);
+  const std::size_t kept = rank.value_or(max_rank);
   const bool single = matrix.dtype() == DType::f32;
   const Tensor floats = single ? matrix : cast(matrix, DType::f64);
-  if (most == 0)
+  if (max_rank == 0)
     return {Tensor(floats.dtype(), {m, 0}), Tensor(floats.dtype(), {0}),
             Tensor(floats.dtype(), {0, n})};
   if (single) {

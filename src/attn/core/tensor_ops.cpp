@@ -36,7 +36,7 @@ Tensor TensorOps::add_positions() const {
 }
 
 Tensor TensorOps::project(const Tensor& x, const std::optional<Tensor>& W,
-                          const std::optional<Tensor>& b, const std::string& stage) const {
+                          const std::optional<Tensor>& b, Output stage) const {
   return attn::project(x, W, b, stage);
 }
 

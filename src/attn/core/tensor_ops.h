@@ -31,7 +31,7 @@ class TensorOps {
   Tensor positions() const;
   Tensor add_positions() const;
   Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
-                 const std::string& stage) const;
+                 Output stage) const;
   Tensor split_heads(const Tensor& x, std::size_t heads) const;
   Tensor clipped(const Tensor& x) const;
   Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,

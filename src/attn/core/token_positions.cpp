@@ -27,8 +27,8 @@ Tensor sinusoidal_positions(const Position& position, std::size_t L, std::size_t
     for (std::size_t column = 0; column < M; ++column) {
       if (is_left_out(position, column, M)) continue;
       const auto even = static_cast<double>(column - column % 2);
-      const double place = static_cast<double>(position.first) + static_cast<double>(p);
-      const double term = place / std::pow(position.base, doubled * even / static_cast<double>(M));
+      const double index = static_cast<double>(position.first) + static_cast<double>(p);
+      const double term = index / std::pow(position.base, doubled * even / static_cast<double>(M));
       out[p * M + column] = column % 2 == 0 ? std::sin(term) : std::cos(term);
     }
   return positions;
@@ -54,9 +54,9 @@ namespace {
 
 using Ids = std::vector<std::int64_t>;
 
-/// One number for each batch row, or one for all; empty if the tensor is absent or invalid.
-std::optional<Ids> lengths(Input input, const TensorMap& numbers, std::size_t B, std::size_t most,
-                           AxisLengths& axes) {
+/// One number for each batch item, or one for all; empty if the tensor is absent or invalid.
+std::optional<Ids> lengths(Input input, const TensorMap& numbers, std::size_t B,
+                           std::size_t max_length, AxisLengths& axes) {
   const Tensor* tensor = find(numbers, input);
   if (tensor == nullptr) return std::nullopt;
   if (tensor->dtype() != DType::i64 || tensor->rank() > 1 ||
@@ -69,8 +69,8 @@ std::optional<Ids> lengths(Input input, const TensorMap& numbers, std::size_t B,
   }
   const auto data = tensor->data<std::int64_t>();
   for (const std::int64_t length : data)
-    if (length < 0 || length > static_cast<std::int64_t>(most)) {
-      axes.problem(input, {.expected = "lengths from 0 to " + std::to_string(most),
+    if (length < 0 || length > static_cast<std::int64_t>(max_length)) {
+      axes.problem(input, {.expected = "lengths from 0 to " + std::to_string(max_length),
                            .found = std::to_string(length)});
       return std::nullopt;
     }
@@ -123,7 +123,7 @@ struct Count {
   std::int64_t queries = 0, keys = 0, past = 0;
 };
 
-/// The segment ids of one batch row, padding from `length` on.
+/// The segment ids of one batch item, padding from `length` on.
 Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N,
             std::int64_t length) {
   Ids row(N, 0);

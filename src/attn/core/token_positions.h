@@ -1,7 +1,7 @@
 // Positions of tokens: positional encodings (Position, core/options.h) and positions within
 // segments.
 //
-// Each query and each key of a batch row belongs to a segment, for example a document (all to one,
+// Each query and each key of a batch item belongs to a segment, for example a document (all to one,
 // unless `documents` or `cu_seqlens` are given), and has a position in it; queries see keys of
 // their own segment only. Tokens beyond `query_lengths` and `key_lengths` are padding and belong to
 // none.
@@ -24,7 +24,7 @@ Tensor sinusoidal_positions(const Position& position, std::size_t L, std::size_t
 /// included.
 Tensor add_positions(const Tensor& embeddings, const Position& position, DType compute);
 
-/// One entry for each batch row, or one for all of them.
+/// One entry for each batch item, or one for all of them.
 ///
 /// `numbers` may contain these integer tensors (without a batch axis, B is 1):
 ///   query_lengths, key_lengths (B) or ()      number of tokens; the rest is padding

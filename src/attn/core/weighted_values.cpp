@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "attn/core/gemm.h"
+#include "attn/core/output_table.h"
 
 namespace attn {
 namespace {
@@ -40,7 +41,7 @@ Tensor weighted_visible(const Tensor& weights, const Tensor& values, const Tenso
 
 Tensor weighted_values(const Tensor& weights, const Tensor& values, const Tensor& visible) {
   // A matrix product cannot skip hidden keys, but if all values are finite it need not.
-  if (all_finite(values)) return matmul(weights, values, Second::plain, "context");
+  if (all_finite(values)) return matmul(weights, values, Second::plain, name_of(Output::context));
   const Tensor v = cast(values, weights.dtype());
   return weights.dtype() == DType::f64 ? weighted_visible<double>(weights, v, visible)
                                        : weighted_visible<float>(weights, v, visible);

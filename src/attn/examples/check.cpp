@@ -90,15 +90,16 @@ std::string difference(const Shown& shown, const std::string& expected, ChosenSi
 
 /// Describes what is not compared, or "".
 std::string exclusions(const Evaluation& evaluation) {
-  const std::vector<bool>* most = nullptr;
+  const std::vector<bool>* longest = nullptr;
   for (const Shown& shown : evaluation.shown)
     for (const Value& value : shown.values)
-      if (value.singular && (most == nullptr || value.singular->determined.size() > most->size()))
-        most = &value.singular->determined;
-  if (most == nullptr) return "";
+      if (value.singular &&
+          (longest == nullptr || value.singular->determined.size() > longest->size()))
+        longest = &value.singular->determined;
+  if (longest == nullptr) return "";
   return "; signs, and vectors of equal or zero singular values, are not unique: compared " +
-         std::to_string(std::count(most->begin(), most->end(), true)) + " of " +
-         std::to_string(most->size()) +
+         std::to_string(std::count(longest->begin(), longest->end(), true)) + " of " +
+         std::to_string(longest->size()) +
          " vectors up to sign; checked that all are orthonormal and that U diag(s) Vt is the "
          "matrix";
 }

@@ -117,7 +117,7 @@ double clamp_to_double(const std::string& number) {
 
 std::vector<PrintedNumber> printed_numbers(std::string_view text) {
   std::vector<PrintedNumber> numbers;
-  int most = 0;
+  int max_decimals = 0;
   for (std::size_t at = 0; at < text.size();) {
     PrintedNumber number;
     const char* start = text.data() + at;
@@ -130,12 +130,12 @@ std::vector<PrintedNumber> printed_numbers(std::string_view text) {
     }
     number.text.assign(start, rest);
     if (error != std::errc()) number.value = clamp_to_double(number.text);
-    most = std::max(most, decimals(number.text));
+    max_decimals = std::max(max_decimals, decimals(number.text));
     numbers.push_back(number);
     at += number.text.size();
   }
   for (PrintedNumber& number : numbers)
-    number.half_unit = 0.5 * std::pow(10.0, exponent(number.text) - most);
+    number.half_unit = 0.5 * std::pow(10.0, exponent(number.text) - max_decimals);
   return numbers;
 }
 

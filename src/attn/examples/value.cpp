@@ -143,8 +143,8 @@ void apply(const Access& access, Value& value, const Reference& reference) {
 }
 
 template <class Map>
-const typename Map::mapped_type& look_up(const Map& map, const std::string& name,
-                                         const Reference& reference) {
+const typename Map::mapped_type& find_by_name(const Map& map, const std::string& name,
+                                              const Reference& reference) {
   const auto found = map.find(name);
   if (found != map.end()) return found->second;
   std::vector<std::string> known;
@@ -157,7 +157,8 @@ const typename Map::mapped_type& look_up(const Map& map, const std::string& name
 }
 
 Value resolve(const Reference& reference, const Results& results) {
-  Value value = look_up(look_up(results, reference.result, reference), reference.value, reference);
+  Value value =
+      find_by_name(find_by_name(results, reference.result, reference), reference.value, reference);
   for (const Access& access : reference.accesses) apply(access, value, reference);
   return value;
 }

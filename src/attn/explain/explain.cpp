@@ -288,15 +288,15 @@ class Explainer {
     const Math s = name(scores_letter_);
     const Math terms = superscript(name("e"), row({s, sign("−"), sign("max"), s}));
     lines({{name("A"), {fraction(terms, row({sign("Σ"), terms})), of_queries_and_keys(weights)}}});
-    double most = -std::numeric_limits<double>::infinity(), total = 0;
-    for (std::size_t k = 0; k < count; ++k) most = std::max(most, scores[begin + k]);
-    if (is_hidden(most)) return words("This query sees no key.");
-    for (std::size_t k = 0; k < count; ++k) total += std::exp(scores[begin + k] - most);
+    double max = -std::numeric_limits<double>::infinity(), total = 0;
+    for (std::size_t k = 0; k < count; ++k) max = std::max(max, scores[begin + k]);
+    if (is_hidden(max)) return words("This query sees no key.");
+    for (std::size_t k = 0; k < count; ++k) total += std::exp(scores[begin + k] - max);
     const auto power = [&](double score) {
-      return is_hidden(score) ? number(0) : power_of_e(score - most);
+      return is_hidden(score) ? number(0) : power_of_e(score - max);
     };
     std::vector<Equation> worked = {
-        {row({sign("max"), s}), {number(most)}},
+        {row({sign("max"), s}), {number(max)}},
         {row({sign("Σ"), terms}),
          {sum(count, [&](std::size_t k) { return power(scores[begin + k]); }), number(total)}}};
     for (const std::size_t j : edges(weights.columns))
@@ -370,13 +370,12 @@ class Explainer {
 
 }  // namespace
 
-std::vector<std::string> explained_outputs(const Job& job) {
-  const std::vector<std::string> available = available_outputs(job.tensors, job.options);
-  std::vector<std::string> names;
+std::vector<Request> explained_outputs(const Job& job) {
+  const OutputSet available = outputs_among(available_outputs(job.tensors, job.options));
+  std::vector<Request> outputs;
   for (const Output needed : kNeeded)
-    if (std::find(available.begin(), available.end(), name_of(needed)) != available.end())
-      names.emplace_back(name_of(needed));
-  return names;
+    if (available.contains(needed)) outputs.emplace_back(needed);
+  return outputs;
 }
 
 WorkedSteps explain(const Job& job, const TensorMap& outputs, const ExplainChoice& choice) {

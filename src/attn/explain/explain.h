@@ -19,7 +19,7 @@ struct ExplainChoice {
 };
 
 /// The available outputs that explain() needs.
-std::vector<std::string> explained_outputs(const Job& job);
+std::vector<Request> explained_outputs(const Job& job);
 
 /// `outputs` contains at least explained_outputs(job). Only the first batch is explained. Matrices
 /// with more than 6 rows or columns are abbreviated. Errors: usage, if the query or the head does

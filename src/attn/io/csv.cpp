@@ -114,7 +114,7 @@ bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::optional<double> non_finite(std::string_view word) {
   double number = 0;
-  if (non_finite_named(word, number)) return number;
+  if (parse_non_finite(word, number)) return number;
   if (word == "nan") return std::numeric_limits<double>::quiet_NaN();
   if (word == "inf") return std::numeric_limits<double>::infinity();
   if (word == "-inf") return -std::numeric_limits<double>::infinity();

@@ -103,7 +103,7 @@ std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::s
           }};
 }
 
-void look_at_pages(const void* data, std::size_t size) {
+void touch_pages(const void* data, std::size_t size) {
   constexpr std::size_t kPage = 4096;  // or more
   const volatile std::byte* const bytes = static_cast<const std::byte*>(data);
   for (std::size_t i = 0; i < size; i += kPage) static_cast<void>(bytes[i]);
@@ -133,10 +133,10 @@ namespace {
 constexpr int kWriterMilliseconds = 2000;                      // time for a FIFO to get a writer
 constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // smaller files are read as fast
 
-[[noreturn]] void too_large(const FileBytes& file, std::size_t size, std::size_t most) {
+[[noreturn]] void too_large(const FileBytes& file, std::size_t size, std::size_t max_bytes) {
   throw Error(ErrorKind::data, Problem{.where = {file.name()},
-                                       .expected = "at most " + std::to_string(most) +
-                                                   (most == 1 ? " byte" : " bytes"),
+                                       .expected = "at max_bytes " + std::to_string(max_bytes) +
+                                                   (max_bytes == 1 ? " byte" : " bytes"),
                                        .found = std::to_string(size) + " or more",
                                        .hint = "--max-memory raises the limit"});
 }
@@ -180,13 +180,14 @@ class GrowingBuffer {
   std::size_t capacity_;
 };
 
-/// Adds at most `capacity` bytes to `file.size`, which are written to `to`; false at the end.
-bool read_some(FileBytes& file, int fd, std::byte* to, std::size_t capacity, std::size_t most) {
+/// Adds at max_bytes `capacity` bytes to `file.size`, which are written to `to`; false at the end.
+bool read_some(FileBytes& file, int fd, std::byte* to, std::size_t capacity,
+               std::size_t max_bytes) {
   for (;;) {
     const ssize_t count = read(fd, to, capacity);
     if (count >= 0) {
       file.size += static_cast<std::size_t>(count);
-      if (file.size > most) too_large(file, file.size, most);
+      if (file.size > max_bytes) too_large(file, file.size, max_bytes);
       return count > 0;
     }
     if (errno == EAGAIN)
@@ -197,35 +198,36 @@ bool read_some(FileBytes& file, int fd, std::byte* to, std::size_t capacity, std
 }
 
 /// Reads to the end.
-void read_rest(FileBytes& file, int fd, GrowingBuffer& buffer, std::size_t most) {
+void read_rest(FileBytes& file, int fd, GrowingBuffer& buffer, std::size_t max_bytes) {
   bool more = true;
   while (more) {
     if (file.size == buffer.capacity()) buffer.grow();
-    more = read_some(file, fd, buffer.data() + file.size, buffer.capacity() - file.size, most);
+    more = read_some(file, fd, buffer.data() + file.size, buffer.capacity() - file.size, max_bytes);
   }
 }
 
 /// Reads the first `size` bytes of a file, its size when it was opened, or up to its end if
 /// `is_settled` is false and it has grown.
-void read_regular(FileBytes& file, int fd, std::size_t size, std::size_t most, bool is_settled) {
+void read_regular(FileBytes& file, int fd, std::size_t size, std::size_t max_bytes,
+                  bool is_settled) {
   const std::shared_ptr<std::byte> buffer = allocate_bytes(size);
   while (file.size < size &&
-         read_some(file, fd, buffer.get() + file.size, size - file.size, most)) {
+         read_some(file, fd, buffer.get() + file.size, size - file.size, max_bytes)) {
   }
   file.data = buffer;
   if (is_settled || file.size < size) return;
   std::byte more;
-  if (!read_some(file, fd, &more, 1, most)) return;
+  if (!read_some(file, fd, &more, 1, max_bytes)) return;
   GrowingBuffer larger(2 * size + 1);
   std::memcpy(larger.data(), buffer.get(), size);
   larger.data()[size] = more;
-  read_rest(file, fd, larger, most);
+  read_rest(file, fd, larger, max_bytes);
   file.data = larger.take();
 }
 
-void read_stream(FileBytes& file, int fd, std::size_t most) {
+void read_stream(FileBytes& file, int fd, std::size_t max_bytes) {
   GrowingBuffer buffer(65536);
-  read_rest(file, fd, buffer, most);
+  read_rest(file, fd, buffer, max_bytes);
   file.data = buffer.take();
 }
 
@@ -237,7 +239,7 @@ struct stat status_of(int fd, const std::string& name) {
 
 }  // namespace
 
-FileBytes read_file(const std::string& path, std::size_t most, FileAccess access) {
+FileBytes read_file(const std::string& path, std::size_t max_bytes, FileAccess access) {
   FileBytes file;
   file.path = path;
   const std::string name = file.name();
@@ -250,7 +252,7 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
     poll(&ready, 1, kWriterMilliseconds);
   }
   const auto size = is_regular ? static_cast<std::size_t>(input.info.st_size) : 0;
-  if (size > most) too_large(file, size, most);
+  if (size > max_bytes) too_large(file, size, max_bytes);
   if (access == FileAccess::map && !input.inherited && size >= kWorthMapping)
     file.data = map_file(fd, size, name);
   if (file.data != nullptr) {
@@ -261,9 +263,9 @@ FileBytes read_file(const std::string& path, std::size_t most, FileAccess access
   const bool is_settled = is_regular && access != FileAccess::growing;
   try {
     if (size > 0)
-      read_regular(file, fd, size, most, is_settled);
+      read_regular(file, fd, size, max_bytes, is_settled);
     else
-      read_stream(file, fd, most);
+      read_stream(file, fd, max_bytes);
   } catch (const std::bad_alloc&) {
     throw Error(ErrorKind::data, Problem{.where = {name}, .message = "does not fit in memory"});
   }

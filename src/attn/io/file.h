@@ -27,7 +27,7 @@ std::shared_ptr<const std::byte> map_file(int fd, std::size_t size, const std::s
 
 /// Reads each page of a block for which a system call failed with EFAULT. If pages of a mapped file
 /// are missing, this ends the program as described at map_file().
-void look_at_pages(const void* data, std::size_t size);
+void touch_pages(const void* data, std::size_t size);
 
 /// Identifies a version of a file.
 struct FileStamp {
@@ -69,9 +69,9 @@ enum class FileAccess { read, map, growing };
 /// input), /dev/fd/N, or a FIFO, which must have a writer within two seconds. /dev/null is empty;
 /// other devices and sockets are refused (io/open_file.h). Errors: no_input (missing, a directory,
 /// a device); permission; io, also if the file was modified while it was read; data, for more than
-/// `most` bytes. At most one copy of the file is in memory.
+/// `max_bytes` bytes. At max_bytes one copy of the file is in memory.
 FileBytes read_file(const std::string& path,
-                    std::size_t most = std::numeric_limits<std::size_t>::max(),
+                    std::size_t max_bytes = std::numeric_limits<std::size_t>::max(),
                     FileAccess access = FileAccess::read);
 
 /// Throws Error(data) for invalid file contents. `where` is the file, then the part of it.

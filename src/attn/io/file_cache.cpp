@@ -100,11 +100,11 @@ void FileCache::count(SharedFile& file) {
   const std::lock_guard lock(mutex_);
   const auto entry = entry_of(file);
   if (entry == entries_.end()) return;
-  held_ += size - entry->second.size;
+  used_ += size - entry->second.size;
   entry->second.size = size;
-  if (size > most_) return drop(entry);  // do not drop others for it
+  if (size > capacity_) return drop(entry);  // do not drop others for it
   for (const bool once : {false, true})
-    for (auto use = uses_.end(); held_ > most_ && use != uses_.begin();) {
+    for (auto use = uses_.end(); used_ > capacity_ && use != uses_.begin();) {
       const auto least_recent = entries_.find(*--use);
       if (least_recent->second.once != once) continue;
       ++use;
@@ -119,7 +119,7 @@ void FileCache::forget(const SharedFile& file) {
 }
 
 void FileCache::drop(Entries::iterator entry) {
-  held_ -= entry->second.size;
+  used_ -= entry->second.size;
   uses_.erase(entry->second.use);
   entries_.erase(entry);
 }

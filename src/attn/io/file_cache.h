@@ -52,15 +52,15 @@ class SharedFile {
 };
 
 /// Thread-safe: the first thread reads a file, others wait for it. When the files together exceed
-/// `most` bytes, the least recently used ones are dropped, pipes last. A single file that exceeds
-/// it is not kept. A file that changes on disk is not read again while it is cached. A file that
-/// cannot be read is not cached.
+/// `capacity` bytes, the least recently used ones are dropped, pipes last. A single file that
+/// exceeds it is not kept. A file that changes on disk is not read again while it is cached. A file
+/// that cannot be read is not cached.
 class FileCache {
  public:
   /// `standard_input_taken`: standard input contains the jobs, so an input that names it is
   /// Error(no_input).
-  FileCache(std::size_t most, const ReadLimits& limits, bool standard_input_taken = false)
-      : most_(most), limits_(limits), standard_input_taken_(standard_input_taken) {}
+  FileCache(std::size_t capacity, const ReadLimits& limits, bool standard_input_taken = false)
+      : capacity_(capacity), limits_(limits), standard_input_taken_(standard_input_taken) {}
   /// The file, after reading it. It stays valid when the cache drops it.
   std::shared_ptr<SharedFile> file(const std::string& path);
   std::shared_ptr<const TensorMap> tensors(SharedFile& file);
@@ -70,7 +70,7 @@ class FileCache {
  private:
   struct Entry {
     std::shared_ptr<SharedFile> file;
-    std::size_t size = 0;  ///< its share of held_
+    std::size_t size = 0;  ///< its share of used_
     bool once = false;     ///< can be read only once, such as a pipe
     std::list<std::string>::iterator use;
   };
@@ -81,13 +81,13 @@ class FileCache {
   void forget(const SharedFile& file);
   void drop(Entries::iterator entry);
 
-  const std::size_t most_;
+  const std::size_t capacity_;
   const ReadLimits limits_;
   const bool standard_input_taken_;
   std::mutex mutex_;
   Entries entries_;
   std::list<std::string> uses_;  ///< most recently used first
-  std::size_t held_ = 0;
+  std::size_t used_ = 0;
 };
 
 }  // namespace attn

@@ -108,10 +108,10 @@ std::string_view word_at(std::string_view text, std::size_t at) {
 
 /// `word` in quotes; a long word is replaced by its start and its size.
 std::string quoted_word(std::string_view word) {
-  constexpr std::size_t kLongest = 40;
-  const bool whole = word.size() <= kLongest;
+  constexpr std::size_t kMaxLength = 40;
+  const bool whole = word.size() <= kMaxLength;
   std::string text = "'";
-  text += printable(std::string(word.substr(0, whole ? kLongest : kLongest / 2)));
+  text += printable(std::string(word.substr(0, whole ? kMaxLength : kMaxLength / 2)));
   text += whole ? "'" : "...' (" + std::to_string(word.size()) + " bytes)";
   return text;
 }
@@ -138,17 +138,17 @@ std::string remedy(std::string_view text, std::size_t at, bool after_comma) {
 bool starts_number(char c) { return c == '-' || (c >= '0' && c <= '9'); }
 
 /// An invalid string that starts at `start`.
-Problem explain_string(const JsonFault& fault, std::size_t start) {
-  const std::size_t last = fault.read - 1;  // the first invalid character
-  if (last >= fault.text.size())
-    return problem_at(fault.text, start, "the string that starts here is not closed");
-  if (static_cast<unsigned char>(fault.text[last]) < 0x20)
-    return problem_at(fault.text, last,
+Problem explain_string(const JsonSyntaxError& error, std::size_t start) {
+  const std::size_t last = error.read - 1;  // the first invalid character
+  if (last >= error.text.size())
+    return problem_at(error.text, start, "the string that starts here is not closed");
+  if (static_cast<unsigned char>(error.text[last]) < 0x20)
+    return problem_at(error.text, last,
                       "a line break or control character inside a string (write \\n or \\u00XX)");
-  return problem_at(fault.text, last,
+  return problem_at(error.text, last,
                     "expected an escape: \\\" \\\\ \\/ \\b \\f \\n \\r \\t or \\uXXXX (a "
                     "surrogate only in a pair), found " +
-                        quoted_word(fault.text.substr(last, 1)));
+                        quoted_word(error.text.substr(last, 1)));
 }
 
 struct Expectation {
@@ -157,25 +157,25 @@ struct Expectation {
   bool after_comma = false;
 };
 
-/// What may follow at the fault, after the ',' or ':' if there is one.
-Expectation expectation(const JsonFault& fault) {
-  const std::size_t at = skip_space(fault.text, fault.good);
-  const char next = at < fault.text.size() ? fault.text[at] : '\0';
-  const std::size_t beyond = skip_space(fault.text, at + 1);
-  switch (fault.place) {
-    case JsonPlace::start:
+/// What may follow at the error, after the ',' or ':' if there is one.
+Expectation expectation(const JsonSyntaxError& error) {
+  const std::size_t at = skip_space(error.text, error.good);
+  const char next = at < error.text.size() ? error.text[at] : '\0';
+  const std::size_t beyond = skip_space(error.text, at + 1);
+  switch (error.state) {
+    case JsonState::start:
       return {"a value", at};
-    case JsonPlace::end:
+    case JsonState::end:
       return {"the end of the document", at};
-    case JsonPlace::array_start:
+    case JsonState::array_start:
       return {"a value or ']'", at};
-    case JsonPlace::array_value:
+    case JsonState::array_value:
       return next == ',' ? Expectation{"a value", beyond, true} : Expectation{"',' or ']'", at};
-    case JsonPlace::object_start:
+    case JsonState::object_start:
       return {"a key in double quotes or '}'", at};
-    case JsonPlace::object_key:
+    case JsonState::object_key:
       return next == ':' ? Expectation{"a value", beyond} : Expectation{"':'", at};
-    case JsonPlace::object_value:
+    case JsonState::object_value:
       break;
   }
   return next == ',' ? Expectation{"a key in double quotes", beyond, true}
@@ -184,13 +184,13 @@ Expectation expectation(const JsonFault& fault) {
 
 }  // namespace
 
-Problem explain(const JsonFault& fault) {
-  const std::string_view text = fault.text;
-  const auto [what, at, after_comma] = expectation(fault);
+Problem syntax_problem(const JsonSyntaxError& error) {
+  const std::string_view text = error.text;
+  const auto [what, at, after_comma] = expectation(error);
   const bool inside = at < text.size();
   const bool value = what.starts_with("a value");
   if (inside && text[at] == '"' && (value || what.starts_with("a key")))
-    return explain_string(fault, at);
+    return explain_string(error, at);
   if (inside && at > 0 && text[at - 1] == '0' && text[at] >= '0' && text[at] <= '9')
     return problem_at(text, at, "expected a number without leading zeros");
   const std::string wanted = inside && value && starts_number(text[at]) ? "a number" : what;
@@ -199,7 +199,7 @@ Problem explain(const JsonFault& fault) {
       "expected " + wanted + ", found " + found_at(text, at) + remedy(text, at, after_comma));
 }
 
-Problem explain_overflow(std::string_view text, std::size_t at) {
+Problem overflow_problem(std::string_view text, std::size_t at) {
   const std::string_view word = word_at(text, at);
   const bool integer = word.find_first_of(".eE") == std::string_view::npos;
   return problem_at(text, at,
@@ -287,7 +287,7 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   bool number_float(double value, const std::string& token) override {
     // Integers that do not fit 64 bits arrive as rounded floats.
     if (token.find_first_of(".eE") != std::string::npos) return add_number(Json{value});
-    if (!is_of_seed()) fail(explain_overflow(text_, token_start()));
+    if (!is_of_seed()) fail(overflow_problem(text_, token_start()));
     const std::string_view digits = word_at(text_, token_start());
     charge_.add_string(digits.size());
     return add_number(Json{std::string(digits)});
@@ -315,8 +315,8 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& e) override {
     constexpr int kNumberOverflow = 406;
-    if (e.id == kNumberOverflow) fail(explain_overflow(source_.text, token_start()));
-    fail(explain({source_.text, place(), good_, source_.read}));
+    if (e.id == kNumberOverflow) fail(overflow_problem(source_.text, token_start()));
+    fail(syntax_problem({source_.text, state(), good_, source_.read}));
   }
 
  private:
@@ -344,9 +344,9 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
   std::size_t token_start() const { return source_.text.find_first_not_of(" \t\r\n,:", good_); }
 
   bool open(Open&& container) {
-    if (open_.size() == kDeepestJson)
+    if (open_.size() == kMaxJsonDepth)
       fail(problem_at(source_.text, token_start(),
-                      "nested deeper than " + std::to_string(kDeepestJson) + " levels"));
+                      "nested deeper than " + std::to_string(kMaxJsonDepth) + " levels"));
     open_.push_back(std::move(container));
     good_ = source_.read;
     return true;
@@ -378,12 +378,12 @@ class Builder final : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
 
-  JsonPlace place() const {
-    if (open_.empty()) return ended_ ? JsonPlace::end : JsonPlace::start;
+  JsonState state() const {
+    if (open_.empty()) return ended_ ? JsonState::end : JsonState::start;
     const Open& inner = open_.back();
-    if (inner.array) return inner.array->empty() ? JsonPlace::array_start : JsonPlace::array_value;
-    if (inner.key) return JsonPlace::object_key;
-    return inner.object->empty() ? JsonPlace::object_start : JsonPlace::object_value;
+    if (inner.array) return inner.array->empty() ? JsonState::array_start : JsonState::array_value;
+    if (inner.key) return JsonState::object_key;
+    return inner.object->empty() ? JsonState::object_start : JsonState::object_value;
   }
 
   const Source& source_;

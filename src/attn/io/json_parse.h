@@ -14,7 +14,7 @@
 namespace attn {
 
 /// Levels of nesting that are read: an array of Shape::kMaxAxes axes and the objects around it.
-inline constexpr std::size_t kDeepestJson = Shape::kMaxAxes + 8;
+inline constexpr std::size_t kMaxJsonDepth = Shape::kMaxAxes + 8;
 
 /// Collects the elements of an array in the most compact form that holds them.
 class JsonRow {
@@ -55,7 +55,7 @@ class JsonKeys {
 };
 
 /// The state of the reader at an error.
-enum class JsonPlace {
+enum class JsonState {
   start,         ///< nothing read yet
   end,           ///< the whole value has been read
   array_start,   ///< after '['
@@ -67,17 +67,17 @@ enum class JsonPlace {
 
 /// A syntax error. The text before offset `good` is valid; the reader has read the text before
 /// offset `read`.
-struct JsonFault {
+struct JsonSyntaxError {
   std::string_view text;
-  JsonPlace place;
+  JsonState state;
   std::size_t good, read;
 };
 
 /// "line 3, column 7: expected a value, found ','"
-Problem explain(const JsonFault& fault);
+Problem syntax_problem(const JsonSyntaxError& error);
 
 /// For a number at `at` that fits neither a double nor a 64-bit integer.
-Problem explain_overflow(std::string_view text, std::size_t at);
+Problem overflow_problem(std::string_view text, std::size_t at);
 
 /// `name` is used in errors: "NAME: line 3, column 7: expected a value, found ','". Errors: data.
 Json parse_json(std::string_view text, const std::string& name);

@@ -45,7 +45,7 @@ class Reader {
   }
 
   bool object(JsonObject& members, std::size_t depth) {
-    if (depth == kDeepestJson) return false;
+    if (depth == kMaxJsonDepth) return false;
     ++next_;
     if (take('}')) return true;
     JsonKeys keys;
@@ -62,7 +62,7 @@ class Reader {
   }
 
   bool array(Json& json, std::size_t depth) {
-    if (depth == kDeepestJson) return false;
+    if (depth == kMaxJsonDepth) return false;
     ++next_;
     JsonRow row(charge_);
     if (!take(']')) {
@@ -89,10 +89,10 @@ class Reader {
       text.append(start, next_);
       if (*next_ == '"') break;
       if (++next_ == end_) return false;
-      constexpr std::string_view kNames = "\"\\/bfnrt", kMeanings = "\"\\/\b\f\n\r\t";
+      constexpr std::string_view kNames = "\"\\/bfnrt", kCharacters = "\"\\/\b\f\n\r\t";
       const std::size_t escape = kNames.find(*next_);
       if (escape == std::string_view::npos) return false;
-      text += kMeanings[escape];
+      text += kCharacters[escape];
       start = next_ + 1;
     }
     ++next_;

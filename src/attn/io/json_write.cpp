@@ -31,7 +31,7 @@ std::string Json::kind() const {
 }
 
 bool Json::as_number(double& number) const {
-  if (const auto* word = get<std::string>()) return non_finite_named(*word, number);
+  if (const auto* word = get<std::string>()) return parse_non_finite(*word, number);
   if (const auto* float_number = get<double>())
     number = *float_number;
   else if (const auto* integer = get<std::int64_t>())
@@ -208,14 +208,14 @@ class TensorWriter {
 /// A shape without elements takes no space in a file, but can have more empty rows than can be
 /// written.
 void refuse_empty_rows(const Shape& shape) {
-  constexpr std::size_t kMostEmptyRows = 1'000'000;
+  constexpr std::size_t kMaxEmptyRows = 1'000'000;
   std::size_t rows = 1;
   for (const std::size_t extent : shape) {
-    if (extent == 0 && rows > kMostEmptyRows)
+    if (extent == 0 && rows > kMaxEmptyRows)
       throw Error(ErrorKind::data,
                   "shape " + to_string(shape) + " has too many rows without elements");
     if (extent == 0) return;
-    rows = extent > kMostEmptyRows / rows ? kMostEmptyRows + 1 : rows * extent;
+    rows = extent > kMaxEmptyRows / rows ? kMaxEmptyRows + 1 : rows * extent;
   }
 }
 

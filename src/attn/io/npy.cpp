@@ -244,14 +244,14 @@ void require_bytes(const NpyHeader& header, std::size_t available, const std::st
   std::size_t bytes = 0;
   if (__builtin_mul_overflow(count_of(header.shape, name), size_of(header.dtype), &bytes))
     fail_at({name}, "shape " + to_string(header.shape) + " takes more than 2^64 bytes");
-  const std::string asked = "shape " + to_string(header.shape) + " of " +
-                            std::string(name_of(header.dtype)) + " takes " + std::to_string(bytes) +
-                            " bytes";
+  const std::string expected = "shape " + to_string(header.shape) + " of " +
+                               std::string(name_of(header.dtype)) + " takes " +
+                               std::to_string(bytes) + " bytes";
   if (available < bytes)
-    fail_at({name}, asked + ", but only " + std::to_string(available) + " follow the header");
+    fail_at({name}, expected + ", but only " + std::to_string(available) + " follow the header");
   if (available > bytes)
     fail_at({name},
-            asked + ", and " + std::to_string(available - bytes) + " more follow the array");
+            expected + ", and " + std::to_string(available - bytes) + " more follow the array");
 }
 
 /// Copies a column-major array of at least two axes in row-major order.

@@ -17,7 +17,8 @@ namespace attn {
 namespace {
 
 constexpr std::string_view kSuffix = ".npy";
-constexpr std::size_t kRatioFrom = std::size_t{64} << 20;
+// Members of at most this many bytes may have any ratio (NpzLimits::ratio).
+constexpr std::size_t kRatioMinimum = std::size_t{64} << 20;
 constexpr std::uint16_t kStored = 0, kDeflated = 8;
 
 std::string method_name(std::uint16_t method) {
@@ -49,7 +50,7 @@ void require_readable(const ZipMember& member, const std::string& name, const Np
   const std::string claim =
       "claims to expand " + std::to_string(packed) + " bytes to " + std::to_string(member.size);
   if (!deflated && member.size != packed) fail_at({name}, claim + ", but is stored uncompressed");
-  if (member.size > kRatioFrom && member.size / limits.ratio > packed)
+  if (member.size > kRatioMinimum && member.size / limits.ratio > packed)
     fail_at({name}, claim + ", more than " + std::to_string(limits.ratio) +
                         " to 1; --max-expand raises the limit");
   if (!deflated) return;

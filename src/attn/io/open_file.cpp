@@ -59,13 +59,13 @@ bool is_stream(const std::string& path) {
 }
 
 std::string follow_links(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as many as Linux follows
+  constexpr int kMaxLinks = 40;  // as many as Linux follows
   std::error_code ignored;
-  fs::path place = path;
-  for (int hops = 0; hops < kMostLinks && fs::is_symlink(fs::symlink_status(place, ignored));
+  fs::path target = path;
+  for (int hops = 0; hops < kMaxLinks && fs::is_symlink(fs::symlink_status(target, ignored));
        ++hops)
-    place = place.parent_path() / fs::read_symlink(place, ignored);
-  return place.string();
+    target = target.parent_path() / fs::read_symlink(target, ignored);
+  return target.string();
 }
 
 void sync_folder(const std::string& path, const std::string& folder) {

@@ -80,7 +80,7 @@ std::size_t memory_of_this_process() {
 
 void ReadBudget::refuse(const std::string& name) const {
   throw Error(ErrorKind::data, Problem{.where = {name},
-                                       .message = "takes more than " + std::to_string(most_) +
+                                       .message = "takes more than " + std::to_string(limit_) +
                                                   " bytes of memory to read",
                                        .hint = "--max-memory raises the limit"});
 }

@@ -29,20 +29,21 @@ std::size_t memory_of_this_process();
 /// The memory that the inputs of one job or command occupy. Not thread-safe.
 class ReadBudget {
  public:
-  explicit ReadBudget(std::size_t most = std::numeric_limits<std::size_t>::max()) : most_(most) {}
+  explicit ReadBudget(std::size_t limit = std::numeric_limits<std::size_t>::max())
+      : limit_(limit) {}
 
   /// Errors: data, "NAME: takes more than ... bytes of memory to read".
   void charge(std::size_t bytes, const std::string& name) {
     if (bytes > left()) refuse(name);
-    held_ += bytes;
+    used_ += bytes;
   }
-  void release(std::size_t bytes) { held_ -= bytes; }
-  std::size_t left() const { return most_ - held_; }
+  void release(std::size_t bytes) { used_ -= bytes; }
+  std::size_t left() const { return limit_ - used_; }
 
  private:
   [[noreturn]] void refuse(const std::string& name) const;
 
-  std::size_t most_, held_ = 0;
+  std::size_t limit_, used_ = 0;
 };
 
 /// Bytes that one reader has charged. The destructor releases them.

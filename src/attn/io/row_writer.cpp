@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::size_t kShortRow =
     2048;  // bytes; copying shorter rows is faster than a separate write
-constexpr std::size_t kCopied = std::size_t{256} << 10;  // bytes of short rows in one write
+constexpr std::size_t kGatheredBytes = std::size_t{256} << 10;  // bytes of short rows in one write
 
 }  // namespace
 
@@ -44,7 +44,7 @@ std::uint32_t RowWriter::checksum_of(std::size_t count, const std::byte* rows,
 void RowWriter::write_gathered(std::uint64_t offset, std::size_t count, const std::byte* rows,
                                std::size_t stride) {
   thread_local std::vector<std::byte> copy;
-  const std::size_t at_once = std::min(count, kCopied / row_bytes_);
+  const std::size_t at_once = std::min(count, kGatheredBytes / row_bytes_);
   copy.resize(at_once * row_bytes_);
   for (std::size_t i = 0; i < count; i += at_once) {
     const std::size_t few = std::min(at_once, count - i);

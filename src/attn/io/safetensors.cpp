@@ -166,7 +166,7 @@ namespace {
 using enum SafetensorsKind::Coding;
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::size_t kLongestHeader = 100'000'000;
+constexpr std::size_t kMaxHeaderLength = 100'000'000;
 constexpr std::string_view kMetadata = "__metadata__";
 
 // In the order of the reference implementation.
@@ -201,8 +201,8 @@ std::string_view header_text(const FileBytes& file) {
                         std::to_string(file.size));
   const auto length = little_endian<std::uint64_t>(file.bytes());
   const std::string header = "header of " + std::to_string(length) + " bytes";
-  if (length > kLongestHeader)
-    fail_at({name}, header + ": expected at most " + std::to_string(kLongestHeader));
+  if (length > kMaxHeaderLength)
+    fail_at({name}, header + ": expected at most " + std::to_string(kMaxHeaderLength));
   if (length > file.size - kLengthBytes)
     fail_at({name}, header + ", but the file has only " + std::to_string(file.size - kLengthBytes));
   const std::string_view text = file.text().substr(kLengthBytes, length);
@@ -250,7 +250,7 @@ std::size_t count_of(const Shape& shape, const std::string& name) {
 }
 
 /// The size of the elements in bytes.
-std::size_t bytes_asked(const SafetensorsEntry& entry, const std::string& name) {
+std::size_t bytes_of_entry(const SafetensorsEntry& entry, const std::string& name) {
   std::size_t bits = 0;
   if (__builtin_mul_overflow(count_of(entry.shape, name), entry.kind->bits, &bits))
     fail_at({name}, "shape " + to_string(entry.shape) + " takes more than 2^64 bits");
@@ -261,8 +261,8 @@ std::size_t bytes_asked(const SafetensorsEntry& entry, const std::string& name) 
 }
 
 /// Sets the offsets, relative to the end of the header, after which the file has `available` bytes.
-void place(SafetensorsEntry& entry, const Json& json, const std::string& name,
-           std::size_t available) {
+void read_offsets(SafetensorsEntry& entry, const Json& json, const std::string& name,
+                  std::size_t available) {
   const Shape offsets = sizes_in(member(json, "data_offsets", name), "data_offsets", name);
   if (offsets.size() != 2)
     fail_at({name}, "data_offsets: expected 2 numbers, found " + std::to_string(offsets.size()));
@@ -272,7 +272,7 @@ void place(SafetensorsEntry& entry, const Json& json, const std::string& name,
   if (offsets[1] > available)
     fail_at({name},
             span + ": the file has only " + std::to_string(available) + " bytes after the header");
-  const std::size_t bytes = bytes_asked(entry, name);
+  const std::size_t bytes = bytes_of_entry(entry, name);
   if (offsets[1] - offsets[0] != bytes)
     fail_at({name}, "shape " + to_string(entry.shape) + " of " + std::string(entry.kind->name) +
                         " takes " + std::to_string(bytes) + " bytes, " + span + " has " +
@@ -294,7 +294,7 @@ SafetensorsEntry entry_of(const std::string& key, const Json& json, const FileBy
   entry.name = key;
   entry.kind = &kind_named(member(json, "dtype", name), name);
   entry.shape = sizes_in(member(json, "shape", name), "shape", name);
-  place(entry, json, name, file.size - data_start);
+  read_offsets(entry, json, name, file.size - data_start);
   entry.begin += data_start;
   entry.end += data_start;
   return entry;
@@ -304,11 +304,11 @@ SafetensorsEntry entry_of(const std::string& key, const Json& json, const FileBy
 void require_no_gap(const SafetensorsHeader& header, const FileBytes& file, std::size_t start) {
   std::vector<std::size_t> order(header.entries.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  const auto place = [&](std::size_t i) {
+  const auto sort_key = [&](std::size_t i) {
     return std::pair(header.entries[i].begin, header.entries[i].end);
   };
   std::sort(order.begin(), order.end(),
-            [&](std::size_t i, std::size_t j) { return place(i) < place(j); });
+            [&](std::size_t i, std::size_t j) { return sort_key(i) < sort_key(j); });
   std::size_t end = start;
   for (const std::size_t i : order) {
     const SafetensorsEntry& entry = header.entries[i];

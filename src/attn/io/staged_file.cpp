@@ -205,7 +205,7 @@ constexpr std::size_t kLarge = std::size_t{64}
 /// The error for a failed write of `size` bytes at `data`. If they belong to a mapped input that
 /// was cut short, that is reported instead.
 Error failure(const StagedFile& file, int code, const void* data, std::size_t size) {
-  if (code == EFAULT) look_at_pages(data, size);
+  if (code == EFAULT) touch_pages(data, size);
   return system_error(ErrorKind::io, file.path(), code);
 }
 
@@ -281,10 +281,10 @@ void OutputFile::reserve(std::uint64_t bytes) {
 }
 
 void OutputFile::write_at(std::uint64_t offset, std::span<const std::span<const std::byte>> parts) {
-  constexpr std::size_t kAtOnce = 128;
-  std::array<iovec, kAtOnce> vectors;
+  constexpr std::size_t kMaxParts = 128;
+  std::array<iovec, kMaxParts> vectors;
   while (!parts.empty()) {
-    const auto some = parts.first(std::min(parts.size(), kAtOnce));
+    const auto some = parts.first(std::min(parts.size(), kMaxParts));
     std::uint64_t bytes = 0;
     for (std::size_t i = 0; i < some.size(); ++i) {
       vectors[i] = {const_cast<std::byte*>(some[i].data()), some[i].size()};

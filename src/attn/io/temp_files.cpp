@@ -223,10 +223,10 @@ void ScopedDirectories::make_one(const std::string& path, bool durable) {
   {
     const SignalGuard guard;
     // Registered first, because a signal may interrupt this thread after mkdir().
-    const auto [place, first] = made_.try_emplace(path, path);
+    const auto [entry, first] = made_.try_emplace(path, path);
     if (mkdir(path.c_str(), 0777) != 0) {
       const int code = errno;
-      if (first) made_.erase(place);
+      if (first) made_.erase(entry);
       if (code == EEXIST) return;
       throw system_error(ErrorKind::cannot_create, path, code);
     }

@@ -77,8 +77,8 @@ TensorMap read_json_tensors(const FileBytes& file, ReadBudget* budget) {
 
 /// Whether bytes may be CSV: not empty, and without control characters.
 bool is_plain_text(std::string_view text) {
-  constexpr std::size_t kLooked = 4096;
-  const std::string_view start = text.substr(0, kLooked);
+  constexpr std::size_t kProbedLength = 4096;
+  const std::string_view start = text.substr(0, kProbedLength);
   return !start.empty() && std::none_of(start.begin(), start.end(), [](char c) {
     return static_cast<unsigned char>(c) < 0x20 && c != '\t' && c != '\r' && c != '\n';
   });
@@ -86,10 +86,11 @@ bool is_plain_text(std::string_view text) {
 
 /// "Q, K, V", or the first few names and the number of others.
 std::string list_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kMost = 8;
-  const std::span first = std::span(names).first(std::min(names.size(), kMost));
+  constexpr std::size_t kMaxListed = 8;
+  const std::span first = std::span(names).first(std::min(names.size(), kMaxListed));
   std::string text = join(first, ", ", printable);
-  if (names.size() > kMost) text += " and " + std::to_string(names.size() - kMost) + " more";
+  if (names.size() > kMaxListed)
+    text += " and " + std::to_string(names.size() - kMaxListed) + " more";
   return text;
 }
 
@@ -174,8 +175,8 @@ void TensorFiles::add(FileBytes file) {
 }
 
 const FileBytes& TensorFiles::file(const std::string& path) {
-  const auto place = files_.find(path);
-  if (place != files_.end()) return place->second;
+  const auto found = files_.find(path);
+  if (found != files_.end()) return found->second;
   if (shared_ == nullptr) {
     FileBytes file = read_file(path, budget_.left(), limits_.access);
     add(std::move(file));
@@ -198,8 +199,8 @@ void TensorFiles::require_unchanged() const {
 }
 
 const TensorMap& TensorFiles::all(const std::string& path) {
-  const auto place = tensors_.find(path);
-  if (place != tensors_.end()) return *place->second;
+  const auto found = tensors_.find(path);
+  if (found != tensors_.end()) return *found->second;
   const FileBytes& bytes = file(path);
   auto tensors = is_own(path)
                      ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_, &budget_))
@@ -225,10 +226,10 @@ Tensor TensorFiles::read(const TensorRef& ref) {
                                 "); select one, for example " +
                                 printable(ref.path + "#" + names.front()));
   if (const Tensor* tensor = tensors.find(ref.member)) return *tensor;
-  const std::string asked = std::string("'").append(printable(ref.member)).append("'");
+  const std::string member = std::string("'").append(printable(ref.member)).append("'");
   if (names == std::vector<std::string>{""})
-    fail_at({bytes.name()}, "has no array " + asked + "; its only array is unnamed");
-  fail_at({bytes.name()}, "has no array " + asked + printable(did_you_mean(ref.member, names)) +
+    fail_at({bytes.name()}, "has no array " + member + "; its only array is unnamed");
+  fail_at({bytes.name()}, "has no array " + member + printable(did_you_mean(ref.member, names)) +
                               "; its arrays: " + list_of(names));
 }
 

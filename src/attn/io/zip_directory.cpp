@@ -320,8 +320,8 @@ class Reader {
       invalid(member, "has a different name in its local header");
     read_extra(fields.bytes(local.extra_length), {&local.size, &local.packed}, member,
                entry.raw_name);
-    constexpr std::uint16_t kCompared = 1u << 0 | kHasDescriptor | kUtf8;
-    if (local.method != central.method || ((local.flags ^ central.flags) & kCompared) != 0)
+    constexpr std::uint16_t kComparedFlags = 1u << 0 | kHasDescriptor | kUtf8;
+    if (local.method != central.method || ((local.flags ^ central.flags) & kComparedFlags) != 0)
       invalid(member, "has a different method or different flags in its local header");
     const bool has_descriptor = (central.flags & kHasDescriptor) != 0;
     const auto agrees = [&](std::uint64_t in_local, std::uint64_t in_central) {
@@ -376,14 +376,14 @@ std::string inflate_member(const ZipMember& member, std::byte* out) {
   if (started == Z_MEM_ERROR) throw std::bad_alloc();
   if (started != Z_OK) return "cannot be expanded: zlib has an incompatible version";
   // zlib counts with 32 bits at a time.
-  constexpr std::size_t kMost = std::numeric_limits<uInt>::max();
+  constexpr std::size_t kMax = std::numeric_limits<uInt>::max();
   Bytes packed = member.packed;
   std::size_t left = member.size;
   std::byte extra{};  // receives bytes beyond `size`
   int status = Z_OK;
   while (status == Z_OK) {
-    const std::size_t in = std::min(packed.size(), kMost);
-    const std::size_t capacity = left > 0 ? std::min(left, kMost) : 1;
+    const std::size_t in = std::min(packed.size(), kMax);
+    const std::size_t capacity = left > 0 ? std::min(left, kMax) : 1;
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data()));
     stream.avail_in = static_cast<uInt>(in);
     stream.next_out = reinterpret_cast<Bytef*>(left > 0 ? out : &extra);

@@ -25,7 +25,7 @@ Row row_of(const Convention& c) {
       c.layout == Layout::bhld ? "bhld" : "blhd",
       c.batch_second ? "second" : "first",
       c.mask_polarity == MaskPolarity::attend ? "attend" : "ignore",
-      word(c.alignment) + (by_lengths ? "; " + word(c.alignment_of_lengths) + " of lengths" : ""),
+      word(c.alignment) + (by_lengths ? "; " + word(c.alignment_of_lengths) + " with lengths" : ""),
       empty,
       c.short_mask == ShortMask::hide ? "hide" : "refuse",
       c.weights_layout == WeightsLayout::out_in ? "out-in" : "in-out"};
@@ -37,7 +37,7 @@ const std::vector<Convention>& conventions() {
   static const std::vector<Convention> table = {
       {.name = "attn", .library = "attn's own"},
       {.name = "onnx",
-       .library = "ONNX Attention (opset 23 on, as of onnx 1.22)",
+       .library = "ONNX Attention (opset 23 and later, as implemented in onnx 1.22)",
        .alignment_of_lengths = Alignment::bottom_right,
        .short_mask = ShortMask::hide},
       {.name = "torch",

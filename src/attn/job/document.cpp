@@ -180,6 +180,10 @@ void Document::set(Entry entry) {
   entries.push_back(std::move(entry));
 }
 
+void Document::erase(std::string_view key) {
+  std::erase_if(entries, [&](const Entry& entry) { return same_name(entry.key, key); });
+}
+
 void Document::set_all(Document other) {
   name = std::move(other.name);
   if (entries.empty()) return entries.swap(other.entries);

@@ -31,6 +31,7 @@ struct Document {
   const Entry* find(std::string_view key) const;
   void set(Entry entry);         ///< replaces an entry with the same key
   void set_all(Document other);  ///< as set(), for each entry; also takes the name
+  void erase(std::string_view key);
 };
 
 /// Reads a job file: a JSON document, or an .npz or .safetensors file whose arrays are named like

@@ -44,15 +44,15 @@ std::string expectation(const Field& field) {
                                   : "a list of one string or more";
       break;
     case FieldType::seed:
-      text = "a whole number >= 0 of at most " + std::to_string(kMostSeedDigits) +
+      text = "a whole number >= 0 of at most " + std::to_string(kMaxSeedDigits) +
              " digits or a list of them";
       break;
     case FieldType::word:
       break;
   }
-  for (std::size_t i = 0; i < field.words.size(); ++i)
-    text += (text.empty() ? "" : i + 1 == field.words.size() ? " or " : ", ") + field.words[i];
-  return text;
+  std::vector<std::string> alternatives = field.words;
+  if (!text.empty()) alternatives.insert(alternatives.begin(), text);
+  return join_or(alternatives);
 }
 
 bool in_bounds(const Field& field, double value) {
@@ -191,12 +191,12 @@ std::vector<std::string> strings_of(const Json& value) {
 }
 
 std::optional<Problem> problem_with(const Field& field, const Json& value) {
-  constexpr std::size_t kLongestShown = 40;
+  constexpr std::size_t kMaxShownLength = 40;
   if (fits(field, value)) return std::nullopt;
   std::string found = value.kind();
   if (const std::string* text = value.get<std::string>())
     found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words);
-  else if (const std::string written = to_json(value); written.size() <= kLongestShown)
+  else if (const std::string written = to_json(value); written.size() <= kMaxShownLength)
     found = printable(written);
   return Problem{.expected = expectation(field), .found = found};
 }
@@ -206,7 +206,7 @@ std::optional<Json> number_from_flag(const std::string& text) {
   double number = 0;
   const bool is_json = value.get<std::string>() == nullptr;  // "NaN" is a string in JSON
   if (is_json) return value.as_number(number) ? std::optional(std::move(value)) : std::nullopt;
-  const auto parsed = number_typed(text);
+  const auto parsed = parse_decimal(text);
   return parsed ? std::optional(Json{*parsed}) : std::nullopt;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/text.h"
 #include "attn/core/input_table.h"
 #include "attn/job/conventions.h"
 #include "attn/job/field_value.h"
@@ -16,16 +17,27 @@ namespace {
 
 using Requirements = std::vector<KeyRequirement>;
 
-KeyRequirement needs(std::vector<std::string> any_of) { return {.any_of = std::move(any_of)}; }
+/// A key of the table: that of an option, or the name of an input.
+struct Key {
+  Key(const char* option) : text(option) {}
+  Key(Input input) : text(name_of(input)) {}
+  std::string text;
+};
+
+std::vector<std::string> texts(std::initializer_list<Key> keys) {
+  std::vector<std::string> all;
+  for (const Key& key : keys) all.push_back(key.text);
+  return all;
+}
+
+KeyRequirement needs(std::initializer_list<Key> any_of) { return {.any_of = texts(any_of)}; }
 KeyRequirement needs(Fact fact) { return {.fact = fact}; }
 KeyRequirement needs_value(std::string key, std::vector<std::string> words) {
   return {.key = std::move(key), .words = std::move(words)};
 }
-KeyRequirement excludes(std::vector<std::string> none_of) {
-  return {.none_of = std::move(none_of)};
-}
-KeyRequirement needs_absence(std::vector<std::string> absent) {
-  return {.absent = std::move(absent)};
+KeyRequirement excludes(std::initializer_list<Key> none_of) { return {.none_of = texts(none_of)}; }
+KeyRequirement needs_absence(std::initializer_list<Key> absent) {
+  return {.absent = texts(absent)};
 }
 KeyRequirement when(std::vector<std::string> words, KeyRequirement requirement) {
   requirement.when = std::move(words);
@@ -41,10 +53,9 @@ const KeyRequirement kPairScore = needs_value("score", {"additive", "concat"});
 // Kinds of rows.
 
 /// A tensor. Its companion in the table of inputs becomes a requirement.
-Field tensor(std::string key, std::string help, Requirements requirements = {}) {
-  if (const auto input = input_named(key); input && row_of(*input).companion)
-    requirements.push_back(needs({std::string(name_of(*row_of(*input).companion))}));
-  return {.key = std::move(key),
+Field tensor(Input input, std::string help, Requirements requirements = {}) {
+  if (row_of(input).companion) requirements.push_back(needs({*row_of(input).companion}));
+  return {.key = std::string(name_of(input)),
           .type = FieldType::tensor,
           .placeholder = "FILE",
           .help = std::move(help),
@@ -124,72 +135,79 @@ Field also(std::string flag, Field field) {
 // The table.
 
 std::vector<Field> tensor_fields() {
-  const KeyRequirement no_direct_inputs = excludes({"Q", "K", "V"});
-  const KeyRequirement embeddings = needs({"embeddings"});
+  const KeyRequirement no_direct_inputs = excludes({Input::Q, Input::K, Input::V});
+  const KeyRequirement embeddings = needs({Input::embeddings});
   return {
-      tensor("embeddings", "token embeddings X (L, M), from which queries are computed",
+      tensor(Input::embeddings, "token embeddings X (L, M), from which queries are computed",
              {no_direct_inputs}),
-      tensor("memory", "source of keys and values (S, M); default: embeddings", {no_direct_inputs}),
-      tensor("memory_V", "source of values (S, Mv); default: memory", {no_direct_inputs}),
-      also("--wq", tensor("W_Q", "query weights (M, H*D)", {embeddings})),
-      also("--wk", tensor("W_K", "key weights (M, G*D)", {embeddings})),
-      also("--wv", tensor("W_V", "value weights (M, G*Dv)", {embeddings})),
-      also("--wo", tensor("W_O", "output weights (H*Dv, M)")),
-      also("--bq", tensor("b_Q", "query bias (H*D)", {embeddings})),
-      also("--bk", tensor("b_K", "key bias (G*D)", {embeddings})),
-      also("--bv", tensor("b_V", "value bias (G*Dv)", {embeddings})),
-      also("--bo", tensor("b_O", "output bias (M)")),
-      tensor("W_gate", "weights of the output gate (M, H*Dv): context times sigmoid(X W_gate)",
-             {embeddings, excludes({"gate"})}),
-      tensor("b_gate", "bias of the output gate (H*Dv)"),
-      tensor("gate", "output gate before its sigmoid, shaped as the context"),
-      tensor("Q", "queries (L, D), instead of embeddings and weights", {needs({"K"})}),
-      tensor("K", "keys (S, D)", {needs({"Q"})}),
-      tensor_or("K", tensor("V", "values (S, Dv), or K for the keys, which are also the default",
-                            {needs({"Q"}), needs({"K"})})),
-      tensor("mask", "boolean (true: may attend) or additive, broadcast to (B, H, L, S)"),
-      tensor("bias", "numbers added to scaled scores, besides a mask; broadcast to (B, H, L, S)"),
-      tensor("key_mask", "mask over keys only, (S) or (B, S)"),
-      tensor("past_K", "cached keys (B, G, P, D), which precede the new keys"),
-      tensor("past_V", "cached values (B, G, P, Dv)"),
-      tensor("query_lengths", "number of queries of each batch item; the rest is padding"),
-      tensor("key_lengths", "number of keys of each batch item; the rest is padding"),
-      tensor("documents", "document number of each query (L) or (B, L); negative: padding",
-             {excludes({"cu_seqlens_q", "cu_seqlens_k"})}),
-      tensor("key_documents", "document number of each key (S); default: documents",
-             {excludes({"cu_seqlens_q", "cu_seqlens_k"}), needs({"documents"})}),
-      tensor("cu_seqlens_q", "boundaries of the documents among the queries: [0, 3, ..., L]"),
-      tensor("cu_seqlens_k", "boundaries of the documents among the keys; default: cu_seqlens_q",
-             {needs({"cu_seqlens_q"})}),
-      tensor("bias_K", "extra key (G*D), appended after all others, visible to every query"),
-      tensor("bias_V", "value of the extra key bias_K (G*Dv)"),
-      tensor("q_norm", "weights of the normalisation of queries: (D), (H, D) or (H*D)", {kQkNorm}),
-      tensor("k_norm", "weights of the normalisation of keys: (D), (G, D) or (G*D)", {kQkNorm}),
-      tensor("q_norm_bias", "bias of qk_norm layer, shaped as q_norm", {kLayerNorm}),
-      tensor("k_norm_bias", "bias of qk_norm layer, shaped as k_norm", {kLayerNorm}),
-      tensor("cos", "rotary cosines (positions, r/2), or (B, L, r/2)",
+      tensor(Input::memory, "source of keys and values (S, M); default: embeddings",
+             {no_direct_inputs}),
+      tensor(Input::memory_V, "source of values (S, Mv); default: memory", {no_direct_inputs}),
+      also("--wq", tensor(Input::W_Q, "query weights (M, H*D)", {embeddings})),
+      also("--wk", tensor(Input::W_K, "key weights (M, G*D)", {embeddings})),
+      also("--wv", tensor(Input::W_V, "value weights (M, G*Dv)", {embeddings})),
+      also("--wo", tensor(Input::W_O, "output weights (H*Dv, M)")),
+      also("--bq", tensor(Input::b_Q, "query bias (H*D)", {embeddings})),
+      also("--bk", tensor(Input::b_K, "key bias (G*D)", {embeddings})),
+      also("--bv", tensor(Input::b_V, "value bias (G*Dv)", {embeddings})),
+      also("--bo", tensor(Input::b_O, "output bias (M)")),
+      tensor(Input::W_gate, "weights of the output gate (M, H*Dv): context times sigmoid(X W_gate)",
+             {embeddings, excludes({Input::gate})}),
+      tensor(Input::b_gate, "bias of the output gate (H*Dv)"),
+      tensor(Input::gate, "output gate before its sigmoid, shaped as the context"),
+      tensor(Input::Q, "queries (L, D), instead of embeddings and weights", {needs({Input::K})}),
+      tensor(Input::K, "keys (S, D)", {needs({Input::Q})}),
+      tensor_or("K",
+                tensor(Input::V, "values (S, Dv), or K for the keys, which are also the default",
+                       {needs({Input::Q}), needs({Input::K})})),
+      tensor(Input::mask, "boolean (true: may attend) or additive, broadcast to (B, H, L, S)"),
+      tensor(Input::bias,
+             "numbers added to scaled scores, besides a mask; broadcast to (B, H, L, S)"),
+      tensor(Input::key_mask, "mask over keys only, (S) or (B, S)"),
+      tensor(Input::past_K, "cached keys (B, G, P, D), which precede the new keys"),
+      tensor(Input::past_V, "cached values (B, G, P, Dv)"),
+      tensor(Input::query_lengths, "number of queries of each batch item; the rest is padding"),
+      tensor(Input::key_lengths, "number of keys of each batch item; the rest is padding"),
+      tensor(Input::documents, "document number of each query (L) or (B, L); negative: padding",
+             {excludes({Input::cu_seqlens_q, Input::cu_seqlens_k})}),
+      tensor(Input::key_documents, "document number of each key (S); default: documents",
+             {excludes({Input::cu_seqlens_q, Input::cu_seqlens_k}), needs({Input::documents})}),
+      tensor(Input::cu_seqlens_q, "boundaries of the documents among the queries: [0, 3, ..., L]"),
+      tensor(Input::cu_seqlens_k,
+             "boundaries of the documents among the keys; default: cu_seqlens_q",
+             {needs({Input::cu_seqlens_q})}),
+      tensor(Input::bias_K, "extra key (G*D), appended after all others, visible to every query"),
+      tensor(Input::bias_V, "value of the extra key bias_K (G*Dv)"),
+      tensor(Input::q_norm, "weights of the normalisation of queries: (D), (H, D) or (H*D)",
+             {kQkNorm}),
+      tensor(Input::k_norm, "weights of the normalisation of keys: (D), (G, D) or (G*D)",
+             {kQkNorm}),
+      tensor(Input::q_norm_bias, "bias of qk_norm layer, shaped as q_norm", {kLayerNorm}),
+      tensor(Input::k_norm_bias, "bias of qk_norm layer, shaped as k_norm", {kLayerNorm}),
+      tensor(Input::cos, "rotary cosines (positions, r/2), or (B, L, r/2)",
              {kRotary, excludes({"rotary.width", "rotary.base", "rotary.scaling", "rotary.factor",
                                  "rotary.original_length", "rotary.low_frequency_factor",
                                  "rotary.high_frequency_factor", "rotary.beta_fast",
                                  "rotary.beta_slow", "rotary.truncate", "rotary.attention_factor",
                                  "rotary.short_factor", "rotary.long_factor"})}),
-      tensor("sin", "rotary sines"),
-      tensor("position_ids", "positions of the queries (L) or (B, L) for rotary and query_scale",
+      tensor(Input::sin, "rotary sines"),
+      tensor(Input::position_ids,
+             "positions of the queries (L) or (B, L) for rotary and query_scale",
              {needs({"rotary.kind", "query_scale.factor"})}),
-      tensor("key_position_ids", "rotary positions of the new keys; default: position_ids",
+      tensor(Input::key_position_ids, "rotary positions of the new keys; default: position_ids",
              {kRotary}),
-      tensor("alibi_slopes", "ALiBi slopes (H) or (B, H)"),
-      tensor("relative_bias", "bias (buckets, H) by relative position, as in T5"),
-      tensor("sinks", "extra score of each head (H), in the softmax but without a value",
+      tensor(Input::alibi_slopes, "ALiBi slopes (H) or (B, H)"),
+      tensor(Input::relative_bias, "bias (buckets, H) by relative position, as in T5"),
+      tensor(Input::sinks, "extra score of each head (H), in the softmax but without a value",
              {needs_value("normaliser", {"softmax"}), needs_value("softmax.axis", {"keys"})}),
-      tensor("head_scale", "factor on the scores of each head (H), besides scale"),
-      tensor("W_score", "weights of score general (D, Dk) or concat (D+Dk, A)",
+      tensor(Input::head_scale, "factor on the scores of each head (H), besides scale"),
+      tensor(Input::W_score, "weights of score general (D, Dk) or concat (D+Dk, A)",
              {needs_value("score", {"general", "concat"})}),
-      tensor("W_score_Q", "query weights of score additive (D, A)", {kAdditiveScore}),
-      tensor("W_score_K", "key weights of score additive (Dk, A)", {kAdditiveScore}),
-      tensor("b_score", "bias of score additive or concat (A)", {kPairScore}),
-      tensor("v_score", "output weights of score additive or concat (A)", {kPairScore}),
-      tensor("g_score", "norm of v_score: the output weights are g v / |v|", {kPairScore}),
+      tensor(Input::W_score_Q, "query weights of score additive (D, A)", {kAdditiveScore}),
+      tensor(Input::W_score_K, "key weights of score additive (Dk, A)", {kAdditiveScore}),
+      tensor(Input::b_score, "bias of score additive or concat (A)", {kPairScore}),
+      tensor(Input::v_score, "output weights of score additive or concat (A)", {kPairScore}),
+      tensor(Input::g_score, "norm of v_score: the output weights are g v / |v|", {kPairScore}),
   };
 }
 
@@ -224,10 +242,10 @@ std::vector<Field> attention_fields() {
                    [](Options& o) -> bool& { return o.batch_second; }, {needs(Fact::three_axes)}),
       choice<WeightsLayout>(
           "weights_layout",
-          "axes of W_Q, W_K, W_V, W_O and W_gate: out-in as torch.nn.Linear has them",
+          "axes of W_Q, W_K, W_V, W_O and W_gate (out-in: as saved by torch.nn.Linear)",
           {{"in-out", WeightsLayout::in_out}, {"out-in", WeightsLayout::out_in}},
           [](Options& o) -> WeightsLayout& { return o.weights_layout; },
-          {needs({"W_Q", "W_K", "W_V", "W_O", "W_gate"})}),
+          {needs({Input::W_Q, Input::W_K, Input::W_V, Input::W_O, Input::W_gate})}),
       choice<Score>("score", "score function",
                     {{"dot", Score::dot},
                      {"cosine", Score::cosine},
@@ -236,7 +254,7 @@ std::vector<Field> attention_fields() {
                      {"additive", Score::additive},
                      {"concat", Score::concat}},
                     [](Options& o) -> Score& { return o.score; },
-                    {when({"general", "concat"}, needs({"W_score"}))}),
+                    {when({"general", "concat"}, needs({Input::W_score}))}),
       {.key = "scale",
        .type = FieldType::number,
        .placeholder = "X",
@@ -250,7 +268,7 @@ std::vector<Field> attention_fields() {
           {{"before-mask", SoftcapOrder::before_mask}, {"after-mask", SoftcapOrder::after_mask}},
           [](Options& o) -> SoftcapOrder& { return o.softcap_order; }, {needs({"softcap"})}),
       boolean("alibi", "add the ALiBi bias, -slope * distance, with the standard slopes",
-              [](Options& o) -> bool& { return o.alibi; }, {excludes({"alibi_slopes"})}),
+              [](Options& o) -> bool& { return o.alibi; }, {excludes({Input::alibi_slopes})}),
       choice<RelativeBias::Direction>(
           "relative.direction",
           "directions that relative_bias distinguishes (auto is past if causal, otherwise both)",
@@ -258,11 +276,11 @@ std::vector<Field> attention_fields() {
            {"both", RelativeBias::Direction::both},
            {"past", RelativeBias::Direction::past}},
           [](Options& o) -> RelativeBias::Direction& { return o.relative.direction; },
-          {needs({"relative_bias"})}),
+          {needs({Input::relative_bias})}),
       integer("relative.max_distance", "N",
               "distances of N or more share the last bucket; default: 128", 1,
               [](Options& o) -> std::int64_t& { return o.relative.max_distance; },
-              {needs({"relative_bias"})}),
+              {needs({Input::relative_bias})}),
       boolean("zero_key", "append one key and value of zeros, visible to every query",
               [](Options& o) -> bool& { return o.zero_key; }),
       {.key = "causal",
@@ -276,15 +294,15 @@ std::vector<Field> attention_fields() {
           "alignment", "offset for causal and window (number of past keys, or S - L)",
           {{"top-left", Alignment::top_left}, {"bottom-right", Alignment::bottom_right}},
           [](Options& o) -> Alignment& { return o.alignment; },
-          {needs({"causal", "window", "alibi", "alibi_slopes", "relative_bias"})}),
+          {needs({"causal", "window", "alibi", Input::alibi_slopes, Input::relative_bias})}),
       {.key = "causal_offset",
        .type = FieldType::integer,
        .placeholder = "N",
-       .help =
-           "the offset itself: position of the first query minus that of the first key",
+       .help = "the offset itself: position of the first query minus that of the first key",
        .min = -kMostOffset,
        .max = kMostOffset,
-       .requirements = {needs({"causal", "window", "alibi", "alibi_slopes", "relative_bias"}),
+       .requirements = {needs({"causal", "window", "alibi", Input::alibi_slopes,
+                               Input::relative_bias}),
                         needs_absence({"alignment", "documents", "cu_seqlens_q"})},
        .apply = [](const Json& v, Options& o) { o.causal_offset = integer_of(v); }},
       {.key = "window",
@@ -305,7 +323,7 @@ std::vector<Field> attention_fields() {
           "short_mask",
           "if a mask has fewer columns than keys, report an error or hide the other keys",
           {{"refuse", ShortMask::refuse}, {"hide", ShortMask::hide}},
-          [](Options& o) -> ShortMask& { return o.short_mask; }, {needs({"mask"})}),
+          [](Options& o) -> ShortMask& { return o.short_mask; }, {needs({Input::mask})}),
       choice<EmptyRows>(
           "empty_rows", "weights of a query that sees no key",
           {{"zero", EmptyRows::zero}, {"uniform", EmptyRows::uniform}, {"nan", EmptyRows::nan}},
@@ -373,7 +391,7 @@ std::vector<Field> position_fields() {
                "position.kind", "positional encoding added to the embeddings",
                {{"none", Position::Kind::none}, {"sinusoidal", Position::Kind::sinusoidal}},
                [](Options& o) -> Position::Kind& { return o.position.kind; },
-               {when({"sinusoidal"}, needs({"embeddings"}))})),
+               {when({"sinusoidal"}, needs({Input::embeddings}))})),
       positive_number("position.base", "base of the wavelengths; default: 10000",
                       [](Options& o) -> double& { return o.position.base; }, {sinusoidal}),
       integer("position.first", "N", "position of the first token; default: 0", {},
@@ -392,7 +410,7 @@ std::vector<Field> position_fields() {
        .placeholder = "X",
        .help = "factor on the embeddings: a number, or sqrt for sqrt(M)",
        .words = {"sqrt"},
-       .requirements = {needs({"embeddings"})},
+       .requirements = {needs({Input::embeddings})},
        .apply = apply_embedding_scale},
   };
 }
@@ -474,9 +492,9 @@ std::vector<Field> rotary_fields() {
              "yarn, longrope: factor on cosines and sines; default: by rotary.factor", 0,
              [](Options& o) -> double& { return o.rotary.attention_factor; },
              {kRotary, needs_value("rotary.scaling", {"yarn", "longrope"})}),
-      tensor("rotary.short_factor", "longrope: divisors of the frequencies (r/2)",
+      tensor(Input::short_factor, "longrope: divisors of the frequencies (r/2)",
              {kRotary, longrope}),
-      tensor("rotary.long_factor", "longrope: those for contexts longer than the original length",
+      tensor(Input::long_factor, "longrope: those for contexts longer than the original length",
              {kRotary, longrope}),
       number("query_scale.factor",
              "scale queries by 1 + X log(1 + floor((position + first) / length)); Llama 4: 0.1", {},
@@ -630,14 +648,6 @@ bool is_among(const std::vector<std::string>& words, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-/// "a, b or c"
-std::string either(const std::vector<std::string>& words) {
-  std::string text;
-  for (std::size_t i = 0; i < words.size(); ++i)
-    text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
-  return text;
-}
-
 const char* text_of(Fact fact) {
   switch (fact) {
     case Fact::four_axes:
@@ -748,14 +758,14 @@ class Checker {
     const auto active = [&](const std::string& key) { return is_active(key); };
     const auto& [when, any_of, none_of, absent, key, words, same_word, fact] = requirement;
     if (!any_of.empty() && std::none_of(any_of.begin(), any_of.end(), active))
-      return "requires " + either(names_of(any_of));
+      return "requires " + join_or(names_of(any_of));
     if (const auto other = std::find_if(none_of.begin(), none_of.end(), active);
         other != none_of.end())
       return "cannot be combined with " + name_of(*other);
     for (const std::string& other : absent)
       if (document_.find(other) != nullptr) return "cannot be combined with " + name_of(other);
     if (!key.empty() && !has_word(key, words))
-      return "requires " + name_of(key) + " " + either(words);
+      return "requires " + name_of(key) + " " + join_or(words);
     if (const Entry* other = document_.find(same_word))
       if (const std::string* mine = word_of(entry_.value), *theirs = word_of(other->value);
           mine != nullptr && theirs != nullptr && *mine != *theirs)

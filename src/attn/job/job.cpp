@@ -32,12 +32,12 @@ constexpr std::string_view kUnits = "KMGT";
 double unit_named(std::string_view text) {
   if (text.empty() || text == "B") return 1;
   const auto letter = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
-  const std::size_t place = kUnits.find(letter);
+  const std::size_t power = kUnits.find(letter);
   const std::string_view rest = text.substr(1);
   const bool known = rest.empty() || rest == "B" || rest == "iB";
-  return place == std::string_view::npos || !known
+  return power == std::string_view::npos || !known
              ? 0
-             : std::pow(1024.0, static_cast<double>(place + 1));
+             : std::pow(1024.0, static_cast<double>(power + 1));
 }
 
 }  // namespace
@@ -189,21 +189,10 @@ class TensorReader {
   double random_bytes_ = 0;  ///< of all random tensors so far
 };
 
-/// Removes later duplicates.
-std::vector<std::string> without_repeats(const std::vector<std::string>& names) {
-  std::vector<std::string> once;
-  for (const std::string& name : names)
-    if (std::find(once.begin(), once.end(), name) == once.end()) once.push_back(name);
-  return once;
-}
-
-std::vector<std::string> default_outputs(const Document& document) {
-  std::vector<std::string> names;
-  for (const Output output : {Output::scores, Output::weights, Output::context})
-    names.emplace_back(name_of(output));
-  if (document.find(std::string(name_of(Input::W_O))) != nullptr)
-    names.emplace_back(name_of(Output::output));
-  return names;
+std::vector<Request> default_outputs(const TensorMap& tensors) {
+  std::vector<Request> outputs = {Output::scores, Output::weights, Output::context};
+  if (contains(tensors, Input::W_O)) outputs.emplace_back(Output::output);
+  return outputs;
 }
 
 /// The entry of a key. For the name of a group ("rotary") or an absent key of it, the entry of
@@ -222,14 +211,14 @@ const Entry* entry_of(const Document& document, const std::string& name) {
 Problem located(const Job& job, const Document& document, Problem problem) {
   const auto origin = job.origins.find(problem.subject);
   const Entry* entry = entry_of(document, problem.subject);
-  std::string place = document.name;
+  std::string where = document.name;
   if (origin != job.origins.end()) {
-    place = origin->second;
+    where = origin->second;
   } else if (entry != nullptr && entry->from_flag) {
-    place = entry->origin;
+    where = entry->origin;
     if (entry->key.rfind(problem.subject, 0) == 0) problem.subject.clear();
   }
-  if (!place.empty()) problem.where.insert(problem.where.begin(), place);
+  if (!where.empty()) problem.where.insert(problem.where.begin(), where);
   if (job.transposed.contains(problem.subject) && !problem.found.empty())
     problem.found += ", transposed by weights_layout out-in";
   return problem;
@@ -343,7 +332,7 @@ std::size_t bytes_to_read(const Document& document) {
   for (const Entry* entry : tensor_entries(document)) {
     if (entry->numbers || states_default(*entry)) continue;
     if (entry->value.get<JsonObject>() != nullptr)
-      bytes = sum(bytes, random_tensor_bytes(entry->value));
+      bytes = saturating_sum(bytes, random_tensor_bytes(entry->value));
     else if (const auto* path = entry->value.get<std::string>())
       paths.insert(parse_tensor_ref(path_in(entry->folder, *path)).path);
   }
@@ -351,7 +340,7 @@ std::size_t bytes_to_read(const Document& document) {
   for (const std::string& path : paths) {
     std::error_code error;
     const std::uintmax_t size = std::filesystem::file_size(path, error);
-    if (!error) bytes = sum(bytes, size);
+    if (!error) bytes = saturating_sum(bytes, size);
   }
   return bytes;
 }
@@ -379,15 +368,25 @@ Job make_job(const Document& document, TensorFiles& files) {
   job.alignment_given = is_alignment_given(document);
   job.values_given = document.find(name_of(Input::V)) != nullptr;
   job.ambiguous_weights = ambiguous_weights(job, document);
-  job.outputs = without_repeats(strings(document.find("outputs")));
-  if (job.outputs.empty()) job.outputs = default_outputs(document);
   job.tokens = strings(document.find("tokens"));
   check_key_requirements(job, document);
+  job.outputs = outputs_named(strings(document.find("outputs")), job, document);
+  if (job.outputs.empty()) job.outputs = default_outputs(job.tensors);
   return job;
 }
 
-PreparedJob prepare_job(const Job& job, const Document& document,
-                        const std::set<std::string>& offered) {
+std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job,
+                                   const Document& document) {
+  const std::vector<Request> requests =
+      with_origins(job, document, [&] { return requests_named(names, job.tensors, job.options); });
+  std::vector<Request> outputs;
+  for (const Request& request : requests)
+    if (std::find(outputs.begin(), outputs.end(), request) == outputs.end())
+      outputs.push_back(request);
+  return outputs;
+}
+
+PreparedJob prepare_job(const Job& job, const Document& document, const OutputSet& offered) {
   return with_origins(job, document, [&] {
     PreparedJob prepared{make_inputs(job.tensors, job.options), {}};
     prepared.plan = plan(prepared.inputs, job.tensors, job.options, job.outputs, offered);
@@ -404,9 +403,10 @@ Result describe_job(const Job& job, Document document, const TensorFiles& files)
 }
 
 void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
-                 Result& result, const RowSinks& sinks) {
+                 Result& result, const RowConsumers& consumers) {
   result.outputs = with_origins(job, document, [&] {
-    return attend(prepared.inputs, job.tensors, job.options, job.outputs, sinks, &result.overflows);
+    return attend(prepared.inputs, job.tensors, job.options, job.outputs, consumers,
+                  &result.overflows);
   });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attn/core/options.h"
+#include "attn/core/output_table.h"
 #include "attn/core/plan.h"
 #include "attn/core/row_block.h"
 #include "attn/io/file_cache.h"
@@ -38,13 +39,18 @@ struct Job {
   bool alignment_given = false;      ///< by an option or a convention
   std::set<std::string> transposed;  ///< weights given as (out, in)
   bool values_given = false;         ///< V is given, or stated to be the keys
-  std::vector<std::string> outputs;
+  std::vector<Request> outputs;
   std::vector<std::string> tokens;
 };
 
 /// Parses all options, reads all files and generates random tensors in the order of kInputs.
 /// Errors: data, usage (if only flags are at fault), no_input.
 Job make_job(const Document& document, TensorFiles& files);
+
+/// The outputs with these names, without repetitions. Errors: data, usage if only flags are at
+/// fault, for an unknown name.
+std::vector<Request> outputs_named(const std::vector<std::string>& names, const Job& job,
+                                   const Document& document);
 
 /// The size in bytes of a job's files and random tensors, estimated from stat() and shapes without
 /// reading anything.
@@ -67,7 +73,7 @@ struct StreamedOutput {
 
 struct Result {
   TensorMap outputs;
-  std::map<std::string, StreamedOutput> streamed;
+  std::map<Output, StreamedOutput> streamed;
   std::vector<std::string> tokens;
   Json made_by;  ///< schema, program, version, the job's options, digests of its inputs
   Overflows overflows;
@@ -81,15 +87,14 @@ struct PreparedJob {
 
 /// Checks and plans a job without computing it; `offered` are outputs that the caller can receive
 /// row by row. Errors: data, usage if only flags are at fault; they name the file of each tensor.
-PreparedJob prepare_job(const Job& job, const Document& document,
-                        const std::set<std::string>& offered = {});
+PreparedJob prepare_job(const Job& job, const Document& document, const OutputSet& offered = {});
 
 /// A result without outputs: tokens and made_by, with the digests of all inputs.
 Result describe_job(const Job& job, Document document, const TensorFiles& files);
 
-/// Computes the result's outputs. Outputs with a sink are passed to it instead (core/attention.h).
-/// Errors as prepare_job().
+/// Computes the result's outputs. Outputs with a consumer are passed to it instead
+/// (core/attention.h). Errors as prepare_job().
 void compute_job(const Job& job, const PreparedJob& prepared, const Document& document,
-                 Result& result, const RowSinks& sinks = {});
+                 Result& result, const RowConsumers& consumers = {});
 
 }  // namespace attn

@@ -146,11 +146,11 @@ Json group_schema(const std::string& group) {
 
 /// The schema of another spelling of a key.
 Json other_key_schema(const Field& field) {
-  std::string place = "#/properties/" + field.key;
-  if (const std::size_t dot = place.find('.'); dot != std::string::npos)
-    place.replace(dot, 1, "/properties/");
-  return object(
-      {{"description", Json{"other spelling of " + field.key}}, {"$ref", Json{std::move(place)}}});
+  std::string reference = "#/properties/" + field.key;
+  if (const std::size_t dot = reference.find('.'); dot != std::string::npos)
+    reference.replace(dot, 1, "/properties/");
+  return object({{"description", Json{"other spelling of " + field.key}},
+                 {"$ref", Json{std::move(reference)}}});
 }
 
 /// Properties in the table's order; "position.base" is in the object "position". Other spellings

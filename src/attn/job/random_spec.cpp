@@ -147,7 +147,7 @@ std::vector<std::uint32_t> seed_words(const Json& number) {
   if (const auto* text = number.get<std::string>()) digits = *text;
   const auto words = entropy_words(digits);
   if (!words)
-    fail_seed("whole numbers >= 0 of at most " + std::to_string(kMostSeedDigits) + " digits",
+    fail_seed("whole numbers >= 0 of at most " + std::to_string(kMaxSeedDigits) + " digits",
               digits.empty() ? number.kind() : "'" + printable(digits) + "'");
   return *words;
 }
@@ -247,7 +247,7 @@ std::string random_methods_help() {
 
 namespace {
 
-constexpr std::size_t kMostElements = std::size_t{1} << 32;  // 32 GiB of float64
+constexpr std::size_t kMaxElements = std::size_t{1} << 32;  // 32 GiB of float64
 
 }  // namespace
 
@@ -340,7 +340,7 @@ Shape RandomArguments::shape() const {
       fail(Problem{.subject = "shape", .expected = "sizes >= 0", .found = std::to_string(extent)});
     shape.push_back(static_cast<std::size_t>(extent));
   }
-  if (element_count(shape) > kMostElements)
+  if (element_count(shape) > kMaxElements)
     fail(Problem{
         .subject = "shape", .expected = "at most 2^32 elements", .found = to_string(shape)});
   return shape;

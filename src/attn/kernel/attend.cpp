@@ -66,11 +66,11 @@ class alignas(64) Call {
   /// in the caches of one processor and no worker waits. Requires enough segments to balance the
   /// load.
   bool runs_whole_segments() const {
-    constexpr std::size_t kMostBytes = 2304u
-                                       << 10;  // beyond this, packing is a small part of the work
+    constexpr std::size_t kMaxBytes = 2304u
+                                      << 10;  // beyond this, packing is a small part of the work
     const std::size_t bytes = (schedule_.packed_keys + schedule_.packed_values) * sizeof(T);
     const std::size_t segments = schedule_.pairs * schedule_.segments_per_pair();
-    return schedule_.packed && !schedule_.rows_first && bytes <= kMostBytes &&
+    return schedule_.packed && !schedule_.rows_first && bytes <= kMaxBytes &&
            (segments % workers_ == 0 || segments >= 4 * workers_);
   }
 
@@ -187,16 +187,16 @@ class alignas(64) Call {
     if (schedule_.full_rows) deliver(rows);
   }
 
-  /// Passes finished rows to the sink.
+  /// Passes finished rows to the caller.
   void deliver(const QueryBlock<T>& rows) const {
     const Scratch<T>& s = rows.scratch;
-    results_.sink({.first = rows.first,
-                   .count = rows.rows,
-                   .scores = results_.scores ? s.raw : nullptr,
-                   .weights = results_.weights ? s.scores : nullptr,
-                   .scaled = results_.scaled ? s.scaled : nullptr,
-                   .masked = results_.masked ? s.masked : nullptr,
-                   .stride = schedule_.score_stride});
+    results_.on_rows({.first = rows.first,
+                      .count = rows.rows,
+                      .scores = results_.scores ? s.raw : nullptr,
+                      .weights = results_.weights ? s.scores : nullptr,
+                      .scaled = results_.scaled ? s.scaled : nullptr,
+                      .masked = results_.masked ? s.masked : nullptr,
+                      .stride = schedule_.score_stride});
   }
 
   /// For few rows: computes the key blocks of each pair independently, then merges them. A task is

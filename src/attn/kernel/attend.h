@@ -26,7 +26,7 @@ namespace attn::kernel {
 /// keys, and then the sums of the blocks. Exponentials are within 1 unit in the last place; results
 /// that would be subnormal (below e^-87 and e^-708) are 0. Scaled scores of float beyond 2.3e38
 /// times the temperature count as infinite, whatever the biases. Throws Error (internal) if H is
-/// not a multiple of G, std::bad_alloc, and what the sink throws; results are then undefined.
+/// not a multiple of G, std::bad_alloc, and what `on_rows` throws; results are then undefined.
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());

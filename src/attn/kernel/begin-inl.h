@@ -84,10 +84,10 @@ void reset_state(const QueryBlock<T>& block) {
     return fill(s.state.sum, block.rows, T(0));
   }
   const auto unit = static_cast<T>(kLog2e);
-  const T lowest = lowest_to_multiply(unit), most = std::numeric_limits<T>::max();
+  const T lowest = lowest_to_multiply(unit), max = std::numeric_limits<T>::max();
   for (std::size_t i = 0; i < block.rows; ++i) {  // a sink acts as a key before all others
     const T sink = s.row[i].sink;
-    s.state.max[i] = sink == -kInfinity<T> ? sink : HWY_MIN(HWY_MAX(sink, lowest) * unit, most);
+    s.state.max[i] = sink == -kInfinity<T> ? sink : HWY_MIN(HWY_MAX(sink, lowest) * unit, max);
     s.state.sum[i] = sink == -kInfinity<T> ? T(0) : T(1);
   }
 }

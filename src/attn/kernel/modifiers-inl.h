@@ -279,16 +279,16 @@ HWY_INLINE void finish_panels(const Modifiers& modifiers, std::size_t width,
   const Tag<T> d;
   const BiasAdder<T> adder(stages.convert ? T(1) : stages.unit);
   const Vec<T> scale = hn::Set(d, buffers.scale);
-  Vec<T> most = hn::Load(d, buffers.running_max);
+  Vec<T> max = hn::Load(d, buffers.running_max);
   for (std::size_t lane = 0; lane < width; lane += kPanel<T>) {
     PanelScores<T> scores;
     unrolled<kTileVectors>([&](std::size_t j) {
       scores[j] = hn::Mul(hn::Load(d, buffers.raw + lane + j * kLanes<T>), scale);
     });
     apply_modifiers<T>(scores, modifiers, lane, adder, stages);
-    store_and_update_max<T>(scores, buffers.out + lane, most);
+    store_and_update_max<T>(scores, buffers.out + lane, max);
   }
-  hn::Store(most, d, buffers.running_max);
+  hn::Store(max, d, buffers.running_max);
 }
 
 /// Applies the modifiers to one row and `width` keys from `first` on, whole panels. `stages` keeps
@@ -369,9 +369,9 @@ HWY_NOINLINE void score_fused_tiles(std::size_t rows, const WholePanels<T>& pane
         if (kMarks != Marks::none) prefetch_elements(modifiers.mask(0) + kPanel<T>, kPanel<T>);
         each_vector<T>(scores, [&](Vec<T> sum, std::size_t) { return hn::Mul(sum, scale); });
         apply_modifiers<T>(scores, modifiers, 0, adder, Stages<T>());
-        Vec<T> most = hn::Load(d, running_max + row * kLanes<T>);
-        store_and_update_max<T>(scores, at, most);
-        hn::Store(most, d, running_max + row * kLanes<T>);
+        Vec<T> max = hn::Load(d, running_max + row * kLanes<T>);
+        store_and_update_max<T>(scores, at, max);
+        hn::Store(max, d, running_max + row * kLanes<T>);
       });
 }
 

@@ -146,14 +146,14 @@ bool all_finite(const T* x, std::size_t count) {
   const Tag<T> d;
   Vec<T> nonfinite_probe[kChains];
   for (Vec<T>& chain : nonfinite_probe) chain = hn::Zero(d);
-  const auto look = [&](Vec<T>& chain, std::size_t at) {
+  const auto probe = [&](Vec<T>& chain, std::size_t at) {
     chain = hn::MulAdd(hn::LoadU(d, x + at), hn::Zero(d), chain);
   };
   std::size_t i = 0;
   for (; i + kChains * kLanes<T> <= count; i += kChains * kLanes<T>)
 #pragma GCC unroll 8
-    for (std::size_t j = 0; j < kChains; ++j) look(nonfinite_probe[j], i + j * kLanes<T>);
-  for (; i < count; i += kLanes<T>) look(nonfinite_probe[0], i);
+    for (std::size_t j = 0; j < kChains; ++j) probe(nonfinite_probe[j], i + j * kLanes<T>);
+  for (; i < count; i += kLanes<T>) probe(nonfinite_probe[0], i);
   for (std::size_t j = 1; j < kChains; ++j)
     nonfinite_probe[0] = hn::Add(nonfinite_probe[0], nonfinite_probe[j]);
   return is_finite(total<T>(nonfinite_probe[0]));
@@ -186,10 +186,10 @@ ValueKind pack_all_values(const Matrix& v, std::size_t first, std::size_t count,
 template <class T>
 ValueKind pack_values(const Matrix& v, std::size_t first, std::size_t count, std::size_t Dv,
                       T* widened, T* packed, std::size_t keys, std::size_t at) {
-  constexpr std::size_t kMostOfRow = 1024, kMost = 256u << 10;  // bytes
+  constexpr std::size_t kMaxRowBytes = 1024, kMaxBytes = 256u << 10;  // bytes
   const Rows<T> source(v, Dv);
   if (source.in_place() && v.row == static_cast<std::int64_t>(Dv) && Dv % kLanes<T> == 0 &&
-      Dv * sizeof(T) <= kMostOfRow && keys * Dv * sizeof(T) <= kMost &&
+      Dv * sizeof(T) <= kMaxRowBytes && keys * Dv * sizeof(T) <= kMaxBytes &&
       all_finite(source.at(first, nullptr), count * Dv))
     return ValueKind::in_place;
   return pack_all_values(v, first, count, Dv, widened, packed, keys, at);

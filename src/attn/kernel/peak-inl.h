@@ -19,8 +19,8 @@ double multiply_add(std::size_t rounds) {
   }
   Vec<T> all = sums[0];
   for (std::size_t i = 1; i < kSums; ++i) all = hn::Add(all, sums[i]);
-  volatile T sink = hn::GetLane(all);  // keeps the compiler from removing the loop
-  static_cast<void>(sink);
+  volatile T kept = hn::GetLane(all);  // keeps the compiler from removing the loop
+  static_cast<void>(kept);
   return 2.0 * kSums * kLanes<T> * static_cast<double>(rounds);
 }
 

@@ -109,8 +109,8 @@ struct Results {
   /// Receives rows of scores and weights as soon as they are finished, each row once: concurrently
   /// from several threads and in any order. Never called if nothing is requested below. An
   /// exception ends the computation.
-  std::function<void(const FinishedRows<T>&)> sink;
-  bool scores = false, weights = false;  ///< matrices to pass to `sink`
+  std::function<void(const FinishedRows<T>&)> on_rows;
+  bool scores = false, weights = false;  ///< matrices to pass to `on_rows`
   bool scaled = false, masked = false;
 };
 

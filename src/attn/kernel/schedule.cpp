@@ -5,7 +5,7 @@
 namespace attn::kernel {
 namespace {
 
-constexpr std::size_t kMostRows = 96;  // 16 tiles, each of which uses a key that was read once
+constexpr std::size_t kMaxRows = 96;  // 16 tiles, each of which uses a key that was read once
 constexpr std::size_t kScoreBytes = 768u << 10;  // part of a worker's level 2 cache
 constexpr std::size_t kChunkBytes = std::size_t{64} << 20;
 constexpr std::size_t kEnoughTasks = 32;  // to balance the usual numbers of threads
@@ -27,7 +27,7 @@ bool shares_much(const Problem<T>& p) {
 
 /// Rows of a block: many, to reuse each key, but few enough to keep the scores in the cache.
 std::size_t choose_rows(std::size_t score_row_bytes) {
-  std::size_t rows = kMostRows;
+  std::size_t rows = kMaxRows;
   while (rows > 6 && rows * score_row_bytes > kScoreBytes) rows /= 2;
   return rows;
 }
@@ -54,10 +54,10 @@ std::size_t row_elements(const Schedule& schedule, const Geometry& geometry) {
 template <class T>
 Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geometry& geometry) {
   Schedule schedule;
-  schedule.scaled = results.sink && results.scaled;
-  schedule.masked = results.sink && (results.scaled || results.masked);
-  schedule.raw = results.sink && (results.scores || schedule.masked);
-  schedule.full_rows = results.sink && (schedule.raw || results.weights);
+  schedule.scaled = results.on_rows && results.scaled;
+  schedule.masked = results.on_rows && (results.scaled || results.masked);
+  schedule.raw = results.on_rows && (results.scores || schedule.masked);
+  schedule.full_rows = results.on_rows && (schedule.raw || results.weights);
   schedule.pairs = p.B * p.G;
   schedule.pair_rows = p.H / p.G * p.L;
   schedule.key_blocks = key_blocks(p.S);
@@ -69,8 +69,8 @@ Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geo
   schedule.packed_keys = padded_keys * p.D;
   schedule.packed_values = p.S * schedule.value_stride;
 
-  const bool few_rows = schedule.pair_rows <= kMostRows && !schedule.full_rows;
-  schedule.segment_rows = few_rows || p.L < kMostRows / 2 ? schedule.pair_rows : p.L;
+  const bool few_rows = schedule.pair_rows <= kMaxRows && !schedule.full_rows;
+  schedule.segment_rows = few_rows || p.L < kMaxRows / 2 ? schedule.pair_rows : p.L;
   const std::size_t score_matrices =
       schedule.full_rows ? 1 + schedule.raw + schedule.scaled + schedule.masked : 0;
   schedule.rows_first = !few_rows && shares_much(p);

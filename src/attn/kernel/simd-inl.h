@@ -67,8 +67,8 @@ HWY_INLINE Vec<T> at_most(Vec<T> high, Vec<T> t) {
 
 /// max(most, t), where `most` is not NaN; a NaN in t is ignored, so that the order does not matter.
 template <class T>
-HWY_INLINE Vec<T> update_max(Vec<T> most, Vec<T> t) {
-  return at_least<T>(t, most);
+HWY_INLINE Vec<T> update_max(Vec<T> max, Vec<T> t) {
+  return at_least<T>(t, max);
 }
 
 /// The lowest number whose product with `unit` > 0 is finite.
@@ -198,26 +198,26 @@ class Softcap<float> {
  public:
   explicit Softcap(float cap)
       : cap_(hn::Set(Tag<float>(), cap)),
-        most_(hn::Set(Tag<float>(), 9.02f * cap)),
+        limit_(hn::Set(Tag<float>(), 9.02f * cap)),
         inverse_(hn::Set(Tag<float>(), 1 / cap)) {}
 
   HWY_INLINE Vec<float> operator()(Vec<float> x) const {
-    const Vec<float> limited = within(most_, x);
+    const Vec<float> limited = within(limit_, x);
     const Vec<float> y = hn::Mul(limited, inverse_), z = hn::Mul(y, y);
     return within(cap_,  // rounding may exceed it slightly
                   divide<float>(hn::Mul(limited, polynomial(kP, z)), polynomial(kQ, z)));
   }
 
  private:
-  static HWY_INLINE Vec<float> within(Vec<float> most, Vec<float> x) {
-    return at_most<float>(most, at_least<float>(hn::Neg(most), x));
+  static HWY_INLINE Vec<float> within(Vec<float> limit, Vec<float> x) {
+    return at_most<float>(limit, at_least<float>(hn::Neg(limit), x));
   }
 
   static constexpr float kP[] = {1, 0.1338372380f, 0.003498656908f, 2.065407898e-5f,
                                  1.340661360e-8f};
   static constexpr float kQ[] = {1, 0.4671704471f, 0.02588900737f, 3.290416789e-4f,
                                  7.800021535e-7f};
-  Vec<float> cap_, most_, inverse_;
+  Vec<float> cap_, limit_, inverse_;
 };
 
 /// tanh(y) = -e / (2 + e) for y >= 0, where e = exp(-2y) - 1 = 2^n r h + (2^n - 1), which is also

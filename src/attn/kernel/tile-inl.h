@@ -118,7 +118,7 @@ HWY_INLINE void with_constant(std::size_t count, F f) {
   f(Constant<Most>());
 }
 
-/// The most vectors of a tile with `rows` rows.
+/// The max vectors of a tile with `rows` rows.
 constexpr std::size_t max_vectors(std::size_t rows) {
   return rows <= 2 ? 2 * kTileVectors : kTileVectors;
 }
@@ -133,10 +133,10 @@ HWY_INLINE void store_scores(Vec<T> (&sums)[Vectors], Vec<T> scale, T* out, T* r
     hn::Store(sums[j], d, out + j * kLanes<T>);
   }
   if (running_max == nullptr) return;
-  Vec<T> most = hn::Load(d, running_max);
+  Vec<T> max = hn::Load(d, running_max);
 #pragma GCC unroll 8
-  for (std::size_t j = 0; j < Vectors; ++j) most = update_max<T>(most, sums[j]);
-  hn::Store(most, d, running_max);
+  for (std::size_t j = 0; j < Vectors; ++j) max = update_max<T>(max, sums[j]);
+  hn::Store(max, d, running_max);
 }
 
 /// Rows [first, last): whole tiles, or fewer rows than one tile.
@@ -265,10 +265,10 @@ void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>
                 const Sums<T>& to) {
   std::size_t done = 0;
   with_constant<kTileRows - 1>(rows.of_tile(), [&](auto r) {
-    constexpr std::size_t kRows = decltype(r)::value, kMost = max_vectors(kRows);
-    for (; done + kMost <= vectors; done += kMost)
-      value_tiles_of<T, kRows, kMost>(rows, done, product, to);
-    if (kMost > kTileVectors && done + kTileVectors <= vectors) {
+    constexpr std::size_t kRows = decltype(r)::value, kMaxVectors = max_vectors(kRows);
+    for (; done + kMaxVectors <= vectors; done += kMaxVectors)
+      value_tiles_of<T, kRows, kMaxVectors>(rows, done, product, to);
+    if (kMaxVectors > kTileVectors && done + kTileVectors <= vectors) {
       value_tiles_of<T, kRows, kTileVectors>(rows, done, product, to);
       done += kTileVectors;
     }

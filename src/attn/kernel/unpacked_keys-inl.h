@@ -137,8 +137,8 @@ HWY_INLINE void transpose_keys(const KeyCursor<T>& keys, Vec<T> (&columns)[kColu
 /// cache line together prefetch all of these keys.
 template <class T>
 HWY_INLINE void prefetch_keys(const KeyCursor<T>& keys, std::size_t column) {
-  constexpr std::size_t kLine = 64 / sizeof(T), kPlaces = kLine / kColumnsAtOnce<T>;
-  constexpr std::size_t kShare = HWY_MAX(kKeysAtOnce<T> / kPlaces, 1);
+  constexpr std::size_t kLine = 64 / sizeof(T), kLoadsPerLine = kLine / kColumnsAtOnce<T>;
+  constexpr std::size_t kShare = HWY_MAX(kKeysAtOnce<T> / kLoadsPerLine, 1);
   const std::size_t first = kKeysAtOnce<T> + column % kLine / kColumnsAtOnce<T> * kShare;
   const auto step = static_cast<std::uintptr_t>(keys.step);
   std::uintptr_t at = reinterpret_cast<std::uintptr_t>(keys.key[0]) + first * step;

@@ -190,7 +190,7 @@ Tensor Generator::integers(int128 low, int128 high, DType dtype, const Shape& sh
 }
 
 std::optional<std::vector<std::uint32_t>> entropy_words(std::string_view digits) {
-  if (digits.empty() || digits.size() > kMostSeedDigits) return std::nullopt;
+  if (digits.empty() || digits.size() > kMaxSeedDigits) return std::nullopt;
   std::vector<std::uint32_t> words = {0};
   for (const char digit : digits) {
     if (digit < '0' || digit > '9') return std::nullopt;

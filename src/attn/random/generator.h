@@ -88,9 +88,9 @@ class Generator {
 };
 
 /// The 32-bit words of a decimal integer, least significant first, at least one. std::nullopt if
-/// `digits` contains anything but digits or is longer than kMostSeedDigits (the conversion takes
+/// `digits` contains anything but digits or is longer than kMaxSeedDigits (the conversion takes
 /// quadratic time).
-inline constexpr std::size_t kMostSeedDigits = 10000;
+inline constexpr std::size_t kMaxSeedDigits = 10000;
 std::optional<std::vector<std::uint32_t>> entropy_words(std::string_view digits);
 
 }  // namespace attn

@@ -50,7 +50,7 @@ long double sum_without_nan(std::span<const T> values) {
 template <class T>
 Statistics statistics(const Tensor& tensor) {
   Statistics result;
-  T least{}, most{};
+  T min{}, max{};
   std::size_t count = 0;
   for (const T value : tensor.data<T>()) {
     if (is_nan(value)) {
@@ -59,13 +59,13 @@ Statistics statistics(const Tensor& tensor) {
     }
     if constexpr (!std::is_integral_v<T>)
       if (std::isinf(number(value))) ++result.infinite;
-    if (count == 0 || number(value) < number(least)) least = value;
-    if (count == 0 || number(value) > number(most)) most = value;
+    if (count == 0 || number(value) < number(min)) min = value;
+    if (count == 0 || number(value) > number(max)) max = value;
     ++count;
   }
   if (count == 0) return result;
   const long double mean = sum_without_nan(tensor.data<T>()) / static_cast<long double>(count);
-  result.range = Statistics::Range{Tensor::of<T>({}, {least}), Tensor::of<T>({}, {most}),
+  result.range = Statistics::Range{Tensor::of<T>({}, {min}), Tensor::of<T>({}, {max}),
                                    static_cast<double>(mean)};
   return result;
 }
@@ -370,25 +370,10 @@ Tensor difference(const Tensor& a, const Tensor& b) {
   return result;
 }
 
-Shape index_of(std::size_t at, const Shape& shape) {
-  Shape index = shape;
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    index[axis] = at % shape[axis];
-    at /= shape[axis];
-  }
-  return index;
-}
-
 namespace {
 
-constexpr std::size_t kLongestBar = 40;
-constexpr int kMostDecades = 12;  // smaller errors share one bar
-
-/// "[1, 0, 2]"; "[]" for the element of a 0-d tensor.
-std::string place_text(std::size_t at, const Shape& shape) {
-  const auto digits = [](std::size_t i) { return std::to_string(i); };
-  return "[" + join(index_of(at, shape), ", ", digits) + "]";
-}
+constexpr std::size_t kMaxBarLength = 40;
+constexpr int kMaxDecades = 12;  // smaller errors share one bar
 
 /// With the shortest digits that identify the value in its dtype, or as a double.
 std::string element_text(const Tensor& tensor, std::size_t at, bool as_double) {
@@ -399,7 +384,7 @@ std::string element_text(const Tensor& tensor, std::size_t at, bool as_double) {
 /// Values of different dtypes are shown as doubles, since 0.1 in float16 is not 0.1 in float32.
 std::string values_text(std::size_t at, const Tensor& a, const Tensor& b) {
   const bool as_double = a.dtype() != b.dtype();
-  return place_text(at, a.shape()) + ": " + element_text(a, at, as_double) + " and " +
+  return index_text(at, a.shape()) + ": " + element_text(a, at, as_double) + " and " +
          element_text(b, at, as_double);
 }
 
@@ -434,7 +419,7 @@ std::vector<Bar> bars_of(const Comparison& found) {
   std::vector<Bar> bars = {{"0", found.equal}};
   if (!found.decades.empty()) {
     const int last = found.decades.rbegin()->first;
-    const int first = std::max(found.decades.begin()->first, last - kMostDecades + 1);
+    const int first = std::max(found.decades.begin()->first, last - kMaxDecades + 1);
     std::size_t below = 0;
     for (const auto& [exponent, count] : found.decades)
       if (exponent < first) below += count;
@@ -452,13 +437,13 @@ std::vector<Bar> bars_of(const Comparison& found) {
 /// A bar for each decade of |a - b|, with at least one '#' if it is not empty.
 std::string histogram(const Comparison& found) {
   const std::vector<Bar> bars = bars_of(found);
-  std::size_t most = 1;
-  for (const Bar& bar : bars) most = std::max(most, bar.count);
+  std::size_t max = 1;
+  for (const Bar& bar : bars) max = std::max(max, bar.count);
   std::string text = "  |a - b|\n";
   for (const Bar& bar : bars) {
     std::string label = bar.label;
     label.resize(std::max<std::size_t>(label.size(), 14), ' ');
-    const std::size_t length = (bar.count * kLongestBar + most - 1) / most;
+    const std::size_t length = (bar.count * kMaxBarLength + max - 1) / max;
     text += "    " + label + " " + std::string(length, '#') + (length > 0 ? " " : "") +
             std::to_string(bar.count) + "\n";
   }

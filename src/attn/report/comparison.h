@@ -110,9 +110,6 @@ std::vector<Part> compare_parts(const Tensor& a, const Tensor& b, const Toleranc
 /// give 0; the result is NaN where either is NaN or only one is infinite.
 Tensor difference(const Tensor& a, const Tensor& b);
 
-/// The index {1, 0, 2} of the element at the row-major position `at`.
-Shape index_of(std::size_t at, const Shape& shape);
-
 /// The inputs of a comparison, for comparison_text().
 struct Compared {
   std::string name;  ///< printed unchanged; may be ""

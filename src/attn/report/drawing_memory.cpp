@@ -11,7 +11,7 @@ namespace attn {
 namespace {
 
 constexpr double kFixed = 1 << 20;  // titles, the colour bar, the frame of a page
-constexpr double kPlace = 256;      // a label of a row or column: text, JSON and rendered
+constexpr double kLabel = 256;      // a label of a row or column: text, JSON and rendered
 constexpr double kPanel = 512;      // its title and frame
 
 // In a picture: the level of a cell, and a text with its position and colour.
@@ -41,7 +41,7 @@ Matrices matrices_of(const Shape& shape) {
 }
 
 std::size_t with_labels(double bytes, const Matrices& m) {
-  bytes += kFixed + kPlace * (m.rows + m.columns) + kPanel * m.panels;
+  bytes += kFixed + kLabel * (m.rows + m.columns) + kPanel * m.panels;
   return static_cast<std::size_t>(std::min(bytes, 0x1p63));
 }
 
@@ -86,12 +86,12 @@ std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& s
   return with_labels(bounds.cells * kCell + bounds.texts * kText + pixels * kPixel, m);
 }
 
-std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t most) {
+std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes) {
   constexpr double kBase85 = 1.25;
   const Matrices m = matrices_of(shape);
   const double value = static_cast<double>(std::max<std::size_t>(size_of(dtype), 4));
   const double row = 16 + value * m.columns;  // with its sum, entropy, least and most
-  const double page = std::min(kBase85 * m.panels * m.rows * row, static_cast<double>(most));
+  const double page = std::min(kBase85 * m.panels * m.rows * row, static_cast<double>(max_bytes));
   return with_labels(page + std::min(m.rows * row, page / kBase85), m);
 }
 

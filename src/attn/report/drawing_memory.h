@@ -19,6 +19,6 @@ std::size_t bytes_of_svg(const Shape& shape, double label);
 std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& style);
 
 /// For a page of at most `most` bytes.
-std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t most);
+std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes);
 
 }  // namespace attn

@@ -13,7 +13,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kMostPanels = 4096;
+constexpr std::size_t kMaxPanels = 4096;
 
 [[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
@@ -51,8 +51,8 @@ void append_part(std::vector<std::size_t>& indices, const std::string& part, std
     indices.push_back(static_cast<std::size_t>(i));
 }
 
-std::vector<std::size_t> places_of(const std::string& typed, std::size_t count,
-                                   const std::string& flag) {
+std::vector<std::size_t> selected_indices(const std::string& typed, std::size_t count,
+                                          const std::string& flag) {
   std::vector<std::size_t> indices;
   for (std::size_t start = 0; start <= typed.size();) {
     const std::size_t comma = std::min(typed.find(',', start), typed.size());
@@ -98,14 +98,14 @@ std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& cho
             " has no such axis");
   std::vector<std::vector<std::size_t>> indices(leading);
   for (std::size_t k = 0; k < leading; ++k)
-    indices[k] = places_of(axes[k].picked, shape[leading - 1 - k], axes[k].flag);
+    indices[k] = selected_indices(axes[k].picked, shape[leading - 1 - k], axes[k].flag);
   std::size_t named = 0;
   while (named + 1 < leading && indices[named].size() == 1) ++named;
   std::vector<HeatPanel> panels{{}};
   for (std::size_t k = leading; k-- > 0;) {  // from the outermost axis inwards
-    if (panels.size() * indices[k].size() > kMostPanels)
+    if (panels.size() * indices[k].size() > kMaxPanels)
       throw Error(ErrorKind::data, source.name + ": expected at most " +
-                                       std::to_string(kMostPanels) + " matrices, found shape " +
+                                       std::to_string(kMaxPanels) + " matrices, found shape " +
                                        to_string(shape) + "; choose with --layer, --batch, --head");
     const std::size_t count = shape[leading - 1 - k];
     std::vector<HeatPanel> next;
@@ -122,8 +122,6 @@ std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& cho
   }
   return panels;
 }
-
-bool is_scores(const std::string& name) { return name.ends_with("scores"); }
 
 /// Least and greatest value of all panels, and which kinds of cells they have.
 struct Extent {
@@ -172,7 +170,7 @@ HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed) {
   return scale;
 }
 
-Shape lifted(const HeatSource& source) {
+Shape at_least_2d(const HeatSource& source) {
   Shape shape = source.tensor.shape();
   while (shape.size() < 2) shape.insert(shape.begin(), 1);
   if (shape.size() > 5 || source.tensor.size() == 0)
@@ -183,7 +181,7 @@ Shape lifted(const HeatSource& source) {
 
 constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
-std::vector<std::string> every(const std::vector<std::string>& labels, std::size_t step) {
+std::vector<std::string> every_nth(const std::vector<std::string>& labels, std::size_t step) {
   std::vector<std::string> kept;
   for (std::size_t i = 0; i < labels.size(); i += step) kept.push_back(labels[i]);
   return kept;
@@ -213,16 +211,16 @@ double HeatScale::position(double value) const {
 }
 
 HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
-  const Shape shape = lifted(source);
+  const Shape shape = at_least_2d(source);
   const std::size_t L = shape[shape.size() - 2], S = shape.back();
   const Shape matrices{source.tensor.size() / (L * S), L, S};
   HeatMap map;
-  map.cells.rows = places_of(choice.rows, L, "--rows");
-  map.cells.columns = places_of(choice.columns, S, "--cols");
+  map.cells.rows = selected_indices(choice.rows, L, "--rows");
+  map.cells.columns = selected_indices(choice.columns, S, "--cols");
   map.cells.values = source.tensor.reshaped(matrices);
   if (source.masked) map.cells.masked = source.masked->reshaped(matrices);
   map.cells.mark = source.masks_zeros ? CellKind::zero : CellKind::hidden;
-  map.cells.marks_zeros = !source.masked && source.name == "weights";
+  map.cells.marks_zeros = !source.masked && source.zero_is_hidden;
   map.panels = panels_of(source, choice, shape);
   map.title = printable(source.name);
   if (!source.what.empty()) map.notes.push_back(source.what);
@@ -238,7 +236,7 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   map.has_hidden = extent.has(CellKind::hidden);
   map.has_zeros = extent.has(CellKind::zero);
   map.has_nans = extent.has(CellKind::nan);
-  map.scale = scale_of(extent, choice, source.is_signed || is_scores(source.name));
+  map.scale = scale_of(extent, choice, source.is_signed);
   return map;
 }
 
@@ -296,15 +294,15 @@ HeatRow HeatCells::row(std::size_t matrix, std::size_t i) const {
   return out;
 }
 
-HeatMap reduced(const HeatMap& map, std::size_t most_rows, std::size_t most_columns) {
-  const std::size_t tall = (map.rows() + most_rows - 1) / most_rows;
-  const std::size_t wide = (map.columns() + most_columns - 1) / most_columns;
+HeatMap reduced(const HeatMap& map, std::size_t max_rows, std::size_t max_columns) {
+  const std::size_t tall = (map.rows() + max_rows - 1) / max_rows;
+  const std::size_t wide = (map.columns() + max_columns - 1) / max_columns;
   if (tall <= 1 && wide <= 1) return map;
   HeatMap small = map;
   small.cells.tall *= tall;
   small.cells.wide *= wide;
-  small.row_labels = every(map.row_labels, tall);
-  small.column_labels = every(map.column_labels, wide);
+  small.row_labels = every_nth(map.row_labels, tall);
+  small.column_labels = every_nth(map.column_labels, wide);
   small.notes.push_back("each cell is the strongest of " + std::to_string(tall) + " x " +
                         std::to_string(wide));
   return small;

@@ -85,6 +85,7 @@ struct HeatChoice {
 struct HeatSource {
   Tensor tensor;                 ///< (S), (L, S), or with leading axes head, batch, layer
   std::optional<Tensor> masked;  ///< masked_scores, same shape; cells are hidden where it is -inf
+  bool zero_is_hidden = false;   ///< without `masked`, cells are hidden where they are 0
   bool masks_zeros = false;      ///< -inf in `masked` means exactly 0, not hidden
   std::string name, what;        ///< "weights", and a description; may be ""
   std::string key;               ///< the tensor's name in its file; may be ""
@@ -98,10 +99,10 @@ struct HeatSource {
 /// tensor that is empty or has more than five axes.
 HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice);
 
-/// The map reduced to at most `most_rows` rows and `most_columns` columns, with a note that says
+/// The map reduced to at most `max_rows` x `max_columns` cells, with a note that says
 /// so. A block of cells becomes the cell with the largest magnitude, so that single strong cells
 /// stay visible. A block is hidden if all its cells are, and zero if they are hidden or zero.
-HeatMap reduced(const HeatMap& map, std::size_t most_rows, std::size_t most_columns);
+HeatMap reduced(const HeatMap& map, std::size_t max_rows, std::size_t max_columns);
 
 /// For each group of panels, the index after its last one.
 std::vector<std::size_t> group_ends(const HeatMap& map);

@@ -8,9 +8,9 @@ namespace {
 
 constexpr double kMargin = 16, kGap = 10, kBarWidth = 14;
 constexpr double kTitleSize = 15, kTextSize = 12, kSmallest = 7.5;
-constexpr double kLongestLabel = 110;
-constexpr double kNumbered = 34;  // size of the smallest cell that shows its value
-constexpr double kBarSpace = 80;  // approximate width of the colour bar with its numbers
+constexpr double kMaxLabelWidth = 110;
+constexpr double kMinNumberedCell = 34;  // size of the smallest cell that shows its value
+constexpr double kBarSpace = 80;         // approximate width of the colour bar with its numbers
 constexpr double kGroupTitle = kTextSize + 10;  // height of the title of a group
 
 /// The positions of everything.
@@ -31,10 +31,10 @@ struct Figure {
 
 /// Width of the widest label shown.
 double widest(const std::vector<std::string>& labels, std::size_t step, double size) {
-  double most = 0;
+  double max = 0;
   for (std::size_t i = 0; i < labels.size(); i += step)
-    most = std::max(most, text_width(labels[i], size));
-  return std::min(most, kLongestLabel);
+    max = std::max(max, text_width(labels[i], size));
+  return std::min(max, kMaxLabelWidth);
 }
 
 /// With a typographic minus sign.
@@ -96,9 +96,9 @@ Figure bare_figure(std::size_t panels, std::size_t group, std::size_t rows, std:
   if (f.grouped) f.across = group;
   f.down = (panels + f.across - 1) / f.across;
   const bool grid = panels > 1;
-  const double most = static_cast<double>(std::max(rows, columns));
+  const double longer = static_cast<double>(std::max(rows, columns));
   const double available = grid ? std::max(96.0, 880 / widest - 24) : 620;
-  f.cell = std::clamp(available / most, 1.0, grid ? 34.0 : 52.0);
+  f.cell = std::clamp(available / longer, 1.0, grid ? 34.0 : 52.0);
   if (f.cell > 3) f.cell = std::floor(f.cell);
   f.width = f.cell * static_cast<double>(columns);
   f.height = f.cell * static_cast<double>(rows);
@@ -220,7 +220,7 @@ class Layout {
     }
     picture_.shapes.emplace_back(std::move(shape));
     picture_.shapes.emplace_back(BoxShape{{x, top, f_.width, f_.height}, theme_.frame, true});
-    if (f_.cell >= kNumbered) numbers(panel, x, top);
+    if (f_.cell >= kMinNumberedCell) numbers(panel, x, top);
     if (f_.labelled) labels(x, top);
   }
 
@@ -243,9 +243,9 @@ class Layout {
     const double size = f_.label_size;
     for (std::size_t i = 0; i < map_.rows(); i += f_.row_step)
       text(x - 5, top + (static_cast<double>(i) + 0.5) * f_.cell + size * 0.36,
-           cut_to_width(map_.row_labels[i], size, kLongestLabel), size, Anchor::end, theme_.ink);
+           cut_to_width(map_.row_labels[i], size, kMaxLabelWidth), size, Anchor::end, theme_.ink);
     for (std::size_t j = 0; j < map_.columns(); j += f_.column_step) {
-      const std::string label = cut_to_width(map_.column_labels[j], size, kLongestLabel);
+      const std::string label = cut_to_width(map_.column_labels[j], size, kMaxLabelWidth);
       const double middle = x + (static_cast<double>(j) + 0.5) * f_.cell;
       if (f_.vertical)
         picture_.shapes.emplace_back(
@@ -317,32 +317,34 @@ class Layout {
 };
 
 /// The rows or columns that fit a panel.
-std::size_t most_across(std::size_t panels) { return panels > 36 ? 128 : panels > 1 ? 256 : 1024; }
+std::size_t max_cells_across(std::size_t panels) {
+  return panels > 36 ? 128 : panels > 1 ? 256 : 1024;
+}
 
 }  // namespace
 
 Picture heat_picture(const HeatMap& whole, bool dark) {
-  const std::size_t most = most_across(whole.panels.size());
-  const HeatMap map = reduced(whole, most, most);
+  const std::size_t max = max_cells_across(whole.panels.size());
+  const HeatMap map = reduced(whole, max, max);
   return Layout(map, theme(dark)).take();
 }
 
 PictureBounds picture_bounds(std::size_t panels, std::size_t group, std::size_t rows,
                              std::size_t columns, double label) {
-  constexpr double kAround = 300;  // margins, title, notes and colour bar
-  const std::size_t most = most_across(panels);
-  rows = std::min(rows, most);
-  columns = std::min(columns, most);
+  constexpr double kMargins = 300;  // margins, title, notes and colour bar
+  const std::size_t max = max_cells_across(panels);
+  rows = std::min(rows, max);
+  columns = std::min(columns, max);
   Figure f = bare_figure(panels, group, rows, columns);
   const double cells = static_cast<double>(rows * columns);
-  double texts = f.cell >= kNumbered ? cells : 0;
+  double texts = f.cell >= kMinNumberedCell ? cells : 0;
   if (f.labelled) {
-    f.left = f.top = std::max(std::min(label, kLongestLabel), kTextSize) + 8;
+    f.left = f.top = std::max(std::min(label, kMaxLabelWidth), kTextSize) + 8;
     texts += static_cast<double>(rows + columns);
   }
   const auto count = static_cast<double>(panels);
-  return {static_cast<double>(f.across) * f.stride_x() + kAround,
-          static_cast<double>(f.down) * (f.stride_y() + kGroupTitle) + kAround, count * cells,
+  return {static_cast<double>(f.across) * f.stride_x() + kMargins,
+          static_cast<double>(f.down) * (f.stride_y() + kGroupTitle) + kMargins, count * cells,
           count * texts};
 }
 

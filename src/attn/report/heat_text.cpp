@@ -141,9 +141,9 @@ class Painter {
 };
 
 std::size_t widest(const std::vector<std::string>& labels) {
-  std::size_t most = 0;
-  for (const std::string& label : labels) most = std::max(most, columns_of(label));
-  return most;
+  std::size_t max = 0;
+  for (const std::string& label : labels) max = std::max(max, columns_of(label));
+  return max;
 }
 
 bool is_index(const std::string& label) {

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "attn/base/error.h"
-#include "attn/base/late_library.h"
+#include "attn/base/lazy_library.h"
 
 namespace attn {
 namespace {
@@ -62,7 +62,7 @@ class Fontconfig {
     return {pattern, function<FcFunctionDestroy>("FcPatternDestroy")};
   }
 
-  LateLibrary library_;
+  LazyLibrary library_;
 };
 
 }  // namespace

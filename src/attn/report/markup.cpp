@@ -30,14 +30,14 @@ std::string command_for(const std::string& text) {
 
 /// Whether pdfLaTeX with T1 fonts has the character: Latin letters and some signs.
 bool latex_has(std::uint32_t c) {
-  constexpr std::uint32_t kWithout[] = {0x126, 0x127, 0x138, 0x13F, 0x140,
+  constexpr std::uint32_t kNotInT1[] = {0x126, 0x127, 0x138, 0x13F, 0x140,
                                         0x149, 0x166, 0x167, 0x17F};
   constexpr std::uint32_t kSigns[] = {0x2013, 0x2014, 0x2018, 0x2019, 0x201C,
                                       0x201D, 0x2022, 0x2026, 0x20AC, 0x2192};
   const auto holds = [c](std::span<const std::uint32_t> some) {
     return std::find(some.begin(), some.end(), c) != some.end();
   };
-  return c < 0x80 || (c >= 0xA0 && c < 0x180 && !holds(kWithout)) || holds(kSigns);
+  return c < 0x80 || (c >= 0xA0 && c < 0x180 && !holds(kNotInT1)) || holds(kSigns);
 }
 
 /// A replacement for a character that LaTeX lacks: "U+6771".
@@ -180,11 +180,11 @@ Math factor(double value) {
 double width(const Math& math) {
   constexpr double kIndexScale = 0.7, kColumnGap = 2;
   std::vector<double> columns(std::max<std::size_t>(math.columns, 1));
-  double sum = 0, most = 0;
+  double sum = 0, max = 0;
   for (std::size_t i = 0; i < math.parts.size(); ++i) {
     const double part = width(math.parts[i]);
     sum += part;
-    most = std::max(most, part);
+    max = std::max(max, part);
     double& column = columns[i % columns.size()];
     column = std::max(column, part + kColumnGap);
   }
@@ -198,7 +198,7 @@ double width(const Math& math) {
     case Math::Kind::subscript:
       return width(math.parts[0]) + kIndexScale * width(math.parts[1]);
     case Math::Kind::fraction:
-      return most;
+      return max;
     case Math::Kind::matrix: {
       std::size_t label = 0;
       for (const std::string& text : math.row_labels) label = std::max(label, columns_of(text));

@@ -214,19 +214,19 @@ double quotient(double a, double b, DType dtype) {
 }
 
 Notation notation_for(const std::vector<double>& finite, DType dtype, const PrintOptions& options) {
-  double least = HUGE_VAL, most = 0;
+  double min = HUGE_VAL, max = 0;
   for (const double value : finite) {
     const double magnitude = std::fabs(value);
     if (magnitude == 0) continue;
-    least = std::min(least, magnitude);
-    most = std::max(most, magnitude);
+    min = std::min(min, magnitude);
+    max = std::max(max, magnitude);
   }
-  if (most == 0) return Notation::positional;
+  if (max == 0) return Notation::positional;
   // NumPy 2 compares in the dtype, in which 1e-4 is a little less or more.
   const double least_positional = options.numpy == 2 && dtype == DType::f32 ? double{1e-4F} : 1e-4;
-  const bool wide = most >= exponent_limit(dtype, options.numpy, 1e8);
+  const bool wide = max >= exponent_limit(dtype, options.numpy, 1e8);
   const bool small =
-      !options.suppress && (least < least_positional || quotient(most, least, dtype) > 1000);
+      !options.suppress && (min < least_positional || quotient(max, min, dtype) > 1000);
   return wide || small ? Notation::scientific : Notation::positional;
 }
 
@@ -253,7 +253,7 @@ void FloatFormat::measure(const std::vector<double>& finite, const PrintOptions&
   const bool unlimited = options.floatmode == PrintOptions::FloatMode::unique;
   notation_ = notation_for(finite, dtype_, options);
   rule_.unique = !fixed;
-  rule_.most = unlimited ? -1 : options.precision;
+  rule_.max_digits = unlimited ? -1 : options.precision;
   rule_.trim_zeros = !fixed;
   for (const double value : finite) {
     const std::string text = number_text(value, dtype_, notation_, rule_);
@@ -265,8 +265,8 @@ void FloatFormat::measure(const std::vector<double>& finite, const PrintOptions&
   const bool equal = notation_ == Notation::scientific || fixed ||
                      options.floatmode == PrintOptions::FloatMode::maxprec_equal;
   rule_.trim_zeros = !equal;
-  rule_.fewest = equal ? static_cast<int>(right_) : 0;
-  if (equal) rule_.most = rule_.fewest;
+  rule_.min_digits = equal ? static_cast<int>(right_) : 0;
+  if (equal) rule_.max_digits = rule_.min_digits;
   if (notation_ == Notation::scientific) right_ += exponent_ + 2;
 }
 

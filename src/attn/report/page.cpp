@@ -61,7 +61,7 @@ bool has_number(CellKind kind) { return kind == CellKind::value || kind == CellK
 
 struct RowFacts {
   double sum = 0, entropy = 0;
-  float least = std::numeric_limits<float>::infinity(), most = -least;
+  float min = std::numeric_limits<float>::infinity(), max = -min;
 };
 
 RowFacts facts_of(const HeatRow& row) {
@@ -76,8 +76,8 @@ RowFacts facts_of(const HeatRow& row) {
     }
     facts.sum += value;
     negative = negative || value < 0;
-    facts.least = std::min(facts.least, static_cast<float>(value));
-    facts.most = std::max(facts.most, static_cast<float>(value));
+    facts.min = std::min(facts.min, static_cast<float>(value));
+    facts.max = std::max(facts.max, static_cast<float>(value));
   }
   if (negative || !(facts.sum > 0)) {
     facts.entropy = kNan;
@@ -108,7 +108,7 @@ std::uint32_t code_of(double value, CellKind kind, const RowFacts& facts, int bi
   const std::uint32_t top = (1u << bits) - 1;
   if (!has_number(kind)) return top;
   if (kind == CellKind::nan) return top - 1;
-  const double low = facts.least, high = facts.most;
+  const double low = facts.min, high = facts.max;
   if (!(low < high)) return 0;
   const double share = std::clamp((value - low) / (high - low), 0.0, 1.0);
   return static_cast<std::uint32_t>(std::lround(share * (top - 2)));
@@ -190,8 +190,8 @@ PageValues page_values(const HeatMap& map, const HeatPanel& panel, const PageSpa
     append_row(values.cells, row, spans.first[i], spans.end[i], facts, bits);
     append_float(values.rows, whole ? facts.sum : kNan, 32);
     append_float(values.rows, whole ? facts.entropy : kNan, 32);
-    append_float(values.rows, facts.least, 32);
-    append_float(values.rows, facts.most, 32);
+    append_float(values.rows, facts.min, 32);
+    append_float(values.rows, facts.max, 32);
   }
   return values;
 }
@@ -268,10 +268,10 @@ std::string sources(const std::vector<PageSet>& sets, const PagePlan& plan) {
   if (plan.exact || plan.step > 1 || !std::all_of(sets.begin(), sets.end(), has_key)) return "null";
   std::string text;
   for (const PageSet& set : sets) {
-    std::vector<std::size_t> places;
-    for (const HeatPanel& panel : set.map.panels) places.push_back(panel.matrix);
+    std::vector<std::size_t> matrices;
+    for (const HeatPanel& panel : set.map.panels) matrices.push_back(panel.matrix);
     text += (text.empty() ? "" : ",") + ("{\"file\":" + script_string(printable(set.name))) +
-            ",\"tensor\":" + script_string(*set.key) + ",\"places\":" + list(places) + "}";
+            ",\"tensor\":" + script_string(*set.key) + ",\"places\":" + list(matrices) + "}";
   }
   return "[" + text + "]";
 }
@@ -376,7 +376,7 @@ std::string PagePlan::text() const {
          ", " + megabytes(bytes);
 }
 
-PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t most) {
+PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t max_bytes) {
   const HeatMap& map = sets[0].map;
   for (const PageSet& set : sets)
     if (set.map.rows() != map.rows() || set.map.columns() != map.columns() ||
@@ -389,14 +389,14 @@ PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t most) {
   for (const PageSet& set : sets) spans = united(spans, spans_of(set.map));
   PagePlan plan{bits, 1, 0, true, sets.size() * map.panels.size(), 0, 0, {}};
   const auto size = [&] { return size_of(sets, spans, plan.bits, plan.step); };
-  while (plan.bits > 8 && size() > most) plan.bits /= 2;
-  while (size() > most && plan.step < std::max(map.rows(), map.columns())) ++plan.step;
+  while (plan.bits > 8 && size() > max_bytes) plan.bits /= 2;
+  while (size() > max_bytes && plan.step < std::max(map.rows(), map.columns())) ++plan.step;
   plan.exact = plan.bits == bits;
   plan.bytes = size();
   plan.spans = reduced(spans, plan.step);
   plan.rows = divided_up(map.rows(), plan.step);
   plan.columns = divided_up(map.columns(), plan.step);
-  if (plan.bytes > most)
+  if (plan.bytes > max_bytes)
     throw Error(ErrorKind::usage, "--max-html-bytes: the smallest possible page has " +
                                       megabytes(plan.bytes) + "; choose fewer heads, rows or keys");
   return plan;

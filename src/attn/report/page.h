@@ -82,9 +82,9 @@ struct PagePlan {
   PageSpans spans;  ///< stored part of each row
 };
 
-/// The most exact plan within `most` bytes: reduces bits first, then cells. Errors: usage, if the
+/// The most exact plan within `max_bytes`: reduces bits first, then cells. Errors: usage, if the
 /// sets differ in shape.
-PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t most);
+PagePlan plan_page(const std::vector<PageSet>& sets, std::size_t max_bytes);
 
 std::string page_html(const std::vector<PageSet>& sets, const PagePlan& plan);
 

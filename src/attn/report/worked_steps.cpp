@@ -28,7 +28,7 @@ std::string markdown_text(const std::string& text) {
 /// The text between two lines and the greatest width of a line.
 struct LatexLayout {
   std::string end;
-  double most;
+  double max_width;
 };
 const LatexLayout kMarkdownLayout{" \\\\\n", std::numeric_limits<double>::infinity()};
 const LatexLayout kPageLayout{" \\\\[3pt]\n", 88};  // digits on a page without margins
@@ -39,7 +39,7 @@ std::string latex_line(const Equation& line, const LatexLayout& layout) {
   for (const Math& right : line.rights) wide += width(right) + 3;
   std::string text = latex(line.left);
   for (std::size_t r = 0; r < line.rights.size(); ++r) {
-    const bool broken = r > 0 && r + 1 == line.rights.size() && wide > layout.most;
+    const bool broken = r > 0 && r + 1 == line.rights.size() && wide > layout.max_width;
     text += (broken ? layout.end + "&= " : r == 0 ? " &= " : " = ") + latex(line.rights[r]);
   }
   return text;

@@ -15,25 +15,26 @@ class CountedRows {
     const bool counts_nan = request.nan != NanPolicy::allow;
     for (const PlannedOutput& output : request.prepared.plan.outputs) {
       if (!output.streamed) continue;
-      const bool counted = counts_nan && is_checked_for_nan(output.name, request.outputs);
-      NanCounter* const counter = counted ? &counters_[output.name] : nullptr;
-      sinks_[output.name] = [&receiver, name = output.name, counter](const RowBlock& rows) {
+      const Output streamed = std::get<Output>(output.request);
+      const bool counted = counts_nan && is_checked_for_nan(streamed, request.outputs);
+      NanCounter* const counter = counted ? &counters_[streamed] : nullptr;
+      consumers_[streamed] = [&receiver, streamed, counter](const RowBlock& rows) {
         if (counter != nullptr) counter->add(rows);
-        receiver.write_rows(name, rows);
+        receiver.write_rows(streamed, rows);
       };
     }
   }
 
-  const RowSinks& sinks() const { return sinks_; }
+  const RowConsumers& consumers() const { return consumers_; }
 
-  NanCount nan_of(const std::string& output) const {
+  NanCount nan_of(Output output) const {
     const auto counter = counters_.find(output);
     return counter == counters_.end() ? NanCount{} : counter->second.found();
   }
 
  private:
-  std::map<std::string, NanCounter> counters_;
-  RowSinks sinks_;
+  std::map<Output, NanCounter> counters_;
+  RowConsumers consumers_;
 };
 
 void describe(Result& result, const Job& job, Document document, const TensorFiles& files) {
@@ -55,9 +56,12 @@ Execution execute(ExecutionRequest request, RowReceiver* receiver) {
     if (files != nullptr) describe(result, job, document, *files);
     receiver->begin(prepared.plan, result);
     const CountedRows rows(request, *receiver);
-    compute_job(job, prepared, document, result, rows.sinks());
+    compute_job(job, prepared, document, result, rows.consumers());
     for (const PlannedOutput& output : prepared.plan.outputs)
-      if (output.streamed) result.streamed[output.name] = {output.shape, rows.nan_of(output.name)};
+      if (output.streamed) {
+        const Output streamed = std::get<Output>(output.request);
+        result.streamed[streamed] = {output.shape, rows.nan_of(streamed)};
+      }
   }
   execution.warnings = warnings_of(job, prepared.inputs, result, outputs, nan);
   return execution;

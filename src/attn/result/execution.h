@@ -19,7 +19,7 @@ class RowReceiver {
   virtual void begin(const Plan& plan, const Result& described) = 0;
 
   /// `rows` belong to `output`. Several threads may call this at the same time.
-  virtual void write_rows(const std::string& output, const RowBlock& rows) = 0;
+  virtual void write_rows(Output output, const RowBlock& rows) = 0;
 };
 
 struct ExecutionRequest {
@@ -30,7 +30,7 @@ struct ExecutionRequest {
   const TensorFiles* described_by = nullptr;
   /// The outputs that the user requested. Warnings are about these; the job may compute others as
   /// well.
-  std::vector<std::string> outputs = {};
+  std::vector<Request> outputs = {};
   NanPolicy nan = NanPolicy::allow;
 };
 

@@ -29,14 +29,15 @@ MemoryEstimate::MemoryEstimate(const Plan& plan) { add("tensors", plan.bytes); }
 
 void MemoryEstimate::add(std::string name, std::size_t bytes) {
   if (bytes == 0) return;
-  bytes_ = sum(bytes_, bytes);
+  bytes_ = saturating_sum(bytes_, bytes);
   contributions_.push_back({std::move(name), bytes});
 }
 
 void MemoryEstimate::add_output_text(const Plan& plan) {
   std::size_t bytes = 0;
   for (const PlannedOutput& output : plan.outputs)
-    bytes = sum(bytes, product({output.bytes / size_of(output.dtype), kTextBytes}));
+    bytes = saturating_sum(bytes,
+                           saturating_product({output.bytes / size_of(output.dtype), kTextBytes}));
   add("output text", bytes);
 }
 
@@ -61,7 +62,7 @@ std::string plan_json(const Plan& plan, const MemoryEstimate& memory) {
   std::string text = "{\"outputs\":[";
   for (const PlannedOutput& output : plan.outputs) {
     if (text.back() != '[') text += ",";
-    text += "{\"name\":" + json_quoted(output.name) + ",\"shape\":[";
+    text += "{\"name\":" + json_quoted(name_of(output.request)) + ",\"shape\":[";
     for (const std::size_t extent : output.shape)
       text += (text.back() == '[' ? "" : ",") + std::to_string(extent);
     text += "],\"dtype\":" + json_quoted(name_of(output.dtype)) +
@@ -78,8 +79,9 @@ std::string plan_json(const Plan& plan, const MemoryEstimate& memory) {
 std::string plan_text(const Plan& plan, const MemoryEstimate& memory) {
   std::string text;
   for (const PlannedOutput& output : plan.outputs)
-    text += output.name + " " + to_string(output.shape) + " " + std::string(name_of(output.dtype)) +
-            ": " + size_text(output.bytes) + ", " + scientific(output.flops) + " flops" +
+    text += std::string(name_of(output.request)) + " " + to_string(output.shape) + " " +
+            std::string(name_of(output.dtype)) + ": " + size_text(output.bytes) + ", " +
+            scientific(output.flops) + " flops" +
             (output.streamed ? ", written during computation\n" : "\n");
   text += "total: at most " + size_text(memory.bytes()) + " of memory, " + scientific(plan.flops) +
           " flops";

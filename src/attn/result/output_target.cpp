@@ -23,8 +23,6 @@ bool is_folder(const std::string& path) {
   return path.back() == '/' || (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode));
 }
 
-[[noreturn]] void usage(const std::string& message) { throw Error(ErrorKind::usage, message); }
-
 /// The length of the output name before '='; 0 if there is none. Text with '/' or '.' is a path.
 std::size_t name_length(const std::string& text) {
   const std::size_t equals = text.find('=');
@@ -47,12 +45,12 @@ PlannedFile plan_of(const OutputTarget& target, const std::vector<std::string>& 
   if (outputs.size() == 1) return {outputs.front(), target.path, *target.format};
   const std::string path = printable(target.path), found = std::to_string(outputs.size());
   if (is_stream(target.path))
-    usage("--format " + std::string(name_of(*target.format)) + ": a file holds one output, found " +
-          found + "; select one (-o " + outputs.front() + "=" + path +
-          ") or use npz, safetensors or json");
-  usage("-o " + path + ": a file of this format holds one output, found " + found +
-        "; select one (-o " + outputs.front() + "=" + path +
-        ") or use .npz, .safetensors or .json");
+    fail_usage("--format " + std::string(name_of(*target.format)) +
+               ": a file holds one output, found " + found + "; select one (-o " + outputs.front() +
+               "=" + path + ") or use npz, safetensors or json");
+  fail_usage("-o " + path + ": a file of this format holds one output, found " + found +
+             "; select one (-o " + outputs.front() + "=" + path +
+             ") or use .npz, .safetensors or .json");
 }
 
 std::vector<OutputPath> output_paths(const std::vector<PlannedFile>& plans) {
@@ -81,22 +79,23 @@ OutputTarget parse_target(const std::string& text, const std::vector<std::string
   target.path = length == 0 ? text : text.substr(length + 1);
   const bool known = std::find(names.begin(), names.end(), target.name) != names.end();
   if (!target.name.empty() && !known)
-    usage("-o " + printable(text) + ": unknown output '" + printable(target.name) + "'" +
-          suggestion(target.name, names));
-  if (target.path.empty()) usage("-o " + printable(text) + ": expected a path");
+    fail_usage("-o " + printable(text) + ": unknown output '" + printable(target.name) + "'" +
+               suggestion(target.name, names));
+  if (target.path.empty()) fail_usage("-o " + printable(text) + ": expected a path");
   target.format = format_of_suffix(target.path);
   if (!target.format && is_stream(target.path)) {
     target.format = stream;
     if (!stream)
-      usage("-o " + printable(text) + ": requires --format npz, npy, json, csv or safetensors");
+      fail_usage("-o " + printable(text) +
+                 ": requires --format npz, npy, json, csv or safetensors");
   } else if (!target.format && (!target.name.empty() || !is_folder(target.path))) {
-    usage("-o " + printable(text) + ": expected a name that ends in " + kSuffixes +
-          ", or a folder (ending in /)");
+    fail_usage("-o " + printable(text) + ": expected a name that ends in " + kSuffixes +
+               ", or a folder (ending in /)");
   }
   return target;
 }
 
-std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets) {
+std::vector<std::string> names_in(const std::vector<OutputTarget>& targets) {
   std::vector<std::string> names;
   for (const OutputTarget& target : targets) {
     if (target.name.empty()) return {};
@@ -119,21 +118,30 @@ void refuse_duplicates(const std::vector<OutputPath>& paths) {
     fs::path resolved = fs::weakly_canonical(fs::absolute(follow_links(path), ignored), error);
     if (error) resolved = path;  // for example an unreadable folder: opening the file will fail
     if (!is_stream(path) && !taken.insert(resolved).second)
-      usage(flag + " " + printable(path) + ": two outputs write to the same file");
+      fail_usage(flag + " " + printable(path) + ": two outputs write to the same file");
   }
 }
 
-std::set<std::string> outputs_for_rows(const std::vector<OutputTarget>& targets,
-                                       const std::vector<std::string>& outputs) {
-  std::set<std::string> takers, others;
-  for (const PlannedFile& plan : planned_files(targets, outputs)) {
-    const bool takes_rows = std::endian::native == std::endian::little && is_binary(plan.format) &&
-                            !is_stream(plan.path);
-    for (const std::string& name : outputs)
-      if (plan.name.empty() || plan.name == name) (takes_rows ? takers : others).insert(name);
+OutputSet outputs_for_rows(const std::vector<OutputTarget>& targets,
+                           const std::vector<Request>& outputs) {
+  const std::vector<PlannedFile> files = planned_files(targets, names_of(outputs));
+  const auto takes_rows = [](const PlannedFile& file) {
+    return std::endian::native == std::endian::little && is_binary(file.format) &&
+           !is_stream(file.path);
+  };
+  OutputSet result;
+  for (const Request& request : outputs) {
+    const Output* output = std::get_if<Output>(&request);
+    if (output == nullptr) continue;
+    std::size_t holding = 0, taking = 0;
+    for (const PlannedFile& file : files) {
+      if (!file.holds(name_of(*output))) continue;
+      ++holding;
+      if (takes_rows(file)) ++taking;
+    }
+    if (holding > 0 && taking == holding) result.insert(*output);
   }
-  for (const std::string& name : others) takers.erase(name);
-  return takers;
+  return result;
 }
 
 std::vector<PlannedFile> planned_files(const std::vector<OutputTarget>& targets,

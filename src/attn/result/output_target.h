@@ -2,10 +2,10 @@
 #pragma once
 
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "attn/core/output_table.h"
 #include "attn/io/tensor_file.h"
 
 namespace attn {
@@ -26,8 +26,8 @@ OutputTarget parse_target(const std::string& text,
                           const std::vector<std::string>& names = job_output_names(),
                           std::optional<Format> stream = {});
 
-/// The outputs named by the targets, in order; empty if a target takes all outputs.
-std::vector<std::string> outputs_named(const std::vector<OutputTarget>& targets);
+/// The names in the targets, in order; empty if a target takes all outputs.
+std::vector<std::string> names_in(const std::vector<OutputTarget>& targets);
 
 /// A file to be written, and the flag that names it.
 struct OutputPath {
@@ -43,13 +43,14 @@ void refuse_duplicates(const std::vector<OutputPath>& paths);
 
 /// The outputs that can be written row by row (ResultWriter::begin): those whose targets are all
 /// regular .npy, .npz and .safetensors files. Errors: usage, as planned_files().
-std::set<std::string> outputs_for_rows(const std::vector<OutputTarget>& targets,
-                                       const std::vector<std::string>& outputs);
+OutputSet outputs_for_rows(const std::vector<OutputTarget>& targets,
+                           const std::vector<Request>& outputs);
 
 /// A file to be written, with the name of its output, or "" for all outputs.
 struct PlannedFile {
   std::string name, path;
   Format format;
+  bool holds(std::string_view output) const { return name.empty() || name == output; }
 };
 
 /// The files for these outputs, in order. Errors: usage (one .npy or .csv for several outputs, two

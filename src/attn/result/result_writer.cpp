@@ -163,17 +163,19 @@ ResultWriter::ResultWriter(const std::vector<OutputTarget>& targets,
   const std::vector<PlannedFile> plans = planned_files(targets, outputs);
   for (const OutputTarget& target : targets)
     if (!target.format) folders_.make(target.path, policy.durable);
-  for (const PlannedFile& plan : plans)
-    parts_.push_back({plan.name, plan.format, OutputFile(plan.path, policy), {}});
+  for (const PlannedFile& plan : plans) parts_.push_back({plan, OutputFile(plan.path, policy), {}});
 }
 
 void ResultWriter::begin(const Plan& plan, const Result& described) {
-  for (const PlannedOutput& output : plan.outputs)
-    specs_[output.name] = {output.name, output.dtype, output.shape};
+  for (const PlannedOutput& output : plan.outputs) {
+    const std::string name(name_of(output.request));
+    specs_[name] = {name, output.dtype, output.shape};
+  }
   for (Part& part : parts_) {
     std::set<std::string> streamed;
     for (const PlannedOutput& output : plan.outputs)
-      if (output.streamed && part.holds(output.name)) streamed.insert(output.name);
+      if (output.streamed && part.plan.holds(name_of(output.request)))
+        streamed.emplace(name_of(output.request));
     if (!streamed.empty()) reserve_rows(part, streamed, described);
   }
 }
@@ -184,47 +186,47 @@ void ResultWriter::reserve_rows(Part& part, const std::set<std::string>& streame
   std::vector<TensorSpec> specs;
   for (const std::string& name : names_in(part)) {
     specs.push_back(specs_.at(name));
-    specs.back().dtype = stored_dtype(part.format, specs.back().dtype);
+    specs.back().dtype = stored_dtype(part.plan.format, specs.back().dtype);
   }
   const std::vector<std::uint32_t> unknown(specs.size());
   const std::vector<std::uint64_t> offsets =
-      offsets_of(layout_of(part.format, specs, unknown, described, part.file.path()), specs);
+      offsets_of(layout_of(part.plan.format, specs, unknown, described, part.file.path()), specs);
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (!streamed.contains(specs[i].name)) continue;
     const std::size_t row = specs[i].shape.back() * size_of(specs[i].dtype);
     part.rows.emplace(specs[i].name, std::make_unique<RowWriter>(part.file, offsets[i], row,
-                                                                 part.format == Format::npz));
+                                                                 part.plan.format == Format::npz));
     end = std::max(end, offsets[i] + specs[i].bytes());
   }
   part.file.reserve(end);
 }
 
-void ResultWriter::write_rows(const std::string& name, const RowBlock& block) {
+void ResultWriter::write_rows(Output output, const RowBlock& block) {
   for (const Part& part : parts_) {
-    const auto writer = part.rows.find(name);
+    const auto writer = part.rows.find(name_of(output));
     if (writer == part.rows.end()) continue;
     Tensor kept;
-    const RowBlock rows = converted(block, stored_dtype(part.format, block.dtype), kept);
+    const RowBlock rows = converted(block, stored_dtype(part.plan.format, block.dtype), kept);
     writer->second->write(rows.first, rows.count, rows.data, rows.stride);
   }
 }
 
 std::vector<std::string> ResultWriter::names_in(const Part& part) const {
-  return part.name.empty() ? outputs_ : std::vector{part.name};
+  return part.plan.name.empty() ? outputs_ : std::vector{part.plan.name};
 }
 
 void ResultWriter::write(const Result& result) {
   for (Part& part : parts_) {
-    if (is_binary(part.format)) {
+    if (is_binary(part.plan.format)) {
       write_binary(part, result);
       continue;
     }
     Result chosen{{}, {}, result.tokens, result.made_by, {}};
     for (const std::string& name : names_in(part))
       chosen.outputs.set(name, result.outputs.at(name));
-    part.file.write(part.format == Format::json ? result_json(chosen, 2) + "\n"
-                                                : csv_of(chosen, part.file.path()));
+    part.file.write(part.plan.format == Format::json ? result_json(chosen, 2) + "\n"
+                                                     : csv_of(chosen, part.file.path()));
   }
 }
 
@@ -237,16 +239,16 @@ void ResultWriter::write_binary(Part& part, const Result& result) {
     TensorSpec spec = rows != part.rows.end()
                           ? specs_.at(name)
                           : TensorSpec{name, result.outputs.at(name).dtype(), tensor->shape()};
-    spec.dtype = stored_dtype(part.format, spec.dtype);
+    spec.dtype = stored_dtype(part.plan.format, spec.dtype);
     elements.push_back(rows != part.rows.end() ? Elements{{}, rows->second.get()}
                                                : elements_of(*tensor, spec.dtype));
     specs.push_back(std::move(spec));
   }
-  const std::vector<std::uint32_t> checksums = part.format == Format::npz
+  const std::vector<std::uint32_t> checksums = part.plan.format == Format::npz
                                                    ? checksums_of(elements, specs)
                                                    : std::vector<std::uint32_t>(specs.size());
-  write_layout(layout_of(part.format, specs, checksums, result, part.file.path()), specs, elements,
-               part.file);
+  write_layout(layout_of(part.plan.format, specs, checksums, result, part.file.path()), specs,
+               elements, part.file);
 }
 
 void ResultWriter::commit() {

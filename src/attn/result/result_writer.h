@@ -73,7 +73,7 @@ class ResultWriter : public RowReceiver {
   /// Reserves space for streamed outputs, which write_rows() writes during the computation.
   /// `described` has the result's tokens and made_by. Errors: io, if the disk is full.
   void begin(const Plan& plan, const Result& described) override;
-  void write_rows(const std::string& name, const RowBlock& block) override;
+  void write_rows(Output output, const RowBlock& block) override;
 
   void write(const Result& result);  ///< the outputs that are not streamed
   void commit();
@@ -82,11 +82,9 @@ class ResultWriter : public RowReceiver {
 
  private:
   struct Part {
-    std::string name;  ///< "" for all
-    Format format;
+    PlannedFile plan;
     OutputFile file;
-    std::map<std::string, std::unique_ptr<RowWriter>> rows;  ///< for streamed outputs
-    bool holds(const std::string& output) const { return name.empty() || name == output; }
+    std::map<std::string, std::unique_ptr<RowWriter>, std::less<>> rows;  ///< for streamed outputs
   };
   void reserve_rows(Part& part, const std::set<std::string>& streamed, const Result& described);
   void write_binary(Part& part, const Result& result);

@@ -29,9 +29,9 @@ bool any_nan(std::span<const T> values) {
 /// Counts the NaN among `values`, the first of which is element `from` of its tensor.
 template <class T>
 void count_nan(std::span<const T> values, std::size_t from, NanCount& found) {
-  constexpr std::size_t kAtOnce = 4096;
-  for (std::size_t start = 0; start < values.size(); start += kAtOnce) {
-    const auto some = values.subspan(start, std::min(kAtOnce, values.size() - start));
+  constexpr std::size_t kBlockSize = 4096;
+  for (std::size_t start = 0; start < values.size(); start += kBlockSize) {
+    const auto some = values.subspan(start, std::min(kBlockSize, values.size() - start));
     if (!any_nan(some)) continue;
     for (std::size_t i = 0; i < some.size(); ++i)
       if (std::isnan(static_cast<double>(some[i])) && found.count++ == 0)
@@ -54,19 +54,21 @@ NanCount find_nan(const RowBlock& block) {
   return found;
 }
 
-std::string index_of(std::size_t flat, const Shape& shape) {
-  std::string text;
-  for (std::size_t axis = shape.size(); axis-- > 0;) {
-    text = std::to_string(flat % shape[axis]) + (text.empty() ? "" : ", ") + text;
-    flat /= shape[axis];
-  }
-  return "[" + text + "]";
+/// Whether hidden keys have no effect on the output.
+bool is_after_mask(const Request& request) {
+  const Output* output = std::get_if<Output>(&request);
+  return output != nullptr && row_of(*output).phase == Phase::masked;
 }
 
-/// Whether hidden keys have no effect on the output.
-bool is_after_mask(const std::string& name) {
-  const std::optional<Output> output = output_named(name);
-  return output && row_of(*output).phase == Phase::masked;
+/// The shape of an output that was computed, whether it was streamed or not.
+const Shape& shape_of(const Request& output, const Result& result) {
+  const Tensor* tensor = result.outputs.find(name_of(output));
+  return tensor ? tensor->shape() : result.streamed.at(std::get<Output>(output)).shape;
+}
+
+NanCount nan_of(const Request& output, const Result& result) {
+  const Tensor* tensor = result.outputs.find(name_of(output));
+  return tensor ? find_nan(rows_of(*tensor)) : result.streamed.at(std::get<Output>(output)).nan;
 }
 
 /// "; Q.npy: Q holds 2, the first at [0, 1]" for each input with NaN. The cause may also be an
@@ -77,7 +79,7 @@ std::string given_nan(const Job& job) {
     const NanCount in = find_nan(rows_of(tensor));
     if (in.count == 0) continue;
     text += "; " + printable(job.origins.at(name)) + ": " + name + " holds " +
-            std::to_string(in.count) + ", the first at " + index_of(in.first, tensor.shape());
+            std::to_string(in.count) + ", the first at " + index_text(in.first, tensor.shape());
   }
   return text;
 }
@@ -92,27 +94,25 @@ void NanCounter::add(const RowBlock& block) {
   found_.count += in.count;
 }
 
-bool is_checked_for_nan(const std::string& name, const std::vector<std::string>& outputs) {
-  return is_after_mask(name) || std::none_of(outputs.begin(), outputs.end(), is_after_mask);
+bool is_checked_for_nan(const Request& request, const std::vector<Request>& outputs) {
+  return is_after_mask(request) || std::none_of(outputs.begin(), outputs.end(), is_after_mask);
 }
 
-std::string nan_warning(const Job& job, const Result& result,
-                        const std::vector<std::string>& outputs, NanPolicy policy) {
+std::string nan_warning(const Job& job, const Result& result, const std::vector<Request>& outputs,
+                        NanPolicy policy) {
   if (policy == NanPolicy::allow) return "";
-  for (const std::string& name : outputs) {
-    if (!is_checked_for_nan(name, outputs)) continue;
-    const Tensor* tensor = result.outputs.find(name);
-    const StreamedOutput out = tensor == nullptr
-                                   ? result.streamed.at(name)
-                                   : StreamedOutput{tensor->shape(), find_nan(rows_of(*tensor))};
-    if (out.nan.count == 0) continue;
-    const std::size_t count = element_count(out.shape);
-    const std::string found = out.nan.count == count && count > 1
+  for (const Request& output : outputs) {
+    if (!is_checked_for_nan(output, outputs)) continue;
+    const NanCount nan = nan_of(output, result);
+    if (nan.count == 0) continue;
+    const Shape& shape = shape_of(output, result);
+    const std::size_t count = element_count(shape);
+    const std::string found = nan.count == count && count > 1
                                   ? "all " + std::to_string(count) + " values are NaN"
-                                  : std::to_string(out.nan.count) + " of " + std::to_string(count) +
+                                  : std::to_string(nan.count) + " of " + std::to_string(count) +
                                         " values are NaN, the first at " +
-                                        index_of(out.nan.first, out.shape);
-    const std::string line = name + ": " + found + given_nan(job);
+                                        index_text(nan.first, shape);
+    const std::string line = std::string(name_of(output)) + ": " + found + given_nan(job);
     if (policy == NanPolicy::refuse) throw Error(ErrorKind::data, line);
     return line;
   }
@@ -130,14 +130,13 @@ bool all_zero_or_one(const Tensor& tensor) {
 }
 
 std::string warn_overflow(const Inputs& in, const Result& result,
-                          const std::vector<std::string>& outputs) {
-  for (const std::string& name : outputs) {
-    const auto overflow = result.overflows.find(name);
+                          const std::vector<Request>& outputs) {
+  for (const Request& request : outputs) {
+    const Output* output = std::get_if<Output>(&request);
+    const auto overflow = output ? result.overflows.find(*output) : result.overflows.end();
     if (overflow == result.overflows.end()) continue;
-    const Tensor* tensor = result.outputs.find(name);
-    const Shape& shape = tensor ? tensor->shape() : result.streamed.at(name).shape;
-    return name + ": " + std::to_string(overflow->second) + " of " +
-           std::to_string(element_count(shape)) + " values overflowed " +
+    return std::string(name_of(request)) + ": " + std::to_string(overflow->second) + " of " +
+           std::to_string(element_count(shape_of(request, result))) + " values overflowed " +
            std::string(name_of(in.result)) + " and became inf; compute f32 keeps them";
   }
   return "";
@@ -179,14 +178,14 @@ std::string warn_alignment(const Job& job, const Inputs& in) {
          "the last query with the last key";
 }
 
-bool needs_values(const std::string& name) {
-  using enum Output;
-  const std::optional<Output> found = output_named(name);
-  return found == values || found == present_V || found == head_context || found == context ||
-         found == output;
+bool needs_values(const Request& request) {
+  const Output* found = std::get_if<Output>(&request);
+  return found != nullptr && OutputSet{Output::values, Output::present_V, Output::head_context,
+                                       Output::context, Output::output}
+                                 .contains(*found);
 }
 
-std::string warn_missing_values(const Job& job, const std::vector<std::string>& outputs) {
+std::string warn_missing_values(const Job& job, const std::vector<Request>& outputs) {
   if (job.values_given || !contains(job.tensors, Input::K) ||
       std::none_of(outputs.begin(), outputs.end(), needs_values))
     return "";
@@ -198,8 +197,8 @@ std::string warn_weights_layout(const Job& job) {
   if (job.ambiguous_weights.empty()) return "";
   const std::string& first = job.ambiguous_weights.front();
   return printable(job.origins.at(first)) + ": " + first +
-         ": a square matrix, used as (in, out); torch.nn.Linear saves (out, in): give "
-         "weights_layout out-in or in-out";
+         ": a square matrix, used as (in, out), but torch.nn.Linear saves (out, in); set "
+         "weights_layout to out-in to transpose it, or to in-out if this is right";
 }
 
 std::string warn_token_count(const Job& job, const Inputs& in) {
@@ -214,7 +213,7 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
 }  // namespace
 
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
-                                     const std::vector<std::string>& outputs, NanPolicy nan) {
+                                     const std::vector<Request>& outputs, NanPolicy nan) {
   std::vector<std::string> warnings;
   for (std::string& warning : std::array{
            nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),

@@ -24,15 +24,15 @@ class NanCounter {
 /// Whether NaN in this output is reported, when the user requested `outputs`. Outputs computed
 /// before the mask is applied may contain NaN of hidden keys. They are checked only if all of
 /// `outputs` are of this kind.
-bool is_checked_for_nan(const std::string& name, const std::vector<std::string>& outputs);
+bool is_checked_for_nan(const Request& request, const std::vector<Request>& outputs);
 
 enum class NanPolicy { warn, allow, refuse };
 
 /// A message that names the outputs and inputs that hold NaN ("context: 8 of 12 values are NaN, the
 /// first at [0, 0]; Q.npy: Q holds 2, the first at [0, 1]"). Empty if no output holds NaN or
 /// `policy` allows it. Errors: data, with the message, if `policy` refuses NaN.
-std::string nan_warning(const Job& job, const Result& result,
-                        const std::vector<std::string>& outputs, NanPolicy policy);
+std::string nan_warning(const Job& job, const Result& result, const std::vector<Request>& outputs,
+                        NanPolicy policy);
 
 /// One line each, most serious first:
 ///   - NaN in one of `outputs`, unless `nan` allows it;
@@ -46,6 +46,6 @@ std::string nan_warning(const Job& job, const Result& result,
 ///   - tokens whose number matches neither the queries nor the keys; they are then ignored.
 /// Errors: data, for NaN under NanPolicy::refuse.
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
-                                     const std::vector<std::string>& outputs, NanPolicy nan);
+                                     const std::vector<Request>& outputs, NanPolicy nan);
 
 }  // namespace attn

@@ -11,7 +11,7 @@
 
 namespace attn {
 
-/// Like std::vector<std::size_t>, with at most kMaxAxes axes, as in NumPy 2. Up to kFew axes are
+/// Like std::vector<std::size_t>, with at most kMaxAxes axes, as in NumPy 2. Up to kInline axes are
 /// stored inline: a small job makes hundreds of shapes, and allocating them took longer than its
 /// computation. Errors: data, if an axis is added to a shape of kMaxAxes.
 class Shape {
@@ -23,8 +23,8 @@ class Shape {
   using const_iterator = const std::size_t*;
 
   Shape() = default;
-  Shape(const Shape& other) : few_(other.few_), size_(other.size_) {
-    if (size_ > kFew) many_ = other.many_;
+  Shape(const Shape& other) : inline_(other.inline_), size_(other.size_) {
+    if (size_ > kInline) allocated_ = other.allocated_;
   }
   Shape(Shape&&) = default;
   Shape& operator=(const Shape&) = default;
@@ -39,8 +39,8 @@ class Shape {
 
   std::size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
-  std::size_t* begin() { return size_ <= kFew ? few_.data() : many_.data(); }
-  const std::size_t* begin() const { return size_ <= kFew ? few_.data() : many_.data(); }
+  std::size_t* begin() { return size_ <= kInline ? inline_.data() : allocated_.data(); }
+  const std::size_t* begin() const { return size_ <= kInline ? inline_.data() : allocated_.data(); }
   std::size_t* end() { return begin() + size_; }
   const std::size_t* end() const { return begin() + size_; }
   std::size_t& operator[](std::size_t axis) { return begin()[axis]; }
@@ -57,14 +57,14 @@ class Shape {
   void pop_back() { resize(size_ - 1); }
   void clear() { resize(0); }
 
-  void insert(const_iterator place, std::size_t length) {
-    const auto axis = place - begin();
+  void insert(const_iterator position, std::size_t length) {
+    const auto axis = position - begin();
     push_back(length);
     std::rotate(begin() + axis, end() - 1, end());
   }
 
-  void erase(const_iterator place) {
-    std::copy(place + 1, static_cast<const Shape*>(this)->end(), begin() + (place - begin()));
+  void erase(const_iterator position) {
+    std::copy(position + 1, static_cast<const Shape*>(this)->end(), begin() + (position - begin()));
     pop_back();
   }
 
@@ -73,25 +73,25 @@ class Shape {
   }
 
  private:
-  static constexpr std::size_t kFew = 6;
+  static constexpr std::size_t kInline = 6;
 
   [[noreturn]] static void refuse_axes(std::size_t count);
 
   /// New axes have the length 0.
   void resize(std::size_t size) {
     if (size > kMaxAxes) refuse_axes(size);
-    if (size > kFew) {
-      if (size_ <= kFew) many_.assign(begin(), end());
-      many_.resize(size);
-    } else if (size_ > kFew) {
-      std::copy_n(many_.begin(), size, few_.begin());
-      many_.clear();
+    if (size > kInline) {
+      if (size_ <= kInline) allocated_.assign(begin(), end());
+      allocated_.resize(size);
+    } else if (size_ > kInline) {
+      std::copy_n(allocated_.begin(), size, inline_.begin());
+      allocated_.clear();
     }
     size_ = size;
   }
 
-  std::array<std::size_t, kFew> few_{};
-  std::vector<std::size_t> many_;  ///< all axes, if more than kFew
+  std::array<std::size_t, kInline> inline_{};
+  std::vector<std::size_t> allocated_;  ///< all axes, if more than kInline
   std::size_t size_ = 0;
 };
 
@@ -100,5 +100,11 @@ std::string to_string(const Shape& shape);
 
 /// The number of elements. Errors: data, if it exceeds 2^63 - 1.
 std::size_t element_count(const Shape& shape);
+
+/// The index {1, 0, 2} of the element at the row-major position `flat`, as numpy.unravel_index.
+Shape unravel_index(std::size_t flat, const Shape& shape);
+
+/// The same as text: "[1, 0, 2]"; "[]" for the element of a 0-d tensor.
+std::string index_text(std::size_t flat, const Shape& shape);
 
 }  // namespace attn

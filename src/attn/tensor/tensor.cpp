@@ -115,6 +115,20 @@ std::size_t element_count(const Shape& shape) {
   return count;
 }
 
+Shape unravel_index(std::size_t flat, const Shape& shape) {
+  Shape index = shape;
+  for (std::size_t axis = shape.size(); axis-- > 0;) {
+    index[axis] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return index;
+}
+
+std::string index_text(std::size_t flat, const Shape& shape) {
+  const auto digits = [](std::size_t i) { return std::to_string(i); };
+  return "[" + join(unravel_index(flat, shape), ", ", digits) + "]";
+}
+
 Tensor::Tensor(DType dtype, Shape shape)
     : dtype_(dtype), shape_(std::move(shape)), size_(element_count(shape_)), owned_(true) {
   std::size_t bytes = 0;
@@ -158,10 +172,10 @@ Tensor Tensor::at(std::size_t index) const {
   return result;
 }
 
-void Tensor::require_dtype(DType asked) const {
-  if (asked != dtype_)
+void Tensor::require_dtype(DType wanted) const {
+  if (wanted != dtype_)
     throw Error(ErrorKind::internal, "tensor is " + std::string(name_of(dtype_)) + ", asked for " +
-                                         std::string(name_of(asked)));
+                                         std::string(name_of(wanted)));
 }
 
 void Tensor::require_size(std::size_t count) const {

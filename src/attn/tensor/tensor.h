@@ -67,7 +67,7 @@ class Tensor {
   Tensor at(std::size_t index) const;
 
  private:
-  void require_dtype(DType asked) const;
+  void require_dtype(DType wanted) const;
   void require_size(std::size_t count) const;
 
   DType dtype_;

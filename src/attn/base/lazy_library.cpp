@@ -1,4 +1,4 @@
-#include "attn/base/late_library.h"
+#include "attn/base/lazy_library.h"
 
 #include <dlfcn.h>
 
@@ -18,7 +18,7 @@ bool is_out_of_memory(std::string_view reason) {
 
 }  // namespace
 
-LateLibrary::LateLibrary(const char* what, const char* file)
+LazyLibrary::LazyLibrary(const char* what, const char* file)
     : what_(what), handle_(dlopen(file, RTLD_NOW | RTLD_LOCAL)) {
   if (handle_ != nullptr) return;
   const char* reason = dlerror();
@@ -26,7 +26,7 @@ LateLibrary::LateLibrary(const char* what, const char* file)
   throw Error(ErrorKind::io, what_ + ": " + (reason ? reason : file));
 }
 
-void* LateLibrary::symbol(const char* name) const {
+void* LazyLibrary::symbol(const char* name) const {
   void* const found = dlsym(handle_, name);
   if (found == nullptr) throw Error(ErrorKind::internal, what_ + ": has no function " + name);
   return found;

@@ -1,16 +1,16 @@
 // A shared library that is loaded on first use, so that other runs do not pay for loading it.
-// docs/decisions/0005-late-libraries.md.
+// docs/decisions/0005-openblas-on-first-use.md.
 #pragma once
 
 #include <string>
 
 namespace attn {
 
-class LateLibrary {
+class LazyLibrary {
  public:
   /// Loads `file`, a name for the dynamic linker. `what` is its name in errors. Errors: io;
   /// std::bad_alloc.
-  LateLibrary(const char* what, const char* file);
+  LazyLibrary(const char* what, const char* file);
 
   /// The function `name`, of the type of `declared`.
   template <class Result, class... Parameters>
