@@ -7,6 +7,7 @@ nothing outside the requested folder.
 import json
 import pathlib
 import pickle
+import platform
 import re
 import shutil
 import subprocess
@@ -63,6 +64,15 @@ class TestBinary:
     @pytest.mark.skipif(not is_optimised(), reason="only optimised builds are fortified")
     def test_libc_calls_are_fortified(self, symbols):
         assert re.search(r"__(memcpy|snprintf|fprintf|read|vsnprintf)_chk", symbols)
+
+    @pytest.mark.skipif(not is_optimised(), reason="only optimised builds check indices")
+    def test_indices_of_the_standard_library_are_checked(self):
+        assert b"__n < this->size()" in pathlib.Path(ATTN).read_bytes()
+
+    @pytest.mark.skipif(platform.machine() != "x86_64", reason="an instruction of x86")
+    def test_functions_begin_with_branch_targets(self):
+        """endbr64, of -fcf-protection; more than in the static C++ library, which has them, too."""
+        assert pathlib.Path(ATTN).read_bytes().count(b"\xf3\x0f\x1e\xfa") > 10000
 
     def test_has_no_library_paths(self, dynamic):
         assert "RPATH" not in dynamic
