@@ -75,7 +75,7 @@ void write(const TensorMap& tensors, Format format, const EmitArgs& args, Output
     case Format::json:
       return out.write(as_json(tensors));
     case Format::csv:
-      return out.write(to_csv(only(tensors, out), printable(out.path())));
+      return out.write(to_csv(only(tensors, out), out.path()));
   }
 }
 

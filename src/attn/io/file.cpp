@@ -135,7 +135,7 @@ constexpr std::size_t kWorthMapping = std::size_t{128} << 10;  // smaller files 
 
 [[noreturn]] void too_large(const FileBytes& file, std::size_t size, std::size_t max_bytes) {
   throw Error(ErrorKind::data, Problem{.where = {file.name()},
-                                       .expected = "at max_bytes " + std::to_string(max_bytes) +
+                                       .expected = "at most " + std::to_string(max_bytes) +
                                                    (max_bytes == 1 ? " byte" : " bytes"),
                                        .found = std::to_string(size) + " or more",
                                        .hint = "--max-memory raises the limit"});
@@ -180,7 +180,7 @@ class GrowingBuffer {
   std::size_t capacity_;
 };
 
-/// Adds at max_bytes `capacity` bytes to `file.size`, which are written to `to`; false at the end.
+/// Adds at most `capacity` bytes to `file.size`, which are written to `to`; false at the end.
 bool read_some(FileBytes& file, int fd, std::byte* to, std::size_t capacity,
                std::size_t max_bytes) {
   for (;;) {

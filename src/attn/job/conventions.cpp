@@ -37,7 +37,7 @@ const std::vector<Convention>& conventions() {
   static const std::vector<Convention> table = {
       {.name = "attn", .library = "attn's own"},
       {.name = "onnx",
-       .library = "ONNX Attention (opset 23 and later, as implemented in onnx 1.22)",
+       .library = "ONNX Attention (opset 23 and later, as implemented in onnx 1.23)",
        .alignment_of_lengths = Alignment::bottom_right,
        .short_mask = ShortMask::hide},
       {.name = "torch",
