@@ -28,6 +28,10 @@ class Fontconfig {
       throw Error(ErrorKind::io, "fontconfig: no configuration");
   }
 
+  Fontconfig(const Fontconfig&) = delete;
+  Fontconfig& operator=(const Fontconfig&) = delete;
+  ~Fontconfig() { function<void (*)()>("FcFini")(); }
+
   std::optional<FontFile> font_with(std::uint32_t code) const {
     const auto create = function<FcFunctionCreate>("FcCharSetCreate");
     const Handle characters(create(), function<FcFunctionDestroy>("FcCharSetDestroy"));

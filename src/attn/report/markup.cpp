@@ -168,11 +168,13 @@ Math number(double value) {
     const double power = std::stod(digits.substr(e + 1));
     size = row({size, sign("·"), superscript({Math::Kind::number, "10"}, number(power))});
   }
-  return std::signbit(value) && value != 0 ? row({sign("−"), size}) : size;
+  if (!std::signbit(value) || value == 0) return size;
+  return row({sign("−"), size});
 }
 
 Math factor(double value) {
-  return value < 0 ? row({sign("("), number(value), sign(")")}) : number(value);
+  if (!(value < 0)) return number(value);
+  return row({sign("("), number(value), sign(")")});  // GCC 12 destroys parts twice after ?:
 }
 
 }  // namespace math
