@@ -163,7 +163,7 @@ class Filter {
  public:
   Filter() {
     load(offsetof(seccomp_data, arch));
-    unless_equal(kArchitecture, {SECCOMP_RET_KILL_PROCESS});
+    unless_equal(kArchitecture, SECCOMP_RET_KILL_PROCESS);
     load(offsetof(seccomp_data, nr));
 #if defined(__x86_64__)
     constexpr std::uint32_t kX32 = 0x40000000;  // system calls with 32-bit pointers
