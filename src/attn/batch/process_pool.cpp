@@ -28,10 +28,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{50};
-constexpr double kWorkAhead = 1e-3;     // seconds of work that a worker has
-constexpr double kSlow = 5e-3;          // seconds, after which others take its waiting items
-constexpr std::size_t kMostItems = 64;  // that a worker has
-constexpr int kMostIdleEnds = 5;        // consecutive ends of workers that ran no item
+constexpr double kWorkAhead = 1e-3;    // seconds of work that a worker has
+constexpr double kSlow = 5e-3;         // seconds, after which others take its waiting items
+constexpr std::size_t kMaxItems = 64;  // that a worker has
+constexpr int kMaxIdleEnds = 5;        // consecutive ends of workers that ran no item
 
 /// "SIGSEGV"
 std::string signal_name(int number) {
@@ -137,7 +137,7 @@ class ProcessPool {
   std::optional<Assignment> next_item();
   bool can_take_item() const;
   WorkerProcess* freest_worker();
-  bool has_room(const WorkerProcess& worker) const;
+  bool can_take_another(const WorkerProcess& worker) const;
   void share_waiting_items();
   void wait();
   void collect(Worker& worker, bool has_ended);
@@ -254,23 +254,23 @@ bool ProcessPool::can_take_item() const {
   return !stop_ && !source_ended_ && !is_full;
 }
 
-/// The worker with the fewest items that has room for one, or nullptr.
+/// The worker with the fewest items among those that can take another; nullptr if there is none.
 WorkerProcess* ProcessPool::freest_worker() {
   WorkerProcess* best = nullptr;
   for (const Worker& worker : workers_)
     if (worker && (best == nullptr || worker->unfinished.size() < best->unfinished.size()) &&
-        has_room(*worker))
+        can_take_another(*worker))
       best = worker.get();
   return best;
 }
 
-bool ProcessPool::has_room(const WorkerProcess& worker) const {
-  constexpr std::size_t kMostUnsent = std::size_t{1} << 20;
+bool ProcessPool::can_take_another(const WorkerProcess& worker) const {
+  constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
   const std::size_t count = worker.unfinished.size();
   if (count == 0) return true;
-  if (options_.fail_fast || worker.mean_seconds < 0 || worker.unsent() > kMostUnsent) return false;
+  if (options_.fail_fast || worker.mean_seconds < 0 || worker.unsent() > kMaxUnsent) return false;
   const double ahead = kWorkAhead / std::max(worker.mean_seconds, 1e-6);
-  const bool has_space = count < kMostItems && static_cast<double>(count) < 1 + std::ceil(ahead);
+  const bool has_space = count < kMaxItems && static_cast<double>(count) < 1 + std::ceil(ahead);
   return has_space && worker.busy_seconds() < kSlow;
 }
 
@@ -361,7 +361,7 @@ void ProcessPool::bury(Worker& worker, const std::string& reason) {
   lender_.give_back(*worker);
   const bool ran_item = worker->is_running();
   idle_ends_ = ran_item || worker->finished > 0 ? 0 : idle_ends_ + 1;
-  if (idle_ends_ > kMostIdleEnds)
+  if (idle_ends_ > kMaxIdleEnds)
     throw Error(ErrorKind::internal, "worker processes end before they run a job");
   if (ran_item) {
     const auto [sequence, item] = std::move(worker->unfinished.front());

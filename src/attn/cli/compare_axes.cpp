@@ -7,7 +7,8 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kMostParts = 65536;  // beyond, batches and heads are not compared separately
+constexpr std::size_t kMaxComparedParts =
+    65536;  // beyond, batches and heads are not compared separately
 
 /// The product of the lengths of the axes after `axis`.
 std::size_t stride_of(const Shape& shape, std::size_t axis) {
@@ -21,10 +22,10 @@ std::vector<PartAxis> several(const std::vector<PartAxis>& axes) {
   std::vector<PartAxis> kept;
   std::size_t count = 1;
   for (const PartAxis& axis : axes) {
-    if (axis.length == 0 || axis.stride == 0 || axis.length > kMostParts) return {};
+    if (axis.length == 0 || axis.stride == 0 || axis.length > kMaxComparedParts) return {};
     count *= axis.length;
     if (axis.length > 1) kept.push_back(axis);
-    if (count > kMostParts) return {};
+    if (count > kMaxComparedParts) return {};
   }
   return kept;
 }

@@ -12,7 +12,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kMostTokenBytes = 64 << 20;
+constexpr std::size_t kMaxTokenBytes = 64 << 20;
 
 std::string group_of(const Field& field) {
   if (field.type == FieldType::tensor) return "Tensors";
@@ -132,7 +132,7 @@ std::vector<std::string> lines_of(std::string_view text) {
 
 /// The tokens of a file as a JSON array. Errors: data, if it is not UTF-8.
 std::string read_tokens(const std::string& path) {
-  const FileBytes file = read_file(path, kMostTokenBytes);
+  const FileBytes file = read_file(path, kMaxTokenBytes);
   std::string_view text = file.text();
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());

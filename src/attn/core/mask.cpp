@@ -24,7 +24,7 @@ struct Interval {
 
 /// The positions of the keys that are visible to a query at `position` by causality and window.
 Interval reach(std::int64_t position, const Options& options) {
-  constexpr std::int64_t kUnlimited = 4 * kMostOffset;  // more than the distance of any two tokens
+  constexpr std::int64_t kUnlimited = 4 * kMaxOffset;  // more than the distance of any two tokens
   Interval reach{std::numeric_limits<std::int64_t>::min(),
                  std::numeric_limits<std::int64_t>::max()};
   if (options.causal) reach.end = position + 1;

@@ -45,7 +45,7 @@ enum class Alignment {
 };
 
 /// The largest magnitude of Options::causal_offset; more than the distance of any two tokens.
-inline constexpr std::int64_t kMostOffset = 1'000'000'000'000;
+inline constexpr std::int64_t kMaxOffset = 1'000'000'000'000;
 
 /// A query sees the keys i + offset - left to i + offset + right; -1: no limit.
 struct Window {

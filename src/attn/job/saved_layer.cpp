@@ -126,7 +126,7 @@ void check_one_layer(const TensorMap& arrays, const std::string& file) {
   throw Error(ErrorKind::data, Problem{.where = {file},
                                        .message = "contains several attention layers: " +
                                                   printable(join(paths, ", ")),
-                                       .hint = "save one of them in a file of its own"});
+                                       .hint = "save one of them in a separate file"});
 }
 
 const KnownArray* find_array(const std::string& path) {

@@ -524,7 +524,7 @@ std::string comparison_text(const Compared& compared, const Comparison& found) {
 
 namespace {
 
-constexpr std::size_t kMostParts = 10;  // rows of a table
+constexpr std::size_t kMaxComparedParts = 10;  // rows of a table
 
 /// How wrong a part is: infinite if NaN or infinity occurs in only one of a and b.
 double severity(const Comparison& found) {
@@ -573,7 +573,7 @@ std::string parts_text(const std::vector<PartAxis>& axes, const std::vector<Part
   for (const char* column : {"differing", "max error/bound", "max |a - b|", "RMS", "PCC"})
     if (bounded || column != std::string_view("max error/bound")) head.emplace_back(column);
   std::vector<std::vector<std::string>> rows = {head};
-  for (std::size_t i = 0; i < std::min(wrong.size(), kMostParts); ++i) {
+  for (std::size_t i = 0; i < std::min(wrong.size(), kMaxComparedParts); ++i) {
     const Comparison& found = wrong[i]->found;
     std::vector<std::string> row;
     for (const std::size_t place : wrong[i]->index) row.push_back(std::to_string(place));
@@ -589,8 +589,8 @@ std::string parts_text(const std::vector<PartAxis>& axes, const std::vector<Part
   std::string text = "  " + std::to_string(wrong.size()) + " of " + counted(parts.size(), noun) +
                      (wrong.size() == 1 ? " differs" : " differ") +
                      (wrong.size() > 1 ? ", largest errors first" : "") + "\n" + table(rows);
-  if (wrong.size() > kMostParts)
-    text += "    and " + std::to_string(wrong.size() - kMostParts) + " more\n";
+  if (wrong.size() > kMaxComparedParts)
+    text += "    and " + std::to_string(wrong.size() - kMaxComparedParts) + " more\n";
   return text;
 }
 

@@ -69,7 +69,7 @@ std::size_t bytes_of_text(const Shape& shape, const TerminalStyle& style) {
 std::size_t bytes_of_svg(const Shape& shape, double label) {
   const Matrices m = matrices_of(shape);
   const PictureBounds bounds = bounds_of(m, label);
-  const bool embeds = bounds.cells > static_cast<double>(kMostVectorCells);
+  const bool embeds = bounds.cells > static_cast<double>(kMaxVectorCells);
   return with_labels(bounds.cells * (kCell + (embeds ? kEmbedded : kRun + kRectangle)) +
                          bounds.texts * (kText + kWrittenText),
                      m);

@@ -87,12 +87,12 @@ std::size_t columns_for(std::size_t panels) {
 
 /// The layout except for the space for labels. `group`: panels of a group, the same for all.
 Figure bare_figure(std::size_t panels, std::size_t group, std::size_t rows, std::size_t columns) {
-  constexpr std::size_t kMostGrouped = 32, kMostGroups = 4;  // per panel of a group
+  constexpr std::size_t kMaxGrouped = 32, kMaxGroups = 4;  // per panel of a group
   Figure f;
   const std::size_t groups = panels / group;
   f.across = columns_for(panels);
   const auto widest = static_cast<double>(groups > 1 ? std::max(f.across, group) : f.across);
-  f.grouped = groups > 1 && group <= kMostGrouped && groups <= kMostGroups * group;
+  f.grouped = groups > 1 && group <= kMaxGrouped && groups <= kMaxGroups * group;
   if (f.grouped) f.across = group;
   f.down = (panels + f.across - 1) / f.across;
   const bool grid = panels > 1;

@@ -152,8 +152,8 @@ bool is_index(const std::string& label) {
 
 /// The labels of every n-th column in one line, each starting at its column.
 std::string ticks(const HeatMap& map, const Measures& m) {
-  const std::size_t room = std::min(widest(map.column_labels), kWidestTick) + 1;
-  const std::size_t step = round_step(static_cast<double>(room) / static_cast<double>(m.cell));
+  const std::size_t width = std::min(widest(map.column_labels), kWidestTick) + 1;
+  const std::size_t step = round_step(static_cast<double>(width) / static_cast<double>(m.cell));
   std::string line;
   for (std::size_t j = 0; j < map.columns(); j += step) {
     const std::string label = cut_to_columns(map.column_labels[j], step * m.cell - 1);
@@ -163,8 +163,9 @@ std::string ticks(const HeatMap& map, const Measures& m) {
   return cut_to_columns(line, m.panel);
 }
 
-/// Column labels: in the width of a cell; of every n-th column, if they are indices or stand for
-/// blocks; otherwise vertical, one grapheme cluster per line.
+/// Column labels. Wide cells have one line of labels, each cut to its cell. If the labels are
+/// indices, or a cell covers several columns, every n-th column has one. Otherwise labels are
+/// vertical, one grapheme cluster per line.
 Lines column_heads(const HeatMap& map, const Measures& m) {
   Lines lines;
   if (m.cell >= kValueCell) {

@@ -114,7 +114,7 @@ std::string mathml_matrix(const Math& math) {
   return element("mtable", rows, "matrix");
 }
 
-/// HTML inside MathML: the sign is as tall as the formula beside it, which has a line above.
+/// HTML inside MathML: a root sign as tall as the formula, and a line above the formula.
 std::string mathml_root(const Math& inside) {
   return "<mtext><span class=\"root\" role=\"img\" aria-label=\"square root of " +
          markup(plain_text(inside)) +

@@ -144,7 +144,7 @@ std::size_t cells_of(const Picture& picture) {
 std::string svg_of(const Picture& picture, const PictureStyle& style) {
   const std::string width = number(picture.width), height = number(picture.height);
   const double shown = style.width.value_or(picture.width);
-  const bool embeds = cells_of(picture) > kMostVectorCells;
+  const bool embeds = cells_of(picture) > kMaxVectorCells;
   std::string text = "<svg xmlns=\"http://www.w3.org/2000/svg\"";
   if (embeds) text += " xmlns:xlink=\"http://www.w3.org/1999/xlink\"";
   text += " width=\"" + number(shown) + "\" height=\"" +

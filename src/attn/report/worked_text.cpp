@@ -53,7 +53,8 @@ std::vector<std::string> matrix_lines(const Math& math) {
   return lines;
 }
 
-/// "S = Q K^T = " and the matrix, if the last right side is one: beside it, or below it.
+/// "S = Q K^T = ". If the last right side is a matrix, it follows on the same lines, or below if
+/// they are too narrow.
 std::string equation_text(const Equation& equation, std::size_t left_width, std::size_t width) {
   std::string line = "  " + padded(plain_text(equation.left), left_width, true);
   const Math* matrix = nullptr;

@@ -136,7 +136,7 @@ function widest(labels, most) {
   return labels.reduce((width, label) => Math.max(width, Math.min(most, pen.measureText(label).width)), 0);
 }
 
-// Where the parts of a matrix stand in `width`: room for labels, and the side of a cell.
+// The layout of a matrix in `width`: the space for labels, and the side of a cell.
 function geometryOf(width) {
   const left = widest(facts.rows, Math.min(96, width * .25)) + 12;
   const top = widest(facts.columns, Math.min(84, width * .22)) + 12;
@@ -172,7 +172,7 @@ function drawLabels(context, g, marked) {
   }
 }
 
-// Values in cells that have room for them.
+// Writes values into cells that are large enough.
 function drawNumbers(context, g, values, scale) {
   if (g.cell < 40) return;
   context.font = '11px system-ui, "DejaVu Sans", sans-serif';
