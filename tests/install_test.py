@@ -15,14 +15,27 @@ def run(command, cwd):
                           capture_output=True, text=True, timeout=60)
 
 
+def install(prefix):
+    """Installs the program and returns the list of its files, which CMake writes to the build folder. A
+    list of a user's installation, which is already there, is kept."""
+    build = pathlib.Path(ATTN).resolve().parent
+    list_of_files = build / "install_manifest.txt"
+    earlier = list_of_files.read_bytes() if list_of_files.exists() else None
+    installed = run(["cmake", "--install", build, "--prefix", prefix], prefix.parent)
+    assert installed.returncode == 0, installed.stderr
+    files = list_of_files.read_bytes()
+    if earlier is None:
+        list_of_files.unlink()
+    else:
+        list_of_files.write_bytes(earlier)
+    return files
+
+
 @pytest.fixture(scope="module")
 def prefix(module_path):
     """The installed program, in a folder whose name has a space."""
-    prefix = module_path / "to here"
-    build = pathlib.Path(ATTN).resolve().parent
-    install = run(["cmake", "--install", build, "--prefix", prefix], module_path)
-    assert install.returncode == 0, install.stderr
-    return prefix
+    install(module_path / "to here")
+    return module_path / "to here"
 
 
 @pytest.mark.parametrize("file", [
@@ -74,3 +87,31 @@ def test_demo_builds_all_installed_targets(file):
     targets = re.findall(r"add_custom_target\((\w+) ALL", (ROOT / file).read_text(encoding="utf-8"))
     assert targets
     assert set(targets) <= set(built)
+
+
+def uninstall(files):
+    """What the target `uninstall` runs."""
+    return run(["cmake", f"-DMANIFEST={files}", "-P", ROOT / "cmake" / "uninstall.cmake"], files.parent)
+
+
+class TestUninstall:
+    @pytest.fixture(scope="class")
+    def left(self, class_path):
+        """The files and folders of a prefix after installation, one more file, and uninstallation."""
+        prefix = class_path / "from here"
+        (class_path / "files.txt").write_bytes(install(prefix))
+        (prefix / "share" / "man" / "man1" / "other.1").touch()
+        removed = uninstall(class_path / "files.txt")
+        assert removed.returncode == 0, removed.stderr
+        return list(prefix.rglob("*"))
+
+    def test_removes_each_installed_file(self, left):
+        assert [path.name for path in left if path.is_file()] == ["other.1"]
+
+    def test_removes_the_folders_of_attn(self, left):
+        assert not [path for path in left if path.name == "attn"]
+
+    def test_without_an_installation_is_an_error(self, tmp_path):
+        removed = uninstall(tmp_path / "none.txt")
+        assert removed.returncode != 0
+        assert "Nothing to uninstall" in removed.stderr
