@@ -37,10 +37,10 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
     throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
   ResultFile result = read_result(path, files);
   if (!member.empty() && !result.tensors.contains(member)) files.read({path, member});  // throws
-  if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens");
+  if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens", files.budget());
   HeatSource source = heat_source(result, member.empty() ? args.of : member, path);
   if (!args.key_tokens.empty())
-    source.column_tokens = tokens_of_flag(args.key_tokens, "--key-tokens");
+    source.column_tokens = tokens_of_flag(args.key_tokens, "--key-tokens", files.budget());
   PageSet set = page_set(source, args.choice, file);
   if (!read_by_pages(path, files)) set.key.reset();
   return set;
