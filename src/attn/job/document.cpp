@@ -180,6 +180,7 @@ const Entry* Document::find(std::string_view key) const {
 }
 
 void Document::set(Entry entry) {
+  entry.field = find_field(entry.key);
   for (Entry& old : entries) {
     if (same_name(old.key, entry.key)) {
       old = std::move(entry);
@@ -225,7 +226,7 @@ Document parse_document(std::string_view json, const std::string& name, const st
 
 void read_numbers(Document& document) {
   for (Entry& entry : document.entries) {
-    if (find_field(entry.key)->type != FieldType::tensor || !entry.value.is_array()) continue;
+    if (entry.field->type != FieldType::tensor || !entry.value.is_array()) continue;
     entry.numbers = std::make_shared<const Tensor>(within(entry.origin, [&] {
       return tensor_from_json(entry.value, entry.from_flag ? "" : entry.key);
     }));

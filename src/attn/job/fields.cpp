@@ -57,6 +57,7 @@ Field tensor(Input input, std::string help, Requirements requirements = {}) {
   if (row_of(input).companion) requirements.push_back(needs({*row_of(input).companion}));
   return {.key = std::string(name_of(input)),
           .type = FieldType::tensor,
+          .input = input,
           .placeholder = "FILE",
           .help = std::move(help),
           .requirements = std::move(requirements)};
@@ -685,7 +686,7 @@ bool holds(Fact fact, const Job& job, const Document& document) {
       break;
   }
   return std::any_of(document.entries.begin(), document.entries.end(), [](const Entry& entry) {
-    return find_field(entry.key)->type == FieldType::tensor && entry.value.get<JsonObject>();
+    return entry.field->type == FieldType::tensor && entry.value.get<JsonObject>();
   });
 }
 
@@ -693,7 +694,7 @@ bool holds(Fact fact, const Job& job, const Document& document) {
 class Checker {
  public:
   Checker(const Entry& entry, const Job& job, const Document& document)
-      : entry_(entry), field_(*find_field(entry.key)), job_(job), document_(document) {}
+      : entry_(entry), field_(*entry.field), job_(job), document_(document) {}
 
   /// The requirement that is not met; nullopt if all are met.
   std::optional<Problem> problem() const {
@@ -731,7 +732,7 @@ class Checker {
 
   bool is_active(const std::string& key) const {
     const Entry* entry = document_.find(key);
-    return entry != nullptr && !is_default(*find_field(key), entry->value);
+    return entry != nullptr && !is_default(*entry->field, entry->value);
   }
 
   bool has_word(const std::string& key, const std::vector<std::string>& words) const {

@@ -50,6 +50,7 @@ struct Field {
   std::string flag = {};                      ///< "--w-q"; "" if there is none
   std::vector<std::string> other_flags = {};  ///< accepted, too: "--wq"
   FieldType type = FieldType::word;
+  std::optional<Input> input = {};         ///< of a tensor that is an input
   std::string placeholder = {};            ///< in help: "FILE", "H"
   std::string help = {};                   ///< one line
   std::vector<std::string> words = {};     ///< allowed words
