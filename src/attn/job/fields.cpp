@@ -310,6 +310,7 @@ std::vector<Field> attention_fields() {
        .type = FieldType::integers,
        .placeholder = "LEFT,RIGHT",
        .help = "query i sees keys i+offset-LEFT to i+offset+RIGHT only; -1: no limit",
+       .example = "128,0",
        .min = -1,
        .length = 2,
        .apply =
@@ -368,6 +369,7 @@ std::vector<Field> attention_fields() {
        .type = FieldType::integers,
        .placeholder = "I,J,...",
        .help = "compute these queries only; negative numbers count from the end",
+       .example = "0,-1",
        .apply = [](const Json& v, Options& o) { o.rows = integers_of(v); }},
       choice<Compute>("compute", "precision of the arithmetic",
                       {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
