@@ -14,7 +14,6 @@
 #include <ctime>
 #include <filesystem>
 #include <new>
-#include <random>
 #include <vector>
 
 #include "attn/base/error.h"
@@ -93,9 +92,11 @@ std::string new_temp_name() {
 
 const std::string& temp_token() {
   static const std::string token = [] {
-    std::random_device random;
+    // std::random_device would need glibc 2.36 (arc4random).
+    std::uint64_t number = 0;
+    if (getentropy(&number, sizeof number) != 0)
+      throw system_error(ErrorKind::io, "random numbers", errno);
     char digits[16];
-    const std::uint64_t number = std::uint64_t{random()} << 32 | random();
     return std::string(digits, std::to_chars(digits, digits + sizeof digits, number, 36).ptr);
   }();
   return token;
