@@ -29,6 +29,29 @@ def test_fails_without_apt_and_lists_the_packages(setup):
     assert any(line.split()[:1] == ["libpng-dev"] for line in lines)
 
 
+@pytest.mark.parametrize("manager, command", [
+    ("dnf", "  sudo dnf install gcc-c++ cmake ninja-build cli11-devel json-devel "),
+    ("pacman", "  sudo pacman -S --needed gcc cmake ninja cli11 nlohmann-json "),
+    ("brew", "  brew install gcc cmake ninja cli11 nlohmann-json "),
+])
+def test_names_the_packages_of_the_system(setup, tmp_path, manager, command):
+    (tmp_path / manager).symlink_to(shutil.which("true"))
+    run = setup("build")
+    assert run.returncode == 1
+    assert [line for line in run.stderr.splitlines() if line.startswith(command)]
+    assert "Not known here, install from source: libxtensor-blas-dev\n" in run.stderr
+
+
+def test_names_of_other_systems_cover_the_group_build(setup, tmp_path):
+    """Each package has a name, or is listed as unknown."""
+    (tmp_path / "pacman").symlink_to(shutil.which("true"))
+    lines = setup("build").stderr.splitlines()
+    debian = [line.split()[0] for line in lines if line.startswith("  ") and "pacman" not in line]
+    known, = [line.split()[4:] for line in lines if "pacman" in line]
+    absent, = [line.split(": ")[1].split() for line in lines if line.startswith("Not known")]
+    assert len(debian) == len(known) + len(absent)
+
+
 def test_can_be_skipped(setup):
     run = setup("build", ATTN_SKIP_SETUP="1")
     assert (run.returncode, run.stderr) == (0, "")
