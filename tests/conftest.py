@@ -37,3 +37,12 @@ def pytest_make_parametrize_id(val):
     if isinstance(val, (list, tuple)) and all(isinstance(word, str) for word in val):
         return " ".join(val) or "none"
     return None
+
+
+def pytest_collection_modifyitems(items):
+    from support.attn import ATTN  # after register_assert_rewrite()
+    if (pathlib.Path(ATTN).resolve().parent / "CMakeCache.txt").exists():
+        return
+    for item in items:
+        if item.get_closest_marker("build_folder"):
+            item.add_marker(pytest.mark.skip(reason="needs the build folder"))

@@ -9,6 +9,8 @@ import pytest
 
 from support.attn import ATTN, ROOT
 
+pytestmark = pytest.mark.build_folder
+
 
 def run(command, cwd):
     return subprocess.run([str(part) for part in command], cwd=cwd, stdin=subprocess.DEVNULL,

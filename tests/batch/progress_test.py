@@ -230,6 +230,7 @@ class TestSigusr1:
         assert is_expected(json.loads(out), 0)
 
 
+@pytest.mark.build_folder
 @pytest.mark.skipif(under_sanitizer(), reason="a sanitizer does not start after a preloaded library")
 def test_sigusr1_does_not_end_a_batch_that_has_just_started():
     """The signal arrives at the first allocation after main() has started."""

@@ -18,7 +18,10 @@ from commands import Command
 from injection import MEMORY, Bench, state_of
 from support.attn import under_sanitizer
 
-pytestmark = pytest.mark.skipif(under_sanitizer(), reason="a sanitizer does not start after a preloaded library")
+pytestmark = [
+    pytest.mark.build_folder,
+    pytest.mark.skipif(under_sanitizer(), reason="a sanitizer does not start after a preloaded library"),
+]
 
 ROWS = 1200  # more than 128 KiB: mapped instead of copied, except by a batch
 LONG_AGO = 1_000_000_000  # a write within one tick of the file system's clock is not detected

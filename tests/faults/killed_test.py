@@ -19,7 +19,10 @@ from injection import MEMORY, Bench, is_manifest, state_of
 from support.attn import attn, under_sanitizer
 from support.jobs import write_jobs
 
-pytestmark = pytest.mark.skipif(under_sanitizer(), reason="a sanitizer does not start after a preloaded library")
+pytestmark = [
+    pytest.mark.build_folder,
+    pytest.mark.skipif(under_sanitizer(), reason="a sanitizer does not start after a preloaded library"),
+]
 
 JOBS, EVERY = int(os.environ.get("ATTN_KILL_JOBS", 12)), int(os.environ.get("ATTN_KILL_EVERY", 7))
 ENDS = {"kill": -9, "killed": -9, "stop": -15}  # before the call, after it, by SIGTERM

@@ -9,6 +9,7 @@ import pytest
 from support.attn import under_sanitizer
 from sweep import calls, sweep
 
+pytestmark = pytest.mark.build_folder
 NOT_UNDER_SANITIZER = pytest.mark.skipif(under_sanitizer(), reason="a sanitizer's allocator cannot be made to fail")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from support.attn import ATTN, under_sanitizer
 
+pytestmark = pytest.mark.build_folder
 BUILD = pathlib.Path(ATTN).resolve().parent
 NAMESPACES = {"avx2": "N_AVX2", "avx512": "N_AVX3"}
 
