@@ -54,6 +54,11 @@ def test_explanation_of_given_queries(tmp_path):
         assert ("normalised or rotated by position" in text.split("Keys and values")[0]) != is_plain
 
 
+def test_empty_command_is_unknown():
+    """As from an unset variable; without any argument, attn prints its help."""
+    assert_error(attn("", "run"), 2, "attn: unknown command ''")
+
+
 def test_different_names_look_different(tmp_path):
     """A name with an escape character, and one that spells its \\x1b."""
     messages = [attn("inspect", name, cwd=tmp_path).stderr for name in ("a\x1b.npy", "a\\x1b.npy", "a\\n.npy")]

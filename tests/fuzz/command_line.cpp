@@ -72,7 +72,7 @@ void understand(const RunCommand& typed) {
   limits.memory = std::min(limits.memory, kMost);
   TensorFiles files(limits);
   Document document;
-  apply_job_flags(typed.flags, document);
+  apply_job_flags(typed.flags, document, files.budget());
   if (document.entries.empty()) return;
   const Job job = make_job(document, files);
   const Plan plan = prepare_job(job, document).plan;

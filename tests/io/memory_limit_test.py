@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from support.attn import attn, attn_and_peak, under_sanitizer
+from support.attn import assert_error, attn, attn_and_peak, under_sanitizer
 
 MIB = 1 << 20
 LIMIT = 64 * MIB
@@ -97,6 +97,38 @@ def test_several_archives_in_one_job(tmp_path):
                               cwd=tmp_path)
     assert run.returncode == 65
     check_peak(peak)
+
+
+@pytest.mark.parametrize("args", [["view"], ["merge"], ["inspect", "--provenance"]], ids=" ".join)
+def test_result(args, hostile):
+    run, peak = attn_and_peak(*args, hostile, "--max-memory", "64M")
+    assert run.returncode == 65
+    check_peak(peak)
+
+
+def test_option_of_an_archive(tmp_path):
+    np.savez_compressed(tmp_path / "job.npz", Q=[[1.0]], K=[[1.0]], window=np.zeros(2 * MIB))
+    run, peak = attn_and_peak("run", "job.npz", "--max-memory", "64M", cwd=tmp_path)
+    assert_error(run, 65, "job.npz#window: takes more than", "--max-memory")
+    check_peak(peak)
+
+
+@pytest.mark.parametrize("text", ["\n" * (4 * MIB), "[" + ",".join(['"a"'] * (4 * MIB)) + "]"], ids=["lines", "list"])
+@pytest.mark.parametrize("args", [["view", "q.json"], ["run", "--q", "q.json", "--k", "q.json"]], ids=" ".join)
+def test_token_file(args, text, tmp_path):
+    (tmp_path / "q.json").write_text("[[1,2],[3,4]]")
+    (tmp_path / "tokens").write_text(text)
+    run, peak = attn_and_peak(*args, "--tokens", "@tokens", "--max-memory", "64M", cwd=tmp_path)
+    assert_error(run, 65, "tokens: takes more than", "--max-memory")
+    check_peak(peak)
+
+
+def test_rows(tmp_path):
+    (tmp_path / "q.json").write_text("[[1,2],[3,4]]")
+    run, peak = attn_and_peak("run", "--q", "q.json", "--k", "q.json", "--rows", "0:900000", "--max-memory", "16M",
+                              cwd=tmp_path)
+    assert_error(run, 65, "--rows: takes more than", "--max-memory")
+    assert peak < 32 * MIB
 
 
 def test_honest_input_needs_little_more_than_its_size(tmp_path):

@@ -368,6 +368,14 @@ class TestChoices:
     def test_tokens_from_a_json_array(self, view):
         assert view("w.npy", "--tokens", '["a,b","c","d","e"]').splitlines()[4].startswith("a,b ")
 
+    @pytest.mark.parametrize("flag, warned", [
+        ("--tokens=a,b", True), ("--tokens=a,b,c,d", False), ("--tokens=v,w,x,y,z", False),
+        ("--key-tokens=a,b,c,d", True), ("--key-tokens=v,w,x,y,z", False)])
+    def test_labels_that_fit_no_axis_cause_a_warning(self, view, tmp_path, flag, warned):
+        run = attn("view", "w.npy", flag, cwd=tmp_path)
+        assert run.returncode == 0
+        assert (b"positions are shown" in run.stderr) == warned
+
     @pytest.mark.parametrize("flag, heads", [("0,2", [0, 2]), ("1:", [1, 2]), ("-1,0", [2, 0])])
     def test_several_heads_are_chosen(self, view, flag, heads):
         text = view("w.npz", "--batch", "1", "--head", flag)

@@ -112,10 +112,13 @@ std::string_view quoted_job(std::string_view line) {
   return {};
 }
 
-/// Null if the line is damaged.
+/// Null if the line is damaged, or takes more memory than any line that attn writes.
 Json parsed(std::string_view line) {
+  constexpr std::size_t kMaxMemory = 4 << 20;
+  ReadBudget budget(kMaxMemory);
+  MemoryCharge charge(&budget, "manifest");
   try {
-    return parse_json(line, "manifest");
+    return parse_json(line, "manifest", charge);
   } catch (const Error&) {
     return {};
   }

@@ -377,7 +377,7 @@ Document base_of(const BatchArgs& args, FileCache& cache) {
   TensorFiles files(cache);
   Document base;
   if (!args.base.empty()) base = read_document(args.base, files);
-  apply_job_flags(args.flags, base);
+  apply_job_flags(args.flags, base, files.budget());
   for (Entry& entry : base.entries) entry.shared = true;
   return base;
 }

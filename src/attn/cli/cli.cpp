@@ -69,7 +69,11 @@ int help(const std::string& name) {
 }
 
 int dispatch(int argc, char** argv) {
-  const std::string first = argc > 1 ? argv[1] : "";
+  if (argc < 2) {
+    std::fputs(overview().c_str(), stderr);
+    return static_cast<int>(ErrorKind::usage);
+  }
+  const std::string first = argv[1];
   if (first == "-h" || first == "--help" || first == "help")
     return help(first == "help" && argc > 2 ? argv[2] : "");
   if (first == "--version") {
@@ -79,11 +83,7 @@ int dispatch(int argc, char** argv) {
   }
   if (const CommandEntry* entry = find_command(first))
     return run_command_line(*entry, {argv + 2, argv + argc});
-  if (first.empty()) {
-    std::fputs(overview().c_str(), stderr);
-    return static_cast<int>(ErrorKind::usage);
-  }
-  const std::string what = first[0] == '-' ? "flag" : "command";
+  const std::string what = first.starts_with('-') ? "flag" : "command";
   throw Error(ErrorKind::usage, "unknown " + what + " '" + printable(first) + "'" +
                                     did_you_mean(first, command_names()) + "; see 'attn --help'");
 }

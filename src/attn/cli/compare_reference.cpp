@@ -22,7 +22,7 @@ namespace {
 Document document_of(const std::string& job, const JobFlags& flags, TensorFiles& files) {
   Document document;
   if (!job.empty()) document = read_document(job, files);
-  apply_job_flags(flags, document);
+  apply_job_flags(flags, document, files.budget());
   if (document.entries.empty())
     throw Error(ErrorKind::usage,
                 "--reference: expected a job to compute, as a file or as flags of 'attn run'");

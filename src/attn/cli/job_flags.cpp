@@ -12,8 +12,6 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kMaxTokenBytes = 64 << 20;
-
 std::string group_of(const Field& field) {
   if (field.type == FieldType::tensor) return "Tensors";
   for (const char* group : {"position.", "rotary.", "qk_norm", "clip_qkv", "query_scale."})
@@ -69,8 +67,10 @@ Option option_of(const Field& field, JobFlags& flags) {
 
 /// "0:3,-1" as "0,1,2,-1". A range has both ends, as the number of rows is not known here; other
 /// text is returned unchanged.
-std::string expand_ranges(const std::string& text) {
+std::string expand_ranges(const std::string& text, ReadBudget& budget) {
   constexpr std::size_t kMaxRows = 1'000'000;
+  constexpr std::size_t kRow = 128;  // memory of a row as text and as JSON
+  MemoryCharge charge(&budget, "--rows");
   std::string expanded;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find(',', start), text.size());
@@ -83,6 +83,7 @@ std::string expand_ranges(const std::string& text) {
       const auto [rest, other_error] = std::from_chars(colon + 1, stop, last);
       if (other_error != std::errc() || rest != stop || last <= first || last - first > kMaxRows)
         return text;
+      charge.add(last - first, kRow);
       for (; first < last; ++first) expanded += std::to_string(first) + ",";
     } else {
       expanded += part + ",";
@@ -131,8 +132,10 @@ std::vector<std::string> lines_of(std::string_view text) {
 }
 
 /// The tokens of a file as a JSON array. Errors: data, if it is not UTF-8.
-std::string read_tokens(const std::string& path) {
-  const FileBytes file = read_file(path, kMaxTokenBytes);
+std::string read_tokens(const std::string& path, ReadBudget& budget) {
+  const FileBytes file = read_file(path, budget.left());
+  MemoryCharge charge(&budget, file.name());
+  charge.add(file.size);
   std::string_view text = file.text();
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
@@ -140,11 +143,18 @@ std::string read_tokens(const std::string& path) {
   const std::size_t start = text.find_first_not_of(" \t\r\n");
   if (start != text.npos && text[start] == '[') {
     try {
-      const Json list = parse_json(text, file.name());
+      MemoryCharge parsed(&budget, file.name());
+      const Json list = parse_json(text, file.name(), parsed);
       if (!problem_with(*find_field("tokens"), list)) return std::string(text);
     } catch (const Error&) {  // lines that begin with a token such as [CLS]
+      if (budget.has_refused()) throw;
     }
   }
+  // Each line is a string here, in a list of JSON values and in the job; control characters take
+  // six bytes there.
+  constexpr std::size_t kLine = 256, kByte = 12;
+  charge.add(static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n')) + 1, kLine);
+  charge.add(text.size(), kByte);
   std::string array;
   for (const std::string& line : lines_of(text))
     array += (array.empty() ? "" : ",") + json_quoted(line);
@@ -153,20 +163,22 @@ std::string read_tokens(const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag) {
+std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag,
+                                        ReadBudget& budget) {
   if (text.find_first_not_of(',') == text.npos)
     throw Error(ErrorKind::usage, flag + ": expected values, found '" + text + "'");
-  return strings_of(value_from_flag(
-      *find_field("tokens"), text.starts_with('@') ? read_tokens(text.substr(1)) : text, flag));
+  return strings_of(
+      value_from_flag(*find_field("tokens"),
+                      text.starts_with('@') ? read_tokens(text.substr(1), budget) : text, flag));
 }
 
-void apply_job_flags(const JobFlags& flags, Document& document) {
+void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budget) {
   for (const Field& field : job_fields()) {
     const std::string* text = given(flags, field);
     if (text == nullptr) continue;
-    const std::string value = field.key == "rows" ? expand_ranges(*text)
+    const std::string value = field.key == "rows" ? expand_ranges(*text, budget)
                               : field.key == "tokens" && text->starts_with('@')
-                                  ? read_tokens(text->substr(1))
+                                  ? read_tokens(text->substr(1), budget)
                                   : *text;
     document.set({field.key, value_from_flag(field, value, field.flag), field.flag, "", true});
   }

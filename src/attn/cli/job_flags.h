@@ -24,10 +24,12 @@ std::vector<Option> job_options(JobFlags& flags);
 Option nan_option(NanPolicy& policy);
 
 /// Sets the keys of `document` that were given as options. Errors: usage, data.
-void apply_job_flags(const JobFlags& flags, Document& document);
+void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budget);
 
 /// The tokens given with a flag such as --tokens: "A,B", a JSON array of strings, or "@FILE", a
-/// file with one token per line or a JSON array. Errors: usage; as read_file().
-std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag);
+/// file with one token per line or a JSON array. Errors: usage; as read_file(); data, if the file
+/// takes more memory than `budget` has left.
+std::vector<std::string> tokens_of_flag(const std::string& text, const std::string& flag,
+                                        ReadBudget& budget);
 
 }  // namespace attn

@@ -174,7 +174,7 @@ struct RunArgs {
 Document document_of(const RunArgs& args, TensorFiles& files) {
   Document document;
   if (!args.job.empty()) document = read_document(args.job, files);
-  apply_job_flags(args.flags, document);
+  apply_job_flags(args.flags, document, files.budget());
   if (document.entries.empty())
     throw Error(
         ErrorKind::usage,

@@ -1,5 +1,7 @@
 #include "attn/cli/view.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <memory>
 
 #include "attn/base/error.h"
@@ -30,6 +32,15 @@ bool read_by_pages(const std::string& file, TensorFiles& files) {
   return file != "-" && format != Format::json && format != Format::csv;
 }
 
+/// Warns that the labels of a flag are not drawn if no axis has as many elements.
+void check_labels(const std::string& flag, const std::vector<std::string>& labels,
+                  std::initializer_list<std::size_t> lengths, const HeatSource& source) {
+  if (labels.empty() || std::find(lengths.begin(), lengths.end(), labels.size()) != lengths.end())
+    return;
+  note("warning: " + flag + ": " + counted(labels.size(), "label") + " for " +
+       printable(source.name) + " " + to_string(source.tensor.shape()) + "; positions are shown");
+}
+
 /// `file` is "FILE" or "FILE#NAME"; the latter is the same as --of NAME.
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
   const auto [path, member] = parse_tensor_ref(file);
@@ -37,10 +48,18 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
     throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
   ResultFile result = read_result(path, files);
   if (!member.empty() && !result.tensors.contains(member)) files.read({path, member});  // throws
-  if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens");
+  if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens", files.budget());
   HeatSource source = heat_source(result, member.empty() ? args.of : member, path);
   if (!args.key_tokens.empty())
-    source.column_tokens = tokens_of_flag(args.key_tokens, "--key-tokens");
+    source.column_tokens = tokens_of_flag(args.key_tokens, "--key-tokens", files.budget());
+  if (source.tensor.rank() > 0) {
+    const Shape& shape = source.tensor.shape();
+    const std::size_t columns = shape[shape.size() - 1],
+                      rows = source.tensor.rank() > 1 ? shape[shape.size() - 2] : 1;
+    if (!args.tokens.empty()) check_labels("--tokens", result.tokens, {rows, columns}, source);
+    if (!args.key_tokens.empty())
+      check_labels("--key-tokens", source.column_tokens, {columns}, source);
+  }
   PageSet set = page_set(source, args.choice, file);
   if (!read_by_pages(path, files)) set.key.reset();
   return set;

@@ -123,6 +123,20 @@ struct Count {
   std::int64_t queries = 0, keys = 0, past = 0;
 };
 
+/// The counts of each segment. Neighbours are mostly of the same segment.
+class Counts {
+ public:
+  Count& operator[](std::int64_t id) {
+    if (latest_ == nullptr || id != latest_id_) latest_ = &counts_[id], latest_id_ = id;
+    return *latest_;
+  }
+
+ private:
+  std::map<std::int64_t, Count> counts_;
+  Count* latest_ = nullptr;
+  std::int64_t latest_id_ = 0;
+};
+
 /// The segment ids of one batch item, padding from `length` on.
 Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N,
             std::int64_t length) {
@@ -140,13 +154,15 @@ Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N
 /// Positions within each segment, from the segment ids.
 TokenPositions positions_in_segments(Ids queries, Ids keys, const Inputs& in,
                                      const Options& options) {
-  std::map<std::int64_t, Count> counts, seen;
+  Counts counts, seen;
   for (const std::int64_t id : queries) ++counts[id].queries;
   for (std::size_t j = 0; j < keys.size(); ++j) {
     ++counts[keys[j]].keys;
     if (j < in.P) ++counts[keys[j]].past;
   }
   TokenPositions tokens{{std::move(queries), {}}, {std::move(keys), {}}};
+  tokens.queries.positions.reserve(tokens.queries.segment_ids.size());
+  tokens.keys.positions.reserve(tokens.keys.segment_ids.size());
   for (const std::int64_t id : tokens.queries.segment_ids) {
     const Count& count = counts[id];
     const std::int64_t offset = options.causal_offset ? *options.causal_offset

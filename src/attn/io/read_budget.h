@@ -39,11 +39,13 @@ class ReadBudget {
   }
   void release(std::size_t bytes) { used_ -= bytes; }
   std::size_t left() const { return limit_ - used_; }
+  bool has_refused() const { return has_refused_; }
 
  private:
-  [[noreturn]] void refuse(const std::string& name) const;
+  [[noreturn]] void refuse(const std::string& name);
 
   std::size_t limit_, used_ = 0;
+  bool has_refused_ = false;
 };
 
 /// Bytes that one reader has charged. The destructor releases them.

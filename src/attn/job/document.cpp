@@ -112,14 +112,22 @@ class MemberReader {
 };
 
 /// The value of an option (heads, scale, window, ...) from an array of an archive.
-Json option_from(const Tensor& tensor, const std::string& name) {
-  if (tensor.rank() == 0 || tensor.rank() == 1) return parse_json(to_json(tensor, -1), name);
+Json option_from(const Tensor& tensor, const std::string& name, ReadBudget& budget) {
+  if (tensor.rank() == 0 || tensor.rank() == 1) {
+    constexpr std::size_t kElementText = 26;  // -2.2250738585072014e-308, and a comma
+    MemoryCharge text(&budget, name), parsed(&budget, name);
+    text.add(2 * tensor.size(), kElementText);  // a growing string
+    Json value = parse_json(to_json(tensor, -1), name, parsed);
+    parsed.keep();
+    return value;
+  }
   throw Error(ErrorKind::data, Problem{.where = {name},
                                        .expected = "one number or a list",
                                        .found = "shape " + to_string(tensor.shape())});
 }
 
-void add_arrays(Document& document, const TensorMap& arrays, ProblemList& problems) {
+void add_arrays(Document& document, const TensorMap& arrays, ProblemList& problems,
+                ReadBudget& budget) {
   const SavedLayer layer = saved_layer(arrays, document.name);
   for (const auto& [key, tensor] : layer.tensors)
     document.set({.key = key,
@@ -140,7 +148,8 @@ void add_arrays(Document& document, const TensorMap& arrays, ProblemList& proble
     if (field != nullptr && field->type == FieldType::tensor)
       document.set({field->key, Json{document.name + "#" + key}, document.name, ""});
     else if (field != nullptr)  // dotted keys, too: archives have no objects
-      document.set({field->key, option_from(tensor, document.name + "#" + key), document.name, ""});
+      document.set(
+          {field->key, option_from(tensor, document.name + "#" + key, budget), document.name, ""});
     else
       unknown.push_back(key);
   }
@@ -171,6 +180,7 @@ const Entry* Document::find(std::string_view key) const {
 }
 
 void Document::set(Entry entry) {
+  entry.field = find_field(entry.key);
   for (Entry& old : entries) {
     if (same_name(old.key, entry.key)) {
       old = std::move(entry);
@@ -216,7 +226,7 @@ Document parse_document(std::string_view json, const std::string& name, const st
 
 void read_numbers(Document& document) {
   for (Entry& entry : document.entries) {
-    if (find_field(entry.key)->type != FieldType::tensor || !entry.value.is_array()) continue;
+    if (entry.field->type != FieldType::tensor || !entry.value.is_array()) continue;
     entry.numbers = std::make_shared<const Tensor>(within(entry.origin, [&] {
       return tensor_from_json(entry.value, entry.from_flag ? "" : entry.key);
     }));
@@ -246,7 +256,7 @@ Document read_document(const std::string& path, TensorFiles& files) {
   ProblemList problems;
   const Format format = format_of(file);
   if (format == Format::npz || format == Format::safetensors) {
-    add_arrays(document, files.all(path), problems);
+    add_arrays(document, files.all(path), problems, files.budget());
   } else if (format == Format::json) {
     return parse_job_file(file, path, files.budget());
   } else {

@@ -11,6 +11,8 @@
 
 namespace attn {
 
+struct Field;
+
 /// A key, its value, and where it was given. A key within a group contains a dot: "softmax.axis".
 struct Entry {
   std::string key;
@@ -20,8 +22,9 @@ struct Entry {
   bool from_flag = false;
   /// Inline numbers that have been converted to a tensor; `value` is then null.
   std::shared_ptr<const Tensor> numbers = {};
-  bool in_out = false;  ///< weights of a saved layer, already (in, out)
-  bool shared = false;  ///< by all jobs of a batch: that it has no effect is no error
+  bool in_out = false;           ///< weights of a saved layer, already (in, out)
+  bool shared = false;           ///< by all jobs of a batch: that it has no effect is no error
+  const Field* field = nullptr;  ///< of the key; set by Document::set()
 };
 
 struct Document {

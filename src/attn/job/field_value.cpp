@@ -198,7 +198,8 @@ std::optional<Problem> problem_with(const Field& field, const Json& value) {
     found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words);
   else if (const std::string written = to_json(value); written.size() <= kMaxShownLength)
     found = printable(written);
-  return Problem{.expected = expectation(field), .found = found};
+  const std::string example = field.example.empty() ? "" : ", such as " + field.example;
+  return Problem{.expected = expectation(field) + example, .found = found};
 }
 
 std::optional<Json> number_from_flag(const std::string& text) {

@@ -57,6 +57,7 @@ Field tensor(Input input, std::string help, Requirements requirements = {}) {
   if (row_of(input).companion) requirements.push_back(needs({*row_of(input).companion}));
   return {.key = std::string(name_of(input)),
           .type = FieldType::tensor,
+          .input = input,
           .placeholder = "FILE",
           .help = std::move(help),
           .requirements = std::move(requirements)};
@@ -309,6 +310,7 @@ std::vector<Field> attention_fields() {
        .type = FieldType::integers,
        .placeholder = "LEFT,RIGHT",
        .help = "query i sees keys i+offset-LEFT to i+offset+RIGHT only; -1: no limit",
+       .example = "128,0",
        .min = -1,
        .length = 2,
        .apply =
@@ -367,6 +369,7 @@ std::vector<Field> attention_fields() {
        .type = FieldType::integers,
        .placeholder = "I,J,...",
        .help = "compute these queries only; negative numbers count from the end",
+       .example = "0,-1",
        .apply = [](const Json& v, Options& o) { o.rows = integers_of(v); }},
       choice<Compute>("compute", "precision of the arithmetic",
                       {{"auto", Compute::automatic}, {"f32", Compute::f32}, {"f64", Compute::f64}},
@@ -685,7 +688,7 @@ bool holds(Fact fact, const Job& job, const Document& document) {
       break;
   }
   return std::any_of(document.entries.begin(), document.entries.end(), [](const Entry& entry) {
-    return find_field(entry.key)->type == FieldType::tensor && entry.value.get<JsonObject>();
+    return entry.field->type == FieldType::tensor && entry.value.get<JsonObject>();
   });
 }
 
@@ -693,7 +696,7 @@ bool holds(Fact fact, const Job& job, const Document& document) {
 class Checker {
  public:
   Checker(const Entry& entry, const Job& job, const Document& document)
-      : entry_(entry), field_(*find_field(entry.key)), job_(job), document_(document) {}
+      : entry_(entry), field_(*entry.field), job_(job), document_(document) {}
 
   /// The requirement that is not met; nullopt if all are met.
   std::optional<Problem> problem() const {
@@ -731,7 +734,7 @@ class Checker {
 
   bool is_active(const std::string& key) const {
     const Entry* entry = document_.find(key);
-    return entry != nullptr && !is_default(*find_field(key), entry->value);
+    return entry != nullptr && !is_default(*entry->field, entry->value);
   }
 
   bool has_word(const std::string& key, const std::vector<std::string>& words) const {

@@ -50,8 +50,10 @@ struct Field {
   std::string flag = {};                      ///< "--w-q"; "" if there is none
   std::vector<std::string> other_flags = {};  ///< accepted, too: "--wq"
   FieldType type = FieldType::word;
+  std::optional<Input> input = {};         ///< of a tensor that is an input
   std::string placeholder = {};            ///< in help: "FILE", "H"
   std::string help = {};                   ///< one line
+  std::string example = {};                ///< a value, for messages
   std::vector<std::string> words = {};     ///< allowed words
   std::optional<std::int64_t> min = {};    ///< of a number
   std::optional<std::int64_t> max = {};    ///< of an integer that has a min

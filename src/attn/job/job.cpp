@@ -76,8 +76,7 @@ std::vector<std::string> strings(const Entry* entry) {
 std::vector<const Entry*> tensor_entries(const Document& document) {
   std::vector<const Entry*> entries(kInputs.size());
   for (const Entry& entry : document.entries) {
-    if (const std::optional<Input> input = input_named(entry.key))
-      entries[static_cast<std::size_t>(*input)] = &entry;
+    if (entry.field->input) entries[index_of(*entry.field->input)] = &entry;
   }
   std::erase(entries, nullptr);
   return entries;
@@ -86,7 +85,7 @@ std::vector<const Entry*> tensor_entries(const Document& document) {
 /// "V": "K" states the default, that the keys are also the values.
 bool states_default(const Entry& entry) {
   const std::string* word = entry.value.get<std::string>();
-  return word != nullptr && is_word(*find_field(entry.key), *word);
+  return word != nullptr && is_word(*entry.field, *word);
 }
 
 /// A path in a job file is relative to the file's folder.
@@ -288,7 +287,7 @@ auto with_origins(const Job& job, const Document& document, Compute&& compute) {
 /// The value of a key as recorded in results; for inline numbers only their shape. Moves the value
 /// out of the entry.
 Json recorded_value(Entry& entry, const Job& job) {
-  const Field* field = find_field(entry.key);
+  const Field* field = entry.field;
   const Tensor* tensor = job.tensors.find(entry.key);
   const bool is_inline = field->type == FieldType::tensor && tensor != nullptr &&
                          entry.value.get<std::string>() == nullptr &&
@@ -305,10 +304,13 @@ Json provenance(const Job& job, Document document, const TensorFiles& files) {
       options.emplace_back(entry.key, recorded_value(entry, job));
   for (const auto& [path, file] : files.files())
     inputs.emplace_back(text_of_name(path), Json{file.digest()});
-  return Json{JsonObject{{"schema", Json{std::string("attn/1")}},
-                         {"program", Json{std::string("attn ") + kVersion}},
-                         {"job", Json{std::move(options)}},
-                         {"inputs", Json{std::move(inputs)}}}};
+  JsonObject made_by;
+  made_by.reserve(4);  // an initializer list would copy the job
+  made_by.emplace_back("schema", Json{std::string("attn/1")});
+  made_by.emplace_back("program", Json{std::string("attn ") + kVersion});
+  made_by.emplace_back("job", Json{std::move(options)});
+  made_by.emplace_back("inputs", Json{std::move(inputs)});
+  return Json{std::move(made_by)};
 }
 
 }  // namespace
@@ -317,7 +319,7 @@ void check_values(const Document& document) {
   ProblemList problems;
   bool only_flags = true;
   for (const Entry& entry : document.entries) {
-    std::optional<Problem> problem = problem_with(*find_field(entry.key), entry.value);
+    std::optional<Problem> problem = problem_with(*entry.field, entry.value);
     if (!problem) continue;
     only_flags = only_flags && entry.from_flag;
     problem->where = where_of(entry);
@@ -361,8 +363,7 @@ Job make_job(const Document& document, TensorFiles& files) {
     apply_mask_convention(name, job.tensors);
   }
   for (const Entry& entry : document.entries) {
-    const Field* field = find_field(entry.key);
-    if (field->apply) field->apply(entry.value, job.options);
+    if (entry.field->apply) entry.field->apply(entry.value, job.options);
   }
   apply_weights_layout(job, document);
   job.alignment_given = is_alignment_given(document);

@@ -104,11 +104,14 @@ std::vector<std::string> strings(const Json& json) {
   return list;
 }
 
-/// Null if the text is not JSON: comments and metadata of other programs are free text.
-Json parsed(const std::string& text, const std::string& name) {
+/// Null if the text is not JSON: comments and metadata of other programs are free text. Errors:
+/// data, if it takes more memory than `budget` has left.
+Json parsed(const std::string& text, const std::string& name, ReadBudget& budget) {
+  MemoryCharge charge(&budget, name);
   try {
-    return text.empty() ? Json{} : parse_json(text, name);
+    return text.empty() ? Json{} : parse_json(text, name, charge);
   } catch (const Error&) {
+    if (budget.has_refused()) throw;
     return {};
   }
 }
@@ -124,25 +127,27 @@ ResultFile read_result(const std::string& path, TensorFiles& files) {
   ResultFile result;
   const FileBytes& file = files.file(path);
   const Format format = format_of(file);
+  ReadBudget& budget = files.budget();
   if (format == Format::npz) {
     std::string comment;
-    result.tensors = read_npz(file, &comment, files.limits().npz);
-    result.made_by = parsed(comment, printable(path));
+    result.tensors = read_npz(file, &comment, files.limits().npz, &budget);
+    result.made_by = parsed(comment, printable(path), budget);
     if (const Json* tokens = result.made_by.find("tokens")) result.tokens = strings(*tokens);
     return result;
   }
   if (format == Format::safetensors) {
     SafetensorsMetadata metadata;
-    result.tensors = read_safetensors(file, &metadata);
+    result.tensors = read_safetensors(file, &metadata, &budget);
     for (const auto& [key, value] : metadata) {
-      if (key == "made_by") result.made_by = parsed(value, printable(path));
-      if (key == "tokens") result.tokens = strings(parsed(value, printable(path)));
+      if (key == "made_by") result.made_by = parsed(value, printable(path), budget);
+      if (key == "tokens") result.tokens = strings(parsed(value, printable(path), budget));
     }
     return result;
   }
   result.tensors = files.all(path);
   if (format != Format::json) return result;
-  const Json document = parse_json(file.text(), path);
+  MemoryCharge charge(&budget, path);
+  const Json document = parse_json(file.text(), path, charge);
   if (const Json* tokens = document.find("tokens")) result.tokens = strings(*tokens);
   if (const Json* made_by = document.find("made_by")) result.made_by = *made_by;
   return result;

@@ -206,6 +206,7 @@ void TensorMap::set(const std::string& name, Tensor tensor) {
   }
   if (entries_.empty()) entries_.reserve(4);  // enough for most jobs; growing is slow
   entries_.emplace_back(name, std::move(tensor));
+  present_ |= bit_of(name);
   if (size() <= kFew) return;
   for (std::size_t index = index_.size(); index < size(); ++index)
     index_.emplace(entries_[index].first, index);

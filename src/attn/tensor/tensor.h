@@ -103,13 +103,18 @@ class TensorMap {
   static constexpr std::size_t kFew = 16;  // up to this size a linear search is as fast as an index
   /// size() if absent.
   std::size_t index_of(std::string_view name) const {
+    if ((present_ & bit_of(name)) == 0) return size();
     if (size() > kFew) return index_among_many(name);
     for (const Entry& entry : entries_)
       if (same_name(entry.first, name)) return static_cast<std::size_t>(&entry - entries_.data());
     return size();
   }
   std::size_t index_among_many(std::string_view name) const;
+  static std::uint64_t bit_of(std::string_view name) {
+    return std::uint64_t{1} << NameHash{}(name) % 64;
+  }
 
+  std::uint64_t present_ = 0;  ///< the bits of all names: most lookups are for absent tensors
   std::vector<Entry> entries_;
   std::map<std::string, std::size_t, std::less<>> index_;  ///< name -> index, if more than kFew
 };
