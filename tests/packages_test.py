@@ -137,3 +137,21 @@ class TestDebianPackage:
     def test_licence_is_that_of_the_project(self):
         copyright = re.sub(r"^ \.?", "", read(ROOT / "debian" / "copyright"), flags=re.MULTILINE)
         assert read(ROOT / "LICENSE").split("\n\n", 2)[2].split() == copyright.split("Expat", 1)[1].split()
+
+
+class TestInstallPage:
+    @pytest.fixture(scope="class")
+    def page(self):
+        return read(ROOT / "docs" / "install.md")
+
+    def test_names_of_packages_are_those_of_scripts_setup(self, page):
+        table = re.search(r"^others='\n(.*?)^'", read(ROOT / "scripts" / "setup"), re.MULTILINE | re.DOTALL)[1]
+        rows = [[cell.strip("` ") for cell in row.split("|")[1:5]]
+                for row in re.findall(r"^\| `.*", page.split("| Debian, Ubuntu |")[1].split("\n\n")[0], re.MULTILINE)]
+        assert rows == [line.split() for line in table.splitlines()]
+
+    def test_lists_the_options_of_the_build(self, page):
+        cmake = read(ROOT / "CMakeLists.txt")
+        defined = dict(re.findall(r"^option\((ATTN_\w+) .* (ON|OFF)\)", cmake, re.MULTILINE))
+        listed = dict(re.findall(r"^\| `(ATTN_\w+)` \| (ON|OFF) ", page, re.MULTILINE))
+        assert listed == defined
