@@ -25,9 +25,10 @@ MODULES = {
     "result": {"job", "core", "io", "tensor", "base"},
     "explain": {"result", "job", "report", "core", "tensor", "base"},
     "examples": {"result", "job", "report", "core", "random", "io", "tensor", "base"},
+    "compare": {"result", "job", "report", "core", "io", "tensor", "base"},
     "batch": {"result", "job", "io", "tensor", "base"},
-    "cli": {"batch", "examples", "explain", "result", "job", "report", "core", "random", "io",
-            "tensor", "base"},
+    "cli": {"batch", "compare", "examples", "explain", "result", "job", "report", "core", "random",
+            "io", "tensor", "base"},
 }
 
 # (dependency, its headers, the files that may include them)

@@ -7,11 +7,11 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
-#include "attn/cli/comparison_report.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
+#include "attn/compare/compare_reference.h"
 #include "attn/io/staged_file.h"
 
 namespace attn {
@@ -154,7 +154,7 @@ void refuse_strangers(const CompareReport& report) {
 /// With `typed`, the tolerance is used for all tensors, otherwise that of their dtypes.
 CompareReport compare_all(const TensorMap& a, const TensorMap& b, const Tolerance& tolerance,
                           bool typed) {
-  CompareReport report{{}, {}, {}, tolerance, false};
+  CompareReport report{{}, {}, {}, tolerance, false, {}};
   const auto add = [&](const std::string& name, const Tensor& one, const Tensor& other) {
     Tolerance used = typed ? tolerance : default_tolerance(one.dtype(), other.dtype());
     used.equal_nan = tolerance.equal_nan;
@@ -236,6 +236,17 @@ void draw_difference(const CompareReport& report, const CompareArgs& args, Tenso
   picture.commit();
 }
 
+/// The job of --reference: a file, flags or both.
+Document reference_document(const std::string& job, const JobFlags& flags, TensorFiles& files) {
+  Document document;
+  if (!job.empty()) document = read_document(job, files);
+  apply_job_flags(flags, document, files.budget());
+  if (document.entries.empty())
+    throw Error(ErrorKind::usage,
+                "--reference: expected a job to compute, as a file or as flags of 'attn run'");
+  return document;
+}
+
 /// Without --reference and --max-memory, the size of inputs is not limited.
 ReadLimits compare_limits(const CompareArgs& args) {
   if (!args.reference.enabled && args.limits.max_memory.empty())
@@ -254,8 +265,10 @@ int run_compare(const CompareArgs& args) {
   const Tolerance tolerance = tolerance_of(args);
   CompareReport report;
   if (args.reference.enabled) {
-    report = compare_to_reference(a, args.b, args.reference, files, tolerance, args.tolerant(),
-                                  limits.memory);
+    report = compare_to_reference(
+        a, reference_document(args.b, args.reference.flags, files),
+        {args.reference.precision, args.reference.sums, as, tolerance, args.tolerant()}, files);
+    for (const std::string& text : report.notes) note(text);
   } else {
     TensorMap b = tensors_of(parse_tensor_ref(args.b), files);
     if (as.size() == 1 && as[0].find('=') == std::string::npos && b.size() > 1)

@@ -4,14 +4,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "attn/cli/command.h"
-#include "attn/cli/compare_reference.h"
+#include "attn/cli/job_flags.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/report/heat_map.h"
 
 namespace attn {
+
+/// The options of --reference as typed.
+struct ReferenceArgs {
+  bool enabled = false;         ///< --reference
+  std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
+  std::vector<std::string> as;  ///< --as, also without --reference
+  JobFlags flags;
+};
 
 /// The options as typed.
 struct CompareArgs {

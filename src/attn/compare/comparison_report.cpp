@@ -1,11 +1,11 @@
-#include "attn/cli/comparison_report.h"
+#include "attn/compare/comparison_report.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/cli/compare_hints.h"
+#include "attn/compare/compare_hints.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/report/comparison.h"

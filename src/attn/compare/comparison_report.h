@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "attn/cli/compare_axes.h"
+#include "attn/compare/compare_axes.h"
 #include "attn/report/comparison.h"
 
 namespace attn {
@@ -28,7 +28,8 @@ struct CompareReport {
   std::vector<TensorPair> pairs;
   std::vector<std::string> only_in_a, only_in_b;
   Tolerance tolerance;
-  bool to_reference = false;  ///< B was computed
+  bool to_reference = false;       ///< B was computed
+  std::vector<std::string> notes;  ///< messages that are not part of the report
 
   bool same() const {
     return only_in_a.empty() && only_in_b.empty() &&

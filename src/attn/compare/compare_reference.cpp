@@ -1,14 +1,12 @@
-#include "attn/cli/compare_reference.h"
+#include "attn/compare/compare_reference.h"
 
 #include <algorithm>
 
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
-#include "attn/cli/compare_axes.h"
-#include "attn/cli/compare_hints.h"
-#include "attn/cli/tensor_names.h"
-#include "attn/cli/terminal.h"
+#include "attn/compare/compare_axes.h"
+#include "attn/compare/compare_hints.h"
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
@@ -19,16 +17,6 @@
 namespace attn {
 namespace {
 
-Document document_of(const std::string& job, const JobFlags& flags, TensorFiles& files) {
-  Document document;
-  if (!job.empty()) document = read_document(job, files);
-  apply_job_flags(flags, document, files.budget());
-  if (document.entries.empty())
-    throw Error(ErrorKind::usage,
-                "--reference: expected a job to compute, as a file or as flags of 'attn run'");
-  return document;
-}
-
 /// A tensor of A and the name of the output that it is compared with.
 struct MatchedOutput {
   std::string name;
@@ -37,14 +25,14 @@ struct MatchedOutput {
 
 /// Ignores tensors that have the name of an input. Adds the names of tensors without a matching
 /// output to `unmatched`. A name that --as gives is accepted as it is.
-std::vector<MatchedOutput> match_outputs(const TensorMap& given, const ReferenceArgs& args,
+std::vector<MatchedOutput> match_outputs(const TensorMap& given, const ReferenceOptions& typed,
                                          const Job& job, std::vector<std::string>& unmatched) {
   const std::string default_output(
       name_of(contains(job.tensors, Input::W_O) ? Output::output : Output::context));
   std::vector<MatchedOutput> matches;
   for (const auto& [name, tensor] : given) {
     const bool is_given =
-        std::any_of(args.as.begin(), args.as.end(), [&name = name](const std::string& entry) {
+        std::any_of(typed.as.begin(), typed.as.end(), [&name = name](const std::string& entry) {
           return entry == name || entry.ends_with("=" + name);
         });
     if (is_given || output_named(name))
@@ -74,13 +62,13 @@ void request_outputs(const std::vector<MatchedOutput>& matches, const std::strin
 Precision named(const std::string& word) { return *precision_named(word); }
 
 /// The precision as typed, or that of the dtype: f64 for integers.
-Precision precision_of(const Tensor& tensor, const ReferenceArgs& args) {
+Precision precision_of(const Tensor& tensor, const ReferenceOptions& typed) {
   const std::string of_dtype = tensor.dtype() == DType::f32    ? "f32"
                                : tensor.dtype() == DType::f16  ? "f16"
                                : tensor.dtype() == DType::bf16 ? "bf16"
                                                                : "f64";
-  const Precision precision = named(args.precision.empty() ? of_dtype : args.precision);
-  return args.sums.empty() ? precision : with_sums_in(precision, named(args.sums));
+  const Precision precision = named(typed.precision.empty() ? of_dtype : typed.precision);
+  return typed.sums.empty() ? precision : with_sums_in(precision, named(typed.sums));
 }
 
 /// Errors: usage, if the output has no error bound.
@@ -109,12 +97,13 @@ std::vector<std::string> outputs_of_shape(const Shape& shape, const PreparedJob&
   return names;
 }
 
-/// Suggests --as for a single tensor that does not have the shape of the default output.
-void suggest_outputs(const Tensor& tensor, const PreparedJob& prepared, const Job& job) {
+/// Suggests --as for a single tensor that does not have the shape of the default output; "" if
+/// there is nothing to suggest.
+std::string suggested_outputs(const Tensor& tensor, const PreparedJob& prepared, const Job& job) {
   const std::vector<std::string> names = outputs_of_shape(tensor.shape(), prepared, job);
-  if (!names.empty())
-    note("use --as NAME to name the output that A represents; outputs of its shape: " +
-         join(names, ", "));
+  if (names.empty()) return "";
+  return "use --as NAME to name the output that A represents; outputs of its shape: " +
+         join(names, ", ");
 }
 
 /// Errors: usage, with a line for each tensor that is not an output, and the --as that it needs.
@@ -141,43 +130,44 @@ void refuse_unmatched(const std::vector<std::string>& unmatched, const TensorMap
 
 }  // namespace
 
-CompareReport compare_to_reference(const TensorMap& given, const std::string& job_file,
-                                   const ReferenceArgs& args, TensorFiles& files,
-                                   const Tolerance& tolerance, bool tolerance_typed,
-                                   std::size_t max_memory) {
-  Document document = document_of(job_file, args.flags, files);
+CompareReport compare_to_reference(const TensorMap& given, Document document,
+                                   const ReferenceOptions& typed, TensorFiles& files) {
+  const Tolerance& tolerance = typed.tolerance;
   check_values(document);
   document.erase("outputs");  // A determines the outputs
   Job job = make_job(document, files);
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
-  CompareReport report{{}, {}, {}, tolerance, true};
+  CompareReport report{{}, {}, {}, tolerance, true, {}};
   std::vector<std::string> unmatched;
-  const std::vector<MatchedOutput> matches = match_outputs(given, args, job, unmatched);
+  const std::vector<MatchedOutput> matches = match_outputs(given, typed, job, unmatched);
   if (!unmatched.empty()) refuse_unmatched(unmatched, given, prepare_job(job, document), job);
-  request_outputs(matches, args.as.empty() ? "A" : "--as", job, document);
+  request_outputs(matches, typed.as.empty() ? "A" : "--as", job, document);
   PreparedJob prepared = prepare_job(job, document);
-  if (!tolerance_typed)
+  if (!typed.has_tolerance)
     for (const Request& output : job.outputs) require_bound(output, job.options);
   MemoryEstimate memory(prepared.plan);
-  if (!tolerance_typed)
+  if (!typed.has_tolerance)
     memory.add("error bounds", bytes_of_errors(prepared.inputs, matches.size()));
-  memory.require(document.name, max_memory);
+  memory.require(document.name, files.limits().memory);
   const Execution reference = execute({job, prepared, document, nullptr, job.outputs});
-  for (const std::string& warning : reference.warnings) note("warning: " + warning);
+  for (const std::string& warning : reference.warnings)
+    report.notes.push_back("warning: " + warning);
   for (std::size_t i = 0; i < matches.size(); ++i) {
     const MatchedOutput& match = matches[i];
     Compared compared{match.name, match.tensor, reference.result.outputs.at(match.name),
                       {},         "",           tolerance};
-    if (!tolerance_typed && compared.a.size() == compared.b.size()) {  // for hints in any shape
-      const Precision precision = precision_of(match.tensor, args);
+    if (!typed.has_tolerance && compared.a.size() == compared.b.size()) {  // for hints in any shape
+      const Precision precision = precision_of(match.tensor, typed);
       compared.bounds =
           expected_error(std::get<Output>(job.outputs[i]), prepared.inputs, job.options, precision);
       compared.bound_of = precision.name;
     }
-    if (args.as.empty() && given.size() == 1 && !given.contains(match.name) &&
-        compared.a.shape() != compared.b.shape())
-      suggest_outputs(match.tensor, prepared, job);
+    if (typed.as.empty() && given.size() == 1 && !given.contains(match.name) &&
+        compared.a.shape() != compared.b.shape()) {
+      const std::string suggestion = suggested_outputs(match.tensor, prepared, job);
+      if (!suggestion.empty()) report.notes.push_back(suggestion);
+    }
     const Output* output = std::get_if<Output>(&job.outputs[i]);
     const TensorAxes axes =
         output ? axes_of_output(*output, compared.b.shape(), prepared.inputs, job.options)

@@ -1,4 +1,4 @@
-#include "attn/cli/compare_hints.h"
+#include "attn/compare/compare_hints.h"
 
 #include <algorithm>
 #include <cmath>

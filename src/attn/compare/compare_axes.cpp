@@ -1,4 +1,4 @@
-#include "attn/cli/compare_axes.h"
+#include "attn/compare/compare_axes.h"
 
 #include <optional>
 

@@ -1,0 +1,28 @@
+// Compares results with their job, recomputed in float64: attn compare --reference.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "attn/compare/comparison_report.h"
+#include "attn/job/document.h"
+
+namespace attn {
+
+/// The options as typed.
+struct ReferenceOptions {
+  std::string precision, sums;  ///< names of core/expected_error.h; "": from the dtype
+  std::vector<std::string> as;  ///< --as; the given tensors already have these names
+  Tolerance tolerance;
+  bool has_tolerance = false;  ///< use `tolerance` instead of the error bounds
+};
+
+/// Matches the tensors of `given` with outputs of the job, computes these in float64 and compares
+/// them: with the tolerance if there is one, otherwise with the error bounds of the precision.
+/// Errors: as attn run; usage, if a tensor is not an output, or if an output has no bound and no
+/// tolerance.
+CompareReport compare_to_reference(const TensorMap& given, Document document,
+                                   const ReferenceOptions& options, TensorFiles& files);
+
+}  // namespace attn
