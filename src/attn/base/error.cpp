@@ -25,7 +25,8 @@ std::size_t cut(std::vector<Problem>& problems, std::size_t omitted) {
 
 std::string to_string(const Problem& problem) {
   std::string text;
-  for (const std::string& each : problem.where) text += printable(each) + ": ";
+  for (const std::string& each : problem.where)
+    if (!each.empty()) text += printable(each) + ": ";
   if (problem.line > 0)
     text += "line " + std::to_string(problem.line) + (problem.column > 0 ? ", " : ": ");
   if (problem.column > 0) text += "column " + std::to_string(problem.column) + ": ";

@@ -25,7 +25,7 @@ enum class ErrorKind {
 /// problem sets the subject (a tensor's name, an option's key); code that knows where the subject
 /// came from adds that to `where`.
 struct Problem {
-  std::vector<std::string> where = {};  ///< files and flags, outermost first
+  std::vector<std::string> where = {};  ///< files and flags, outermost first; "" is left out
   std::size_t line = 0, column = 0;     ///< in a text file, from 1; 0: not shown
   std::string subject = {};
   std::string expected = {}, found = {};

@@ -74,14 +74,38 @@ class WorkSpace {
   std::unique_lock<std::mutex> lock_;
 };
 
+/// While objects of this class exist, OpenBLAS uses one thread, on which the results depend. In a
+/// process that attn does not own, others may use the same library with more.
+class OneThread {
+ public:
+  OneThread(int (*get)(), void (*set)(int)) : set_(set) {
+    const std::lock_guard lock(mutex_);
+    if (active_++ > 0) return;
+    threads_of_others_ = get();
+    if (threads_of_others_ != 1) set_(1);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() {
+    const std::lock_guard lock(mutex_);
+    if (--active_ == 0 && threads_of_others_ != 1) set_(threads_of_others_);
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline int active_ = 0, threads_of_others_ = 1;
+  void (*set_)(int);
+};
+
 class Library {
  public:
   Library() {
-    openblas_.find(Function<int>(), "openblas_set_num_threads")(1);
     // A build without threads (libopenblas0-serial) must not be called by two threads at once: its
     // results would be wrong.
     int (*const parallel)() = nullptr;
     serial_ = openblas_.find(parallel, "openblas_get_parallel")() == 0;
+    set_threads_ = openblas_.find(set_threads_, "openblas_set_num_threads");
+    get_threads_ = openblas_.find(get_threads_, "openblas_get_num_threads");
   }
 
   template <class Declared>
@@ -94,12 +118,15 @@ class Library {
     const auto function = openblas_.find(Function<Parameters...>(), name);
     std::unique_lock<std::mutex> lock(one_at_a_time_, std::defer_lock);
     if (serial_) lock.lock();
+    const OneThread one_thread(get_threads_, set_threads_);
     function(parameters...);
   }
 
  private:
   LazyLibrary openblas_{"OpenBLAS", "libopenblas.so.0"};
   bool serial_ = false;
+  void (*set_threads_)(int) = nullptr;
+  int (*get_threads_)() = nullptr;
   std::mutex one_at_a_time_;
 };
 

@@ -19,12 +19,17 @@ namespace attn {
 namespace {
 
 thread_local std::size_t t_threads = 0;
-thread_local std::unique_ptr<kernel::ThreadPool> t_pool;
+/// Leaves the copy of a pool in a forked process as it is.
+struct DeletePool {
+  void operator()(kernel::ThreadPool* pool) const {
+    if (!pool->is_copy_without_threads()) delete pool;
+  }
+};
+thread_local std::unique_ptr<kernel::ThreadPool, DeletePool> t_pool;
 
 kernel::ThreadPool& pool() {
-  if (!t_pool)
-    t_pool =
-        std::make_unique<kernel::ThreadPool>(t_threads == 0 ? kernel::available_cpus() : t_threads);
+  if (!t_pool || t_pool->is_copy_without_threads())
+    t_pool.reset(new kernel::ThreadPool(t_threads == 0 ? kernel::available_cpus() : t_threads));
   return *t_pool;
 }
 
@@ -353,6 +358,7 @@ void set_threads(std::size_t threads) {
   // it cannot allocate memory for this. The test allocation here throws std::bad_alloc instead.
   constexpr std::size_t kNoteBytes = 64;
   ::operator delete(::operator new(kNoteBytes));
+  if (threads == t_threads) return;  // and keep the threads of earlier computations
   t_threads = threads;
   t_pool.reset();
 }

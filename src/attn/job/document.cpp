@@ -40,6 +40,12 @@ Problem unknown_key(const std::string& name, const std::string& key, const std::
                                  : ""};
 }
 
+Problem given_twice(const Document& document, const std::string& spelling) {
+  return {.where = {document.name},
+          .subject = spelling,
+          .message = "given twice: another spelling of this key is also present"};
+}
+
 /// The folder of a document. Paths in a document read from a descriptor (/dev/stdin, <(...)) are
 /// relative to the current folder.
 std::string folder_of(const std::string& path) {
@@ -95,8 +101,7 @@ class MemberReader {
   /// `spelling` is the key as written.
   void set(const std::string& key, const std::string& spelling, Json value) {
     if (document_.find(key) != nullptr)
-      problem({.subject = spelling,
-               .message = "given twice: another spelling of this key is also present"});
+      problems_.add(given_twice(document_, spelling));
     else
       document_.set({key, std::move(value), document_.name, folder_});
   }
@@ -222,6 +227,27 @@ Document parse_document(std::string_view json, const std::string& name, const st
   }
   if (!problems.empty()) problems.raise(ErrorKind::data);
   return document;
+}
+
+void add_tensors(Document& document, const TensorMap& tensors, ReadBudget& budget) {
+  ProblemList problems;
+  for (const auto& [name, tensor] : tensors) {
+    const Field* field = find_field(name);
+    if (field == nullptr) field = find_field_by_other_key(name);
+    if (field == nullptr)
+      problems.add(unknown_key(document.name, name, "attn schema lists the keys of a job"));
+    else if (document.find(field->key) != nullptr)
+      problems.add(given_twice(document, name));
+    else if (field->type == FieldType::tensor)
+      document.set({.key = field->key,
+                    .value = Json{},
+                    .origin = document.name,
+                    .folder = "",
+                    .numbers = std::make_shared<const Tensor>(tensor)});
+    else
+      document.set({field->key, option_from(tensor, name, budget), document.name, ""});
+  }
+  if (!problems.empty()) problems.raise(ErrorKind::data);
 }
 
 void read_numbers(Document& document) {

@@ -28,7 +28,7 @@ struct Entry {
 };
 
 struct Document {
-  std::string name;  ///< the job file; "" if there are flags only
+  std::string name;  ///< the job file; "" if there is none
   std::vector<Entry> entries;
 
   const Entry* find(std::string_view key) const;
@@ -47,6 +47,10 @@ Document read_document(const std::string& path, TensorFiles& files);
 /// Errors: data.
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
                         ReadBudget* budget = nullptr, Json* id = nullptr);
+
+/// Adds tensors that are in memory, each under the name of an input or, with at most one axis, of
+/// an option. Errors: data, with a problem for each name that is no key or is given already.
+void add_tensors(Document& document, const TensorMap& tensors, ReadBudget& budget);
 
 /// Reads the inline numbers of a document, once for all documents that share its entries. Errors:
 /// data.

@@ -1,6 +1,7 @@
 #include "attn/kernel/thread_pool.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -66,7 +67,12 @@ ThreadPool::~ThreadPool() {
   for (std::thread& helper : helpers_) helper.join();
 }
 
+bool ThreadPool::is_copy_without_threads() const {
+  return !helpers_.empty() && process_ != getpid();
+}
+
 void ThreadPool::start_helpers(std::size_t count) {
+  if (helpers_.empty()) process_ = getpid();
   try {
     while (helpers_.size() < count)
       helpers_.emplace_back(&ThreadPool::help, this, helpers_.size() + 1, job_.load());

@@ -2,6 +2,8 @@
 // pages are faulted in only once.
 #pragma once
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -45,6 +47,10 @@ class ThreadPool {
 
   std::size_t threads() const { return threads_; }  ///< at least 1, including the caller's
 
+  /// Whether this is a copy of a pool that had started threads before fork(), which copies only the
+  /// thread that calls it. The copy can neither be used nor destroyed.
+  bool is_copy_without_threads() const;
+
   /// Called with the task's number and the worker (0 .. threads() - 1) that runs it.
   using Task = std::function<void(std::size_t task, std::size_t worker)>;
 
@@ -84,6 +90,7 @@ class ThreadPool {
   std::vector<Arena> scratch_;
   Arena shared_;
   std::vector<std::thread> helpers_;
+  pid_t process_ = 0;  ///< that the helpers belong to
 
   // A run of a few microseconds must not wait for a lock or for a thread to wake up, so waiting
   // threads poll these variables before they sleep. All are sequentially consistent: either a

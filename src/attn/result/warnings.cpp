@@ -71,6 +71,12 @@ NanCount nan_of(const Request& output, const Result& result) {
   return tensor ? find_nan(rows_of(*tensor)) : result.streamed.at(std::get<Output>(output)).nan;
 }
 
+/// "Q.npy: Q", or "Q" for a tensor that did not come from a file or flag.
+std::string with_origin(const Job& job, const std::string& name) {
+  const std::string& origin = job.origins.at(name);
+  return origin.empty() ? name : printable(origin) + ": " + name;
+}
+
 /// "; Q.npy: Q holds 2, the first at [0, 1]" for each input with NaN. The cause may also be an
 /// infinity.
 std::string given_nan(const Job& job) {
@@ -78,8 +84,8 @@ std::string given_nan(const Job& job) {
   for (const auto& [name, tensor] : job.tensors) {
     const NanCount in = find_nan(rows_of(tensor));
     if (in.count == 0) continue;
-    text += "; " + printable(job.origins.at(name)) + ": " + name + " holds " +
-            std::to_string(in.count) + ", the first at " + index_text(in.first, tensor.shape());
+    text += "; " + with_origin(job, name) + " holds " + std::to_string(in.count) +
+            ", the first at " + index_text(in.first, tensor.shape());
   }
   return text;
 }
@@ -145,8 +151,8 @@ std::string warn_overflow(const Inputs& in, const Result& result,
 std::string warn_float_mask(const Job& job) {
   const Tensor* mask = find(job.tensors, Input::mask);
   if (mask == nullptr || !is_float(mask->dtype()) || !all_zero_or_one(*mask)) return "";
-  return printable(job.origins.at(std::string(name_of(Input::mask)))) +
-         ": mask: floats are added to the scores, so 0 and 1 hide nothing; use booleans or "
+  return with_origin(job, std::string(name_of(Input::mask))) +
+         ": floats are added to the scores, so 0 and 1 hide nothing; use booleans or "
          "integers to say which keys may be seen";
 }
 
@@ -162,8 +168,7 @@ std::string warn_hiding_mask(const Job& job) {
     const auto data = values.data<std::int64_t>();
     if (!std::all_of(data.begin(), data.end(), [&](std::int64_t x) { return x == hidden; }))
       continue;
-    const std::string name(name_of(input));
-    return printable(job.origins.at(name)) + ": " + name + ": all elements are the integer " +
+    return with_origin(job, std::string(name_of(input))) + ": all elements are the integer " +
            std::to_string(hidden) + ", which hides every key; a mask to be added has floats";
   }
   return "";
@@ -195,8 +200,7 @@ std::string warn_missing_values(const Job& job, const std::vector<Request>& outp
 
 std::string warn_weights_layout(const Job& job) {
   if (job.ambiguous_weights.empty()) return "";
-  const std::string& first = job.ambiguous_weights.front();
-  return printable(job.origins.at(first)) + ": " + first +
+  return with_origin(job, job.ambiguous_weights.front()) +
          ": a square matrix, used as (in, out), but torch.nn.Linear saves (out, in); set "
          "weights_layout to out-in to transpose it, or to in-out if this is right";
 }
