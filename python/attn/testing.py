@@ -1,0 +1,57 @@
+"""Tests of attention kernels."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Mapping
+
+from attn._library import LIBRARY
+from attn._run import Error, json_of, split_job, warn
+from attn._tensors import packed, tensor_of
+
+__all__ = ["assert_attention"]
+
+
+def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None = None, sums: str | None = None,
+                     rtol: float | None = None, atol: float | None = None, ulp: int | None = None,
+                     max_memory: int | str | None = None, **job: Any) -> dict[str, Any]:
+    """Asserts that `out` is the attention of q, k and v, apart from the rounding errors of its precision.
+
+    Computes the job in float64 and compares each element with its own error bound, as `attn compare
+    --reference` (docs/comparing.md).
+
+    out         the context, (..., L, Dv) as q; or a dict of outputs by name, such as {"context": ...,
+                "logsumexp": ...}
+    q, k, v     (..., L, D), (..., S, D), (..., S, Dv): the arguments of the kernel, as for attn.run(); v may
+                be None if the outputs do not depend on it
+    job         other keys of the job: causal, mask, scale, heads, layout, rotary, ...
+    precision   what out was computed in: "f64", "f32", "tf32", "f16" or "bf16"; default: its dtype
+    sums        the precision of its sums and softmax; default: "f32", or "f64" if the precision is that
+    rtol, atol, ulp   tolerances to use instead of the error bounds; those not given are 0
+
+    Returns the report of `attn compare --json` as a dict. Raises AssertionError with the report as text if an
+    element differs; Error as attn.run().
+    """
+    __tracebackhide__ = True
+    outputs = out if isinstance(out, Mapping) else {"": out}
+    given = [tensor_of(name, array) for name, array in outputs.items()]
+    options, tensors = split_job({"Q": q, "K": k, **({} if v is None else {"V": v}), **job})
+    settings = {"precision": precision, "sums": sums, "rtol": rtol, "atol": atol, "ulp": ulp,
+                "max_memory": max_memory}
+    compared, inputs = packed(given), packed(tensors)
+    result = LIBRARY.attn_compare(
+        compared.address, len(given), json_of(options), inputs.address, len(tensors),
+        json_of({name: value for name, value in settings.items() if value is not None}))
+    if not result:
+        raise MemoryError("not enough memory for this job")
+    try:
+        code = LIBRARY.attn_result_code(result)
+        text = LIBRARY.attn_result_text(result).decode(errors="replace")
+        if code > 1:
+            raise Error(text, code)
+        warn(LIBRARY.attn_result_warnings(result))
+        if code == 1:
+            raise AssertionError(text)
+        return json.loads(LIBRARY.attn_result_json(result))
+    finally:
+        LIBRARY.attn_result_free(result)

@@ -1,0 +1,104 @@
+"""attn.testing: correct kernels pass, wrong ones fail with the report of `attn compare --reference`."""
+
+import numpy as np
+import pytest
+
+from support.attn import attn as program
+from support.dlpack import bfloat16
+
+RNG = np.random.default_rng(7)
+
+
+def rounded(x):
+    """x rounded to bfloat16, to nearest even, as float32."""
+    bits = np.asarray(x, np.float32).view(np.uint32)
+    bits = bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))
+    return (bits & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+Q, K, V = (rounded(RNG.standard_normal((2, 16, 8))) for _ in range(3))
+
+
+def kernel(q, k, v, scale):
+    """Attention of (H, L, D) in float32, causal."""
+    scores = (q @ k.transpose(0, 2, 1)) * np.float32(scale)
+    scores = np.where(np.tril(np.ones(scores.shape[1:], bool)), scores, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True) @ v
+
+
+@pytest.fixture(scope="module")
+def assert_attention(attn_module):
+    import attn.testing
+    return attn.testing.assert_attention
+
+
+def test_correct_float32_kernel(assert_attention):
+    report = assert_attention(kernel(Q, K, V, 8 ** -0.5), Q, K, V, causal=True)
+    assert report["same"] is True
+    assert report["tensors"][0]["bound"]["of"] == "f32"
+    assert report["tensors"][0]["bound"]["worst"]["value"] < 1
+
+
+def test_correct_bfloat16_kernel(assert_attention):
+    out = bfloat16(rounded(kernel(Q, K, V, 8 ** -0.5)))
+    report = assert_attention(out, bfloat16(Q), bfloat16(K), bfloat16(V), causal=True)
+    assert report["tensors"][0]["bound"]["of"] == "bf16"
+
+
+def test_missing_scale(assert_attention):
+    with pytest.raises(AssertionError, match=r"hint: A is about .* times B|elements exceed the error bound of f32"):
+        assert_attention(kernel(Q, K, V, 1), Q, K, V, causal=True)
+
+
+def test_missing_scale_of_scores_is_named(assert_attention):
+    with pytest.raises(AssertionError, match=r"sqrt\(8\): the scale 1/sqrt\(D\) may be missing in A"):
+        assert_attention({"scaled_scores": Q @ K.transpose(0, 2, 1)}, Q, K, V)
+
+
+def test_missing_mask(assert_attention):
+    with pytest.raises(AssertionError):
+        assert_attention(kernel(Q, K, V, 8 ** -0.5), Q, K, V)
+
+
+def test_swapped_axes_are_named(assert_attention):
+    out = kernel(Q, K, V, 8 ** -0.5).transpose(1, 0, 2)
+    with pytest.raises(AssertionError, match="A agrees with B if its axes 0 and 1 .* are swapped"):
+        assert_attention(out, Q, K, V, causal=True)
+
+
+def test_several_outputs(assert_attention):
+    scores = np.where(np.tril(np.ones((16, 16), bool)), Q.astype(float) @ K.transpose(0, 2, 1) / 8 ** 0.5, -np.inf)
+    lse = np.log(np.exp(scores).sum(-1)).astype(np.float32)
+    report = assert_attention({"context": kernel(Q, K, V, 8 ** -0.5), "logsumexp": lse}, Q, K, V, causal=True)
+    assert [tensor["name"] for tensor in report["tensors"]] == ["context", "logsumexp"]
+
+
+def test_tolerances(assert_attention):
+    out = kernel(Q, K, V, 8 ** -0.5) + np.float32(1e-3)
+    assert_attention(out, Q, K, V, causal=True, atol=2e-3)
+    with pytest.raises(AssertionError, match="rtol 0.0001"):
+        assert_attention(out, Q, K, V, causal=True, rtol=1e-4)
+
+
+def test_report_is_that_of_the_program(assert_attention, tmp_path):
+    out = kernel(Q, K, V, 8 ** -0.5)
+    out[1, 3, 4] += 1
+    np.savez(tmp_path / "job.npz", Q=Q, K=K, V=V)
+    np.save(tmp_path / "out.npy", out)
+    expected = program("compare", "out.npy", "--reference", "job.npz", "--causal", cwd=tmp_path)
+    assert expected.returncode == 1
+    with pytest.raises(AssertionError) as raised:
+        assert_attention(out, Q, K, V, causal=True)
+    assert str(raised.value) == expected.stdout.decode()
+
+
+def test_wrong_job_is_an_error(assert_attention, attn_module):
+    with pytest.raises(attn_module.Error, match="unknown key 'caussal'") as raised:
+        assert_attention(V, Q, K, V, caussal=True)
+    assert raised.value.exit_code == 65
+
+
+def test_output_without_bound(assert_attention, attn_module):
+    with pytest.raises(attn_module.Error, match="no error bound is known"):
+        assert_attention(V, Q, K, V, normaliser="sparsemax")
