@@ -64,6 +64,13 @@ class TestArchive:
                                capture_output=True)
         assert (check.returncode, check.stderr) == (0, b"")
 
+    def test_programs_run_with_glibc_2_35(self, prefix):
+        """The latest version of a symbol that any file needs (docs/install.md)."""
+        files = [prefix / "bin" / "attn", *(prefix / "lib" / "attn").iterdir()]
+        symbols = subprocess.run(["readelf", "-W", "--dyn-syms", *files], capture_output=True, text=True, check=True)
+        versions = {tuple(map(int, each)) for each in re.findall(r"GLIBC_(\d+)\.(\d+)", symbols.stdout)}
+        assert (2, 34) <= max(versions) <= (2, 35)
+
     @pytest.mark.parametrize("name", BUNDLED)
     def test_libraries_are_those_of_the_archive(self, prefix, tmp_path, name):
         """A file of this name in LD_LIBRARY_PATH would be an error if it were opened."""
