@@ -1,4 +1,4 @@
-"""`attn batch --isolate`: a worker that crashes, is killed or hangs costs one job, and has few rights.
+"""`attn batch --isolate`: a worker that crashes, is killed or hangs fails only its job, and has reduced privileges.
 
 A job that reads a FIFO without data waits until the test ends its worker.
 """
@@ -162,7 +162,7 @@ def test_worker_over_its_time_limit_is_killed(folder):
     line = manifest_of(folder / "out")["jobs/job0007b.json"]
     assert run.returncode == 3
     assert line["code"] == 75
-    assert "took more than 0.5 s (--timeout), stopped after 0." in line["error"][0]
+    assert "took more than 0.5 s (--timeout), abandoned after 0." in line["error"][0]
     assert len(contents(folder / "out")) == 20
 
 

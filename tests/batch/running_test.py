@@ -31,7 +31,7 @@ class TestTimeout:
         line = manifest_of(class_path / "out")[f"jobs/a{number}.json"]
         assert run.returncode == 3
         assert (line["status"], line["code"]) == ("failed", 75)
-        assert "more than 0.5 s (--timeout), stopped after 0." in line["error"][0]
+        assert "more than 0.5 s (--timeout), abandoned after 0." in line["error"][0]
 
     def test_fast_jobs_are_done(self, run, class_path):
         statuses = [line["status"] for line in manifest_of(class_path / "out").values()]
@@ -63,7 +63,7 @@ class TestTimeoutShorterThanAnyJob:
         assert run.returncode == 3
         assert [(line["status"], line["code"], line["outputs"]) for line in lines] == 50 * [("failed", 75, {})]
         assert [line for line in lines
-                if "more than 1e-06 s (--timeout), stopped after" not in line["error"][0]] == []
+                if "more than 1e-06 s (--timeout), abandoned after" not in line["error"][0]] == []
 
     def test_nothing_is_written(self, run, class_path):
         assert list(contents(class_path / "out", without=())) == ["manifest.ndjson"]

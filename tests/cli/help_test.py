@@ -17,7 +17,6 @@ from support.attn import ATTN, ROOT, assert_error, attn
 
 
 @functools.cache
-@functools.lru_cache(maxsize=None)
 def text_of(*arguments):
     """The output of `attn ARGUMENTS`, which must succeed."""
     run = attn(*arguments)

@@ -22,7 +22,7 @@ def test_overflowing_singular_value(tmp_path):
 def test_share_of_singular_values(tmp_path):
     np.save(tmp_path / "m.npy", np.diag([3.0, 4.0]))
     run = attn("svd", "m.npy", "--rank", "1", cwd=tmp_path)
-    assert "1 of 2 singular values keep 64% of the sum of squares" in (run.stdout + run.stderr).decode()
+    assert "1 of 2 singular values account for 64% of the sum of squares" in (run.stdout + run.stderr).decode()
 
 
 def test_file_of_torch_save(tmp_path):

@@ -74,7 +74,7 @@ class TestRank:
         np.testing.assert_allclose(result["s"], s[:rank])
         assert np.shape(result["U"]) == (6, rank)
         share = 100 * (s[:rank]**2).sum() / (s**2).sum()
-        assert run.stderr.decode() == f"attn: {rank} of 5 singular values keep {share:.6g}% of the sum of squares\n"
+        assert run.stderr.decode() == f"attn: {rank} of 5 singular values account for {share:.6g}% of the sum of squares\n"
 
     def test_quiet_prints_no_share(self, file):
         assert attn("svd", file, "--rank", 1, "-q").stderr == b""

@@ -163,7 +163,7 @@ def dry_run(folder, case, dtype="f4"):
     run = attn("run", "-", "--dry-run", "--format", "json", stdin=json.dumps(job), cwd=folder)
     assert run.returncode == 0, run.stderr.decode()
     plan = json.loads(run.stdout)
-    return plan.get("kept_by", plan.get("path"))
+    return plan.get("fallback_reason", plan.get("path"))
 
 
 def test_every_key_of_the_schema_has_a_job():

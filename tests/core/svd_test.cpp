@@ -143,10 +143,10 @@ TEST_CASE("a tensor without a decomposition is refused") {
 
 TEST_CASE("the retained share is that of the squared singular values") {
   const Tensor a = Tensor::of<double>({2, 2}, {3, 0, 0, 4});
-  CHECK(kept_share(a, svd(a)) == Approx(1));
-  CHECK(kept_share(a, svd(a, 1)) == Approx(16.0 / 25));
-  CHECK(kept_share(a, svd(a, 0)) == 0);
-  CHECK(kept_share(Tensor(DType::i64, {2, 2}), svd(Tensor(DType::i64, {2, 2}), 1)) == 1);
+  CHECK(explained_share(a, svd(a)) == Approx(1));
+  CHECK(explained_share(a, svd(a, 1)) == Approx(16.0 / 25));
+  CHECK(explained_share(a, svd(a, 0)) == 0);
+  CHECK(explained_share(Tensor(DType::i64, {2, 2}), svd(Tensor(DType::i64, {2, 2}), 1)) == 1);
   const Tensor huge = Tensor::of<double>({2, 2}, {3e300, 0, 0, 4e300});
-  CHECK(kept_share(huge, svd(huge, 1)) == Approx(16.0 / 25));
+  CHECK(explained_share(huge, svd(huge, 1)) == Approx(16.0 / 25));
 }

@@ -282,8 +282,8 @@ def test_arrays_that_are_not_keys_get_one_line(tmp_path):
     np.savez(tmp_path / "linear.npz", **{f"{name}.weight": np.ones((2, 2)) for name in "abcde"})
     run = attn("run", "linear.npz", cwd=tmp_path)
     assert run.returncode == 65
-    assert run.stderr == (b"attn: linear.npz: 5 arrays have names that are not keys of a job: a.weight, "
-                          b"b.weight, c.weight, ...; give each with the flag of its input, such as --wq "
+    assert run.stderr == (b"attn: linear.npz: 5 arrays are not job keys: a.weight, "
+                          b"b.weight, c.weight, ...; pass each with the flag of its input, such as --wq "
                           b"linear.npz#a.weight\n")
 
 

@@ -47,5 +47,5 @@ TEST_CASE("a block is drawn as its strongest cell and hidden only when all of it
   CHECK(map.row(map.panels[0], 1).values[0] == 7);
   CHECK(map.row(map.panels[0], 1).kinds[1] == CellKind::nan);
   CHECK(map.row_labels == std::vector<std::string>{"0", "2"});
-  CHECK(map.notes == std::vector<std::string>{"each cell is the strongest of 2 x 2"});
+  CHECK(map.notes == std::vector<std::string>{"each cell is the largest magnitude of 2 x 2"});
 }

@@ -22,7 +22,7 @@ TEST_CASE("a plan is written as JSON without unknown values") {
       plan_json(two, MemoryEstimate(two)) ==
       R"({"outputs":[{"name":"weights","shape":[2,3],"dtype":"float32","bytes":24,"flops":12},)"
       R"({"name":"context","shape":[],"dtype":"float64","bytes":8,"flops":2e+06,"streamed":true}],)"
-      R"("memory":32,"flops":2e+06,"path":"reference","kept_by":"alibi"})");
+      R"("memory":32,"flops":2e+06,"path":"reference","fallback_reason":"alibi"})");
   CHECK_THAT(plan_text(two, MemoryEstimate(two)), Contains(", written during computation\n"));
   CHECK_THAT(plan_text(two, MemoryEstimate(two)), Contains("reference path (because of alibi)\n"));
 }

@@ -318,7 +318,7 @@ class TestHeadOfProjections:
 
     def test_text_says_which_head_and_batch_item(self, text):
         assert "This is head 3 of 4" in text
-        assert "first of several batches" in text
+        assert "Only the first batch item" in text
 
 
 @pytest.mark.parametrize("layout", ["bhld", "blhd"])

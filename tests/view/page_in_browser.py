@@ -123,7 +123,7 @@ def weights(folder):
 
 def entropy(row):
     p = row[row > 0] / row.sum()
-    return -(p * np.log2(p)).sum()
+    return -(p * np.log(p)).sum()
 
 
 def assert_shows(page, w, head, i, j, tokens, what):
@@ -162,7 +162,7 @@ def test_mouse_and_keys(page, weights, folder):
     page.driver.find_elements(By.CSS_SELECTOR, "#grid button")[3].click()
     assert_shows(page, w, 3, 4, 0, tokens, "a head of the grid")
     page.press(Keys.ESCAPE)
-    assert page.text("locked") == "free", "Escape unlocks"
+    assert page.text("locked") == "follows the pointer", "Escape unlocks"
     page.driver.execute_script("document.activeElement.blur()")
     page.press("/", "T1")
     assert page.text("found") == "3 of 12", f"search: {page.text('found')}"
@@ -299,8 +299,8 @@ def test_file_gives_exact_values(page, folder):
         before = page.text("value")
         assert "±" in before, f"{name}: rounded: {before}"
         chooser = page.driver.find_element(By.CSS_SELECTOR, "#sources input")
-        for other, words in (("wrong.npz", "without" if name == "x.npy" else "not the file of this page"),
-                             ("small.npz", "without" if name == "x.npy" else "another shape")):
+        for other, words in (("wrong.npz", "expected an .npy" if name == "x.npy" else "values differ"),
+                             ("small.npz", "expected an .npy" if name == "x.npy" else "shape differs")):
             chooser.send_keys(str(folder / other))
             page.wait(f"return document.querySelector('#sources output').textContent.includes('{words}')")
             assert "±" in page.text("value"), f"{name}: {other} is not taken"

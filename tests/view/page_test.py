@@ -156,12 +156,12 @@ class TestNumbers:
     def test_have_row_entropies(self, pages, data, bits, head):
         w = data.weights[head]
         p = np.where(w > 0, w, 1)
-        entropy = np.where(np.isnan(w.sum(1)), np.nan, -(p * np.log2(p)).sum(1))
+        entropy = np.where(np.isnan(w.sum(1)), np.nan, -(p * np.log(p)).sum(1))
         np.testing.assert_allclose(pages[bits].numbers.rows(f"0-{head}")[:, 1], entropy, rtol=1e-5, atol=1e-6)
 
     def test_are_reduced_when_8_bits_do_not_fit(self, pages):
-        assert "strongest of" in pages[0].messages
-        assert any("strongest of" in note for note in pages[0].numbers.facts["notes"])
+        assert "largest magnitude of" in pages[0].messages
+        assert any("largest magnitude of" in note for note in pages[0].numbers.facts["notes"])
 
     def test_that_never_fit_are_refused(self, data, class_path):
         run = attn("view", "w.npz", "-o", "no.html", "--max-html-bytes", "1000", cwd=class_path)

@@ -403,7 +403,7 @@ class TestHeads:
 
 def test_large_matrix_is_reduced(draw):
     text = draw(np.random.default_rng(0).random((1100, 1100)), suffix="svg").decode()
-    assert "strongest of 2 x 2" in text
+    assert "largest magnitude of 2 x 2" in text
     assert len(text) < 1e6
 
 

@@ -64,10 +64,11 @@ LockedFile open_locked(const std::string& path) {
   }
   if (!opened.file.is_open()) throw system_error(ErrorKind::cannot_create, path, errno);
   require_regular(opened.file, path);
-  // A run that is refused because the new file is empty locks it for a moment.
+  // A worker process of a killed run, or a run that is refused because the new file is empty, can
+  // hold the lock for a moment.
   constexpr int kAttempts = 50;
   for (int attempt = 0; !lock_now(opened.file, path); ++attempt) {
-    if (!opened.is_new || attempt == kAttempts) throw_locked(path);
+    if (attempt == kAttempts) throw_locked(path);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   return opened;

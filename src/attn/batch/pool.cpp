@@ -319,7 +319,7 @@ Outcome overdue_outcome(const Item& item, double limit, double seconds) {
   Outcome outcome{.number = item.number, .name = item.name, .status = Status::failed};
   outcome.seconds = seconds;
   outcome.error = {printable(item.name) + ": took more than " + three_digits(limit) +
-                   " s (--timeout), stopped after " + three_digits(seconds) + " s"};
+                   " s (--timeout), abandoned after " + three_digits(seconds) + " s"};
   outcome.code = static_cast<int>(ErrorKind::busy);
   return outcome;
 }

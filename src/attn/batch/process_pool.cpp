@@ -31,7 +31,7 @@ constexpr milliseconds kTick{50};
 constexpr double kWorkAhead = 1e-3;    // seconds of work that a worker has
 constexpr double kSlow = 5e-3;         // seconds, after which others take its waiting items
 constexpr std::size_t kMaxItems = 64;  // that a worker has
-constexpr int kMaxIdleEnds = 5;        // consecutive ends of workers that ran no item
+constexpr int kMaxIdleDeaths = 5;      // consecutive deaths of workers that ran no item
 
 /// "SIGSEGV"
 std::string signal_name(int number) {
@@ -361,7 +361,7 @@ void ProcessPool::bury(Worker& worker, const std::string& reason) {
   lender_.give_back(*worker);
   const bool ran_item = worker->is_running();
   idle_ends_ = ran_item || worker->finished > 0 ? 0 : idle_ends_ + 1;
-  if (idle_ends_ > kMaxIdleEnds)
+  if (idle_ends_ > kMaxIdleDeaths)
     throw Error(ErrorKind::internal, "worker processes end before they run a job");
   if (ran_item) {
     const auto [sequence, item] = std::move(worker->unfinished.front());

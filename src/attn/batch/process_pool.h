@@ -1,4 +1,5 @@
-// Runs the items of a batch in worker processes (--isolate), so that a crash costs one item.
+// Runs the items of a batch in worker processes (--isolate), so that a crash fails only the item
+// that was running.
 #pragma once
 
 #include <atomic>

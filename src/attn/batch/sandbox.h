@@ -1,4 +1,4 @@
-// Takes rights away from a worker process that it does not need, so that an error in a reader of
+// Drops the privileges that a worker process does not need, so that an error in a reader of
 // files cannot be used to run programs, use the network or change other files.
 #pragma once
 

@@ -38,7 +38,7 @@ bool wait_briefly(pid_t process) {
   return false;
 }
 
-/// Makes the kernel's memory killer prefer this process to the main process.
+/// Makes Linux's OOM killer prefer this process to the main process.
 void prefer_as_victim() {
   const Descriptor file(open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
   constexpr std::string_view kScore = "500";

@@ -72,7 +72,8 @@ std::vector<Option> running_options(BatchArgs& args) {
       {integer("-j,--jobs", args.pool.threads, {1, 1024}, "N",
                "number of jobs at a time; default: one per processor"),
        flag("--isolate", args.isolate,
-            "run each worker as a process with few rights, so that a crash costs one job only"),
+            "run each worker as a process with reduced privileges; a crash fails only the job that "
+            "was running"),
        flag("--fail-fast", args.pool.fail_fast, "do not start further jobs after a failure"),
        flag("--keep-going", args.keep_going, "run the other jobs after a failure (the default)"),
        number("--timeout", args.pool.timeout, NumberRange::positive, kSeconds,

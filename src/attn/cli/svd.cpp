@@ -55,15 +55,15 @@ std::string factor_meaning(const std::string& factor) {
   return "";
 }
 
-/// "2 of 5 singular values keep 99.2637% of the sum of squares"
+/// "2 of 5 singular values account for 99.2637% of the sum of squares"
 std::string kept_text(const Tensor& matrix, const Svd& svd) {
-  const double share = kept_share(matrix, svd);
+  const double share = explained_share(matrix, svd);
   const std::size_t all = std::min(matrix.shape()[0], matrix.shape()[1]);
   const std::string count = std::to_string(svd.s.size()) + " of " + std::to_string(all);
   if (!std::isfinite(share))
     return count + " singular values; s has values that are too large for " +
            std::string(name_of(svd.s.dtype()));
-  return count + " singular values keep " + six_digits(100 * share) + "% of the sum of squares";
+  return count + " singular values account for " + six_digits(100 * share) + "% of the sum of squares";
 }
 
 std::vector<std::string> factor_names() {

@@ -32,7 +32,7 @@ namespace {
 template <class... Parameters>
 using Function = void (*)(Parameters...);
 
-/// Reserves one of OpenBLAS's work spaces (128 MiB each) for one call. OpenBLAS allocates a work
+/// Reserves one of OpenBLAS's work buffers (128 MiB each) for one call. OpenBLAS allocates a work
 /// space when it needs one, keeps it for later calls, and retries forever if the allocation fails.
 /// This class tries the allocation first; if it fails, the call waits until another one ends.
 class WorkSpace {

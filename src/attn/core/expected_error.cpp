@@ -363,9 +363,9 @@ std::string missing_bound_reason(const Request& request, const Options& options)
   if (options.qk_norm != QkNorm::none) return "with qk_norm";
   if (options.rotary.kind != Rotary::Kind::none) return "with rotary positions";
   if (row_of(*output).phase == Phase::projection) return "";
-  if (options.score != Score::dot) return "for other scores than dot";
+  if (options.score != Score::dot) return "for score functions other than dot";
   if (row_of(*output).phase == Phase::scores || *output == Output::masked_scores) return "";
-  if (options.normaliser != Normaliser::softmax) return "for other normalisers than softmax";
+  if (options.normaliser != Normaliser::softmax) return "for normalisers other than softmax";
   if (options.softmax_axis != SoftmaxAxis::keys) return "with softmax.axis all";
   if (options.softmax_precision != SoftmaxPrecision::automatic) return "with softmax.precision";
   return "";

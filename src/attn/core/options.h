@@ -134,7 +134,7 @@ struct QueryScale {
 struct RelativeBias {
   enum class Direction { automatic, both, past };  ///< automatic: past where causal
   Direction direction = Direction::automatic;
-  std::int64_t max_distance = 128;  ///< larger distances share the last bucket
+  std::int64_t max_distance = 128;  ///< distances >= max_distance share the last bucket
   bool operator==(const RelativeBias&) const = default;
 };
 

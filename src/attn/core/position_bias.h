@@ -24,7 +24,7 @@ Tensor alibi_bias(const Tensor& slopes, const Inputs& in);
 /// both_ways, the upper half of the buckets is for keys after the query; otherwise these count as
 /// distance 0.
 /// Of the n buckets of one direction, the first n / 2 hold one distance each and the others widen
-/// exponentially up to max_distance; larger distances are in the last one.
+/// exponentially up to max_distance; distances >= max_distance are in the last one.
 std::size_t relative_bucket(std::int64_t ahead, std::size_t buckets, bool both_ways,
                             std::int64_t max_distance);
 

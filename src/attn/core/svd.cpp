@@ -81,7 +81,7 @@ Svd svd(const Tensor& matrix, std::optional<std::size_t> rank) {
   return decompose<double>(floats, kept);
 }
 
-double kept_share(const Tensor& matrix, const Svd& svd) {
+double explained_share(const Tensor& matrix, const Svd& svd) {
   const Tensor values = cast(matrix, DType::f64);
   double largest = 0;
   for (const double value : values.data<double>()) largest = std::max(largest, std::abs(value));

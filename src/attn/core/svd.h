@@ -25,6 +25,6 @@ Svd svd(const Tensor& matrix, std::optional<std::size_t> rank = std::nullopt);
 /// The share of the matrix that these singular values account for: the sum of their squares over
 /// the sum of the squares of all elements, so 1 - share is the squared relative error of U diag(s)
 /// Vt. 1 for a matrix of zeros.
-double kept_share(const Tensor& matrix, const Svd& svd);
+double explained_share(const Tensor& matrix, const Svd& svd);
 
 }  // namespace attn

@@ -103,7 +103,7 @@ class Explainer {
             std::to_string(from_.heads()) + ", counted from 0.");
     const Tensor& all = from_.output(Output::scores);
     if (all.rank() > 2 && all.shape()[0] > 1 && all.size() > scores_.size() * from_.heads())
-      words("This is the first of several batches.");
+      words("Only the first batch item is shown.");
   }
 
   /// result = source W + b, and the arithmetic for the chosen row.

@@ -170,10 +170,10 @@ void add_arrays(Document& document, const TensorMap& arrays, ProblemList& proble
     problems.add(
         {.where = {document.name},
          .message =
-             counted(unknown.size(), "array") + " have names that are not keys of a job: " +
+             counted(unknown.size(), "array") + " are not job keys: " +
              printable(join(std::span(unknown).first(std::min(kNamed, unknown.size())), ", ")) +
              (unknown.size() > kNamed ? ", ..." : ""),
-         .hint = "give each with the flag of its input, such as --wq " + example});
+         .hint = "pass each with the flag of its input, such as --wq " + example});
 }
 
 }  // namespace

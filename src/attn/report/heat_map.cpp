@@ -303,7 +303,7 @@ HeatMap reduced(const HeatMap& map, std::size_t max_rows, std::size_t max_column
   small.cells.wide *= wide;
   small.row_labels = every_nth(map.row_labels, tall);
   small.column_labels = every_nth(map.column_labels, wide);
-  small.notes.push_back("each cell is the strongest of " + std::to_string(tall) + " x " +
+  small.notes.push_back("each cell is the largest magnitude of " + std::to_string(tall) + " x " +
                         std::to_string(wide));
   return small;
 }

@@ -85,7 +85,7 @@ RowFacts facts_of(const HeatRow& row) {
   }
   for (std::size_t j = 0; j < row.values.size(); ++j) {
     const double share = row.values[j] / facts.sum;
-    if (row.kinds[j] == CellKind::value && share > 0) facts.entropy -= share * std::log2(share);
+    if (row.kinds[j] == CellKind::value && share > 0) facts.entropy -= share * std::log(share);
   }
   return facts;
 }
@@ -371,7 +371,7 @@ std::string PagePlan::text() const {
          std::to_string(rows) + " x " + std::to_string(columns) + ", " + std::to_string(bits) +
          " bits per value" + (exact ? "" : " (rounded)") +
          (step == 1 ? ""
-                    : ", each cell the strongest of " + std::to_string(step) + " x " +
+                    : ", each cell the largest magnitude of " + std::to_string(step) + " x " +
                           std::to_string(step)) +
          ", " + megabytes(bytes);
 }

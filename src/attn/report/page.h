@@ -51,7 +51,7 @@ PageSpans reduced(const PageSpans& spans, std::size_t step);
 /// All little-endian.
 struct PageValues {
   std::vector<std::byte> cells;  ///< values of 64, 32, 16 or 8 bits; the span of each row
-  std::vector<std::byte> rows;   ///< four float32 per row: sum, entropy in bits, least, greatest
+  std::vector<std::byte> rows;   ///< four float32 per row: sum, entropy in nats, least, greatest
 };
 
 /// 64 and 32 bits: floats, hidden cells are -inf. 16 and 8 bits: a step of the row's range, 0 for

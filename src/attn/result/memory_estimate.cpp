@@ -72,7 +72,7 @@ std::string plan_json(const Plan& plan, const MemoryEstimate& memory) {
   }
   text += "],\"memory\":" + std::to_string(memory.bytes()) + ",\"flops\":" + scientific(plan.flops);
   if (plan.path) text += ",\"path\":" + json_quoted(plan.path);
-  if (plan.fallback_reason) text += ",\"kept_by\":" + json_quoted(plan.fallback_reason);
+  if (plan.fallback_reason) text += ",\"fallback_reason\":" + json_quoted(plan.fallback_reason);
   return text + "}";
 }
 

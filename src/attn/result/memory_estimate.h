@@ -39,7 +39,7 @@ class MemoryEstimate {
 };
 
 /// {"outputs": [{"name", "shape", "dtype", "bytes", "flops"}], "memory": N, "flops": N, "path":
-/// "kernels" or "reference", "kept_by": why the kernels are not used} on one line; "streamed": true
+/// "kernels" or "reference", "fallback_reason": why the kernels are not used} on one line; "streamed": true
 /// for outputs that are written during the computation.
 std::string plan_json(const Plan& plan, const MemoryEstimate& memory);
 

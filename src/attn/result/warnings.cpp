@@ -143,7 +143,7 @@ std::string warn_overflow(const Inputs& in, const Result& result,
     if (overflow == result.overflows.end()) continue;
     return std::string(name_of(request)) + ": " + std::to_string(overflow->second) + " of " +
            std::to_string(element_count(shape_of(request, result))) + " values overflowed " +
-           std::string(name_of(in.result)) + " and became inf; compute f32 keeps them";
+           std::string(name_of(in.result)) + " and became inf; compute f32 avoids this";
   }
   return "";
 }
@@ -153,7 +153,7 @@ std::string warn_float_mask(const Job& job) {
   if (mask == nullptr || !is_float(mask->dtype()) || !all_zero_or_one(*mask)) return "";
   return with_origin(job, std::string(name_of(Input::mask))) +
          ": floats are added to the scores, so 0 and 1 hide nothing; use booleans or "
-         "integers to say which keys may be seen";
+         "integers to mark the visible keys";
 }
 
 /// An integer mask that hides all keys.
@@ -169,7 +169,7 @@ std::string warn_hiding_mask(const Job& job) {
     if (!std::all_of(data.begin(), data.end(), [&](std::int64_t x) { return x == hidden; }))
       continue;
     return with_origin(job, std::string(name_of(input))) + ": all elements are the integer " +
-           std::to_string(hidden) + ", which hides every key; a mask to be added has floats";
+           std::to_string(hidden) + ", which hides every key; use floats for an additive mask";
   }
   return "";
 }

@@ -1,6 +1,6 @@
 
 'use strict';
-// From numbers to pixels.
+// Drawing on canvases.
 
 function tableOf(hex) {
   const table = new Uint8Array(hex.length / 2);
@@ -15,7 +15,7 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// What a colour means: the ends, and from a value to a place among the 256 colours.
+// Maps values to the 256 colours of a table.
 class Scale {
   constructor(range, isSigned, logarithmic, dark) {
     const reach = Math.max(Math.abs(range[0]), Math.abs(range[1])) || 1;
@@ -46,7 +46,7 @@ function brief(value) {
   return String(Number(value.toPrecision(size >= 100 ? 5 : size >= 1 ? 3 : size >= .01 ? 2 : 1)));
 }
 
-// One pixel a cell; hidden cells are left clear, so that the pattern below shows through.
+// One pixel per cell. Hidden cells are transparent, so that the pattern below them is visible.
 function imageOf(values, scale) {
   const canvas = document.createElement('canvas');
   canvas.width = columns;
@@ -97,7 +97,7 @@ function crossOut(context, g, values) {
         fillPattern(context, 'nan', g.left + j * g.cell, g.top + i * g.cell, g.cell, g.cell);
 }
 
-// Sharp on every screen: as many pixels as the screen has, drawn in the units of the page.
+// Scales the canvas by devicePixelRatio; drawing still uses CSS pixels.
 function sized(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.width = Math.round(width * ratio);
@@ -144,7 +144,7 @@ function geometryOf(width) {
   return {left, top, cell, width: left + cell * columns + 1, height: top + cell * rows + 1};
 }
 
-// 1, 2, 5, 10, 20, ...: the first that is enough.
+// The smallest of 1, 2, 5, 10, 20, ... that is at least `least`.
 function stepFor(least) {
   let step = 1;
   for (let i = 0; step < least; ++i) step = i % 3 === 1 ? step / 2 * 5 : step * 2;
@@ -188,7 +188,7 @@ function drawNumbers(context, g, values, scale) {
     }
 }
 
-// A bar beside every row and column that the search has found.
+// A bar beside each row and column whose label matches the search.
 function drawMarks(context, g, marked) {
   context.fillStyle = colour('--mark');
   const thick = Math.max(g.cell, 1.5);
@@ -239,8 +239,8 @@ function drawBar(canvas, scale) {
 
 const kLineHeight = 17;
 
-// Tokens on both sides; from the query in focus a line to each key, as wide as its weight. The lines
-// of the other queries are faint, and left out where there are too many to tell apart.
+// Draws the tokens on both sides, and a line from the selected query to each key, as wide as its weight.
+// The lines of other queries are faint. Pages with more than 64 queries omit them.
 function drawLines(canvas, width, values, scale, focus, marked) {
   const tall = kLineHeight, height = Math.max(rows, columns) * tall + 4, side = Math.min(130, width * .36);
   const context = sized(canvas, width, height);

@@ -1,6 +1,6 @@
 
 'use strict';
-// What is shown, and what hands do to it.
+// The state of the page, its input events, and what it draws.
 
 const byId = id => document.getElementById(id);
 const state = {set: 0, panel: 0, row: 0, column: 0, locked: false, own: false, log: facts.log,
@@ -8,7 +8,7 @@ const state = {set: 0, panel: 0, row: 0, column: 0, locked: false, own: false, l
 
 const marked = label => state.find !== '' && label.toLowerCase().includes(state.find);
 
-// The range that the colours of a set span: of one head, or of all; given limits win.
+// The range that the colours of a set span: of one head or of all; explicit limits take precedence.
 const ranges = new Map();
 function rangeOf(set, panel) {
   if (set !== kDifference && !state.own) return facts.limits;
@@ -31,7 +31,7 @@ function drawGrid() {
   const run = ++gridRun;
   const buttons = [...byId('grid').children];
   let next = 0;
-  const some = () => {  // as many as a frame has time for, so that the page answers meanwhile
+  const some = () => {  // draws for 12 ms per frame, so that the page stays responsive
     const start = performance.now();
     while (run === gridRun && next < buttons.length && performance.now() - start < 12) {
       const canvas = buttons[next].firstChild, context = canvas.getContext('2d');
@@ -112,8 +112,8 @@ function drawFocusAndFacts() {
   const sum = a.row(row, kSum);
   byId('sum').textContent = Number.isFinite(sum) ? String(Number(sum.toPrecision(6))) : brief(sum);
   const entropy = a.row(row, kEntropy);
-  byId('entropy').textContent = Number.isNaN(entropy) ? '–' : `${entropy.toFixed(3)} bits`;
-  byId('locked').textContent = state.locked ? 'locked' : 'free';
+  byId('entropy').textContent = Number.isNaN(entropy) ? '–' : `${entropy.toFixed(3)} nats`;
+  byId('locked').textContent = state.locked ? 'locked' : 'follows the pointer';
   const figure = byId('lines');
   drawLines(figure.querySelector('canvas'), Math.max(figure.clientWidth - 16, 200), a,
             scaleOf(0, state.panel), state, marked);
@@ -140,7 +140,7 @@ function lock(locked) {
   drawFocusAndFacts();
 }
 
-// ---- hands
+// ---- input events
 
 function cellAt(f, event) {
   const box = f.box.getBoundingClientRect();

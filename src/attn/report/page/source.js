@@ -1,6 +1,6 @@
 'use strict';
-// Exact values, where the page holds rounded ones: from the file itself, once it is chosen by hand.
-// Nothing but the parts that are needed is read, and nothing leaves the page.
+// Reads exact values from the original file, if the user opens it on a page that holds rounded ones.
+// Only the selected row is read. Nothing is sent anywhere.
 
 const kReaders = {
   f8: [8, (v, at) => v.getFloat64(at, true)], f4: [4, (v, at) => v.getFloat32(at, true)],
@@ -27,8 +27,9 @@ async function view(blob, from, to) {
 async function text(blob, from, to) { return new TextDecoder('latin1').decode(await blob.slice(from, to).arrayBuffer()); }
 
 const refuse = why => { throw new Error(why); };
+const missing = name => refuse(name ? `the file has no tensor ${name}` : 'expected an .npy file');
 
-// Each way of finding gives {blob, at, kind, shape}: where the elements begin and what they are.
+// Each function below returns {blob, at, kind, shape}: the offset, dtype and shape of the elements.
 
 async function inNpy(blob) {
   const start = await view(blob, 0, 12), wide = start.getUint8(6) > 1;
@@ -36,7 +37,8 @@ async function inNpy(blob) {
   const end = begin + (wide ? start.getUint32(8, true) : start.getUint16(8, true));
   const header = await text(blob, begin, end);
   const dtype = /'descr': '[<|]([a-z]\d)'/.exec(header), shape = /'shape': \(([^)]*)\)/.exec(header);
-  if (!dtype || !shape || !header.includes("'fortran_order': False")) refuse('of a kind that is not read here');
+  if (!dtype || !shape || !header.includes("'fortran_order': False"))
+    refuse('unsupported .npy header: expected C order and little-endian numbers');
   return {blob, at: end, kind: dtype[1], shape: shape[1].split(',').filter(n => n.trim()).map(Number)};
 }
 
@@ -44,7 +46,7 @@ async function inNpz(blob, name) {
   const size = blob.size, tail = await view(blob, Math.max(0, size - 65557), size);
   let end = tail.byteLength - 22;
   while (end >= 0 && tail.getUint32(end, true) !== 0x06054b50) --end;
-  if (end < 0) refuse('not a whole archive');
+  if (end < 0) refuse('incomplete zip archive');
   const from = tail.getUint32(end + 16, true), list = await view(blob, from, from + tail.getUint32(end + 12, true));
   for (let at = 0; at + 46 <= list.byteLength;) {
     const letters = list.getUint16(at + 28, true), extra = list.getUint16(at + 30, true);
@@ -52,7 +54,7 @@ async function inNpz(blob, name) {
     if (member === `${name}.npy`) return inNpy(await unpacked(blob, list, at));
     at += 46 + letters + extra + list.getUint16(at + 32, true);
   }
-  return refuse(`without ${name || 'its tensor'}`);
+  return missing(name);
 }
 
 async function unpacked(blob, list, at) {
@@ -68,7 +70,7 @@ async function unpacked(blob, list, at) {
 async function inSafetensors(blob, name) {
   const length = Number((await view(blob, 0, 8)).getBigUint64(0, true));
   const header = JSON.parse(await blob.slice(8, 8 + length).text());
-  const entry = header[name] || refuse(`without ${name || 'its tensor'}`);
+  const entry = header[name] || missing(name);
   return {blob, at: 8 + length + entry.data_offsets[0], kind: kSafetensors[entry.dtype], shape: entry.shape};
 }
 
@@ -76,18 +78,18 @@ async function found(file, name) {
   const start = await text(file, 0, 8);
   if (start.slice(1, 6) === 'NUMPY') return inNpy(file);
   if (start.startsWith('PK')) return inNpz(file, name);
-  return start.charCodeAt(7) === 0 ? inSafetensors(file, name) : refuse('of a kind that is not read here');
+  return start.charCodeAt(7) === 0 ? inSafetensors(file, name) : refuse('unsupported file format');
 }
 
-// One set's file, once it is chosen, and the row that was read last.
+// The file of one result, once the user has opened it, and the last row that was read.
 class Source {
   constructor(set) { this.set = set; this.place = null; this.row = {key: '', values: null}; }
 
   async open(file) {
     const place = await found(file, facts.sources[this.set].tensor);
     const length = place.shape.length, matrix = place.shape.slice(length - 2);
-    if (!kReaders[place.kind]) refuse('of a dtype that is not read here');
-    if (length < 2 || matrix[0] !== rows || matrix[1] !== columns) refuse('of another shape');
+    if (!kReaders[place.kind]) refuse(`unsupported dtype ${place.kind}`);
+    if (length < 2 || matrix[0] !== rows || matrix[1] !== columns) refuse('its shape differs from that of the page');
     this.place = place;
     this.row = {key: '', values: null};
     await this.read(state.panel, state.row);
@@ -106,15 +108,15 @@ class Source {
     const key = `${panel}-${row}`, {blob, at, kind} = this.place, [size, reader] = kReaders[kind];
     const from = at + (facts.sources[this.set].places[panel] * rows + row) * columns * size;
     const bytes = await view(blob, from, from + columns * size);
-    if (bytes.byteLength < columns * size) refuse('too short');
+    if (bytes.byteLength < columns * size) refuse('the file is truncated');
     const values = Array.from({length: columns}, (_, j) => reader(bytes, j * size));
     const page = matrix(this.set, panel), error = page.error(row) * 1.001;
     values.forEach((value, j) => {
       const shown = page.value(row, j), reach = error + 1e-6 * Math.abs(value);
       if (shown !== null && !Number.isNaN(shown) && !(Math.abs(value - shown) <= reach))
-        refuse('not the file of this page');
+        refuse('its values differ from those of the page');
     });
-    if (this.row.key === key || this.row.key === '') this.row = {key, values};  // still looked at
+    if (this.row.key === key || this.row.key === '') this.row = {key, values};  // still selected
   }
 }
 
@@ -126,8 +128,8 @@ function said(set, error) {
   drawFocusAndFacts();
 }
 
-// The value of the file, where it is there, and whether it is a 32-bit float at most; otherwise what
-// the page holds and how far it may be off.
+// The exact value if the file is open, and whether it is a float of at most 32 bits; otherwise the
+// page's value and its error bound.
 function exact(set, panel, row, column, then) {
   const page = matrix(set, panel), value = page.value(row, column);
   const one = which => sources[which] && sources[which].values(panel, row, then);
@@ -145,7 +147,7 @@ function buildSources() {
   (facts.sources || []).forEach((source, set) => {
     const label = document.createElement('label'), input = document.createElement('input');
     input.type = 'file';
-    label.append(`exact values: choose ${source.file} `, input, document.createElement('output'));
+    label.append(`for exact values, open ${source.file} `, input, document.createElement('output'));
     input.addEventListener('change', () => {
       if (input.files.length === 0) return;
       sources[set].open(input.files[0]).then(() => {

@@ -1,12 +1,12 @@
 
 'use strict';
-// The numbers: #attn says what there is, and each matrix stands in base 85 in an element of its own,
-// decoded when it is first looked at. A hidden cell is null, never a number.
+// Decodes values. #attn has the metadata. Each matrix is in its own element in base 85 and is decoded
+// on first use. The value of a hidden cell is null.
 
 const facts = JSON.parse(document.getElementById('attn').textContent);
 const rows = facts.rows.length, columns = facts.columns.length;
 
-// Where each row's stored cells begin, less the columns before them.
+// starts[i] + j is the index of cell (i, j).
 const starts = [];
 facts.first.reduce((at, first, i) => {
   starts.push(at - first);
@@ -17,7 +17,8 @@ const digits = new Uint8Array(128);
 '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{|'
     .split('').forEach((letter, digit) => { digits[letter.charCodeAt(0)] = digit; });
 
-// Five digits are four bytes, the least significant first; see report/markup.h.
+// Five base-85 digits, the most significant first, encode a little-endian 32-bit word
+// (report/markup.h).
 function decoded(id, Type) {
   const text = document.getElementById(id).textContent, count = text.length / 5;
   const groups = new Uint32Array(count);
@@ -29,7 +30,7 @@ function decoded(id, Type) {
   return new Type(groups.buffer);
 }
 
-// What a matrix says of its rows, four numbers each: sum, entropy in bits, least, most.
+// Four numbers for each row: sum, entropy in nats, minimum, maximum.
 const kSum = 0, kEntropy = 1, kLeast = 2, kMost = 3;
 
 class Matrix {
@@ -48,7 +49,7 @@ class Matrix {
     const least = this.row(i, kLeast);
     return least + (this.row(i, kMost) - least) * cell / (this.top - 2);
   }
-  // How far from the file's value the one here may be; 0: it is the same.
+  // The largest difference between the page's values and those of the file; 0: they are equal.
   error(i) {
     return this.top === 0 ? 0 : (this.row(i, kMost) - this.row(i, kLeast)) / (this.top - 2) / 2;
   }
@@ -64,7 +65,7 @@ class Matrix {
   }
 }
 
-// The first set less the second; hidden where either is.
+// The first result minus the second. A cell is hidden if it is hidden in either.
 class Difference {
   constructor(panel) { this.a = matrix(0, panel); this.b = matrix(1, panel); }
   row() { return NaN; }
@@ -93,7 +94,7 @@ function matrix(set, panel) {
   return matrices.get(key);
 }
 
-// The digits that tell a value apart: all of them where they are exact, else those that are sure.
+// All digits of an exact value, otherwise value ± error.
 function written(value, error, single = facts.bits === 32) {
   if (value === null) return facts.hidden || 'hidden';
   if (value === undefined || Number.isNaN(value)) return 'nan';
@@ -102,7 +103,7 @@ function written(value, error, single = facts.bits === 32) {
   return String(single ? shortest32(value) : value);
 }
 
-// The fewest digits that name a 32-bit float.
+// The shortest number that rounds to this 32-bit float.
 function shortest32(value) {
   for (let digits = 1; digits < 9; ++digits) {
     const number = Number(value.toPrecision(digits));
