@@ -360,14 +360,16 @@ HWY_NOINLINE void score_fused_tiles(std::size_t rows, const WholePanels<T>& pane
   const BiasAdder<T> adder(panels.unit);
   multiply_panels<T, kTileRows, kTileVectors>(
       {0, rows}, panels.count, depth, query, keys, out, out_stride,
-      [&](std::size_t row, std::size_t panel, PanelScores<T>& scores, T* at) {
+      [&](std::size_t row, std::size_t panel, const PanelScores<T>& sums, T* at) ATTN_INLINE {
+        PanelScores<T> scores;  // a copy, as other functions get its address
+        unrolled<kTileVectors>([&](std::size_t j)
+                                   ATTN_INLINE { scores[j] = hn::Mul(sums[j], scale); });
         const std::int64_t key = panels.first + static_cast<std::int64_t>(panel * kPanel<T>);
         const PanelModifiers<T, kBiased, kMarks> modifiers(panels.row[row], panels.hides, key);
         // Prefetches the next panel's modifiers, so that they are in the cache when it is
         // multiplied.
         if (kBiased) prefetch_elements(modifiers.bias(0) + kPanel<T>, kPanel<T>);
         if (kMarks != Marks::none) prefetch_elements(modifiers.mask(0) + kPanel<T>, kPanel<T>);
-        each_vector<T>(scores, [&](Vec<T> sum, std::size_t) { return hn::Mul(sum, scale); });
         apply_modifiers<T>(scores, modifiers, 0, adder, Stages<T>());
         Vec<T> max = hn::Load(d, running_max + row * kLanes<T>);
         store_and_update_max<T>(scores, at, max);

@@ -9,6 +9,9 @@
 #include <limits>
 #include <type_traits>
 
+/// For lambdas: passes arrays of vectors without storing them.
+#define ATTN_INLINE __attribute__((always_inline))
+
 namespace attn::kernel::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -85,6 +88,9 @@ HWY_INLINE Vec<T> finite_at_least(Vec<T> low, Vec<T> t) {
   const auto infinite = hn::Eq(t, hn::Set(Tag<T>(), -kInfinity<T>));
   return hn::IfThenElse(infinite, t, at_least<T>(low, t));
 }
+
+template <std::size_t Value>
+using Constant = std::integral_constant<std::size_t, Value>;
 
 /// Calls f(0) to f(Count - 1), unrolled.
 template <std::size_t Count, class F>

@@ -5,6 +5,7 @@
 
 #include "attn/kernel/kernels.h"
 #include "attn/kernel/simd-inl.h"
+#include "attn/kernel/tile_avx2-inl.h"
 
 namespace attn::kernel::HWY_NAMESPACE {
 
@@ -16,6 +17,10 @@ inline constexpr std::size_t kTileVectors = HWY_TARGET == HWY_AVX3 || HWY_ARCH_A
 template <class T>
 inline constexpr std::size_t kPanel = kTileVectors* kLanes<T>;
 
+/// Processors without AVX-512 often have a level 1 cache of only 32 KiB. A panel of keys, or a
+/// slice of the values, is then multiplied for all tiles of a group before the next one is read.
+inline constexpr bool kPanelsFirst = HWY_TARGET == HWY_AVX2;
+
 /// Prefetches `count` elements.
 template <class T>
 HWY_INLINE void prefetch_elements(const T* from, std::size_t count) {
@@ -23,19 +28,41 @@ HWY_INLINE void prefetch_elements(const T* from, std::size_t count) {
 }
 inline constexpr std::size_t kPrefetchRows = 8;
 
+/// Calls f(sum, address) for each sum of a tile, with consecutive addresses.
+template <class T, std::size_t Rows, std::size_t Vectors, class At, class F>
+HWY_INLINE void each_sum(Vec<T> (&sums)[Rows][Vectors], At* at, F f) {
+#pragma GCC unroll 16
+  for (std::size_t i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+    for (std::size_t j = 0; j < Vectors; ++j) f(sums[i][j], at + (i * Vectors + j) * kLanes<T>);
+}
+
 /// Computes a tile of A B and passes it to finish(sums): sums[i][j] is row i of A (depth elements,
 /// rows a_stride apart) times vector j of the columns of B (depth rows, b_stride apart). Terms are
 /// added in the order of the depth for every tile size, so that a row's result does not depend on
-/// its neighbours. `ahead`: prefetch the next rows of B, because B is in main memory.
-template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+/// its neighbours. `ahead`: prefetch the next rows of B, because B is in main memory. `earlier`:
+/// the sums of earlier terms, as in each_sum(), or nullptr.
+template <class T, std::size_t Rows, std::size_t Vectors, class BStride, class Ahead, class Finish>
 HWY_INLINE void multiply_tile(std::size_t depth, const T* a, std::size_t a_stride, const T* b,
-                              std::size_t b_stride, bool ahead, Finish finish) {
+                              BStride b_stride, Ahead ahead, const T* earlier, Finish finish) {
   const Tag<T> d;
   Vec<T> sums[Rows][Vectors];
 #pragma GCC unroll 16
   for (std::size_t i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
     for (std::size_t j = 0; j < Vectors; ++j) sums[i][j] = hn::Zero(d);
+  if (earlier != nullptr)
+    each_sum<T>(sums, earlier,
+                [&](Vec<T>& sum, const T* at) ATTN_INLINE { sum = hn::Load(d, at); });
+#if ATTN_UNROLLED_TILES
+  if constexpr (Rows == 6 && Vectors == 2 && std::is_same_v<Ahead, std::false_type>) {
+    const std::size_t whole = depth - depth % kSteps;
+    multiply_unrolled<T>(whole, a, a_stride, b, b_stride, sums);
+    a += whole;
+    b += whole * b_stride;
+    depth -= whole;
+  }
+#endif
 #pragma GCC unroll 1
   for (std::size_t k = 0; k < depth; ++k, b += b_stride) {
     if (ahead) prefetch_elements(b + kPrefetchRows * b_stride, Vectors * kLanes<T>);
@@ -66,7 +93,7 @@ template <class T, std::size_t Rows, std::size_t Vectors, class Multiply, class 
 HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* buffer, std::size_t buffer_stride,
                           Multiply multiply, Finish finish) {
   const Tag<T> d;
-  const auto each = [&](auto& sums, auto f) {
+  const auto each = [&](auto& sums, auto f) ATTN_INLINE {
 #pragma GCC unroll 16
     for (std::size_t i = 0; i < Rows; ++i)
 #pragma GCC unroll 8
@@ -78,14 +105,15 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* buffer, std::size
   do {
     const std::size_t part = next;
     next = HWY_MIN(to, round_up(part + 1, kSumDepth<T>));
-    multiply(part, next, [&](auto& sums) {
+    multiply(part, next, [&](auto& sums) ATTN_INLINE {
       // Separate cases; merged, they would copy sums between registers.
       if (first && next != to)
-        return each(sums, [&](Vec<T>& sum, T* at) { hn::Store(sum, d, at); });
+        return each(sums, [&](Vec<T>& sum, T* at) ATTN_INLINE { hn::Store(sum, d, at); });
       if (next != to)
-        return each(sums,
-                    [&](Vec<T>& sum, T* at) { hn::Store(hn::Add(hn::Load(d, at), sum), d, at); });
-      if (!first) each(sums, [&](Vec<T>& sum, T* at) { sum = hn::Add(hn::Load(d, at), sum); });
+        return each(sums, [&](Vec<T>& sum, T* at)
+                              ATTN_INLINE { hn::Store(hn::Add(hn::Load(d, at), sum), d, at); });
+      if (!first)
+        each(sums, [&](Vec<T>& sum, T* at) ATTN_INLINE { sum = hn::Add(hn::Load(d, at), sum); });
       finish(sums);
     });
     first = false;
@@ -93,21 +121,18 @@ HWY_INLINE void sum_parts(std::size_t from, std::size_t to, T* buffer, std::size
 }
 
 /// multiply_tile() over [from, to) of the depth, in parts.
-template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
+template <class T, std::size_t Rows, std::size_t Vectors, class BStride, class Ahead, class Finish>
 HWY_INLINE void multiply_in_parts(std::size_t from, std::size_t to, const T* a,
-                                  std::size_t a_stride, const T* b, std::size_t b_stride,
-                                  bool ahead, T* buffer, std::size_t buffer_stride, Finish finish) {
+                                  std::size_t a_stride, const T* b, BStride b_stride, Ahead ahead,
+                                  T* buffer, std::size_t buffer_stride, Finish finish) {
   sum_parts<T, Rows, Vectors>(
       from, to, buffer, buffer_stride,
-      [&](std::size_t part, std::size_t next, auto f) {
+      [&](std::size_t part, std::size_t next, auto f) ATTN_INLINE {
         multiply_tile<T, Rows, Vectors>(next - part, a + part, a_stride, b + part * b_stride,
-                                        b_stride, ahead, f);
+                                        b_stride, ahead, nullptr, f);
       },
       finish);
 }
-
-template <std::size_t Value>
-using Constant = std::integral_constant<std::size_t, Value>;
 
 /// Calls f(Constant<count>()), for 1 <= count <= Most.
 template <std::size_t Most, class F>
@@ -160,30 +185,35 @@ template <class T, std::size_t Rows, std::size_t Vectors, class Finish>
 HWY_INLINE void multiply_panels(const TileRows& rows, std::size_t panels, std::size_t depth,
                                 const T* query, const T* keys, T* out, std::size_t out_stride,
                                 Finish finish) {
-  for (std::size_t row = rows.first; row < rows.last; row += Rows)
-    for (std::size_t panel = 0; panel < panels; ++panel) {
-      T* at = out + row * out_stride + panel * kPanel<T>;
-      multiply_in_parts<T, Rows, Vectors>(0, depth, query + row * depth, depth,
-                                          keys + panel * kPanel<T> * depth, kPanel<T>, false, at,
-                                          out_stride, [&](auto& sums) {
+  const auto multiply = [&](std::size_t row, std::size_t panel) ATTN_INLINE {
+    T* at = out + row * out_stride + panel * kPanel<T>;
+    multiply_in_parts<T, Rows, Vectors>(
+        0, depth, query + row * depth, depth, keys + panel * kPanel<T> * depth,
+        Constant<kPanel<T>>(), std::false_type(), at, out_stride, [&](auto& sums) ATTN_INLINE {
 #pragma GCC unroll 16
-                                            for (std::size_t i = 0; i < Rows; ++i)
-                                              finish(row + i, panel, sums[i], at + i * out_stride);
-                                          });
-    }
+          for (std::size_t i = 0; i < Rows; ++i)
+            finish(row + i, panel, sums[i], at + i * out_stride);
+        });
+  };
+  if constexpr (kPanelsFirst)
+    for (std::size_t panel = 0; panel < panels; ++panel)
+      for (std::size_t row = rows.first; row < rows.last; row += Rows) multiply(row, panel);
+  else
+    for (std::size_t row = rows.first; row < rows.last; row += Rows)
+      for (std::size_t panel = 0; panel < panels; ++panel) multiply(row, panel);
 }
 
 /// score_rows() for some rows. Tiles with few rows always compute all vectors: these additions are
 /// hidden by the latency of the others, and fewer variants compile faster.
 template <class T>
 HWY_NOINLINE void score_tiles(const TileRows& rows, std::size_t vectors, std::size_t panels,
-                              std::size_t depth, const T* query, const T* keys, T scale, T* out,
-                              std::size_t out_stride, T* running_max) {
-  const auto tiles = [=, &rows](auto r, auto v) {
+                              std::size_t depth, const T* query, const T* keys, const T& scale,
+                              T* out, std::size_t out_stride, T* running_max) {
+  const auto tiles = [=, &rows, &scale](auto r, auto v) {
     constexpr std::size_t kRows = decltype(r)::value, kVectors = decltype(v)::value;
     multiply_panels<T, kRows, kVectors>(
         rows, panels, depth, query, keys, out, out_stride,
-        [&](std::size_t row, std::size_t, auto& sums, T* at) {
+        [&](std::size_t row, std::size_t, auto& sums, T* at) ATTN_INLINE {
           store_scores<T>(sums, hn::Set(Tag<T>(), scale), at,
                           running_max ? running_max + row * kLanes<T> : nullptr);
         });
@@ -204,7 +234,7 @@ void score_rows(std::size_t rows, std::size_t vectors, std::size_t panels, std::
   });
 }
 
-/// The operands of add_product(): weights of keys [from, to) of a block, and their values.
+/// The operands of value_tiles(): weights of keys [from, to) of a block, and their values.
 template <class T>
 struct ValueProduct {
   std::size_t from, to;
@@ -224,7 +254,32 @@ struct Sums {
   const T* add;
 };
 
-/// add_product() for vectors [first, first + Vectors), in tiles of Rows rows.
+/// Scales a tile of sums and adds it to rows of `to` from row `row` on, in vectors from `first` on.
+template <class T, std::size_t Rows, std::size_t Vectors>
+HWY_INLINE void add_tile(const Vec<T> (&sums)[Rows][Vectors], std::size_t row, std::size_t first,
+                         const Sums<T>& to) {
+  const Tag<T> d;
+  const std::size_t stride = to.stride;
+  T* const out = to.out + row * stride + first * kLanes<T>;
+  const T* const add = to.add + row;
+  const auto each = [&](auto added) ATTN_INLINE {
+#pragma GCC unroll 16
+    for (std::size_t i = 0; i < Rows; ++i)
+#pragma GCC unroll 8
+      for (std::size_t j = 0; j < Vectors; ++j) {
+        T* at = out + i * stride + j * kLanes<T>;
+        hn::StoreU(added(hn::Mul(sums[i][j], hn::Set(d, add[i])), i, at), d, at);
+      }
+  };
+  if (to.keep == nullptr)  // -0 becomes +0, as in finish()
+    return each([&](Vec<T> sum, std::size_t, const T*)
+                    ATTN_INLINE { return hn::Add(sum, hn::Zero(d)); });
+  const T* const keep = to.keep + row;
+  each([&](Vec<T> sum, std::size_t i, const T* at)
+           ATTN_INLINE { return hn::MulAdd(hn::LoadU(d, at), hn::Set(d, keep[i]), sum); });
+}
+
+/// value_tiles() for vectors [first, first + Vectors), in tiles of Rows rows.
 template <class T, std::size_t Rows, std::size_t Vectors>
 HWY_INLINE void value_tiles_of(const TileRows& rows, std::size_t first,
                                const ValueProduct<T>& product, const Sums<T>& to) {
@@ -233,21 +288,8 @@ HWY_INLINE void value_tiles_of(const TileRows& rows, std::size_t first,
     multiply_in_parts<T, Rows, Vectors>(
         product.from, product.to, product.weights + row * product.weights_stride,
         product.weights_stride, product.values + first * kLanes<T>, product.values_stride,
-        product.ahead, buffer, Vectors * kLanes<T>, [&](auto& all) {
-          const Tag<T> d;
-#pragma GCC unroll 16
-          for (std::size_t i = 0; i < Rows; ++i)
-#pragma GCC unroll 8
-            for (std::size_t j = 0; j < Vectors; ++j) {
-              T* at = to.out + (row + i) * to.stride + (first + j) * kLanes<T>;
-              Vec<T> sum = hn::Mul(all[i][j], hn::Set(d, to.add[row + i]));
-              if (to.keep != nullptr)
-                sum = hn::MulAdd(hn::LoadU(d, at), hn::Set(d, to.keep[row + i]), sum);
-              else
-                sum = hn::Add(sum, hn::Zero(d));  // -0 becomes +0, as in finish()
-              hn::StoreU(sum, d, at);
-            }
-        });
+        product.ahead, buffer, Vectors * kLanes<T>,
+        [&](auto& sums) ATTN_INLINE { add_tile<T>(sums, row, first, to); });
 }
 
 /// Splits [at, count) into ranges whose lengths n are powers of two up to Most and calls
@@ -258,7 +300,7 @@ HWY_INLINE void in_powers_of_two(std::size_t count, F f, std::size_t at = 0) {
   if constexpr (Most > 1) in_powers_of_two<Most / 2>(count, f, at);
 }
 
-/// add_product() for fewer rows than a tile has. Only frequent tile sizes are compiled; others are
+/// value_tiles() for fewer rows than a tile has. Only frequent tile sizes are compiled; others are
 /// composed of narrower tiles with one or two rows.
 template <class T>
 void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>& product,
@@ -287,7 +329,7 @@ void value_tail(const TileRows& rows, std::size_t vectors, const ValueProduct<T>
   }
 }
 
-/// add_product() for some rows.
+/// Adds weights * values to some rows.
 template <class T>
 HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
                               const ValueProduct<T>& product, const Sums<T>& to) {
@@ -297,11 +339,45 @@ HWY_NOINLINE void value_tiles(const TileRows& rows, std::size_t vectors,
   });
 }
 
-/// Adds weights * values to the sums of `rows` rows.
+/// The panels and the keys of values that value_panels() reads at once: together with as many
+/// weights and with the sums, they take less than 32 KiB.
+inline constexpr std::size_t kPanelsAtOnce = 4, kKeysOfSlice = 32;
+
+/// value_tiles() for whole tiles and panels of values, `step` elements apart. Each slice of keys is
+/// multiplied for all tiles and panels before the next one, so that values and weights are read
+/// from the level 2 cache only once.
 template <class T>
-void add_product(std::size_t rows, std::size_t vectors, const ValueProduct<T>& product,
-                 const Sums<T>& to) {
-  in_tiles(rows, [&](const TileRows& some) { value_tiles<T>(some, vectors, product, to); });
+HWY_NOINLINE void value_panels(const TileRows rows, std::size_t panels, std::size_t step,
+                               const ValueProduct<T> product, const Sums<T> to) {
+  const Tag<T> d;
+  constexpr std::size_t kTile = kTileRows * kTileVectors * kLanes<T>;
+  constexpr std::size_t kTiles = kGroupRows / kTileRows * kPanelsAtOnce;
+  constexpr bool kSlices = kKeysOfSlice < kSumDepth<T>;  // a part is several slices
+  HWY_ALIGN T total[kTiles * kTile], part[kSlices ? kTiles * kTile : 1];
+  for (std::size_t key = product.from, next; key < product.to; key = next) {
+    next = HWY_MIN(product.to, round_up(key + 1, kKeysOfSlice));
+    const bool begins = !kSlices || key == product.from || key % kSumDepth<T> == 0;
+    const bool ends = !kSlices || next == product.to || next % kSumDepth<T> == 0;
+    const bool first = round_up(key + 1, kSumDepth<T>) == round_up(product.from + 1, kSumDepth<T>);
+    const bool last = next == product.to;
+    std::size_t at = 0;
+    for (std::size_t panel = 0; panel < panels; ++panel)
+      for (std::size_t row = rows.first; row < rows.last; row += kTileRows, at += kTile)
+        multiply_tile<T, kTileRows, kTileVectors>(
+            next - key, product.weights + row * product.weights_stride + key,
+            product.weights_stride, product.values + panel * step + key * product.values_stride,
+            product.values_stride, std::false_type(), begins ? nullptr : part + at,
+            [&](auto& sums) ATTN_INLINE {
+              const auto store = [&](Vec<T>& sum, T* into) ATTN_INLINE { hn::Store(sum, d, into); };
+              if (!ends) return each_sum<T>(sums, part + at, store);
+              if (!first)
+                each_sum<T>(sums, total + at, [&](Vec<T>& sum, const T* from) ATTN_INLINE {
+                  sum = hn::Add(hn::Load(d, from), sum);
+                });
+              if (last) return add_tile<T>(sums, row, panel * kTileVectors, to);
+              each_sum<T>(sums, total + at, store);
+            });
+  }
 }
 
 }  // namespace attn::kernel::HWY_NAMESPACE

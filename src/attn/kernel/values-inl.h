@@ -72,6 +72,29 @@ struct Weights {
   std::int64_t origin;
 };
 
+/// Adds weights * values to some rows of `to`, for all Dv columns. product.values is ignored.
+template <class T>
+void multiply_values(const TileRows& rows, const ValueBlock<T>& values, std::size_t Dv,
+                     ValueProduct<T> product, const Sums<T>& to) {
+  // Panels have a fixed width; values in place are read in the widest tiles.
+  const bool in_place = values.row != 0;
+  const std::size_t widest = in_place ? max_vectors(rows.of_tile()) * kLanes<T> : kPanel<T>;
+  for (std::size_t column = 0, width; column < Dv; column += width) {
+    width = round_up(HWY_MIN(widest, Dv - column), kLanes<T>);
+    product.values = values.from(0, column, width);
+    product.values_stride = in_place ? values.row : width;
+    const Sums<T> sums{to.out + column, to.stride, to.keep, to.add};
+    if (kPanelsFirst && rows.of_tile() == kTileRows && width == kPanel<T> && !product.ahead) {
+      const std::size_t left = round_up(Dv - column, kLanes<T>);
+      const std::size_t panels = HWY_MIN(kPanelsAtOnce, left / width);
+      value_panels<T>(rows, panels, in_place ? width : values.keys * width, product, sums);
+      width *= panels;
+    } else {
+      value_tiles<T>(rows, width / kLanes<T>, product, sums);
+    }
+  }
+}
+
 /// Adds weights * V for the keys of one block.
 template <class T>
 HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& values, const Matrix& v,
@@ -86,14 +109,7 @@ HWY_NOINLINE void add_values(const RowGroup<T>& group, const ValueBlock<T>& valu
   product.weights = group.scores + (block - weights.origin);
   product.weights_stride = group.s.score_stride;
   product.ahead = !values.checked;
-  // Panels have a fixed width; values in place are read in the widest tiles.
-  const std::size_t widest = values.row != 0 ? max_vectors(rows) * kLanes<T> : kPanel<T>;
-  for (std::size_t column = 0; column < Dv; column += widest) {
-    const std::size_t width = round_up(HWY_MIN(widest, Dv - column), kLanes<T>);
-    product.values = values.from(0, column, width);
-    product.values_stride = values.row != 0 ? values.row : width;
-    add_product<T>(rows, width / kLanes<T>, product, {to.out + column, to.stride, to.keep, to.add});
-  }
+  in_tiles(rows, [&](const TileRows& some) { multiply_values(some, values, Dv, product, to); });
   if (values.non_finite) add_non_finite(group, v, keys, weights.origin, to);
 }
 
