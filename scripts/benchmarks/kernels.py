@@ -33,12 +33,22 @@ def name(p):
     return f"{dtype} H{p['H']}:{p['G']} L{p['L']} S{p['S']} D{p['D']} {kind}"
 
 
-def bench(text, threads, isa=None):
-    """Rows of attn-bench, by name."""
+def report(text, threads, isa=None):
+    """The output of attn-bench."""
     environment = dict(os.environ, **({"ATTN_ISA": isa} if isa else {}))
     run = subprocess.run([BENCH, "--json", "--threads", str(threads), *text], env=environment,
                          check=True, stdout=subprocess.PIPE)
-    return {row["name"]: row for row in json.loads(run.stdout)["rows"]}
+    return json.loads(run.stdout)
+
+
+def bench(text, threads, isa=None):
+    """Rows of attn-bench, by name."""
+    return {row["name"]: row for row in report(text, threads, isa)["rows"]}
+
+
+def instruction_set():
+    """The one that the kernels use."""
+    return report(["no such workload"], 1)["isa"]
 
 
 class Peer:
@@ -101,7 +111,7 @@ def measure(arguments):
     rows = []
     peers = {library: Peer(library, arguments.threads) for library in PEERS}
     for p in problems(arguments.quick):
-        row = {"name": name(p), "problem": p, "seconds": [], "fraction": [],
+        row = {"name": name(p), "problem": p, "seconds": [], "fraction": [], "peak": [],
                "times": {library: [] for library in PEERS}}
         # Small problems also run for two seconds, because an idle processor starts at a low clock rate.
         shorter = ["--quick"] if p["L"] == 2048 else []
@@ -114,6 +124,7 @@ def measure(arguments):
                     theirs[side] = peers[side].seconds(p, 0.2)
             row["seconds"].append(ours["seconds"])
             row["fraction"].append(ours["fraction"])
+            row["peak"].append(ours["peak"])
             for library, seconds in theirs.items():
                 if seconds is not None:
                     row["times"][library].append(seconds / ours["seconds"])

@@ -17,10 +17,21 @@ PARTS = {"kernels": kernels.measure, "options": kernels.measure_options, "thread
          "errors": errors.measure, "processes": processes.measure, "memory": memory.measure}
 
 
+def caches(folder=pathlib.Path("/sys/devices/system/cpu/cpu0/cache")):
+    """The caches of the first processor, such as "L1d 32K, L2 512K, L3 32768K"."""
+    found = []
+    for index in sorted(folder.glob("index*")):
+        level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+        if kind != "Instruction":
+            found.append(f"L{level}{'d' if kind == 'Data' else ''} {size}")
+    return ", ".join(found) or "unknown"
+
+
 def machine(threads):
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo", encoding="utf-8")
                   if line.startswith("model name")), platform.processor())
-    return {"processor": model, "processors": len(os.sched_getaffinity(0)), "threads": threads,
+    return {"processor": model, "caches": caches(), "instruction set": kernels.instruction_set(),
+            "processors": len(os.sched_getaffinity(0)), "threads": threads,
             "system": platform.platform(terse=True), "load": round(os.getloadavg()[0], 1)}
 
 
@@ -42,7 +53,8 @@ def main():
     for part in arguments.only or PARTS:
         print(f"\n## {part.capitalize()}\n", flush=True)
         results[part] = PARTS[part](arguments)
-    print("\n## Targets\n")
+    results["machine"]["load at the end"] = round(os.getloadavg()[0], 1)
+    print(f"\n## Targets\n\nload at the end {results['machine']['load at the end']}\n")
     gates.show(results)
     if arguments.save:
         arguments.save.mkdir(parents=True, exist_ok=True)
