@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 from support.attn import ROOT, assert_error, assert_verdict, attn
 
@@ -307,6 +308,32 @@ class TestInputsThatThePrecisionDoesNotRepresent:
     def test_are_refused_when_they_overflow(self, compare, tmp_path, job):
         (tmp_path / "job.json").write_text(json.dumps(job | {"Q": [[1e6, 0]]}))
         assert_error(compare("r.npy", "job.json", "--reference"), 65, "float16 cannot represent")
+
+
+class TestNumbersNearTheLargest:
+    """Near 1e307 the error bound overflows. An infinite bound would accept any number."""
+
+    @pytest.mark.parametrize("large", [1e306, 1e307, 1.7e308])
+    @pytest.mark.parametrize("name, rows", [("V", [[1.0], [0.25]]), ("Q", [[0.5, 1.0]])])
+    @pytest.mark.parametrize("factor", [1, 1.01])
+    def test_are_refused(self, compare, tmp_path, large, name, rows, factor):
+        job = {"Q": [[1.0, 0.5]], "K": [[1.0, 0], [0, 1]], "V": [[1.0], [2]], "scale": 1.0,
+               name: (np.array(rows) * large).tolist()}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        np.save(tmp_path / "c.npy", factor * plain_context(job))
+        assert_error(compare("c.npy", "job.json", "--reference"), 65, "the error bound overflows", "--rtol")
+
+    def test_are_compared_within_a_given_tolerance(self, compare, tmp_path):
+        job = {"Q": [[1.0, 0.5]], "K": [[1.0, 0], [0, 1]], "V": [[1e307], [2e306]], "scale": 1.0}
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        for factor, verdict in (1, 0), (1.01, 1):
+            np.save(tmp_path / "c.npy", factor * plain_context(job))
+            assert_verdict(compare("c.npy", "job.json", "--reference", "--rtol", "1e-9"), verdict)
+
+
+def plain_context(job):
+    scores = np.array(job["Q"]) @ np.array(job["K"]).T
+    return softmax(scores, axis=1) @ np.array(job["V"])
 
 
 class TestNan:

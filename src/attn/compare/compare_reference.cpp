@@ -1,6 +1,7 @@
 #include "attn/compare/compare_reference.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
@@ -77,6 +78,17 @@ void require_bound(const Request& output, const Options& options) {
   if (!why.empty())
     throw Error(ErrorKind::usage,
                 "--reference: no error bound is known " + why + "; set --rtol, --atol or --ulp");
+}
+
+/// Bounds near the largest double overflow, and infinite ones accept any number. Errors: data.
+void require_finite_bounds(const Compared& compared) {
+  const Tensor reference = cast(compared.b, DType::f64);
+  const auto values = reference.data<double>(), bounds = compared.bounds->data<double>();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (std::isfinite(values[i]) && !std::isfinite(bounds[i]))
+      throw Error(ErrorKind::data, compared.name +
+                                       ": the error bound overflows, because inputs are too large; "
+                                       "set --rtol, --atol or --ulp");
 }
 
 /// Memory for error bounds, in matrices of the shape of the scores: each bound takes one, and five
@@ -162,6 +174,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
       compared.bounds =
           expected_error(std::get<Output>(job.outputs[i]), prepared.inputs, job.options, precision);
       compared.bound_of = precision.name;
+      require_finite_bounds(compared);
     }
     if (typed.as.empty() && given.size() == 1 && !given.contains(match.name) &&
         compared.a.shape() != compared.b.shape()) {
