@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from support.attn import ATTN, attn
+from injection import INTERPOSER
+from support.attn import ATTN, attn, under_sanitizer
 from support.jobs import contents, job, manifest_of, write_jobs
 
 OLD = b"old content\n"
@@ -107,3 +108,23 @@ def test_signal_leaves_old_or_new_files(tmp_path):
         assert (tmp_path / "new").exists() == any(name.startswith("new/") for name in left), "an empty folder is left"
         start(tmp_path, *command).wait()
     assert stopped > 0
+
+
+@pytest.mark.skipif(under_sanitizer(), reason="sanitizers do not start after a preloaded library")
+def test_link_swapped_in_before_any_open_is_not_followed(tmp_path):
+    """The output is a FIFO; before the N-th call of open(), a link to another file takes its place."""
+    (tmp_path / "q.json").write_text("[[1,2],[3,4]]")
+    messages = set()
+    for call in range(1, 31):
+        (tmp_path / "kept").write_bytes(OLD)
+        os.mkfifo(tmp_path / "out")
+        (tmp_path / "out.new").symlink_to("kept")
+        reader = os.open(tmp_path / "out", os.O_RDONLY | os.O_NONBLOCK)
+        run = subprocess.run([ATTN, "convert", "q.json", "-o", "out"], cwd=tmp_path, capture_output=True, timeout=60,
+                             env={**os.environ, "LD_PRELOAD": str(INTERPOSER), "ATTN_FAULT": f"open:swap=out:{call}"})
+        os.close(reader)
+        messages.add(run.stderr)
+        assert (tmp_path / "kept").read_bytes() == OLD, call
+        for name in "out", "out.new":
+            (tmp_path / name).unlink(missing_ok=True)
+    assert b"attn: out: was replaced while being opened\n" in messages
