@@ -123,6 +123,38 @@ def test_token_file(args, text, tmp_path):
     check_peak(peak)
 
 
+# What commands make of inputs that fit the limit.
+LARGE = {
+    "text": ["convert", "wide.npy", "--repr", "--threshold", "99999999"],
+    "json": ["convert", "wide.npy", "-o", "out.json"],
+    "heat map": ["view", "wide.npy"],
+    "picture": ["view", "wide.npy", "-o", "out.svg"],
+    "difference": ["compare", "wide.npy", "wide.npy"],
+    "factors": ["svd", "matrix.npy"],
+    "merged parts": ["merge", "part.npz", "part.npz"],
+    "arrays": ["random", "randn", "--seed", "1", "--shape", "1000", "--repeat", "100000"],
+    "one array": ["random", "permutation", "--seed", "1", "--n", "30000000"],
+    "names": ["convert", "names.json", "-o", "out.npz"],
+}
+
+
+@pytest.fixture(scope="module")
+def large(module_path):
+    np.save(module_path / "wide.npy", np.zeros((1, 40 * MIB), "u1"))
+    np.save(module_path / "matrix.npy", np.arange(2000 * 1500, dtype="f8").reshape(2000, 1500))
+    part = np.zeros((1, 1, 12 * MIB), "u1").view("?")
+    np.savez(module_path / "part.npz", logsumexp=part[..., :1].astype("f4"), head_context=part.reshape(1, 1, 1, -1).astype("f2"))
+    (module_path / "names.json").write_text("{" + ",".join(f'"{i}":[]' for i in range(200_000)) + "}")
+    return module_path
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_work(case, large):
+    run, peak = attn_and_peak(*LARGE[case], "--max-memory", "64M", cwd=large)
+    assert_error(run, 65, "takes more than 67108864 bytes of memory to", "--max-memory")
+    check_peak(peak)
+
+
 def test_rows(tmp_path):
     (tmp_path / "q.json").write_text("[[1,2],[3,4]]")
     run, peak = attn_and_peak("run", "--q", "q.json", "--k", "q.json", "--rows", "0:900000", "--max-memory", "16M",

@@ -161,7 +161,7 @@ REFUSED = [
     (["rand", "--seed", -1], "seed: expected whole numbers >= 0 of at most 10000 digits, found '-1'"),
     (["rand", "--seed", ""], "--seed: expected a value, found ''"),
     (["rand", "--seed", "[]"], "seed: expected at least one whole number, found none"),
-    (["rand", "--seed", 1, "--shape", "65536,65537"],
+    (["rand", "--seed", 1, "--shape", "65536,65537", "--max-memory", "1T"],
      "rand: shape: expected at most 2^32 elements, found (65536, 65537)"),
     (["rand", "--seed", 2**32], "seed: expected 0 to 4294967295, found a larger number"),
     (["randint", "--seed", 1], "randint: expected the argument 'high', found none"),

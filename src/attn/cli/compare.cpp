@@ -223,17 +223,25 @@ HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const Com
   return source;
 }
 
-void draw_difference(const CompareReport& report, const CompareArgs& args, TensorFiles& files,
-                     OutputFile& picture) {
+/// What --view draws; empty, with a note, if no two tensors have equal shapes.
+std::optional<std::string> drawn_difference(const CompareReport& report, const CompareArgs& args,
+                                            TensorFiles& files) {
   const TensorPair* pair = drawn_pair(report, args.of);
-  if (pair == nullptr)
-    return note("--view: nothing to draw, because no two tensors have equal shapes");
+  if (pair == nullptr) {
+    note("--view: nothing to draw, because no two tensors have equal shapes");
+    return std::nullopt;
+  }
   const RenderFormat format = render_format(args.view);
   const ResultFile labels = read_result(parse_tensor_ref(args.a).path, files);
-  PageSet set = page_set(source_of(*pair, labels, args), args.choice, args.a);
-  set.key.reset();  // no file contains the difference
-  picture.write((format == RenderFormat::text ? "\n" : "") + render({set}, format, args.style));
-  picture.commit();
+  const std::string name = printable(args.a);
+  // The difference, what hides its elements, and both tensors in float64.
+  constexpr std::size_t kCopies = 4;
+  files.budget().charge(kCopies * sizeof(double) * pair->compared.a.size(), name, "draw");
+  charge_heat_map(pair->compared.a.shape(), files.budget(), name);
+  std::vector<PageSet> sets = {page_set(source_of(*pair, labels, args), args.choice, args.a)};
+  sets[0].key.reset();  // no file contains the difference
+  charge_rendering(sets, format, args.style, files.budget(), name);
+  return (format == RenderFormat::text ? "\n" : "") + render(sets, format, args.style);
 }
 
 /// The job of --reference: a file, flags or both.
@@ -256,6 +264,15 @@ ReadLimits compare_limits(const CompareArgs& args) {
   return limits;
 }
 
+/// Charges the copies in float64 that the comparison of one pair of tensors makes.
+void charge_widened(const TensorMap& tensors, ReadBudget& budget, const std::string& name) {
+  constexpr std::size_t kCopies = 3;
+  std::size_t largest = 0;
+  for (const auto& [key, tensor] : tensors)
+    if (tensor.dtype() != DType::f64) largest = std::max(largest, tensor.size());
+  budget.charge(kCopies * sizeof(double) * largest, name, "compare");
+}
+
 int run_compare(const CompareArgs& args) {
   check(args);
   const ReadLimits limits = compare_limits(args);
@@ -275,19 +292,27 @@ int run_compare(const CompareArgs& args) {
       b = only_named(b, as[0], args.b);
     refuse_nameless(a, args.a, b, args.b);
     refuse_nameless(b, args.b, a, args.a);
+    charge_widened(a, files.budget(), printable(args.a));
     report = compare_all(a, b, tolerance, args.tolerant());
   }
   if (report.pairs.empty() && report.only_in_a.empty() && report.only_in_b.empty())
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");
-  std::optional<OutputFile> picture;  // opened before printing, because it may exist already
-  if (!args.view.empty())
+  // Opened and drawn before printing, because both may fail.
+  std::optional<OutputFile> picture;
+  std::optional<std::string> drawing;
+  if (!args.view.empty()) {
     picture.emplace(args.view, OutputPolicy{.force = args.force, .inputs = files.paths()});
+    drawing = drawn_difference(report, args, files);
+  }
   files.require_unchanged();
   if (args.json)
     print(report_json(report));
   else if (!is_quiet())
     print(report_text(report));
-  if (picture) draw_difference(report, args, files, *picture);
+  if (drawing) {
+    picture->write(*drawing);
+    picture->commit();
+  }
   return report.same() ? 0 : 1;
 }
 

@@ -26,8 +26,9 @@ bool holds_one(const EmitArgs& args);
 
 /// An unnamed tensor ("") becomes a JSON array, an .npy or text without a label. Named tensors
 /// become a JSON object, members of an .npz or text with headings "NAME:". Does not overwrite any
-/// of `files`, the inputs. Errors: usage, for an unknown suffix, or if the format holds one tensor
-/// and there are several; those of OutputFile.
-void emit_tensors(const TensorMap& tensors, const EmitArgs& args, const TensorFiles& files);
+/// of `files`, the inputs, whose budget is charged for text and copies. Errors: usage, for an
+/// unknown suffix, or if the format holds one tensor and there are several; data, if the budget is
+/// too small; those of OutputFile.
+void emit_tensors(const TensorMap& tensors, const EmitArgs& args, TensorFiles& files);
 
 }  // namespace attn

@@ -5,6 +5,8 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/cli/emit.h"
+#include "attn/cli/shared_options.h"
+#include "attn/core/plan.h"
 #include "attn/io/json_parse.h"
 #include "attn/job/field_value.h"
 #include "attn/job/random_spec.h"
@@ -18,6 +20,7 @@ struct RandomArgs {
   std::size_t repeat = 1;
   bool endpoint = false, no_replace = false;
   EmitArgs emit;
+  LimitArgs limits;
 };
 
 [[noreturn]] void refuse_number(const std::string& name, const std::string& text) {
@@ -75,8 +78,15 @@ Json spec_of(const RandomArgs& args) {
   return Json{JsonObject{{args.method, Json{std::move(arguments)}}}};
 }
 
+/// The memory of one array: its elements, and where they are drawn from.
+std::size_t drawn_bytes(const Json& spec, const std::optional<Tensor>& values) {
+  constexpr std::size_t kCopies = 3, kElement = sizeof(double);
+  const std::size_t given = values ? saturating_product({values->size(), kCopies, kElement}) : 0;
+  return saturating_sum(static_cast<std::size_t>(random_tensor_bytes(spec)), given);
+}
+
 int run_random(const RandomArgs& args) {
-  TensorFiles files;
+  TensorFiles files(reading_limits(args.limits, FileAccess::read));
   TensorMap arrays;
   try {
     RandomStream stream =
@@ -85,6 +95,9 @@ int run_random(const RandomArgs& args) {
     std::optional<Tensor> values;
     if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
     for (std::size_t i = 0; i < args.repeat; ++i) {
+      constexpr std::size_t kNamedTensor = 256;
+      files.budget().charge(saturating_sum(drawn_bytes(spec, values), kNamedTensor), args.method,
+                            "draw");
       Tensor drawn = random_tensor(spec, stream, values ? &*values : nullptr);
       // NumPy shuffles in place: the next repetition shuffles this result.
       if (args.method == "shuffle") values = drawn;
@@ -92,7 +105,8 @@ int run_random(const RandomArgs& args) {
     }
   } catch (const Error& error) {
     // Without an input file, invalid data comes from the command line.
-    const bool typed = error.kind() == ErrorKind::data && args.input.empty();
+    const bool typed =
+        error.kind() == ErrorKind::data && args.input.empty() && !files.budget().has_refused();
     throw Error(typed ? ErrorKind::usage : error.kind(), error.problems());
   }
   emit_tensors(arrays, args.emit, files);
@@ -138,6 +152,7 @@ Command random_command() {
        flag("--endpoint", args->endpoint, "integers: include high in the range"),
        flag("--no-replace", args->no_replace, "choice: draw without replacement")}));
   add_emit_options(command, args->emit);
+  add_limit_options(command, args->limits);
   command.hints = {{{"--size"}, "use --shape"}};
   command.notes = "Methods and their arguments:\n" + random_methods_help();
   command.action = [args] { return run_random(*args); };

@@ -110,9 +110,14 @@ std::vector<std::string> text_option_names() {
   return names;
 }
 
-std::string format_tensor(const Tensor& tensor, const TextArgs& args) {
+PrintOptions print_options_of(const TextArgs& args) {
   PrintOptions options = args.defaults;
   for (const auto& [name, value] : args.flags) set_print_option(options, name, value);
+  return options;
+}
+
+std::string format_tensor(const Tensor& tensor, const TextArgs& args) {
+  const PrintOptions options = print_options_of(args);
   return args.repr ? numpy_repr(tensor, options) : numpy_str(tensor, options);
 }
 

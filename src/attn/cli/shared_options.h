@@ -42,6 +42,8 @@ std::vector<Option> text_options(TextArgs& args);
 
 /// The print_options of a job.
 PrintOptions print_options_of(const Document& document);
+/// The defaults with the flags.
+PrintOptions print_options_of(const TextArgs& args);
 
 /// The names of these options.
 std::vector<std::string> text_option_names();

@@ -60,6 +60,7 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
     if (!args.key_tokens.empty())
       check_labels("--key-tokens", source.column_tokens, {columns}, source);
   }
+  charge_heat_map(source.tensor.shape(), files.budget(), printable(path));
   PageSet set = page_set(source, args.choice, file);
   if (!read_by_pages(path, files)) set.key.reset();
   return set;
@@ -73,6 +74,7 @@ int view(const ViewArgs& args) {
   std::vector<PageSet> sets = {set_of(args.file, args, files)};
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
+  charge_rendering(sets, format, args.style, files.budget(), printable(args.file));
   out.write(render(sets, format, args.style));
   out.commit();
   return 0;

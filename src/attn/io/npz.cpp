@@ -64,6 +64,7 @@ void require_readable(const ZipMember& member, const std::string& name, const Np
 Tensor read_member(const ZipMember& member, const std::string& name, ReadBudget* budget) {
   MemoryCharge expanded(budget, name);
   expanded.add(member.size);
+  expanded.add(MemoryCharge::kTensor + 4 * name.size());
   expanded.keep();
   const std::shared_ptr<std::byte> data = allocate_bytes(member.size);
   if (const std::string problem = expand(member, data.get()); !problem.empty())

@@ -78,11 +78,11 @@ std::size_t memory_of_this_process() {
   return std::min({machine, limit_of_control_group(""), limit_of_address_space()});
 }
 
-void ReadBudget::refuse(const std::string& name) {
+void ReadBudget::refuse(const std::string& name, const char* purpose) {
   has_refused_ = true;
   throw Error(ErrorKind::data, Problem{.where = {name},
                                        .message = "takes more than " + std::to_string(limit_) +
-                                                  " bytes of memory to read",
+                                                  " bytes of memory to " + purpose,
                                        .hint = "--max-memory raises the limit"});
 }
 

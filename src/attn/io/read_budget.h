@@ -26,15 +26,16 @@ std::size_t limit_of_control_group(const std::string& root);
 /// (ulimit -v), in bytes.
 std::size_t memory_of_this_process();
 
-/// The memory that the inputs of one job or command occupy. Not thread-safe.
+/// The memory that the inputs of one job or command occupy, and what a command other than `run`
+/// makes of them. Not thread-safe.
 class ReadBudget {
  public:
   explicit ReadBudget(std::size_t limit = std::numeric_limits<std::size_t>::max())
       : limit_(limit) {}
 
-  /// Errors: data, "NAME: takes more than ... bytes of memory to read".
-  void charge(std::size_t bytes, const std::string& name) {
-    if (bytes > left()) refuse(name);
+  /// Errors: data, "NAME: takes more than ... bytes of memory to PURPOSE".
+  void charge(std::size_t bytes, const std::string& name, const char* purpose = "read") {
+    if (bytes > left()) refuse(name, purpose);
     used_ += bytes;
   }
   void release(std::size_t bytes) { used_ -= bytes; }
@@ -42,7 +43,7 @@ class ReadBudget {
   bool has_refused() const { return has_refused_; }
 
  private:
-  [[noreturn]] void refuse(const std::string& name);
+  [[noreturn]] void refuse(const std::string& name, const char* purpose);
 
   std::size_t limit_, used_ = 0;
   bool has_refused_ = false;
@@ -93,7 +94,8 @@ class MemoryCharge {
   /// Leaves the bytes charged to the budget when this object is destroyed.
   void keep() { bytes_ = 0; }
 
-  static constexpr std::size_t kBlock = 32;  ///< most bytes that the allocator adds to a block
+  static constexpr std::size_t kBlock = 32;     ///< most bytes that the allocator adds to a block
+  static constexpr std::size_t kTensor = 1024;  ///< a Tensor in a TensorMap, without its name
 
  private:
   ReadBudget* budget_;

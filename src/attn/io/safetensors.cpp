@@ -349,12 +349,11 @@ SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& 
   const Json json = within(file.name(), [&] { return parse_json(text, "header", charge); });
   const std::size_t start = kLengthBytes + text.size();
   SafetensorsHeader header;
-  constexpr std::size_t kTensor = 1024;  // memory of an entry and its Tensor
   for (const auto& member : *json.get<JsonObject>()) {
     const std::string& key = member.first;
     const Json& value = member.second;
     if (key.empty()) fail_at({file.name()}, "has a tensor without a name");
-    charge.add(kTensor + 4 * key.size());
+    charge.add(MemoryCharge::kTensor + 4 * key.size());
     within(file.name(), [&] {
       if (key == kMetadata)
         header.metadata = metadata_of(value);

@@ -67,6 +67,7 @@ TensorMap read_json_tensors(const FileBytes& file, ReadBudget* budget) {
       const Json& value = member.second;
       if (!is_tensor(value) || (is_result && key == "id")) continue;
       if (key.empty()) fail_at({file.name()}, "has an array without a name");
+      elements.add(MemoryCharge::kTensor + 4 * key.size());
       tensors.set(key, within(name, [&] { return tensor_from_json(value, key, elements); }));
     }
   }
