@@ -245,24 +245,31 @@ def mutate_json(dice, data, words):
     return b"\n".join(lines)
 
 
-def npy(dice, header, data):
-    """A file of this header, sometimes with a wrong length, padding or version."""
-    major = dice.choice([1, 1, 1, 2, 3, 0, 255])
-    text = header.encode("utf-8", "surrogateescape") + b" " * dice.choice([0, 1, 63, 1000]) + dice.choice([b"\n", b""])
-    length = (len(text) + dice.choice([0, 0, 0, 1, -1, 70000])) % (1 << 16)
-    return b"\x93NUMPY" + bytes([major, 0]) + struct.pack("<H" if major == 1 else "<I", length) + text + data
+def npy(header, data, major=1):
+    """A file of this header; its length is that of the header but for what does not fit."""
+    length = len(header) % (1 << 16)
+    return b"\x93NUMPY" + bytes([major, 0]) + struct.pack("<H" if major == 1 else "<I", length) + header + data
 
 
 def mutate_npy(dice, data, _):
+    """Replaces fields of the header, the version or the data."""
     start = 10 + int.from_bytes(data[8:10], "little")
     shape = dice.choice(["()", "(0,)", "(6,)", "(2, 3)", "(3, 2)", "(1, 2, 3)", "(6L,)", "(2, 3, 0)", "(-1, 6)", "[2, 3]",
                          f"({dice.choice(NUMBERS)}, {dice.choice(NUMBERS)})", f"({dice.choice(NUMBERS)},)",
                          "(" + "1, " * dice.choice([31, 32, 33, 64, 65, 3000]) + ")"])
-    descr = dice.choice(["'<f8'", "'<f4'", "'>f8'", "'|i1'", "'<u8'", "'|b1'", "'=f8'", "'f8'", "'<f2'", "'<c16'", "'|O'",
-                         "'<U3'", "'<f16'", "'<V2'", "[('a', '<f8')]", "'<f80000000000000000000'", "'bfloat16'", "8"])
-    header = f"{{'descr': {descr}, 'fortran_order': {dice.choice(['False', 'True', 'False', '0', 'None'])}, 'shape': {shape}, }}"
-    body = dice.choice([data[start:], data[start:], bytes(dice.randrange(64)), data[start:] * dice.choice([2, 1000])])
-    return npy(dice, header, body)
+    descr = dice.choice(["'<f8'", "'<f4'", "'>f8'", "'|i1'", "'<u8'", "'|b1'", "'=f8'", "'f8'", "'<f2'", "'>i8'", "'<c16'",
+                         "'|O'", "'<U3'", "'<f16'", "'<V2'", "[('a', '<f8')]", "'<f80000000000000000000'", "'bfloat16'", "8"])
+    order = dice.choice(["False", "True", "True", "0", "None"])
+    header = data[10:start]
+    for pattern, value in ((rb"\([^()]*\)", shape), (rb"'[<>|][^']*'", descr), (rb"False|True", order)):
+        if dice.random() < 0.35:
+            header = re.sub(pattern, lambda _, value=value: value.encode("utf-8", "surrogateescape"), header, count=1)
+    body = data[start:]
+    if dice.random() < 0.2:
+        body = dice.choice([bytes(dice.randrange(64)), body * dice.choice([2, 1000]), body[:-1]])
+    if dice.random() < 0.1:
+        header += dice.choice([b" ", b"\n", b" " * 70000, b"\0"])
+    return npy(header, body, dice.choice([1] * 12 + [2, 3, 0, 255]))
 
 
 def mutate_safetensors(dice, data, words):
@@ -306,7 +313,7 @@ def zip_of(dice, members, comment=b""):
 
 def mutate_npz(dice, data, words):
     """A new archive of honest, mutated, doubled or huge members."""
-    plain = npy(random.Random(1), "{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }", bytes(48))
+    plain = npy(b"{'descr': '<f8', 'fortran_order': False, 'shape': (2, 3), }\n", struct.pack("<6d", *range(6)))
     members = []
     for name in dice.choices(NAMES[:6] + NAMES, k=dice.choice([0, 1, 2, 2, 3])):
         body = plain
@@ -314,7 +321,8 @@ def mutate_npz(dice, data, words):
             body = mutate_npy(dice, plain, words)
         elif dice.random() < 0.1:
             count = dice.choice([1, 4, 24]) * MIB // 8
-            body = npy(random.Random(1), f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({count},), }}", bytes(8 * count))
+            header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({count},), }}"
+            body = npy(header.encode(), bytes(8 * count))
         members.append((name, body))
     comment = dice.choice([b"", b"", b"x", b'{"schema":"attn/1","tokens":["a"]}', b'{"tokens":["\\u001b[2J"]}', b"PK\5\6" + bytes(18)])
     archive = zip_of(dice, members, comment)

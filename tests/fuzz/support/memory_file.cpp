@@ -23,17 +23,21 @@ void MemoryFile::set(std::string_view bytes) {
   require(lseek(descriptor_, 0, SEEK_SET) == 0, "at its start");
 }
 
+std::string MemoryFile::bytes() const {
+  struct stat info {};
+  require(fstat(descriptor_, &info) == 0, "its size");
+  std::string bytes(static_cast<std::size_t>(info.st_size), '\0');
+  require(pread(descriptor_, bytes.data(), bytes.size(), 0) == info.st_size, "its bytes");
+  return bytes;
+}
+
 std::string written(const std::function<void(OutputFile&)>& write) {
   static MemoryFile memory;
   memory.set("");
   OutputFile out("/dev/fd/" + std::to_string(memory.descriptor()), {});
   write(out);
   out.commit();
-  struct stat info {};
-  require(fstat(memory.descriptor(), &info) == 0, "its size");
-  std::string bytes(static_cast<std::size_t>(info.st_size), '\0');
-  require(pread(memory.descriptor(), bytes.data(), bytes.size(), 0) == info.st_size, "its bytes");
-  return bytes;
+  return memory.bytes();
 }
 
 }  // namespace attn::fuzz

@@ -18,6 +18,7 @@ class MemoryFile {
 
   int descriptor() const { return descriptor_; }
   void set(std::string_view bytes);  ///< replaces the content, and rewinds
+  std::string bytes() const;         ///< the content
 
  private:
   int descriptor_;
