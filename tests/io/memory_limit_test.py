@@ -155,6 +155,14 @@ def test_work(case, large):
     check_peak(peak)
 
 
+def test_wide_heads():
+    """The kernels work on blocks of keys, however few keys there are."""
+    wide = '{"randn":{"shape":[1,300000]}}'
+    run, peak = attn_and_peak("run", "--q", wide, "--k", wide, "--seed", 1, "--max-memory", "64M")
+    assert_error(run, 65, "of memory, more than the limit of 64.0 MiB")
+    check_peak(peak)
+
+
 def test_rows(tmp_path):
     (tmp_path / "q.json").write_text("[[1,2],[3,4]]")
     run, peak = attn_and_peak("run", "--q", "q.json", "--k", "q.json", "--rows", "0:900000", "--max-memory", "16M",

@@ -29,7 +29,7 @@ thread_local std::unique_ptr<kernel::ThreadPool, DeletePool> t_pool;
 
 kernel::ThreadPool& pool() {
   if (!t_pool || t_pool->is_copy_without_threads())
-    t_pool.reset(new kernel::ThreadPool(t_threads == 0 ? kernel::available_cpus() : t_threads));
+    t_pool.reset(new kernel::ThreadPool(thread_count()));
   return *t_pool;
 }
 
@@ -352,6 +352,8 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
   return in.compute == DType::f32 ? attend_as<float>(q, k, values, in, options, request)
                                   : attend_as<double>(q, k, values, in, options, request);
 }
+
+std::size_t thread_count() { return t_threads == 0 ? kernel::available_cpus() : t_threads; }
 
 void set_threads(std::size_t threads) {
   // When a thread first uses its pool, the C library registers the pool's destructor and aborts if

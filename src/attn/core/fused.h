@@ -56,5 +56,7 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
 /// Sets the number of threads for the computations of the calling thread; 0: one for each processor
 /// available to it. The results do not depend on it.
 void set_threads(std::size_t threads);
+/// The number of threads that set_threads() has set, or that of the processors.
+std::size_t thread_count();
 
 }  // namespace attn

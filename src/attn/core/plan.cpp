@@ -259,6 +259,17 @@ std::size_t saturating_product(const Shape& factors) {
   return result;
 }
 
+/// Upper bound of the blocks of queries, keys and values in which each thread of the kernels works.
+/// With few columns they are part of the memory of the program.
+std::size_t bytes_of_blocks(const Inputs& in) {
+  constexpr std::size_t kRows = 640, kFewColumns = 512, kKeys = 512;
+  const std::size_t columns = saturating_sum(in.D, in.Dv);
+  if (columns <= kFewColumns) return 0;
+  const std::size_t tasks =
+      saturating_product({in.B, in.H, saturating_product({in.rows.size(), in.S / kKeys + 1})});
+  return saturating_product({std::min(thread_count(), tasks), kRows, columns, sizeof(double)});
+}
+
 Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
           const std::vector<Request>& outputs, const OutputSet& offered) {
   check_outputs(outputs, tensors, options);
@@ -270,7 +281,7 @@ Plan plan(const Inputs& in, const TensorMap& tensors, const Options& options,
     result.path = result.fallback_reason ? "reference" : "kernels";
   }
   const bool is_fused = result.path && !result.fallback_reason;
-  if (is_fused) result.bytes = saturating_sum(result.bytes, bytes_of_kernel_problem(in));
+  if (is_fused) result.bytes = saturating_sum(bytes_of_blocks(in), bytes_of_kernel_problem(in));
   OutputSet kept;
   for (const Request& request : outputs) {
     PlannedOutput output = planned(request, tensors, costs, in, options);
