@@ -77,6 +77,21 @@ def write_tensors(path, tensors):
     return path
 
 
+def within_bound(job, result):
+    """Whether all outputs in `result` are within the error bounds of `attn compare --reference`; None if it
+    has no bound for the job."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        inputs = write_tensors(folder / "inputs", {k: v for k, v in job.items() if isinstance(v, np.ndarray)})
+        (folder / "job.json").write_text(json.dumps(
+            {k: f"{inputs}#{k}" if isinstance(v, np.ndarray) else v for k, v in job.items()}))
+        found = write_tensors(folder / "result", result)
+        codes = {subprocess.run([ATTN, "compare", f"{found}#{output}", folder / "job.json", "--reference",
+                                 "--quiet", "--as", f"{output}={output}"], capture_output=True).returncode
+                 for output in result}
+    return codes == {0} if codes <= {0, 1} else None
+
+
 def run_jobs(jobs):
     """Runs the jobs in one `attn batch`. Returns for each its outputs by name, or its error message."""
     with tempfile.TemporaryDirectory() as folder:

@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from peers import golden, numpy_text  # noqa: E402
-from peers.cases import error_of, run_jobs  # noqa: E402
+from peers.cases import error_of, run_jobs, within_bound  # noqa: E402
 
 # If a library's own error is larger, the case does not ask it for the same computation.
 OWN_LIMIT = {"float64": 1e-6, "float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-1}
@@ -46,8 +46,22 @@ FAMILIES = {
 }
 
 
+def less_accurate(case, errors):
+    """For each output, attn's error and the library's in this case, and which is larger."""
+    texts = []
+    for output, ours in errors.items():
+        theirs = error_of(case.library[output], case.exact[output])
+        side = "equal" if ours == theirs else f"{'attn' if ours > theirs else 'the library'} is less accurate"
+        texts.append(f"{output}: attn {ours:.1e}, library {theirs:.1e} ({side})")
+    return "; ".join(texts)
+
+
 def evaluate(dtype, cases, results, onnx_tolerance):
-    """The largest error of the cases of one dtype, the tolerance with its reason, and the failed cases."""
+    """The largest error of the cases of one dtype, the tolerance with its reason, and the failed cases.
+
+    The library's own errors may be small by chance. A case that exceeds the tolerance passes if it is within
+    the error bound of `attn compare --reference`, where there is one: not for rotary positions.
+    """
     own = max(error_of(c.library[o], c.exact[o]) for c in cases for o in c.library)
     if own > OWN_LIMIT[dtype]:
         sys.exit(f"{cases[0].name}: the library's own error is {own:.1e}")
@@ -65,10 +79,13 @@ def evaluate(dtype, cases, results, onnx_tolerance):
             continue
         errors = {o: error_of(result[o], case.exact[o]) for o in case.exact}
         largest = max(errors.values())
-        if largest <= tolerance:
-            worst = max(worst, largest)
-        else:
-            failed.append((case, f"{errors}"))
+        if largest > tolerance:
+            message = less_accurate(case, errors)
+            if dtype == "float64" or onnx_tolerance or not within_bound(case.job, {o: result[o] for o in case.exact}):
+                failed.append((case, message))
+                continue
+            print(f"{case.name}: within the error bound; {message}", file=sys.stderr)
+        worst = max(worst, largest)
     return worst, tolerance, reason, failed
 
 
