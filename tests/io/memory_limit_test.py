@@ -135,6 +135,7 @@ LARGE = {
     "arrays": ["random", "randn", "--seed", "1", "--shape", "1000", "--repeat", "100000"],
     "one array": ["random", "permutation", "--seed", "1", "--n", "30000000"],
     "names": ["convert", "names.json", "-o", "out.npz"],
+    "metadata": ["view", "metadata.safetensors"],
 }
 
 
@@ -144,6 +145,9 @@ def large(module_path):
     np.save(module_path / "matrix.npy", np.arange(2000 * 1500, dtype="f8").reshape(2000, 1500))
     part = np.zeros((1, 1, 12 * MIB), "u1").view("?")
     np.savez(module_path / "part.npz", logsumexp=part[..., :1].astype("f4"), head_context=part.reshape(1, 1, 1, -1).astype("f2"))
+    header = json.dumps({"__metadata__": {"tokens": "[" + ",".join(['"a"'] * (6 * MIB)) + "]"},
+                         "weights": {"dtype": "U8", "shape": [1, 1], "data_offsets": [0, 1]}}).encode()
+    (module_path / "metadata.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + b"1")
     (module_path / "names.json").write_text("{" + ",".join(f'"{i}":[]' for i in range(200_000)) + "}")
     return module_path
 

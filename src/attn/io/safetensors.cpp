@@ -127,7 +127,15 @@ TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata,
   TensorMap tensors;
   for (const SafetensorsEntry& entry : header.entries)
     tensors.set(entry.name, tensor_of(file, entry, budget));
-  if (metadata != nullptr) *metadata = std::move(header.metadata);
+  if (metadata != nullptr) {
+    MemoryCharge texts(budget, file.name());
+    for (const auto& [key, text] : header.metadata) {
+      texts.add_string(key.size());
+      texts.add_string(text.size());
+    }
+    texts.keep();
+    *metadata = std::move(header.metadata);
+  }
   return tensors;
 }
 
@@ -328,7 +336,7 @@ void require_no_gap(const SafetensorsHeader& header, const FileBytes& file, std:
                                " bytes follow the last tensor: expected nothing after it");
 }
 
-SafetensorsMetadata metadata_of(const Json& json) {
+SafetensorsMetadata metadata_of(const Json& json, MemoryCharge& charge) {
   const std::string name(kMetadata);
   const auto* members = json.get<JsonObject>();
   if (members == nullptr) fail_at({name}, "expected an object of strings, found " + json.kind());
@@ -337,6 +345,8 @@ SafetensorsMetadata metadata_of(const Json& json) {
     const std::string* text = value.get<std::string>();
     if (text == nullptr)
       fail_at({name}, "'" + printable(key) + "': expected a string, found " + value.kind());
+    charge.add_string(key.size());
+    charge.add_string(text->size());
     metadata.emplace_back(key, *text);
   }
   return metadata;
@@ -356,7 +366,7 @@ SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& 
     charge.add(MemoryCharge::kTensor + 4 * key.size());
     within(file.name(), [&] {
       if (key == kMetadata)
-        header.metadata = metadata_of(value);
+        header.metadata = metadata_of(value, charge);
       else
         header.entries.push_back(entry_of(key, value, file, start));
     });
