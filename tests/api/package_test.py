@@ -87,3 +87,10 @@ def test_needed_libraries():
     """In particular, not the C++ library: other copies may be in the process."""
     needed = set(re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", LIBRARY)))
     assert needed <= {"libc.so.6", "libm.so.6", "libz.so.1", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
+
+
+def test_old_enough_c_library():
+    """Unused parts of the C++ library would need version 2.36 (arc4random)."""
+    versions = {tuple(map(int, version.split("."))) for version in
+                re.findall(r"GLIBC_([\d.]+)", run("objdump", "-T", LIBRARY))}
+    assert max(versions) <= (2, 35)
