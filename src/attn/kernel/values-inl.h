@@ -78,13 +78,17 @@ void multiply_values(const TileRows& rows, const ValueBlock<T>& values, std::siz
                      ValueProduct<T> product, const Sums<T>& to) {
   // Panels have a fixed width; values in place are read in the widest tiles.
   const bool in_place = values.row != 0;
+  // Slices of parts cost more than they save if only one tile uses them.
+  const bool several = rows.last - rows.first > kTileRows || kSumDepth<T> <= kKeysOfSlice;
+  const bool whole_panels =
+      kPanelsFirst && rows.of_tile() == kTileRows && several && !product.ahead;
   const std::size_t widest = in_place ? max_vectors(rows.of_tile()) * kLanes<T> : kPanel<T>;
   for (std::size_t column = 0, width; column < Dv; column += width) {
     width = round_up(HWY_MIN(widest, Dv - column), kLanes<T>);
     product.values = values.from(0, column, width);
     product.values_stride = in_place ? values.row : width;
     const Sums<T> sums{to.out + column, to.stride, to.keep, to.add};
-    if (kPanelsFirst && rows.of_tile() == kTileRows && width == kPanel<T> && !product.ahead) {
+    if (whole_panels && width == kPanel<T>) {
       const std::size_t left = round_up(Dv - column, kLanes<T>);
       const std::size_t panels = HWY_MIN(kPanelsAtOnce, left / width);
       value_panels<T>(rows, panels, in_place ? width : values.keys * width, product, sums);
