@@ -88,7 +88,8 @@ def folder_problems(case, outcome):
     if outcome.code not in (0, 1, 3) and new:
         yield f"exit code {outcome.code}, but new files: {new}"
     # A batch extends the manifest that it is given.
-    can_replace = {"--force", "--resume", "--prune", "--manifest"} & set(case.args) or "man" in case.args
+    flags = {word.partition("=")[0] for word in case.args}
+    can_replace = {"--force", "--resume", "--prune", "--manifest"} & flags or "man" in case.args
     for path, data in outcome.before.items():
         if outcome.after.get(path) != data and not can_replace:
             yield f"{path} was changed or removed"
@@ -138,7 +139,7 @@ def output_problems(case, outcome, folder, read_by_attn):
         return
     for path, data in outcome.after.items():
         if outcome.before.get(path) != data:
-            if "--manifest" in case.args and data.startswith(b'{"schema":"attn-batch/1"'):
+            if data.startswith(b'{"schema":"attn-batch/1"'):
                 continue  # a manifest, by any name
             problem = content_problem(path, data, path not in outcome.before, folder, read_by_attn)
             if problem:
