@@ -163,6 +163,12 @@ def run_text(text):
     return attn("run", "-", "--format", "json", stdin=text)
 
 
+def test_population_and_shape_need_the_memory_of_their_sum():
+    job = {"embeddings": {"choice": {"n": 100_000, "shape": [1000, 100]}}, "seed": 0,
+           "W_Q": [[1]] * 100, "W_K": [[1]] * 100, "outputs": ["logsumexp"], "rows": [0]}
+    assert attn("run", "-", "--max-memory", "64M", stdin=json.dumps(job)).returncode == 0
+
+
 def test_seed_of_10_000_digits_is_that_of_numpy():
     """Python converts at most 4300 digits to text and back, so the number is built and written in hexadecimal."""
     seed = int("f" * 8000, 16)

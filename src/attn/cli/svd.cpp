@@ -64,7 +64,8 @@ std::string kept_text(const Tensor& matrix, const Svd& svd) {
   if (!std::isfinite(share))
     return count + " singular values; s has values that are too large for " +
            std::string(name_of(svd.s.dtype()));
-  return count + " singular values account for " + six_digits(100 * share) + "% of the sum of squares";
+  return count + " singular values account for " + six_digits(100 * share) +
+         "% of the sum of squares";
 }
 
 std::vector<std::string> factor_names() {

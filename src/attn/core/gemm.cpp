@@ -25,7 +25,8 @@ auto matrix(T* data, std::size_t rows, std::size_t columns) {
                    std::array<std::size_t, 2>{rows, columns});
 }
 
-/// Whether a product is too small to be worth opening BLAS, which allocates a work buffer of 128 MiB.
+/// Whether a product is too small to be worth opening BLAS, which allocates a work buffer of 128
+/// MiB.
 bool is_tiny(const Extents& size) {
   constexpr std::size_t kMax = 4096;
   return size.m <= kMax && size.n <= kMax && size.k <= kMax && size.m * size.n * size.k <= kMax;

@@ -196,16 +196,19 @@ std::uint64_t random_tensor_bytes(const Json& spec) {
   const auto* members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1) return 0;
   const Json& arguments = members->front().second;
-  double bytes = sizeof(double);
+  double elements = 1, population = 0;
   if (const auto* object = arguments.get<JsonObject>()) {
     for (const auto& [key, value] : *object) {
       if (key != "shape" && key != "size" && key != "n") continue;
-      if (const auto* one = value.get<std::int64_t>()) bytes *= static_cast<double>(*one);
+      double count = 1;
+      if (const auto* one = value.get<std::int64_t>()) count = static_cast<double>(*one);
       if (const auto* list = value.get<JsonIntegers>())
-        for (const std::int64_t extent : *list) bytes *= static_cast<double>(extent);
+        for (const std::int64_t extent : *list) count *= static_cast<double>(extent);
+      (key == "n" ? population : elements) = count;
     }
   }
-  return bytes > 0 ? static_cast<std::uint64_t>(std::min(bytes, 0x1p63)) : 0;
+  const double bytes = sizeof(double) * (std::max(elements, 0.0) + std::max(population, 0.0));
+  return static_cast<std::uint64_t>(std::min(bytes, 0x1p63));
 }
 
 std::vector<std::string> random_methods() {

@@ -36,8 +36,8 @@ RandomStream make_stream(const Json& seed, const std::string& generator);
 /// Errors: data, naming the method or argument and the most similar known one.
 Tensor random_tensor(const Json& spec, RandomStream& stream, const Tensor* values = nullptr);
 
-/// The size of the tensor as float64, in bytes, at most 2^63. An invalid shape or count is not an
-/// error here: random_tensor() reports it.
+/// The size of the tensor and of the `n` integers that it is chosen from, as float64, in bytes, at
+/// most 2^63. An invalid shape or count is not an error here: random_tensor() reports it.
 std::uint64_t random_tensor_bytes(const Json& spec);
 
 std::vector<std::string> random_methods();                             ///< of both generators

@@ -39,8 +39,8 @@ class MemoryEstimate {
 };
 
 /// {"outputs": [{"name", "shape", "dtype", "bytes", "flops"}], "memory": N, "flops": N, "path":
-/// "kernels" or "reference", "fallback_reason": why the kernels are not used} on one line; "streamed": true
-/// for outputs that are written during the computation.
+/// "kernels" or "reference", "fallback_reason": why the kernels are not used} on one line;
+/// "streamed": true for outputs that are written during the computation.
 std::string plan_json(const Plan& plan, const MemoryEstimate& memory);
 
 /// One line for each output, and one for the totals.
