@@ -90,7 +90,7 @@ _encode = json.JSONEncoder(allow_nan=False, default=_plain, check_circular=False
 
 
 def _spelled(value: Any) -> Any:
-    """NaN and infinities as the strings that stand for them in a job."""
+    """Replaces NaN and infinities by the strings "NaN", "Infinity" and "-Infinity", as in a job."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

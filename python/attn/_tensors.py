@@ -15,7 +15,7 @@ NUMPY_TYPE_OF = {name: dtype for dtype, name in NUMPY_TYPES.items()}
 
 
 class Tensor(NamedTuple):
-    """What libattn is told about an array."""
+    """The fields of attn_tensor for one array."""
     name: str
     dtype: str
     shape: tuple[int, ...]

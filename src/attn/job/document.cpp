@@ -116,6 +116,12 @@ class MemberReader {
   ProblemList& problems_;
 };
 
+/// The field of a key in either spelling; nullptr if there is none.
+const Field* field_spelled(const std::string& key) {
+  const Field* field = find_field(key);
+  return field != nullptr ? field : find_field_by_other_key(key);
+}
+
 /// The value of an option (heads, scale, window, ...) from an array of an archive.
 Json option_from(const Tensor& tensor, const std::string& name, ReadBudget& budget) {
   if (tensor.rank() == 0 || tensor.rank() == 1) {
@@ -148,8 +154,7 @@ void add_arrays(Document& document, const TensorMap& arrays, ProblemList& proble
   std::vector<std::string> unknown;
   for (const auto& [key, tensor] : arrays) {
     if (layer.names.count(key) != 0) continue;
-    const Field* field = find_field(key);
-    if (field == nullptr) field = find_field_by_other_key(key);
+    const Field* field = field_spelled(key);
     if (field != nullptr && field->type == FieldType::tensor)
       document.set({field->key, Json{document.name + "#" + key}, document.name, ""});
     else if (field != nullptr)  // dotted keys, too: archives have no objects
@@ -232,8 +237,7 @@ Document parse_document(std::string_view json, const std::string& name, const st
 void add_tensors(Document& document, const TensorMap& tensors, ReadBudget& budget) {
   ProblemList problems;
   for (const auto& [name, tensor] : tensors) {
-    const Field* field = find_field(name);
-    if (field == nullptr) field = find_field_by_other_key(name);
+    const Field* field = field_spelled(name);
     if (field == nullptr)
       problems.add(unknown_key(document.name, name, "attn schema lists the keys of a job"));
     else if (document.find(field->key) != nullptr)

@@ -1,4 +1,4 @@
-"""Random runs of attn: an honest command line with honest files, of which some parts are changed."""
+"""Random runs of attn: a valid command line with valid files, of which some parts are changed."""
 
 import copy
 import dataclasses
@@ -15,7 +15,7 @@ MIB = 1 << 20
 LIMITS = [32 * MIB, 48 * MIB, 64 * MIB]
 TENSOR_SUFFIXES = ("npy", "npz", "safetensors", "json", "csv")
 
-# Honest command lines. {npy}, {npz}, ... stand for a file of that kind, {any} for a tensor file, {out} for an
+# Valid command lines. {npy}, {npz}, ... stand for a file of that kind, {any} for a tensor file, {out} for an
 # output and {picture} for a picture.
 COMMANDS = """
 run {job}
