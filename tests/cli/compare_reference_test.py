@@ -13,22 +13,10 @@ import pytest
 from scipy.special import softmax
 
 from support.attn import ROOT, assert_error, assert_verdict, attn
+from support.rounding import rounded
 
 UNIT = {"f64": 2.0 ** -53, "f32": 2.0 ** -24, "tf32": 2.0 ** -11, "f16": 2.0 ** -11, "bf16": 2.0 ** -8}
 SMALLEST = {"f64": 2.0 ** -1022, "f32": 2.0 ** -126, "tf32": 2.0 ** -126, "f16": 2.0 ** -24, "bf16": 2.0 ** -126}
-
-
-def rounded(x, precision):
-    """x rounded to `precision`, as float64."""
-    if precision == "f64":
-        return x
-    if precision in ("f32", "f16"):
-        return x.astype({"f32": "f4", "f16": "f2"}[precision]).astype("f8")
-    drop = np.uint64({"bf16": 16, "tf32": 13}[precision])
-    bits = np.atleast_1d(np.asarray(x, "f4")).view("u4").astype("u8")
-    half = (np.uint64(1) << (drop - np.uint64(1))) - np.uint64(1)
-    bits = (bits + half + ((bits >> drop) & np.uint64(1))) >> drop << drop
-    return bits.astype("u4").view("f4").astype("f8").reshape(np.shape(x))
 
 
 def kernel(q, k, v, mask, store, sums="f32", scale=None, factors=None, weights=None, of_scores=None,
@@ -247,6 +235,13 @@ def own_jobs():
         "zero key": {**given, "zero_key": True},
         "bias key": {**given, "bias_K": numbers(16), "bias_V": numbers(6)},
         "window": {**given, "window": [2, 0]},
+        "rotary positions": {**projected, "causal": True, "rotary": {"kind": "interleaved"}},
+        "rotary positions of some rows": {**given, **past, "rotary": {"kind": "half", "width": 4}, "rows": [1, -1]},
+        "rotary tables": {**given, "rotary": {"kind": "half"}, "cos": numbers(2, 9, 3), "sin": numbers(2, 9, 3)},
+        "normalised heads": {**projected, "qk_norm": "rms", "q_norm": numbers(4, 2), "k_norm": numbers(2)},
+        "normalised tokens": {**given, "qk_norm": "layer", "qk_norm_axis": "all", "q_norm": numbers(32),
+                              "q_norm_bias": numbers(32), "k_norm": numbers(16), "k_norm_bias": numbers(16)},
+        "unit queries and keys": {**given, "qk_norm": "l2", "scale": 10},
         "no values": {"Q": numbers(3, 4), "K": numbers(5, 4)},
     }
 
@@ -354,34 +349,34 @@ class TestNan:
 
 # Jobs without a bound, and outputs without a name.
 
-ROTARY = ["--q", "q.npy", "--k", "q.npy", "--v", "K", "--rotary", "half"]
+SPARSEMAX = ["--q", "q.npy", "--k", "q.npy", "--v", "K", "--normaliser", "sparsemax"]
 CROSS = ["--q", "q.npy", "--k", "cross.npy", "--v", "K"]
 
 
 @pytest.fixture(scope="module")
 def results(module_path):
-    """r.npz: context and queries of a job with rotary positions; o.npz: the context under another name;
+    """r.npz: context and queries of a job with another normaliser; o.npz: the context under another name;
     w.npy: the weights of a cross-attention."""
     q = np.random.default_rng(5).standard_normal((4, 4))
     np.save(module_path / "q.npy", q)
     np.save(module_path / "cross.npy", np.concatenate([q, q]))
     np.savez(module_path / "inputs.npz", Q=np.eye(2), K=np.eye(2))
-    attn("run", *ROTARY, "--outputs", "context,queries", "-o", "r.npz", cwd=module_path)
-    np.savez(module_path / "o.npz", o=np.load(module_path / "r.npz")["context"], more=q)
+    attn("run", *SPARSEMAX, "--outputs", "context,queries", "-o", "r.npz", cwd=module_path)
+    np.savez(module_path / "o.npz", o=np.load(module_path / "r.npz")["context"], more=2 * q)
     attn("run", *CROSS, "-o", "weights=w.npy", cwd=module_path)
     return functools.partial(attn, "compare", cwd=module_path)
 
 
 def test_job_without_a_bound_needs_a_tolerance(results):
-    assert_error(results("r.npz", "--reference", *ROTARY), 2, "rotary", "--rtol")
+    assert_error(results("r.npz", "--reference", *SPARSEMAX), 2, "for normalisers other than softmax", "--rtol")
 
 
 def test_job_without_a_bound_is_compared_within_a_tolerance(results):
-    assert_verdict(results("r.npz", "--reference", *ROTARY, "--rtol", "1e-9"), 0)
+    assert_verdict(results("r.npz", "--reference", *SPARSEMAX, "--rtol", "1e-9"), 0)
 
 
 def test_tensor_that_is_not_an_output_is_refused(results):
-    run = results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9")
+    run = results("o.npz", "--reference", *SPARSEMAX, "--rtol", "1e-9")
     assert run.stderr.decode() == (
         "attn: A: o: is not the name of an output; use --as o=context\n"
         "attn: A: more: is not the name of an output; use --as more=NAME; outputs of its shape: queries, keys, values, "
@@ -390,18 +385,18 @@ def test_tensor_that_is_not_an_output_is_refused(results):
 
 
 def test_as_names_the_outputs(results):
-    assert_verdict(results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9", "--as", "o=context,more=queries"), 1)
-    report = json.loads(results("o.npz", "--reference", *ROTARY, "--rtol", "1e-9", "--as",
+    assert_verdict(results("o.npz", "--reference", *SPARSEMAX, "--rtol", "1e-9", "--as", "o=context,more=queries"), 1)
+    report = json.loads(results("o.npz", "--reference", *SPARSEMAX, "--rtol", "1e-9", "--as",
                                 "o=context,more=queries", "--json").stdout)
     assert [(tensor["name"], tensor["same"]) for tensor in report["tensors"]] == [("context", True), ("queries", False)]
 
 
 def test_single_tensor_is_taken_for_the_context(results):
-    assert_verdict(results("o.npz#o", "--reference", *ROTARY, "--rtol", "1e-9"), 0)
+    assert_verdict(results("o.npz#o", "--reference", *SPARSEMAX, "--rtol", "1e-9"), 0)
 
 
 def test_as_names_the_output(results):
-    assert_verdict(results("o.npz#o", "--reference", *ROTARY, "--rtol", "1e-9", "--as", "queries"), 1)
+    assert_verdict(results("o.npz#o", "--reference", *SPARSEMAX, "--rtol", "1e-9", "--as", "queries"), 1)
 
 
 def test_as_accepts_another_output(results):
@@ -419,8 +414,8 @@ def test_tensor_without_the_shape_of_the_context_gets_a_hint(results):
     (["r.npz"], "--reference"),
     (["r.npz", "r.npz", "--q", "q.npy"], "--reference"),
     (["r.npz", "--reference"], "--reference"),
-    (["r.npz", "--reference", *ROTARY, "--as", "output", "--rtol", "0"], "--as"),
-    (["o.npz#o", "--reference", *ROTARY, "--as", "output", "--rtol", "0"], "W_O"),
+    (["r.npz", "--reference", *SPARSEMAX, "--as", "output", "--rtol", "0"], "--as"),
+    (["o.npz#o", "--reference", *SPARSEMAX, "--as", "output", "--rtol", "0"], "W_O"),
     (["r.npz", "r.npz", "--sums", "f32"], "--reference"),
 ])
 def test_flags_that_contradict_are_refused(results, arguments, word):
@@ -449,7 +444,7 @@ def test_flags_that_the_reference_decides_are_refused(results, flags, message):
     assert run.stdout == b""
 
 
-@pytest.mark.parametrize("arguments", [["inputs.npz", "--reference", *ROTARY], ["inputs.npz", "inputs.npz", "--reference"]])
+@pytest.mark.parametrize("arguments", [["inputs.npz", "--reference", *SPARSEMAX], ["inputs.npz", "inputs.npz", "--reference"]])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_file_without_outputs_is_refused(results, arguments, flags):
     run = results(*arguments, *flags)

@@ -60,7 +60,7 @@ def evaluate(dtype, cases, results, onnx_tolerance):
     """The largest error of the cases of one dtype, the tolerance with its reason, and the failed cases.
 
     The library's own errors may be small by chance. A case that exceeds the tolerance passes if it is within
-    the error bound of `attn compare --reference`, where there is one: not for rotary positions.
+    the error bound of `attn compare --reference`, where there is one.
     """
     own = max(error_of(c.library[o], c.exact[o]) for c in cases for o in c.library)
     if own > OWN_LIMIT[dtype]:

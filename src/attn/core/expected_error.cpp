@@ -4,12 +4,15 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <span>
 #include <utility>
 
 #include "attn/base/error.h"
 #include "attn/core/formula.h"
 #include "attn/core/gemm.h"
 #include "attn/core/projection.h"
+#include "attn/core/qk_norm.h"
+#include "attn/core/rotary.h"
 #include "attn/core/score.h"
 #include "attn/core/tensor_ops.h"
 
@@ -136,13 +139,34 @@ class ErrorOps {
     const Tensor limited = exact_.clipped(x.value);
     return {limited, rounded(x.error, limited), true};
   }
-  Bounded qk_normalised(const Bounded& x, const std::optional<Tensor>&,
-                        const std::optional<Tensor>&) const {
-    if (options_.qk_norm != QkNorm::none) throw_unbounded();
-    return x;
+
+  Bounded qk_normalised(const Bounded& x, const std::optional<Tensor>& weight,
+                        const std::optional<Tensor>& bias) const {
+    if (options_.qk_norm == QkNorm::none) return x;
+    const Tensor normalised = exact_.qk_normalised(x.value, weight, bias);
+    auto [unweighted, error] = without_weight(x);
+    if (weight)
+      error = each(
+          [this](double e, double u, double w, double of_w) { return e * w + u * (of_w + r_ * w); },
+          std::move(error), magnitude(unweighted), norm_terms(magnitude(*weight), x.value),
+          norm_terms(distance_when_stored(*weight), x.value));
+    if (bias) error = plus(std::move(error), norm_terms(distance_when_stored(*bias), x.value));
+    error = plus(std::move(error), times(magnitude(normalised), s_));
+    return {normalised, rounded(std::move(error), normalised), true};
   }
-  Bounded rotated_queries(const Bounded& x) const { return rotated(x); }
-  Bounded rotated_keys(const Bounded& x) const { return rotated(x); }
+
+  Bounded rotated_queries(const Bounded& x) const {
+    if (options_.rotary.kind == Rotary::Kind::none) return x;
+    const auto [angles, errors] = angles_at(in_.query_positions);
+    return rotated(x, exact_.rotated_queries(x.value),
+                   {exact_.chosen_rows(angles.cos), exact_.chosen_rows(angles.sin)},
+                   {exact_.chosen_rows(errors.cos), exact_.chosen_rows(errors.sin)});
+  }
+  Bounded rotated_keys(const Bounded& x) const {
+    if (options_.rotary.kind == Rotary::Kind::none) return x;
+    const auto [angles, errors] = angles_at(in_.key_positions);
+    return rotated(x, exact_.rotated_keys(x.value), angles, errors);
+  }
 
   Bounded scaled_by_position(const Bounded& queries) const {
     if (options_.query_scale.factor == 0) return queries;
@@ -315,9 +339,80 @@ class ErrorOps {
   /// c(n) of the header.
   double sum_of_products(std::size_t n) const { return growth(n) * s_ + (f_ > r_ ? 2 * f_ : 0); }
 
-  Bounded rotated(const Bounded& x) const {
-    if (options_.rotary.kind != Rotary::Kind::none) throw_unbounded();
-    return x;
+  /// x (B, heads, N, D) normalised without weight and bias, and its error.
+  std::pair<Tensor, Tensor> without_weight(const Bounded& x) const {
+    const bool all = options_.qk_norm_axis == QkNormAxis::all;
+    const std::size_t heads = x.value.shape()[1];
+    Tensor columns = all ? exact_.join_heads(wide(x.value)) : wide(x.value);
+    Tensor errors = all ? exact_.join_heads(x.error) : x.error;
+    const std::size_t count = columns.shape().back();
+    const double terms = options_.qk_norm == QkNorm::l2 ? 1 : static_cast<double>(count);
+    const auto values = columns.mutable_data<double>(), bounds = errors.mutable_data<double>();
+    for (std::size_t from = 0; from < values.size(); from += count)
+      normalise_token(values.subspan(from, count), bounds.subspan(from, count), terms);
+    if (!all) return {columns, errors};
+    return {exact_.split_heads(columns, heads), exact_.split_heads(errors, heads)};
+  }
+
+  /// Normalises the columns x of a token and replaces their errors e by those of the result. The
+  /// norm is that of x / sqrt(terms), which changes by at most the norm of the errors.
+  void normalise_token(std::span<double> x, std::span<double> e, double terms) const {
+    const double sum = growth(x.size()) * s_;
+    double of_mean = 0;
+    if (options_.qk_norm == QkNorm::layer)
+      for (std::size_t i = 0; i < x.size(); ++i) of_mean += (e[i] + sum * std::abs(x[i])) / terms;
+    const double norm = normalise_columns(x, options_);
+    double squares = 0;
+    for (double& error : e) error += of_mean, squares += error * error;
+    const double of_norm = std::sqrt(squares / terms) / norm + sum / 2 + 6 * s_;
+    const double largest = 2 * std::sqrt(static_cast<double>(x.size()) / terms);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      e[i] = of_norm < 1
+                 ? std::min((e[i] / norm + std::abs(x[i]) * of_norm) / (1 - of_norm), largest)
+                 : largest;
+  }
+
+  /// The terms of a norm, (heads or 1, D), for each element of x (B, heads, N, D).
+  static Tensor norm_terms(const Tensor& terms, const Tensor& x) {
+    Tensor repeated(DType::f64, x.shape());
+    const std::size_t heads = x.shape()[1], N = x.shape()[2], D = x.shape()[3];
+    const auto from = terms.data<double>();
+    const auto out = repeated.mutable_data<double>();
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = from[(i / (N * D) % heads * D + i % D) % from.size()];
+    return repeated;
+  }
+
+  /// The angles of all tokens and the errors of their stored cosines and sines.
+  std::pair<Angles, Angles> angles_at(const Tensor& positions) const {
+    Angles angles = rotary_angles(options_.rotary, in_, positions);
+    if (in_.cos)
+      return {angles, {distance_when_stored(angles.cos), distance_when_stored(angles.sin)}};
+    const Tensor error = rotary_angle_errors(options_.rotary, in_, positions, s_);
+    return {angles, {rounded(error, angles.cos), rounded(error, angles.sin)}};
+  }
+
+  /// A kernel may also store the four products of each pair.
+  Bounded rotated(const Bounded& x, Tensor turned, const Angles& angles,
+                  const Angles& errors) const {
+    const Tensor magnitudes = magnitude(x.value);
+    const auto before = magnitudes.data<double>(), e = x.error.data<double>();
+    const auto of_product = [&](std::size_t i, double factor, double of_factor) {
+      return e[i] * std::abs(factor) + before[i] * (of_factor + r_ * std::abs(factor)) +
+             precision_.least;
+    };
+    const auto cos = angles.cos.data<double>(), of_cos = errors.cos.data<double>();
+    const auto sin = angles.sin.data<double>(), of_sin = errors.sin.data<double>();
+    Tensor total = x.error;
+    const auto out = total.mutable_data<double>();
+    each_rotated_pair(
+        turned.shape(), angles, options_.rotary.kind,
+        [&](std::size_t i, std::size_t j, std::size_t k) {
+          out[i] = of_product(i, cos[k], of_cos[k]) + of_product(j, sin[k], of_sin[k]);
+          out[j] = of_product(i, sin[k], of_sin[k]) + of_product(j, cos[k], of_cos[k]);
+        });
+    Tensor error = rounded(std::move(total), turned);
+    return {std::move(turned), std::move(error), true};
   }
 
   bool biases_are_rounded() const {
@@ -360,8 +455,6 @@ std::string missing_bound_reason(const Request& request, const Options& options)
   if (!output || !row_of(*output).has_error_bound) return "for " + std::string(name_of(request));
   if (*output == Output::values || *output == Output::present_V || *output == Output::gates)
     return "";
-  if (options.qk_norm != QkNorm::none) return "with qk_norm";
-  if (options.rotary.kind != Rotary::Kind::none) return "with rotary positions";
   if (row_of(*output).phase == Phase::projection) return "";
   if (options.score != Score::dot) return "for score functions other than dot";
   if (row_of(*output).phase == Phase::scores || *output == Output::masked_scores) return "";

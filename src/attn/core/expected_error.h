@@ -16,6 +16,14 @@
 // the error bounds are
 //
 //   X W + b   e(X) |W| + |X| e(W) + c(M) |X| |W| + e(b) + s |.|, stored: + r |.|
+//   norms     u = x / n: (e(x) / n + |u| p) / (1 - p), p = |e(x)| / n + (g(d) / 2 + 6) s, where
+//             |.| is the norm of d columns, and n is at least epsilon; layer: first e(x) + the
+//             means of e(x) and g(d) s |x|; then e(u) |w| + |u| (e(w) + r |w|) + e(b) + s |.|,
+//             stored: + r |.|
+//   rotated   a cos - b sin: e(a) |cos| + |a| (e(cos) + r |cos|) + the same for b and sin, stored:
+//             + r |.|; e(cos) = m (min(2, e(angle)) + 2 s) + e(m) + r |m cos|, where m is the
+//             attention factor and running error analysis gives e(angle) and e(m); |a| r because
+//             cosines, sines and products may be stored
 //   scores    e(Q) |K|' + |Q| e(K)' + c(D) |Q| |K|'
 //   scaled    the scale times that, + 4 s |.|; softcap: + 4 s |.| more
 //   masked    + (2 s + r if biases are not representable) |bias| + s |.|; divided by temperature

@@ -14,22 +14,6 @@ double norm_epsilon(const Options& options) {
   return options.qk_norm == QkNorm::layer ? 1e-5 : 1e-6;
 }
 
-/// Normalises the columns of one token.
-void normalise_columns(std::span<double> x, const Options& options) {
-  const auto count = static_cast<double>(x.size());
-  if (options.qk_norm == QkNorm::layer) {
-    double sum = 0;
-    for (const double value : x) sum += value;
-    for (double& value : x) value -= sum / count;
-  }
-  double squares = 0;
-  for (const double value : x) squares += value * value;
-  const double epsilon = norm_epsilon(options);
-  const double norm = options.qk_norm == QkNorm::l2 ? std::max(std::sqrt(squares), epsilon)
-                                                    : std::sqrt(squares / count + epsilon);
-  for (double& value : x) value /= norm;
-}
-
 /// The elements of `given` (heads or 1, D) as (heads, D), or `value` everywhere.
 std::vector<double> norm_terms(const std::optional<Tensor>& given, std::size_t count,
                                double value) {
@@ -42,6 +26,22 @@ std::vector<double> norm_terms(const std::optional<Tensor>& given, std::size_t c
 }
 
 }  // namespace
+
+double normalise_columns(std::span<double> x, const Options& options) {
+  const auto count = static_cast<double>(x.size());
+  if (options.qk_norm == QkNorm::layer) {
+    double sum = 0;
+    for (const double value : x) sum += value;
+    for (double& value : x) value -= sum / count;
+  }
+  double squares = 0;
+  for (const double value : x) squares += value * value;
+  const double epsilon = norm_epsilon(options);
+  const double norm = options.qk_norm == QkNorm::l2 ? std::max(std::sqrt(squares), epsilon)
+                                                    : std::sqrt(squares / count + epsilon);
+  for (double& value : x) value /= norm;
+  return norm;
+}
 
 Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
                      const std::optional<Tensor>& bias, const Options& options, DType compute) {

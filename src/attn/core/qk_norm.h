@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
 #include "attn/core/options.h"
 #include "attn/tensor/tensor.h"
@@ -17,5 +18,8 @@ namespace attn {
 /// once to `compute`.
 Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
                      const std::optional<Tensor>& bias, const Options& options, DType compute);
+
+/// Normalises the columns of one token in place, without weight and bias. Returns the divisor.
+double normalise_columns(std::span<double> x, const Options& options);
 
 }  // namespace attn

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attn/base/number_text.h"
+#include "attn/core/running_error.h"
 #include "attn/core/shapes.h"
 
 namespace attn {
@@ -14,52 +15,64 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 
+// Real is double, or RunningError for error bounds.
+
 /// The index of the pair, as a real number, that makes `times` turns in original_length.
-double pair_turning(double times, const Rotary& rotary, double r) {
-  const auto length = static_cast<double>(rotary.original_length);
-  return r * std::log(length / (times * kTurn)) / (2 * std::log(rotary.base));
+template <class Real>
+Real pair_turning(double times, const Rotary& rotary, double r) {
+  using std::log;
+  const Real length = static_cast<double>(rotary.original_length);
+  return r * log(length / (times * kTurn)) / (2 * log(Real(rotary.base)));
 }
 
 /// Peng et al. 2023, section 3.2. The ramp is over the pairs, as in the authors' code and in
 /// _compute_yarn_parameters of transformers (which has `truncate`), not over the turns as in the
 /// paper.
-double yarn(double frequency, double k, const Rotary& rotary, double r) {
-  double low = pair_turning(rotary.beta_fast, rotary, r);
-  double high = pair_turning(rotary.beta_slow, rotary, r);
-  if (rotary.truncate) low = std::floor(low), high = std::ceil(high);
-  low = std::max(low, 0.0), high = std::min(high, r - 1);
-  const double width = low == high ? 0.001 : high - low;  // never 0 / 0
-  const double slow = std::clamp((k - low) / width, 0.0, 1.0);
+template <class Real>
+Real yarn(Real frequency, double k, const Rotary& rotary, double r) {
+  using std::ceil, std::floor;
+  Real low = pair_turning<Real>(rotary.beta_fast, rotary, r);
+  Real high = pair_turning<Real>(rotary.beta_slow, rotary, r);
+  if (rotary.truncate) low = floor(low), high = ceil(high);
+  low = std::max<Real>(low, 0.0), high = std::min<Real>(high, r - 1);
+  const Real width = low == high ? Real(0.001) : high - low;  // never 0 / 0
+  const Real slow = std::clamp<Real>((k - low) / width, 0.0, 1.0);
   return frequency / rotary.factor * slow + frequency * (1 - slow);
 }
 
-double llama3(double frequency, const Rotary& rotary) {
-  const double turns = static_cast<double>(rotary.original_length) * frequency / kTurn;
-  const double low = rotary.low_frequency_factor, high = rotary.high_frequency_factor;
+template <class Real>
+Real llama3(Real frequency, const Rotary& rotary) {
+  const Real turns = static_cast<double>(rotary.original_length) * frequency / kTurn;
+  const Real low = rotary.low_frequency_factor, high = rotary.high_frequency_factor;
   if (turns < low) return frequency / rotary.factor;
-  if (turns > high) return frequency;
-  const double fast = (turns - low) / (high - low);
+  if (high < turns) return frequency;
+  const Real fast = (turns - low) / (high - low);
   return (1 - fast) * frequency / rotary.factor + fast * frequency;
 }
 
 /// The factor of ntk for the context of the job, as in _compute_dynamic_ntk_parameters of
 /// transformers.
-double dynamic_factor(const Rotary& rotary, const Inputs& in) {
+template <class Real>
+Real dynamic_factor(const Rotary& rotary, const Inputs& in) {
   const auto trained = static_cast<double>(rotary.original_length);
   const double length = std::max(static_cast<double>(in.last_position) + 1, trained);
-  return rotary.factor * length / trained - (rotary.factor - 1);
+  return Real(rotary.factor) * length / trained - (Real(rotary.factor) - 1);
 }
 
-double base_of(const Rotary& rotary, const Inputs& in, double r) {
-  double factor = 1;
-  if (rotary.scaling == Rotary::Scaling::ntk) factor = rotary.factor;
-  if (rotary.scaling == Rotary::Scaling::dynamic_ntk) factor = dynamic_factor(rotary, in);
-  return rotary.base * std::pow(factor, r / (r - 2));
+template <class Real>
+Real base_of(const Rotary& rotary, const Inputs& in, double r) {
+  using std::pow;
+  const bool dynamic = rotary.scaling == Rotary::Scaling::dynamic_ntk;
+  if (!dynamic && rotary.scaling != Rotary::Scaling::ntk) return rotary.base;
+  const Real factor = dynamic ? dynamic_factor<Real>(rotary, in) : Real(rotary.factor);
+  return rotary.base * pow(factor, Real(r / (r - 2)));
 }
 
-double frequency(std::size_t pair, const Rotary& rotary, const Inputs& in, double r) {
+template <class Real>
+Real frequency(std::size_t pair, const Rotary& rotary, const Inputs& in, double r) {
+  using std::pow;
   const auto k = static_cast<double>(pair);
-  const double plain = std::pow(base_of(rotary, in, r), -2 * k / r);
+  const Real plain = pow(base_of<Real>(rotary, in, r), Real(-2 * k / r));
   switch (rotary.scaling) {
     case Rotary::Scaling::linear:
       return plain / rotary.factor;
@@ -77,13 +90,20 @@ double frequency(std::size_t pair, const Rotary& rotary, const Inputs& in, doubl
   return plain;
 }
 
-double attention_factor(const Rotary& rotary) {
+template <class Real>
+Real attention_factor(const Rotary& rotary) {
+  using std::log, std::sqrt;
   const bool longrope = rotary.scaling == Rotary::Scaling::longrope;
   if (!longrope && rotary.scaling != Rotary::Scaling::yarn) return 1;
   if (rotary.attention_factor > 0) return rotary.attention_factor;
-  const double log = std::log(rotary.factor);
-  if (!longrope) return 0.1 * log + 1;
-  return log > 0 ? std::sqrt(1 + log / std::log(static_cast<double>(rotary.original_length))) : 1;
+  const Real log_factor = log(Real(rotary.factor));
+  if (!longrope) return 0.1 * log_factor + 1;
+  const Real trained = static_cast<double>(rotary.original_length);
+  return Real(0.0) < log_factor ? sqrt(1 + log_factor / log(trained)) : Real(1);
+}
+
+std::size_t rotated_columns(const Rotary& rotary, const Inputs& in) {
+  return rotary.width > 0 ? static_cast<std::size_t>(rotary.width) : in.D;
 }
 
 /// The rows of a table (positions, width) at `positions` (B, N): (B, N, width), f64.
@@ -104,14 +124,14 @@ Tensor rows_at(const Tensor& table, const Tensor& positions) {
 Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions) {
   if (in.cos && in.cos->rank() == 3) return {cast(*in.cos, DType::f64), cast(*in.sin, DType::f64)};
   if (in.cos) return {rows_at(*in.cos, positions), rows_at(*in.sin, positions)};
-  const std::size_t r = rotary.width > 0 ? static_cast<std::size_t>(rotary.width) : in.D;
+  const std::size_t r = rotated_columns(rotary, in);
   const Shape shape = {positions.shape()[0], positions.shape()[1], r / 2};
   Angles angles{Tensor(DType::f64, shape), Tensor(DType::f64, shape)};
   const auto indices = positions.data<std::int64_t>();
   const auto cos = angles.cos.mutable_data<double>(), sin = angles.sin.mutable_data<double>();
-  const double factor = attention_factor(rotary);
+  const auto factor = attention_factor<double>(rotary);
   for (std::size_t k = 0; k < r / 2; ++k) {
-    const double f = frequency(k, rotary, in, static_cast<double>(r));
+    const auto f = frequency<double>(k, rotary, in, static_cast<double>(r));
     for (std::size_t i = 0; i < indices.size(); ++i) {
       const double angle = static_cast<double>(indices[i]) * f;
       cos[i * (r / 2) + k] = factor * std::cos(angle);
@@ -121,23 +141,33 @@ Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& posit
   return angles;
 }
 
-Tensor rotated(const Tensor& x, const Angles& angles, Rotary::Kind kind, DType compute) {
-  Tensor turned = cast(x, DType::f64);
-  const std::size_t heads = x.shape()[1], N = x.shape()[2], D = x.shape()[3];
-  const std::size_t pairs = angles.cos.shape()[2], rows = angles.cos.shape()[0] * N;
-  const bool half = kind == Rotary::Kind::half;
-  const auto cos = angles.cos.data<double>(), sin = angles.sin.data<double>();
-  const auto out = turned.mutable_data<double>();
-  for (std::size_t row = 0; row * D < out.size(); ++row) {
-    const std::size_t b = row / N / heads, angle = (b * N + row % N) % rows;
-    for (std::size_t k = 0; k < pairs; ++k) {
-      double& a = out[row * D + (half ? k : 2 * k)];
-      double& c = out[row * D + (half ? k + pairs : 2 * k + 1)];
-      const double cosine = cos[angle * pairs + k], sine = sin[angle * pairs + k], first = a;
-      a = first * cosine - c * sine;
-      c = first * sine + c * cosine;
+Tensor rotary_angle_errors(const Rotary& rotary, const Inputs& in, const Tensor& positions,
+                           double unit) {
+  const std::size_t r = rotated_columns(rotary, in);
+  Tensor errors(DType::f64, {positions.shape()[0], positions.shape()[1], r / 2});
+  const auto indices = positions.data<std::int64_t>();
+  const auto out = errors.mutable_data<double>();
+  const auto factor = attention_factor<RunningError>(rotary);
+  for (std::size_t k = 0; k < r / 2; ++k) {
+    const auto f = frequency<RunningError>(k, rotary, in, static_cast<double>(r));
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      const double of_angle = (static_cast<double>(indices[i]) * f).error * unit;
+      out[i * (r / 2) + k] =
+          factor.value * (std::min(2.0, of_angle) + 2 * unit) + factor.error * unit;
     }
   }
+  return errors;
+}
+
+Tensor rotated(const Tensor& x, const Angles& angles, Rotary::Kind kind, DType compute) {
+  Tensor turned = cast(x, DType::f64);
+  const auto cos = angles.cos.data<double>(), sin = angles.sin.data<double>();
+  const auto out = turned.mutable_data<double>();
+  each_rotated_pair(x.shape(), angles, kind, [&](std::size_t i, std::size_t j, std::size_t angle) {
+    const double a = out[i], b = out[j];
+    out[i] = a * cos[angle] - b * sin[angle];
+    out[j] = a * sin[angle] + b * cos[angle];
+  });
   return cast(turned, compute);
 }
 
@@ -240,7 +270,7 @@ void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, Ax
 void set_rotary_divisors(const TensorMap& tensors, const Rotary& rotary, Inputs& in,
                          AxisLengths& axes) {
   if (rotary.kind == Rotary::Kind::none || rotary.scaling != Rotary::Scaling::longrope) return;
-  const std::size_t r = rotary.width > 0 ? static_cast<std::size_t>(rotary.width) : in.D;
+  const std::size_t r = rotated_columns(rotary, in);
   for (const Input input : {Input::short_factor, Input::long_factor}) {
     const Tensor divisors = cast(at(tensors, input), DType::f64);
     const auto is_divisor = [](double x) { return x > 0 && std::isfinite(x); };

@@ -32,6 +32,28 @@ struct Angles {
 /// With in.cos and in.sin, the angles from these tables instead.
 Angles rotary_angles(const Rotary& rotary, const Inputs& in, const Tensor& positions);
 
+/// Bounds of the errors of both cosines and sines, (B or 1, N, r / 2), f64, when a computation with
+/// this unit roundoff rounds each operation of the formulas above once, and cosines and sines
+/// twice. Not for in.cos and in.sin.
+Tensor rotary_angle_errors(const Rotary& rotary, const Inputs& in, const Tensor& positions,
+                           double unit);
+
+/// Calls f(i, j, angle) with the indices of both elements of each rotated pair of x
+/// (B, heads, N, D), and of its cosine and sine.
+template <class F>
+void each_rotated_pair(const Shape& x, const Angles& angles, Rotary::Kind kind, F f) {
+  const std::size_t heads = x[1], N = x[2], D = x[3];
+  const std::size_t pairs = angles.cos.shape()[2], rows = angles.cos.shape()[0] * N;
+  const bool half = kind == Rotary::Kind::half;
+  for (std::size_t row = 0; row < x[0] * heads * N; ++row) {
+    const std::size_t b = row / N / heads, angle = (b * N + row % N) % rows;
+    for (std::size_t k = 0; k < pairs; ++k) {
+      const std::size_t first = row * D + (half ? k : 2 * k);
+      f(first, first + (half ? pairs : 1), angle * pairs + k);
+    }
+  }
+}
+
 /// x (B, heads, N, D) with each pair (a, b) of its first r columns rotated to
 /// (a cos - b sin, a sin + b cos); in doubles, rounded once to `compute`.
 Tensor rotated(const Tensor& x, const Angles& angles, Rotary::Kind kind, DType compute);
