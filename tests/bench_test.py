@@ -6,8 +6,10 @@ import pytest
 
 from support.attn import ROOT
 
-sys.path.insert(0, str(ROOT / "scripts" / "benchmarks"))
+sys.path.append(str(ROOT / "scripts" / "benchmarks"))
 import gates  # noqa: E402
+import main  # noqa: E402
+sys.path.pop()  # its peers.py would hide tests/peers
 
 ERRORS = [{"attn": (1e-8, 1e-7), "torch": (2e-8, 2e-7)}]
 
@@ -44,3 +46,23 @@ def test_errors_are_judged_in_any_case(verdicts):
 
 def test_memory_bandwidth_may_vary():
     assert gates.variation({"kernels": [row(1, [1e9, 5e9])]}) == 0
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    monkeypatch.setattr(main.kernels, "instruction_set", lambda: "avx2")
+    return main.machine(2)
+
+
+@pytest.mark.parametrize("name", ["processor", "caches", "instruction set", "load", "threads"])
+def test_machine_is_described(machine, name):
+    assert machine[name] not in ("", None)
+
+
+def test_caches_are_those_of_data(tmp_path):
+    for index, (level, kind, size) in enumerate([(1, "Data", "32K"), (1, "Instruction", "32K"), (2, "Unified", "512K")]):
+        folder = tmp_path / f"index{index}"
+        folder.mkdir()
+        for name, text in (("level", level), ("type", kind), ("size", size)):
+            (folder / name).write_text(f"{text}\n")
+    assert main.caches(tmp_path) == "L1d 32K, L2 512K"
