@@ -162,3 +162,21 @@ class TestInstallPage:
         defined = dict(re.findall(r"^option\((ATTN_\w+) .* (ON|OFF)\)", cmake, re.MULTILINE))
         listed = dict(re.findall(r"^\| `(ATTN_\w+)` \| (ON|OFF) ", page, re.MULTILINE))
         assert listed == defined
+
+
+class TestReleaseWorkflow:
+    @pytest.fixture(scope="class")
+    def workflow(self):
+        return read(ROOT / ".github" / "workflows" / "release.yml")
+
+    def test_runs_scripts_that_exist(self, workflow):
+        named = re.findall(r"run: (scripts/\S+)", workflow)
+        assert len(named) >= 4
+        assert [name for name in named if not os.access(ROOT / name, os.X_OK)] == []
+
+    @pytest.mark.parametrize("tag, matches", [("v{}", True), ("v9.9.9", False)])
+    def test_tag_is_that_of_the_version(self, workflow, tag, matches):
+        version = re.search(r"project\(attn VERSION ([\d.]+)", read(ROOT / "CMakeLists.txt"))[1]
+        command = re.search(r"run: (grep .*)", workflow)[1]
+        check = subprocess.run(["sh", "-c", command], cwd=ROOT, env={"GITHUB_REF_NAME": tag.format(version), "PATH": "/usr/bin:/bin"})
+        assert (check.returncode == 0) == matches
