@@ -267,7 +267,35 @@ def test_several_saved_layers_are_refused(tmp_path, layer):
              **{f"layers.{n}.{k}": v for n in (0, 1) for k, v in layer.items()})
     run = attn("run", "model.npz", "--heads", "2", cwd=tmp_path)
     assert run.returncode == 65
-    assert b"model.npz: contains several attention layers: layers.0., layers.1.; save one" in run.stderr
+    assert (b"model.npz: contains several attention layers: layers.0., layers.1.; select one, as "
+            b"model.npz#layers.0.\n") in run.stderr
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors"])
+def test_prefix_selects_one_of_several_saved_layers(tmp_path, layer, suffix):
+    np.save(tmp_path / "x.npy", np.arange(12.0).reshape(3, 4))
+    np.savez(tmp_path / "layer.npz", **layer)
+    np.savez(tmp_path / "model.npz", **{f"layers.{n}.{k}": v * (1 + n) for n in (0, 1) for k, v in layer.items()},
+             other=np.ones(3))
+    if suffix == "safetensors":
+        assert attn("convert", "model.npz", "-o", "model.safetensors", cwd=tmp_path).returncode == 0
+    flags = ["--heads", "2", "--embeddings", "x.npy", "--outputs", "output"]
+    expected, found = (attn("run", file, *flags, cwd=tmp_path) for file in ("layer.npz", f"model.{suffix}#layers.0."))
+    assert (found.returncode, found.stderr) == (0, b"")
+    assert found.stdout == expected.stdout
+
+
+def test_prefix_selects_arrays_named_like_keys(tmp_path):
+    np.savez(tmp_path / "jobs.npz", **{"a.Q": np.eye(2), "a.K": np.eye(2), "b.Q": np.ones((2, 2))})
+    run = attn("run", "jobs.npz#a.", "--outputs", "scores", "--format", "json", cwd=tmp_path)
+    assert json.loads(run.stdout)["scores"] == [[1, 0], [0, 1]]
+
+
+def test_prefix_that_no_name_has(tmp_path, layer):
+    np.savez(tmp_path / "model.npz", **{f"layers.0.{k}": v for k, v in layer.items()})
+    run = attn("run", "model.npz#layers.1.", "--heads", "2", cwd=tmp_path)
+    assert run.returncode == 65
+    assert b"model.npz: has no tensor whose name starts with 'layers.1.'; its tensors: layers.0.in_proj" in run.stderr
 
 
 def test_joined_weights_are_not_one_projection(tmp_path, layer):

@@ -22,7 +22,7 @@ namespace {
 std::vector<FileDigest> input_digests(const Item& item, const TensorFiles& files) {
   std::vector<FileDigest> digests;
   if (item.line) digests.emplace_back(item.name, digest_of(bytes_of(*item.line)));
-  for (const auto& [path, file] : files.files()) digests.emplace_back(path, file.digest());
+  for (auto& digest : files.digests()) digests.push_back(std::move(digest));
   return digests;
 }
 

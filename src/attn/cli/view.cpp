@@ -43,13 +43,16 @@ void check_labels(const std::string& flag, const std::vector<std::string>& label
 
 /// `file` is "FILE" or "FILE#NAME"; the latter is the same as --of NAME.
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
-  const auto [path, member] = parse_tensor_ref(file);
-  if (!member.empty() && !args.of.empty())
+  const TensorRef ref = parse_tensor_ref(file);
+  const std::string& path = ref.path;
+  const std::string name = ref.member + ref.part;
+  if (!name.empty() && !args.of.empty())
     throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
   ResultFile result = read_result(path, files);
-  if (!member.empty() && !result.tensors.contains(member)) files.read({path, member});  // throws
+  const bool is_part = !name.empty() && !(ref.part.empty() && result.tensors.contains(name));
+  if (is_part) result.tensors.set(name, files.read(ref));
   if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens", files.budget());
-  HeatSource source = heat_source(result, member.empty() ? args.of : member, path);
+  HeatSource source = heat_source(result, name.empty() ? args.of : name, path);
   if (!args.key_tokens.empty())
     source.column_tokens = tokens_of_flag(args.key_tokens, "--key-tokens", files.budget());
   if (source.tensor.rank() > 0) {
@@ -62,7 +65,7 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
   }
   charge_heat_map(source.tensor.shape(), files.budget(), printable(path));
   PageSet set = page_set(source, args.choice, file);
-  if (!read_by_pages(path, files)) set.key.reset();
+  if (is_part || !read_by_pages(path, files)) set.key.reset();
   return set;
 }
 

@@ -22,12 +22,6 @@ Tensor swap_middle_axes(const Tensor& tensor) {
   return swapped;
 }
 
-Tensor transposed(const Tensor& matrix) {
-  const Shape& shape = matrix.shape();
-  return swap_middle_axes(matrix.reshaped({1, shape[0], shape[1], 1}))
-      .reshaped({shape[1], shape[0]});
-}
-
 Tensor split_heads(const Tensor& packed, std::size_t heads) {
   const Shape& shape = packed.shape();
   return swap_middle_axes(packed.reshaped({shape[0], shape[1], heads, shape[2] / heads}));

@@ -24,9 +24,6 @@ Tensor side_by_side(const Tensor& split);
 /// (A, B, C, D) -> (A, C, B, D).
 Tensor swap_middle_axes(const Tensor& tensor);
 
-/// (M, N) -> (N, M).
-Tensor transposed(const Tensor& matrix);
-
 /// (A, B, C) -> (B, A, C).
 Tensor swap_first_axes(const Tensor& tensor);
 

@@ -252,14 +252,15 @@ FileBytes read_file(const std::string& path, std::size_t max_bytes, FileAccess a
     poll(&ready, 1, kWriterMilliseconds);
   }
   const auto size = is_regular ? static_cast<std::size_t>(input.info.st_size) : 0;
-  if (size > max_bytes) too_large(file, size, max_bytes);
-  if (access == FileAccess::map && !input.inherited && size >= kWorthMapping)
-    file.data = map_file(fd, size, name);
+  const bool maps = access == FileAccess::map || access == FileAccess::map_part;
+  if (size > max_bytes && access != FileAccess::map_part) too_large(file, size, max_bytes);
+  if (maps && !input.inherited && size >= kWorthMapping) file.data = map_file(fd, size, name);
   if (file.data != nullptr) {
     file.size = size;
     file.mapped = stamp_of(input.info);
     return file;
   }
+  if (size > max_bytes) too_large(file, size, max_bytes);
   const bool is_settled = is_regular && access != FileAccess::growing;
   try {
     if (size > 0)

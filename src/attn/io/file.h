@@ -61,9 +61,10 @@ struct FileBytes {
   }
 };
 
-/// read: copy the file. map: map large regular files into memory (map_file()). growing: copy the
+/// read: copy the file. map: map large regular files into memory (map_file()). map_part: likewise,
+/// even those of more than `max_bytes`, because only parts of them are used. growing: copy the
 /// present contents, even if another program appends to the file.
-enum class FileAccess { read, map, growing };
+enum class FileAccess { read, map, map_part, growing };
 
 /// Reads a regular file, up to the size it has when opened, or a pipe: "-" or /dev/stdin (standard
 /// input), /dev/fd/N, or a FIFO, which must have a writer within two seconds. /dev/null is empty;

@@ -139,12 +139,21 @@ TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata,
   return tensors;
 }
 
+Tensor read_safetensor(const FileBytes& file, const SafetensorsEntry& entry, ReadBudget* budget) {
+  return tensor_of(file, entry, budget);
+}
+
 Tensor read_safetensor(const FileBytes& file, const std::string& name, ReadBudget* budget) {
   MemoryCharge charge(budget, file.name());
   const SafetensorsHeader header = parse_safetensors_header(file, charge);
+  return tensor_of(file, entry_named(header, name, file), budget);
+}
+
+const SafetensorsEntry& entry_named(const SafetensorsHeader& header, const std::string& name,
+                                    const FileBytes& file) {
   std::vector<std::string> names;
   for (const SafetensorsEntry& entry : header.entries) {
-    if (entry.name == name) return tensor_of(file, entry, budget);
+    if (entry.name == name) return entry;
     names.push_back(entry.name);
   }
   fail_at({file.name()}, "has no tensor '" + printable(name) + "'" + did_you_mean(name, names));

@@ -39,10 +39,6 @@ bool is_safetensors(std::span<const std::byte> bytes);
 TensorMap read_safetensors(const FileBytes& file, SafetensorsMetadata* metadata = nullptr,
                            ReadBudget* budget = nullptr);
 
-/// One tensor; others may have unsupported dtypes. Errors: data.
-Tensor read_safetensor(const FileBytes& file, const std::string& name,
-                       ReadBudget* budget = nullptr);
-
 /// The layout of a file of these tensors. `path` is used in errors, which are those of
 /// write_safetensors().
 FileLayout safetensors_layout(const std::vector<TensorSpec>& specs,
@@ -83,6 +79,16 @@ struct SafetensorsHeader {
 /// Charges what the header and its tensors take in memory to `charge`, without their elements.
 /// Errors: data, for any violation of the format.
 SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge);
+
+/// One tensor; others may have unsupported dtypes. Errors: data.
+Tensor read_safetensor(const FileBytes& file, const SafetensorsEntry& entry,
+                       ReadBudget* budget = nullptr);
+Tensor read_safetensor(const FileBytes& file, const std::string& name,
+                       ReadBudget* budget = nullptr);
+
+/// The entry of a tensor. Errors: data, if `file` has none of this name.
+const SafetensorsEntry& entry_named(const SafetensorsHeader& header, const std::string& name,
+                                    const FileBytes& file);
 
 /// The element type for one of our dtypes. Its address gives the order in files: later table
 /// entries come first.

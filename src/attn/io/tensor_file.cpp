@@ -10,12 +10,14 @@
 #include "attn/base/text.h"
 #include "attn/io/checked_text.h"
 #include "attn/io/csv.h"
+#include "attn/io/digest.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/npy.h"
 #include "attn/io/npz.h"
 #include "attn/io/open_file.h"
 #include "attn/io/safetensors.h"
+#include "attn/io/tensor_part.h"
 
 namespace attn {
 namespace {
@@ -144,8 +146,10 @@ TensorRef parse_tensor_ref(const std::string& text) {
   std::error_code ignored;
   if (last == std::string::npos || std::filesystem::exists(text, ignored)) return {text, ""};
   const std::size_t quote = text.find("#'");
-  if (quote != std::string::npos && quote + 3 < text.size() && text.ends_with('\''))
-    return {text.substr(0, quote), text.substr(quote + 2, text.size() - quote - 3)};
+  const NamedPart quoted = split_part(text);
+  if (quote != std::string::npos && quote + 3 < quoted.name.size() && quoted.name.ends_with('\''))
+    return {text.substr(0, quote), text.substr(quote + 2, quoted.name.size() - quote - 3),
+            quoted.part};
   const auto split = [&](std::size_t hash) {
     return TensorRef{text.substr(0, hash), text.substr(hash + 1)};
   };
@@ -177,7 +181,10 @@ void TensorFiles::add(FileBytes file) {
 
 const FileBytes& TensorFiles::file(const std::string& path) {
   const auto found = files_.find(path);
-  if (found != files_.end()) return found->second;
+  if (found != files_.end()) {
+    if (partly_read_.erase(path) > 0) budget_.charge(found->second.size, found->second.name());
+    return found->second;
+  }
   if (shared_ == nullptr) {
     FileBytes file = read_file(path, budget_.left(), limits_.access);
     add(std::move(file));
@@ -187,6 +194,72 @@ const FileBytes& TensorFiles::file(const std::string& path) {
   const auto held = held_.emplace(path, shared_->file(path)).first;
   add(held->second->bytes());
   return files_.at(path);
+}
+
+/// The file, of which tensors are read by name.
+const FileBytes& TensorFiles::file_of_names(const std::string& path) {
+  const auto found = files_.find(path);
+  if (found != files_.end()) return found->second;
+  if (shared_ != nullptr || limits_.access != FileAccess::map ||
+      format_of_suffix(path) != Format::safetensors)
+    return file(path);
+  FileBytes bytes = read_file(path, budget_.left(), FileAccess::map_part);
+  if (bytes.mapped)
+    partly_read_[path];
+  else
+    budget_.charge(bytes.size, bytes.name());
+  return files_.emplace(path, std::move(bytes)).first->second;
+}
+
+const SafetensorsHeader& TensorFiles::header(const std::string& path) {
+  const auto found = headers_.find(path);
+  if (found != headers_.end()) return found->second;
+  const FileBytes& bytes = file_of_names(path);
+  MemoryCharge charge(&budget_, bytes.name());
+  SafetensorsHeader header = parse_safetensors_header(bytes, charge);
+  charge.keep();
+  return headers_.emplace(path, std::move(header)).first->second;
+}
+
+namespace {
+
+/// Errors: data, unless `shard` is the name of a .safetensors file in the folder of the index.
+void check_shard(const std::string& shard) {
+  if (shard.find_first_of(std::string_view("/\0", 2)) == std::string::npos &&
+      format_of_suffix(shard) == Format::safetensors)
+    return;
+  throw Error(ErrorKind::data,
+              Problem{.expected = "the name of a .safetensors file in the folder of the index",
+                      .found = "'" + printable(shard) + "'"});
+}
+
+}  // namespace
+
+const TensorFiles::ShardNames& TensorFiles::shards(const std::string& path) {
+  const auto found = shards_.find(path);
+  if (found != shards_.end()) return found->second;
+  const FileBytes& bytes = file(path);
+  const std::string name = bytes.name();
+  MemoryCharge parsed(&budget_, name), kept(&budget_, name);
+  const Json index = parse_json(bytes.text(), name, parsed);
+  const Json* map = index.find("weight_map");
+  const JsonObject* members = map == nullptr ? nullptr : map->get<JsonObject>();
+  if (members == nullptr)
+    fail_at({name}, "expected an object 'weight_map' with the file of each tensor, found " +
+                        (map == nullptr ? "none" : map->kind()));
+  ShardNames shards;
+  for (const auto& member : *members) {
+    const std::string* shard = member.second.get<std::string>();
+    if (shard == nullptr)
+      fail_at({name, "weight_map", member.first},
+              "expected the name of a file, found " + member.second.kind());
+    within(name, [&] { within(member.first, [&] { check_shard(*shard); }); });
+    kept.add(MemoryCharge::kTensor + member.first.size() + shard->size());
+    shards.emplace(member.first, *shard);
+  }
+  if (shards.empty()) fail_at({name}, "has no tensors");
+  kept.keep();
+  return shards_.emplace(path, std::move(shards)).first->second;
 }
 
 std::set<std::string> TensorFiles::paths() const {
@@ -199,20 +272,119 @@ void TensorFiles::require_unchanged() const {
   for (const auto& [path, file] : files_) file.require_unchanged();
 }
 
+std::vector<std::pair<std::string, std::string>> TensorFiles::digests() const {
+  std::vector<std::pair<std::string, std::string>> digests;
+  for (const auto& [path, file] : files_) {
+    const auto part = partly_read_.find(path);
+    if (part == partly_read_.end()) {
+      digests.emplace_back(path, file.digest());
+      continue;
+    }
+    for (const std::string& name : part->second) {
+      const SafetensorsEntry& entry = entry_named(headers_.at(path), name, file);
+      digests.emplace_back(path + "#" + name,
+                           digest_of(file.bytes().subspan(entry.begin, entry.end - entry.begin)));
+    }
+  }
+  return digests;
+}
+
+namespace {
+
+bool is_index(const std::string& path) { return path.ends_with(kIndexSuffix); }
+
+}  // namespace
+
 const TensorMap& TensorFiles::all(const std::string& path) {
   const auto found = tensors_.find(path);
   if (found != tensors_.end()) return *found->second;
-  const FileBytes& bytes = file(path);
-  auto tensors = is_own(path)
-                     ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_, &budget_))
-                     : shared_->tensors(*held_.at(path));
+  std::shared_ptr<const TensorMap> tensors;
+  if (is_index(path)) {
+    tensors = std::make_shared<const TensorMap>(below(path, ""));
+  } else {
+    const FileBytes& bytes = file(path);
+    tensors = is_own(path)
+                  ? std::make_shared<const TensorMap>(read_tensors(bytes, limits_, &budget_))
+                  : shared_->tensors(*held_.at(path));
+  }
   return *tensors_.emplace(path, std::move(tensors)).first->second;
 }
 
+std::vector<std::string> TensorFiles::names(const std::string& path) {
+  std::vector<std::string> names;
+  if (is_index(path))
+    for (const auto& [name, shard] : shards(path)) names.push_back(name);
+  else if (format_of(file_of_names(path)) == Format::safetensors)
+    for (const SafetensorsEntry& entry : header(path).entries) names.push_back(entry.name);
+  else
+    names = all(path).names();
+  return names;
+}
+
+bool TensorFiles::contains(const std::string& path, const std::string& name) {
+  if (is_index(path)) return shards(path).contains(name);
+  const FileBytes& bytes = file_of_names(path);
+  if (format_of(bytes) == Format::npz && is_own(path) && !tensors_.contains(path))
+    return read_npz_array(bytes, name, limits_.npz, &budget_).has_value();
+  const std::vector<std::string> all = names(path);
+  return std::find(all.begin(), all.end(), name) != all.end();
+}
+
+TensorMap TensorFiles::below(const std::string& path, const std::string& prefix) {
+  TensorMap tensors;
+  const std::vector<std::string> all = names(path);
+  for (const std::string& name : all)
+    if (name.starts_with(prefix) && name.size() > prefix.size())
+      tensors.set(name.substr(prefix.size()), read_whole({path, name}));
+  if (tensors.empty())
+    fail_at({path}, "has no tensor whose name starts with '" + printable(prefix) +
+                        "'; its tensors: " + list_of(all));
+  return tensors;
+}
+
+/// A tensor of an index as one of the file that contains it.
+TensorRef TensorFiles::in_shard(const TensorRef& ref) {
+  const ShardNames& names = shards(ref.path);
+  const auto found = names.find(ref.member);
+  if (found == names.end()) {
+    std::vector<std::string> known;
+    for (const auto& [name, shard] : names) known.push_back(name);
+    if (ref.member.empty())
+      fail_at({ref.path}, "has several arrays (" + list_of(known) + "); select one, for example " +
+                              printable(ref.path + "#" + known.front()));
+    fail_at({ref.path},
+            "has no tensor '" + printable(ref.member) + "'" + did_you_mean(ref.member, known));
+  }
+  const std::size_t slash = ref.path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "" : ref.path.substr(0, slash + 1);
+  return {folder + found->second, ref.member};
+}
+
 Tensor TensorFiles::read(const TensorRef& ref) {
-  const FileBytes& bytes = file(ref.path);
-  if (!ref.member.empty() && format_of(bytes) == Format::safetensors)
-    return read_safetensor(bytes, ref.member, &budget_);
+  NamedPart named{ref.member, ref.part};
+  if (named.part.empty()) named = split_part(ref.member);
+  if (named.part.empty() || (ref.part.empty() && contains(ref.path, ref.member)))
+    return read_whole({ref.path, ref.member});
+  const Tensor whole = read_whole({ref.path, named.name});
+  const std::string file = ref.path == "-" ? "standard input" : ref.path;
+  return within(file, [&] {
+    return within(named.name, [&] { return part_of(whole, named.part, file, &budget_); });
+  });
+}
+
+Tensor TensorFiles::read_whole(const TensorRef& ref) {
+  if (is_index(ref.path)) {
+    const TensorRef shard = in_shard(ref);
+    return within(ref.path, [&] { return read_whole(shard); });
+  }
+  const FileBytes& bytes = file_of_names(ref.path);
+  if (!ref.member.empty() && format_of(bytes) == Format::safetensors) {
+    const SafetensorsEntry& entry = entry_named(header(ref.path), ref.member, bytes);
+    const auto part = partly_read_.find(ref.path);
+    if (part != partly_read_.end() && part->second.insert(ref.member).second)
+      budget_.charge(entry.end - entry.begin, bytes.name());
+    return read_safetensor(bytes, entry, &budget_);
+  }
   if (!ref.member.empty() && is_own(ref.path) && !tensors_.contains(ref.path) &&
       format_of(bytes) == Format::npz)
     if (const std::optional<Tensor> tensor =

@@ -6,11 +6,15 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "attn/io/file.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/json_write.h"
 #include "attn/io/read_budget.h"
+#include "attn/io/safetensors.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -32,9 +36,11 @@ std::optional<Format> format_of_suffix(const std::string& path);
 
 /// "FILE", if a file with the whole name exists, or "FILE#'NAME'", split at the first "#'", or
 /// "FILE#NAME", split at the last '#' that follows the name of a file that exists or "-" (if there
-/// is none, at the last one).
+/// is none, at the last one). A part (io/tensor_part.h) may follow NAME or 'NAME'. After NAME, it
+/// stays in `member`, because it may belong to the name: TensorFiles::read() decides that.
 struct TensorRef {
   std::string path, member;
+  std::string part = {};  ///< follows 'NAME'
 };
 TensorRef parse_tensor_ref(const std::string& text);
 
@@ -45,8 +51,14 @@ TensorRef parse_tensor_ref(const std::string& text);
 TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits = {},
                        ReadBudget* budget = nullptr);
 
+/// The suffix of an index, a JSON file that names the .safetensors file of each tensor of a model:
+/// {"weight_map": {"NAME": "model-00001-of-00002.safetensors", ...}, ...}. The files are in the
+/// folder of the index. Its tensors are read as if it contained them.
+inline constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+
 /// The input files of one job. Reads each file once and records it, for provenance and to refuse
-/// outputs that would overwrite an input.
+/// outputs that would overwrite an input. Of a .safetensors file that is mapped into memory and
+/// whose tensors are read by name, only these count towards the memory limit.
 class TensorFiles {
  public:
   explicit TensorFiles(const ReadLimits& limits = {}) : limits_(limits), budget_(limits.memory) {}
@@ -56,13 +68,24 @@ class TensorFiles {
 
   /// Adds a file that was read already.
   void add(FileBytes file);
-  /// The tensor `ref`. For a file with several tensors and no member, the error lists their names.
-  /// Errors: no_input, data, io.
+  /// The tensor `ref`, or the part of it. A tensor whose name is the whole member comes first:
+  /// "W.T" is the tensor W.T, if there is one, otherwise the transpose of W. For a file with
+  /// several tensors and no member, the error lists their names. Errors: no_input, data, io.
   Tensor read(const TensorRef& ref);
+  /// The names of all tensors of the file. Errors: as read().
+  std::vector<std::string> names(const std::string& path);
+  /// Whether the file has a tensor of this name. Errors: as read().
+  bool contains(const std::string& path, const std::string& name);
+  /// The tensors whose names start with `prefix`, without it. Errors: as read(); data, if there is
+  /// none.
+  TensorMap below(const std::string& path, const std::string& prefix);
   const FileBytes& file(const std::string& path);
   /// All tensors of the file. Errors: as read().
   const TensorMap& all(const std::string& path);
   const std::map<std::string, FileBytes>& files() const { return files_; }
+  /// What was read, by name: each file, or FILE#NAME for each tensor of a file that is mapped and
+  /// whose tensors were read by name only. The second is the digest of these bytes.
+  std::vector<std::pair<std::string, std::string>> digests() const;
   std::set<std::string> paths() const;  ///< of all files read; outputs must not overwrite them
   /// Errors: io, if a mapped file was modified since.
   void require_unchanged() const;
@@ -70,7 +93,14 @@ class TensorFiles {
   ReadBudget& budget() { return budget_; }  ///< memory of the files and tensors
 
  private:
+  using ShardNames = std::map<std::string, std::string, std::less<>>;  ///< by tensor
+
   bool is_own(const std::string& path) const { return !held_.contains(path); }
+  const FileBytes& file_of_names(const std::string& path);
+  const SafetensorsHeader& header(const std::string& path);
+  const ShardNames& shards(const std::string& path);
+  TensorRef in_shard(const TensorRef& ref);
+  Tensor read_whole(const TensorRef& ref);
 
   FileCache* shared_ = nullptr;
   ReadLimits limits_;
@@ -78,6 +108,10 @@ class TensorFiles {
   std::map<std::string, FileBytes> files_;
   std::map<std::string, std::shared_ptr<SharedFile>> held_;  ///< from the shared cache
   std::map<std::string, std::shared_ptr<const TensorMap>> tensors_;
+  std::map<std::string, SafetensorsHeader> headers_;
+  std::map<std::string, ShardNames> shards_;
+  /// Of files that are mapped and used by name only: the tensors read.
+  std::map<std::string, std::set<std::string>> partly_read_;
 };
 
 }  // namespace attn

@@ -137,8 +137,9 @@ Json option_from(const Tensor& tensor, const std::string& name, ReadBudget& budg
                                        .found = "shape " + to_string(tensor.shape())});
 }
 
-void add_arrays(Document& document, const TensorMap& arrays, ProblemList& problems,
-                ReadBudget& budget) {
+/// `source` is in front of the arrays' names: "FILE#", or "FILE#PREFIX".
+void add_arrays(Document& document, const TensorMap& arrays, const std::string& source,
+                ProblemList& problems, ReadBudget& budget) {
   const SavedLayer layer = saved_layer(arrays, document.name);
   for (const auto& [key, tensor] : layer.tensors)
     document.set({.key = key,
@@ -156,15 +157,14 @@ void add_arrays(Document& document, const TensorMap& arrays, ProblemList& proble
     if (layer.names.count(key) != 0) continue;
     const Field* field = field_spelled(key);
     if (field != nullptr && field->type == FieldType::tensor)
-      document.set({field->key, Json{document.name + "#" + key}, document.name, ""});
+      document.set({field->key, Json{source + key}, document.name, ""});
     else if (field != nullptr)  // dotted keys, too: archives have no objects
-      document.set(
-          {field->key, option_from(tensor, document.name + "#" + key, budget), document.name, ""});
+      document.set({field->key, option_from(tensor, source + key, budget), document.name, ""});
     else
       unknown.push_back(key);
   }
   if (unknown.empty()) return;
-  const std::string example = printable(document.name + "#" + unknown.front());
+  const std::string example = printable(source + unknown.front());
   constexpr std::size_t kNamed = 3;
   if (unknown.size() == 1)
     problems.add(unknown_key(document.name, unknown.front(),
@@ -282,11 +282,18 @@ Document parse_job_file(const FileBytes& file, const std::string& path, ReadBudg
 Document read_document(const std::string& path, TensorFiles& files) {
   Document document;
   document.name = path;
+  if (const TensorRef layer = parse_tensor_ref(path); !layer.member.empty()) {
+    ProblemList problems;
+    const std::string source = layer.path + "#" + layer.member;
+    add_arrays(document, files.below(layer.path, layer.member), source, problems, files.budget());
+    if (!problems.empty()) problems.raise(ErrorKind::data);
+    return document;
+  }
   const FileBytes& file = files.file(path);
   ProblemList problems;
   const Format format = format_of(file);
   if (format == Format::npz || format == Format::safetensors) {
-    add_arrays(document, files.all(path), problems, files.budget());
+    add_arrays(document, files.all(path), path + "#", problems, files.budget());
   } else if (format == Format::json) {
     return parse_job_file(file, path, files.budget());
   } else {

@@ -38,8 +38,9 @@ struct Document {
 };
 
 /// Reads a job file: a JSON document, or an .npz or .safetensors file whose arrays are named like
-/// keys or are those of a saved layer (job/saved_layer.h). "-" is standard input. Values are not
-/// checked. Errors: no_input; data, with a problem for each unknown key.
+/// keys or are those of a saved layer (job/saved_layer.h). "FILE#PREFIX" is the job of the arrays
+/// whose names start with PREFIX, without it. "-" is standard input. Values are not checked.
+/// Errors: no_input; data, with a problem for each unknown key.
 Document read_document(const std::string& path, TensorFiles& files);
 
 /// The same from JSON text; relative paths in it are relative to `folder`. The document is charged

@@ -15,13 +15,14 @@
 #include "attn/base/version.h"
 #include "attn/core/attention.h"
 #include "attn/core/inputs.h"
-#include "attn/core/projection.h"
 #include "attn/io/json_tensor.h"
 #include "attn/io/read_budget.h"
+#include "attn/io/tensor_part.h"
 #include "attn/job/conventions.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/random_spec.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {
@@ -251,9 +252,10 @@ std::vector<std::string> ambiguous_weights(const Job& job, const Document& docum
   for (const Input input : kProjections) {
     const std::string key(name_of(input));
     const Tensor* W = job.tensors.find(key);
-    if (W != nullptr && W->rank() == 2 && W->shape()[0] == W->shape()[1] && W->shape()[0] > 1 &&
-        job.origins.at(key).ends_with(".weight"))
-      names.push_back(key);
+    if (W == nullptr || W->rank() != 2 || W->shape()[0] != W->shape()[1] || W->shape()[0] < 2)
+      continue;
+    const auto [name, part] = split_part(job.origins.at(key));
+    if (name.ends_with(".weight") && part.find(".T") == std::string::npos) names.push_back(key);
   }
   return names;
 }
@@ -302,8 +304,8 @@ Json provenance(const Job& job, Document document, const TensorFiles& files) {
   for (Entry& entry : document.entries)
     if (entry.key != "schema" && entry.key != "tokens" && !entry.key.starts_with(kPrintOptions))
       options.emplace_back(entry.key, recorded_value(entry, job));
-  for (const auto& [path, file] : files.files())
-    inputs.emplace_back(text_of_name(path), Json{file.digest()});
+  for (auto& [name, digest] : files.digests())
+    inputs.emplace_back(text_of_name(name), Json{std::move(digest)});
   JsonObject made_by;
   made_by.reserve(4);  // an initializer list would copy the job
   made_by.emplace_back("schema", Json{std::string("attn/1")});

@@ -8,7 +8,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/core/input_table.h"
-#include "attn/core/projection.h"
+#include "attn/tensor/transposed.h"
 
 namespace attn {
 namespace {
@@ -123,10 +123,11 @@ void check_one_layer(const TensorMap& arrays, const std::string& file) {
     if (const auto name = torch_array_name(path))
       paths.insert(path.substr(0, path.size() - name->size()));
   if (paths.size() < 2) return;
-  throw Error(ErrorKind::data, Problem{.where = {file},
-                                       .message = "contains several attention layers: " +
-                                                  printable(join(paths, ", ")),
-                                       .hint = "save one of them in a separate file"});
+  throw Error(
+      ErrorKind::data,
+      Problem{.where = {file},
+              .message = "contains several attention layers: " + printable(join(paths, ", ")),
+              .hint = "select one, as " + printable(file + "#" + *paths.begin())});
 }
 
 const KnownArray* find_array(const std::string& path) {

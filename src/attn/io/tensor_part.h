@@ -1,0 +1,38 @@
+// Parts of a tensor, written after its name: "W[:, 0:768]", "in_proj_weight[0/3]", "W.T".
+//
+//   [A, B, ...]   for each axis in order; axes that are not listed are kept whole. Each is one of
+//     :           the whole axis
+//     I           element I, without its axis
+//     I:J         elements I to J - 1; I or J may be left out; negative ones count from the end
+//     I/N         part I of N equal parts
+//     I:J/N       parts I to J - 1 of N equal parts
+//     I/N in G    the same in each of G equal groups, joined: the queries of the 12 heads of
+//                 GPT-NeoX's query_key_value are [0/3 in 12]
+//   .T            the transpose of a matrix
+//
+// They can be repeated: "W[0/3].T". Unlike in NumPy, an element beyond the end of its axis is an
+// error.
+#pragma once
+
+#include <string>
+
+#include "attn/io/read_budget.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// A name, and the part of the tensor that the text after it selects; "" is the whole tensor.
+struct NamedPart {
+  std::string name, part;
+};
+
+/// Splits "NAME[...].T" before the brackets and ".T" at its end.
+NamedPart split_part(const std::string& text);
+
+/// The elements of `tensor` that `part` selects. They share its memory if they are an element or an
+/// equal part of the first axis; copies stay charged to `budget` under `name`. Errors: data, that
+/// name neither the file nor the tensor.
+Tensor part_of(const Tensor& tensor, const std::string& part, const std::string& name,
+               ReadBudget* budget);
+
+}  // namespace attn

@@ -1,0 +1,44 @@
+#include "attn/tensor/transposed.h"
+
+#include <cstdint>
+
+namespace attn {
+namespace {
+
+/// In square blocks, so that rows of both matrices stay in the cache.
+template <class Bits>
+void transpose(const std::byte* from, std::byte* to, std::size_t rows, std::size_t columns) {
+  constexpr std::size_t kBlock = 32;
+  const auto* const in = reinterpret_cast<const Bits*>(from);
+  auto* const out = reinterpret_cast<Bits*>(to);
+  for (std::size_t top = 0; top < rows; top += kBlock)
+    for (std::size_t left = 0; left < columns; left += kBlock)
+      for (std::size_t i = top; i < std::min(top + kBlock, rows); ++i)
+        for (std::size_t j = left; j < std::min(left + kBlock, columns); ++j)
+          out[j * rows + i] = in[i * columns + j];
+}
+
+}  // namespace
+
+Tensor transposed(const Tensor& matrix) {
+  const std::size_t rows = matrix.shape()[0], columns = matrix.shape()[1];
+  if (rows <= 1 || columns <= 1) return matrix.reshaped({columns, rows});
+  Tensor result(matrix.dtype(), {columns, rows});
+  std::byte* const to = result.mutable_raw();
+  switch (size_of(matrix.dtype())) {
+    case 1:
+      transpose<std::uint8_t>(matrix.raw(), to, rows, columns);
+      break;
+    case 2:
+      transpose<std::uint16_t>(matrix.raw(), to, rows, columns);
+      break;
+    case 4:
+      transpose<std::uint32_t>(matrix.raw(), to, rows, columns);
+      break;
+    default:
+      transpose<std::uint64_t>(matrix.raw(), to, rows, columns);
+  }
+  return result;
+}
+
+}  // namespace attn

@@ -1,0 +1,11 @@
+// Transposition of matrices.
+#pragma once
+
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// (M, N) -> (N, M). The elements are copied unless M or N is 1.
+Tensor transposed(const Tensor& matrix);
+
+}  // namespace attn
