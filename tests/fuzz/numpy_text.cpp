@@ -1,5 +1,5 @@
 // NumPy's text of an array with any options: the numbers in the text equal those of the array,
-// within half a unit of the last printed place, and none are missing.
+// within half a unit of the last printed place, and none are missing. Other styles must not crash.
 #include "attn/report/numpy_text.h"
 
 #include <fuzzer/FuzzedDataProvider.h>
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "attn/examples/printed_numbers.h"
+#include "attn/report/tensor_text.h"
 #include "support/fuzz.h"
 
 using namespace attn;
@@ -68,10 +69,16 @@ void require_printed(const Tensor& tensor, const std::string& text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   FuzzedDataProvider input(data, size);
-  const PrintOptions options = options_of(input);
+  PrintOptions options = options_of(input);
   const Tensor tensor = tensor_of(input);
   const std::string text = numpy_str(tensor, options);
   numpy_repr(tensor, options);
   if (std::cmp_less_equal(tensor.size(), options.threshold)) require_printed(tensor, text);
+  options.sci_mode = static_cast<PrintOptions::SciMode>(input.ConsumeIntegralInRange(0, 2));
+  for (const TextStyle style : {TextStyle::torch, TextStyle::jax, TextStyle::tf}) {
+    options.style = style;
+    str_text(tensor, options);
+    repr_text(tensor, options);
+  }
   return 0;
 }

@@ -11,7 +11,7 @@ import time
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from peers import golden, numpy_text  # noqa: E402
+from peers import golden, numpy_text, tensor_text  # noqa: E402
 from peers.cases import error_of, run_jobs, within_bound  # noqa: E402
 
 # If a library's own error is larger, the case does not ask it for the same computation.
@@ -117,12 +117,19 @@ def run_family(name, show, write_golden):
     return green
 
 
-def run_numpy_text(show):
+TEXTS = {"numpy-text": ("text of arrays", "numpy", numpy_text.compare),
+         "torch-text": ("text of tensors", "torch", lambda: tensor_text.compare("torch")),
+         "jax-text": ("text of arrays", "jax", lambda: tensor_text.compare("jax"))}
+
+
+def run_text(name, show):
     """Rows for the text of arrays, which is equal or not."""
-    counts, differences = numpy_text.compare()
+    title, package, compare = TEXTS[name]
+    version = importlib.metadata.version(package)
+    counts, differences = compare()
     for kind in sorted(counts):
         texts, equal = counts[kind]
-        print(f"| text of arrays (numpy {np.__version__}) | {kind} | {texts} | {equal} | – | equal text |", flush=True)
+        print(f"| {title} ({package} {version}) | {kind} | {texts} | {equal} | – | equal text |", flush=True)
     for line in differences[:show]:
         print(line, file=sys.stderr)
     return not differences
@@ -130,15 +137,15 @@ def run_numpy_text(show):
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/peers")
-    parser.add_argument("--family", action="append", choices=[*FAMILIES, "numpy-text"], help="default: all")
+    parser.add_argument("--family", action="append", choices=[*FAMILIES, *TEXTS], help="default: all")
     parser.add_argument("--show", type=int, default=3, help="failures to show for each row")
     parser.add_argument("--golden", action="store_true", help="regenerate tests/golden/peers")
     arguments = parser.parse_args()
     print("| family | dtype | cases | passed | largest error | tolerance (reason) |\n"
           "| --- | --- | --- | --- | --- | --- |")
-    green = [run_numpy_text(arguments.show) if name == "numpy-text"
+    green = [run_text(name, arguments.show) if name in TEXTS
              else run_family(name, arguments.show, arguments.golden)
-             for name in arguments.family or [*FAMILIES, "numpy-text"]]
+             for name in arguments.family or [*FAMILIES, *TEXTS]]
     sys.exit(0 if all(green) else 1)
 
 

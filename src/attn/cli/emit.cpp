@@ -71,8 +71,13 @@ std::size_t text_width(DType dtype, const PrintOptions& options) {
   if (dtype == DType::boolean) return 2 * kByte;
   if (!is_float(dtype)) return kByte * size_of(dtype) + kSign;
   const PrintOptions defaults;
-  return kFloat + static_cast<std::size_t>(std::max(options.precision, defaults.precision) -
-                                           defaults.precision);
+  std::size_t width =
+      kFloat + static_cast<std::size_t>(std::max(options.precision, defaults.precision) -
+                                        defaults.precision);
+  if (options.sci_mode == PrintOptions::SciMode::never)
+    width += dtype == DType::f64 ? std::numeric_limits<double>::max_exponent10
+                                 : std::numeric_limits<float>::max_exponent10;
+  return width;
 }
 
 /// Whether text has only the first and last elements of each axis.

@@ -106,7 +106,8 @@ const std::string* given(const JobFlags& flags, const Field& field) {
 std::vector<Option> job_options(JobFlags& flags) {
   std::vector<Option> options;
   for (const Field& field : job_fields())
-    if (!field.flag.empty()) options.push_back(option_of(field, flags));
+    if (!field.flag.empty() && !field.key.starts_with(kPrintOptions))
+      options.push_back(option_of(field, flags));
   return options;
 }
 

@@ -260,6 +260,9 @@ int run(const RunArgs& args) {
   TensorFiles files(limits);
   const Document document = document_of(args, files);
   Job job = make_job(document, files);
+  ShowArgs shown = args.show;
+  shown.text.settings = print_settings_of(document);
+  if (destination.shown) print_options_of(shown.text);  // refuses flags without effect
   const std::vector<Request> outputs = outputs_of(job, document, destination);
   const std::vector<std::string> names = names_of(outputs);
   job.outputs = outputs;
@@ -294,11 +297,7 @@ int run(const RunArgs& args) {
   views.write_files(job, all);
   writer.commit();
   views.commit();
-  if (destination.shown) {
-    ShowArgs shown = args.show;
-    shown.text.defaults = print_options_of(document);
-    show(result, shown, meaning_of);
-  }
+  if (destination.shown) show(result, shown, meaning_of);
   views.write_streams(job, all);
   for (const std::string& warning : warnings) note("warning: " + warning);
   return 0;

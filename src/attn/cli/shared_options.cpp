@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "attn/job/field_value.h"
+#include "attn/job/fields.h"
 #include "attn/job/job.h"
+#include "attn/report/tensor_text.h"
 
 namespace attn {
 
@@ -45,41 +47,24 @@ ReadLimits reading_limits(const LimitArgs& args, FileAccess access) {
 
 namespace {
 
-/// `name` is a key of print_options.
-void set_print_option(PrintOptions& print, std::string_view name, const Json& value) {
-  using enum PrintOptions::FloatMode;
-  if (name == "suppress")
-    print.suppress = *value.get<bool>();
-  else if (name == "numpy")
-    print.numpy = static_cast<int>(integer_of(value));
-  else if (name == "precision")
-    print.precision = static_cast<int>(integer_of(value));
-  else if (name == "threshold")
-    print.threshold = integer_of(value);
-  else if (name == "edgeitems")
-    print.edgeitems = static_cast<int>(integer_of(value));
-  else if (name == "linewidth")
-    print.linewidth = static_cast<int>(integer_of(value));
-  else if (const std::string& mode = *word_of(value); name == "floatmode")
-    print.floatmode = mode == "fixed"     ? fixed
-                      : mode == "unique"  ? unique
-                      : mode == "maxprec" ? maxprec
-                                          : maxprec_equal;
-}
-
 /// The flag of a key of print_options.
 Option print_option(TextArgs& args, const Field& field) {
-  const std::string name = field.key.substr(kPrintOptions.size());
-  const auto store = [&args, name](Json value) { args.flags.emplace_back(name, std::move(value)); };
+  const auto store = [&args, key = field.key, flag = field.flag](Json value) {
+    args.flags.set({key, std::move(value), flag, "", true});
+  };
   if (field.type == FieldType::integer)
     return integer(
-        "--" + name, [store](std::int64_t number) { store(Json{number}); },
-        {*field.min, *field.max}, field.placeholder, field.help);
+        field.flag, [store](std::int64_t number) { store(Json{number}); }, {*field.min, *field.max},
+        field.placeholder, field.help);
   if (field.type == FieldType::boolean)
     return flag(
-        "--" + name, [store](bool on) { store(Json{on}); }, field.help);
+        field.flag, [store](bool on) { store(Json{on}); }, field.help);
+  if (field.type == FieldType::text)
+    return text(field.flag,
+                Store<std::string>([store](const std::string& word) { store(Json{word}); }),
+                field.placeholder, field.help);
   std::string unused;
-  Option option = word("--" + name, unused, field.words, field.help);
+  Option option = word(field.flag, unused, field.words, field.help);
   std::get<WordValue>(option.value).store = [store, words = field.words](std::size_t index) {
     store(Json{words[index]});
   };
@@ -91,16 +76,7 @@ Option print_option(TextArgs& args, const Field& field) {
 std::vector<Option> text_options(TextArgs& args) {
   std::vector<Option> options = {flag("--repr", args.repr, "print as repr() does: array([...])")};
   for (const Field& field : print_option_fields()) options.push_back(print_option(args, field));
-  return in_group("Text, as with numpy.set_printoptions", std::move(options));
-}
-
-PrintOptions print_options_of(const Document& document) {
-  PrintOptions print;
-  for (const Entry& entry : document.entries)
-    if (entry.key.starts_with(kPrintOptions))
-      set_print_option(print, std::string_view(entry.key).substr(kPrintOptions.size()),
-                       entry.value);
-  return print;
+  return in_group("Text, as with set_printoptions of NumPy and PyTorch", std::move(options));
 }
 
 std::vector<std::string> text_option_names() {
@@ -111,14 +87,12 @@ std::vector<std::string> text_option_names() {
 }
 
 PrintOptions print_options_of(const TextArgs& args) {
-  PrintOptions options = args.defaults;
-  for (const auto& [name, value] : args.flags) set_print_option(options, name, value);
-  return options;
+  return print_options_of(args.settings, args.flags);
 }
 
 std::string format_tensor(const Tensor& tensor, const TextArgs& args) {
   const PrintOptions options = print_options_of(args);
-  return args.repr ? numpy_repr(tensor, options) : numpy_str(tensor, options);
+  return args.repr ? repr_text(tensor, options) : str_text(tensor, options);
 }
 
 Option view_option(std::string& target, const std::string& help) {

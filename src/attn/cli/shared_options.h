@@ -12,8 +12,7 @@
 #include "attn/cli/rendering.h"
 #include "attn/io/file_cache.h"
 #include "attn/io/json_write.h"
-#include "attn/job/document.h"
-#include "attn/report/numpy_text.h"
+#include "attn/job/print_settings.h"
 
 namespace attn {
 
@@ -33,22 +32,20 @@ ReadLimits reading_limits(const LimitArgs& args, FileAccess access);
 
 struct TextArgs {
   bool repr = false;
-  PrintOptions defaults;                            ///< replaced by flags
-  std::vector<std::pair<std::string, Json>> flags;  ///< name, as "precision", and value
+  Document settings;  ///< the print_options of a job, replaced by flags
+  Document flags;     ///< as print_options
 };
 
-/// --repr, --precision, --threshold and others, in a separate group.
+/// --repr, --style, --precision and others, in a separate group.
 std::vector<Option> text_options(TextArgs& args);
 
-/// The print_options of a job.
-PrintOptions print_options_of(const Document& document);
-/// The defaults with the flags.
+/// Errors: usage, for flags without effect in the style.
 PrintOptions print_options_of(const TextArgs& args);
 
 /// The names of these options.
 std::vector<std::string> text_option_names();
 
-/// A tensor as NumPy's str() or repr() prints it.
+/// A tensor as str() or repr() print it in the chosen style. Errors: usage.
 std::string format_tensor(const Tensor& tensor, const TextArgs& args);
 
 /// --view, --view=FILE or, for a FILE with a suffix of a picture, --view FILE.

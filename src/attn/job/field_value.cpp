@@ -47,6 +47,9 @@ std::string expectation(const Field& field) {
       text = "a whole number >= 0 of at most " + std::to_string(kMaxSeedDigits) +
              " digits or a list of them";
       break;
+    case FieldType::text:
+      text = "a string";
+      break;
     case FieldType::word:
       break;
   }
@@ -128,6 +131,8 @@ bool fits(const Field& field, const Json& value) {
       return value.get<bool>() != nullptr;
     case FieldType::word:
       return false;
+    case FieldType::text:
+      return value.get<std::string>() != nullptr;
     case FieldType::integers:
       return is_integer_list(field, value);
     case FieldType::strings:
@@ -217,6 +222,7 @@ Json value_from_flag(const Field& field, const std::string& text, const std::str
   if (inline_json && field.type != FieldType::strings) return parse_json(text, flag);
   switch (field.type) {
     case FieldType::tensor:
+    case FieldType::text:
     case FieldType::word:
       return Json{text};
     case FieldType::strings: {

@@ -551,11 +551,6 @@ std::vector<Field> document_fields() {
   };
 }
 
-/// Whether 'attn run' has a flag that sets this key and no other command has it, too.
-bool has_job_flag(const Field& field) {
-  return field.key != "schema" && !field.key.starts_with(kPrintOptions);
-}
-
 std::string flag_of(const std::string& key) {
   std::string flag = "--";
   for (const char c : key)
@@ -568,7 +563,7 @@ std::string flag_of(const std::string& key) {
 
 std::vector<std::string> Field::other_keys() const {
   std::vector<std::string> keys;
-  if (type == FieldType::tensor || flag.empty()) return keys;
+  if (type == FieldType::tensor || flag.empty() || key.starts_with(kPrintOptions)) return keys;
   if (key.find('.') != std::string::npos) keys.push_back(key);
   for (const std::string& other : other_flags) keys.push_back(other.substr(2));
   for (std::string& other : keys) {
@@ -588,21 +583,47 @@ std::vector<Field> print_option_fields() {
                  .min = min,
                  .max = max};
   };
-  return {
-      integer("numpy", 1, 2, "print as NumPy 1 or as NumPy 2 (2.3 and later); default: 1"),
+  const std::string style = std::string(kPrintOptions) + "style";
+  const std::string numpy = std::string(kPrintOptions) + "numpy";
+  const std::string suppress = std::string(kPrintOptions) + "suppress";
+  const std::string floatmode = std::string(kPrintOptions) + "floatmode";
+  const KeyRequirement kTorch = needs_value(style, {"torch"});
+  std::vector<Field> fields = {
+      {.key = style,
+       .placeholder = "WORD",
+       .help = "print as NumPy (default), PyTorch, JAX or TensorFlow: numpy, torch, jax or tf",
+       .words = {"numpy", "torch", "jax", "tf"},
+       .requirements = {when({"torch"}, {.none_of = {numpy, suppress, floatmode}})}},
       // 1074 digits write any float64 in full.
-      integer("precision", 0, 1100, "digits after the decimal point; default: 8"),
+      integer("precision", 0, 1100, "digits after the decimal point; default: 8 (torch: 4)"),
       integer("threshold", 0, kMost, "summarise arrays with more elements; default: 1000"),
       integer("edgeitems", 0, kMost, "elements shown at each end of a summarised axis; default: 3"),
-      integer("linewidth", 1, kMost, "characters per line; default: 75"),
-      {.key = std::string(kPrintOptions) + "suppress",
+      integer("linewidth", 1, kMost, "characters per line; default: 75 (torch: 80)"),
+      integer("numpy", 1, 2, "print as NumPy 1 or as NumPy 2 (2.3 and later); default: 1 (jax: 2)"),
+      {.key = suppress,
        .type = FieldType::boolean,
        .help = "do not use exponents for small numbers"},
-      {.key = std::string(kPrintOptions) + "floatmode",
+      {.key = floatmode,
        .placeholder = "WORD",
        .help = "fixed, unique, maxprec (default) or maxprec_equal",
        .words = {"fixed", "unique", "maxprec", "maxprec_equal"}},
+      {.key = std::string(kPrintOptions) + "sci_mode",
+       .placeholder = "WORD",
+       .help = "torch: print exponents: auto (default), always or never",
+       .words = {"auto", "always", "never"},
+       .requirements = {kTorch}},
+      {.key = std::string(kPrintOptions) + "grad_fn",
+       .type = FieldType::text,
+       .placeholder = "NAME",
+       .help = "torch: print grad_fn=<NAME>, such as MmBackward0",
+       .requirements = {kTorch}},
+      {.key = std::string(kPrintOptions) + "requires_grad",
+       .type = FieldType::boolean,
+       .help = "torch: print requires_grad=True if there is no grad_fn",
+       .requirements = {kTorch}},
   };
+  for (Field& field : fields) field.flag = flag_of(field.key.substr(kPrintOptions.size()));
+  return fields;
 }
 
 const std::vector<Field>& job_fields() {
@@ -612,7 +633,7 @@ const std::vector<Field>& job_fields() {
                              rotary_fields(), document_fields(), print_option_fields()})
       all.insert(all.end(), part.begin(), part.end());
     for (Field& field : all)
-      if (has_job_flag(field)) field.flag = flag_of(field.key);
+      if (field.key != "schema" && field.flag.empty()) field.flag = flag_of(field.key);
     return all;
   }();
   return fields;

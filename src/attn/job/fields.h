@@ -23,6 +23,7 @@ enum class FieldType {
   number,
   boolean,
   word,      ///< one of `words` only
+  text,      ///< a string
   integers,  ///< a list of integers
   strings,   ///< a list of strings
   seed,      ///< an integer or a list of them, of any size (digits in a string)
@@ -72,8 +73,8 @@ struct Field {
 /// The fields, with a flag for each key: "--" and the key in lower case, with '-' for '.' and '_'.
 const std::vector<Field>& job_fields();
 
-/// The fields of print_options, which are among job_fields() without flags: every command that
-/// prints arrays has flags of these names (cli/shared_options.h).
+/// The fields of print_options, which are among job_fields(). Not only 'attn run' but every command
+/// that prints arrays has their flags (cli/shared_options.h).
 std::vector<Field> print_option_fields();
 inline constexpr std::string_view kPrintOptions = "print_options.";
 const Field* find_field(std::string_view key);

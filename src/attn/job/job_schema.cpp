@@ -69,6 +69,9 @@ JsonArray alternatives(const Field& field) {
                             {"items", reference("seed")},
                             {"minItems", Json{std::int64_t{1}}}}));
       break;
+    case FieldType::text:
+      any.push_back(object({{"type", text("string")}}));
+      break;
     case FieldType::word:
       break;
   }

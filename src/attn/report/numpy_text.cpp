@@ -111,8 +111,8 @@ namespace {
 
 using Texts = std::vector<std::string>;
 
-/// The texts of the elements `shown`, all of the same width. The elements `measured` determine the
-/// notation and the number of digits.
+/// The texts of the elements `shown`, all of the same width (except bfloat16). The elements
+/// `measured` determine the notation and the number of digits.
 template <class T>
 Texts words_of(const Tensor& tensor, const std::vector<std::size_t>& measured,
                const std::vector<std::size_t>& shown, const PrintOptions& options) {
@@ -130,6 +130,9 @@ Texts words_of(const Tensor& tensor, const std::vector<std::size_t>& measured,
       words.push_back(text(index));
       words.back().insert(0, width - words.back().size(), ' ');
     }
+  } else if constexpr (std::is_same_v<T, BFloat16>) {
+    for (const std::size_t index : shown)
+      words.push_back(six_digits(static_cast<double>(data[index])));
   } else {
     std::vector<double> values;
     for (const std::size_t index : measured) values.push_back(static_cast<double>(data[index]));
@@ -139,10 +142,26 @@ Texts words_of(const Tensor& tensor, const std::vector<std::size_t>& measured,
   return words;
 }
 
-/// The array with its brackets; `prefix` and `suffix` are the widths of the text around it.
-std::string array_text(const Tensor& tensor, const PrintOptions& options,
-                       const std::string& separator, std::size_t prefix, std::size_t suffix) {
+/// The least magnitude with an exponent: `usual`, but for f32 and f16 in NumPy 2 10^p, where p is
+/// numpy.finfo(dtype).precision.
+double exponent_limit(DType dtype, int numpy, double usual) {
+  if (numpy == 1 || dtype == DType::f64) return usual;
+  return dtype == DType::f32 ? 1e6 : 1e3;
+}
+
+/// NumPy has no bfloat16. In JAX and TensorFlow it is the type of the package ml_dtypes, to which
+/// NumPy's rules for floats do not apply.
+bool prints_as_float32(const Tensor& tensor, const PrintOptions& options) {
+  return tensor.dtype() == DType::bf16 && options.style == TextStyle::numpy;
+}
+
+}  // namespace
+
+std::string array2string(const Tensor& tensor, const PrintOptions& options,
+                         const std::string& separator, std::size_t prefix, std::size_t suffix) {
   if (tensor.size() == 0) return "[]";
+  if (prints_as_float32(tensor, options))
+    return array2string(cast(tensor, DType::f32), options, separator, prefix, suffix);
   ArrayLayout layout;
   layout.shape = tensor.shape();
   layout.summarised = std::cmp_greater(tensor.size(), options.threshold);
@@ -161,26 +180,13 @@ std::string array_text(const Tensor& tensor, const PrintOptions& options,
       layout);
 }
 
-/// The least magnitude with an exponent: `usual`, but for f32 and f16 in NumPy 2 10^p, where p is
-/// numpy.finfo(dtype).precision.
-double exponent_limit(DType dtype, int numpy, double usual) {
-  if (numpy == 1 || dtype == DType::f64) return usual;
-  return dtype == DType::f32 ? 1e6 : 1e3;
-}
-
-/// bfloat16, which NumPy lacks, is printed with the digits of float32.
-Tensor printable_tensor(const Tensor& tensor) {
-  return tensor.dtype() == DType::bf16 ? cast(tensor, DType::f32) : tensor;
-}
-
-}  // namespace
-
 std::string numpy_str(const Tensor& tensor, const PrintOptions& options) {
-  const Tensor shown = printable_tensor(tensor);
-  if (shown.rank() > 0 || !is_float(shown.dtype())) return array_text(shown, options, " ", 0, 0);
+  if (prints_as_float32(tensor, options)) return numpy_str(cast(tensor, DType::f32), options);
+  if (tensor.rank() > 0 || !is_float(tensor.dtype()) || tensor.dtype() == DType::bf16)
+    return array2string(tensor, options, " ", 0, 0);
   const double value = visit(
-      shown.dtype(), [&]<class T>(Type<T>) { return static_cast<double>(shown.data<T>()[0]); });
-  return python_repr(value, shown.dtype(), exponent_limit(shown.dtype(), options.numpy, 1e16));
+      tensor.dtype(), [&]<class T>(Type<T>) { return static_cast<double>(tensor.data<T>()[0]); });
+  return python_repr(value, tensor.dtype(), exponent_limit(tensor.dtype(), options.numpy, 1e16));
 }
 
 std::string numpy_repr(const Tensor& tensor, const PrintOptions& options) {
@@ -190,7 +196,7 @@ std::string numpy_repr(const Tensor& tensor, const PrintOptions& options) {
   const std::string shape = "shape=" + to_string(tensor.shape());
   const bool is_empty = tensor.size() == 0 && tensor.shape() != Shape{0};
   std::string text = "array(", extras;
-  text += array_text(printable_tensor(tensor), options, ", ", text.size(), 1);
+  text += array2string(tensor, options, ", ", text.size(), 1);
   if (is_empty && options.numpy == 1)
     text += ", " + shape;  // not moved to the next line
   else if (is_empty || (options.numpy == 2 && std::cmp_greater(tensor.size(), options.threshold)))

@@ -8,7 +8,7 @@
 //
 // The printed elements determine a common notation and number of digits (FloatFormat). ArrayLayout
 // arranges them in lines with brackets. bfloat16, which NumPy lacks, is printed as float32, which
-// is exact.
+// is exact; in the styles jax and tf, it has six digits.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "attn/base/number_text.h"
+#include "attn/base/print_options.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -36,25 +37,13 @@ std::vector<std::size_t> shown_elements(const ArrayLayout& layout);
 /// a matrix starts a new line; each further axis adds an empty line between blocks.
 std::string bracketed(const std::vector<std::string>& words, const ArrayLayout& layout);
 
-/// numpy.set_printoptions, with its defaults, and the version of NumPy. No number is negative.
-struct PrintOptions {
-  enum class FloatMode {
-    fixed,         ///< exactly `precision` digits after the point
-    unique,        ///< the shortest digits of each element; precision is ignored
-    maxprec,       ///< the same, but at most `precision`
-    maxprec_equal  ///< the same, and all elements have as many as the longest
-  };
-  int numpy = 1;          ///< 1 or 2
-  int precision = 8;      ///< digits after the point
-  long threshold = 1000;  ///< larger arrays are summarised with '...'
-  int edgeitems = 3;      ///< elements printed at each end of a summarised axis
-  int linewidth = 75;
-  bool suppress = false;  ///< never use e-notation for small numbers
-  FloatMode floatmode = FloatMode::maxprec;
-};
-
 std::string numpy_str(const Tensor& tensor, const PrintOptions& options = {});   ///< print(a)
 std::string numpy_repr(const Tensor& tensor, const PrintOptions& options = {});  ///< array([...])
+
+/// numpy.array2string: the array with its brackets alone, also of rank 0. `prefix` and `suffix` are
+/// the widths of the text around it.
+std::string array2string(const Tensor& tensor, const PrintOptions& options,
+                         const std::string& separator, std::size_t prefix, std::size_t suffix);
 
 /// NumPy's FloatingFormat. All numbers of an array share one notation: scientific if the largest
 /// magnitude is at least 1e8 (in NumPy 2, 1e6 for float32 and 1e3 for float16), or, unless
