@@ -32,7 +32,7 @@ class AttnWarning(UserWarning):
 
 
 def run(*, threads: int | None = None, max_memory: int | str | None = None, nan: str | None = None,
-        **job: Any) -> dict[str, np.ndarray]:
+        **job: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Computes attention for one job and returns its outputs by name.
 
     The keyword arguments are the keys of a job, with the same values as in a job file (docs/formats.md,
@@ -107,7 +107,8 @@ def json_of(value: dict[str, Any]) -> bytes:
         return _encode(_spelled(value)).encode()
 
 
-def call(job: bytes | None, tensors: list[Tensor], settings: bytes | None) -> tuple[dict[str, np.ndarray], int]:
+def call(job: bytes | None, tensors: list[Tensor],
+         settings: bytes | None) -> tuple[dict[str, np.ndarray[Any, Any]], int]:
     """The outputs, and the number of bytes of the inputs that libattn had to copy."""
     given = packed(tensors)
     result = LIBRARY.attn_run(job, given.address, len(tensors), settings)
@@ -122,7 +123,7 @@ def call(job: bytes | None, tensors: list[Tensor], settings: bytes | None) -> tu
             warn(text)
         copied = LIBRARY.attn_result_copied(result)
         bfloat16 = bfloat16_of(tensors)
-        outputs = {}
+        outputs: dict[str, np.ndarray[Any, Any]] = {}
         while True:
             address = LIBRARY.attn_result_take(result)
             if not address:
@@ -133,11 +134,12 @@ def call(job: bytes | None, tensors: list[Tensor], settings: bytes | None) -> tu
         LIBRARY.attn_result_free(result)
 
 
-def bfloat16_of(tensors: list[Tensor]) -> np.dtype | None:
+def bfloat16_of(tensors: list[Tensor]) -> np.dtype[Any] | None:
     """NumPy's dtype of bfloat16, if an array has it."""
     for tensor in tensors:
         if tensor.dtype == "bfloat16" and isinstance(tensor.owner, np.ndarray):
-            return tensor.owner.dtype
+            dtype: np.dtype[Any] = tensor.owner.dtype
+            return dtype
     return None
 
 

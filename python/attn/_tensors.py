@@ -50,7 +50,7 @@ def tensor_of(name: str, array: Any) -> Tensor:
     return _of_numpy(name, np.asarray(array))
 
 
-def _of_numpy(name: str, array: np.ndarray) -> Tensor:
+def _of_numpy(name: str, array: np.ndarray[Any, Any]) -> Tensor:
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{name}: masked arrays are not supported; use .filled() and give the mask as mask=")
     dtype = NUMPY_TYPES.get(array.dtype)
@@ -155,6 +155,7 @@ class _Memory:
     """The elements of a tensor of libattn. Frees it when the last array that uses them is deleted."""
 
     __slots__ = ("__array_interface__", "address", "free")
+    __array_interface__: dict[str, Any]
 
     def __init__(self, address: int, free: Any) -> None:
         self.address, self.free = address, free
@@ -175,7 +176,7 @@ def _type_of(address: int) -> tuple[str, str]:
     return found
 
 
-def array_of(address: int, free: Any, bfloat16: np.dtype | None) -> tuple[str, np.ndarray]:
+def array_of(address: int, free: Any, bfloat16: np.dtype[Any] | None) -> tuple[str, np.ndarray[Any, Any]]:
     """The name and the elements of a tensor at `address`, which the array owns from now on."""
     memory = _Memory(address, free)
     name, type_name, rank, shape, _, data = _TENSOR.unpack_from(_Header.from_address(address))
@@ -188,6 +189,6 @@ def array_of(address: int, free: Any, bfloat16: np.dtype | None) -> tuple[str, n
     return ctypes.string_at(name).decode(), array
 
 
-def _as_float32(bits: np.ndarray) -> np.ndarray:
+def _as_float32(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """bfloat16 is the upper half of a float32."""
     return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)

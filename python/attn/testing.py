@@ -52,6 +52,7 @@ def assert_attention(out: Any, q: Any, k: Any, v: Any, *, precision: str | None 
         warn(LIBRARY.attn_result_warnings(result))
         if code == 1:
             raise AssertionError(text)
-        return json.loads(LIBRARY.attn_result_json(result))
+        report: dict[str, Any] = json.loads(LIBRARY.attn_result_json(result))
+        return report
     finally:
         LIBRARY.attn_result_free(result)
