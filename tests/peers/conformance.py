@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from peers import golden, numpy_text, tensor_text  # noqa: E402
-from peers.cases import error_of, run_jobs, within_bound  # noqa: E402
+from peers.cases import error_of, fraction_of_bound, run_jobs  # noqa: E402
 
 # If a library's own error is larger, the case does not ask it for the same computation.
 OWN_LIMIT = {"float64": 1e-6, "float32": 1e-5, "float16": 1e-2, "bfloat16": 1e-1}
@@ -46,47 +46,65 @@ FAMILIES = {
 }
 
 
-def less_accurate(case, errors):
-    """For each output, attn's error and the library's in this case, and which is larger."""
-    texts = []
-    for output, ours in errors.items():
-        theirs = error_of(case.library[output], case.exact[output])
-        side = "equal" if ours == theirs else f"{'attn' if ours > theirs else 'the library'} is less accurate"
-        texts.append(f"{output}: attn {ours:.1e}, library {theirs:.1e} ({side})")
-    return "; ".join(texts)
+class Row:
+    """The judgement on the cases of one dtype.
 
+    For float64, errors are at most 1e-12. For other dtypes, results are within the error bound of `attn compare
+    --reference`: the library's own errors may be small by chance. They do not exceed OWN_LIMIT either, because
+    the bound is that of attn's float64 result. Twice the library's largest error is the limit only for jobs
+    without a bound. ONNX has results in one dtype only; its test runner allows 1e-3."""
 
-def evaluate(dtype, cases, results, onnx_tolerance):
-    """The largest error of the cases of one dtype, the tolerance with its reason, and the failed cases.
+    def __init__(self, dtype, cases, results, onnx_tolerance=False):
+        self.dtype, self.cases, self.failed = dtype, cases, []  # failed: cases with messages
+        self.of_library = max(error_of(c.library[o], c.exact[o]) for c in cases for o in c.library)
+        if self.of_library > OWN_LIMIT[dtype]:
+            sys.exit(f"{cases[0].name}: the library's own error is {self.of_library:.1e}")
+        self.worst = 0.0  # attn's largest error
+        self.tolerance, self.reason = self._tolerance(onnx_tolerance)
+        self.fraction, self.bounded = 0.0, 0  # the largest part of the bound, and the number of cases with one
+        self.less_accurate = {"attn": 0, "library": 0}
+        for case, result in zip(cases, results):
+            message = result if isinstance(result, str) else self._judge(case, result, dtype, onnx_tolerance)
+            if message:
+                self.failed.append((case, message))
 
-    The library's own errors may be small by chance. A case that exceeds the tolerance passes if it is within
-    the error bound of `attn compare --reference`, where there is one.
-    """
-    own = max(error_of(c.library[o], c.exact[o]) for c in cases for o in c.library)
-    if own > OWN_LIMIT[dtype]:
-        sys.exit(f"{cases[0].name}: the library's own error is {own:.1e}")
-    if dtype == "float64":
-        tolerance, reason = 1e-12, "float64"
-    elif onnx_tolerance:  # the test runner of ONNX uses 1e-3
-        tolerance, reason = {"float32": (2.0 ** -20, "8 ulp of 1"), "float16": (2.0 ** -10, "1 ulp of 1"),
-                             "bfloat16": (2.0 ** -7, "1 ulp of 1")}[dtype]
-    else:
-        tolerance, reason = 2 * own, f"twice its own error, {own:.1e}"
-    worst, failed = 0.0, []
-    for case, result in zip(cases, results):
-        if isinstance(result, str):
-            failed.append((case, result))
-            continue
+    def _tolerance(self, onnx_tolerance):
+        if self.dtype == "float64":
+            return 1e-12, "float64"
+        if onnx_tolerance:
+            return {"float32": (2.0 ** -20, "8 ulp of 1"), "float16": (2.0 ** -10, "1 ulp of 1"),
+                    "bfloat16": (2.0 ** -7, "1 ulp of 1")}[self.dtype]
+        return 2 * self.of_library, "twice the library's"
+
+    def _judge(self, case, result, dtype, onnx_tolerance):
+        """The message about a failure, otherwise ""."""
         errors = {o: error_of(result[o], case.exact[o]) for o in case.exact}
-        largest = max(errors.values())
-        if largest > tolerance:
-            message = less_accurate(case, errors)
-            if dtype == "float64" or onnx_tolerance or not within_bound(case.job, {o: result[o] for o in case.exact}):
-                failed.append((case, message))
-                continue
-            print(f"{case.name}: within the error bound; {message}", file=sys.stderr)
-        worst = max(worst, largest)
-    return worst, tolerance, reason, failed
+        self.worst = max(self.worst, *errors.values())
+        sides = {o: {"attn": ours, "library": error_of(case.library[o], case.exact[o])}
+                 for o, ours in errors.items()}
+        largest = {side: max(both[side] for both in sides.values()) for side in self.less_accurate}
+        if largest["attn"] != largest["library"]:
+            self.less_accurate[max(largest, key=largest.get)] += 1
+        message = "; ".join(f"{o}: attn {both['attn']:.1e}, library {both['library']:.1e}" for o, both in sides.items())
+        if dtype != "float64" and not onnx_tolerance:
+            fraction = fraction_of_bound(case.job, {o: result[o] for o in case.exact}, dtype)
+            if fraction is not None:
+                self.bounded, self.fraction = self.bounded + 1, max(self.fraction, fraction)
+                exceeded = fraction > 1 or largest["attn"] > OWN_LIMIT[dtype]
+                return f"{fraction:.2g} of the error bound; {message}" if exceeded else ""
+        return message if largest["attn"] > self.tolerance else ""
+
+    def __str__(self):
+        limits = [f"error bound (largest error: {self.fraction:.2g} of it)"] if self.bounded else []
+        if self.bounded < len(self.cases):
+            limits.append(f"{self.tolerance:.1e}, {self.reason}")
+            if self.bounded:
+                limits[-1] += f", for {len(self.cases) - self.bounded} cases without a bound"
+        of_library, sides = "–", "–"
+        if self.dtype != "float64" and self.of_library > 0:  # otherwise the library's results are the exact ones
+            of_library, sides = f"{self.of_library:.1e}", "{attn}, {library}".format(**self.less_accurate)
+        return (f"{self.dtype} | {len(self.cases)} | {len(self.cases) - len(self.failed)} | {self.worst:.1e} "
+                f"| {of_library} | {'; '.join(limits)} | {sides}")
 
 
 def run_family(name, show, write_golden):
@@ -102,16 +120,15 @@ def run_family(name, show, write_golden):
     green = True
     for dtype in sorted({case.dtype for case in cases}, reverse=True):
         chosen = [(c, r) for c, r in zip(cases, results) if c.dtype == dtype]
-        worst, tolerance, reason, failed = evaluate(dtype, *zip(*chosen), family.onnx_tolerance)
-        print(f"| {family.title} ({family.package} {version}) | {dtype} | {len(chosen)} "
-              f"| {len(chosen) - len(failed)} | {worst:.1e} | {tolerance:.1e}, {reason} |", flush=True)
-        for case, message in failed[:show]:
+        row = Row(dtype, *zip(*chosen), family.onnx_tolerance)
+        print(f"| {family.title} ({family.package} {version}) | {row} |", flush=True)
+        for case, message in row.failed[:show]:
             options = {k: v if not isinstance(v, np.ndarray) else f"{v.dtype}{list(v.shape)}"
                        for k, v in case.job.items()}
             print(f"{case.name}: {message}\n    {options}", file=sys.stderr)
-        green = green and not failed
-        if write_golden and not failed and dtype == max(c.dtype for c in cases if c.dtype[0] == "f"):
-            golden.write(name, [case for case, _ in chosen], tolerance)
+        green = green and not row.failed
+        if write_golden and not row.failed and dtype == max(c.dtype for c in cases if c.dtype[0] == "f"):
+            golden.write(name, [case for case, _ in chosen], row.tolerance)
     print(f"{name}: {made - began:.1f} s for the library, {time.monotonic() - made:.1f} s for attn",
           file=sys.stderr)
     return green
@@ -129,7 +146,7 @@ def run_text(name, show):
     counts, differences = compare()
     for kind in sorted(counts):
         texts, equal = counts[kind]
-        print(f"| {title} ({package} {version}) | {kind} | {texts} | {equal} | – | equal text |", flush=True)
+        print(f"| {title} ({package} {version}) | {kind} | {texts} | {equal} | – | – | equal text | – |", flush=True)
     for line in differences[:show]:
         print(line, file=sys.stderr)
     return not differences
@@ -141,8 +158,8 @@ def main():
     parser.add_argument("--show", type=int, default=3, help="failures to show for each row")
     parser.add_argument("--golden", action="store_true", help="regenerate tests/golden/peers")
     arguments = parser.parse_args()
-    print("| family | dtype | cases | passed | largest error | tolerance (reason) |\n"
-          "| --- | --- | --- | --- | --- | --- |")
+    print("| family | dtype | cases | passed | attn's largest error | the library's | limit | less accurate: attn, library |\n"
+          "| --- | --- | --- | --- | --- | --- | --- | --- |")
     green = [run_text(name, arguments.show) if name in TEXTS
              else run_family(name, arguments.show, arguments.golden)
              for name in arguments.family or [*FAMILIES, *TEXTS]]
