@@ -1,4 +1,4 @@
-"""`attn examples`: the output equals that of the notebooks, and `check` notices every change.
+"""`attn examples`: the output is what the sources printed, and `check` notices every change.
 
 Every digit of every expected.txt is changed in turn, and one input of each job.
 """
@@ -32,11 +32,45 @@ CHANGED_INPUTS = [
     ("encoder-decoder", "job.json", "0.67", "0.66", "In [35]"),
     ("token-attention", "job.json", "-0.99, 0.42", "-0.98, 0.42", "In [84]"),
     ("head-split", "job.json", '"heads": 2', '"heads": 4', "In [119]"),
+    ("illustrated-self-attention", "job.json", '"scale": "none"', '"scale": 0.5', "step 5"),
+    ("illustrated-attention", "job.json", "[10, 5, 10]", "[10, 5, 9]", "step 1"),
+    ("tensorflow-tutorial", "two-keys.json", "[10, 10, 0]", "[10, 10, 10]", "query [10, 10, 0]"),
+    ("equal-keys", "additive.json", '"key_lengths": [2, 6]', '"key_lengths": [2, 7]', "In [8]"),
+    ("she-likes-coffee", "job.json", "[0.2, 0.9, 0.1, 0.5]", "[0.2, 0.9, 0.1, 0.6]", "step 4"),
+    ("illustrated-transformer", "job.json", "0.125", "0.25", "Divide by 8"),
+    ("llm-simple-attention", "job.json", "[0.43, 0.15, 0.89]", "[0.43, 0.16, 0.89]", "In [3]"),
+    ("llm-simple-attention", "rounded.json", "0.1385", "0.1386", "In [12]"),
 ]
 
 
-def test_there_are_eight_examples():
-    assert len(NAMES) == 8
+def test_the_page_shows_every_example():
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^### (.*)$", page, re.MULTILINE)) == NAMES
+
+
+# attn examples list
+
+
+class TestList:
+    @pytest.fixture(scope="class")
+    def lines(self):
+        run = attn("examples", "list")
+        assert (run.returncode, run.stderr) == (0, b"")
+        return run.stdout.decode().splitlines()
+
+    def test_names_every_example_once(self, lines):
+        assert sorted(line.split()[0] for line in lines if line.startswith("  ")) == NAMES
+
+    def test_groups_them_by_source(self, lines):
+        sources = [json.loads((DATA / name / "example.json").read_text())["source"] for name in NAMES]
+        headings = [line for line in lines if not line.startswith("  ")]
+        assert headings == sorted(set(headings))
+        assert len(headings) == len(set(sources))
+
+    def test_prints_title_and_section_below_the_source(self, lines):
+        heading = lines.index("Notebook 004")
+        assert lines[heading + 1].split(maxsplit=1) == [
+            "encoder-decoder", "A decoder state attends to four encoder states [Question 1]"]
 
 
 # attn examples run
@@ -108,6 +142,80 @@ def test_cells_labels_every_cell(labelled):
 def test_cells_adds_nothing_but_labels(labelled):
     rest = "\n".join(line for line in labelled if not line.startswith("# "))
     assert rest == (DATA / "encoder-decoder" / "expected.txt").read_text()
+
+
+# attn examples run --view and --explain
+
+
+@pytest.mark.parametrize("name, flags", [
+    ("single-query", ["--view"]),
+    ("encoder-decoder", ["--explain", "-"]),
+    ("attention-sample", ["--explain", "-", "--explain-query", "2"]),
+])
+def test_views_are_those_of_the_job(name, flags):
+    expected = attn("run", DATA / name / "job.json", *flags)
+    assert expected.returncode == 0
+    assert attn("examples", "run", name, *flags).stdout == expected.stdout
+
+
+def test_views_of_several_jobs_have_headings():
+    shown = [attn("run", DATA / "general-attention" / job, "--view").stdout for job in ("first-word.json", "job.json")]
+    assert attn("examples", "run", "general-attention", "--view").stdout == (
+        b"# first-word.json\n" + shown[0] + b"\n# job.json\n" + shown[1])
+
+
+@pytest.mark.parametrize("file, start", [("x.svg", b"<svg"), ("x.png", b"\x89PNG"), ("x.html", b"<!DOCTYPE html>")])
+def test_a_view_is_written_to_a_file(tmp_path, file, start):
+    run = attn("examples", "run", "general-attention", "--job", "job.json", "--view", file, cwd=tmp_path)
+    assert (run.returncode, run.stdout) == (0, b"")
+    assert (tmp_path / file).read_bytes().startswith(start)
+
+
+@pytest.mark.parametrize("arguments, reason", [
+    (["single-query", "head-split", "--view"], "--view and --explain require the name of one example"),
+    (["--all", "--view"], "--view and --explain require the name of one example"),
+    (["general-attention", "--view=x.svg"], "choose it with --job: first-word.json or job.json"),
+    (["general-attention", "--view", "--job", "jobb.json"], "--job: expected first-word.json or job.json, found 'jobb.json'"),
+    (["general-attention", "--job", "job.json"], "--job requires --view or --explain"),
+    (["general-attention", "--cells", "--view"], "--cells and --view are mutually exclusive"),
+    (["single-query", "--color", "never"], "--color requires --view or --explain on the terminal"),
+])
+def test_invalid_views_are_refused(tmp_path, arguments, reason):
+    assert_error(attn("examples", "run", *arguments, cwd=tmp_path), 2, reason)
+    assert list(tmp_path.iterdir()) == []
+
+
+# attn examples copy
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_copied_jobs_give_the_same_results(tmp_path, name):
+    run = attn("examples", "copy", name, "mine/new", cwd=tmp_path)
+    assert run.returncode == 0, run.stderr
+    copies = sorted((tmp_path / "mine/new").iterdir())
+    assert sorted(run.stdout.decode().split()) == [f"mine/new/{path.name}" for path in copies]
+    assert {path.name for path in copies} == {path.name for path in (DATA / name).glob("*.json")} - {"example.json"}
+    for path in copies:
+        if "schema" in json.loads(path.read_text()):
+            assert attn("run", path).stdout == attn("run", DATA / name / path.name).stdout
+
+
+def test_copy_overwrites_nothing(tmp_path):
+    (tmp_path / "job.json").write_text("mine")
+    run = attn("examples", "copy", "general-attention", tmp_path)
+    assert_error(run, 73, "job.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
+    assert (tmp_path / "job.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("arguments, code, reason", [
+    ([], 2, "NAME"),
+    (["single-query"], 2, "DIR"),
+    (["singel-query", "x"], 2, "did you mean 'single-query'?"),
+    (["single-query", "/dev/null/x"], 73, "/dev/null/x"),
+])
+def test_invalid_copies_are_refused(arguments, code, reason):
+    assert_error(attn("examples", "copy", *arguments), code, reason)
 
 
 # attn examples check
@@ -240,12 +348,26 @@ def add_result(**result):
     (set_show("repr", "first.scores.joined"), ["expected 3 axes, found shape (1, 4)"]),
     (set_show("scalar", "first.scores"), ["expected a single number, found shape (1, 4)"]),
     (set_show("list", "first.scores[0][0]"), ["has no elements"]),
-    (update_first_show(style={"floatmode": "fixd"}), ["'fixed'?"]),
-    (update_first_show(style={"precision": -1}), ["precision"]),
+    (update_first_show(print_options={"floatmode": "fixd"}),
+     ["cells[0].show[0].print_options.floatmode: expected fixed, unique, maxprec or maxprec_equal, found 'fixd'"]),
+    (update_first_show(print_options={"precision": -1}), ["precision: expected a whole number from 0 to 1100"]),
+    (update_first_show(print_options={"stile": "torch"}), ["unknown key 'stile' (did you mean 'style'?)"]),
+    (set_show("size", ["first.scores"]), ["expected a reference, found an array"]),
+    (set_show("repr", "first.scores.sum"), ["expected an array of float64 or float32, found int64 of shape (1, 4)"]),
     (update_first_show(corner="x"), ["unknown key 'corner'"]),
     (add_result(job="job.json", rank=1), ["'rank'"]),
     (add_result(sum_of_product=["first.scores"]), ["two references"]),
     (add_result(sum_of_product=["all.scores", "all.scores"]), ["expected a vector (n,) and a matrix (m, n)"]),
+    (add_result(product=["all.scores"]), ["two references"]),
+    (add_result(product=["all.scores", "first.scores"]), ["expected arrays of the same shape"]),
+    (add_result(shares=["all.weights", "all.weights"]), ["one reference"]),
+    (add_result(shares="all.scores"), ["expected an array of float64 or float32, found int64"]),
+    (add_result(concatenated=[]), ["references"]),
+    (add_result(concatenated=["all.weights", "first.weights"]), ["differ in their last axis only"]),
+    (add_result(concatenated=["all.weights", "all.scores"]), ["of one dtype"]),
+    (add_result(job="job.json", dtype="float31"), ["expected a dtype, found 'float31'"]),
+    (add_result(svd="job.json#embeddings", dtype="float32"), ["'dtype'"]),
+    (add_result(tensor="job.json#embeddinks"), ["embeddinks"]),
 ], ids=lambda value: value[0] if isinstance(value, list) else "")
 class TestInvalidExample:
     @pytest.fixture(autouse=True)
@@ -282,7 +404,7 @@ class TestInstalledProgram:
         def names(*arguments, **variables):
             run = subprocess.run([tmp_path / "bin" / "attn", "examples", *arguments], capture_output=True,
                                  env={**environment, **variables}, cwd="/")
-            return [line.split()[0] for line in run.stdout.decode().splitlines()]
+            return sorted(line.split()[0] for line in run.stdout.decode().splitlines() if line.startswith("  "))
         return names
 
     def test_finds_its_data_beside_it(self, names):
@@ -313,6 +435,16 @@ FILES = [pytest.param(path, id=f"{path.parent.name}/{path.name}") for path in so
 @pytest.mark.parametrize("path", [file for file in FILES if "schema" in json.loads(file.values[0].read_text())])
 def test_jobs_of_examples_run(path):
     assert attn("run", path).returncode == 0
+
+
+def test_examples_of_one_source_have_the_same_origin():
+    origins = {}
+    for name in NAMES:
+        example = json.loads((DATA / name / "example.json").read_text())
+        origins.setdefault(example["source"], set()).add((example.get("url"), example.get("licence")))
+    assert [source for source, all_of_it in origins.items() if len(all_of_it) > 1] == []
+    assert [source for source, all_of_it in origins.items()
+            if None in next(iter(all_of_it)) and not source.startswith("Notebook 00")] == []
 
 
 @pytest.mark.parametrize("path", [file for file in FILES if file.values[0].name == "example.json"])

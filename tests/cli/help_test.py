@@ -31,7 +31,7 @@ def listed(title):
 
 
 COMMANDS, TOPICS = listed("Commands"), listed("Topics")
-EXAMPLES_PARTS = ["list", "run", "check"]
+EXAMPLES_PARTS = ["list", "run", "copy", "check"]
 
 
 def flags_in(help_text):
@@ -365,9 +365,10 @@ def test_outputs_that_bash_offers_exist():
         assert b"unknown output" not in run.stderr, name
 
 
-@pytest.mark.parametrize("part", ["run", "check"])
+@pytest.mark.parametrize("part", ["run", "copy", "check"])
 def test_bash_offers_the_examples(part):
-    assert complete(f"attn examples {part} ") == {line.split()[0] for line in text_of("examples", "list").splitlines()}
+    assert complete(f"attn examples {part} ") == {line.split()[0] for line in text_of("examples", "list").splitlines()
+                                                  if line.startswith("  ")}
 
 
 @pytest.mark.parametrize("before", ["run", "examples run --data"])

@@ -32,6 +32,7 @@ int perform(const Command& command, const ParsedCommand& parsed,
   const auto report = command.report ? command.report : report_exception;
   try {
     check_requirements(command, parsed);
+    if (parsed.command != &command) check_requirements(*parsed.command, parsed);
     return parsed.command->action();
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::no_input) return report(std::current_exception());

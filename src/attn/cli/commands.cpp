@@ -23,7 +23,7 @@ namespace {
 constexpr CommandEntry kCommands[] = {
     {"run", "compute attention for one job, from a file or flags", run_command},
     {"batch", "compute many jobs on all processors, resumable", batch_command},
-    {"examples", "list, run and check the worked examples", examples_command},
+    {"examples", "list, run, copy and check the worked examples", examples_command},
     {"view", "draw a tensor as a heat map: terminal, SVG, PNG or HTML", view_command},
     {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", inspect_command},
     {"convert", "convert tensor files, or print them as NumPy does", convert_command},

@@ -27,7 +27,8 @@ struct CommandCompletions {
 
 /// A shell command that prints the names of examples.
 std::string names_of(const CommandCompletions& offer, const std::string& program) {
-  return program + " " + offer.name + " list 2>/dev/null | cut -d\" \" -f1";
+  // They follow two spaces; headings do not.
+  return program + " " + offer.name + " list 2>/dev/null | grep \"^  \" | cut -d\" \" -f3";
 }
 
 bool takes_list(const Option& option) { return option.placeholder == "LIST"; }

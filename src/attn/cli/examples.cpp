@@ -2,15 +2,21 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <memory>
 
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/cli/run.h"
 #include "attn/cli/terminal.h"
 #include "attn/examples/check.h"
 #include "attn/examples/evaluate.h"
 #include "attn/examples/example.h"
+#include "attn/io/file.h"
+#include "attn/io/open_file.h"
+#include "attn/io/staged_file.h"
+#include "attn/io/tensor_file.h"
 
 namespace attn {
 namespace {
@@ -20,6 +26,9 @@ struct ExampleArgs {
   std::vector<std::string> names;
   bool all = false;
   bool cells = false;
+  std::string job;  ///< of views; "": all jobs
+  RunViewArgs views;
+  std::string name, target;  ///< of copy
 };
 
 std::string padded(const std::string& text, std::size_t width) {
@@ -46,13 +55,59 @@ std::vector<std::string> chosen(const ExampleArgs& args, const std::string& fold
   return args.names.empty() ? known : args.names;
 }
 
+/// "Notebook 001 (MIT)"
+std::string heading(const Example& example) {
+  return example.source + (example.licence.empty() ? "" : " (" + example.licence + ")");
+}
+
+/// Below each source, in the order of their names, its examples with two spaces before them.
 int list_examples(const ExampleArgs& args) {
   const std::string folder = examples_folder(args.data);
   const auto names = example_names(folder);
   const std::size_t width = widest(names);
+  std::map<std::string, std::string> groups;
   for (const std::string& name : names) {
     const Example example = read_example(path_of(folder, name));
-    print(padded(name, width) + "  " + example.title + " [" + example.source + "]\n");
+    const std::string section = example.section.empty() ? "" : " [" + example.section + "]";
+    groups[heading(example)] += "  " + padded(name, width) + "  " + example.title + section + "\n";
+  }
+  for (const auto& [source, lines] : groups) print(source + "\n" + lines);
+  return 0;
+}
+
+/// The files of the example's jobs, without repetitions, relative to its folder.
+std::vector<std::string> job_files(const Example& example) {
+  std::vector<std::string> files;
+  for (const Recipe& recipe : example.recipes)
+    if (recipe.kind == Recipe::Kind::job &&
+        std::find(files.begin(), files.end(), recipe.file) == files.end())
+      files.push_back(recipe.file);
+  return files;
+}
+
+/// Draws or explains the jobs of one example, with a line before each if there are several.
+int view_example(const ExampleArgs& args) {
+  const std::string folder = examples_folder(args.data);
+  const auto names = chosen(args, folder);
+  if (args.all || names.size() != 1)
+    throw Error(ErrorKind::usage, "--view and --explain require the name of one example");
+  const Example example = read_example(path_of(folder, names[0]));
+  std::vector<std::string> jobs = job_files(example);
+  if (!args.job.empty()) {
+    if (std::find(jobs.begin(), jobs.end(), args.job) == jobs.end())
+      throw Error(ErrorKind::usage,
+                  "--job: expected " + join_or(jobs) + ", found '" + printable(args.job) + "'");
+    jobs = {args.job};
+  }
+  if (jobs.empty())
+    throw Error(ErrorKind::usage, "the example '" + names[0] + "' has no job to draw or explain");
+  if (jobs.size() > 1 && args.views.has_file())
+    throw Error(ErrorKind::usage,
+                "a file holds one job of the example; choose it with --job: " + join_or(jobs));
+  for (const std::string& job : jobs) {
+    if (jobs.size() > 1) print((job == jobs[0] ? "# " : "\n# ") + job + "\n");
+    if (const int code = run_job_views(path_of(example.folder, job), args.views); code != 0)
+      return code;
   }
   return 0;
 }
@@ -61,6 +116,7 @@ int list_examples(const ExampleArgs& args) {
 int run_examples(const ExampleArgs& args) {
   if (args.names.empty() == !args.all)
     throw Error(ErrorKind::usage, "expected names of examples, or --all");
+  if (!args.views.empty()) return view_example(args);
   const std::string folder = examples_folder(args.data);
   std::string between;
   for (const std::string& name : chosen(args, folder)) {
@@ -68,6 +124,37 @@ int run_examples(const ExampleArgs& args) {
     const Evaluation evaluation = evaluate(example);
     print(between + text_of(evaluation, args.cells ? CellLabels::shown : CellLabels::hidden));
     between = "\n";
+  }
+  return 0;
+}
+
+/// Copies the files of an example's jobs, which are in its folder, to another folder. Their
+/// relative paths stay valid.
+int copy_example(const ExampleArgs& args) {
+  const std::string folder = examples_folder(args.data);
+  ExampleArgs one = args;
+  one.names = {args.name};
+  const Example example = read_example(path_of(folder, chosen(one, folder)[0]));
+  std::vector<std::string> files;
+  for (const Recipe& recipe : example.recipes) {
+    if (recipe.file.empty()) continue;
+    const std::string file =
+        recipe.kind == Recipe::Kind::job ? recipe.file : parse_tensor_ref(recipe.file).path;
+    if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+  }
+  std::error_code error;
+  std::filesystem::create_directories(args.target, error);
+  if (error) throw system_error(ErrorKind::cannot_create, args.target, error.value());
+  std::vector<std::unique_ptr<OutputFile>> copies;
+  for (const std::string& file : files) {
+    copies.push_back(std::make_unique<OutputFile>(path_of(args.target, file), OutputPolicy{}));
+    const FileBytes bytes = read_file(path_of(example.folder, file));
+    copies.back()->write(bytes.text());
+    copies.back()->finish();
+  }
+  for (const auto& copy : copies) {
+    copy->commit();
+    print(printable(copy->path()) + "\n");
   }
   return 0;
 }
@@ -89,22 +176,43 @@ int check(const ExampleArgs& args) {
 
 Command examples_command() {
   const auto args = std::make_shared<ExampleArgs>();
-  Command list_command, run_command, check_command;
+  Command list_command, run_command, copy_command, check_command;
   list_command.name = "list";
-  list_command.summary = "print name, title and source of each example (default)";
-  list_command.description = "Prints the name, title and source of each example.";
+  list_command.summary = "print name and title of each example, by source (default)";
+  list_command.description =
+      "Prints the name and title of each example below the source that it comes from.";
   list_command.example = "  attn examples list";
   list_command.action = [args] { return list_examples(*args); };
 
   run_command.name = "run";
   run_command.summary = "compute examples and print what their notebooks print";
-  run_command.description = "Computes examples and prints what their notebooks print.";
-  run_command.example = "  attn examples run general-attention --cells";
+  run_command.description =
+      "Computes examples and prints what their notebooks print. With --view or --explain, draws or "
+      "explains the jobs of one example instead, as 'attn run' does.";
+  run_command.example =
+      "  attn examples run general-attention --cells\n"
+      "  attn examples run general-attention --view\n"
+      "  attn examples run encoder-decoder --explain -";
   run_command.options = {
       positional("NAME", args->names, "names of examples"),
       flag("--all", args->all, "run all examples"),
-      flag("--cells", args->cells, "print '# In [20]' before the output of each cell")};
+      flag("--cells", args->cells, "print '# In [20]' before the output of each cell"),
+      text("--job", args->job, "FILE", "the example's job to draw or explain; default: all")};
+  add_view_options(run_command, args->views);
+  run_command.requirements.push_back(
+      {{"--job"}, "--view or --explain", [args = args.get()] { return !args->views.empty(); }});
+  run_command.conflicts = {{"--cells", "--view"}, {"--cells", "--explain"}};
   run_command.action = [args] { return run_examples(*args); };
+
+  copy_command.name = "copy";
+  copy_command.summary = "copy the jobs of an example, as a starting point for your own";
+  copy_command.description =
+      "Copies the job files of an example to the folder DIR, which is created, and prints their "
+      "names. No existing file is overwritten. Change the copies, and run them with 'attn run'.";
+  copy_command.example = "  attn examples copy encoder-decoder mine";
+  copy_command.options = {required(positional("NAME", args->name, "name of an example")),
+                          required(positional("DIR", args->target, "folder for the jobs"))};
+  copy_command.action = [args] { return copy_example(*args); };
 
   check_command.name = "check";
   check_command.summary =
@@ -117,14 +225,16 @@ Command examples_command() {
   check_command.action = [args] { return check(*args); };
 
   Command command;
-  command.description = "Lists, runs and checks the worked examples that are installed with attn.";
+  command.description =
+      "Lists, runs, copies and checks the worked examples that are installed with attn: "
+      "computations of public notebooks and tutorials, with the text that they printed.";
   command.example =
       "  attn examples list\n"
       "  attn examples run general-attention\n"
       "  attn examples check";
   command.add(text("--data", args->data, "DIR",
                    "folder of the examples; default: $ATTN_DATA, or the installed ones"));
-  command.subcommands = {list_command, run_command, check_command};
+  command.subcommands = {list_command, run_command, copy_command, check_command};
   command.action = list_command.action;
   return command;
 }

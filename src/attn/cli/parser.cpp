@@ -126,11 +126,19 @@ void store_options(const CommandParser& parser, ParsedCommand& parsed) {
   }
 }
 
+/// An option of the command or of its subcommands.
+const Option* find_with_subcommands(const Command& command, const std::string& name) {
+  const Option* option = command.find(name);
+  for (const Command& subcommand : command.subcommands)
+    if (option == nullptr) option = subcommand.find(name);
+  return option;
+}
+
 /// "--view", "x.svg" as "--view=x.svg", where the option recognises the next word as its value. Not
 /// "-", which may be a job on standard input.
 Arguments join_optional_values(const Command& command, Arguments words) {
   for (std::size_t i = 0; i + 1 < words.size() && words[i] != "--"; ++i) {
-    const Option* const option = command.find(words[i]);
+    const Option* const option = find_with_subcommands(command, words[i]);
     const auto* const optional =
         option == nullptr ? nullptr : std::get_if<OptionalValue>(&option->value);
     if (optional == nullptr || !optional->may_be_next_word || words[i + 1].starts_with('-') ||

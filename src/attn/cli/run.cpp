@@ -315,6 +315,13 @@ int run_unless_there(const RunArgs& args) {
 
 }  // namespace
 
+int run_job_views(const std::string& job, const RunViewArgs& views) {
+  RunArgs args;
+  args.job = job;
+  args.views = views;
+  return run(args);
+}
+
 Command run_command() {
   const auto args = std::make_shared<RunArgs>();
   Command command;

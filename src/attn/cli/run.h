@@ -53,6 +53,9 @@ class RunViews {
   bool view_streams_ = false, explain_streams_ = false;
 };
 
+/// Computes a job for --view and --explain alone. Returns the exit code. Errors: as 'attn run'.
+int run_job_views(const std::string& job, const RunViewArgs& views);
+
 Command run_command();
 
 }  // namespace attn

@@ -13,6 +13,9 @@
 #include "attn/io/file.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/open_file.h"
+#include "attn/job/field_value.h"
+#include "attn/job/fields.h"
+#include "attn/job/print_settings.h"
 
 namespace attn {
 namespace {
@@ -126,11 +129,6 @@ const std::string& JsonNode::text() const {
   fail_kind("a string");
 }
 
-bool JsonNode::boolean() const {
-  if (const auto* boolean = json_->get<bool>()) return *boolean;
-  fail_kind("true or false");
-}
-
 std::size_t JsonNode::count() const {
   const auto* integer = json_->get<std::int64_t>();
   if (integer == nullptr || *integer < 0 || *integer > std::numeric_limits<std::int32_t>::max())
@@ -160,25 +158,16 @@ using EnumNames = std::vector<std::pair<std::string, Enum>>;
 
 const EnumNames<Recipe::Kind> kRecipeKinds = {{"job", Recipe::Kind::job},
                                               {"svd", Recipe::Kind::svd},
-                                              {"sum_of_product", Recipe::Kind::sum_of_product}};
+                                              {"tensor", Recipe::Kind::tensor},
+                                              {"sum_of_product", Recipe::Kind::sum_of_product},
+                                              {"product", Recipe::Kind::product},
+                                              {"shares", Recipe::Kind::shares},
+                                              {"concatenated", Recipe::Kind::concatenated}};
 
-const EnumNames<Form> kForms = {{"print", Form::print},   {"repr", Form::repr},
-                                {"scalar", Form::scalar}, {"list", Form::list},
-                                {"tuple", Form::tuple},   {"dimensions", Form::dimensions},
-                                {"csv", Form::csv},       {"text", Form::text}};
-
-const EnumNames<PrintOptions::FloatMode> kFloatModes = {
-    {"fixed", PrintOptions::FloatMode::fixed},
-    {"unique", PrintOptions::FloatMode::unique},
-    {"maxprec", PrintOptions::FloatMode::maxprec},
-    {"maxprec_equal", PrintOptions::FloatMode::maxprec_equal}};
-
-template <class Enum>
-std::vector<std::string> words_of(const EnumNames<Enum>& table) {
-  std::vector<std::string> words;
-  for (const auto& entry : table) words.push_back(entry.first);
-  return words;
-}
+const EnumNames<Form> kForms = {
+    {"print", Form::print}, {"repr", Form::repr},   {"scalar", Form::scalar},
+    {"list", Form::list},   {"tuple", Form::tuple}, {"dimensions", Form::dimensions},
+    {"size", Form::size},   {"csv", Form::csv},     {"text", Form::text}};
 
 /// The one key of `node` that is in the table; it determines the kind of the object.
 template <class Enum>
@@ -200,47 +189,84 @@ std::vector<Reference> references(const JsonNode& node) {
   return list;
 }
 
+/// Keys that a recipe may have besides its kind.
+std::vector<std::string> recipe_keys(Recipe::Kind kind, const std::string& key) {
+  if (kind == Recipe::Kind::svd) return {key, "rank"};
+  if (kind == Recipe::Kind::job || kind == Recipe::Kind::tensor) return {key, "dtype"};
+  return {key};
+}
+
 Recipe read_recipe(const JsonNode& node, const std::string& name) {
   const auto [key, kind] = kind_of(node, kRecipeKinds);
-  node.require_only(kind == Recipe::Kind::svd ? std::vector<std::string>{key, "rank"}
-                                              : std::vector<std::string>{key});
+  node.require_only(recipe_keys(kind, key));
   Recipe recipe;
   recipe.name = name;
   recipe.kind = kind;
   if (const auto rank = node.find("rank")) recipe.rank = rank->count();
-  if (kind == Recipe::Kind::sum_of_product) {
-    recipe.operands = references(node.at(key));
-    if (recipe.operands.size() != 2) node.at(key).fail_kind("two references");
-  } else {
-    recipe.file = node.at(key).text();
+  if (const auto dtype = node.find("dtype")) {
+    recipe.dtype = dtype_named(dtype->text());
+    if (!recipe.dtype) dtype->fail("expected a dtype, found '" + printable(dtype->text()) + "'");
   }
+  switch (kind) {
+    case Recipe::Kind::job:
+    case Recipe::Kind::svd:
+    case Recipe::Kind::tensor:
+      recipe.file = node.at(key).text();
+      return recipe;
+    case Recipe::Kind::sum_of_product:
+    case Recipe::Kind::product:
+    case Recipe::Kind::shares:
+    case Recipe::Kind::concatenated:
+      break;
+  }
+  recipe.operands = references(node.at(key));
+  const bool is_product = kind == Recipe::Kind::sum_of_product || kind == Recipe::Kind::product;
+  if (is_product && recipe.operands.size() != 2) node.at(key).fail_kind("two references");
+  if (kind == Recipe::Kind::shares && recipe.operands.size() != 1)
+    node.at(key).fail_kind("one reference");
+  if (recipe.operands.empty()) node.at(key).fail_kind("references");
   return recipe;
 }
 
-PrintOptions read_style(const JsonNode& node) {
-  node.require_only({"precision", "suppress", "floatmode"});
-  PrintOptions style;
-  if (const auto precision = node.find("precision"))
-    style.precision = static_cast<int>(precision->count());
-  if (const auto suppress = node.find("suppress")) style.suppress = suppress->boolean();
-  if (const auto mode = node.find("floatmode")) {
-    const auto known = std::find_if(kFloatModes.begin(), kFloatModes.end(),
-                                    [&](const auto& entry) { return entry.first == mode->text(); });
-    if (known == kFloatModes.end())
-      mode->fail("unknown floatmode '" + printable(mode->text()) + "'" +
-                 did_you_mean(mode->text(), words_of(kFloatModes)));
-    style.floatmode = known->second;
+/// Adds print options to those of the whole example. Their keys and values are those of a job.
+void read_print_options(const JsonNode& node, Document& settings) {
+  std::vector<std::string> known;
+  for (const Field& field : print_option_fields())
+    known.push_back(field.key.substr(kPrintOptions.size()));
+  node.require_only(known);
+  for (const std::string& name : node.keys()) {
+    const JsonNode value = node.at(name);
+    const std::string key = std::string(kPrintOptions) + name;
+    if (std::optional<Problem> problem = problem_with(*find_field(key), value.json())) {
+      problem->where = {value.location()};
+      throw Error(ErrorKind::data, *problem);
+    }
+    settings.set({key, value.json(), value.location(), ""});
   }
-  return style;
 }
 
 std::vector<std::string> allowed_keys(Form form, const std::string& key) {
-  if (form == Form::text || form == Form::scalar || form == Form::dimensions) return {key};
-  if (form == Form::csv) return {key, "corner", "rows", "columns"};
-  return {key, "style"};
+  switch (form) {
+    case Form::text:
+    case Form::dimensions:
+      return {key};
+    case Form::scalar:
+    case Form::size:
+      return {key, "label"};
+    case Form::csv:
+      return {key, "corner", "rows", "columns"};
+    case Form::print:
+      return {key, "label", "print_options"};
+    case Form::repr:
+    case Form::list:
+    case Form::tuple:
+      break;
+  }
+  return {key, "print_options"};
 }
 
-Show read_show(const JsonNode& node) {
+/// `settings` are the print options of the example.
+Show read_show(const JsonNode& node, Document settings) {
   const auto [key, form] = kind_of(node, kForms);
   node.require_only(allowed_keys(form, key));
   const JsonNode value = node.at(key);
@@ -254,7 +280,9 @@ Show read_show(const JsonNode& node) {
   if (value.is_array() && !several) value.fail_kind("a reference");
   show.values = references(value);
   show.elements = !value.is_array();
-  if (const auto style = node.find("style")) show.style = read_style(*style);
+  if (const auto label = node.find("label")) show.label = label->text();
+  if (const auto options = node.find("print_options")) read_print_options(*options, settings);
+  show.print_options = print_options_of(settings);
   if (form == Form::csv) {
     show.corner = node.at("corner").text();
     show.rows = node.at("rows").texts();
@@ -263,11 +291,12 @@ Show read_show(const JsonNode& node) {
   return show;
 }
 
-Cell read_cell(const JsonNode& node) {
+Cell read_cell(const JsonNode& node, const Document& settings) {
   node.require_only({"cell", "show"});
   Cell cell;
   cell.label = node.at("cell").text();
-  for (const JsonNode& show : node.at("show").elements()) cell.shows.push_back(read_show(show));
+  for (const JsonNode& show : node.at("show").elements())
+    cell.shows.push_back(read_show(show, settings));
   return cell;
 }
 
@@ -277,19 +306,27 @@ Example read_example(const std::string& folder) {
   const std::string path = (fs::path(folder) / "example.json").string();
   const Json json = parse_json(read_file(path).text(), path);
   const JsonNode document(json, path);
-  document.require_only({"title", "source", "note", "results", "cells"});
+  document.require_only({"title", "source", "section", "url", "licence", "note", "print_options",
+                         "results", "cells"});
 
   Example example;
   example.name = fs::path(folder).filename().string();
   example.folder = folder;
   example.title = document.at("title").text();
   example.source = document.at("source").text();
-  if (const auto note = document.find("note")) example.note = note->text();
+  for (const auto& [key, member] :
+       std::vector<std::pair<const char*, std::string Example::*>>{{"section", &Example::section},
+                                                                   {"url", &Example::url},
+                                                                   {"licence", &Example::licence},
+                                                                   {"note", &Example::note}})
+    if (const auto text = document.find(key)) example.*member = text->text();
+  Document settings;
+  if (const auto options = document.find("print_options")) read_print_options(*options, settings);
   const JsonNode results = document.at("results");
   for (const std::string& name : results.keys())
     example.recipes.push_back(read_recipe(results.at(name), name));
   for (const JsonNode& cell : document.at("cells").elements())
-    example.cells.push_back(read_cell(cell));
+    example.cells.push_back(read_cell(cell, settings));
   return example;
 }
 

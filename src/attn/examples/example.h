@@ -1,4 +1,4 @@
-// Worked examples: what a notebook printed, and how attn computes it.
+// Worked examples: what a notebook or article printed, and how attn computes it.
 //
 // An example is a folder with example.json (described in data/README.md), its job files, and
 // expected.txt, the printed text. example.json contains no results. It is read strictly: a missing
@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "attn/base/print_options.h"
 #include "attn/examples/value.h"
 #include "attn/io/json_write.h"
-#include "attn/report/numpy_text.h"
 
 namespace attn {
 
@@ -43,8 +43,8 @@ class JsonNode {
   std::vector<JsonNode> elements() const;
   std::vector<std::string> texts() const;
 
+  const Json& json() const { return *json_; }
   const std::string& text() const;
-  bool boolean() const;
   std::size_t count() const;  ///< an integer from 0 to 2^31 - 1
 
   [[noreturn]] void fail(const std::string& what) const;
@@ -62,13 +62,18 @@ struct Recipe {
   enum class Kind {
     job,             ///< the outputs of `attn run FILE`
     svd,             ///< matrix, U, s and Vt of FILE#NAME, of the given rank
+    tensor,          ///< tensor: the array FILE#NAME
     sum_of_product,  ///< sum: sum(a * b, axis=0) of a vector a and a matrix b
+    product,         ///< product: a * b of arrays of the same shape
+    shares,          ///< shares: a / a.sum(axis=-1, keepdims=True)
+    concatenated,    ///< concatenated: concatenate([a, b, ...], axis=-1)
   };
   std::string name;
   Kind kind = Kind::job;
-  std::string file;  ///< job, svd: relative to the example's folder
+  std::string file;  ///< job, svd, tensor: relative to the example's folder
   std::optional<std::size_t> rank;
-  std::vector<Reference> operands;  ///< of sum_of_product: a, b
+  std::optional<DType> dtype;       ///< job, tensor: that all values are converted to
+  std::vector<Reference> operands;  ///< a, b, ...
 };
 
 /// How Python prints a value.
@@ -79,6 +84,7 @@ enum class Form {
   list,        ///< [...] of the values, or of the elements of one value
   tuple,       ///< (...) likewise
   dimensions,  ///< "(4x4)" from integers
+  size,        ///< torch.Size([4, 4]) from integers
   csv,         ///< a labelled table
   text,        ///< text that the notebook printed
 };
@@ -89,7 +95,8 @@ struct Show {
   std::vector<Reference> values;
   bool elements = false;  ///< list, tuple: of the elements of the one value
   std::string text;
-  PrintOptions style;
+  std::string label;  ///< print, scalar, size: of print(label, a); "": print(a)
+  PrintOptions print_options;
   std::string corner;  ///< csv: the first cell of the header
   std::vector<std::string> rows, columns;
 };
@@ -102,7 +109,7 @@ struct Cell {
 
 struct Example {
   std::string name, folder;
-  std::string title, source, note;
+  std::string title, source, section, url, licence, note;
   std::vector<Recipe> recipes;
   std::vector<Cell> cells;
 };

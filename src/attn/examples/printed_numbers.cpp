@@ -8,40 +8,43 @@
 #include <limits>
 
 #include "attn/base/error.h"
+#include "attn/base/text.h"
 #include "attn/io/csv.h"
 #include "attn/report/numpy_text.h"
+#include "attn/report/tensor_text.h"
 
 namespace attn {
 namespace {
 
 /// A number as Python prints it, an array as its repr.
-std::string item_text(const Tensor& item, const PrintOptions& style) {
-  return item.rank() == 0 ? numpy_str(item, style) : numpy_repr(item, style);
+std::string item_text(const Tensor& item, const PrintOptions& options) {
+  return item.rank() == 0 ? numpy_str(item, options) : repr_text(item, options);
 }
 
 std::vector<std::string> item_texts(const Show& show, const std::vector<Value>& values) {
   std::vector<std::string> items;
   if (!show.elements) {
-    for (const Value& value : values) items.push_back(item_text(value.tensor, show.style));
+    for (const Value& value : values) items.push_back(item_text(value.tensor, show.print_options));
     return items;
   }
   const Tensor& whole = values[0].tensor;
   if (whole.rank() == 0)
     throw Error(ErrorKind::data, show.values[0].text + ": a single number has no elements");
   for (std::size_t i = 0; i < whole.shape()[0]; ++i)
-    items.push_back(item_text(whole.at(i), show.style));
+    items.push_back(item_text(whole.at(i), show.print_options));
   return items;
 }
 
 std::string dimensions(const Show& show, const std::vector<Value>& values) {
-  std::string text;
-  for (const std::string& item : item_texts(show, values))
-    text += (text.empty() ? "(" : "x") + item;
-  return text + ")";
+  return "(" + join(item_texts(show, values), "x") + ")";
+}
+
+std::string size(const Show& show, const std::vector<Value>& values) {
+  return "torch.Size([" + join(item_texts(show, values), ", ") + "])";
 }
 
 std::string scalar(const Show& show, const Tensor& tensor) {
-  if (tensor.rank() == 0) return numpy_str(tensor, show.style);
+  if (tensor.rank() == 0) return numpy_str(tensor, show.print_options);
   throw Error(ErrorKind::data, show.values[0].text + ": expected a single number, found shape " +
                                    to_string(tensor.shape()));
 }
@@ -64,19 +67,22 @@ std::string csv(const Show& show, const Tensor& tensor) {
 }  // namespace
 
 std::string text_of(const Show& show, const std::vector<Value>& values) {
+  const std::string label = show.label.empty() ? "" : show.label + " ";
   switch (show.form) {
     case Form::print:
-      return numpy_str(values[0].tensor, show.style) + "\n";
+      return label + str_text(values[0].tensor, show.print_options) + "\n";
     case Form::repr:
-      return numpy_repr(values[0].tensor, show.style) + "\n";
+      return repr_text(values[0].tensor, show.print_options) + "\n";
     case Form::scalar:
-      return scalar(show, values[0].tensor) + "\n";
+      return label + scalar(show, values[0].tensor) + "\n";
     case Form::list:
       return ipython_sequence(Sequence::list, item_texts(show, values)) + "\n";
     case Form::tuple:
       return ipython_sequence(Sequence::tuple, item_texts(show, values)) + "\n";
     case Form::dimensions:
       return dimensions(show, values) + "\n";
+    case Form::size:
+      return label + size(show, values) + "\n";
     case Form::csv:
       return csv(show, values[0].tensor);
     case Form::text:

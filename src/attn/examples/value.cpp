@@ -57,6 +57,8 @@ bool take_access(Reader& reader, Access& access) {
     access.kind = Kind::joined;
   else if (name == "shape")
     access.kind = Kind::shape;
+  else if (name == "sum")
+    access.kind = Kind::sum;
   else
     return false;
   return true;
@@ -66,9 +68,9 @@ bool take_access(Reader& reader, Access& access) {
 
 Reference parse_reference(const std::string& text, const std::string& where) {
   const Error malformed(
-      ErrorKind::data, where +
-                           ": expected RESULT.VALUE, then [INDEX], .T, .joined or .shape, found '" +
-                           printable(text) + "'");
+      ErrorKind::data,
+      where + ": expected RESULT.VALUE, then [INDEX], .T, .joined, .shape or .sum, found '" +
+          printable(text) + "'");
   Reader reader(text);
   Reference reference;
   reference.text = text;
@@ -136,6 +138,9 @@ void apply(const Access& access, Value& value, const Reference& reference) {
       require_rank(value, 3, reference);
       value.tensor = join_heads(value.tensor);
       break;
+    case Access::Kind::sum:
+      value = {row_sums(value.tensor, reference.text), {}};
+      break;
     case Access::Kind::shape:
       value = {shape_tensor(value.tensor.shape()), {}};
       break;
@@ -164,6 +169,28 @@ Value resolve(const Reference& reference, const Results& results) {
 }
 
 }  // namespace
+
+Tensor row_sums(const Tensor& tensor, const std::string& name) {
+  const DType dtype = tensor.dtype();
+  if (tensor.rank() == 0 || (dtype != DType::f64 && dtype != DType::f32))
+    throw Error(ErrorKind::data, name + ": expected an array of float64 or float32, found " +
+                                     std::string(name_of(dtype)) + " of shape " +
+                                     to_string(tensor.shape()));
+  Shape rows = tensor.shape();
+  const std::size_t n = rows.back();
+  rows.pop_back();
+  Tensor result(dtype, rows);
+  const auto add = [&]<class T>(Type<T>) {
+    const auto from = tensor.data<T>();
+    const auto to = result.mutable_data<T>();
+    for (std::size_t i = 0; i < from.size(); ++i) to[i / n] += from[i];
+  };
+  if (dtype == DType::f64)
+    add(Type<double>{});
+  else
+    add(Type<float>{});
+  return result;
+}
 
 std::vector<Value> resolve(const std::vector<Reference>& references, const Results& results) {
   std::vector<Value> values;

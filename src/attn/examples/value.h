@@ -5,6 +5,7 @@
 //             | ".T"            the transpose of a matrix
 //             | ".joined"       concatenates heads: (H, M, D) to (M, H*D)
 //             | ".shape"        the shape as a vector of integers
+//             | ".sum"          the sums along the last axis (row_sums)
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@
 namespace attn {
 
 struct Access {
-  enum class Kind { index, transpose, joined, shape };
+  enum class Kind { index, transpose, joined, shape, sum };
   Kind kind = Kind::index;
   std::size_t index = 0;
 };
@@ -49,6 +50,10 @@ struct Value {
 /// The values of one result by name, and all results by name.
 using Values = std::map<std::string, Value>;
 using Results = std::map<std::string, Values>;
+
+/// The sums along the last axis, added in its order and in the dtype. `name` is for errors. Errors:
+/// data, unless it is an array of float64 or float32.
+Tensor row_sums(const Tensor& tensor, const std::string& name);
 
 /// The value of each reference. Errors: data, for an unknown name, and for an access that the
 /// value's shape does not allow.
