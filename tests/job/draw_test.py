@@ -49,7 +49,7 @@ REFUSED = [
     ({"random": {**ONE, "dtype": "int8"}}, "default_rng",
      "random: dtype: expected float64 or float32, found int8"),
     ({"randn": ONE}, "default_rng",
-     "randn: not available for default_rng, only for RandomState; the methods of default_rng are random, "
+     "randn: not available for default_rng, only for RandomState or torch; the methods of default_rng are random, "
      "integers, uniform"),
 ]
 

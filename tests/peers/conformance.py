@@ -134,19 +134,25 @@ def run_family(name, show, write_golden):
     return green
 
 
-TEXTS = {"numpy-text": ("text of arrays", "numpy", numpy_text.compare),
-         "torch-text": ("text of tensors", "torch", lambda: tensor_text.compare("torch")),
-         "jax-text": ("text of arrays", "jax", lambda: tensor_text.compare("jax"))}
+def module_compare(name):
+    return lambda: importlib.import_module(f"peers.{name}").compare()
 
 
-def run_text(name, show):
-    """Rows for the text of arrays, which is equal or not."""
-    title, package, compare = TEXTS[name]
+# Families whose results are equal or not: title, package, comparison, what is equal.
+EQUAL = {"numpy-text": ("text of arrays", "numpy", numpy_text.compare, "text"),
+         "torch-text": ("text of tensors", "torch", lambda: tensor_text.compare("torch"), "text"),
+         "jax-text": ("text of arrays", "jax", lambda: tensor_text.compare("jax"), "text"),
+         "torch-streams": ("random tensors", "torch", module_compare("torch_streams"), "bits")}
+
+
+def run_equal(name, show):
+    """Rows for results that are equal or not."""
+    title, package, compare, what = EQUAL[name]
     version = importlib.metadata.version(package)
     counts, differences = compare()
     for kind in sorted(counts):
-        texts, equal = counts[kind]
-        print(f"| {title} ({package} {version}) | {kind} | {texts} | {equal} | – | – | equal text | – |", flush=True)
+        results, equal = counts[kind]
+        print(f"| {title} ({package} {version}) | {kind} | {results} | {equal} | – | – | equal {what} | – |", flush=True)
     for line in differences[:show]:
         print(line, file=sys.stderr)
     return not differences
@@ -154,15 +160,15 @@ def run_text(name, show):
 
 def main():
     parser = argparse.ArgumentParser(prog="scripts/peers")
-    parser.add_argument("--family", action="append", choices=[*FAMILIES, *TEXTS], help="default: all")
+    parser.add_argument("--family", action="append", choices=[*FAMILIES, *EQUAL], help="default: all")
     parser.add_argument("--show", type=int, default=3, help="failures to show for each row")
     parser.add_argument("--golden", action="store_true", help="regenerate tests/golden/peers")
     arguments = parser.parse_args()
     print("| family | dtype | cases | passed | attn's largest error | the library's | limit | less accurate: attn, library |\n"
           "| --- | --- | --- | --- | --- | --- | --- | --- |")
-    green = [run_text(name, arguments.show) if name in TEXTS
+    green = [run_equal(name, arguments.show) if name in EQUAL
              else run_family(name, arguments.show, arguments.golden)
-             for name in arguments.family or [*FAMILIES, *TEXTS]]
+             for name in arguments.family or [*FAMILIES, *EQUAL]]
     sys.exit(0 if all(green) else 1)
 
 

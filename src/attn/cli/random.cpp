@@ -1,5 +1,7 @@
 #include "attn/cli/random.h"
 
+#include <algorithm>
+#include <map>
 #include <memory>
 
 #include "attn/base/error.h"
@@ -8,6 +10,7 @@
 #include "attn/cli/shared_options.h"
 #include "attn/core/plan.h"
 #include "attn/io/json_parse.h"
+#include "attn/job/draws.h"
 #include "attn/job/field_value.h"
 #include "attn/job/random_spec.h"
 
@@ -16,65 +19,85 @@ namespace {
 
 struct RandomArgs {
   std::string method, seed, generator = "RandomState", input;
-  std::map<std::string, std::string> arguments;  ///< those given, by NumPy's names
+  std::map<std::string, std::string> arguments;  ///< those given, by their names in a job
+  std::map<std::string, bool> booleans;
   std::size_t repeat = 1;
-  bool endpoint = false, no_replace = false;
   EmitArgs emit;
   LimitArgs limits;
 };
 
-[[noreturn]] void refuse_number(const std::string& name, const std::string& text) {
-  const std::string expected = name == "shape" ? "whole numbers with commas, such as 3,3"
-                               : name == "p"   ? "numbers with commas, such as 0.5,0.5"
-                               : name == "n"   ? "a whole number"
-                                               : "a number";
-  throw Error(ErrorKind::usage,
-              "--" + name + ": expected " + expected + ", found '" + printable(text) + "'");
+/// "--shape"; the name of a boolean that is true by default follows "--no-".
+std::string flag_of(const RandomArgument& argument) {
+  if (argument.kind == ArgumentKind::tensor) return "--input";
+  std::string name(argument.name);
+  std::replace(name.begin(), name.end(), '_', '-');
+  return (argument.kind == ArgumentKind::on ? "--no-" : "--") + name;
 }
 
-Json number_argument(const std::string& name, const std::string& text) {
+[[noreturn]] void refuse_number(const RandomArgument& argument, const std::string& text) {
+  const std::string expected =
+      argument.kind == ArgumentKind::sizes            ? "whole numbers with commas, such as 3,3"
+      : argument.kind == ArgumentKind::numbers        ? "numbers with commas, such as 0.5,0.5"
+      : std::string_view(argument.placeholder) == "N" ? "a whole number"
+                                                      : "a number";
+  throw Error(ErrorKind::usage,
+              flag_of(argument) + ": expected " + expected + ", found '" + printable(text) + "'");
+}
+
+Json number_argument(const RandomArgument& argument, const std::string& text) {
   // Integers beyond 64 bits (the end of uint64) are passed as a string.
   if (text.size() > 18 && entropy_words(text).has_value()) return Json{text};
   const std::optional<Json> number = number_from_flag(text);
-  if (!number) refuse_number(name, text);
+  if (!number) refuse_number(argument, text);
   return *number;
 }
 
-Json sizes_argument(const std::string& name, const std::string& text) {
+Json sizes_argument(const RandomArgument& argument, const std::string& text) {
   const bool trailing = text.ends_with(',');  // "3," as in Python's (3,)
   try {
-    return parse_json("[" + text.substr(0, text.size() - (trailing ? 1 : 0)) + "]", "--" + name);
+    return parse_json("[" + text.substr(0, text.size() - (trailing ? 1 : 0)) + "]",
+                      flag_of(argument));
   } catch (const Error&) {
-    refuse_number(name, text);
+    refuse_number(argument, text);
   }
 }
 
-Json numbers_argument(const std::string& name, const std::string& text) {
+Json numbers_argument(const RandomArgument& argument, const std::string& text) {
   JsonFloats numbers;
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find(',', start), text.size());
     const std::string part = text.substr(start, end - start);
     start = end + 1;
     const std::optional<Json> number = number_from_flag(part);
-    if (!number || !number->as_number(numbers.emplace_back())) refuse_number(name, text);
+    if (!number || !number->as_number(numbers.emplace_back())) refuse_number(argument, text);
   }
+  if (numbers.size() == 1 && text.back() != ',') return Json{numbers.front()};
   return Json{numbers};
 }
 
 /// The value as in a job: [3, 3] for "--shape 3,3", a list for "--p 0.5,0.5".
-Json argument_value(const std::string& name, const std::string& text) {
-  if (name == "dtype") return Json{text};
-  if (name == "shape") return sizes_argument(name, text);
-  if (name == "p") return numbers_argument(name, text);
-  return number_argument(name, text);
+Json argument_value(const RandomArgument& argument, const std::string& text) {
+  switch (argument.kind) {
+    case ArgumentKind::sizes:
+      return sizes_argument(argument, text);
+    case ArgumentKind::numbers:
+      return numbers_argument(argument, text);
+    case ArgumentKind::number:
+      return number_argument(argument, text);
+    default:
+      return Json{text};
+  }
 }
 
 Json spec_of(const RandomArgs& args) {
   JsonObject arguments;
-  for (const auto& [name, text] : args.arguments)
-    arguments.emplace_back(name, argument_value(name, text));
-  if (args.endpoint) arguments.emplace_back("endpoint", Json{true});
-  if (args.no_replace) arguments.emplace_back("replace", Json{false});
+  for (const RandomArgument& argument : random_argument_table()) {
+    const std::string name(argument.name);
+    if (const auto text = args.arguments.find(name); text != args.arguments.end())
+      arguments.emplace_back(name, argument_value(argument, text->second));
+    if (const auto on = args.booleans.find(name); on != args.booleans.end() && on->second)
+      arguments.emplace_back(name, Json{argument.kind == ArgumentKind::off});
+  }
   return Json{JsonObject{{args.method, Json{std::move(arguments)}}}};
 }
 
@@ -82,41 +105,108 @@ Json spec_of(const RandomArgs& args) {
 std::size_t drawn_bytes(const Json& spec, const std::optional<Tensor>& values) {
   constexpr std::size_t kCopies = 3, kElement = sizeof(double);
   const std::size_t given = values ? saturating_product({values->size(), kCopies, kElement}) : 0;
-  return saturating_sum(static_cast<std::size_t>(random_tensor_bytes(spec)), given);
+  return saturating_sum(random_tensor_bytes(spec), given);
 }
+
+constexpr std::size_t kNamedTensor = 256;
+
+/// Draws the tensors of a file with a list of steps.
+TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& files) {
+  const FileBytes& file = files.file(args.method);
+  MemoryCharge charge(&files.budget(), file.name());
+  const Json list = parse_json(file.text(), file.name(), charge);
+  const auto* steps = list.get<JsonArray>();
+  if (steps == nullptr)
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = {file.name()}, .expected = "a list of steps", .found = list.kind()});
+  TensorMap arrays;
+  for (std::size_t i = 0; i < steps->size(); ++i)
+    within(file.name(), [&] {
+      within("step " + std::to_string(i + 1), [&] {
+        const DrawStep step = parse_step((*steps)[i]);
+        if (step.seed) {
+          stream = make_stream(*step.seed, args.generator);
+          return;
+        }
+        files.budget().charge(saturating_sum(random_tensor_bytes(step.spec), kNamedTensor),
+                              file.name(), "draw");
+        for (const auto& [name, tensor] : named_tensors(step, draw(step.spec, stream))) {
+          if (arrays.contains(name))
+            throw Error(
+                ErrorKind::data,
+                Problem{.subject = "to", .message = "'" + printable(name) + "' is given twice"});
+          arrays.set(name, tensor);
+        }
+      });
+    });
+  return arrays;
+}
+
+bool names_file(const std::string& method) { return method.ends_with(".json") || method == "-"; }
 
 int run_random(const RandomArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   TensorMap arrays;
   try {
-    RandomStream stream =
-        make_stream(value_from_flag(*find_field("seed"), args.seed, "--seed"), args.generator);
+    const Json seed = value_from_flag(*find_field("seed"), args.seed, "--seed");
+    RandomStream stream = make_stream(seed, args.generator);
+    if (names_file(args.method)) {
+      emit_tensors(run_steps(args, stream, files), args.emit, files);
+      return 0;
+    }
     const Json spec = spec_of(args);
     std::optional<Tensor> values;
     if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
     for (std::size_t i = 0; i < args.repeat; ++i) {
-      constexpr std::size_t kNamedTensor = 256;
       files.budget().charge(saturating_sum(drawn_bytes(spec, values), kNamedTensor), args.method,
                             "draw");
-      Tensor drawn = random_tensor(spec, stream, values ? &*values : nullptr);
+      const TensorMap drawn = draw(spec, stream, values ? &*values : nullptr);
       // NumPy shuffles in place: the next repetition shuffles this result.
-      if (args.method == "shuffle") values = drawn;
-      arrays.set(args.repeat == 1 ? "" : "arr_" + std::to_string(i), std::move(drawn));
+      if (args.method == "shuffle") values = drawn.at("");
+      const std::string prefix = args.repeat == 1 ? "" : "arr_" + std::to_string(i);
+      for (const auto& [name, tensor] : drawn)
+        arrays.set(prefix.empty() || name.empty() ? prefix + name : prefix + "." + name, tensor);
     }
   } catch (const Error& error) {
     // Without an input file, invalid data comes from the command line.
-    const bool typed =
-        error.kind() == ErrorKind::data && args.input.empty() && !files.budget().has_refused();
+    const bool typed = error.kind() == ErrorKind::data && args.input.empty() &&
+                       !names_file(args.method) && !files.budget().has_refused();
     throw Error(typed ? ErrorKind::usage : error.kind(), error.problems());
   }
   emit_tensors(arrays, args.emit, files);
   return 0;
 }
 
-Option argument(RandomArgs& args, const std::string& name, const std::string& placeholder,
-                const std::string& help) {
-  const auto store = [&args, name](const std::string& value) { args.arguments[name] = value; };
-  return text("--" + name, Store<std::string>(store), placeholder, help);
+Option option_of(const RandomArgument& argument, RandomArgs& args) {
+  const std::string flag_name = flag_of(argument), name(argument.name);
+  switch (argument.kind) {
+    case ArgumentKind::tensor:
+      return text(flag_name, args.input, argument.placeholder, argument.help);
+    case ArgumentKind::on:
+    case ArgumentKind::off:
+      return flag(flag_name, args.booleans[name], argument.help);
+    default:
+      const auto store = [&args, name](const std::string& value) { args.arguments[name] = value; };
+      return text(flag_name, Store<std::string>(store), argument.placeholder, argument.help);
+  }
+}
+
+std::vector<Option> argument_options(RandomArgs& args) {
+  std::vector<Option> options;
+  for (const RandomArgument& argument : random_argument_table())
+    options.push_back(option_of(argument, args));
+  return options;
+}
+
+Option generator_option(RandomArgs& args) {
+  const auto store = [&args](const std::string& value) {
+    if (const auto problem = problem_with(*find_field("generator"), Json{value}))
+      throw Error(ErrorKind::usage, *problem).within("--generator");
+    args.generator = value;
+  };
+  const std::vector<std::string> names = generator_names();
+  return suggesting(text("--generator", Store<std::string>(store), "WORD", join_or(names)), names);
 }
 
 }  // namespace
@@ -124,33 +214,24 @@ Option argument(RandomArgs& args, const std::string& name, const std::string& pl
 Command random_command() {
   const auto args = std::make_shared<RandomArgs>();
   Command command;
-  command.description = "Generates arrays from NumPy's random streams, bit for bit.";
+  command.description =
+      "Generates arrays from the random streams of NumPy and PyTorch, bit for bit.";
   command.example =
       "  attn random randint --seed 42 --high 3 --shape 3,3 --repeat 3\n"
-      "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy";
-  command.add({required(suggesting(
-                   positional("METHOD", args->method, "NumPy's name for the method; see below"),
-                   random_methods())),
-               required(text("--seed", args->seed, "N[,M...]",
-                             "N means np.random.seed(N); N,M means np.random.seed([N, M])")),
-               word("--generator", args->generator, {"RandomState", "default_rng"},
-                    "RandomState or default_rng"),
-               integer("--repeat", args->repeat, {.min = 1}, "N",
-                       "number of arrays to generate, one after another")});
-  command.add(in_group(
-      "Method arguments",
-      {argument(*args, "shape", "N,M,...", "shape, such as 3,3; default: a single number"),
-       argument(*args, "low", "X", "smallest value; default: 0"),
-       argument(*args, "high", "X", "end of the range, exclusive"),
-       argument(*args, "dtype", "DTYPE", "int8 to uint64 or bool; for random: float64 or float32"),
-       argument(*args, "loc", "X", "mean; default: 0"),
-       argument(*args, "scale", "X", "standard deviation; default: 1"),
-       argument(*args, "n", "N", "permute or choose from the integers 0 to N-1"),
-       argument(*args, "p", "X,Y,...", "probability of each element, for choice"),
-       text("--input", args->input, "FILE",
-            "tensor to permute, shuffle or choose from: FILE or FILE#NAME"),
-       flag("--endpoint", args->endpoint, "integers: include high in the range"),
-       flag("--no-replace", args->no_replace, "choice: draw without replacement")}));
+      "  attn random normal --seed 0 --loc 1 --scale 0.02 --shape 512,64 -o w.npy\n"
+      "  attn random Linear --generator torch --seed 1 --in-features 3 --out-features 2";
+  command.add(
+      {required(suggesting(
+           positional(
+               "METHOD", args->method,
+               "name of the method in its library, or FILE.json with a list of steps; see below"),
+           random_methods())),
+       required(text("--seed", args->seed, "N[,M...]",
+                     "N means np.random.seed(N); N,M means np.random.seed([N, M])")),
+       generator_option(*args),
+       integer("--repeat", args->repeat, {.min = 1}, "N",
+               "number of arrays to generate, one after another")});
+  command.add(in_group("Method arguments", argument_options(*args)));
   add_emit_options(command, args->emit);
   add_limit_options(command, args->limits);
   command.hints = {{{"--size"}, "use --shape"}};

@@ -23,7 +23,7 @@ struct NpzLimits {
 };
 
 struct ReadLimits {
-  /// Bytes of one file, or of all random tensors of a job.
+  /// Bytes of one file; also of all files and random tensors of a job (TensorFiles::budget()).
   std::size_t memory = std::numeric_limits<std::size_t>::max();
   NpzLimits npz = {};
   FileAccess access = FileAccess::read;

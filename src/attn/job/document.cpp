@@ -147,7 +147,8 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
                   .origin = document.name,
                   .folder = "",
                   .numbers = std::make_shared<const Tensor>(tensor),
-                  .in_out = true});
+                  .in_out = true,
+                  .needs_heads = layer.heads == 0});
   const auto set_count = [&](const char* key, std::int64_t count) {
     if (count > 0) document.set({key, Json{count}, document.name, ""});
   };

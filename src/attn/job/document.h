@@ -22,7 +22,8 @@ struct Entry {
   bool from_flag = false;
   /// Inline numbers that have been converted to a tensor; `value` is then null.
   std::shared_ptr<const Tensor> numbers = {};
-  bool in_out = false;           ///< weights of a saved layer, already (in, out)
+  bool in_out = false;           ///< weights of a layer, already (in, out)
+  bool needs_heads = false;      ///< of a layer that does not state its number of heads
   bool shared = false;           ///< by all jobs of a batch: that it has no effect is no error
   const Field* field = nullptr;  ///< of the key; set by Document::set()
 };

@@ -50,6 +50,9 @@ std::string expectation(const Field& field) {
     case FieldType::text:
       text = "a string";
       break;
+    case FieldType::draws:
+      text = "a list of steps";
+      break;
     case FieldType::word:
       break;
   }
@@ -65,10 +68,7 @@ bool in_bounds(const Field& field, double value) {
          (!field.max || value <= static_cast<double>(*field.max));
 }
 
-/// As in JSON Schema, 2.0 is an integer, within the range in which floats are exact.
-bool is_whole(double value) { return std::trunc(value) == value && std::abs(value) <= 0x1p53; }
-
-bool is_whole(const Json& value) {
+bool is_whole_number(const Json& value) {
   const auto* real = value.get<double>();
   return value.get<std::int64_t>() != nullptr || (real != nullptr && is_whole(*real));
 }
@@ -124,7 +124,7 @@ bool fits(const Field& field, const Json& value) {
     case FieldType::tensor:
       return true;  // checked when the tensor is read
     case FieldType::integer:
-      return is_whole(value) && value.as_number(real) && in_bounds(field, real);
+      return is_whole_number(value) && value.as_number(real) && in_bounds(field, real);
     case FieldType::number:
       return value.as_number(real) && in_bounds(field, real);
     case FieldType::boolean:
@@ -139,6 +139,8 @@ bool fits(const Field& field, const Json& value) {
       return is_string_list(field, value);
     case FieldType::seed:
       return is_seed(value);
+    case FieldType::draws:
+      return value.get<JsonArray>() != nullptr;  // steps are checked when they are drawn
   }
   return false;
 }
@@ -163,6 +165,8 @@ Json scalar_of(const std::string& text, const std::string& name) {
 }
 
 }  // namespace
+
+bool is_whole(double value) { return std::trunc(value) == value && std::abs(value) <= 0x1p53; }
 
 bool is_word(const Field& field, const std::string& text) {
   return std::find(field.words.begin(), field.words.end(), text) != field.words.end();
@@ -198,6 +202,9 @@ std::vector<std::string> strings_of(const Json& value) {
 std::optional<Problem> problem_with(const Field& field, const Json& value) {
   constexpr std::size_t kMaxShownLength = 40;
   if (fits(field, value)) return std::nullopt;
+  for (const auto& [word, reason] : field.refused)
+    if (word_of(value) != nullptr && *word_of(value) == word)
+      return Problem{.message = "'" + word + "': " + reason};
   std::string found = value.kind();
   if (const std::string* text = value.get<std::string>())
     found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words);

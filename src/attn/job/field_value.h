@@ -12,6 +12,9 @@
 
 namespace attn {
 
+/// As in JSON Schema, 2.0 is an integer, within the range in which floats are exact.
+bool is_whole(double value);
+
 /// Whether this is one of the field's words.
 bool is_word(const Field& field, const std::string& text);
 

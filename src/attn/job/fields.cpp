@@ -11,6 +11,7 @@
 #include "attn/core/input_table.h"
 #include "attn/job/conventions.h"
 #include "attn/job/field_value.h"
+#include "attn/job/random_spec.h"
 
 namespace attn {
 namespace {
@@ -513,6 +514,13 @@ std::vector<Field> rotary_fields() {
   };
 }
 
+std::vector<std::pair<std::string, std::string>> refused_generators() {
+  std::vector<std::pair<std::string, std::string>> refused;
+  for (const GeneratorRow& row : kGenerators)
+    if (!row.refusal.empty()) refused.emplace_back(row.name, row.refusal);
+  return refused;
+}
+
 std::vector<std::string> convention_names() {
   std::vector<std::string> names;
   for (const Convention& convention : conventions()) names.emplace_back(convention.name);
@@ -535,13 +543,19 @@ std::vector<Field> document_fields() {
       {.key = "seed",
        .type = FieldType::seed,
        .placeholder = "N",
-       .help = "NumPy seed for random tensors: a number or a list",
+       .help = "seed for random tensors: a number or, for NumPy, a list",
        .requirements = {needs(Fact::random_tensor)}},
       {.key = "generator",
        .placeholder = "WORD",
-       .help = "NumPy generator for random tensors",
-       .words = {"RandomState", "default_rng"},
+       .help = "generator of random tensors",
+       .words = generator_names(),
+       .refused = refused_generators(),
        .requirements = {needs(Fact::random_tensor)}},
+      {.key = "draws",
+       .type = FieldType::draws,
+       .placeholder = "LIST",
+       .help =
+           "random tensors in the order in which they are drawn: [{METHOD: {...}, to: KEY}, ...]"},
       {.key = "outputs",
        .type = FieldType::strings,
        .placeholder = "LIST",
@@ -710,7 +724,8 @@ bool holds(Fact fact, const Job& job, const Document& document) {
       break;
   }
   return std::any_of(document.entries.begin(), document.entries.end(), [](const Entry& entry) {
-    return entry.field->type == FieldType::tensor && entry.value.get<JsonObject>();
+    return entry.field->type == FieldType::draws ||
+           (entry.field->type == FieldType::tensor && entry.value.get<JsonObject>());
   });
 }
 
@@ -811,7 +826,7 @@ void check_key_requirements(const Job& job, const Document& document) {
   ProblemList problems;
   bool only_usage = true;
   const auto saved = std::find_if(document.entries.begin(), document.entries.end(),
-                                  [](const Entry& entry) { return entry.in_out; });
+                                  [](const Entry& entry) { return entry.needs_heads; });
   if (saved != document.entries.end() && job.options.heads == 0)
     problems.add({.where = {saved->origin},
                   .message = "nn.MultiheadAttention does not save its number of heads",

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "attn/core/options.h"
@@ -27,6 +28,7 @@ enum class FieldType {
   integers,  ///< a list of integers
   strings,   ///< a list of strings
   seed,      ///< an integer or a list of them, of any size (digits in a string)
+  draws,     ///< a list of steps (job/draws.h)
 };
 
 /// Facts about a job that a key may require. heads_of_embeddings: the number of heads is given, or
@@ -51,17 +53,18 @@ struct Field {
   std::string flag = {};                      ///< "--w-q"; "" if there is none
   std::vector<std::string> other_flags = {};  ///< accepted, too: "--wq"
   FieldType type = FieldType::word;
-  std::optional<Input> input = {};         ///< of a tensor that is an input
-  std::string placeholder = {};            ///< in help: "FILE", "H"
-  std::string help = {};                   ///< one line
-  std::string example = {};                ///< a value, for messages
-  std::vector<std::string> words = {};     ///< allowed words
-  std::optional<std::int64_t> min = {};    ///< of a number
-  std::optional<std::int64_t> max = {};    ///< of an integer that has a min
-  bool exclusive_min = false;              ///< `min` itself is not allowed
-  std::optional<std::size_t> length = {};  ///< of a list
-  bool may_be_empty = true;                ///< a list of strings
-  bool single_string = false;              ///< a string is accepted as a list of one
+  std::optional<Input> input = {};                                ///< of a tensor that is an input
+  std::string placeholder = {};                                   ///< in help: "FILE", "H"
+  std::string help = {};                                          ///< one line
+  std::string example = {};                                       ///< a value, for messages
+  std::vector<std::string> words = {};                            ///< allowed words
+  std::vector<std::pair<std::string, std::string>> refused = {};  ///< other words, and why not
+  std::optional<std::int64_t> min = {};                           ///< of a number
+  std::optional<std::int64_t> max = {};                           ///< of an integer that has a min
+  bool exclusive_min = false;                                     ///< `min` itself is not allowed
+  std::optional<std::size_t> length = {};                         ///< of a list
+  bool may_be_empty = true;                                       ///< a list of strings
+  bool single_string = false;  ///< a string is accepted as a list of one
   std::vector<KeyRequirement> requirements = {};
   std::function<void(const Json&, Options&)> apply =
       {};  ///< stores the value in Options; empty: not an option

@@ -19,6 +19,7 @@
 #include "attn/io/read_budget.h"
 #include "attn/io/tensor_part.h"
 #include "attn/job/conventions.h"
+#include "attn/job/draws.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/random_spec.h"
@@ -121,9 +122,36 @@ class TensorReader {
     return within_entry(entry, [&] {
       if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text);
       if (!is_random) return tensor_from_json(entry.value, "");
-      require_memory_for(entry.value);
+      charge(entry.value, entry.key);
       return random_tensor(entry.value, *stream_);
     });
+  }
+
+  /// Adds the tensors of the list "draws" to `document`. A flag for the same input replaces them.
+  void draw(const Entry& draws, Document& document) {
+    std::size_t index = 0;
+    for (const Json& item : *draws.value.get<JsonArray>()) {
+      DrawnInputs inputs;
+      within_entry(draws, [&] {
+        within("step " + std::to_string(++index), [&] { inputs = run_step(item, draws); });
+      });
+      for (const auto& [key, tensor] : inputs.tensors) {
+        const Entry* other = document.find(key);
+        if (other != nullptr && other->from_flag) continue;
+        if (other != nullptr)
+          throw Error(draws.from_flag ? ErrorKind::usage : ErrorKind::data,
+                      Problem{.where = where_of(draws),
+                              .message = key + " is given twice: also by " +
+                                         (other->numbers ? "another step" : "its key")});
+        document.set({.key = key,
+                      .value = Json{},
+                      .origin = draws.origin,
+                      .folder = "",
+                      .numbers = std::make_shared<const Tensor>(tensor),
+                      .in_out = inputs.in_out,
+                      .needs_heads = inputs.needs_heads});
+      }
+    }
   }
 
  private:
@@ -153,14 +181,25 @@ class TensorReader {
            text.find_first_not_of("0123456789+-.eE, ") == std::string::npos;
   }
 
-  void require_memory_for(const Json& spec) {
-    random_bytes_ += static_cast<double>(random_tensor_bytes(spec));
-    if (random_bytes_ > static_cast<double>(files_.limits().memory))
-      throw Error(ErrorKind::data, Problem{.message = "random tensors need " +
-                                                      std::to_string(std::llround(random_bytes_)) +
-                                                      " bytes, more than the limit of " +
-                                                      std::to_string(files_.limits().memory),
-                                           .hint = "--max-memory raises the limit"});
+  /// Charges the memory of a random tensor to the job's budget.
+  void charge(const Json& spec, const std::string& name) {
+    files_.budget().charge(random_tensor_bytes(spec), name, "draw");
+  }
+
+  DrawnInputs run_step(const Json& item, const Entry& draws) {
+    const DrawStep step = parse_step(item);
+    if (step.seed) {
+      stream_ = make_stream(*step.seed, generator());
+      return {};
+    }
+    open_stream(draws);
+    charge(step.spec, step.to.empty() ? "draws" : step.to.front());
+    return inputs_of(step, attn::draw(step.spec, *stream_));
+  }
+
+  std::string generator() const {
+    const Entry* entry = document_.find("generator");
+    return entry == nullptr ? "RandomState" : *entry->value.get<std::string>();
   }
 
   /// Opens the job's random stream, unless it is open. Errors name `entry`, the tensor that needs
@@ -168,14 +207,12 @@ class TensorReader {
   void open_stream(const Entry& entry) {
     if (stream_) return;
     const Entry* seed = document_.find("seed");
-    const Entry* generator = document_.find("generator");
     if (seed == nullptr)
       throw Error(ErrorKind::data,
                   Problem{.where = where_of(entry),
                           .message = "a random tensor needs a seed (key \"seed\" or --seed)"});
     try {
-      stream_ = make_stream(
-          seed->value, generator == nullptr ? "RandomState" : *generator->value.get<std::string>());
+      stream_ = make_stream(seed->value, generator());
     } catch (const Error& error) {
       Problem problem = error.problems().front();
       problem.where = where_of(*seed), problem.subject.clear();
@@ -186,7 +223,6 @@ class TensorReader {
   const Document& document_;
   TensorFiles& files_;
   std::optional<RandomStream> stream_;
-  double random_bytes_ = 0;  ///< of all random tensors so far
 };
 
 std::vector<Request> default_outputs(const TensorMap& tensors) {
@@ -330,6 +366,20 @@ void check_values(const Document& document) {
   if (!problems.empty()) problems.raise(only_flags ? ErrorKind::usage : ErrorKind::data);
 }
 
+namespace {
+
+/// The memory of a step of "draws", which has not been checked.
+std::size_t bytes_of_step(const Json& step) {
+  const auto* members = step.get<JsonObject>();
+  if (members == nullptr) return 0;
+  std::size_t bytes = 0;
+  for (const auto& member : *members)
+    bytes = saturating_sum(bytes, random_tensor_bytes(Json{JsonObject{member}}));
+  return bytes;
+}
+
+}  // namespace
+
 std::size_t bytes_to_read(const Document& document) {
   std::set<std::string> paths;
   std::size_t bytes = 0;
@@ -340,6 +390,9 @@ std::size_t bytes_to_read(const Document& document) {
     else if (const auto* path = entry->value.get<std::string>())
       paths.insert(parse_tensor_ref(path_in(entry->folder, *path)).path);
   }
+  if (const Entry* draws = document.find("draws"))
+    if (const auto* steps = draws->value.get<JsonArray>())
+      for (const Json& step : *steps) bytes = saturating_sum(bytes, bytes_of_step(step));
   paths.erase(document.name);  // a job that is an archive has been read already
   for (const std::string& path : paths) {
     std::error_code error;
@@ -349,10 +402,13 @@ std::size_t bytes_to_read(const Document& document) {
   return bytes;
 }
 
-Job make_job(const Document& document, TensorFiles& files) {
-  check_values(document);
+Job make_job(const Document& given, TensorFiles& files) {
+  check_values(given);
   Job job;
-  TensorReader reader(document, files);
+  TensorReader reader(given, files);
+  std::optional<Document> with_drawn;
+  if (const Entry* draws = given.find("draws")) reader.draw(*draws, with_drawn.emplace(given));
+  const Document& document = with_drawn ? *with_drawn : given;
   for (const Entry* entry : tensor_entries(document)) {
     if (states_default(*entry)) continue;
     job.tensors.set(entry->key, reader.read(*entry));

@@ -43,7 +43,8 @@ struct Job {
   std::vector<std::string> tokens;
 };
 
-/// Parses all options, reads all files and generates random tensors in the order of kInputs.
+/// Parses all options, reads all files and generates random tensors: those of "draws", then the
+/// others in the order of kInputs.
 /// Errors: data, usage (if only flags are at fault), no_input.
 Job make_job(const Document& document, TensorFiles& files);
 

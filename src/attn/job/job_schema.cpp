@@ -72,6 +72,9 @@ JsonArray alternatives(const Field& field) {
     case FieldType::text:
       any.push_back(object({{"type", text("string")}}));
       break;
+    case FieldType::draws:
+      any.push_back(object({{"type", text("array")}, {"items", reference("draw")}}));
+      break;
     case FieldType::word:
       break;
   }
@@ -97,17 +100,39 @@ Json seed_schema() {
   return object({{"anyOf", Json{std::move(any)}}});
 }
 
-Json random_schema(const std::string& method) {
+/// The object of a method's arguments.
+Json arguments_schema(const std::string& method) {
   JsonObject arguments;
   for (const std::string& argument : random_arguments(method))
     arguments.emplace_back(argument, object({}));
-  Json inner = object({{"type", text("object")},
-                       {"properties", object(std::move(arguments))},
-                       {"additionalProperties", Json{false}}});
   return object({{"type", text("object")},
-                 {"properties", object({{method, std::move(inner)}})},
+                 {"properties", object(std::move(arguments))},
+                 {"additionalProperties", Json{false}}});
+}
+
+Json random_schema(const std::string& method) {
+  return object({{"type", text("object")},
+                 {"properties", object({{method, arguments_schema(method)}})},
                  {"required", Json{JsonArray{Json{method}}}},
                  {"additionalProperties", Json{false}}});
+}
+
+/// A step of "draws".
+Json draw_schema() {
+  JsonArray seeds = {reference("seed"),
+                     object({{"type", text("array")}, {"items", reference("seed")}})};
+  JsonArray targets = {words_schema(input_names()), object({{"type", text("array")},
+                                                            {"items", words_schema(input_names())},
+                                                            {"minItems", Json{std::int64_t{1}}}})};
+  JsonObject members = {{"seed", object({{"anyOf", Json{std::move(seeds)}}})},
+                        {"to", object({{"anyOf", Json{std::move(targets)}}})}};
+  for (const std::string& method : random_methods())
+    members.emplace_back(method, arguments_schema(method));
+  return object({{"type", text("object")},
+                 {"properties", object(std::move(members))},
+                 {"additionalProperties", Json{false}},
+                 {"minProperties", Json{std::int64_t{1}}},
+                 {"maxProperties", Json{std::int64_t{2}}}});
 }
 
 Json numbers_schema() {
@@ -119,7 +144,8 @@ Json numbers_schema() {
 
 Json tensor_schema() {
   JsonArray random;
-  for (const std::string& method : random_methods()) random.push_back(random_schema(method));
+  for (const std::string& method : random_methods())
+    if (!draws_layer(method)) random.push_back(random_schema(method));
   JsonArray any = {
       reference("numbers"),
       object({{"type", text("string")},
@@ -190,7 +216,8 @@ std::string job_schema() {
                          {"properties", object(properties())},
                          {"$defs", object({{"tensor", tensor_schema()},
                                            {"numbers", numbers_schema()},
-                                           {"seed", seed_schema()}})}}),
+                                           {"seed", seed_schema()},
+                                           {"draw", draw_schema()}})}}),
                  0);
 }
 

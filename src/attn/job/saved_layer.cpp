@@ -13,16 +13,6 @@
 namespace attn {
 namespace {
 
-/// The rows of third `part` (0, 1 or 2) of the tensor.
-Tensor third(const Tensor& tensor, std::size_t part) {
-  Shape shape = tensor.shape();
-  shape[0] /= 3;
-  Tensor result(tensor.dtype(), shape);
-  if (result.size() > 0)
-    std::memcpy(result.mutable_raw(), tensor.raw() + part * result.bytes(), result.bytes());
-  return result;
-}
-
 Tensor flat(const Tensor& tensor) { return tensor.reshaped({tensor.size()}); }
 
 /// An array with a known name: its number of axes, and how to add it to the layer.
@@ -43,7 +33,7 @@ KnownArray thirds(Input q, Input k, Input v, std::size_t rank) {
   return {rank, [=](const Tensor& array, SavedLayer& layer) {
             std::size_t part = 0;
             for (const Input input : {q, k, v}) {
-              const Tensor rows = third(array, part++);
+              const Tensor rows = part_of_rows(array, part++, 3);
               layer.tensors.set(std::string(name_of(input)), rank == 2 ? transposed(rows) : rows);
             }
           }};
@@ -137,6 +127,15 @@ const KnownArray* find_array(const std::string& path) {
 }
 
 }  // namespace
+
+Tensor part_of_rows(const Tensor& tensor, std::size_t part, std::size_t parts) {
+  Shape shape = tensor.shape();
+  shape[0] /= parts;
+  Tensor result(tensor.dtype(), shape);
+  if (result.size() > 0)
+    std::memcpy(result.mutable_raw(), tensor.raw() + part * result.bytes(), result.bytes());
+  return result;
+}
 
 SavedLayer saved_layer(const TensorMap& arrays, const std::string& file) {
   SavedLayer layer;

@@ -28,4 +28,7 @@ struct SavedLayer {
 /// there are several PyTorch layers.
 SavedLayer saved_layer(const TensorMap& arrays, const std::string& file);
 
+/// Part `part` of the tensor's rows, which are divided into `parts` equal parts.
+Tensor part_of_rows(const Tensor& tensor, std::size_t part, std::size_t parts);
+
 }  // namespace attn

@@ -1,0 +1,65 @@
+// The arguments of random methods: a table of all of them, and their values in a job.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/io/json_write.h"
+#include "attn/random/generator.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+enum class ArgumentKind {
+  number,
+  sizes,    ///< a list of whole numbers
+  numbers,  ///< a number or a list of them
+  word,
+  tensor,
+  off,  ///< a boolean whose default is false
+  on,   ///< a boolean whose default is true
+};
+
+struct RandomArgument {
+  std::string_view name;
+  ArgumentKind kind;
+  const char* placeholder;  ///< of a flag's value, in help
+  const char* help;
+};
+
+/// The arguments of all methods, by their names in NumPy, PyTorch or JAX.
+const std::vector<RandomArgument>& random_argument_table();
+
+/// Each reader throws Error(data), naming the argument, if its value is invalid.
+class RandomArguments {
+ public:
+  /// `known` are the method's arguments; any other is an error that suggests the most similar one.
+  /// `values`, if any, is the argument of that name.
+  RandomArguments(const Json& json, const std::vector<std::string>& known, const Tensor* values);
+
+  bool has(const std::string& key) const;
+  int128 integer(const std::string& key, std::optional<std::int64_t> fallback = {}) const;
+  std::int64_t count(const std::string& key) const;  ///< 0 to 2^31 - 1
+  double number(const std::string& key, double fallback) const;
+  bool boolean(const std::string& key, bool fallback) const;
+  std::string word(const std::string& key, const std::string& fallback) const;
+  std::optional<std::vector<double>> numbers(const std::string& key) const;
+  Shape shape() const;  ///< () when absent: one number
+  Shape sizes(const std::string& key) const;
+  DType dtype(DType fallback) const;
+  Tensor values() const;
+
+ private:
+  const Json* find(const std::string& key) const;  ///< nullptr when absent
+  const Json& need(const std::string& key) const;
+  [[noreturn]] void wrong(const std::string& key, const std::string& expected,
+                          const Json& found) const;
+
+  const Json& json_;
+  const Tensor* values_;
+};
+
+}  // namespace attn

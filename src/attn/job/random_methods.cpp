@@ -1,0 +1,263 @@
+#include "attn/job/random_methods.h"
+
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+
+namespace attn {
+namespace {
+
+using Args = const RandomArguments&;
+
+/// Whether 'values' is given, and not 'n'. Errors: data, unless exactly one of them is.
+bool has_values_not_n(Args a) {
+  if (a.has("values") == a.has("n"))
+    throw Error(ErrorKind::data, "expected either 'n' or 'values'");
+  return a.has("values");
+}
+
+// numpy.random.RandomState
+
+Tensor draw_sample(RandomState& state, Args a) { return state.random_sample(a.shape()); }
+
+Tensor draw_standard(RandomState& state, Args a) { return state.standard_normal(a.shape()); }
+
+Tensor draw_normal(RandomState& state, Args a) {
+  return state.normal(a.number("loc", 0), a.number("scale", 1), a.shape());
+}
+
+template <class Source>
+Tensor draw_uniform(Source& source, Args a) {
+  return source.uniform(a.number("low", 0), a.number("high", 1), a.shape());
+}
+
+Tensor draw_randint(RandomState& state, Args a) {
+  return state.randint(a.integer("low", 0), a.integer("high"), a.dtype(DType::i64), a.shape());
+}
+
+Tensor draw_permutation(RandomState& state, Args a) {
+  return has_values_not_n(a) ? state.permutation(a.values()) : state.permutation(a.count("n"));
+}
+
+Tensor draw_shuffle(RandomState& state, Args a) {
+  Tensor values = a.values();
+  state.shuffle(values);
+  return values;
+}
+
+Tensor draw_choice(RandomState& state, Args a) {
+  const bool replace = a.boolean("replace", true);
+  return has_values_not_n(a) ? state.choice(a.values(), a.shape(), replace, a.numbers("p"))
+                             : state.choice(a.count("n"), a.shape(), replace, a.numbers("p"));
+}
+
+// numpy.random.default_rng
+
+Tensor draw_random(Generator& generator, Args a) {
+  const DType dtype = a.dtype(DType::f64);
+  if (dtype != DType::f64 && dtype != DType::f32)
+    throw Error(ErrorKind::data, Problem{.subject = "dtype",
+                                         .expected = "float64 or float32",
+                                         .found = std::string(name_of(dtype))});
+  return dtype == DType::f32 ? generator.random_f32(a.shape()) : generator.random(a.shape());
+}
+
+Tensor draw_integers(Generator& generator, Args a) {
+  const int128 high = a.integer("high") + (a.boolean("endpoint", false) ? 1 : 0);
+  return generator.integers(a.integer("low", 0), high, a.dtype(DType::i64), a.shape());
+}
+
+// torch
+
+Tensor torch_rand(TorchGenerator& torch, Args a) {
+  return torch.uniform(0, 1, a.dtype(DType::f32), a.shape());
+}
+
+Tensor torch_uniform(TorchGenerator& torch, Args a) {
+  return torch.uniform(a.number("low", 0), a.number("high", 1), a.dtype(DType::f32), a.shape());
+}
+
+Tensor torch_randn(TorchGenerator& torch, Args a) {
+  return torch.normal(0, 1, a.dtype(DType::f32), a.shape());
+}
+
+Tensor torch_normal(TorchGenerator& torch, Args a) {
+  return torch.normal(a.number("mean", 0), a.number("std", 1), a.dtype(DType::f32), a.shape());
+}
+
+Tensor torch_randint(TorchGenerator& torch, Args a) {
+  return torch.randint(a.integer("low", 0), a.integer("high"), a.dtype(DType::i64), a.shape());
+}
+
+Tensor torch_randperm(TorchGenerator& torch, Args a) { return torch.randperm(a.count("n")); }
+
+Tensor torch_bernoulli(TorchGenerator& torch, Args a) {
+  if (a.has("values") == a.has("p"))
+    throw Error(ErrorKind::data, "expected either 'p' or 'values'");
+  if (a.has("values")) return torch.bernoulli(cast(a.values(), a.dtype(DType::f32)));
+  return torch.bernoulli(a.number("p", 0), a.dtype(DType::f32), a.shape());
+}
+
+Kaiming kaiming_options(Args a) {
+  const std::string mode = a.word("mode", "fan_in");
+  if (mode != "fan_in" && mode != "fan_out")
+    throw Error(ErrorKind::data, Problem{.subject = "mode",
+                                         .expected = "fan_in or fan_out",
+                                         .found = "'" + printable(mode) + "'"});
+  return {.a = a.number("a", 0),
+          .fan_out = mode == "fan_out",
+          .nonlinearity = a.word("nonlinearity", "leaky_relu")};
+}
+
+Tensor torch_kaiming_uniform(TorchGenerator& torch, Args a) {
+  return kaiming_uniform(torch, kaiming_options(a), a.dtype(DType::f32), a.shape());
+}
+
+Tensor torch_kaiming_normal(TorchGenerator& torch, Args a) {
+  return kaiming_normal(torch, kaiming_options(a), a.dtype(DType::f32), a.shape());
+}
+
+Tensor torch_xavier_uniform(TorchGenerator& torch, Args a) {
+  return xavier_uniform(torch, a.number("gain", 1), a.dtype(DType::f32), a.shape());
+}
+
+Tensor torch_xavier_normal(TorchGenerator& torch, Args a) {
+  return xavier_normal(torch, a.number("gain", 1), a.dtype(DType::f32), a.shape());
+}
+
+std::size_t width(Args a, const char* name) { return static_cast<std::size_t>(a.count(name)); }
+
+/// torch.nn.Embedding: its weight, or the rows that are looked up in it.
+Tensor torch_embedding(TorchGenerator& torch, Args a) {
+  const std::size_t rows = width(a, "num_embeddings"), columns = width(a, "embedding_dim");
+  const Tensor weight = torch.normal(0, 1, a.dtype(DType::f32), {rows, columns});
+  if (!a.has("indices")) return weight;
+  const Shape indices = a.sizes("indices");
+  Tensor found(weight.dtype(), {indices.size(), columns});
+  if (found.size() == 0) return found;
+  const std::size_t bytes = found.bytes() / indices.size();
+  std::byte* to = found.mutable_raw();
+  for (const std::size_t index : indices) {
+    if (index >= rows)
+      throw Error(ErrorKind::data, Problem{.subject = "indices",
+                                           .expected = "0 to " + std::to_string(rows - 1),
+                                           .found = std::to_string(index)});
+    std::memcpy(to, weight.raw() + index * bytes, bytes);
+    to += bytes;
+  }
+  return found;
+}
+
+TensorMap torch_linear(TorchGenerator& torch, Args a) {
+  return linear_layer(torch, width(a, "in_features"), width(a, "out_features"),
+                      a.boolean("bias", true), a.dtype(DType::f32));
+}
+
+TensorMap torch_attention(TorchGenerator& torch, Args a) {
+  const std::size_t embed = width(a, "embed_dim");
+  const AttentionWidths widths = {.embed = embed,
+                                  .key = a.has("kdim") ? width(a, "kdim") : embed,
+                                  .value = a.has("vdim") ? width(a, "vdim") : embed};
+  return attention_layer(torch, widths, a.boolean("bias", true), a.dtype(DType::f32));
+}
+
+// The table.
+
+TensorMap as_map(Tensor tensor) {
+  TensorMap map;
+  map.set("", std::move(tensor));
+  return map;
+}
+
+template <class Source, Tensor (*kDraw)(Source&, Args)>
+TensorMap drawn_tensor(RandomStream& stream, Args a) {
+  return as_map(kDraw(std::get<Source>(stream.source), a));
+}
+
+template <Tensor (*kDraw)(TorchGenerator&, Args)>
+RandomMethod torch_method(std::string name, std::vector<std::string> arguments) {
+  return {std::move(name), std::move(arguments), drawn_tensor<TorchGenerator, kDraw>};
+}
+
+template <TensorMap (*kDraw)(TorchGenerator&, Args)>
+RandomMethod torch_layer(std::string name, std::vector<std::string> arguments) {
+  return {std::move(name), std::move(arguments),
+          [](RandomStream& stream, Args a) {
+            return kDraw(std::get<TorchGenerator>(stream.source), a);
+          },
+          true};
+}
+
+template <Tensor (*kDraw)(RandomState&, Args)>
+RandomMethod legacy_method(std::string name, std::vector<std::string> arguments) {
+  return {std::move(name), std::move(arguments), drawn_tensor<RandomState, kDraw>};
+}
+
+template <Tensor (*kDraw)(Generator&, Args)>
+RandomMethod rng_method(std::string name, std::vector<std::string> arguments) {
+  return {std::move(name), std::move(arguments), drawn_tensor<Generator, kDraw>};
+}
+
+const std::vector<RandomMethod>& legacy_methods() {
+  static const std::vector<RandomMethod> methods = {
+      legacy_method<draw_randint>("randint", {"low", "high", "shape", "dtype"}),
+      legacy_method<draw_sample>("rand", {"shape"}),
+      legacy_method<draw_sample>("random", {"shape"}),
+      legacy_method<draw_sample>("random_sample", {"shape"}),
+      legacy_method<draw_standard>("randn", {"shape"}),
+      legacy_method<draw_standard>("standard_normal", {"shape"}),
+      legacy_method<draw_uniform<RandomState>>("uniform", {"low", "high", "shape"}),
+      legacy_method<draw_normal>("normal", {"loc", "scale", "shape"}),
+      legacy_method<draw_permutation>("permutation", {"n", "values"}),
+      legacy_method<draw_shuffle>("shuffle", {"values"}),
+      legacy_method<draw_choice>("choice", {"n", "values", "shape", "replace", "p"}),
+  };
+  return methods;
+}
+
+const std::vector<RandomMethod>& rng_methods() {
+  static const std::vector<RandomMethod> methods = {
+      rng_method<draw_random>("random", {"shape", "dtype"}),
+      rng_method<draw_integers>("integers", {"low", "high", "shape", "dtype", "endpoint"}),
+      rng_method<draw_uniform<Generator>>("uniform", {"low", "high", "shape"}),
+  };
+  return methods;
+}
+
+const std::vector<RandomMethod>& torch_methods() {
+  static const std::vector<RandomMethod> methods = {
+      torch_method<torch_rand>("rand", {"shape", "dtype"}),
+      torch_method<torch_randn>("randn", {"shape", "dtype"}),
+      torch_method<torch_randint>("randint", {"low", "high", "shape", "dtype"}),
+      torch_method<torch_randperm>("randperm", {"n"}),
+      torch_method<torch_normal>("normal", {"mean", "std", "shape", "dtype"}),
+      torch_method<torch_uniform>("uniform", {"low", "high", "shape", "dtype"}),
+      torch_method<torch_bernoulli>("bernoulli", {"p", "values", "shape", "dtype"}),
+      torch_method<torch_kaiming_uniform>("kaiming_uniform",
+                                          {"shape", "a", "mode", "nonlinearity", "dtype"}),
+      torch_method<torch_kaiming_normal>("kaiming_normal",
+                                         {"shape", "a", "mode", "nonlinearity", "dtype"}),
+      torch_method<torch_xavier_uniform>("xavier_uniform", {"shape", "gain", "dtype"}),
+      torch_method<torch_xavier_normal>("xavier_normal", {"shape", "gain", "dtype"}),
+      torch_method<torch_embedding>("Embedding",
+                                    {"num_embeddings", "embedding_dim", "indices", "dtype"}),
+      torch_layer<torch_linear>("Linear", {"in_features", "out_features", "bias", "dtype"}),
+      torch_layer<torch_attention>("MultiheadAttention",
+                                   {"embed_dim", "kdim", "vdim", "bias", "dtype"}),
+  };
+  return methods;
+}
+
+}  // namespace
+
+const std::vector<RandomMethod>& methods_of(std::string_view generator) {
+  if (generator == "RandomState") return legacy_methods();
+  if (generator == "default_rng") return rng_methods();
+  if (generator == "torch") return torch_methods();
+  throw Error(ErrorKind::internal, "a generator without methods");
+}
+
+}  // namespace attn
