@@ -521,6 +521,27 @@ class TestKernel:
         run = kernel(scaled_scores=outputs["scores"])
         assert "  hint: A is about 2 times B, sqrt(4): the scale 1/sqrt(D) may be missing in A\n" in run.stdout.decode()
 
+    @pytest.mark.parametrize("flags, scale, causal, mistake", [
+        ([], 1, False, "without the scale 1/sqrt(D) (--scale none)"),
+        ([], 1 / 4, False, "with the scale 1/D instead of 1/sqrt(D)"),
+        ([], 1 / 2, True, "with a causal mask (--causal)"),
+        (["--causal"], 1 / 2, False, "without the causal mask"),
+        (["--rotary", "half"], 1 / 2, False, "without rotary positions"),
+    ])
+    def test_mistake_is_named(self, kernel, class_path, flags, scale, causal, mistake):
+        job = json.loads((class_path / "job.json").read_text())
+        q, k, v = (np.reshape(job[name], (2, 5, 3, 4)).swapaxes(1, 2) for name in "QKV")
+        scores = np.where(np.tri(5, dtype=bool) | (not causal), q @ k.swapaxes(2, 3) * scale, -np.inf)
+        context = (softmax(scores, axis=3) @ v).swapaxes(1, 2).reshape(2, 5, 12)
+        run = kernel(*flags, context=context.astype("f4"))
+        assert run.returncode == 1
+        assert f"  hint: A agrees with the job {mistake}\n" in run.stdout.decode()
+
+    def test_other_mistakes_have_no_hint(self, kernel, outputs):
+        run = kernel(context=outputs["context"] + np.random.default_rng(1).standard_normal((2, 5, 12)).astype("f4"))
+        assert run.returncode == 1
+        assert b"hint" not in run.stdout
+
     def test_swapped_axes_are_named(self, kernel, outputs):
         run = kernel(logsumexp=outputs["logsumexp"].swapaxes(1, 2))
         assert run.returncode == 1

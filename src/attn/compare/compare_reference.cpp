@@ -140,6 +140,63 @@ void refuse_unmatched(const std::vector<std::string>& unmatched, const TensorMap
   if (!problems.empty()) problems.raise(ErrorKind::usage);
 }
 
+/// A job that a kernel may have computed by mistake.
+struct Mistake {
+  const char* hint;
+  bool (*is_possible)(const Options&);
+  void (*make)(Options&, double width);  ///< width: D
+};
+
+bool is_scaled_by_width(const Options& options) {
+  return options.scale.kind == Scale::Kind::automatic && options.score == Score::dot;
+}
+
+const Mistake kMistakes[] = {
+    {"without the scale 1/sqrt(D) (--scale none)", is_scaled_by_width,
+     [](Options& options, double) {
+       options.scale = {Scale::Kind::none, 1};
+     }},
+    {"with the scale 1/D instead of 1/sqrt(D)", is_scaled_by_width,
+     [](Options& options, double width) {
+       options.scale = {Scale::Kind::number, 1 / width};
+     }},
+    {"without the causal mask", [](const Options& options) { return options.causal; },
+     [](Options& options, double) { options.causal = false; }},
+    {"with a causal mask (--causal)", [](const Options& options) { return !options.causal; },
+     [](Options& options, double) { options.causal = true; }},
+    {"without rotary positions",
+     [](const Options& options) { return options.rotary.kind != Rotary::Kind::none; },
+     [](Options& options, double) { options.rotary.kind = Rotary::Kind::none; }},
+};
+
+constexpr std::size_t kMaxExplainedScores = std::size_t{1} << 22;  // limits the time for mistakes
+
+/// The mistake that explains a difference: A is what the job gives with it. "" if there is none.
+std::string mistake_in(const TensorPair& pair, const Request& output, const Precision* precision,
+                       const Job& job, const Document& document, const Inputs& in) {
+  if (saturating_product({in.B, in.H, in.rows.size(), in.S}) > kMaxExplainedScores) return "";
+  for (const Mistake& mistake : kMistakes) {
+    if (!mistake.is_possible(job.options)) continue;
+    Job wrong = job;
+    wrong.outputs = {output};
+    mistake.make(wrong.options, static_cast<double>(in.D));
+    try {
+      const PreparedJob prepared = prepare_job(wrong, document);
+      const Execution execution = execute({wrong, prepared, document, nullptr, wrong.outputs});
+      std::optional<Tensor> bounds;
+      if (precision != nullptr)
+        bounds =
+            expected_error(std::get<Output>(output), prepared.inputs, wrong.options, *precision);
+      const Comparison found =
+          compare(pair.compared.a, execution.result.outputs.at(pair.compared.name),
+                  pair.compared.tolerance, bounds ? &*bounds : nullptr);
+      if (found.same()) return std::string("A agrees with the job ") + mistake.hint;
+    } catch (const Error&) {  // an option that requires the one that was changed
+    }
+  }
+  return "";
+}
+
 }  // namespace
 
 CompareReport compare_to_reference(const TensorMap& given, Document document,
@@ -169,8 +226,8 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     const MatchedOutput& match = matches[i];
     Compared compared{match.name, match.tensor, reference.result.outputs.at(match.name),
                       {},         "",           tolerance};
+    const Precision precision = precision_of(match.tensor, typed);
     if (!typed.has_tolerance && compared.a.size() == compared.b.size()) {  // for hints in any shape
-      const Precision precision = precision_of(match.tensor, typed);
       compared.bounds =
           expected_error(std::get<Output>(job.outputs[i]), prepared.inputs, job.options, precision);
       compared.bound_of = precision.name;
@@ -185,7 +242,13 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
     const TensorAxes axes =
         output ? axes_of_output(*output, compared.b.shape(), prepared.inputs, job.options)
                : axes_by_name(match.name, compared.b.shape());
-    report.pairs.push_back(compared_pair(std::move(compared), axes, prepared.inputs.D));
+    TensorPair pair = compared_pair(std::move(compared), axes, prepared.inputs.D);
+    if (output && pair.found.same_shape && !pair.found.same() && pair.hints.empty()) {
+      const std::string hint = mistake_in(pair, *output, typed.has_tolerance ? nullptr : &precision,
+                                          job, document, prepared.inputs);
+      if (!hint.empty()) pair.hints.push_back(hint);
+    }
+    report.pairs.push_back(std::move(pair));
   }
   return report;
 }
