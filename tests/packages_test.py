@@ -163,6 +163,10 @@ class TestInstallPage:
         listed = dict(re.findall(r"^\| `(ATTN_\w+)` \| (ON|OFF) ", page, re.MULTILINE))
         assert listed == defined
 
+    def test_readme_names_the_same_wheel(self, page):
+        wheel, = set(re.findall(r"attn-[\d.]+-py3-none-\w+\.whl", page))
+        assert f"pip install ./{wheel} " in read(ROOT / "README.md")
+
 
 class TestReleaseWorkflow:
     @pytest.fixture(scope="class")
