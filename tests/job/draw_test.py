@@ -50,7 +50,7 @@ REFUSED = [
      "random: dtype: expected float64 or float32, found int8"),
     ({"randn": ONE}, "default_rng",
      "randn: not available for default_rng, only for RandomState or torch; the methods of default_rng are random, "
-     "integers, uniform"),
+     "integers, uniform, standard_normal, normal, permutation, shuffle, choice"),
 ]
 
 # K, generator, seed, a function that draws the same K with NumPy

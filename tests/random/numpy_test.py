@@ -2,6 +2,8 @@
 fifth of them.)
 """
 
+import json
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,22 @@ class TestGenerator:
         expected = np.random.default_rng(seed).uniform(-7, 1e9, COUNT)
         check_draw(tmp_path, seed, expected, "uniform", *self.FLAGS, "--low", -7, "--high", 1e9)
 
+    def test_standard_normal(self, tmp_path, seed):
+        expected = np.random.default_rng(seed).standard_normal(COUNT)
+        check_draw(tmp_path, seed, expected, "standard_normal", *self.FLAGS)
+
+    def test_standard_normal_float32(self, tmp_path, seed):
+        expected = np.random.default_rng(seed).standard_normal(COUNT, np.float32)
+        check_draw(tmp_path, seed, expected, "standard_normal", *self.FLAGS, "--dtype", "float32")
+
+    def test_normal(self, tmp_path, seed):
+        expected = np.random.default_rng(seed).normal(3.25, 0.7, COUNT)
+        check_draw(tmp_path, seed, expected, "normal", *self.FLAGS, "--loc", 3.25, "--scale", 0.7)
+
+    def test_permutation(self, tmp_path, seed):
+        expected = np.random.default_rng(seed).permutation(COUNT)
+        check_draw(tmp_path, seed, expected, "permutation", *self.FLAGS[:2], "--n", COUNT)
+
 
 ARRAYS = {
     "matrix": np.random.RandomState(99).randint(0, 1000, (COUNT // 4, 4)),
@@ -129,6 +147,73 @@ def test_shuffle(folder, seed, name):
     expected = ARRAYS[name].copy()
     np.random.RandomState(seed).shuffle(expected)
     check_draw(folder, seed, expected, "shuffle", "--input", folder / f"{name}.npy")
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("method", ["permutation", "shuffle"])
+def test_rows_in_the_order_of_default_rng(folder, seed, method, name):
+    expected = ARRAYS[name].copy()
+    generator = np.random.default_rng(seed)
+    if method == "shuffle":
+        generator.shuffle(expected)
+    else:
+        expected = generator.permutation(expected)
+    check_draw(folder, seed, expected, method, "--generator", "default_rng", "--input", folder / f"{name}.npy")
+
+
+# population, number of elements: Floyd's method, and the end of a shuffled range
+DISTINCT = [(COUNT, COUNT // 100), (COUNT, COUNT), (COUNT, COUNT // 30), (10_000, 10_000), (10_001, 200),
+            (10_001, 201), (10_001, 501), (7, 7), (5, 0), (1, 1)]
+
+
+class TestChoiceOfGenerator:
+    FLAGS = ["--generator", "default_rng", "--shape"]
+
+    @pytest.fixture
+    def choice(self, seed):
+        return np.random.default_rng(seed).choice
+
+    @pytest.mark.parametrize("population, size", DISTINCT)
+    def test_without_replacement(self, tmp_path, seed, choice, population, size):
+        check_draw(tmp_path, seed, choice(population, size, replace=False), "choice", *self.FLAGS, size, "--n",
+                   population, "--no-replace")
+
+    @pytest.mark.parametrize("population, size", DISTINCT)
+    def test_in_the_order_in_which_elements_are_found(self, tmp_path, seed, choice, population, size):
+        check_draw(tmp_path, seed, choice(population, size, replace=False, shuffle=False), "choice", *self.FLAGS,
+                   size, "--n", population, "--no-replace", "--no-shuffle")
+
+    def test_with_replacement(self, tmp_path, seed, choice):
+        check_draw(tmp_path, seed, choice(12345, COUNT), "choice", *self.FLAGS, COUNT, "--n", 12345)
+
+    def test_with_probabilities(self, tmp_path, seed, choice):
+        check_draw(tmp_path, seed, choice(7, COUNT, p=WEIGHTS), "choice", *self.FLAGS, COUNT, "--n", 7, "--p",
+                   comma_separated(WEIGHTS))
+
+    def test_with_probabilities_and_without_replacement(self, tmp_path, seed, choice):
+        weights = np.arange(2000.0)
+        weights /= weights.sum()
+        check_draw(tmp_path, seed, choice(2000, (30, 50), replace=False, p=weights), "choice", *self.FLAGS, "30,50",
+                   "--n", 2000, "--no-replace", "--p", comma_separated(weights))
+
+    def test_from_an_array(self, folder, seed, choice):
+        check_draw(folder, seed, choice(ARRAYS["vector"], (10, 20)), "choice", *self.FLAGS, "10,20", "--input",
+                   folder / "vector.npy")
+
+
+def test_methods_of_default_rng_share_one_stream(tmp_path):
+    """Half words that a method leaves are used by the next one."""
+    steps = [{"standard_normal": {"shape": [3], "dtype": "float32"}, "to": "a"}, {"permutation": {"n": 6}, "to": "b"},
+             {"standard_normal": {"shape": [2]}, "to": "c"},
+             {"choice": {"n": 9, "shape": [4], "replace": False}, "to": "d"},
+             {"normal": {"loc": 1, "scale": 2, "shape": [3]}, "to": "e"}, {"random": {"shape": [2]}, "to": "f"}]
+    (tmp_path / "steps.json").write_text(json.dumps(steps))
+    attn("random", "steps.json", "--generator", "default_rng", "--seed", 5, "-o", "out.npz", cwd=tmp_path)
+    rng = np.random.default_rng(5)
+    expected = [rng.standard_normal(3, np.float32), rng.permutation(6), rng.standard_normal(2),
+                rng.choice(9, 4, replace=False), rng.normal(1, 2, 3), rng.random(2)]
+    with np.load(tmp_path / "out.npz") as found:
+        assert [found[name].tolist() for name in "abcdef"] == [array.tolist() for array in expected]
 
 
 def comma_separated(numbers):

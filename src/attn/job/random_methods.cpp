@@ -25,8 +25,9 @@ Tensor draw_sample(RandomState& state, Args a) { return state.random_sample(a.sh
 
 Tensor draw_standard(RandomState& state, Args a) { return state.standard_normal(a.shape()); }
 
-Tensor draw_normal(RandomState& state, Args a) {
-  return state.normal(a.number("loc", 0), a.number("scale", 1), a.shape());
+template <class Source>
+Tensor draw_normal(Source& source, Args a) {
+  return source.normal(a.number("loc", 0), a.number("scale", 1), a.shape());
 }
 
 template <class Source>
@@ -38,13 +39,15 @@ Tensor draw_randint(RandomState& state, Args a) {
   return state.randint(a.integer("low", 0), a.integer("high"), a.dtype(DType::i64), a.shape());
 }
 
-Tensor draw_permutation(RandomState& state, Args a) {
-  return has_values_not_n(a) ? state.permutation(a.values()) : state.permutation(a.count("n"));
+template <class Source>
+Tensor draw_permutation(Source& source, Args a) {
+  return has_values_not_n(a) ? source.permutation(a.values()) : source.permutation(a.count("n"));
 }
 
-Tensor draw_shuffle(RandomState& state, Args a) {
+template <class Source>
+Tensor draw_shuffle(Source& source, Args a) {
   Tensor values = a.values();
-  state.shuffle(values);
+  source.shuffle(values);
   return values;
 }
 
@@ -56,13 +59,30 @@ Tensor draw_choice(RandomState& state, Args a) {
 
 // numpy.random.default_rng
 
-Tensor draw_random(Generator& generator, Args a) {
+/// Whether 'dtype' is float32 and not float64. Errors: data, if it is another one.
+bool is_single(Args a) {
   const DType dtype = a.dtype(DType::f64);
   if (dtype != DType::f64 && dtype != DType::f32)
     throw Error(ErrorKind::data, Problem{.subject = "dtype",
                                          .expected = "float64 or float32",
                                          .found = std::string(name_of(dtype))});
-  return dtype == DType::f32 ? generator.random_f32(a.shape()) : generator.random(a.shape());
+  return dtype == DType::f32;
+}
+
+Tensor draw_random(Generator& generator, Args a) {
+  return is_single(a) ? generator.random_f32(a.shape()) : generator.random(a.shape());
+}
+
+Tensor draw_rng_standard(Generator& generator, Args a) {
+  return is_single(a) ? generator.standard_normal_f32(a.shape())
+                      : generator.standard_normal(a.shape());
+}
+
+Tensor draw_rng_choice(Generator& generator, Args a) {
+  const bool replace = a.boolean("replace", true), shuffled = a.boolean("shuffle", true);
+  return has_values_not_n(a)
+             ? generator.choice(a.values(), a.shape(), replace, a.numbers("p"), shuffled)
+             : generator.choice(a.count("n"), a.shape(), replace, a.numbers("p"), shuffled);
 }
 
 Tensor draw_integers(Generator& generator, Args a) {
@@ -164,6 +184,26 @@ TensorMap torch_attention(TorchGenerator& torch, Args a) {
   return attention_layer(torch, widths, a.boolean("bias", true), a.dtype(DType::f32));
 }
 
+// jax.random
+
+ThreefryKey jax_key(JaxRandom& jax, Args a) { return jax.key(a.word("key", "")); }
+
+Tensor jax_uniform(JaxRandom& jax, Args a) {
+  return jax.uniform(jax_key(jax, a), a.number("minval", 0), a.number("maxval", 1),
+                     a.dtype(DType::f32), a.shape());
+}
+
+Tensor jax_normal(JaxRandom& jax, Args a) { return jax.normal(jax_key(jax, a), a.shape()); }
+
+Tensor jax_randint(JaxRandom& jax, Args a) {
+  return jax.randint(jax_key(jax, a), a.integer("minval"), a.integer("maxval"), a.dtype(DType::i32),
+                     a.shape());
+}
+
+Tensor jax_bernoulli(JaxRandom& jax, Args a) {
+  return jax.bernoulli(jax_key(jax, a), a.number("p", 0.5), a.shape());
+}
+
 // The table.
 
 TensorMap as_map(Tensor tensor) {
@@ -191,6 +231,11 @@ RandomMethod torch_layer(std::string name, std::vector<std::string> arguments) {
           true};
 }
 
+template <Tensor (*kDraw)(JaxRandom&, Args)>
+RandomMethod jax_method(std::string name, std::vector<std::string> arguments) {
+  return {std::move(name), std::move(arguments), drawn_tensor<JaxRandom, kDraw>};
+}
+
 template <Tensor (*kDraw)(RandomState&, Args)>
 RandomMethod legacy_method(std::string name, std::vector<std::string> arguments) {
   return {std::move(name), std::move(arguments), drawn_tensor<RandomState, kDraw>};
@@ -210,9 +255,9 @@ const std::vector<RandomMethod>& legacy_methods() {
       legacy_method<draw_standard>("randn", {"shape"}),
       legacy_method<draw_standard>("standard_normal", {"shape"}),
       legacy_method<draw_uniform<RandomState>>("uniform", {"low", "high", "shape"}),
-      legacy_method<draw_normal>("normal", {"loc", "scale", "shape"}),
-      legacy_method<draw_permutation>("permutation", {"n", "values"}),
-      legacy_method<draw_shuffle>("shuffle", {"values"}),
+      legacy_method<draw_normal<RandomState>>("normal", {"loc", "scale", "shape"}),
+      legacy_method<draw_permutation<RandomState>>("permutation", {"n", "values"}),
+      legacy_method<draw_shuffle<RandomState>>("shuffle", {"values"}),
       legacy_method<draw_choice>("choice", {"n", "values", "shape", "replace", "p"}),
   };
   return methods;
@@ -223,6 +268,11 @@ const std::vector<RandomMethod>& rng_methods() {
       rng_method<draw_random>("random", {"shape", "dtype"}),
       rng_method<draw_integers>("integers", {"low", "high", "shape", "dtype", "endpoint"}),
       rng_method<draw_uniform<Generator>>("uniform", {"low", "high", "shape"}),
+      rng_method<draw_rng_standard>("standard_normal", {"shape", "dtype"}),
+      rng_method<draw_normal<Generator>>("normal", {"loc", "scale", "shape"}),
+      rng_method<draw_permutation<Generator>>("permutation", {"n", "values"}),
+      rng_method<draw_shuffle<Generator>>("shuffle", {"values"}),
+      rng_method<draw_rng_choice>("choice", {"n", "values", "shape", "replace", "p", "shuffle"}),
   };
   return methods;
 }
@@ -251,12 +301,23 @@ const std::vector<RandomMethod>& torch_methods() {
   return methods;
 }
 
+const std::vector<RandomMethod>& jax_methods() {
+  static const std::vector<RandomMethod> methods = {
+      jax_method<jax_uniform>("uniform", {"key", "minval", "maxval", "shape", "dtype"}),
+      jax_method<jax_normal>("normal", {"key", "shape"}),
+      jax_method<jax_randint>("randint", {"key", "minval", "maxval", "shape", "dtype"}),
+      jax_method<jax_bernoulli>("bernoulli", {"key", "p", "shape"}),
+  };
+  return methods;
+}
+
 }  // namespace
 
 const std::vector<RandomMethod>& methods_of(std::string_view generator) {
   if (generator == "RandomState") return legacy_methods();
   if (generator == "default_rng") return rng_methods();
   if (generator == "torch") return torch_methods();
+  if (generator == "jax" || generator == "jax-original") return jax_methods();
   throw Error(ErrorKind::internal, "a generator without methods");
 }
 

@@ -9,6 +9,7 @@
 
 #include "attn/job/random_arguments.h"
 #include "attn/random/generator.h"
+#include "attn/random/jax_random.h"
 #include "attn/random/random_state.h"
 #include "attn/random/torch_generator.h"
 
@@ -23,6 +24,8 @@ inline constexpr auto kGenerators = std::to_array<GeneratorRow>({
     {"RandomState", ""},
     {"default_rng", ""},
     {"torch", ""},
+    {"jax", ""},
+    {"jax-original", ""},  // jax_threefry_partitionable is False
     {"torch-mkl",
      "the stream that MKL gives PyTorch on Intel CPUs, for bernoulli with one p and for dropout, "
      "has another generator; give the mask as a tensor"},
@@ -34,7 +37,7 @@ inline constexpr auto kGenerators = std::to_array<GeneratorRow>({
 /// The source of all random tensors of a job.
 struct RandomStream {
   std::string_view generator;  ///< its name in kGenerators
-  std::variant<RandomState, Generator, TorchGenerator> source;
+  std::variant<RandomState, Generator, TorchGenerator, JaxRandom> source;
 };
 
 struct RandomMethod {

@@ -98,7 +98,10 @@ RandomStream make_stream(const Json& seed, const std::string& generator) {
     return {"RandomState", seed.is_array() ? RandomState(words) : RandomState(words[0])};
   }
   if (seed.is_array()) fail_seed("one whole number for " + generator, "a list");
-  return {"torch", TorchGenerator(joined_words(numbers, 2)[0])};
+  if (generator == "torch") return {"torch", TorchGenerator(joined_words(numbers, 2)[0])};
+  const bool partitionable = generator == "jax";
+  return {partitionable ? "jax" : "jax-original",
+          JaxRandom(joined_words(numbers, 1)[0], partitionable)};
 }
 
 TensorMap draw(const Json& spec, RandomStream& stream, const Tensor* values) {

@@ -4,10 +4,16 @@
 #include <array>
 #include <bit>
 #include <charconv>
+#include <numeric>
+#include <span>
 #include <string>
+#include <unordered_set>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/random/random_state.h"
+#include "attn/random/selection.h"
+#include "attn/random/ziggurat.h"
 
 namespace attn {
 
@@ -187,6 +193,74 @@ Tensor Generator::uniform(double low, double high, const Shape& shape) {
 
 Tensor Generator::integers(int128 low, int128 high, DType dtype, const Shape& shape) {
   return bounded_integers<Rejection::lemire>(bits_, low, high, dtype, shape);
+}
+
+Tensor Generator::standard_normal(const Shape& shape) {
+  Tensor result(DType::f64, shape);
+  for (double& value : result.mutable_data<double>()) value = ziggurat_normal(bits_);
+  return result;
+}
+
+Tensor Generator::standard_normal_f32(const Shape& shape) {
+  Tensor result(DType::f32, shape);
+  for (float& value : result.mutable_data<float>()) value = ziggurat_normal_f32(bits_);
+  return result;
+}
+
+Tensor Generator::normal(double loc, double scale, const Shape& shape) {
+  check_scale(scale);
+  Tensor result(DType::f64, shape);
+  for (double& value : result.mutable_data<double>()) value = loc + scale * ziggurat_normal(bits_);
+  return result;
+}
+
+void Generator::shuffle(Tensor& tensor) { shuffle_rows(bits_, tensor); }
+
+Tensor Generator::permutation(std::int64_t n) { return shuffled_range(bits_, n); }
+
+Tensor Generator::permutation(const Tensor& tensor) { return permuted_rows(bits_, tensor); }
+
+/// Distinct integers from [0, n).
+Tensor Generator::distinct(std::int64_t n, const Shape& shape, bool shuffled) {
+  Tensor result(DType::i64, shape);
+  const auto found = result.mutable_data<std::int64_t>();
+  const auto swap_in = [](std::span<std::int64_t> values) {
+    return [values](std::size_t i, std::size_t j) { std::swap(values[i], values[j]); };
+  };
+  const auto population = static_cast<std::size_t>(n);
+  constexpr std::size_t kLarge = 10000;
+  if (population > kLarge && found.size() > population / (shuffled ? 50 : 20)) {
+    Tensor range(DType::i64, {population});
+    const auto values = range.mutable_data<std::int64_t>();
+    std::iota(values.begin(), values.end(), std::int64_t{0});
+    const std::size_t first = std::max<std::size_t>(population - found.size(), 1);
+    fisher_yates<Rejection::lemire>(bits_, population, first, swap_in(values));
+    const auto last = values.last(found.size());
+    std::copy(last.begin(), last.end(), found.begin());
+    return result;
+  }
+  std::unordered_set<std::int64_t> drawn;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::size_t limit = population - found.size() + i;
+    const auto value = static_cast<std::int64_t>(bounded_draw<Rejection::lemire>(bits_, limit));
+    found[i] = drawn.insert(value).second ? value : static_cast<std::int64_t>(limit);
+    if (found[i] != value) drawn.insert(found[i]);
+  }
+  if (shuffled) fisher_yates<Rejection::lemire>(bits_, found.size(), 1, swap_in(found));
+  return result;
+}
+
+Tensor Generator::choice(std::int64_t n, const Shape& shape, bool replace,
+                         const std::optional<std::vector<double>>& p, bool shuffled) {
+  check_choice(static_cast<std::size_t>(std::max<std::int64_t>(n, 0)), element_count(shape),
+               replace, p);
+  if (p) return weighted_choice(bits_, shape, replace, *p);
+  return replace ? integers(0, n, DType::i64, shape) : distinct(n, shape, shuffled);
+}
+
+Tensor Generator::choice(const Tensor& population, const Shape& shape, bool replace,
+                         const std::optional<std::vector<double>>& p, bool shuffled) {
+  return picked(population, choice(one_axis_size(population), shape, replace, p, shuffled));
 }
 
 std::optional<std::vector<std::uint32_t>> entropy_words(std::string_view digits) {

@@ -10,8 +10,8 @@
 // (O'Neill, "Developing a seed_seq Alternative", 2015), from which 128 bits of state and 128 bits
 // of stream are generated.
 //
-// numpy.random.default_rng: PCG64 seeded through NumPy's SeedSequence. random(), integers() and
-// uniform() produce the same bits as NumPy 1.24.
+// numpy.random.default_rng: PCG64 seeded through NumPy's SeedSequence. All methods produce the same
+// bits as NumPy 1.24 and 2.4.
 #pragma once
 
 #include <array>
@@ -83,7 +83,28 @@ class Generator {
   /// the bounds, unless the shape has no elements.
   Tensor integers(int128 low, int128 high, DType dtype, const Shape& shape);
 
+  Tensor standard_normal(const Shape& shape);  ///< f64
+  Tensor standard_normal_f32(const Shape& shape);
+
+  /// loc + scale * standard_normal. Throws Error (data) if scale is negative or -0.
+  Tensor normal(double loc, double scale, const Shape& shape);
+
+  // As those of RandomState (random_state.h), from other bits.
+  void shuffle(Tensor& tensor);
+  Tensor permutation(std::int64_t n);
+  Tensor permutation(const Tensor& tensor);
+
+  /// Also as in RandomState, except that equally probable elements without replacement are found by
+  /// Floyd's method (Bentley and Floyd, CACM 30:9, 1987) and then shuffled if `shuffled`, or, if
+  /// they are many, by shuffling the end of arange(n); these shuffles use Lemire's method.
+  Tensor choice(std::int64_t n, const Shape& shape, bool replace,
+                const std::optional<std::vector<double>>& p, bool shuffled);
+  Tensor choice(const Tensor& population, const Shape& shape, bool replace,
+                const std::optional<std::vector<double>>& p, bool shuffled);
+
  private:
+  Tensor distinct(std::int64_t n, const Shape& shape, bool shuffled);
+
   Pcg64 bits_;
 };
 

@@ -32,6 +32,9 @@ enum class Rejection {
 /// dtype is neither an integer type nor bool.
 std::uint64_t checked_range(int128 low, int128 high, DType dtype);
 
+/// Throws Error (data) if a standard deviation is negative or -0.
+void check_scale(double scale);
+
 /// Words of kBits bits from `bits`, which has next32() and next64().
 template <int kBits, class Bits>
 class Words {
@@ -185,7 +188,6 @@ class RandomState {
 
  private:
   double next_gauss();
-  Tensor weighted_choice(const Shape& shape, bool replace, std::vector<double> p);
 
   Mt19937 bits_;
   std::optional<double> gauss_;  ///< the second of a pair of normals
