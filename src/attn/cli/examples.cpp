@@ -14,8 +14,8 @@
 #include "attn/examples/evaluate.h"
 #include "attn/examples/example.h"
 #include "attn/io/file.h"
-#include "attn/io/open_file.h"
 #include "attn/io/staged_file.h"
+#include "attn/io/temp_files.h"
 #include "attn/io/tensor_file.h"
 
 namespace attn {
@@ -142,9 +142,8 @@ int copy_example(const ExampleArgs& args) {
         recipe.kind == Recipe::Kind::job ? recipe.file : parse_tensor_ref(recipe.file).path;
     if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
   }
-  std::error_code error;
-  std::filesystem::create_directories(args.target, error);
-  if (error) throw system_error(ErrorKind::cannot_create, args.target, error.value());
+  ScopedDirectories folders;
+  folders.make_with_parents(args.target, false);
   std::vector<std::unique_ptr<OutputFile>> copies;
   for (const std::string& file : files) {
     copies.push_back(std::make_unique<OutputFile>(path_of(args.target, file), OutputPolicy{}));
@@ -152,10 +151,8 @@ int copy_example(const ExampleArgs& args) {
     copies.back()->write(bytes.text());
     copies.back()->finish();
   }
-  for (const auto& copy : copies) {
-    copy->commit();
-    print(printable(copy->path()) + "\n");
-  }
+  for (const auto& copy : copies) copy->commit();
+  folders.keep();
   return 0;
 }
 
@@ -207,8 +204,8 @@ Command examples_command() {
   copy_command.name = "copy";
   copy_command.summary = "copy the jobs of an example, as a starting point for your own";
   copy_command.description =
-      "Copies the job files of an example to the folder DIR, which is created, and prints their "
-      "names. No existing file is overwritten. Change the copies, and run them with 'attn run'.";
+      "Copies the job files of an example to the folder DIR, which is created. Overwrites no file. "
+      "Change the copies, and run them with 'attn run'.";
   copy_command.example = "  attn examples copy encoder-decoder mine";
   copy_command.options = {required(positional("NAME", args->name, "name of an example")),
                           required(positional("DIR", args->target, "folder for the jobs"))};
