@@ -22,13 +22,14 @@ MODULES = {
     "core": {"kernel", "tensor", "base"},
     "report": {"tensor", "base"},
     "job": {"core", "random", "io", "tensor", "base"},
+    "model": {"job", "io", "tensor", "base"},
     "result": {"job", "core", "io", "tensor", "base"},
     "explain": {"result", "job", "report", "core", "tensor", "base"},
     "examples": {"result", "job", "report", "core", "random", "io", "tensor", "base"},
-    "compare": {"result", "job", "report", "core", "io", "tensor", "base"},
-    "api": {"compare", "result", "job", "core", "io", "tensor", "base"},
-    "batch": {"result", "job", "io", "tensor", "base"},
-    "cli": {"batch", "compare", "examples", "explain", "result", "job", "report", "core", "random",
+    "compare": {"result", "model", "job", "report", "core", "io", "tensor", "base"},
+    "api": {"compare", "result", "model", "job", "core", "io", "tensor", "base"},
+    "batch": {"result", "model", "job", "io", "tensor", "base"},
+    "cli": {"batch", "compare", "examples", "explain", "result", "model", "job", "report", "core", "random",
             "io", "tensor", "base"},
 }
 

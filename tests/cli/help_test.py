@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from support.attn import ATTN, ROOT, assert_error, attn
+from support.checkpoints import write_model
 
 
 @functools.cache
@@ -189,6 +190,12 @@ def files(module_path):
         np.save(folder / f"{name}.npy", arrays[array])
     np.savez(folder / "model.npz", W_Q=arrays["W_Q"], W_K=arrays["W_K"])
     np.savez(folder / "weights.npz", W_Q=arrays["W_Q"])
+    names = ["input_layernorm", *(f"self_attn.{x}_proj" for x in "qkvo"), "self_attn.q_norm", "self_attn.k_norm"]
+    write_model(folder / "Qwen3-0.6B", {"model_type": "qwen3", "num_attention_heads": 2, "num_hidden_layers": 4,
+                                        "hidden_size": 8},
+                {f"model.layers.{n}.{name}.weight": np.ones((8, 8) if "proj" in name else 4 if "q_norm" in name or
+                                                            "k_norm" in name else 8)
+                 for n in range(4) for name in names})
     for name in ["part1.npz", "part2.npz"]:
         np.savez(folder / name, Q=arrays["Q"], K=arrays["K"], V=arrays["V"])
     for name in ["embeddings.csv", "ratings.csv"]:

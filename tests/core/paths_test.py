@@ -122,6 +122,11 @@ JOBS = {
     "position": [{"base": X, "position": {"kind": "sinusoidal"}}],
     "clip_qkv": [{"clip_qkv": 0.5}],
     "query_scale": [{"query_scale": {"factor": 0.1, "length": 2}, "position_ids": [3, 1, 2, 5, 7]}],
+    "input_norm": [{"base": X, "input_norm": "rms"}, {"base": X, "input_norm": "layer"}],
+    "input_norm_epsilon": [{"base": X, "input_norm": "rms", "input_norm_epsilon": 1e-3}],
+    "input_norm_weight": [{"base": X, "input_norm": "rms", "input_norm_weight": (D,)}],
+    "input_norm_bias": [{"base": X, "input_norm": "layer", "input_norm_bias": (D,)}],
+    "norm_offset": [{"qk_norm": "rms", "q_norm": (D,), "norm_offset": 1}],
     "qk_norm": [{"qk_norm": "l2"}, {"qk_norm": "layer"}],
     "qk_norm_axis": [{"qk_norm": "rms", "qk_norm_axis": "all", "q_norm": (H * D,)}],
     "qk_norm_epsilon": [{"qk_norm": "l2", "qk_norm_epsilon": 1e-3}],
@@ -134,7 +139,9 @@ JOBS = {
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",
                  "key_weights", "row_max", "logsumexp", "entropy", "head_context", "context"]],
 }
-NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator", "print_options"}  # keys that do not affect the computation
+MODEL = {"model", "layer", "hidden", "hidden_is"}  # tests/model/
+# Keys that do not affect the computation.
+NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator", "draws", "print_options"} | MODEL
 
 
 CASES = [(key, case) for key, cases in JOBS.items() for case in cases]

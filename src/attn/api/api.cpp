@@ -17,6 +17,7 @@
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
 #include "attn/job/job.h"
+#include "attn/model/model_job.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/tensor/tensor.h"
@@ -90,8 +91,9 @@ void run_job(const char* job_text, const attn_tensor* tensors, std::size_t count
              const char* settings_text, attn_result& result) {
   const RunSettings settings = run_settings(settings_text);
   TensorFiles files(settings.limits);
-  const Document document =
+  Document document =
       document_of(job_text, tensors_of(tensors, count, result.copied), files.budget());
+  expand_model(document, files);
   const Job job = make_job(document, files);
   const PreparedJob prepared = prepare_job(job, document);
   MemoryEstimate(prepared.plan).require("", settings.limits.memory);

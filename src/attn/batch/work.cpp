@@ -12,6 +12,7 @@
 #include "attn/io/elements.h"
 #include "attn/io/json_write.h"
 #include "attn/job/job.h"
+#include "attn/model/model_job.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/result/result_writer.h"
@@ -107,6 +108,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (attempt.needed > context.memory->limit()) context.files->clear();
   TensorFiles files(*context.files);
   Document document = attempt.document.read(context, files, outcome.id);
+  expand_model(document, files);
   MemoryEstimate before_reading;
   before_reading.add("the job document", attempt.document.memory());
   before_reading.add("its inputs", bytes_to_read(document));

@@ -10,6 +10,7 @@
 #include "attn/cli/inspect.h"
 #include "attn/cli/man.h"
 #include "attn/cli/merge.h"
+#include "attn/cli/model.h"
 #include "attn/cli/random.h"
 #include "attn/cli/run.h"
 #include "attn/cli/schema.h"
@@ -29,6 +30,7 @@ constexpr CommandEntry kCommands[] = {
     {"convert", "convert tensor files, or print them as NumPy does", convert_command},
     {"compare", "compare the tensors of two files, or of a file and a job", compare_command},
     {"merge", "combine attention over parts of the keys", merge_command},
+    {"model", "print what is understood of a model's layers", model_command},
     {"random", "generate random arrays of NumPy, PyTorch and JAX", random_command},
     {"svd", "compute a truncated singular value decomposition", svd_command},
     {"conventions", "list the attention conventions of each library", conventions_command},

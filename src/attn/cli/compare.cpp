@@ -90,7 +90,9 @@ void add_compare_options(Command& command, CompareArgs& args) {
   command.add(flag("--json", args.json, "print one JSON object on one line"));
   command.add(reference_options(args.reference));
   // Not listed: 'attn run --help' has them.
-  const std::vector<Option> job = in_group("", job_options(args.reference.flags));
+  std::vector<Option> job = in_group("", job_options(args.reference.flags));
+  // --layer selects a matrix to draw; the job of a model's layer is a file.
+  std::erase_if(job, [](const Option& option) { return option.has_name("--layer"); });
   command.add(job);
   command.add(picture_options(args));
   command.add(in_group("Picture", panel_options(args.choice)));

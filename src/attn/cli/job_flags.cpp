@@ -13,8 +13,11 @@ namespace attn {
 namespace {
 
 std::string group_of(const Field& field) {
+  for (const char* key : {"model", "layer", "hidden", "hidden_is"})
+    if (field.key == key) return "Model";
   if (field.type == FieldType::tensor) return "Tensors";
-  for (const char* group : {"position.", "rotary.", "qk_norm", "clip_qkv", "query_scale."})
+  for (const char* group :
+       {"position.", "rotary.", "qk_norm", "input_norm", "norm_offset", "clip_qkv", "query_scale."})
     if (field.key.rfind(group, 0) == 0) return "Positions";
   return field.apply ? "Attention" : "Job";
 }

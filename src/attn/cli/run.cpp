@@ -16,6 +16,7 @@
 #include "attn/core/output_table.h"
 #include "attn/io/open_file.h"
 #include "attn/job/job.h"
+#include "attn/model/model_job.h"
 #include "attn/report/worked_text.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
@@ -258,7 +259,8 @@ int run(const RunArgs& args) {
   ReadLimits limits = limits_of(args.limits);
   limits.access = FileAccess::map;
   TensorFiles files(limits);
-  const Document document = document_of(args, files);
+  Document document = document_of(args, files);
+  const bool from_model = expand_model(document, files);
   Job job = make_job(document, files);
   ShowArgs shown = args.show;
   shown.text.settings = print_settings_of(document);
@@ -278,9 +280,13 @@ int run(const RunArgs& args) {
   memory.add(views.flags(), views.bytes(job, plan));
   if (args.dry_run) {
     require_writable(destination.targets, names, policy_of(args, files));
-    print(args.show.format == "json" || args.show.format == "ndjson"
-              ? plan_json(plan, memory) + "\n"
-              : plan_text(plan, memory));
+    const bool is_json = args.show.format == "json" || args.show.format == "ndjson";
+    std::string text = is_json ? plan_json(plan, memory) + "\n" : plan_text(plan, memory);
+    if (from_model && is_json)
+      text.replace(text.size() - 2, 1, ",\"job\":" + job_json(document, -1) + "}");
+    else if (from_model)
+      text += "job:\n" + job_json(document, 0) + "\n";
+    print(text);
     return 0;
   }
   memory.require(document.name, limits.memory, views.flags());
@@ -329,7 +335,8 @@ Command run_command() {
   command.example =
       "  attn run job.json\n"
       "  attn run --q q.npy --k k.npy --v v.npy --heads 8 --causal -o result.npz\n"
-      "  attn run --embeddings x.npy --wq model.npz#W_Q -o weights=w.npy";
+      "  attn run --embeddings x.npy --wq model.npz#W_Q -o weights=w.npy\n"
+      "  attn run --model Qwen3-0.6B --layer 3 --hidden x.npy --rows -1";
   command.add(
       positional("JOB", args->job, "job file (.json, .npz or .safetensors); - for standard input"));
   command.add(job_options(args->flags));
@@ -350,7 +357,7 @@ Command run_command() {
        "a file: -o, --view=FILE or --explain FILE",
        [args = args.get()] { return args->views.has_file() || destination_of(*args).has_file(); }});
   command.conflicts = {{"--force", "--no-clobber"}};
-  command.hints = {{{"--head", "--layer"}, "'attn view RESULT' has --head and --layer"}};
+  command.hints = {{{"--head"}, "'attn view RESULT' has --head"}};
   command.action = [args] { return run_unless_there(*args); };
   return command;
 }

@@ -11,6 +11,7 @@
 #include "attn/core/attention.h"
 #include "attn/core/expected_error.h"
 #include "attn/job/job.h"
+#include "attn/model/model_job.h"
 #include "attn/report/comparison.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
@@ -202,6 +203,7 @@ std::string mistake_in(const TensorPair& pair, const Request& output, const Prec
 CompareReport compare_to_reference(const TensorMap& given, Document document,
                                    const ReferenceOptions& typed, TensorFiles& files) {
   const Tolerance& tolerance = typed.tolerance;
+  expand_model(document, files);
   check_values(document);
   document.erase("outputs");  // A determines the outputs
   Job job = make_job(document, files);

@@ -111,6 +111,18 @@ class ErrorOps {
     return {inputs, rounded(error, inputs), true};
   }
 
+  Bounded input_normalised(const Bounded& x) const {
+    if (options_.input_norm == QkNorm::none) return x;
+    const Options norm = with_input_norm(options_);
+    const Shape& shape = x.value.shape();
+    const Shape one_head{shape[0], 1, shape[1], shape[2]};
+    const Bounded normalised =
+        ErrorOps(in_, norm, precision_)
+            .qk_normalised({x.value.reshaped(one_head), x.error.reshaped(one_head), x.is_stored},
+                           in_.input_norm_weight, in_.input_norm_bias);
+    return {normalised.value.reshaped(shape), normalised.error.reshaped(shape), true};
+  }
+
   Bounded project(const Bounded& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                   Output stage) const {
     if (!W && !b) return x;

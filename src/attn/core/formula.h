@@ -145,7 +145,7 @@ class Formula {
 
   /// (B, L, M): keys and values come from all tokens, even if only some rows are computed.
   const Value& all_inputs() {
-    if (!all_inputs_) all_inputs_ = ops_.add_positions();
+    if (!all_inputs_) all_inputs_ = ops_.input_normalised(ops_.add_positions());
     return *all_inputs_;
   }
 

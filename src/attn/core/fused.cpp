@@ -319,6 +319,8 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.lse_base = std::numbers::e;  // converted after the kernels
   unknown.position = {};               // already applied to the inputs
   unknown.clip_qkv = 0;
+  unknown.input_norm = QkNorm::none;
+  unknown.input_norm_epsilon = unknown.norm_offset = 0;
   unknown.qk_norm = QkNorm::none;  // already applied, as are the next three
   unknown.qk_norm_axis = QkNormAxis::head;
   unknown.qk_norm_epsilon = 0;

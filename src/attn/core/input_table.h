@@ -63,7 +63,9 @@ enum class Input : unsigned char {
   W_gate,
   b_gate,
   gate,
-  bias
+  bias,
+  input_norm_weight,
+  input_norm_bias
 };
 
 /// What an input's elements are.
@@ -156,6 +158,8 @@ inline constexpr auto kInputs = [] {
       {.input = Input::b_gate, .name = "b_gate", .axes = {HDv}, .companion = Input::W_gate},
       {.input = Input::gate, .name = "gate", .axes = {B, L, HDv}},
       {.input = Input::bias, .name = "bias", .axes = {B, H, L, S}},
+      {.input = Input::input_norm_weight, .name = "input_norm_weight", .axes = {M}, .kind = table},
+      {.input = Input::input_norm_bias, .name = "input_norm_bias", .axes = {M}, .kind = table},
   });
 }();
 

@@ -148,14 +148,30 @@ std::optional<Tensor> lifted_norm(const Tensor* norm, std::size_t heads, const O
   return norm->reshaped({rows, norm->size() / rows});
 }
 
+/// The weights of a norm plus norm_offset.
+std::optional<Tensor> with_offset(const std::optional<Tensor>& weight, const Options& options) {
+  if (!weight || options.norm_offset == 0) return weight;
+  Tensor sum = cast(*weight, DType::f64);
+  for (double& value : sum.mutable_data<double>()) value += options.norm_offset;
+  return cast(sum, weight->dtype());
+}
+
 void set_option_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
   in.bias_K = lifted_key(find(numbers, Input::bias_K), in);
   in.bias_V = lifted_key(find(numbers, Input::bias_V), in);
   const auto norm = [&](Input input, std::size_t heads) {
     return lifted_norm(find(numbers, input), heads, options);
   };
-  in.q_norm = norm(Input::q_norm, in.H), in.q_norm_bias = norm(Input::q_norm_bias, in.H);
-  in.k_norm = norm(Input::k_norm, in.G), in.k_norm_bias = norm(Input::k_norm_bias, in.G);
+  const auto input_norm = [&](Input input) {
+    const Tensor* terms = find(numbers, input);
+    return terms ? std::optional(terms->reshaped({1, terms->size()})) : std::nullopt;
+  };
+  in.input_norm_weight = with_offset(input_norm(Input::input_norm_weight), options);
+  in.input_norm_bias = input_norm(Input::input_norm_bias);
+  in.q_norm = with_offset(norm(Input::q_norm, in.H), options),
+  in.q_norm_bias = norm(Input::q_norm_bias, in.H);
+  in.k_norm = with_offset(norm(Input::k_norm, in.G), options),
+  in.k_norm_bias = norm(Input::k_norm_bias, in.G);
   in.cos = found(numbers, Input::cos), in.sin = found(numbers, Input::sin);
   in.relative_bias = found(numbers, Input::relative_bias), in.sinks = found(numbers, Input::sinks);
   in.head_scale = found(numbers, Input::head_scale);

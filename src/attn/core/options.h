@@ -91,7 +91,7 @@ enum class WeightsLayout {
   out_in,  ///< (out, in): x W^T, as torch.nn.Linear saves its weight
 };
 
-/// Normalisation of queries and keys (core/qk_norm.h).
+/// Normalisation of queries and keys, or of the embeddings (core/qk_norm.h).
 enum class QkNorm { none, rms, l2, layer };
 
 /// The columns of a query or key that are normalised together.
@@ -204,9 +204,12 @@ struct Options {
   double lse_base = std::numbers::e;  ///< of the logarithm in logsumexp: e or 2
   Position position;
   double clip_qkv = 0;  ///< X > 0: limits projected queries, keys and values to [-X, X]; 0: off
+  QkNorm input_norm = QkNorm::none;  ///< of the output `inputs`; not l2
+  double input_norm_epsilon = 0;     ///< 0: 1e-6 of rms, 1e-5 of layer
   QkNorm qk_norm = QkNorm::none;
   QkNormAxis qk_norm_axis = QkNormAxis::head;
   double qk_norm_epsilon = 0;  ///< 0: 1e-6 of rms, 1e-12 of l2, 1e-5 of layer
+  double norm_offset = 0;      ///< added to the weights of both norms: 1 in Gemma
   Rotary rotary;
   QueryScale query_scale;
   /// Indices of the queries to compute, negative from the end; empty: all. Masks, causality and

@@ -68,6 +68,13 @@ class CostOps {
     return {shape, is_integer(in_.embeddings) && !changed, changed ? real_product(shape) : 0};
   }
 
+  Cost input_normalised(Cost x) const {
+    if (options_.input_norm == QkNorm::none) return x;
+    x.is_integer = false;
+    x.flops += 4 * real_product(x.shape);
+    return x;
+  }
+
   Cost project(const Cost& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                Output) const {
     Cost y{x.shape, x.is_integer && is_integer(W) && is_integer(b)};

@@ -27,6 +27,13 @@ std::vector<double> norm_terms(const std::optional<Tensor>& given, std::size_t c
 
 }  // namespace
 
+Options with_input_norm(const Options& options) {
+  Options norm;
+  norm.qk_norm = options.input_norm;
+  norm.qk_norm_epsilon = options.input_norm_epsilon;
+  return norm;
+}
+
 double normalise_columns(std::span<double> x, const Options& options) {
   const auto count = static_cast<double>(x.size());
   if (options.qk_norm == QkNorm::layer) {

@@ -1,4 +1,4 @@
-// Normalisation of queries and keys before their product.
+// Normalisation of queries and keys before their product, and of the embeddings.
 #pragma once
 
 #include <optional>
@@ -18,6 +18,9 @@ namespace attn {
 /// once to `compute`.
 Tensor qk_normalised(const Tensor& x, const std::optional<Tensor>& weight,
                      const std::optional<Tensor>& bias, const Options& options, DType compute);
+
+/// The options with which qk_normalised() computes input_norm.
+Options with_input_norm(const Options& options);
 
 /// Normalises the columns of one token in place, without weight and bias. Returns the divisor.
 double normalise_columns(std::span<double> x, const Options& options);

@@ -88,7 +88,8 @@ void check_norms(const TensorMap& tensors, const Options& options, AxisLengths& 
 }  // namespace
 
 void check_option_shapes(const TensorMap& tensors, const Options& options, AxisLengths& axes) {
-  for (const Input vector : {Input::bias_K, Input::bias_V, Input::sinks, Input::head_scale})
+  for (const Input vector : {Input::bias_K, Input::bias_V, Input::sinks, Input::head_scale,
+                             Input::input_norm_weight, Input::input_norm_bias})
     if (const Tensor* tensor = find(tensors, vector))
       axes.take(vector, *tensor, row_of(vector).axes);
   if (const Tensor* slopes = find(tensors, Input::alibi_slopes)) {

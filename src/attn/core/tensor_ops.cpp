@@ -35,6 +35,14 @@ Tensor TensorOps::add_positions() const {
   return attn::add_positions(in_.embeddings, position(), in_.compute);
 }
 
+Tensor TensorOps::input_normalised(const Tensor& x) const {
+  if (options_.input_norm == QkNorm::none) return x;
+  const Shape& shape = x.shape();
+  return attn::qk_normalised(x.reshaped({shape[0], 1, shape[1], shape[2]}), in_.input_norm_weight,
+                             in_.input_norm_bias, with_input_norm(options_), in_.compute)
+      .reshaped(shape);
+}
+
 Tensor TensorOps::project(const Tensor& x, const std::optional<Tensor>& W,
                           const std::optional<Tensor>& b, Output stage) const {
   return attn::project(x, W, b, stage);

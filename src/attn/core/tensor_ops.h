@@ -30,6 +30,7 @@ class TensorOps {
 
   Tensor positions() const;
   Tensor add_positions() const;
+  Tensor input_normalised(const Tensor& x) const;
   Tensor project(const Tensor& x, const std::optional<Tensor>& W, const std::optional<Tensor>& b,
                  Output stage) const;
   Tensor split_heads(const Tensor& x, std::size_t heads) const;

@@ -321,6 +321,17 @@ std::vector<std::string> TensorFiles::names(const std::string& path) {
   return names;
 }
 
+std::optional<StoredTensor> TensorFiles::stored(const std::string& path, const std::string& name) {
+  if (is_index(path)) {
+    if (!shards(path).contains(name)) return std::nullopt;
+    const TensorRef shard = in_shard({path, name});
+    return within(path, [&] { return stored(shard.path, name); });
+  }
+  for (const SafetensorsEntry& entry : header(path).entries)
+    if (entry.name == name) return StoredTensor{std::string(entry.kind->name), entry.shape};
+  return std::nullopt;
+}
+
 bool TensorFiles::contains(const std::string& path, const std::string& name) {
   if (is_index(path)) return shards(path).contains(name);
   const FileBytes& bytes = file_of_names(path);

@@ -56,6 +56,12 @@ TensorMap read_tensors(const FileBytes& file, const ReadLimits& limits = {},
 /// folder of the index. Its tensors are read as if it contained them.
 inline constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 
+/// A tensor of a .safetensors file, without its elements.
+struct StoredTensor {
+  std::string dtype;  ///< as the format names it: "BF16"
+  Shape shape;
+};
+
 /// The input files of one job. Reads each file once and records it, for provenance and to refuse
 /// outputs that would overwrite an input. Of a .safetensors file that is mapped into memory and
 /// whose tensors are read by name, only these count towards the memory limit.
@@ -74,6 +80,9 @@ class TensorFiles {
   Tensor read(const TensorRef& ref);
   /// The names of all tensors of the file. Errors: as read().
   std::vector<std::string> names(const std::string& path);
+  /// A tensor of a .safetensors file or an index; nullopt if it has none of this name. Errors: as
+  /// read().
+  std::optional<StoredTensor> stored(const std::string& path, const std::string& name);
   /// Whether the file has a tensor of this name. Errors: as read().
   bool contains(const std::string& path, const std::string& name);
   /// The tensors whose names start with `prefix`, without it. Errors: as read(); data, if there is

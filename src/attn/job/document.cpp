@@ -184,6 +184,35 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
 
 }  // namespace
 
+std::string path_in(const std::string& folder, const std::string& path) {
+  const bool is_complete = folder.empty() || path == "-" || path.rfind("-#", 0) == 0 ||
+                           (!path.empty() && path[0] == '/');
+  return is_complete ? path : folder + "/" + path;
+}
+
+std::string job_json(const Document& document, int indent) {
+  JsonObject job;
+  for (const Entry& entry : document.entries) {
+    Json value = entry.value;
+    if (entry.numbers) value = Json{"numbers of shape " + to_string(entry.numbers->shape())};
+    if (const auto* text = value.get<std::string>();
+        text != nullptr && entry.field->type == FieldType::tensor && !entry.numbers)
+      value = Json{path_in(entry.folder, *text)};
+    const std::size_t dot = entry.key.find('.');
+    if (dot == std::string::npos) {
+      job.emplace_back(entry.key, std::move(value));
+      continue;
+    }
+    const std::string group = entry.key.substr(0, dot);
+    auto found = std::find_if(job.begin(), job.end(),
+                              [&](const auto& member) { return member.first == group; });
+    if (found == job.end()) found = job.insert(job.end(), {group, Json{JsonObject{}}});
+    std::get<JsonObject>(found->second.value)
+        .emplace_back(entry.key.substr(dot + 1), std::move(value));
+  }
+  return to_json(Json{std::move(job)}, indent);
+}
+
 const Entry* Document::find(std::string_view key) const {
   for (const Entry& entry : entries)
     if (same_name(entry.key, key)) return &entry;

@@ -28,6 +28,9 @@ struct Entry {
   const Field* field = nullptr;  ///< of the key; set by Document::set()
 };
 
+/// `path` as a job file in `folder` gives it: relative to the folder, unless it is complete or "-".
+std::string path_in(const std::string& folder, const std::string& path);
+
 struct Document {
   std::string name;  ///< the job file; "" if there is none
   std::vector<Entry> entries;
@@ -49,6 +52,10 @@ Document read_document(const std::string& path, TensorFiles& files);
 /// Errors: data.
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
                         ReadBudget* budget = nullptr, Json* id = nullptr);
+
+/// The document as the JSON text of a job, with paths relative to the current folder. Tensors that
+/// are in memory are represented by their shape. `indent` as in to_json().
+std::string job_json(const Document& document, int indent);
 
 /// Adds tensors that are in memory, each under the name of an input or, with at most one axis, of
 /// an option. Errors: data, with a problem for each name that is no key or is given already.

@@ -47,6 +47,7 @@ KeyRequirement when(std::vector<std::string> words, KeyRequirement requirement) 
 
 const KeyRequirement kRotary = needs_value("rotary.kind", {"half", "interleaved"});
 const KeyRequirement kQkNorm = needs_value("qk_norm", {"rms", "l2", "layer"});
+const KeyRequirement kInputNorm = needs_value("input_norm", {"rms", "layer"});
 const KeyRequirement kLayerNorm = needs_value("qk_norm", {"layer"});
 const KeyRequirement kAdditiveScore = needs_value("score", {"additive"});
 const KeyRequirement kPairScore = needs_value("score", {"additive", "concat"});
@@ -186,6 +187,9 @@ std::vector<Field> tensor_fields() {
              {kQkNorm}),
       tensor(Input::q_norm_bias, "bias of qk_norm layer, shaped as q_norm", {kLayerNorm}),
       tensor(Input::k_norm_bias, "bias of qk_norm layer, shaped as k_norm", {kLayerNorm}),
+      tensor(Input::input_norm_weight, "weights of input_norm (M)", {kInputNorm}),
+      tensor(Input::input_norm_bias, "bias of input_norm layer (M)",
+             {needs_value("input_norm", {"layer"})}),
       tensor(Input::cos, "rotary cosines (positions, r/2), or (B, L, r/2)",
              {kRotary, excludes({"rotary.width", "rotary.base", "rotary.scaling", "rotary.factor",
                                  "rotary.original_length", "rotary.low_frequency_factor",
@@ -431,6 +435,13 @@ std::vector<Field> rotary_fields() {
   return {
       number("clip_qkv", "limit projected queries, keys and values to [-X, X]; 0: no limit", 0,
              [](Options& o) -> double& { return o.clip_qkv; }),
+      choice<QkNorm>(
+          "input_norm", "normalisation of each token of the embeddings before it is projected",
+          {{"none", QkNorm::none}, {"rms", QkNorm::rms}, {"layer", QkNorm::layer}},
+          [](Options& o) -> QkNorm& { return o.input_norm; }, {needs({Input::embeddings})}),
+      number("input_norm_epsilon",
+             "prevents division by 0 in input_norm; default: 1e-6 (rms), 1e-5 (layer)", 0,
+             [](Options& o) -> double& { return o.input_norm_epsilon; }, {kInputNorm}),
       choice<QkNorm>("qk_norm", "normalisation of queries and keys",
                      {{"none", QkNorm::none},
                       {"rms", QkNorm::rms},
@@ -444,6 +455,9 @@ std::vector<Field> rotary_fields() {
       number("qk_norm_epsilon",
              "prevents division by 0 in qk_norm; default: 1e-6 (rms), 1e-12 (l2), 1e-5 (layer)", 0,
              [](Options& o) -> double& { return o.qk_norm_epsilon; }, {kQkNorm}),
+      number("norm_offset", "added to the weights of input_norm and qk_norm; Gemma: 1", {},
+             [](Options& o) -> double& { return o.norm_offset; },
+             {needs({Input::input_norm_weight, Input::q_norm, Input::k_norm})}),
       also("--rotary",
            choice<Rotary::Kind>("rotary.kind",
                                 "rotary positions (columns of a pair are r/2 apart, or adjacent)",
@@ -525,6 +539,33 @@ std::vector<std::string> convention_names() {
   std::vector<std::string> names;
   for (const Convention& convention : conventions()) names.emplace_back(convention.name);
   return names;
+}
+
+/// A layer of a model (model/model_job.h), which replaces these keys by others.
+std::vector<Field> model_fields() {
+  const KeyRequirement model = needs({"model"});
+  return {
+      {.key = "model",
+       .type = FieldType::text,
+       .placeholder = "DIR",
+       .help = "take the layer from this folder of config.json and model.safetensors"},
+      {.key = "layer",
+       .type = FieldType::integer,
+       .placeholder = "N",
+       .help = "number of the layer of the model, from 0",
+       .min = 0,
+       .requirements = {model}},
+      {.key = "hidden",
+       .type = FieldType::tensor,
+       .placeholder = "FILE",
+       .help = "hidden states (L, M) or (B, L, M) at the input of the layer",
+       .requirements = {model}},
+      {.key = "hidden_is",
+       .placeholder = "WORD",
+       .help = "hidden states before (default) or after the norm in front of the attention",
+       .words = {"raw", "normed"},
+       .requirements = {model}},
+  };
 }
 
 /// Keys that are neither tensors nor options.
@@ -643,8 +684,9 @@ std::vector<Field> print_option_fields() {
 const std::vector<Field>& job_fields() {
   static const std::vector<Field> fields = [] {
     std::vector<Field> all;
-    for (const auto& part : {tensor_fields(), attention_fields(), position_fields(),
-                             rotary_fields(), document_fields(), print_option_fields()})
+    for (const auto& part :
+         {tensor_fields(), attention_fields(), position_fields(), rotary_fields(), model_fields(),
+          document_fields(), print_option_fields()})
       all.insert(all.end(), part.begin(), part.end());
     for (Field& field : all)
       if (field.key != "schema" && field.flag.empty()) field.flag = flag_of(field.key);

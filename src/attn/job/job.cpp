@@ -90,13 +90,6 @@ bool states_default(const Entry& entry) {
   return word != nullptr && is_word(*entry.field, *word);
 }
 
-/// A path in a job file is relative to the file's folder.
-std::string path_in(const std::string& folder, const std::string& path) {
-  const bool is_complete = folder.empty() || path == "-" || path.rfind("-#", 0) == 0 ||
-                           (!path.empty() && path[0] == '/');
-  return is_complete ? path : folder + "/" + path;
-}
-
 /// Where a key was given, for Problem::where: a flag, or a file and the key.
 std::vector<std::string> where_of(const Entry& entry) {
   if (entry.from_flag) return {entry.origin};

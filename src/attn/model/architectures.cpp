@@ -1,0 +1,532 @@
+#include "attn/model/architectures.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+
+#include "attn/model/facts.h"
+
+namespace attn {
+namespace {
+
+using Names = std::string_view;
+
+constexpr std::array<Names, 4> kDecoder = {"model.", "", "language_model.model.",
+                                           "model.language_model."};
+
+// Llama and its relatives: self_attn.q_proj and so on, RMSNorm, causal, rotary positions.
+
+Architecture llama_like(Names model_type, void (*set_facts)(LayerJob&)) {
+  return {.model_type = model_type,
+          .roots = kDecoder,
+          .layer = "layers.#.",
+          .q = "self_attn.q_proj",
+          .k = "self_attn.k_proj",
+          .v = "self_attn.v_proj",
+          .output = "self_attn.o_proj",
+          .norm = "input_layernorm",
+          .set_facts = set_facts};
+}
+
+/// Whose norms multiply by 1 + weight.
+Architecture with_offset_norms(Architecture architecture) {
+  architecture.norm_offset = 1;
+  return architecture;
+}
+
+Architecture with_epsilon(double epsilon, Architecture architecture) {
+  architecture.epsilon = epsilon;
+  return architecture;
+}
+
+Architecture with_layer_norm(const char* epsilon_key, Architecture architecture) {
+  architecture.norm_kind = "layer";
+  architecture.epsilon_key = epsilon_key;
+  architecture.epsilon = 1e-5;
+  return architecture;
+}
+
+Architecture without_norm(Architecture architecture) {
+  architecture.norm = {};
+  return architecture;
+}
+
+Architecture with_fused_lengths(Names name, Architecture architecture) {
+  architecture.projections = Projections::lengths;
+  architecture.q = name;
+  architecture.k = architecture.v = {};
+  return architecture;
+}
+
+void set_causal_rotary(LayerJob& job, const RotaryDefaults& defaults = {}) {
+  set_heads(job);
+  job.set("causal", Json{true});
+  set_rotary(job, defaults);
+}
+
+double rms_epsilon(const LayerJob& job, double otherwise = 1e-6) {
+  return job.config().number("rms_norm_eps", otherwise);
+}
+
+void set_llama(LayerJob& job) { set_causal_rotary(job); }
+
+/// A window in all layers. `otherwise` is used if the configuration does not mention it.
+void set_window_of_all(LayerJob& job, std::optional<std::int64_t> otherwise) {
+  if (job.config().has("sliding_window"))
+    set_causal_window(job, job.config().count({"sliding_window"}));
+  else if (otherwise && !job.config().mentions("sliding_window"))
+    set_causal_window(job, *otherwise);
+}
+
+void set_mistral(LayerJob& job) {
+  set_causal_rotary(job);
+  set_window_of_all(job, 4096);
+}
+
+void set_mixtral(LayerJob& job) {
+  set_causal_rotary(job, {.base = 1e6});
+  set_window_of_all(job, {});
+}
+
+void set_phi3(LayerJob& job) {
+  set_causal_rotary(job);
+  set_window_of_all(job, {});
+}
+
+/// Layers from max_window_layers on have windows if use_sliding_window is true.
+void set_qwen2(LayerJob& job) {
+  set_causal_rotary(job);
+  const bool slides =
+      job.config().flag("use_sliding_window", false) &&
+      job.layer() >= static_cast<std::int64_t>(job.config().number("max_window_layers", 28));
+  set_window_of_type(job, layer_type_of(job, slides ? "sliding_attention" : "full_attention"));
+}
+
+void set_qwen3(LayerJob& job) {
+  set_qwen2(job);
+  set_qk_norm(job, "rms", rms_epsilon(job), "self_attn.q_norm.weight", "self_attn.k_norm.weight");
+}
+
+void set_stablelm(LayerJob& job) {
+  refuse_flag(job, "qk_layernorm");  // a tensor for each head
+  set_causal_rotary(job, {.fraction = 0.25});
+}
+
+void set_olmo2(LayerJob& job) {
+  set_causal_rotary(job);
+  job.set("qk_norm_axis", "all");
+  set_qk_norm(job, "rms", rms_epsilon(job, 1e-5), "self_attn.q_norm.weight",
+              "self_attn.k_norm.weight");
+}
+
+void set_cohere(LayerJob& job) {
+  set_causal_rotary(job, {.kind = "interleaved", .base = 500000});
+  if (job.config().flag("use_qk_norm", false))
+    set_qk_norm(job, "layer", job.config().number("layer_norm_eps", 1e-5),
+                "self_attn.q_norm.weight", "self_attn.k_norm.weight");
+}
+
+void set_gemma(LayerJob& job) {
+  refuse_flag(job, "use_bidirectional_attention");
+  set_causal_rotary(job);
+}
+
+/// Every `period`th layer sees all keys, the others a window.
+std::string alternating_type(const LayerJob& job, std::int64_t period) {
+  return (job.layer() + 1) % period == 0 ? "full_attention" : "sliding_attention";
+}
+
+void set_gemma2(LayerJob& job) {
+  const Config& config = job.config();
+  set_gemma(job);
+  set_scale_of(job, config.number("query_pre_attn_scalar", 256));
+  const double softcap =
+      config.mentions("attn_logit_softcapping") ? config.number("attn_logit_softcapping", 0) : 50;
+  if (softcap > 0) job.set("softcap", Json{softcap});
+  set_window_of_type(job, layer_type_of(job, alternating_type(job, 2)));
+}
+
+void set_gemma3(LayerJob& job) {
+  const Config& config = job.config();
+  refuse_flag(job, "use_bidirectional_attention");
+  if (config.has("attn_logit_softcapping"))
+    config.refuse("attn_logit_softcapping", "is not supported");
+  const std::string type =
+      layer_type_of(job, alternating_type(job, config.count({"sliding_window_pattern"}, 6)));
+  set_heads(job);
+  job.set("causal", Json{true});
+  const std::optional<Config> rope = config.object("rope_parameters");
+  if (rope && rope->has(type.c_str())) {
+    set_rotary(job, {.layer_type = type});
+  } else if (type == "full_attention") {
+    set_rotary(job, {.base = 1e6});
+  } else {
+    job.set("rotary.kind", "half");
+    job.set("rotary.base", Json{config.number("rope_local_base_freq", 10000)});
+  }
+  set_scale_of(job, config.number("query_pre_attn_scalar", 256));
+  set_window_of_type(job, type);
+  set_qk_norm(job, "rms", rms_epsilon(job), "self_attn.q_norm.weight", "self_attn.k_norm.weight");
+}
+
+void set_gpt_oss(LayerJob& job) {
+  const Config& config = job.config();
+  if (!config.has("rope_scaling") && !config.has("rope_parameters"))
+    config.refuse("rope_scaling", "expected an object, found none");
+  set_causal_rotary(job, {.base = 150000});
+  set_window_of_type(job, layer_type_of(job, alternating_type(job, 2)));
+  job.set_tensor("sinks", "self_attn.sinks");
+}
+
+// GPT-2 and other decoders with LayerNorm.
+
+constexpr std::array<Names, 2> kTransformer = {"transformer.", ""};
+constexpr std::array<Names, 2> kGptNeoX = {"gpt_neox.", ""};
+constexpr std::array<Names, 3> kOpt = {"model.decoder.", "decoder.", ""};
+
+void set_causal_heads(LayerJob& job) {
+  set_heads(job);
+  job.set("causal", Json{true});
+}
+
+void set_gpt2(LayerJob& job) {
+  const Config& config = job.config();
+  set_causal_heads(job);
+  double scale = 1;
+  if (config.flag("scale_attn_weights", true))
+    scale /= std::sqrt(static_cast<double>(head_width_of(job)));
+  if (config.flag("scale_attn_by_inverse_layer_idx", false))
+    scale /= static_cast<double>(job.layer() + 1);
+  job.set("scale", Json{scale});
+}
+
+void set_gpt_neox(LayerJob& job) {
+  const Config& config = job.config();
+  set_causal_heads(job);
+  set_rotary(job, {.base = config.number("rotary_emb_base", 10000),
+                   .fraction = config.number("rotary_pct", 0.25)});
+}
+
+/// The key/value heads of Falcon: one for all heads with multi_query.
+std::int64_t falcon_kv_heads(const LayerJob& job) {
+  const Config& config = job.config();
+  const bool is_new = config.flag("new_decoder_architecture", false);
+  if (!is_new && config.flag("multi_query", true)) return 1;
+  return is_new ? config.count({"num_kv_heads"}, heads_of(job)) : heads_of(job);
+}
+
+void set_falcon(LayerJob& job) {
+  refuse_flag(job, "alibi");  // transformers rounds it to bfloat16
+  job.set("heads", Json{heads_of(job)});
+  if (falcon_kv_heads(job) != heads_of(job)) job.set("kv_heads", Json{falcon_kv_heads(job)});
+  job.set("causal", Json{true});
+  set_rotary(job, {});
+}
+
+void set_bloom(LayerJob& job) {
+  set_causal_heads(job);
+  job.set("alibi", Json{true});
+}
+
+void set_mpt(LayerJob& job) {
+  set_causal_heads(job);
+  const std::optional<Config> attention = job.config().object("attn_config");
+  if (!attention) {
+    job.set("alibi", Json{true});
+    return;
+  }
+  if (attention->text("attn_type", "multihead_attention") != "multihead_attention")
+    attention->refuse("attn_type", "expected multihead_attention");
+  for (const char* key : {"qk_ln", "prefix_lm"})
+    if (attention->flag(key, false)) attention->refuse(key, "true is not supported");
+  if (!attention->flag("alibi", true)) attention->refuse("alibi", "false is not supported");
+  if (attention->number("alibi_bias_max", 8) != 8)
+    attention->refuse("alibi_bias_max", "only 8 is supported");
+  job.set("alibi", Json{true});
+  if (const auto clip = attention->number({"clip_qkv"})) job.set("clip_qkv", Json{*clip});
+  if (const auto scale = attention->number({"softmax_scale"})) job.set("scale", Json{*scale});
+}
+
+// BERT and other encoders.
+
+constexpr std::array<Names, 2> kBert = {"bert.", ""};
+constexpr std::array<Names, 2> kRoberta = {"roberta.", ""};
+constexpr std::array<Names, 2> kElectra = {"electra.", ""};
+constexpr std::array<Names, 2> kDistilBert = {"distilbert.", ""};
+constexpr std::array<Names, 2> kViT = {"vit.", ""};
+constexpr std::array<Names, 2> kModel = {"model.", ""};
+
+void set_bert(LayerJob& job) {
+  const Config& config = job.config();
+  if (config.text("position_embedding_type", "absolute") != "absolute")
+    config.refuse("position_embedding_type", "only absolute is supported");
+  set_heads(job);
+  if (config.flag("is_decoder", false)) job.set("causal", Json{true});
+}
+
+void set_modernbert(LayerJob& job) {
+  const Config& config = job.config();
+  const bool is_full = job.layer() % config.count({"global_attn_every_n_layers"}, 3) == 0;
+  const std::string type = layer_type_of(job, is_full ? "full_attention" : "sliding_attention");
+  set_heads(job);
+  const bool slides = type == "sliding_attention";
+  const double base = slides ? config.number("local_rope_theta", 10000)
+                             : config.number("global_rope_theta", 160000);
+  set_rotary(job, {.base = base, .layer_type = type});
+  if (!slides) return;
+  const std::int64_t half = config.count({"local_attention"}, 128) / 2;
+  job.set("window", Json{JsonIntegers{half, half}});
+}
+
+Architecture bert_like(Names model_type, std::span<const Names> roots) {
+  return {.model_type = model_type,
+          .roots = roots,
+          .layer = "encoder.layer.#.",
+          .q = "attention.self.query",
+          .k = "attention.self.key",
+          .v = "attention.self.value",
+          .output = "attention.output.dense",
+          .set_facts = set_bert};
+}
+
+// Queries, keys and values of fused projections.
+
+std::string rows(std::int64_t first, std::int64_t last) {
+  return "[" + std::to_string(first) + ":" + std::to_string(last) + "]";
+}
+
+/// "[0/3]", of the rows, or "[0/3 in 12]".
+std::string part_of_rows(std::int64_t part, std::int64_t parts, std::int64_t groups = 1) {
+  return "[" + std::to_string(part) + "/" + std::to_string(parts) +
+         (groups > 1 ? " in " + std::to_string(groups) : "") + "]";
+}
+
+/// Parts of q: H*D of queries, then G*D of keys and of values.
+void set_lengths(const std::string& name, std::int64_t kv_heads, LayerJob& job) {
+  const std::int64_t D = head_width_of(job), queries = heads_of(job) * D, keys = kv_heads * D;
+  const auto set = [&](const char* letter, std::int64_t first, std::int64_t count) {
+    job.set_linear(letter, name, rows(first, first + count), rows(first, first + count));
+  };
+  set("Q", 0, queries);
+  set("K", queries, keys);
+  set("V", queries + keys, keys);
+}
+
+/// Thirds in each of `groups` groups of rows.
+void set_thirds(const std::string& name, std::int64_t groups, LayerJob& job) {
+  std::int64_t part = 0;
+  for (const char* letter : {"Q", "K", "V"}) {
+    const std::string third = part_of_rows(part++, 3, groups);
+    job.set_linear(letter, name, third, third);
+  }
+}
+
+/// Columns of an (in, out) matrix.
+void set_columns(const std::string& name, LayerJob& job) {
+  std::int64_t part = 0;
+  for (const char* letter : {"Q", "K", "V"}) {
+    const std::string third = part_of_rows(part++, 3);
+    job.set_linear(letter, name, "[:, " + third.substr(1), third);
+  }
+}
+
+/// In each of G groups, H/G heads of queries, one of keys and one of values.
+void set_falcon_projections(const std::string& name, LayerJob& job) {
+  const std::int64_t G = falcon_kv_heads(job), H = heads_of(job);
+  if (G == H) return set_thirds(name, H, job);
+  if (!job.config().flag("new_decoder_architecture", false)) return set_lengths(name, 1, job);
+  if (H % G != 0) job.config().refuse("num_kv_heads", "expected a divisor of num_attention_heads");
+  const std::int64_t count = H / G;
+  const std::string parts =
+      "/" + std::to_string(count + 2) + (G > 1 ? " in " + std::to_string(G) : "") + "]";
+  const auto set = [&](const char* letter, const std::string& which) {
+    job.set_linear(letter, name, "[" + which + parts, "[" + which + parts);
+  };
+  set("Q", "0:" + std::to_string(count));
+  set("K", std::to_string(count));
+  set("V", std::to_string(count + 1));
+}
+
+void set_projections(const Architecture& architecture, LayerJob& job) {
+  const auto q = std::string(architecture.q);
+  switch (architecture.projections) {
+    case Projections::separate:
+      job.set_linear("Q", q);
+      job.set_linear("K", std::string(architecture.k));
+      job.set_linear("V", std::string(architecture.v));
+      return;
+    case Projections::lengths:
+      return set_lengths(q, kv_heads_of(job), job);
+    case Projections::thirds:
+      return set_thirds(q, 1, job);
+    case Projections::columns:
+      return set_columns(q, job);
+    case Projections::heads:
+      return set_thirds(q, heads_of(job), job);
+    case Projections::falcon:
+      break;
+  }
+  set_falcon_projections(q, job);
+}
+
+/// The name of the norm in front of the attention; "" if there is none.
+std::string norm_of(const Architecture& architecture, const LayerJob& job) {
+  const Config& config = job.config();
+  if (architecture.model_type == "opt" && !config.flag("do_layer_norm_before", true)) return "";
+  if (architecture.model_type == "modernbert" && job.layer() == 0) return "";
+  if (architecture.model_type == "falcon" && job.has_tensor("ln_attn.weight")) return "ln_attn";
+  return std::string(architecture.norm);
+}
+
+}  // namespace
+
+const std::vector<Architecture>& architectures() {
+  static const std::vector<Architecture> table = {
+      llama_like("llama", set_llama),
+      llama_like("mistral", set_mistral),
+      with_epsilon(1e-5, llama_like("mixtral", set_mixtral)),
+      llama_like("qwen2", set_qwen2),
+      llama_like("qwen3", set_qwen3),
+      with_epsilon(1e-5, with_fused_lengths("self_attn.qkv_proj", llama_like("phi3", set_phi3))),
+      with_layer_norm("layer_norm_eps", llama_like("stablelm", set_stablelm)),
+      without_norm(llama_like("olmo2", set_olmo2)),
+      with_layer_norm("layer_norm_eps", llama_like("cohere", set_cohere)),
+      with_offset_norms(llama_like("gemma", set_gemma)),
+      with_offset_norms(llama_like("gemma2", set_gemma2)),
+      with_offset_norms(llama_like("gemma3", set_gemma3)),
+      with_offset_norms(llama_like("gemma3_text", set_gemma3)),
+      with_epsilon(1e-5, llama_like("gpt_oss", set_gpt_oss)),
+      bert_like("bert", kBert),
+      bert_like("roberta", kRoberta),
+      bert_like("xlm-roberta", kRoberta),
+      bert_like("camembert", kRoberta),
+      bert_like("electra", kElectra),
+      {.model_type = "distilbert",
+       .roots = kDistilBert,
+       .layer = "transformer.layer.#.attention.",
+       .q = "q_lin",
+       .k = "k_lin",
+       .v = "v_lin",
+       .output = "out_lin",
+       .set_facts = set_bert},
+      {.model_type = "vit",
+       .roots = kViT,
+       .layer = "encoder.layer.#.",
+       .q = "attention.attention.query",
+       .k = "attention.attention.key",
+       .v = "attention.attention.value",
+       .output = "attention.output.dense",
+       .norm = "layernorm_before",
+       .norm_kind = "layer",
+       .epsilon_key = "layer_norm_eps",
+       .epsilon = 1e-12,
+       .set_facts = set_heads},
+      {.model_type = "modernbert",
+       .roots = kModel,
+       .layer = "layers.#.",
+       .projections = Projections::thirds,
+       .q = "attn.Wqkv",
+       .output = "attn.Wo",
+       .norm = "attn_norm",
+       .norm_kind = "layer",
+       .epsilon_key = "norm_eps",
+       .epsilon = 1e-5,
+       .set_facts = set_modernbert},
+      {.model_type = "gpt2",
+       .roots = kTransformer,
+       .layer = "h.#.",
+       .projections = Projections::columns,
+       .q = "attn.c_attn",
+       .output = "attn.c_proj",
+       .norm = "ln_1",
+       .norm_kind = "layer",
+       .epsilon_key = "layer_norm_epsilon",
+       .epsilon = 1e-5,
+       .set_facts = set_gpt2},
+      {.model_type = "opt",
+       .roots = kOpt,
+       .layer = "layers.#.",
+       .q = "self_attn.q_proj",
+       .k = "self_attn.k_proj",
+       .v = "self_attn.v_proj",
+       .output = "self_attn.out_proj",
+       .norm = "self_attn_layer_norm",
+       .norm_kind = "layer",
+       .epsilon_key = nullptr,
+       .epsilon = 1e-5,
+       .set_facts = set_causal_heads},
+      {.model_type = "gpt_neox",
+       .roots = kGptNeoX,
+       .layer = "layers.#.",
+       .projections = Projections::heads,
+       .q = "attention.query_key_value",
+       .output = "attention.dense",
+       .norm = "input_layernorm",
+       .norm_kind = "layer",
+       .epsilon_key = "layer_norm_eps",
+       .epsilon = 1e-5,
+       .set_facts = set_gpt_neox},
+      {.model_type = "falcon",
+       .roots = kTransformer,
+       .layer = "h.#.",
+       .projections = Projections::falcon,
+       .q = "self_attention.query_key_value",
+       .output = "self_attention.dense",
+       .norm = "input_layernorm",
+       .norm_kind = "layer",
+       .epsilon_key = "layer_norm_epsilon",
+       .epsilon = 1e-5,
+       .set_facts = set_falcon},
+      {.model_type = "bloom",
+       .roots = kTransformer,
+       .layer = "h.#.",
+       .projections = Projections::heads,
+       .q = "self_attention.query_key_value",
+       .output = "self_attention.dense",
+       .norm = "input_layernorm",
+       .norm_kind = "layer",
+       .epsilon_key = "layer_norm_epsilon",
+       .epsilon = 1e-5,
+       .set_facts = set_bloom},
+      {.model_type = "mpt",
+       .roots = kTransformer,
+       .layer = "blocks.#.",
+       .projections = Projections::thirds,
+       .q = "attn.Wqkv",
+       .output = "attn.out_proj",
+       .norm = "norm_1",
+       .norm_kind = "layer",
+       .epsilon_key = "layer_norm_epsilon",
+       .epsilon = 1e-5,
+       .set_facts = set_mpt},
+  };
+  return table;
+}
+
+const Architecture* architecture_named(const std::string& model_type) {
+  for (const Architecture& architecture : architectures())
+    if (architecture.model_type == model_type) return &architecture;
+  return nullptr;
+}
+
+void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) {
+  const std::string norm = norm_of(architecture, job);
+  if (with_norm && !norm.empty()) {
+    const char* key = architecture.epsilon_key;
+    const double epsilon =
+        key == nullptr ? architecture.epsilon : job.config().number(key, architecture.epsilon);
+    job.set("input_norm", architecture.norm_kind);
+    job.set("input_norm_epsilon", Json{epsilon});
+    job.set_tensor("input_norm_weight", norm + ".weight");
+    if (job.has_tensor(norm + ".bias")) job.set_tensor("input_norm_bias", norm + ".bias");
+  }
+  job.set("weights_layout", architecture.projections == Projections::columns ? "in-out" : "out-in");
+  set_projections(architecture, job);
+  job.set_linear("O", std::string(architecture.output));
+  architecture.set_facts(job);
+  if (architecture.norm_offset != 0 && (job.has("input_norm_weight") || job.has("q_norm")))
+    job.set("norm_offset", Json{architecture.norm_offset});
+}
+
+}  // namespace attn

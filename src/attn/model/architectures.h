@@ -1,0 +1,49 @@
+// The table of architectures: the names of their tensors, and what their configurations mean.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/model/layer_job.h"
+
+namespace attn {
+
+/// How the weights of queries, keys and values are stored.
+enum class Projections {
+  separate,  ///< as q, k and v
+  lengths,   ///< as q: rows H*D of queries, then G*D of keys and of values
+  thirds,    ///< as q: thirds of the rows
+  columns,   ///< as q: thirds of the columns of an (in, out) matrix, as is the output's
+  heads,     ///< as q: for each head D rows of queries, of keys and of values
+  falcon,    ///< as q: by new_decoder_architecture and multi_query
+};
+
+/// One row of the table. Names are those of transformers, relative to the layer and without
+/// ".weight" and ".bias".
+struct Architecture {
+  std::string_view model_type;
+  /// What may be in front of the names, tried in this order.
+  std::span<const std::string_view> roots;
+  std::string_view layer;  ///< "layers.#."; '#' is the number of the layer
+  Projections projections = Projections::separate;
+  std::string_view q, k = {}, v = {}, output;
+  std::string_view norm = {};     ///< in front of the attention; "": none
+  const char* norm_kind = "rms";  ///< of input_norm
+  const char* epsilon_key = "rms_norm_eps";
+  double epsilon = 1e-6;                       ///< if the configuration has none
+  double norm_offset = 0;                      ///< added to the weights of all norms
+  void (*set_facts)(LayerJob& job) = nullptr;  ///< sets all other keys
+};
+
+const std::vector<Architecture>& architectures();
+
+/// nullptr if there is none.
+const Architecture* architecture_named(const std::string& model_type);
+
+/// Sets all keys of the layer but embeddings; those of the norm in front of the attention only if
+/// `with_norm`. Errors: data, if a tensor is missing, or if no job can express the layer.
+void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job);
+
+}  // namespace attn

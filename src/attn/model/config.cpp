@@ -1,0 +1,89 @@
+#include "attn/model/config.h"
+
+#include <cmath>
+
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+
+namespace attn {
+
+const Json* Config::find(std::initializer_list<const char*> keys) const {
+  for (const char* key : keys) {
+    const Json* value = json_->find(key);
+    if (value != nullptr && value->get<std::nullptr_t>() == nullptr) return value;
+  }
+  return nullptr;
+}
+
+std::string Config::text(const char* key, const std::string& otherwise) const {
+  const Json* value = find({key});
+  if (value == nullptr) return otherwise;
+  const std::string* text = value->get<std::string>();
+  if (text == nullptr) refuse(key, "expected a string, found " + value->kind());
+  return *text;
+}
+
+bool Config::flag(const char* key, bool otherwise) const {
+  const Json* value = find({key});
+  if (value == nullptr) return otherwise;
+  const bool* flag = value->get<bool>();
+  if (flag == nullptr) refuse(key, "expected true or false, found " + value->kind());
+  return *flag;
+}
+
+std::optional<double> Config::number(std::initializer_list<const char*> keys) const {
+  const Json* value = find(keys);
+  if (value == nullptr) return std::nullopt;
+  double number = 0;
+  if (!value->as_number(number) || !std::isfinite(number))
+    refuse(*keys.begin(), "expected a finite number, found " + value->kind());
+  return number;
+}
+
+std::int64_t Config::count(std::initializer_list<const char*> keys,
+                           std::optional<std::int64_t> otherwise) const {
+  constexpr double kMost = 1e9;
+  const std::optional<double> number = this->number(keys);
+  if (!number && otherwise) return *otherwise;
+  if (!number) refuse(*keys.begin(), "expected a whole number, found none");
+  if (*number != std::trunc(*number) || *number < 1 || *number > kMost)
+    refuse(*keys.begin(), "expected a whole number from 1 to 1000000000, found another number");
+  return static_cast<std::int64_t>(*number);
+}
+
+std::vector<std::string> Config::texts(const char* key) const {
+  std::vector<std::string> texts;
+  const Json* value = find({key});
+  if (value == nullptr) return texts;
+  const JsonArray* items = value->get<JsonArray>();
+  if (items == nullptr) refuse(key, "expected a list of strings, found " + value->kind());
+  for (const Json& item : *items) {
+    const std::string* text = item.get<std::string>();
+    if (text == nullptr) refuse(key, "expected a list of strings, found " + item.kind() + " in it");
+    texts.push_back(*text);
+  }
+  return texts;
+}
+
+std::vector<double> Config::numbers(const char* key) const {
+  const Json* value = find({key});
+  if (value == nullptr) return {};
+  if (const JsonFloats* floats = value->get<JsonFloats>()) return *floats;
+  if (const JsonIntegers* integers = value->get<JsonIntegers>())
+    return {integers->begin(), integers->end()};
+  refuse(key, "expected a list of numbers, found " + value->kind());
+}
+
+std::optional<Config> Config::object(const char* key) const {
+  const Json* value = find({key});
+  if (value == nullptr) return std::nullopt;
+  if (value->get<JsonObject>() == nullptr)
+    refuse(key, "expected an object, found " + value->kind());
+  return Config(*value, name_ + ": " + key);
+}
+
+void Config::refuse(const std::string& key, const std::string& message) const {
+  throw Error(ErrorKind::data, Problem{.where = {name_}, .subject = key, .message = message});
+}
+
+}  // namespace attn

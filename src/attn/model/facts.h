@@ -1,0 +1,53 @@
+// Facts that the configurations of many architectures state in the same way, as keys of a job.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "attn/model/layer_job.h"
+
+namespace attn {
+
+/// Sets heads and kv_heads from num_attention_heads and num_key_value_heads.
+void set_heads(LayerJob& job);
+
+std::int64_t heads_of(const LayerJob& job);
+std::int64_t kv_heads_of(const LayerJob& job);
+
+/// The width D of a head: head_dim, by default hidden_size / num_attention_heads.
+std::int64_t head_width_of(const LayerJob& job);
+
+/// How an architecture rotates queries and keys, where its configuration does not say otherwise.
+struct RotaryDefaults {
+  const char* kind = "half";
+  double base = 10000;
+  double fraction = 1;          ///< of the columns of a head
+  std::string layer_type = {};  ///< the object of rope_parameters to use; "": the whole
+};
+
+/// Sets rotary.* from rope_parameters, or from rope_theta, rope_scaling and partial_rotary_factor.
+/// Errors: data, for scalings that no job can express.
+void set_rotary(LayerJob& job, const RotaryDefaults& defaults);
+
+/// The type of the layer in layer_types; `otherwise` if the configuration has none. Errors: data,
+/// for types other than full_attention and sliding_attention.
+std::string layer_type_of(const LayerJob& job, const std::string& otherwise);
+
+/// Sets a window of this many keys up to the query's own.
+void set_causal_window(LayerJob& job, std::int64_t keys);
+
+/// Sets a causal window of sliding_window keys in layers of type sliding_attention.
+void set_window_of_type(LayerJob& job, const std::string& layer_type);
+
+/// Sets the normalisation `kind` of queries and keys, with the weights q_norm and k_norm of the
+/// layer's attention.
+void set_qk_norm(LayerJob& job, const char* kind, double epsilon, const std::string& q,
+                 const std::string& k);
+
+/// Sets the scale to scalar^-0.5.
+void set_scale_of(LayerJob& job, double scalar);
+
+/// Refuses a configuration in which `key` is true.
+void refuse_flag(const LayerJob& job, const char* key);
+
+}  // namespace attn

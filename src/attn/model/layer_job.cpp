@@ -1,0 +1,54 @@
+#include "attn/model/layer_job.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "attn/base/error.h"
+#include "attn/base/suggestion.h"
+#include "attn/base/text.h"
+
+namespace attn {
+
+void LayerJob::set(const std::string& key, Json value) {
+  keys_.emplace_back(key, std::move(value));
+}
+
+bool LayerJob::has(const std::string& key) const {
+  return std::any_of(keys_.begin(), keys_.end(),
+                     [&](const auto& entry) { return entry.first == key; });
+}
+
+bool LayerJob::has_tensor(const std::string& name) const {
+  return files_.stored(checkpoint_, prefix_ + name).has_value();
+}
+
+void LayerJob::set_tensor(const std::string& key, const std::string& name,
+                          const std::string& part) {
+  set_shared_tensor(key, prefix_ + name, part);
+}
+
+void LayerJob::set_shared_tensor(const std::string& key, const std::string& full_name,
+                                 const std::string& part) {
+  constexpr std::array<std::string_view, 4> kDTypes = {"F64", "F32", "F16", "BF16"};
+  const std::optional<StoredTensor> stored = files_.stored(checkpoint_, full_name);
+  if (!stored)
+    throw Error(ErrorKind::data,
+                Problem{.where = {checkpoint_},
+                        .message = "has no tensor '" + printable(full_name) + "', which '" + key +
+                                   "' of this model_type needs"});
+  if (std::find(kDTypes.begin(), kDTypes.end(), stored->dtype) == kDTypes.end())
+    throw Error(ErrorKind::data, Problem{.where = {checkpoint_, full_name},
+                                         .expected = "F64, F32, F16 or BF16",
+                                         .found = stored->dtype,
+                                         .hint = "quantised weights cannot be used"});
+  set(key, Json{checkpoint_ + "#" + full_name + part});
+}
+
+void LayerJob::set_linear(const std::string& letter, const std::string& name,
+                          const std::string& part, const std::string& bias_part) {
+  set_tensor("W_" + letter, name + ".weight", part);
+  if (has_tensor(name + ".bias")) set_tensor("b_" + letter, name + ".bias", bias_part);
+}
+
+}  // namespace attn

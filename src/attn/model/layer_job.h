@@ -1,0 +1,57 @@
+// The job of one attention layer, collected from a checkpoint and its configuration.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "attn/io/tensor_file.h"
+#include "attn/model/config.h"
+
+namespace attn {
+
+/// A layer of a checkpoint, and the keys of its job.
+class LayerJob {
+ public:
+  /// `root` and `prefix` are in front of the names of the model's and the layer's tensors:
+  /// "model.", "model.layers.3.". `checkpoint` is a .safetensors file or an index.
+  LayerJob(const Config& config, std::int64_t layer, std::string checkpoint, std::string root,
+           std::string prefix, TensorFiles& files)
+      : config_(config),
+        layer_(layer),
+        checkpoint_(std::move(checkpoint)),
+        root_(std::move(root)),
+        prefix_(std::move(prefix)),
+        files_(files) {}
+
+  const Config& config() const { return config_; }
+  std::int64_t layer() const { return layer_; }
+  const std::string& root() const { return root_; }
+  const std::vector<std::pair<std::string, Json>>& keys() const { return keys_; }
+
+  void set(const std::string& key, Json value);
+  void set(const std::string& key, const char* word) { set(key, Json{std::string(word)}); }
+  bool has(const std::string& key) const;
+
+  bool has_tensor(const std::string& name) const;  ///< of the layer
+  /// Sets a key to a tensor of the layer, or to a part of it (io/tensor_part.h). Errors: data, if
+  /// there is none, or if its elements are not floats of 16 bits or more.
+  void set_tensor(const std::string& key, const std::string& name, const std::string& part = "");
+  /// Likewise, for any tensor of the checkpoint.
+  void set_shared_tensor(const std::string& key, const std::string& full_name,
+                         const std::string& part = "");
+  /// W_Q from the weight of a Linear layer and b_Q from its bias, if it has one; `letter` is Q, K,
+  /// V or O. `bias_part` is the part of the bias.
+  void set_linear(const std::string& letter, const std::string& name, const std::string& part = "",
+                  const std::string& bias_part = "");
+
+ private:
+  const Config& config_;
+  std::int64_t layer_;
+  std::string checkpoint_, root_, prefix_;
+  TensorFiles& files_;
+  std::vector<std::pair<std::string, Json>> keys_;
+};
+
+}  // namespace attn

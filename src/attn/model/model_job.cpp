@@ -1,0 +1,197 @@
+#include "attn/model/model_job.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/io/json_parse.h"
+#include "attn/job/fields.h"
+#include "attn/job/job.h"
+#include "attn/model/architectures.h"
+
+namespace attn {
+namespace {
+
+bool is_there(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
+}
+
+std::string without_slash(std::string folder) {
+  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
+  return folder;
+}
+
+/// The file of all tensors. Errors: no_input.
+std::string checkpoint_in(const std::string& folder) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"})
+    if (is_there(folder + "/" + name)) return folder + "/" + name;
+  const bool has_pickle =
+      is_there(folder + "/pytorch_model.bin") || is_there(folder + "/pytorch_model.bin.index.json");
+  throw Error(ErrorKind::no_input,
+              Problem{.where = {folder},
+                      .message = "has no model.safetensors and no model.safetensors.index.json",
+                      .hint = has_pickle ? "save the model with save_pretrained() of a present "
+                                           "version of transformers"
+                                         : ""});
+}
+
+/// "model.layers.3." from "layers.#.".
+std::string with_number(std::string_view pattern, std::int64_t layer) {
+  std::string text(pattern);
+  const std::size_t place = text.find('#');
+  return place == std::string::npos ? text : text.replace(place, 1, std::to_string(layer));
+}
+
+/// A folder whose config.json has been read.
+class Model {
+ public:
+  Model(const std::string& folder, TensorFiles& files)
+      : folder_(without_slash(folder)), files_(files) {
+    const std::string path = folder_ + "/config.json";
+    const FileBytes& file = files.file(path);
+    MemoryCharge charge(&files.budget(), path);
+    json_ = parse_json(file.text(), path, charge);
+    if (json_.get<JsonObject>() == nullptr)
+      throw Error(ErrorKind::data,
+                  Problem{.where = {path}, .expected = "an object", .found = json_.kind()});
+    charge.keep();
+    const Config whole(json_, path);
+    model_type_ = whole.text("model_type", "");
+    checkpoint_ = checkpoint_in(folder_);
+    architecture_ = architecture_named(model_type_);
+    if (architecture_ == nullptr) refuse_type(path);
+    const std::optional<Config> text_config = whole.object("text_config");
+    config_.emplace(text_config ? *text_config : whole);
+  }
+
+  const std::string& model_type() const { return model_type_; }
+  const std::string& checkpoint() const { return checkpoint_; }
+  std::int64_t layers() const {
+    return config_->count({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
+  }
+
+  LayerJob layer(std::int64_t number, bool with_norm) const {
+    if (number >= layers())
+      throw Error(ErrorKind::data,
+                  Problem{.where = {config_->name()},
+                          .message = "the model has " +
+                                     counted(static_cast<std::size_t>(layers()), "layer") +
+                                     ", from 0 to " + std::to_string(layers() - 1) +
+                                     "; found layer " + std::to_string(number)});
+    const std::string root = root_of(number);
+    LayerJob job(*config_, number, checkpoint_, root,
+                 root + with_number(architecture_->layer, number), files_);
+    set_layer(*architecture_, with_norm, job);
+    return job;
+  }
+
+ private:
+  /// The first of the architecture's roots under which the layer has a weight of queries.
+  std::string root_of(std::int64_t number) const {
+    const std::string name =
+        with_number(architecture_->layer, number) + std::string(architecture_->q) + ".weight";
+    for (const std::string_view root : architecture_->roots)
+      if (files_.stored(checkpoint_, std::string(root) + name)) return std::string(root);
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = {checkpoint_},
+                .message = "has no tensor '" +
+                           printable(std::string(architecture_->roots.front()) + name) +
+                           "', as expected of model_type '" + printable(model_type_) + "'"});
+  }
+
+  [[noreturn]] void refuse_type(const std::string& path) const {
+    if (model_type_.empty())
+      throw Error(ErrorKind::data, Problem{.where = {path},
+                                           .subject = "model_type",
+                                           .expected = "the name of an architecture",
+                                           .found = "none"});
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = {path},
+                .subject = "model_type",
+                .message = "'" + printable(model_type_) + "' is not supported",
+                .hint = "write the job by hand: {\"embeddings\": \"HIDDEN\", \"weights_layout\": "
+                        "\"out-in\", \"W_Q\": \"" +
+                        printable(checkpoint_) +
+                        "#NAME\", \"W_K\": ..., \"W_V\": ..., \"W_O\": ..., \"heads\": ..., "
+                        "\"causal\": true}"});
+  }
+
+  std::string folder_;
+  TensorFiles& files_;
+  Json json_;
+  std::string model_type_, checkpoint_;
+  const Architecture* architecture_ = nullptr;
+  std::optional<Config> config_;
+};
+
+/// Errors: usage if only flags are at fault, otherwise data.
+[[noreturn]] void refuse_keys(const Document& document, const Entry& model,
+                              const std::string& message) {
+  const bool only_flags = std::all_of(document.entries.begin(), document.entries.end(),
+                                      [](const Entry& entry) { return entry.from_flag; });
+  throw Error(only_flags ? ErrorKind::usage : ErrorKind::data,
+              Problem{.where = {model.origin},
+                      .subject = model.from_flag ? "" : model.key,
+                      .message = message});
+}
+
+void check_model_keys(const Document& document, const Entry& model) {
+  const auto name = [&](const char* key) {
+    return model.from_flag ? find_field(key)->flag : std::string(key);
+  };
+  for (const char* key : {"layer", "hidden"})
+    if (document.find(key) == nullptr) refuse_keys(document, model, "requires " + name(key));
+  for (const char* key : {"embeddings", "Q", "K", "V"})
+    if (document.find(key) != nullptr)
+      refuse_keys(document, model,
+                  "cannot be combined with " + name(key) + "; give " + name("hidden"));
+}
+
+}  // namespace
+
+bool expand_model(Document& document, TensorFiles& files) {
+  const Entry* const model = document.find("model");
+  if (model == nullptr) return false;
+  check_values(document);
+  check_model_keys(document, *model);
+  const Entry* const hidden_is = document.find("hidden_is");
+  const bool with_norm = hidden_is == nullptr || *hidden_is->value.get<std::string>() == "raw";
+  double number = 0;
+  document.find("layer")->value.as_number(number);
+  const std::string& text = *model->value.get<std::string>();
+  if (text.empty()) refuse_keys(document, *model, "expected a folder, found an empty string");
+  const std::string folder = path_in(model->folder, text);
+  const Model opened(folder, files);
+  const LayerJob layer = opened.layer(static_cast<std::int64_t>(number), with_norm);
+  Entry embeddings = *document.find("hidden");
+  embeddings.key = "embeddings";
+  for (const char* key : {"model", "layer", "hidden", "hidden_is"}) document.erase(key);
+  document.set(std::move(embeddings));
+  for (const auto& [key, value] : layer.keys())
+    if (document.find(key) == nullptr)
+      document.set({.key = key, .value = value, .origin = layer.config().name(), .folder = ""});
+  return true;
+}
+
+ModelFacts model_facts(const std::string& folder, TensorFiles& files) {
+  const Model model(folder, files);
+  return {model.model_type(), model.checkpoint(), model.layers()};
+}
+
+Document layer_document(const std::string& folder, std::int64_t layer, TensorFiles& files) {
+  const Model model(folder, files);
+  Document document;
+  document.name = folder;
+  const LayerJob job = model.layer(layer, true);
+  for (const auto& [key, value] : job.keys())
+    document.set({.key = key, .value = value, .origin = folder, .folder = ""});
+  return document;
+}
+
+}  // namespace attn

@@ -1,0 +1,271 @@
+"""Models that `attn run --model` refuses, and errors in model folders: one clear line each."""
+
+import json
+
+import numpy as np
+import pytest
+
+from support.attn import assert_error, attn, attn_and_peak, json_lines, under_sanitizer
+from support.checkpoints import write_model
+from support.safetensors_file import build, entry
+
+L, M, H, D = 4, 8, 2, 4
+CONFIG = {"model_type": "llama", "hidden_size": M, "num_attention_heads": H, "num_hidden_layers": 2}
+
+
+def tensors(dtype="float64"):
+    rng = np.random.default_rng(2)
+    names = {f"self_attn.{x}_proj.weight": (M, M) for x in "qkvo"} | {"input_layernorm.weight": (M,)}
+    return {f"model.layers.{n}.{name}": rng.standard_normal(shape).astype(dtype)
+            for n in (0, 1) for name, shape in names.items()}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_model(tmp_path / "model", CONFIG, tensors())
+    np.save(tmp_path / "x.npy", np.random.default_rng(3).standard_normal((L, M)))
+    return tmp_path
+
+
+def run(folder, *flags, model="model", layer=0):
+    return attn("run", "--model", model, "--layer", layer, "--hidden", "x.npy", "--outputs", "weights", *flags,
+                cwd=folder)
+
+
+def change(folder, **keys):
+    config = {key: value for key, value in (CONFIG | keys).items() if value != "absent"}
+    (folder / "model" / "config.json").write_text(json.dumps(config))
+
+
+def assert_refused(done, code, *texts):
+    assert_error(done, code, *texts)
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_model_with_slash_and_default_outputs(folder):
+    done = attn("run", "--model", "model/", "--layer", 0, "--hidden", "x.npy", "-o", "out.npz", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, b"")
+    with np.load(folder / "out.npz") as out:
+        assert sorted(out) == ["context", "output", "scores", "weights"]
+
+
+def test_unknown_model_type_is_refused_by_name(folder):
+    change(folder, model_type="rwkv")
+    assert_refused(run(folder), 65, "model/config.json: model_type: 'rwkv' is not supported; write the job by hand",
+                   "model/model.safetensors#NAME")
+
+
+@pytest.mark.parametrize("keys, message", [
+    ({"model_type": "absent"}, "model/config.json: model_type: expected the name of an architecture, found none"),
+    ({"model_type": 3}, "model/config.json: model_type: expected a string, found an integer"),
+    ({"num_attention_heads": "absent"}, "num_attention_heads: expected a whole number, found none"),
+    ({"num_attention_heads": 0}, "num_attention_heads: expected a whole number from 1"),
+    ({"num_attention_heads": 1.5}, "num_attention_heads: expected a whole number from 1"),
+    ({"num_attention_heads": "two"}, "num_attention_heads: expected a finite number, found a string"),
+    ({"num_attention_heads": 1e300}, "num_attention_heads: expected a whole number from 1"),
+    ({"num_hidden_layers": "absent"}, "num_hidden_layers: expected a whole number, found none"),
+    ({"rope_scaling": {"rope_type": "wave", "factor": 2}}, "rope_scaling: rope_type: 'wave' is not supported"),
+    ({"rope_scaling": {"rope_type": "linear"}}, "rope_scaling: factor: expected a finite number, found none"),
+    ({"rope_scaling": [2]}, "rope_scaling: expected an object, found"),
+    ({"rope_scaling": {"mrope_section": [1, 2], "rope_type": "default"}}, "mrope_section: is not supported"),
+    ({"model_type": "stablelm", "qk_layernorm": True}, "qk_layernorm: true is not supported"),
+    ({"model_type": "gemma", "use_bidirectional_attention": True}, "use_bidirectional_attention: true is not supp"),
+    ({"model_type": "gpt_oss"}, "rope_scaling: expected an object, found none"),
+    ({"model_type": "gemma2", "layer_types": ["linear_attention"] * 2}, "'linear_attention' is not supported"),
+    ({"model_type": "gemma2", "layer_types": []}, ""),
+])
+def test_configuration_that_no_job_expresses(folder, keys, message):
+    change(folder, **keys)
+    done = run(folder)
+    if not message:
+        assert done.returncode == 0
+    else:
+        assert_refused(done, 65, "model/config.json: ", message)
+
+
+def test_layer_beyond_the_last(folder):
+    assert_refused(run(folder, layer=2), 65, "the model has 2 layers, from 0 to 1; found layer 2")
+
+
+def test_config_that_is_no_object(folder):
+    (folder / "model" / "config.json").write_text("[1]")
+    assert_refused(run(folder), 65, "model/config.json: expected an object, found")
+
+
+@pytest.mark.parametrize("missing, message", [
+    ("config.json", "model/config.json: "),
+    ("model.safetensors", "model: has no model.safetensors and no model.safetensors.index.json"),
+])
+def test_missing_file(folder, missing, message):
+    (folder / "model" / missing).unlink()
+    assert_refused(run(folder), 66, message)
+
+
+def test_checkpoint_of_pickles_has_a_hint(folder):
+    (folder / "model" / "model.safetensors").rename(folder / "model" / "pytorch_model.bin")
+    assert_refused(run(folder), 66, "save the model with save_pretrained()")
+
+
+def test_missing_tensor(folder):
+    given = tensors()
+    del given["model.layers.0.self_attn.v_proj.weight"]
+    write_model(folder / "model", CONFIG, given)
+    assert_refused(run(folder), 65, "model/model.safetensors: has no tensor 'model.layers.0.self_attn.v_proj.weight'")
+
+
+def test_names_of_another_architecture(folder):
+    write_model(folder / "model", CONFIG, {"blocks.0.q": np.ones((M, M))})
+    assert_refused(run(folder), 65, "has no tensor 'model.layers.0.self_attn.q_proj.weight', as expected of model_type")
+
+
+def test_missing_shard_names_the_index(folder):
+    (folder / "model" / "model.safetensors").unlink()
+    write_model(folder / "model", CONFIG, tensors(), shards=2)
+    (folder / "model" / "model-00001-of-00002.safetensors").unlink()
+    assert_refused(run(folder), 66, "model/model.safetensors.index.json: model/model-00001-of-00002.safetensors: ")
+
+
+def test_quantised_weights_are_refused(folder):
+    names = list(tensors())
+    data = bytes(M * M * len(names))
+    header = {name: entry(n * M * M, (n + 1) * M * M, "U8", [M, M]) for n, name in enumerate(names)}
+    (folder / "model" / "model.safetensors").write_bytes(build(header, data))
+    assert_refused(run(folder), 65, "expected F64, F32, F16 or BF16, found U8; quantised weights cannot be used")
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--model", "model", "--hidden", "x.npy"], "--model: requires --layer"),
+    (["--model", "model", "--layer", "0"], "--model: requires --hidden"),
+    (["--layer", "0", "--embeddings", "x.npy"], "--layer: requires --model"),
+    (["--hidden", "x.npy", "--embeddings", "x.npy"], "--hidden: requires --model"),
+    (["--model", "model", "--layer", "0", "--hidden", "x.npy", "--embeddings", "x.npy"],
+     "--model: cannot be combined with --embeddings; give --hidden"),
+    (["--model", "model", "--layer", "0", "--hidden", "x.npy", "--q", "x.npy", "--k", "x.npy"],
+     "--model: cannot be combined with --q; give --hidden"),
+    (["--model", "model", "--layer", "-1", "--hidden", "x.npy"], "--layer: expected a whole number >= 0, found -1"),
+])
+def test_flags_that_do_not_fit(folder, flags, message):
+    done = attn("run", *flags, cwd=folder)
+    assert message in done.stderr.decode()
+    assert done.returncode in (2, 65)
+
+
+# Jobs and batches.
+
+
+def job_of(folder, **keys):
+    return {"model": "model", "layer": 1, "hidden": "x.npy", "outputs": ["weights"], **keys}
+
+
+def test_paths_of_a_job_are_relative_to_its_folder(folder):
+    expected = attn("run", "--model", "model", "--layer", 1, "--hidden", "x.npy", "--outputs", "weights", cwd=folder)
+    (folder / "job.json").write_text(json.dumps(job_of(folder)))
+    done = attn("run", folder / "job.json", cwd="/")
+    assert done.returncode == 0
+    assert done.stdout == expected.stdout
+
+
+def test_flags_replace_keys_of_the_model(folder):
+    done = run(folder, "--causal=false", "--format", "json")
+    weights = np.array(json.loads(done.stdout)["weights"])
+    assert (weights > 0).all()
+
+
+def test_batch_runs_layers(folder):
+    for n in 0, 1:
+        (folder / f"{n}.json").write_text(json.dumps(job_of(folder, layer=n)))
+    done = attn("batch", "0.json", "1.json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    for line, n in zip(json_lines(done.stdout), (0, 1)):
+        alone = attn("run", f"{n}.json", "--format", "json", cwd=folder)
+        assert line["weights"] == json.loads(alone.stdout)["weights"]
+
+
+def test_batch_with_a_model_for_all_lines(folder):
+    lines = "".join(json.dumps({"hidden": "x.npy", "layer": n}) + "\n" for n in (0, 1))
+    done = attn("batch", "-", "--model", "model", "--outputs", "weights", stdin=lines, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert len(json_lines(done.stdout)) == 2
+
+
+def test_result_is_compared_with_its_job(folder):
+    (folder / "job.json").write_text(json.dumps(job_of(folder)))
+    assert attn("run", "job.json", "-o", "out.npz", cwd=folder).returncode == 0
+    assert attn("compare", "--reference", "out.npz", "job.json", cwd=folder).returncode == 0
+
+
+# The explicit job.
+
+
+def test_dry_run_prints_a_job_that_computes_the_same(folder):
+    plan = run(folder, "--dry-run", "--format", "json")
+    job = json.loads(plan.stdout)["job"]
+    assert "model" not in job and job["embeddings"] == "x.npy"
+    assert job["W_Q"] == "model/model.safetensors#model.layers.0.self_attn.q_proj.weight"
+    (folder / "job.json").write_text(json.dumps(job))
+    assert attn("run", "job.json", cwd=folder).stdout == run(folder).stdout
+
+
+def test_dry_run_as_text_ends_with_the_job(folder):
+    text = run(folder, "--dry-run").stdout.decode()
+    assert json.loads(text.split("job:\n")[1])["heads"] == H
+
+
+def test_dry_run_of_an_explicit_job_prints_no_job(folder):
+    done = attn("run", "--q", "x.npy", "--k", "x.npy", "--dry-run", cwd=folder)
+    assert b"job:" not in done.stdout
+
+
+def test_results_record_the_explicit_job(folder):
+    assert run(folder, "-o", "out.json").returncode == 0
+    made_by = json.loads((folder / "out.json").read_text())["made_by"]
+    assert made_by["job"]["W_O"] == "model/model.safetensors#model.layers.0.self_attn.o_proj.weight"
+    assert sorted(made_by["inputs"]) == ["model/config.json", "model/model.safetensors", "x.npy"]
+
+
+def test_inspect_groups_layers(folder):
+    lines = attn("model", "inspect", "model", cwd=folder).stdout.decode().splitlines()
+    assert lines[:4] == ["model_type  llama", "tensors     model/model.safetensors", "layers      2", "layers 0, 1:"]
+    assert any(line.split() == ["W_Q", "model.layers.#.self_attn.q_proj.weight"] for line in lines)
+
+
+def test_inspect_as_json(folder):
+    done = attn("model", "inspect", "model", "--json", cwd=folder)
+    assert [line["layer"] for line in json_lines(done.stdout)] == [0, 1]
+
+
+def test_model_without_a_subcommand(folder):
+    assert_refused(attn("model", cwd=folder), 2, "expected a subcommand: inspect")
+
+
+# A large checkpoint.
+
+
+@pytest.mark.skipif(under_sanitizer(), reason="sanitizers need more memory")
+def test_layer_of_a_large_checkpoint_needs_little_memory(tmp_path):
+    """Two sparse files of 4 GiB: layer 0 is in the first, and zeros follow it."""
+    weight_map, size = {}, 4 << 30
+    (tmp_path / "model").mkdir()
+    for n in 0, 1:
+        header, data, name = {}, b"", f"model-{n}.safetensors"
+        for key, array in tensors().items():
+            if f"layers.{n}." in key:
+                header[key] = entry(len(data), len(data) + array.nbytes, shape=list(array.shape))
+                data += array.tobytes()
+        header[f"zeros{n}"] = entry(len(data), size)
+        text = json.dumps(header)
+        file = build(text + " " * (-len(text) % 8), data)
+        with open(tmp_path / "model" / name, "wb") as shard:
+            shard.write(file)
+            try:
+                shard.truncate(len(file) - len(data) + size)
+            except OSError:
+                pytest.skip("the file system has no sparse files of this size")
+        weight_map |= {key: name for key in header}
+    (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    (tmp_path / "model" / "config.json").write_text(json.dumps(CONFIG))
+    np.save(tmp_path / "x.npy", np.ones((L, M)))
+    done, peak = attn_and_peak("run", "--model", "model", "--layer", 1, "--hidden", "x.npy", "-o", "out.npz",
+                               "--max-memory", "1G", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert peak < 200 << 20

@@ -1,0 +1,198 @@
+"""`attn run --model` against transformers: every layer of small random models.
+
+Prints a line for each model_type and exits with 1 if a layer differs. The models run with eager attention in
+float64: casts to float32 in their code are replaced. In float32, each layer has to agree with the float64 reference
+of `attn compare --reference` within its error bound.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest.mock
+
+import numpy as np
+import safetensors.torch  # before torch.float32 is replaced
+import torch
+import transformers
+
+ATTN = os.environ.get("ATTN", "build/release/attn")
+TOKENS, LAYERS, TOLERANCE = 9, 4, 1e-12
+OUTPUTS = {"o_proj", "dense", "out_proj", "out_lin", "c_proj", "Wo"}
+SOFTMAX = torch.nn.functional.softmax
+
+SMALL = {"vocab_size": 50, "hidden_size": 32, "intermediate_size": 24, "num_attention_heads": 4,
+         "num_hidden_layers": LAYERS, "max_position_embeddings": 64}
+GROUPED = {**SMALL, "num_key_value_heads": 2}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+          "original_max_position_embeddings": 16}
+YARN = {"rope_type": "yarn", "rope_theta": 150.0, "factor": 4.0, "original_max_position_embeddings": 8, "truncate": False}
+LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0, 1.5, 2.0, 2.5],
+            "long_factor": [2.0, 3.0, 4.0, 5.0], "original_max_position_embeddings": 6}
+BOTH = {"sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
+        "full_attention": {"rope_type": "linear", "rope_theta": 900.0, "factor": 4.0}}
+
+# (model_type, options of its configuration)
+MODELS = [
+    ("llama", {**GROUPED, "head_dim": 6}),
+    ("llama", {**GROUPED, "attention_bias": True, "rope_parameters": LLAMA3}),
+    ("mistral", {**GROUPED, "sliding_window": 3}),
+    ("mistral", {**GROUPED, "sliding_window": None, "rope_parameters": YARN}),
+    ("mixtral", {**GROUPED, "num_local_experts": 2}),
+    ("qwen2", {**GROUPED, "use_sliding_window": True, "sliding_window": 3, "max_window_layers": 2}),
+    ("qwen3", {**GROUPED, "head_dim": 6}),
+    ("phi3", {**GROUPED, "pad_token_id": 0, "sliding_window": 4}),
+    ("phi3", {**GROUPED, "pad_token_id": 0, "rope_parameters": LONGROPE, "original_max_position_embeddings": 6}),
+    ("stablelm", {**GROUPED, "use_qkv_bias": True}),
+    ("olmo2", {**GROUPED}),
+    ("cohere", {**GROUPED, "use_qk_norm": True, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
+    ("cohere", {**GROUPED, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}),
+    ("gemma", {**GROUPED, "head_dim": 6}),
+    ("gemma2", {**GROUPED, "head_dim": 6, "query_pre_attn_scalar": 9, "sliding_window": 3,
+                "attn_logit_softcapping": 1.5}),
+    ("gemma3_text", {**GROUPED, "head_dim": 6, "sliding_window": 3, "rope_parameters": BOTH,
+                     "layer_types": ["sliding_attention", "full_attention"] * 2}),
+    ("gpt_oss", {**GROUPED, "head_dim": 8, "sliding_window": 3, "num_local_experts": 2, "num_experts_per_tok": 1,
+                 "rope_parameters": YARN, "pad_token_id": 0, "eos_token_id": 2}),
+    ("bert", {**SMALL}),
+    ("bert", {**SMALL, "is_decoder": True}),
+    ("roberta", {**SMALL, "pad_token_id": 1}),
+    ("xlm-roberta", {**SMALL, "pad_token_id": 1}),
+    ("camembert", {**SMALL, "pad_token_id": 1}),
+    ("electra", {**SMALL, "embedding_size": 12}),
+    ("distilbert", {"vocab_size": 50, "dim": 32, "hidden_dim": 24, "n_heads": 4, "n_layers": LAYERS,
+                    "max_position_embeddings": 64}),
+    ("vit", {**SMALL, "image_size": 8, "patch_size": 4}),
+    ("modernbert", {**SMALL, "local_attention": 4, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+                    "cls_token_id": 1, "sep_token_id": 2}),
+    ("gpt2", {"vocab_size": 50, "n_embd": 32, "n_head": 4, "n_layer": LAYERS, "n_positions": 64,
+              "scale_attn_by_inverse_layer_idx": True}),
+    ("gpt2", {"vocab_size": 50, "n_embd": 32, "n_head": 4, "n_layer": LAYERS, "n_positions": 64,
+              "scale_attn_weights": False}),
+    ("opt", {**SMALL, "ffn_dim": 24, "word_embed_proj_dim": 32}),
+    ("opt", {**SMALL, "ffn_dim": 24, "word_embed_proj_dim": 32, "do_layer_norm_before": False}),
+    ("gpt_neox", {**SMALL}),
+    ("falcon", {**SMALL}),
+    ("falcon", {**SMALL, "multi_query": False, "bias": True}),
+    ("falcon", {**SMALL, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    ("bloom", {"vocab_size": 50, "hidden_size": 32, "n_head": 4, "n_layer": LAYERS}),
+    ("mpt", {"vocab_size": 50, "d_model": 32, "n_heads": 4, "n_layers": LAYERS, "max_seq_len": 64,
+             "attn_config": {"clip_qkv": 1.0, "softmax_scale": 0.4}}),
+]
+
+
+def exact_softmax(x, dim=-1, dtype=None, **rest):
+    return SOFTMAX(x, dim=dim, **rest)
+
+
+@contextlib.contextmanager
+def in_float64():
+    """Casts to float32 in the code of models become casts to float64."""
+    torch.set_default_dtype(torch.float64)
+    with unittest.mock.patch("torch.nn.functional.softmax", exact_softmax), \
+         unittest.mock.patch("torch.float32", torch.float64), unittest.mock.patch("torch.float", torch.float64), \
+         unittest.mock.patch.object(torch.Tensor, "float", torch.Tensor.double):
+        yield
+
+
+def layers_of(model, count):
+    """The modules of the layers: the first list of this many."""
+    return next(module for module in model.modules()
+                if isinstance(module, torch.nn.ModuleList) and len(module) == count)
+
+
+def record(model, count, inputs):
+    """The hidden states, weights and outputs of each layer's attention, as arrays."""
+    hidden, output = {}, {}
+    for number, layer in enumerate(layers_of(model, count)):
+        def take_input(module, args, kwargs, number=number):
+            hidden[number] = args[0] if args else kwargs["hidden_states"]
+        layer.register_forward_pre_hook(take_input, with_kwargs=True)
+        for name, module in layer.named_modules():
+            path = name.split(".")
+            if path[-1] in OUTPUTS and any("att" in part for part in path[:-1]):
+                module.register_forward_hook(lambda m, args, result, number=number: output.update({number: result}))
+    with torch.no_grad():
+        weights = model(**inputs, output_attentions=True).attentions
+    return [tuple(x.detach().numpy() for x in (hidden[n], weights[n], output[n])) for n in range(count)]
+
+
+def attn(*args, cwd):
+    return subprocess.run([ATTN, *map(str, args)], cwd=cwd, capture_output=True, text=True)
+
+
+def check_layer(folder, number, hidden, expected):
+    """The greatest differences of weights and output, relative to the greatest of each; or an error."""
+    np.save(folder / "x.npy", hidden)
+    run = attn("run", "--model", "m64", "--layer", number, "--hidden", "x.npy", "--outputs", "weights,output", "-o",
+               "out.npz", "--force", cwd=folder)
+    if run.returncode:
+        return run.stderr
+    with np.load(folder / "out.npz") as out:
+        found = out["weights"], out["output"]
+    differences = [np.abs(one - other).max() / max(1, np.abs(other).max()) for one, other in zip(found, expected)]
+    return max(differences)
+
+
+def check_float32(folder, number, hidden):
+    """An error if the layer in float32 is not within its bound."""
+    np.save(folder / "x32.npy", hidden.astype("float32"))
+    job = {"model": "m32", "layer": number, "hidden": "x32.npy", "outputs": ["weights", "output"]}
+    (folder / "job.json").write_text(json.dumps(job))
+    run = attn("run", "job.json", "-o", "out32.npz", "--force", cwd=folder)
+    if run.returncode:
+        return run.stderr
+    compare = attn("compare", "--reference", "out32.npz", "job.json", cwd=folder)
+    return compare.stdout + compare.stderr if compare.returncode else ""
+
+
+def inputs_of(model_type):
+    if model_type == "vit":
+        return {"pixel_values": torch.randn(2, 3, 8, 8)}
+    return {"input_ids": torch.randint(3, 50, (2, TOKENS))}
+
+
+def check_model(model_type, options):
+    """Whether all layers agree; prints the greatest difference."""
+    torch.manual_seed(1)
+    with in_float64(), tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        config = transformers.AutoConfig.for_model(model_type, **options, attn_implementation="eager")
+        model = transformers.AutoModel.from_config(config, attn_implementation="eager", experts_implementation="eager").double().eval()
+        for parameter in model.parameters():
+            torch.nn.init.normal_(parameter, std=0.3)
+        layers = record(model, LAYERS, inputs_of(model_type))
+        model.save_pretrained(folder / "m64")
+        results, errors = [], []
+        for number, (hidden, weights, output) in enumerate(layers):
+            result = check_layer(folder, number, hidden, (weights, output))
+            (errors if isinstance(result, str) else results).append(result)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        torch.set_default_dtype(torch.float32)
+        model.to(torch.float32).save_pretrained(folder / "m32")
+        for number, (hidden, _, _) in enumerate(layers):
+            errors += [error for error in [check_float32(folder, number, hidden)] if error]
+    worst = max(results, default=np.inf)
+    passed = not errors and worst <= TOLERANCE
+    print(f"{'ok  ' if passed else 'FAIL'}  {model_type:12}  {worst:.1e}", *errors[:1], flush=True)
+    return passed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model_type", nargs="*", help="only these")
+    only = parser.parse_args().model_type
+    transformers.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    passed = [check_model(model_type, options) for model_type, options in MODELS if not only or model_type in only]
+    print(f"{sum(passed)} of {len(passed)} models")
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
