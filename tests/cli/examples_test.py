@@ -52,6 +52,7 @@ CHANGED_INPUTS = [
     ("gpt-head", "job.json", '"seed": 1337', '"seed": 1338', "wei[0]"),
     ("gpt-averages", "toy.json", '"high": 10', '"high": 11', "toy example"),
     ("uva-pytorch", "job.json", '"seed": 42', '"seed": 43', "In [4]"),
+    ("uva-jax", "job.json", '"split[1]"', '"split[0]"', "In [4]"),
 ]
 
 

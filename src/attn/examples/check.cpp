@@ -47,13 +47,21 @@ std::optional<std::vector<std::vector<PrintedNumber>>> numbers_by_value(
   return next == numbers.end() ? std::optional(groups) : std::nullopt;
 }
 
+/// Whether the digits identify the element: the float32 nearest to 0.1 is printed as 0.1, though
+/// its value is 0.100000001.
+bool reads_as(const PrintedNumber& number, double value, DType dtype) {
+  const Tensor read = cast(Tensor::of<double>({1}, {number.value}), dtype);
+  return cast(read, DType::f64).data<double>()[0] == value;
+}
+
 /// Describes the first value that differs from the printed one, or "".
 std::string different_number(const Show& show, const std::vector<Value>& values,
                              const std::vector<std::vector<PrintedNumber>>& printed) {
   for (std::size_t v = 0; v < values.size(); ++v) {
     const Tensor numbers = cast(values[v].tensor, DType::f64);
     for (std::size_t i = 0; i < numbers.size(); ++i)
-      if (!is_printed_as(numbers.data<double>()[i], printed[v][i]))
+      if (!is_printed_as(numbers.data<double>()[i], printed[v][i]) &&
+          !reads_as(printed[v][i], numbers.data<double>()[i], values[v].tensor.dtype()))
         return show.values[v].text + ": value " + std::to_string(i + 1) + ": expected " +
                printed[v][i].text + ", found " + python_repr(numbers.data<double>()[i]);
   }
