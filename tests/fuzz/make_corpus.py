@@ -146,6 +146,14 @@ def jobs():
         yield {**QKV, "seed": 1, **dict(zip("QKV", DRAWS[first:first + 3]))}
     yield {"seed": [1, 2], "generator": "default_rng", "Q": {"random": shape},
            "K": {"integers": {"high": 5, **shape}}, "V": {"uniform": {"low": -1, "high": 1, **shape}}}
+    yield {"seed": 1, "generator": "torch", "embeddings": [[1, 2, 3], [4, 5, 6]], "draws": [
+        {"Linear": {"in_features": 3, "out_features": 6}, "to": ["W_Q", "W_K", "W_V"]}, {"seed": 2},
+        {"randperm": {"n": 4}}, {"kaiming_normal": {"shape": [2, 3], "mode": "fan_out"}, "to": "W_O"}]}
+    yield {"seed": 1, "generator": "torch", "heads": 1, "draws": [
+        {"MultiheadAttention": {"embed_dim": 3, "kdim": 3}},
+        {"Embedding": {"num_embeddings": 5, "embedding_dim": 3, "indices": [0, 4]}, "to": "embeddings"}]}
+    yield {"seed": 1, "generator": "jax-original", "draws": [
+        {"normal": {"key": "split(3)[2] fold_in(7)", "shape": [3, 2, 2]}, "to": ["Q", "K", "V"]}]}
     yield {"Q": "input#Q", "K": "input", "V": "input"}
 
 

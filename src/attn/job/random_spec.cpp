@@ -108,7 +108,8 @@ TensorMap draw(const Json& spec, RandomStream& stream, const Tensor* values) {
   const auto* members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1)
     fail("expected an object with one random method, such as {\"randn\": {\"shape\": [2, 3]}}");
-  const auto& [name, arguments] = members->front();
+  const std::string& name = members->front().first;
+  const Json& arguments = members->front().second;
   const RandomMethod* method = find_method(stream.generator, name);
   if (method == nullptr) refuse_method(stream.generator, name);
   return within(name, [&] {
