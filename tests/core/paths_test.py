@@ -139,7 +139,7 @@ JOBS = {
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",
                  "key_weights", "row_max", "logsumexp", "entropy", "head_context", "context"]],
 }
-MODEL = {"model", "layer", "hidden", "hidden_is"}  # tests/model/
+MODEL = {"model", "layer", "stack", "hidden", "hidden_is"}  # tests/model/
 # Keys that do not affect the computation.
 NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator", "draws", "print_options"} | MODEL
 

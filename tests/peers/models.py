@@ -84,6 +84,30 @@ MODELS = [
              "attn_config": {"clip_qkv": 1.0, "softmax_scale": 0.4}}),
 ]
 
+T5 = {"vocab_size": 50, "d_model": 32, "d_kv": 6, "d_ff": 24, "num_heads": 4, "num_layers": LAYERS,
+      "relative_attention_num_buckets": 8, "relative_attention_max_distance": 6, "pad_token_id": 0,
+      "decoder_start_token_id": 0}
+BART = {"vocab_size": 50, "d_model": 32, "encoder_layers": LAYERS, "decoder_layers": LAYERS,
+        "encoder_attention_heads": 4, "decoder_attention_heads": 2, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
+        "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2, "decoder_start_token_id": 2}
+
+# For each stack of an encoder-decoder model: the module whose input the attention gets, and the one whose output is
+# the attention's. '#' is the number of the layer.
+T5_STACKS = {"encoder": ("encoder.block.#.layer.0", "SelfAttention.o"),
+             "decoder": ("decoder.block.#.layer.0", "SelfAttention.o"),
+             "cross": ("decoder.block.#.layer.1", "EncDecAttention.o")}
+WHISPER_STACKS = {"encoder": ("encoder.layers.#", "self_attn.out_proj"),
+                  "decoder": ("decoder.layers.#", "self_attn.out_proj"),
+                  "cross": ("decoder.layers.#.encoder_attn_layer_norm", "..encoder_attn.out_proj")}
+BART_STACKS = {**WHISPER_STACKS, "cross": ("decoder.layers.#.encoder_attn", "out_proj")}
+STACKS = {"t5": T5_STACKS, "mt5": T5_STACKS, "bart": BART_STACKS, "whisper": WHISPER_STACKS}
+MODELS += [
+    ("t5", {**T5, "num_decoder_layers": LAYERS - 1}),
+    ("mt5", {**T5, "feed_forward_proj": "gated-gelu"}),
+    ("bart", {**BART, "max_position_embeddings": 64}),
+    ("whisper", {**BART, "num_mel_bins": 8, "max_source_positions": TOKENS, "max_target_positions": 64}),
+]
+
 
 def exact_softmax(x, dim=-1, dtype=None, **rest):
     return SOFTMAX(x, dim=dim, **rest)
@@ -105,12 +129,45 @@ def layers_of(model, count):
                 if isinstance(module, torch.nn.ModuleList) and len(module) == count)
 
 
+def hidden_of(args, kwargs):
+    return args[0] if args else kwargs["hidden_states"]
+
+
+def record_stacks(model, stacks, inputs):
+    """For each layer of each stack: its number, stack, hidden states, weights, output and memory."""
+    taken = {}
+    for stack, (start, end) in stacks.items():
+        number = 0
+        while True:
+            path = start.replace("#", str(number))
+            last = f"{path.rsplit('.', 1)[0]}.{end[2:]}" if end.startswith("..") else f"{path}.{end}"
+            try:
+                first, last = model.get_submodule(path), model.get_submodule(last)
+            except AttributeError:
+                break
+            first.register_forward_pre_hook(
+                lambda m, args, kwargs, key=(stack, number): taken.update({(*key, "hidden"): hidden_of(args, kwargs)}),
+                with_kwargs=True)
+            last.register_forward_hook(
+                lambda m, args, result, key=(stack, number): taken.update({(*key, "output"): result}))
+            number += 1
+    with torch.no_grad():
+        result = model(**inputs, output_attentions=True)
+    attentions = {"encoder": result.encoder_attentions, "decoder": result.decoder_attentions,
+                  "cross": result.cross_attentions}
+    for stack, weights in attentions.items():
+        for number, matrix in enumerate(weights):
+            memory = result.encoder_last_hidden_state.detach().numpy() if stack == "cross" else None
+            yield (number, stack, taken[stack, number, "hidden"].detach().numpy(), matrix.detach().numpy(),
+                   taken[stack, number, "output"].detach().numpy(), memory)
+
+
 def record(model, count, inputs):
-    """The hidden states, weights and outputs of each layer's attention, as arrays."""
+    """For each layer: its number, stack, hidden states, weights, output and memory (record_stacks())."""
     hidden, output = {}, {}
     for number, layer in enumerate(layers_of(model, count)):
         def take_input(module, args, kwargs, number=number):
-            hidden[number] = args[0] if args else kwargs["hidden_states"]
+            hidden[number] = hidden_of(args, kwargs)
         layer.register_forward_pre_hook(take_input, with_kwargs=True)
         for name, module in layer.named_modules():
             path = name.split(".")
@@ -118,31 +175,40 @@ def record(model, count, inputs):
                 module.register_forward_hook(lambda m, args, result, number=number: output.update({number: result}))
     with torch.no_grad():
         weights = model(**inputs, output_attentions=True).attentions
-    return [tuple(x.detach().numpy() for x in (hidden[n], weights[n], output[n])) for n in range(count)]
+    return [(n, None, *(x.detach().numpy() for x in (hidden[n], weights[n], output[n])), None) for n in range(count)]
 
 
 def attn(*args, cwd):
     return subprocess.run([ATTN, *map(str, args)], cwd=cwd, capture_output=True, text=True)
 
 
-def check_layer(folder, number, hidden, expected):
+def write_job(folder, model, dtype, number, stack, hidden, memory):
+    job = {"model": model, "layer": number, "hidden": "x.npy", "outputs": ["weights", "output"]}
+    np.save(folder / "x.npy", hidden.astype(dtype))
+    if stack:
+        job["stack"] = stack
+    if memory is not None:
+        np.save(folder / "memory.npy", memory.astype(dtype))
+        job["memory"] = "memory.npy"
+    (folder / "job.json").write_text(json.dumps(job))
+
+
+def check_layer(folder, number, stack, hidden, weights, output, memory):
     """The greatest differences of weights and output, relative to the greatest of each; or an error."""
-    np.save(folder / "x.npy", hidden)
-    run = attn("run", "--model", "m64", "--layer", number, "--hidden", "x.npy", "--outputs", "weights,output", "-o",
-               "out.npz", "--force", cwd=folder)
+    write_job(folder, "m64", "float64", number, stack, hidden, memory)
+    run = attn("run", "job.json", "-o", "out.npz", "--force", cwd=folder)
     if run.returncode:
         return run.stderr
+    expected = weights, output
     with np.load(folder / "out.npz") as out:
         found = out["weights"], out["output"]
     differences = [np.abs(one - other).max() / max(1, np.abs(other).max()) for one, other in zip(found, expected)]
     return max(differences)
 
 
-def check_float32(folder, number, hidden):
+def check_float32(folder, number, stack, hidden, memory):
     """An error if the layer in float32 is not within its bound."""
-    np.save(folder / "x32.npy", hidden.astype("float32"))
-    job = {"model": "m32", "layer": number, "hidden": "x32.npy", "outputs": ["weights", "output"]}
-    (folder / "job.json").write_text(json.dumps(job))
+    write_job(folder, "m32", "float32", number, stack, hidden, memory)
     run = attn("run", "job.json", "-o", "out32.npz", "--force", cwd=folder)
     if run.returncode:
         return run.stderr
@@ -153,6 +219,11 @@ def check_float32(folder, number, hidden):
 def inputs_of(model_type):
     if model_type == "vit":
         return {"pixel_values": torch.randn(2, 3, 8, 8)}
+    tokens = torch.randint(3, 50, (2, TOKENS - 2))
+    if model_type == "whisper":
+        return {"input_features": torch.randn(2, 8, 2 * TOKENS), "decoder_input_ids": tokens}
+    if model_type in STACKS:
+        return {"input_ids": torch.randint(3, 50, (2, TOKENS)), "decoder_input_ids": tokens}
     return {"input_ids": torch.randint(3, 50, (2, TOKENS))}
 
 
@@ -165,18 +236,20 @@ def check_model(model_type, options):
         model = transformers.AutoModel.from_config(config, attn_implementation="eager", experts_implementation="eager").double().eval()
         for parameter in model.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
-        layers = record(model, LAYERS, inputs_of(model_type))
+        inputs = inputs_of(model_type)
+        layers = list(record_stacks(model, STACKS[model_type], inputs)) if model_type in STACKS else \
+            record(model, LAYERS, inputs)
         model.save_pretrained(folder / "m64")
         results, errors = [], []
-        for number, (hidden, weights, output) in enumerate(layers):
-            result = check_layer(folder, number, hidden, (weights, output))
+        for layer in layers:
+            result = check_layer(folder, *layer)
             (errors if isinstance(result, str) else results).append(result)
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         torch.set_default_dtype(torch.float32)
         model.to(torch.float32).save_pretrained(folder / "m32")
-        for number, (hidden, _, _) in enumerate(layers):
-            errors += [error for error in [check_float32(folder, number, hidden)] if error]
+        for number, stack, hidden, _, _, memory in layers:
+            errors += [error for error in [check_float32(folder, number, stack, hidden, memory)] if error]
     worst = max(results, default=np.inf)
     passed = not errors and worst <= TOLERANCE
     print(f"{'ok  ' if passed else 'FAIL'}  {model_type:12}  {worst:.1e}", *errors[:1], flush=True)

@@ -13,7 +13,7 @@ namespace attn {
 namespace {
 
 std::string group_of(const Field& field) {
-  for (const char* key : {"model", "layer", "hidden", "hidden_is"})
+  for (const char* key : {"model", "layer", "stack", "hidden", "hidden_is"})
     if (field.key == key) return "Model";
   if (field.type == FieldType::tensor) return "Tensors";
   for (const char* group :

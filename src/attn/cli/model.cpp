@@ -21,12 +21,11 @@ struct ModelArgs {
   LimitArgs limits;
 };
 
-/// The text with '#' for the number of the layer in the names of tensors.
-std::string without_number(std::string text, std::int64_t layer) {
+/// The name of a tensor with '#' for the number of its layer.
+std::string without_number(std::string name, std::int64_t layer) {
   const std::string number = "." + std::to_string(layer) + ".";
-  for (std::size_t at = text.find(number); at != std::string::npos; at = text.find(number, at))
-    text.replace(at, number.size(), ".#.");
-  return text;
+  const std::size_t at = name.find(number);
+  return at == std::string::npos ? name : name.replace(at, number.size(), ".#.");
 }
 
 /// "  heads            4": each key on its own line; tensors without the name of their file.
@@ -37,20 +36,32 @@ std::string keys_of(const Document& document, const ModelFacts& facts, std::int6
   for (const Entry& entry : document.entries) {
     const std::string* text = entry.value.get<std::string>();
     std::string value = text == nullptr ? to_json(entry.value) : *text;
-    if (value.starts_with(facts.checkpoint + "#"))
-      value = without_number(value.substr(facts.checkpoint.size() + 1), layer);
+    if (value.starts_with(facts.checkpoint + "#")) {
+      value = value.substr(facts.checkpoint.size() + 1);
+      if (entry.key != "relative_bias")  // T5: all layers have that of layer 0
+        value = without_number(value, layer);
+    }
     lines +=
         "  " + entry.key + std::string(width + 2 - entry.key.size(), ' ') + printable(value) + "\n";
   }
   return lines;
 }
 
+/// The layers of a stack to print. Errors: data, if it has no layer of this number.
+std::vector<std::int64_t> layers_of(const ModelFacts::Stack& stack, const ModelArgs& args) {
+  if (args.layer) return {*args.layer};
+  std::vector<std::int64_t> layers;
+  for (std::int64_t layer = 0; layer < stack.layers; ++layer) layers.push_back(layer);
+  return layers;
+}
+
 /// Layers with the same keys are printed together.
-std::string layers_text(const std::vector<std::int64_t>& layers, const ModelArgs& args,
-                        const ModelFacts& facts, TensorFiles& files) {
+std::string stack_text(const ModelFacts::Stack& stack, const ModelArgs& args,
+                       const ModelFacts& facts, TensorFiles& files) {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> groups;
-  for (const std::int64_t layer : layers) {
-    const std::string keys = keys_of(layer_document(args.folder, layer, files), facts, layer);
+  for (const std::int64_t layer : layers_of(stack, args)) {
+    const std::string keys =
+        keys_of(layer_document(args.folder, stack.name, layer, files), facts, layer);
     const auto group = std::find_if(groups.begin(), groups.end(),
                                     [&](const auto& each) { return each.first == keys; });
     if (group == groups.end())
@@ -61,28 +72,41 @@ std::string layers_text(const std::vector<std::int64_t>& layers, const ModelArgs
   std::string text;
   for (const auto& [keys, members] : groups) {
     const auto digits = [](std::int64_t layer) { return std::to_string(layer); };
-    text +=
-        (members.size() == 1 ? "layer " : "layers ") + join(members, ", ", digits) + ":\n" + keys;
+    text += stack.name + (stack.name.empty() ? "" : " ") +
+            (members.size() == 1 ? "layer " : "layers ") + join(members, ", ", digits) + ":\n" +
+            keys;
   }
   return text;
+}
+
+/// A line for each layer.
+std::string stack_json(const ModelFacts::Stack& stack, const ModelArgs& args,
+                       const ModelFacts& facts, TensorFiles& files) {
+  std::string lines;
+  for (const std::int64_t layer : layers_of(stack, args))
+    lines += "{\"model_type\":" + json_quoted(facts.model_type) +
+             (stack.name.empty() ? "" : ",\"stack\":" + json_quoted(stack.name)) +
+             ",\"layer\":" + std::to_string(layer) +
+             ",\"job\":" + job_json(layer_document(args.folder, stack.name, layer, files), -1) +
+             "}\n";
+  return lines;
 }
 
 int inspect_model(const ModelArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
   const ModelFacts facts = model_facts(args.folder, files);
-  std::vector<std::int64_t> layers;
-  for (std::int64_t layer = 0; layer < facts.layers; ++layer) layers.push_back(layer);
-  if (args.layer) layers = {*args.layer};
-  if (args.json) {
-    for (const std::int64_t layer : layers)
-      print("{\"model_type\":" + json_quoted(facts.model_type) +
-            ",\"layer\":" + std::to_string(layer) +
-            ",\"job\":" + job_json(layer_document(args.folder, layer, files), -1) + "}\n");
-    return 0;
+  std::string text;
+  if (!args.json) {
+    text = "model_type  " + printable(facts.model_type) + "\ntensors     " +
+           printable(facts.checkpoint) + "\n";
+    for (const ModelFacts::Stack& stack : facts.stacks)
+      text += "layers      " + std::to_string(stack.layers) +
+              (stack.name.empty() ? "" : " (" + stack.name + ")") + "\n";
   }
-  print("model_type  " + printable(facts.model_type) + "\ntensors     " +
-        printable(facts.checkpoint) + "\nlayers      " + std::to_string(facts.layers) + "\n" +
-        layers_text(layers, args, facts, files));
+  for (const ModelFacts::Stack& stack : facts.stacks)
+    text +=
+        args.json ? stack_json(stack, args, facts, files) : stack_text(stack, args, facts, files);
+  print(text);
   return 0;
 }
 

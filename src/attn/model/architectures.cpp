@@ -279,6 +279,111 @@ void set_modernbert(LayerJob& job) {
   job.set("window", Json{JsonIntegers{half, half}});
 }
 
+// Encoders with decoders.
+
+constexpr std::array<Names, 1> kNothing = {""};
+constexpr std::array<Names, 2> kBart = {"model.", ""};
+
+void set_t5(LayerJob& job, const char* direction) {
+  const std::string stack = direction == std::string("both") ? "encoder" : "decoder";
+  job.set("heads", Json{job.config().count({"num_heads"})});
+  job.set("scale", "none");
+  job.set_shared_tensor("relative_bias", job.root() + stack +
+                                             ".block.0.layer.0.SelfAttention."
+                                             "relative_attention_bias.weight");
+  job.set("relative.direction", direction);
+  job.set("relative.max_distance",
+          Json{job.config().count({"relative_attention_max_distance"}, 128)});
+}
+
+void set_t5_encoder(LayerJob& job) { set_t5(job, "both"); }
+
+void set_t5_decoder(LayerJob& job) {
+  job.set("causal", Json{true});
+  set_t5(job, "past");
+}
+
+void set_t5_cross(LayerJob& job) {
+  job.set("heads", Json{job.config().count({"num_heads"})});
+  job.set("scale", "none");
+}
+
+void set_encoder_heads(LayerJob& job) {
+  job.set("heads", Json{job.config().count({"encoder_attention_heads"})});
+}
+
+void set_decoder_heads(LayerJob& job) {
+  job.set("heads", Json{job.config().count({"decoder_attention_heads"})});
+}
+
+void set_causal_decoder_heads(LayerJob& job) {
+  set_decoder_heads(job);
+  job.set("causal", Json{true});
+}
+
+/// The three stacks of T5.
+std::vector<Architecture> t5_like(Names model_type) {
+  Architecture encoder{.model_type = model_type,
+                       .stack = "encoder",
+                       .layers_key = "num_layers",
+                       .roots = kNothing,
+                       .layer = "encoder.block.#.layer.0.",
+                       .q = "SelfAttention.q",
+                       .k = "SelfAttention.k",
+                       .v = "SelfAttention.v",
+                       .output = "SelfAttention.o",
+                       .norm = "layer_norm",
+                       .epsilon_key = "layer_norm_epsilon",
+                       .set_facts = set_t5_encoder};
+  Architecture decoder = encoder;
+  decoder.stack = "decoder";
+  decoder.layers_key = "num_decoder_layers";
+  decoder.layer = "decoder.block.#.layer.0.";
+  decoder.set_facts = set_t5_decoder;
+  Architecture cross = decoder;
+  cross.stack = "cross";
+  cross.layer = "decoder.block.#.layer.1.";
+  cross.q = "EncDecAttention.q";
+  cross.k = "EncDecAttention.k";
+  cross.v = "EncDecAttention.v";
+  cross.output = "EncDecAttention.o";
+  cross.set_facts = set_t5_cross;
+  return {encoder, decoder, cross};
+}
+
+/// The three stacks of BART, which normalises after the attention, and of Whisper, which does so
+/// before it.
+std::vector<Architecture> bart_like(Names model_type, bool has_norm) {
+  Architecture encoder{.model_type = model_type,
+                       .stack = "encoder",
+                       .layers_key = "encoder_layers",
+                       .roots = kBart,
+                       .layer = "encoder.layers.#.",
+                       .q = "self_attn.q_proj",
+                       .k = "self_attn.k_proj",
+                       .v = "self_attn.v_proj",
+                       .output = "self_attn.out_proj",
+                       .norm = has_norm ? "self_attn_layer_norm" : "",
+                       .norm_kind = "layer",
+                       .epsilon_key = nullptr,
+                       .epsilon = 1e-5,
+                       .set_facts = set_encoder_heads};
+  Architecture decoder = encoder;
+  decoder.stack = "decoder";
+  decoder.layers_key = "decoder_layers";
+  decoder.layer = "decoder.layers.#.";
+  decoder.set_facts = set_causal_decoder_heads;
+  Architecture cross = decoder;
+  cross.stack = "cross";
+  cross.q = "encoder_attn.q_proj";
+  cross.k = "encoder_attn.k_proj";
+  cross.v = "encoder_attn.v_proj";
+  cross.output = "encoder_attn.out_proj";
+  cross.norm = has_norm ? "encoder_attn_layer_norm" : "";
+  cross.set_facts = set_decoder_heads;
+  return {encoder, decoder, cross};
+}
+
 Architecture bert_like(Names model_type, std::span<const Names> roots) {
   return {.model_type = model_type,
           .roots = roots,
@@ -379,10 +484,8 @@ std::string norm_of(const Architecture& architecture, const LayerJob& job) {
   return std::string(architecture.norm);
 }
 
-}  // namespace
-
-const std::vector<Architecture>& architectures() {
-  static const std::vector<Architecture> table = {
+std::vector<Architecture> single_stacks() {
+  return {
       llama_like("llama", set_llama),
       llama_like("mistral", set_mistral),
       with_epsilon(1e-5, llama_like("mixtral", set_mixtral)),
@@ -501,13 +604,26 @@ const std::vector<Architecture>& architectures() {
        .epsilon = 1e-5,
        .set_facts = set_mpt},
   };
+}
+
+}  // namespace
+
+const std::vector<Architecture>& architectures() {
+  static const std::vector<Architecture> table = [] {
+    std::vector<Architecture> rows = single_stacks();
+    for (const auto& stacks :
+         {t5_like("t5"), t5_like("mt5"), bart_like("bart", false), bart_like("whisper", true)})
+      rows.insert(rows.end(), stacks.begin(), stacks.end());
+    return rows;
+  }();
   return table;
 }
 
-const Architecture* architecture_named(const std::string& model_type) {
+std::vector<const Architecture*> stacks_of(const std::string& model_type) {
+  std::vector<const Architecture*> stacks;
   for (const Architecture& architecture : architectures())
-    if (architecture.model_type == model_type) return &architecture;
-  return nullptr;
+    if (architecture.model_type == model_type) stacks.push_back(&architecture);
+  return stacks;
 }
 
 void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) {

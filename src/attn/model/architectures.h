@@ -24,6 +24,10 @@ enum class Projections {
 /// ".weight" and ".bias".
 struct Architecture {
   std::string_view model_type;
+  /// "encoder", "decoder" or "cross" (the attention of the decoder to the encoder's output); "" for
+  /// a model with one stack of layers.
+  std::string_view stack = {};
+  const char* layers_key = nullptr;  ///< of the number of layers; nullptr: num_hidden_layers
   /// What may be in front of the names, tried in this order.
   std::span<const std::string_view> roots;
   std::string_view layer;  ///< "layers.#."; '#' is the number of the layer
@@ -39,8 +43,8 @@ struct Architecture {
 
 const std::vector<Architecture>& architectures();
 
-/// nullptr if there is none.
-const Architecture* architecture_named(const std::string& model_type);
+/// The stacks of a model_type; empty if it is unknown.
+std::vector<const Architecture*> stacks_of(const std::string& model_type);
 
 /// Sets all keys of the layer but embeddings; those of the norm in front of the attention only if
 /// `with_norm`. Errors: data, if a tensor is missing, or if no job can express the layer.

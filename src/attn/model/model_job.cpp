@@ -62,45 +62,61 @@ class Model {
     const Config whole(json_, path);
     model_type_ = whole.text("model_type", "");
     checkpoint_ = checkpoint_in(folder_);
-    architecture_ = architecture_named(model_type_);
-    if (architecture_ == nullptr) refuse_type(path);
+    stacks_ = stacks_of(model_type_);
+    if (stacks_.empty()) refuse_type(path);
     const std::optional<Config> text_config = whole.object("text_config");
     config_.emplace(text_config ? *text_config : whole);
   }
 
   const std::string& model_type() const { return model_type_; }
   const std::string& checkpoint() const { return checkpoint_; }
-  std::int64_t layers() const {
+  const std::vector<const Architecture*>& stacks() const { return stacks_; }
+
+  /// Errors: data, if the model has stacks and `name` is not one, or if it has none.
+  const Architecture& stack(const std::string& name) const {
+    for (const Architecture* stack : stacks_)
+      if (stack->stack == name) return *stack;
+    std::vector<std::string> names;
+    for (const Architecture* stack : stacks_) names.emplace_back(stack->stack);
+    throw Error(ErrorKind::data,
+                Problem{.where = {config_->name()},
+                        .message = stacks_.size() > 1 ? "the model has several stacks of layers"
+                                                      : "the model has only one stack of layers",
+                        .hint = stacks_.size() > 1 ? "give stack " + join_or(names)
+                                                   : "remove the key stack"});
+  }
+
+  std::int64_t layers(const Architecture& stack) const {
+    if (stack.layers_key != nullptr && config_->has(stack.layers_key))
+      return config_->count({stack.layers_key});
     return config_->count({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   }
 
-  LayerJob layer(std::int64_t number, bool with_norm) const {
-    if (number >= layers())
+  LayerJob layer(const Architecture& stack, std::int64_t number, bool with_norm) const {
+    if (number >= layers(stack))
       throw Error(ErrorKind::data,
                   Problem{.where = {config_->name()},
                           .message = "the model has " +
-                                     counted(static_cast<std::size_t>(layers()), "layer") +
-                                     ", from 0 to " + std::to_string(layers() - 1) +
+                                     counted(static_cast<std::size_t>(layers(stack)), "layer") +
+                                     ", from 0 to " + std::to_string(layers(stack) - 1) +
                                      "; found layer " + std::to_string(number)});
-    const std::string root = root_of(number);
-    LayerJob job(*config_, number, checkpoint_, root,
-                 root + with_number(architecture_->layer, number), files_);
-    set_layer(*architecture_, with_norm, job);
+    const std::string root = root_of(stack, number);
+    LayerJob job(*config_, number, checkpoint_, root, root + with_number(stack.layer, number),
+                 files_);
+    set_layer(stack, with_norm, job);
     return job;
   }
 
  private:
   /// The first of the architecture's roots under which the layer has a weight of queries.
-  std::string root_of(std::int64_t number) const {
-    const std::string name =
-        with_number(architecture_->layer, number) + std::string(architecture_->q) + ".weight";
-    for (const std::string_view root : architecture_->roots)
+  std::string root_of(const Architecture& stack, std::int64_t number) const {
+    const std::string name = with_number(stack.layer, number) + std::string(stack.q) + ".weight";
+    for (const std::string_view root : stack.roots)
       if (files_.stored(checkpoint_, std::string(root) + name)) return std::string(root);
     throw Error(
         ErrorKind::data,
         Problem{.where = {checkpoint_},
-                .message = "has no tensor '" +
-                           printable(std::string(architecture_->roots.front()) + name) +
+                .message = "has no tensor '" + printable(std::string(stack.roots.front()) + name) +
                            "', as expected of model_type '" + printable(model_type_) + "'"});
   }
 
@@ -126,7 +142,7 @@ class Model {
   TensorFiles& files_;
   Json json_;
   std::string model_type_, checkpoint_;
-  const Architecture* architecture_ = nullptr;
+  std::vector<const Architecture*> stacks_;
   std::optional<Config> config_;
 };
 
@@ -167,11 +183,16 @@ bool expand_model(Document& document, TensorFiles& files) {
   const std::string& text = *model->value.get<std::string>();
   if (text.empty()) refuse_keys(document, *model, "expected a folder, found an empty string");
   const std::string folder = path_in(model->folder, text);
+  const Entry* const stack = document.find("stack");
+  const std::string stack_name = stack == nullptr ? "" : *stack->value.get<std::string>();
+  if (stack_name == "cross" && document.find("memory") == nullptr)
+    refuse_keys(document, *model, "stack cross requires memory, the output of the encoder");
   const Model opened(folder, files);
-  const LayerJob layer = opened.layer(static_cast<std::int64_t>(number), with_norm);
+  const LayerJob layer =
+      opened.layer(opened.stack(stack_name), static_cast<std::int64_t>(number), with_norm);
   Entry embeddings = *document.find("hidden");
   embeddings.key = "embeddings";
-  for (const char* key : {"model", "layer", "hidden", "hidden_is"}) document.erase(key);
+  for (const char* key : {"model", "layer", "stack", "hidden", "hidden_is"}) document.erase(key);
   document.set(std::move(embeddings));
   for (const auto& [key, value] : layer.keys())
     if (document.find(key) == nullptr)
@@ -181,14 +202,18 @@ bool expand_model(Document& document, TensorFiles& files) {
 
 ModelFacts model_facts(const std::string& folder, TensorFiles& files) {
   const Model model(folder, files);
-  return {model.model_type(), model.checkpoint(), model.layers()};
+  ModelFacts facts{model.model_type(), model.checkpoint(), {}};
+  for (const Architecture* stack : model.stacks())
+    facts.stacks.push_back({std::string(stack->stack), model.layers(*stack)});
+  return facts;
 }
 
-Document layer_document(const std::string& folder, std::int64_t layer, TensorFiles& files) {
+Document layer_document(const std::string& folder, const std::string& stack, std::int64_t layer,
+                        TensorFiles& files) {
   const Model model(folder, files);
+  const LayerJob job = model.layer(model.stack(stack), layer, true);
   Document document;
   document.name = folder;
-  const LayerJob job = model.layer(layer, true);
   for (const auto& [key, value] : job.keys())
     document.set({.key = key, .value = value, .origin = folder, .folder = ""});
   return document;
