@@ -226,8 +226,10 @@ Command random_command() {
                "METHOD", args->method,
                "name of the method in its library, or FILE.json with a list of steps; see below"),
            random_methods())),
-       required(text("--seed", args->seed, "N[,M...]",
-                     "N means np.random.seed(N); N,M means np.random.seed([N, M])")),
+       required(
+           text("--seed", args->seed, "N[,M...]",
+                "N means np.random.seed(N), torch.manual_seed(N) or jax.random.key(N); N,M means "
+                "np.random.seed([N, M])")),
        generator_option(*args),
        integer("--repeat", args->repeat, {.min = 1}, "N",
                "number of arrays to generate, one after another")});
