@@ -177,11 +177,22 @@ def ndjson_seeds():
     yield "three", "\n".join(["", lines[1], "\r", '{"no": 1}', lines[2]]).encode()
 
 
-def any_file_seeds():
-    yield from ((f"job-{name}", data) for name, data in job_seeds())
+def tensor_file_seeds():
     for seeds in [npy_seeds, npz_seeds, safetensors_seeds, csv_seeds]:
         for name, data in seeds():
             yield f"{seeds.__name__[:-6]}-{name}", data
+
+
+def convert_seeds():
+    yield from tensor_file_seeds()
+    for name, data in json_seeds():
+        yield f"json-{name}", data
+    yield "json-names", b'{"a": [[1, 2.5]], "b c": [true], "tokens": ["x"], "made_by": {}}'
+
+
+def any_file_seeds():
+    yield from ((f"job-{name}", data) for name, data in job_seeds())
+    yield from tensor_file_seeds()
     arrays = {f"{name}.npy": npy(np.array(rows, "f4")) for name, rows in QKV.items()}
     yield "job.npz", archive({**arrays, "heads.npy": npy(2), "causal.npy": npy(True)})
     torch = {f"in_proj_{part}.npy": npy(np.ones(shape, "f4"))
@@ -239,7 +250,7 @@ def words():
 
 SEEDS = {"npy": npy_seeds, "npz": npz_seeds, "safetensors": safetensors_seeds, "json": json_seeds,
          "csv": csv_seeds, "ndjson": ndjson_seeds, "job": job_seeds, "any_file": any_file_seeds,
-         "command_line": command_line_seeds, "numpy_text": numpy_text_seeds,
+         "convert": convert_seeds, "command_line": command_line_seeds, "numpy_text": numpy_text_seeds,
          "expected_text": expected_text_seeds}
 
 
