@@ -98,7 +98,7 @@ class TestSystemCalls:
         "URL": (["run", "load.json"], 66),
         "convert": (["convert", "q.npz", "-o", "again.npz"], 0),
         "svd": (["svd", "q.npz#Q", "-o", "svd/"], 0),
-        "shell command in a name": (["run", "q.npz#Q; touch canary"], 66),
+        "shell command in a name": (["run", "q.npz#Q; touch canary"], 65),
     }
 
     @staticmethod
