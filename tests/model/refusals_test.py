@@ -181,6 +181,23 @@ def test_batch_runs_layers(folder):
         assert line["weights"] == json.loads(alone.stdout)["weights"]
 
 
+def test_isolated_batch_reads_the_model(folder):
+    (folder / "job.json").write_text(json.dumps(job_of(folder)))
+    done = attn("batch", "job.json", "--isolate", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert json_lines(done.stdout)[0]["weights"] == json.loads(run(folder, "--format", "json",
+                                                                   layer=1).stdout)["weights"]
+
+
+def test_resumed_batch_computes_again_if_the_weights_changed(folder):
+    (folder / "job.json").write_text(json.dumps(job_of(folder)))
+    batch = ["batch", "job.json", "--out-dir", "out", "--resume"]
+    assert attn(*batch, cwd=folder).returncode == 0
+    assert b"1 skipped" in attn(*batch, cwd=folder).stderr
+    write_model(folder / "model", CONFIG, {name: 2 * array for name, array in tensors().items()})
+    assert b"model/model.safetensors changed" in attn(*batch, cwd=folder).stderr
+
+
 def test_batch_with_a_model_for_all_lines(folder):
     lines = "".join(json.dumps({"hidden": "x.npy", "layer": n}) + "\n" for n in (0, 1))
     done = attn("batch", "-", "--model", "model", "--outputs", "weights", stdin=lines, cwd=folder)
