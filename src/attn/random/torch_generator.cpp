@@ -193,8 +193,9 @@ Tensor TorchGenerator::randint(int128 low, int128 high, DType dtype, const Shape
     if constexpr (std::is_arithmetic_v<T>) {
       for (T& value : result.mutable_data<T>()) {
         const std::uint64_t word = range >= kLongRange ? bits_.next64() : bits_.next32();
-        value = static_cast<T>(static_cast<std::int64_t>(word % range) +
-                               static_cast<std::int64_t>(low));
+        // Modulo 2^64, because the sum of the two as signed integers may overflow.
+        value = static_cast<T>(
+            static_cast<std::int64_t>(word % range + static_cast<std::uint64_t>(low)));
       }
     }
   });
