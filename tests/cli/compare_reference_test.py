@@ -444,6 +444,12 @@ def test_flags_that_the_reference_decides_are_refused(results, flags, message):
     assert run.stdout == b""
 
 
+@pytest.mark.parametrize("flag", ["--model", "--stack", "--hidden", "--hidden-is"])
+def test_flags_of_a_model_have_a_hint(results, flag):
+    assert_error(results("w.npy", "--reference", flag, "x"), 2,
+                 f"unknown flag '{flag}'; write model, layer and hidden in the job file")
+
+
 @pytest.mark.parametrize("arguments", [["inputs.npz", "--reference", *SPARSEMAX], ["inputs.npz", "inputs.npz", "--reference"]])
 @pytest.mark.parametrize("flags", [[], ["--json"]])
 def test_file_without_outputs_is_refused(results, arguments, flags):

@@ -248,8 +248,8 @@ def test_saved_torch_layer_requires_the_number_of_heads(tmp_path, layer):
     np.savez(tmp_path / "layer.npz", embeddings=np.ones((3, 4)), **layer)
     run = attn("run", "layer.npz", cwd=tmp_path)
     assert run.returncode == 2
-    assert run.stderr == (b"attn: layer.npz: nn.MultiheadAttention does not save its number of heads; "
-                          b"give it with --heads\n")
+    assert run.stderr == (b"attn: layer.npz: the weights of nn.MultiheadAttention do not state the number of heads; "
+                          b"give heads (--heads)\n")
 
 
 def test_names_of_a_saved_layer_may_have_a_path(tmp_path, layer):

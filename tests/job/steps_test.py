@@ -133,12 +133,17 @@ REFUSED = [
     (["rand"], "job.json: draws: step 1: expected an object with a random method or a seed, found a string"),
     ([rand([1, 1], to="Q"), {"rnd": {}}], "draws: step 2: unknown random method 'rnd'"),
     ([{"rand": {}, "randn": {}}], "draws: step 1: expected an object with one random method"),
-    ([{"seed": 1, "rand": {}}], "draws: step 1: a seed and a draw in one step; write two steps"),
+    ([{"seed": 1, "rand": {}}], "draws: step 1: a step has either a seed or a method; write two steps"),
     ([{"seed": -1}], "draws: step 1: seed: expected whole numbers >= 0"),
     ([{"seed": 1.5}], "draws: step 1: seed: expected whole numbers >= 0"),
     ([rand([1, 1], to="q")], "draws: step 1: to: unknown input 'q' (did you mean 'Q'?)"),
-    ([rand([1, 1], to=[])], "draws: step 1: to: expected a name or a list of names, found an array"),
-    ([rand([1, 1], to=["Q", 1])], "draws: step 1: to: expected a name or a list of names, found an array"),
+    ([rand([1, 1], to=[])], "draws: step 1: to: expected a name or a list of names, found an empty list"),
+    ([rand([1, 1], to=["Q", 1])],
+     "draws: step 1: to: expected a name or a list of names, found a list with an integer"),
+    ([rand([1, 1], to=[1])], "draws: step 1: to: expected a name or a list of names, found a list of numbers"),
+    ([rand([1, 1], to=1)], "draws: step 1: to: expected a name or a list of names, found an integer"),
+    ([rand([1, 1], to="")], "draws: step 1: to: expected a name or a list of names, found an empty string"),
+    ([rand([2, 1], to=["Q", "Q"])], "draws: step 1: to: 'Q' is given twice"),
     ([rand([3, 1], to=["Q", "K"])], "draws: step 1: to: expected a first axis of 2 elements, found shape (3, 1)"),
     ([rand([], to=["Q", "K"])], "draws: step 1: to: expected a first axis of 2 elements, found shape ()"),
     ([rand([1, 1], to="K")], "job.json: draws: K is given twice: also by its key"),
@@ -169,7 +174,9 @@ def test_layer_is_refused(steps, message):
 
 def test_multihead_attention_needs_heads():
     job = {"generator": "torch", "seed": 1, "embeddings": X, "draws": [{"MultiheadAttention": {"embed_dim": 3}}]}
-    assert_error(attn("run", "-", stdin=json.dumps(job)), 2, "give it with --heads")
+    assert_error(attn("run", "-", stdin=json.dumps(job)), 2,
+                 "standard input: the weights of nn.MultiheadAttention do not state the number of heads; "
+                 "give heads (--heads)")
 
 
 def test_layer_is_not_a_tensor():
@@ -196,7 +203,21 @@ class TestMemory:
     def test_draws_are_counted(self):
         job = {"seed": 1, "Q": [[1.0]], "K": [[1.0]], "draws": [{"rand": {"shape": [600_000]}}]}
         assert_error(attn("run", "-", "--max-memory", "4M", stdin=json.dumps(job)), 65,
-                     "draws: takes more than 4194304 bytes of memory to draw")
+                     "attn: standard input: draws: step 1: takes more than 4194304 bytes of memory to draw")
+
+    def test_error_names_a_flag_once(self):
+        assert_error(attn("run", "--seed", 1, "--q", json.dumps({"rand": {"shape": [600_000]}}), "--k", "[[1]]",
+                          "--max-memory", "4M"), 65,
+                     "attn: --q: takes more than 4194304 bytes of memory to draw")
+
+    def test_discarded_draws_are_freed(self):
+        job = {"seed": 1, "K": [[1.0]], "draws": [self.HALF, self.HALF, rand([1, 1], to="Q")]}
+        assert attn("run", "-", "--max-memory", "4M", stdin=json.dumps(job)).returncode == 0
+
+    def test_values_are_counted_three_times(self):
+        job = {"seed": 1, "Q": [[1.0]], "K": [[1.0]], "draws": [{"permutation": {"values": [1] * 100_000}}]}
+        assert_error(attn("run", "-", "--max-memory", "4M", stdin=json.dumps(job)), 65,
+                     "draws: step 1: takes more than 4194304 bytes of memory to draw")
 
     def test_file_and_random_tensor_exceed_it_together(self, tmp_path):
         np.save(tmp_path / "k.npy", np.ones((80_000, 4)))
@@ -229,9 +250,23 @@ class TestFileOfSteps:
         ({}, "steps.json: expected a list of steps, found an object"),
         ([rand([1], to="x"), rand([1], to="x")], "steps.json: step 2: to: 'x' is given twice"),
         ([{"rnd": {}}], "steps.json: step 1: unknown random method 'rnd'"),
+        ({"Q": [[1.0]], "K": [[1.0]]}, "expected a list of steps, found an object; 'attn run' takes jobs"),
+        ([rand([2], to=["a", "a"])], "steps.json: step 1: to: 'a' is given twice"),
     ])
     def test_is_refused(self, tmp_path, steps, message):
         assert_error(self.run(tmp_path, steps), 65, message)
+
+    @pytest.mark.parametrize("flag", [["--shape", "5,5"], ["--high", 3], ["--input", "none.npy"], ["--repeat", 3],
+                                      ["--no-bias"], ["--endpoint"]], ids=lambda flag: flag[0])
+    def test_flag_without_an_effect_is_refused(self, tmp_path, flag):
+        assert_error(self.run(tmp_path, [rand([1], to="x")], *flag), 2, f"{flag[0]}: not used with a list of steps")
+
+    def test_discarded_draws_are_freed(self, tmp_path):
+        assert self.run(tmp_path, [rand([100_000])] * 20 + [rand([1], to="x")], "--max-memory", "8M").returncode == 0
+
+    def test_memory_error_names_the_file_once(self, tmp_path):
+        assert_error(self.run(tmp_path, [rand([100_000], to="x")], "--max-memory", "500K"), 65,
+                     "attn: steps.json: step 1: takes more than 512000 bytes of memory to draw")
 
     def test_list_of_names_is_refused_for_a_layer(self, tmp_path):
         assert_error(self.run(tmp_path, [{"Linear": LINEAR, "to": ["a", "b"]}], "--generator", "torch"), 65,

@@ -118,7 +118,8 @@ def test_bart_and_whisper(tmp_path, rng, model_type, stack):
 
 @pytest.mark.parametrize("flags, message", [
     ([], "model/config.json: the model has several stacks of layers; give stack encoder, decoder or cross"),
-    (["--stack", "cross"], "--model: stack cross requires memory, the output of the encoder"),
+    (["--stack", "cross"], "--model: --stack cross requires --memory, the output of the encoder"),
+    (["--stack", "decoder", "--memory", "x.npy"], "--model: --memory requires --stack cross"),
     (["--stack", "decoder", "--layer", "1"], "the model has 1 layer, from 0 to 0; found layer 1"),
     (["--stack", "decodr"], "--stack: "),
 ])
@@ -135,7 +136,7 @@ def test_stack_of_a_model_with_one_stack(tmp_path):
                 {"x": np.ones(1)})
     np.save(tmp_path / "x.npy", np.ones((L, M)))
     done = attn("run", "--model", "model", "--layer", "0", "--stack", "encoder", "--hidden", "x.npy", cwd=tmp_path)
-    assert_error(done, 65, "model/config.json: the model has only one stack of layers; remove the key stack")
+    assert_error(done, 65, "model/config.json: the model has only one stack of layers; remove stack")
 
 
 def test_stack_requires_a_model():

@@ -133,6 +133,25 @@ def test_mistral_has_a_window_in_all_layers(tmp_path, rng, window):
     close(run(tmp_path, 0, x), (weights, linear(tensors, "layers.0.self_attn.o_proj", context)))
 
 
+@pytest.mark.parametrize("model_type, keys, window", [
+    ("mistral", {}, 4096), ("mistral", {"sliding_window": None}, None), ("mixtral", {}, None), ("phi3", {}, None),
+    ("qwen2", {}, None), ("qwen2", {"use_sliding_window": True}, 4096),
+    ("qwen2", {"use_sliding_window": True, "sliding_window": None}, None),
+    ("gemma2", {}, 4096), ("gemma2", {"sliding_window": None}, None), ("gemma3_text", {}, 4096),
+    ("gpt_oss", {"rope_scaling": {"rope_type": "default"}}, 128),
+])
+def test_window_without_sliding_window_in_the_configuration(tmp_path, rng, model_type, keys, window):
+    """The defaults are those of transformers 5: configuration_*.py."""
+    norms = [*INPUT_NORM, ("self_attn.q_norm", D), ("self_attn.k_norm", D)]
+    tensors = layer_tensors(rng, "layers.0.", norms=norms) | {
+        "layers.0.self_attn.sinks": rng.standard_normal(H),
+        "layers.0.self_attn.qkv_proj.weight": rng.standard_normal(((H + 2 * G) * D, M))}
+    write_model(tmp_path / "model", {"model_type": model_type, **CONFIG, "max_window_layers": 0, **keys}, tensors)
+    done = attn("model", "inspect", "model", "--layer", 0, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["job"].get("window") == (window and [window - 1, 0])
+
+
 def test_phi3_has_fused_projections_and_partial_rotation(tmp_path, rng):
     separate = layer_tensors(rng, "layers.0.", norms=INPUT_NORM)
     tensors = {name: y for name, y in separate.items() if "_proj" not in name or "o_proj" in name}

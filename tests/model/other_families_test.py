@@ -33,6 +33,15 @@ def run(folder, config, tensors, x, layer=0):
         return out["weights"], out["output"]
 
 
+def test_gpt_neox_that_rotates_more_columns_than_a_head_has(tmp_path, rng):
+    write_model(tmp_path / "model", {"model_type": "gpt_neox", "num_attention_heads": H, "hidden_size": M,
+                                     "num_hidden_layers": 1, "rotary_pct": 2},
+                random_tensors(rng, "layers.0.", input_layernorm__weight=M, attention__dense__weight=(M, M),
+                               attention__query_key_value__weight=(3 * M, M)))
+    done = attn("model", "inspect", "model", cwd=tmp_path)
+    assert_error(done, 65, "model/config.json: rotary_pct: expected a number > 0 and <= 1, found 2")
+
+
 def close(found, expected):
     for one, other in zip(found, expected):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12 * max(1, np.abs(other).max()))

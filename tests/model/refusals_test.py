@@ -59,8 +59,12 @@ def test_unknown_model_type_is_refused_by_name(folder):
     ({"model_type": "absent"}, "model/config.json: model_type: expected the name of an architecture, found none"),
     ({"model_type": 3}, "model/config.json: model_type: expected a string, found an integer"),
     ({"num_attention_heads": "absent"}, "num_attention_heads: expected a whole number, found none"),
-    ({"num_attention_heads": 0}, "num_attention_heads: expected a whole number from 1"),
-    ({"num_attention_heads": 1.5}, "num_attention_heads: expected a whole number from 1"),
+    ({"num_attention_heads": 0}, "num_attention_heads: expected a whole number from 1 to 1000000000, found 0"),
+    ({"num_attention_heads": 1.5}, "num_attention_heads: expected a whole number from 1 to 1000000000, found 1.5"),
+    ({"num_attention_heads": "absent", "n_head": "x"}, "n_head: expected a finite number, found a string"),
+    ({"num_attention_heads": None, "n_heads": 0}, "n_heads: expected a whole number from 1 to 1000000000, found 0"),
+    ({"partial_rotary_factor": 1e300}, "config.json: partial_rotary_factor: expected a number > 0 and <= 1, found "),
+    ({"rope_parameters": {"partial_rotary_factor": -1}}, "rope_parameters: partial_rotary_factor: expected a number"),
     ({"num_attention_heads": "two"}, "num_attention_heads: expected a finite number, found a string"),
     ({"num_attention_heads": 1e300}, "num_attention_heads: expected a whole number from 1"),
     ({"num_hidden_layers": "absent"}, "num_hidden_layers: expected a whole number, found none"),
@@ -81,6 +85,33 @@ def test_configuration_that_no_job_expresses(folder, keys, message):
         assert done.returncode == 0
     else:
         assert_refused(done, 65, "model/config.json: ", message)
+
+
+def test_layer_types_for_fewer_layers(folder):
+    change(folder, model_type="qwen2", layer_types=["full_attention"])
+    assert_refused(run(folder, layer=1), 65, "layer_types: has entries for only 1 layer")
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_first_layer_with_a_window_may_be_any_number(folder, layer):
+    change(folder, model_type="qwen2", use_sliding_window=True, sliding_window=1, max_window_layers=1e300)
+    done = run(folder, "--dry-run", layer=layer)
+    assert done.returncode == 0
+    assert b'"window"' not in done.stdout
+
+
+def test_memory_requires_a_model_with_stacks(folder):
+    assert_refused(run(folder, "--memory", "x.npy"), 2, "--model: --memory requires --stack cross")
+
+
+def test_memory_in_a_job_file_requires_a_model_with_stacks(folder):
+    (folder / "job.json").write_text(json.dumps(job_of(folder, memory="x.npy")))
+    assert_refused(attn("run", "job.json", cwd=folder), 65, "model: memory requires stack cross")
+
+
+def test_largest_number_of_a_layer(folder):
+    assert_refused(run(folder, layer=2 ** 63 - 1), 65,
+                   "the model has 2 layers, from 0 to 1; found layer 9223372036854775807")
 
 
 def test_layer_beyond_the_last(folder):
@@ -115,7 +146,8 @@ def test_missing_tensor(folder):
 
 def test_names_of_another_architecture(folder):
     write_model(folder / "model", CONFIG, {"blocks.0.q": np.ones((M, M))})
-    assert_refused(run(folder), 65, "has no tensor 'model.layers.0.self_attn.q_proj.weight', as expected of model_type")
+    assert_refused(run(folder), 65, "has no tensor 'model.layers.0.self_attn.q_proj.weight', "
+                                    "which model_type 'llama' requires")
 
 
 def test_missing_shard_names_the_index(folder):
@@ -249,6 +281,27 @@ def test_inspect_groups_layers(folder):
 def test_inspect_as_json(folder):
     done = attn("model", "inspect", "model", "--json", cwd=folder)
     assert [line["layer"] for line in json_lines(done.stdout)] == [0, 1]
+
+
+def test_inspect_refuses_the_largest_number_of_a_layer(folder):
+    done = attn("model", "inspect", "model", "--layer", 2 ** 63 - 1, cwd=folder)
+    assert_refused(done, 65, "the model has 2 layers, from 0 to 1; found layer 9223372036854775807")
+
+
+def test_inspect_reads_the_configuration_once(folder):
+    layers = 40
+    tensors_of_all = {name.replace("layers.0.", f"layers.{n}."): array for n in range(layers)
+                      for name, array in tensors().items() if "layers.0." in name}
+    config = CONFIG | {"num_hidden_layers": layers, "id2label": {str(n): "label" for n in range(2000)}}
+    write_model(folder / "model", config, tensors_of_all)
+    done = attn("model", "inspect", "model", "--max-memory", "5MiB", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_inspect_of_more_layers_than_the_checkpoint_has(folder):
+    change(folder, num_hidden_layers=900_000_000)
+    done = attn("model", "inspect", "model", "--max-memory", "500MiB", cwd=folder)
+    assert_refused(done, 65, "has no tensor 'model.layers.2.self_attn.q_proj.weight'")
 
 
 def test_model_without_a_subcommand(folder):

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.attn import assert_error, attn
 
 
 def printed(arrays, show=str):
@@ -59,6 +59,8 @@ PRINTED = [
      lambda: printed([stream(5).uniform(-2, -0.5, 3)])),
     (["choice", "--seed", 5, "--n", 5, "--no-replace", "--shape", 3],
      lambda: printed([stream(5).choice(5, 3, replace=False)])),
+    (["permutation", "--seed", 5, "--n", "0000000000000000000006"], lambda: printed([stream(5).permutation(6)])),
+    (["normal", "--seed", 5, "--scale", "00", "--shape", 2], lambda: printed([stream(5).normal(0, 0, 2)])),
     # Numbers without a leading or trailing digit.
     (["normal", "--seed", 1, "--loc", "-.5", "--scale", ".25", "--shape", 3],
      lambda: printed([stream(1).normal(-.5, .25, 3)])),
@@ -179,6 +181,7 @@ REFUSED = [
     (["choice", "--seed", 1, "--n", 2, "--p", ".5,,.5"], "--p: expected numbers with commas"),
     (["randint", "--seed", 1, "--high", "x"], "--high: expected a number, found 'x'"),
     (["choice", "--seed", 1, "--n", "x"], "--n: expected a whole number, found 'x'"),
+    (["permutation", "--seed", 1, "--n", 10**20], "n: expected 0 to 2147483647, found 100000000000000000000"),
     (["choice", "--seed", 1, "--n", 2, "--p", "1;2"], "--p: expected numbers with commas"),
     (["foo", "--seed", 1], "unknown random method 'foo'; the methods are randint, rand, "),
     (["foo", "--seed", 1, "--generator", "default_rng"],
@@ -212,6 +215,11 @@ def test_choice_refuses_a_matrix(tmp_path):
     run = attn("random", "choice", "--seed", 1, "--input", "matrix.npy", cwd=tmp_path)
     assert run.returncode == 65
     assert b"expected one axis" in run.stderr
+
+
+def test_number_with_leading_zeros_is_counted():
+    assert_error(attn("random", "permutation", "--seed", 1, "--n", "0000000000001000000", "--max-memory", "1M"), 65,
+                 "permutation: takes more than 1048576 bytes of memory to draw")
 
 
 def test_missing_input_is_refused(tmp_path):

@@ -82,6 +82,8 @@ REFUSED = [
     (["normal", "--seed", 1, "--key", "fold_in(-1)"], "key: expected steps"),
     (["normal", "--seed", 1, "--key", "fold(1)"], "key: expected steps"),
     (["normal", "--seed", 1, "--key", "split[1]]"], "key: expected steps"),
+    (["normal", "--seed", 1, "--key", "split[1]split[0]"], "key: expected steps"),
+    (["normal", "--seed", 1, "--key", "fold_in(1)split[0]"], "key: expected steps"),
     (["uniform", "--seed", 1, "--minval", 1], "uniform: bounds: expected minval < maxval"),
     (["uniform", "--seed", 1, "--dtype", "float16"], "uniform: dtype: expected float32 or float64"),
     (["randint", "--seed", 1, "--minval", 3, "--maxval", 3], "randint: bounds: expected low < high"),

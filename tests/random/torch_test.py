@@ -54,8 +54,8 @@ def test_repeated_layers_have_numbered_names():
 
 
 @pytest.mark.parametrize("generator, reason", [
-    ("torch-mkl", "the stream that MKL gives PyTorch on Intel CPUs, for bernoulli with one p and for dropout, "
-                  "has another generator; give the mask as a tensor"),
+    ("torch-mkl", "on Intel CPUs, PyTorch draws bernoulli_(p) and dropout from MKL's generator, which attn does not "
+                  "have; give the mask as a tensor"),
     ("torch-cuda", "the numbers of PyTorch's CUDA generator depend on the GPU"),
 ])
 class TestStreamThatCannotBeReproduced:
@@ -86,6 +86,12 @@ REFUSED = [
     (["kaiming_normal", "--seed", 1, "--shape", "3,3", "--nonlinearity", "gelu"], "nonlinearity: expected linear"),
     (["Embedding", "--seed", 1, "--num-embeddings", 2, "--embedding-dim", 2, "--indices", "0,2"],
      "Embedding: indices: expected 0 to 1, found 2"),
+    (["Embedding", "--seed", 1, "--num-embeddings", 2, "--embedding-dim", 0, "--indices", "7"],
+     "Embedding: indices: expected 0 to 1, found 7"),
+    (["Embedding", "--seed", 1, "--num-embeddings", 0, "--embedding-dim", 2, "--indices", "0"],
+     "Embedding: indices: expected no indices, because num_embeddings is 0, found 0"),
+    (["Embedding", "--seed", 1, "--num-embeddings", 2, "--embedding-dim", 2, "--indices=-1"],
+     "Embedding: indices: expected whole numbers >= 0, found -1"),
     (["Linear", "--seed", 1, "--in-features", 2], "Linear: expected the argument 'out_features', found none"),
     (["integers", "--seed", 1], "integers: not available for torch, only for default_rng"),
 ]

@@ -5,7 +5,7 @@
 
 namespace attn {
 
-/// The library as which arrays are printed.
+/// The library whose text is reproduced.
 enum class TextStyle {
   numpy,
   torch,  ///< PyTorch: tensor([1., 2.])
@@ -13,7 +13,7 @@ enum class TextStyle {
   tf      ///< TensorFlow: tf.Tensor([1. 2.], shape=(2,), dtype=float32)
 };
 
-/// No number is negative.
+/// All integers are >= 0.
 struct PrintOptions {
   enum class FloatMode {
     fixed,         ///< exactly `precision` digits after the point

@@ -30,7 +30,7 @@ constexpr CommandEntry kCommands[] = {
     {"convert", "convert tensor files, or print them as NumPy does", convert_command},
     {"compare", "compare the tensors of two files, or of a file and a job", compare_command},
     {"merge", "combine attention over parts of the keys", merge_command},
-    {"model", "print what is understood of a model's layers", model_command},
+    {"model", "show how attn reads the layers of a model", model_command},
     {"random", "generate random arrays of NumPy, PyTorch and JAX", random_command},
     {"svd", "compute a truncated singular value decomposition", svd_command},
     {"conventions", "list the attention conventions of each library", conventions_command},

@@ -1,5 +1,6 @@
 #include "attn/cli/compare.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -92,7 +93,13 @@ void add_compare_options(Command& command, CompareArgs& args) {
   // Not listed: 'attn run --help' has them.
   std::vector<Option> job = in_group("", job_options(args.reference.flags));
   // --layer selects a matrix to draw; the job of a model's layer is a file.
-  std::erase_if(job, [](const Option& option) { return option.has_name("--layer"); });
+  const std::vector<std::string> model_flags = {"--model", "--layer", "--stack", "--hidden",
+                                                "--hidden-is"};
+  std::erase_if(job, [&](const Option& option) {
+    return std::find(model_flags.begin(), model_flags.end(), option.name()) != model_flags.end();
+  });
+  command.hints.push_back({{"--model", "--stack", "--hidden", "--hidden-is"},
+                           "write model, layer and hidden in the job file"});
   command.add(job);
   command.add(picture_options(args));
   command.add(in_group("Picture", panel_options(args.choice)));

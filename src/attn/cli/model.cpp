@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
@@ -47,21 +48,20 @@ std::string keys_of(const Document& document, const ModelFacts& facts, std::int6
   return lines;
 }
 
-/// The layers of a stack to print. Errors: data, if it has no layer of this number.
-std::vector<std::int64_t> layers_of(const ModelFacts::Stack& stack, const ModelArgs& args) {
-  if (args.layer) return {*args.layer};
-  std::vector<std::int64_t> layers;
-  for (std::int64_t layer = 0; layer < stack.layers; ++layer) layers.push_back(layer);
-  return layers;
+/// The numbers of the first and of the last layer to print.
+std::pair<std::int64_t, std::int64_t> layers_of(const ModelFacts::Stack& stack,
+                                                const ModelArgs& args) {
+  if (args.layer) return {*args.layer, *args.layer};
+  return {0, stack.layers - 1};
 }
 
 /// Layers with the same keys are printed together.
 std::string stack_text(const ModelFacts::Stack& stack, const ModelArgs& args,
-                       const ModelFacts& facts, TensorFiles& files) {
+                       const ModelLayers& model) {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> groups;
-  for (const std::int64_t layer : layers_of(stack, args)) {
-    const std::string keys =
-        keys_of(layer_document(args.folder, stack.name, layer, files), facts, layer);
+  const auto [first, last] = layers_of(stack, args);
+  for (std::int64_t layer = first; layer <= last; ++layer) {
+    const std::string keys = keys_of(model.job(stack.name, layer), model.facts(), layer);
     const auto group = std::find_if(groups.begin(), groups.end(),
                                     [&](const auto& each) { return each.first == keys; });
     if (group == groups.end())
@@ -81,20 +81,21 @@ std::string stack_text(const ModelFacts::Stack& stack, const ModelArgs& args,
 
 /// A line for each layer.
 std::string stack_json(const ModelFacts::Stack& stack, const ModelArgs& args,
-                       const ModelFacts& facts, TensorFiles& files) {
+                       const ModelLayers& model) {
   std::string lines;
-  for (const std::int64_t layer : layers_of(stack, args))
-    lines += "{\"model_type\":" + json_quoted(facts.model_type) +
+  const auto [first, last] = layers_of(stack, args);
+  for (std::int64_t layer = first; layer <= last; ++layer)
+    lines += "{\"model_type\":" + json_quoted(model.facts().model_type) +
              (stack.name.empty() ? "" : ",\"stack\":" + json_quoted(stack.name)) +
              ",\"layer\":" + std::to_string(layer) +
-             ",\"job\":" + job_json(layer_document(args.folder, stack.name, layer, files), -1) +
-             "}\n";
+             ",\"job\":" + job_json(model.job(stack.name, layer), -1) + "}\n";
   return lines;
 }
 
 int inspect_model(const ModelArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
-  const ModelFacts facts = model_facts(args.folder, files);
+  const ModelLayers model(args.folder, files);
+  const ModelFacts& facts = model.facts();
   std::string text;
   if (!args.json) {
     text = "model_type  " + printable(facts.model_type) + "\ntensors     " +
@@ -104,8 +105,7 @@ int inspect_model(const ModelArgs& args) {
               (stack.name.empty() ? "" : " (" + stack.name + ")") + "\n";
   }
   for (const ModelFacts::Stack& stack : facts.stacks)
-    text +=
-        args.json ? stack_json(stack, args, facts, files) : stack_text(stack, args, facts, files);
+    text += args.json ? stack_json(stack, args, model) : stack_text(stack, args, model);
   print(text);
   return 0;
 }
@@ -118,9 +118,9 @@ Command model_command() {
   inspect.name = "inspect";
   inspect.summary = "print the attention of each layer as keys of a job";
   inspect.description =
-      "Prints what is understood of the attention layers of a model: the keys of the job that "
-      "attn run --model DIR --layer N computes, without the hidden states. Layers with the same "
-      "keys are printed together; # is the number of the layer.";
+      "Prints each attention layer of a model as the job that attn run --model DIR --layer N "
+      "computes, without the hidden states. Layers with the same keys are printed together; # is "
+      "the number of the layer.";
   inspect.example = "  attn model inspect Qwen3-0.6B --layer 3";
   inspect.options = {
       required(positional("DIR", args->folder, "folder of config.json and model.safetensors")),
@@ -131,8 +131,8 @@ Command model_command() {
 
   Command command;
   command.description =
-      "Prints what is understood of a model: a folder of config.json and model.safetensors or "
-      "model.safetensors.index.json, as Hugging Face's transformers saves it.";
+      "Shows how attn reads the attention layers of a model: a folder of config.json and "
+      "model.safetensors or model.safetensors.index.json, as Hugging Face's transformers saves it.";
   command.example = inspect.example;
   command.subcommands = {inspect};
   command.action = []() -> int {

@@ -45,9 +45,12 @@ std::string flag_of(const RandomArgument& argument) {
 }
 
 Json number_argument(const RandomArgument& argument, const std::string& text) {
+  const bool is_digits = entropy_words(text).has_value();
+  const std::string digits =
+      is_digits ? text.substr(std::min(text.find_first_not_of('0'), text.size() - 1)) : text;
   // Integers beyond 64 bits (the end of uint64) are passed as a string.
-  if (text.size() > 18 && entropy_words(text).has_value()) return Json{text};
-  const std::optional<Json> number = number_from_flag(text);
+  if (is_digits && digits.size() > 18) return Json{digits};
+  const std::optional<Json> number = number_from_flag(digits);
   if (!number) refuse_number(argument, text);
   return *number;
 }
@@ -101,13 +104,6 @@ Json spec_of(const RandomArgs& args) {
   return Json{JsonObject{{args.method, Json{std::move(arguments)}}}};
 }
 
-/// The memory of one array: its elements, and where they are drawn from.
-std::size_t drawn_bytes(const Json& spec, const std::optional<Tensor>& values) {
-  constexpr std::size_t kCopies = 3, kElement = sizeof(double);
-  const std::size_t given = values ? saturating_product({values->size(), kCopies, kElement}) : 0;
-  return saturating_sum(random_tensor_bytes(spec), given);
-}
-
 constexpr std::size_t kNamedTensor = 256;
 
 /// Draws the tensors of a file with a list of steps.
@@ -117,9 +113,11 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
   const Json list = parse_json(file.text(), file.name(), charge);
   const auto* steps = list.get<JsonArray>();
   if (steps == nullptr)
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = {file.name()}, .expected = "a list of steps", .found = list.kind()});
+    throw Error(ErrorKind::data,
+                Problem{.where = {file.name()},
+                        .expected = "a list of steps",
+                        .found = list.kind(),
+                        .hint = list.get<JsonObject>() != nullptr ? "'attn run' takes jobs" : ""});
   TensorMap arrays;
   for (std::size_t i = 0; i < steps->size(); ++i)
     within(file.name(), [&] {
@@ -129,8 +127,8 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
           stream = make_stream(*step.seed, args.generator);
           return;
         }
-        files.budget().charge(saturating_sum(random_tensor_bytes(step.spec), kNamedTensor),
-                              file.name(), "draw");
+        const std::size_t bytes = saturating_sum(random_tensor_bytes(step.spec), kNamedTensor);
+        files.budget().charge(bytes, "", "draw");
         for (const auto& [name, tensor] : named_tensors(step, draw(step.spec, stream))) {
           if (arrays.contains(name))
             throw Error(
@@ -138,6 +136,7 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
                 Problem{.subject = "to", .message = "'" + printable(name) + "' is given twice"});
           arrays.set(name, tensor);
         }
+        if (step.to.empty()) files.budget().release(bytes);
       });
     });
   return arrays;
@@ -145,7 +144,25 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
 
 bool names_file(const std::string& method) { return method.ends_with(".json") || method == "-"; }
 
+/// Errors: usage, for a flag that has no effect on the steps of a file.
+void refuse_flags_with_file(const RandomArgs& args) {
+  const auto refuse = [](const std::string& flag_name) {
+    fail_usage(flag_name + ": not used with a list of steps");
+  };
+  for (const RandomArgument& argument : random_argument_table()) {
+    const std::string name(argument.name);
+    const auto on = args.booleans.find(name);
+    const bool is_given =
+        argument.kind == ArgumentKind::tensor
+            ? !args.input.empty()
+            : args.arguments.contains(name) || (on != args.booleans.end() && on->second);
+    if (is_given) refuse(flag_of(argument));
+  }
+  if (args.repeat != 1) refuse("--repeat");
+}
+
 int run_random(const RandomArgs& args) {
+  if (names_file(args.method)) refuse_flags_with_file(args);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   TensorMap arrays;
   try {
@@ -159,9 +176,10 @@ int run_random(const RandomArgs& args) {
     std::optional<Tensor> values;
     if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
     for (std::size_t i = 0; i < args.repeat; ++i) {
-      files.budget().charge(saturating_sum(drawn_bytes(spec, values), kNamedTensor), args.method,
-                            "draw");
-      const TensorMap drawn = draw(spec, stream, values ? &*values : nullptr);
+      const Tensor* given = values ? &*values : nullptr;
+      files.budget().charge(saturating_sum(random_tensor_bytes(spec, given), kNamedTensor),
+                            args.method, "draw");
+      const TensorMap drawn = draw(spec, stream, given);
       // NumPy shuffles in place: the next repetition shuffles this result.
       if (args.method == "shuffle") values = drawn.at("");
       const std::string prefix = args.repeat == 1 ? "" : "arr_" + std::to_string(i);
@@ -224,7 +242,8 @@ Command random_command() {
       {required(suggesting(
            positional(
                "METHOD", args->method,
-               "name of the method in its library, or FILE.json with a list of steps; see below"),
+               "name of the method in its library (see below), or a list of steps: FILE.json, or - "
+               "for standard input"),
            random_methods())),
        required(
            text("--seed", args->seed, "N[,M...]",

@@ -62,10 +62,10 @@ struct Inputs {
   std::optional<Tensor> key_mask;  ///< likewise, (B or 1, 1, 1, P + N)
 
   std::optional<Tensor> bias_K, bias_V;       ///< (B, G, 1, Dk), (B, G, 1, Dv): appended
-  std::optional<Tensor> input_norm_weight;    ///< (1, M), with norm_offset, as are the next two
+  std::optional<Tensor> input_norm_weight;    ///< (1, M); includes norm_offset
   std::optional<Tensor> input_norm_bias;      ///< (1, M)
-  std::optional<Tensor> q_norm, q_norm_bias;  ///< (H or 1, D)
-  std::optional<Tensor> k_norm, k_norm_bias;  ///< (G or 1, Dk)
+  std::optional<Tensor> q_norm, q_norm_bias;  ///< (H or 1, D); the first includes norm_offset
+  std::optional<Tensor> k_norm, k_norm_bias;  ///< (G or 1, Dk); likewise
   std::optional<Tensor> cos, sin;             ///< (positions, r / 2) or (B or 1, N, r / 2)
   std::optional<Tensor> rotary_divisors;      ///< (r / 2), f64: the factors of longrope that apply
   Tensor query_positions, key_positions;      ///< (B or 1, L), (B or 1, N); int64, for rotary

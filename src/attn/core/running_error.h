@@ -7,7 +7,7 @@
 namespace attn {
 
 /// A number and the first-order bound of its error when every number and operation is rounded once.
-/// The functions and operators are those of double, so that a template computes either.
+/// It has the functions and operators of double, so that one template computes with both.
 struct RunningError {
   double value;
   double error;  ///< in units of the unit roundoff

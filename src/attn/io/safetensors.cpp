@@ -151,11 +151,9 @@ Tensor read_safetensor(const FileBytes& file, const std::string& name, ReadBudge
 
 const SafetensorsEntry& entry_named(const SafetensorsHeader& header, const std::string& name,
                                     const FileBytes& file) {
+  if (const SafetensorsEntry* entry = header.find(name)) return *entry;
   std::vector<std::string> names;
-  for (const SafetensorsEntry& entry : header.entries) {
-    if (entry.name == name) return entry;
-    names.push_back(entry.name);
-  }
+  for (const SafetensorsEntry& entry : header.entries) names.push_back(entry.name);
   fail_at({file.name()}, "has no tensor '" + printable(name) + "'" + did_you_mean(name, names));
 }
 
@@ -363,6 +361,13 @@ SafetensorsMetadata metadata_of(const Json& json, MemoryCharge& charge) {
 
 }  // namespace
 
+const SafetensorsEntry* SafetensorsHeader::find(std::string_view name) const {
+  const auto found = std::lower_bound(
+      by_name.begin(), by_name.end(), name,
+      [&](std::size_t i, std::string_view wanted) { return entries[i].name < wanted; });
+  return found == by_name.end() || entries[*found].name != name ? nullptr : &entries[*found];
+}
+
 SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& charge) {
   const std::string_view text = header_text(file);
   const Json json = within(file.name(), [&] { return parse_json(text, "header", charge); });
@@ -381,6 +386,12 @@ SafetensorsHeader parse_safetensors_header(const FileBytes& file, MemoryCharge& 
     });
   }
   require_no_gap(header, file, start);
+  charge.add(MemoryCharge::kBlock + header.entries.size() * sizeof(std::size_t));
+  header.by_name.resize(header.entries.size());
+  std::iota(header.by_name.begin(), header.by_name.end(), std::size_t{0});
+  std::sort(header.by_name.begin(), header.by_name.end(), [&](std::size_t i, std::size_t j) {
+    return header.entries[i].name < header.entries[j].name;
+  });
   return header;
 }
 

@@ -73,7 +73,11 @@ struct SafetensorsEntry {
 
 struct SafetensorsHeader {
   std::vector<SafetensorsEntry> entries;  ///< in the header's order
+  std::vector<std::size_t> by_name;       ///< indices of the entries, sorted by name
   SafetensorsMetadata metadata;
+
+  /// The entry of a tensor; nullptr if there is none of this name.
+  const SafetensorsEntry* find(std::string_view name) const;
 };
 
 /// Charges what the header and its tensors take in memory to `charge`, without their elements.

@@ -327,9 +327,9 @@ std::optional<StoredTensor> TensorFiles::stored(const std::string& path, const s
     const TensorRef shard = in_shard({path, name});
     return within(path, [&] { return stored(shard.path, name); });
   }
-  for (const SafetensorsEntry& entry : header(path).entries)
-    if (entry.name == name) return StoredTensor{std::string(entry.kind->name), entry.shape};
-  return std::nullopt;
+  const SafetensorsEntry* entry = header(path).find(name);
+  if (entry == nullptr) return std::nullopt;
+  return StoredTensor{std::string(entry->kind->name), entry->shape};
 }
 
 bool TensorFiles::contains(const std::string& path, const std::string& name) {
@@ -337,8 +337,8 @@ bool TensorFiles::contains(const std::string& path, const std::string& name) {
   const FileBytes& bytes = file_of_names(path);
   if (format_of(bytes) == Format::npz && is_own(path) && !tensors_.contains(path))
     return read_npz_array(bytes, name, limits_.npz, &budget_).has_value();
-  const std::vector<std::string> all = names(path);
-  return std::find(all.begin(), all.end(), name) != all.end();
+  if (format_of(bytes) == Format::safetensors) return header(path).find(name) != nullptr;
+  return all(path).contains(name);
 }
 
 TensorMap TensorFiles::below(const std::string& path, const std::string& prefix) {

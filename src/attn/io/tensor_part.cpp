@@ -99,9 +99,11 @@ std::vector<Range> ranges_of(const AxisPart& axis, std::size_t length, std::size
   if (axis.parts > 0) {
     if (__builtin_mul_overflow(axis.parts, axis.groups, &pieces) || pieces > total ||
         total % pieces != 0)
-      refuse_part(part, which + counted(length, "element") + ", which cannot be divided into " +
-                            counted(static_cast<std::size_t>(axis.parts), "equal part") +
-                            (axis.groups > 1 ? " in each of " + std::to_string(axis.groups) : ""));
+      refuse_part(
+          part,
+          which + counted(length, "element") + ", which cannot be divided into " +
+              counted(static_cast<std::size_t>(axis.parts), "equal part") +
+              (axis.groups > 1 ? " in each of " + std::to_string(axis.groups) + " groups" : ""));
     units = axis.parts, unit = total / pieces;
   }
   const auto position = [&](std::int64_t index) { return index < 0 ? index + units : index; };
@@ -110,10 +112,13 @@ std::vector<Range> ranges_of(const AxisPart& axis, std::size_t length, std::size
   const std::int64_t last = !is_inside       ? units
                             : axis.is_single ? first + 1
                                              : position(axis.last.value_or(units));
-  const std::string count =
-      counted(static_cast<std::size_t>(units), axis.parts > 0 ? "part" : "element");
-  if (!is_inside || last < 0 || last > units)
-    refuse_part(part, which + count + ": the index is out of range");
+  if (!is_inside || last < 0 || last > units) {
+    const std::string wrong = std::to_string(is_inside ? *axis.last : *axis.first);
+    refuse_part(part,
+                axis.parts > 0
+                    ? "part " + wrong + " of " + std::to_string(units) + " is out of range"
+                    : "index " + wrong + " is out of range: " + which + counted(length, "element"));
+  }
   if (first > last) refuse_part(part, "expected I <= J in I:J");
   charge.add(static_cast<std::size_t>(axis.groups), sizeof(Range));
   std::vector<Range> ranges;

@@ -29,9 +29,10 @@ struct NamedPart {
 /// Splits "NAME[...].T" before the brackets and ".T" at its end.
 NamedPart split_part(const std::string& text);
 
-/// The elements of `tensor` that `part` selects. They share its memory if they are an element or an
-/// equal part of the first axis; copies stay charged to `budget` under `name`. Errors: data, that
-/// name neither the file nor the tensor.
+/// The elements of `tensor` that `part` selects. The result shares the memory of `tensor` if it is
+/// a range of the first axis whose length divides that of the axis and its first index, such as
+/// [768:1536] of 2304; copies stay charged to `budget` under `name`. Errors: data; the caller adds
+/// the names of the file and the tensor.
 Tensor part_of(const Tensor& tensor, const std::string& part, const std::string& name,
                ReadBudget* budget);
 

@@ -26,15 +26,28 @@ constexpr auto kLayerInputs = std::to_array<LayerInputs>({{Input::W_Q, Input::b_
                                                           {Input::W_O, Input::b_O},
                                                           {Input::W_gate, Input::b_gate}});
 
+[[noreturn]] void refuse_targets(const std::string& found) {
+  fail_step({.subject = "to", .expected = "a name or a list of names", .found = found});
+}
+
 std::vector<std::string> names_of_targets(const Json& to) {
   std::vector<std::string> names;
-  if (const auto* one = to.get<std::string>()) names.push_back(*one);
-  if (const auto* list = to.get<JsonArray>())
-    for (const Json& item : *list)
-      if (const auto* name = item.get<std::string>()) names.push_back(*name);
-  const auto* list = to.get<JsonArray>();
-  if (names.empty() || (list != nullptr && list->size() != names.size()))
-    fail_step({.subject = "to", .expected = "a name or a list of names", .found = to.kind()});
+  const auto add = [&](const Json& item, const std::string& place) {
+    const auto* name = item.get<std::string>();
+    if (name == nullptr) refuse_targets(place + item.kind());
+    if (name->empty()) refuse_targets(place + "an empty string");
+    if (std::find(names.begin(), names.end(), *name) != names.end())
+      fail_step({.subject = "to", .message = "'" + printable(*name) + "' is given twice"});
+    names.push_back(*name);
+  };
+  if (const auto* list = to.get<JsonArray>()) {
+    if (list->empty()) refuse_targets("an empty list");
+    for (const Json& item : *list) add(item, "a list with ");
+  } else if (to.is_array()) {
+    refuse_targets("a list of numbers");
+  } else {
+    add(to, "");
+  }
   return names;
 }
 
@@ -93,7 +106,7 @@ DrawStep parse_step(const Json& step) {
       spec.emplace_back(key, value);
   }
   if (parsed.seed && members->size() > 1)
-    fail_step({.message = "a seed and a draw in one step", .hint = "write two steps"});
+    fail_step({.message = "a step has either a seed or a method", .hint = "write two steps"});
   parsed.spec = Json{std::move(spec)};
   return parsed;
 }

@@ -6,8 +6,8 @@
 //    {"seed": 7}, {"rand": {"shape": [16]}}]
 //
 // A step is an object: {"seed": ...} restarts the stream; any other one calls a random method. "to"
-// is the name that the tensor gets, or a list of names for its parts along the first axis, without
-// that axis. Without "to" the tensor is drawn and discarded.
+// is the name that the tensor gets, or a list of different names for its parts along the first
+// axis, without that axis. Without "to" the tensor is drawn and discarded.
 //
 // In a job, names are those of inputs. Linear gives its weight to W_Q, W_K, W_V, W_O or W_gate and
 // its bias to b_Q, ..., whatever weights_layout is. With a list, each input gets an equal part of

@@ -557,7 +557,7 @@ std::vector<Field> model_fields() {
        .requirements = {model}},
       {.key = "stack",
        .placeholder = "WORD",
-       .help = "layers of an encoder-decoder model; cross: the decoder's attention to memory",
+       .help = "stack of an encoder-decoder model (cross: the decoder's attention to --memory)",
        .words = {"encoder", "decoder", "cross"},
        .requirements = {model}},
       {.key = "hidden",
@@ -600,8 +600,8 @@ std::vector<Field> document_fields() {
       {.key = "draws",
        .type = FieldType::draws,
        .placeholder = "LIST",
-       .help =
-           "random tensors in the order in which they are drawn: [{METHOD: {...}, to: KEY}, ...]"},
+       .help = "random tensors in the order in which they are drawn: [{\"METHOD\": {...}, "
+               "\"to\": \"KEY\"}, ...]"},
       {.key = "outputs",
        .type = FieldType::strings,
        .placeholder = "LIST",
@@ -875,9 +875,10 @@ void check_key_requirements(const Job& job, const Document& document) {
   const auto saved = std::find_if(document.entries.begin(), document.entries.end(),
                                   [](const Entry& entry) { return entry.needs_heads; });
   if (saved != document.entries.end() && job.options.heads == 0)
-    problems.add({.where = {saved->origin},
-                  .message = "nn.MultiheadAttention does not save its number of heads",
-                  .hint = "give it with --heads"});
+    problems.add(
+        {.where = {saved->origin},
+         .message = "the weights of nn.MultiheadAttention do not state the number of heads",
+         .hint = "give heads (--heads)"});
   for (const Entry& entry : document.entries) {
     const Checker checker(entry, job, document);
     std::optional<Problem> problem = checker.problem();

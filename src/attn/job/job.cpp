@@ -115,7 +115,7 @@ class TensorReader {
     return within_entry(entry, [&] {
       if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text);
       if (!is_random) return tensor_from_json(entry.value, "");
-      charge(entry.value, entry.key);
+      files_.budget().charge(random_tensor_bytes(entry.value), "", "draw");
       return random_tensor(entry.value, *stream_);
     });
   }
@@ -174,11 +174,6 @@ class TensorReader {
            text.find_first_not_of("0123456789+-.eE, ") == std::string::npos;
   }
 
-  /// Charges the memory of a random tensor to the job's budget.
-  void charge(const Json& spec, const std::string& name) {
-    files_.budget().charge(random_tensor_bytes(spec), name, "draw");
-  }
-
   DrawnInputs run_step(const Json& item, const Entry& draws) {
     const DrawStep step = parse_step(item);
     if (step.seed) {
@@ -186,8 +181,11 @@ class TensorReader {
       return {};
     }
     open_stream(draws);
-    charge(step.spec, step.to.empty() ? "draws" : step.to.front());
-    return inputs_of(step, attn::draw(step.spec, *stream_));
+    const std::size_t bytes = random_tensor_bytes(step.spec);
+    files_.budget().charge(bytes, "", "draw");
+    DrawnInputs inputs = inputs_of(step, attn::draw(step.spec, *stream_));
+    if (inputs.tensors.empty()) files_.budget().release(bytes);
+    return inputs;
   }
 
   std::string generator() const {

@@ -24,10 +24,13 @@ const std::vector<RandomArgument>& random_argument_table() {
       {"minval", number, "X", "jax: smallest value; default of uniform: 0"},
       {"maxval", number, "X", "jax: end of the range, exclusive; default of uniform: 1"},
       {"key", word, "STEPS",
-       "jax: how the key follows from the seed, such as 'split[1] fold_in(7)'"},
+       "jax: steps that derive the key from the seed's key, such as 'split[1] fold_in(7)'"},
       {"n", number, "N", "permute or choose from the integers 0 to N-1"},
-      {"p", numbers, "X,Y,...", "probability of each element, for choice; of 1, for bernoulli"},
-      {"values", tensor, "FILE", "tensor to permute, shuffle or choose from: FILE or FILE#NAME"},
+      {"p", numbers, "X,Y,...",
+       "choice: probability of each element; bernoulli: probability of 1 (jax: default 0.5)"},
+      {"values", tensor, "FILE",
+       "tensor to permute, shuffle or choose from, or the probabilities of bernoulli (torch): FILE "
+       "or FILE#NAME"},
       {"endpoint", off, "", "integers: include high in the range"},
       {"replace", on, "", "choice: draw without replacement"},
       {"shuffle", on, "",
@@ -104,7 +107,9 @@ int128 RandomArguments::integer(const std::string& key,
 std::int64_t RandomArguments::count(const std::string& key) const {
   const int128 number = integer(key);
   if (number < 0 || number > std::numeric_limits<std::int32_t>::max())
-    wrong(key, "0 to 2147483647", need(key));
+    refuse_argument(
+        Problem{.subject = key, .expected = "0 to 2147483647", .found = decimal(number)});
+  if (need(key).get<std::string>() != nullptr) wrong(key, "a whole number", need(key));
   return static_cast<std::int64_t>(number);
 }
 
@@ -162,8 +167,8 @@ Shape RandomArguments::sizes(const std::string& key) const {
   Shape sizes;
   for (const std::int64_t number : numbers) {
     if (number < 0)
-      refuse_argument(
-          Problem{.subject = name, .expected = "sizes >= 0", .found = std::to_string(number)});
+      refuse_argument(Problem{
+          .subject = name, .expected = "whole numbers >= 0", .found = std::to_string(number)});
     sizes.push_back(static_cast<std::size_t>(number));
   }
   return sizes;

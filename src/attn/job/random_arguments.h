@@ -42,7 +42,8 @@ class RandomArguments {
 
   bool has(const std::string& key) const;
   int128 integer(const std::string& key, std::optional<std::int64_t> fallback = {}) const;
-  std::int64_t count(const std::string& key) const;  ///< 0 to 2^31 - 1
+  /// 0 to 2^31 - 1. A string is an error, also one of digits.
+  std::int64_t count(const std::string& key) const;
   double number(const std::string& key, double fallback) const;
   bool boolean(const std::string& key, bool fallback) const;
   std::string word(const std::string& key, const std::string& fallback) const;

@@ -1,19 +1,21 @@
 #include "attn/job/random_methods.h"
 
-#include <cstring>
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/random/selection.h"
 
 namespace attn {
 namespace {
 
 using Args = const RandomArguments&;
 
-/// Whether 'values' is given, and not 'n'. Errors: data, unless exactly one of them is.
-bool has_values_not_n(Args a) {
+/// Whether the method draws from 'values', not from the integers below 'n'. Errors: data, unless
+/// exactly one of them is given.
+bool draws_from_values(Args a) {
   if (a.has("values") == a.has("n"))
     throw Error(ErrorKind::data, "expected either 'n' or 'values'");
   return a.has("values");
@@ -41,7 +43,7 @@ Tensor draw_randint(RandomState& state, Args a) {
 
 template <class Source>
 Tensor draw_permutation(Source& source, Args a) {
-  return has_values_not_n(a) ? source.permutation(a.values()) : source.permutation(a.count("n"));
+  return draws_from_values(a) ? source.permutation(a.values()) : source.permutation(a.count("n"));
 }
 
 template <class Source>
@@ -53,14 +55,14 @@ Tensor draw_shuffle(Source& source, Args a) {
 
 Tensor draw_choice(RandomState& state, Args a) {
   const bool replace = a.boolean("replace", true);
-  return has_values_not_n(a) ? state.choice(a.values(), a.shape(), replace, a.numbers("p"))
-                             : state.choice(a.count("n"), a.shape(), replace, a.numbers("p"));
+  return draws_from_values(a) ? state.choice(a.values(), a.shape(), replace, a.numbers("p"))
+                              : state.choice(a.count("n"), a.shape(), replace, a.numbers("p"));
 }
 
 // numpy.random.default_rng
 
 /// Whether 'dtype' is float32 and not float64. Errors: data, if it is another one.
-bool is_single(Args a) {
+bool is_float32(Args a) {
   const DType dtype = a.dtype(DType::f64);
   if (dtype != DType::f64 && dtype != DType::f32)
     throw Error(ErrorKind::data, Problem{.subject = "dtype",
@@ -70,17 +72,17 @@ bool is_single(Args a) {
 }
 
 Tensor draw_random(Generator& generator, Args a) {
-  return is_single(a) ? generator.random_f32(a.shape()) : generator.random(a.shape());
+  return is_float32(a) ? generator.random_f32(a.shape()) : generator.random(a.shape());
 }
 
 Tensor draw_rng_standard(Generator& generator, Args a) {
-  return is_single(a) ? generator.standard_normal_f32(a.shape())
-                      : generator.standard_normal(a.shape());
+  return is_float32(a) ? generator.standard_normal_f32(a.shape())
+                       : generator.standard_normal(a.shape());
 }
 
 Tensor draw_rng_choice(Generator& generator, Args a) {
   const bool replace = a.boolean("replace", true), shuffled = a.boolean("shuffle", true);
-  return has_values_not_n(a)
+  return draws_from_values(a)
              ? generator.choice(a.values(), a.shape(), replace, a.numbers("p"), shuffled)
              : generator.choice(a.count("n"), a.shape(), replace, a.numbers("p"), shuffled);
 }
@@ -153,22 +155,19 @@ std::size_t width(Args a, const char* name) { return static_cast<std::size_t>(a.
 /// torch.nn.Embedding: its weight, or the rows that are looked up in it.
 Tensor torch_embedding(TorchGenerator& torch, Args a) {
   const std::size_t rows = width(a, "num_embeddings"), columns = width(a, "embedding_dim");
+  const Shape indices = a.sizes("indices");
+  for (const std::size_t index : indices)
+    if (index >= rows)
+      throw Error(ErrorKind::data,
+                  Problem{.subject = "indices",
+                          .expected = rows == 0 ? "no indices, because num_embeddings is 0"
+                                                : "0 to " + std::to_string(rows - 1),
+                          .found = std::to_string(index)});
   const Tensor weight = torch.normal(0, 1, a.dtype(DType::f32), {rows, columns});
   if (!a.has("indices")) return weight;
-  const Shape indices = a.sizes("indices");
-  Tensor found(weight.dtype(), {indices.size(), columns});
-  if (found.size() == 0) return found;
-  const std::size_t bytes = found.bytes() / indices.size();
-  std::byte* to = found.mutable_raw();
-  for (const std::size_t index : indices) {
-    if (index >= rows)
-      throw Error(ErrorKind::data, Problem{.subject = "indices",
-                                           .expected = "0 to " + std::to_string(rows - 1),
-                                           .found = std::to_string(index)});
-    std::memcpy(to, weight.raw() + index * bytes, bytes);
-    to += bytes;
-  }
-  return found;
+  Tensor selected(DType::i64, {indices.size()});
+  std::copy(indices.begin(), indices.end(), selected.mutable_data<std::int64_t>().begin());
+  return picked(weight, selected);
 }
 
 TensorMap torch_linear(TorchGenerator& torch, Args a) {

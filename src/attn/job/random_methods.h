@@ -27,8 +27,8 @@ inline constexpr auto kGenerators = std::to_array<GeneratorRow>({
     {"jax", ""},
     {"jax-original", ""},  // jax_threefry_partitionable is False
     {"torch-mkl",
-     "the stream that MKL gives PyTorch on Intel CPUs, for bernoulli with one p and for dropout, "
-     "has another generator; give the mask as a tensor"},
+     "on Intel CPUs, PyTorch draws bernoulli_(p) and dropout from MKL's generator, which attn does "
+     "not have; give the mask as a tensor"},
     {"torch-cuda",
      "the numbers of PyTorch's CUDA generator depend on the GPU; save them with torch.save and "
      "give them as tensors"},

@@ -126,14 +126,33 @@ Tensor random_tensor(const Json& spec, RandomStream& stream) {
                .hint = "write it in the list \"draws\""});
 }
 
-std::size_t random_tensor_bytes(const Json& spec) {
+namespace {
+
+/// The numbers in a value and in the lists that it contains.
+double count_numbers(const Json& value) {
+  if (const auto* integers = value.get<JsonIntegers>())
+    return static_cast<double>(integers->size());
+  if (const auto* floats = value.get<JsonFloats>()) return static_cast<double>(floats->size());
+  const auto* list = value.get<JsonArray>();
+  if (list == nullptr) return 1;
+  double count = 0;
+  for (const Json& item : *list) count += count_numbers(item);
+  return count;
+}
+
+}  // namespace
+
+std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
+  constexpr double kCopies = 3;  // the given values, those that are drawn from, and the result
   const auto* members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1) return 0;
   const Json& arguments = members->front().second;
   const auto number = [&](const char* key, double fallback) {
     const Json* value = arguments.find(key);
     double result = fallback;
-    return value != nullptr && value->as_number(result) ? std::max(result, 0.0) : fallback;
+    const bool is_number = value != nullptr && value->get<std::string>() == nullptr &&
+                           value->as_number(result);  // "NaN" is a string
+    return is_number ? std::clamp(result, 0.0, 0x1p63) : fallback;
   };
   const auto product = [&](const char* key) {
     const Json* value = arguments.find(key);
@@ -151,7 +170,12 @@ std::size_t random_tensor_bytes(const Json& spec) {
       (number("in_features", 0) + 1) * number("out_features", 0) +
       embed * (2 * embed + number("kdim", embed) + number("vdim", embed) + 4) +
       columns * (number("num_embeddings", 0) + (rows ? static_cast<double>(rows->size()) : 0));
-  const double elements = std::max({1.0, product("shape"), product("size")}) + number("n", 0);
+  const Json* written = arguments.find("values");
+  const double given = values != nullptr    ? static_cast<double>(values->size())
+                       : written != nullptr ? count_numbers(*written)
+                                            : 0;
+  const double elements =
+      std::max({1.0, product("shape"), product("size")}) + number("n", 0) + kCopies * given;
   // The weights of a layer are transposed.
   return static_cast<std::size_t>(std::min(sizeof(double) * (elements + 2 * layer), 0x1p63));
 }

@@ -28,9 +28,10 @@ TensorMap draw(const Json& spec, RandomStream& stream, const Tensor* values = nu
 /// The same for one tensor. Errors: also data, for a layer.
 Tensor random_tensor(const Json& spec, RandomStream& stream);
 
-/// The size of what draw() returns and of the `n` integers that it is chosen from, as float64, in
-/// bytes, at most 2^63. An invalid shape or count is not an error here: draw() reports it.
-std::size_t random_tensor_bytes(const Json& spec);
+/// The memory, in bytes and at most 2^63, of what draw() returns, of the `n` integers that it is
+/// chosen from, and of three copies of `values`, all as float64. An invalid shape or count is not
+/// an error here: draw() reports it.
+std::size_t random_tensor_bytes(const Json& spec, const Tensor* values = nullptr);
 
 std::vector<std::string> generator_names();   ///< those that are not refused
 std::vector<std::string> random_methods();    ///< of all generators

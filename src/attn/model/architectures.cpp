@@ -10,14 +10,12 @@
 namespace attn {
 namespace {
 
-using Names = std::string_view;
-
-constexpr std::array<Names, 4> kDecoder = {"model.", "", "language_model.model.",
-                                           "model.language_model."};
+constexpr std::array<std::string_view, 4> kDecoder = {"model.", "", "language_model.model.",
+                                                      "model.language_model."};
 
 // Llama and its relatives: self_attn.q_proj and so on, RMSNorm, causal, rotary positions.
 
-Architecture llama_like(Names model_type, void (*set_facts)(LayerJob&)) {
+Architecture llama_like(std::string_view model_type, void (*set_facts)(LayerJob&)) {
   return {.model_type = model_type,
           .roots = kDecoder,
           .layer = "layers.#.",
@@ -52,8 +50,8 @@ Architecture without_norm(Architecture architecture) {
   return architecture;
 }
 
-Architecture with_fused_lengths(Names name, Architecture architecture) {
-  architecture.projections = Projections::lengths;
+Architecture with_fused_blocks(std::string_view name, Architecture architecture) {
+  architecture.projections = Projections::blocks;
   architecture.q = name;
   architecture.k = architecture.v = {};
   return architecture;
@@ -70,14 +68,6 @@ double rms_epsilon(const LayerJob& job, double otherwise = 1e-6) {
 }
 
 void set_llama(LayerJob& job) { set_causal_rotary(job); }
-
-/// A window in all layers. `otherwise` is used if the configuration does not mention it.
-void set_window_of_all(LayerJob& job, std::optional<std::int64_t> otherwise) {
-  if (job.config().has("sliding_window"))
-    set_causal_window(job, job.config().count({"sliding_window"}));
-  else if (otherwise && !job.config().mentions("sliding_window"))
-    set_causal_window(job, *otherwise);
-}
 
 void set_mistral(LayerJob& job) {
   set_causal_rotary(job);
@@ -96,11 +86,13 @@ void set_phi3(LayerJob& job) {
 
 /// Layers from max_window_layers on have windows if use_sliding_window is true.
 void set_qwen2(LayerJob& job) {
+  const Config& config = job.config();
   set_causal_rotary(job);
+  const bool has_windows = config.flag("use_sliding_window", false);
   const bool slides =
-      job.config().flag("use_sliding_window", false) &&
-      job.layer() >= static_cast<std::int64_t>(job.config().number("max_window_layers", 28));
-  set_window_of_type(job, layer_type_of(job, slides ? "sliding_attention" : "full_attention"));
+      has_windows && static_cast<double>(job.layer()) >= config.number("max_window_layers", 28);
+  const std::string type = layer_type_of(job, slides ? "sliding_attention" : "full_attention");
+  set_window_of_type(job, type, has_windows ? std::optional<std::int64_t>(4096) : std::nullopt);
 }
 
 void set_qwen3(LayerJob& job) {
@@ -144,7 +136,7 @@ void set_gemma2(LayerJob& job) {
   const double softcap =
       config.mentions("attn_logit_softcapping") ? config.number("attn_logit_softcapping", 0) : 50;
   if (softcap > 0) job.set("softcap", Json{softcap});
-  set_window_of_type(job, layer_type_of(job, alternating_type(job, 2)));
+  set_window_of_type(job, layer_type_of(job, alternating_type(job, 2)), 4096);
 }
 
 void set_gemma3(LayerJob& job) {
@@ -166,7 +158,7 @@ void set_gemma3(LayerJob& job) {
     job.set("rotary.base", Json{config.number("rope_local_base_freq", 10000)});
   }
   set_scale_of(job, config.number("query_pre_attn_scalar", 256));
-  set_window_of_type(job, type);
+  set_window_of_type(job, type, 4096);
   set_qk_norm(job, "rms", rms_epsilon(job), "self_attn.q_norm.weight", "self_attn.k_norm.weight");
 }
 
@@ -175,15 +167,15 @@ void set_gpt_oss(LayerJob& job) {
   if (!config.has("rope_scaling") && !config.has("rope_parameters"))
     config.refuse("rope_scaling", "expected an object, found none");
   set_causal_rotary(job, {.base = 150000});
-  set_window_of_type(job, layer_type_of(job, alternating_type(job, 2)));
+  set_window_of_type(job, layer_type_of(job, alternating_type(job, 2)), 128);
   job.set_tensor("sinks", "self_attn.sinks");
 }
 
 // GPT-2 and other decoders with LayerNorm.
 
-constexpr std::array<Names, 2> kTransformer = {"transformer.", ""};
-constexpr std::array<Names, 2> kGptNeoX = {"gpt_neox.", ""};
-constexpr std::array<Names, 3> kOpt = {"model.decoder.", "decoder.", ""};
+constexpr std::array<std::string_view, 2> kTransformer = {"transformer.", ""};
+constexpr std::array<std::string_view, 2> kGptNeoX = {"gpt_neox.", ""};
+constexpr std::array<std::string_view, 3> kOpt = {"model.decoder.", "decoder.", ""};
 
 void set_causal_heads(LayerJob& job) {
   set_heads(job);
@@ -244,18 +236,18 @@ void set_mpt(LayerJob& job) {
   if (attention->number("alibi_bias_max", 8) != 8)
     attention->refuse("alibi_bias_max", "only 8 is supported");
   job.set("alibi", Json{true});
-  if (const auto clip = attention->number({"clip_qkv"})) job.set("clip_qkv", Json{*clip});
-  if (const auto scale = attention->number({"softmax_scale"})) job.set("scale", Json{*scale});
+  if (const auto clip = attention->number("clip_qkv")) job.set("clip_qkv", Json{*clip});
+  if (const auto scale = attention->number("softmax_scale")) job.set("scale", Json{*scale});
 }
 
 // BERT and other encoders.
 
-constexpr std::array<Names, 2> kBert = {"bert.", ""};
-constexpr std::array<Names, 2> kRoberta = {"roberta.", ""};
-constexpr std::array<Names, 2> kElectra = {"electra.", ""};
-constexpr std::array<Names, 2> kDistilBert = {"distilbert.", ""};
-constexpr std::array<Names, 2> kViT = {"vit.", ""};
-constexpr std::array<Names, 2> kModel = {"model.", ""};
+constexpr std::array<std::string_view, 2> kBert = {"bert.", ""};
+constexpr std::array<std::string_view, 2> kRoberta = {"roberta.", ""};
+constexpr std::array<std::string_view, 2> kElectra = {"electra.", ""};
+constexpr std::array<std::string_view, 2> kDistilBert = {"distilbert.", ""};
+constexpr std::array<std::string_view, 2> kViT = {"vit.", ""};
+constexpr std::array<std::string_view, 2> kModel = {"model.", ""};
 
 void set_bert(LayerJob& job) {
   const Config& config = job.config();
@@ -281,13 +273,17 @@ void set_modernbert(LayerJob& job) {
 
 // Encoders with decoders.
 
-constexpr std::array<Names, 1> kNothing = {""};
-constexpr std::array<Names, 2> kBart = {"model.", ""};
+constexpr std::array<std::string_view, 1> kNothing = {""};
+constexpr std::array<std::string_view, 2> kBart = {"model.", ""};
+
+void set_t5_cross(LayerJob& job) {
+  job.set("heads", Json{job.config().count({"num_heads"})});
+  job.set("scale", "none");
+}
 
 void set_t5(LayerJob& job, const char* direction) {
   const std::string stack = direction == std::string("both") ? "encoder" : "decoder";
-  job.set("heads", Json{job.config().count({"num_heads"})});
-  job.set("scale", "none");
+  set_t5_cross(job);
   job.set_shared_tensor("relative_bias", job.root() + stack +
                                              ".block.0.layer.0.SelfAttention."
                                              "relative_attention_bias.weight");
@@ -301,11 +297,6 @@ void set_t5_encoder(LayerJob& job) { set_t5(job, "both"); }
 void set_t5_decoder(LayerJob& job) {
   job.set("causal", Json{true});
   set_t5(job, "past");
-}
-
-void set_t5_cross(LayerJob& job) {
-  job.set("heads", Json{job.config().count({"num_heads"})});
-  job.set("scale", "none");
 }
 
 void set_encoder_heads(LayerJob& job) {
@@ -322,7 +313,7 @@ void set_causal_decoder_heads(LayerJob& job) {
 }
 
 /// The three stacks of T5.
-std::vector<Architecture> t5_like(Names model_type) {
+std::vector<Architecture> t5_like(std::string_view model_type) {
   Architecture encoder{.model_type = model_type,
                        .stack = "encoder",
                        .layers_key = "num_layers",
@@ -353,7 +344,7 @@ std::vector<Architecture> t5_like(Names model_type) {
 
 /// The three stacks of BART, which normalises after the attention, and of Whisper, which does so
 /// before it.
-std::vector<Architecture> bart_like(Names model_type, bool has_norm) {
+std::vector<Architecture> bart_like(std::string_view model_type, bool has_norm) {
   Architecture encoder{.model_type = model_type,
                        .stack = "encoder",
                        .layers_key = "encoder_layers",
@@ -384,7 +375,7 @@ std::vector<Architecture> bart_like(Names model_type, bool has_norm) {
   return {encoder, decoder, cross};
 }
 
-Architecture bert_like(Names model_type, std::span<const Names> roots) {
+Architecture bert_like(std::string_view model_type, std::span<const std::string_view> roots) {
   return {.model_type = model_type,
           .roots = roots,
           .layer = "encoder.layer.#.",
@@ -408,7 +399,7 @@ std::string part_of_rows(std::int64_t part, std::int64_t parts, std::int64_t gro
 }
 
 /// Parts of q: H*D of queries, then G*D of keys and of values.
-void set_lengths(const std::string& name, std::int64_t kv_heads, LayerJob& job) {
+void set_blocks(const std::string& name, std::int64_t kv_heads, LayerJob& job) {
   const std::int64_t D = head_width_of(job), queries = heads_of(job) * D, keys = kv_heads * D;
   const auto set = [&](const char* letter, std::int64_t first, std::int64_t count) {
     job.set_linear(letter, name, rows(first, first + count), rows(first, first + count));
@@ -440,7 +431,7 @@ void set_columns(const std::string& name, LayerJob& job) {
 void set_falcon_projections(const std::string& name, LayerJob& job) {
   const std::int64_t G = falcon_kv_heads(job), H = heads_of(job);
   if (G == H) return set_thirds(name, H, job);
-  if (!job.config().flag("new_decoder_architecture", false)) return set_lengths(name, 1, job);
+  if (!job.config().flag("new_decoder_architecture", false)) return set_blocks(name, 1, job);
   if (H % G != 0) job.config().refuse("num_kv_heads", "expected a divisor of num_attention_heads");
   const std::int64_t count = H / G;
   const std::string parts =
@@ -461,13 +452,13 @@ void set_projections(const Architecture& architecture, LayerJob& job) {
       job.set_linear("K", std::string(architecture.k));
       job.set_linear("V", std::string(architecture.v));
       return;
-    case Projections::lengths:
-      return set_lengths(q, kv_heads_of(job), job);
+    case Projections::blocks:
+      return set_blocks(q, kv_heads_of(job), job);
     case Projections::thirds:
       return set_thirds(q, 1, job);
     case Projections::columns:
       return set_columns(q, job);
-    case Projections::heads:
+    case Projections::per_head:
       return set_thirds(q, heads_of(job), job);
     case Projections::falcon:
       break;
@@ -491,7 +482,7 @@ std::vector<Architecture> single_stacks() {
       with_epsilon(1e-5, llama_like("mixtral", set_mixtral)),
       llama_like("qwen2", set_qwen2),
       llama_like("qwen3", set_qwen3),
-      with_epsilon(1e-5, with_fused_lengths("self_attn.qkv_proj", llama_like("phi3", set_phi3))),
+      with_epsilon(1e-5, with_fused_blocks("self_attn.qkv_proj", llama_like("phi3", set_phi3))),
       with_layer_norm("layer_norm_eps", llama_like("stablelm", set_stablelm)),
       without_norm(llama_like("olmo2", set_olmo2)),
       with_layer_norm("layer_norm_eps", llama_like("cohere", set_cohere)),
@@ -562,7 +553,7 @@ std::vector<Architecture> single_stacks() {
       {.model_type = "gpt_neox",
        .roots = kGptNeoX,
        .layer = "layers.#.",
-       .projections = Projections::heads,
+       .projections = Projections::per_head,
        .q = "attention.query_key_value",
        .output = "attention.dense",
        .norm = "input_layernorm",
@@ -584,7 +575,7 @@ std::vector<Architecture> single_stacks() {
       {.model_type = "bloom",
        .roots = kTransformer,
        .layer = "h.#.",
-       .projections = Projections::heads,
+       .projections = Projections::per_head,
        .q = "self_attention.query_key_value",
        .output = "self_attention.dense",
        .norm = "input_layernorm",

@@ -10,14 +10,15 @@
 
 namespace attn {
 
-/// How the weights of queries, keys and values are stored.
+/// How the weights of queries, keys and values are stored. All but `separate` are one fused tensor,
+/// named by `q`.
 enum class Projections {
-  separate,  ///< as q, k and v
-  lengths,   ///< as q: rows H*D of queries, then G*D of keys and of values
-  thirds,    ///< as q: thirds of the rows
-  columns,   ///< as q: thirds of the columns of an (in, out) matrix, as is the output's
-  heads,     ///< as q: for each head D rows of queries, of keys and of values
-  falcon,    ///< as q: by new_decoder_architecture and multi_query
+  separate,  ///< three tensors: q, k and v
+  blocks,    ///< H*D rows of queries, G*D of keys, G*D of values
+  thirds,    ///< thirds of the rows
+  columns,   ///< thirds of the columns; the matrix is (in, out), as is that of the output
+  per_head,  ///< for each head, D rows of queries, of keys and of values
+  falcon,    ///< depends on new_decoder_architecture and multi_query
 };
 
 /// One row of the table. Names are those of transformers, relative to the layer and without

@@ -1,5 +1,6 @@
 #include "attn/model/config.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "attn/base/error.h"
@@ -7,16 +8,13 @@
 
 namespace attn {
 
-const Json* Config::find(std::initializer_list<const char*> keys) const {
-  for (const char* key : keys) {
-    const Json* value = json_->find(key);
-    if (value != nullptr && value->get<std::nullptr_t>() == nullptr) return value;
-  }
-  return nullptr;
+const Json* Config::find(const char* key) const {
+  const Json* value = json_->find(key);
+  return value != nullptr && value->get<std::nullptr_t>() == nullptr ? value : nullptr;
 }
 
 std::string Config::text(const char* key, const std::string& otherwise) const {
-  const Json* value = find({key});
+  const Json* value = find(key);
   if (value == nullptr) return otherwise;
   const std::string* text = value->get<std::string>();
   if (text == nullptr) refuse(key, "expected a string, found " + value->kind());
@@ -24,36 +22,38 @@ std::string Config::text(const char* key, const std::string& otherwise) const {
 }
 
 bool Config::flag(const char* key, bool otherwise) const {
-  const Json* value = find({key});
+  const Json* value = find(key);
   if (value == nullptr) return otherwise;
   const bool* flag = value->get<bool>();
   if (flag == nullptr) refuse(key, "expected true or false, found " + value->kind());
   return *flag;
 }
 
-std::optional<double> Config::number(std::initializer_list<const char*> keys) const {
-  const Json* value = find(keys);
+std::optional<double> Config::number(const char* key) const {
+  const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
   double number = 0;
   if (!value->as_number(number) || !std::isfinite(number))
-    refuse(*keys.begin(), "expected a finite number, found " + value->kind());
+    refuse(key, "expected a finite number, found " + value->kind());
   return number;
 }
 
 std::int64_t Config::count(std::initializer_list<const char*> keys,
                            std::optional<std::int64_t> otherwise) const {
   constexpr double kMost = 1e9;
-  const std::optional<double> number = this->number(keys);
-  if (!number && otherwise) return *otherwise;
-  if (!number) refuse(*keys.begin(), "expected a whole number, found none");
-  if (*number != std::trunc(*number) || *number < 1 || *number > kMost)
-    refuse(*keys.begin(), "expected a whole number from 1 to 1000000000, found another number");
-  return static_cast<std::int64_t>(*number);
+  const auto* const key =
+      std::find_if(keys.begin(), keys.end(), [&](const char* each) { return has(each); });
+  if (key == keys.end() && otherwise) return *otherwise;
+  if (key == keys.end()) refuse(*keys.begin(), "expected a whole number, found none");
+  const double value = *number(*key);
+  if (value != std::trunc(value) || value < 1 || value > kMost)
+    refuse(*key, "expected a whole number from 1 to 1000000000, found " + to_json(*find(*key)));
+  return static_cast<std::int64_t>(value);
 }
 
 std::vector<std::string> Config::texts(const char* key) const {
   std::vector<std::string> texts;
-  const Json* value = find({key});
+  const Json* value = find(key);
   if (value == nullptr) return texts;
   const JsonArray* items = value->get<JsonArray>();
   if (items == nullptr) refuse(key, "expected a list of strings, found " + value->kind());
@@ -66,7 +66,7 @@ std::vector<std::string> Config::texts(const char* key) const {
 }
 
 std::vector<double> Config::numbers(const char* key) const {
-  const Json* value = find({key});
+  const Json* value = find(key);
   if (value == nullptr) return {};
   if (const JsonFloats* floats = value->get<JsonFloats>()) return *floats;
   if (const JsonIntegers* integers = value->get<JsonIntegers>())
@@ -75,7 +75,7 @@ std::vector<double> Config::numbers(const char* key) const {
 }
 
 std::optional<Config> Config::object(const char* key) const {
-  const Json* value = find({key});
+  const Json* value = find(key);
   if (value == nullptr) return std::nullopt;
   if (value->get<JsonObject>() == nullptr)
     refuse(key, "expected an object, found " + value->kind());

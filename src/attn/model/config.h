@@ -20,19 +20,18 @@ class Config {
   Config(const Json& json, std::string name) : json_(&json), name_(std::move(name)) {}
 
   const std::string& name() const { return name_; }
-  /// The value of the first of these keys that is present, or nullptr.
-  const Json* find(std::initializer_list<const char*> keys) const;
-  bool has(const char* key) const { return find({key}) != nullptr; }
+  /// The value of a key, or nullptr.
+  const Json* find(const char* key) const;
+  bool has(const char* key) const { return find(key) != nullptr; }
   /// Whether the key is present, even if its value is null.
   bool mentions(const char* key) const { return json_->find(key) != nullptr; }
 
   std::string text(const char* key, const std::string& otherwise) const;
   bool flag(const char* key, bool otherwise) const;
-  std::optional<double> number(std::initializer_list<const char*> keys) const;
-  double number(const char* key, double otherwise) const {
-    return number({key}).value_or(otherwise);
-  }
-  /// A whole number from 1. Errors: also if it is absent and there is no `otherwise`.
+  std::optional<double> number(const char* key) const;
+  double number(const char* key, double otherwise) const { return number(key).value_or(otherwise); }
+  /// The value of the first of these keys that is present: a whole number from 1. Errors: also if
+  /// none is present and there is no `otherwise`.
   std::int64_t count(std::initializer_list<const char*> keys,
                      std::optional<std::int64_t> otherwise = {}) const;
   /// Strings; empty if absent.

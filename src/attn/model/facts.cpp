@@ -34,7 +34,7 @@ std::int64_t original_length(const LayerJob& job, const Config& rope) {
 
 /// `factor`, or the ratio between the context length and the original one.
 double factor_of(const LayerJob& job, const Config& rope) {
-  if (const auto factor = rope.number({"factor"})) return *factor;
+  if (const auto factor = rope.number("factor")) return *factor;
   return static_cast<double>(job.config().count({"max_position_embeddings"})) /
          static_cast<double>(original_length(job, rope));
 }
@@ -48,10 +48,10 @@ void set_yarn(LayerJob& job, const Config& rope) {
   job.set("rotary.scaling", "yarn");
   job.set("rotary.factor", Json{factor});
   job.set("rotary.original_length", Json{original_length(job, rope)});
-  if (const auto fast = rope.number({"beta_fast"})) job.set("rotary.beta_fast", Json{*fast});
-  if (const auto slow = rope.number({"beta_slow"})) job.set("rotary.beta_slow", Json{*slow});
+  if (const auto fast = rope.number("beta_fast")) job.set("rotary.beta_fast", Json{*fast});
+  if (const auto slow = rope.number("beta_slow")) job.set("rotary.beta_slow", Json{*slow});
   if (!rope.flag("truncate", true)) job.set("rotary.truncate", Json{false});
-  if (const auto given = rope.number({"attention_factor"}))
+  if (const auto given = rope.number("attention_factor"))
     job.set("rotary.attention_factor", Json{*given});
   else if (mscale != 0 && all != 0)
     job.set("rotary.attention_factor", Json{magnitude(mscale) / magnitude(all)});
@@ -68,7 +68,7 @@ void set_longrope(LayerJob& job, const Config& rope) {
     if (divisors.empty()) rope.refuse(key, "expected a list of numbers, found none");
     job.set(std::string("rotary.") + key, Json{JsonFloats(divisors)});
   }
-  if (const auto given = rope.number({"attention_factor"}))
+  if (const auto given = rope.number("attention_factor"))
     job.set("rotary.attention_factor", Json{*given});
 }
 
@@ -120,11 +120,18 @@ void set_rotary(LayerJob& job, const RotaryDefaults& defaults) {
   const std::optional<Config> rope = rope_parameters(job, defaults.layer_type);
   const auto stated = [&](const char* key) {
     std::optional<double> value;
-    if (rope) value = rope->number({key});
-    return value ? value : config.number({key});
+    if (rope) value = rope->number(key);
+    return value ? value : config.number(key);
   };
   const double fraction = stated("partial_rotary_factor").value_or(defaults.fraction);
   const double base = stated("rope_theta").value_or(defaults.base);
+  if (!(fraction > 0 && fraction <= 1)) {
+    constexpr const char* kKey = "partial_rotary_factor";
+    const Config& owner = rope && rope->has(kKey) ? *rope : config;
+    // No other default depends on the configuration.
+    owner.refuse(owner.has(kKey) ? kKey : "rotary_pct",
+                 "expected a number > 0 and <= 1, found " + to_json(Json{fraction}));
+  }
   const auto D = static_cast<double>(head_width_of(job));
   const auto width = static_cast<std::int64_t>(D * fraction);
   job.set("rotary.kind", defaults.kind);
@@ -138,7 +145,7 @@ std::string layer_type_of(const LayerJob& job, const std::string& otherwise) {
   if (types.empty()) return otherwise;
   const auto index = static_cast<std::size_t>(job.layer());
   if (index >= types.size())
-    job.config().refuse("layer_types", "has only " + counted(types.size(), "layer"));
+    job.config().refuse("layer_types", "has entries for only " + counted(types.size(), "layer"));
   if (types[index] != kFull && types[index] != kSliding)
     job.config().refuse("layer_types", "'" + printable(types[index]) + "' is not supported");
   return types[index];
@@ -148,9 +155,16 @@ void set_causal_window(LayerJob& job, std::int64_t keys) {
   job.set("window", Json{JsonIntegers{keys - 1, 0}});
 }
 
-void set_window_of_type(LayerJob& job, const std::string& layer_type) {
-  if (layer_type == kSliding && job.config().has("sliding_window"))
+void set_window_of_all(LayerJob& job, std::optional<std::int64_t> otherwise) {
+  if (job.config().has("sliding_window"))
     set_causal_window(job, job.config().count({"sliding_window"}));
+  else if (otherwise && !job.config().mentions("sliding_window"))
+    set_causal_window(job, *otherwise);
+}
+
+void set_window_of_type(LayerJob& job, const std::string& layer_type,
+                        std::optional<std::int64_t> otherwise) {
+  if (layer_type == kSliding) set_window_of_all(job, otherwise);
 }
 
 void set_qk_norm(LayerJob& job, const char* kind, double epsilon, const std::string& q,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "attn/model/layer_job.h"
@@ -36,8 +37,13 @@ std::string layer_type_of(const LayerJob& job, const std::string& otherwise);
 /// Sets a window of this many keys up to the query's own.
 void set_causal_window(LayerJob& job, std::int64_t keys);
 
-/// Sets a causal window of sliding_window keys in layers of type sliding_attention.
-void set_window_of_type(LayerJob& job, const std::string& layer_type);
+/// Sets a causal window of sliding_window keys; of `otherwise` keys, if any, where the
+/// configuration does not have this key. null means no window.
+void set_window_of_all(LayerJob& job, std::optional<std::int64_t> otherwise);
+
+/// Likewise, in layers of type sliding_attention only.
+void set_window_of_type(LayerJob& job, const std::string& layer_type,
+                        std::optional<std::int64_t> otherwise);
 
 /// Sets the normalisation `kind` of queries and keys, with the weights q_norm and k_norm of the
 /// layer's attention.

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "attn/base/error.h"
-#include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 
 namespace attn {
@@ -36,7 +35,7 @@ void LayerJob::set_shared_tensor(const std::string& key, const std::string& full
     throw Error(ErrorKind::data,
                 Problem{.where = {checkpoint_},
                         .message = "has no tensor '" + printable(full_name) + "', which '" + key +
-                                   "' of this model_type needs"});
+                                   "' of this model_type requires"});
   if (std::find(kDTypes.begin(), kDTypes.end(), stored->dtype) == kDTypes.end())
     throw Error(ErrorKind::data, Problem{.where = {checkpoint_, full_name},
                                          .expected = "F64, F32, F16 or BF16",

@@ -1,13 +1,13 @@
 #include "attn/model/model_job.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <optional>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/io/json_parse.h"
+#include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
 #include "attn/model/architectures.h"
@@ -34,7 +34,7 @@ std::string checkpoint_in(const std::string& folder) {
   throw Error(ErrorKind::no_input,
               Problem{.where = {folder},
                       .message = "has no model.safetensors and no model.safetensors.index.json",
-                      .hint = has_pickle ? "save the model with save_pretrained() of a present "
+                      .hint = has_pickle ? "save the model with save_pretrained() of a current "
                                            "version of transformers"
                                          : ""});
 }
@@ -46,19 +46,20 @@ std::string with_number(std::string_view pattern, std::int64_t layer) {
   return place == std::string::npos ? text : text.replace(place, 1, std::to_string(layer));
 }
 
+}  // namespace
+
 /// A folder whose config.json has been read.
 class Model {
  public:
   Model(const std::string& folder, TensorFiles& files)
-      : folder_(without_slash(folder)), files_(files) {
+      : folder_(without_slash(folder)),
+        files_(files),
+        charge_(&files.budget(), folder_ + "/config.json") {
     const std::string path = folder_ + "/config.json";
-    const FileBytes& file = files.file(path);
-    MemoryCharge charge(&files.budget(), path);
-    json_ = parse_json(file.text(), path, charge);
+    json_ = parse_json(files.file(path).text(), path, charge_);
     if (json_.get<JsonObject>() == nullptr)
       throw Error(ErrorKind::data,
                   Problem{.where = {path}, .expected = "an object", .found = json_.kind()});
-    charge.keep();
     const Config whole(json_, path);
     model_type_ = whole.text("model_type", "");
     checkpoint_ = checkpoint_in(folder_);
@@ -78,12 +79,12 @@ class Model {
       if (stack->stack == name) return *stack;
     std::vector<std::string> names;
     for (const Architecture* stack : stacks_) names.emplace_back(stack->stack);
-    throw Error(ErrorKind::data,
-                Problem{.where = {config_->name()},
-                        .message = stacks_.size() > 1 ? "the model has several stacks of layers"
-                                                      : "the model has only one stack of layers",
-                        .hint = stacks_.size() > 1 ? "give stack " + join_or(names)
-                                                   : "remove the key stack"});
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = {config_->name()},
+                .message = stacks_.size() > 1 ? "the model has several stacks of layers"
+                                              : "the model has only one stack of layers",
+                .hint = stacks_.size() > 1 ? "give stack " + join_or(names) : "remove stack"});
   }
 
   std::int64_t layers(const Architecture& stack) const {
@@ -117,7 +118,7 @@ class Model {
         ErrorKind::data,
         Problem{.where = {checkpoint_},
                 .message = "has no tensor '" + printable(std::string(stack.roots.front()) + name) +
-                           "', as expected of model_type '" + printable(model_type_) + "'"});
+                           "', which model_type '" + printable(model_type_) + "' requires"});
   }
 
   [[noreturn]] void refuse_type(const std::string& path) const {
@@ -140,11 +141,14 @@ class Model {
 
   std::string folder_;
   TensorFiles& files_;
+  MemoryCharge charge_;  ///< of json_
   Json json_;
   std::string model_type_, checkpoint_;
   std::vector<const Architecture*> stacks_;
   std::optional<Config> config_;
 };
+
+namespace {
 
 /// Errors: usage if only flags are at fault, otherwise data.
 [[noreturn]] void refuse_keys(const Document& document, const Entry& model,
@@ -157,16 +161,28 @@ class Model {
                       .message = message});
 }
 
+/// "--stack", or "stack" if the model is a key of a file.
+std::string name_of_key(const Entry& model, const char* key) {
+  return model.from_flag ? find_field(key)->flag : std::string(key);
+}
+
 void check_model_keys(const Document& document, const Entry& model) {
-  const auto name = [&](const char* key) {
-    return model.from_flag ? find_field(key)->flag : std::string(key);
-  };
+  const auto name = [&](const char* key) { return name_of_key(model, key); };
   for (const char* key : {"layer", "hidden"})
     if (document.find(key) == nullptr) refuse_keys(document, model, "requires " + name(key));
   for (const char* key : {"embeddings", "Q", "K", "V"})
     if (document.find(key) != nullptr)
       refuse_keys(document, model,
                   "cannot be combined with " + name(key) + "; give " + name("hidden"));
+  const Entry* const stack = document.find("stack");
+  const bool is_cross = stack != nullptr && *stack->value.get<std::string>() == "cross";
+  const bool has_memory = document.find("memory") != nullptr;
+  if (is_cross && !has_memory)
+    refuse_keys(
+        document, model,
+        name("stack") + " cross requires " + name("memory") + ", the output of the encoder");
+  if (has_memory && !is_cross)
+    refuse_keys(document, model, name("memory") + " requires " + name("stack") + " cross");
 }
 
 }  // namespace
@@ -178,18 +194,14 @@ bool expand_model(Document& document, TensorFiles& files) {
   check_model_keys(document, *model);
   const Entry* const hidden_is = document.find("hidden_is");
   const bool with_norm = hidden_is == nullptr || *hidden_is->value.get<std::string>() == "raw";
-  double number = 0;
-  document.find("layer")->value.as_number(number);
+  const std::int64_t number = integer_of(document.find("layer")->value);
   const std::string& text = *model->value.get<std::string>();
   if (text.empty()) refuse_keys(document, *model, "expected a folder, found an empty string");
   const std::string folder = path_in(model->folder, text);
   const Entry* const stack = document.find("stack");
   const std::string stack_name = stack == nullptr ? "" : *stack->value.get<std::string>();
-  if (stack_name == "cross" && document.find("memory") == nullptr)
-    refuse_keys(document, *model, "stack cross requires memory, the output of the encoder");
   const Model opened(folder, files);
-  const LayerJob layer =
-      opened.layer(opened.stack(stack_name), static_cast<std::int64_t>(number), with_norm);
+  const LayerJob layer = opened.layer(opened.stack(stack_name), number, with_norm);
   Entry embeddings = *document.find("hidden");
   embeddings.key = "embeddings";
   for (const char* key : {"model", "layer", "stack", "hidden", "hidden_is"}) document.erase(key);
@@ -200,22 +212,22 @@ bool expand_model(Document& document, TensorFiles& files) {
   return true;
 }
 
-ModelFacts model_facts(const std::string& folder, TensorFiles& files) {
-  const Model model(folder, files);
-  ModelFacts facts{model.model_type(), model.checkpoint(), {}};
-  for (const Architecture* stack : model.stacks())
-    facts.stacks.push_back({std::string(stack->stack), model.layers(*stack)});
-  return facts;
+ModelLayers::ModelLayers(const std::string& folder, TensorFiles& files)
+    : folder_(folder),
+      model_(std::make_unique<const Model>(folder, files)),
+      facts_{model_->model_type(), model_->checkpoint(), {}} {
+  for (const Architecture* stack : model_->stacks())
+    facts_.stacks.push_back({std::string(stack->stack), model_->layers(*stack)});
 }
 
-Document layer_document(const std::string& folder, const std::string& stack, std::int64_t layer,
-                        TensorFiles& files) {
-  const Model model(folder, files);
-  const LayerJob job = model.layer(model.stack(stack), layer, true);
+ModelLayers::~ModelLayers() = default;
+
+Document ModelLayers::job(const std::string& stack, std::int64_t layer) const {
+  const LayerJob job = model_->layer(model_->stack(stack), layer, true);
   Document document;
-  document.name = folder;
+  document.name = folder_;
   for (const auto& [key, value] : job.keys())
-    document.set({.key = key, .value = value, .origin = folder, .folder = ""});
+    document.set({.key = key, .value = value, .origin = folder_, .folder = ""});
   return document;
 }
 

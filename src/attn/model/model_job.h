@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,10 +28,25 @@ struct ModelFacts {
   };
   std::vector<Stack> stacks;
 };
-ModelFacts model_facts(const std::string& folder, TensorFiles& files);
 
-/// The job of a layer, without embeddings. Errors: as expand_model().
-Document layer_document(const std::string& folder, const std::string& stack, std::int64_t layer,
-                        TensorFiles& files);
+class Model;
+
+/// The layers of one model. Its configuration is read once, and stays charged to the budget of
+/// `files`, which outlives this.
+class ModelLayers {
+ public:
+  /// Errors: as expand_model().
+  ModelLayers(const std::string& folder, TensorFiles& files);
+  ~ModelLayers();
+
+  const ModelFacts& facts() const { return facts_; }
+  /// The job of a layer, without embeddings. Errors: as expand_model().
+  Document job(const std::string& stack, std::int64_t layer) const;
+
+ private:
+  std::string folder_;
+  std::unique_ptr<const Model> model_;
+  ModelFacts facts_;
+};
 
 }  // namespace attn

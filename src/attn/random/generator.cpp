@@ -171,6 +171,8 @@ double Pcg64::next_double() {
   return static_cast<double>(next64() >> 11) * (1.0 / 9007199254740992.0);
 }
 
+float Pcg64::next_float() { return static_cast<float>(next32() >> 8) * (1.0f / 16777216.0f); }
+
 Generator::Generator(const std::vector<std::uint32_t>& entropy) : bits_(entropy) {}
 
 Generator::Generator(std::uint64_t seed) : Generator(*entropy_words(std::to_string(seed))) {}
@@ -179,8 +181,7 @@ Tensor Generator::random(const Shape& shape) { return uniform_doubles(bits_, 0, 
 
 Tensor Generator::random_f32(const Shape& shape) {
   Tensor result(DType::f32, shape);
-  for (float& value : result.mutable_data<float>())
-    value = static_cast<float>(bits_.next32() >> 8) * (1.0f / 16777216.0f);
+  for (float& value : result.mutable_data<float>()) value = bits_.next_float();
   return result;
 }
 

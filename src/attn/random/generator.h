@@ -57,6 +57,7 @@ class Pcg64 {
   std::uint32_t next32();  ///< the low half of a 64-bit word; the next call returns its high half
   std::uint64_t next64();  ///< a new 64-bit word; does not affect a stored half
   double next_double();    ///< [0, 1), 53 bits of a 64-bit word
+  float next_float();      ///< [0, 1), 24 bits of a 32-bit word
 
  private:
   void step();

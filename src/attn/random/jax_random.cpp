@@ -12,6 +12,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/random/cephes_log.h"
 #include "attn/random/random_state.h"
 
 namespace attn {
@@ -50,6 +51,8 @@ class KeySteps {
     while (rest_.starts_with(' ')) rest_.remove_prefix(1);
     return rest_.empty();
   }
+  /// Whether a space or the end follows.
+  bool at_space() const { return rest_.empty() || rest_.starts_with(' '); }
   bool takes(std::string_view word) {
     if (!rest_.starts_with(word)) return false;
     rest_.remove_prefix(word.size());
@@ -73,12 +76,10 @@ class KeySteps {
 
 /// log(x) for x in (0, 1], in the order of operations of XLA's code for CPUs.
 float xla_log(float x) {
-  constexpr std::array<float, 9> c = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
-                                      -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
-                                      2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
+  constexpr std::array<float, 9> c = kCephesLogTerms;
   int exponent = 0;
   float fraction = std::frexp(x, &exponent);  // [0.5, 1)
-  if (fraction < 0.707106781186547524f) {
+  if (fraction < kCephesSqrtHalf) {
     --exponent;
     fraction = (fraction - 1) + fraction;
   } else {
@@ -90,8 +91,8 @@ float xla_log(float x) {
   };
   const float sum = std::fma(std::fma(quadratic(0), cube, quadratic(3)), cube, quadratic(6));
   const auto power = static_cast<float>(exponent);
-  const float low = std::fma(sum, cube, power * -2.12194440e-4f);
-  return std::fma(power, 0.693359375f, std::fma(-0.5f, square, fraction) + low);
+  const float low = std::fma(sum, cube, power * kCephesLog2Low);
+  return std::fma(power, kCephesLog2High, std::fma(-0.5f, square, fraction) + low);
 }
 
 template <std::size_t N>
@@ -156,6 +157,7 @@ ThreefryKey JaxRandom::key(const std::string& steps) const {
     } else {
       rest.refuse();
     }
+    if (!rest.at_space()) rest.refuse();
   }
   return key;
 }

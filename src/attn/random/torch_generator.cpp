@@ -11,6 +11,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/random/cephes_log.h"
 #include "attn/random/random_state.h"
 
 namespace attn {
@@ -51,15 +52,11 @@ struct SinCos {
 /// The natural logarithm of x in (0, 1]: of the fraction in [sqrt(1/2), sqrt(2)) by a polynomial,
 /// plus the exponent times log(2) in two parts.
 float vector_log(float x) {
-  constexpr float kSqrtHalf = 0.707106781186547524f;
-  constexpr std::array<float, 9> kTerms = {7.0376836292e-2f,  -1.1514610310e-1f, 1.1676998740e-1f,
-                                           -1.2420140846e-1f, 1.4249322787e-1f,  -1.6668057665e-1f,
-                                           2.0000714765e-1f,  -2.4999993993e-1f, 3.3333331174e-1f};
-  constexpr float kLog2Low = -2.12194440e-4f, kLog2High = 0.693359375f;
+  constexpr std::array<float, 9> kTerms = kCephesLogTerms;
   const auto bits = std::bit_cast<std::uint32_t>(x);
   float exponent = static_cast<float>(static_cast<int>(bits >> 23) - 126);
   float fraction = std::bit_cast<float>((bits & 0x007FFFFFu) | 0x3F000000u);  // [0.5, 1)
-  if (fraction < kSqrtHalf) {
+  if (fraction < kCephesSqrtHalf) {
     exponent -= 1;
     fraction = (fraction - 1) + fraction;
   } else {
@@ -68,9 +65,9 @@ float vector_log(float x) {
   const float square = fraction * fraction;
   float sum = kTerms[0];
   for (std::size_t i = 1; i < kTerms.size(); ++i) sum = std::fma(sum, fraction, kTerms[i]);
-  sum = std::fma(sum * fraction, square, exponent * kLog2Low);
+  sum = std::fma(sum * fraction, square, exponent * kCephesLog2Low);
   sum = std::fma(-0.5f, square, sum);
-  return std::fma(exponent, kLog2High, fraction + sum);
+  return std::fma(exponent, kCephesLog2High, fraction + sum);
 }
 
 /// The sine and cosine of x in [0, 2 pi]: x is reduced by an even multiple of pi/4, which is

@@ -12,7 +12,7 @@
 // float32, blocks use the polynomials for log, sin and cos of the Cephes library (S. L. Moshier,
 // "Methods and Programs for Mathematical Functions", 1989), in the order of operations of PyTorch's
 // AVX2 code: results are equal bit for bit. On other machines PyTorch calls logf, sinf and cosf,
-// and the last bits of these blocks differ.
+// and numbers differ by up to 2e-6.
 #pragma once
 
 #include <cstdint>
@@ -38,13 +38,13 @@ class TorchGenerator {
   /// mean + std * g. torch.randn is normal(0, 1). Throws Error (data) if std is negative or NaN.
   Tensor normal(double mean, double std, DType dtype, const Shape& shape);
 
-  /// torch.randint: a 32-bit word modulo high - low, or a 64-bit word from high - low = 2^28 on.
+  /// torch.randint: a 32-bit word modulo high - low, or a 64-bit word if high - low >= 2^28.
   /// dtype: i8-i64, u8-u64, bool, f32, f64. Throws Error (data) if low >= high, if a bound is
   /// outside int64 or if dtype cannot represent all results, unless the shape has no elements.
   Tensor randint(int128 low, int128 high, DType dtype, const Shape& shape);
 
-  /// torch.randperm: 0 to n - 1 in random order, int64. Throws Error (data) for n of
-  /// kLongPermutation and more, for which PyTorch uses another method.
+  /// torch.randperm: 0 to n - 1 in random order, int64. Throws Error (data) if
+  /// n >= kLongPermutation, for which PyTorch uses another method.
   static constexpr std::int64_t kLongPermutation = 214748364;
   Tensor randperm(std::int64_t n);
 

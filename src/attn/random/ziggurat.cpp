@@ -59,9 +59,7 @@ struct Tables {
 };
 
 double uniform_of(Pcg64& bits, double) { return bits.next_double(); }
-float uniform_of(Pcg64& bits, float) {
-  return static_cast<float>(bits.next32() >> 8) * (1.0f / 16777216.0f);
-}
+float uniform_of(Pcg64& bits, float) { return bits.next_float(); }
 
 /// A number beyond kTail (Marsaglia 1964).
 template <class T>
