@@ -220,6 +220,13 @@ def test_copy_overwrites_nothing(tmp_path):
     assert (tmp_path / "job.json").read_text() == "mine"
 
 
+def test_copy_overwrites_with_force(tmp_path):
+    (tmp_path / "job.json").write_text("mine")
+    run = attn("examples", "copy", "general-attention", tmp_path, "--force")
+    assert (run.returncode, run.stderr) == (0, b"")
+    assert (tmp_path / "job.json").read_bytes() == (DATA / "general-attention/job.json").read_bytes()
+
+
 @pytest.mark.parametrize("arguments, code, reason", [
     ([], 2, "NAME"),
     (["single-query"], 2, "DIR"),

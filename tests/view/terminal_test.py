@@ -304,6 +304,17 @@ class TestGrid:
         assert lines[5].split() == 3 * ["abcdefghijklmnopqrstuvwx"]
 
 
+@pytest.mark.parametrize("rows", ["4,5", "-1", "1:3"])
+def test_computed_rows_are_labelled_with_their_positions(tmp_path, rows):
+    np.save(tmp_path / "x.npy", np.eye(6))
+    run = attn("run", "--q", "x.npy", "--k", "x.npy", "--rows=" + rows, "--outputs", "weights", "--view",
+               cwd=tmp_path)
+    lines = run.stdout.decode().splitlines()
+    expected = {"4,5": ["4", "5"], "-1": ["-1"], "1:3": ["1", "2"]}[rows]
+    body = [line.split()[0] for line in lines[lines.index("") + 2:] if line.strip()]
+    assert body[:len(expected)] == expected
+
+
 FAMILY = "👩\u200d👩\u200d👧"  # one grapheme cluster
 
 

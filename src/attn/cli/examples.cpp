@@ -28,7 +28,9 @@ struct ExampleArgs {
   bool cells = false;
   std::string job;  ///< of views; "": all jobs
   RunViewArgs views;
-  std::string name, target;  ///< of copy
+  // Of copy.
+  std::string name, target;
+  bool force = false;
 };
 
 std::string padded(const std::string& text, std::size_t width) {
@@ -146,7 +148,8 @@ int copy_example(const ExampleArgs& args) {
   folders.make_with_parents(args.target, false);
   std::vector<std::unique_ptr<OutputFile>> copies;
   for (const std::string& file : files) {
-    copies.push_back(std::make_unique<OutputFile>(path_of(args.target, file), OutputPolicy{}));
+    copies.push_back(std::make_unique<OutputFile>(path_of(args.target, file),
+                                                  OutputPolicy{.force = args.force}));
     const FileBytes bytes = read_file(path_of(example.folder, file));
     copies.back()->write(bytes.text());
     copies.back()->finish();
@@ -204,11 +207,12 @@ Command examples_command() {
   copy_command.name = "copy";
   copy_command.summary = "copy the jobs of an example, as a starting point for your own";
   copy_command.description =
-      "Copies the job files of an example to the folder DIR, which is created. Overwrites no file. "
-      "Change the copies, and run them with 'attn run'.";
+      "Copies the job files of an example to the folder DIR, which is created. Change the copies, "
+      "and run them with 'attn run'.";
   copy_command.example = "  attn examples copy encoder-decoder mine";
   copy_command.options = {required(positional("NAME", args->name, "name of an example")),
-                          required(positional("DIR", args->target, "folder for the jobs"))};
+                          required(positional("DIR", args->target, "folder for the jobs")),
+                          flag("--force", args->force, "overwrite existing files")};
   copy_command.action = [args] { return copy_example(*args); };
 
   check_command.name = "check";

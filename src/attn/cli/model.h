@@ -1,4 +1,4 @@
-// attn model: prints what is understood of the layers of a model.
+// attn model: shows how attn reads the layers of a model (model/model_job.h).
 #pragma once
 
 #include "attn/cli/command.h"

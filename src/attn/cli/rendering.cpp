@@ -99,10 +99,15 @@ std::string label_of(const std::string& path, const std::string& name) {
 
 namespace {
 
-/// The tokens of the rows that were computed (--rows).
+/// The tokens of the rows that were computed (--rows); without tokens, the rows' positions.
 std::vector<std::string> tokens_of_rows(const std::vector<std::string>& tokens, const Json* rows) {
   const auto* selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
   if (selected == nullptr) return tokens;
+  if (tokens.empty()) {
+    std::vector<std::string> positions;
+    for (const std::int64_t row : *selected) positions.push_back(std::to_string(row));
+    return positions;
+  }
   const auto count = static_cast<std::int64_t>(tokens.size());
   std::vector<std::string> picked;
   for (const std::int64_t row : *selected) {
