@@ -163,13 +163,18 @@ std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
     for (const std::int64_t extent : *list) result *= static_cast<double>(extent);
     return std::max(result, 0.0);
   };
-  const double embed = number("embed_dim", 0), columns = number("embedding_dim", 0);
-  const Json* indices = arguments.find("indices");
-  const auto* rows = indices == nullptr ? nullptr : indices->get<JsonIntegers>();
-  const double layer =
-      (number("in_features", 0) + 1) * number("out_features", 0) +
-      embed * (2 * embed + number("kdim", embed) + number("vdim", embed) + 4) +
-      columns * (number("num_embeddings", 0) + (rows ? static_cast<double>(rows->size()) : 0));
+  const auto of_layer = [&] {
+    const double embed = number("embed_dim", 0), columns = number("embedding_dim", 0);
+    const Json* indices = arguments.find("indices");
+    const auto* rows = indices == nullptr ? nullptr : indices->get<JsonIntegers>();
+    return (number("in_features", 0) + 1) * number("out_features", 0) +
+           embed * (2 * embed + number("kdim", embed) + number("vdim", embed) + 4) +
+           columns * (number("num_embeddings", 0) + (rows ? static_cast<double>(rows->size()) : 0));
+  };
+  const std::string& method = members->front().first;
+  const bool is_layer =
+      method == "Linear" || method == "Embedding" || method == "MultiheadAttention";
+  const double layer = is_layer ? of_layer() : 0;
   const Json* written = arguments.find("values");
   const double given = values != nullptr    ? static_cast<double>(values->size())
                        : written != nullptr ? count_numbers(*written)
