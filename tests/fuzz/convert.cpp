@@ -97,13 +97,9 @@ void require_same_when_read_back(const TensorMap& tensors, TensorFiles& files) {
 
 }  // namespace
 
-extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
-
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t most, unsigned seed) {
-  size = LLVMFuzzerMutate(data, size, most);
-  if (seed % 8 != 0) fuzz::repair_checksums({data, size});
-  return size;
+  return fuzz::mutate_archive(data, size, most, seed);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

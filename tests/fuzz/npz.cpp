@@ -14,13 +14,9 @@ constexpr NpzLimits kLimits = {.members = 32, .name = 256, .expanded = 1 << 16};
 
 }  // namespace
 
-extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
-
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size,
                                                std::size_t most, unsigned seed) {
-  size = LLVMFuzzerMutate(data, size, most);
-  if (seed % 8 != 0) fuzz::repair_checksums({data, size});
-  return size;
+  return fuzz::mutate_archive(data, size, most, seed);
 }
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

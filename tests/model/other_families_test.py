@@ -18,7 +18,7 @@ def rng():
 
 
 def random_tensors(rng, prefix, **shapes):
-    """Tensors by name; '__' stands for '.'."""
+    """Tensors by name; '__' in a name is a '.'."""
     return {prefix + name.replace("__", "."): rng.standard_normal(shape) for name, shape in shapes.items()}
 
 

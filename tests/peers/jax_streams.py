@@ -1,17 +1,13 @@
 """What JAX draws in the steps of support/jax_steps.py, compared with `attn random`."""
 
-import collections
-import json
-import pathlib
 import re
-import tempfile
 
 import jax
 import numpy as np
 
-from support.attn import attn
+from peers import random_streams
 from support.jax_steps import steps_of
-from support.torch_steps import differences, seeded
+from support.torch_steps import seeded
 
 SEEDS = [0, 1, 42, 2**31, 2**32 - 1, *range(1000, 1195)]
 SIZES = {0: [*range(1, 101), 4095, 4096, 100_000]}  # the first seed; JAX compiles each shape once
@@ -47,26 +43,8 @@ def drawn(steps, generator):
 
 
 def compare():
-    """The numbers of arrays and of equal arrays by method, and a line for each that differs."""
-    counts = collections.defaultdict(lambda: [0, 0])
-    lines = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder)
-        for generator in "jax", "jax-original":
-            for seed in SEEDS:
-                steps = [seeded(seed), *(one for size in SIZES.get(seed, FEW) for one in steps_of(f"{size}.", size))]
-                (path / "steps.json").write_text(json.dumps(steps))
-                run = attn("random", "steps.json", "--generator", generator, "--seed", 0, "-o", "drawn.npz", "--force",
-                           cwd=path)
-                if run.returncode != 0:
-                    raise SystemExit(run.stderr.decode())
-                with np.load(path / "drawn.npz") as archive:
-                    found = dict(archive)
-                expected = drawn(steps, generator)
-                unequal = set(differences(expected, found))
-                lines += [f"{generator}, seed {seed}: {name}" for name in unequal]
-                for name in expected:
-                    kind = f"{generator}, {name.rsplit('.')[-1]}"
-                    counts[kind][0] += 1
-                    counts[kind][1] += name not in unequal
-    return counts, lines
+    """As random_streams.compare()."""
+    runs = ((generator, seed,
+             [seeded(seed), *(one for size in SIZES.get(seed, FEW) for one in steps_of(f"{size}.", size))])
+            for generator in ("jax", "jax-original") for seed in SEEDS)
+    return random_streams.compare(runs, drawn, lambda generator, name: f"{generator}, {name.rsplit('.')[-1]}")

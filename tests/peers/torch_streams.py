@@ -1,15 +1,10 @@
 """What PyTorch draws in the steps of support/torch_steps.py, compared with `attn random`."""
 
-import collections
-import json
-import pathlib
-import tempfile
-
 import numpy as np
 import torch
 
-from support.attn import attn
-from support.torch_steps import differences, seeded, steps_of
+from peers import random_streams
+from support.torch_steps import seeded, steps_of
 
 SEEDS = [0, 1, 42, 123, 2**31, 2**32 - 1, 2**32 + 5, 2**64 - 1, *range(1000, 1192)]
 SIZES = [*range(1, 101), 4095, 4096, 100_000]
@@ -78,26 +73,12 @@ def drawn(steps):
     return arrays
 
 
+def kind_of(_, name):
+    return "state" if name.endswith((".words", ".kept")) else name.split(".")[2]
+
+
 def compare():
-    """The numbers of arrays and of equal arrays by method, and a line for each that differs."""
-    counts = collections.defaultdict(lambda: [0, 0])
-    lines = []
-    with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder)
-        for seed in SEEDS:
-            steps = [seeded(seed), *(one for size in SIZES for one in steps_of(f"{size}.", size))]
-            (path / "steps.json").write_text(json.dumps(steps))
-            run = attn("random", "steps.json", "--generator", "torch", "--seed", 0, "-o", "drawn.npz", "--force",
-                       cwd=path)
-            if run.returncode != 0:
-                raise SystemExit(run.stderr.decode())
-            with np.load(path / "drawn.npz") as archive:
-                found = dict(archive)
-            expected = drawn(steps)
-            unequal = set(differences(expected, found))
-            lines += [f"seed {seed}: {name}" for name in unequal]
-            for name in expected:
-                kind = "state" if name.endswith((".words", ".kept")) else name.split(".")[2]
-                counts[kind][0] += 1
-                counts[kind][1] += name not in unequal
-    return counts, lines
+    """As random_streams.compare()."""
+    runs = (("torch", seed, [seeded(seed), *(one for size in SIZES for one in steps_of(f"{size}.", size))])
+            for seed in SEEDS)
+    return random_streams.compare(runs, lambda steps, _: drawn(steps), kind_of)

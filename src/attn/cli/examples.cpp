@@ -228,7 +228,7 @@ Command examples_command() {
   Command command;
   command.description =
       "Lists, runs, copies and checks the worked examples that are installed with attn: "
-      "computations of public notebooks and tutorials, with the text that they printed.";
+      "computations of notebooks, tutorials and articles, with the text that they printed.";
   command.example =
       "  attn examples list\n"
       "  attn examples run general-attention\n"

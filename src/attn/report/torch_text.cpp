@@ -113,9 +113,9 @@ class TorchLines {
 
  private:
   std::string in_lines(const Words& items, std::size_t indent) const {
-    const long room = layout_.linewidth - static_cast<long>(indent);
+    const long columns = layout_.linewidth - static_cast<long>(indent);
     const auto per_line =
-        static_cast<std::size_t>(std::max(1L, room / static_cast<long>(aligned_.width + 2)));
+        static_cast<std::size_t>(std::max(1L, columns / static_cast<long>(aligned_.width + 2)));
     std::string text;
     for (std::size_t i = 0; i < items.size(); ++i) {
       if (i > 0) text += i % per_line == 0 ? ",\n" + std::string(indent + 1, ' ') : ", ";

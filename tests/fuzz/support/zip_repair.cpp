@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t most);
+
 namespace attn::fuzz {
 namespace {
 
@@ -69,6 +71,12 @@ void repair_checksums(Bytes archive) {
        at = text.find(kCentral, at + 4)) {
     if (archive.size() - at >= kCentralSize) repair_member(archive, archive.subspan(at));
   }
+}
+
+std::size_t mutate_archive(std::uint8_t* data, std::size_t size, std::size_t most, unsigned seed) {
+  size = LLVMFuzzerMutate(data, size, most);
+  if (seed % 8 != 0) repair_checksums({data, size});
+  return size;
 }
 
 }  // namespace attn::fuzz
