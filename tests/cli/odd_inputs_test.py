@@ -128,6 +128,15 @@ def test_empty_file_is_refused(tmp_path, suffix):
     assert_refused(attn("convert", f"nothing.{suffix}", cwd=tmp_path), 65, f"nothing.{suffix}: is empty\n")
 
 
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "json"])
+def test_file_without_tensors_can_be_read(tmp_path, suffix):
+    np.savez(tmp_path / "none.npz")
+    assert attn("convert", "none.npz", "-o", f"out.{suffix}", cwd=tmp_path).returncode == 0
+    run = attn("inspect", "--json", f"out.{suffix}", cwd=tmp_path)
+    assert run.returncode == 0
+    assert run.stdout == b""
+
+
 def test_csv_is_not_a_job():
     assert_refused(attn("run", "-", stdin="1,2\n"), 65, "found CSV")
 

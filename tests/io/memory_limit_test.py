@@ -69,6 +69,13 @@ def test_compare(hostile):
     check_peak(peak)
 
 
+def test_many_small_draws():
+    run, peak = attn_and_peak("random", "randn", "--repeat", "1000000", "--shape", "1", "--seed", "1",
+                              "--max-memory", "64M")
+    assert_error(run, 65, "to draw; --max-memory raises the limit")
+    check_peak(peak)
+
+
 @pytest.mark.parametrize("member", ["[1]", "{}", "[]", '"a"'])
 def test_job(member, tmp_path):
     (tmp_path / "job.json").write_text('{"Q":[' + ",".join([member] * (5 * MIB)) + "]}")

@@ -153,7 +153,7 @@ TEST_CASE("duplicate and missing names are refused") {
   TensorMap tensors = two_arrays();
   tensors.set("Q.npy", Tensor::of<double>({}, {1}));  // becomes Q.npy.npy: another key
   CHECK(read_npz(npz_file_of(archive_of(tensors))).size() == 3);
-  refuse_npz(archive_of({}), "has no .npy member");
+  CHECK(read_npz(npz_file_of(archive_of({}))).empty());  // as in NumPy
   TensorMap nameless;
   nameless.set("", Tensor::of<double>({}, {1}));
   refuse_npz(archive_of(nameless), "without a name");

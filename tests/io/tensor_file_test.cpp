@@ -109,6 +109,7 @@ TEST_CASE("the arrays of a JSON document are its arrays of numbers") {
   const TensorMap tensors = read_tensors(read_file(path));
   CHECK(tensors.names() == std::vector<std::string>{"Q", "seed", "odd", "all", "mask"});
   CHECK(tensors.at("mask").dtype() == DType::boolean);
+  CHECK(read_tensors(read_file(folder.write("empty.json", "{}"))).empty());
   CHECK_THAT(error_of(folder.write("none.json", R"({"tokens": ["I"]})")),
              Contains("has no array of numbers"));
   CHECK_THAT(error_of(folder.write("ragged.json", R"({"Q": [[1, 2], [3]]})")),

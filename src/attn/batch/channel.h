@@ -56,7 +56,7 @@ class ReplyBytes {
   bool is_empty() const { return put_ == taken_; }
 
  private:
-  static constexpr std::uint64_t kSize = 1 << 17;
+  static constexpr std::uint64_t kSize = 1 << 18;
   alignas(64) std::atomic<std::uint64_t> put_ = 0;  ///< bytes so far
   alignas(64) std::atomic<std::uint64_t> taken_ = 0;
   std::array<char, kSize> bytes_;

@@ -56,7 +56,8 @@ class MessageReader {
     if (value > most) throw BadMessage();
     return value;
   }
-  std::string text() { return std::string(take(number())); }
+  std::string_view text_view() { return take(number()); }
+  std::string text() { return std::string(text_view()); }
   template <class Element>
   auto list(Element element) {
     std::vector<decltype(element())> items;
@@ -98,7 +99,7 @@ std::optional<std::string_view> take_message(std::string_view& bytes) {
 
 enum class ReplyKind : std::uint64_t { outcome, question };
 
-Outcome read_outcome(MessageReader& reader) {
+Outcome read_outcome(MessageReader& reader, std::string text_buffer) {
   Outcome outcome;
   outcome.status =
       static_cast<Status>(reader.number_up_to(static_cast<std::uint64_t>(kLastStatus)));
@@ -113,7 +114,8 @@ Outcome read_outcome(MessageReader& reader) {
   outcome.change =
       static_cast<Change>(reader.number_up_to(static_cast<std::uint64_t>(kLastChange)));
   outcome.changed_file = reader.text();
-  outcome.text = reader.text();
+  outcome.text = std::move(text_buffer);
+  outcome.text = reader.text_view();
   return outcome;
 }
 
@@ -191,7 +193,7 @@ std::optional<WorkerRequest> take_request(std::string_view& bytes) {
   return request;
 }
 
-std::optional<WorkerReply> take_reply(std::string_view& bytes) {
+std::optional<WorkerReply> take_reply(std::string_view& bytes, std::string text_buffer) {
   const std::optional<std::string_view> contents = take_message(bytes);
   if (!contents) return std::nullopt;
   MessageReader reader(*contents);
@@ -199,7 +201,7 @@ std::optional<WorkerReply> take_reply(std::string_view& bytes) {
   const auto last = static_cast<std::uint64_t>(ReplyKind::question);
   if (static_cast<ReplyKind>(reader.number_up_to(last)) == ReplyKind::outcome) {
     reply.sequence = reader.number();
-    reply.outcome = read_outcome(reader);
+    reply.outcome = read_outcome(reader, std::move(text_buffer));
   } else {
     reply.ask.bytes = reader.number();
     reply.ask.wait = reader.number_up_to(1) == 1;

@@ -57,6 +57,7 @@ void append_question(std::string& out, const AskForMemory& ask);
 /// Removes one message from the front of `bytes`. Returns nullopt if it is incomplete. Throws
 /// BadMessage.
 std::optional<WorkerRequest> take_request(std::string_view& bytes);
-std::optional<WorkerReply> take_reply(std::string_view& bytes);
+/// `text_buffer` becomes the outcome's text.
+std::optional<WorkerReply> take_reply(std::string_view& bytes, std::string text_buffer);
 
 }  // namespace attn

@@ -28,10 +28,10 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{50};
-constexpr double kWorkAhead = 1e-3;    // seconds of work that a worker has
-constexpr double kSlow = 5e-3;         // seconds, after which others take its waiting items
-constexpr std::size_t kMaxItems = 64;  // that a worker has
-constexpr int kMaxIdleDeaths = 5;      // consecutive deaths of workers that ran no item
+constexpr double kWorkAhead = 4e-3;     // seconds of work that a worker has
+constexpr double kSlow = 5e-3;          // seconds, after which others take its waiting items
+constexpr std::size_t kMaxItems = 512;  // that a worker has
+constexpr int kMaxIdleDeaths = 5;       // consecutive deaths of workers that ran no item
 
 /// "SIGSEGV"
 std::string signal_name(int number) {
@@ -327,24 +327,23 @@ void ProcessPool::collect(Worker& worker, bool has_ended) {
 }
 
 void ProcessPool::receive(WorkerProcess& worker) {
-  for (WorkerReply& reply : worker.replies()) {
-    if (!reply.outcome) {
-      lender_.ask(worker, reply.ask);
-      continue;
-    }
-    if (worker.unfinished.empty() || worker.unfinished.front().sequence != reply.sequence)
-      throw BadMessage();
-    const Item& item = worker.unfinished.front().item;
-    reply.outcome->number = item.number;
-    reply.outcome->name = item.name;
-    const double seconds = reply.outcome->seconds;
-    worker.mean_seconds =
-        worker.mean_seconds < 0 ? seconds : 0.75 * worker.mean_seconds + 0.25 * seconds;
-    worker.unfinished.pop_front();
-    ++worker.finished;
-    lender_.give_back(worker);
-    finish(reply.sequence, std::move(*reply.outcome));
-  }
+  worker.receive(
+      [&] { return finished_.spare_text(); },
+      [&](WorkerReply reply) {
+        if (!reply.outcome) return lender_.ask(worker, reply.ask);
+        if (worker.unfinished.empty() || worker.unfinished.front().sequence != reply.sequence)
+          throw BadMessage();
+        const Item& item = worker.unfinished.front().item;
+        reply.outcome->number = item.number;
+        reply.outcome->name = item.name;
+        const double seconds = reply.outcome->seconds;
+        worker.mean_seconds =
+            worker.mean_seconds < 0 ? seconds : 0.75 * worker.mean_seconds + 0.25 * seconds;
+        worker.unfinished.pop_front();
+        ++worker.finished;
+        lender_.give_back(worker);
+        finish(reply.sequence, std::move(*reply.outcome));
+      });
 }
 
 /// Ends a worker, which may have ended, and replaces it. The item that it ran has failed; the

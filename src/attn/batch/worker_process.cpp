@@ -106,7 +106,7 @@ class WorkerLoop {
 
   /// Waits for requests; false if there will be none.
   bool receive() {
-    std::array<char, 65536> bytes;
+    std::array<char, 262144> bytes;
     ssize_t count = 0;
     while ((count = read(requests_, bytes.data(), bytes.size())) < 0) {
       if (errno != EAGAIN && errno != EINTR) return false;
@@ -253,13 +253,13 @@ void WorkerProcess::send() {
   to_send_.erase(0, sent);
 }
 
-std::vector<WorkerReply> WorkerProcess::replies() {
+void WorkerProcess::receive(const std::function<std::string()>& spare_text,
+                            const std::function<void(WorkerReply)>& handle) {
   if (!channel_->replies.take(received_)) throw BadMessage();
-  std::vector<WorkerReply> replies;
   std::string_view rest = received_;
-  while (std::optional<WorkerReply> reply = take_reply(rest)) replies.push_back(std::move(*reply));
+  while (std::optional<WorkerReply> reply = take_reply(rest, spare_text()))
+    handle(std::move(*reply));
   received_.erase(0, received_.size() - rest.size());
-  return replies;
 }
 
 std::vector<Assignment> WorkerProcess::withdraw() {

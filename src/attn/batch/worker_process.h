@@ -45,8 +45,10 @@ class WorkerProcess {
   void send();
   std::size_t unsent() const { return to_send_.size(); }  ///< bytes
 
-  /// The replies that have arrived. Throws BadMessage.
-  std::vector<WorkerReply> replies();
+  /// Passes each reply that has arrived to `handle`. `spare_text` returns an empty text, whose
+  /// buffer is used for the next outcome. Throws BadMessage.
+  void receive(const std::function<std::string()>& spare_text,
+               const std::function<void(WorkerReply)>& handle);
   bool has_replies() const { return !channel_->replies.is_empty(); }
 
   /// Takes back the items that the worker has not started, if it runs a job now.

@@ -104,8 +104,6 @@ Json spec_of(const RandomArgs& args) {
   return Json{JsonObject{{args.method, Json{std::move(arguments)}}}};
 }
 
-constexpr std::size_t kNamedTensor = 256;
-
 /// Draws the tensors of a file with a list of steps.
 TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& files) {
   const FileBytes& file = files.file(args.method);
@@ -127,7 +125,8 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
           stream = make_stream(*step.seed, args.generator);
           return;
         }
-        const std::size_t bytes = saturating_sum(random_tensor_bytes(step.spec), kNamedTensor);
+        const std::size_t bytes =
+            saturating_sum(random_tensor_bytes(step.spec), MemoryCharge::kTensor);
         files.budget().charge(bytes, "", "draw");
         for (const auto& [name, tensor] : named_tensors(step, draw(step.spec, stream))) {
           if (arrays.contains(name))
@@ -177,7 +176,7 @@ int run_random(const RandomArgs& args) {
     if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
     for (std::size_t i = 0; i < args.repeat; ++i) {
       const Tensor* given = values ? &*values : nullptr;
-      files.budget().charge(saturating_sum(random_tensor_bytes(spec, given), kNamedTensor),
+      files.budget().charge(saturating_sum(random_tensor_bytes(spec, given), MemoryCharge::kTensor),
                             args.method, "draw");
       const TensorMap drawn = draw(spec, stream, given);
       // NumPy shuffles in place: the next repetition shuffles this result.

@@ -120,7 +120,7 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
       read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge);
   if (comment != nullptr) *comment = directory.comment;
   TensorMap tensors = read_members(directory, file, limits, nullptr, budget);
-  if (tensors.empty()) fail_without_arrays(directory, file.name());
+  if (tensors.empty() && !directory.members.empty()) fail_without_arrays(directory, file.name());
   return tensors;
 }
 

@@ -73,7 +73,8 @@ TensorMap read_json_tensors(const FileBytes& file, ReadBudget* budget) {
       tensors.set(key, within(name, [&] { return tensor_from_json(value, key, elements); }));
     }
   }
-  if (tensors.empty()) fail_at({file.name()}, "has no array of numbers");
+  const bool is_empty = object != nullptr && object->empty();
+  if (tensors.empty() && !is_empty) fail_at({file.name()}, "has no array of numbers");
   elements.keep();
   return tensors;
 }
