@@ -280,7 +280,8 @@ def test_signal_leaves_no_temporary_files(folder, start):
 def test_signal_to_the_group_fails_no_job(folder):
     process = subprocess.Popen([ATTN, "batch", "jobs", "--isolate", "-j", "2", "--out-dir", "out"], cwd=folder,
                                stderr=subprocess.PIPE, start_new_session=True)
-    wait_until(lambda: len(list((folder / "out").glob("*.npz"))) == 20)
+    manifest = folder / "out" / "manifest.ndjson"
+    wait_until(lambda: manifest.exists() and manifest.read_bytes().count(b'"status":"done"') == 20)
     os.killpg(process.pid, signal.SIGINT)
     err = process.communicate(timeout=60)[1]
     assert process.returncode == -2

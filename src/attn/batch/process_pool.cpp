@@ -314,6 +314,7 @@ void ProcessPool::wait() {
   }
   if (std::chrono::steady_clock::now() < next_tick_) return;
   next_tick_ = std::chrono::steady_clock::now() + kTick;
+  report();  // a tick may end the batch
   calls_.tick();
 }
 
