@@ -123,6 +123,9 @@ def test_empty_value_is_refused(name, flag):
     (["run", "x", "-o", "wieghts=w.npy"], "did you mean 'weights'?"),
     (["run", "x", "--max-memory", "8q"], "K, M, G and T are powers of 1024"),
     (["run", "--cuasal"], "did you mean '--causal'?"),
+    (["run", "--no-causal"], "unknown flag '--no-causal'; write --causal=false"),
+    (["run", "--no-force"], "unknown flag '--no-force'; write --force=false"),
+    (["run", "x", "--output", "weights"], "; --outputs weights selects an output"),
 ])
 def test_invalid_arguments_get_a_hint(arguments, reason):
     assert_error(attn(*arguments), 2, reason)

@@ -178,6 +178,16 @@ def test_provenance_is_the_job_of_a_result(tmp_path, name):
     assert list(made_by["inputs"]) == ["job.json"]
 
 
+def test_job_in_provenance_can_be_run(tmp_path):
+    np.savez(tmp_path / "layer.npz", Q=np.eye(4), K=np.ones((4, 4)), V=np.arange(16.0).reshape(4, 4))
+    run = ["run", "layer.npz", "--rotary", "half", "--rotary-base", "50", "-o", "first.npz"]
+    assert attn(*run, cwd=tmp_path).returncode == 0
+    made_by = json.loads(attn("inspect", "--provenance", "first.npz", cwd=tmp_path).stdout)
+    (tmp_path / "job.json").write_text(json.dumps(made_by["job"]))
+    assert attn("run", "job.json", "-o", "second.npz", cwd=tmp_path).returncode == 0
+    assert np.array_equal(np.load(tmp_path / "first.npz")["context"], np.load(tmp_path / "second.npz")["context"])
+
+
 def test_provenance_of_other_files_is_an_error(archive):
     run = attn("inspect", "--provenance", archive)
     assert run.returncode == 65

@@ -125,7 +125,7 @@ CASES = [
     ({"rotary": {"kind": "half", "width": 2, "scaling": "yarn", "factor": 2}},
      ["rotary.scaling: 'yarn' requires rotary.original_length"]),
     ({"rotary": {"kind": "half", "width": 2, "scaling": "ntk", "factor": 2}},
-     ["rotary.width: expected an even number from 2 to 3, and with ntk more than 2, found 2"]),
+     ["rotary.kind: expected heads of at least 4 columns, found 3"]),
     ({"rotary": {"kind": "half", "width": 2, "beta_fast": 9}},
      ["rotary.beta_fast: requires rotary.scaling yarn"]),
     ({"rotary": {"kind": "half", "width": 2, "low_frequency_factor": 2}},

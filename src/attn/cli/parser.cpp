@@ -84,7 +84,13 @@ struct CommandParser {
 
 std::string suggest_flag(const std::string& flag, const std::set<const Command*>& commands) {
   Arguments flags;
+  const std::string positive = flag.starts_with("--no-") ? "--" + flag.substr(5) : "";
   for (const Command* command : commands) {
+    const Option* const negated = positive.empty() ? nullptr : command->find(positive);
+    const auto* optional = negated ? std::get_if<OptionalValue>(&negated->value) : nullptr;
+    if ((optional != nullptr && optional->accepts("false")) ||
+        (negated != nullptr && std::holds_alternative<SwitchValue>(negated->value)))
+      return "; write " + positive + "=false";
     for (const FlagHint& hint : command->hints)
       if (std::find(hint.flags.begin(), hint.flags.end(), flag) != hint.flags.end())
         return "; " + hint.hint;

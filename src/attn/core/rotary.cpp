@@ -260,11 +260,16 @@ void set_rotary(const TensorMap& numbers, const Options& options, Inputs& in, Ax
   const auto D = static_cast<std::int64_t>(in.D), width = rotary.width > 0 ? rotary.width : D;
   const bool ntk =
       rotary.scaling == Rotary::Scaling::ntk || rotary.scaling == Rotary::Scaling::dynamic_ntk;
-  if (width % 2 != 0 || width > D || width < (ntk ? 4 : 2))
-    axes.problem({.subject = "rotary.width",
-                  .expected = "an even number from 2 to " + std::to_string(D) +
-                              (ntk ? ", and with ntk more than 2" : ""),
-                  .found = std::to_string(width)});
+  const std::int64_t least = ntk ? 4 : 2;
+  if (D < least)
+    axes.problem({.subject = "rotary.kind",
+                  .expected = "heads of at least " + std::to_string(least) + " columns",
+                  .found = std::to_string(D)});
+  else if (width % 2 != 0 || width > D || width < least)
+    axes.problem(
+        {.subject = "rotary.width",
+         .expected = "an even number from " + std::to_string(least) + " to " + std::to_string(D),
+         .found = std::to_string(width)});
 }
 
 void set_rotary_divisors(const TensorMap& tensors, const Rotary& rotary, Inputs& in,

@@ -190,6 +190,19 @@ std::string path_in(const std::string& folder, const std::string& path) {
   return is_complete ? path : folder + "/" + path;
 }
 
+void add_member(JsonObject& job, const std::string& key, Json value) {
+  const std::size_t dot = key.find('.');
+  if (dot == std::string::npos) {
+    job.emplace_back(key, std::move(value));
+    return;
+  }
+  const std::string group = key.substr(0, dot);
+  auto found = std::find_if(job.begin(), job.end(),
+                            [&](const auto& member) { return member.first == group; });
+  if (found == job.end()) found = job.insert(job.end(), {group, Json{JsonObject{}}});
+  std::get<JsonObject>(found->second.value).emplace_back(key.substr(dot + 1), std::move(value));
+}
+
 std::string job_json(const Document& document, int indent) {
   JsonObject job;
   for (const Entry& entry : document.entries) {
@@ -198,17 +211,7 @@ std::string job_json(const Document& document, int indent) {
     if (const auto* text = value.get<std::string>();
         text != nullptr && entry.field->type == FieldType::tensor && !entry.numbers)
       value = Json{path_in(entry.folder, *text)};
-    const std::size_t dot = entry.key.find('.');
-    if (dot == std::string::npos) {
-      job.emplace_back(entry.key, std::move(value));
-      continue;
-    }
-    const std::string group = entry.key.substr(0, dot);
-    auto found = std::find_if(job.begin(), job.end(),
-                              [&](const auto& member) { return member.first == group; });
-    if (found == job.end()) found = job.insert(job.end(), {group, Json{JsonObject{}}});
-    std::get<JsonObject>(found->second.value)
-        .emplace_back(entry.key.substr(dot + 1), std::move(value));
+    add_member(job, entry.key, std::move(value));
   }
   return to_json(Json{std::move(job)}, indent);
 }

@@ -53,6 +53,9 @@ Document read_document(const std::string& path, TensorFiles& files);
 Document parse_document(std::string_view json, const std::string& name, const std::string& folder,
                         ReadBudget* budget = nullptr, Json* id = nullptr);
 
+/// Adds a value to the JSON object of a job. "rotary.base" becomes the member "base" of "rotary".
+void add_member(JsonObject& job, const std::string& key, Json value);
+
 /// The document as the JSON text of a job, with paths relative to the current folder. Tensors that
 /// are in memory are represented by their shape. `indent` as in to_json().
 std::string job_json(const Document& document, int indent);

@@ -161,9 +161,14 @@ class TensorReader {
     try {
       return files_.read(ref);
     } catch (const Error& error) {
-      if (error.kind() != ErrorKind::no_input || !looks_like_numbers(text)) throw;
+      const std::size_t bracket = text.find('[');
+      const bool is_part = bracket != std::string::npos && text.find('#') == std::string::npos;
+      if (error.kind() != ErrorKind::no_input || !(is_part || looks_like_numbers(text))) throw;
       std::vector<Problem> problems = error.problems();
-      problems.back().hint = "to give numbers, write [" + text + "]";
+      problems.back().hint = is_part ? "to select a part of a tensor, write " +
+                                           printable(text.substr(0, bracket)) + "#" +
+                                           printable(text.substr(bracket))
+                                     : "to give numbers, write [" + text + "]";
       throw Error(error.kind(), std::move(problems));
     }
   }
@@ -330,7 +335,7 @@ Json provenance(const Job& job, Document document, const TensorFiles& files) {
   options.reserve(document.entries.size());
   for (Entry& entry : document.entries)
     if (entry.key != "schema" && entry.key != "tokens" && !entry.key.starts_with(kPrintOptions))
-      options.emplace_back(entry.key, recorded_value(entry, job));
+      add_member(options, entry.key, recorded_value(entry, job));
   for (auto& [name, digest] : files.digests())
     inputs.emplace_back(text_of_name(name), Json{std::move(digest)});
   JsonObject made_by;

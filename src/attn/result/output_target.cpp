@@ -82,6 +82,7 @@ OutputTarget parse_target(const std::string& text, const std::vector<std::string
     fail_usage("-o " + printable(text) + ": unknown output '" + printable(target.name) + "'" +
                suggestion(target.name, names));
   if (target.path.empty()) fail_usage("-o " + printable(text) + ": expected a path");
+  const bool is_output = std::find(names.begin(), names.end(), target.path) != names.end();
   target.format = format_of_suffix(target.path);
   if (!target.format && is_stream(target.path)) {
     target.format = stream;
@@ -90,7 +91,8 @@ OutputTarget parse_target(const std::string& text, const std::vector<std::string
                  ": requires --format npz, npy, json, csv or safetensors");
   } else if (!target.format && (!target.name.empty() || !is_folder(target.path))) {
     fail_usage("-o " + printable(text) + ": expected a name that ends in " + kSuffixes +
-               ", or a folder (ending in /)");
+               ", or a folder (ending in /)" +
+               (is_output ? "; --outputs " + target.path + " selects an output" : ""));
   }
   return target;
 }
