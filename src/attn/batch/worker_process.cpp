@@ -68,9 +68,11 @@ class WorkerLoop {
       if (request->kind != WorkerRequest::Kind::item || is_withdrawn) continue;
       const auto& [sequence, item] = request->assignment;
       channel_.job.begin(sequence);
-      const Outcome outcome = run_item(sequence, item);
+      Outcome outcome = run_item(sequence, item);
       append_outcome(reply_, sequence, outcome);
       put_reply();
+      text_buffer_ = std::move(outcome.text);
+      empty(text_buffer_);
       is_withdrawn = channel_.job.end();
       if (outcome.out_of_memory) return;  // a new process starts with all its memory
       // Early enough for new items to arrive before the others are done.
@@ -147,9 +149,14 @@ class WorkerLoop {
       ring();
       nanosleep(&kPause, nullptr);
     }
-    constexpr std::size_t kSmall = 65536;
-    if (reply_.capacity() > kSmall) reply_ = std::string();
-    reply_.clear();
+    empty(reply_);
+  }
+
+  /// Empties a text that will be filled again. A large buffer is freed.
+  static void empty(std::string& text) {
+    constexpr std::size_t kLarge = 65536;
+    if (text.capacity() > kLarge) text = std::string();
+    text.clear();
   }
 
   /// Wakes the main process if it sleeps.
