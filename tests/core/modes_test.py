@@ -49,6 +49,7 @@ class RandomJob:
         self.biases()
         self.weights()
         self.offset(random.Random(f"offset {seed}"))
+        self.dropout(np.random.default_rng([5, seed]))
 
     def chance(self, p):
         return self.choose.random() < p
@@ -85,6 +86,13 @@ class RandomJob:
         positions = {"causal", "window", "alibi", "alibi_slopes", "relative_bias"} & {*self.o, *self.t}
         if positions and not is_aligned and not {"documents", "cu_seqlens_q"} & {*self.t} and choose.random() < 0.5:
             self.o["causal_offset"] = choose.randint(-3, 7)
+
+    def dropout(self, rng):
+        if rng.random() < 0.25:
+            S = self.S + ("bias_K" in self.t) + self.o.get("zero_key", False)
+            shape = [1 if rng.random() < 0.2 else n for n in (self.B, self.H, self.L, S)]
+            self.t["dropout_mask"] = rng.random(shape) < 0.6
+            self.o["dropout_p"] = float(rng.choice([0, 0.1, 0.5]))
 
     def segments(self):
         def ends(n):
@@ -283,21 +291,22 @@ def test_random_job_matches_plain_loops(results, seed):
 
 # Options that can be omitted from a job.
 OPTIONS = ["causal", "alignment", "causal_offset", "window", "mask", "bias", "mask_polarity", "empty_rows", "past_K",
-           "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "gate", "softcap",
+           "key_lengths", "query_lengths", "documents", "cu_seqlens_q", "scale", "head_scale", "gate", "dropout_mask", "softcap",
            "softcap_order", "temperature", "normaliser", "sinks", "alibi", "alibi_slopes",
            "relative_bias", "relative", "bias_K", "zero_key", "clip_qkv", "query_scale", "qk_norm",
            "qk_norm_epsilon", "q_norm", "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_axis", "rotary",
            "cos", "position_ids", "key_position_ids", "b_score", "v_score", "g_score"]
 # Options that need another one, and are omitted with it.
-DEPENDENTS = {"past_K": ["past_V"], "documents": ["key_documents"], "cu_seqlens_q": ["cu_seqlens_k"],
+DEPENDENTS = {"past_K": ["past_V"], "dropout_mask": ["dropout_p"], "documents": ["key_documents"], "cu_seqlens_q": ["cu_seqlens_k"],
               "bias_K": ["bias_V"], "cos": ["sin"], "softcap": ["softcap_order"],
               "relative_bias": ["relative"], "normaliser": ["top_k"],
               "qk_norm": ["q_norm", "k_norm", "q_norm_bias", "k_norm_bias", "qk_norm_epsilon",
                           "qk_norm_axis"],
               "qk_norm_axis": ["q_norm", "k_norm", "q_norm_bias", "k_norm_bias"],  # of another shape
               "rotary": ["cos", "sin", "position_ids", "key_position_ids"]}
-# Tensors whose shape includes the past keys: past_K cannot be omitted from jobs with these.
-COUNTS_PAST = {"mask", "bias", "key_lengths", "documents", "cu_seqlens_q", "position_ids"}
+# Tensors whose shape includes these keys, which cannot be omitted from jobs with such tensors.
+COUNT_KEYS = {"past_K": {"mask", "bias", "key_lengths", "documents", "cu_seqlens_q", "position_ids", "dropout_mask"},
+              "bias_K": {"dropout_mask"}, "zero_key": {"dropout_mask"}}
 
 
 def without(values, name):
@@ -312,7 +321,7 @@ def jobs_that_change():
     for seed in range(JOBS):
         t, o, expected = random_job(seed)
         for name in set(OPTIONS) & {*o, *t}:
-            if name == "past_K" and COUNTS_PAST & {*t}:
+            if COUNT_KEYS.get(name, set()) & {*t}:
                 continue
             found = attend(without(t, name), without(o, name))
             count[name] += any(difference(found[stage], expected[stage])

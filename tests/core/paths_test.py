@@ -43,6 +43,8 @@ JOBS = {
     "bias": [{"bias": (H, L, S)}, {"bias": (L, S), "mask": np.eye(L, S, dtype=bool)},
              {"bias": (L, S), "mask": (L, S)},
              {"bias": (L, S), "mask": (L, S), "key_mask": (S,), "expect": "bias"}],
+    "dropout_mask": [{"dropout_mask": np.eye(L, S), "dropout_p": 0.5, "expect": "dropout_mask"}],
+    "dropout_p": [{"dropout_mask": np.ones((1, S), bool), "dropout_p": 0, "expect": "dropout_mask"}],
     "key_mask": [{"key_mask": np.ones(S, bool)}, {"key_mask": (B, S)},
                  {"key_mask": np.ones((B, S), bool), "mask": (L, S)}],
     "past_K": [{"past_K": (B, G, 3, D), "past_V": (B, G, 3, D), "causal": True}],

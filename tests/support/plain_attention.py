@@ -358,8 +358,13 @@ def attend(t, o):
         sink = t["sinks"][h] if "sinks" in t else None
         w, lse = normalise(stages["masked_scores"][b, h, i], visible, o, q_segments[b, i] == PADDING, sink)
         stages["weights"][b, h, i], stages["logsumexp"][b, h, i] = w, lse
+        kept = w
+        if "dropout_mask" in t:
+            mask = np.broadcast_to(t["dropout_mask"], (B, H, L, S))[b, h, i]
+            kept = np.where(mask, w / (1 - o["dropout_p"]), 0)
+            stages.setdefault("dropped_weights", np.zeros((B, H, L, S)))[b, h, i] = kept
         gate = 1 / (1 + np.exp(-t["gate"][b, h, i])) if "gate" in t else 1
-        stages["context"][b, h, i] = gate * (w @ np.where(w[:, None] == 0, 0, v[b, g]))
+        stages["context"][b, h, i] = gate * (kept @ np.where(kept[:, None] == 0, 0, v[b, g]))
     stages["mean_weights"] = stages["weights"].mean(1)
     stages["key_weights"] = stages["weights"].sum(2)
     stages["row_max"] = stages["masked_scores"].max(3, initial=-np.inf)

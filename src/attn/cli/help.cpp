@@ -19,15 +19,15 @@ std::string outputs_table() {
   std::string text;
   for (const OutputRow& output : kOutputs) {
     std::string line = "  " + std::string(output.name);
-    line.resize(16, ' ');
+    line.resize(18, ' ');
     line += output.axes.text();
-    line.resize(std::max<std::size_t>(line.size() + 1, 30), ' ');
+    line.resize(std::max<std::size_t>(line.size() + 1, 32), ' ');
     std::string what(output.description);
     while (line.size() + what.size() > kTopicWidth) {  // continued on the next line
       const std::size_t cut = what.rfind(' ', kTopicWidth - line.size());
       text += line + what.substr(0, cut) + "\n";
       what = what.substr(cut + 1);
-      line.assign(30, ' ');
+      line.assign(32, ' ');
     }
     text += line + what + "\n";
   }

@@ -27,7 +27,7 @@ AxisList axes_of(const std::string& name) {
   const auto input = input_named(name);
   if (!input) return {};
   const InputKind kind = row_of(*input).kind;
-  if (kind != InputKind::factor && kind != InputKind::mask) return {};
+  if (kind == InputKind::table || kind == InputKind::index) return {};
   for (const Axis axis : row_of(*input).axes)
     if (axis == Axis::L || is_key(axis)) return row_of(*input).axes;
   return {};

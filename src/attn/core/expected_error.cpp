@@ -264,6 +264,13 @@ class ErrorOps {
     return {converted, plus(times(logsumexp.error, factor), times(magnitude(converted), 2 * s_))};
   }
 
+  /// The factor 1 / (1 - p) has two roundings, the product a third.
+  Bounded dropped(const Bounded& weights) const {
+    const Tensor result = exact_.dropped(weights.value);
+    const Tensor of_weights = exact_.dropped(weights.error);
+    return {result, plus(of_weights, times(magnitude(result), 3 * s_))};
+  }
+
   [[noreturn]] Bounded mean_over_heads(const Bounded&) const { throw_unbounded(); }
   [[noreturn]] Bounded sum_over_queries(const Bounded&) const { throw_unbounded(); }
   [[noreturn]] Bounded row_max(const Bounded&) const { throw_unbounded(); }

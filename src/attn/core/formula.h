@@ -2,7 +2,7 @@
 //
 //   scores  = Q K^T                                   (or another score function)
 //   weights = softmax(scale * scores + bias, over the visible keys)
-//   context = weights V
+//   context = weights V                               (weights after dropout, if there is any)
 //
 // An interpreter gives the operations their meaning. There are three:
 //   TensorOps  the numbers themselves                (core/tensor_ops.h)
@@ -120,6 +120,8 @@ class Formula {
         natural_logsumexp_ = std::move(logsumexp);
         return weights;
       }
+      case Output::dropped_weights:
+        return ops_.dropped(at(Output::weights));
       case Output::mean_weights:  // (B, rows, S)
         return ops_.mean_over_heads(at(Output::weights));
       case Output::key_weights:  // (B, H, S)
@@ -132,7 +134,7 @@ class Formula {
       case Output::entropy:  // (B, H, rows)
         return ops_.entropy(at(Output::weights));
       case Output::head_context: {  // (B, H, rows, Dv)
-        const Value& weights = at(Output::weights);
+        const Value& weights = at(in_.dropout_mask ? Output::dropped_weights : Output::weights);
         return gated(ops_.weighted_values(weights, all_values(), *visible_));
       }
       case Output::context:  // (B, rows, H * Dv)

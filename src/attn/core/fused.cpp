@@ -316,6 +316,7 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   unknown.window = {};
   unknown.temperature = 1;
   unknown.empty_rows = EmptyRows::zero;
+  unknown.dropout_p.reset();
   unknown.lse_base = std::numbers::e;  // converted after the kernels
   unknown.position = {};               // already applied to the inputs
   unknown.clip_qkv = 0;
@@ -334,6 +335,7 @@ const char* fallback_reason(const Inputs& in, const Options& options) {
   if (options.softmax_axis != SoftmaxAxis::keys) return "softmax.axis";
   if (!in_one_precision(in, options.softmax_precision)) return "softmax.precision";
   unknown.softmax_precision = SoftmaxPrecision::automatic;
+  if (in.dropout_mask) return "dropout_mask";
   if (options.path != Path::automatic) return "path";
   if (!(unknown == Options{})) return "another option";
   if (const char* option = unrepresentable_option(in, options)) return option;

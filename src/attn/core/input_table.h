@@ -65,7 +65,8 @@ enum class Input : unsigned char {
   gate,
   bias,
   input_norm_weight,
-  input_norm_bias
+  input_norm_bias,
+  dropout_mask
 };
 
 /// What an input's elements are.
@@ -73,6 +74,7 @@ enum class InputKind {
   factor,  ///< a number in the computation; these determine the result's dtype
   table,   ///< numbers whose dtype does not affect the result's
   mask,    ///< booleans, or numbers that are added
+  flag,    ///< 0 or 1, as booleans or in any other dtype, which does not affect the result's
   index,   ///< whole numbers: lengths, documents, positions
 };
 
@@ -160,6 +162,7 @@ inline constexpr auto kInputs = [] {
       {.input = Input::bias, .name = "bias", .axes = {B, H, L, S}},
       {.input = Input::input_norm_weight, .name = "input_norm_weight", .axes = {M}, .kind = table},
       {.input = Input::input_norm_bias, .name = "input_norm_bias", .axes = {M}, .kind = table},
+      {.input = Input::dropout_mask, .name = "dropout_mask", .axes = {B, H, L, S}, .kind = flag},
   });
 }();
 

@@ -25,8 +25,9 @@ Tensor lifted_mask(const Tensor& mask, bool with_heads) {
   return mask.reshaped(shape);
 }
 
-/// `full` is (B, H, L, S); the message shows the scores as the user sees them.
-void check_mask(Input input, const Tensor& mask, Shape full, const Inputs& in, AxisLengths& axes) {
+/// `full` is (B, H, L, S), the shape of `matrix`; the message shows it as the user sees it.
+void check_mask(Input input, const Tensor& mask, Shape full, const Inputs& in, AxisLengths& axes,
+                Output matrix = Output::scores) {
   const Shape shape = lifted_mask(mask, in.with_heads).shape();
   bool fits = shape.size() == 4;
   for (std::size_t axis = 0; fits && axis < 4; ++axis)
@@ -34,7 +35,8 @@ void check_mask(Input input, const Tensor& mask, Shape full, const Inputs& in, A
   if (fits) return;
   if (!in.with_heads) full.erase(full.begin() + 1);
   if (!in.batched) full.erase(full.begin());
-  axes.problem(input, {.expected = "a shape that broadcasts to the scores " + to_string(full),
+  axes.problem(input, {.expected = "a shape that broadcasts to the " +
+                                   std::string(name_of(matrix)) + " " + to_string(full),
                        .found = to_string(mask.shape())});
 }
 
@@ -76,6 +78,14 @@ Tensor with_heads_apart(const Tensor& mask, const Inputs& in) {
   const Shape& shape = mask.shape();
   const bool joined = shape.size() == 3 && in.with_heads && in.B > 1 && shape[0] == in.B * in.H;
   return joined ? mask.reshaped({in.B, in.H, shape[1], shape[2]}) : mask;
+}
+
+void set_dropout_mask(const TensorMap& tensors, Inputs& in, AxisLengths& axes) {
+  const Tensor* given = find(tensors, Input::dropout_mask);
+  if (given == nullptr) return;
+  const Tensor mask = with_heads_apart(as_flags(Input::dropout_mask, *given, axes), in);
+  check_mask(Input::dropout_mask, mask, {in.B, in.H, in.L, in.S}, in, axes, Output::weights);
+  in.dropout_mask = lifted_mask(mask, in.with_heads);
 }
 
 void set_mask(const TensorMap& tensors, const Options& options, Inputs& in, AxisLengths& axes) {
@@ -238,6 +248,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   if (axes.knows(Axis::L)) in.rows = chosen_rows(options.rows, in.L, axes);
   if (axes.knows(Axis::L) && axes.knows(Axis::S) && axes.knows(Axis::H)) {
     set_mask(tensors, options, in, axes);
+    set_dropout_mask(tensors, in, axes);
     if (axes.knows(Axis::D)) set_rotary(numbers, options, in, axes);
     if (axes.knows(Axis::D)) set_rotary_divisors(tensors, options.rotary, in, axes);
     in.token_positions = make_token_positions(numbers, options, in, axes);

@@ -10,11 +10,11 @@
 //   b_V;
 //   Q and K, and V (default: K), all (L, D), all (B, L, D) or all (B, H, L, D).
 // With a batch, matrices (S, *) as K, V, memory and memory_V are shared by all its items.
-// Both forms: W_O, b_O, a mask, a bias, past_K and past_V (shaped as the outputs keys and values,
-// or (B, G, P, D)), lengths and documents (core/token_positions.h), and tensors of options
-// (core/shapes.h). 1-D queries are an error. Integers and booleans (0 and 1) become int64, floats
-// the dtype of the computation. In a mask, booleans and the integers 0 and 1 mark keys; floats,
-// even 0.0 and 1.0, are added.
+// Both forms: W_O, b_O, a mask, a bias, a dropout mask, past_K and past_V (shaped as the outputs
+// keys and values, or (B, G, P, D)), lengths and documents (core/token_positions.h), and tensors of
+// options (core/shapes.h). 1-D queries are an error. Integers and booleans (0 and 1) become int64,
+// floats the dtype of the computation. In a mask, booleans and the integers 0 and 1 mark keys;
+// floats, even 0.0 and 1.0, are added.
 //
 // B, L, S and Dv may be 0, and so may D unless scores are divided by sqrt(D). With S = 0 no query
 // sees a key.
@@ -57,9 +57,10 @@ struct Inputs {
   std::optional<Tensor> b_Q, b_K, b_V, b_O;  ///< (H*D) (G*Dk) (G*Dv) (Mo)
   std::optional<Tensor> W_gate, b_gate;      ///< (M, H*Dv), (H*Dv)
   std::optional<Tensor> gate;                ///< (B, H, L, Dv)
-  std::optional<Tensor> mask;      ///< boolean or added; each axis 1 or of (B, H, L, P + N)
-  std::optional<Tensor> bias;      ///< added; likewise
-  std::optional<Tensor> key_mask;  ///< likewise, (B or 1, 1, 1, P + N)
+  std::optional<Tensor> mask;          ///< boolean or added; each axis 1 or of (B, H, L, P + N)
+  std::optional<Tensor> bias;          ///< added; likewise
+  std::optional<Tensor> key_mask;      ///< likewise, (B or 1, 1, 1, P + N)
+  std::optional<Tensor> dropout_mask;  ///< boolean, true: kept; each axis 1 or of (B, H, L, S)
 
   std::optional<Tensor> bias_K, bias_V;       ///< (B, G, 1, Dk), (B, G, 1, Dv): appended
   std::optional<Tensor> input_norm_weight;    ///< (1, M); includes norm_offset

@@ -201,6 +201,7 @@ struct Options {
   SoftmaxAxis softmax_axis = SoftmaxAxis::keys;
   SoftmaxPrecision softmax_precision = SoftmaxPrecision::automatic;
   EmptyRows empty_rows = EmptyRows::zero;
+  std::optional<double> dropout_p;    ///< in [0, 1), with dropout_mask
   double lse_base = std::numbers::e;  ///< of the logarithm in logsumexp: e or 2
   Position position;
   double clip_qkv = 0;  ///< X > 0: limits projected queries, keys and values to [-X, X]; 0: off

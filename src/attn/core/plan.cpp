@@ -140,6 +140,10 @@ class CostOps {
 
   Cost in_lse_base(const Cost& logsumexp) const { return logsumexp; }
 
+  Cost dropped(const Cost& weights) const {
+    return {weights.shape, false, real_product(weights.shape)};
+  }
+
   Cost mean_over_heads(const Cost& weights) const {
     return {{in_.B, rows_, weights.shape[3]}, false, real_product(weights.shape)};
   }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "attn/base/error.h"
+#include "attn/base/number_text.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/core/score_scale.h"
@@ -119,7 +120,8 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
     return std::any_of(tensors.begin(), tensors.end(), [&](const auto& entry) {
       if (entry.second.dtype() != dtype) return false;
       const auto input = input_named(entry.first);
-      return !input || row_of(*input).kind != InputKind::table;
+      return !input ||
+             (row_of(*input).kind != InputKind::table && row_of(*input).kind != InputKind::flag);
     });
   };
   if (given(DType::f64)) return DType::f64;
@@ -132,7 +134,8 @@ TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes)
   TensorMap numbers;
   for (const auto& [name, tensor] : tensors) {
     const auto input = input_named(name);
-    if (input && row_of(*input).kind == InputKind::mask) continue;
+    if (input && (row_of(*input).kind == InputKind::mask || row_of(*input).kind == InputKind::flag))
+      continue;
     try {
       numbers.set(name, cast(tensor, is_float(tensor.dtype()) ? compute : DType::i64));
     } catch (const Error& error) {
@@ -154,6 +157,22 @@ Tensor as_mask(Input input, const Tensor& mask, DType compute, AxisLengths& axes
                                .found = "the integer " + std::to_string(value)});
   });
   return cast(mask, DType::boolean);
+}
+
+Tensor as_flags(Input input, const Tensor& flags, AxisLengths& axes) {
+  if (flags.dtype() == DType::boolean) return flags;
+  Tensor booleans(DType::boolean, flags.shape());
+  visit(flags.dtype(), [&]<class T>(Type<T>) {
+    bool* out = booleans.mutable_data<bool>().data();
+    for (const T element : flags.data<T>()) {
+      const auto value = static_cast<double>(element);
+      if (value != 0 && value != 1)
+        return axes.problem(
+            input, {.expected = "booleans, or the numbers 0 and 1", .found = six_digits(value)});
+      *out++ = value == 1;
+    }
+  });
+  return booleans;
 }
 
 std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std::size_t L,

@@ -35,17 +35,20 @@ void set_rotary_divisors(const TensorMap& tensors, const Rotary& rotary, Inputs&
 void check_names(const TensorMap& tensors, AxisLengths& axes);
 
 /// The dtype of float results: the requested one, or the widest float given (float64 if all tensors
-/// are integers, float32 for float16 together with bfloat16). Tables (InputKind::table) do not
-/// count.
+/// are integers, float32 for float16 together with bfloat16). Tables and flags (InputKind) do
+/// not count.
 DType result_dtype(const TensorMap& tensors, Compute compute);
 
-/// All tensors except masks, converted to int64 or `compute`. Reports uint64 values that do not fit
-/// int64.
+/// All tensors except masks and flags, converted to int64 or `compute`. Reports uint64 values that
+/// do not fit int64.
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes);
 
 /// A mask as booleans, or as floats of dtype `compute` that are added. Integers 0 and 1 become
 /// booleans; others are reported.
 Tensor as_mask(Input input, const Tensor& mask, DType compute, AxisLengths& axes);
+
+/// Flags as booleans. Reports numbers other than 0 and 1.
+Tensor as_flags(Input input, const Tensor& flags, AxisLengths& axes);
 
 /// Indices among L queries, negative ones from the end; all of them if `rows` is empty.
 std::vector<std::size_t> chosen_rows(const std::vector<std::int64_t>& rows, std::size_t L,

@@ -117,6 +117,29 @@ Tensor TensorOps::in_lse_base(const Tensor& logsumexp) const {
   return cast(converted, logsumexp.dtype());
 }
 
+Tensor TensorOps::dropped(const Tensor& weights) const {
+  const bool shared = in_.dropout_mask->shape()[2] == 1;  // by all queries
+  const Tensor mask = shared ? *in_.dropout_mask : chosen_rows(*in_.dropout_mask);
+  const Shape &shape = weights.shape(), &given = mask.shape();
+  const double factor = 1 / (1 - *options_.dropout_p);
+  const bool* const kept = mask.data<bool>().data();
+  Tensor result = weights;
+  visit(weights.dtype(), [&]<class T>(Type<T>) {
+    T* out = result.mutable_data<T>().data();
+    for (std::size_t row = 0; row < shape[0] * shape[1] * shape[2]; ++row) {
+      const std::size_t query = row % shape[2], head = row / shape[2] % shape[1];
+      const std::size_t item = row / shape[2] / shape[1];
+      const std::size_t mask_row =
+          (item % given[0] * given[1] + head % given[1]) * given[2] + query % given[2];
+      for (std::size_t j = 0; j < shape[3]; ++j, ++out)
+        *out = kept[mask_row * given[3] + j % given[3]]
+                   ? static_cast<T>(static_cast<double>(*out) * factor)
+                   : T{};
+    }
+  });
+  return result;
+}
+
 Tensor TensorOps::mean_over_heads(const Tensor& weights) const {
   return attn::mean_over_heads(weights);
 }

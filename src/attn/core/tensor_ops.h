@@ -50,6 +50,7 @@ class TensorOps {
   std::pair<Tensor, Tensor> normalise(const Tensor& masked, const VisibleKeys& visible) const;
   /// A natural logarithm in base lse_base.
   Tensor in_lse_base(const Tensor& logsumexp) const;
+  Tensor dropped(const Tensor& weights) const;
   Tensor mean_over_heads(const Tensor& weights) const;
   Tensor sum_over_queries(const Tensor& weights) const;
   Tensor row_max(const Tensor& masked) const;

@@ -19,12 +19,12 @@ using math::sign;
 using math::subscript;
 using math::superscript;
 
-constexpr Output kNeeded[] = {Output::positions,     Output::inputs,        Output::W_Q_heads,
-                              Output::W_K_heads,     Output::W_V_heads,     Output::queries,
-                              Output::keys,          Output::values,        Output::scores,
-                              Output::scaled_scores, Output::masked_scores, Output::weights,
-                              Output::head_context,  Output::context,       Output::output,
-                              Output::present_K,     Output::present_V,     Output::gates};
+constexpr Output kNeeded[] = {
+    Output::positions,    Output::inputs,        Output::W_Q_heads,      Output::W_K_heads,
+    Output::W_V_heads,    Output::queries,       Output::keys,           Output::values,
+    Output::scores,       Output::scaled_scores, Output::masked_scores,  Output::weights,
+    Output::head_context, Output::context,       Output::output,         Output::present_K,
+    Output::present_V,    Output::gates,         Output::dropped_weights};
 
 /// One of the three projections of the inputs.
 struct Projection {
@@ -55,6 +55,7 @@ class Explainer {
     scale();
     mask();
     normalise();
+    drop();
     mix();
     join_heads();
     return std::move(steps_);
@@ -316,20 +317,40 @@ class Explainer {
     steps_.blocks.emplace_back(make_heat_map(source, {}));
   }
 
+  void drop() {
+    if (!from_.has(Output::dropped_weights)) return;
+    heading("Dropout");
+    const double p = *from_.options().dropout_p;
+    const Matrix weights = from_.matrix(Output::weights),
+                 result = from_.matrix(Output::dropped_weights);
+    words("Dropout sets some weights to 0 and divides the others by 1 − p." + shape("A'", result));
+    lines({{name("p"), {number(p)}}, {name("A'"), {of_queries_and_keys(result)}}});
+    std::vector<Equation> worked;
+    for (const std::size_t j : edges(result.columns))
+      if (result.at(query_, j) != 0)
+        worked.push_back({of_query("a'", j),
+                          {fraction(number(weights.at(query_, j)), number(1 - p)),
+                           number(result.at(query_, j))}});
+    if (!worked.empty()) lines(std::move(worked));
+  }
+
   void mix() {
     heading("Context");
-    const Matrix weights = from_.matrix(Output::weights), v = values();
+    const bool drops = from_.has(Output::dropped_weights);
+    const std::string letter = drops ? "A'" : "A";
+    const Matrix weights = from_.matrix(drops ? Output::dropped_weights : Output::weights),
+                 v = values();
     const Matrix result = from_.matrix(Output::head_context);
     words("Each query receives the sum of the values, multiplied by its weights." +
           shape("C", result));
     if (from_.has(Output::gates)) {
       words("Each element is then multiplied by its output gate.");
       const Matrix gates = from_.matrix(Output::gates);
-      return lines(
-          {{name("G"), {of_queries(gates)}},
-           {name("C"), {row({name("G"), sign("⊙"), name("A"), name("V")}), of_queries(result)}}});
+      return lines({{name("G"), {of_queries(gates)}},
+                    {name("C"),
+                     {row({name("G"), sign("⊙"), name(letter), name("V")}), of_queries(result)}}});
     }
-    lines({{name("C"), {row({name("A"), name("V")}), of_queries(result)}}});
+    lines({{name("C"), {row({name(letter), name("V")}), of_queries(result)}}});
     if (v.rows != weights.columns) return;
     std::vector<Equation> worked;
     for (const std::size_t d : edges(result.columns))

@@ -20,7 +20,9 @@ std::string expectation(const Field& field) {
   const std::string bound =
       !field.min  ? ""
       : field.max ? " from " + std::to_string(*field.min) + " to " + std::to_string(*field.max)
-                  : (field.exclusive_min ? " > " : " >= ") + std::to_string(*field.min);
+      : field.less_than
+          ? " >= " + std::to_string(*field.min) + " and < " + std::to_string(*field.less_than)
+          : (field.exclusive_min ? " > " : " >= ") + std::to_string(*field.min);
   switch (field.type) {
     case FieldType::tensor:
       text = "numbers, \"FILE\", \"FILE#NAME\" or a random tensor";
@@ -65,7 +67,8 @@ bool in_bounds(const Field& field, double value) {
   return std::isfinite(value) &&
          (!field.min || value > static_cast<double>(*field.min) ||
           (!field.exclusive_min && value == static_cast<double>(*field.min))) &&
-         (!field.max || value <= static_cast<double>(*field.max));
+         (!field.max || value <= static_cast<double>(*field.max)) &&
+         (!field.less_than || value < static_cast<double>(*field.less_than));
 }
 
 bool is_whole_number(const Json& value) {

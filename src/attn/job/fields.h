@@ -62,6 +62,7 @@ struct Field {
   std::optional<std::int64_t> min = {};                           ///< of a number
   std::optional<std::int64_t> max = {};                           ///< of an integer that has a min
   bool exclusive_min = false;                                     ///< `min` itself is not allowed
+  std::optional<std::int64_t> less_than = {};                     ///< of a number that has a min
   std::optional<std::size_t> length = {};                         ///< of a list
   bool may_be_empty = true;                                       ///< a list of strings
   bool single_string = false;  ///< a string is accepted as a list of one

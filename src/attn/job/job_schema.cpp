@@ -38,6 +38,7 @@ Json bounded(const Field& field, const char* type) {
   if (field.min)
     schema.emplace_back(field.exclusive_min ? "exclusiveMinimum" : "minimum", Json{*field.min});
   if (field.max) schema.emplace_back("maximum", Json{*field.max});
+  if (field.less_than) schema.emplace_back("exclusiveMaximum", Json{*field.less_than});
   return object(std::move(schema));
 }
 
