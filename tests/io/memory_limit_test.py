@@ -69,6 +69,29 @@ def test_compare(hostile):
     check_peak(peak)
 
 
+def test_lines_of_a_batch_share_the_memory():
+    """Each line takes most of the limit while it is parsed."""
+    line = "{" + ",".join(f'"{i}":1' for i in range(170_000)) + "}\n"
+    run, peak = attn_and_peak("batch", "-", "-j", "4", "--max-memory", "64M", stdin=line.encode() * 8)
+    assert run.returncode == 3
+    check_peak(peak)
+
+
+@pytest.mark.parametrize("names", ["{i}\n", "{i:0200}\n"], ids=["short", "long"])
+def test_names_of_jobs(tmp_path, names):
+    (tmp_path / "names").write_text("".join(names.format(i=i) for i in range(200_000)))
+    run, peak = attn_and_peak("batch", "--files-from", "names", "--out-dir", "out", "--max-memory", "64M", cwd=tmp_path)
+    assert_error(run, 65, "names: takes more than 67108864 bytes of memory to read")
+    check_peak(peak)
+
+
+def test_one_name_of_megabytes(tmp_path):
+    (tmp_path / "names").write_text("n" * (14 * MIB))
+    run, peak = attn_and_peak("batch", "--files-from", "names", "--out-dir", "out", "--max-memory", "64M", cwd=tmp_path)
+    assert run.returncode == 65
+    check_peak(peak)
+
+
 def test_many_small_draws():
     run, peak = attn_and_peak("random", "randn", "--repeat", "1000000", "--shape", "1", "--seed", "1",
                               "--max-memory", "64M")

@@ -45,9 +45,9 @@ struct JobFile {
 std::vector<JobFile> list_job_files(const std::vector<std::string>& words,
                                     const std::string& except);
 
-/// Reads file names, one per line, from a file ("-": standard input) of at most `max_bytes`. With
-/// `nul`, names end in NUL, as from `find -print0`. Errors: as read_file(); data, for a NUL without
-/// `nul`.
+/// Reads file names, one per line, from a file ("-": standard input). With `nul`, names end in NUL,
+/// as from `find -print0`. The file and the batch's memory for its names are at most `max_bytes`.
+/// Errors: as read_file(); data, if that is exceeded, or for a NUL without `nul`.
 std::vector<std::string> read_names(const std::string& path, bool nul, std::size_t max_bytes);
 
 std::unique_ptr<ItemSource> items_of(std::vector<JobFile> files);

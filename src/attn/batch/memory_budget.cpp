@@ -11,13 +11,20 @@ namespace attn {
 namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(50);  // for cancellation
+constexpr std::size_t kLargeBlock = 1 << 20;
+
+/// Small blocks that a large job has freed, in the heaps of all threads.
+void return_free_blocks() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+}
 
 }  // namespace
 
 void return_freed_memory_to_system() {
 #ifdef __GLIBC__
   // Fixed thresholds: by default the library raises them with each large block that is freed.
-  constexpr int kLargeBlock = 1 << 20;
   mallopt(M_MMAP_THRESHOLD, kLargeBlock);
   mallopt(M_TRIM_THRESHOLD, kLargeBlock);
 #endif
@@ -56,6 +63,7 @@ MemoryBudget::Reservation::Reservation(MemoryBudget& budget, std::size_t bytes,
 }
 
 MemoryBudget::Reservation::~Reservation() {
+  if (bytes_ >= kLargeBlock) return_free_blocks();
   if (budget_.ask_) return;
   budget_.free_ += bytes_;
   if (budget_.waiters_ == 0) return;

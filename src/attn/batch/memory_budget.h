@@ -49,6 +49,7 @@ class MemoryBudget {
     Reservation& operator=(const Reservation&) = delete;
     ~Reservation();
     bool grow_to(std::size_t bytes);  ///< false, and unchanged, if that is not free now
+    std::size_t bytes() const { return bytes_; }
 
    private:
     MemoryBudget& budget_;

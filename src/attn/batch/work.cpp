@@ -107,6 +107,8 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   };
   if (attempt.needed > context.memory->limit()) context.files->clear();
   TensorFiles files(*context.files);
+  files.budget().share(reservation.bytes(),
+                       [&](std::size_t bytes) { return reservation.grow_to(bytes); });
   Document document = attempt.document.read(context, files, outcome.id);
   expand_model(document, files);
   MemoryEstimate before_reading;
@@ -168,7 +170,13 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
       }
     }
     Attempt attempt{item, token};
-    while (!compute(attempt, context, outcome)) {
+    for (bool is_done = false; !is_done;) {
+      try {
+        is_done = compute(attempt, context, outcome);
+      } catch (const ReadBudget::Busy& busy) {
+        attempt.needed =
+            std::max(attempt.needed, std::min(2 * busy.bytes, context.memory->limit()));
+      }
     }
   } catch (const MemoryBudget::Cancelled&) {  // has been reported as overdue
   } catch (const ResultExists&) {

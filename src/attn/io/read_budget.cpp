@@ -78,7 +78,17 @@ std::size_t memory_of_this_process() {
   return std::min({machine, limit_of_control_group(""), limit_of_address_space()});
 }
 
-void ReadBudget::refuse(const std::string& name, const char* purpose) {
+void ReadBudget::make_room(std::size_t bytes, const std::string& name, const char* purpose) {
+  if (bytes <= left()) {
+    const std::size_t least = used_ + bytes;
+    const std::size_t generous = least + std::min(reserved_, limit_ - least);
+    for (const std::size_t wanted : {generous, least}) {
+      if (!reserve_(wanted)) continue;
+      reserved_ = wanted;
+      return;
+    }
+    throw Busy{least};
+  }
   has_refused_ = true;
   throw Error(ErrorKind::data, Problem{.where = {name},
                                        .message = "takes more than " + std::to_string(limit_) +

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -31,11 +32,22 @@ std::size_t memory_of_this_process();
 class ReadBudget {
  public:
   explicit ReadBudget(std::size_t limit = std::numeric_limits<std::size_t>::max())
-      : limit_(limit) {}
+      : limit_(limit), reserved_(limit) {}
+
+  /// Thrown by charge() if the budget is shared and `bytes` in total are not free now.
+  struct Busy {
+    std::size_t bytes;
+  };
+  /// Shares the memory with others: `reserved` bytes are reserved for this budget, and `reserve`
+  /// tries to raise that number.
+  void share(std::size_t reserved, std::function<bool(std::size_t bytes)> reserve) {
+    reserved_ = std::min(std::max(reserved, used_), limit_);
+    reserve_ = std::move(reserve);
+  }
 
   /// Errors: data, "NAME: takes more than ... bytes of memory to PURPOSE".
   void charge(std::size_t bytes, const std::string& name, const char* purpose = "read") {
-    if (bytes > left()) refuse(name, purpose);
+    if (bytes > reserved_ - used_) make_room(bytes, name, purpose);
     used_ += bytes;
   }
   void release(std::size_t bytes) { used_ -= bytes; }
@@ -43,9 +55,10 @@ class ReadBudget {
   bool has_refused() const { return has_refused_; }
 
  private:
-  [[noreturn]] void refuse(const std::string& name, const char* purpose);
+  void make_room(std::size_t bytes, const std::string& name, const char* purpose);
 
-  std::size_t limit_, used_ = 0;
+  std::size_t limit_, reserved_, used_ = 0;  ///< used_ <= reserved_ <= limit_
+  std::function<bool(std::size_t)> reserve_;
   bool has_refused_ = false;
 };
 
