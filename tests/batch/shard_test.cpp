@@ -1,6 +1,6 @@
 #include <catch2/catch.hpp>
 
-#include "attn/batch/jobs.h"
+#include "attn/batch/shard.h"
 #include "support/items.h"
 
 using namespace attn;

@@ -81,6 +81,12 @@ COMMANDS = [
     Command("batch of lines, manifest",
             ["batch", "-", "--out-dir", "results", "--format", "json", "-j", "1"], stdin=LINES,
             batch="results"),
+    Command("batch, bundles", ["batch", "jobs", "--out-dir", "results", "--bundle", "2", "-j", "1"],
+            batch="results"),
+    Command("batch, bundles resumed",
+            ["batch", "jobs", "--out-dir", "bundled", "--bundle", "3", "--resume", "-j", "1"],
+            batch="bundled"),
+    Command("batch, status", ["batch", "--status", "half"]),
     Command("batch, resumed", ["batch", "jobs", "--out-dir", "half", "--resume", "-j", "1"],
             batch="half"),
 ]
@@ -102,4 +108,5 @@ def write_inputs(folder, attn):
         attn("run", "part.npz", "--outputs", "logsumexp,head_context", "-o", f"part{part}.npz")
     (folder / "part.npz").unlink()
     write_jobs(folder / "jobs", range(4))
-    attn("batch", "jobs/job0000.json", "jobs/job0002.json", "--out-dir", "half", "-q")
+    for flags in (["--out-dir", "half"], ["--out-dir", "bundled", "--bundle", "3"]):
+        attn("batch", "jobs/job0000.json", "jobs/job0002.json", "-q", *flags)

@@ -16,6 +16,8 @@
 
 namespace attn {
 
+class BundleCache;
+
 /// Constant while jobs run, except for what the pointers refer to.
 struct BatchContext {
   Document base;          ///< defaults; a job's own keys override them
@@ -25,6 +27,7 @@ struct BatchContext {
   std::optional<Naming> naming = {};     ///< empty: results go to standard output
   ScopedDirectories* folders = nullptr;  ///< folders created for results
   const Manifest* earlier = nullptr;     ///< the manifest to resume, or nullptr
+  BundleCache* bundles = nullptr;        ///< results of earlier runs, with --bundle
   OutputPolicy policy = {};              ///< for result files
   /// With --prune: the batch's job files, whose results are kept.
   std::optional<std::vector<JobFile>> prune_except = {};

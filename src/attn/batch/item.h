@@ -81,6 +81,9 @@ class ItemSource {
   virtual ~ItemSource() = default;
   virtual std::optional<Item> next() = 0;                ///< empty after the last item
   virtual std::optional<std::size_t> count() const = 0;  ///< of all items, if known
+  /// Of all items of the batch, of which this source may be a shard; known at the end at the
+  /// latest.
+  virtual std::optional<std::size_t> count_of_batch() const { return count(); }
   /// Whether next() would return an item without waiting for input. Thread-safe.
   virtual bool has_more() const { return false; }
   /// Whether next() would return without waiting, also at the end. Reads input that has arrived.

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -25,73 +24,6 @@
 #include "attn/io/read_budget.h"
 
 namespace attn {
-namespace {
-
-/// Parses a number of at least 1; 0 if the text is anything else.
-std::size_t positive(std::string_view text) {
-  std::size_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() ? number : 0;
-}
-
-class ShardItems final : public ItemSource {
- public:
-  ShardItems(std::unique_ptr<ItemSource> source, const Shard& shard)
-      : source_(std::move(source)), shard_(shard) {}
-
-  std::optional<Item> next() override {
-    for (;;) {
-      std::optional<Item> item = held_ ? std::exchange(held_, std::nullopt) : source_->next();
-      if (!item || is_ours(*item)) return item;
-    }
-  }
-
-  std::optional<std::size_t> count() const override {
-    const std::optional<std::size_t> all = source_->count();
-    if (!all) return all;
-    return *all / shard_.count + (*all % shard_.count >= shard_.index ? 1 : 0);
-  }
-
-  bool has_more() const override { return source_->has_more(); }
-
-  bool is_ready() override {
-    while (!held_ && source_->is_ready()) {
-      held_ = source_->next();
-      if (!held_) return true;
-      if (!is_ours(*held_)) held_.reset();
-    }
-    return held_.has_value();
-  }
-  int descriptor() const override { return source_->descriptor(); }
-
- private:
-  bool is_ours(const Item& item) const {
-    return (item.number - 1) % shard_.count == shard_.index - 1;
-  }
-
-  std::unique_ptr<ItemSource> source_;
-  const Shard shard_;
-  std::optional<Item> held_;  ///< returned by the next next()
-};
-
-}  // namespace
-
-Shard parse_shard(const std::string& text) {
-  if (text.empty()) return {};
-  const std::size_t slash = std::min(text.find('/'), text.size());
-  const Shard shard{positive(std::string_view(text).substr(0, slash)),
-                    slash < text.size() ? positive(std::string_view(text).substr(slash + 1)) : 0};
-  if (shard.index == 0 || shard.index > shard.count)
-    throw Error(ErrorKind::usage,
-                "--shard: expected I/N with 1 <= I <= N, found '" + printable(text) + "'");
-  return shard;
-}
-
-std::unique_ptr<ItemSource> shard_of(std::unique_ptr<ItemSource> source, const Shard& shard) {
-  if (shard.count == 1) return source;
-  return std::make_unique<ShardItems>(std::move(source), shard);
-}
-
 namespace {
 
 constexpr int kPollMilliseconds = 100;  // how often `stop` is checked while waiting for input
@@ -116,6 +48,10 @@ class LineItems final : public ItemSource {
   }
 
   std::optional<std::size_t> count() const override { return std::nullopt; }
+  std::optional<std::size_t> count_of_batch() const override {
+    if (!has_ended_ || stop_) return std::nullopt;
+    return items_;
+  }
   bool has_more() const override { return has_more_; }
   bool is_ready() override {
     collect(false);
@@ -453,7 +389,17 @@ std::string Naming::name_of(const Item& item) const {
     fail_usage("--name " + printable(pattern) + ": expected a name within --out-dir for " +
                printable(item.name) + ", found '" + printable(name) + "', " + problem +
                (pattern.find("{job}") == std::string::npos ? "" : "; {stem} has no folders"));
-  return name + suffix;
+  return bundle > 0 ? bundle_file(bundle_of(item.number)) + "#" + name : name + suffix;
+}
+
+std::string bundle_in(const std::string& result) {
+  const std::size_t end = result.find('#');
+  if (end == std::string::npos || !result.starts_with(kBundlePrefix)) return "";
+  const std::string file = result.substr(0, end);
+  const std::size_t digits = std::string_view(kBundlePrefix).size();
+  const std::size_t suffix = file.find_first_not_of("0123456789", digits);
+  if (suffix == digits || suffix == std::string::npos) return "";
+  return file.substr(suffix) == ".npz" || file.substr(suffix) == ".safetensors" ? file : "";
 }
 
 void check_pattern(const std::string& pattern, bool jobs_are_lines) {
@@ -538,8 +484,11 @@ ExistingResults existing_results(const std::vector<JobFile>& files, const Naming
   struct stat folder {};
   if (naming.suffix == "/" || stat(naming.folder.c_str(), &folder) != 0) return existing;
   std::map<FileId, std::string> results;
-  for (std::size_t i = shard.index - 1; i < files.size(); i += shard.count) {
-    const std::string path = naming.path_of({i + 1, files[i].path, files[i].relative});
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (!shard.has(i + 1) || (naming.bundle > 0 && i % naming.bundle > 0)) continue;
+    const std::string path = naming.bundle > 0
+                                 ? naming.folder + "/" + naming.bundle_file(naming.bundle_of(i + 1))
+                                 : naming.path_of({i + 1, files[i].path, files[i].relative});
     const std::optional<FileId> id = file_id(path);
     if (!id) continue;
     if (existing.count++ == 0) existing.first = path;

@@ -1,6 +1,5 @@
 // The jobs of a batch: files, folders and patterns on the command line, or lines of JSON on
-// standard input. Also the part of them that one run computes (--shard), and the names of result
-// files and their conflicts.
+// standard input. Also the names of result files and their conflicts.
 #pragma once
 
 #include <atomic>
@@ -10,19 +9,9 @@
 #include <vector>
 
 #include "attn/batch/item.h"
+#include "attn/batch/shard.h"
 
 namespace attn {
-
-struct Shard {
-  std::size_t index = 1, count = 1;  ///< 1 <= index <= count
-};
-
-/// Parses "2/4"; "" is the whole batch. Errors: usage.
-Shard parse_shard(const std::string& text);
-
-/// Every count-th item, starting with the index-th. Items keep their numbers, so that all shards
-/// together produce the same files as the whole batch.
-std::unique_ptr<ItemSource> shard_of(std::unique_ptr<ItemSource> source, const Shard& shard);
 
 /// Reads each line as soon as it is available. Blank lines are skipped, but count in names ("line
 /// 3"). The source ends when `stop` is set. A line of more than `max_bytes` is not stored: its item
@@ -52,14 +41,27 @@ std::vector<std::string> read_names(const std::string& path, bool nul, std::size
 
 std::unique_ptr<ItemSource> items_of(std::vector<JobFile> files);
 
-struct Naming {
-  std::string folder;   ///< the output folder, without a trailing slash
-  std::string pattern;  ///< may contain {stem}, {index} and {job}
-  std::string suffix;   ///< ".npz"; "/" for a folder with one .npy per output
+/// The file of a result "bundle-3.npz#NAME"; "" if the result is not in a bundle.
+std::string bundle_in(const std::string& result);
 
-  /// Relative to `folder`. {stem}: the job file's name without its last suffix; {index}: the item's
-  /// number; {job}: the job file's relative path without suffix. Errors: usage, if the name would
-  /// be outside `folder`.
+constexpr std::size_t kMaxBundle = 65536;  ///< jobs
+constexpr const char* kBundlePrefix = "bundle-";
+
+struct Naming {
+  std::string folder;      ///< the output folder, without a trailing slash
+  std::string pattern;     ///< may contain {stem}, {index} and {job}
+  std::string suffix;      ///< ".npz"; "/" for a folder with one .npy per output
+  std::size_t bundle = 0;  ///< jobs of a bundle (batch/bundle.h); 0: each job has its own files
+
+  std::size_t bundle_of(std::size_t item_number) const { return (item_number - 1) / bundle + 1; }
+  /// "bundle-3.npz"
+  std::string bundle_file(std::size_t number) const {
+    return kBundlePrefix + std::to_string(number) + suffix;
+  }
+
+  /// The result, relative to `folder`; in a bundle, "bundle-3.npz#NAME". {stem}: the job file's
+  /// name without its last suffix; {index}: the item's number; {job}: the job file's relative path
+  /// without suffix. Errors: usage, if the name would be outside `folder`.
   std::string name_of(const Item& item) const;
   std::string path_of(const Item& item) const { return folder + "/" + name_of(item); }
 };

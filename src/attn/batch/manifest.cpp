@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <thread>
@@ -16,6 +17,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
+#include "attn/batch/jobs.h"
 #include "attn/io/json_parse.h"
 #include "attn/io/json_write.h"
 #include "attn/io/open_file.h"
@@ -26,7 +28,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kFirstLineStart = "{\"schema\":\"attn-batch/1\"";
-constexpr std::string_view kLineStart = "{\"job\":";
+constexpr std::string_view kLineStart = "{\"job\":", kRunStart = "{\"schema\":";
 
 void require_regular(const Descriptor& file, const std::string& path) {
   struct stat info {};
@@ -39,12 +41,20 @@ void require_regular(const Descriptor& file, const std::string& path) {
   throw Error(ErrorKind::busy, printable(path) + ": another run is writing this manifest");
 }
 
+/// Whether a file system, such as NFS without its lock service, has no locks. Each manifest has one
+/// writer by construction; a lock only detects a second run of the same shard.
+bool lacks_locks(int code) {
+  return code == ENOLCK || code == EOPNOTSUPP || code == ENOSYS || code == EINVAL;
+}
+
+/// False if another run has the lock.
 bool lock_now(const Descriptor& file, const std::string& path) {
   int locked = 0;
   do locked = flock(file.get(), LOCK_EX | LOCK_NB);
   while (locked != 0 && errno == EINTR);
-  if (locked != 0 && errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
-  return locked == 0;
+  if (locked == 0 || lacks_locks(errno)) return true;
+  if (errno != EWOULDBLOCK) throw system_error(ErrorKind::io, path, errno);
+  return false;
 }
 
 struct LockedFile {
@@ -167,9 +177,9 @@ std::size_t for_each_line(std::string_view text, Act act) {
 
 }  // namespace
 
-Manifest::Manifest(const std::string& path, ManifestUse use, std::string options, bool durable,
+Manifest::Manifest(const std::string& path, ManifestUse use, RunDescription run, bool durable,
                    std::size_t max_bytes)
-    : path_(path), options_(std::move(options)), durable_(durable) {
+    : path_(path), run_(std::move(run)), durable_(durable) {
   LockedFile opened =
       use == ManifestUse::read_only ? LockedFile{open_read_only(path)} : open_locked(path);
   file_ = std::move(opened.file);
@@ -195,8 +205,12 @@ Manifest::Manifest(const std::string& path, ManifestUse use, std::string options
   const bool continues = use == ManifestUse::resume;
   if (!continues) lines_.clear();
   truncate_to(file_, path_, continues ? complete_lines : 0);
-  append(std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion + "\",\"run\":\"" +
-         temp_token() + "\"}\n");
+  std::string line = std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion +
+                     "\",\"run\":\"" + temp_token() + "\"";
+  if (run_.shard.count > 1) line += ",\"shard\":\"" + text_of(run_.shard) + "\"";
+  if (run_.shard.block > 1) line += ",\"bundle\":" + std::to_string(run_.shard.block);
+  if (run_.jobs) line += ",\"jobs\":" + std::to_string(*run_.jobs);
+  append(line + "}\n");
   if (durable_) sync_folder(path_, fs::path(follow_links(path_)).parent_path().string());
 }
 
@@ -204,8 +218,8 @@ std::size_t Manifest::read_earlier() {
   return for_each_line(earlier_.text(), [&](std::string_view line) {
     if (const std::string_view job = quoted_job(line); !job.empty())
       lines_.insert_or_assign(job, line);
-    else if (line.starts_with("{\"schema\":"))
-      runs_.insert(text_in(parsed(line), "run"));
+    else if (line.starts_with(kRunStart))
+      runs_.insert(text_in(parsed(line), "run")), run_lines_.push_back(line);
   });
 }
 
@@ -220,7 +234,14 @@ void Manifest::read_shards(const std::string& folder, std::size_t max_bytes) {
   }
   std::sort(paths.begin(), paths.end());
   for (const std::string& path : paths)
-    if (!fs::equivalent(path, path_, error)) read_shard(path, max_bytes);
+    if (!fs::equivalent(path, path_, error))
+      read_shard(path, max_bytes - std::min(max_bytes, bytes_read()));
+}
+
+std::size_t Manifest::bytes_read() const {
+  std::size_t bytes = earlier_.size;
+  for (const FileBytes& shard : shards_) bytes += shard.size;
+  return bytes;
 }
 
 void Manifest::read_shard(const std::string& path, std::size_t max_bytes) {
@@ -228,22 +249,30 @@ void Manifest::read_shard(const std::string& path, std::size_t max_bytes) {
     const Descriptor file = open_read_only(path);
     if (!file.is_open() || !is_manifest(file, path)) return;
     shards_.push_back(read_file(path, max_bytes, FileAccess::growing));
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (!left_out_) left_out_ = error;
     return;
   }
   outputs_unread_.push_back(shards_.back().text());
+  std::unordered_map<std::string_view, std::string_view> lines;
   for_each_line(shards_.back().text(), [&](std::string_view line) {
-    const std::string_view job = quoted_job(line);
-    if (!job.empty()) lines_.try_emplace(job, line);
+    if (const std::string_view job = quoted_job(line); !job.empty())
+      lines.insert_or_assign(job, line);
+    else if (line.starts_with(kRunStart))
+      run_lines_.push_back(line);
   });
+  for (const auto& [job, line] : lines)
+    if (!lines_.try_emplace(job, line).second) further_lines_.emplace(job, line);
 }
 
 bool Manifest::has_output(const std::string& output) const {
   const std::lock_guard lock(outputs_mutex_);
   for (const std::string_view text : std::exchange(outputs_unread_, {}))
     for_each_line(text, [&](std::string_view line) {
-      for (auto& [file, digest] : digests_in(parsed(line), "outputs"))
+      for (auto& [file, digest] : digests_in(parsed(line), "outputs")) {
+        if (const std::string bundle = bundle_in(file); !bundle.empty()) outputs_.insert(bundle);
         outputs_.insert(std::move(file));
+      }
     });
   return outputs_.contains(output);
 }
@@ -255,16 +284,34 @@ bool Manifest::has_finished_jobs() const {
   });
 }
 
+std::vector<std::string_view> Manifest::lines_about(std::string_view quoted_job) const {
+  const auto first = lines_.find(quoted_job);
+  if (first == lines_.end()) return {};
+  std::vector<std::string_view> lines = {first->second};
+  const auto [begin, end] = further_lines_.equal_range(quoted_job);
+  for (auto further = begin; further != end; ++further) lines.push_back(further->second);
+  return lines;
+}
+
 Manifest::EarlierRun Manifest::earlier_run(const std::string& job, const DigestOf& digest_of_input,
                                            const DigestOf& digest_of_output) const {
-  const auto line = lines_.find(json_quoted(text_of_name(job)));
-  if (line == lines_.end()) return {};
-  const Json record = parsed(line->second);
+  std::optional<EarlierRun> unfinished;
+  for (const std::string_view line : lines_about(json_quoted(text_of_name(job)))) {
+    EarlierRun run = run_in_line(line, digest_of_input, digest_of_output);
+    if (!run.outputs.empty()) return run;
+    if (!unfinished) unfinished = std::move(run);
+  }
+  return unfinished ? std::move(*unfinished) : EarlierRun{};
+}
+
+Manifest::EarlierRun Manifest::run_in_line(std::string_view line, const DigestOf& digest_of_input,
+                                           const DigestOf& digest_of_output) const {
+  const Json record = parsed(line);
   const std::string status = text_in(record, "status");
   if (status == name_of(Status::removed)) return {};
   if (status == name_of(Status::failed)) return {{}, Change::error};
   if (status != name_of(Status::done)) return {{}, Change::manifest};
-  if (text_in(record, "options") != options_) return {{}, Change::options};
+  if (text_in(record, "options") != run_.options) return {{}, Change::options};
   if (auto file = changed_file(digests_in(record, "inputs"), digest_of_input))
     return {{}, Change::input, std::move(*file)};
   std::vector<FileDigest> outputs = digests_in(record, "outputs");
@@ -274,19 +321,59 @@ Manifest::EarlierRun Manifest::earlier_run(const std::string& job, const DigestO
   return {std::move(outputs)};
 }
 
-std::vector<Outcome> Manifest::finished_jobs() const {
-  std::vector<Outcome> jobs;
-  for (const auto& [quoted, line] : lines_) {
-    const Json record = parsed(line);
-    if (text_in(record, "status") != name_of(Status::done)) continue;
-    Outcome job{.name = name_of_text(text_in(record, "job"))};
-    if (const Json* item = record.find("item"))
-      if (const auto* number = item->get<std::int64_t>())
-        job.number = static_cast<std::size_t>(*number);
-    job.outputs = digests_in(record, "outputs");
-    jobs.push_back(std::move(job));
+namespace {
+
+/// A number of at least 0 in an object.
+std::optional<std::size_t> number_in(const Json& json, const std::string& key) {
+  const Json* const member = json.find(key);
+  const auto* const number = member ? member->get<std::int64_t>() : nullptr;
+  if (number == nullptr || *number < 0) return std::nullopt;
+  return static_cast<std::size_t>(*number);
+}
+
+/// A job as a line describes it; nothing if the line is damaged.
+std::optional<Outcome> job_in_line(std::string_view line) {
+  const Json record = parsed(line);
+  const std::string status = text_in(record, "status");
+  Outcome job{.number = number_in(record, "item").value_or(0),
+              .name = name_of_text(text_in(record, "job"))};
+  if (status == name_of(Status::failed))
+    job.status = Status::failed;
+  else if (status == name_of(Status::removed))
+    job.status = Status::removed;
+  else if (status != name_of(Status::done))
+    return std::nullopt;
+  job.outputs = digests_in(record, "outputs");
+  job.code = static_cast<int>(std::min<std::size_t>(number_in(record, "code").value_or(0), 255));
+  const Json* const error = record.find("error");
+  if (const JsonArray* const messages = error ? error->get<JsonArray>() : nullptr)
+    for (const Json& message : *messages)
+      if (const std::string* const text = message.get<std::string>()) job.error.push_back(*text);
+  return job;
+}
+
+}  // namespace
+
+void Manifest::for_each_job(const std::function<void(Outcome)>& act) const {
+  for (const auto& [quoted, first_line] : lines_) {
+    std::optional<Outcome> job = job_in_line(first_line);
+    const auto [begin, end] = further_lines_.equal_range(quoted);
+    for (auto further = begin; further != end && !(job && job->status == Status::done); ++further)
+      if (std::optional<Outcome> other = job_in_line(further->second))
+        if (!job || other->status == Status::done) job = std::move(other);
+    if (job) act(std::move(*job));
   }
-  return jobs;
+}
+
+std::vector<RunDescription> Manifest::runs() const {
+  std::vector<RunDescription> runs;
+  for (const std::string_view line : run_lines_) {
+    const Json record = parsed(line);
+    Shard shard = valid_shard(text_in(record, "shard")).value_or(Shard());
+    shard.block = std::clamp<std::size_t>(number_in(record, "bundle").value_or(1), 1, kMaxBundle);
+    runs.push_back({.shard = shard, .jobs = number_in(record, "jobs")});
+  }
+  return runs;
 }
 
 void Manifest::require_unlocked(const std::string& path) {
@@ -298,8 +385,17 @@ void Manifest::require_unlocked(const std::string& path) {
 void Manifest::add(std::span<const Outcome> outcomes) {
   std::string text;
   for (const Outcome& outcome : outcomes)
-    if (outcome.status != Status::skipped) text += outcome_json(outcome, options_) + "\n";
+    if (outcome.status != Status::skipped) text += line_of(outcome);
   append(text);
+}
+
+std::string Manifest::line_of(const Outcome& outcome) const {
+  return outcome_json(outcome, run_.options) + "\n";
+}
+
+void Manifest::add_job_count(std::size_t jobs) {
+  append(std::string(kFirstLineStart) + ",\"run\":\"" + temp_token() +
+         "\",\"jobs\":" + std::to_string(jobs) + "}\n");
 }
 
 void Manifest::close() {

@@ -61,10 +61,11 @@ PruneReport prune_results(const Manifest& manifest, const std::vector<JobFile>& 
   for (const JobFile& file : files) present_jobs.insert(file.path);
   const PresentResults present_results(files, naming);
   PruneReport report;
-  for (Outcome& job : manifest.finished_jobs()) {
+  manifest.for_each_job([&](Outcome job) {
     std::error_code ignored;
-    if (present_jobs.contains(job.name) || is_line(job.name) || fs::exists(job.name, ignored))
-      continue;
+    if (job.status != Status::done || present_jobs.contains(job.name) || is_line(job.name) ||
+        fs::exists(job.name, ignored))
+      return;
     std::vector<FileDigest> removed;
     for (FileDigest& output : job.outputs) {
       const auto& [name, digest] = output;
@@ -79,11 +80,11 @@ PruneReport prune_results(const Manifest& manifest, const std::vector<JobFile>& 
       if (!dry_run) remove_file(naming.folder, name);
       removed.push_back(std::move(output));
     }
-    if (removed.empty()) continue;
+    if (removed.empty()) return;
     job.status = Status::removed;
     job.outputs = std::move(removed);
     report.removed.push_back(std::move(job));
-  }
+  });
   std::sort(report.removed.begin(), report.removed.end(),
             [](const Outcome& a, const Outcome& b) { return a.name < b.name; });
   return report;

@@ -7,6 +7,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/batch/bundle.h"
 #include "attn/batch/item_output.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
@@ -27,6 +28,15 @@ std::vector<FileDigest> input_digests(const Item& item, const TensorFiles& files
   return digests;
 }
 
+/// The digest of a result "bundle-3.npz#NAME"; "" if it does not exist.
+std::string digest_in_bundle(const std::string& result, const BatchContext& context) {
+  const std::string file = bundle_in(result);
+  const auto bundle = context.bundles->find(context.naming->folder + "/" + file);
+  if (bundle == nullptr) return "";
+  const TensorMap outputs = bundle->result(result.substr(file.size() + 1));
+  return digest_of(bytes_of(encoded_result(outputs, context.naming->suffix)));
+}
+
 Manifest::EarlierRun earlier_run(const Item& item, const BatchContext& context) {
   const std::string name = context.naming->name_of(item);
   const auto input = [&](const std::string& path) {
@@ -35,6 +45,7 @@ Manifest::EarlierRun earlier_run(const Item& item, const BatchContext& context) 
                              : context.files->file(path)->bytes().digest();
   };
   const auto output = [&](const std::string& path) {
+    if (context.naming->bundle > 0) return path == name ? digest_in_bundle(name, context) : "";
     const bool is_result = path == name || (name.ends_with('/') && path.starts_with(name));
     if (!is_result) return std::string();
     const std::string file = context.naming->folder + "/" + path;
@@ -74,6 +85,14 @@ std::size_t size_of_texts(const TensorFiles& files) {
       size = saturating_sum(size, file.size);
   }
   return size;
+}
+
+std::size_t bytes_of_outputs(const Plan& plan) {
+  std::size_t bytes = 0;
+  for (const PlannedOutput& output : plan.outputs)
+    bytes = saturating_sum(
+        bytes, saturating_product({element_count(output.shape), size_of(output.dtype)}));
+  return bytes;
 }
 
 /// One attempt to compute an item. If the item needs more memory than was reserved, it is started
@@ -125,17 +144,22 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
     outcome.text = dry_run_json(item, context, outcome, &prepared.plan, memory);
     return true;
   }
+  const bool is_bundled = context.naming && context.naming->bundle > 0;
+  if (is_bundled) memory.add("copies of the outputs", bytes_of_outputs(prepared.plan));
   memory.require(item.name, files.limits().memory);
   memory.add("input files", size_of_texts(files));
   if (!reserve(memory.bytes())) return false;
   if (context.records_inputs) outcome.inputs = input_digests(item, files);
   std::unique_ptr<ResultWriter> writer;
-  if (context.naming) writer = writer_of_item(item, context, job, files);
+  if (context.naming && !is_bundled) writer = writer_of_item(item, context, job, files);
   const auto [result, warnings] =
       execute({job, prepared, std::move(document), &files, job.outputs, context.nan});
   outcome.warning = join(warnings, "; ");
   if (writer) {
     write_files(*writer, result, attempt, context, outcome);
+  } else if (is_bundled) {
+    outcome.text = encoded_result(result.outputs, context.naming->suffix);
+    outcome.outputs = {{context.naming->name_of(item), digest_of(bytes_of(outcome.text))}};
   } else {
     append_result_json(outcome.text, result, -1, identity_members(outcome));
     outcome.text += '\n';

@@ -13,6 +13,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
+#include "attn/batch/bundle.h"
 #include "attn/batch/item_output.h"
 #include "attn/batch/jobs.h"
 #include "attn/batch/manifest.h"
@@ -22,6 +23,7 @@
 #include "attn/batch/sandbox.h"
 #include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
+#include "attn/cli/batch_status.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/blas.h"
@@ -47,7 +49,10 @@ std::vector<Option> job_list_options(BatchArgs& args) {
             "read names of job files, one per line; -: standard input"),
        flag("-0,--null", args.nul, "names in --files-from end in NUL (find -print0)"),
        text("--base", args.base, "FILE", "defaults for all jobs; a job's own keys override them"),
-       text("--shard", args.shard, "I/N", "run only every N-th job, starting with the I-th")});
+       text("--shard", args.shard, "I/N|auto",
+            "run only every N-th job, starting with the I-th; auto: I and N from the variables of "
+            "an array job (Slurm, SGE, AWS Batch, MPI); auto/N: only I from them (also PBS, LSF, "
+            "Kubernetes)")});
 }
 
 std::vector<Option> result_options(BatchArgs& args) {
@@ -60,6 +65,8 @@ std::vector<Option> result_options(BatchArgs& args) {
             "{stem}"),
        word("--format", args.format, {"npz", "safetensors", "json", "csv", "npy", "folder"},
             "npz (default), safetensors, json, csv, npy or folder"),
+       integer("--bundle", args.bundle, {1, kMaxBundle}, "N",
+               "write the results of N jobs to one .npz or .safetensors file"),
        flag("--force", args.force, "replace existing results and the manifest"),
        flag("--no-clobber", args.no_clobber, "skip jobs whose results exist"),
        flag("--durable", args.durable, "flush results to disk (fsync), to survive a power failure"),
@@ -90,7 +97,11 @@ std::vector<Option> running_options(BatchArgs& args) {
             "auto (a bar on a terminal), plain (lines) or none"),
        flag("--dry-run", args.dry_run,
             "show each job's outputs, memory and operation count as JSON lines; compute nothing"),
-       flag("--json", args.json, "print events as JSON lines on stderr")});
+       text("--status", args.status, "DIR",
+            "print which jobs in the manifests of DIR are done, failed and missing, and the shards "
+            "to run again; compute nothing"),
+       flag("--json", args.json,
+            "print events as JSON lines on stderr; with --status, the status as JSON")});
 }
 
 /// Refuses "-", which does not mean a standard stream for this option.
@@ -116,19 +127,31 @@ void add_batch_options(Command& command, BatchArgs& args) {
       {{"-0"}, "--files-from"},
       {{"--prune"}, "job files, not '-'", [&args] { return !args.lines(); }},
       {{"--prune"}, "--resume"},
-      {{"--resume", "--manifest", "--force", "--no-clobber", "--durable", "--name", "--format"},
+      {{"--bundle"},
+       "--format npz or safetensors",
+       [&args] { return args.format == "npz" || args.format == "safetensors"; }},
+      {{"--resume", "--manifest", "--force", "--no-clobber", "--durable", "--name", "--format",
+        "--bundle"},
        "--out-dir"}};
-  command.conflicts = {
-      {"--resume", "--force"}, {"--force", "--no-clobber"}, {"--fail-fast", "--keep-going"}};
+  command.sole_options = {
+      {"--status",
+       {"JOB", "--files-from", "--null", "--json", "--quiet", "--max-memory", "--max-expand"}}};
+  command.conflicts = {{"--resume", "--force"},
+                       {"--force", "--no-clobber"},
+                       {"--fail-fast", "--keep-going"},
+                       {"--bundle", "--no-clobber", "it has an effect on whole files only"},
+                       {"--bundle", "--prune", "results cannot be removed from a bundle"}};
 }
 
 void check(const BatchArgs& args) {
-  if (args.jobs.empty() && args.files_from.empty())
+  if (!args.status.empty() && args.lines()) fail_usage("--status: expected job files, not '-'");
+  if (args.jobs.empty() && args.files_from.empty() && args.status.empty())
     fail_usage("expected jobs: files, folders, '-' or --files-from; see 'attn batch --help'");
   if (args.jobs.size() > 1 && std::count(args.jobs.begin(), args.jobs.end(), "-") > 0)
     fail_usage("'-' cannot be combined with other jobs");
   refuse_dash("--out-dir", args.out_dir);
   refuse_dash("--manifest", args.manifest);
+  refuse_dash("--status", args.status);
 }
 
 namespace {
@@ -239,8 +262,12 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   if (!is_recorded) results.emplace("-", OutputPolicy{});
   const bool results_on_terminal = !is_recorded && isatty(STDOUT_FILENO) == 1;
   const std::size_t processors = available_processors();
+  const std::size_t max_memory = context.files->limits().memory;
+  std::optional<BundleWriter> bundles;
+  if (is_recorded && args.bundle > 0)
+    bundles.emplace(context, *manifest, max_memory / kWaitingFraction);
   const PoolOptions pool =
-      pool_options(args, processors, context.files->limits().memory, !is_recorded);
+      pool_options(args, processors, max_memory, !is_recorded || bundles.has_value());
   PoolCalls calls;
   // Processors without a worker are used by the kernels.
   calls.begin = [&, threads = std::max<std::size_t>(1, processors / pool.threads)] {
@@ -254,7 +281,10 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
     for (const Outcome& outcome : outcomes) report.item(outcome);
     const bool had_bar = results_on_terminal && report.clear_bar();
     try {
-      is_recorded ? manifest->add(outcomes) : write_results(*results, outcomes);
+      if (bundles)
+        bundles->add(outcomes);
+      else
+        is_recorded ? manifest->add(outcomes) : write_results(*results, outcomes);
     } catch (...) {
       for (const Outcome& outcome : outcomes) report.take_back(outcome);
       throw;
@@ -264,10 +294,22 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   calls.tick = [&] { report.tick(); };
   PoolEnd end = args.isolate ? run_process_pool(source, pool, calls, *context.memory, stop)
                              : run_pool(source, pool, calls, stop);
+  if (!end.fault && bundles)
+    end.fault = exception_from([&] {
+      if (stop)
+        report.take_back_done(bundles->abandon());
+      else
+        bundles->finish();
+    });
   if (!end.fault && context.prune_except && !stop)
     end.fault = exception_from([&] { prune(context, manifest, results, report); });
   if (!end.fault)
-    end.fault = exception_from([&] { is_recorded ? manifest->close() : results->commit(); });
+    end.fault = exception_from([&] {
+      if (!is_recorded) return results->commit();
+      if (!source.count())  // lines, which are now counted
+        if (const auto jobs = source.count_of_batch()) manifest->add_job_count(*jobs);
+      manifest->close();
+    });
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
   if (!is_broken_pipe(end.fault)) report.end(code);
   if (end.overdue > 0) exit_now(code);
@@ -276,8 +318,9 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
 
 namespace {
 
-// Fractions of --max-memory: for shared input files, and for the longest line.
-constexpr std::size_t kCacheFraction = 4, kLineFraction = 8;
+// Fractions of --max-memory: for shared input files, for the longest line, and for each of two
+// bundles of an earlier run.
+constexpr std::size_t kCacheFraction = 4, kLineFraction = 8, kBundleFraction = 8;
 
 std::optional<Naming> naming_of(const BatchArgs& args) {
   if (args.out_dir.empty()) return std::nullopt;
@@ -285,7 +328,7 @@ std::optional<Naming> naming_of(const BatchArgs& args) {
   while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
   const std::string pattern = !args.name.empty() ? args.name : args.lines() ? "{index}" : "{stem}";
   check_pattern(pattern, args.lines());
-  return Naming{folder, pattern, args.format == "folder" ? "/" : "." + args.format};
+  return Naming{folder, pattern, args.format == "folder" ? "/" : "." + args.format, args.bundle};
 }
 
 /// A digest of everything that affects all results: version, format, flags and base.
@@ -301,9 +344,7 @@ std::string options_digest(const BatchArgs& args, const Document& base, FileCach
 
 std::string manifest_path(const BatchArgs& args, const Naming& naming, const Shard& shard) {
   if (!args.manifest.empty()) return args.manifest;
-  const std::string part =
-      shard.count == 1 ? ""
-                       : "." + std::to_string(shard.index) + "-of-" + std::to_string(shard.count);
+  const std::string part = shard.count == 1 ? "" : "." + text_of(shard, "-of-");
   return naming.folder + "/manifest" + part + ".ndjson";
 }
 
@@ -316,11 +357,10 @@ void refuse_input(const std::string& manifest, const std::string& input) {
 }
 
 std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& naming,
-                                        const std::string& path, const std::string& options,
+                                        const std::string& path, const RunDescription& run,
                                         std::size_t max_bytes, ScopedDirectories& folders) {
   if (args.dry_run) {
-    auto manifest =
-        std::make_unique<Manifest>(path, ManifestUse::read_only, options, false, max_bytes);
+    auto manifest = std::make_unique<Manifest>(path, ManifestUse::read_only, run, false, max_bytes);
     if (args.manifest.empty()) manifest->read_shards(naming.folder, max_bytes);
     return manifest;
   }
@@ -328,7 +368,7 @@ std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& nam
   const ManifestUse use = args.force                       ? ManifestUse::replace
                           : args.resume || args.no_clobber ? ManifestUse::resume
                                                            : ManifestUse::create;
-  auto manifest = std::make_unique<Manifest>(path, use, options, args.durable, max_bytes);
+  auto manifest = std::make_unique<Manifest>(path, use, run, args.durable, max_bytes);
   folders.keep();
   if (!manifest->earlier_runs().empty()) remove_leftovers(naming.folder, manifest->earlier_runs());
   if (args.resume && args.manifest.empty()) manifest->read_shards(naming.folder, max_bytes);
@@ -352,18 +392,24 @@ void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args
                   "--resume continues an earlier run");
 }
 
+/// The files that the command line names. `except` is the output folder.
+std::vector<JobFile> job_files(const BatchArgs& args, const std::string& except,
+                               std::size_t max_memory) {
+  std::vector<std::string> words = args.jobs;
+  if (!args.files_from.empty()) {
+    const std::vector<std::string> names = read_names(args.files_from, args.nul, max_memory);
+    words.insert(words.end(), names.begin(), names.end());
+  }
+  return list_job_files(words, except);
+}
+
 /// `manifest` is "" if none is written.
 std::unique_ptr<ItemSource> list_items(const BatchArgs& args, BatchContext& context,
                                        const Shard& shard, const std::string& manifest,
                                        std::size_t max_memory, const std::atomic<bool>& stop) {
   const std::optional<Naming>& naming = context.naming;
   if (args.lines()) return items_of_standard_input(max_memory / kLineFraction, stop);
-  std::vector<std::string> words = args.jobs;
-  if (!args.files_from.empty()) {
-    const std::vector<std::string> names = read_names(args.files_from, args.nul, max_memory);
-    words.insert(words.end(), names.begin(), names.end());
-  }
-  std::vector<JobFile> files = list_job_files(words, naming ? naming->folder : "");
+  std::vector<JobFile> files = job_files(args, naming ? naming->folder : "", max_memory);
   if (naming) {
     refuse_overwriting(files, args, *naming, shard, manifest);
     if (!files.empty()) require_one_output(context, files.front());
@@ -411,8 +457,23 @@ BatchContext context_of(const BatchArgs& args) {
   return context;
 }
 
+/// Of --max-memory, for the bytes of manifests. The index of their lines takes the rest.
+constexpr std::size_t kManifestFraction = 8;
+
+int show_status(const BatchArgs& args) {
+  const std::size_t max_memory = limits_of(args.limits).memory;
+  StatusRequest request{.folder = args.status,
+                        .json = args.json,
+                        .quiet = is_quiet(),
+                        .max_memory = max_memory / kManifestFraction};
+  if (!args.jobs.empty() || !args.files_from.empty())
+    request.jobs = job_files(args, args.status, max_memory);
+  return print_status(request);
+}
+
 int run_batch(const BatchArgs& args) {
   check(args);
+  if (!args.status.empty()) return show_status(args);
   machine();  // an invalid ATTN_ISA is an error before any job runs
   const ReadLimits limits = limits_of(args.limits);
   return_freed_memory_to_system();
@@ -426,7 +487,8 @@ int run_batch(const BatchArgs& args) {
   check_values(context.base);
   check_output_names(context.base);
   read_numbers(context.base);
-  const Shard shard = parse_shard(args.shard);
+  Shard shard = parse_shard(args.shard);
+  shard.block = std::max<std::size_t>(args.bundle, 1);
   std::atomic<bool> stop = false;
   const bool has_manifest = context.naming && (args.resume || !args.dry_run);
   const std::string path = has_manifest ? manifest_path(args, *context.naming, shard) : "";
@@ -437,9 +499,16 @@ int run_batch(const BatchArgs& args) {
   context.folders = &folders;
   std::unique_ptr<Manifest> manifest;
   if (has_manifest)
-    manifest = open_manifest(args, *context.naming, path, options_digest(args, context.base, cache),
+    manifest = open_manifest(args, *context.naming, path,
+                             {.options = options_digest(args, context.base, cache),
+                              .shard = shard,
+                              .jobs = args.lines() ? std::nullopt : source->count_of_batch()},
                              limits.memory, folders);
   if (args.resume) context.earlier = manifest.get();
+  ReadLimits bundle_limits = limits;
+  bundle_limits.memory /= kBundleFraction;
+  BundleCache bundles(bundle_limits);
+  context.bundles = &bundles;
   return run_items(args, context, *source, args.dry_run ? nullptr : manifest.get(), stop);
 }
 

@@ -20,8 +20,9 @@ namespace attn {
 /// The options as typed.
 struct BatchArgs {
   std::vector<std::string> jobs;
-  std::string files_from, base, out_dir, name, manifest, shard;
+  std::string files_from, base, out_dir, name, manifest, shard, status;
   std::string format = "npz";
+  std::size_t bundle = 0;  ///< jobs of a file; 0: each job has its own
   bool nul = false, resume = false, force = false, no_clobber = false, durable = false;
   bool json = false, dry_run = false, keep_going = false, prune = false, isolate = false;
   LimitArgs limits;

@@ -71,6 +71,7 @@ class BatchReport {
   explicit BatchReport(ReportOptions options);
   void item(const Outcome& outcome);
   void take_back(const Outcome& outcome);  ///< its result could not be written: uncounts it
+  void take_back_done(std::size_t count) { progress_.done -= count; }
   void tick();
   void say(const std::string& line);
   bool clear_bar();  ///< call before writing other text; false if no bar was shown

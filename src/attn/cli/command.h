@@ -26,6 +26,12 @@ struct Conflict {
   std::string reason = {};  ///< why the two cannot be combined; "" if it is obvious
 };
 
+/// An option that replaces the command's usual action, so that only some others have an effect.
+struct SoleOption {
+  std::string name;
+  std::vector<std::string> companions;  ///< options that can be combined with it
+};
+
 /// A hint for a flag that other programs have: "--force overwrites existing files".
 struct FlagHint {
   std::vector<std::string> flags;
@@ -40,6 +46,7 @@ struct Command {
   std::vector<Option> options;  ///< positional arguments in their order
   std::vector<Requirement> requirements;
   std::vector<Conflict> conflicts;
+  std::vector<SoleOption> sole_options;
   std::vector<FlagHint> hints;       ///< for unknown flags
   std::vector<Command> subcommands;  ///< they accept the options of their command, too
   std::string notes;                 ///< preformatted; help prints them last

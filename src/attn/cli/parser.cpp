@@ -195,6 +195,15 @@ void check_requirements(const Command& command, const ParsedCommand& parsed) {
   const auto is_given = [&](const std::string& name) {
     return parsed.given.contains(command.find(name));
   };
+  for (const SoleOption& sole : command.sole_options) {
+    if (!is_given(sole.name)) continue;
+    for (const Option* const option : parsed.given) {
+      const auto is_allowed = [&](const std::string& name) { return option->has_name(name); };
+      if (!is_allowed(sole.name) &&
+          std::none_of(sole.companions.begin(), sole.companions.end(), is_allowed))
+        refuse(sole.name + " cannot be combined with " + option->name());
+    }
+  }
   for (const Requirement& requirement : command.requirements) {
     const auto flag = std::find_if(requirement.flags.begin(), requirement.flags.end(), is_given);
     if (flag == requirement.flags.end()) continue;

@@ -49,6 +49,11 @@ batch --files-from names.txt --out-dir results --name {index}
 batch - -j 2
 batch - --json --out-dir results -j 1
 batch - --dry-run
+batch - --shard 1/2 --bundle 2 --out-dir results --name {index}
+batch - --shard auto/2
+batch {job} {npz} --bundle 2 --out-dir results --format safetensors --resume
+batch --status .
+batch {job} --status . --json
 view {any}
 view {any} -o {picture}
 view {npz} --of Q --head 0 --width 40

@@ -1,0 +1,272 @@
+#include "attn/batch/bundle.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/batch/item_output.h"
+#include "attn/batch/message.h"
+#include "attn/io/digest.h"
+#include "attn/io/elements.h"
+#include "attn/io/npz.h"
+#include "attn/io/safetensors.h"
+#include "attn/io/staged_file.h"
+#include "attn/io/tensor_file.h"
+#include "attn/result/result_writer.h"
+
+namespace attn {
+namespace {
+
+constexpr char kBetween = '/';  // job and output, in the name of a tensor
+
+/// Takes numbers and bytes off the front. Throws BadMessage.
+class EncodedParts {
+ public:
+  explicit EncodedParts(std::string_view text) : rest_(text) {}
+  bool empty() const { return rest_.empty(); }
+  std::uint64_t number() {
+    return little_endian<std::uint64_t>(bytes_of(take(sizeof(std::uint64_t))));
+  }
+  std::string_view take(std::uint64_t size) {
+    if (size > rest_.size()) throw BadMessage();
+    const std::string_view taken = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return taken;
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+}  // namespace
+
+std::string encoded_result(const TensorMap& outputs, const std::string& suffix) {
+  std::vector<std::string> names = outputs.names();
+  std::sort(names.begin(), names.end());  // the order in a file depends on the format
+  std::string text;
+  const auto add = [&](std::uint64_t number) { append_little_endian(text, number); };
+  for (const std::string& name : names) {
+    const Tensor& tensor = outputs.at(name);
+    const DType dtype = stored_dtype(*format_of_suffix(suffix), tensor.dtype());
+    const Elements elements = elements_of(tensor, dtype);
+    add(name.size());
+    text += name;
+    add(static_cast<std::uint64_t>(dtype));
+    add(tensor.shape().size());
+    for (const std::size_t size : tensor.shape()) add(size);
+    add(elements.checksum(elements.tensor.bytes()));
+    add(elements.tensor.bytes());
+    text += text_of(std::span(elements.tensor.raw(), elements.tensor.bytes()));
+  }
+  return text;
+}
+
+OpenBundle::OpenBundle(const std::string& path, const ReadLimits& limits) {
+  const FileBytes file = read_file(path, limits.memory, FileAccess::map);
+  ReadBudget budget(limits.memory);
+  tensors_ = path.ends_with(".npz") ? read_npz(file, nullptr, limits.npz, &budget)
+                                    : read_safetensors(file, nullptr, &budget);
+  std::size_t index = 0;
+  for (const auto& [name, tensor] : tensors_)
+    indices_[name.substr(0, name.rfind(kBetween))].push_back(index++);
+}
+
+TensorMap OpenBundle::result(const std::string& name) const {
+  TensorMap result;
+  const auto found = indices_.find(name);
+  if (found == indices_.end()) return result;
+  for (const std::size_t index : found->second) {
+    const auto& [member, tensor] = *(tensors_.begin() + static_cast<std::ptrdiff_t>(index));
+    result.set(member.substr(member.rfind(kBetween) + 1), tensor);
+  }
+  return result;
+}
+
+std::shared_ptr<const OpenBundle> BundleCache::find(const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  for (const auto& [kept_path, bundle] : kept_)
+    if (kept_path == path) return bundle;
+  std::shared_ptr<const OpenBundle> bundle;
+  try {
+    bundle = std::make_shared<const OpenBundle>(path, limits_);
+  } catch (const Error&) {  // its jobs run again
+  }
+  if (kept_.size() == kKept) kept_.erase(kept_.begin());
+  kept_.emplace_back(path, bundle);
+  return bundle;
+}
+
+BundleWriter::BundleWriter(const BatchContext& context, Manifest& manifest, std::size_t max_bytes)
+    : context_(context),
+      manifest_(manifest),
+      max_bytes_(max_bytes),
+      spool_(context.naming->folder) {}
+
+void BundleWriter::add(std::span<const Outcome> outcomes) {
+  const std::size_t size = context_.naming->bundle;
+  for (const Outcome& outcome : outcomes) {
+    const std::size_t bundle = context_.naming->bundle_of(outcome.number);
+    if (bundle != bundle_) commit(), begin(bundle);
+    add_result(outcome);
+    require_memory();
+    if (outcome.number % size == 0) commit();
+  }
+}
+
+void BundleWriter::finish() { commit(); }
+
+std::size_t BundleWriter::abandon() {
+  const std::size_t lost = results_;
+  manifest_.add_lines(failure_lines_);
+  begin(0);
+  return lost;
+}
+
+void BundleWriter::begin(std::size_t bundle) {
+  bundle_ = bundle;
+  results_ = kept_ = bytes_ = 0;
+  members_.clear();
+  lines_.clear();
+  failure_lines_.clear();
+  spool_.clear();
+}
+
+void BundleWriter::add_result(const Outcome& outcome) {
+  if (outcome.status == Status::skipped) return keep_earlier_result(outcome);
+  const std::string line = manifest_.line_of(outcome);
+  lines_ += line;
+  if (outcome.status == Status::failed) {
+    failure_lines_ += line;
+    return;
+  }
+  ++results_;
+  add_members(outcome.outputs.at(0).first, outcome.text);
+}
+
+/// `output` is "bundle-K.npz#NAME".
+void BundleWriter::add_members(const std::string& output, std::string_view result) {
+  const std::string name = output.substr(output.find('#') + 1) + kBetween;
+  for (EncodedParts parts(result); !parts.empty();) {
+    Member member;
+    member.spec.name = name + std::string(parts.take(parts.number()));
+    const std::uint64_t dtype = parts.number();
+    if (dtype > static_cast<std::uint64_t>(DType::boolean)) throw BadMessage();
+    member.spec.dtype = static_cast<DType>(dtype);
+    const std::uint64_t axes = parts.number();
+    if (axes > Shape::kMaxAxes) throw BadMessage();
+    std::size_t size = size_of(member.spec.dtype);
+    for (std::uint64_t axis = 0; axis < axes; ++axis) {
+      member.spec.shape.push_back(parts.number());
+      size = saturating_product({size, member.spec.shape.back()});
+    }
+    member.checksum = static_cast<std::uint32_t>(parts.number());
+    const std::string_view elements = parts.take(parts.number());
+    if (elements.size() != size) throw BadMessage();
+    member.offset = spool_.size();
+    spool_.append(elements);
+    bytes_ += member.spec.name.size() + sizeof member;
+    members_.push_back(std::move(member));
+  }
+}
+
+/// Its tensors stay in the old file until it is known whether the bundle changes.
+void BundleWriter::keep_earlier_result(const Outcome& outcome) {
+  const std::string& output = outcome.outputs.at(0).first;
+  Member member;
+  member.spec.name = output.substr(output.find('#') + 1);
+  member.is_kept_job = true;
+  bytes_ += member.spec.name.size() + sizeof member;
+  members_.push_back(std::move(member));
+  ++kept_;
+}
+
+void BundleWriter::require_memory() const {
+  if (bytes_ + lines_.size() + failure_lines_.size() > max_bytes_)
+    throw Error(ErrorKind::data, "bundle " + std::to_string(bundle_) +
+                                     ": the names and manifest lines of its jobs take more than " +
+                                     std::to_string(max_bytes_) +
+                                     " bytes, one eighth of --max-memory; use a smaller --bundle");
+}
+
+/// A bundle keeps its file if all of its jobs are unchanged and it has no others.
+void BundleWriter::commit() {
+  if (bundle_ == 0) return;
+  const std::string path = context_.naming->folder + "/" + context_.naming->bundle_file(bundle_);
+  bool changed = results_ > 0;
+  if (kept_ > 0) {
+    const auto old = context_.bundles->find(path);
+    if (old == nullptr)
+      throw Error(ErrorKind::io, printable(path) + ": changed while the batch was running");
+    changed = changed || old->jobs() != kept_;
+    if (changed) fetch_kept_results(*old);
+  }
+  if (changed) write(path);
+  manifest_.add_lines(lines_);
+  begin(0);
+}
+
+void BundleWriter::fetch_kept_results(const OpenBundle& old) {
+  std::vector<Member> members;
+  for (Member& member : members_) {
+    if (!member.is_kept_job) {
+      members.push_back(std::move(member));
+      continue;
+    }
+    const Format format = *format_of_suffix(context_.naming->suffix);
+    for (const auto& [output, tensor] : old.result(member.spec.name)) {
+      Elements elements = elements_of(tensor, stored_dtype(format, tensor.dtype()));
+      members.push_back(
+          {.spec = {member.spec.name + kBetween + output, elements.tensor.dtype(), tensor.shape()},
+           .checksum = elements.checksum(elements.tensor.bytes()),
+           .tensor = std::move(elements.tensor)});
+    }
+  }
+  members_ = std::move(members);
+}
+
+void BundleWriter::write(const std::string& path) {
+  OutputPolicy policy = context_.policy;
+  if (context_.earlier != nullptr) {
+    policy.same = true;
+    if (context_.earlier->has_output(path.substr(context_.naming->folder.size() + 1)))
+      policy.ours.insert(path);
+  }
+  std::vector<TensorSpec> specs;
+  std::vector<std::uint32_t> checksums;
+  for (const Member& member : members_) {
+    specs.push_back(member.spec);
+    checksums.push_back(member.checksum);
+  }
+  const FileLayout layout = context_.naming->suffix == ".npz"
+                                ? npz_layout(specs, checksums, "", path)
+                                : safetensors_layout(specs, {}, path);
+  try {
+    OutputFile out(path, policy);
+    for (const LayoutPart& part : layout) {
+      out.write(part.text);
+      if (part.tensor) write_elements(members_[*part.tensor], out);
+    }
+    out.commit();
+  } catch (const ExistsAlready& error) {
+    if (context_.earlier == nullptr) throw;
+    throw foreign_file_error(error);
+  }
+}
+
+void BundleWriter::write_elements(const Member& member, OutputFile& out) {
+  if (member.tensor.bytes() > 0)
+    return out.write(std::span(member.tensor.raw(), member.tensor.bytes()));
+  std::array<std::byte, 65536> bytes;
+  for (std::uint64_t done = 0; done < member.spec.bytes();) {
+    const auto part =
+        std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), member.spec.bytes() - done));
+    spool_.read(member.offset + done, part);
+    out.write(part);
+    done += part.size();
+  }
+}
+
+}  // namespace attn

@@ -1,0 +1,97 @@
+#include "attn/cli/batch_status.h"
+
+#include <algorithm>
+
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/batch/batch_status.h"
+#include "attn/batch/manifest.h"
+#include "attn/io/json_write.h"
+#include "attn/io/staged_file.h"
+
+namespace attn {
+namespace {
+
+constexpr int kIncomplete = 3;            // exit code
+constexpr std::size_t kMaxRanges = 50;    // in text; JSON has all
+constexpr std::size_t kMaxFailures = 20;  // in text; JSON has all
+
+/// "count":2,"items":"3,7"
+std::string members_of(const NumberSet& jobs) {
+  return "\"count\":" + std::to_string(jobs.size()) + ",\"items\":\"" + jobs.text() + "\"";
+}
+
+std::string failure_json(const Outcome& job) {
+  return "{" + identity_members(job) + ",\"item\":" + std::to_string(job.number) +
+         ",\"code\":" + std::to_string(job.code) + ",\"error\":[" +
+         join(job.error, ",", [](const std::string& line) { return json_quoted(line); }) + "]}";
+}
+
+std::string json_of(const BatchStatus& status, bool has_names) {
+  std::string text = "{\"schema\":\"attn-batch-status/1\",\"jobs\":" +
+                     (status.jobs ? std::to_string(*status.jobs) : "null") + ",\"done\":{" +
+                     members_of(status.done) + "},\"failed\":{" + members_of(status.failed) +
+                     ",\"jobs\":[" + join(status.failures, ",", failure_json) + "]},\"missing\":{" +
+                     members_of(status.missing);
+  if (has_names)
+    text += ",\"jobs\":[" +
+            join(status.missing_names, ",",
+                 [](const std::string& name) { return json_quoted(text_of_name(name)); }) +
+            "]";
+  return text + "},\"shards\":" + std::to_string(status.shards) + ",\"resubmit\":\"" +
+         status.resubmit.text() + "\"}\n";
+}
+
+/// "failed: 2 (3,7)"
+std::string line_of(const char* name, const NumberSet& jobs) {
+  std::string line = std::string(name) + ": " + std::to_string(jobs.size());
+  if (jobs.size() > 0) line += " (" + jobs.text(kMaxRanges) + ")";
+  return line + "\n";
+}
+
+/// At most kMaxFailures lines, then their number.
+template <class Item, class Text>
+std::string listed(const std::vector<Item>& items, Text text) {
+  std::string lines;
+  for (std::size_t i = 0; i < std::min(items.size(), kMaxFailures); ++i)
+    lines += "  " + text(items[i]) + "\n";
+  if (items.size() > kMaxFailures)
+    lines += "  and " + std::to_string(items.size() - kMaxFailures) + " more\n";
+  return lines;
+}
+
+std::string text_of(const BatchStatus& status) {
+  std::string text = status.jobs ? counted(*status.jobs, "job") + "\n"
+                                 : "number of jobs not known: no run has read all lines\n";
+  text += line_of("done", status.done) + line_of("failed", status.failed);
+  text += listed(status.failures, [](const Outcome& job) {
+    return job.error.empty() ? printable(job.name) : printable_message(job.error.front());
+  });
+  text += line_of("missing", status.missing);
+  text += listed(status.missing_names, printable);
+  if (status.is_complete()) return text;
+  if (status.shards == 1) return text + "to run them: --resume\n";
+  return text + "to run them: --array=" + status.resubmit.text() + " with --resume --shard auto/" +
+         std::to_string(status.shards) + "\n";
+}
+
+}  // namespace
+
+int print_status(const StatusRequest& request) {
+  Manifest manifest(request.folder + "/manifest.ndjson", ManifestUse::read_only, {}, false,
+                    request.max_memory);
+  manifest.read_shards(request.folder, request.max_memory);
+  if (manifest.left_out()) throw *manifest.left_out();
+  if (manifest.runs().empty())
+    throw Error(ErrorKind::no_input,
+                printable(request.folder) + ": contains no manifest of attn batch");
+  const BatchStatus status = status_of(manifest, request.jobs);
+  if (!request.quiet || request.json || !status.is_complete()) {
+    OutputFile out("-", {});
+    out.write(request.json ? json_of(status, request.jobs.has_value()) : text_of(status));
+    out.commit();
+  }
+  return status.is_complete() ? 0 : kIncomplete;
+}
+
+}  // namespace attn

@@ -1,0 +1,288 @@
+"""`attn batch --bundle`: the results of N jobs in one file."""
+
+import functools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+from support.attn import ATTN, assert_error, attn, json_lines
+from support.jobs import contents, expected, job, manifest_of, write_jobs
+
+BAD = '{"Q": [[1]]}'
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """Runs `attn batch` with lines; None is a line that fails."""
+    def batch(seeds, *args, out="out"):
+        lines = "".join((BAD if seed is None else json.dumps(job(seed))) + "\n" for seed in seeds)
+        return attn("batch", "-", "--bundle", "4", "--out-dir", out, *args, stdin=lines, cwd=tmp_path)
+    return batch
+
+
+@pytest.fixture
+def fresh(batch, tmp_path):
+    """The files that a new run of these lines writes."""
+    def fresh(seeds, *args):
+        shutil.rmtree(tmp_path / "fresh", ignore_errors=True)
+        batch(seeds, *args, out="fresh")
+        return contents(tmp_path / "fresh")
+    return fresh
+
+
+def counts(run):
+    words = run.stderr.decode().splitlines()[-1].replace(",", "").split()
+    return int(words[3]), int(words[5]), int(words[7])  # done, skipped, failed
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    dtypes = {"F64": "<f8", "I64": "<i8"}
+    header = {name: entry for name, entry in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
+    return {name: np.frombuffer(data[8 + size:][slice(*entry["data_offsets"])],
+                                dtypes[entry["dtype"]]).reshape(entry["shape"])
+            for name, entry in header.items()}
+
+
+@pytest.mark.parametrize("suffix, read", [("npz", np.load), ("safetensors", read_safetensors)])
+def test_bundle_has_the_outputs_of_its_jobs(batch, tmp_path, suffix, read):
+    assert batch(range(10), "--format", suffix).returncode == 0
+    assert sorted(contents(tmp_path / "out")) == [f"bundle-{number}.{suffix}" for number in (1, 2, 3)]
+    arrays = {name: array for number in (1, 2, 3)
+              for name, array in read(tmp_path / "out" / f"bundle-{number}.{suffix}").items()}
+    assert len(arrays) == 30
+    for seed in range(10):
+        for output, want in expected(seed).items():
+            np.testing.assert_allclose(arrays[f"{seed + 1}/{output}"], want, rtol=1e-13)
+
+
+def test_members_are_in_the_order_of_the_jobs(batch, tmp_path):
+    batch(range(4), "-j", "4")
+    assert [name.split("/")[0] for name in np.load(tmp_path / "out" / "bundle-1.npz").files] == list("111222333444")
+
+
+def test_attn_reads_a_result_in_a_bundle(batch, tmp_path):
+    batch(range(6))
+    run = attn("convert", "out/bundle-2.npz#5/weights", "--format", "json", cwd=tmp_path)
+    np.testing.assert_allclose(json.loads(run.stdout), expected(4)["weights"], rtol=1e-13)
+
+
+def test_name_is_that_of_the_job_file(tmp_path):
+    write_jobs(tmp_path / "jobs" / "deep", [1], "a.json")
+    attn("batch", "jobs", "--bundle", "2", "--name", "{job}", "--out-dir", "out", "--outputs", "scores", cwd=tmp_path)
+    assert np.load(tmp_path / "out" / "bundle-1.npz").files == ["deep/a/scores"]
+
+
+def test_manifest_names_each_result_and_its_bundle(batch, tmp_path):
+    batch(range(6))
+    assert [list(line["outputs"]) for line in manifest_of(tmp_path / "out").values()] == [
+        [f"bundle-{(number - 1) // 4 + 1}.npz#{number}"] for number in range(1, 7)]
+
+
+@pytest.mark.parametrize("flags", [["-j", "3"], ["--isolate", "-j", "2"], ["--durable"]], ids=" ".join)
+def test_bytes_do_not_depend_on_the_workers(batch, fresh, tmp_path, flags):
+    batch(range(10), *flags)
+    assert contents(tmp_path / "out") == fresh(range(10))
+
+
+def test_shards_take_whole_bundles(batch, fresh, tmp_path):
+    assert counts(batch(range(18), "--shard", "1/2")) == (10, 0, 0)  # bundles 1, 3 and 5
+    assert counts(batch(range(18), "--shard", "2/2")) == (8, 0, 0)
+    assert contents(tmp_path / "out") == fresh(range(18))
+
+
+def test_shard_of_files_counts_its_jobs(tmp_path):
+    write_jobs(tmp_path / "jobs", range(18))
+    run = attn("batch", "jobs", "--bundle", "4", "--out-dir", "out", "--shard", "1/2", "--json", cwd=tmp_path)
+    assert json_lines(run.stderr)[0]["total"] == 10
+
+
+# Failures.
+
+
+def test_failed_job_has_no_result(batch, tmp_path):
+    assert batch([0, None, 2]).returncode == 3
+    assert {name.split("/")[0] for name in np.load(tmp_path / "out" / "bundle-1.npz").files} == {"1", "3"}
+
+
+def test_bundle_without_results_has_no_file(batch, tmp_path):
+    assert batch([None, None]).returncode == 3
+    assert contents(tmp_path / "out") == {}
+    assert len(manifest_of(tmp_path / "out")) == 2
+
+
+def test_results_of_an_incomplete_bundle_are_not_counted(batch, tmp_path):
+    run = batch([0, 1, None, 3], "--fail-fast", "-j", "1")
+    assert counts(run) == (0, 0, 1)
+    assert [line["status"] for line in manifest_of(tmp_path / "out").values()] == ["failed"]
+    assert contents(tmp_path / "out") == {}
+
+
+# Resuming.
+
+
+def test_resumed_batch_skips_its_results(batch, fresh, tmp_path):
+    batch(range(10))
+    assert counts(batch(range(10), "--resume")) == (0, 10, 0)
+    assert contents(tmp_path / "out") == fresh(range(10))
+
+
+@pytest.mark.parametrize("flags", [[], ["--isolate"], ["--format", "safetensors"]], ids=["threads", "isolated", "safetensors"])
+def test_only_changed_jobs_run_again(batch, fresh, tmp_path, flags):
+    batch(range(10), *flags)
+    changed = [0, 1, 20, 3, 4, 5, 6, 7, 8, 30]
+    assert counts(batch(changed, "--resume", *flags)) == (2, 8, 0)
+    assert contents(tmp_path / "out") == fresh(changed, *flags)
+    assert counts(batch(changed, "--resume", *flags)) == (0, 10, 0)
+
+
+def test_failed_job_is_completed(batch, fresh, tmp_path):
+    batch([0, None, 2, 3, 4])
+    assert counts(batch(range(5), "--resume")) == (1, 4, 0)
+    assert contents(tmp_path / "out") == fresh(range(5))
+
+
+def test_job_that_fails_again_changes_nothing(batch, tmp_path):
+    batch([0, None, 2])
+    before = (tmp_path / "out" / "bundle-1.npz").stat().st_ino
+    assert counts(batch([0, None, 2], "--resume")) == (0, 2, 1)
+    assert (tmp_path / "out" / "bundle-1.npz").stat().st_ino == before
+
+
+def test_job_that_fails_now_loses_its_result(batch, fresh, tmp_path):
+    batch([0, 1, 2])
+    batch([0, None, 2], "--resume")
+    assert contents(tmp_path / "out") == fresh([0, None, 2])
+
+
+def test_appended_lines_extend_the_last_bundle(batch, fresh, tmp_path):
+    batch(range(6))
+    assert counts(batch(range(11), "--resume")) == (5, 6, 0)
+    assert contents(tmp_path / "out") == fresh(range(11))
+
+
+def test_another_number_of_shards_completes_the_batch(batch, fresh, tmp_path):
+    batch(range(18), "--shard", "2/3")
+    assert counts(batch(range(18), "--resume")) == (12, 6, 0)
+    assert contents(tmp_path / "out") == fresh(range(18))
+
+
+@pytest.mark.parametrize("damage", [
+    pytest.param(lambda path: path.unlink(), id="deleted"),
+    pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-5]), id="cut short"),
+    pytest.param(lambda path: path.write_bytes(path.read_bytes()[:200] + b"?" + path.read_bytes()[201:]), id="changed"),
+    pytest.param(lambda path: path.write_bytes(b""), id="empty"),
+])
+def test_damaged_bundle_is_written_again(batch, fresh, tmp_path, damage):
+    batch(range(10))
+    damage(tmp_path / "out" / "bundle-2.npz")
+    assert counts(batch(range(10), "--resume")) == (4, 6, 0)
+    assert contents(tmp_path / "out") == fresh(range(10))
+
+
+def test_bundle_without_its_lines_is_accepted(batch, fresh, tmp_path):
+    """As after a kill between renaming a bundle and writing its lines."""
+    batch(range(10))
+    manifest = tmp_path / "out" / "manifest.ndjson"
+    manifest.write_text("".join(line for line in manifest.read_text().splitlines(keepends=True)
+                                if "bundle-2" not in line))
+    assert counts(batch(range(10), "--resume")) == (4, 6, 0)
+    assert contents(tmp_path / "out") == fresh(range(10))
+    assert len(manifest_of(tmp_path / "out")) == 10
+
+
+def test_foreign_file_is_kept(batch, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "bundle-1.npz").write_text("mine")
+    run = batch(range(3), "--resume")
+    assert_error(run, 73, "out/bundle-1.npz: already exists, is not in the manifest and differs")
+    assert (tmp_path / "out" / "bundle-1.npz").read_text() == "mine"
+
+
+def test_existing_bundle_is_refused_before_anything_runs(tmp_path):
+    write_jobs(tmp_path / "jobs", range(3))
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "bundle-1.npz").write_text("mine")
+    run = attn("batch", "jobs", "--bundle", "4", "--out-dir", "out", cwd=tmp_path)
+    assert_error(run, 73, "out/bundle-1.npz: already exists")
+    assert not (tmp_path / "out" / "manifest.ndjson").exists()
+
+
+def test_force_replaces_bundles(batch, fresh, tmp_path):
+    batch(range(5))
+    assert batch(range(5, 10), "--force").returncode == 0
+    assert contents(tmp_path / "out") == fresh(range(5, 10))
+
+
+def test_status_knows_the_shard_of_a_bundle(batch, tmp_path):
+    batch(range(18), "--shard", "1/2")
+    found = json.loads(attn("batch", "--status", "out", "--json", cwd=tmp_path).stdout)
+    assert (found["missing"]["items"], found["resubmit"]) == ("5-8,13-16", "2")
+
+
+def test_batch_killed_at_random_moments_can_be_resumed(tmp_path, batch, fresh, kills=20):
+    want, start = fresh(range(200)), time.monotonic()
+    fresh(range(200))
+    seconds, dice, killed = time.monotonic() - start, random.Random(3), 0
+    lines = "".join(json.dumps(job(seed)) + "\n" for seed in range(200)).encode()
+    for kill in range(kills):
+        process = subprocess.Popen([ATTN, "batch", "-", "--bundle", "4", "--out-dir", "out", "--resume", "-q"],
+                                   cwd=tmp_path, stdin=subprocess.PIPE)
+        process.stdin.write(lines)
+        process.stdin.close()
+        time.sleep(dice.uniform(0, seconds))
+        process.send_signal(signal.SIGKILL)
+        killed += process.wait() == -signal.SIGKILL
+        if kill % 5 == 4:
+            assert batch(range(200), "--resume").returncode == 0
+            assert contents(tmp_path / "out", without=("manifest", ".attn-tmp")) == want
+            assert len(manifest_of(tmp_path / "out")) == 200
+            shutil.rmtree(tmp_path / "out")
+    assert killed > 0
+
+
+# Limits.
+
+
+def test_results_wait_in_a_file(tmp_path):
+    """60 results of 2 MiB each in a bundle, with a limit of 64 MiB."""
+    line = json.dumps({"seed": 1, "Q": {"randn": {"shape": [512, 4]}}, "K": {"randn": {"shape": [512, 4]}},
+                       "outputs": ["scores"]}) + "\n"
+    process = subprocess.Popen([ATTN, "batch", "-", "--bundle", "60", "--out-dir", "out", "-j", "1", "-q",
+                                "--max-memory", "64M"], cwd=tmp_path, stdin=subprocess.PIPE)
+    process.stdin.write(60 * line.encode())
+    process.stdin.close()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = 0
+    assert status == 0
+    assert (tmp_path / "out" / "bundle-1.npz").stat().st_size > 120 << 20
+    assert usage.ru_maxrss < 112 << 10  # KiB
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--format", "json"], "--bundle requires --format npz or safetensors"),
+    (["--no-clobber"], "--bundle cannot be combined with --no-clobber"),
+    (["--bundle", "0"], "--bundle"), (["--bundle", "65537"], "--bundle"),
+])
+def test_invalid_combination_is_refused(tmp_path, flags, message):
+    run = attn("batch", "-", "--out-dir", "out", *([] if "--bundle" in flags else ["--bundle", "2"]), *flags,
+               stdin=BAD, cwd=tmp_path)
+    assert_error(run, 2, message)
+
+
+def test_bundle_requires_an_output_folder(tmp_path):
+    assert_error(attn("batch", "-", "--bundle", "2", stdin=BAD, cwd=tmp_path), 2, "--bundle requires --out-dir")
+
+
+def test_dry_run_names_the_bundle(batch):
+    plans = json_lines(batch(range(5), "--dry-run").stdout)
+    assert [plan["output"] for plan in plans] == [*(f"out/bundle-1.npz#{number}" for number in range(1, 5)),
+                                                  "out/bundle-2.npz#5"]

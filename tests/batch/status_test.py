@@ -1,0 +1,172 @@
+"""`attn batch --status`: done, failed and missing jobs, and the shards to run again."""
+
+import functools
+import json
+
+import pytest
+
+from support.attn import assert_error, attn
+from support.jobs import job, write_jobs
+
+
+@pytest.fixture
+def batch(tmp_path):
+    return functools.partial(attn, "batch", cwd=tmp_path)
+
+
+@pytest.fixture
+def shards(batch, tmp_path):
+    """Runs these shards of 20 job files, of which numbers 8 and 15 fail."""
+    paths = write_jobs(tmp_path / "jobs", range(20))
+    for number in 8, 15:
+        paths[number - 1].write_text('{"Q": [[1]]}')
+
+    def shards(indices, count):
+        for index in indices:
+            assert batch("jobs", "--out-dir", "out", "--shard", f"{index}/{count}").returncode in (0, 3)
+    return shards
+
+
+@pytest.fixture
+def status(batch):
+    """Runs `attn batch --status out --json`; returns the exit code and the object."""
+    def status(*args):
+        run = batch("--status", "out", "--json", *args)
+        return run.returncode, json.loads(run.stdout)
+    return status
+
+
+def test_names_done_failed_and_missing_jobs(shards, status):
+    shards([1, 2, 3], 4)
+    code, found = status()
+    assert code == 3
+    assert found["jobs"] == 20
+    assert found["done"] == {"count": 14, "items": "1-3,5-7,9-11,13-14,17-19"}
+    assert found["missing"] == {"count": 5, "items": "4,8,12,16,20"}
+    assert found["failed"]["items"] == "15"
+
+
+def test_lists_the_errors_of_failed_jobs(shards, status):
+    shards([3], 4)
+    [failure] = status()[1]["failed"]["jobs"]
+    assert failure == {"job": "jobs/job0014.json", "item": 15, "code": 65,
+                       "error": ["jobs/job0014.json: Q: requires K"]}
+
+
+def test_resubmits_shards_with_failed_or_missing_jobs(shards, status):
+    shards([1, 2, 5, 6, 10], 10)
+    assert status()[1]["resubmit"] == "3-5,7-9"  # 15 is in shard 5
+
+
+def test_resubmits_the_largest_number_of_shards(shards, status):
+    shards([1], 2)
+    shards([2], 10)
+    assert status()[1]["shards"] == 10
+
+
+def test_resubmitted_shards_complete_the_batch(shards, status, batch, tmp_path):
+    shards([1, 4], 4)
+    for number in 8, 15:
+        (tmp_path / "jobs" / f"job{number - 1:04}.json").write_text(json.dumps(job(0)))
+    first, last = status()[1]["resubmit"].split("-")
+    for index in range(int(first), int(last) + 1):
+        batch("jobs", "--out-dir", "out", "--resume", "--shard", f"{index}/4")
+    code, found = status()
+    assert (code, found["done"]["items"], found["resubmit"]) == (0, "1-20", "")
+
+
+def test_job_that_any_manifest_calls_done_is_done(shards, status, batch, tmp_path):
+    shards([1, 2, 3, 4], 4)
+    for number in 8, 15:
+        (tmp_path / "jobs" / f"job{number - 1:04}.json").write_text(json.dumps(job(0)))
+    assert batch("jobs", "--out-dir", "out", "--resume").returncode == 0
+    assert status()[0] == 0
+
+
+def test_names_missing_files_if_the_jobs_are_given(shards, status):
+    shards([1], 2)
+    assert status("jobs/job000*.json")[1]["missing"]["jobs"] == [f"jobs/job000{i}.json" for i in (1, 3, 5, 7, 9)]
+
+
+def test_given_jobs_replace_the_numbers_in_the_manifest(shards, status, tmp_path):
+    shards([1], 1)
+    write_jobs(tmp_path / "jobs", range(3), "a{}.json")
+    assert status("jobs")[1]["missing"]["items"] == "1-3"
+
+
+def test_lines_are_counted_at_the_end(batch, status):
+    lines = 10 * '{"Q": [[1]], "K": [[1]], "outputs": ["scores"]}\n'
+    batch("-", "--out-dir", "out", "--shard", "2/3", stdin=lines)
+    code, found = status()
+    assert (code, found["jobs"], found["missing"]["items"], found["resubmit"]) == (3, 10, "1,3-4,6-7,9-10", "1,3")
+
+
+def test_all_shards_run_again_if_the_lines_were_not_counted(batch, status, tmp_path):
+    batch("-", "--out-dir", "out", "--shard", "2/3", stdin=10 * '{"Q": [[1]], "K": [[1]]}\n')
+    manifest = tmp_path / "out" / "manifest.2-of-3.ndjson"
+    manifest.write_bytes(b"".join(manifest.read_bytes().splitlines(keepends=True)[:-1]))
+    code, found = status()
+    assert (code, found["jobs"], found["resubmit"]) == (3, None, "1-3")
+
+
+def test_text_states_what_to_run(shards, batch):
+    shards([1, 2], 4)
+    assert batch("--status", "out").stdout.decode() == """20 jobs
+done: 10 (1-2,5-6,9-10,13-14,17-18)
+failed: 0
+missing: 10 (3-4,7-8,11-12,15-16,19-20)
+to run them: --array=3-4 with --resume --shard auto/4
+"""
+
+
+def test_failed_jobs_are_shown_with_their_error(shards, batch):
+    shards([1], 1)
+    assert "\nfailed: 2 (8,15)\n  jobs/job0007.json: Q: requires K\n" in batch("--status", "out").stdout.decode()
+
+
+def test_quiet_status_of_a_complete_batch_prints_nothing(batch, tmp_path):
+    write_jobs(tmp_path / "jobs", range(2))
+    batch("jobs", "--out-dir", "out")
+    run = batch("--status", "out", "-q")
+    assert (run.returncode, run.stdout) == (0, b"")
+
+
+def test_status_of_a_running_batch_ignores_the_incomplete_line(shards, status, tmp_path):
+    shards([1], 1)
+    with open(tmp_path / "out" / "manifest.ndjson", "ab") as manifest:
+        manifest.write(b'{"job":"jobs/job0000.json","item":1,"status":"fai')
+    assert status()[1]["done"]["count"] == 18
+
+
+@pytest.mark.parametrize("line, message", [
+    ('{"schema":"attn-batch/1","run":"a","jobs":4611686018427387904,"shard":"1/4611686018427387904"}', "resubmit"),
+    ('{"schema":"attn-batch/1","run":"a","jobs":-1,"shard":"0/0"}', "resubmit"),
+    ('{"schema":"attn-batch/1","run":"a","jobs":4611686018427387904,"shard":"1/7"}', '"resubmit":"1-7"'),
+])
+def test_numbers_in_a_manifest_take_no_memory(batch, tmp_path, line, message):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "manifest.ndjson").write_text(line + '\n{"job":"a","item":9223372036854775807,"status":"done"}\n')
+    run = batch("--status", "out", "--json", "--max-memory", "32M")
+    assert run.returncode in (0, 3)
+    assert message in run.stdout.decode()
+
+
+def test_folder_without_manifest_is_an_error(batch, tmp_path):
+    (tmp_path / "out").mkdir()
+    assert_error(batch("--status", "out"), 66, "out: contains no manifest of attn batch")
+
+
+def test_manifest_that_cannot_be_read_is_an_error(shards, batch):
+    shards([1], 2)
+    assert_error(batch("--status", "out", "--max-memory", "16K"), 65, "out/manifest.1-of-2.ndjson")
+
+
+@pytest.mark.parametrize("flags", [["--resume"], ["--out-dir", "out"], ["--shard", "1/2"], ["--causal"], ["-j", "1"]])
+def test_other_options_are_refused(batch, flags):
+    run = batch("--status", "out", *flags)
+    assert run.returncode == 2
+    assert b"--status cannot be combined with" in run.stderr
+
+
+def test_lines_are_refused(batch):
+    assert_error(batch("-", "--status", "out"), 2, "--status: expected job files, not '-'")
