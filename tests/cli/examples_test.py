@@ -46,6 +46,8 @@ CHANGED_INPUTS = [
     ("llm-causal-attention", "mask.json", "[1.0, 0.0, 0.0", "[1.0, 1.0, 0.0", "In [26]"),
     ("llm-causal-attention", "causal.json", '"causal": true', '"causal": false', "In [30]"),
     ("llm-causal-attention", "dropout.json", '"p": 0.5', '"p": 0.4', "In [31]"),
+    ("llm-causal-attention", "dropped.json", '"dropout_p": 0.5', '"dropout_p": 0.4', "In [32]"),
+    ("llm-causal-attention", "dropped.json", '{"seed": 123}', '{"seed": 124}', "In [32]"),
     ("llm-multi-head", "layer.json", '"heads": 2', '"heads": 1', "In [36]"),
     ("llm-multi-head", "products.json", "0.2745", "0.3745", "In [37]"),
     ("life-is-short", "job.json", "[0, 4, 5, 2, 1, 3]", "[0, 4, 5, 2, 3, 1]", "embedded_sentence"),
@@ -175,6 +177,12 @@ def test_views_of_several_jobs_have_headings():
     shown = [attn("run", DATA / "general-attention" / job, "--view").stdout for job in ("first-word.json", "job.json")]
     assert attn("examples", "run", "general-attention", "--view").stdout == (
         b"# first-word.json\n" + shown[0] + b"\n# job.json\n" + shown[1])
+
+
+def test_an_example_may_name_the_job_to_draw():
+    expected = attn("run", DATA / "latent-factors" / "people.json", "--view").stdout
+    assert b"P7" in expected
+    assert attn("examples", "run", "latent-factors", "--view").stdout == expected
 
 
 @pytest.mark.parametrize("file, start", [("x.svg", b"<svg"), ("x.png", b"\x89PNG"), ("x.html", b"<!DOCTYPE html>")])

@@ -170,8 +170,12 @@ REFUSED = [
     (["randint", "--seed", 1, "--high", "3.5"], "randint: high: expected a whole number"),
     (["randint", "--seed", 1, "--low", 5, "--high", 3], "expected low < high, found [5, 3)"),
     (["randint", "--seed", 1, "--high", 300, "--dtype", "u8"], "uint8 holds [0, 256)"),
-    (["randint", "--seed", 1, "--high", 3, "--dtype", "int3"], "randint: dtype: expected a dtype"),
-    (["randn", "--seed", 1, "--low", 3], "randn: unknown argument 'low'"),
+    (["randint", "--seed", 1, "--high", 3, "--dtype", "int3"], "randint: dtype: expected a dtype such as \"int64\", found 'int3'"),
+    (["randn", "--seed", 1, "--low", 3], "randn: unknown argument 'low'; the arguments are shape"),
+    (["rand", "--generator", "torch", "--seed", 1, "--p", 3], "rand: unknown argument 'p'; the arguments are shape, dtype"),
+    (["randn", "--seed", 1, "--shape", 2, 3], "unexpected argument '3'; write --shape 2,3"),
+    (["randn", "--seed", 1, "--shape", "2,3", 4, 5], "unexpected argument '4'; write --shape 2,3,4,5"),
+    (["randn", "--seed", 1, "--shape", "2x3"], "--shape: expected whole numbers with commas, such as 3,3, found '2x3'"),
     (["rand", "--seed", 1, "--shape", "3x3"],
      "--shape: expected whole numbers with commas, such as 3,3, found '3x3'"),
     (["normal", "--seed", 1, "--scale", "x"], "--scale: expected a number, found 'x'"),
@@ -226,3 +230,17 @@ def test_missing_input_is_refused(tmp_path):
     run = attn("random", "shuffle", "--seed", 1, "--input", "none.npy", cwd=tmp_path)
     assert run.returncode == 66
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("shape", ["2,3", "2,3,", "(2, 3)", "[2, 3]"])
+def test_shape_may_be_written_as_in_python(shape):
+    drawn = json.loads(attn("random", "randn", "--seed", 5, "--shape", shape, "--format", "json").stdout)
+    assert np.array_equal(drawn, stream(5).randn(2, 3))
+
+
+@pytest.mark.parametrize("module", ["torch", "np", "numpy", "jnp", "jax.numpy", "tf"])
+def test_dtype_may_have_the_module_of_a_library(module):
+    arguments = ["random", "random", "--generator", "default_rng", "--seed", 1, "--shape", 2, "--dtype"]
+    plain, named = (attn(*arguments, dtype) for dtype in ("float32", f"{module}.float32"))
+    assert named.returncode == 0
+    assert named.stdout == plain.stdout

@@ -91,6 +91,11 @@ std::string_view name_of(DType dtype) {
 }
 
 std::optional<DType> dtype_named(std::string_view name) {
+  for (const std::string_view module : {"torch.", "jnp.", "jax.numpy.", "np.", "numpy.", "tf."})
+    if (name.starts_with(module)) {
+      name.remove_prefix(module.size());
+      break;
+    }
   for (const NamesOfDType& names : kNames)
     if (names.numpy == name || names.brief == name) return names.dtype;
   return std::nullopt;

@@ -107,7 +107,7 @@ bool is_integer(DType dtype);  ///< i8 to i64, u8 to u64; bool is not one
 /// NumPy's name: "float64", "int8", "bool"; bfloat16 is "bfloat16".
 std::string_view name_of(DType dtype);
 
-/// The dtype with this NumPy name, or with the short name "f64", "i8", "u8", "bf16", "bool".
+/// The dtype with this NumPy name ("int8", "np.int8", "torch.int8") or short name ("i8", "bf16").
 std::optional<DType> dtype_named(std::string_view name);
 
 }  // namespace attn

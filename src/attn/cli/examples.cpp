@@ -95,6 +95,8 @@ int view_example(const ExampleArgs& args) {
     throw Error(ErrorKind::usage, "--view and --explain require the name of one example");
   const Example example = read_example(path_of(folder, names[0]));
   std::vector<std::string> jobs = job_files(example);
+  if (!example.view.empty()) jobs.push_back(example.view);
+  if (args.job.empty() && !example.view.empty()) jobs = {example.view};
   if (!args.job.empty()) {
     if (std::find(jobs.begin(), jobs.end(), args.job) == jobs.end())
       throw Error(ErrorKind::usage,
@@ -144,6 +146,7 @@ int copy_example(const ExampleArgs& args) {
         recipe.kind == Recipe::Kind::job ? recipe.file : parse_tensor_ref(recipe.file).path;
     if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
   }
+  if (!example.view.empty()) files.push_back(example.view);
   ScopedDirectories folders;
   folders.make_with_parents(args.target, false);
   std::vector<std::unique_ptr<OutputFile>> copies;

@@ -101,6 +101,23 @@ std::string suggest_flag(const std::string& flag, const std::set<const Command*>
   return did_you_mean(flag, flags);
 }
 
+/// "write --shape 2,3" for the words --shape 2 3, where the option takes numbers with commas.
+std::string hint_list(const Command& command, const Arguments& extras, const Arguments& words) {
+  const auto is_number = [](const std::string& word) {
+    return !word.empty() && word.find_first_not_of("0123456789,") == std::string::npos;
+  };
+  for (std::size_t i = 1; i + 1 < words.size(); ++i) {
+    const Option* const option = command.find(words[i - 1]);
+    if (option == nullptr || !option->placeholder.ends_with(",...") || words[i + 1] != extras[0])
+      continue;
+    std::string list;
+    for (std::size_t k = i; k < words.size() && is_number(words[k]); ++k)
+      list += (list.empty() ? "" : ",") + words[k];
+    if (list.size() > words[i].size()) return "write " + words[i - 1] + " " + list;
+  }
+  return "";
+}
+
 /// Reports words that are neither options nor expected positional arguments, unknown flags first.
 /// `given` is the command or its subcommand.
 void refuse_extras(Arguments extras, const Command& command, const Command& given,
@@ -117,7 +134,8 @@ void refuse_extras(Arguments extras, const Command& command, const Command& give
   }
   Arguments subcommands;
   for (const Command& subcommand : command.subcommands) subcommands.push_back(subcommand.name);
-  const std::string hint = hint_detached_value(command, words);
+  std::string hint = hint_detached_value(command, words);
+  if (hint.empty()) hint = hint_list(command, extras, words);
   refuse("unexpected argument '" + printable(extras[0]) + "'" +
          (hint.empty() ? did_you_mean(extras[0], subcommands) : "; " + hint));
 }

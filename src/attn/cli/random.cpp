@@ -55,13 +55,21 @@ Json number_argument(const RandomArgument& argument, const std::string& text) {
   return *number;
 }
 
-Json sizes_argument(const RandomArgument& argument, const std::string& text) {
+/// "2, 3" of "(2, 3)" or "[2, 3]".
+std::string without_brackets(const std::string& text) {
+  const bool are_round = text.starts_with('(') && text.ends_with(')');
+  const bool are_square = text.starts_with('[') && text.ends_with(']');
+  return are_round || are_square ? text.substr(1, text.size() - 2) : text;
+}
+
+Json sizes_argument(const RandomArgument& argument, const std::string& given) {
+  const std::string text = without_brackets(given);
   const bool trailing = text.ends_with(',');  // "3," as in Python's (3,)
   try {
     return parse_json("[" + text.substr(0, text.size() - (trailing ? 1 : 0)) + "]",
                       flag_of(argument));
   } catch (const Error&) {
-    refuse_number(argument, text);
+    refuse_number(argument, given);
   }
 }
 

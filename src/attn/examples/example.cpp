@@ -306,8 +306,8 @@ Example read_example(const std::string& folder) {
   const std::string path = (fs::path(folder) / "example.json").string();
   const Json json = parse_json(read_file(path).text(), path);
   const JsonNode document(json, path);
-  document.require_only({"title", "source", "section", "url", "licence", "note", "print_options",
-                         "results", "cells"});
+  document.require_only({"title", "source", "section", "url", "licence", "note", "view",
+                         "print_options", "results", "cells"});
 
   Example example;
   example.name = fs::path(folder).filename().string();
@@ -318,7 +318,8 @@ Example read_example(const std::string& folder) {
        std::vector<std::pair<const char*, std::string Example::*>>{{"section", &Example::section},
                                                                    {"url", &Example::url},
                                                                    {"licence", &Example::licence},
-                                                                   {"note", &Example::note}})
+                                                                   {"note", &Example::note},
+                                                                   {"view", &Example::view}})
     if (const auto text = document.find(key)) example.*member = text->text();
   Document settings;
   if (const auto options = document.find("print_options")) read_print_options(*options, settings);

@@ -110,6 +110,7 @@ struct Cell {
 struct Example {
   std::string name, folder;
   std::string title, source, section, url, licence, note;
+  std::string view;  ///< the job that `attn examples run --view` draws; "": those of the recipes
   std::vector<Recipe> recipes;
   std::vector<Cell> cells;
 };

@@ -73,8 +73,9 @@ RandomArguments::RandomArguments(const Json& json, const std::vector<std::string
   };
   const auto check = [&](const std::string& key) {
     if (!is_known(key) && !(key == "size" && is_known("shape")))
-      refuse_argument(Problem{.message = "unknown argument '" + printable(key) + "'" +
-                                         did_you_mean(key, known)});
+      refuse_argument(
+          Problem{.message = "unknown argument '" + printable(key) + "'" + did_you_mean(key, known),
+                  .hint = "the arguments are " + join(known, ", ")});
   };
   for (const auto& [key, value] : *members) check(key);
   if (values_ != nullptr) check("values");
@@ -179,7 +180,11 @@ DType RandomArguments::dtype(DType fallback) const {
   if (value == nullptr) return fallback;
   const auto* name = value->get<std::string>();
   const auto dtype = name == nullptr ? std::nullopt : dtype_named(*name);
-  if (!dtype) wrong("dtype", "a dtype such as \"int64\"", *value);
+  if (!dtype)
+    refuse_argument(
+        Problem{.subject = "dtype",
+                .expected = "a dtype such as \"int64\"",
+                .found = name == nullptr ? value->kind() : "'" + printable(*name) + "'"});
   return *dtype;
 }
 
