@@ -54,6 +54,8 @@ CHANGED_INPUTS = [
     ("gpt-head", "job.json", '"seed": 1337', '"seed": 1338', "wei[0]"),
     ("gpt-averages", "toy.json", '"high": 10', '"high": 11', "toy example"),
     ("uva-pytorch", "job.json", '"seed": 42', '"seed": 43', "In [4]"),
+    ("gpt-nano-sort", "job.json", "-0.3069599", "0.3069599", "att"),
+    ("gpt-nano-sort", "job.json", '"heads": 3', '"heads": 4', "att"),
     ("uva-jax", "job.json", '"split[1]"', '"split[0]"', "In [4]"),
 ]
 
