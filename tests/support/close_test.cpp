@@ -8,7 +8,7 @@ using attn::Tensor;
 
 namespace {
 const double kInf = std::numeric_limits<double>::infinity();
-const double kNaN = std::numeric_limits<double>::quiet_NaN();
+const double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 bool equal(double found, double wanted, double bound = 0.5) {
   return difference(Tensor::of<double>({1}, {found}), {{1}, {wanted}, bound}).empty();
@@ -26,16 +26,16 @@ TEST_CASE("the comparator finds differences") {
 }
 
 TEST_CASE("the comparator rejects NaN and wrong infinities") {
-  CHECK_FALSE(equal(kNaN, 1, kInf));
-  CHECK_FALSE(equal(1, kNaN, kInf));
-  CHECK_FALSE(equal(kNaN, kNaN, kInf));
-  CHECK_FALSE(equal(1, 1, kNaN));
+  CHECK_FALSE(equal(kNotANumber, 1, kInf));
+  CHECK_FALSE(equal(1, kNotANumber, kInf));
+  CHECK_FALSE(equal(kNotANumber, kNotANumber, kInf));
+  CHECK_FALSE(equal(1, 1, kNotANumber));
   CHECK(equal(kInf, kInf));
   CHECK(equal(-kInf, -kInf));
   CHECK_FALSE(equal(kInf, -kInf));
   CHECK_FALSE(equal(kInf, 1e308));
   CHECK_FALSE(equal(-1e308, -kInf));
-  CHECK_FALSE(difference(Tensor::of<double>({2}, {kNaN, 9}), {{2}, {1, 1}, 0.5}).empty());
+  CHECK_FALSE(difference(Tensor::of<double>({2}, {kNotANumber, 9}), {{2}, {1, 1}, 0.5}).empty());
 }
 
 TEST_CASE("the comparator compares shapes") {
@@ -47,6 +47,6 @@ TEST_CASE("the comparator compares shapes") {
 }
 
 TEST_CASE("a bound relative to the norm ignores infinities") {
-  CHECK(norm_bound({1, -4, kInf, kNaN}, 0.25) == 1);
+  CHECK(norm_bound({1, -4, kInf, kNotANumber}, 0.25) == 1);
   CHECK(norm_bound({}, 0.25) == 0);
 }

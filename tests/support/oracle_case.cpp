@@ -80,7 +80,7 @@ class Draw {
 
   void choose_rows() {
     p_.rows.clear();
-    for (std::size_t left = one_of({1, 2, 3}); left > 0; --left) {
+    for (std::size_t more = one_of({1, 2, 3}); more > 0; --more) {
       const std::size_t row = dice_.random() % p_.L;
       p_.rows.push_back(row);
       result_.options.rows.push_back(static_cast<std::int64_t>(row) -

@@ -1,16 +1,15 @@
 #include "attn/core/attention.h"
 
-#include <algorithm>
 #include <cstring>
+#include <map>
 #include <numbers>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "attn/core/formula.h"
 #include "attn/core/fused.h"
-#include "attn/core/mask.h"
 #include "attn/core/projection.h"
+#include "attn/core/share.h"
 #include "attn/core/tensor_ops.h"
 
 namespace attn {
@@ -95,58 +94,41 @@ class Computation {
     is_computed_ = true;
   }
 
-  /// Computes rows of (B, H, rows), given as flat indices, with the operations of the formula, a
-  /// few queries at a time.
+  /// Computes rows of (B, H, rows), given as flat indices, with the operations of the formula. One
+  /// query at a time, so that the bytes of a row do not depend on which others are computed.
   void compute_rows(const std::vector<std::size_t>& rows, const FusedRequest& request,
                     FusedOutputs& fused) {
-    constexpr std::size_t kMaxScores = std::size_t{1} << 20;
-    const std::size_t max_queries =
-        std::max<std::size_t>(kMaxScores / (in_.B * in_.H * in_.S + 1), 1);
-    std::set<std::size_t> queries;
-    for (const std::size_t row : rows) queries.insert(row % in_.rows.size());
-    std::vector<std::size_t> batch;
-    for (const std::size_t query : queries) {
-      batch.push_back(query);
-      if (batch.size() < max_queries && query != *queries.rbegin()) continue;
-      compute_queries(batch, rows, request, fused);
-      batch.clear();
-    }
+    std::map<std::size_t, std::vector<std::size_t>> by_query;
+    for (const std::size_t row : rows) by_query[row % in_.rows.size()].push_back(row);
+    for (const auto& [query, its_rows] : by_query) compute_query(query, its_rows, request, fused);
   }
 
-  /// Computes these queries and copies those of `rows` to the outputs or consumers.
-  void compute_queries(const std::vector<std::size_t>& queries,
-                       const std::vector<std::size_t>& rows, const FusedRequest& request,
-                       FusedOutputs& fused) {
-    Inputs part = in_;
-    part.rows.clear();
-    for (const std::size_t query : queries) part.rows.push_back(in_.rows[query]);
-    part.key_ranges = key_ranges(part, options_);
+  /// Computes a query and copies these of its rows to the outputs or consumers.
+  void compute_query(std::size_t query, const std::vector<std::size_t>& rows,
+                     const FusedRequest& request, FusedOutputs& fused) {
+    const Inputs part = part_of(in_, options_, {{query, 1}});
     Options options = options_;
     options.lse_base = std::numbers::e;  // as that of the kernels
     TensorOps ops(part, options);
     Formula<TensorOps> formula(ops, part, options);
-    formula.provide(Output::queries, take_rows(formula_.at(Output::queries), queries));
+    formula.provide(Output::queries, take_rows(formula_.at(Output::queries), {query}));
     formula.provide(Output::present_K, formula_.at(Output::present_K));
     if (wants_context()) formula.provide(Output::present_V, formula_.at(Output::present_V));
     for (const OutputRow& output : kOutputs) {
       if (!request.wants(output.output) && output.output != Output::logsumexp) continue;
       if (!fused[index_of(output.output)] && request.consumers[index_of(output.output)] == nullptr)
         continue;
-      put_rows(output.output, formula.at(output.output), queries, rows, request, fused);
+      put_rows(output.output, formula.at(output.output), rows, request, fused);
     }
   }
 
-  /// Copies rows from `computed`, an output for these queries, to the output or its consumer.
-  void put_rows(Output output, const Tensor& computed, const std::vector<std::size_t>& queries,
-                const std::vector<std::size_t>& rows, const FusedRequest& request,
-                FusedOutputs& fused) const {
+  /// Copies rows from `computed`, an output for their query, to the output or its consumer.
+  void put_rows(Output output, const Tensor& computed, const std::vector<std::size_t>& rows,
+                const FusedRequest& request, FusedOutputs& fused) const {
     const std::size_t L = in_.rows.size();
-    const std::size_t bytes = computed.bytes() / (in_.B * in_.H * queries.size());
+    const std::size_t bytes = computed.bytes() / (in_.B * in_.H);
     for (const std::size_t row : rows) {
-      const auto query = std::lower_bound(queries.begin(), queries.end(), row % L);
-      if (query == queries.end() || *query != row % L) continue;
-      const auto index = static_cast<std::size_t>(query - queries.begin());
-      const std::byte* from = computed.raw() + (row / L * queries.size() + index) * bytes;
+      const std::byte* from = computed.raw() + row / L * bytes;
       if (const RowConsumer* consumer = request.consumers[index_of(output)])
         (*consumer)({.first = row,
                      .count = 1,

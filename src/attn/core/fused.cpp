@@ -95,9 +95,9 @@ constexpr std::array<MatrixRows<T>, 4> kMatrixRows = {{
 
 /// The largest magnitude; NaN if an element is not finite.
 template <class T>
-double largest_magnitude(const Tensor& tensor) {
+double largest_magnitude(std::span<const T> elements) {
   T largest = 0, others = 0;  // a loop without an exit, which compilers vectorise
-  for (const T x : tensor.data<T>()) {
+  for (const T x : elements) {
     const T magnitude = std::fabs(x);
     largest = magnitude > largest ? magnitude : largest;
     others += x - x;
@@ -116,43 +116,41 @@ class OverflowedRows {
         keys_(keys),
         factor_(static_cast<double>(queries.shape()[3]) * std::fabs(in.scale.factor()) /
                 options.temperature) {
-    if (in.head_scale) factor_ *= largest_magnitude<double>(cast(*in.head_scale, DType::f64));
+    if (in.head_scale)
+      factor_ *= largest_magnitude(cast(*in.head_scale, DType::f64).data<double>());
     const auto adds = [](const std::optional<Tensor>& mask) {
       return mask && is_float(mask->dtype());
     };
     biased_ = in.bias || adds(in.mask) || adds(in.key_mask) || in.relative_bias || in.slopes;
   }
 
-  /// Whether a row with this logsumexp must be recomputed. -inf is the logsumexp of rows without
-  /// visible keys, and of rows whose scores all overflowed to -inf. Biases of the lowest finite
-  /// number, which often hide keys, are clamped by the kernels and cause neither.
-  bool contains(T logsumexp) {
+  /// Whether a row of (B, H, rows) with this logsumexp must be recomputed. -inf is the logsumexp of
+  /// rows without visible keys, and of rows whose scores all overflowed to -inf. Biases of the
+  /// lowest finite number, which often hide keys, are clamped by the kernels and cause neither. NaN
+  /// and infinity are correct if the row's query or a key is not finite.
+  bool contains(std::size_t row, T logsumexp) {
     constexpr T kLargest = std::numeric_limits<T>::max() * T(0.693);
     if (std::isfinite(logsumexp)) return !biased_ && logsumexp < -kLargest;
-    if (logsumexp < 0) return !biased_ && largest_score() > static_cast<double>(kLargest);
-    const auto [query, key] = magnitudes();
+    if (logsumexp < 0 && biased_) return false;
+    const std::size_t D = queries_.shape()[3];
+    const double query = largest_magnitude(queries_.data<T>().subspan(row * D, D));
+    const double key = largest_key();
+    if (logsumexp < 0) return factor_ * query * key > static_cast<double>(kLargest);
     return std::isfinite(query) && std::isfinite(key);
   }
 
  private:
-  /// The largest magnitudes of queries and keys. If one is not finite, NaN and infinity in the
-  /// results are correct.
-  std::pair<double, double> magnitudes() {
+  double largest_key() {
     const std::lock_guard lock(mutex_);
-    if (!magnitudes_) magnitudes_ = {largest_magnitude<T>(queries_), largest_magnitude<T>(keys_)};
-    return *magnitudes_;
-  }
-
-  double largest_score() {
-    const auto [query, key] = magnitudes();
-    return factor_ * query * key;
+    if (!largest_key_) largest_key_ = largest_magnitude(keys_.data<T>());
+    return *largest_key_;
   }
 
   const Tensor &queries_, &keys_;
   double factor_;
   bool biased_ = false;
   std::mutex mutex_;
-  std::optional<std::pair<double, double>> magnitudes_;  ///< computed when first needed
+  std::optional<double> largest_key_;  ///< computed when first needed
 };
 
 /// Part of `rows`, from row `from` on.
@@ -205,10 +203,14 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
     const T* const logs = logsumexp + rows.first;
     const bool finite =
         std::all_of(logs, logs + rows.count, [](T log) { return std::isfinite(log); });
-    const auto is_overflowed = [&](T log) { return overflowed.contains(log); };
-    if (std::none_of(logs, logs + rows.count, is_overflowed)) return pass_all(rows, finite);
+    const auto is_overflowed = [&](std::size_t i) {
+      return overflowed.contains(rows.first + i, logs[i]);
+    };
+    std::size_t first = 0;
+    while (first < rows.count && !is_overflowed(first)) ++first;
+    if (first == rows.count) return pass_all(rows, finite);
     for (std::size_t i = 0; i < rows.count; ++i)
-      if (!is_overflowed(logs[i])) pass_all(part_of(rows, i, 1), false);
+      if (i < first || !is_overflowed(i)) pass_all(part_of(rows, i, 1), false);
   };
 }
 
@@ -263,11 +265,12 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   std::optional<Tensor>& context = outputs[index_of(Output::head_context)];
   results.context = allocate_if<T>(true, context, {in.B, in.H, problem.L, problem.Dv});
   results.context_strides = strides_of(*context);
+  results.team = in.key_team;
   set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, overflowed);
   kernel::attend(problem, results, pool());
   const auto logs = outputs[index_of(Output::logsumexp)]->template data<T>();
   for (std::size_t i = 0; i < logs.size(); ++i)
-    if (overflowed.contains(logs[i])) result.overflowed.push_back(i);
+    if (overflowed.contains(i, logs[i])) result.overflowed.push_back(i);
   if (wants_context)
     recompute_overflowed<T>(problem, values, *context);
   else

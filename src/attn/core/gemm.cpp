@@ -125,9 +125,12 @@ Tensor multiply_all(const Tensor& a, const Tensor& b, Second second, std::string
   const std::size_t sharing = matrices(a) / matrices(b);
   T* c = product.mutable_data<T>().data();
   for (std::size_t i = 0; i < matrices(a); ++i)
-    multiply(a.data<T>().data() + i * size.m * size.k,
-             b.data<T>().data() + i / sharing * size.k * size.n, c + i * size.m * size.n, size,
-             second, stage);
+    for (std::size_t row = 0; row < size.m; row += kProductRows) {
+      const Extents block{std::min(kProductRows, size.m - row), size.n, size.k};
+      multiply(a.data<T>().data() + (i * size.m + row) * size.k,
+               b.data<T>().data() + i / sharing * size.k * size.n, c + (i * size.m + row) * size.n,
+               block, second, stage);
+    }
   return product;
 }
 

@@ -1,6 +1,7 @@
 // Matrix products; the only file that calls BLAS.
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 
 #include "attn/tensor/tensor.h"
@@ -8,6 +9,11 @@
 namespace attn {
 
 enum class Second { plain, transposed };
+
+/// Each matrix of the first operand is multiplied in blocks of this many rows. The bytes of a row
+/// of the product then depend on the rows of its block only, and not on how many blocks follow:
+/// processes that share a problem divide it between blocks.
+inline constexpr std::size_t kProductRows = 256;
 
 /// a (..., m, k) times b (..., k, n), or (..., n, k) transposed: a matrix product for each matrix
 /// of a. If b has fewer matrices, consecutive matrices of a share one of them, as grouped heads

@@ -173,6 +173,19 @@ Shape to_user_shape(Output output, const Shape& full, const Inputs& in, const Op
   return without_added_axes(shape, false, in);
 }
 
+std::optional<std::size_t> query_axis(Output output, const Inputs& in, const Options& options) {
+  const AxisList& axes = row_of(output).axes;
+  if (!has_axis(output, Axis::L)) return std::nullopt;
+  if (output == Output::context && !in.packed) return options.layout == Layout::bhld ? 2 : 1;
+  if (has_token_rows(output)) return in.batched && !options.batch_second ? 1 : 0;
+  std::size_t axis = 0;
+  for (const Axis each : axes) {
+    if (each == Axis::L) break;
+    axis += (each == Axis::B && in.batched) || (each == Axis::H && in.with_heads);
+  }
+  return axis;
+}
+
 Tensor weight_heads(Output output, const TensorMap& tensors, const Inputs& in) {
   const Tensor& W = at(tensors, *row_of(output).source);
   const std::size_t heads = has_axis(output, Axis::H) ? in.H : in.G;

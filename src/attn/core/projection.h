@@ -54,6 +54,9 @@ Tensor to_user_layout(Output output, const Tensor& full, const Inputs& in, const
 /// The shape that to_user_layout() returns for `full`, the shape with all axes.
 Shape to_user_shape(Output output, const Shape& full, const Inputs& in, const Options& options);
 
+/// The axis of queries in the user's layout; nullopt if the output has none.
+std::optional<std::size_t> query_axis(Output output, const Inputs& in, const Options& options);
+
 /// W_Q_heads, W_K_heads or W_V_heads: the columns (M, heads * D) of the given weights as (heads, M,
 /// D), in the dtype in which they were given.
 Tensor weight_heads(Output output, const TensorMap& tensors, const Inputs& in);

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "attn/base/error.h"
+#include "attn/base/team.h"
 #include "attn/core/output_table.h"
 #include "attn/tensor/tensor.h"
 
@@ -14,8 +15,10 @@ namespace attn {
 
 // The argument is (B, H, L, S), of floats. Sums are in doubles and rounded once. An empty axis sums
 // to 0.
-Tensor mean_over_heads(const Tensor& weights);   ///< (B, L, S)
-Tensor sum_over_queries(const Tensor& weights);  ///< (B, H, S)
+Tensor mean_over_heads(const Tensor& weights);  ///< (B, L, S)
+/// (B, H, S). With a team, each member passes the weights of its rows, and member 0 receives the
+/// sums over all rows, with the bytes that one process computes; the others receive partial ones.
+Tensor sum_over_queries(const Tensor& weights, Team* team = nullptr);
 
 /// An output that is one number for each row of a score matrix. With the fused kernels it is
 /// computed from finished rows, so that the matrix is never kept.

@@ -17,7 +17,8 @@
 namespace attn {
 
 Tensor TensorOps::chosen_rows(const Tensor& x) const {
-  return options_.rows.empty() ? x : take_rows(x, in_.rows);
+  const bool all = options_.rows.empty() && in_.rows.size() == in_.L;
+  return all ? x : take_rows(x, in_.rows);
 }
 
 /// Tokens of the past precede the embeddings, unless the past belongs to a memory.
@@ -145,7 +146,7 @@ Tensor TensorOps::mean_over_heads(const Tensor& weights) const {
 }
 
 Tensor TensorOps::sum_over_queries(const Tensor& weights) const {
-  return attn::sum_over_queries(weights);
+  return attn::sum_over_queries(weights, in_.row_team);
 }
 
 Tensor TensorOps::row_max(const Tensor& masked) const {

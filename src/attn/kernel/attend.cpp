@@ -204,14 +204,16 @@ class alignas(64) Call {
   void split_chunk(std::size_t first, std::size_t count) {
     const std::size_t blocks = schedule_.key_blocks, rows = schedule_.pair_rows,
                       parts = count * blocks;
-    const std::size_t tasks = std::min(parts, kTasksOfWorker * workers_);
+    const std::size_t own = first_part(parts, 0), own_parts = first_part(parts, 1) - own;
+    const std::size_t tasks = std::min(own_parts, kTasksOfWorker * workers_);
     T* states =
         reinterpret_cast<T*>(pool_.shared().reserve(parts * schedule_.state_size * sizeof(T)));
     const auto state = [&](std::size_t part) {
       return state_at(schedule_, kernels_.geometry, states + part * schedule_.state_size);
     };
     pool_.run(tasks, workers_, [&](std::size_t task, std::size_t worker) {
-      for (std::size_t at = parts * task / tasks; at < parts * (task + 1) / tasks; ++at) {
+      const std::size_t end = own + own_parts * (task + 1) / tasks;
+      for (std::size_t at = own + own_parts * task / tasks; at < end; ++at) {
         const std::size_t pair = first + at / blocks, number = at % blocks;
         QueryBlock<T> part = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
         part.scratch.state = state(at);
@@ -220,6 +222,7 @@ class alignas(64) Call {
         kernels_.stream(part, number, number + 1);
       }
     });
+    if (results_.team != nullptr) exchange(states, parts);
     pool_.run(count, workers_, [&](std::size_t task, std::size_t worker) {
       const std::size_t pair = first + task;
       QueryBlock<T> whole = block(pair * rows, rows, unpacked(pair), scratch_of(worker));
@@ -228,6 +231,20 @@ class alignas(64) Call {
         kernels_.merge(whole, state(task * blocks + number));
       kernels_.finish(whole, results_);
     });
+  }
+
+  /// The first part that this process computes; with `later` = 1, that of the next member.
+  std::size_t first_part(std::size_t parts, std::size_t later) const {
+    if (results_.team == nullptr) return parts * later;
+    return parts * (results_.team->rank() + later) / results_.team->size();
+  }
+
+  /// Completes the states with those that the other processes computed.
+  void exchange(T* states, std::size_t parts) const {
+    const std::size_t size = results_.team->size(), bytes = schedule_.state_size * sizeof(T);
+    std::vector<std::size_t> ends;
+    for (std::size_t i = 1; i <= size; ++i) ends.push_back(parts * i / size * bytes);
+    results_.team->exchange({reinterpret_cast<std::byte*>(states), parts * bytes}, ends);
   }
 
   const Problem<T>& p_;
@@ -243,6 +260,10 @@ class alignas(64) Call {
 };
 
 }  // namespace
+
+bool can_split_keys(std::size_t B, std::size_t H, std::size_t G, std::size_t L, std::size_t S) {
+  return B * H * L > 0 && H / G * L <= kMaxRows && key_blocks(S) > 1;
+}
 
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool, Isa isa) {

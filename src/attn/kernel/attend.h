@@ -6,8 +6,9 @@
 //                 (arXiv:1805.02867, arXiv:2307.08691);
 //   full rows     whole rows of scores and a two-pass softmax, if weights or scores are requested;
 //   single block  a two-pass softmax, if all keys fit into one key block.
-// If there are few queries, as in decoding, the key blocks are computed in parallel and then merged
-// in the same order (Flash-Decoding), and keys and values are read in place.
+// If there are few queries, as in decoding, the key blocks are computed in parallel, also by a team
+// of processes, and then merged in the same order (Flash-Decoding), and keys and values are read in
+// place.
 //
 // The bytes of a row of results depend only on its own inputs, the instruction set and the
 // algorithm (full rows with scaled or masked scores round each of these). They do not depend on the
@@ -30,5 +31,10 @@ namespace attn::kernel {
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());
+
+/// Whether each pair of a batch item and a key/value head has so few query rows that its key blocks
+/// can be computed independently, if no rows of scores or weights are requested, and whether it
+/// has more than one.
+bool can_split_keys(std::size_t B, std::size_t H, std::size_t G, std::size_t L, std::size_t S);
 
 }  // namespace attn::kernel

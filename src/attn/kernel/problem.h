@@ -27,6 +27,7 @@
 #include <functional>
 
 #include "attn/base/dtype.h"
+#include "attn/base/team.h"
 
 namespace attn::kernel {
 
@@ -105,6 +106,9 @@ struct Results {
   T* context = nullptr;     ///< (B, H, L, Dv); required unless Dv is 0
   Strides context_strides;  ///< (the column stride must be 1)
   T* logsumexp = nullptr;   ///< (B, H, L), contiguous
+  /// Other processes that call attend() for the same problem. They share the key blocks if rows are
+  /// few, and all receive the results.
+  Team* team = nullptr;
 
   /// Receives rows of scores and weights as soon as they are finished, each row once: concurrently
   /// from several threads and in any order. Never called if nothing is requested below. An

@@ -5,7 +5,6 @@
 namespace attn::kernel {
 namespace {
 
-constexpr std::size_t kMaxRows = 96;  // 16 tiles, each of which uses a key that was read once
 constexpr std::size_t kScoreBytes = 768u << 10;  // part of a worker's level 2 cache
 constexpr std::size_t kChunkBytes = std::size_t{64} << 20;
 constexpr std::size_t kEnoughTasks = 32;  // to balance the usual numbers of threads
@@ -82,7 +81,8 @@ Schedule make_schedule(const Problem<T>& p, const Results<T>& results, const Geo
           ? schedule.block_rows
           : std::min(geometry.group_rows, round_up(schedule.block_rows, geometry.tile_rows));
   schedule.packed = schedule.pair_rows > schedule.task_rows;
-  schedule.split = few_rows && schedule.key_blocks > 1 && schedule.pairs < 2 * kEnoughTasks;
+  schedule.split = few_rows && schedule.key_blocks > 1 &&
+                   (schedule.pairs < 2 * kEnoughTasks || results.team != nullptr);
   schedule.state_size =
       2 * row_elements(schedule, geometry) + schedule.block_rows * schedule.value_stride;
 
