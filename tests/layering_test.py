@@ -28,7 +28,7 @@ MODULES = {
     "examples": {"result", "job", "report", "core", "random", "io", "tensor", "base"},
     "compare": {"result", "model", "job", "report", "core", "io", "tensor", "base"},
     "api": {"compare", "result", "model", "job", "core", "io", "tensor", "base"},
-    "batch": {"result", "model", "job", "io", "tensor", "base"},
+    "batch": {"result", "model", "job", "report", "io", "tensor", "base"},
     "cli": {"batch", "compare", "examples", "explain", "result", "model", "job", "report", "core", "random",
             "io", "tensor", "base"},
 }

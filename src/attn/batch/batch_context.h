@@ -33,6 +33,8 @@ struct BatchContext {
   std::optional<std::vector<JobFile>> prune_except = {};
   bool no_clobber = false;  ///< skip jobs whose result files all exist
   NanPolicy nan = NanPolicy::warn;
+  std::vector<std::string> statistics = {};  ///< those of each output to compute
+  bool has_summary = false;                  ///< the shapes of outputs and `statistics` are needed
   bool records_inputs = true;  ///< input digests are needed, for a manifest or for events
   bool dry_run = false;        ///< describe each job in Outcome::text; compute and write nothing
 };

@@ -74,6 +74,7 @@ std::string outcome_json(const Outcome& outcome, const std::string& options) {
           ",\"outputs\":" + digests_json(outcome.outputs);
   if (outcome.change != Change::none)
     text += ",\"reason\":" + json_quoted(reason_of(outcome.change, outcome.changed_file));
+  if (!outcome.statistics.empty()) text += ",\"statistics\":" + outcome.statistics;
   if (!outcome.warning.empty()) text += ",\"warning\":" + json_quoted(outcome.warning);
   if (outcome.status == Status::failed) text += "," + error_members(outcome);
   return text + "}";

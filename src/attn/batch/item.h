@@ -56,6 +56,7 @@ struct Outcome {
   std::string id = {};                   ///< JSON value of the key "id" in the job's line, or ""
   Change change = Change::none;
   std::string changed_file = {};  ///< for Change::input and Change::output
+  std::string statistics = {};    ///< of the outputs, as JSON (batch/summary.h), or ""
   std::string text = {};          ///< for standard output
 };
 

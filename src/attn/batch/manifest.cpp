@@ -318,7 +318,8 @@ Manifest::EarlierRun Manifest::run_in_line(std::string_view line, const DigestOf
   if (outputs.empty()) return {{}, Change::manifest};
   if (auto file = changed_file(outputs, digest_of_output))
     return {{}, Change::output, std::move(*file)};
-  return {std::move(outputs)};
+  const Json* const statistics = record.find("statistics");
+  return {std::move(outputs), Change::none, {}, statistics ? to_json(*statistics) : ""};
 }
 
 namespace {

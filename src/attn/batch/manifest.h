@@ -11,8 +11,9 @@
 //   {"job": NAME, "item": NUMBER, "status": "done"|"failed"|"removed", "seconds": X, "options":
 //   DIGEST,
 //    "inputs": {FILE: DIGEST}, "outputs": {FILE: DIGEST}, "warning": TEXT, "error": [LINE],
-//    "code": N, "id": VALUE, "reason": TEXT}
-// The last five keys are optional: "id" is the key of a job line, "reason" says why --resume ran
+//    "code": N, "id": VALUE, "reason": TEXT, "statistics":
+//    {OUTPUT: {...}}}
+// The last six keys are optional: "id" is the key of a job line, "reason" says why --resume ran
 // the job again. Outputs are relative to the output folder. File names are encoded as in
 // base/text.h. A later line about a job replaces an earlier one. Invalid lines (for example
 // after a power failure) are ignored.
@@ -83,6 +84,7 @@ class Manifest {
     std::vector<FileDigest> outputs;  ///< empty unless the job is finished and unchanged
     Change change = Change::none;     ///< why it has to run again; none for a new job
     std::string changed_file = {};
+    std::string statistics = {};  ///< if the job is finished: those of its line, or ""
   };
 
   /// The result of a job in an earlier run. The two functions return the present digest of a file,

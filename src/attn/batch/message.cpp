@@ -114,6 +114,7 @@ Outcome read_outcome(MessageReader& reader, std::string text_buffer) {
   outcome.change =
       static_cast<Change>(reader.number_up_to(static_cast<std::uint64_t>(kLastChange)));
   outcome.changed_file = reader.text();
+  outcome.statistics = reader.text();
   outcome.text = std::move(text_buffer);
   outcome.text = reader.text_view();
   return outcome;
@@ -161,6 +162,7 @@ void append_outcome(std::string& out, std::size_t sequence, const Outcome& outco
   append(out, outcome.id);
   append(out, static_cast<std::uint64_t>(outcome.change));
   append(out, outcome.changed_file);
+  append(out, outcome.statistics);
   append(out, outcome.text);
 }
 

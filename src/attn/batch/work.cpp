@@ -9,6 +9,7 @@
 #include "attn/base/text.h"
 #include "attn/batch/bundle.h"
 #include "attn/batch/item_output.h"
+#include "attn/batch/summary.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
 #include "attn/io/json_write.h"
@@ -155,6 +156,7 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   const auto [result, warnings] =
       execute({job, prepared, std::move(document), &files, job.outputs, context.nan});
   outcome.warning = join(warnings, "; ");
+  if (context.has_summary) outcome.statistics = statistics_json(result.outputs, context.statistics);
   if (writer) {
     write_files(*writer, result, attempt, context, outcome);
   } else if (is_bundled) {
@@ -185,6 +187,7 @@ void work(const Item& item, const BatchContext& context, const CompletionToken& 
     if (context.earlier != nullptr) {
       Manifest::EarlierRun earlier = earlier_run(item, context);
       outcome.outputs = std::move(earlier.outputs);
+      if (context.has_summary) outcome.statistics = std::move(earlier.statistics);
       outcome.change = earlier.change;
       outcome.changed_file = std::move(earlier.changed_file);
       if (!outcome.outputs.empty()) {

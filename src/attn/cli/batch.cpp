@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "attn/base/error.h"
+#include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 #include "attn/base/version.h"
 #include "attn/batch/bundle.h"
@@ -21,6 +22,7 @@
 #include "attn/batch/process_pool.h"
 #include "attn/batch/prune.h"
 #include "attn/batch/sandbox.h"
+#include "attn/batch/summary.h"
 #include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/batch_status.h"
@@ -69,6 +71,14 @@ std::vector<Option> result_options(BatchArgs& args) {
                "write the results of N jobs to one .npz or .safetensors file"),
        flag("--force", args.force, "replace existing results and the manifest"),
        flag("--no-clobber", args.no_clobber, "skip jobs whose results exist"),
+       text("--summary", args.summary, "FILE",
+            "write a row for each job to a .csv or .ndjson file: status, seconds, shapes and "
+            "statistics of its outputs"),
+       suggesting(list("--statistics", args.statistics, "NAME,...",
+                       "statistics in the summary: min, max, mean, entropy (of weights); default: "
+                       "all",
+                       ','),
+                  statistic_names()),
        flag("--durable", args.durable, "flush results to disk (fsync), to survive a power failure"),
        nan_option(args.nan)});
 }
@@ -126,6 +136,7 @@ void add_batch_options(Command& command, BatchArgs& args) {
       {{"--files-from"}, "job files, not '-'", [&args] { return !args.lines(); }},
       {{"-0"}, "--files-from"},
       {{"--prune"}, "job files, not '-'", [&args] { return !args.lines(); }},
+      {{"--statistics"}, "--summary"},
       {{"--prune"}, "--resume"},
       {{"--bundle"},
        "--format npz or safetensors",
@@ -136,7 +147,8 @@ void add_batch_options(Command& command, BatchArgs& args) {
   command.sole_options = {
       {"--status",
        {"JOB", "--files-from", "--null", "--json", "--quiet", "--max-memory", "--max-expand"}}};
-  command.conflicts = {{"--resume", "--force"},
+  command.conflicts = {{"--summary", "--dry-run"},
+                       {"--resume", "--force"},
                        {"--force", "--no-clobber"},
                        {"--fail-fast", "--keep-going"},
                        {"--bundle", "--no-clobber", "it has an effect on whole files only"},
@@ -152,6 +164,12 @@ void check(const BatchArgs& args) {
   refuse_dash("--out-dir", args.out_dir);
   refuse_dash("--manifest", args.manifest);
   refuse_dash("--status", args.status);
+  refuse_dash("--summary", args.summary);
+  for (const std::string& name : args.statistics)
+    if (std::count(statistic_names().begin(), statistic_names().end(), name) == 0)
+      fail_usage("--statistics: unknown '" + printable(name) + "'" +
+                 did_you_mean(name, statistic_names()) + "; expected " +
+                 join_or(statistic_names()));
 }
 
 namespace {
@@ -236,6 +254,15 @@ bool is_broken_pipe(const std::exception_ptr& fault) {
   return false;
 }
 
+/// The summary replaces neither inputs nor the manifest.
+OutputPolicy policy_of_summary(const BatchArgs& args, const Manifest* manifest) {
+  OutputPolicy policy{.force = args.force, .inputs = {args.base, args.files_from}};
+  policy.durable = args.durable;
+  policy.inputs.insert(args.jobs.begin(), args.jobs.end());
+  if (manifest != nullptr) policy.inputs.insert(manifest->path());
+  return policy;
+}
+
 /// Ends the process while threads still compute.
 [[noreturn]] void exit_now(int code) {
   remove_temp_files();
@@ -263,6 +290,10 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   const bool results_on_terminal = !is_recorded && isatty(STDOUT_FILENO) == 1;
   const std::size_t processors = available_processors();
   const std::size_t max_memory = context.files->limits().memory;
+  std::optional<SummaryFile> summary;
+  if (context.has_summary)
+    summary.emplace(args.summary, policy_of_summary(args, manifest), args.resume,
+                    context.statistics);
   std::optional<BundleWriter> bundles;
   if (is_recorded && args.bundle > 0)
     bundles.emplace(context, *manifest, max_memory / kWaitingFraction);
@@ -289,6 +320,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
       for (const Outcome& outcome : outcomes) report.take_back(outcome);
       throw;
     }
+    if (summary)
+      for (const Outcome& outcome : outcomes) summary->add(outcome);
     if (had_bar) report.draw_bar();
   };
   calls.tick = [&] { report.tick(); };
@@ -310,6 +343,7 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
         if (const auto jobs = source.count_of_batch()) manifest->add_job_count(*jobs);
       manifest->close();
     });
+  if (!end.fault && summary) end.fault = exception_from([&] { summary->commit(); });
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
   if (!is_broken_pipe(end.fault)) report.end(code);
   if (end.overdue > 0) exit_now(code);
@@ -448,6 +482,9 @@ BatchContext context_of(const BatchArgs& args) {
   context.base_file = args.base;
   context.no_clobber = args.no_clobber;
   context.nan = args.nan;
+  context.has_summary = !args.summary.empty();
+  if (context.has_summary)
+    context.statistics = args.statistics.empty() ? statistic_names() : args.statistics;
   context.records_inputs = context.naming || args.json;
   context.dry_run = args.dry_run;
   context.policy.force = args.force;

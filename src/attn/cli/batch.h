@@ -20,7 +20,8 @@ namespace attn {
 /// The options as typed.
 struct BatchArgs {
   std::vector<std::string> jobs;
-  std::string files_from, base, out_dir, name, manifest, shard, status;
+  std::string files_from, base, out_dir, name, manifest, shard, status, summary;
+  std::vector<std::string> statistics;
   std::string format = "npz";
   std::size_t bundle = 0;  ///< jobs of a file; 0: each job has its own
   bool nul = false, resume = false, force = false, no_clobber = false, durable = false;

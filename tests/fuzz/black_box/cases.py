@@ -52,6 +52,8 @@ batch - --dry-run
 batch - --shard 1/2 --bundle 2 --out-dir results --name {index}
 batch - --shard auto/2
 batch {job} {npz} --bundle 2 --out-dir results --format safetensors --resume
+batch - --summary summary.csv
+batch {job} --out-dir results --summary summary.ndjson --statistics mean,entropy
 batch --status .
 batch {job} --status . --json
 view {any}

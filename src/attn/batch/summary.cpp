@@ -1,0 +1,222 @@
+#include "attn/batch/summary.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/base/number_text.h"
+#include "attn/base/text.h"
+#include "attn/io/elements.h"
+#include "attn/io/file.h"
+#include "attn/io/json_parse.h"
+#include "attn/report/comparison.h"
+
+namespace attn {
+namespace {
+
+constexpr std::string_view kCsvStart = "job,id,item,status,code,seconds", kRowStart = "{\"job\":";
+
+bool is_weights(const std::string& output) { return output.ends_with("weights"); }
+
+/// The mean over the rows of -sum(w log w), with 0 log 0 = 0. Empty for a tensor without rows.
+std::optional<double> mean_entropy(const Tensor& weights) {
+  if (weights.rank() == 0 || weights.size() == 0) return std::nullopt;
+  const std::size_t rows = weights.size() / weights.shape().back();
+  return visit(weights.dtype(), [&]<class T>(Type<T>) -> std::optional<double> {
+    double sum = 0;
+    for (const T element : weights.data<T>())
+      if (const auto w = static_cast<double>(element); w != 0) sum -= w * std::log(w);
+    return sum / static_cast<double>(rows);
+  });
+}
+
+std::string json_of(double number) { return to_json(Json{number}); }
+
+/// Empty: not defined.
+std::string statistic(const std::string& name, const std::string& output, const Tensor& tensor,
+                      const Statistics& statistics) {
+  if (name == "entropy") {
+    const auto entropy = is_weights(output) ? mean_entropy(tensor) : std::nullopt;
+    return entropy ? json_of(*entropy) : "";
+  }
+  if (!statistics.range) return "";
+  const auto& [minimum, maximum, mean] = *statistics.range;
+  std::string text;
+  if (name == "mean")
+    text = json_of(mean);
+  else
+    append_json(text, name == "min" ? minimum : maximum, -1);
+  return text;
+}
+
+}  // namespace
+
+const std::vector<std::string>& statistic_names() {
+  static const std::vector<std::string> names = {"min", "max", "mean", "entropy"};
+  return names;
+}
+
+std::string statistics_json(const TensorMap& outputs, const std::vector<std::string>& chosen) {
+  std::string text = "{";
+  for (const auto& [output, tensor] : outputs) {
+    text += (text.size() > 1 ? "," : "") + json_quoted(output) + ":{\"shape\":[" +
+            join(tensor.shape(), ",", [](std::size_t size) { return std::to_string(size); }) + "]";
+    const Statistics statistics = statistics_of(tensor);
+    for (const std::string& name : chosen)
+      if (const std::string value = statistic(name, output, tensor, statistics); !value.empty())
+        text += ",\"" + name + "\":" + value;
+    text += "}";
+  }
+  return text + "}";
+}
+
+namespace {
+
+bool is_csv_name(const std::string& path) {
+  if (path.ends_with(".csv")) return true;
+  if (path.ends_with(".ndjson")) return false;
+  fail_usage("--summary " + printable(path) + ": expected a name that ends in .csv or .ndjson");
+}
+
+/// Whether the file exists and begins like a summary.
+bool is_summary(const std::string& path, bool is_csv) {
+  try {
+    constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
+    return read_file(path, kAny, FileAccess::map)
+        .text()
+        .starts_with(is_csv ? kCsvStart : kRowStart);
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+OutputPolicy replacing(OutputPolicy policy, const std::string& path, bool is_allowed) {
+  if (is_allowed) policy.ours.insert(path);
+  return policy;
+}
+
+std::string folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
+}  // namespace
+
+SummaryFile::SummaryFile(const std::string& path, OutputPolicy policy, bool replaces_summary,
+                         std::vector<std::string> chosen)
+    : is_csv_(is_csv_name(path)),
+      chosen_(std::move(chosen)),
+      file_(path,
+            replacing(std::move(policy), path, replaces_summary && is_summary(path, is_csv_))),
+      rows_(folder_of(path)) {}
+
+void SummaryFile::add(const Outcome& outcome) {
+  std::string row = "{" + identity_members(outcome) +
+                    ",\"item\":" + std::to_string(outcome.number) + ",\"status\":\"" +
+                    name_of(outcome.status) + "\",\"seconds\":";
+  append_number(row, std::round(outcome.seconds * 1e6) / 1e6);
+  if (outcome.status == Status::failed) row += ",\"code\":" + std::to_string(outcome.code);
+  if (!outcome.statistics.empty()) row += ",\"outputs\":" + outcome.statistics;
+  rows_.append(row + "}\n");
+}
+
+/// Calls act(text) for each row, without its newline.
+template <class Act>
+void SummaryFile::for_each_row(Act act) {
+  std::array<std::byte, 65536> bytes;
+  std::string rest;
+  for (std::uint64_t offset = 0; offset < rows_.size();) {
+    const auto part =
+        std::span(bytes).first(std::min<std::uint64_t>(bytes.size(), rows_.size() - offset));
+    rows_.read(offset, part);
+    offset += part.size();
+    rest += text_of(part);
+    std::size_t start = 0;
+    for (std::size_t end; (end = rest.find('\n', start)) != std::string::npos; start = end + 1)
+      act(std::string_view(rest).substr(start, end - start));
+    rest.erase(0, start);
+  }
+}
+
+namespace {
+
+Json parsed_row(std::string_view text) {
+  MemoryCharge charge(nullptr, "summary");
+  return parse_json(text, "summary", charge);
+}
+
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+/// A member of an object as a field; "" if it is absent.
+std::string csv_field(const Json* object, const std::string& key) {
+  const Json* const member = object ? object->find(key) : nullptr;
+  if (member == nullptr) return "";
+  const std::string* const text = member->get<std::string>();
+  return csv_field(text ? *text : to_json(*member));
+}
+
+/// [4, 4] as "4x4"
+std::string shape_field(const Json* output) {
+  const Json* const shape = output ? output->find("shape") : nullptr;
+  const auto* const sizes = shape ? shape->get<JsonIntegers>() : nullptr;
+  if (sizes == nullptr) return "";
+  return join(*sizes, "x", [](std::int64_t size) { return std::to_string(size); });
+}
+
+}  // namespace
+
+std::string SummaryFile::csv_header(const std::vector<std::string>& outputs) const {
+  std::string line(kCsvStart);
+  for (const std::string& output : outputs) {
+    line += "," + output + ".shape";
+    for (const std::string& name : chosen_)
+      if (name != "entropy" || is_weights(output)) line += "," + output + "." + name;
+  }
+  return line + "\n";
+}
+
+std::string SummaryFile::csv_row(const Json& row, const std::vector<std::string>& outputs) const {
+  std::string line;
+  for (const char* const key : {"job", "id", "item", "status", "code", "seconds"})
+    line += (line.empty() ? "" : ",") + csv_field(&row, key);
+  const Json* const statistics = row.find("outputs");
+  for (const std::string& output : outputs) {
+    const Json* const of_output = statistics ? statistics->find(output) : nullptr;
+    line += "," + shape_field(of_output);
+    for (const std::string& name : chosen_)
+      if (name != "entropy" || is_weights(output)) line += "," + csv_field(of_output, name);
+  }
+  return line + "\n";
+}
+
+/// The columns of a CSV file are those of all outputs of any job, sorted by name.
+void SummaryFile::commit() {
+  if (!is_csv_) {
+    for_each_row([&](std::string_view row) { file_.write(std::string(row) + "\n"); });
+    return file_.commit();
+  }
+  std::set<std::string> names;
+  for_each_row([&](std::string_view text) {
+    const Json row = parsed_row(text);
+    const Json* const outputs = row.find("outputs");
+    const JsonObject* const object = outputs ? outputs->get<JsonObject>() : nullptr;
+    if (object == nullptr) return;
+    for (const auto& [name, ignored] : *object) names.insert(name);
+  });
+  const std::vector<std::string> outputs(names.begin(), names.end());
+  file_.write(csv_header(outputs));
+  for_each_row([&](std::string_view text) { file_.write(csv_row(parsed_row(text), outputs)); });
+  file_.commit();
+}
+
+}  // namespace attn

@@ -1,0 +1,155 @@
+"""`attn batch --summary`: a row for each job with its status and statistics of its outputs."""
+
+import csv
+import functools
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import entropy
+
+from support.attn import assert_error, attn, json_lines
+from support.jobs import expected, job, manifest_of
+
+BAD = '{"Q": [[1]], "id": "bad, \\"quoted\\""}'
+
+
+@pytest.fixture
+def batch(tmp_path):
+    """Runs lines with a summary; None is a line that fails."""
+    def batch(seeds, *args, summary="s.ndjson"):
+        lines = "".join((BAD if seed is None else json.dumps(job(seed))) + "\n" for seed in seeds)
+        return attn("batch", "-", "--summary", summary, *args, stdin=lines, cwd=tmp_path)
+    return batch
+
+
+def rows_of(path):
+    if path.suffix == ".csv":
+        return list(csv.DictReader(path.open(newline="")))
+    return sorted(map(json.loads, path.read_text().splitlines()), key=lambda row: row["item"])
+
+
+def statistics(array):
+    return {"shape": list(array.shape), "min": array.min(), "max": array.max(), "mean": array.mean()}
+
+
+FLAGS = pytest.mark.parametrize("flags", [[], ["--out-dir", "out"], ["--out-dir", "out", "--isolate"],
+                                          ["--out-dir", "out", "--bundle", "2"]], ids=" ".join)
+
+
+@FLAGS
+def test_row_has_the_statistics_of_each_output(batch, tmp_path, flags):
+    assert batch(range(3), *flags).returncode == 0
+    rows = rows_of(tmp_path / "s.ndjson")
+    assert [(row["job"], row["item"], row["status"]) for row in rows] == [(f"line {i}", i, "done") for i in (1, 2, 3)]
+    for seed, row in enumerate(rows):
+        want = expected(seed)
+        for name in "scores", "context":
+            assert row["outputs"][name] == pytest.approx(statistics(want[name]), rel=1e-12)
+        assert row["outputs"]["weights"] == pytest.approx(
+            {**statistics(want["weights"]), "entropy": entropy(want["weights"], axis=1).mean()}, rel=1e-12)
+
+
+def test_csv_has_the_same_numbers(batch, tmp_path):
+    batch(range(3))
+    batch(range(3), summary="s.csv")
+    for row, want in zip(rows_of(tmp_path / "s.csv"), rows_of(tmp_path / "s.ndjson")):
+        assert list(row)[:6] == ["job", "id", "item", "status", "code", "seconds"]
+        assert row["weights.shape"] == "4x4"
+        for name in "context.min", "scores.max", "weights.mean", "weights.entropy":
+            output, statistic = name.split(".")
+            assert float(row[name]) == want["outputs"][output][statistic]
+        assert "scores.entropy" not in row
+
+
+def test_failed_job_has_its_code(batch, tmp_path):
+    assert batch([0, None]).returncode == 3
+    failed = rows_of(tmp_path / "s.ndjson")[1]
+    assert (failed["status"], failed["code"], failed["id"], "outputs" in failed) == ("failed", 65, 'bad, "quoted"', False)
+
+
+def test_csv_quotes_fields(batch, tmp_path):
+    batch([0, None], summary="s.csv")
+    assert [row["id"] for row in rows_of(tmp_path / "s.csv")] == ["", 'bad, "quoted"']
+
+
+def test_columns_are_the_outputs_of_all_jobs(tmp_path):
+    lines = "".join('{"Q": [[1, 2]], "K": [[1, 2]], "outputs": ["%s"]}\n' % name for name in ("scores", "row_max"))
+    attn("batch", "-", "--summary", "s.csv", "--statistics", "max", stdin=lines, cwd=tmp_path)
+    rows = sorted(rows_of(tmp_path / "s.csv"), key=lambda row: row["item"])
+    assert [(row["row_max.shape"], row["scores.max"]) for row in rows] == [("", "5"), ("1", "")]
+
+
+def test_chosen_statistics(batch, tmp_path):
+    batch([0], "--statistics", "mean,entropy", "--outputs", "weights")
+    assert list(rows_of(tmp_path / "s.ndjson")[0]["outputs"]["weights"]) == ["shape", "mean", "entropy"]
+
+
+def test_nan_is_left_out(tmp_path):
+    attn("batch", "-", "--summary", "s.ndjson", cwd=tmp_path,
+         stdin='{"Q": [["NaN", 1.0], [1.0, 2.0]], "K": [[1.0, 0.5]], "outputs": ["scores"]}\n')
+    assert rows_of(tmp_path / "s.ndjson")[0]["outputs"]["scores"] == {
+        "shape": [2, 1], "min": 2.0, "max": 2.0, "mean": 2.0}
+
+
+def test_empty_rows_have_entropy_0(tmp_path):
+    attn("batch", "-", "--summary", "s.ndjson", cwd=tmp_path, stdin=json.dumps(
+        {"Q": [[1.0], [1.0]], "K": [[1.0], [1.0]], "mask": [[False, False], [True, True]], "outputs": ["weights"]}))
+    assert rows_of(tmp_path / "s.ndjson")[0]["outputs"]["weights"]["entropy"] == pytest.approx(np.log(2) / 2)
+
+
+@pytest.mark.parametrize("flags", [[], ["--bundle", "2"]], ids=["files", "bundles"])
+def test_resumed_run_has_the_rows_of_all_jobs(batch, tmp_path, flags):
+    batch([0, None, 2], "--out-dir", "out", *flags)
+    first = rows_of(tmp_path / "s.ndjson")
+    assert batch([0, 1, 2], "--out-dir", "out", "--resume", *flags).returncode == 0
+    rows = rows_of(tmp_path / "s.ndjson")
+    assert [row["status"] for row in rows] == ["skipped", "done", "skipped"]
+    assert [rows[i]["outputs"] for i in (0, 2)] == [first[i]["outputs"] for i in (0, 2)]
+
+
+def test_manifest_has_the_statistics(batch, tmp_path):
+    batch([0], "--out-dir", "out")
+    assert manifest_of(tmp_path / "out")["line 1"]["statistics"] == rows_of(tmp_path / "s.ndjson")[0]["outputs"]
+
+
+def test_events_have_the_statistics(batch):
+    items = [event for event in json_lines(batch([0], "--json").stderr) if event["event"] == "item"]
+    assert "entropy" in items[0]["statistics"]["weights"]
+
+
+# The file.
+
+
+@pytest.mark.parametrize("flags", [[], ["--out-dir", "out", "--resume"]], ids=["new", "resumed"])
+def test_existing_file_is_kept(batch, tmp_path, flags):
+    (tmp_path / "s.ndjson").write_text("mine")
+    assert_error(batch([0], *flags), 73, "s.ndjson: already exists")
+    assert (tmp_path / "s.ndjson").read_text() == "mine"
+
+
+def test_force_replaces_the_file(batch, tmp_path):
+    (tmp_path / "s.ndjson").write_text("mine")
+    assert batch([0], "--force", "--out-dir", "out").returncode == 0
+    assert len(rows_of(tmp_path / "s.ndjson")) == 1
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--summary", "s.txt"], "--summary s.txt: expected a name that ends in .csv or .ndjson"),
+    (["--summary", "-"], "--summary -: expected a path"),
+    (["--summary", "s.csv", "--statistics", "man"], "--statistics: unknown 'man'"),
+    (["--statistics", "max"], "--statistics requires --summary"),
+    (["--summary", "s.csv", "--dry-run"], "--summary and --dry-run are mutually exclusive"),
+])
+def test_invalid_options_are_refused(tmp_path, flags, message):
+    run = attn("batch", "-", *flags, stdin="{}", cwd=tmp_path)
+    assert run.returncode == 2
+    assert message[:30] in run.stderr.decode()
+
+
+def test_rows_do_not_take_memory(tmp_path):
+    """50,000 rows of 200 bytes, with a limit of 16 MiB."""
+    lines = 50_000 * '{"Q": [[1]], "K": [[1]], "outputs": ["scores"]}\n'
+    run = attn("batch", "-", "--summary", "s.csv", "--max-memory", "16M", "-j", "1", stdin=lines, cwd=tmp_path)
+    assert run.returncode == 0
+    assert len(rows_of(tmp_path / "s.csv")) == 50_000
