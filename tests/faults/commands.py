@@ -87,7 +87,7 @@ COMMANDS = [
             ["batch", "jobs", "--out-dir", "bundled", "--bundle", "3", "--resume", "-j", "1"],
             batch="bundled"),
     Command("batch, summary",
-            ["batch", "-", "--summary", "summary.csv", "--force", "--out-dir", "results", "-j", "1"],
+            ["batch", "-", "--summary", "summary.csv", "--out-dir", "results", "-j", "1"],
             stdin=LINES, batch="results"),
     Command("batch, status", ["batch", "--status", "half"]),
     Command("batch, resumed", ["batch", "jobs", "--out-dir", "half", "--resume", "-j", "1"],

@@ -6,6 +6,8 @@ file, and no other files may be left. A failed sync, or a failed close after a w
 these or a write fails, all outputs of the run, or of the job of a batch, must be the old ones.
 """
 
+import csv
+import io
 import json
 import os
 import pathlib
@@ -15,6 +17,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from support.attn import ATTN  # noqa: E402
@@ -74,11 +77,34 @@ def manifest_lines(text):
             for line in lines if "job" in line}
 
 
+def summary_rows(text):
+    """The rows of a summary without their times; nothing for those of failed jobs."""
+    rows = list(csv.DictReader(text.decode().splitlines()))
+    assert all(None not in row and None not in row.values() for row in rows), "the last row is incomplete"
+    return [[value for key, value in row.items() if value and key != "seconds"]
+            for row in rows if row["status"] != "failed"]
+
+
+def is_part_of(path, data, whole):
+    """Whether a file that has results of several jobs, some of which may have failed, is complete."""
+    if path.endswith(".csv"):
+        rows = summary_rows(whole)
+        return all(row in rows for row in summary_rows(data))
+    with zipfile.ZipFile(io.BytesIO(data)) as some, zipfile.ZipFile(io.BytesIO(whole)) as all_jobs:
+        return all(name in all_jobs.namelist() and some.read(name) == all_jobs.read(name) for name in some.namelist())
+
+
+def has_several_jobs(path):
+    return os.path.basename(path).startswith(("bundle-", "summary"))
+
+
 # Calls that come before an output is renamed to its final name.
 BEFORE_NAMES = ("write", "sync", "close", "cut")
 
 
 def same_file(path, one, other):
+    if one is not None and other is not None and path.endswith("summary.csv"):
+        return sorted(summary_rows(one)) == sorted(summary_rows(other))
     if one is None or other is None or not is_manifest(path):
         return one == other
     return manifest_lines(one) == manifest_lines(other)
@@ -179,7 +205,12 @@ class Bench:
         if self.command.batch and path.startswith(self.command.batch):
             if is_manifest(path):
                 return manifest_lines(data) is not None
-        return path in self.after and data == self.after[path]
+        return self.is_new(path, data)
+
+    def is_new(self, path, data):
+        if path not in self.after or data is None or self.after[path] is None:
+            return False
+        return data == self.after[path] or has_several_jobs(path) and is_part_of(path, data, self.after[path])
 
     def outputs(self):
         """The paths of files that a run creates or changes, in one group per job of a batch."""
@@ -196,7 +227,7 @@ class Bench:
         found = []
         for paths in self.outputs():
             old = all(now.get(path) == self.before.get(path) for path in paths)
-            new = all(now.get(path) == self.after[path] for path in paths)
+            new = all(self.is_new(path, now.get(path)) for path in paths)
             if not (old or (new and self.command.batch)):
                 found.append(f"not all are old: {paths}")
         return found
@@ -247,6 +278,8 @@ class Bench:
         """Resumes a failed batch; its results must be those of a run without a fault."""
         args = self.command.args
         run = self.run(args=args if "--resume" in args else [*args, "--resume"])
-        now = {path: data for path, data in state_of(self.folder).items() if not is_manifest(path)}
-        whole = {path: data for path, data in self.after.items() if not is_manifest(path)}
+        def results(state):
+            return {path: data for path, data in state.items() if not is_manifest(path) and path != "summary.csv"}
+
+        now, whole = results(state_of(self.folder)), results(self.after)
         return [] if run.returncode == 0 and now == whole else [f"--resume: {run.stderr[:300]}"]
