@@ -218,7 +218,7 @@ class Bench:
         for path, data in self.after.items():
             if data is None or data == self.before.get(path) or is_manifest(path):
                 continue
-            job = path.split("/")[1] if self.command.batch else ""
+            job = (path + "/").split("/")[1] if self.command.batch else ""
             groups.setdefault(job, []).append(path)
         return groups.values()
 
