@@ -32,6 +32,7 @@ FAMILIES = {
     "onnx-flex": Family("ONNX FlexAttention node tests", "onnx", "onnx_family", "flex", True),
     "onnx-rotary": Family("ONNX RotaryEmbedding node tests", "onnx", "onnx_family", "rotary", True),
     "torch-sdpa": Family("torch scaled_dot_product_attention", "torch", "torch_family", "sdpa"),
+    "torch-dropout": Family("torch attention with dropout", "torch", "torch_family", "dropout"),
     "torch-mha": Family("torch MultiheadAttention", "torch", "torch_family", "mha"),
     "jax": Family("jax.nn.dot_product_attention", "jax", "jax_family", "attention"),
     "torch-flex": Family("torch FlexAttention", "torch", "torch_family", "flex"),

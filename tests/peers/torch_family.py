@@ -73,6 +73,23 @@ def sdpa():
                    *both(compute, dtype))
 
 
+def dropout():
+    """With a given mask of the weights that are kept, which PyTorch accepts for tests."""
+    for seed in range(COUNT):
+        draw, dtype = Draw("dropout", seed), DTYPES[seed % len(DTYPES)]
+        job, full = draw_qkv(draw, dtype)
+        job |= {"causal": draw.chance(0.4), "dropout_p": draw.pick(0.1, 0.5, 0.9), "dropout_mask": draw.mask(*full)}
+
+        def compute(d):
+            q, k, v = (tensor(job[x], d) for x in "QKV")
+            context, _ = torch.ops.aten._scaled_dot_product_attention_math(
+                q, k, v, None, job["dropout_p"], job["causal"], tensor(job["dropout_mask"], d), enable_gqa=q.ndim == 4)
+            return {"context": context}
+
+        yield Case(f"dropout {seed}", dtype, {"convention": "torch", **job, "outputs": ["context"]},
+                   *both(compute, dtype))
+
+
 def layer_of(draw, dtype, width, heads, key_width, value_width, batch_first):
     """A MultiheadAttention with random weights, and the job's tensors with the same weights."""
     extra = {"bias": draw.chance(0.7), "add_bias_kv": draw.chance(0.25), "add_zero_attn": draw.chance(0.25)}

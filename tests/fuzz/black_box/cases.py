@@ -37,6 +37,7 @@ run {safetensors} --outputs scores -o out.safetensors
 run --q {any} --k {any} --v {any}
 run --q {any} --k {any} --causal -o {out}
 run --q {npy} --k {npy} --mask {any} --nan refuse
+run --q {npy} --k {npy} --dropout-mask {any} --dropout-p 0.25 --outputs dropped_weights
 run --q result.npz#context --k {any} --format csv --outputs weights
 run --embeddings {any} --wq {any} --wk {any} --heads 2
 run layer.npz --heads 2 --convention torch-mha -o out.npz
