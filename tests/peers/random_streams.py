@@ -13,12 +13,12 @@ from support.torch_steps import differences
 
 def compare(runs, drawn, kind_of):
     """The numbers of arrays and of equal arrays by kind, and a line for each that differs. `runs` are generator,
-    seed and steps; `drawn` returns the library's arrays by name; `kind_of` is the kind of a generator and a name."""
+    a title and steps; `drawn` returns the library's arrays by name; `kind_of` is the kind of a generator and a name."""
     counts = collections.defaultdict(lambda: [0, 0])
     lines = []
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder)
-        for generator, seed, steps in runs:
+        for generator, title, steps in runs:
             (path / "steps.json").write_text(json.dumps(steps))
             run = attn("random", "steps.json", "--generator", generator, "--seed", 0, "-o", "drawn.npz", "--force",
                        cwd=path)
@@ -28,7 +28,7 @@ def compare(runs, drawn, kind_of):
                 found = dict(archive)
             expected = drawn(steps, generator)
             unequal = set(differences(expected, found))
-            lines += [f"{generator}, seed {seed}: {name}" for name in unequal]
+            lines += [f"{generator}, {title}: {name}" for name in unequal]
             for name in expected:
                 kind = kind_of(generator, name)
                 counts[kind][0] += 1

@@ -79,6 +79,6 @@ def kind_of(_, name):
 
 def compare():
     """As random_streams.compare()."""
-    runs = (("torch", seed, [seeded(seed), *(one for size in SIZES for one in steps_of(f"{size}.", size))])
+    runs = (("torch", f"seed {seed}", [seeded(seed), *(one for size in SIZES for one in steps_of(f"{size}.", size))])
             for seed in SEEDS)
     return random_streams.compare(runs, lambda steps, _: drawn(steps), kind_of)
