@@ -22,6 +22,12 @@ def npz_of(members, zeros):
     return file.getvalue()
 
 
+def bytes_to_convert(count):
+    """Integers of one byte, which the computation needs as int64."""
+    header = json.dumps({"Q": {"dtype": "U8", "shape": [count // 4, 4], "data_offsets": [0, count]}}).encode()
+    return struct.pack("<Q", len(header)) + header + bytes(count)
+
+
 def safetensors_of(count):
     tensors = {f"t{i}": {"dtype": "U8", "shape": [0], "data_offsets": [0, 0]} for i in range(count)}
     header = json.dumps(tensors, separators=(",", ":")).encode()
@@ -39,6 +45,7 @@ HOSTILE = {
     "escapes in strings": ("in.json", lambda: b"[" + b",".join([b'"\\u0041"'] * (3 * MIB)) + b"]"),
     "one column": ("in.csv", lambda: b"1\n" * (15 * MIB)),
     "one row": ("in.csv", lambda: b",".join([b"1"] * (15 * MIB))),
+    "small integers": ("in.safetensors", lambda: bytes_to_convert(20 * MIB)),
     "safetensors entries": ("in.safetensors", lambda: safetensors_of(200_000)),
     "compressed members": ("in.npz", lambda: npz_of(10, MIB)),
 }

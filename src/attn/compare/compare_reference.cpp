@@ -209,6 +209,7 @@ CompareReport compare_to_reference(const TensorMap& given, Document document,
   Job job = make_job(document, files);
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
+  files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
   CompareReport report{{}, {}, {}, tolerance, true, {}};
   std::vector<std::string> unmatched;
   const std::vector<MatchedOutput> matches = match_outputs(given, typed, job, unmatched);

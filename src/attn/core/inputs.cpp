@@ -54,6 +54,8 @@ void limit_empty_tensors(const TensorMap& tensors) {
                             .found = to_string(tensor.shape())});
 }
 
+DType compute_dtype(DType result) { return result == DType::f64 ? DType::f64 : DType::f32; }
+
 /// The mask extended to `keys` columns; the added columns hide their keys.
 Tensor with_hidden_columns(const Tensor& mask, std::size_t keys, MaskPolarity polarity) {
   if (mask.rank() == 0 || mask.shape().back() >= keys) return mask;
@@ -228,12 +230,23 @@ void set_lengths(Inputs& in, const AxisLengths& axes) {
 
 }  // namespace
 
+std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options) {
+  const DType compute = compute_dtype(result_dtype(tensors, options.compute));
+  std::size_t bytes = 0;
+  for (const auto& [name, tensor] : tensors) {
+    const auto input = input_named(name);
+    const DType dtype = converted_dtype(input, tensor.dtype(), compute);
+    if (dtype != tensor.dtype()) bytes += tensor.size() * size_of(dtype);
+  }
+  return bytes;
+}
+
 Inputs make_inputs(const TensorMap& tensors, const Options& options) {
   limit_empty_tensors(tensors);
   AxisLengths axes;
   Inputs in;
   in.result = result_dtype(tensors, options.compute);
-  in.compute = in.result == DType::f64 ? DType::f64 : DType::f32;
+  in.compute = compute_dtype(in.result);
   const Tensor* Q = find(tensors, Input::Q);
   in.projected = Q == nullptr;
   in.past_of_memory = contains(tensors, Input::memory);

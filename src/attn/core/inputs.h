@@ -99,6 +99,9 @@ struct Inputs {
   bool packed = true;              ///< context is (B, L, H*Dv), not (B, H, L, Dv)
 };
 
+/// Bytes of the copies that make_inputs() makes of tensors with other dtypes than the computation.
+std::size_t bytes_of_conversions(const TensorMap& tensors, const Options& options);
+
 /// Errors: data, with all problems.
 Inputs make_inputs(const TensorMap& tensors, const Options& options);
 

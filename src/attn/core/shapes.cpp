@@ -130,14 +130,27 @@ DType result_dtype(const TensorMap& tensors, Compute compute) {
   return given(DType::bf16) ? DType::bf16 : DType::f64;
 }
 
+namespace {
+
+bool is_of(std::optional<Input> input, InputKind kind) {
+  return input && row_of(*input).kind == kind;
+}
+
+}  // namespace
+
+DType converted_dtype(std::optional<Input> input, DType given, DType compute) {
+  if (is_of(input, InputKind::flag)) return DType::boolean;
+  if (is_float(given)) return compute;
+  return is_of(input, InputKind::mask) ? DType::boolean : DType::i64;
+}
+
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes) {
   TensorMap numbers;
   for (const auto& [name, tensor] : tensors) {
     const auto input = input_named(name);
-    if (input && (row_of(*input).kind == InputKind::mask || row_of(*input).kind == InputKind::flag))
-      continue;
+    if (is_of(input, InputKind::mask) || is_of(input, InputKind::flag)) continue;
     try {
-      numbers.set(name, cast(tensor, is_float(tensor.dtype()) ? compute : DType::i64));
+      numbers.set(name, cast(tensor, converted_dtype(input, tensor.dtype(), compute)));
     } catch (const Error& error) {
       axes.problem({.subject = name, .message = error.what()});
     }

@@ -39,7 +39,11 @@ void check_names(const TensorMap& tensors, AxisLengths& axes);
 /// not count.
 DType result_dtype(const TensorMap& tensors, Compute compute);
 
-/// All tensors except masks and flags, converted to int64 or `compute`. Reports uint64 values that
+/// The dtype that the computation uses for an input: `compute` for floats, int64 or, for masks and
+/// flags, booleans for integers. Flags are booleans.
+DType converted_dtype(std::optional<Input> input, DType given, DType compute);
+
+/// All tensors except masks and flags, converted (converted_dtype()). Reports uint64 values that
 /// do not fit int64.
 TensorMap as_numbers(const TensorMap& tensors, DType compute, AxisLengths& axes);
 

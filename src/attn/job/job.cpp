@@ -427,6 +427,7 @@ Job make_job(const Document& given, TensorFiles& files) {
   check_key_requirements(job, document);
   job.outputs = outputs_named(strings(document.find("outputs")), job, document);
   if (job.outputs.empty()) job.outputs = default_outputs(job.tensors);
+  files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");
   return job;
 }
 
