@@ -99,6 +99,13 @@ def test_one_name_of_megabytes(tmp_path):
     check_peak(peak)
 
 
+def test_text_of_small_integers(tmp_path):
+    np.save(tmp_path / "in.npy", np.full(MIB, 7, np.uint8))
+    run, peak = attn_and_peak("convert", "in.npy", "--threshold", "99999999", "--max-memory", "64M", cwd=tmp_path)
+    assert_error(run, 65, "to write; --max-memory raises the limit")
+    check_peak(peak)
+
+
 def test_many_small_draws():
     run, peak = attn_and_peak("random", "randn", "--repeat", "1000000", "--shape", "1", "--seed", "1",
                               "--max-memory", "64M")

@@ -88,10 +88,12 @@ bool is_summarised(const Tensor& tensor, const PrintOptions& options) {
 }
 
 /// An upper bound on the memory of writing: the text, twice while it grows and once for the parts
-/// that it consists of, or the elements in a dtype that the format has.
+/// that it consists of, which in printed text are strings of their own; or the elements in a dtype
+/// that the format has.
 std::size_t writing_bytes(const TensorMap& tensors, std::optional<Format> format,
                           const EmitArgs& args) {
   constexpr std::size_t kCopies = 3, kSummary = std::size_t{64} << 10;
+  const std::size_t parts = format ? 0 : 4 * sizeof(std::string);
   const bool is_binary = format && *format != Format::json && *format != Format::csv;
   const PrintOptions options = format ? PrintOptions{} : print_options_of(args.text);
   std::size_t bytes = 0;
@@ -104,8 +106,8 @@ std::size_t writing_bytes(const TensorMap& tensors, std::optional<Format> format
       bytes += kSummary;
     else
       bytes = saturating_sum(
-          bytes,
-          saturating_product({tensor.size(), kCopies * text_width(tensor.dtype(), options)}));
+          bytes, saturating_product(
+                     {tensor.size(), kCopies * text_width(tensor.dtype(), options) + parts}));
   }
   return bytes;
 }
