@@ -37,7 +37,7 @@ MODULES = {
 WRAPPERS = [
     ("CLI11", r"CLI/", r"cli/parser\.cpp"),
     ("nlohmann-json", r"nlohmann/", r"io/json[^/]*\.cpp"),
-    ("zlib", r"zlib\.h", r"io/(zip_directory|digest)\.cpp"),
+    ("zlib", r"zlib\.h", r"(io/(zip_directory|digest)|report/deflate)\.cpp"),
     ("utf8proc", r"utf8proc\.h", r"base/utf8\.cpp"),
     ("libpng", r"png\.h", r"report/png\.cpp"),
     ("FreeType", r"ft2build\.h|freetype", r"report/glyphs\.cpp"),

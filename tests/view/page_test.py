@@ -6,8 +6,10 @@ import base64
 import hashlib
 import html.parser
 import json
+import math
 import re
 import types
+import zlib
 
 import numpy as np
 import pytest
@@ -37,10 +39,10 @@ class Elements(html.parser.HTMLParser):
 
     def handle_data(self, data):
         tag, attributes = self.now or ("", {})
-        if tag == "script" and "id" in attributes:
-            self.ids[attributes["id"]] = data
-        elif tag == "script":
+        if tag == "script" and attributes.get("type") == "module":
             self.scripts.append(data)
+        elif tag == "script":
+            self.ids[attributes["id"]] = data
         elif tag == "style":
             self.styles.append(data)
 
@@ -61,27 +63,50 @@ def base85(text):
     return (digits @ (85 ** np.arange(4, -1, -1)).astype("u8")).astype("<u4").tobytes()
 
 
+HIDDEN, ZERO, NAN = 0, 2, 0xFFFE
+
+
+def strength_codes(values, unit):
+    """report/page_levels.h: the bits of a float16, in the order of magnitude; -inf is hidden."""
+    size = np.abs(np.where(np.isfinite(values), values, 0)) / unit
+    codes = 2 * (2 + size.astype("f2").view("u2").astype("u4")) + (values < 0)
+    return np.where(np.isneginf(values), HIDDEN, np.where(np.isnan(values), NAN, codes)).astype("u2")
+
+
+def pooled(codes, tall, wide):
+    """The maximum of each block."""
+    rows, columns = codes.shape
+    full = np.zeros((-(-rows // tall) * tall, -(-columns // wide) * wide), codes.dtype)
+    full[:rows, :columns] = codes
+    return full.reshape(-1, tall, full.shape[1] // wide, wide).max((1, 3))
+
+
 class Numbers:
     """The matrices that a page contains."""
 
     def __init__(self, text):
         self.elements = Elements(text)
         self.facts = json.loads(self.elements.ids["attn"])
-        self.shape = len(self.facts["rows"]), len(self.facts["columns"])
+        self.tensor = len(self.facts["rows"]), len(self.facts["columns"])
+        self.shape = tuple(-(-length // self.facts["step"]) for length in self.tensor)
 
-    def codes(self, what, kind):
-        return np.frombuffer(base85(self.elements.ids[what]), kind)
+    def data(self, what):
+        """The length of a zlib stream, and the stream, in base 85."""
+        packed = base85(self.elements.ids[what])
+        length = int.from_bytes(packed[:4], "little")
+        assert 0 <= len(packed) - 4 - length < 4
+        return zlib.decompress(packed[4:4 + length])
 
     def matrix(self, which):
         """The values, -inf where hidden, and the largest error from rounding."""
         bits = self.facts["bits"]
-        stored = self.codes(f"values-{which}", TYPES[bits])
+        stored = np.frombuffer(self.data(f"values-{which}")[16 * self.shape[0]:], TYPES[bits])
         hidden = -np.inf if bits >= 32 else 2 ** bits - 1
         cells, at = np.full(self.shape, hidden, stored.dtype), 0
         for i, (first, end) in enumerate(zip(self.facts["first"], self.facts["end"])):
             cells[i, first:end] = stored[at:at + end - first]
             at += end - first
-        assert at <= stored.size < at + 4, (at, stored.size)
+        assert at == stored.size
         if bits >= 32:
             return cells, 0
         _, _, least, most = self.rows(which).T.astype(float)
@@ -92,7 +117,30 @@ class Numbers:
         return values, step / 2 + 1e-7
 
     def rows(self, which):
-        return self.codes(f"rows-{which}", "<f4").reshape(-1, 4)
+        return np.frombuffer(self.data(f"values-{which}")[:16 * self.shape[0]], "<f4").reshape(-1, 4)
+
+    def levels(self, what, sizes):
+        """Arrays of codes of these shapes, all upper bytes first."""
+        planes = np.frombuffer(self.data(what), "u1").reshape(2, -1).astype("u2")
+        ends = np.cumsum([0] + [math.prod(size) for size in sizes])
+        assert ends[-1] == planes.shape[1]
+        return [(planes[0] * 256 + planes[1])[at:end].reshape(size) for at, end, size in zip(ends, ends[1:], sizes)]
+
+    def shape_of(self, blocks):
+        return tuple(-(-length // size) for length, size in zip(self.tensor, blocks))
+
+    def overview(self, which, head, heads):
+        """The level of a head for the overview."""
+        chunk, size = self.facts["chunk"], self.shape_of(self.facts["overview"])
+        count = min(chunk, heads - head // chunk * chunk)
+        return self.levels(f"overview-{which}-{head // chunk}", [size] * count)[head % chunk]
+
+    def pyramid(self, which, head):
+        return self.levels(f"pyramid-{which}-{head}", [self.shape_of(blocks) for blocks in self.facts["pyramid"]])
+
+    def statistic(self, name):
+        found = [one["of"] for one in self.facts["statistics"] if one["name"] == name]
+        return np.array(found[0], float) if found else None
 
 
 # Numbers.
@@ -192,6 +240,112 @@ class TestDtypes:
         np.testing.assert_array_equal(found.matrix("0-0")[0], self.SCORES.astype(np.float16) / np.float16(3))
 
 
+# Reduced copies for drawing.
+
+
+class TestLevels:
+    """34 heads of 300 x 400, two of them with a single strong weight; the last two are a chunk of their own."""
+
+    @pytest.fixture(scope="class")
+    def weights(self):
+        rng = np.random.default_rng(5)
+        w = rng.random((34, 300, 400)) ** 6
+        w[3], w[33] = 0.0, 1e-4
+        w[3, 211, 17] = w[33, 299, 399] = 1
+        w[4, 7, 8], w[5, 9, 1] = np.nan, -0.25
+        return w
+
+    @pytest.fixture(scope="class")
+    def masked(self, weights):
+        return np.where(np.arange(400) > np.arange(300)[:, None] + 140, -np.inf, 1.0) * np.ones((34, 1, 1))
+
+    @pytest.fixture(scope="class")
+    def numbers(self, weights, masked, class_path):
+        np.savez(class_path / "l.npz", weights=weights, masked_scores=masked)
+        return Numbers(page(class_path, "l.npz")[0])
+
+    def codes(self, weights, masked, head, unit):
+        return strength_codes(np.where(np.isneginf(masked[head]), -np.inf, weights[head]), unit)
+
+    def test_unit_is_a_power_of_two(self, numbers):
+        assert math.frexp(numbers.facts["unit"])[0] == 0.5
+
+    @pytest.mark.parametrize("head", [0, 3, 4, 5, 31, 32, 33])
+    def test_of_the_overview_have_the_strongest_cell_of_each_block(self, numbers, weights, masked, head):
+        want = pooled(self.codes(weights, masked, head, numbers.facts["unit"]), *numbers.facts["overview"])
+        np.testing.assert_array_equal(numbers.overview(0, head, 34), want)
+
+    @pytest.mark.parametrize("head", [0, 3, 4, 5, 33])
+    def test_of_the_pyramid_have_the_strongest_cell_of_each_block(self, numbers, weights, masked, head):
+        codes = self.codes(weights, masked, head, numbers.facts["unit"])
+        assert numbers.facts["pyramid"] == [[4, 4]]
+        np.testing.assert_array_equal(numbers.pyramid(0, head)[0], pooled(codes, 4, 4))
+
+    def test_have_at_most_4096_cells_in_the_overview(self, numbers):
+        assert math.prod(numbers.shape_of(numbers.facts["overview"])) <= 4096
+
+    @pytest.mark.parametrize("shape", [(1, 8192), (8192, 1)])
+    def test_of_a_single_row_or_column(self, tmp_path, shape):
+        w = np.random.default_rng(1).random(shape)
+        np.savez(tmp_path / "w.npz", weights=w)
+        found = Numbers(page(tmp_path, "w.npz")[0])
+        want = pooled(strength_codes(w, found.facts["unit"]), *found.facts["overview"])
+        np.testing.assert_array_equal(found.overview(0, 0, 1), want)
+
+    def test_of_many_matrices_are_smaller(self, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.ones((1025, 64, 64), "f2"))
+        assert Numbers(page(tmp_path, "w.npz")[0]).facts["overview"] == [2, 2]
+
+    def test_zeros_that_may_be_hidden_are_weaker_than_values(self, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.array([[1.0, 0], [0.5, 0.5]]))
+        codes = Numbers(page(tmp_path, "w.npz")[0]).overview(0, 0, 1)
+        assert codes[0, 1] == ZERO
+        assert codes.argmax() == 0
+
+
+# Statistics of heads.
+
+
+def statistics_of(w):
+    """Means over the queries: entropy, weight of key 0, distance, weight of the key before the query."""
+    p = w / w.sum(-1, keepdims=True)
+    L, S = w.shape
+    i, j = np.arange(L)[:, None] + max(S - L, 0), np.arange(S)
+    entropy = -np.where(p > 0, p * np.log(np.where(p > 0, p, 1)), 0).sum(1)
+    before = [p[row, at - 1] for row, at in enumerate(i[:, 0]) if at > 0 and at - 1 < S]
+    counted = sum(at > 0 for at in i[:, 0])
+    return {"entropy": entropy.mean(), "first": p[:, 0].mean(), "distance": (p * np.abs(i - j)).sum(1).mean(),
+            "previous": sum(before) / counted}
+
+
+class TestStatistics:
+    @pytest.mark.parametrize("shape", [(9, 9), (5, 12), (12, 5)])
+    @pytest.mark.parametrize("name", ["entropy", "first", "distance", "previous"])
+    def test_are_means_over_queries(self, tmp_path, shape, name):
+        w = np.random.default_rng(2).random((3, *shape)) ** 4
+        np.savez(tmp_path / "w.npz", weights=w)
+        found = Numbers(page(tmp_path, "w.npz")[0]).statistic(name)[0]
+        np.testing.assert_allclose(found, [statistics_of(head)[name] for head in w], rtol=1e-5)
+
+    def test_have_the_largest_magnitude(self, tmp_path):
+        scores = np.random.default_rng(2).standard_normal((3, 4, 4))
+        np.savez(tmp_path / "s.npz", scores=scores)
+        found = Numbers(page(tmp_path, "s.npz")[0])
+        np.testing.assert_allclose(found.statistic("largest")[0], np.abs(scores).max((1, 2)), rtol=1e-5)
+        assert found.statistic("entropy") is None
+
+    def test_leave_out_queries_that_see_no_key(self, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.array([[0.0, 0, 0], [0.5, 0.5, 0], [0, 1, 0]]))
+        found = Numbers(page(tmp_path, "w.npz")[0])
+        assert found.statistic("first")[0] == [0.25]
+        assert found.statistic("entropy")[0] == pytest.approx(np.log(2) / 2, rel=1e-5)
+
+    def test_use_positions_of_the_tensor_if_rows_are_selected(self, tmp_path):
+        np.savez(tmp_path / "w.npz", weights=np.eye(6))
+        found = Numbers(page(tmp_path, "w.npz", "--rows", "3:", "--cols", "1:")[0])
+        assert found.statistic("distance")[0] == [0]
+
+
 # Two results.
 
 
@@ -208,6 +362,26 @@ class TestTwoResults:
         assert found.facts["sets"] == ["a.npz", "b.npz"]
         np.testing.assert_array_equal(found.matrix("0-0")[0], weights[0])
         np.testing.assert_array_equal(found.matrix("1-0")[0], weights[1])
+
+    def test_have_levels_of_their_exact_difference(self, tmp_path, weights):
+        found = Numbers(page(tmp_path, "a.npz", "b.npz")[0])
+        want = strength_codes(weights[0] - weights[1], found.facts["unit"])
+        np.testing.assert_array_equal(found.overview(2, 0, 1), want)
+
+    def test_planted_difference_is_the_largest(self, tmp_path):
+        """+0.5 in one of 144 heads, as small as noise elsewhere."""
+        rng = np.random.default_rng(3)
+        a = rng.random((12, 1, 12, 70, 70), np.float32) / 70
+        b = a + rng.standard_normal(a.shape, np.float32) * 1e-3
+        b[2, 0, 5, 66, 3] = a[2, 0, 5, 66, 3] + 0.5
+        for name, array in ("x", a), ("y", b):
+            np.savez(tmp_path / f"{name}.npz", weights=array)
+        found = Numbers(page(tmp_path, "x.npz", "y.npz")[0])
+        difference = found.statistic("difference")[0]
+        assert difference.argmax() == 2 * 12 + 5
+        np.testing.assert_allclose(difference, np.abs(a.astype(float) - b).max((1, 3, 4)).ravel(), rtol=1e-5)
+        level, (tall, wide) = found.overview(2, 29, 144), found.facts["overview"]
+        assert np.unravel_index(level.argmax(), level.shape) == (66 // tall, 3 // wide)
 
     def test_must_have_the_same_shape(self, tmp_path):
         run = attn("view", "a.npz", "c.npz", "-o", "no.html", cwd=tmp_path)
@@ -256,14 +430,14 @@ class TestHostileTokens:
 
     def test_policy_allows_only_the_scripts_of_the_page(self, text, policy):
         scripts = Elements(text).scripts
-        assert len(scripts) == 4
+        assert len(scripts) == 1
         assert policy["script-src"].split() == self.hashes(scripts)
 
     def test_policy_allows_only_the_styles_of_the_page(self, text, policy):
         assert policy["style-src"].split() == self.hashes(Elements(text).styles)
 
     def test_page_loads_nothing_and_evaluates_no_text(self, text):
-        assert re.findall(r"https?:|//[a-z]+\.|@import|url\(|\bfetch\(|XMLHttp|WebSocket|innerHTML|\beval\b",
+        assert re.findall(r"https?:|//[a-z]+\.[a-z]+/|@import|url\(|\bfetch\(|XMLHttp|WebSocket|innerHTML|\beval\b|\bimport\b(?! *\()",
                           text) == []
 
 

@@ -270,9 +270,9 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
     case RenderFormat::html:
       break;
   }
-  const PagePlan plan = plan_page(sets, style.max_html_bytes);
-  note("page: " + plan.text());
-  return page_html(sets, plan);
+  Page page = make_page(sets, style.max_html_bytes);
+  note("page: " + page.text);
+  return std::move(page.html);
 }
 
 }  // namespace attn

@@ -26,7 +26,7 @@ struct ViewArgs {
   bool force = false;
 };
 
-/// Whether an HTML page can read values from the file (report/page/source.js).
+/// Whether an HTML page can read values from the file (report/page/source.mjs).
 bool read_by_pages(const std::string& file, TensorFiles& files) {
   const Format format = format_of(files.file(file));
   return file != "-" && format != Format::json && format != Format::csv;

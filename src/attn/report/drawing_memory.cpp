@@ -88,11 +88,17 @@ std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& s
 
 std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes) {
   constexpr double kBase85 = 1.25;
+  constexpr double kOverview = 2 * 4096;  // for the overview, of each matrix
+  constexpr double kChunk = 3 << 20;      // levels of 32 matrices before they are compressed
+  constexpr double kCopies = 3.25;        // the page, its values, and these while they grow
+  constexpr double kMatrixCopies = 4;     // its values, with row facts, compressed, in base 85
   const Matrices m = matrices_of(shape);
   const double value = static_cast<double>(std::max<std::size_t>(size_of(dtype), 4));
-  const double row = 16 + value * m.columns;  // with its sum, entropy, least and most
-  const double page = std::min(kBase85 * m.panels * m.rows * row, static_cast<double>(max_bytes));
-  return with_labels(page + std::min(m.rows * row, page / kBase85), m);
+  const double matrix = m.rows * (16 + value * m.columns);  // with sum, entropy, least and most
+  const double levels = m.rows * m.columns / 4 + std::min(m.rows * m.columns * 2, kOverview);
+  const double page =
+      std::min(kBase85 * m.panels * (matrix + levels), static_cast<double>(max_bytes));
+  return with_labels(kCopies * page + kMatrixCopies * matrix + kChunk, m);
 }
 
 }  // namespace attn

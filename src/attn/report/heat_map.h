@@ -110,8 +110,8 @@ std::vector<std::size_t> group_ends(const HeatMap& map);
 /// The smallest of 1, 2, 5, 10, 20, ... that is at least `least`.
 std::size_t round_step(double least);
 
-/// A value in at most six characters: "0.44", "-12", "5e-4", "-inf". report/page/draw.js has the
-/// same function.
+/// A value in at most six characters: "0.44", "-12", "5e-4", "-inf". report/page/scale.mjs has
+/// the same function.
 std::string short_number(double value);
 
 }  // namespace attn

@@ -1,0 +1,336 @@
+// The data of the page. report/page.h lists the elements that have them.
+
+import {codeOf, codesFrom, kZero, levelOf} from './codes.mjs';
+
+/** @typedef {import('./codes.mjs').Level} Level */
+/**
+ * The element `attn`. In `sources`, `places` are the matrices' positions in the tensor of the file.
+ * @typedef {{title: string, notes: string[], sets: string[], rowAxis: string, columnAxis: string,
+ *   rows: string[], columns: string[], heads: string[], groups: string[], groupEnds: number[],
+ *   bits: number, step: number, first: number[], end: number[],
+ *   sources: {file: string, tensor: string, places: number[]}[] | null,
+ *   hidden: boolean[], zeros: boolean[], nan: boolean, limits: number[], signed: boolean, log: boolean,
+ *   maps: {paper: string, night: string, diverging: string, divergingNight: string},
+ *   unit: number, overview: number[], chunk: number, pyramid: number[][],
+ *   statistics: {name: string, of: (number | null)[][]}[]}} Facts
+ */
+
+/** The set that is the difference of the two results. */
+export const kDifference = 2;
+
+const digits = new Uint8Array(128);
+'0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{|'
+    .split('').forEach((letter, digit) => { digits[letter.charCodeAt(0)] = digit; });
+
+/**
+ * Five base-85 digits, the most significant first, encode a little-endian 32-bit word (report/markup.h).
+ * @param {string} text
+ */
+export function decodedBase85(text) {
+  const words = new Uint32Array(Math.floor(text.length / 5));
+  for (let k = 0, at = 0; k < words.length; ++k, at += 5)
+    words[k] = (((digits[text.charCodeAt(at)] * 85 + digits[text.charCodeAt(at + 1)]) * 85 +
+                 digits[text.charCodeAt(at + 2)]) * 85 + digits[text.charCodeAt(at + 3)]) * 85 +
+        digits[text.charCodeAt(at + 4)];
+  return new Uint8Array(words.buffer);
+}
+
+/**
+ * Expands a zlib stream that follows its length.
+ * @param {Uint8Array} bytes
+ */
+export async function inflated(bytes) {
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  const packed = new Blob([/** @type {any} */ (bytes.subarray(4, 4 + length))]);
+  const stream = packed.stream().pipeThrough(new DecompressionStream('deflate'));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/** Lets the browser handle input if this task has taken long. */
+export class Pauses {
+  constructor() { this.start = performance.now(); }
+  async pause() {
+    if (performance.now() - this.start < 12) return;
+    await new Promise(resume => setTimeout(resume));
+    this.start = performance.now();
+  }
+}
+
+// Four numbers for each row: sum, entropy in nats, least, greatest.
+export const kSum = 0, kEntropy = 1, kLeast = 2, kMost = 3;
+
+/** The values of a matrix. Blocks of facts.step x facts.step cells have one value. */
+export class Matrix {
+  /**
+   * @param {Facts} facts
+   * @param {number} set
+   * @param {Uint8Array} bytes of the element values-S-P
+   */
+  constructor(facts, set, bytes) {
+    this.facts = facts;
+    this.step = facts.step;
+    this.rows = Math.ceil(facts.rows.length / this.step);
+    this.columns = Math.ceil(facts.columns.length / this.step);
+    const size = facts.bits / 8, head = 16 * this.rows;
+    this.ofRows = new Float32Array(bytes.buffer, bytes.byteOffset, 4 * this.rows);
+    const count = Math.floor((bytes.byteLength - head) / size);
+    const body = bytes.slice(head, head + count * size).buffer;
+    this.cells = facts.bits === 64 ? new Float64Array(body) : facts.bits === 32 ? new Float32Array(body)
+               : facts.bits === 16 ? new Uint16Array(body) : new Uint8Array(body);
+    this.top = facts.bits > 16 ? 0 : 2 ** facts.bits - 1;  // hidden; one below: NaN
+    /** What cells without a value are. */
+    this.blank = facts.zeros[set] && !facts.hidden[set] ? kZero : 0;
+    /** starts[i] + j is the index of cell (i, j). @type {number[]} */
+    this.starts = [];
+    facts.first.reduce((at, first, i) => {
+      this.starts.push(at - first);
+      return at + facts.end[i] - first;
+    }, 0);
+  }
+
+  /**
+   * @param {number} i row of the tensor
+   * @param {number} what
+   */
+  row(i, what) { return this.ofRows[4 * Math.floor(i / this.step) + what]; }
+
+  /**
+   * The value of the block of a cell; null if it is hidden.
+   * @param {number} i
+   * @param {number} j
+   */
+  value(i, j) {
+    if (this.step > 1) {
+      i = Math.floor(i / this.step);
+      j = Math.floor(j / this.step);
+    }
+    return this.blockValue(i, j);
+  }
+
+  /**
+   * @param {number} i row of blocks
+   * @param {number} j
+   * @returns {number | null}
+   */
+  blockValue(i, j) {
+    if (j < this.facts.first[i] || j >= this.facts.end[i]) return null;
+    const cell = this.cells[this.starts[i] + j];
+    if (this.top === 0) return cell === -Infinity ? null : cell;
+    if (cell >= this.top - 1) return cell === this.top ? null : NaN;
+    const least = this.ofRows[4 * i + kLeast];
+    return least + (this.ofRows[4 * i + kMost] - least) * cell / (this.top - 2);
+  }
+
+  /**
+   * The same, but 0 if the cell is a weight of exactly 0 that may be hidden.
+   * @param {number} i row of blocks
+   * @param {number} j
+   */
+  blockNumber(i, j) { return this.blockValue(i, j) ?? (this.blank === kZero ? 0 : null); }
+
+  /**
+   * The largest difference between the page's values of a row and those of the file; 0: they are equal.
+   * @param {number} i
+   */
+  error(i) { return this.top === 0 ? 0 : (this.row(i, kMost) - this.row(i, kLeast)) / (this.top - 2) / 2; }
+
+  /** The codes of all cells. @returns {Promise<Level>} */
+  async level() {
+    const {facts} = this, pauses = new Pauses();
+    const level = levelOf(facts.rows.length, facts.columns.length, [this.step, this.step]);
+    const codes = level.codes = new Uint16Array(this.rows * this.columns).fill(this.blank);
+    const steps = this.top === 255 ? new Uint16Array(256) : null;
+    for (let i = 0, at = 0; i < this.rows; ++i) {
+      const start = i * this.columns + facts.first[i], count = facts.end[i] - facts.first[i];
+      if (steps && count > 128) {
+        const least = this.ofRows[4 * i + kLeast], width = this.ofRows[4 * i + kMost] - least;
+        for (let cell = 0; cell < 254; ++cell) steps[cell] = codeOf(least + width * cell / 253, facts.unit);
+        steps[254] = codeOf(NaN, 1);
+        steps[255] = this.blank;
+        for (let k = 0; k < count; ++k) codes[start + k] = steps[this.cells[at + k]];
+      } else {
+        for (let k = 0; k < count; ++k) {
+          const value = this.blockValue(i, facts.first[i] + k);
+          codes[start + k] = value === null ? this.blank : codeOf(value, facts.unit);
+        }
+      }
+      at += count;
+      if (i % 16 === 0) await pauses.pause();
+    }
+    return level;
+  }
+}
+
+/** The first result minus the second. A cell is hidden if it is hidden in either. */
+export class Difference {
+  /**
+   * @param {Matrix} a
+   * @param {Matrix} b
+   */
+  constructor(a, b) { this.a = a; this.b = b; this.step = a.step; }
+  row() { return NaN; }
+  /**
+   * @param {number} i
+   * @param {number} j
+   */
+  value(i, j) {
+    const {step} = this;
+    return this.blockValue(Math.floor(i / step), Math.floor(j / step));
+  }
+  /**
+   * @param {number} i
+   * @param {number} j
+   */
+  blockValue(i, j) {
+    const a = this.a.blockNumber(i, j), b = this.b.blockNumber(i, j);
+    return a === null || b === null ? null : a - b;
+  }
+  /** @param {number} i */
+  error(i) { return this.a.error(i) + this.b.error(i); }
+  /** @returns {Promise<Level>} */
+  async level() {
+    const {facts, rows, columns, step} = this.a, pauses = new Pauses();
+    const level = levelOf(facts.rows.length, facts.columns.length, [step, step]);
+    const codes = level.codes = new Uint16Array(rows * columns);
+    for (let i = 0; i < rows; ++i) {
+      for (let j = 0; j < columns; ++j) codes[i * columns + j] = codeOf(this.blockValue(i, j), facts.unit);
+      if (i % 16 === 0) await pauses.pause();
+    }
+    return level;
+  }
+}
+
+/** A cache that forgets what was used longest ago. @template T */
+class Recent {
+  /** @param {number} size entries */
+  constructor(size) {
+    this.size = size;
+    /** @type {Map<string, T>} */
+    this.entries = new Map();
+  }
+  /**
+   * @param {string} key
+   * @param {() => T} make
+   */
+  get(key, make) {
+    const known = this.entries.get(key), entry = known ?? make();
+    this.entries.delete(key);
+    this.entries.set(key, entry);
+    if (this.entries.size > this.size) this.entries.delete(/** @type {string} */ (this.entries.keys().next().value));
+    return entry;
+  }
+}
+
+/**
+ * What can be drawn of a matrix. `matrix` is null, and `levels` are the coarse ones only, until its
+ * values are decoded.
+ * @typedef {{levels: Level[], matrix: Matrix | Difference | null}} Head
+ */
+
+export class Data {
+  /**
+   * @param {Facts} facts
+   * @param {(id: string) => Promise<string>} textOf an element
+   */
+  constructor(facts, textOf) {
+    this.facts = facts;
+    this.textOf = textOf;
+    this.compares = facts.sets.length === 2;
+    /** @type {(Level | undefined)[][]} for each set and matrix */
+    this.overviews = [[], [], []];
+    const cells = Math.max(1, facts.rows.length * facts.columns.length / facts.step ** 2);
+    const kept = Math.max(6, Math.min(64, Math.floor(4e7 / cells)));
+    /** @type {Recent<Promise<Matrix | Difference>>} */
+    this.matrices = new Recent(kept);
+    /** @type {Recent<Promise<Level[]>>} */
+    this.pyramids = new Recent(kept);
+    /** @type {Recent<Promise<Level>>} */
+    this.finest = new Recent(kept);
+    /** Levels of the original file, which replace those of the page. @type {Map<string, Level>} */
+    this.read = new Map();
+  }
+
+  get headCount() { return this.facts.heads.length; }
+  /** Those that may be shown. */
+  get setCount() { return this.compares ? 3 : 1; }
+
+  /** @param {string} id */
+  async bytes(id) { return inflated(decodedBase85(await this.textOf(id))); }
+
+  /**
+   * Decodes the overview levels of a set; `ready(first, end)` is called for each part.
+   * @param {number} set
+   * @param {(first: number, end: number) => void} ready
+   */
+  async loadOverview(set, ready) {
+    const {facts} = this, of = this.overviews[set], pauses = new Pauses();
+    for (let chunk = 0; chunk * facts.chunk < this.headCount; ++chunk) {
+      const first = chunk * facts.chunk, end = Math.min(first + facts.chunk, this.headCount);
+      if (!of[first]) {
+        const bytes = await this.bytes(`overview-${set}-${chunk}`);
+        for (let head = first; head < end; ++head) {
+          const level = levelOf(facts.rows.length, facts.columns.length, facts.overview);
+          const count = level.rows * level.columns;
+          level.codes = codesFrom(bytes, (head - first) * count, count, (end - first) * count);
+          of[head] = level;
+        }
+      }
+      ready(first, end);
+      await pauses.pause();
+    }
+  }
+
+  /**
+   * @param {number} set
+   * @param {number} head
+   * @returns {Promise<Matrix | Difference>}
+   */
+  matrix(set, head) {
+    return this.matrices.get(`${set}-${head}`, async () => {
+      if (set !== kDifference) return new Matrix(this.facts, set, await this.bytes(`values-${set}-${head}`));
+      return new Difference(.../** @type {[Matrix, Matrix]} */ (
+          await Promise.all([this.matrix(0, head), this.matrix(1, head)])));
+    });
+  }
+
+  /**
+   * The levels between the overview and the values.
+   * @param {number} set
+   * @param {number} head
+   */
+  pyramid(set, head) {
+    return this.pyramids.get(`${set}-${head}`, async () => {
+      const {facts} = this;
+      if (facts.pyramid.length === 0) return [];
+      const bytes = await this.bytes(`pyramid-${set}-${head}`);
+      const levels = facts.pyramid.map(blocks => levelOf(facts.rows.length, facts.columns.length, blocks));
+      const all = levels.reduce((count, level) => count + level.rows * level.columns, 0);
+      levels.reduce((at, level) => {
+        const count = level.rows * level.columns;
+        level.codes = codesFrom(bytes, at, count, all);
+        return at + count;
+      }, 0);
+      return levels;
+    });
+  }
+
+  /**
+   * The matrix with all levels. The strongest cells of a difference are those of the pyramid and the
+   * overview, which attn computed from exact values.
+   * @param {number} set
+   * @param {number} head
+   * @returns {Promise<Head>}
+   */
+  async head(set, head) {
+    const matrix = await this.matrix(set, head), pyramid = await this.pyramid(set, head);
+    const finest = await this.finest.get(`${set}-${head}`, () => matrix.level());
+    const overview = this.overviews[set][head], read = this.read.get(`${set}-${head}`);
+    return {matrix, levels: [read ?? [], finest, pyramid, overview ?? []].flat()};
+  }
+}
+
+/** What cells without a value are, in words. @param {Facts} facts @param {number} set */
+export function blankName(facts, set) {
+  const of = (/** @type {boolean[]} */ kinds) => set === kDifference ? kinds.some(Boolean) : kinds[set];
+  return of(facts.hidden) || !of(facts.zeros) ? 'hidden' : 'exactly 0';
+}

@@ -1,0 +1,211 @@
+// A head as a matrix with its tokens, and the colour bar. Figures of several results share a camera.
+
+import {levelFor} from './codes.mjs';
+import {colour, cutTo, device, em, hexColour, kFont, ring, sized, stepFor, targetOf, widest} from './pen.mjs';
+import {brief, inkOn} from './scale.mjs';
+import {CanvasPainter} from './paint.mjs';
+
+/** @typedef {import('./data.mjs').Data} Data */
+/** @typedef {import('./data.mjs').Head} Head */
+/** @typedef {import('./scale.mjs').Scale} Scale */
+/** @typedef {import('./camera.mjs').Camera} Camera */
+
+/** Of labels and numbers. */
+const labelSize = () => 12 * em();
+
+export class Figure {
+  /**
+   * @param {HTMLElement} parent
+   * @param {Data} data
+   * @param {import('./state.mjs').State} state
+   * @param {number} set
+   * @param {Camera} camera
+   * @param {string} caption
+   */
+  constructor(parent, data, state, set, camera, caption) {
+    this.data = data;
+    this.state = state;
+    this.set = set;
+    this.camera = camera;
+    const figure = this.figure = document.createElement('figure');
+    const text = document.createElement('figcaption');
+    this.box = document.createElement('div');
+    this.box.className = 'matrix';
+    this.base = document.createElement('canvas');
+    this.over = document.createElement('canvas');
+    this.bar = document.createElement('canvas');
+    text.textContent = caption;
+    this.box.append(this.base, this.over);
+    const head = document.createElement('div');
+    head.className = 'caption';
+    head.append(text, this.bar);
+    figure.append(head, this.box);
+    parent.append(figure);
+    /** @type {Head} */
+    this.head = {levels: [], matrix: null};
+    this.left = this.top = 0;
+    /** @type {Scale | null} */
+    this.scale = null;
+  }
+
+  /** Space for labels, and the camera's space. */
+  layout() {
+    const {facts} = this.data, width = this.box.clientWidth, height = this.box.clientHeight;
+    this.left = Math.ceil(this.labelWidth(facts.rows, Math.min(110 * em(), width * .24)) + 10);
+    this.top = Math.ceil(this.labelWidth(facts.columns, Math.min(100 * em(), height * .22)) + 10);
+    this.camera.resize(facts.columns.length, facts.rows.length, width - this.left - 2, height - this.top - 2);
+  }
+
+  /** @param {string[]} labels @param {number} most */
+  labelWidth(labels, most) { return widest(labels, most, labelSize()); }
+
+  /**
+   * @param {import('./gl.mjs').GlPainter | CanvasPainter} painter
+   * @param {Scale} scale
+   * @param {(label: string) => boolean} marked
+   */
+  draw(painter, scale, marked) {
+    this.scale = scale;
+    const {camera, left, top} = this;
+    const context = sized(this.base, this.box.clientWidth, this.box.clientHeight);
+    const {view} = camera, width = camera.shownWidth, height = camera.shownHeight;
+    const target = targetOf(left, top, width, height);
+    const marks = {ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')};
+    if (this.head.levels.length > 0) {
+      const level = levelFor(this.head.levels, view.height / target.height, view.width / target.width);
+      try {
+        painter.paint(context, level, view, target, scale, marks);
+      } catch (error) {  // a lost context, or too large a texture
+        new CanvasPainter().paint(context, level, view, target, scale, marks);
+      }
+    }
+    context.strokeStyle = colour('--line');
+    context.strokeRect(left - .5, top - .5, width + 1, height + 1);
+    this.drawNumbers(context, scale);
+    this.drawLabels(context, marked);
+    this.drawBar(scale);
+  }
+
+  /** Rows or columns in view, as [first, end). */
+  get shown() {
+    const {view, rows, columns} = this.camera;
+    return {rows: [Math.floor(view.y), Math.min(rows, Math.ceil(view.y + view.height))],
+            columns: [Math.floor(view.x), Math.min(columns, Math.ceil(view.x + view.width))]};
+  }
+  /** The centre of a row or column on the canvas. @param {number} row */
+  yOf(row) { return this.top + (row + .5 - this.camera.y) * this.camera.scaleY; }
+  /** @param {number} column */
+  xOf(column) { return this.left + (column + .5 - this.camera.x) * this.camera.scaleX; }
+
+  /** Writes values into cells that are large enough. @param {CanvasRenderingContext2D} context @param {Scale} scale */
+  drawNumbers(context, scale) {
+    const {camera, head} = this;
+    if (!head.matrix || head.matrix.step > 1 || camera.scaleX < 38 * em() || camera.scaleY < 15 * em()) return;
+    const {rows, columns} = this.shown;
+    context.save();
+    context.beginPath();
+    context.rect(this.left, this.top, camera.shownWidth, camera.shownHeight);
+    context.clip();
+    context.font = `${11 * em()}px ${kFont}`;
+    context.textAlign = 'center';
+    context.textBaseline = 'middle';
+    for (let i = rows[0]; i < rows[1]; ++i)
+      for (let j = columns[0]; j < columns[1]; ++j) {
+        const value = head.matrix.value(i, j);
+        if (value === null || Number.isNaN(value)) continue;
+        context.fillStyle = inkOn(scale.rgb(value));
+        context.fillText(brief(value), this.xOf(j), this.yOf(i));
+      }
+    context.restore();
+  }
+
+  /** Labels, and a bar beside each row and column whose label is searched. @param {CanvasRenderingContext2D} context @param {(label: string) => boolean} marked */
+  drawLabels(context, marked) {
+    const {camera, left, top} = this, {facts} = this.data, {rows, columns} = this.shown;
+    const ink = colour('--ink'), mark = colour('--mark');
+    context.textBaseline = 'middle';
+    const size = (/** @type {number} */ scale) => Math.max(9, Math.min(labelSize(), scale / 1.12));
+    const down = size(camera.scaleY), stepDown = stepFor(down * 1.12 / camera.scaleY);
+    context.font = `${down}px ${kFont}`;
+    context.textAlign = 'right';
+    const inside = (/** @type {number} */ at, /** @type {number} */ from, /** @type {number} */ length) =>
+        at >= from - 1 && at <= from + length + 1;
+    for (let i = Math.ceil(rows[0] / stepDown) * stepDown; i < rows[1]; i += stepDown) {
+      if (!inside(this.yOf(i), top, camera.shownHeight)) continue;
+      context.fillStyle = marked(facts.rows[i]) ? mark : ink;
+      context.fillText(cutTo(context, facts.rows[i], left - 8), left - 5, this.yOf(i));
+    }
+    const across = size(camera.scaleX), stepAcross = stepFor(across * 1.12 / camera.scaleX);
+    context.font = `${across}px ${kFont}`;
+    context.textAlign = 'left';
+    for (let j = Math.ceil(columns[0] / stepAcross) * stepAcross; j < columns[1]; j += stepAcross) {
+      if (!inside(this.xOf(j), left, camera.shownWidth)) continue;
+      context.save();
+      context.translate(this.xOf(j), top - 5);
+      context.rotate(-Math.PI / 2);
+      context.fillStyle = marked(facts.columns[j]) ? mark : ink;
+      context.fillText(cutTo(context, facts.columns[j], top - 8), 0, 0);
+      context.restore();
+    }
+    context.fillStyle = mark;
+    const tall = Math.max(camera.scaleY, 1.5), wide = Math.max(camera.scaleX, 1.5);
+    for (let i = rows[0]; i < rows[1]; ++i)
+      if (marked(facts.rows[i])) context.fillRect(left - 4, this.yOf(i) - tall / 2, 3, tall);
+    for (let j = columns[0]; j < columns[1]; ++j)
+      if (marked(facts.columns[j])) context.fillRect(this.xOf(j) - wide / 2, top - 4, wide, 3);
+  }
+
+  /** The selected row as a band, the selected cell with a ring. */
+  drawFocus() {
+    const {camera, left, top, state} = this;
+    const context = sized(this.over, this.box.clientWidth, this.box.clientHeight);
+    context.save();
+    context.beginPath();
+    context.rect(left - 3, top - 3, camera.shownWidth + 6, camera.shownHeight + 6);
+    context.clip();
+    const tall = Math.max(camera.scaleY, 2), wide = Math.max(camera.scaleX, 2);
+    const y = this.yOf(state.row) - tall / 2, x = this.xOf(state.column) - wide / 2;
+    const line = (/** @type {number} */ at, /** @type {string} */ style) => {
+      context.strokeStyle = style;
+      context.beginPath();
+      context.moveTo(left, at);
+      context.lineTo(left + camera.shownWidth, at);
+      context.stroke();
+    };
+    if (camera.scaleX * camera.columns > 3 * wide)
+      for (const [at, out] of [[y, -.5], [y + tall, .5]]) {
+        line(at + out, '#fff');
+        line(at + 3 * out, '#000');
+      }
+    ring(context, x, y, wide, tall);
+    context.restore();
+  }
+
+  /** The colour bar. @param {Scale} scale */
+  drawBar(scale) {
+    const width = Math.min(200 * em(), this.figure.clientWidth), context = sized(this.bar, width, 14 + 15 * em());
+    for (let x = 0; x < width; ++x) {
+      const colour = scale.palette[Math.round(255 * x / (width - 1))];
+      context.fillStyle = `rgb(${colour & 255},${colour >> 8 & 255},${colour >> 16 & 255})`;
+      context.fillRect(x, 0, 1 + 1 / device.ratio, 12);
+    }
+    context.strokeStyle = colour('--line');
+    context.strokeRect(.5, .5, width - 1, 11);
+    context.font = `${labelSize()}px ${kFont}`;
+    context.fillStyle = colour('--ink');
+    const marks = /** @type {[number, CanvasTextAlign, number][]} */ (
+        [[scale.low, 'left', 0], [scale.valueAt(.5), 'center', .5], [scale.high, 'right', 1]]);
+    for (const [value, align, share] of marks) {
+      context.textAlign = align;
+      context.fillText(brief(Math.abs(value) < scale.high * 1e-9 ? 0 : value), share * width, 12 + 13 * em());
+    }
+    this.bar.setAttribute('role', 'img');
+    this.bar.setAttribute('aria-label', `colours from ${brief(scale.low)} to ${brief(scale.high)}`);
+  }
+
+  /** The cell at a pointer's position, or null. @param {PointerEvent | MouseEvent | WheelEvent} event */
+  cellAt(event) {
+    const box = this.box.getBoundingClientRect();
+    return this.camera.at(event.clientX - box.left - this.left, event.clientY - box.top - this.top);
+  }
+}

@@ -1,0 +1,258 @@
+// The overview: all heads as small pictures, layers down and heads across, or in the order of a
+// statistic.
+
+import {Camera} from './camera.mjs';
+import {levelFor} from './codes.mjs';
+import {colour, cutTo, device, em, headColour, hexColour, kFont, ring, sized, targetOf} from './pen.mjs';
+import {CanvasPainter} from './paint.mjs';
+import {rowsOfHeads} from './order.mjs';
+
+/** @typedef {import('./data.mjs').Data} Data */
+/** @typedef {import('./state.mjs').State} State */
+
+const kGap = 3, kLeastSlot = 12, kMostSlot = 170, kCaption = 13, kMargin = 3;
+
+export class Overview {
+  /**
+   * @param {HTMLElement} box
+   * @param {Data} data
+   * @param {State} state
+   * @param {(set: number, head: number) => import('./scale.mjs').Scale} scaleOf
+   */
+  constructor(box, data, state, scaleOf) {
+    this.box = box;
+    this.data = data;
+    this.state = state;
+    this.scaleOf = scaleOf;
+    this.base = document.createElement('canvas');
+    this.over = document.createElement('canvas');
+    box.append(this.base, this.over);
+    this.painter = new CanvasPainter();
+    this.camera = new Camera();
+    /** @type {number[]} */
+    this.heads = [];
+    /** @type {{title: string, heads: number[]}[]} */
+    this.rows = [];
+    this.byLayer = false;
+    this.left = this.top = 0;
+    this.run = 0;
+    /** @type {Map<string, import('./codes.mjs').Level[]>} */
+    this.decoded = new Map();
+    this.soon = 0;
+  }
+
+  /** Lays out these heads. @param {number[]} heads @param {boolean} byLayer */
+  arrange(heads, byLayer) {
+    const {facts} = this.data, width = this.box.clientWidth;
+    const stacked = !device.print && !matchMedia('(min-width: 900px) and (min-height: 560px)').matches;
+    if (stacked) this.box.style.height = '';
+    let height = this.box.clientHeight;
+    this.heads = heads;
+    this.byLayer = byLayer && facts.groups.length > 1;
+    const ratio = this.aspect();
+    let across = Math.ceil(Math.sqrt(heads.length * Math.max(width, 1) / Math.max(height, 1) * ratio));
+    across = Math.max(1, Math.min(across, heads.length, Math.floor(width / kLeastSlot)));
+    this.rows = rowsOfHeads(facts, heads, byLayer, across);
+    const columns = Math.max(1, ...this.rows.map(row => row.heads.length));
+    const down = Math.max(1, this.rows.length);
+    this.left = this.byLayer ? Math.min(70 * em(), width * .16) : kMargin;
+    this.top = this.byLayer ? 18 * em() : kMargin;
+    const camera = this.camera;
+    if (stacked) {  // the page scrolls instead of the overview
+      const fitting = this.top + kMargin + Math.min(kMostSlot, (width - this.left - kMargin) / columns) / ratio * down;
+      height = Math.ceil(Math.min(fitting, 1.2 * innerHeight));
+      this.box.style.height = `${height}px`;
+    }
+    const space = {width: Math.max(width - this.left - kMargin, 1), height: Math.max(height - this.top - kMargin, 1)};
+    camera.resize(columns, down, space.width, space.height);
+    const widest = Math.min(space.width / columns, kMostSlot * em());
+    const caption = this.captioned(widest) ? kCaption * em() : 0;
+    const side = Math.max(kLeastSlot, Math.min(widest, (space.height / down - caption) * ratio));
+    camera.base = {x: side, y: side / ratio + caption};
+    camera.clamp();
+  }
+
+  /** Width of a picture divided by its height. */
+  aspect() {
+    const {rows, columns} = this.data.facts;
+    return Math.min(Math.max(columns.length / rows.length, 2 / 3), 3 / 2);
+  }
+
+  /** @param {number} side */
+  captioned(side) { return !this.byLayer && side >= 44; }
+
+  /** The picture of a slot, in CSS pixels of the canvas. @param {number} row @param {number} column */
+  boxOf(row, column) {
+    const {camera} = this, wide = camera.scaleX, tall = camera.scaleY;
+    const caption = this.captioned(wide) ? kCaption * em() : 0, gap = Math.min(kGap, wide * .12);
+    return {left: this.left + (column - camera.x) * wide, top: this.top + (row - camera.y) * tall + caption,
+            width: wide - gap, height: tall - gap - caption};
+  }
+
+  /** Draws the pictures; a few at a time, so that the page stays responsive. `now`: all at once. */
+  draw(now = false) {
+    const run = ++this.run, {data, state, camera} = this, {facts} = data;
+    const width = this.box.clientWidth, height = this.box.clientHeight;
+    const context = sized(this.base, width, height);
+    const marks = {ground: hexColour('--ground'), hatch: hexColour('--hatch'), nan: hexColour('--nan')};
+    const frame = colour('--frame'), ink = colour('--ink'), soft = colour('--soft');
+    const view = {x: 0, y: 0, width: facts.columns.length, height: facts.rows.length};
+    /** @type {number[][]} row, column and head */
+    const slots = [];
+    const [firstRow, lastRow] = [Math.floor(camera.y), Math.ceil(camera.y + camera.view.height)];
+    const [firstColumn, lastColumn] = [Math.floor(camera.x), Math.ceil(camera.x + camera.view.width)];
+    for (let r = firstRow; r < Math.min(lastRow, this.rows.length); ++r)
+      for (let c = firstColumn; c < Math.min(lastColumn, this.rows[r].heads.length); ++c)
+        slots.push([r, c, this.rows[r].heads[c]]);
+    let next = 0;
+    const some = () => {
+      if (run !== this.run) return;
+      const start = performance.now();
+      context.textBaseline = 'alphabetic';
+      while (next < slots.length && (now || performance.now() - start < 10)) {
+        const [row, column, head] = slots[next++], box = this.boxOf(row, column);
+        const level = data.overviews[state.set][head];
+        if (!level) continue;
+        const target = targetOf(box.left, box.top, box.width, box.height);
+        const tall = view.height / target.height, wide = view.width / target.width;
+        const finer = tall < level.tall / 1.5 || wide < level.wide / 1.5 ? this.finer(state.set, head) : [];
+        this.painter.paint(context, levelFor([level, ...finer], tall, wide), view, target,
+                           this.scaleOf(state.set, head), marks);
+        if (box.width >= 16) {
+          context.strokeStyle = frame;
+          context.strokeRect(box.left + .5, box.top + .5, box.width - 1, box.height - 1);
+        }
+        if (this.captioned(camera.scaleX)) {
+          context.font = `${10 * em()}px ${kFont}`;
+          context.fillStyle = soft;
+          context.fillText(cutTo(context, this.shortTitle(head), box.width), box.left, box.top - 3);
+        }
+      }
+      if (next < slots.length) {
+        requestAnimationFrame(some);
+      } else {
+        this.drawTitles(context, ink, soft);
+        const complete = slots.every(([, , head]) => data.overviews[state.set][head] !== undefined);
+        document.body.dataset.overview = complete ? 'complete' : 'loading';
+      }
+    };
+    some();
+    this.drawRings();
+  }
+
+  /** Levels finer than the overview's, once they are decoded. @param {number} set @param {number} head */
+  finer(set, head) {
+    const key = `${set}-${head}`;
+    if (this.heads.length > 0 && this.camera.scaleX > 100 && !this.decoded.has(key)) {
+      this.decoded.set(key, []);
+      this.data.head(set, head).then(({levels}) => {
+        if (this.decoded.size > 60) this.decoded.clear();
+        this.decoded.set(key, levels);
+        this.drawSoon();
+      });
+    }
+    return this.decoded.get(key) ?? [];
+  }
+
+  drawSoon() {
+    clearTimeout(this.soon);
+    this.soon = window.setTimeout(() => this.draw(), 60);
+  }
+
+  /** "layer 3, head 5" as "3.5". @param {number} head */
+  shortTitle(head) {
+    const {facts} = this.data, group = this.groupOf(head);
+    const number = (/** @type {string} */ text) => /\d+$/.exec(text)?.[0] ?? text;
+    return group === '' ? facts.heads[head] : `${number(group)}.${number(facts.heads[head])}`;
+  }
+
+  /** @param {number} head */
+  groupOf(head) {
+    const {groups, groupEnds} = this.data.facts;
+    return groups[groupEnds.findIndex(end => head < end)] ?? '';
+  }
+
+  /** @param {number} head */
+  title(head) {
+    const group = this.groupOf(head), name = this.data.facts.heads[head];
+    return group === '' || group === name ? name : `${group}, ${name}`;
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {string} ink
+   * @param {string} soft
+   */
+  drawTitles(context, ink, soft) {
+    if (!this.byLayer) return;
+    const {camera} = this, {ratio} = device;
+    context.clearRect(0, 0, this.base.width / ratio, this.top - 1);
+    context.clearRect(0, 0, this.left - 1, this.base.height / ratio);
+    context.font = `${11 * em()}px ${kFont}`;
+    context.fillStyle = soft;
+    context.textBaseline = 'middle';
+    context.textAlign = 'right';
+    const every = Math.ceil(13 * em() / camera.scaleY), narrow = Math.ceil(24 * em() / camera.scaleX);
+    for (let r = 0; r < this.rows.length; r += every) {
+      const y = this.boxOf(r, 0).top + (camera.scaleY - kGap) / 2;
+      if (y > this.top && y < this.base.height / ratio)
+        context.fillText(cutTo(context, this.rows[r].title, this.left - 6), this.left - 6, y);
+    }
+    context.textAlign = 'center';
+    const longest = this.rows.reduce((a, b) => b.heads.length > a.heads.length ? b : a, this.rows[0]);
+    const wide = camera.scaleX >= 52 * em();
+    for (let c = 0; c < longest.heads.length; c += narrow) {
+      const x = this.boxOf(0, c).left + (camera.scaleX - kGap) / 2, name = this.data.facts.heads[longest.heads[c]];
+      if (x > this.left) context.fillText(wide ? name : /\d+$/.exec(name)?.[0] ?? name, x, this.top / 2);
+    }
+    context.textAlign = 'left';
+  }
+
+  /** Rings of the selected head and of those whose lines are drawn. */
+  drawRings() {
+    const {state} = this, context = sized(this.over, this.box.clientWidth, this.box.clientHeight);
+    this.rows.forEach((row, r) => row.heads.forEach((head, c) => {
+      const pin = state.pinned.indexOf(head);
+      if (pin < 0 && head !== state.head) return;
+      const box = this.boxOf(r, c);
+      if (pin >= 0) {
+        context.fillStyle = headColour(pin + 1, state.dark);
+        context.fillRect(box.left, box.top + box.height - 4, box.width, 4);
+      }
+      if (head === state.head) ring(context, box.left, box.top, box.width, box.height);
+    }));
+  }
+
+  /** The head at a point of the canvas, or null. @param {number} left @param {number} top */
+  headAt(left, top) {
+    const at = this.camera.at(left - this.left, top - this.top);
+    return at ? this.rows[at.row]?.heads[at.column] ?? null : null;
+  }
+
+  /** The row and column of a head, or null if it is not shown. @param {number} head */
+  placeOf(head) {
+    for (let row = 0; row < this.rows.length; ++row) {
+      const column = this.rows[row].heads.indexOf(head);
+      if (column >= 0) return {row, column};
+    }
+    return null;
+  }
+
+  /** The head next to the selected one. @param {number} right @param {number} down */
+  neighbour(right, down) {
+    const place = this.placeOf(this.state.head);
+    if (!place) return this.heads[0] ?? null;
+    const row = this.rows[Math.max(0, Math.min(this.rows.length - 1, place.row + down))].heads;
+    return row[Math.max(0, Math.min(row.length - 1, place.column + right))];
+  }
+
+  /** Moves the view so that the selected head is visible. */
+  reveal() {
+    const place = this.placeOf(this.state.head);
+    if (!place) return;
+    const {x, y} = this.camera;
+    this.camera.show(place.column, place.row);
+    if (x !== this.camera.x || y !== this.camera.y) this.draw();
+    else this.drawRings();
+  }
+}

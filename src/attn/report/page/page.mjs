@@ -1,0 +1,815 @@
+// The page: its state, its input events, and what it draws.
+
+import {Camera} from './camera.mjs';
+import {Data, Matrix, Pauses, blankName, kDifference, kEntropy, kSum} from './data.mjs';
+import {Figure} from './figure.mjs';
+import {GlPainter} from './gl.mjs';
+import {kStatisticNames, orderedHeads, statistic} from './order.mjs';
+import {Overview} from './overview.mjs';
+import {CanvasPainter} from './paint.mjs';
+import {device, headColour} from './pen.mjs';
+import {Scale, brief, paletteOf, written} from './scale.mjs';
+import {Lines, TokenText} from './side.mjs';
+import {Source} from './source.mjs';
+import {State} from './state.mjs';
+
+/** @typedef {import('./data.mjs').Facts} Facts */
+
+/** @param {string} id @returns {HTMLElement} */
+const byId = id => /** @type {HTMLElement} */ (document.getElementById(id));
+/** @param {string} id */
+const input = id => /** @type {HTMLInputElement} */ (byId(id));
+/** @param {string} id */
+const select = id => /** @type {HTMLSelectElement} */ (byId(id));
+
+const parsed = new Promise(resolve => {
+  if (document.readyState !== 'loading') resolve(null);
+  else document.addEventListener('DOMContentLoaded', () => resolve(null));
+});
+/** The text of an element, which may not have been read yet; it is complete if another follows it. @param {string} id */
+async function textOf(id) {
+  const element = document.getElementById(id);
+  if (element?.nextElementSibling) return element.textContent ?? '';
+  await parsed;
+  return document.getElementById(id)?.textContent ?? '';
+}
+
+/** @type {Facts} */
+const facts = JSON.parse(byId('attn').textContent ?? '');
+const rows = facts.rows.length, columns = facts.columns.length;
+const data = new Data(facts, textOf), compares = data.compares;
+const setNames = compares ? [...facts.sets, `${facts.sets[0]} − ${facts.sets[1]}`] : facts.sets;
+const state = new State({
+  heads: data.headCount, rows, columns, sets: facts.sets.length,
+  mode: facts.log ? 'log' : facts.signed || columns <= 64 ? 'linear' : 'root',
+  dark: matchMedia('(prefers-color-scheme: dark)').matches, order: compares ? 'difference' : 'file',
+});
+
+// ---- colours
+
+const palettes = {light: [paletteOf(facts.maps.paper), paletteOf(facts.maps.diverging)],
+                  dark: [paletteOf(facts.maps.night), paletteOf(facts.maps.divergingNight)]};
+
+/** The largest magnitude of a head, from its overview. @param {number} set @param {number} head */
+function largestOf(set, head) {
+  if (set === kDifference) return statistic(facts, 'difference', set)[head] ?? 0;
+  return statistic(facts, 'largest', set)[head] ?? 0;
+}
+
+/** @type {Map<string, Scale>} */
+const scales = new Map();
+
+/** The scale of a head's colours. @param {number} set @param {number} head */
+function scaleOf(set, head) {
+  const signed = facts.signed || set === kDifference;
+  const key = [set, state.own ? head : '', state.mode, state.dark].join();
+  let scale = scales.get(key);
+  if (!scale) {
+    let range = facts.limits;
+    if (state.own) range = [0, largestOf(set, head)];
+    else if (set === kDifference) range = [0, Math.max(...facts.heads.map((_, h) => largestOf(set, h)))];
+    scale = new Scale(range, signed, state.mode, palettes[state.dark ? 'dark' : 'light'][signed ? 1 : 0], facts.unit);
+    scales.set(key, scale);
+  }
+  return scale;
+}
+
+// ---- what is drawn
+
+const camera = new Camera();
+const overview = new Overview(byId('overview'), data, state, scaleOf);
+const axes = `${facts.rowAxis} down, ${facts.columnAxis} across`;
+const figures = setNames.map((name, set) =>
+    new Figure(byId('matrices'), data, state, set, camera, compares ? name : axes));
+const lines = new Lines(byId('scroll'), byId('tall'), /** @type {HTMLCanvasElement} */ (byId('lines')), data, state);
+const text = new TokenText(byId('text'), data, state);
+const sources = (facts.sources ?? []).map((_, set) => new Source(facts, set));
+
+/** @returns {GlPainter | CanvasPainter} */
+function newPainter() {
+  try {
+    return new GlPainter();
+  } catch (error) {
+    return new CanvasPainter();
+  }
+}
+let painter = newPainter();
+
+const found = () => {
+  const words = state.find.toLowerCase();
+  return (/** @type {string} */ label) => words !== '' && label.toLowerCase().includes(words);
+};
+
+function drawMatrices() {
+  for (const figure of figures) figure.draw(painter, scaleOf(figure.set, state.head), found());
+  drawFocus();
+}
+
+/** Lays out and draws the selected head; its coarse levels until its values are decoded. */
+let wanted = '';
+async function drawHead() {
+  const {head} = state, key = wanted = `${head}`;
+  byId('panel').textContent = overview.title(head);
+  overview.drawRings();
+  for (const figure of figures) {
+    const level = data.overviews[figure.set][head];
+    figure.head = {levels: level ? [level] : [], matrix: null};
+  }
+  drawMatrices();
+  const heads = await Promise.all(figures.map(figure => data.head(figure.set, head)));
+  if (key !== wanted) return;
+  heads.forEach((one, k) => { figures[k].head = one; });
+  if (undecided) selectStrongest();
+  drawMatrices();
+  document.body.dataset.head = `${head}`;
+  drawSide();
+  readFile(head);
+}
+
+/** Whether the fragment left the selected cell open. */
+let undecided = false;
+/** Selects the largest difference; without a comparison, the strongest key of the last query. */
+function selectStrongest() {
+  undecided = false;
+  const [level] = [...figures[figures.length - 1].head.levels].sort((a, b) => a.tall * a.wide - b.tall * b.wide);
+  const from = compares ? 0 : (level.rows - 1) * level.columns;
+  let strongest = from;
+  for (let k = from; k < level.codes.length; ++k) if (level.codes[k] > level.codes[strongest]) strongest = k;
+  state.row = compares ? Math.floor(strongest / level.columns) * level.tall : rows - 1;
+  state.column = strongest % level.columns * level.wide;
+  revealed = false;
+}
+/** Whether the lines' view shows the selection. */
+let revealed = false;
+
+/** Blocks of cells of the page are replaced by those of the file, if it is open. @param {number} head */
+async function readFile(head) {
+  if (facts.step === 1) return;
+  await Promise.all(sources.map(async source => {
+    if (!source.place || data.read.has(`${source.set}-${head}`)) return;
+    try {
+      const matrix = /** @type {Matrix} */ (await data.matrix(source.set, head));
+      data.read.set(`${source.set}-${head}`, await source.level(matrix, head));
+      if (state.head === head) drawHead();
+    } catch (error) {
+      refuseSource(source.set, error);
+    }
+  }));
+}
+
+/** @param {string[]} labels @param {number} i */
+const named = (labels, i) => labels[i] === String(i) ? labels[i] : `${i}: ${labels[i]}`;
+
+/** The value of the selected cell in a set, exactly if the file is open. @param {number} set */
+function cellText(set) {
+  const {matrix} = figures[set].head, {row, column} = state;
+  if (!matrix) return '…';
+  const value = matrix.value(row, column);
+  if (value === null) return blankName(facts, set);
+  const exact = exactRows[set]?.key === `${state.head}-${row}` ? exactRows[set].values[column] : null;
+  if (exact !== null) return written(exact, 0, set !== kDifference && sources[set].single, 'hidden');
+  const shown = written(value, matrix.error(row), facts.bits === 32, '');
+  return facts.step > 1 ? `${shown} (largest of ${facts.step} × ${facts.step})` : shown;
+}
+
+/** The rows that were read from files, for each set. @type {{key: string, values: number[]}[]} */
+const exactRows = [];
+
+/** Reads the selected row from the files, if they are open. */
+async function readRows() {
+  const {head, row} = state, key = `${head}-${row}`;
+  for (const source of sources) {
+    if (!source.place || exactRows[source.set]?.key === key) continue;
+    const matrix = figures[source.set].head.matrix;
+    if (!(matrix instanceof Matrix)) continue;
+    try {
+      exactRows[source.set] = {key, values: await source.row(matrix, head, row)};
+    } catch (error) {
+      refuseSource(source.set, error);
+    }
+  }
+  if (compares && exactRows[0]?.key === key && exactRows[1]?.key === key && exactRows[kDifference]?.key !== key)
+    exactRows[kDifference] = {key, values: exactRows[0].values.map((a, j) => a - exactRows[1].values[j])};
+  if (state.head === head && state.row === row) writeFacts();
+}
+
+function writeFacts() {
+  const {row, column} = state, {matrix} = figures[0].head;
+  byId('query').textContent = named(facts.rows, row);
+  byId('key').textContent = named(facts.columns, column);
+  byId('value').textContent = cellText(0);
+  if (compares) [byId('other').textContent, byId('difference').textContent] = [cellText(1), cellText(kDifference)];
+  const sum = matrix ? matrix.row(row, kSum) : NaN, entropy = matrix ? matrix.row(row, kEntropy) : NaN;
+  byId('sum').textContent = Number.isFinite(sum) ? String(Number(sum.toPrecision(6))) : '–';
+  byId('entropy').textContent = Number.isNaN(entropy) ? '–' : `${entropy.toFixed(3)} nats`;
+  byId('locked').textContent = state.locked ? 'locked' : 'not locked';
+}
+
+function drawFocus() {
+  for (const figure of figures) figure.drawFocus();
+  writeFacts();
+  drawSide();
+  if (sources.some(source => source.place)) readRows();
+  saveSoon();
+}
+
+/** The lines or the text of the selected head; of its first result if two are compared. */
+async function drawSide() {
+  const isText = state.side !== 'lines', {head} = state;
+  byId('tall').hidden = isText;
+  byId('text').hidden = !isText;
+  const values = figures[0].head.matrix;
+  if (!values) return;
+  if (isText) {
+    byId('colour-key').replaceChildren();
+    return text.draw(values, scaleOf(0, head), found());
+  }
+  const heads = [head, ...state.pinned.filter(pin => pin !== head)];
+  const all = await Promise.all(heads.map(one => data.matrix(0, one)));
+  if (head !== state.head || state.side !== 'lines') return;
+  lines.heads = heads.map((one, k) => ({
+    values: all[k], scale: scaleOf(0, one), title: overview.title(one),
+    colour: headColour(k === 0 ? 0 : state.pinned.indexOf(one) + 1, state.dark)}));
+  lines.marked = found();
+  byId('colour-key').replaceChildren(...(lines.heads.length < 2 ? [] : lines.heads.map(one => {
+    const item = document.createElement('span'), swatch = document.createElement('i');
+    swatch.style.background = one.colour;
+    item.append(swatch, one.title || 'this head');
+    return item;
+  })));
+  lines.draw();
+  if (!revealed) lines.reveal();
+  revealed = true;
+}
+
+/** Several moves within a frame are drawn once. */
+let asked = false;
+/** @param {number} row @param {number} column @param {boolean} byKey */
+function focusOn(row, column, byKey = false) {
+  state.row = Math.max(0, Math.min(rows - 1, row));
+  state.column = Math.max(0, Math.min(columns - 1, column));
+  if (byKey) {
+    const {x, y} = camera;
+    camera.show(state.column, state.row);
+    if (x !== camera.x || y !== camera.y) drawMatricesSoon();
+  }
+  if (asked) return;
+  asked = true;
+  requestAnimationFrame(() => {
+    asked = false;
+    drawFocus();
+    if (byKey) {
+      lines.reveal();
+      byId('status').textContent = `${byId('query').textContent}, ${byId('key').textContent}: ${byId('value').textContent}`;
+    }
+  });
+}
+
+let drawing = false;
+function drawMatricesSoon() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    saveCamera();
+    drawMatrices();
+  });
+}
+
+/** @param {number | null} head */
+function chooseHead(head) {
+  if (head === null || head === state.head) return;
+  state.head = (head + data.headCount) % data.headCount;
+  overview.reveal();
+  drawHead();
+  saveSoon();
+}
+
+/** The next head in the order of the overview. @param {number} step */
+function stepHead(step) {
+  const {heads} = overview, at = heads.indexOf(state.head);
+  if (heads.length > 0) chooseHead(heads[(at + step + heads.length) % heads.length]);
+}
+
+/** @param {number} head */
+function pin(head) {
+  const at = state.pinned.indexOf(head);
+  if (at >= 0) state.pinned.splice(at, 1);
+  else if (state.pinned.length < 6) state.pinned.push(head);
+  overview.drawRings();
+  drawSide();
+  saveSoon();
+}
+
+/** @param {boolean} locked */
+function lock(locked) {
+  state.locked = locked;
+  drawFocus();
+}
+
+function arrange() {
+  overview.arrange(orderedHeads(facts, state.order, state.set, state.least, state.most), state.order === 'file');
+  const {length} = overview.heads;
+  byId('shown').textContent = length === data.headCount ? `${length} heads` : `${length} of ${data.headCount} heads`;
+}
+
+/** Lays out everything and draws it. */
+function redraw() {
+  for (const figure of figures) figure.layout();
+  arrange();
+  overview.draw();
+  drawMatrices();
+}
+
+function theme() { document.documentElement.dataset.theme = state.dark ? 'dark' : 'light'; }
+
+/** Decodes and draws the overview of a set. */
+async function loadOverview() {
+  const {set} = state;
+  overview.draw();
+  await data.loadOverview(set, () => { if (set === state.set) overview.drawSoon(); });
+  if (set === state.set) overview.draw();
+}
+
+// ---- the URL's fragment
+
+let saving = 0;
+function saveSoon() {
+  clearTimeout(saving);
+  saving = window.setTimeout(save, 300);
+}
+function save() {
+  clearTimeout(saving);
+  const fragment = state.fragment();
+  if (`#${fragment}` === (location.hash || '#')) return;
+  try {
+    history.replaceState(null, '', `#${fragment}`);
+  } catch (error) {  // some browsers limit how often the address may change
+  }
+}
+function saveCamera() {
+  Object.assign(state, {zoom: camera.zoom, x: camera.x, y: camera.y});
+  for (const figure of figures) figure.box.classList.toggle('zoomed', camera.zoom > 1);
+  saveSoon();
+}
+
+/** Reads the state from the fragment and shows it in the controls. */
+function readFragment() {
+  state.read(location.hash.slice(1));
+  select('set').value = String(state.set);
+  select('scale').value = state.own ? 'head' : 'shared';
+  select('colours').value = facts.signed && state.mode === 'log' ? 'linear' : state.mode;
+  select('order').value = state.order;
+  const number = (/** @type {number} */ limit) => Number.isFinite(limit) ? String(limit) : '';
+  input('least').value = number(state.least);
+  input('most').value = number(state.most);
+  input('find').value = state.find;
+  for (const radio of document.querySelectorAll('input[name=side]'))
+    if (radio instanceof HTMLInputElement) radio.checked = radio.value === state.side;
+  byId('range').hidden = state.order === 'file';
+  countFound();
+}
+
+// ---- input events
+
+/** @param {string} words @param {number} left @param {number} top */
+function showTip(words, left, top) {
+  const tip = byId('tip');
+  tip.hidden = false;
+  tip.textContent = words;
+  const {width, height} = tip.getBoundingClientRect();
+  const x = left + 16 + width > innerWidth ? left - 12 - width : left + 16;
+  const y = top + 18 + height > innerHeight ? top - 12 - height : top + 18;
+  tip.style.transform = `translate(${Math.max(2, x)}px, ${Math.max(2, y)}px)`;
+}
+const hideTip = () => { byId('tip').hidden = true; };
+
+/** @param {WheelEvent} event @param {Camera} of @param {number} left @param {number} top @param {() => void} draw */
+function wheel(event, of, left, top, draw) {
+  if (event.ctrlKey || event.metaKey) of.zoomBy(Math.exp(-event.deltaY * (event.deltaMode === 1 ? .05 : .002)), left, top);
+  else if (of.shownWidth < of.columns * of.scaleX - 1 || of.shownHeight < of.rows * of.scaleY - 1) {
+    const factor = event.deltaMode === 1 ? 18 : 1, [x, y] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+    const before = [of.x, of.y];
+    of.pan(-x * factor, -y * factor);
+    if (before[0] === of.x && before[1] === of.y) return;
+  } else return;
+  event.preventDefault();
+  draw();
+}
+
+/**
+ * Moves the view while the pointer is dragged; returns whether it moved since it was pressed.
+ * @param {HTMLElement} box
+ * @param {Camera} of
+ * @param {() => void} draw
+ */
+function draggable(box, of, draw) {
+  let moved = false;
+  box.addEventListener('pointerdown', event => {
+    moved = false;
+    if (event.button !== 0) return;
+    let [x, y] = [event.clientX, event.clientY];
+    const start = [x, y];
+    const move = (/** @type {PointerEvent} */ next) => {
+      if (!moved && Math.hypot(next.clientX - start[0], next.clientY - start[1]) < 5) return;
+      if (of.shownWidth >= of.columns * of.scaleX - 1 && of.shownHeight >= of.rows * of.scaleY - 1) return;
+      moved = true;
+      of.pan(next.clientX - x, next.clientY - y);
+      [x, y] = [next.clientX, next.clientY];
+      draw();
+    };
+    const end = () => {
+      window.removeEventListener('pointermove', move);
+      window.removeEventListener('pointerup', end);
+      window.removeEventListener('pointercancel', end);
+    };
+    window.addEventListener('pointermove', move);
+    window.addEventListener('pointerup', end);
+    window.addEventListener('pointercancel', end);
+  });
+  return () => moved;
+}
+
+for (const figure of figures) {
+  const moved = draggable(figure.box, camera, drawMatricesSoon);
+  figure.box.addEventListener('pointermove', event => {
+    const cell = figure.cellAt(event);
+    if (!cell) return hideTip();
+    if (!state.locked) focusOn(cell.row, cell.column);
+    const {matrix} = figure.head;
+    const value = matrix?.value(cell.row, cell.column), error = matrix?.error(cell.row) ?? 0;
+    const shown = !matrix || value === undefined ? '…' : written(value, error, facts.bits === 32, blankName(facts, figure.set));
+    showTip(`${named(facts.rows, cell.row)} → ${named(facts.columns, cell.column)}\n${shown}`, event.clientX, event.clientY);
+  });
+  figure.box.addEventListener('pointerleave', hideTip);
+  figure.box.addEventListener('click', event => {
+    const cell = figure.cellAt(event);
+    if (!cell || moved()) return;
+    const again = state.locked && cell.row === state.row && cell.column === state.column;
+    [state.row, state.column] = [cell.row, cell.column];
+    lock(!again);
+  });
+  figure.box.addEventListener('dblclick', () => { camera.reset(); drawMatricesSoon(); });
+  figure.box.addEventListener('wheel', event => {
+    const box = figure.box.getBoundingClientRect();
+    wheel(event, camera, event.clientX - box.left - figure.left, event.clientY - box.top - figure.top, drawMatricesSoon);
+  }, {passive: false});
+}
+
+/** @param {PointerEvent | MouseEvent} event */
+function headAt(event) {
+  const box = byId('overview').getBoundingClientRect();
+  return overview.headAt(event.clientX - box.left, event.clientY - box.top);
+}
+const movedOverview = draggable(byId('overview'), overview.camera, () => overview.draw());
+byId('overview').addEventListener('click', event => {
+  const head = headAt(event);
+  if (head === null || movedOverview()) return;
+  if (event.shiftKey || event.ctrlKey || event.metaKey) pin(head);
+  else chooseHead(head);
+});
+byId('overview').addEventListener('pointermove', event => {
+  const head = headAt(event);
+  if (head === null) return hideTip();
+  const numbers = facts.statistics.map(({name}) => {
+    const value = statistic(facts, name, state.set)[head];
+    return value === null ? '' : `\n${kStatisticNames[name]}: ${brief(value)}`;
+  });
+  showTip(`${overview.title(head)}${numbers.join('')}`, event.clientX, event.clientY);
+});
+byId('overview').addEventListener('pointerleave', hideTip);
+byId('overview').addEventListener('wheel', event => {
+  const box = byId('overview').getBoundingClientRect();
+  wheel(event, overview.camera, event.clientX - box.left - overview.left, event.clientY - box.top - overview.top,
+        () => overview.draw());
+}, {passive: false});
+
+byId('lines').addEventListener('click', event => {
+  const {query, key} = lines.at(event);
+  if (query !== undefined) focusOn(query, state.column);
+  if (key !== undefined) focusOn(state.row, key);
+});
+/** @param {Event} event @param {boolean} click */
+function tokenEvent(event, click) {
+  const token = text.at(event);
+  if (token === null || (state.locked && !click)) return;
+  if (state.side === 'keys') focusOn(click || rows !== columns ? token : state.row, rows === columns && !click ? token : state.column);
+  else focusOn(rows === columns ? token : state.row, rows === columns ? state.column : token);
+}
+byId('text').addEventListener('pointerover', event => tokenEvent(event, false));
+byId('text').addEventListener('click', event => tokenEvent(event, true));
+
+/** @param {number} factor */
+function zoom(factor) {
+  const {shownWidth, shownHeight} = camera;
+  camera.zoomBy(factor, shownWidth / 2, shownHeight / 2);
+  drawMatricesSoon();
+}
+
+function findNext() {
+  const marked = found();
+  for (let step = 1; step <= rows; ++step) {
+    const row = (state.row + step) % rows;
+    if (marked(facts.rows[row])) return focusOn(row, state.column, true);
+  }
+}
+
+/** @type {Record<string, () => void>} */
+const matrixKeys = {
+  ArrowUp: () => focusOn(state.row - 1, state.column, true),
+  ArrowDown: () => focusOn(state.row + 1, state.column, true),
+  ArrowLeft: () => focusOn(state.row, state.column - 1, true),
+  ArrowRight: () => focusOn(state.row, state.column + 1, true),
+  PageUp: () => focusOn(state.row - 10, state.column, true),
+  PageDown: () => focusOn(state.row + 10, state.column, true),
+  Home: () => focusOn(state.row, 0, true),
+  End: () => focusOn(state.row, columns - 1, true),
+  Enter: () => lock(!state.locked),
+};
+/** @type {Record<string, () => void>} */
+const overviewKeys = {
+  ArrowUp: () => chooseHead(overview.neighbour(0, -1)),
+  ArrowDown: () => chooseHead(overview.neighbour(0, 1)),
+  ArrowLeft: () => chooseHead(overview.neighbour(-1, 0)),
+  ArrowRight: () => chooseHead(overview.neighbour(1, 0)),
+  Home: () => chooseHead(overview.heads[0] ?? null),
+  End: () => chooseHead(overview.heads.at(-1) ?? null),
+  Enter: () => byId('matrices').focus(),
+  ' ': () => pin(state.head),
+};
+/** @type {Record<string, () => void>} */
+const pageKeys = {
+  Escape: () => lock(false),
+  '[': () => stepHead(-1),
+  ']': () => stepHead(1),
+  '/': () => byId('find').focus(),
+  '+': () => zoom(1.5),
+  '=': () => zoom(1.5),
+  '-': () => zoom(1 / 1.5),
+  0: () => { camera.reset(); drawMatricesSoon(); },
+};
+
+document.addEventListener('keydown', event => {
+  if (event.ctrlKey || event.altKey || event.metaKey) return;
+  const {target, key} = event;
+  if (!(target instanceof HTMLElement)) return;
+  if (target.id === 'find' && key === 'Enter') {
+    event.preventDefault();
+    return findNext();
+  }
+  if (/INPUT|SELECT|SUMMARY|BUTTON/.test(target.tagName)) {
+    if (key === 'Escape') target.blur();
+    return;
+  }
+  const own = target.id === 'matrices' || target === document.body ? matrixKeys : target.id === 'overview' ? overviewKeys : {};
+  // Keys that scroll do so unless the matrix has the focus.
+  const scrolls = target === document.body && !/^Arrow|Enter/.test(key);
+  const action = (scrolls ? undefined : own[key]) ?? pageKeys[key];
+  if (!action) return;
+  event.preventDefault();
+  action();
+  if (target.id === 'overview') byId('status').textContent = byId('panel').textContent;
+});
+
+/** @param {string} id @param {(value: string) => void} set */
+function onChange(id, set) {
+  byId(id).addEventListener('change', event => {
+    set(/** @type {HTMLInputElement} */ (event.target).value);
+    saveSoon();
+  });
+}
+onChange('set', value => {
+  state.set = Number(value);
+  arrange();
+  loadOverview();
+});
+onChange('scale', value => { state.own = value === 'head'; redraw(); });
+onChange('colours', value => { state.mode = /** @type {import('./scale.mjs').Mode} */ (value); redraw(); });
+onChange('order', value => {
+  state.order = value;
+  state.least = -Infinity;
+  state.most = Infinity;
+  input('least').value = input('most').value = '';
+  byId('range').hidden = value === 'file';
+  overview.camera.reset();
+  arrange();
+  overview.draw();
+});
+for (const [id, none] of /** @type {[('least' | 'most'), number][]} */ ([['least', -Infinity], ['most', Infinity]]))
+  onChange(id, value => {
+    const number = value.trim() === '' ? none : Number(value);
+    input(id).setAttribute('aria-invalid', String(Number.isNaN(number)));
+    state[id] = Number.isNaN(number) ? none : number;
+    overview.camera.reset();
+    arrange();
+    overview.draw();
+  });
+for (const radio of document.querySelectorAll('input[name=side]'))
+  radio.addEventListener('change', event => {
+    state.side = /** @type {'lines' | 'text' | 'keys'} */ (/** @type {HTMLInputElement} */ (event.target).value);
+    drawSide();
+    saveSoon();
+  });
+byId('before').addEventListener('click', () => stepHead(-1));
+byId('after').addEventListener('click', () => stepHead(1));
+byId('in').addEventListener('click', () => zoom(1.5));
+byId('out').addEventListener('click', () => zoom(1 / 1.5));
+byId('fit').addEventListener('click', () => pageKeys[0]());
+byId('theme').addEventListener('click', () => { state.dark = !state.dark; theme(); redraw(); });
+byId('controls').addEventListener('submit', event => event.preventDefault());
+function countFound() {
+  const marked = found(), count = facts.rows.filter(marked).length;
+  byId('found').textContent = state.find === '' ? '' : `${count} of ${rows}`;
+}
+byId('find').addEventListener('input', event => {
+  state.find = /** @type {HTMLInputElement} */ (event.target).value;
+  countFound();
+  drawMatrices();
+  saveSoon();
+});
+document.addEventListener('pointerdown', event => {
+  const menu = /** @type {HTMLDetailsElement} */ (byId('menu'));
+  if (menu.open && event.target instanceof Node && !menu.contains(event.target)) menu.open = false;
+});
+window.addEventListener('hashchange', () => {
+  readFragment();
+  camera.zoom = state.zoom;
+  redraw();
+  loadOverview();
+  drawHead();
+});
+
+// ---- copy and save
+
+/** @param {string} words */
+async function copy(words) {
+  try {
+    await navigator.clipboard.writeText(words);
+  } catch (error) {
+    const area = document.createElement('textarea');
+    area.value = words;
+    document.body.append(area);
+    area.select();
+    document.execCommand('copy');
+    area.remove();
+  }
+  byId('status').textContent = 'copied';
+}
+
+/** @param {Blob} blob @param {string} name */
+function saveAs(blob, name) {
+  const link = document.createElement('a'), address = URL.createObjectURL(blob);
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 1000);
+}
+
+/** @param {number | null} value */
+const plain = value => value === null ? '' : String(facts.bits === 32 ? Math.fround(value) : value);
+
+/** "query, key, value" for each key, with tabs. */
+export function rowText() {
+  const {matrix} = figures[0].head;
+  if (!matrix) return '';
+  const others = compares ? [figures[1].head.matrix] : [];
+  const lines = facts.columns.map((key, j) => [facts.rows[state.row], key, ...[matrix, ...others].map(one =>
+      plain(one ? one.value(state.row, j) : null))].join('\t'));
+  return `${lines.join('\n')}\n`;
+}
+
+/** The matrix with its labels as CSV (RFC 4180). */
+async function matrixCsv() {
+  const {matrix} = figures[0].head, pauses = new Pauses(), parts = [];
+  const quoted = (/** @type {string} */ words) => /[",\r\n]/.test(words) ? `"${words.replace(/"/g, '""')}"` : words;
+  parts.push(['', ...facts.columns.map(quoted)].join(','));
+  for (let i = 0; matrix && i < rows; ++i) {
+    parts.push([quoted(facts.rows[i]), ...facts.columns.map((_, j) => plain(matrix.value(i, j)))].join(','));
+    await pauses.pause();
+  }
+  return `${parts.join('\r\n')}\r\n`;
+}
+const fileName = () => `${facts.title} ${overview.title(state.head)}`.replace(/[^\w.-]+/g, '-').replace(/-$/, '');
+byId('copy-row').addEventListener('click', () => copy(rowText()));
+byId('copy-link').addEventListener('click', () => { save(); copy(location.href); });
+byId('save-csv').addEventListener('click', async () =>
+    saveAs(new Blob([await matrixCsv()], {type: 'text/csv'}), `${fileName()}.csv`));
+byId('save-png').addEventListener('click', () => {
+  const picture = document.createElement('canvas'), parts = figures.map(figure => figure.base);
+  picture.width = parts.reduce((width, part) => width + part.width, 0);
+  picture.height = Math.max(...parts.map(part => part.height));
+  const context = /** @type {CanvasRenderingContext2D} */ (picture.getContext('2d'));
+  context.fillStyle = getComputedStyle(document.body).backgroundColor;
+  context.fillRect(0, 0, picture.width, picture.height);
+  parts.reduce((left, part) => { context.drawImage(part, left, 0); return left + part.width; }, 0);
+  picture.toBlob(blob => { if (blob) saveAs(blob, `${fileName()}.png`); });
+});
+
+// ---- the original files
+
+/** @param {number} set @param {unknown} error */
+function refuseSource(set, error) {
+  sources[set].close();
+  sourceOutputs[set].textContent = error instanceof Error ? error.message : String(error);
+  writeFacts();
+}
+const sourceOutputs = sources.map((source, set) => {
+  const label = document.createElement('label'), chooser = document.createElement('input');
+  const output = document.createElement('output');
+  chooser.type = 'file';
+  label.append(`for exact values, open ${source.about.file} `, chooser, output);
+  chooser.addEventListener('change', async () => {
+    const file = chooser.files?.[0];
+    if (!file) return;
+    try {
+      await source.open(file);
+      exactRows.length = 0;
+      const matrix = await data.matrix(set, state.head);
+      if (matrix instanceof Matrix) await source.row(matrix, state.head, state.row);
+      output.textContent = 'exact';
+      readRows();
+      readFile(state.head);
+    } catch (error) {
+      refuseSource(set, error);
+    }
+  });
+  byId('sources').append(label);
+  return output;
+});
+
+// ---- print
+
+let printed = {dark: false};
+/** Lays everything out for a sheet of A4, light and without zoom. */
+function beforePrint() {
+  const width = 700, {dark} = state, sides = [byId('overview'), ...figures.map(figure => figure.box)];
+  printed = {dark};
+  state.dark = false;
+  device.print = 2;
+  theme();
+  camera.zoom = overview.camera.zoom = 1;
+  for (const box of sides) box.style.width = `${width}px`;
+  const down = Math.max(overview.rows.length, 1), across = Math.max(1, ...overview.rows.map(row => row.heads.length));
+  byId('overview').style.height = `${Math.min(900, Math.max(60, 30 + width / across * down / overview.aspect()))}px`;
+  for (const {box} of figures) box.style.height = `${Math.min(880, Math.max(140, 60 + width * rows / columns))}px`;
+  byId('scroll').style.width = `${width}px`;
+  for (const figure of figures) figure.layout();
+  arrange();
+  overview.draw(true);
+  for (const figure of figures) figure.draw(painter, scaleOf(figure.set, state.head), found());
+  for (const figure of figures) figure.drawFocus();
+  if (state.side === 'lines') lines.draw(Math.min(900, lines.allHeight));
+}
+function afterPrint() {
+  state.dark = printed.dark;
+  device.print = 0;
+  theme();
+  for (const box of [byId('overview'), byId('scroll'), ...figures.map(figure => figure.box)])
+    box.style.width = box.style.height = '';
+  camera.zoom = state.zoom;
+  redraw();
+}
+window.addEventListener('beforeprint', beforePrint);
+window.addEventListener('afterprint', afterPrint);
+
+// ---- start
+
+byId('title').textContent = facts.title;
+byId('notes').textContent = facts.notes.join(' · ');
+/** @param {string} axis */
+const one = axis => ({queries: 'query', keys: 'key', batches: 'batch'})[axis] ?? axis.replace(/s$/, '');
+byId('row-axis').textContent = one(facts.rowAxis);
+byId('column-axis').textContent = one(facts.columnAxis);
+if (compares) [byId('first-name').textContent, byId('second-name').textContent] = facts.sets;
+setNames.forEach((name, set) => select('set').append(new Option(name, String(set))));
+const several = facts.groups.length > 1;
+select('order').append(new Option(several ? 'of layers and heads' : 'of the file', 'file'),
+    ...facts.statistics.map(({name}) => new Option(`by ${kStatisticNames[name]}`, name)));
+if (facts.signed) /** @type {HTMLOptionElement} */ (select('colours').querySelector('[value=log]')).remove();
+const cells = [facts.hidden.some(Boolean) ? 'hatched: hidden' : '', facts.zeros.some(Boolean) ? 'dotted: exactly 0' : '',
+               facts.nan ? 'crossed out or filled: NaN' : ''].filter(Boolean);
+byId('legend').textContent = cells.join(' · ');
+document.body.classList.toggle('compares', compares);
+document.body.classList.toggle('single', data.headCount === 1);
+theme();
+readFragment();
+if (compares && state.head === 0 && state.order === 'difference')
+  state.head = orderedHeads(facts, 'difference', kDifference)[0] ?? 0;
+undecided = !/\b(row|column)=/.test(location.hash);
+const resized = new ResizeObserver(() => { if (!device.print) redraw(); });
+for (const figure of figures) figure.layout();
+Object.assign(camera, {zoom: state.zoom, x: state.x, y: state.y});
+camera.clamp();
+redraw();
+drawHead();
+loadOverview();
+for (const box of [byId('overview'), byId('matrices'), byId('scroll')]) resized.observe(box);
+document.body.dataset.ready = 'yes';
+
+/** For tests and the browser's console. */
+Object.assign(window, {attn: {
+  facts, data, state, figures, overview, lines, text, camera, chooseHead, focusOn, redraw, scaleOf, rowText, matrixCsv,
+  beforePrint, afterPrint, GlPainter, CanvasPainter,
+  get painter() { return painter; },
+  set painter(other) { painter = other; drawMatrices(); },
+}});

@@ -1,0 +1,92 @@
+// The state of the page, and its text in the URL's fragment.
+
+/** @typedef {import('./scale.mjs').Mode} Mode */
+
+export class State {
+  /**
+   * @param {{heads: number, rows: number, columns: number, sets: number, mode: Mode, dark: boolean,
+   *   order: string}} defaults
+   */
+  constructor({heads, rows, columns, sets, mode, dark, order}) {
+    this.limits = {heads, rows, columns, sets};
+    this.defaults = {mode, order, set: sets > 1 ? 2 : 0};
+    this.set = this.defaults.set;  // of the overview
+    this.head = 0;
+    this.row = 0;
+    this.column = 0;
+    this.locked = false;
+    this.own = false;  // each head has its own scale
+    /** @type {Mode} */
+    this.mode = mode;
+    this.dark = dark;
+    this.find = '';
+    this.order = order;
+    this.least = -Infinity;
+    this.most = Infinity;
+    /** @type {'lines' | 'text' | 'keys'} */
+    this.side = 'lines';
+    /** Heads whose lines are drawn as well. @type {number[]} */
+    this.pinned = [];
+    this.zoom = 1;
+    this.x = 0;
+    this.y = 0;
+  }
+
+  /** What differs from the defaults, as "head=3&row=5". */
+  fragment() {
+    const {defaults} = this, parts = new URLSearchParams();
+    const add = (/** @type {string} */ key, /** @type {unknown} */ value, /** @type {unknown} */ usual) => {
+      if (value !== usual) parts.set(key, String(value));
+    };
+    add('set', this.set, defaults.set);
+    add('head', this.head, 0);
+    add('row', this.row, null);
+    add('column', this.column, null);
+    add('locked', this.locked ? 1 : 0, 0);
+    add('scale', this.own ? 'head' : 'shared', 'shared');
+    add('colours', this.mode, defaults.mode);
+    add('order', this.order, defaults.order);
+    add('least', this.least, -Infinity);
+    add('most', this.most, Infinity);
+    add('side', this.side, 'lines');
+    add('pinned', this.pinned.join('.'), '');
+    add('find', this.find, '');
+    if (this.zoom > 1) parts.set('zoom', [this.zoom, this.x, this.y].map(n => Number(n.toPrecision(5))).join('_'));
+    return parts.toString();
+  }
+
+  /** Sets what the fragment has; ignores what is not valid. @param {string} text */
+  read(text) {
+    const parts = new URLSearchParams(text), {limits} = this;
+    const index = (/** @type {string} */ key, /** @type {number} */ count, /** @type {number} */ usual) => {
+      const value = Number(parts.get(key) ?? usual);
+      return Number.isInteger(value) && value >= 0 && value < count ? value : usual;
+    };
+    const number = (/** @type {string} */ key, /** @type {number} */ usual) => {
+      const value = Number(parts.get(key) ?? usual);
+      return Number.isNaN(value) ? usual : value;
+    };
+    /** @type {<T extends string>(key: string, choices: readonly T[], usual: T) => T} */
+    const choice = (key, choices, usual) =>
+        choices.find(one => one === parts.get(key)) ?? usual;
+    this.set = index('set', limits.sets > 1 ? 3 : 1, this.defaults.set);
+    this.head = index('head', limits.heads, 0);
+    this.row = index('row', limits.rows, 0);
+    this.column = index('column', limits.columns, 0);
+    this.locked = parts.get('locked') === '1';
+    this.own = parts.get('scale') === 'head';
+    this.mode = choice('colours', /** @type {const} */ (['linear', 'root', 'log']), this.defaults.mode);
+    this.order = choice('order', ['file', 'difference', 'entropy', 'first', 'distance', 'previous', 'largest'],
+                        this.defaults.order);
+    this.least = number('least', -Infinity);
+    this.most = number('most', Infinity);
+    this.side = choice('side', /** @type {const} */ (['lines', 'text', 'keys']), 'lines');
+    this.pinned = (parts.get('pinned') ?? '').split('.').filter(text => text !== '').map(Number)
+        .filter((head, k, all) => Number.isInteger(head) && head >= 0 && head < limits.heads && all.indexOf(head) === k)
+        .slice(0, 6);
+    this.find = (parts.get('find') ?? '').slice(0, 100);
+    const [zoom, x, y] = (parts.get('zoom') ?? '1_0_0').split('_').map(Number);
+    const valid = [zoom, x, y].every(Number.isFinite);
+    [this.zoom, this.x, this.y] = valid ? [Math.max(zoom, 1), x, y] : [1, 0, 0];
+  }
+}

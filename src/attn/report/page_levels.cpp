@@ -1,0 +1,82 @@
+#include "attn/report/page_levels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "attn/base/dtype.h"
+
+namespace attn {
+namespace {
+
+std::size_t blocks_in(std::size_t count, std::size_t size) { return (count + size - 1) / size; }
+
+}  // namespace
+
+double code_unit(double largest) {
+  constexpr int kTopExponent = 14;
+  if (!(largest > 0) || !std::isfinite(largest)) return 1;
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest < 2^exponent
+  return std::ldexp(1.0, std::max(exponent - kTopExponent, -1021));
+}
+
+std::uint16_t strength_code(double value, CellKind kind, double unit) {
+  constexpr unsigned kZeroRank = 1, kFirstValue = 2, kNanRank = 0x7FFF;
+  switch (kind) {
+    case CellKind::hidden:
+      return 0;
+    case CellKind::zero:
+      return 2 * kZeroRank;
+    case CellKind::nan:
+      return 2 * kNanRank;
+    case CellKind::value:
+      break;
+  }
+  const unsigned rank = kFirstValue + Half(std::abs(value) / unit).bits;
+  return static_cast<std::uint16_t>(2 * rank + (value < 0 ? 1 : 0));
+}
+
+PageLevel page_level(std::size_t rows, std::size_t columns, std::size_t tall, std::size_t wide) {
+  PageLevel level{tall, wide, blocks_in(rows, tall), blocks_in(columns, wide), {}};
+  level.codes.assign(level.rows * level.columns, 0);
+  return level;
+}
+
+void add_row(PageLevel& level, std::size_t i, std::span<const std::uint16_t> codes) {
+  std::uint16_t* const row = level.codes.data() + i / level.tall * level.columns;
+  for (std::size_t block = 0, j = 0; block < level.columns; ++block) {
+    std::uint16_t strongest = row[block];
+    for (const std::size_t end = std::min(j + level.wide, codes.size()); j < end; ++j)
+      strongest = std::max(strongest, codes[j]);
+    row[block] = strongest;
+  }
+}
+
+BlockSize overview_blocks(std::size_t matrices, std::size_t rows, std::size_t columns) {
+  const std::size_t side = matrices > 1024 ? 32 : 64;
+  const std::size_t tall = blocks_in(rows, side);
+  const std::size_t across = side * side / blocks_in(rows, tall);
+  return {tall, blocks_in(columns, std::max<std::size_t>(across, 1))};
+}
+
+std::vector<BlockSize> pyramid_blocks(std::size_t matrices, std::size_t rows, std::size_t columns) {
+  const auto cells = [&](const BlockSize& blocks) {
+    return blocks_in(rows, blocks.tall) * blocks_in(columns, blocks.wide);
+  };
+  const std::size_t overview = cells(overview_blocks(matrices, rows, columns));
+  std::vector<BlockSize> sizes;
+  for (BlockSize blocks{4, 4}; cells(blocks) > overview; blocks.tall *= 4, blocks.wide *= 4)
+    sizes.push_back(blocks);
+  return sizes;
+}
+
+std::vector<std::byte> code_bytes(std::span<const std::uint16_t> codes) {
+  std::vector<std::byte> bytes(2 * codes.size());
+  for (std::size_t k = 0; k < codes.size(); ++k) {
+    bytes[k] = static_cast<std::byte>(codes[k] >> 8);
+    bytes[codes.size() + k] = static_cast<std::byte>(codes[k] & 0xFFu);
+  }
+  return bytes;
+}
+
+}  // namespace attn

@@ -1,0 +1,176 @@
+// Unit tests of the page's modules that need no browser. tests/view/page_modules_test.py runs them with node.
+
+import assert from 'node:assert/strict';
+import {test} from 'node:test';
+
+const folder = new URL('../../src/attn/report/page/', import.meta.url);
+const load = name => import(new URL(`${name}.mjs`, folder));
+const {codeOf, codeValues, halfBits, levelFor} = await load('codes');
+const {Scale, brief, inkOn, luminance, paletteOf, shortest32, written} = await load('scale');
+const {paintPixels, ranges} = await load('paint');
+const {Camera, fit} = await load('camera');
+const {orderedHeads, rowsOfHeads, statistic} = await load('order');
+const {State} = await load('state');
+
+const grey = Uint32Array.from({length: 256}, (_, i) => 0xFF000000 | i << 16 | i << 8 | i);
+const marks = {ground: '#0000ff', hatch: '#00ff00', nan: '#ff0000'};
+
+test('codes of values return the nearest binary16', () => {
+  const values = codeValues();
+  for (const x of [0, 1, 0.1, 1 / 3, 1000.25, 6e-8, 1e-6, 65504, 2 ** -14, 2 ** -15]) {
+    assert.ok(Math.abs(values[codeOf(x, 1)] - x) <= Math.max(x * 2 ** -11, 2 ** -25), String(x));
+    if (x > 0) assert.equal(values[codeOf(-x, 1)], -values[codeOf(x, 1)]);
+  }
+});
+
+test('halves are rounded to even', () => {
+  assert.equal(halfBits(1 + 2 ** -11), halfBits(1));
+  assert.equal(halfBits(1 + 3 * 2 ** -11), halfBits(1 + 2 ** -9));
+  assert.equal(halfBits(2.5 * 2 ** -24), 2);
+});
+
+test('codes are in the order of strength', () => {
+  const cells = [null, 0, 1e-9, 1e-3, -2e-3, 0.5, -1, 2, Infinity, NaN].map(value => codeOf(value, 2 ** -13));
+  assert.deepEqual([...cells].sort((a, b) => a - b), cells);
+});
+
+test('a pixel shows all blocks that it covers, and each block is shown', () => {
+  for (const [blocks, pixels, size] of [[512, 37, 1], [100, 333, 1], [64, 64, 8], [7, 3, 4], [4096, 600, 1]]) {
+    const {first, end} = ranges(0, blocks * size, pixels, size, blocks);
+    const shown = new Set();
+    for (let k = 0; k < pixels; ++k) for (let b = first[k]; b < end[k]; ++b) shown.add(b);
+    assert.equal(shown.size, blocks);
+  }
+});
+
+test('a lone strong cell changes a pixel at every position and size', () => {
+  const n = 61, scale = new Scale([0, 1], false, 'linear', grey, 2 ** -14);
+  for (const pixels of [5, 17, 61, 100]) {
+    const view = {x: 0, y: 0, width: n, height: n};
+    const target = {width: pixels, height: pixels, left: 0, top: 0, ratio: 1};
+    const image = new Uint32Array(pixels * pixels), level = {tall: 1, wide: 1, rows: n, columns: n,
+                                                             codes: new Uint16Array(n * n).fill(4)};
+    for (let k = 0; k < n * n; ++k) {
+      level.codes[k] = codeOf(1, 2 ** -14);
+      paintPixels(level, view, target, scale, marks, image);
+      assert.ok(image.includes(grey[255]), `${pixels} ${k}`);
+      level.codes[k] = 4;
+    }
+  }
+});
+
+test('hidden cells are hatched, zeros dotted, NaN crossed out', () => {
+  const scale = new Scale([0, 1], false, 'linear', grey, 1);
+  const paint = (code, pixels) => {
+    const image = new Uint32Array(pixels * pixels);
+    paintPixels({tall: 1, wide: 1, rows: 1, columns: 1, codes: Uint16Array.of(code)}, {x: 0, y: 0, width: 1, height: 1},
+                {width: pixels, height: pixels, left: 0, top: 0, ratio: 1}, scale, marks, image);
+    const count = colour => image.filter(pixel => pixel === colour).length;
+    return {ground: count(0xFFFF0000), hatch: count(0xFF00FF00), nan: count(0xFF0000FF)};
+  };
+  assert.deepEqual(paint(0, 12), {ground: 120, hatch: 24, nan: 0});
+  assert.deepEqual(paint(2, 12), {ground: 140, hatch: 4, nan: 0});
+  assert.deepEqual(paint(0xFFFE, 12), {ground: 104, hatch: 0, nan: 40});
+  assert.deepEqual(paint(0xFFFE, 4), {ground: 0, hatch: 0, nan: 16});
+});
+
+test('the coarsest level without loss is drawn', () => {
+  const levels = [1, 4, 16].map(size => ({tall: size, wide: size}));
+  assert.equal(levelFor(levels, .2, .2).wide, 1);
+  assert.equal(levelFor(levels, 3.9, 5).wide, 1);
+  assert.equal(levelFor(levels, 4, 5).wide, 4);
+  assert.equal(levelFor(levels.slice(1), .2, .2).wide, 4);
+});
+
+test('scales place values', () => {
+  const linear = new Scale([0, 2], false, 'linear', grey, 1);
+  assert.deepEqual([0, 1, 2, 3, -1].map(v => linear.place(v)), [0, 128, 255, 255, 0]);
+  const root = new Scale([0, 1], false, 'root', grey, 1);
+  assert.equal(root.place(.25), 128);
+  const log = new Scale([0, 1], false, 'log', grey, 1);
+  assert.deepEqual([1, 1e-2, 1e-4, 0].map(v => log.place(v)), [255, 128, 0, 0]);
+  const signed = new Scale([-3, 1], true, 'linear', grey, 1);
+  assert.deepEqual([-3, 0, 3].map(v => signed.place(v)), [0, 128, 255]);
+  for (const scale of [linear, root, log, signed])
+    for (const share of [0, .2, 1]) assert.equal(scale.place(scale.valueAt(share)), Math.round(255 * share));
+});
+
+test('rings are visible on all colours: black or white has a contrast of 4.5 on each', () => {
+  for (let k = 0; k < 1 << 12; ++k) {
+    const rgb = [k & 15, k >> 4 & 15, k >> 8].map(v => v * 17), light = luminance(rgb);
+    assert.ok(Math.max(1.05 / (light + .05), (light + .05) / .05) >= 4.5);
+    const ink = inkOn(rgb) === '#000' ? (light + .05) / .05 : 1.05 / (light + .05);
+    assert.ok(ink >= 4.5);
+  }
+});
+
+test('numbers are written in full or with their error', () => {
+  assert.equal(written(0.1 + 0.2, 0, false, ''), '0.30000000000000004');
+  assert.equal(written(Math.fround(0.1), 0, true, ''), '0.1');
+  assert.equal(written(0.0024449, 3e-5, false, ''), '0.002445 ± 0.00003');
+  assert.equal(written(1.5e-7, 0, false, ''), '1.5e-7');
+  assert.deepEqual([written(null, 0, false, 'hidden'), written(NaN, 0, false, ''), written(-Infinity, 0, false, '')],
+                   ['hidden', 'nan', '-inf']);
+  assert.equal(shortest32(Math.fround(1 / 3)), 0.33333334);
+  assert.deepEqual([0.4444, -12.34, 0.0005, -Infinity, 123456].map(brief), ['0.44', '-12.3', '5e-4', '-inf', '1e5']);
+  assert.deepEqual([...paletteOf('0102ff')], [0xFFFF0201]);
+});
+
+test('a single row is tall enough to see, and squares stay square', () => {
+  assert.deepEqual(fit(512, 512, 600, 700), {x: 600 / 512, y: 600 / 512});
+  assert.ok(fit(8192, 1, 600, 400).y >= 28);
+  assert.ok(fit(1, 8192, 600, 400).x >= 28);
+  assert.ok(fit(8192, 3, 600, 400).y * 3 >= 28);
+  assert.ok(fit(4096, 1, 300, 20).y <= 20);
+});
+
+test('zooming keeps the point under the pointer', () => {
+  const camera = new Camera();
+  camera.resize(100, 100, 500, 500);
+  const before = camera.at(123, 321);
+  camera.zoomBy(3, 123, 321);
+  assert.deepEqual(camera.at(123, 321), before);
+  camera.pan(1e6, 1e6);
+  assert.deepEqual([camera.x, camera.y], [0, 0]);
+  camera.show(99, 99);
+  assert.deepEqual(camera.at(camera.shownWidth - 1, camera.shownHeight - 1), {column: 99, row: 99});
+  camera.zoomBy(1e-9, 0, 0);
+  assert.equal(camera.zoom, 1);
+});
+
+const facts = {heads: ['head 0', 'head 1', 'head 0', 'head 1'], groups: ['layer 0', 'layer 1'], groupEnds: [2, 4],
+               statistics: [{name: 'entropy', of: [[1, 4, null, 2], [1, 1, 1, 5]]}, {name: 'difference', of: [[0, 3, 1, 2]]}]};
+
+test('heads are sorted and filtered', () => {
+  assert.deepEqual(orderedHeads(facts, 'file', 0), [0, 1, 2, 3]);
+  assert.deepEqual(orderedHeads(facts, 'entropy', 0), [1, 3, 0, 2]);
+  assert.deepEqual(orderedHeads(facts, 'entropy', 0, 1.5), [1, 3]);
+  assert.deepEqual(orderedHeads(facts, 'entropy', 0, -Infinity, 1.5), [0]);
+  assert.deepEqual(orderedHeads(facts, 'difference', 2), [1, 3, 2, 0]);
+  assert.deepEqual(statistic(facts, 'entropy', 2), [0, 3, null, -3]);
+});
+
+test('layers are rows, or rows have equal lengths', () => {
+  assert.deepEqual(rowsOfHeads(facts, [0, 1, 2, 3], true, 3),
+                   [{title: 'layer 0', heads: [0, 1]}, {title: 'layer 1', heads: [2, 3]}]);
+  assert.deepEqual(rowsOfHeads(facts, [3, 1, 0], false, 2), [{title: '', heads: [3, 1]}, {title: '', heads: [0]}]);
+});
+
+const state = () => new State({heads: 10, rows: 5, columns: 7, sets: 1, mode: 'linear', dark: false, order: 'file'});
+
+test('the fragment restores the state', () => {
+  const one = state();
+  Object.assign(one, {head: 3, row: 4, column: 6, locked: true, own: true, mode: 'root', order: 'entropy', least: .5,
+                      side: 'text', pinned: [1, 7], find: 'a&b=c', zoom: 2.5, x: 1.5, y: .25});
+  const other = state();
+  other.read(one.fragment());
+  assert.deepEqual(other, Object.assign(one, {dark: other.dark}));
+});
+
+test('a fragment that is not valid is ignored', () => {
+  for (const text of ['head=10&row=-1&column=1.5', 'head=x&zoom=a_b_c', 'pinned=99.1e9.-1&order=__proto__', '%%%=&&', 'set=2']) {
+    const one = state();
+    one.read(text);
+    assert.deepEqual([one.head, one.row, one.column, one.set, one.order, one.zoom, one.pinned], [0, 0, 0, 0, 'file', 1, []]);
+  }
+});
