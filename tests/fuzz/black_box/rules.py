@@ -1,5 +1,6 @@
 """The rules that every run of attn follows, whatever its command line and its files."""
 
+import csv
 import dataclasses
 import json
 import re
@@ -119,6 +120,9 @@ def content_problem(path, data, is_new, folder, read_by_attn):
             return png_problem(data)
         elif suffix == "json":
             json.loads(data)
+        elif suffix == "csv" and data.startswith(b"job,id,item,"):  # of batch --summary
+            rows = list(csv.reader(data.decode().splitlines(keepends=True)))
+            return "" if all(len(row) == len(rows[0]) for row in rows) else "rows of different lengths"
         elif suffix == "ndjson" and is_new:
             for line in data.splitlines():
                 json.loads(line)
