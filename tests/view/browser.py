@@ -21,7 +21,7 @@ PREFERENCES = {"app.update.disabledForTesting": True, "browser.shell.checkDefaul
                "browser.safebrowsing.malware.enabled": False, "browser.safebrowsing.phishing.enabled": False,
                "services.settings.server": "data:,#remote-settings-dummy/v1", "extensions.update.enabled": False,
                "toolkit.telemetry.enabled": False, "browser.newtabpage.enabled": False, "app.normandy.enabled": False,
-               "webgl.force-enabled": True, "remote.log.level": "Error"}
+               "webgl.force-enabled": True, "focusmanager.testmode": True, "remote.log.level": "Error"}
 KEYS = {"ArrowUp": "\ue013", "ArrowDown": "\ue015", "ArrowLeft": "\ue012", "ArrowRight": "\ue014", "Home": "\ue011",
         "End": "\ue010", "Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", " ": " "}
 

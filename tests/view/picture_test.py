@@ -407,6 +407,16 @@ def test_large_matrix_is_reduced(draw):
     assert len(text) < 1e6
 
 
+@pytest.mark.parametrize("shape", [(1, 2048), (2048, 1), (2, 1, 2048)])
+def test_single_rows_and_columns_are_visible(draw, shape):
+    weights = np.full(shape, 0.001)
+    weights.reshape(-1, 2048)[:, 700] = 1
+    _, _, rows = read_png(draw(weights))
+    _, _, width, height = matrix_box(rows)
+    assert min(width, height) >= 48  # 24 pixels of 1/96 inch
+    assert sum(row.count(HIGH) for row in rows) >= 48
+
+
 class TestLayers:
     @pytest.fixture
     def rows(self, draw_svg):
@@ -458,6 +468,13 @@ class TestEmbeddedMatrix:
     def test_texts_stay_text(self, draw_svg):
         root = draw_svg(self.WEIGHTS)
         assert {"weights", "queries", "keys"} <= {text.text for text in root.findall(f"{SVG}text")}
+
+    def test_noise_takes_at_most_5_megabytes(self, draw):
+        """Noise does not compress. The largest value stays visible."""
+        weights = np.random.default_rng(1).random((24, 1, 32, 128, 128), np.float32)
+        text = draw(weights, suffix="svg").decode()
+        assert len(text) <= 5e6
+        assert "each cell is the largest magnitude of" in text
 
     def test_many_heads_take_few_bytes(self, draw):
         rng = np.random.default_rng(0)

@@ -160,6 +160,16 @@ double widest_label(const std::vector<std::string>& tokens) {
   return widest;
 }
 
+/// An SVG of at most 5 MB: heads are reduced to fewer cells if needed.
+std::string svg_within_limit(const HeatMap& map, const PictureStyle& style) {
+  constexpr std::size_t kMaxBytes = 5'000'000, kFewestCells = 8;
+  std::string text = svg_of(heat_picture(map, style.dark), style);
+  for (std::size_t cells = 192; text.size() > kMaxBytes && cells >= kFewestCells;
+       cells -= cells / 4)
+    text = svg_of(heat_picture(map, style.dark, cells), style);
+  return text;
+}
+
 }  // namespace
 
 std::optional<RenderFormat> find_render_format(const std::string& path) {
@@ -264,7 +274,7 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
     case RenderFormat::text:
       return heat_text(map, terminal_style(style.colour, style.width));
     case RenderFormat::svg:
-      return svg_of(heat_picture(map, style.picture.dark), style.picture);
+      return svg_within_limit(map, style.picture);
     case RenderFormat::png:
       return png_of(heat_picture(map, style.picture.dark), style.picture);
     case RenderFormat::html:

@@ -9,6 +9,7 @@ namespace {
 constexpr double kMargin = 16, kGap = 10, kBarWidth = 14;
 constexpr double kTitleSize = 15, kTextSize = 12, kSmallest = 7.5;
 constexpr double kMaxLabelWidth = 110;
+constexpr double kLeastSide = 24;  // of a matrix, so that a single row of many keys is visible
 constexpr double kMinNumberedCell = 34;  // size of the smallest cell that shows its value
 constexpr double kBarSpace = 80;         // approximate width of the colour bar with its numbers
 constexpr double kGroupTitle = kTextSize + 10;  // height of the title of a group
@@ -25,6 +26,7 @@ struct Figure {
   double left = 0, top = 0;      ///< space for the labels of a panel
   double panel_title = 0;        ///< height of the panel title
   double width = 0, height = 0;  ///< size of a panel's matrix
+  double wide = 1, tall = 1;     ///< size of a cell, at least `cell`
   double stride_x() const { return left + width + kGap; }
   double stride_y() const { return panel_title + top + height + kGap; }
 };
@@ -100,8 +102,10 @@ Figure bare_figure(std::size_t panels, std::size_t group, std::size_t rows, std:
   const double available = grid ? std::max(96.0, 880 / widest - 24) : 620;
   f.cell = std::clamp(available / longer, 1.0, grid ? 34.0 : 52.0);
   if (f.cell > 3) f.cell = std::floor(f.cell);
-  f.width = f.cell * static_cast<double>(columns);
-  f.height = f.cell * static_cast<double>(rows);
+  f.width = std::max(f.cell * static_cast<double>(columns), kLeastSide);
+  f.height = std::max(f.cell * static_cast<double>(rows), kLeastSide);
+  f.wide = f.width / static_cast<double>(columns);
+  f.tall = f.height / static_cast<double>(rows);
   f.labelled = !grid || f.cell >= 13;
   f.panel_title = grid ? kTextSize + 6 : 0;
   return f;
@@ -111,9 +115,10 @@ Figure figure_of(const HeatMap& map) {
   Figure f = bare_figure(map.panels.size(), group_ends(map)[0], map.rows(), map.columns());
   if (!f.labelled) return f;
   f.label_size = std::clamp(f.cell * 0.9, kSmallest, kTextSize);
-  f.row_step = f.column_step = round_step(f.label_size * 1.1 / f.cell);
+  f.row_step = round_step(f.label_size * 1.1 / f.tall);
+  f.column_step = round_step(f.label_size * 1.1 / f.wide);
   const double across = widest(map.column_labels, f.column_step, f.label_size);
-  f.vertical = across > f.cell - 4;
+  f.vertical = across > f.wide - 4;
   f.left = widest(map.row_labels, f.row_step, f.label_size) + 8;
   f.top = f.vertical ? across + 8 : f.label_size + 8;
   return f;
@@ -231,8 +236,8 @@ class Layout {
       for (std::size_t j = 0; j < map_.columns(); ++j) {
         const CellKind kind = row.kinds[j];
         if (kind == CellKind::hidden || kind == CellKind::nan) continue;
-        text(x + (static_cast<double>(j) + 0.5) * f_.cell,
-             top + (static_cast<double>(i) + 0.5) * f_.cell + size * 0.36,
+        text(x + (static_cast<double>(j) + 0.5) * f_.wide,
+             top + (static_cast<double>(i) + 0.5) * f_.tall + size * 0.36,
              typeset(short_number(row.values[j])), size, Anchor::middle,
              kind == CellKind::value ? ink_on(picture_.palette[level(row.values[j])]) : theme_.ink);
       }
@@ -242,11 +247,11 @@ class Layout {
   void labels(double x, double top) {
     const double size = f_.label_size;
     for (std::size_t i = 0; i < map_.rows(); i += f_.row_step)
-      text(x - 5, top + (static_cast<double>(i) + 0.5) * f_.cell + size * 0.36,
+      text(x - 5, top + (static_cast<double>(i) + 0.5) * f_.tall + size * 0.36,
            cut_to_width(map_.row_labels[i], size, kMaxLabelWidth), size, Anchor::end, theme_.ink);
     for (std::size_t j = 0; j < map_.columns(); j += f_.column_step) {
       const std::string label = cut_to_width(map_.column_labels[j], size, kMaxLabelWidth);
-      const double middle = x + (static_cast<double>(j) + 0.5) * f_.cell;
+      const double middle = x + (static_cast<double>(j) + 0.5) * f_.wide;
       if (f_.vertical)
         picture_.shapes.emplace_back(
             TextShape{middle + size * 0.36, top - 5, label, size, Anchor::start, true, theme_.ink});
@@ -323,8 +328,8 @@ std::size_t max_cells_across(std::size_t panels) {
 
 }  // namespace
 
-Picture heat_picture(const HeatMap& whole, bool dark) {
-  const std::size_t max = max_cells_across(whole.panels.size());
+Picture heat_picture(const HeatMap& whole, bool dark, std::size_t most) {
+  const std::size_t max = std::min(most, max_cells_across(whole.panels.size()));
   const HeatMap map = reduced(whole, max, max);
   return Layout(map, theme(dark)).take();
 }

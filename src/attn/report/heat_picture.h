@@ -9,7 +9,8 @@ namespace attn {
 /// Panels are arranged in a grid. Small matrices show values in their cells. Where labels would
 /// overlap, only every second, fifth, tenth, ... is shown. Matrices with more cells than pixels are
 /// reduced. Each group of panels starts a new row, unless groups are small and many.
-Picture heat_picture(const HeatMap& map, bool dark = false);
+/// They have at most `most` rows and columns.
+Picture heat_picture(const HeatMap& map, bool dark = false, std::size_t most = 1024);
 
 /// Upper bounds on the size and contents of a picture.
 struct PictureBounds {
