@@ -20,6 +20,7 @@ MODULES = {
     "random": {"tensor", "base"},
     "kernel": {"tensor", "base"},
     "core": {"kernel", "tensor", "base"},
+    "stats": {"core", "tensor", "base"},
     "report": {"tensor", "base"},
     "job": {"core", "random", "io", "tensor", "base"},
     "model": {"job", "io", "tensor", "base"},
@@ -29,8 +30,8 @@ MODULES = {
     "compare": {"result", "model", "job", "report", "core", "io", "tensor", "base"},
     "api": {"compare", "result", "model", "job", "core", "io", "tensor", "base"},
     "batch": {"result", "model", "job", "report", "io", "tensor", "base"},
-    "cli": {"batch", "compare", "examples", "explain", "result", "model", "job", "report", "core", "random",
-            "io", "tensor", "base"},
+    "cli": {"batch", "compare", "examples", "explain", "result", "model", "job", "stats", "report", "core",
+            "random", "io", "tensor", "base"},
 }
 
 # (dependency, its headers, the files that may include them)

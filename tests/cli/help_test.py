@@ -216,6 +216,9 @@ def files(module_path):
         attn("run", "--q", "q.npy", "--k", f"k{part}.npy", "--v", f"v{part}.npy", "--outputs",
              "logsumexp,head_context", "-o", f"{part}.npz", cwd=folder)
     np.save(folder / "mine.npy", np.load(folder / "result.npz")["weights"])
+    for layer in range(2):
+        np.savez(folder / f"layer{layer}.npz", weights=np.eye(3))
+    np.save(folder / "weights.npy", np.ones((2, 1, 4, 3, 3)) / 3)
     return folder
 
 

@@ -45,12 +45,35 @@ TEST_CASE("every available output can be requested") {
   options.position.kind = Position::Kind::sinusoidal;
   const std::vector<Request> outputs = available_outputs(tensors, options);
   const std::vector<std::string> names = names_of(outputs);
-  CHECK(names == std::vector<std::string>{
-                     "positions",     "inputs",    "W_Q_heads",    "queries",     "keys",
-                     "values",        "present_K", "present_V",    "scores",      "scaled_scores",
-                     "masked_scores", "weights",   "mean_weights", "key_weights", "row_max",
-                     "logsumexp",     "entropy",   "head_context", "context",     "output",
-                     "embeddings",    "W_Q",       "W_O"});
+  CHECK(names == std::vector<std::string>{"positions",
+                                          "inputs",
+                                          "W_Q_heads",
+                                          "queries",
+                                          "keys",
+                                          "values",
+                                          "present_K",
+                                          "present_V",
+                                          "scores",
+                                          "scaled_scores",
+                                          "masked_scores",
+                                          "weights",
+                                          "mean_weights",
+                                          "key_weights",
+                                          "row_max",
+                                          "logsumexp",
+                                          "weight_sum",
+                                          "entropy",
+                                          "effective_keys",
+                                          "keys_95",
+                                          "distance",
+                                          "first_key_weight",
+                                          "previous_token_weight",
+                                          "head_context",
+                                          "context",
+                                          "output",
+                                          "embeddings",
+                                          "W_Q",
+                                          "W_O"});
   CHECK(attend(tensors, options, outputs).names() == names);
   const OutputSet few = outputs_among(available_outputs(zeros({{"Q", {2, 3}}, {"K", {2, 3}}}), {}));
   CHECK(!few.contains(Output::output));

@@ -139,7 +139,9 @@ JOBS = {
     "convention": [{"convention": name} for name in ["onnx", "torch", "flash"]],
     "outputs": [{"outputs": [name]} for name in
                 ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights",
-                 "key_weights", "row_max", "logsumexp", "entropy", "head_context", "context"]],
+                 "key_weights", "row_max", "logsumexp", "weight_sum", "entropy", "effective_keys", "keys_95",
+                 "distance", "first_key_weight", "previous_token_weight", "head_context", "context"]],
+    "token_ids": [{"token_ids": [3, 1, 3, 1, 2], "outputs": ["duplicate_token_weight", "induction_weight"]}],
 }
 MODEL = {"model", "layer", "stack", "hidden", "hidden_is"}  # tests/model/
 # Keys that do not affect the computation.
@@ -147,7 +149,7 @@ NOT_COMPUTING = {"$schema", "schema", "tokens", "seed", "generator", "draws", "p
 
 
 CASES = [(key, case) for key, cases in JOBS.items() for case in cases]
-INTEGER_TENSORS = re.compile("cu_.*|(key_)?documents|.*lengths|.*position_ids")
+INTEGER_TENSORS = re.compile("cu_.*|(key_)?documents|.*lengths|.*position_ids|token_ids")
 
 
 def tensors_and_options(case, dtype):

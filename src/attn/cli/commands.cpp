@@ -14,6 +14,7 @@
 #include "attn/cli/random.h"
 #include "attn/cli/run.h"
 #include "attn/cli/schema.h"
+#include "attn/cli/stats.h"
 #include "attn/cli/svd.h"
 #include "attn/cli/terminal.h"
 #include "attn/cli/view.h"
@@ -29,6 +30,8 @@ constexpr CommandEntry kCommands[] = {
     {"inspect", "list the tensors in files: names, dtypes, shapes, ranges", inspect_command},
     {"convert", "convert tensor files, or print them as NumPy does", convert_command},
     {"compare", "compare the tensors of two files, or of a file and a job", compare_command},
+    {"stats", "print statistics of attention heads", stats_command},
+    {"rollout", "compute attention rollout over the layers of a model", rollout_command},
     {"merge", "combine attention over parts of the keys", merge_command},
     {"model", "show how attn reads the layers of a model", model_command},
     {"random", "generate random arrays of NumPy, PyTorch and JAX", random_command},

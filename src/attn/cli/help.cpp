@@ -19,9 +19,14 @@ std::string outputs_table() {
   std::string text;
   for (const OutputRow& output : kOutputs) {
     std::string line = "  " + std::string(output.name);
-    line.resize(18, ' ');
+    line.resize(std::max<std::size_t>(line.size() + 1, 18), ' ');
     line += output.axes.text();
-    line.resize(std::max<std::size_t>(line.size() + 1, 32), ' ');
+    const bool is_wide = line.size() >= 32;
+    line.resize(is_wide ? line.size() : 32, ' ');
+    if (is_wide) {  // the description follows on the next line
+      text += line + "\n";
+      line.assign(32, ' ');
+    }
     std::string what(output.description);
     while (line.size() + what.size() > kTopicWidth) {  // continued on the next line
       const std::size_t cut = what.rfind(' ', kTopicWidth - line.size());

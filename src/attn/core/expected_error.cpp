@@ -274,6 +274,7 @@ class ErrorOps {
   [[noreturn]] Bounded mean_over_heads(const Bounded&) const { throw_unbounded(); }
   [[noreturn]] Bounded sum_over_queries(const Bounded&) const { throw_unbounded(); }
   [[noreturn]] Bounded row_max(const Bounded&) const { throw_unbounded(); }
+  [[noreturn]] Bounded row_statistic(Output, const Bounded&) const { throw_unbounded(); }
 
   /// The derivative of w log w is at most 1 + |log w|. A weight near 0 has an error below the
   /// smallest positive number.

@@ -133,6 +133,15 @@ class Formula {
         return ops_.in_lse_base(*natural_logsumexp_);
       case Output::entropy:  // (B, H, rows)
         return ops_.entropy(at(Output::weights));
+      case Output::weight_sum:  // (B, H, rows), as are these
+      case Output::effective_keys:
+      case Output::keys_95:
+      case Output::distance:
+      case Output::first_key_weight:
+      case Output::previous_token_weight:
+      case Output::duplicate_token_weight:
+      case Output::induction_weight:
+        return ops_.row_statistic(output, at(Output::weights));
       case Output::head_context: {  // (B, H, rows, Dv)
         const Value& weights = at(in_.dropout_mask ? Output::dropped_weights : Output::weights);
         return gated(ops_.weighted_values(weights, all_values(), *visible_));

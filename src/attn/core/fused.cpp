@@ -167,7 +167,7 @@ kernel::FinishedRows<T> part_of(const kernel::FinishedRows<T>& rows, std::size_t
 /// Requests the rows of the score matrices that are wanted or reduced, and sets their destinations.
 template <class T>
 void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
-                     const FusedRequest& request, const Shape& matrix,
+                     const FusedRequest& request, const Shape& matrix, const Inputs& in,
                      OverflowedRows<T>& overflowed) {
   const std::size_t S = matrix[3];
   std::vector<RowOutput<T>> matrices;
@@ -187,6 +187,7 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
       results.*each.wanted = true;
     }
   }
+  const auto places = reductions.empty() ? nullptr : std::make_shared<const QueryPlaces>(in);
   const auto pass_all = [=](const kernel::FinishedRows<T>& rows, bool finite) {
     for (const RowOutput<T>& each : matrices) {
       const bool before_mask = each.rows == &kernel::FinishedRows<T>::scores ||
@@ -195,7 +196,8 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
     }
     for (const ReducedOutput<T>& each : reductions)
       for (std::size_t i = 0; i < rows.count; ++i)
-        each.kept[rows.first + i] = reduce_row(each.output, rows.*each.rows + i * rows.stride, S);
+        each.kept[rows.first + i] = reduce_row(each.output, rows.*each.rows + i * rows.stride, S,
+                                               places->of(rows.first + i));
   };
   results.on_rows = [pass_all, &overflowed,
                      logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {
@@ -266,7 +268,7 @@ FusedResult attend_as(const Tensor& queries, const Tensor& keys, const Tensor& v
   results.context = allocate_if<T>(true, context, {in.B, in.H, problem.L, problem.Dv});
   results.context_strides = strides_of(*context);
   results.team = in.key_team;
-  set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, overflowed);
+  set_row_outputs(results, outputs, request, {in.B, in.H, problem.L, in.S}, in, overflowed);
   kernel::attend(problem, results, pool());
   const auto logs = outputs[index_of(Output::logsumexp)]->template data<T>();
   for (std::size_t i = 0; i < logs.size(); ++i)

@@ -66,7 +66,8 @@ enum class Input : unsigned char {
   bias,
   input_norm_weight,
   input_norm_bias,
-  dropout_mask
+  dropout_mask,
+  token_ids
 };
 
 /// What an input's elements are.
@@ -163,6 +164,7 @@ inline constexpr auto kInputs = [] {
       {.input = Input::input_norm_weight, .name = "input_norm_weight", .axes = {M}, .kind = table},
       {.input = Input::input_norm_bias, .name = "input_norm_bias", .axes = {M}, .kind = table},
       {.input = Input::dropout_mask, .name = "dropout_mask", .axes = {B, H, L, S}, .kind = flag},
+      {.input = Input::token_ids, .name = "token_ids", .axes = {B, S}, .kind = index},
   });
 }();
 

@@ -217,6 +217,22 @@ void set_tensors(const TensorMap& numbers, const Options& options, Inputs& in) {
   }
 }
 
+void set_token_ids(const TensorMap& numbers, Inputs& in, AxisLengths& axes) {
+  const Tensor* ids = find(numbers, Input::token_ids);
+  if (ids == nullptr) return;
+  const std::size_t keys = in.P + in.N;
+  const Shape& shape = ids->shape();
+  const bool fits = shape == Shape{keys} || shape == Shape{in.B, keys};
+  if (ids->dtype() == DType::i64 && fits) {
+    in.token_ids = ids->reshaped({shape.size() == 1 ? 1 : in.B, keys});
+    return;
+  }
+  axes.problem(
+      Input::token_ids,
+      {.expected = "whole numbers of shape " + to_string({keys}) + " or " + to_string({in.B, keys}),
+       .found = std::string(name_of(ids->dtype())) + " " + to_string(shape)});
+}
+
 void set_lengths(Inputs& in, const AxisLengths& axes) {
   const auto take = [&](Axis axis, std::size_t& length) {
     if (axes.knows(axis)) length = axes[axis].length;
@@ -265,6 +281,7 @@ Inputs make_inputs(const TensorMap& tensors, const Options& options) {
     if (axes.knows(Axis::D)) set_rotary(numbers, options, in, axes);
     if (axes.knows(Axis::D)) set_rotary_divisors(tensors, options.rotary, in, axes);
     in.token_positions = make_token_positions(numbers, options, in, axes);
+    set_token_ids(numbers, in, axes);
   }
   if (!axes.problems().empty()) axes.problems().raise(ErrorKind::data);
   set_tensors(numbers, options, in);

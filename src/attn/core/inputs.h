@@ -76,6 +76,8 @@ struct Inputs {
   std::optional<Tensor> sinks, head_scale;    ///< (H)
   std::optional<Tensor> W_score, W_score_Q, W_score_K, b_score, v_score, g_score;  ///< core/score.h
 
+  std::optional<Tensor> token_ids;  ///< (B or 1, P + N), int64
+
   std::vector<TokenPositions> token_positions;  ///< for each batch item, or one for all
   /// For each entry of token_positions, a range for each of `rows`; nullopt if the keys that some
   /// query sees are not contiguous.

@@ -158,6 +158,10 @@ class CostOps {
     return {rows_of(weights), false, 3 * real_product(weights.shape)};
   }
 
+  Cost row_statistic(Output, const Cost& weights) const {  // product, sum
+    return {rows_of(weights), false, 2 * real_product(weights.shape)};
+  }
+
   Cost weighted_values(const Cost& weights, const Cost& values, Visible) const {
     Cost context{{in_.B, in_.H, rows_, values.shape[3]}};
     context.flops = 2 * real_product(context.shape) * static_cast<double>(weights.shape[3]);

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <array>
-#include <cmath>
 #include <cstddef>
-#include <limits>
+#include <cstdint>
+#include <vector>
 
-#include "attn/base/error.h"
 #include "attn/base/team.h"
+#include "attn/core/inputs.h"
 #include "attn/core/output_table.h"
 #include "attn/tensor/tensor.h"
 
@@ -20,48 +20,53 @@ Tensor mean_over_heads(const Tensor& weights);  ///< (B, L, S)
 /// sums over all rows, with the bytes that one process computes; the others receive partial ones.
 Tensor sum_over_queries(const Tensor& weights, Team* team = nullptr);
 
+/// What the statistics of a query's weights need to know about the query.
+struct QueryPlace {
+  std::int64_t own = -1;    ///< index of the key at the query's position; may not exist
+  std::int64_t first = -1;  ///< index of the first key of the query's document; -1: none
+  std::size_t keys = 0;     ///< number of keys before the appended ones
+  const std::int64_t* token_ids = nullptr;  ///< (keys); nullptr: not given
+};
+
+/// The places of the queries in.rows of all batch items.
+class QueryPlaces {
+ public:
+  /// `in` must outlive this object.
+  explicit QueryPlaces(const Inputs& in);
+
+  /// `row` is a flat index of (B, H, rows).
+  QueryPlace of(std::size_t row) const;
+
+ private:
+  const Inputs& in_;
+  std::vector<QueryPlace> places_;  ///< (token_positions, rows)
+};
+
 /// An output that is one number for each row of a score matrix. With the fused kernels it is
-/// computed from finished rows, so that the matrix is never kept.
+/// computed from finished rows, so that the matrix is never kept. docs/statistics.md has the
+/// formulas.
 struct RowReduction {
   Output output, of;
 };
-inline constexpr std::array<RowReduction, 2> kRowReductions = {{
+inline constexpr auto kRowReductions = std::to_array<RowReduction>({
     {Output::row_max, Output::masked_scores},
+    {Output::weight_sum, Output::weights},
     {Output::entropy, Output::weights},
-}};
+    {Output::effective_keys, Output::weights},
+    {Output::keys_95, Output::weights},
+    {Output::distance, Output::weights},
+    {Output::first_key_weight, Output::weights},
+    {Output::previous_token_weight, Output::weights},
+    {Output::duplicate_token_weight, Output::weights},
+    {Output::induction_weight, Output::weights},
+});
 
-/// The largest element; NaN if there is one, -inf for an empty row.
+/// Computes one of kRowReductions for one row of `count` elements. T is float or double; sums are
+/// in doubles.
 template <class T>
-T row_max(const T* row, std::size_t count) {
-  T max = -std::numeric_limits<T>::infinity();
-  bool has_nan = false;
-  for (std::size_t j = 0; j < count; ++j) {
-    has_nan |= row[j] != row[j];
-    max = row[j] > max ? row[j] : max;
-  }
-  return has_nan ? std::numeric_limits<T>::quiet_NaN() : max;
-}
-
-/// -sum(w log w), with 0 log 0 = 0. For a softmax this equals logsumexp minus the expected visible
-/// score, because -log w = logsumexp - score; computed from the weights, no large numbers cancel. 0
-/// if all weights are 0.
-template <class T>
-T entropy(const T* weights, std::size_t count) {
-  double sum = 0;
-  for (std::size_t j = 0; j < count; ++j)
-    if (const auto w = static_cast<double>(weights[j]); w != 0) sum -= w * std::log(w);
-  return static_cast<T>(sum);
-}
-
-/// Computes one of kRowReductions for one row.
-template <class T>
-T reduce_row(Output output, const T* row, std::size_t count) {
-  if (output == Output::row_max) return row_max(row, count);
-  if (output == Output::entropy) return entropy(row, count);
-  throw Error(ErrorKind::internal, "not a reduction of rows");
-}
+T reduce_row(Output output, const T* row, std::size_t count, const QueryPlace& query);
 
 /// (B, H, L, S) -> (B, H, L).
-Tensor reduce_rows(Output output, const Tensor& matrix);
+Tensor reduce_rows(Output output, const Tensor& matrix, const QueryPlaces& queries);
 
 }  // namespace attn

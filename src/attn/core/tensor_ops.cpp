@@ -150,11 +150,15 @@ Tensor TensorOps::sum_over_queries(const Tensor& weights) const {
 }
 
 Tensor TensorOps::row_max(const Tensor& masked) const {
-  return reduce_rows(Output::row_max, masked);
+  return reduce_rows(Output::row_max, masked, QueryPlaces(in_));
 }
 
 Tensor TensorOps::entropy(const Tensor& weights) const {
-  return reduce_rows(Output::entropy, weights);
+  return reduce_rows(Output::entropy, weights, QueryPlaces(in_));
+}
+
+Tensor TensorOps::row_statistic(Output statistic, const Tensor& weights) const {
+  return reduce_rows(statistic, weights, QueryPlaces(in_));
 }
 
 Tensor TensorOps::weighted_values(const Tensor& weights, const Tensor& values,

@@ -55,6 +55,7 @@ class TensorOps {
   Tensor sum_over_queries(const Tensor& weights) const;
   Tensor row_max(const Tensor& masked) const;
   Tensor entropy(const Tensor& weights) const;
+  Tensor row_statistic(Output statistic, const Tensor& weights) const;
   Tensor weighted_values(const Tensor& weights, const Tensor& values,
                          const VisibleKeys& visible) const;
   Tensor sigmoid(const Tensor& x) const;

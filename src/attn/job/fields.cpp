@@ -208,6 +208,9 @@ std::vector<Field> tensor_fields() {
              {kRotary}),
       tensor(Input::alibi_slopes, "ALiBi slopes (H) or (B, H)"),
       tensor(Input::relative_bias, "bias (buckets, H) by relative position, as in T5"),
+      tensor(
+          Input::token_ids,
+          "token ids of the keys (S) or (B, S), for duplicate_token_weight and induction_weight"),
       tensor(Input::sinks, "extra score of each head (H), in the softmax but without a value",
              {needs_value("normaliser", {"softmax"}), needs_value("softmax.axis", {"keys"})}),
       tensor(Input::head_scale,

@@ -79,6 +79,15 @@ compare result.npz --reference {job}
 compare {any} --reference --q {any} --k {any} --precision bf16
 merge part1.npz part2.npz -o {out}
 merge part1.npz {npz}
+stats {any}
+stats result.npz {any} --format csv
+stats {any} --token-ids {any} --by item --format ndjson
+stats . --by all -o out.csv
+stats result.npz {npz} --similarity
+rollout {any}
+rollout result.npz {any} --heads max --discard 0.5 --residual 0.3 -o {out}
+run {job} --outputs weight_sum,entropy,effective_keys,keys_95,distance,first_key_weight,previous_token_weight
+run --q {npy} --k {npy} --token-ids {any} --outputs induction_weight,duplicate_token_weight
 random randn --shape 3,4 --seed 1
 random randint --high 5 --shape 2,3 --seed 7 --repeat 2 -o {out}
 random choice --input {any} --seed 2 --shape 5

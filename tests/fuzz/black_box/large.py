@@ -59,6 +59,11 @@ compare {file} {other} --view={picture}
 compare {file} --reference --q {file} --k {file}
 compare {file} --reference {other}
 merge {file} {other} -o {out}
+stats {file}
+stats {file} {other} --format csv
+stats {file} --similarity
+rollout {file}
+rollout {file} -o {out}
 random randn --shape {shape} --seed 1
 random randn --shape {shape} --seed 1 -o {out}
 random randint --high 9 --shape {half} --seed 1 --repeat {count}

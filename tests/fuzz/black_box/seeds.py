@@ -11,7 +11,8 @@ import numpy as np
 import make_corpus
 from support.attn import attn
 
-COMMANDS = ["run", "batch", "examples", "view", "inspect", "convert", "compare", "merge", "random", "svd",
+COMMANDS = ["run", "batch", "examples", "view", "inspect", "convert", "compare", "merge", "stats", "rollout",
+            "random", "svd",
             "conventions", "completions", "man", "schema"]
 
 

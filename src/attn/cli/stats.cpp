@@ -1,0 +1,602 @@
+#include "attn/cli/stats.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+
+#include "attn/base/error.h"
+#include "attn/base/number_text.h"
+#include "attn/base/text.h"
+#include "attn/base/utf8.h"
+#include "attn/cli/emit.h"
+#include "attn/cli/rendering.h"
+#include "attn/cli/shared_options.h"
+#include "attn/cli/terminal.h"
+#include "attn/core/plan.h"
+#include "attn/io/json_write.h"
+#include "attn/io/staged_file.h"
+#include "attn/result/result_writer.h"
+#include "attn/stats/head_statistics.h"
+#include "attn/stats/rollout.h"
+
+namespace attn {
+namespace {
+
+namespace fs = std::filesystem;
+
+enum class StatsFormat { text, csv, ndjson };
+enum class Grouping { item, file, all };
+
+struct StatsArgs {
+  std::vector<std::string> inputs;
+  std::string token_ids;
+  Grouping by = Grouping::file;
+  bool similarity = false;
+  std::string output = "-";
+  StatsFormat format = StatsFormat::text;
+  bool force = false;
+  LimitArgs limits;
+};
+
+/// The format of -o, or that of --format on standard output. Errors: usage, for other suffixes.
+StatsFormat format_of(const StatsArgs& args) {
+  if (is_stream(args.output)) return args.format;
+  if (args.output.ends_with(".csv")) return StatsFormat::csv;
+  if (args.output.ends_with(".ndjson")) return StatsFormat::ndjson;
+  if (args.output.ends_with(".txt")) return StatsFormat::text;
+  throw Error(ErrorKind::usage, "-o " + printable(args.output) +
+                                    ": expected a name that ends in .csv, .ndjson or .txt");
+}
+
+bool is_tensor_file(const fs::path& path) {
+  const std::optional<Format> format = format_of_suffix(path.native());
+  return format && *format != Format::csv;
+}
+
+/// The .npz, .safetensors, .npy and .json files in a folder and its subfolders, sorted.
+std::vector<std::string> tensor_files_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::recursive_directory_iterator(); entry.increment(error)) {
+    std::error_code ignored;
+    const bool is_hidden = entry->path().filename().native().starts_with('.');
+    if (entry->is_directory(ignored)) {
+      if (is_hidden) entry.disable_recursion_pending();
+    } else if (!is_hidden && is_tensor_file(entry->path())) {
+      paths.push_back(entry->path().string());
+    }
+  }
+  if (error)
+    throw Error(ErrorKind::no_input, Problem{.where = {folder}, .message = error.message()});
+  if (paths.empty())
+    throw Error(
+        ErrorKind::no_input,
+        Problem{.where = {folder}, .message = "has no .npz, .safetensors, .npy or .json files"});
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+/// The inputs, with the files of each folder in its place.
+std::vector<std::string> files_of(const std::vector<std::string>& inputs) {
+  std::vector<std::string> files;
+  for (const std::string& input : inputs) {
+    std::error_code ignored;
+    if (fs::is_directory(input, ignored)) {
+      const std::vector<std::string> inside = tensor_files_in(input);
+      files.insert(files.end(), inside.begin(), inside.end());
+    } else {
+      files.push_back(input);
+    }
+  }
+  return files;
+}
+
+/// A line of the table: values in the order of its columns; nullptr: not known.
+using Line = std::vector<Json>;
+
+std::string csv_cell(const Json& value) {
+  if (value.get<std::nullptr_t>() != nullptr) return "";
+  if (const double* number = value.get<double>()) return python_repr(*number);
+  const std::string* text = value.get<std::string>();
+  if (text == nullptr) return to_json(value);
+  if (text->find_first_of(",\"\r\n") == std::string::npos) return *text;
+  std::string quoted = "\"";
+  for (const char c : *text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+std::string text_cell(const Json& value) {
+  if (value.get<std::nullptr_t>() != nullptr) return "-";
+  if (const double* number = value.get<double>()) return six_digits(*number);
+  const std::string* text = value.get<std::string>();
+  return text == nullptr ? to_json(value) : *text;
+}
+
+/// Prints lines under the names of their columns.
+class Table {
+ public:
+  Table(StatsFormat format, std::vector<std::string> columns)
+      : format_(format), columns_(std::move(columns)) {}
+
+  /// The text of lines that belong together. In text, columns that they all lack are left out.
+  std::string text_of(const std::vector<Line>& lines) {
+    std::string text;
+    if (format_ == StatsFormat::text) return aligned(lines);
+    if (format_ == StatsFormat::csv && !has_header_) text += join(columns_, ",") + "\n";
+    has_header_ = true;
+    for (const Line& line : lines)
+      text += format_ == StatsFormat::csv ? join(line, ",", csv_cell) + "\n" : object(line) + "\n";
+    return text;
+  }
+
+ private:
+  std::string object(const Line& line) const {
+    std::string text;
+    for (std::size_t i = 0; i < line.size(); ++i)
+      text += (i == 0 ? "{" : ",") + json_quoted(columns_[i]) + ":" + to_json(line[i]);
+    return text + "}";
+  }
+
+  std::string aligned(const std::vector<Line>& lines) const {
+    std::vector<std::string> rows(lines.size() + 1);
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const auto is_known = [i](const Line& line) {
+        return line[i].get<std::nullptr_t>() == nullptr;
+      };
+      if (std::none_of(lines.begin(), lines.end(), is_known)) continue;
+      std::vector<std::string> cells = {columns_[i]};
+      for (const Line& line : lines) cells.push_back(text_cell(line[i]));
+      std::size_t width = 0;
+      for (const std::string& cell : cells) width = std::max(width, columns_of(cell));
+      for (std::size_t row = 0; row < rows.size(); ++row)
+        rows[row] += (rows[row].empty() ? "" : "  ") +
+                     std::string(width - columns_of(cells[row]), ' ') + cells[row];
+    }
+    return join(rows, "\n") + "\n";
+  }
+
+  StatsFormat format_;
+  std::vector<std::string> columns_;
+  bool has_header_ = false;
+};
+
+/// Weights or row statistics as (layers, B, H, ...), and which of the first three axes they have.
+struct HeadAxes {
+  std::size_t layers = 1, items = 1, heads = 1;
+  bool has_layers = false, has_items = false, has_heads = false;
+
+  std::size_t count() const { return layers * items * heads; }
+};
+
+/// The axes before the last `inner` ones. `third_is_batch`: a single axis is the batch.
+HeadAxes head_axes(const Shape& shape, std::size_t inner, bool third_is_batch) {
+  if (shape.size() < inner || shape.size() > inner + 3)
+    throw Error(ErrorKind::data,
+                Problem{.expected = std::to_string(inner) + " to " + std::to_string(inner + 3) +
+                                    " axes: layer, batch, head, " + (inner == 2 ? "L, S" : "L"),
+                        .found = to_string(shape)});
+  HeadAxes axes;
+  std::size_t outer = shape.size() - inner;
+  if (outer == 1 && third_is_batch) {
+    axes.items = shape[0], axes.has_items = true;
+    return axes;
+  }
+  if (outer > 0) axes.heads = shape[--outer], axes.has_heads = true;
+  if (outer > 0) axes.items = shape[--outer], axes.has_items = true;
+  if (outer > 0) axes.layers = shape[--outer], axes.has_layers = true;
+  return axes;
+}
+
+/// Identifies a line of the table; -1 for an axis that the tensor lacks or that is pooled.
+struct HeadKey {
+  std::string name;
+  std::int64_t layer = -1, item = -1, head = -1;
+  auto operator<=>(const HeadKey&) const = default;
+};
+
+Json number_or_null(std::int64_t number) { return number < 0 ? Json{} : Json{number}; }
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json{} : Json{text_of_name(text)};
+}
+
+struct Group {
+  HeadSums sums;
+  StatisticSet known = StatisticSet().set();
+};
+using Groups = std::map<HeadKey, Group>;
+using Similarities = std::map<HeadKey, HeadSimilarity>;  ///< by name and layer
+
+constexpr std::size_t kBytesPerLine = 4096;  // a line's numbers as JSON values and as text
+
+/// Reads files and adds up the sums of their heads.
+class Collector {
+ public:
+  explicit Collector(const StatsArgs& args) : args_(args), limits_(limits_of_reading(args)) {
+    if (!args.token_ids.empty()) {
+      TensorFiles files(limits_);
+      token_ids_ = checked_ids(files.read(parse_tensor_ref(args.token_ids)), args.token_ids);
+    }
+  }
+
+  Groups groups;
+  Similarities similarities;
+
+  /// Errors: as read_result(); data, naming the file.
+  void add(const std::string& file) {
+    TensorFiles files(limits_);
+    const TensorRef ref = parse_tensor_ref(file);
+    ResultFile result;
+    if (ref.member.empty())
+      result = read_result(ref.path, files);
+    else
+      result.tensors = tensors_of(ref, files);
+    within(printable(file), [&] { add_tensors(result, files); });
+    files.require_unchanged();
+  }
+
+ private:
+  static ReadLimits limits_of_reading(const StatsArgs& args) {
+    return reading_limits(args.limits, FileAccess::map);
+  }
+
+  static Tensor checked_ids(const Tensor& ids, const std::string& where) {
+    if (is_float(ids.dtype()) || ids.rank() == 0 || ids.rank() > 2)
+      throw Error(
+          ErrorKind::data,
+          Problem{.where = {where},
+                  .expected = "token ids: whole numbers of shape (S) or (B, S)",
+                  .found = std::string(name_of(ids.dtype())) + " " + to_string(ids.shape())});
+    return cast(ids, DType::i64);
+  }
+
+  void add_tensors(const ResultFile& result, TensorFiles& files) {
+    const TensorMap& tensors = result.tensors;
+    std::optional<Tensor> ids = token_ids_;
+    const std::string ids_name(name_of(Input::token_ids));
+    if (const Tensor* own = tensors.find(ids_name); own != nullptr && !ids)
+      ids = checked_ids(*own, ids_name);
+    const std::string weights(name_of(Output::weights));
+    if (tensors.contains(weights)) {
+      add_weights(result, weights, ids, files);
+    } else if (contains(tensors, Output::weight_sum)) {
+      add_row_statistics(result, files);
+    } else {
+      bool any = false;
+      for (const auto& [name, tensor] : tensors) {
+        if (!is_float(tensor.dtype()) && tensors.size() > 1) continue;
+        within(printable(name), [&] { add_weights(result, name, ids, files); });
+        any = true;
+      }
+      if (!any)
+        throw Error(ErrorKind::data, Problem{.message = "has no weights (floating-point numbers)"});
+    }
+  }
+
+  void charge_lines(const HeadAxes& axes, TensorFiles& files) const {
+    files.budget().charge(saturating_product({axes.count(), kBytesPerLine}), "", "list");
+  }
+
+  /// Where queries are among the keys: the rows that the job selected, or the last ones.
+  static std::vector<std::int64_t> own_keys(const ResultFile& result, std::size_t L,
+                                            std::size_t S) {
+    std::vector<std::int64_t> own(L);
+    const Json* rows = result.job("rows");
+    const auto* selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
+    const auto keys = static_cast<std::int64_t>(S);
+    for (std::size_t i = 0; i < L; ++i)
+      if (selected != nullptr && selected->size() == L)
+        own[i] = (*selected)[i] < 0 ? (*selected)[i] + keys : (*selected)[i];
+      else
+        own[i] = static_cast<std::int64_t>(i + (S > L ? S - L : 0));
+    return own;
+  }
+
+  HeadKey key_of(const std::string& name, const HeadAxes& axes, std::size_t index) const {
+    HeadKey key{.name = name};
+    if (axes.has_heads) key.head = static_cast<std::int64_t>(index % axes.heads);
+    if (axes.has_items && args_.by == Grouping::item)
+      key.item = static_cast<std::int64_t>(index / axes.heads % axes.items);
+    if (axes.has_layers) key.layer = static_cast<std::int64_t>(index / axes.heads / axes.items);
+    return key;
+  }
+
+  void add_weights(const ResultFile& result, const std::string& name,
+                   const std::optional<Tensor>& ids, TensorFiles& files) {
+    const Tensor& weights = result.tensors.at(name);
+    const Shape& shape = weights.shape();
+    const HeadAxes axes = head_axes(shape, 2, axis_names(result, name).third == "batch");
+    const std::size_t L = *(shape.end() - 2), S = shape.back();
+    charge_lines(axes, files);
+    if (ids && (ids->shape().back() != S || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
+      throw Error(ErrorKind::data,
+                  Problem{.subject = std::string(name_of(Input::token_ids)),
+                          .expected = "a token id for each key of the weights " + to_string(shape),
+                          .found = to_string(ids->shape())});
+    if (args_.similarity)
+      return add_similarity(weights.reshaped({axes.layers, axes.items, axes.heads, L, S}), name,
+                            axes, files);
+    const Tensor matrices = weights.reshaped({axes.count(), L, S});
+    SequenceTokens tokens{.own_keys = own_keys(result, L, S)};
+    for (std::size_t i = 0; i < axes.count(); ++i) {
+      const std::size_t item = i / axes.heads % axes.items;
+      if (ids)
+        tokens.token_ids =
+            ids->data<std::int64_t>().data() + (ids->rank() == 2 ? item * S : std::size_t{0});
+      Group& group = groups[key_of(name, axes, i)];
+      group.sums.add(sums_of_weights(matrices.at(i), tokens));
+      for (std::size_t k = 0; k < kStatistics.size(); ++k)
+        if (!ids && row_of(kStatistics[k].output).source == Input::token_ids) group.known.reset(k);
+    }
+  }
+
+  /// `weights` is (layers, B, H, L, S).
+  void add_similarity(const Tensor& weights, const std::string& name, const HeadAxes& axes,
+                      TensorFiles& files) {
+    files.budget().charge(saturating_product({axes.layers, axes.heads, axes.heads, kBytesPerLine}),
+                          "", "compare");
+    for (std::size_t layer = 0; layer < axes.layers; ++layer) {
+      HeadKey key{.name = name};
+      if (axes.has_layers) key.layer = static_cast<std::int64_t>(layer);
+      HeadSimilarity& heads = similarities.try_emplace(key, axes.heads).first->second;
+      if (heads.heads() != axes.heads)
+        throw Error(ErrorKind::data,
+                    Problem{.expected = counted(heads.heads(), "head") + " as in the files before",
+                            .found = std::to_string(axes.heads)});
+      for (std::size_t item = 0; item < axes.items; ++item) heads.add(weights.at(layer).at(item));
+    }
+  }
+
+  /// From the outputs of a job that computed the statistics of each query.
+  void add_row_statistics(const ResultFile& result, TensorFiles& files) {
+    if (args_.similarity)
+      throw Error(ErrorKind::data, Problem{.message = "--similarity requires weights"});
+    const std::string total(name_of(Output::weight_sum));
+    const Tensor weight_sums = cast(result.tensors.at(total), DType::f64);
+    const HeadAxes axes =
+        head_axes(weight_sums.shape(), 1, axis_names(result, total).third == "batch");
+    charge_lines(axes, files);
+    std::vector<std::optional<Tensor>> rows(kStatistics.size());
+    for (std::size_t k = 0; k < rows.size(); ++k)
+      if (const Tensor* given = find(result.tensors, kStatistics[k].output)) {
+        if (given->shape() != weight_sums.shape())
+          throw Error(
+              ErrorKind::data,
+              Problem{.subject = std::string(name_of(kStatistics[k].output)),
+                      .expected = "the shape of weight_sum, " + to_string(weight_sums.shape()),
+                      .found = to_string(given->shape())});
+        rows[k] = cast(*given, DType::f64);
+      }
+    const std::size_t L = weight_sums.shape().back();
+    for (std::size_t i = 0; i < axes.count(); ++i) {
+      Group& group = groups[key_of("", axes, i)];
+      for (std::size_t query = 0; query < L; ++query) {
+        HeadSums::Numbers numbers{};
+        for (std::size_t k = 0; k < rows.size(); ++k)
+          if (rows[k]) numbers[k] = rows[k]->data<double>()[i * L + query];
+        group.sums.add(weight_sums.data<double>()[i * L + query], numbers);
+      }
+      for (std::size_t k = 0; k < rows.size(); ++k)
+        if (!rows[k]) group.known.reset(k);
+    }
+  }
+
+  const StatsArgs& args_;
+  ReadLimits limits_;
+  std::optional<Tensor> token_ids_;
+};
+
+std::vector<std::string> columns_of_table(const StatsArgs& args) {
+  std::vector<std::string> columns = {"file", "name", "layer", "item", "head"};
+  if (args.similarity) {
+    columns[3] = "head", columns[4] = "other";
+    columns.insert(columns.end(), {"cosine", "divergence"});
+    return columns;
+  }
+  columns.emplace_back("queries");
+  for (const StatisticRow& row : kStatistics) columns.emplace_back(name_of(row.output));
+  return columns;
+}
+
+std::vector<Line> lines_of(const Groups& groups, const std::string& file) {
+  std::vector<Line> lines;
+  for (const auto& [key, group] : groups) {
+    Line line = {text_or_null(file),        text_or_null(key.name),
+                 number_or_null(key.layer), number_or_null(key.item),
+                 number_or_null(key.head),  Json{static_cast<std::int64_t>(group.sums.queries())}};
+    for (std::size_t k = 0; k < kStatistics.size(); ++k)
+      line.push_back(group.known.test(k) ? Json{group.sums.value(k)} : Json{});
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+std::vector<Line> lines_of(const Similarities& similarities, const std::string& file) {
+  std::vector<Line> lines;
+  for (const auto& [key, heads] : similarities)
+    for (std::size_t a = 0; a < heads.heads(); ++a)
+      for (std::size_t b = a + 1; b < heads.heads(); ++b)
+        lines.push_back({text_or_null(file), text_or_null(key.name), number_or_null(key.layer),
+                         Json{static_cast<std::int64_t>(a)}, Json{static_cast<std::int64_t>(b)},
+                         Json{heads.cosine(a, b)}, Json{heads.divergence(a, b)}});
+  return lines;
+}
+
+/// Prints the statistics of all files that can be read, then reports the others. The first error
+/// sets the exit code.
+int print_statistics(const StatsArgs& args) {
+  const StatsFormat format = format_of(args);
+  const std::vector<std::string> files = files_of(args.inputs);
+  std::set<std::string> inputs;
+  for (const std::string& file : files) inputs.insert(parse_tensor_ref(file).path);
+  if (!args.token_ids.empty()) inputs.insert(parse_tensor_ref(args.token_ids).path);
+  OutputFile out(args.output, {.force = args.force, .inputs = std::move(inputs)});
+  Table table(format, columns_of_table(args));
+  Collector collected(args);
+  ProblemList problems;
+  std::optional<ErrorKind> kind;
+  const auto write = [&](const std::string& file) {
+    const std::vector<Line> lines =
+        args.similarity ? lines_of(collected.similarities, file) : lines_of(collected.groups, file);
+    if (!lines.empty()) out.write(table.text_of(lines));
+    out.flush();
+    collected.groups.clear();
+    collected.similarities.clear();
+  };
+  for (const std::string& file : files) {
+    try {
+      collected.add(file);
+      if (args.by != Grouping::all) write(files.size() > 1 ? file : "");
+    } catch (const Error& error) {
+      if (!kind) kind = error.kind();
+      for (const Problem& problem : error.problems()) problems.add(problem);
+      if (args.by != Grouping::all) collected.groups.clear(), collected.similarities.clear();
+    }
+  }
+  if (args.by == Grouping::all) write("");
+  if (kind && !is_stream(args.output)) problems.raise(*kind);
+  out.commit();
+  if (kind) problems.raise(*kind);
+  return 0;
+}
+
+}  // namespace
+
+Command stats_command() {
+  const auto args = std::make_shared<StatsArgs>();
+  Command command;
+  command.description =
+      "Prints statistics of each attention head, from stored weights or from the outputs of a job "
+      "that computed them for each query: entropy, effective_keys, keys_95, distance, "
+      "first_key_weight, previous_token_weight and, with token ids, duplicate_token_weight and "
+      "induction_weight. 'attn help outputs' describes them.\n\n"
+      "Of a file with weights, these are used, otherwise the statistics, otherwise all tensors. "
+      "Weights are (L, S), or have the axes head, batch and layer before L, in the order layer, "
+      "batch, head, L, S.";
+  command.example =
+      "  attn stats result.npz\n"
+      "  attn run job.json --outputs weight_sum,entropy,distance -o rows.npz\n"
+      "  attn stats rows.npz --format csv";
+  command.add(required(positional(
+      "FILE", args->inputs,
+      ".npz, .safetensors, .npy or .json files, or folders of them; FILE#NAME for one tensor")));
+  command.add(text("--token-ids", args->token_ids, "FILE",
+                   "token ids of the keys, (S) or (B, S); default: token_ids of each FILE"));
+  command.add(word("--by", args->by,
+                   {{"file", Grouping::file}, {"item", Grouping::item}, {"all", Grouping::all}},
+                   "a line for each head of each file, of each batch item (item), or of all files "
+                   "together (all); default: file"));
+  command.add(flag("--similarity", args->similarity,
+                   "compare the heads of each layer instead: cosine, and Jensen-Shannon divergence "
+                   "in nats"));
+  command.add(text("-o,--output", args->output, "FILE",
+                   "output file ending in .csv, .ndjson or .txt; default: stdout"));
+  command.add(flag("--force", args->force, "overwrite FILE if it exists"));
+  command.add(word(
+      "--format", args->format,
+      {{"text", StatsFormat::text}, {"csv", StatsFormat::csv}, {"ndjson", StatsFormat::ndjson}},
+      "format on stdout: text, csv or ndjson"));
+  add_limit_options(command, args->limits);
+  command.requirements.push_back(
+      {{"--force"}, "-o FILE", [args = args.get()] { return args->output != "-"; }});
+  command.requirements.push_back({{"--format"},
+                                  "standard output; a file's suffix sets its format",
+                                  [args = args.get()] { return is_stream(args->output); }});
+  command.action = [args] { return print_statistics(*args); };
+  return command;
+}
+
+namespace {
+
+struct RolloutArgs {
+  std::vector<std::string> layers;
+  RolloutOptions options;
+  EmitArgs emit;
+  LimitArgs limits;
+};
+
+/// (layers, B, H, L, S) of a tensor whose last axes are L, S.
+Tensor with_all_axes(const Tensor& weights) {
+  const Shape& shape = weights.shape();
+  const HeadAxes axes = head_axes(shape, 2, false);
+  return weights.reshaped({axes.layers, axes.items, axes.heads, *(shape.end() - 2), shape.back()});
+}
+
+/// The weights of a file: `weights`, or all its tensors in order.
+std::vector<std::string> layers_in(const TensorMap& tensors) {
+  const std::string weights(name_of(Output::weights));
+  return tensors.contains(weights) ? std::vector{weights} : tensors.names();
+}
+
+/// Copies of a layer's matrices (B, L, L) in doubles: fused, the result before and after, and the
+/// order of their elements.
+std::size_t rollout_bytes(const Shape& shape) {
+  constexpr std::size_t kCopies = 4;
+  return saturating_product({shape[1], shape[3], shape[4], kCopies, sizeof(double)});
+}
+
+int print_rollout(const RolloutArgs& args) {
+  TensorFiles files(reading_limits(args.limits, FileAccess::map));
+  Rollout rollout(args.options);
+  bool is_batched = false;
+  for (const std::string& file : files_of(args.layers)) {
+    const TensorMap tensors = tensors_of(parse_tensor_ref(file), files);
+    for (const std::string& name : layers_in(tensors))
+      within(label_of(file, name), [&] {
+        const Tensor weights = with_all_axes(tensors.at(name));
+        is_batched |= tensors.at(name).rank() > 3;
+        files.budget().charge(rollout_bytes(weights.shape()), "", "multiply");
+        for (std::size_t layer = 0; layer < weights.shape()[0]; ++layer)
+          rollout.add_layer(weights.at(layer));
+        files.budget().release(rollout_bytes(weights.shape()));
+      });
+  }
+  const Tensor& result = rollout.result();
+  TensorMap results;
+  results.set("", is_batched ? result : result.at(0));
+  emit_tensors(results, args.emit, files);
+  return 0;
+}
+
+}  // namespace
+
+Command rollout_command() {
+  const auto args = std::make_shared<RolloutArgs>();
+  args->emit.alone = "rollout";
+  Command command;
+  command.description =
+      "Computes attention rollout (Abnar and Zuidema 2020): how much each token of the last layer "
+      "attends to each token of the input. For each layer, the heads' weights W become A = "
+      "(1 - residual) W + residual I with rows that sum to 1, and the result is the product of all "
+      "A, the last layer first.";
+  command.example =
+      "  attn rollout layer0.npz layer1.npz -o rollout.npy\n"
+      "  attn rollout weights.npy --heads max --discard 0.9";
+  command.add(required(positional(
+      "FILE", args->layers,
+      "weights of the layers in order: (layer, batch, head, L, L), or a tensor for each layer")));
+  command.add(word("--heads", args->options.heads,
+                   {{"mean", HeadFusion::mean}, {"max", HeadFusion::max}, {"min", HeadFusion::min}},
+                   "how the weights of heads become one matrix: mean, max or min; default: mean"));
+  command.add(number("--residual", args->options.residual, NumberRange::non_negative, "X",
+                     "share of the residual connection, from 0 to 1; default: 0.5"));
+  command.add(
+      number("--discard", args->options.discard, NumberRange::non_negative, "X",
+             "share of each layer's smallest weights to set to 0, from 0 to 1; default: 0"));
+  add_emit_options(command, args->emit);
+  add_limit_options(command, args->limits);
+  command.action = [args] {
+    for (const auto& [flag, value] : {std::pair{"--residual", args->options.residual},
+                                      std::pair{"--discard", args->options.discard}})
+      if (value > 1)
+        fail_usage(std::string(flag) + ": expected a number from 0 to 1, found " +
+                   python_repr(value));
+    return print_rollout(*args);
+  };
+  return command;
+}
+
+}  // namespace attn

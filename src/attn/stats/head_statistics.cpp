@@ -1,0 +1,115 @@
+#include "attn/stats/head_statistics.h"
+
+#include <cmath>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "attn/core/reductions.h"
+
+namespace attn {
+namespace {
+
+std::span<const double> row_of_matrix(const Tensor& matrix, std::size_t row) {
+  const std::size_t columns = matrix.shape()[1];
+  return matrix.data<double>().subspan(row * columns, columns);
+}
+
+/// w log(w / m), 0 for w = 0.
+double divergence_term(double w, double m) { return w == 0 ? 0 : w * std::log(w / m); }
+
+/// The Jensen-Shannon divergence of two rows of weights.
+double jensen_shannon(std::span<const double> p, std::span<const double> q) {
+  double sum = 0;
+  for (std::size_t j = 0; j < p.size(); ++j) {
+    const double m = (p[j] + q[j]) / 2;
+    sum += divergence_term(p[j], m) + divergence_term(q[j], m);
+  }
+  return sum / 2;
+}
+
+bool has_weight(std::span<const double> row) {
+  for (const double w : row)
+    if (w != 0) return true;
+  return false;
+}
+
+}  // namespace
+
+void HeadSums::add(double weight_sum, const Numbers& numbers) {
+  if (weight_sum == 0) return;
+  ++queries_;
+  weight_sum_ += weight_sum;
+  for (std::size_t i = 0; i < numbers.size(); ++i) sums_[i] += numbers[i];
+}
+
+void HeadSums::add(const HeadSums& more) {
+  queries_ += more.queries_;
+  weight_sum_ += more.weight_sum_;
+  for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += more.sums_[i];
+}
+
+double HeadSums::value(std::size_t statistic) const {
+  if (queries_ == 0) return std::numeric_limits<double>::quiet_NaN();
+  const bool is_mean = kStatistics[statistic].summary == Summary::mean;
+  return sums_[statistic] / (is_mean ? static_cast<double>(queries_) : weight_sum_);
+}
+
+HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens) {
+  const std::size_t L = weights.shape()[0], S = weights.shape()[1];
+  HeadSums sums;
+  QueryPlace query{.first = 0, .keys = S, .token_ids = tokens.token_ids};
+  for (std::size_t i = 0; i < L; ++i) {
+    query.own = tokens.own_keys[i];
+    const Tensor row = cast(weights.at(i), DType::f64);
+    const double* const data = row.data<double>().data();
+    HeadSums::Numbers numbers{};
+    for (std::size_t k = 0; k < numbers.size(); ++k) {
+      const Output output = kStatistics[k].output;
+      const bool needs_tokens = row_of(output).source == Input::token_ids;
+      if (!needs_tokens || tokens.token_ids != nullptr)
+        numbers[k] = reduce_row(output, data, S, query);
+    }
+    sums.add(reduce_row(Output::weight_sum, data, S, query), numbers);
+  }
+  return sums;
+}
+
+HeadSimilarity::HeadSimilarity(std::size_t heads) : heads_(heads), pairs_(heads * heads) {}
+
+std::size_t HeadSimilarity::bytes(std::size_t heads) {
+  std::size_t bytes = 0;
+  const bool overflows = __builtin_mul_overflow(heads, heads, &bytes) ||
+                         __builtin_mul_overflow(bytes, sizeof(Pair), &bytes);
+  return overflows ? std::numeric_limits<std::size_t>::max() : bytes;
+}
+
+void HeadSimilarity::add(const Tensor& weights) {
+  const std::size_t L = weights.shape()[1];
+  for (std::size_t a = 0; a < heads_; ++a) {
+    const Tensor of_a = cast(weights.at(a), DType::f64);
+    for (std::size_t b = 0; b <= a; ++b) {
+      const Tensor of_b = cast(weights.at(b), DType::f64);
+      Pair& sums = pair(a, b);
+      for (std::size_t i = 0; i < L; ++i) {
+        const auto p = row_of_matrix(of_a, i), q = row_of_matrix(of_b, i);
+        if (!has_weight(p) || !has_weight(q)) continue;
+        ++sums.queries;
+        for (std::size_t j = 0; j < p.size(); ++j) sums.product += p[j] * q[j];
+        if (a != b) sums.divergence += jensen_shannon(p, q);
+      }
+    }
+  }
+}
+
+double HeadSimilarity::cosine(std::size_t a, std::size_t b) const {
+  const double product = a < b ? pair(b, a).product : pair(a, b).product;
+  return product / std::sqrt(pair(a, a).product * pair(b, b).product);
+}
+
+double HeadSimilarity::divergence(std::size_t a, std::size_t b) const {
+  const Pair& sums = a < b ? pair(b, a) : pair(a, b);
+  return sums.divergence / static_cast<double>(sums.queries);
+}
+
+}  // namespace attn

@@ -1,0 +1,96 @@
+// Statistics of attention heads: one number for each head, from the weights of its queries. The
+// numbers of each query are outputs of a job (core/reductions.h); docs/statistics.md has the
+// formulas.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "attn/core/output_table.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// How the numbers of the queries become one number of the head.
+enum class Summary {
+  mean,   ///< their mean over the queries with a weight
+  share,  ///< their sum divided by the sum of all weights
+};
+
+struct StatisticRow {
+  Output output;  ///< names and describes the statistic
+  Summary summary;
+};
+inline constexpr auto kStatistics = std::to_array<StatisticRow>({
+    {Output::entropy, Summary::mean},
+    {Output::effective_keys, Summary::mean},
+    {Output::keys_95, Summary::mean},
+    {Output::distance, Summary::share},
+    {Output::first_key_weight, Summary::share},
+    {Output::previous_token_weight, Summary::share},
+    {Output::duplicate_token_weight, Summary::share},
+    {Output::induction_weight, Summary::share},
+});
+using StatisticSet = std::bitset<kStatistics.size()>;
+
+/// The sums from which the statistics of a head follow. They can be added up over sequences.
+class HeadSums {
+ public:
+  using Numbers = std::array<double, kStatistics.size()>;
+
+  /// Adds a query. `numbers` are in the order of kStatistics.
+  void add(double weight_sum, const Numbers& numbers);
+  void add(const HeadSums& more);
+
+  std::size_t queries() const { return queries_; }  ///< that have a weight
+  /// NaN if there are no queries.
+  double value(std::size_t statistic) const;
+
+ private:
+  std::size_t queries_ = 0;
+  double weight_sum_ = 0;
+  Numbers sums_{};
+};
+
+/// The positions and tokens that the statistics of stored weights refer to.
+struct SequenceTokens {
+  std::vector<std::int64_t> own_keys;       ///< (L): the key at the position of each query
+  const std::int64_t* token_ids = nullptr;  ///< (S); nullptr: unknown
+};
+
+/// The sums of a head with `weights` (L, S). Without token ids, those of duplicate_token_weight and
+/// induction_weight are 0.
+HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens);
+
+/// How alike the weights of heads are, over the queries of one or more sequences.
+class HeadSimilarity {
+ public:
+  explicit HeadSimilarity(std::size_t heads);
+
+  std::size_t heads() const { return heads_; }
+  /// `weights` is (heads, L, S).
+  void add(const Tensor& weights);
+  /// Of the weights as vectors of all queries and keys.
+  double cosine(std::size_t a, std::size_t b) const;
+  /// The mean of the Jensen-Shannon divergence, in nats, over the queries with weights in both.
+  double divergence(std::size_t a, std::size_t b) const;
+
+  /// Of `heads` heads.
+  static std::size_t bytes(std::size_t heads);
+
+ private:
+  struct Pair {
+    double product = 0, divergence = 0;
+    std::size_t queries = 0;
+  };
+  Pair& pair(std::size_t a, std::size_t b) { return pairs_[a * heads_ + b]; }
+  const Pair& pair(std::size_t a, std::size_t b) const { return pairs_[a * heads_ + b]; }
+
+  std::size_t heads_;
+  std::vector<Pair> pairs_;  ///< (heads, heads): b <= a only
+};
+
+}  // namespace attn

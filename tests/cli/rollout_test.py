@@ -1,0 +1,69 @@
+"""`attn rollout` against NumPy: equation and residual of Abnar and Zuidema (2020), discarding as in programs
+for vision transformers."""
+
+import numpy as np
+import pytest
+
+from support.attn import assert_error, attn
+
+LAYERS, B, H, L = 4, 2, 3, 7
+
+
+def random_weights(seed=0):
+    w = np.random.default_rng(seed).random((LAYERS, B, H, L, L)) ** 4
+    return w / w.sum(-1, keepdims=True)
+
+
+def rollout_of(weights, fuse=np.mean, residual=0.5, discard=0):
+    """Of weights (layers, H, L, L)."""
+    joint = np.eye(weights.shape[-1])
+    for layer in weights:
+        w = fuse(layer, axis=0)
+        flat = w.reshape(-1)
+        smallest = np.argsort(flat, kind="stable")[:int(len(flat) * discard)]
+        flat[smallest[smallest != 0]] = 0
+        a = residual * np.eye(len(w)) + (1 - residual) * w
+        joint = a / a.sum(-1, keepdims=True) @ joint
+    return joint
+
+
+def rollout(folder, *args):
+    run = attn("rollout", *args, "-o", "out.npy", "--force", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    return np.load(folder / "out.npy")
+
+
+@pytest.mark.parametrize("heads, fuse", [("mean", np.mean), ("max", np.max), ("min", np.min)])
+@pytest.mark.parametrize("residual, discard", [(0.5, 0), (0, 0), (0.9, 0), (0.5, 0.3), (0.2, 0.9), (1, 0)])
+def test_rollout(tmp_path, heads, fuse, residual, discard):
+    weights = random_weights()
+    np.save(tmp_path / "w.npy", weights)
+    found = rollout(tmp_path, "w.npy", "--heads", heads, "--residual", residual, "--discard", discard)
+    for b in range(B):
+        np.testing.assert_allclose(found[b], rollout_of(weights[:, b], fuse, residual, discard), rtol=1e-12, atol=1e-15)
+
+
+def test_defaults_are_those_of_the_paper(tmp_path):
+    weights = random_weights()[:, 0]
+    np.savez(tmp_path / "w.npz", *weights)
+    found = rollout(tmp_path, "w.npz")
+    np.testing.assert_allclose(found, rollout_of(weights), rtol=1e-12)
+    np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-12)
+
+
+def test_files_are_layers_in_their_order(tmp_path):
+    weights = random_weights()[:, 0]
+    for layer in range(LAYERS):
+        np.savez(tmp_path / f"{layer}.npz", weights=weights[layer], context=np.zeros(3))
+    found = rollout(tmp_path, *(f"{layer}.npz" for layer in range(LAYERS)))
+    np.testing.assert_allclose(found, rollout_of(weights), rtol=1e-12)
+
+
+@pytest.mark.parametrize("args, code, text", [
+    (["wide.npy"], 65, "(..., L, L)"), (["a.npy", "b.npy"], 65, "as in the first layer"),
+    (["vector.npy"], 65, "2 to 5 axes"), (["a.npy", "--residual", "1.5"], 2, "from 0 to 1"),
+    (["a.npy", "--discard", "-1"], 2, "--discard"), (["missing.npy"], 66, "missing.npy")])
+def test_errors(tmp_path, args, code, text):
+    for name, shape in {"wide": (2, 3), "a": (3, 3), "b": (4, 4), "vector": (3,)}.items():
+        np.save(tmp_path / f"{name}.npy", np.ones(shape))
+    assert_error(attn("rollout", *args, cwd=tmp_path), code, text)

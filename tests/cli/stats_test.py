@@ -1,0 +1,306 @@
+"""`attn stats`: statistics of stored weights, compared with NumPy formulas written from the definitions:
+detect_head of TransformerLens, Clark et al. 2019 for the divergence."""
+
+import csv
+import io
+import json
+import math
+
+import numpy as np
+import pytest
+
+from support.attn import assert_error, attn
+
+OF_ROWS = ["weight_sum", "entropy", "effective_keys", "keys_95", "distance", "first_key_weight",
+           "previous_token_weight", "duplicate_token_weight", "induction_weight"]
+LOST = {"duplicate_token_weight", "induction_weight"}
+
+
+def softmax(scores):
+    w = np.exp(scores - scores.max(-1, keepdims=True))
+    return w / w.sum(-1, keepdims=True)
+
+
+def causal_weights(shape, seed=0, scale=3):
+    rng = np.random.default_rng(seed)
+    scores = scale * rng.standard_normal(shape)
+    scores[..., ~np.tri(shape[-2], shape[-1], shape[-1] - shape[-2], dtype=bool)] = -np.inf
+    return softmax(scores)
+
+
+def detection(tokens, kind):
+    """The patterns of detect_head, (L, L)."""
+    n = len(tokens)
+    if kind == "previous":
+        return np.tri(n, k=-1) - np.tri(n, k=-2)
+    equal = np.equal.outer(tokens, tokens).astype(float)
+    np.fill_diagonal(equal, 0)
+    duplicates = np.tril(equal)
+    if kind == "duplicate":
+        return duplicates
+    shifted = np.roll(duplicates, 1, axis=1)
+    shifted[:, 0] = 0
+    return np.tril(shifted)
+
+
+def statistics_of(w, tokens=None):
+    """Of the weights of one head, (L, L)."""
+    n = len(w)
+    entropies = np.array([-(row[row > 0] * np.log(row[row > 0])).sum() for row in w])
+    sorted_sums = np.cumsum(np.sort(w)[:, ::-1], axis=1)
+    positions = np.arange(n)
+    values = {"queries": n, "entropy": entropies.mean(), "effective_keys": np.exp(entropies).mean(),
+              "keys_95": ((sorted_sums < 0.949999).sum(1) + 1).mean(),
+              "distance": (w * np.abs(np.subtract.outer(positions, positions))).sum() / w.sum(),
+              "first_key_weight": w[:, 0].sum() / w.sum(),
+              "previous_token_weight": (w * detection(positions, "previous")).sum() / w.sum()}
+    if tokens is not None:
+        values["duplicate_token_weight"] = (w * detection(tokens, "duplicate")).sum() / w.sum()
+        values["induction_weight"] = (w * detection(tokens, "induction")).sum() / w.sum()
+    return values
+
+
+def stats(*args, cwd=None):
+    """The lines of `attn stats` as objects."""
+    run = attn("stats", *args, "--format", "ndjson", cwd=cwd)
+    assert run.returncode == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def assert_line(line, expected, rtol=1e-10):
+    for name, value in expected.items():
+        assert line[name] == pytest.approx(value, rel=rtol, abs=1e-13), name
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """Weights (layers, B, H, L, L) and token ids (B, L)."""
+    folder = tmp_path_factory.mktemp("model")
+    weights = causal_weights((3, 2, 4, 11, 11))
+    tokens = np.random.default_rng(1).integers(0, 4, (2, 11))
+    np.save(folder / "weights.npy", weights)
+    np.save(folder / "ids.npy", tokens)
+    return folder, weights, tokens
+
+
+class TestHeads:
+    def test_statistics_of_each_item(self, model):
+        folder, weights, tokens = model
+        lines = stats("weights.npy", "--token-ids", "ids.npy", "--by", "item", cwd=folder)
+        assert len(lines) == 3 * 2 * 4
+        for line in lines:
+            layer, item, head = line["layer"], line["item"], line["head"]
+            assert_line(line, statistics_of(weights[layer, item, head], tokens[item]))
+
+    def test_items_of_a_file_are_pooled(self, model):
+        folder, weights, tokens = model
+        lines = stats("weights.npy", "--token-ids", "ids.npy", cwd=folder)
+        assert [(line["layer"], line["head"]) for line in lines] == [(i, h) for i in range(3) for h in range(4)]
+        for line in lines:
+            items = [statistics_of(weights[line["layer"], b, line["head"]], tokens[b]) for b in range(2)]
+            assert line["queries"] == 22
+            assert_line(line, {name: np.mean([item[name] for item in items]) for name in items[0] if name != "queries"})
+
+    def test_without_token_ids_two_statistics_are_null(self, model):
+        folder, _, _ = model
+        line = stats("weights.npy", cwd=folder)[0]
+        assert {name for name, value in line.items() if value is None} == LOST | {"file", "name", "item"}
+
+    def test_token_ids_in_the_file(self, model, tmp_path):
+        _, weights, tokens = model
+        np.savez(tmp_path / "w.npz", weights=weights[0], token_ids=tokens, context=np.zeros((2, 3)))
+        line = stats("w.npz", "--by", "item", cwd=tmp_path)[5]
+        assert_line(line, statistics_of(weights[0, 1, 1], tokens[1]))
+
+    @pytest.mark.parametrize("dtype, rtol", [("f4", 1e-10), ("f2", 1e-10)])
+    def test_other_dtypes_are_summed_in_doubles(self, model, tmp_path, dtype, rtol):
+        _, weights, _ = model
+        rounded = weights[0, 0].astype(dtype)
+        np.save(tmp_path / "w.npy", rounded)
+        for head, line in enumerate(stats("w.npy", cwd=tmp_path)):
+            expected = statistics_of(rounded[head].astype(float))
+            expected.pop("keys_95")  # of rows that do not sum to 1
+            assert_line(line, expected, rtol)
+
+    def test_a_matrix_has_one_line_without_a_head(self, model, tmp_path):
+        _, weights, _ = model
+        np.save(tmp_path / "w.npy", weights[0, 0, 0])
+        [line] = stats("w.npy", cwd=tmp_path)
+        assert line["head"] is None
+        assert_line(line, statistics_of(weights[0, 0, 0]))
+
+    def test_the_last_query_is_at_the_last_key(self, tmp_path):
+        w = causal_weights((2, 6))
+        np.save(tmp_path / "w.npy", w)
+        [line] = stats("w.npy", cwd=tmp_path)
+        assert line["previous_token_weight"] == pytest.approx((w[0, 3] + w[1, 4]) / 2, rel=1e-12)
+
+    def test_queries_without_weights_are_left_out(self, tmp_path):
+        w = causal_weights((5, 5))
+        np.save(tmp_path / "w.npy", np.concatenate([w, np.zeros((2, 5))])[None, :, :5])
+        [line] = stats("w.npy", cwd=tmp_path)
+        assert line["queries"] == 5
+        assert line["entropy"] == pytest.approx(statistics_of(w)["entropy"], rel=1e-12)
+
+    def test_a_sink_lowers_no_share(self, tmp_path):
+        w = causal_weights((5, 5))
+        np.save(tmp_path / "w.npy", w * 0.25)
+        [line] = stats("w.npy", cwd=tmp_path)
+        assert line["first_key_weight"] == pytest.approx(w[:, 0].mean(), rel=1e-12)
+
+
+class TestFiles:
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("folder")
+        (folder / "a" / ".hidden").mkdir(parents=True)
+        for seed, name in enumerate(["b", "a/2", "a/1", "a/.hidden/0"]):
+            np.savez(folder / f"{name}.npz", weights=causal_weights((2, 7, 7), seed))
+        (folder / "readme.txt").write_text("no tensors")
+        return folder
+
+    def test_a_folder_stands_for_its_files(self, folder):
+        lines = stats(".", cwd=folder)
+        assert [line["file"] for line in lines[::2]] == ["./a/1.npz", "./a/2.npz", "./b.npz"]
+        assert_line(lines[1], statistics_of(causal_weights((2, 7, 7), 2)[1]))
+
+    def test_all_files_together(self, folder):
+        lines = stats(".", "--by", "all", cwd=folder)
+        assert [(line["file"], line["head"], line["queries"]) for line in lines] == [(None, 0, 21), (None, 1, 21)]
+        files = [statistics_of(causal_weights((2, 7, 7), seed)[1]) for seed in range(3)]
+        assert_line(lines[1], {name: np.mean([file[name] for file in files]) for name in files[0] if name != "queries"})
+
+    def test_files_that_cannot_be_used_are_reported_last(self, folder, tmp_path):
+        np.save(tmp_path / "a.npy", np.arange(6))
+        np.savez(tmp_path / "b.npz", weights=np.eye(2))
+        run = attn("stats", ".", "--format", "csv", cwd=tmp_path)
+        assert_error(run, 65, "./a.npy", "2 to 5 axes")
+        assert run.stdout.startswith(b"file,")
+        assert b"b.npz" in run.stdout
+
+    def test_arrays_of_a_file_without_weights(self, tmp_path):
+        layers = [causal_weights((2, 5, 5), seed) for seed in range(3)]
+        np.savez(tmp_path / "attentions.npz", *layers)
+        lines = stats("attentions.npz", cwd=tmp_path)
+        assert [line["name"] for line in lines[::2]] == ["arr_0", "arr_1", "arr_2"]
+        assert_line(lines[5], statistics_of(layers[2][1]))
+
+    def test_one_array_of_a_file(self, tmp_path):
+        np.savez(tmp_path / "a.npz", x=np.eye(3), y=np.full((3, 3), 1 / 3))
+        [line] = stats("a.npz#y", cwd=tmp_path)
+        assert line["entropy"] == pytest.approx(math.log(3))
+
+    @pytest.mark.parametrize("outputs", [["weights"], OF_ROWS[:-2]])
+    def test_results_of_attn_run(self, tmp_path, outputs):
+        """Rows that the kernels reduced give what the stored weights give."""
+        rng = np.random.default_rng(2)
+        np.savez(tmp_path / "in.npz", Q=rng.standard_normal((2, 9, 12)), K=rng.standard_normal((2, 9, 12)))
+        attn("run", "in.npz", "--heads", "3", "--causal", "--outputs", "weights", "-o", "w.npz", cwd=tmp_path)
+        run = attn("run", "in.npz", "--heads", "3", "--causal", "--outputs", ",".join(outputs), "-o", "out.npz",
+                   cwd=tmp_path)
+        assert run.returncode == 0
+        weights = np.load(tmp_path / "w.npz")["weights"]
+        for line in stats("out.npz", "--by", "item", cwd=tmp_path):
+            expected = statistics_of(weights[line["item"], line["head"]])
+            assert_line(line, expected)
+
+    def test_a_batch_of_results(self, tmp_path):
+        rng = np.random.default_rng(2)
+        with (tmp_path / "jobs.ndjson").open("w") as jobs:
+            for _ in range(20):
+                q, k = rng.standard_normal((2, 5, 4)).tolist()
+                jobs.write(json.dumps({"Q": q, "K": k, "heads": 2, "outputs": OF_ROWS[:-2] + LAST,
+                                       "token_ids": [1, 2, 1, 2, 1]}) + "\n")
+        with (tmp_path / "jobs.ndjson").open("rb") as jobs:
+            run = attn("batch", "-", "--out-dir", "rows", "-q", stdin=jobs.read(), cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        lines = stats("rows", "--by", "all", cwd=tmp_path)
+        assert [(line["head"], line["queries"]) for line in lines] == [(0, 100), (1, 100)]
+        assert not LOST & {name for name, value in lines[0].items() if value is None}
+
+    def test_rows_need_their_weight_sum(self, tmp_path):
+        np.savez(tmp_path / "rows.npz", entropy=np.ones(3))
+        assert_error(attn("stats", "rows.npz", cwd=tmp_path), 65, "rows.npz: entropy", "2 to 5 axes")
+
+
+LAST = sorted(LOST)
+
+
+class TestFormats:
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("formats")
+        np.save(folder / "w.npy", causal_weights((2, 6, 6)))
+        np.save(folder / "a,b.npy", causal_weights((6, 6)))
+        return folder
+
+    def test_text_leaves_out_unknown_columns(self, folder):
+        lines = attn("stats", "w.npy", cwd=folder).stdout.decode().splitlines()
+        assert lines[0].split() == ["head", "queries", "entropy", "effective_keys", "keys_95", "distance",
+                                    "first_key_weight", "previous_token_weight"]
+        assert len(lines) == 3
+
+    def test_csv_has_the_digits_of_ndjson(self, folder):
+        rows = list(csv.DictReader(io.StringIO(attn("stats", "w.npy", "--format", "csv", cwd=folder).stdout.decode())))
+        for row, line in zip(rows, stats("w.npy", cwd=folder)):
+            for name, cell in row.items():
+                assert (None if cell == "" else float(cell)) == line[name]
+
+    def test_csv_quotes_names(self, folder):
+        text = attn("stats", "w.npy", "a,b.npy", "--format", "csv", cwd=folder).stdout.decode()
+        assert [row["file"] for row in csv.DictReader(io.StringIO(text))] == ["w.npy", "w.npy", "a,b.npy"]
+
+    @pytest.mark.parametrize("suffix, start", [("csv", "file,name,"), ("ndjson", '{"file":'), ("txt", "head")])
+    def test_the_suffix_of_a_file_sets_its_format(self, folder, tmp_path, suffix, start):
+        assert attn("stats", "w.npy", "-o", tmp_path / f"s.{suffix}", cwd=folder).returncode == 0
+        assert (tmp_path / f"s.{suffix}").read_text().startswith(start)
+
+    def test_no_file_is_written_if_an_input_fails(self, folder, tmp_path):
+        run = attn("stats", "w.npy", "missing.npy", "-o", tmp_path / "s.csv", cwd=folder)
+        assert_error(run, 66, "missing.npy")
+        assert not (tmp_path / "s.csv").exists()
+
+    @pytest.mark.parametrize("args, code, text", [
+        (["w.npy", "-o", "s.json"], 2, ".csv, .ndjson or .txt"),
+        (["w.npy", "--by", "head"], 2, "--by"),
+        (["w.npy", "--token-ids", "w.npy"], 65, "whole numbers"),
+        (["w.npy", "--token-ids", "short.npy"], 65, "a token id for each key"),
+        (["empty"], 66, "has no .npz"),
+        ([], 2, "FILE"),
+        (["w.npy", "-o", "s.csv", "--format", "csv"], 2, "--format"),
+        (["w.npy", "--max-memory", "1K"], 65, "memory")])
+    def test_errors(self, folder, args, code, text):
+        np.save(folder / "short.npy", np.arange(3))
+        (folder / "empty").mkdir(exist_ok=True)
+        assert_error(attn("stats", *args, cwd=folder), code, text)
+
+    def test_an_input_is_not_replaced(self, tmp_path):
+        (tmp_path / "w.csv").write_text("1,0\n0,1\n")
+        assert attn("stats", "w.csv", "-o", "w.csv", "--force", cwd=tmp_path).returncode == 73
+
+
+class TestSimilarity:
+    def test_cosine_and_divergence(self, model):
+        folder, weights, _ = model
+        lines = stats("weights.npy", "--similarity", cwd=folder)
+        assert len(lines) == 3 * 6
+        for line in lines:
+            a, b = weights[line["layer"], :, line["head"]], weights[line["layer"], :, line["other"]]
+            m = (a + b) / 2
+            with np.errstate(divide="ignore", invalid="ignore"):
+                terms = np.nan_to_num(a * np.log(a / m)) + np.nan_to_num(b * np.log(b / m))
+            assert_line(line, {"cosine": (a * b).sum() / np.sqrt((a * a).sum() * (b * b).sum()),
+                               "divergence": terms.sum(-1).mean() / 2})
+
+    def test_equal_and_disjoint_heads(self, tmp_path):
+        np.save(tmp_path / "w.npy", [np.eye(4), np.eye(4), np.roll(np.eye(4), 1, 0)])
+        found = [(line["cosine"], line["divergence"]) for line in stats("w.npy", "--similarity", cwd=tmp_path)]
+        assert found == [(1, 0), (0, pytest.approx(math.log(2))), (0, pytest.approx(math.log(2)))]
+
+    def test_over_files(self, model, tmp_path):
+        _, weights, _ = model
+        for b in range(2):
+            np.save(tmp_path / f"{b}.npy", weights[0, b])
+        np.save(tmp_path / "both.npy", weights[0])
+        together = stats("0.npy", "1.npy", "--similarity", "--by", "all", cwd=tmp_path)
+        assert together == stats("both.npy", "--similarity", cwd=tmp_path)
