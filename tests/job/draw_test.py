@@ -19,7 +19,7 @@ REFUSED = [
     ({"randint": {"high": "9" * 40}}, "", "randint: high: expected a whole number, found a string"),
     ({"randint": {"high": 2.5}}, "", "randint: high: expected a whole number, found a float"),
     ({"randint": {"high": 3, "dtype": "int65"}}, "",
-     'randint: dtype: expected a dtype such as "int64", found a string'),
+     "randint: dtype: expected a dtype such as \"int64\", found 'int65'"),
     ({"randint": {"high": 3, "dtype": 64}}, "",
      'randint: dtype: expected a dtype such as "int64", found an integer'),
     ({"rand": {"shape": [-1]}}, "", "rand: shape: expected whole numbers >= 0, found -1"),
