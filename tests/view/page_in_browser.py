@@ -593,7 +593,7 @@ def test_focus_is_visible(page, model, folder, dark):
         page.press("Tab")
         style = page.run("const s = getComputedStyle(document.activeElement);"
                          "return [s.outlineStyle, s.outlineColor, getComputedStyle(document.body).backgroundColor,"
-                         "document.activeElement.id]")
+                         "document.hasFocus() ? document.activeElement.id : '']")
         if style[3] == "":
             continue
         assert style[0] == "solid", style
