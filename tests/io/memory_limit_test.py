@@ -43,6 +43,8 @@ HOSTILE = {
     "keys": ("in.json", lambda: b"{" + b",".join(b'"%d":1' % i for i in range(MIB)) + b"}"),
     "nested lists": ("in.json", lambda: b"[" + b",".join([b"[" * 60 + b"]" * 60] * 100_000) + b"]"),
     "escapes in strings": ("in.json", lambda: b"[" + b",".join([b'"\\u0041"'] * (3 * MIB)) + b"]"),
+    "one string": ("in.json", lambda: b'["' + b'\\"' * (20 * MIB) + b'"]'),
+    "one string with rare escapes": ("in.json", lambda: b'["' + b"\\u0041" * (6 * MIB) + b'"]'),
     "one column": ("in.csv", lambda: b"1\n" * (15 * MIB)),
     "one row": ("in.csv", lambda: b",".join([b"1"] * (15 * MIB))),
     "small integers": ("in.safetensors", lambda: bytes_to_convert(20 * MIB)),

@@ -403,6 +403,21 @@ Json parse_json(std::string_view text, const std::string& name) {
   return parse_json(text, name, unlimited);
 }
 
+namespace {
+
+/// Bytes of the longest string as it is written, without quotes.
+std::size_t longest_string(std::string_view text) {
+  std::size_t longest = 0;
+  for (std::size_t at = 0; (at = text.find('"', at)) != text.npos;) {
+    const std::size_t size = size_in_quotes(text.substr(++at));
+    longest = std::max(longest, size);
+    at = std::min(at + size + 1, text.size());
+  }
+  return longest;
+}
+
+}  // namespace
+
 Json parse_json(std::string_view text, const std::string& name, MemoryCharge& charge) {
   const std::string_view checked = checked_text(text, name);
   const std::size_t before = charge.bytes();
@@ -411,10 +426,14 @@ Json parse_json(std::string_view text, const std::string& name, MemoryCharge& ch
   // nlohmann parses documents with rare features and reports errors in all others.
   const std::optional<std::string> shortened = with_short_integers(checked);
   if (shortened) charge.add(shortened->size());
+  constexpr std::size_t kGrowth = 3;  // nlohmann's buffer for strings, while it grows
+  const std::size_t buffer = kGrowth * longest_string(checked);
+  charge.add(buffer);
   Source source{shortened ? std::string_view(*shortened) : checked};
   Builder builder(source, checked, name, charge);
   nlohmann::json::sax_parse(SourceIterator(source, 0),
                             SourceIterator(source, source.text.size() + 1), &builder);
+  charge.release_to(charge.bytes() - buffer);
   return builder.take();
 }
 

@@ -5,6 +5,13 @@
 #include "attn/io/json_parse.h"
 
 namespace attn {
+
+std::size_t size_in_quotes(std::string_view text) {
+  for (std::size_t at = 0; (at = text.find_first_of("\"\\", at)) != text.npos; at += 2)
+    if (text[at] == '"') return at;
+  return text.size();
+}
+
 namespace {
 
 /// Each function reads one item at the next character and moves past it, or returns false.
@@ -83,9 +90,17 @@ class Reader {
   }
 
   bool string(std::string& text) {
+    bool is_charged = false;
     for (const char* start = ++next_;; ++next_) {
       if (next_ == end_ || static_cast<unsigned char>(*next_) < 0x20) return false;
       if (*next_ != '"' && *next_ != '\\') continue;
+      if (!is_charged) {  // before memory is allocated
+        const std::size_t size =
+            *next_ == '"' ? static_cast<std::size_t>(next_ - start) : size_in_quotes({start, end_});
+        charge_.add_string(size);
+        text.reserve(size);
+        is_charged = true;
+      }
       text.append(start, next_);
       if (*next_ == '"') break;
       if (++next_ == end_) return false;
@@ -96,7 +111,6 @@ class Reader {
       start = next_ + 1;
     }
     ++next_;
-    charge_.add_string(text.size());
     return true;
   }
 

@@ -14,7 +14,7 @@ SLACK = 16 << 20  # memory of the program itself, in addition to --max-memory
 MAX_ERRORS = 11   # lines: ten problems and how many more there are
 MAX_LINE = 4200   # bytes of a message
 # Commands that report on several inputs, one after the other, and so may fail after the first report.
-PARTIAL_REPORTS = {"inspect", "batch", "examples", "convert"}
+PARTIAL_REPORTS = {"inspect", "batch", "examples", "convert", "stats"}
 INTERNAL = 70
 
 
