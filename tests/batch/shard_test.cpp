@@ -1,6 +1,7 @@
+#include "attn/batch/shard.h"
+
 #include <catch2/catch.hpp>
 
-#include "attn/batch/shard.h"
 #include "support/items.h"
 
 using namespace attn;
