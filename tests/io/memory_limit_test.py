@@ -101,6 +101,13 @@ def test_one_name_of_megabytes(tmp_path):
     check_peak(peak)
 
 
+def test_comparison_of_many_tensors(tmp_path):
+    (tmp_path / "many.safetensors").write_bytes(safetensors_of(20_000))
+    run, peak = attn_and_peak("compare", *["many.safetensors"] * 2, "--json", "--max-memory", "64M", cwd=tmp_path)
+    assert_error(run, 65, "to compare; --max-memory raises the limit")
+    check_peak(peak)
+
+
 def test_text_of_small_integers(tmp_path):
     np.save(tmp_path / "in.npy", np.full(MIB, 7, np.uint8))
     run, peak = attn_and_peak("convert", "in.npy", "--threshold", "99999999", "--max-memory", "64M", cwd=tmp_path)

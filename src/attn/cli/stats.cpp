@@ -195,7 +195,10 @@ HeadAxes head_axes(const Shape& shape, std::size_t inner, bool third_is_batch) {
 struct HeadKey {
   std::string name;
   std::int64_t layer = -1, item = -1, head = -1;
-  auto operator<=>(const HeadKey&) const = default;
+  bool operator<(const HeadKey& other) const {
+    return std::tie(name, layer, item, head) <
+           std::tie(other.name, other.layer, other.item, other.head);
+  }
 };
 
 Json number_or_null(std::int64_t number) { return number < 0 ? Json{} : Json{number}; }
@@ -266,9 +269,9 @@ class Collector {
       add_row_statistics(result, files);
     } else {
       bool any = false;
-      for (const auto& [name, tensor] : tensors) {
-        if (!is_float(tensor.dtype()) && tensors.size() > 1) continue;
-        within(printable(name), [&] { add_weights(result, name, ids, files); });
+      for (const auto& entry : tensors) {
+        if (!is_float(entry.second.dtype()) && tensors.size() > 1) continue;
+        within(printable(entry.first), [&] { add_weights(result, entry.first, ids, files); });
         any = true;
       }
       if (!any)
