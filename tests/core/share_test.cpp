@@ -211,6 +211,17 @@ TEST_CASE("a team that shares the keys of few queries computes the bytes of one 
   }
 }
 
+TEST_CASE("keys are not shared if statistics need whole rows of weights") {
+  SharedCase p = shared_case(false, 3, 5000);
+  p.options.rows = {-1, 7};
+  const Inputs in = make_inputs(p.tensors, p.options);
+  for (const Output statistic : {Output::weight_sum, Output::keys_95, Output::distance}) {
+    const std::vector<Request> outputs = {Output::context, statistic};
+    const Plan planned = plan(in, p.tensors, p.options, outputs);
+    CHECK(share_work(in, p.options, planned, 3).kind != Sharing::Kind::keys);
+  }
+}
+
 TEST_CASE("a team that shares queries sums the weights of each key with the bytes of one process") {
   SharedCase p = shared_case(false, 2, 500);
   p.options.causal = true;

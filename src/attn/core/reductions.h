@@ -61,6 +61,12 @@ inline constexpr auto kRowReductions = std::to_array<RowReduction>({
     {Output::induction_weight, Output::weights},
 });
 
+constexpr bool is_row_reduction(Output output) {
+  for (const RowReduction& reduction : kRowReductions)
+    if (reduction.output == output) return true;
+  return false;
+}
+
 /// Computes one of kRowReductions for one row of `count` elements. T is float or double; sums are
 /// in doubles.
 template <class T>
