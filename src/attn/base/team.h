@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace attn {
@@ -28,5 +29,11 @@ class Team {
   /// have all of them.
   virtual void exchange(std::span<std::byte> bytes, const std::vector<std::size_t>& ends) = 0;
 };
+
+/// Member 0's text, at all members.
+std::string broadcast_text(Team& team, std::string text);
+
+/// The texts of all members at member 0; empty at the others.
+std::vector<std::string> gather_texts(Team& team, const std::string& text);
 
 }  // namespace attn

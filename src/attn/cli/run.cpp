@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <list>
 #include <memory>
 
 #include "attn/base/error.h"
@@ -10,17 +11,20 @@
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/show.h"
+#include "attn/cli/team_run.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
 #include "attn/core/output_table.h"
 #include "attn/io/open_file.h"
+#include "attn/io/run_note.h"
 #include "attn/job/job.h"
 #include "attn/model/model_job.h"
 #include "attn/report/worked_text.h"
 #include "attn/result/execution.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/result/result_writer.h"
+#include "attn/result/shared_execution.h"
 
 namespace attn {
 namespace {
@@ -170,7 +174,30 @@ struct RunArgs {
   bool dry_run = false;
   std::size_t threads = 0;
   RunViewArgs views;
+  TeamReading reading = TeamReading::automatic;
 };
+
+/// The limits of this process.
+ReadLimits limits_of_member(const RunArgs& args) {
+  ReadLimits limits = limits_of(args.limits);
+  limits.access = FileAccess::map;
+  if (team() != nullptr && args.limits.max_memory.empty())
+    limits.memory /= team_place().members_of_host;
+  return limits;
+}
+
+void set_member_threads(const RunArgs& args) {
+  set_threads(args.threads == 0 && team() != nullptr ? team_place().threads : args.threads);
+}
+
+/// How the job is shared, or nothing if this process computes alone. With Kind::rows, the outputs
+/// in `offered` are planned as streamed.
+std::optional<Sharing> sharing_of(const Job& job, PreparedJob& prepared, const OutputSet& offered) {
+  if (team() == nullptr) return std::nullopt;
+  Sharing sharing = share_work(prepared.inputs, job.options, prepared.plan, team()->size());
+  if (sharing.kind == Sharing::Kind::rows) stream_rows(prepared.plan, offered);
+  return sharing;
+}
 
 Document document_of(const RunArgs& args, TensorFiles& files) {
   Document document;
@@ -254,10 +281,41 @@ Destination destination_of(const RunArgs& args) {
   return destination_of(args.show, job_output_names(), args.views.empty());
 }
 
+TeamRun team_run(const Job& job, const std::vector<Request>& requested, const Plan& plan) {
+  TeamRun run{names_of(job.outputs), names_of(requested), {}};
+  for (const PlannedOutput& output : plan.outputs)
+    if (output.streamed) run.by_rows.emplace_back(name_of(output.request));
+  return run;
+}
+
+/// What all members of a team but the first do.
+int run_as_member(const RunArgs& args) {
+  const ReadLimits limits = limits_of_member(args);
+  TensorFiles files(limits);
+  const TeamRun start = join_team(files);
+  return as_member([&] {
+    Document document = document_of(args, files);
+    expand_model(document, files);
+    Job job = make_job(document, files);
+    job.outputs = outputs_named(start.computed, job, document);
+    const std::vector<Request> requested = outputs_named(start.requested, job, document);
+    PreparedJob prepared = prepare_job(job, document);
+    const Sharing sharing =
+        *sharing_of(job, prepared, outputs_among(outputs_named(start.by_rows, job, document)));
+    const MemberJob own = job_of_member(job, prepared, sharing, team()->rank());
+    MemoryEstimate(own.prepared.plan).require(document.name, limits.memory);
+    set_member_threads(args);
+    execute_shared({job, prepared, document, nullptr, requested, args.nan}, sharing, *team(),
+                   nullptr);
+    files.require_unchanged();
+    return 0;
+  });
+}
+
 int run(const RunArgs& args) {
+  if (team() != nullptr && team()->rank() > 0) return run_as_member(args);
   const Destination destination = destination_of(args);
-  ReadLimits limits = limits_of(args.limits);
-  limits.access = FileAccess::map;
+  const ReadLimits limits = limits_of_member(args);
   TensorFiles files(limits);
   Document document = document_of(args, files);
   const bool from_model = expand_model(document, files);
@@ -272,10 +330,13 @@ int run(const RunArgs& args) {
   append_missing(job.outputs, views.outputs(job));
 
   const bool whole = destination.shown || !args.views.empty();
-  PreparedJob prepared = prepare_job(
-      job, document, whole ? OutputSet{} : outputs_for_rows(destination.targets, outputs));
+  const OutputSet by_rows = whole ? OutputSet{} : outputs_for_rows(destination.targets, outputs);
+  PreparedJob prepared = prepare_job(job, document, by_rows);
+  const std::optional<Sharing> sharing = sharing_of(job, prepared, by_rows);
+  const bool is_shared = sharing && sharing->kind != Sharing::Kind::none;
   const Plan& plan = prepared.plan;
-  MemoryEstimate memory(plan);
+  MemoryEstimate memory(is_shared ? job_of_member(job, prepared, *sharing, 0).prepared.plan : plan);
+  if (is_shared) memory.add("outputs of other ranks", bytes_to_gather(plan, *sharing));
   if (has_text(destination, args.show.format)) memory.add_output_text(plan);
   memory.add(views.flags(), views.bytes(job, plan));
   if (args.dry_run) {
@@ -286,17 +347,29 @@ int run(const RunArgs& args) {
       text.replace(text.size() - 2, 1, ",\"job\":" + job_json(document, -1) + "}");
     else if (from_model)
       text += "job:\n" + job_json(document, 0) + "\n";
+    if (sharing && is_json)
+      text.replace(text.size() - 2, 1,
+                   ",\"mpi\":" + sharing_json(job, prepared, *sharing, team()->size()) + "}");
+    else if (sharing)
+      text += sharing_text(job, prepared, *sharing, team()->size());
     print(text);
     return 0;
   }
   memory.require(document.name, limits.memory, views.flags());
+  std::list<RunNote> notes;
+  if (is_shared)
+    for (const OutputPath& output : output_paths(destination.targets, names))
+      if (!is_stream(output.path)) notes.emplace_back(output.path);
   ResultWriter writer(destination.targets, names, policy_of(args, files));
-  set_threads(args.threads);
+  set_member_threads(args);
   const bool described = needs_description(destination, args);
   const bool is_delivered = destination.shown || !destination.targets.empty();
-  const auto [all, warnings] = execute({job, prepared, document, described ? &files : nullptr,
-                                        is_delivered ? outputs : views.outputs(job), args.nan},
-                                       &writer);
+  const std::vector<Request> requested = is_delivered ? outputs : views.outputs(job);
+  const ExecutionRequest request{job,       prepared, document, described ? &files : nullptr,
+                                 requested, args.nan};
+  if (is_shared) start_team(team_run(job, requested, plan), files, args.reading);
+  const auto [all, warnings] =
+      is_shared ? execute_shared(request, *sharing, *team(), &writer) : execute(request, &writer);
   const Result result = only(all, outputs);
   writer.write(result);
   files.require_unchanged();
@@ -351,6 +424,14 @@ Command run_command() {
                   flag("--dry-run", args->dry_run,
                        "show shapes, memory and cost of the outputs; compute nothing"),
                   nan_option(args->nan)}));
+  if (team() != nullptr)
+    command.add(in_group("Results", {word("--mpi-read", args->reading,
+                                          {{"auto", TeamReading::automatic},
+                                           {"each", TeamReading::each},
+                                           {"root", TeamReading::root}},
+                                          "which ranks read the inputs: each, root (rank 0, which "
+                                          "sends them to the others), or auto: each, or root if a "
+                                          "file is missing on some rank")}));
   add_limit_options(command, args->limits);
   command.requirements.push_back(
       {{"--force", "--no-clobber", "--durable"},

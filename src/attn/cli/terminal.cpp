@@ -62,6 +62,7 @@ void refuse_binary_on_terminal(Format format) {
 namespace {
 
 bool g_quiet = false;
+std::string* g_messages = nullptr;
 
 }  // namespace
 
@@ -69,8 +70,14 @@ void set_quiet(bool quiet) { g_quiet = quiet; }
 
 bool is_quiet() { return g_quiet; }
 
+void collect_messages(std::string* messages) { g_messages = messages; }
+
 void write_message(const std::string& text) {
-  std::fprintf(stderr, "attn: %s\n", printable_message(text).c_str());
+  const std::string message = "attn: " + printable_message(text) + "\n";
+  if (g_messages != nullptr)
+    *g_messages += message;
+  else
+    std::fputs(message.c_str(), stderr);
 }
 
 void note(const std::string& text) {
@@ -78,7 +85,11 @@ void note(const std::string& text) {
 }
 
 int report_out_of_memory() {
-  std::fputs("attn: not enough memory for this job\n", stderr);
+  constexpr char kMessage[] = "attn: not enough memory for this job\n";
+  if (g_messages != nullptr)
+    *g_messages += kMessage;
+  else
+    std::fputs(kMessage, stderr);
   return static_cast<int>(ErrorKind::data);
 }
 

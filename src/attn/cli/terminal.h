@@ -26,7 +26,10 @@ void refuse_binary_on_terminal(Format format);
 /// any bytes, so control characters are escaped and long messages are cut (printable_message()).
 void write_message(const std::string& text);
 
-/// The same, unless -q was given.
+/// From now on, messages are appended to `messages` instead, which outlives all of them.
+void collect_messages(std::string* messages);
+
+/// The same as write_message(), unless -q was given.
 void note(const std::string& text);
 void set_quiet(bool quiet);
 bool is_quiet();

@@ -235,8 +235,12 @@ PlannedOutput planned(const Request& request, const TensorMap& tensors, const Co
   const Cost& cost = *costs.cost(same_numbers_as(output));
   const DType dtype = cost.is_integer ? DType::i64 : float_dtype_of(output, in);
   const Shape shape = to_user_shape(output, cost.shape, in, options);
-  return {request, shape, dtype, saturating_product({saturating_product(shape), size_of(dtype)}),
-          cost.flops};
+  return {.request = request,
+          .shape = shape,
+          .dtype = dtype,
+          .bytes = saturating_product({saturating_product(shape), size_of(dtype)}),
+          .flops = cost.flops,
+          .query_axis = query_axis(output, in, options)};
 }
 
 /// Bytes of the tensors and of their copies in the dtype of the computation.

@@ -1,6 +1,7 @@
 // The shapes, dtypes and cost of a computation's results, determined from shapes and dtypes alone.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "attn/core/inputs.h"
@@ -17,6 +18,7 @@ struct PlannedOutput {
   std::size_t bytes = 0;
   double flops = 0;       ///< of this output alone; context: those of head_context
   bool streamed = false;  ///< passed on row by row and not kept in memory
+  std::optional<std::size_t> query_axis = {};  ///< of `shape`; nullopt: no row for each query
 };
 
 struct Plan {

@@ -140,15 +140,17 @@ void cut(const std::vector<Chunk>& chunks, Sharing& sharing) {
 Sharing share_work(const Inputs& in, const Options& options, const Plan& plan,
                    std::size_t members) {
   OutputSet outputs;
-  bool has_rows = false;
+  bool has_rows = false, needs_all = false;
   for (const PlannedOutput& output : plan.outputs)
     if (const Output* computed = std::get_if<Output>(&output.request)) {
       outputs.insert(*computed);
-      has_rows = has_rows || *computed == Output::key_weights ||
-                 query_axis(*computed, in, options).has_value();
+      if (*computed == Output::key_weights || query_axis(*computed, in, options))
+        has_rows = true;
+      else if (needs_scores(*computed))  // of all queries
+        needs_all = true;
     }
   Sharing sharing;
-  if (!has_rows) {
+  if (!has_rows || needs_all) {
     sharing.reason = "outputs";
     return sharing;
   }

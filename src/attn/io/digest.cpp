@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "attn/base/error.h"
+#include "attn/base/packing.h"
 #include "attn/base/text.h"
 
 #if defined(__x86_64__)
@@ -88,6 +89,19 @@ std::uint32_t crc32_of_both(std::uint32_t first, std::uint32_t second, std::uint
 void PartChecksums::add(std::uint64_t offset, std::uint64_t bytes, std::uint32_t checksum) {
   const std::lock_guard lock(mutex_);
   parts_.push_back({offset, bytes, checksum});
+}
+
+void PartChecksums::add(const std::string& packed) {
+  Unpacker in(packed);
+  const std::lock_guard lock(mutex_);
+  while (!in.empty()) parts_.push_back(in.number<Part>());
+}
+
+std::string PartChecksums::packed() const {
+  std::string text;
+  const std::lock_guard lock(mutex_);
+  for (const Part& part : parts_) pack(text, part);
+  return text;
 }
 
 std::uint32_t PartChecksums::all(std::uint64_t bytes) const {

@@ -22,6 +22,9 @@ std::uint32_t crc32_of_both(std::uint32_t first, std::uint32_t second, std::uint
 class PartChecksums {
  public:
   void add(std::uint64_t offset, std::uint64_t bytes, std::uint32_t checksum);
+  /// Adds parts that packed() of another process returned.
+  void add(const std::string& packed);
+  std::string packed() const;
   /// The checksum of all parts in the order of their offsets. They must cover 0 to `bytes` without
   /// gaps or overlaps. Errors: internal.
   std::uint32_t all(std::uint64_t bytes) const;

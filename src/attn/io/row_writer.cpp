@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "attn/base/packing.h"
+
 namespace attn {
 namespace {
 
@@ -31,6 +33,29 @@ void RowWriter::write(std::size_t first, std::size_t count, const std::byte* row
     write_scattered(start_ + from, count, rows, stride);
   }
   written_ += count * row_bytes_;
+}
+
+SharedRegion RowWriter::shared(const std::string& output, DType dtype) const {
+  SharedRegion region = file_.shared();
+  region.output = output;
+  region.place.start = start_;
+  region.place.row_bytes = row_bytes_;
+  region.place.dtype = dtype;
+  region.place.with_checksum = with_checksum_;
+  return region;
+}
+
+std::string RowWriter::written_parts() const {
+  std::string parts;
+  pack(parts, written_.load());
+  pack_text(parts, checksums_.packed());
+  return parts;
+}
+
+void RowWriter::add_written(const std::string& parts) {
+  Unpacker in(parts);
+  written_ += in.number<std::uint64_t>();
+  checksums_.add(in.text());
 }
 
 std::uint32_t RowWriter::checksum_of(std::size_t count, const std::byte* rows,

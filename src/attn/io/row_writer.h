@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "attn/io/digest.h"
 #include "attn/io/staged_file.h"
@@ -19,6 +20,12 @@ class RowWriter {
   /// Writes rows `first` to `first + count`, `stride` bytes apart in memory, in the file's dtype
   /// and byte order. Errors: io.
   void write(std::size_t first, std::size_t count, const std::byte* rows, std::size_t stride);
+
+  /// What another process needs to write rows of this region, for the output of this name.
+  SharedRegion shared(const std::string& output, DType dtype) const;
+  /// What this object has written, for add_written() of the process that shared the region.
+  std::string written_parts() const;
+  void add_written(const std::string& parts);
 
   std::uint64_t start() const { return start_; }
   std::uint64_t written() const { return written_; }  ///< bytes

@@ -78,6 +78,36 @@ StagedFile::StagedFile(const std::string& path, const OutputPolicy& policy)
   open(policy);
 }
 
+StagedFile::StagedFile(const SharedRegion& region)
+    : path_(region.path), force_(false), same_(false), durable_(region.place.durable) {
+  joined_ = true;
+  file_ = Descriptor(::open(region.temporary.c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC));
+  const std::string name = printable(region.temporary);
+  if (!file_.is_open()) {
+    const Error reason = system_error(ErrorKind::cannot_create, name, errno);
+    throw Error(reason.kind(),
+                Problem{.where = {path_, name},
+                        .message = reason.problems()[0].message,
+                        .hint = "the folder of an output must be the same on all ranks"});
+  }
+  struct stat info {};
+  if (fstat(file_.get(), &info) != 0) throw system_error(ErrorKind::io, path_, errno);
+  if (!S_ISREG(info.st_mode) || info.st_ino != region.place.inode)
+    throw Error(ErrorKind::io,
+                Problem{.where = {path_, name}, .message = "is another file here than on rank 0"});
+}
+
+SharedRegion StagedFile::shared() const {
+  struct stat info {};
+  if (fstat(file_.get(), &info) != 0) throw system_error(ErrorKind::io, path_, errno);
+  SharedRegion region;
+  region.path = path_;
+  region.temporary = fs::absolute(temporary_->path()).string();
+  region.place.inode = info.st_ino;
+  region.place.durable = durable_;
+  return region;
+}
+
 StagedFile::~StagedFile() {
   if (temporary_) unlink(temporary_->path().c_str());
 }
@@ -143,7 +173,7 @@ bool StagedFile::open_nameless() {
 void StagedFile::close() {
   // Fails on file systems without modes, which is harmless.
   if (temporary_) fchmod(file_.get(), mode_);
-  if (is_staged() && durable_ && fsync(file_.get()) != 0)
+  if ((is_staged() || joined_) && durable_ && fsync(file_.get()) != 0)
     throw system_error(ErrorKind::io, path_, errno);
   // An O_TMPFILE file must stay open until it is linked. Closing one of two descriptors still
   // reports lost data.

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "attn/base/dtype.h"
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/io/digest.h"
@@ -30,6 +31,21 @@ struct OutputPolicy {
   bool nameless = false;              ///< use O_TMPFILE if possible; faster for many outputs
   std::set<std::string> ours = {};    ///< paths that may be replaced without `force`
   bool same = false;  ///< accept an existing file with the same bytes; requires `digest`
+};
+
+/// Where a tensor is in an unfinished output.
+struct RegionPlace {
+  std::uint64_t inode = 0, start = 0, row_bytes = 0;  ///< of the file; in bytes
+  DType dtype = DType::f64;
+  bool with_checksum = false, durable = false;
+};
+
+/// A region of an unfinished output that other processes write, too.
+struct SharedRegion {
+  std::string output;     ///< the tensor's name
+  std::string path;       ///< of the output, for messages
+  std::string temporary;  ///< absolute
+  RegionPlace place;
 };
 
 /// An output exists and must not be replaced.
@@ -58,6 +74,9 @@ struct ExistsAlready : Error {
 class StagedFile {
  public:
   StagedFile(const std::string& path, const OutputPolicy& policy);
+  /// Opens the temporary file of another process, which gives it its name. Errors: cannot_create,
+  /// if it does not exist here; io, if another file does.
+  explicit StagedFile(const SharedRegion& region);
   StagedFile(StagedFile&&) noexcept = default;
   StagedFile(const StagedFile&) = delete;
   StagedFile& operator=(const StagedFile&) = delete;
@@ -65,6 +84,7 @@ class StagedFile {
 
   const std::string& path() const { return path_; }  ///< as the user wrote it, or "standard output"
   int descriptor() const { return file_.get(); }     ///< for writing, until close()
+  SharedRegion shared() const;                       ///< without the region itself
   void close();                                      ///< with fsync if durable
   /// With `same`, keeps an existing file that has this digest. Errors: ExistsAlready, if it has
   /// another.
@@ -87,6 +107,7 @@ class StagedFile {
   std::unique_ptr<TempPath> temporary_;  ///< null for pipes and devices
   bool nameless_ = false;                ///< opened with O_TMPFILE
   bool settled_ = false;                 ///< the existing file has the same bytes
+  bool joined_ = false;                  ///< the temporary file of another process
 };
 
 /// Thrown when the reader of standard output or a pipe has closed it (`attn ... | head`). Not an
@@ -101,7 +122,10 @@ struct BrokenPipe {};
 class OutputFile {
  public:
   OutputFile(const std::string& path, const OutputPolicy& policy);
+  /// For write_at() only. Errors: as StagedFile.
+  explicit OutputFile(const SharedRegion& region) : file_(region) {}
 
+  SharedRegion shared() const { return file_.shared(); }  ///< without the region itself
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
   void flush();   ///< passes what was written so far to the system

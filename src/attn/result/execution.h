@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/io/staged_file.h"
 #include "attn/job/job.h"
 #include "attn/result/warnings.h"
 
@@ -20,6 +21,11 @@ class RowReceiver {
 
   /// `rows` belong to `output`. Several threads may call this at the same time.
   virtual void write_rows(Output output, const RowBlock& rows) = 0;
+
+  /// After begin(): what write_rows() writes in a file, for other processes that write there, too.
+  virtual std::vector<SharedRegion> regions() const { return {}; }
+  /// What another process has written to one of regions() (RowWriter::written_parts()).
+  virtual void add_written(std::size_t, const std::string&) {}
 };
 
 struct ExecutionRequest {

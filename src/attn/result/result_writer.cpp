@@ -175,6 +175,10 @@ void ResultWriter::begin(const Plan& plan, const Result& described) {
   for (const PlannedOutput& output : plan.outputs) {
     const std::string name(name_of(output.request));
     specs_[name] = {name, output.dtype, output.shape};
+    std::size_t elements = 1;
+    for (std::size_t i = output.query_axis.value_or(0) + 1; i < output.shape.size(); ++i)
+      elements *= output.shape[i];
+    row_elements_[name] = elements;
   }
   for (Part& part : parts_) {
     std::set<std::string> streamed;
@@ -199,7 +203,7 @@ void ResultWriter::reserve_rows(Part& part, const std::set<std::string>& streame
   std::uint64_t end = 0;
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (!streamed.contains(specs[i].name)) continue;
-    const std::size_t row = specs[i].shape.back() * size_of(specs[i].dtype);
+    const std::size_t row = row_elements_.at(specs[i].name) * size_of(specs[i].dtype);
     part.rows.emplace(specs[i].name, std::make_unique<RowWriter>(part.file, offsets[i], row,
                                                                  part.plan.format == Format::npz));
     end = std::max(end, offsets[i] + specs[i].bytes());
@@ -215,6 +219,20 @@ void ResultWriter::write_rows(Output output, const RowBlock& block) {
     const RowBlock rows = converted(block, stored_dtype(part.plan.format, block.dtype), kept);
     writer->second->write(rows.first, rows.count, rows.data, rows.stride);
   }
+}
+
+std::vector<SharedRegion> ResultWriter::regions() const {
+  std::vector<SharedRegion> regions;
+  for (const Part& part : parts_)
+    for (const auto& [name, rows] : part.rows)
+      regions.push_back(rows->shared(name, stored_dtype(part.plan.format, specs_.at(name).dtype)));
+  return regions;
+}
+
+void ResultWriter::add_written(std::size_t region, const std::string& parts) {
+  for (const Part& part : parts_)
+    for (const auto& [name, rows] : part.rows)
+      if (region-- == 0) return rows->add_written(parts);
 }
 
 std::vector<std::string> ResultWriter::names_in(const Part& part) const {

@@ -74,6 +74,8 @@ class ResultWriter : public RowReceiver {
   /// `described` has the result's tokens and made_by. Errors: io, if the disk is full.
   void begin(const Plan& plan, const Result& described) override;
   void write_rows(Output output, const RowBlock& block) override;
+  std::vector<SharedRegion> regions() const override;
+  void add_written(std::size_t region, const std::string& parts) override;
 
   void write(const Result& result);  ///< the outputs that are not streamed
   void commit();
@@ -91,7 +93,8 @@ class ResultWriter : public RowReceiver {
   std::vector<std::string> names_in(const Part& part) const;
 
   const std::vector<std::string> outputs_;
-  std::map<std::string, TensorSpec> specs_;  ///< from begin()
+  std::map<std::string, TensorSpec> specs_;  ///< from begin(), as is the next
+  std::map<std::string, std::size_t> row_elements_;
   ScopedDirectories folders_;  // declared before the files, which must be removed first
   std::vector<Part> parts_;
 };

@@ -1,0 +1,99 @@
+// attn-mpi: attn run on many ranks.
+//
+// Rank 0 reads the command line. If the job can be shared, it lets the others start; otherwise they
+// end when it does. A rank that fails tells rank 0, which reports the first failure and ends all.
+
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "attn/cli/cli.h"
+#include "attn/cli/team_run.h"
+#include "attn/cli/terminal.h"
+#include "attn/io/temp_files.h"
+#include "mpi_team.h"
+
+namespace {
+
+std::atomic<bool> reported = false;  // one rank's failure is, or the job is finished
+
+[[noreturn]] void end_all(const attn::Failure& failure) {
+  std::fputs(failure.messages.c_str(), stderr);
+  attn::remove_temp_files();
+  MPI_Abort(MPI_COMM_WORLD, failure.code);
+  _exit(failure.code);
+}
+
+/// On rank 0: waits until another rank fails, or `reported`.
+void watch() {
+  constexpr timespec kPause{0, 10000000};
+  attn::Failure failure;
+  while (!reported) {
+    if (attn::take_failure(failure) && !reported.exchange(true)) end_all(failure);
+    nanosleep(&kPause, nullptr);
+  }
+}
+
+/// Whether this command may run on several ranks.
+bool is_shared_command(int argc, char** argv) {
+  if (argc < 2) return true;  // prints the overview
+  const std::string_view first = argv[1];
+  return first == "run" || first == "help" || first.starts_with('-');
+}
+
+int run_first(int argc, char** argv) {
+  std::string messages;
+  attn::collect_messages(&messages);
+  std::thread watcher(watch);
+  int code = 2;
+  if (is_shared_command(argc, argv))
+    code = attn::run_cli(argc, argv);
+  else
+    messages =
+        "attn-mpi: computes one job on many ranks: expected 'run', found another command; "
+        "'attn batch --shard auto' divides many jobs\n";
+  if (reported.exchange(true))
+    for (;;) pause();  // the watcher ends all
+  watcher.join();
+  if (code != 0 && attn::has_team_started()) end_all({code, messages});
+  std::fputs(messages.c_str(), stderr);
+  if (!attn::has_team_started()) attn::dismiss_team();
+  return code;
+}
+
+int run_other(int argc, char** argv) {
+  if (!attn::await_start()) return 0;
+  std::string messages;
+  attn::collect_messages(&messages);
+  const int code = attn::run_cli(argc, argv);
+  if (code != 0) attn::report_failure({code, messages});
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int provided = MPI_THREAD_SINGLE;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  attn::MpiTeam team;
+  if (provided < MPI_THREAD_MULTIPLE) {
+    if (team.rank() == 0)
+      std::fputs(
+          "attn: expected an MPI library that several threads can call "
+          "(MPI_THREAD_MULTIPLE)\n",
+          stderr);
+    MPI_Finalize();
+    return 70;
+  }
+  attn::set_team(&team, {.members_of_host = team.ranks_of_host(), .threads = team.threads()});
+  const int code = team.rank() == 0 ? run_first(argc, argv) : run_other(argc, argv);
+  team.meet();
+  MPI_Finalize();
+  return code;
+}

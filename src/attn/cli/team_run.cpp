@@ -1,0 +1,201 @@
+#include "attn/cli/team_run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "attn/base/error.h"
+#include "attn/base/packing.h"
+#include "attn/base/text.h"
+#include "attn/base/version.h"
+#include "attn/core/blas.h"
+#include "attn/io/digest.h"
+#include "attn/io/elements.h"
+
+namespace attn {
+namespace {
+
+Team* g_team = nullptr;
+TeamPlace g_place;
+bool g_started = false;
+std::string g_start;  ///< member 0's message, on the others
+
+enum class Reply : std::uint8_t { same, missing, refused };
+
+void pack_texts(std::string& out, const std::vector<std::string>& texts) {
+  pack(out, texts.size());
+  for (const std::string& text : texts) pack_text(out, text);
+}
+
+std::vector<std::string> unpack_texts(Unpacker& in) {
+  std::vector<std::string> texts(in.number<std::size_t>());
+  for (std::string& text : texts) text = in.text();
+  return texts;
+}
+
+/// Results depend on all of these.
+std::string program() {
+  const Machine facts = machine();
+  std::string text = std::string("attn ") + kVersion + ", kernels " + facts.kernels;
+  try {
+    text += ", " + blas_library().version;
+  } catch (const Error&) {  // needed by some jobs only
+  }
+  return text + ", file " + read_file("/proc/self/exe").digest();
+}
+
+/// A digest of the size and of 64 pages, evenly spread from the first to the last.
+std::string sample_of(const FileBytes& file) {
+  constexpr std::size_t kPage = 4096, kPages = 64;
+  std::string text;
+  pack(text, file.size);
+  for (std::size_t i = 0; i < kPages && file.size > 0; ++i) {
+    const std::size_t last = file.size - std::min(file.size, kPage);
+    const auto from =
+        static_cast<std::size_t>(static_cast<double>(last) * static_cast<double>(i) / (kPages - 1));
+    text.append(text_of(file.bytes().subspan(std::min(from, last), std::min(file.size, kPage))));
+  }
+  return digest_of(bytes_of(text));
+}
+
+/// A file of the start message.
+struct SentFile {
+  std::string path;
+  bool is_mapped = false;
+  std::size_t size = 0;
+  std::string sample;
+};
+
+std::string pack_start(const TeamRun& run, const std::vector<SentFile>& files) {
+  std::string text;
+  pack(text, true);
+  pack_text(text, program());
+  for (const auto* texts : {&run.computed, &run.requested, &run.by_rows}) pack_texts(text, *texts);
+  pack(text, files.size());
+  for (const SentFile& file : files) {
+    pack_text(text, file.path);
+    pack(text, file.is_mapped);
+    pack(text, file.size);
+    pack_text(text, file.sample);
+  }
+  return text;
+}
+
+/// Compares this member's file with that of member 0.
+std::pair<Reply, std::string> compared(const SentFile& file) {
+  constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
+  try {
+    const FileBytes own = read_file(file.path, kAny, FileAccess::map_part);
+    if (own.size == file.size && sample_of(own) == file.sample) return {Reply::same, ""};
+    return {Reply::refused, printable(file.path) + ": is another file here than on rank 0"};
+  } catch (const Error& error) {
+    return {error.kind() == ErrorKind::no_input ? Reply::missing : Reply::refused,
+            error.lines().front()};
+  }
+}
+
+std::string pack_reply(Reply reply, const std::string& reason) {
+  std::string text;
+  pack(text, reply);
+  pack_text(text, reason.empty() ? "" : member_name() + ": " + reason);
+  return text;
+}
+
+std::string checked(const std::string& other, const std::vector<SentFile>& files) {
+  if (const std::string own = program(); own != other)
+    return pack_reply(Reply::refused, "runs another program (" + own + ") than rank 0 (" + other +
+                                          "); results would differ");
+  std::string missing;
+  for (const SentFile& file : files) {
+    if (!file.is_mapped) continue;
+    const auto [reply, reason] = compared(file);
+    if (reply == Reply::refused) return pack_reply(reply, reason);
+    if (reply == Reply::missing && missing.empty()) missing = reason;
+  }
+  return pack_reply(missing.empty() ? Reply::same : Reply::missing, missing);
+}
+
+bool is_sent(const SentFile& file, bool all) { return all || !file.is_mapped; }
+
+}  // namespace
+
+void set_team(Team* team, const TeamPlace& place) {
+  g_team = team;
+  g_place = place;
+}
+Team* team() { return g_team; }
+const TeamPlace& team_place() { return g_place; }
+bool has_team_started() { return g_started; }
+
+std::string member_name() {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  return "rank " + std::to_string(g_team->rank()) + " on " + printable(host);
+}
+
+void dismiss_team() {
+  std::string text;
+  pack(text, false);
+  broadcast_text(*g_team, text);
+}
+
+bool await_start() {
+  g_start = broadcast_text(*g_team, "");
+  return Unpacker(g_start).number<bool>();
+}
+
+void start_team(const TeamRun& run, const TensorFiles& files, TeamReading reading) {
+  std::vector<SentFile> sent;
+  for (const auto& [path, file] : files.files())
+    sent.push_back(
+        {path, file.mapped.has_value(), file.size, file.mapped ? sample_of(file) : std::string()});
+  broadcast_text(*g_team, pack_start(run, sent));
+  g_started = true;
+  bool all = reading == TeamReading::root;
+  for (const std::string& text : gather_texts(*g_team, pack_reply(Reply::same, ""))) {
+    Unpacker in(text);
+    const auto reply = in.number<Reply>();
+    const std::string reason = in.text();
+    if (reply == Reply::refused) throw Error(ErrorKind::io, reason);
+    if (reply == Reply::missing && reading == TeamReading::each)
+      throw Error(ErrorKind::no_input, reason + "; --mpi-read root reads it on rank 0");
+    all = all || reply == Reply::missing;
+  }
+  g_team->broadcast(std::as_writable_bytes(std::span(&all, 1)));
+  for (const SentFile& file : sent)
+    if (is_sent(file, all)) {
+      const FileBytes& bytes = files.files().at(file.path);
+      // Only read: this is member 0.
+      g_team->broadcast({const_cast<std::byte*>(bytes.data.get()), bytes.size});
+    }
+}
+
+TeamRun join_team(TensorFiles& files) {
+  Unpacker in(g_start);
+  in.number<bool>();
+  const std::string program = in.text();
+  TeamRun run;
+  for (auto* texts : {&run.computed, &run.requested, &run.by_rows}) *texts = unpack_texts(in);
+  std::vector<SentFile> sent(in.number<std::size_t>());
+  for (SentFile& file : sent) {
+    file.path = in.text();
+    file.is_mapped = in.number<bool>();
+    file.size = in.number<std::size_t>();
+    file.sample = in.text();
+  }
+  gather_texts(*g_team, checked(program, sent));
+  bool all = false;
+  g_team->broadcast(std::as_writable_bytes(std::span(&all, 1)));
+  for (const SentFile& file : sent) {
+    if (!is_sent(file, all)) continue;
+    const std::shared_ptr<std::byte> bytes = allocate_bytes(file.size);
+    g_team->broadcast({bytes.get(), file.size});
+    files.add({.path = file.path, .data = bytes, .size = file.size});
+  }
+  return run;
+}
+
+}  // namespace attn

@@ -1,0 +1,74 @@
+// attn run on a team of processes (attn-mpi): what member 0 tells the others, and what they check.
+//
+// Member 0 reads the command line and its inputs, and prepares the job. It then sends the others
+// what they cannot know, and checks that they are the same program and see the same files. They
+// prepare the same job from the same command line.
+#pragma once
+
+#include <cstddef>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "attn/base/error.h"
+#include "attn/base/team.h"
+#include "attn/io/tensor_file.h"
+
+namespace attn {
+
+struct TeamPlace {
+  std::size_t members_of_host = 1;  ///< members on this machine, with this one
+  std::size_t threads = 0;          ///< default number of threads; 0: one for each processor
+};
+
+/// Sets the team of this process. Without one, it computes alone. The team outlives all runs.
+void set_team(Team* team, const TeamPlace& place);
+Team* team();
+const TeamPlace& team_place();
+
+/// On the other members: waits for member 0. False if it dismisses them.
+bool await_start();
+
+/// On member 0: ends the wait of the others.
+void dismiss_team();
+/// On member 0: whether the others have been started.
+bool has_team_started();
+
+/// How the others read regular files. Others, such as pipes, are always read by member 0.
+enum class TeamReading {
+  automatic,  ///< each, or member 0 for all if a file is missing on some machine
+  each,
+  root,  ///< member 0 sends its bytes
+};
+
+/// The job as member 0 runs it.
+struct TeamRun {
+  std::vector<std::string> computed;   ///< names of all outputs
+  std::vector<std::string> requested;  ///< those that the user asked for
+  std::vector<std::string> by_rows;    ///< those that are written into files by row
+};
+
+/// On member 0: starts the others. Errors: data or io, naming the host and the rank of a member
+/// that runs another program or sees other files.
+void start_team(const TeamRun& run, const TensorFiles& files, TeamReading reading);
+
+/// On the others, after await_start(): checks the program and the files, and adds those that member
+/// 0 sends to `files`.
+TeamRun join_team(TensorFiles& files);
+
+/// "rank 2 on HOST"
+std::string member_name();
+
+/// Returns compute(); errors name this member.
+template <class Compute>
+auto as_member(Compute&& compute) {
+  try {
+    return compute();
+  } catch (const Error& error) {
+    throw error.within(member_name());
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::data, member_name() + ": not enough memory for this job");
+  }
+}
+
+}  // namespace attn

@@ -1,0 +1,198 @@
+"""Random jobs for attn-mpi, compared with attn run.
+
+    mpi_jobs.py ATTN JOBS SEED MPIRUN=ATTN_MPI...
+
+Each job is computed by attn run, and by each MPI with 1, 2, 3, 4 and 7 ranks and 1 or 2 threads. The files
+must have the same bytes, and the messages must be the same.
+"""
+
+import filecmp
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+RANKS = [1, 2, 3, 4, 7]
+ENVIRONMENT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+               "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
+ROW_OUTPUTS = ["head_context", "context", "logsumexp", "row_max", "entropy", "queries"]
+KEY_OUTPUTS = ["keys", "values", "present_K", "key_weights"]
+MATRICES = ["scores", "scaled_scores", "masked_scores", "weights", "mean_weights"]
+
+
+def command(mpirun, ranks):
+    """The start of a command line for this number of ranks on one machine."""
+    flags = ["--oversubscribe", "--bind-to", "none"] if "openmpi" in mpirun else []
+    return [mpirun, *flags, "-n", str(ranks)]
+
+
+def lengths(rng):
+    """The numbers of queries and keys: a few long, many short, or both medium."""
+    kind = rng.random()
+    if kind < 0.2:
+        return rng.randint(1, 4), rng.randint(500, 5000)  # decoding
+    if kind < 0.4:
+        return rng.randint(1, 100), rng.randint(1, 100)
+    if kind < 0.8:
+        return rng.randint(100, 1500), rng.randint(100, 1500)
+    return rng.randint(1000, 5000), rng.randint(1, 5000)
+
+
+def random_job(rng, folder):
+    """A job as a dict; its tensors are saved in `folder`."""
+    numbers = np.random.default_rng(rng.getrandbits(64))
+    L, S = lengths(rng)
+    B, G, width = rng.choice([1, 1, 2, 3]), rng.choice([1, 2]), rng.choice([4, 8, 16])
+    H = G * rng.choice([1, 2])
+    dtype = rng.choice(["float32", "float32", "float64", "float16"])
+    job = {}
+
+    def save(name, *shape, scale=1.0):
+        array = (numbers.standard_normal(shape) * scale).astype(dtype)
+        np.save(folder / f"{name}.npy", array)
+        job[name] = f"{name}.npy"
+        return array
+
+    embedded = rng.random() < 0.35
+    if embedded:
+        M = rng.choice([8, 24])
+        save("embeddings", B, L, M)
+        if rng.random() < 0.4:
+            save("memory", B, S, M)
+        else:
+            S = L
+        save("W_Q", M, H * width, scale=0.4)
+        save("W_K", M, G * width, scale=0.4)
+        save("W_V", M, G * width, scale=0.4)
+        if rng.random() < 0.5:
+            save("W_O", H * width, M)
+    else:
+        for name, rows, heads in ("Q", L, H), ("K", S, G), ("V", S, G):
+            save(name, B, heads, rows, width)
+    job["heads"], job["kv_heads"] = H, G
+    if not embedded:
+        del job["heads"], job["kv_heads"]
+    add_options(rng, numbers, job, folder, (B, H, L, S), embedded)
+    names = rng.sample(ROW_OUTPUTS, rng.randint(1, 3)) + rng.sample(KEY_OUTPUTS, rng.randint(0, 1))
+    if B * H * L * S < 2_000_000:
+        names += rng.sample(MATRICES, rng.randint(0, 2))
+    elif "key_weights" in names and B * H * L * S > 20_000_000:
+        names.remove("key_weights")
+    if "W_O" in job:
+        names.append("output")
+    job["outputs"] = list(dict.fromkeys(names))
+    return job
+
+
+def add_options(rng, numbers, job, folder, axes, embedded):
+    B, H, L, S = axes
+    if rng.random() < 0.5:
+        job["causal"] = True
+        job["alignment"] = rng.choice(["top-left", "bottom-right"])
+    if rng.random() < 0.2:
+        job["window"] = [rng.randint(0, S), rng.randint(0, S)]
+    if rng.random() < 0.15 and L * S < 3_000_000:
+        np.save(folder / "mask.npy", numbers.random((L, S)) < 0.8)
+        job["mask"] = "mask.npy"
+    if rng.random() < 0.15 and L * S < 3_000_000:
+        np.save(folder / "bias.npy", numbers.standard_normal((L, S)).astype("float32"))
+        job["bias"] = "bias.npy"
+    if rng.random() < 0.2:
+        job["key_lengths"] = [rng.randint(0, S) for _ in range(B)]
+    if rng.random() < 0.15:
+        job["alibi"] = True
+    if rng.random() < 0.2:
+        job["softcap"] = rng.choice([5, 30])
+    if rng.random() < 0.15:
+        job["sinks"] = [rng.uniform(-1, 1) for _ in range(H)]
+    if rng.random() < 0.2:
+        job["rotary"] = {"kind": rng.choice(["half", "interleaved"])}
+    if rng.random() < 0.1:
+        job["qk_norm"] = rng.choice(["rms", "l2"])
+    if rng.random() < 0.1:
+        job["temperature"] = rng.choice([0.5, 3])
+    if rng.random() < 0.15:
+        job["rows"] = [rng.randint(-L, L - 1) for _ in range(rng.randint(1, min(L, 600)))]
+    if rng.random() < 0.1 and B * H * L * S < 6_000_000:
+        job["normaliser"] = rng.choice(["sparsemax", "sigmoid", "hardmax"])
+    if rng.random() < 0.1 and B * H * L * S < 6_000_000:
+        job["path"] = "reference"
+    if rng.random() < 0.1:
+        job["empty_rows"] = rng.choice(["uniform", "nan"])
+    if rng.random() < 0.05 and L * S < 1_000_000:
+        job["softmax"] = {"axis": "all"}
+
+
+def target(rng):
+    return rng.choice(["r.npz", "r.npz", "r.safetensors", "r.json", "r/"])
+
+
+def run(words, folder, limit=120):
+    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, timeout=limit, check=False,
+                          env={**os.environ, **ENVIRONMENT})
+    messages = [line for line in done.stderr.splitlines() if line.startswith("attn")]
+    return done.returncode, messages, done.stdout
+
+
+def files_in(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def difference(one, many):
+    """What differs between two folders, or None."""
+    if files_in(one) != files_in(many):
+        return f"files {files_in(one)} and {files_in(many)}"
+    for name in files_in(one):
+        if not filecmp.cmp(one / name, many / name, shallow=False):
+            return f"the bytes of {name}"
+    return None
+
+
+def check(attn, mpis, rng, folder):
+    """Yields a line for each difference."""
+    job = random_job(rng, folder)
+    (folder / "job.json").write_text(json.dumps(job), encoding="utf-8")
+    out = target(rng)
+    (folder / "one").mkdir()
+    alone = run([attn, "run", "job.json", "-o", f"one/{out}"], folder)
+    for mpirun, program in mpis:
+        for ranks in RANKS:
+            name = f"{Path(mpirun).name.replace('.', '-')}-{ranks}"
+            (folder / name).mkdir()
+            words = [*command(mpirun, ranks), program, "run", "job.json", "-o", f"{name}/{out}",
+                     "--threads", str(rng.choice([1, 2]))]
+            many = run(words, folder)
+            if alone[0] != 0 and many[0] != 0 and alone[1] == many[1]:
+                continue
+            if alone[:2] != many[:2]:
+                yield f"{name}: {alone[:2]} and {many[:2]}"
+            elif (what := difference(folder / "one", folder / name)) is not None:
+                yield f"{name}: {what}"
+
+
+def main():
+    attn, count, seed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    mpis = [word.split("=") for word in sys.argv[4:]]
+    failed = 0
+    for number in range(seed, seed + count):
+        with tempfile.TemporaryDirectory(prefix="attn-mpi-") as name:
+            folder = Path(name)
+            found = list(check(attn, mpis, random.Random(number), folder))
+            for line in found:
+                print(f"job {number}: {line}", flush=True)
+            if found:
+                failed += 1
+                print((folder / "job.json").read_text(encoding="utf-8"), flush=True)
+        if (number - seed + 1) % 10 == 0:
+            print(f"{number - seed + 1} jobs, {failed} differ", flush=True)
+    print(f"{count} jobs with {RANKS} ranks under {len(mpis)} MPI libraries: {failed} differ")
+    sys.exit(failed > 0)
+
+
+if __name__ == "__main__":
+    main()
