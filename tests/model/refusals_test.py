@@ -341,3 +341,43 @@ def test_layer_of_a_large_checkpoint_needs_little_memory(tmp_path):
                                "--max-memory", "1G", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")
     assert peak < 200 << 20
+
+
+@pytest.mark.parametrize("keys, message", [
+    ({"hidden_size": 16}, "hidden_size: is 16, but model.layers.0.self_attn.q_proj.weight is (8, 8)"),
+    ({"head_dim": 8}, "head_dim: is 8, but model.layers.0.self_attn.q_proj.weight is (8, 8), for 2 heads"),
+    ({"head_dim": 10 ** 9}, "head_dim: is 1000000000, but model.layers.0.self_attn.q_proj.weight is (8, 8)"),
+])
+def test_widths_that_the_weights_do_not_have(folder, keys, message):
+    change(folder, **keys)
+    assert_refused(run(folder), 65, "model/config.json: " + message)
+
+
+@pytest.mark.parametrize("shape", [(L, M + 1), (2, L, M - 1)])
+def test_hidden_states_of_another_width(folder, shape):
+    np.save(folder / "x.npy", np.ones(shape))
+    found = "(" + ", ".join(map(str, shape)) + ")"
+    assert_refused(run(folder), 65, f"--hidden: expected hidden states of width {M}, as the layers of "
+                                    f"model/model.safetensors, found {found}")
+
+
+def test_hidden_states_of_another_width_in_a_batch(folder):
+    np.save(folder / "x.npy", np.ones((L, M + 1)))
+    (folder / "job.json").write_text(json.dumps(job_of(folder)))
+    assert_error(attn("batch", "job.json", "--out-dir", "out", cwd=folder), 65,
+                 f"hidden: expected hidden states of width {M}")
+
+
+def test_flag_of_hidden_states():
+    assert_error(attn("run", "--model", "model", "--layer", "0", "--hidden-states", "x.npy"), 2,
+                 "did you mean '--hidden'?")
+
+
+@pytest.mark.parametrize("model_type, words", [("llama", "root mean square"), ("stablelm", "standard deviation")])
+def test_explanation_has_the_norm_in_front_of_the_attention(folder, model_type, words):
+    change(folder, model_type=model_type)
+    done = run(folder, "--explain", "-")
+    assert done.returncode == 0
+    assert "Normalised inputs" in done.stdout.decode()
+    assert words in " ".join(done.stdout.decode().split())
+    assert "Normalised inputs" not in run(folder, "--explain", "-", "--hidden-is", "normed").stdout.decode()

@@ -130,12 +130,13 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   files.budget().share(reservation.bytes(),
                        [&](std::size_t bytes) { return reservation.grow_to(bytes); });
   Document document = attempt.document.read(context, files, outcome.id);
-  expand_model(document, files);
+  const std::optional<HiddenStates> hidden = expand_model(document, files);
   MemoryEstimate before_reading;
   before_reading.add("the job document", attempt.document.memory());
-  before_reading.add("its inputs", bytes_to_read(document));
+  before_reading.add("its inputs", bytes_to_read(document, files));
   if (!reserve(before_reading.bytes())) return false;
   const Job job = make_job(document, files);
+  require_width(hidden, job);
   if (context.naming) require_one_output(job, *context.naming);
   PreparedJob prepared = prepare_job(job, document);
   MemoryEstimate memory(prepared.plan);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <list>
 #include <memory>
+#include <optional>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
@@ -318,8 +319,9 @@ int run(const RunArgs& args) {
   const ReadLimits limits = limits_of_member(args);
   TensorFiles files(limits);
   Document document = document_of(args, files);
-  const bool from_model = expand_model(document, files);
+  const std::optional<HiddenStates> from_model = expand_model(document, files);
   Job job = make_job(document, files);
+  require_width(from_model, job);
   ShowArgs shown = args.show;
   shown.text.settings = print_settings_of(document);
   if (destination.shown) print_options_of(shown.text);  // refuses flags without effect
@@ -438,7 +440,8 @@ Command run_command() {
        "a file: -o, --view=FILE or --explain FILE",
        [args = args.get()] { return args->views.has_file() || destination_of(*args).has_file(); }});
   command.conflicts = {{"--force", "--no-clobber"}};
-  command.hints = {{{"--head"}, "'attn view RESULT' has --head"}};
+  command.hints = {{{"--head"}, "'attn view RESULT' has --head"},
+                   {{"--hidden-states", "--hidden_states"}, "did you mean '--hidden'?"}};
   command.action = [args] { return run_unless_there(*args); };
   return command;
 }

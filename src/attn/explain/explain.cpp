@@ -140,7 +140,39 @@ class Explainer {
     lines(std::move(worked));
   }
 
+  /// The norm in front of the attention.
+  void normalise_inputs() {
+    const QkNorm norm = from_.options().input_norm;
+    if (norm == QkNorm::none || !from_.has(Output::inputs)) return;
+    heading("Normalised inputs");
+    const bool is_layer = norm == QkNorm::layer;
+    const double given = from_.options().input_norm_epsilon;
+    const double epsilon = given != 0 ? given : is_layer ? 1e-5 : 1e-6;
+    words(std::string("Each row of the embeddings E is divided by its ") +
+          (is_layer ? "standard deviation, after its mean has been subtracted (layer normalisation)"
+                    : "root mean square (RMS normalisation)") +
+          (from_.given(Input::input_norm_weight) ? ", and multiplied by the weights w of the norm"
+                                                 : "") +
+          (from_.given(Input::input_norm_bias) ? "; its bias b is added." : ".") +
+          " The number under the root prevents division by 0.");
+    const Math mean_square = row({name("mean"), superscript(name("E"), number(2))});
+    const Math deviation = row({name("var"), name("E")});
+    const Math above = is_layer ? row({name("E"), sign("−"), name("mean"), name("E")}) : name("E");
+    std::vector<Math> formula = {fraction(
+        above, root(row({is_layer ? deviation : mean_square, sign("+"), number(epsilon)})))};
+    if (from_.given(Input::input_norm_weight)) {
+      formula.push_back(sign("⊙"));
+      formula.push_back(name("w"));
+    }
+    if (from_.given(Input::input_norm_bias)) {
+      formula.push_back(sign("+"));
+      formula.push_back(name("b"));
+    }
+    lines({{name("X"), {row(std::move(formula)), of_keys(from_.first(Output::inputs))}}});
+  }
+
   void project_queries() {
+    normalise_inputs();
     heading("Queries");
     const Matrix queries = from_.matrix(Output::queries);
     if (!from_.has(Output::inputs)) {

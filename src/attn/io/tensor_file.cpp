@@ -333,6 +333,17 @@ std::optional<StoredTensor> TensorFiles::stored(const std::string& path, const s
   return StoredTensor{std::string(entry->kind->name), entry->shape};
 }
 
+std::set<std::string> TensorFiles::paths_of(const TensorRef& ref) {
+  std::set<std::string> paths = {ref.path};
+  if (!is_index(ref.path)) return paths;
+  const std::string whole = split_part(ref.member).name;
+  const bool is_prefix = ref.member.empty() || ref.member.ends_with('.');
+  for (const auto& [name, shard] : shards(ref.path))
+    if (name == ref.member || name == whole || (is_prefix && name.starts_with(ref.member)))
+      paths.insert(in_shard({ref.path, name}).path);
+  return paths;
+}
+
 bool TensorFiles::contains(const std::string& path, const std::string& name) {
   if (is_index(path)) return shards(path).contains(name);
   const FileBytes& bytes = file_of_names(path);

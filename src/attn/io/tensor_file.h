@@ -83,6 +83,10 @@ class TensorFiles {
   /// A tensor of a .safetensors file or an index; nullopt if it has none of this name. Errors: as
   /// read().
   std::optional<StoredTensor> stored(const std::string& path, const std::string& name);
+  /// The files that read() or below() of `ref` reads: ref.path and, if that is an index, the files
+  /// that contain the tensor or those whose names start with ref.member. Errors: as read(), of the
+  /// index.
+  std::set<std::string> paths_of(const TensorRef& ref);
   /// Whether the file has a tensor of this name. Errors: as read().
   bool contains(const std::string& path, const std::string& name);
   /// The tensors whose names start with `prefix`, without it. Errors: as read(); data, if there is

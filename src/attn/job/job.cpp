@@ -376,7 +376,7 @@ std::size_t bytes_of_step(const Json& step) {
 
 }  // namespace
 
-std::size_t bytes_to_read(const Document& document) {
+std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
   std::set<std::string> paths;
   std::size_t bytes = 0;
   for (const Entry* entry : tensor_entries(document)) {
@@ -384,7 +384,7 @@ std::size_t bytes_to_read(const Document& document) {
     if (entry->value.get<JsonObject>() != nullptr)
       bytes = saturating_sum(bytes, random_tensor_bytes(entry->value));
     else if (const auto* path = entry->value.get<std::string>())
-      paths.insert(parse_tensor_ref(path_in(entry->folder, *path)).path);
+      paths.merge(files.paths_of(parse_tensor_ref(path_in(entry->folder, *path))));
   }
   if (const Entry* draws = document.find("draws"))
     if (const auto* steps = draws->value.get<JsonArray>())

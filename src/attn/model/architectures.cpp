@@ -5,6 +5,7 @@
 #include <cmath>
 #include <optional>
 
+#include "attn/base/text.h"
 #include "attn/model/facts.h"
 
 namespace attn {
@@ -466,6 +467,31 @@ void set_projections(const Architecture& architecture, LayerJob& job) {
   set_falcon_projections(q, job);
 }
 
+/// Sets the width of the hidden states. Errors: data, if the weights of the queries do not have the
+/// widths that the configuration states.
+void check_widths(const Architecture& architecture, LayerJob& job) {
+  const Config& config = job.config();
+  const std::string name = std::string(architecture.q) + ".weight";
+  const Shape shape = job.shape_of(name);
+  if (shape.size() != 2) return;  // reported as an error of W_Q
+  const bool is_in_out = architecture.projections == Projections::columns;
+  const std::size_t width = shape[is_in_out ? 0 : 1], outputs = shape[is_in_out ? 1 : 0];
+  job.set_hidden_width(width);
+  const auto refuse = [&](const char* key, std::int64_t value, const std::string& found) {
+    config.refuse(key, "is " + std::to_string(value) + ", but " + printable(job.full_name(name)) +
+                           " is " + to_string(shape) + found);
+  };
+  for (const char* key : {"hidden_size", "n_embd", "d_model", "dim"})
+    if (config.has(key) && config.count({key}) != static_cast<std::int64_t>(width))
+      refuse(key, config.count({key}), "");
+  if (!config.has("head_dim") || architecture.projections != Projections::separate) return;
+  const std::int64_t heads = heads_of(job), head_width = config.count({"head_dim"});
+  std::int64_t expected = 0;
+  if (__builtin_mul_overflow(heads, head_width, &expected) ||
+      expected != static_cast<std::int64_t>(outputs))
+    refuse("head_dim", head_width, ", for " + counted(static_cast<std::size_t>(heads), "head"));
+}
+
 /// The name of the norm in front of the attention; "" if there is none.
 std::string norm_of(const Architecture& architecture, const LayerJob& job) {
   const Config& config = job.config();
@@ -629,6 +655,7 @@ void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) 
     if (job.has_tensor(norm + ".bias")) job.set_tensor("input_norm_bias", norm + ".bias");
   }
   job.set("weights_layout", architecture.projections == Projections::columns ? "in-out" : "out-in");
+  check_widths(architecture, job);
   set_projections(architecture, job);
   job.set_linear("O", std::string(architecture.output));
   architecture.set_facts(job);

@@ -22,6 +22,11 @@ bool LayerJob::has_tensor(const std::string& name) const {
   return files_.stored(checkpoint_, prefix_ + name).has_value();
 }
 
+Shape LayerJob::shape_of(const std::string& name) const {
+  const std::optional<StoredTensor> stored = files_.stored(checkpoint_, prefix_ + name);
+  return stored ? stored->shape : Shape{};
+}
+
 void LayerJob::set_tensor(const std::string& key, const std::string& name,
                           const std::string& part) {
   set_shared_tensor(key, prefix_ + name, part);

@@ -35,6 +35,12 @@ class LayerJob {
   bool has(const std::string& key) const;
 
   bool has_tensor(const std::string& name) const;  ///< of the layer
+  /// The shape of a tensor of the layer; empty if there is none.
+  Shape shape_of(const std::string& name) const;
+  std::string full_name(const std::string& name) const { return prefix_ + name; }
+
+  std::size_t hidden_width() const { return hidden_width_; }  ///< 0: unknown
+  void set_hidden_width(std::size_t width) { hidden_width_ = width; }
   /// Sets a key to a tensor of the layer, or to a part of it (io/tensor_part.h). Errors: data, if
   /// there is none, or if its elements are not floats of 16 bits or more.
   void set_tensor(const std::string& key, const std::string& name, const std::string& part = "");
@@ -51,6 +57,7 @@ class LayerJob {
   std::int64_t layer_;
   std::string checkpoint_, root_, prefix_;
   TensorFiles& files_;
+  std::size_t hidden_width_ = 0;
   std::vector<std::pair<std::string, Json>> keys_;
 };
 

@@ -187,9 +187,9 @@ void check_model_keys(const Document& document, const Entry& model) {
 
 }  // namespace
 
-bool expand_model(Document& document, TensorFiles& files) {
+std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files) {
   const Entry* const model = document.find("model");
-  if (model == nullptr) return false;
+  if (model == nullptr) return std::nullopt;
   check_values(document);
   check_model_keys(document, *model);
   const Entry* const hidden_is = document.find("hidden_is");
@@ -202,6 +202,7 @@ bool expand_model(Document& document, TensorFiles& files) {
   const std::string stack_name = stack == nullptr ? "" : *stack->value.get<std::string>();
   const Model opened(folder, files);
   const LayerJob layer = opened.layer(opened.stack(stack_name), number, with_norm);
+  HiddenStates hidden{layer.hidden_width(), name_of_key(*model, "hidden"), opened.checkpoint()};
   Entry embeddings = *document.find("hidden");
   embeddings.key = "embeddings";
   for (const char* key : {"model", "layer", "stack", "hidden", "hidden_is"}) document.erase(key);
@@ -209,7 +210,18 @@ bool expand_model(Document& document, TensorFiles& files) {
   for (const auto& [key, value] : layer.keys())
     if (document.find(key) == nullptr)
       document.set({.key = key, .value = value, .origin = layer.config().name(), .folder = ""});
-  return true;
+  return hidden;
+}
+
+void require_width(const std::optional<HiddenStates>& hidden, const Job& job) {
+  if (!hidden || hidden->width == 0) return;
+  const Shape& shape = at(job.tensors, Input::embeddings).shape();
+  if (shape.empty() || shape.back() == hidden->width) return;
+  throw Error(ErrorKind::data,
+              Problem{.where = {hidden->subject},
+                      .expected = "hidden states of width " + std::to_string(hidden->width) +
+                                  ", as the layers of " + printable(hidden->checkpoint),
+                      .found = to_string(shape)});
 }
 
 ModelLayers::ModelLayers(const std::string& folder, TensorFiles& files)

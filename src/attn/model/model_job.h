@@ -4,19 +4,31 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "attn/io/tensor_file.h"
 #include "attn/job/document.h"
+#include "attn/job/job.h"
 
 namespace attn {
 
+/// What a job from a model requires of its hidden states.
+struct HiddenStates {
+  std::size_t width = 0;   ///< 0: unknown
+  std::string subject;     ///< "--hidden" or "hidden"
+  std::string checkpoint;  ///< whose weights have this width
+};
+
 /// Replaces the keys model, layer, stack, hidden and hidden_is of a document by the explicit job:
 /// hidden becomes the embeddings, and the other keys follow from the model. Keys that the document
-/// has already are kept. Returns false if the document has no key model. Errors: usage, data,
+/// has already are kept. Returns nullopt if the document has no key model. Errors: usage, data,
 /// no_input.
-bool expand_model(Document& document, TensorFiles& files);
+std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files);
+
+/// Errors: data, if the embeddings of a job made from the expanded document have another width.
+void require_width(const std::optional<HiddenStates>& hidden, const Job& job);
 
 /// What is known about a model.
 struct ModelFacts {
