@@ -532,6 +532,8 @@ int run_batch(const BatchArgs& args) {
   const auto source = shard_of(list_items(args, context, shard, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
   context.policy.inputs = {args.base, args.files_from, path};
+  if (context.has_summary)  // a summary that cannot be written is an error before the manifest
+    SummaryFile(args.summary, policy_of_summary(args, nullptr), args.resume, context.statistics);
   ScopedDirectories folders;
   context.folders = &folders;
   std::unique_ptr<Manifest> manifest;

@@ -557,6 +557,10 @@ int print_rollout(const RolloutArgs& args) {
         files.budget().release(rollout_bytes(weights.shape()));
       });
   }
+  if (!rollout.has_layers())
+    throw Error(ErrorKind::data, Problem{.where = {args.layers.front()},
+                                         .expected = "the weights of a layer",
+                                         .found = "none"});
   const Tensor& result = rollout.result();
   TensorMap results;
   results.set("", is_batched ? result : result.at(0));

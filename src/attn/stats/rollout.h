@@ -27,6 +27,7 @@ class Rollout {
 
   /// `weights` is (B, H, L, L), of the same B and L for all layers. Errors: data.
   void add_layer(const Tensor& weights);
+  bool has_layers() const { return result_.has_value(); }
   /// R (B, L, L), f64. At least one layer has been added.
   const Tensor& result() const { return *result_; }
 
