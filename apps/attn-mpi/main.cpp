@@ -21,7 +21,7 @@
 
 namespace {
 
-std::atomic<bool> reported = false;  // one rank's failure is, or the job is finished
+std::atomic<bool> reported = false;  // a failure, or the end of the job
 
 [[noreturn]] void end_all(const attn::Failure& failure) {
   std::fputs(failure.messages.c_str(), stderr);
@@ -51,7 +51,7 @@ int run_first(int argc, char** argv) {
   std::string messages;
   attn::collect_messages(&messages);
   std::thread watcher(watch);
-  int code = 2;
+  int code = 2;  // as for other wrong usage
   if (is_shared_command(argc, argv))
     code = attn::run_cli(argc, argv);
   else

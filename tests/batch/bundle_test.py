@@ -277,6 +277,23 @@ def test_results_wait_in_a_file(tmp_path):
     assert 0 < peak < 64 << 10
 
 
+def test_large_and_small_results_share_a_bundle(tmp_path):
+    """Results below and above 1 MiB, which wait in different ways."""
+    def line(length):
+        return json.dumps({"seed": length, "Q": {"randn": {"shape": [length, 4]}},
+                           "K": {"randn": {"shape": [length, 4]}}, "outputs": ["scores"]}) + "\n"
+    lengths = [3, 400, 5, 6, 500, 600, 7]
+    text = "".join(map(line, lengths))
+    assert attn("batch", "-", "--bundle", "7", "--out-dir", "one", stdin=text, cwd=tmp_path).returncode == 0
+    assert attn("batch", "-", "--out-dir", "each", stdin=text, cwd=tmp_path).returncode == 0
+    bundle = np.load(tmp_path / "one" / "bundle-1.npz")
+    for number, length in enumerate(lengths, 1):
+        [path] = [path for path in (tmp_path / "each").glob("*.npz") if path.stem == str(number)]
+        scores = bundle[f"{number}/scores"]
+        assert scores.shape == (length, length)
+        np.testing.assert_array_equal(scores, np.load(path)["scores"])
+
+
 @pytest.mark.parametrize("flags, message", [
     (["--format", "json"], "--bundle requires --format npz or safetensors"),
     (["--no-clobber"], "--bundle cannot be combined with --no-clobber"),

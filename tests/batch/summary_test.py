@@ -155,8 +155,8 @@ def test_rows_do_not_take_memory(tmp_path):
     assert len(rows_of(tmp_path / "s.csv")) == 50_000
 
 
-@pytest.mark.parametrize("summary, code", [("s.txt", 2), ("mine.ndjson", 73)])
+@pytest.mark.parametrize("summary, code", [("s.txt", 2), ("out.csv", 2), ("mine.ndjson", 73)])
 def test_summary_that_cannot_be_written_starts_nothing(batch, tmp_path, summary, code):
     (tmp_path / "mine.ndjson").write_text("{}\n")
-    assert batch([1], "--out-dir", "out", summary=summary).returncode == code
-    assert not (tmp_path / "out").exists()
+    assert batch([1], "--out-dir", "out.csv", summary=summary).returncode == code
+    assert not (tmp_path / "out.csv").exists()

@@ -274,6 +274,12 @@ class TestFormats:
         (folder / "empty").mkdir(exist_ok=True)
         assert_error(attn("stats", *args, cwd=folder), code, text)
 
+    @pytest.mark.parametrize("shape", [(2**21, 0, 0), (2**11, 2**11, 0, 4), (2**21, 0)])
+    @pytest.mark.parametrize("flags", [(), ("--similarity",)])
+    def test_long_axes_need_elements(self, tmp_path, shape, flags):
+        np.save(tmp_path / "w.npy", np.zeros(shape))
+        assert_error(attn("stats", "w.npy", *flags, cwd=tmp_path), 65, "a tensor without elements")
+
     def test_an_input_is_not_replaced(self, tmp_path):
         (tmp_path / "w.csv").write_text("1,0\n0,1\n")
         assert attn("stats", "w.csv", "-o", "w.csv", "--force", cwd=tmp_path).returncode == 73
@@ -297,6 +303,11 @@ class TestSimilarity:
         found = [(line["cosine"], line["divergence"]) for line in stats("w.npy", "--similarity", cwd=tmp_path)]
         assert found == [(1, 0), (0, pytest.approx(math.log(2))), (0, pytest.approx(math.log(2)))]
 
+    def test_converted_heads_are_charged(self, tmp_path):
+        np.save(tmp_path / "w.npy", np.ones((2, 256, 256), np.float32))
+        run = attn("stats", "w.npy", "--similarity", "--max-memory", "900K", cwd=tmp_path)
+        assert_error(run, 65, "of memory to convert")
+
     def test_over_files(self, model, tmp_path):
         _, weights, _ = model
         for b in range(2):
@@ -304,3 +315,11 @@ class TestSimilarity:
         np.save(tmp_path / "both.npy", weights[0])
         together = stats("0.npy", "1.npy", "--similarity", "--by", "all", cwd=tmp_path)
         assert together == stats("both.npy", "--similarity", cwd=tmp_path)
+
+
+@pytest.mark.parametrize("form", ["text", "csv"])
+def test_control_characters_in_names_are_escaped(tmp_path, form):
+    np.savez(tmp_path / "w.npz", **{"\x1b[2J": np.full((1, 3, 3), 1 / 3), "b": np.full((1, 3, 3), 1 / 3)})
+    run = attn("stats", "w.npz", "--format", form, cwd=tmp_path)
+    assert run.returncode == 0
+    assert b"\x1b" not in run.stdout

@@ -192,6 +192,17 @@ def test_drag_and_wheel_zoom_and_move(page, model, folder):
     assert page.run("return attn.camera.zoom") == 1
 
 
+def test_print_and_links_keep_the_view(page, model, folder):
+    view = "return [attn.camera.zoom, attn.camera.x, attn.camera.y]"
+    show(page, folder / "model.html", "#zoom=3_10_12")
+    assert page.run(view) == pytest.approx([3, 10, 12])
+    page.run("attn.beforePrint(); attn.afterPrint()")
+    assert page.run(view) == pytest.approx([3, 10, 12])
+    page.run("location.hash = 'zoom=3_4_5'")
+    page.wait("return attn.camera.x === 4")
+    assert page.run(view) == pytest.approx([3, 4, 5])
+
+
 def test_two_results_are_side_by_side(page, folder):
     rng = np.random.default_rng(6)
     a, b = (rng.random((2, 5, 5)) for _ in range(2))

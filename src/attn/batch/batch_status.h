@@ -23,7 +23,7 @@ class NumberSet {
   NumberSet missing_up_to(std::size_t last) const;
   std::size_t size() const;
   std::size_t highest() const;  ///< 0 if empty
-  /// "3,7-9", with at most `max_ranges` ranges, then ", ..."
+  /// "3,7-9", with at most `max_ranges` ranges, then ",..."
   std::string text(std::size_t max_ranges = static_cast<std::size_t>(-1)) const;
   /// Sorted, without overlaps.
   const std::vector<std::pair<std::size_t, std::size_t>>& ranges() const;

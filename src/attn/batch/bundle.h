@@ -83,7 +83,7 @@ class BundleWriter {
   };
   void begin(std::size_t bundle);
   void add_result(const Outcome& outcome);
-  void add_members(const std::string& name, std::string_view result);
+  void add_members(const std::string& output, std::string_view result);
   void keep_earlier_result(const Outcome& outcome);
   void fetch_kept_results(const OpenBundle& old);
   void commit();

@@ -11,6 +11,7 @@
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
+#include "attn/io/csv.h"
 #include "attn/io/elements.h"
 #include "attn/io/file.h"
 #include "attn/io/json_parse.h"
@@ -21,7 +22,10 @@ namespace {
 
 constexpr std::string_view kCsvStart = "job,id,item,status,code,seconds", kRowStart = "{\"job\":";
 
-bool is_weights(const std::string& output) { return output.ends_with("weights"); }
+/// Whether rows of the output sum to 1.
+bool is_weights(const std::string& output) {
+  return output == "weights" || output == "mean_weights";
+}
 
 /// The mean over the rows of -sum(w log w), with 0 log 0 = 0. Empty for a tensor without rows.
 std::optional<double> mean_entropy(const Tensor& weights) {
@@ -107,6 +111,14 @@ std::string folder_of(const std::string& path) {
 
 }  // namespace
 
+void SummaryFile::check(const std::string& path, bool force, bool replaces_summary) {
+  const bool is_csv = is_csv_name(path);
+  std::error_code ignored;
+  if (!force && std::filesystem::is_regular_file(path, ignored) &&
+      !(replaces_summary && is_summary(path, is_csv)))
+    throw ExistsAlready(path);
+}
+
 SummaryFile::SummaryFile(const std::string& path, OutputPolicy policy, bool replaces_summary,
                          std::vector<std::string> chosen)
     : is_csv_(is_csv_name(path)),
@@ -150,15 +162,8 @@ Json parsed_row(std::string_view text) {
   return parse_json(text, "summary", charge);
 }
 
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
-}
-
 /// A member of an object as a field; "" if it is absent.
-std::string csv_field(const Json* object, const std::string& key) {
+std::string field_of(const Json* object, const std::string& key) {
   const Json* const member = object ? object->find(key) : nullptr;
   if (member == nullptr) return "";
   const std::string* const text = member->get<std::string>();
@@ -188,13 +193,13 @@ std::string SummaryFile::csv_header(const std::vector<std::string>& outputs) con
 std::string SummaryFile::csv_row(const Json& row, const std::vector<std::string>& outputs) const {
   std::string line;
   for (const char* const key : {"job", "id", "item", "status", "code", "seconds"})
-    line += (line.empty() ? "" : ",") + csv_field(&row, key);
+    line += (line.empty() ? "" : ",") + field_of(&row, key);
   const Json* const statistics = row.find("outputs");
   for (const std::string& output : outputs) {
     const Json* const of_output = statistics ? statistics->find(output) : nullptr;
     line += "," + shape_field(of_output);
     for (const std::string& name : chosen_)
-      if (name != "entropy" || is_weights(output)) line += "," + csv_field(of_output, name);
+      if (name != "entropy" || is_weights(output)) line += "," + field_of(of_output, name);
   }
   return line + "\n";
 }

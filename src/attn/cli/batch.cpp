@@ -532,8 +532,14 @@ int run_batch(const BatchArgs& args) {
   const auto source = shard_of(list_items(args, context, shard, path, limits.memory, stop), shard);
   for (const std::string& input : {args.base, args.files_from}) refuse_input(path, input);
   context.policy.inputs = {args.base, args.files_from, path};
-  if (context.has_summary)  // a summary that cannot be written is an error before the manifest
-    SummaryFile(args.summary, policy_of_summary(args, nullptr), args.resume, context.statistics);
+  if (context.has_summary) {
+    const auto normal = [](const std::string& name) {
+      return std::filesystem::path(name + "/").lexically_normal();
+    };
+    if (context.naming && normal(args.summary) == normal(context.naming->folder))
+      fail_usage("--summary " + printable(args.summary) + ": is the output folder");
+    SummaryFile::check(args.summary, args.force, args.resume);
+  }
   ScopedDirectories folders;
   context.folders = &folders;
   std::unique_ptr<Manifest> manifest;

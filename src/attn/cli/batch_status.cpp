@@ -12,9 +12,9 @@
 namespace attn {
 namespace {
 
-constexpr int kIncomplete = 3;            // exit code
-constexpr std::size_t kMaxRanges = 50;    // in text; JSON has all
-constexpr std::size_t kMaxFailures = 20;  // in text; JSON has all
+constexpr int kIncomplete = 3;          // exit code
+constexpr std::size_t kMaxRanges = 50;  // in text; JSON has all
+constexpr std::size_t kMaxListed = 20;  // jobs, in text; JSON has all
 
 /// "count":2,"items":"3,7"
 std::string members_of(const NumberSet& jobs) {
@@ -49,14 +49,14 @@ std::string line_of(const char* name, const NumberSet& jobs) {
   return line + "\n";
 }
 
-/// At most kMaxFailures lines, then their number.
+/// A line for each of at most kMaxListed items, then the number of the others.
 template <class Item, class Text>
 std::string listed(const std::vector<Item>& items, Text text) {
   std::string lines;
-  for (std::size_t i = 0; i < std::min(items.size(), kMaxFailures); ++i)
+  for (std::size_t i = 0; i < std::min(items.size(), kMaxListed); ++i)
     lines += "  " + text(items[i]) + "\n";
-  if (items.size() > kMaxFailures)
-    lines += "  and " + std::to_string(items.size() - kMaxFailures) + " more\n";
+  if (items.size() > kMaxListed)
+    lines += "  and " + std::to_string(items.size() - kMaxListed) + " more\n";
   return lines;
 }
 

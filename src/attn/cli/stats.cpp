@@ -16,6 +16,7 @@
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/plan.h"
+#include "attn/io/csv.h"
 #include "attn/io/json_write.h"
 #include "attn/io/staged_file.h"
 #include "attn/result/result_writer.h"
@@ -102,18 +103,14 @@ std::string csv_cell(const Json& value) {
   if (value.get<std::nullptr_t>() != nullptr) return "";
   if (const double* number = value.get<double>()) return python_repr(*number);
   const std::string* text = value.get<std::string>();
-  if (text == nullptr) return to_json(value);
-  if (text->find_first_of(",\"\r\n") == std::string::npos) return *text;
-  std::string quoted = "\"";
-  for (const char c : *text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + "\"";
+  return text == nullptr ? to_json(value) : csv_field(printable(*text));
 }
 
 std::string text_cell(const Json& value) {
   if (value.get<std::nullptr_t>() != nullptr) return "-";
   if (const double* number = value.get<double>()) return six_digits(*number);
   const std::string* text = value.get<std::string>();
-  return text == nullptr ? to_json(value) : *text;
+  return text == nullptr ? to_json(value) : printable(*text);
 }
 
 /// Prints lines under the names of their columns.
@@ -172,13 +169,30 @@ struct HeadAxes {
   std::size_t count() const { return layers * items * heads; }
 };
 
-/// The axes before the last `inner` ones. `third_is_batch`: a single axis is the batch.
+/// Errors: data, if a tensor without elements has very long axes: a file of a few bytes can declare
+/// any number of heads and queries.
+void limit_empty_tensor(const Shape& shape) {
+  constexpr std::size_t kMaxProduct = std::size_t{1} << 20;
+  std::size_t product = 1;
+  for (const std::size_t length : shape)
+    product = saturating_product({product, std::max<std::size_t>(length, 1)});
+  const bool is_empty = std::find(shape.begin(), shape.end(), 0u) != shape.end();
+  if (is_empty && product > kMaxProduct)
+    throw Error(ErrorKind::data,
+                Problem{.expected = "axes other than 0 with a product of at most " +
+                                    std::to_string(kMaxProduct) + " in a tensor without elements",
+                        .found = to_string(shape)});
+}
+
+/// The axes before the last `inner` ones. `third_is_batch`: a single axis is the batch. Errors:
+/// data, for too few or too many axes and as limit_empty_tensor().
 HeadAxes head_axes(const Shape& shape, std::size_t inner, bool third_is_batch) {
   if (shape.size() < inner || shape.size() > inner + 3)
     throw Error(ErrorKind::data,
                 Problem{.expected = std::to_string(inner) + " to " + std::to_string(inner + 3) +
                                     " axes: layer, batch, head, " + (inner == 2 ? "L, S" : "L"),
                         .found = to_string(shape)});
+  limit_empty_tensor(shape);
   HeadAxes axes;
   std::size_t outer = shape.size() - inner;
   if (outer == 1 && third_is_batch) {
@@ -221,7 +235,7 @@ class Collector {
   explicit Collector(const StatsArgs& args) : args_(args), limits_(limits_of_reading(args)) {
     if (!args.token_ids.empty()) {
       TensorFiles files(limits_);
-      token_ids_ = checked_ids(files.read(parse_tensor_ref(args.token_ids)), args.token_ids);
+      token_ids_ = checked_ids(files.read(parse_tensor_ref(args.token_ids)), args.token_ids, files);
     }
   }
 
@@ -246,14 +260,21 @@ class Collector {
     return reading_limits(args.limits, FileAccess::map);
   }
 
-  static Tensor checked_ids(const Tensor& ids, const std::string& where) {
+  /// The tensor as `dtype`. Charges the copy, if there is one.
+  static Tensor converted(const Tensor& tensor, DType dtype, TensorFiles& files) {
+    if (tensor.dtype() != dtype)
+      files.budget().charge(saturating_product({tensor.size(), size_of(dtype)}), "", "convert");
+    return cast(tensor, dtype);
+  }
+
+  static Tensor checked_ids(const Tensor& ids, const std::string& where, TensorFiles& files) {
     if (is_float(ids.dtype()) || ids.rank() == 0 || ids.rank() > 2)
       throw Error(
           ErrorKind::data,
           Problem{.where = {where},
                   .expected = "token ids: whole numbers of shape (S) or (B, S)",
                   .found = std::string(name_of(ids.dtype())) + " " + to_string(ids.shape())});
-    return cast(ids, DType::i64);
+    return converted(ids, DType::i64, files);
   }
 
   void add_tensors(const ResultFile& result, TensorFiles& files) {
@@ -261,7 +282,7 @@ class Collector {
     std::optional<Tensor> ids = token_ids_;
     const std::string ids_name(name_of(Input::token_ids));
     if (const Tensor* own = tensors.find(ids_name); own != nullptr && !ids)
-      ids = checked_ids(*own, ids_name);
+      ids = checked_ids(*own, ids_name, files);
     const std::string weights(name_of(Output::weights));
     if (tensors.contains(weights)) {
       add_weights(result, weights, ids, files);
@@ -341,6 +362,10 @@ class Collector {
                       TensorFiles& files) {
     files.budget().charge(saturating_product({axes.layers, axes.heads, axes.heads, kBytesPerLine}),
                           "", "compare");
+    const Shape& shape = weights.shape();
+    if (weights.dtype() != DType::f64)  // two heads at a time
+      files.budget().charge(saturating_product({2, shape[3], shape[4], sizeof(double)}), "",
+                            "convert");
     for (std::size_t layer = 0; layer < axes.layers; ++layer) {
       HeadKey key{.name = name};
       if (axes.has_layers) key.layer = static_cast<std::int64_t>(layer);
@@ -358,7 +383,7 @@ class Collector {
     if (args_.similarity)
       throw Error(ErrorKind::data, Problem{.message = "--similarity requires weights"});
     const std::string total(name_of(Output::weight_sum));
-    const Tensor weight_sums = cast(result.tensors.at(total), DType::f64);
+    const Tensor weight_sums = converted(result.tensors.at(total), DType::f64, files);
     const HeadAxes axes =
         head_axes(weight_sums.shape(), 1, axis_names(result, total).third == "batch");
     charge_lines(axes, files);
@@ -371,7 +396,7 @@ class Collector {
               Problem{.subject = std::string(name_of(kStatistics[k].output)),
                       .expected = "the shape of weight_sum, " + to_string(weight_sums.shape()),
                       .found = to_string(given->shape())});
-        rows[k] = cast(*given, DType::f64);
+        rows[k] = converted(*given, DType::f64, files);
       }
     const std::size_t L = weight_sums.shape().back();
     for (std::size_t i = 0; i < axes.count(); ++i) {
@@ -476,7 +501,7 @@ Command stats_command() {
       "that computed them for each query: entropy, effective_keys, keys_95, distance, "
       "first_key_weight, previous_token_weight and, with token ids, duplicate_token_weight and "
       "induction_weight. 'attn help outputs' describes them.\n\n"
-      "Of a file with weights, these are used, otherwise the statistics, otherwise all tensors. "
+      "If a file has weights, they are used; if not, the statistics; if neither, all tensors. "
       "Weights are (L, S), or have the axes head, batch and layer before L, in the order layer, "
       "batch, head, L, S.";
   command.example =

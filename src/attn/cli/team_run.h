@@ -48,8 +48,8 @@ struct TeamRun {
   std::vector<std::string> by_rows;    ///< those that are written into files by row
 };
 
-/// On member 0: starts the others. Errors: data or io, naming the host and the rank of a member
-/// that runs another program or sees other files.
+/// On member 0: starts the others. Errors, naming the host and the rank of a member: io, if it runs
+/// another program or sees other files; no_input, if a file is missing there and `reading` is each.
 void start_team(const TeamRun& run, const TensorFiles& files, TeamReading reading);
 
 /// On the others, after await_start(): checks the program and the files, and adds those that member

@@ -94,8 +94,8 @@ struct Inputs {
   DType compute = DType::f64;      ///< f32 or f64: of all arithmetic on floats
   DType result = DType::f64;       ///< of float outputs: compute, f16 or bf16
   std::vector<std::size_t> rows;   ///< indices of the queries to compute
-  Team* row_team = nullptr;        ///< computes other rows, in the order of its members
-  Team* key_team = nullptr;        ///< computes the same problem; shares the scores of each row
+  Team* row_team = nullptr;        ///< others compute other rows; for key_weights, in their order
+  Team* key_team = nullptr;        ///< all members compute these rows, each for its own keys
   bool batched = false;            ///< whether inputs and results have a batch axis
   bool with_heads = false;         ///< whether results have a head axis
   bool packed = true;              ///< context is (B, L, H*Dv), not (B, H, L, Dv)

@@ -25,7 +25,7 @@ using RowRanges = std::vector<RowRange>;
 /// The number of queries in all ranges.
 std::size_t count_of(const RowRanges& ranges);
 
-/// The same problem for these of in.rows only.
+/// The problem with only these rows of in.rows.
 Inputs part_of(const Inputs& in, const Options& options, const RowRanges& rows);
 
 /// Where the rows of a part belong among those of the whole. Rows are numbered over all axes up to
@@ -64,7 +64,7 @@ struct Sharing {
            ///< computes other keys
   };
   Kind kind = Kind::none;
-  const char* reason = nullptr;   ///< of Kind::none: an option's key, or what is too few
+  const char* reason = nullptr;   ///< of Kind::none: "outputs", an option's key, or "few queries"
   std::vector<RowRanges> rows;    ///< of Kind::rows: of each member, ascending
   std::vector<double> work = {};  ///< of each member: approximate number of operations
 };

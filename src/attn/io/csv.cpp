@@ -337,4 +337,11 @@ std::string to_csv(const Tensor& tensor, const std::string& name,
   return matrix_text(tensor, name, &names);
 }
 
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
 }  // namespace attn

@@ -30,4 +30,7 @@ std::string to_csv(const Tensor& tensor, const std::string& name);
 std::string to_csv(const Tensor& tensor, const std::string& name,
                    const std::vector<std::string>& rows, const std::vector<std::string>& columns);
 
+/// A text as a field (RFC 4180): in quotes if it has commas, quotes or line breaks.
+std::string csv_field(const std::string& text);
+
 }  // namespace attn

@@ -21,6 +21,11 @@ constexpr std::size_t kSpoolBuffer = std::size_t{1} << 20;
 void SpoolFile::append(std::span<const std::byte> bytes) { append(text_of(bytes)); }
 
 void SpoolFile::append(std::string_view text) {
+  if (text.size() > kSpoolBuffer) {  // not copied
+    flush();
+    write(text);
+    return;
+  }
   buffer_ += text;
   if (buffer_.size() > kSpoolBuffer) flush();
 }
@@ -38,17 +43,22 @@ void SpoolFile::create() {
 }
 
 void SpoolFile::flush() {
+  if (buffer_.empty()) return;
+  write(buffer_);
+  buffer_.clear();
+}
+
+void SpoolFile::write(std::string_view text) {
   if (!file_.is_open()) create();
-  for (std::size_t done = 0; done < buffer_.size();) {
-    const ssize_t count = pwrite(file_.get(), buffer_.data() + done, buffer_.size() - done,
+  for (std::size_t done = 0; done < text.size();) {
+    const ssize_t count = pwrite(file_.get(), text.data() + done, text.size() - done,
                                  static_cast<off_t>(written_ + done));
     if (count > 0)
       done += static_cast<std::size_t>(count);
     else if (count == 0 || errno != EINTR)
       throw system_error(ErrorKind::io, folder_, count == 0 ? EIO : errno);
   }
-  written_ += buffer_.size();
-  buffer_.clear();
+  written_ += text.size();
 }
 
 void SpoolFile::read(std::uint64_t offset, std::span<std::byte> bytes) {

@@ -14,7 +14,7 @@ namespace attn {
 
 /// The file is in `folder`, which must exist, and is created when the bytes do not fit in a buffer
 /// of one MiB. It disappears when it is closed, also by SIGKILL. Not thread-safe. Errors: io,
-/// permission, naming `folder`.
+/// cannot_create and permission, naming `folder`.
 class SpoolFile {
  public:
   explicit SpoolFile(std::string folder) : folder_(std::move(folder)) {}
@@ -29,6 +29,7 @@ class SpoolFile {
  private:
   void create();
   void flush();
+  void write(std::string_view text);  ///< to the end of the file; the buffer is empty or `text`
 
   std::string folder_, buffer_;
   Descriptor file_;

@@ -37,9 +37,9 @@ struct Schedule {
   std::size_t segments_per_pair() const { return pair_rows / segment_rows; }
 };
 
-/// The largest number of rows of a pair that are one block.
-inline constexpr std::size_t kMaxRows =
-    96;  // 16 tiles, each of which uses a key that was read once
+/// The largest number of rows of a pair that are one block: 16 tiles, each of which uses a key that
+/// was read once.
+inline constexpr std::size_t kMaxRows = 96;
 
 template <class T>
 Schedule make_schedule(const Problem<T>& problem, const Results<T>& results,

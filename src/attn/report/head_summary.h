@@ -22,12 +22,13 @@ struct HeadSummary {
 /// Collects the rows of a head.
 class HeadSummarizer {
  public:
-  /// `queries` of a tensor with L rows and `keys` of S columns are drawn. The last query is at the
-  /// position of the last key if S >= L; otherwise the first ones are at the same position.
+  /// `queries` and `keys` are the drawn rows and columns, of a tensor (L, S); both
+  /// must outlive this object. If S >= L, the last query is at the position of the last key;
+  /// otherwise the first query is at that of the first key.
   HeadSummarizer(const std::vector<std::size_t>& queries, const std::vector<std::size_t>& keys,
                  std::size_t L, std::size_t S);
 
-  void add(const HeatRow& row, std::size_t i);
+  void add(const HeatRow& row, std::size_t i);  ///< of queries[i]
   HeadSummary summary() const;
 
  private:

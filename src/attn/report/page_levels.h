@@ -36,11 +36,12 @@ PageLevel page_level(std::size_t rows, std::size_t columns, std::size_t tall, st
 /// Adds row `i` of the matrix.
 void add_row(PageLevel& level, std::size_t i, std::span<const std::uint16_t> codes);
 
-/// The block size of the level for overviews: at most 64 rows and 4096 cells, or 32 and 1024 if
-/// there are more than 1,024 matrices.
 struct BlockSize {
-  std::size_t tall = 1, wide = 1;
+  std::size_t tall = 1, wide = 1;  ///< cells
 };
+
+/// The block size of the level for overviews, which has at most 64 rows and 4,096 blocks, or 32 and
+/// 1,024 if there are more than 1,024 matrices. `rows` and `columns` are at least 1.
 BlockSize overview_blocks(std::size_t matrices, std::size_t rows, std::size_t columns);
 
 /// The block sizes of the other levels: squares of side 4, 16, ... while they have more cells than

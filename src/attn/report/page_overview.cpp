@@ -19,9 +19,9 @@ namespace {
 constexpr std::size_t kOverviewChunk = 32;  // matrices in an element
 
 /// What is stored of the matrices besides their values.
-class Digest {
+class OverviewBuilder {
  public:
-  Digest(const std::vector<PageSet>& sets, double largest)
+  OverviewBuilder(const std::vector<PageSet>& sets, double largest)
       : sets_(sets), first_(sets[0].map), unit_(code_unit(largest)) {
     matrices_ = first_.panels.size();
     overview_ = overview_blocks(matrices_, first_.rows(), first_.columns());
@@ -177,7 +177,7 @@ class Digest {
 }  // namespace
 
 PageOverview page_overview(const std::vector<PageSet>& sets, double largest) {
-  return Digest(sets, largest).take();
+  return OverviewBuilder(sets, largest).take();
 }
 
 void append_data(std::string& page, const std::string& id, std::span<const std::byte> bytes) {

@@ -34,8 +34,8 @@ Execution execute_shared(const ExecutionRequest& request, const Sharing& sharing
 /// The memory in which member 0 collects outputs that are not streamed.
 std::size_t bytes_to_gather(const Plan& plan, const Sharing& sharing);
 
-/// Lines for --dry-run: the queries, bytes of memory, operations and share of each member, and the
-/// balance (mean by largest work). Members are called ranks.
+/// Lines for --dry-run: the queries, bytes of memory and operations of each member, and the balance
+/// (the members' mean work divided by the largest). Members are called ranks.
 std::string sharing_text(const Job& job, const PreparedJob& prepared, const Sharing& sharing,
                          std::size_t members);
 /// The same as a JSON object.

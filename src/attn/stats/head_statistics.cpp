@@ -77,13 +77,6 @@ HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens) {
 
 HeadSimilarity::HeadSimilarity(std::size_t heads) : heads_(heads), pairs_(heads * heads) {}
 
-std::size_t HeadSimilarity::bytes(std::size_t heads) {
-  std::size_t bytes = 0;
-  const bool overflows = __builtin_mul_overflow(heads, heads, &bytes) ||
-                         __builtin_mul_overflow(bytes, sizeof(Pair), &bytes);
-  return overflows ? std::numeric_limits<std::size_t>::max() : bytes;
-}
-
 void HeadSimilarity::add(const Tensor& weights) {
   const std::size_t L = weights.shape()[1];
   for (std::size_t a = 0; a < heads_; ++a) {

@@ -41,11 +41,11 @@ class HeadSums {
  public:
   using Numbers = std::array<double, kStatistics.size()>;
 
-  /// Adds a query. `numbers` are in the order of kStatistics.
+  /// Adds a query, unless it has no weight. `numbers` are in the order of kStatistics.
   void add(double weight_sum, const Numbers& numbers);
   void add(const HeadSums& more);
 
-  std::size_t queries() const { return queries_; }  ///< that have a weight
+  std::size_t queries() const { return queries_; }  ///< those that have a weight
   /// NaN if there are no queries.
   double value(std::size_t statistic) const;
 
@@ -73,13 +73,11 @@ class HeadSimilarity {
   std::size_t heads() const { return heads_; }
   /// `weights` is (heads, L, S).
   void add(const Tensor& weights);
-  /// Of the weights as vectors of all queries and keys.
+  /// The cosine similarity of the weights as vectors over all queries and keys. NaN if one is 0.
   double cosine(std::size_t a, std::size_t b) const;
-  /// The mean of the Jensen-Shannon divergence, in nats, over the queries with weights in both.
+  /// The mean Jensen-Shannon divergence, in nats, over the queries with weights in both heads. NaN
+  /// if there are none.
   double divergence(std::size_t a, std::size_t b) const;
-
-  /// Of `heads` heads.
-  static std::size_t bytes(std::size_t heads);
 
  private:
   struct Pair {

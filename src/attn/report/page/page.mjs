@@ -352,6 +352,8 @@ function saveCamera() {
   for (const figure of figures) figure.box.classList.toggle('zoomed', camera.zoom > 1);
   saveSoon();
 }
+/** Zooms and moves as the state says, within the space of the next layout. */
+function restoreCamera() { Object.assign(camera, {zoom: state.zoom, x: state.x, y: state.y}); }
 
 /** Reads the state from the fragment and shows it in the controls. */
 function readFragment() {
@@ -633,7 +635,7 @@ document.addEventListener('pointerdown', event => {
 });
 window.addEventListener('hashchange', () => {
   readFragment();
-  camera.zoom = state.zoom;
+  restoreCamera();
   redraw();
   loadOverview();
   drawHead();
@@ -766,7 +768,7 @@ function afterPrint() {
   theme();
   for (const box of [byId('overview'), byId('scroll'), ...figures.map(figure => figure.box)])
     box.style.width = box.style.height = '';
-  camera.zoom = state.zoom;
+  restoreCamera();
   redraw();
 }
 window.addEventListener('beforeprint', beforePrint);
@@ -798,8 +800,7 @@ if (compares && state.head === 0 && state.order === 'difference')
 undecided = !/\b(row|column)=/.test(location.hash);
 const resized = new ResizeObserver(() => { if (!device.print) redraw(); });
 for (const figure of figures) figure.layout();
-Object.assign(camera, {zoom: state.zoom, x: state.x, y: state.y});
-camera.clamp();
+restoreCamera();
 redraw();
 drawHead();
 loadOverview();

@@ -89,7 +89,7 @@ async function inSafetensors(blob, name) {
   const length = Number((await view(blob, 0, 8)).getBigUint64(0, true));
   const header = JSON.parse(await blob.slice(8, 8 + length).text());
   const entry = header[name] || missing(name);
-  return {blob, at: 8 + length + entry.data_offsets[0], kind: kSafetensors[entry.dtype], shape: entry.shape};
+  return {blob, at: 8 + length + entry.data_offsets[0], kind: kSafetensors[entry.dtype] ?? entry.dtype, shape: entry.shape};
 }
 
 /** @param {Blob} file @param {string} name */
