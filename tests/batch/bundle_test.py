@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from support.attn import ATTN, assert_error, attn, json_lines
+from support.attn import ATTN, assert_error, attn, json_lines, under_sanitizer
 from support.jobs import contents, expected, job, manifest_of, write_jobs
 
 BAD = '{"Q": [[1]]}'
@@ -260,6 +260,7 @@ def peak_memory(pid):
         return 0
 
 
+@pytest.mark.skipif(under_sanitizer(), reason="sanitizers need more memory")
 def test_results_wait_in_a_file(tmp_path):
     """60 results of 2 MiB each in a bundle, with a limit of 64 MiB."""
     line = json.dumps({"seed": 1, "Q": {"randn": {"shape": [512, 4]}}, "K": {"randn": {"shape": [512, 4]}},
