@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn
+from support.jobs import run_arrays
 
 B, H, L, S, D, P = 2, 3, 4, 5, 6, 0.25
 RNG = np.random.default_rng(19)
@@ -20,13 +21,7 @@ def run(tmp_path):
     """Runs a job of Q, K, V and a dropout mask; returns its outputs by name."""
     def run(mask=MASK, p=P, outputs=("weights", "dropped_weights", "context"), dtype="f8", **options):
         tensors = {"Q": Q.astype(dtype), "K": K.astype(dtype), "V": V.astype(dtype), "dropout_mask": mask}
-        np.savez(tmp_path / "in.npz", **tensors)
-        job = {**{name: f"in.npz#{name}" for name in tensors}, "dropout_p": p, "outputs": outputs, **options}
-        (tmp_path / "job.json").write_text(json.dumps(job))
-        done = attn("run", "job.json", "-o", "out.npz", "--force", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr.decode()
-        with np.load(tmp_path / "out.npz") as found:
-            return dict(found)
+        return run_arrays(tmp_path, tensors, dropout_p=p, outputs=outputs, **options)
     return run
 
 

@@ -3,13 +3,12 @@
 Each test runs on both paths.
 """
 
-import json
 import math
 
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.jobs import run_arrays
 
 H, G, L, D, M = 4, 2, 6, 4, 10
 
@@ -18,13 +17,7 @@ H, G, L, D, M = 4, 2, 6, 4, 10
 def run_job(request, tmp_path):
     """Runs a job of arrays and options on one of the paths; returns its outputs by name."""
     def run(options, **tensors):
-        np.savez(tmp_path / "in.npz", **tensors)
-        job = {**options, **{name: f"in.npz#{name}" for name in tensors}, "path": request.param}
-        (tmp_path / "job.json").write_text(json.dumps(job))
-        done = attn("run", "job.json", "-o", "out.npz", "--force", cwd=tmp_path)
-        assert done.returncode == 0, done.stderr.decode()
-        with np.load(tmp_path / "out.npz") as found:
-            return dict(found)
+        return run_arrays(tmp_path, tensors, **{**options, "path": request.param})
     return run
 
 

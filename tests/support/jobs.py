@@ -1,9 +1,11 @@
-"""Jobs for the tests of `attn batch`, and their results computed with NumPy and SciPy."""
+"""Jobs for tests, most of them of `attn batch`, and their results computed with NumPy and SciPy."""
 
 import json
 
 import numpy as np
 from scipy.special import softmax
+
+from support.attn import attn
 
 WORDS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1]]
 
@@ -34,6 +36,17 @@ def write_jobs(folder, seeds, name="job{:04}.json"):
     for seed, path in zip(seeds, paths):
         path.write_text(json.dumps(job(seed)))
     return paths
+
+
+def run_arrays(folder, tensors, **job):
+    """Runs a job of these arrays and keys; returns its outputs by name."""
+    np.savez(folder / "in.npz", **tensors)
+    job = {**job, **{name: f"in.npz#{name}" for name in tensors}}
+    (folder / "job.json").write_text(json.dumps(job))
+    done = attn("run", "job.json", "-o", "out.npz", "--force", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    with np.load(folder / "out.npz") as found:
+        return dict(found)
 
 
 def slow_job(tokens=2000):

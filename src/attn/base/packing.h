@@ -23,7 +23,12 @@ inline void pack_text(std::string& out, std::string_view text) {
   out.append(text);
 }
 
-/// Takes numbers and texts off the front. Throws std::runtime_error if too few bytes are left.
+/// Packed bytes that this program does not write: the sender's memory must be corrupt.
+struct BadMessage : std::runtime_error {
+  BadMessage() : std::runtime_error("invalid message from another process") {}
+};
+
+/// Takes numbers and texts off the front. Throws BadMessage if too few bytes are left.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) : bytes_(bytes) {}
@@ -34,12 +39,15 @@ class Unpacker {
     std::memcpy(&value, take(sizeof value).data(), sizeof value);
     return value;
   }
-  std::string text() { return std::string(take(number<std::uint64_t>())); }
+  /// A text, as a part of the packed bytes.
+  std::string_view text_view() { return take(number<std::uint64_t>()); }
+  std::string text() { return std::string(text_view()); }
   bool empty() const { return bytes_.empty(); }
+  std::size_t size() const { return bytes_.size(); }  ///< bytes that are left
 
  private:
   std::string_view take(std::uint64_t size) {
-    if (size > bytes_.size()) throw std::runtime_error("a message ends too early");
+    if (size > bytes_.size()) throw BadMessage();
     const std::string_view taken = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return taken;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/packing.h"
 #include "attn/base/text.h"
 #include "attn/batch/item_output.h"
 #include "attn/batch/message.h"
@@ -22,44 +23,23 @@ namespace {
 
 constexpr char kBetween = '/';  // job and output, in the name of a tensor
 
-/// Takes numbers and bytes off the front. Throws BadMessage.
-class EncodedParts {
- public:
-  explicit EncodedParts(std::string_view text) : rest_(text) {}
-  bool empty() const { return rest_.empty(); }
-  std::uint64_t number() {
-    return little_endian<std::uint64_t>(bytes_of(take(sizeof(std::uint64_t))));
-  }
-  std::string_view take(std::uint64_t size) {
-    if (size > rest_.size()) throw BadMessage();
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-
- private:
-  std::string_view rest_;
-};
-
 }  // namespace
 
 std::string encoded_result(const TensorMap& outputs, const std::string& suffix) {
   std::vector<std::string> names = outputs.names();
   std::sort(names.begin(), names.end());  // the order in a file depends on the format
   std::string text;
-  const auto add = [&](std::uint64_t number) { append_little_endian(text, number); };
+  const auto add = [&](std::uint64_t number) { pack(text, number); };
   for (const std::string& name : names) {
     const Tensor& tensor = outputs.at(name);
     const DType dtype = stored_dtype(*format_of_suffix(suffix), tensor.dtype());
     const Elements elements = elements_of(tensor, dtype);
-    add(name.size());
-    text += name;
+    pack_text(text, name);
     add(static_cast<std::uint64_t>(dtype));
     add(tensor.shape().size());
     for (const std::size_t size : tensor.shape()) add(size);
     add(elements.checksum(elements.tensor.bytes()));
-    add(elements.tensor.bytes());
-    text += text_of(std::span(elements.tensor.raw(), elements.tensor.bytes()));
+    pack_text(text, text_of(std::span(elements.tensor.raw(), elements.tensor.bytes())));
   }
   return text;
 }
@@ -149,21 +129,21 @@ void BundleWriter::add_result(const Outcome& outcome) {
 /// `output` is "bundle-K.npz#NAME".
 void BundleWriter::add_members(const std::string& output, std::string_view result) {
   const std::string name = output.substr(output.find('#') + 1) + kBetween;
-  for (EncodedParts parts(result); !parts.empty();) {
+  for (Unpacker parts(result); !parts.empty();) {
     Member member;
-    member.spec.name = name + std::string(parts.take(parts.number()));
-    const std::uint64_t dtype = parts.number();
+    member.spec.name = name + parts.text();
+    const std::uint64_t dtype = parts.number<std::uint64_t>();
     if (dtype > static_cast<std::uint64_t>(DType::boolean)) throw BadMessage();
     member.spec.dtype = static_cast<DType>(dtype);
-    const std::uint64_t axes = parts.number();
+    const std::uint64_t axes = parts.number<std::uint64_t>();
     if (axes > Shape::kMaxAxes) throw BadMessage();
     std::size_t size = size_of(member.spec.dtype);
     for (std::uint64_t axis = 0; axis < axes; ++axis) {
-      member.spec.shape.push_back(parts.number());
+      member.spec.shape.push_back(parts.number<std::uint64_t>());
       size = saturating_product({size, member.spec.shape.back()});
     }
-    member.checksum = static_cast<std::uint32_t>(parts.number());
-    const std::string_view elements = parts.take(parts.number());
+    member.checksum = static_cast<std::uint32_t>(parts.number<std::uint64_t>());
+    const std::string_view elements = parts.text_view();
     if (elements.size() != size) throw BadMessage();
     member.offset = spool_.size();
     spool_.append(elements);

@@ -79,7 +79,7 @@ class BundleWriter {
     std::uint32_t checksum = 0;
     std::uint64_t offset = 0;  ///< of the elements in the spool file
     Tensor tensor = {};        ///< the elements, if the old file has them
-    bool is_kept_job = false;  ///< stands for all members of a job in the old file
+    bool is_kept_job = false;  ///< all members of a job, which are still in the old file
   };
   void begin(std::size_t bundle);
   void add_result(const Outcome& outcome);

@@ -9,16 +9,9 @@ namespace {
 
 constexpr std::size_t kNumber = sizeof(std::uint64_t);
 
-void append(std::string& out, std::uint64_t number) {
-  char bytes[kNumber];
-  std::memcpy(bytes, &number, kNumber);
-  out.append(bytes, kNumber);
-}
+void append(std::string& out, std::uint64_t number) { pack(out, number); }
 
-void append(std::string& out, std::string_view text) {
-  append(out, text.size());
-  out += text;
-}
+void append(std::string& out, std::string_view text) { pack_text(out, text); }
 
 void append(std::string& out, const std::vector<FileDigest>& digests) {
   append(out, digests.size());
@@ -42,27 +35,20 @@ class MessageScope {
 };
 
 /// Reads the parts of one message.
-class MessageReader {
+class MessageReader : public Unpacker {
  public:
-  explicit MessageReader(std::string_view bytes) : rest_(bytes) {}
+  using Unpacker::Unpacker;
 
-  std::uint64_t number() {
-    std::uint64_t number = 0;
-    std::memcpy(&number, take(kNumber).data(), kNumber);
-    return number;
-  }
+  std::uint64_t number() { return Unpacker::number<std::uint64_t>(); }
   std::uint64_t number_up_to(std::uint64_t most) {
     const std::uint64_t value = number();
     if (value > most) throw BadMessage();
     return value;
   }
-  std::string_view text_view() { return take(number()); }
-  std::string text() { return std::string(text_view()); }
   template <class Element>
   auto list(Element element) {
     std::vector<decltype(element())> items;
-    for (std::uint64_t left = number_up_to(rest_.size()); left > 0; --left)
-      items.push_back(element());
+    for (std::uint64_t left = number_up_to(size()); left > 0; --left) items.push_back(element());
     return items;
   }
   std::vector<FileDigest> digests() {
@@ -72,18 +58,8 @@ class MessageReader {
     });
   }
   void require_end() const {
-    if (!rest_.empty()) throw BadMessage();
+    if (!empty()) throw BadMessage();
   }
-
- private:
-  std::string_view take(std::uint64_t size) {
-    if (size > rest_.size()) throw BadMessage();
-    const std::string_view taken = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return taken;
-  }
-
-  std::string_view rest_;
 };
 
 /// The contents of the first message, which are removed; nullopt if it is incomplete.

@@ -5,18 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "attn/base/packing.h"
 #include "attn/batch/item.h"
 
 namespace attn {
-
-/// A message that no working process sends. Its sender's memory must be corrupt.
-struct BadMessage : std::runtime_error {
-  BadMessage() : std::runtime_error("invalid message from a worker process") {}
-};
 
 /// An item, with its sequence number among the items that were started.
 struct Assignment {
