@@ -46,6 +46,8 @@ std::string names_of(const Field& field) {
   return names;
 }
 
+bool takes_ranges(const Field& field) { return field.key == "rows" || field.key == "layer"; }
+
 Option option_of(const Field& field, JobFlags& flags) {
   Option option;
   if (field.type == FieldType::boolean) {
@@ -60,7 +62,7 @@ Option option_of(const Field& field, JobFlags& flags) {
     };
     option = text(names_of(field), Store<std::string>(store), field.placeholder, help_of(field));
     if (field.key == "outputs") option.suggestions = job_output_names();
-    if (field.key == "rows") option.help += "; 0:3 is 0,1,2";
+    if (takes_ranges(field)) option.help += "; 0:3 is 0,1,2";
     if (field.key == "tokens") option.help += "; @FILE reads one from each line";
   }
   if (field.type == FieldType::word) option.suggestions = field.words;
@@ -68,12 +70,13 @@ Option option_of(const Field& field, JobFlags& flags) {
   return option;
 }
 
-/// "0:3,-1" as "0,1,2,-1". A range has both ends, as the number of rows is not known here; other
-/// text is returned unchanged.
-std::string expand_ranges(const std::string& text, ReadBudget& budget) {
-  constexpr std::size_t kMaxRows = 1'000'000;
-  constexpr std::size_t kRow = 128;  // memory of a row as text and as JSON
-  MemoryCharge charge(&budget, "--rows");
+/// "0:3,-1" as "[0,1,2,-1]". A range has both ends, as the number of rows or layers is not known
+/// here; text without ranges, or that is not numbers, is returned unchanged. Errors name `flag`.
+std::string expand_ranges(const std::string& text, const std::string& flag, ReadBudget& budget) {
+  constexpr std::size_t kMaxRange = 1'000'000;
+  constexpr std::size_t kNumber = 128;  // memory of a number as text and as JSON
+  bool has_range = false;
+  MemoryCharge charge(&budget, flag);
   std::string expanded;
   for (std::size_t start = 0; start <= text.size();) {
     const std::size_t end = std::min(text.find(',', start), text.size());
@@ -84,16 +87,18 @@ std::string expand_ranges(const std::string& text, ReadBudget& budget) {
     const auto [colon, error] = std::from_chars(part.data(), stop, first);
     if (error == std::errc() && colon != stop && *colon == ':') {
       const auto [rest, other_error] = std::from_chars(colon + 1, stop, last);
-      if (other_error != std::errc() || rest != stop || last <= first || last - first > kMaxRows)
+      if (other_error != std::errc() || rest != stop || last <= first || last - first > kMaxRange)
         return text;
-      charge.add(last - first, kRow);
+      charge.add(last - first, kNumber);
+      has_range = true;
       for (; first < last; ++first) expanded += std::to_string(first) + ",";
     } else {
       expanded += part + ",";
     }
   }
-  expanded.pop_back();
-  return expanded;
+  if (!has_range) return text;
+  expanded.back() = ']';
+  return "[" + expanded;
 }
 
 /// The text given for a field, or nullptr.
@@ -180,7 +185,7 @@ void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budg
   for (const Field& field : job_fields()) {
     const std::string* text = given(flags, field);
     if (text == nullptr) continue;
-    const std::string value = field.key == "rows" ? expand_ranges(*text, budget)
+    const std::string value = takes_ranges(field) ? expand_ranges(*text, field.flag, budget)
                               : field.key == "tokens" && text->starts_with('@')
                                   ? read_tokens(text->substr(1), budget)
                                   : *text;

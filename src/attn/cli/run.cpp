@@ -8,11 +8,9 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/cli/job_flags.h"
 #include "attn/cli/rendering.h"
-#include "attn/cli/shared_options.h"
-#include "attn/cli/show.h"
-#include "attn/cli/team_run.h"
+#include "attn/cli/run_args.h"
+#include "attn/cli/run_layers.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
@@ -20,6 +18,7 @@
 #include "attn/io/open_file.h"
 #include "attn/io/run_note.h"
 #include "attn/job/job.h"
+#include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
 #include "attn/report/worked_text.h"
 #include "attn/result/execution.h"
@@ -164,20 +163,6 @@ void RunViews::commit() {
 
 namespace {
 
-/// The options as typed.
-struct RunArgs {
-  std::string job;
-  JobFlags flags;
-  ShowArgs show;
-  NanPolicy nan = NanPolicy::warn;
-  LimitArgs limits;
-  bool no_clobber = false, durable = false;
-  bool dry_run = false;
-  std::size_t threads = 0;
-  RunViewArgs views;
-  TeamReading reading = TeamReading::automatic;
-};
-
 /// The limits of this process.
 ReadLimits limits_of_member(const RunArgs& args) {
   ReadLimits limits = limits_of(args.limits);
@@ -212,17 +197,6 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
   return document;
 }
 
-OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
-  OutputPolicy policy = policy_of(args.show, files);
-  policy.durable = args.durable;
-  return policy;
-}
-
-std::string meaning_of(const std::string& name) {
-  const std::optional<Output> output = output_named(name);
-  return output ? std::string(row_of(*output).description) : "";
-}
-
 void append_missing(std::vector<Request>& outputs, const std::vector<Request>& more) {
   for (const Request& output : more)
     if (std::find(outputs.begin(), outputs.end(), output) == outputs.end())
@@ -238,7 +212,23 @@ Result only(const Result& result, const std::vector<Request>& outputs) {
   return part;
 }
 
-/// Whether anything that is written stores provenance, which needs digests of the inputs.
+}  // namespace
+
+Destination destination_of(const RunArgs& args) {
+  return destination_of(args.show, job_output_names(), args.views.empty());
+}
+
+OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files) {
+  OutputPolicy policy = policy_of(args.show, files);
+  policy.durable = args.durable;
+  return policy;
+}
+
+std::string meaning_of(const std::string& name) {
+  const std::optional<Output> output = output_named(name);
+  return output ? std::string(row_of(*output).description) : "";
+}
+
 bool needs_description(const Destination& destination, const RunArgs& args) {
   return !args.views.empty() || (destination.shown && args.show.format == "ndjson") ||
          std::any_of(destination.targets.begin(), destination.targets.end(),
@@ -247,7 +237,6 @@ bool needs_description(const Destination& destination, const RunArgs& args) {
                      });
 }
 
-/// Whether any output is JSON or CSV, which need memory for the text. (NumPy's text is summarised.)
 bool has_text(const Destination& destination, const std::string& format) {
   const auto is_text = [](const OutputTarget& target) {
     return target.format == Format::json || target.format == Format::csv;
@@ -256,7 +245,6 @@ bool has_text(const Destination& destination, const std::string& format) {
          (destination.shown && format == "ndjson");
 }
 
-/// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to given ones.
 std::vector<Request> outputs_of(const Job& job, const Document& document,
                                 const Destination& destination) {
   std::vector<Request> outputs = job.outputs;
@@ -269,7 +257,6 @@ std::vector<Request> outputs_of(const Job& job, const Document& document,
   return outputs;
 }
 
-/// Throws if a file cannot be written. Does not open pipes and devices, because that may block.
 void require_writable(const std::vector<OutputTarget>& targets,
                       const std::vector<std::string>& outputs, const OutputPolicy& policy) {
   std::vector<OutputTarget> files;
@@ -278,8 +265,19 @@ void require_writable(const std::vector<OutputTarget>& targets,
   const ResultWriter unused(files, outputs, policy);
 }
 
-Destination destination_of(const RunArgs& args) {
-  return destination_of(args.show, job_output_names(), args.views.empty());
+bool prints_json(const RunArgs& args) {
+  return args.show.format == "json" || args.show.format == "ndjson";
+}
+
+namespace {
+
+/// Puts the number of the layer of a model in place of {layer} in the names of results.
+void name_results_of_layer(const Document& document, Destination& destination) {
+  const Entry* const layer = document.find("layer");
+  if (layer == nullptr || document.find("model") == nullptr) return;
+  if (const auto* number = layer->value.get<std::int64_t>())
+    for (OutputTarget& target : destination.targets)
+      target.path = name_of_layer(target.path, *number);
 }
 
 TeamRun team_run(const Job& job, const std::vector<Request>& requested, const Plan& plan) {
@@ -315,10 +313,12 @@ int run_as_member(const RunArgs& args) {
 
 int run(const RunArgs& args) {
   if (team() != nullptr && team()->rank() > 0) return run_as_member(args);
-  const Destination destination = destination_of(args);
+  Destination destination = destination_of(args);
   const ReadLimits limits = limits_of_member(args);
   TensorFiles files(limits);
   Document document = document_of(args, files);
+  if (has_several_layers(document)) return run_layers(args, std::move(document), files);
+  name_results_of_layer(document, destination);
   const std::optional<HiddenStates> from_model = expand_model(document, files);
   Job job = make_job(document, files);
   require_width(from_model, job);
@@ -343,7 +343,7 @@ int run(const RunArgs& args) {
   memory.add(views.flags(), views.bytes(job, plan));
   if (args.dry_run) {
     require_writable(destination.targets, names, policy_of(args, files));
-    const bool is_json = args.show.format == "json" || args.show.format == "ndjson";
+    const bool is_json = prints_json(args);
     std::string text = is_json ? plan_json(plan, memory) + "\n" : plan_text(plan, memory);
     if (from_model && is_json)
       text.replace(text.size() - 2, 1, ",\"job\":" + job_json(document, -1) + "}");

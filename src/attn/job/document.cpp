@@ -207,10 +207,11 @@ std::string job_json(const Document& document, int indent) {
   JsonObject job;
   for (const Entry& entry : document.entries) {
     Json value = entry.value;
-    if (entry.numbers) value = Json{"numbers of shape " + to_string(entry.numbers->shape())};
     if (const auto* text = value.get<std::string>();
-        text != nullptr && entry.field->type == FieldType::tensor && !entry.numbers)
+        text != nullptr && entry.field->type == FieldType::tensor)
       value = Json{path_in(entry.folder, *text)};
+    else if (entry.numbers)
+      value = Json{"numbers of shape " + to_string(entry.numbers->shape())};
     add_member(job, entry.key, std::move(value));
   }
   return to_json(Json{std::move(job)}, indent);

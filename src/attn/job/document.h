@@ -20,7 +20,7 @@ struct Entry {
   std::string origin;  ///< for messages: "job.json", "--wq"
   std::string folder;  ///< relative paths in the value are relative to it
   bool from_flag = false;
-  /// Inline numbers that have been converted to a tensor; `value` is then null.
+  /// The tensor, if it is already in memory; `value` is then null, or says where it came from.
   std::shared_ptr<const Tensor> numbers = {};
   bool in_out = false;           ///< weights of a layer, already (in, out)
   bool needs_heads = false;      ///< of a layer that does not state its number of heads

@@ -37,11 +37,13 @@ std::string expectation(const Field& field) {
       text = "true or false";
       break;
     case FieldType::integers:
-      text = field.length ? std::to_string(*field.length) + " whole numbers" : "whole numbers";
+      text = field.length   ? std::to_string(*field.length) + " whole numbers"
+             : field.single ? "one or more whole numbers"
+                            : "whole numbers";
       text += bound;
       break;
     case FieldType::strings:
-      text = field.single_string  ? "a string or a list of strings"
+      text = field.single         ? "a string or a list of strings"
              : field.may_be_empty ? "a list of strings"
                                   : "a list of one string or more";
       break;
@@ -81,6 +83,8 @@ bool are_whole(const JsonFloats& values) {
 }
 
 bool is_integer_list(const Field& field, const Json& value) {
+  if (double one = 0; field.single && is_whole_number(value))
+    return value.as_number(one) && in_bounds(field, one);
   const auto* empty = value.get<JsonArray>();
   const auto* floats = value.get<JsonFloats>();
   if (empty != nullptr) return empty->empty() && !field.length;
@@ -93,7 +97,7 @@ bool is_integer_list(const Field& field, const Json& value) {
 }
 
 bool is_string_list(const Field& field, const Json& value) {
-  if (field.single_string && value.get<std::string>() != nullptr) return true;
+  if (field.single && value.get<std::string>() != nullptr) return true;
   const auto* list = value.get<JsonArray>();
   if (list == nullptr || (list->empty() && !field.may_be_empty)) return false;
   for (const Json& item : *list)
@@ -227,7 +231,8 @@ std::optional<Json> number_from_flag(const std::string& text) {
 }
 
 Json value_from_flag(const Field& field, const std::string& text, const std::string& flag) {
-  const bool inline_json = !text.empty() && (text[0] == '[' || text[0] == '{');
+  const bool is_name = text.starts_with("{layer}");  // of a file for each layer of a model
+  const bool inline_json = !text.empty() && (text[0] == '[' || text[0] == '{') && !is_name;
   // "[CLS],a,b" is not JSON.
   if (inline_json && field.type != FieldType::strings) return parse_json(text, flag);
   switch (field.type) {
@@ -243,6 +248,7 @@ Json value_from_flag(const Field& field, const std::string& text, const std::str
       return Json{list};
     }
     case FieldType::integers:
+      if (field.single && text.find(',') == text.npos) return scalar_of(text, flag);
       try {
         return parse_json("[" + text + "]", flag);
       } catch (const Error&) {

@@ -565,10 +565,13 @@ std::vector<Field> model_fields() {
        .placeholder = "DIR",
        .help = "take the layer from this folder of config.json and model.safetensors"},
       {.key = "layer",
-       .type = FieldType::integer,
+       .type = FieldType::integers,
        .placeholder = "N",
-       .help = "number of the layer of the model, from 0",
+       .help = "number of the layer of the model, from 0; several numbers, or all, for several "
+               "layers at once",
+       .words = {"all"},
        .min = 0,
+       .single = true,
        .requirements = {model}},
       {.key = "stack",
        .placeholder = "WORD",
@@ -578,7 +581,9 @@ std::vector<Field> model_fields() {
       {.key = "hidden",
        .type = FieldType::tensor,
        .placeholder = "FILE",
-       .help = "hidden states (L, M) or (B, L, M) at the input of the layer",
+       .help =
+           "hidden states (L, M) or (B, L, M) at the input of the layer; {layer} stands for its "
+           "number; for several layers, also (layers, L, M) or (layers, B, L, M)",
        .requirements = {model}},
       {.key = "hidden_is",
        .placeholder = "WORD",
@@ -622,7 +627,7 @@ std::vector<Field> document_fields() {
        .placeholder = "LIST",
        .help = "outputs to compute and show; default: scores,weights,context (and output with W_O)",
        .may_be_empty = false,
-       .single_string = true},
+       .single = true},
   };
 }
 

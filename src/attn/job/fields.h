@@ -65,7 +65,7 @@ struct Field {
   std::optional<std::int64_t> less_than = {};                     ///< of a number that has a min
   std::optional<std::size_t> length = {};                         ///< of a list
   bool may_be_empty = true;                                       ///< a list of strings
-  bool single_string = false;  ///< a string is accepted as a list of one
+  bool single = false;  ///< one string or integer is accepted in place of a list
   std::vector<KeyRequirement> requirements = {};
   std::function<void(const Json&, Options&)> apply =
       {};  ///< stores the value in Options; empty: not an option

@@ -79,7 +79,9 @@ JsonArray alternatives(const Field& field) {
     case FieldType::word:
       break;
   }
-  if (field.single_string) any.push_back(object({{"type", text("string")}}));
+  if (field.single)
+    any.push_back(field.type == FieldType::integers ? bounded(field, "integer")
+                                                    : object({{"type", text("string")}}));
   if (!field.words.empty()) any.push_back(words_schema(field.words));
   return any;
 }

@@ -11,6 +11,7 @@
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
 #include "attn/model/architectures.h"
+#include "attn/model/layer_series.h"
 
 namespace attn {
 namespace {
@@ -93,14 +94,19 @@ class Model {
     return config_->count({"num_hidden_layers", "n_layer", "n_layers", "num_layers"});
   }
 
+  /// Errors: data, if the stack has no such layer.
+  void require_layer(const Architecture& stack, std::int64_t number) const {
+    if (number < layers(stack)) return;
+    throw Error(ErrorKind::data,
+                Problem{.where = {config_->name()},
+                        .message = "the model has " +
+                                   counted(static_cast<std::size_t>(layers(stack)), "layer") +
+                                   ", from 0 to " + std::to_string(layers(stack) - 1) +
+                                   "; found layer " + std::to_string(number)});
+  }
+
   LayerJob layer(const Architecture& stack, std::int64_t number, bool with_norm) const {
-    if (number >= layers(stack))
-      throw Error(ErrorKind::data,
-                  Problem{.where = {config_->name()},
-                          .message = "the model has " +
-                                     counted(static_cast<std::size_t>(layers(stack)), "layer") +
-                                     ", from 0 to " + std::to_string(layers(stack) - 1) +
-                                     "; found layer " + std::to_string(number)});
+    require_layer(stack, number);
     const std::string root = root_of(stack, number);
     LayerJob job(*config_, number, checkpoint_, root, root + with_number(stack.layer, number),
                  files_);
@@ -187,24 +193,35 @@ void check_model_keys(const Document& document, const Entry& model) {
 
 }  // namespace
 
+ModelReference model_of(const Document& document) {
+  const Entry& model = *document.find("model");
+  check_values(document);
+  check_model_keys(document, model);
+  const std::string& text = *model.value.get<std::string>();
+  if (text.empty()) refuse_keys(document, model, "expected a folder, found an empty string");
+  const Entry* const stack = document.find("stack");
+  return {path_in(model.folder, text), stack == nullptr ? "" : *stack->value.get<std::string>()};
+}
+
 std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files) {
   const Entry* const model = document.find("model");
   if (model == nullptr) return std::nullopt;
-  check_values(document);
-  check_model_keys(document, *model);
+  const ModelReference reference = model_of(document);
   const Entry* const hidden_is = document.find("hidden_is");
   const bool with_norm = hidden_is == nullptr || *hidden_is->value.get<std::string>() == "raw";
-  const std::int64_t number = integer_of(document.find("layer")->value);
-  const std::string& text = *model->value.get<std::string>();
-  if (text.empty()) refuse_keys(document, *model, "expected a folder, found an empty string");
-  const std::string folder = path_in(model->folder, text);
-  const Entry* const stack = document.find("stack");
-  const std::string stack_name = stack == nullptr ? "" : *stack->value.get<std::string>();
-  const Model opened(folder, files);
-  const LayerJob layer = opened.layer(opened.stack(stack_name), number, with_norm);
+  const Json& number = document.find("layer")->value;
+  if (number.is_array() || word_of(number) != nullptr)
+    refuse_keys(document, *model,
+                "only attn run and attn batch accept several layers in " +
+                    name_of_key(*model, "layer") + "; give one number");
+  const Model opened(reference.folder, files);
+  const LayerJob layer = opened.layer(opened.stack(reference.stack), integer_of(number), with_norm);
   HiddenStates hidden{layer.hidden_width(), name_of_key(*model, "hidden"), opened.checkpoint()};
   Entry embeddings = *document.find("hidden");
   embeddings.key = "embeddings";
+  if (const auto* name = embeddings.value.get<std::string>();
+      name != nullptr && !embeddings.numbers)
+    embeddings.value = Json{name_of_layer(*name, integer_of(number))};
   for (const char* key : {"model", "layer", "stack", "hidden", "hidden_is"}) document.erase(key);
   document.set(std::move(embeddings));
   for (const auto& [key, value] : layer.keys())
@@ -233,6 +250,14 @@ ModelLayers::ModelLayers(const std::string& folder, TensorFiles& files)
 }
 
 ModelLayers::~ModelLayers() = default;
+
+std::int64_t ModelLayers::count(const std::string& stack) const {
+  return model_->layers(model_->stack(stack));
+}
+
+void ModelLayers::require_layer(const std::string& stack, std::int64_t layer) const {
+  model_->require_layer(model_->stack(stack), layer);
+}
 
 Document ModelLayers::job(const std::string& stack, std::int64_t layer) const {
   const LayerJob job = model_->layer(model_->stack(stack), layer, true);

@@ -21,10 +21,20 @@ struct HiddenStates {
   std::string checkpoint;  ///< whose weights have this width
 };
 
+/// The model that a document names.
+struct ModelReference {
+  std::string folder;
+  std::string stack;  ///< "" if the document has none
+};
+
+/// Checks the values of a document with the key model, and that the keys which this requires are
+/// there. Errors: usage, data.
+ModelReference model_of(const Document& document);
+
 /// Replaces the keys model, layer, stack, hidden and hidden_is of a document by the explicit job:
 /// hidden becomes the embeddings, and the other keys follow from the model. Keys that the document
 /// has already are kept. Returns nullopt if the document has no key model. Errors: usage, data,
-/// no_input.
+/// no_input; also if the document has several layers (model/layer_series.h).
 std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files);
 
 /// Errors: data, if the embeddings of a job made from the expanded document have another width.
@@ -52,6 +62,10 @@ class ModelLayers {
   ~ModelLayers();
 
   const ModelFacts& facts() const { return facts_; }
+  /// The number of layers. Errors: data, if the model has no such stack.
+  std::int64_t count(const std::string& stack) const;
+  /// Errors: data, if the stack has no such layer.
+  void require_layer(const std::string& stack, std::int64_t layer) const;
   /// The job of a layer, without embeddings. Errors: as expand_model().
   Document job(const std::string& stack, std::int64_t layer) const;
 

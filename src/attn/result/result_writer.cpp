@@ -274,9 +274,12 @@ void ResultWriter::write_binary(Part& part, const Result& result) {
                elements, part.file);
 }
 
+void ResultWriter::finish() {
+  for (Part& part : parts_) part.file.finish();
+}
+
 void ResultWriter::commit() {
-  for (Part& part : parts_)
-    part.file.finish();  // a full disk is noticed before any file is published
+  finish();  // a full disk is noticed before any file is published
   for (Part& part : parts_) part.file.commit();
   folders_.keep();
 }

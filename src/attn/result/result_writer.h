@@ -78,6 +78,9 @@ class ResultWriter : public RowReceiver {
   void add_written(std::size_t region, const std::string& parts) override;
 
   void write(const Result& result);  ///< the outputs that are not streamed
+  /// What commit() does, without publishing the files: a full disk is noticed before any of several
+  /// writers publishes its files.
+  void finish();
   void commit();
   /// The path and digest of each file. Call it after commit(), if the policy requests digests.
   std::vector<std::pair<std::string, std::string>> digests() const;

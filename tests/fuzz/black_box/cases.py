@@ -42,6 +42,11 @@ run --q result.npz#context --k {any} --format csv --outputs weights
 run --embeddings {any} --wq {any} --wk {any} --heads 2
 run layer.npz --heads 2 --convention torch-mha -o out.npz
 run model.pt
+run --model . --layer 0 --hidden {any} -o weights=w.npy
+run --model . --layer all --hidden hidden.npy -o {out}
+run --model . --layer 0:2 --hidden hidden.npy -o layer{layer}.npz
+run --model . --layer 1,0 --hidden {any} --dry-run
+model inspect .
 batch {job} {job} --out-dir results -q
 batch {job} {npz} --out-dir results --format json --isolate -j 1
 batch {job} --base {job} --out-dir results --format folder
@@ -152,6 +157,7 @@ class Pool:
         self.by_kind["any"] = [name for suffix in TENSOR_SUFFIXES for name in self.by_kind[suffix]]
         self.fixed = [name for name in ("result.npz", "result.safetensors", "result.json", "part1.npz", "part2.npz",
                                         "layer.npz", "model.pt", "names.txt", "manifest.ndjson", "job.npz",
+                                        "config.json", "model.safetensors", "hidden.npy",
                                         "tokens.json")]
 
 

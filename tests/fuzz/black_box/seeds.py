@@ -10,10 +10,10 @@ import numpy as np
 
 import make_corpus
 from support.attn import attn
+from support.checkpoints import write_model
 
 COMMANDS = ["run", "batch", "examples", "view", "inspect", "convert", "compare", "merge", "stats", "rollout",
-            "random", "svd",
-            "conventions", "completions", "man", "schema"]
+            "random", "svd", "conventions", "completions", "man", "schema"]
 
 
 def flags_of(command):
@@ -61,8 +61,19 @@ def torch_file():
                                 "archive/version": b"3\n"})
 
 
+def write_layers(folder):
+    """A model of two layers and their hidden states."""
+    draw = np.random.default_rng(5).standard_normal
+    tensors = {f"layers.{n}.self_attn.{name}_proj.weight": draw((4, 4)) for n in (0, 1) for name in "qkvo"}
+    tensors |= {f"layers.{n}.input_layernorm.weight": draw(4) for n in (0, 1)}
+    write_model(folder, {"model_type": "llama", "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 2},
+                tensors)
+    np.save(folder / "hidden.npy", draw((2, 3, 4)))
+
+
 def write_files(folder):
     folder.mkdir(parents=True)
+    write_layers(folder)
     for name, array in arrays():
         np.save(folder / f"{name}.npy", array)
         (folder / f"{name}.json").write_text(json.dumps(array.tolist()).replace("NaN", '"NaN"')

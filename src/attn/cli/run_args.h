@@ -1,0 +1,55 @@
+// The options of attn run, and what follows from them for every job.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "attn/cli/job_flags.h"
+#include "attn/cli/run.h"
+#include "attn/cli/shared_options.h"
+#include "attn/cli/show.h"
+#include "attn/cli/team_run.h"
+#include "attn/job/job.h"
+#include "attn/result/warnings.h"
+
+namespace attn {
+
+/// The options as typed.
+struct RunArgs {
+  std::string job;
+  JobFlags flags;
+  ShowArgs show;
+  NanPolicy nan = NanPolicy::warn;
+  LimitArgs limits;
+  bool no_clobber = false, durable = false;
+  bool dry_run = false;
+  std::size_t threads = 0;
+  RunViewArgs views;
+  TeamReading reading = TeamReading::automatic;
+};
+
+Destination destination_of(const RunArgs& args);
+OutputPolicy policy_of(const RunArgs& args, const TensorFiles& files);
+
+/// The outputs to write. -o NAME=FILE replaces the default outputs of a job and adds to given ones.
+std::vector<Request> outputs_of(const Job& job, const Document& document,
+                                const Destination& destination);
+
+/// Whether anything that is written stores provenance, which needs digests of the inputs.
+bool needs_description(const Destination& destination, const RunArgs& args);
+
+/// Whether any output is JSON or CSV, which need memory for the text. (NumPy's text is summarised.)
+bool has_text(const Destination& destination, const std::string& format);
+
+/// Throws if a file cannot be written. Does not open pipes and devices, because that may block.
+void require_writable(const std::vector<OutputTarget>& targets,
+                      const std::vector<std::string>& outputs, const OutputPolicy& policy);
+
+/// Whether --dry-run prints JSON.
+bool prints_json(const RunArgs& args);
+
+/// The description of an output, for headings.
+std::string meaning_of(const std::string& name);
+
+}  // namespace attn

@@ -1,0 +1,262 @@
+#include "attn/cli/run_layers.h"
+
+#include <algorithm>
+#include <list>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/cli/terminal.h"
+#include "attn/core/fused.h"
+#include "attn/model/layer_job.h"
+#include "attn/model/layer_series.h"
+#include "attn/model/model_job.h"
+#include "attn/result/execution.h"
+#include "attn/result/joined_results.h"
+#include "attn/result/memory_estimate.h"
+#include "attn/result/result_writer.h"
+
+namespace attn {
+namespace {
+
+std::string name_of_number(std::int64_t layer) { return "layer " + std::to_string(layer); }
+
+/// A layer whose tensors have been read. It stays in memory only while it is planned or computed.
+struct ReadLayer {
+  TensorFiles files;
+  Document document;  ///< the explicit job
+  Job job;
+
+  explicit ReadLayer(const ReadLimits& limits) : files(limits) {}
+};
+
+/// Gives tensors with a row for each token a batch axis.
+void add_batch_axis(Job& job) {
+  for (const Input input : {Input::embeddings, Input::Q, Input::K, Input::V})
+    if (const Tensor* tensor = find(job.tensors, input); tensor != nullptr && tensor->rank() == 2) {
+      const Shape& shape = tensor->shape();
+      job.tensors.set(std::string(name_of(input)), tensor->reshaped({1, shape[0], shape[1]}));
+    }
+}
+
+/// Adds the inputs of `more` to those of `made_by`, each once.
+void add_inputs(const TensorFiles& more, Json& made_by) {
+  auto* members = std::get_if<JsonObject>(&made_by.value);
+  const auto inputs = std::find_if(members->begin(), members->end(),
+                                   [](const auto& member) { return member.first == "inputs"; });
+  auto& digests = std::get<JsonObject>(inputs->second.value);
+  for (auto& [name, digest] : more.digests()) {
+    const std::string text = text_of_name(name);
+    const bool is_known = std::any_of(digests.begin(), digests.end(),
+                                      [&](const auto& each) { return each.first == text; });
+    if (!is_known) digests.emplace_back(text, Json{std::move(digest)});
+  }
+}
+
+/// The run of several layers. Each layer is read twice: to plan it, so that errors of all layers
+/// are found and the inputs are described before anything is computed, and to compute it.
+class LayersRun {
+ public:
+  LayersRun(const RunArgs& args, Document document, TensorFiles& files)
+      : args_(args),
+        limits_(files.limits()),
+        files_(files),
+        destination_(destination_of(args)),
+        series_(std::move(document), files) {
+    check_targets();
+    shown_ = args.show;
+    shown_.text.settings = print_settings_of(series_.whole());
+    if (destination_.shown) print_options_of(shown_.text);  // refuses flags without effect
+  }
+
+  int run() {
+    plan_layers();
+    refuse_duplicates(paths_);
+    if (args_.dry_run) {
+      print(prints_json(args_) ? text_ + "]}\n" : text_);
+      return 0;
+    }
+    set_threads(args_.threads);
+    if (is_joined_)
+      compute_joined();
+    else
+      compute_each();
+    for (const std::string& warning : warnings_) note("warning: " + warning);
+    return 0;
+  }
+
+ private:
+  /// Errors: usage, unless {layer} is in the names of all results or of none.
+  void check_targets() {
+    std::size_t named = 0;
+    for (const OutputTarget& target : destination_.targets) named += names_layer(target.path);
+    is_joined_ = named == 0;
+    if (named > 0 && (destination_.shown || named < destination_.targets.size()))
+      fail_usage("-o: expected {layer} in the names of all results or of none");
+    if (!args_.views.empty())
+      fail_usage("--view and --explain require one layer; 'attn view RESULT' draws all layers");
+    if (team() != nullptr) fail_usage("attn-mpi computes one layer at a time; give --layer N");
+  }
+
+  std::unique_ptr<ReadLayer> read(std::int64_t number) const {
+    auto layer = std::make_unique<ReadLayer>(limits_);
+    const auto inside = [&] {
+      layer->document = series_.document(number);
+      const std::optional<HiddenStates> hidden = expand_model(layer->document, layer->files);
+      layer->job = make_job(layer->document, layer->files);
+      require_width(hidden, layer->job);
+      if (is_joined_) add_batch_axis(layer->job);
+      layer->job.outputs = outputs_of(layer->job, layer->document, destination_);
+    };
+    within(name_of_number(number), inside);
+    return layer;
+  }
+
+  std::vector<OutputTarget> targets_of(std::int64_t number) const {
+    std::vector<OutputTarget> targets = destination_.targets;
+    for (OutputTarget& target : targets) target.path = name_of_layer(target.path, number);
+    return targets;
+  }
+
+  OutputPolicy policy() const {
+    OutputPolicy policy = policy_of(args_, files_);
+    policy.inputs.insert(inputs_.begin(), inputs_.end());
+    return policy;
+  }
+
+  void plan_layers() {
+    const std::vector<std::int64_t>& layers = series_.layers();
+    for (const std::int64_t number : layers) {
+      const std::unique_ptr<ReadLayer> layer = read(number);
+      if (!by_rows_)
+        by_rows_ = destination_.shown ? OutputSet{}
+                                      : outputs_for_rows(destination_.targets, layer->job.outputs);
+      const PreparedJob prepared = prepare_job(layer->job, layer->document, *by_rows_);
+      const Plan& plan = prepared.plan;
+      names_ = names_of(layer->job.outputs);
+      inputs_.merge(layer->files.paths());
+      if (is_joined_) join(number, plan);
+      MemoryEstimate memory(plan);
+      const Plan& written = is_joined_ ? *joined_ : plan;
+      if (is_joined_) memory.add("outputs of all layers", bytes_kept(written));
+      if (has_text(destination_, args_.show.format)) memory.add_output_text(written);
+      if (!args_.dry_run) memory.require(name_of_number(number), limits_.memory);
+      if (is_joined_ && needs_description(destination_, args_) && !args_.dry_run)
+        describe(*layer);
+      else if (!is_joined_)
+        for (OutputPath& path : output_paths(targets_of(number), names_))
+          paths_.push_back(std::move(path));
+      if (args_.dry_run) add_plan(number, *layer, plan, memory, number == layers.back());
+      layer->files.require_unchanged();
+    }
+    if (args_.dry_run)
+      for (const std::int64_t number : layers) {
+        require_writable(targets_of(number), names_, policy());
+        if (is_joined_) break;
+      }
+  }
+
+  /// Adds a layer to the plan of all.
+  void join(std::int64_t number, const Plan& plan) {
+    const std::size_t count = series_.layers().size();
+    if (joined_) {
+      require_same_shapes(plan, name_of_number(number), *first_,
+                          name_of_number(series_.layers().front()));
+      return;
+    }
+    first_ = plan;
+    joined_ = joined_plan(plan, count, *by_rows_);
+  }
+
+  void describe(const ReadLayer& layer) {
+    if (described_.made_by.find("inputs") == nullptr)
+      described_ = describe_job(layer.job, series_.whole(), files_);
+    add_inputs(layer.files, described_.made_by);
+  }
+
+  /// Adds a layer to what --dry-run prints.
+  void add_plan(std::int64_t number, const ReadLayer& layer, const Plan& plan,
+                const MemoryEstimate& memory, bool is_last) {
+    const bool is_json = prints_json(args_);
+    const std::string job = job_json(layer.document, is_json ? -1 : 0);
+    if (is_json) {
+      text_ += (text_.empty() ? "{\"layers\":[" : ",") + std::string("{\"layer\":") +
+               std::to_string(number) + "," + plan_json(plan, memory).substr(1);
+      text_.replace(text_.size() - 1, 1, ",\"job\":" + job + "}");
+    } else {
+      text_ += name_of_number(number) + ":\n" + plan_text(plan, memory) + "job:\n" + job + "\n";
+      if (is_last && is_joined_) text_ += "all layers:\n" + plan_text(*joined_, memory);
+    }
+  }
+
+  /// Computes a layer; its rows go to `receiver`.
+  Result compute(std::int64_t number, const ReadLayer& layer, const TensorFiles* described_by,
+                 RowReceiver* receiver) {
+    const PreparedJob prepared = prepare_job(layer.job, layer.document, *by_rows_);
+    Execution execution = within(name_of_number(number), [&] {
+      return execute(
+          {layer.job, prepared, layer.document, described_by, layer.job.outputs, args_.nan},
+          receiver);
+    });
+    layer.files.require_unchanged();
+    for (const std::string& warning : execution.warnings)
+      warnings_.push_back(name_of_number(number) + ": " + warning);
+    return std::move(execution.result);
+  }
+
+  void compute_joined() {
+    ResultWriter writer(destination_.targets, names_, policy());
+    writer.begin(*joined_, described_);
+    JoinedResults joined(*joined_, &writer);
+    for (const std::int64_t number : series_.layers()) {
+      const std::unique_ptr<ReadLayer> layer = read(number);
+      joined.add(compute(number, *layer, nullptr, &joined));
+    }
+    Result result = std::move(described_);
+    result.outputs = joined.outputs();
+    writer.write(result);
+    files_.require_unchanged();
+    writer.commit();
+    if (destination_.shown) show(result, shown_, meaning_of);
+  }
+
+  void compute_each() {
+    std::list<ResultWriter> writers;
+    for (const std::int64_t number : series_.layers()) {
+      const std::unique_ptr<ReadLayer> layer = read(number);
+      const std::vector<OutputTarget> targets = targets_of(number);
+      ResultWriter& writer = writers.emplace_back(targets, names_, policy());
+      const bool is_described = needs_description(destination_, args_);
+      writer.write(compute(number, *layer, is_described ? &layer->files : nullptr, &writer));
+      writer.finish();
+    }
+    files_.require_unchanged();
+    for (ResultWriter& writer : writers) writer.commit();
+  }
+
+  const RunArgs& args_;
+  const ReadLimits limits_;
+  TensorFiles& files_;
+  const Destination destination_;
+  const LayerSeries series_;
+  ShowArgs shown_;
+  bool is_joined_ = true;
+  std::optional<OutputSet> by_rows_;  ///< outputs that are written while they are computed
+  std::vector<std::string> names_;    ///< of the outputs
+  std::set<std::string> inputs_;      ///< paths
+  std::vector<OutputPath> paths_;     ///< of files for each layer
+  std::optional<Plan> first_, joined_;
+  Result described_;  ///< of joined outputs
+  std::string text_;  ///< of --dry-run
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace
+
+int run_layers(const RunArgs& args, Document document, TensorFiles& files) {
+  return LayersRun(args, std::move(document), files).run();
+}
+
+}  // namespace attn

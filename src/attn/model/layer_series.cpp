@@ -1,0 +1,150 @@
+#include "attn/model/layer_series.h"
+
+#include <memory>
+#include <numeric>
+#include <set>
+#include <utility>
+
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/io/json_tensor.h"
+#include "attn/job/field_value.h"
+#include "attn/model/model_job.h"
+
+namespace attn {
+namespace {
+
+/// Where a key was given, for Problem::where.
+std::vector<std::string> place_of(const Entry& entry) {
+  if (entry.from_flag) return {entry.origin};
+  return {entry.origin, entry.key};
+}
+
+/// The text of a tensor's name with the part that selects one element of the first axis.
+std::string element_of(const std::string& name, std::int64_t index) {
+  return name + (name.find('#') == name.npos ? "#[" : "[") + std::to_string(index) + "]";
+}
+
+}  // namespace
+
+bool names_layer(const std::string& text) { return text.find(kLayerWord) != text.npos; }
+
+std::string name_of_layer(const std::string& text, std::int64_t layer) {
+  const std::string number = std::to_string(layer);
+  std::string name = text;
+  for (std::size_t at = 0; (at = name.find(kLayerWord, at)) != name.npos; at += number.size())
+    name.replace(at, kLayerWord.size(), number);
+  return name;
+}
+
+bool has_several_layers(const Document& document) {
+  const Entry* const layer = document.find("layer");
+  return layer != nullptr && document.find("model") != nullptr &&
+         (layer->value.is_array() || word_of(layer->value) != nullptr);
+}
+
+LayerSeries::LayerSeries(Document document, TensorFiles& files)
+    : document_(std::move(document)), files_(files) {
+  const ModelReference reference = model_of(document_);
+  const ModelLayers model(reference.folder, files);
+  const std::int64_t count = model.count(reference.stack);
+  layers_ = listed_layers(count);
+  for (const std::int64_t layer : layers_) model.require_layer(reference.stack, layer);
+  read_hidden(count);
+}
+
+std::vector<std::int64_t> LayerSeries::listed_layers(std::int64_t count) const {
+  const Entry& entry = *document_.find("layer");
+  std::vector<std::int64_t> layers;
+  if (word_of(entry.value) != nullptr) {
+    constexpr std::int64_t kMaxLayers = 65536;  // config.json can state any number
+    if (count > kMaxLayers)
+      throw Error(ErrorKind::data,
+                  Problem{.where = place_of(entry),
+                          .expected = "at most " + std::to_string(kMaxLayers) + " layers",
+                          .found = std::to_string(count)});
+    layers.resize(static_cast<std::size_t>(count));
+    std::iota(layers.begin(), layers.end(), std::int64_t{0});
+    return layers;
+  }
+  layers = integers_of(entry.value);
+  std::set<std::int64_t> seen;
+  for (const std::int64_t layer : layers)
+    if (!seen.insert(layer).second)
+      throw Error(entry.from_flag ? ErrorKind::usage : ErrorKind::data,
+                  Problem{.where = place_of(entry),
+                          .message = "layer " + std::to_string(layer) + " is given twice"});
+  if (layers.empty())
+    throw Error(
+        entry.from_flag ? ErrorKind::usage : ErrorKind::data,
+        Problem{.where = place_of(entry), .expected = "one layer or more", .found = "none"});
+  return layers;
+}
+
+void LayerSeries::read_hidden(std::int64_t count) {
+  Entry hidden = *document_.find("hidden");
+  const std::string* const text = hidden.value.get<std::string>();
+  if (text != nullptr && names_layer(*text)) return;
+  const std::vector<std::string> place = place_of(hidden);
+  if (hidden.value.get<JsonObject>() != nullptr)
+    throw Error(ErrorKind::data, Problem{.where = place,
+                                         .expected = "numbers or a file for several layers",
+                                         .found = "a random tensor"});
+  hidden_ =
+      hidden.numbers ? *hidden.numbers
+      : text != nullptr
+          ? within(hidden.origin,
+                   [&] { return files_.read(parse_tensor_ref(path_in(hidden.folder, *text))); })
+          : within(hidden.origin, [&] { return tensor_from_json(hidden.value, ""); });
+  const Shape& shape = hidden_->shape();
+  const bool has_layers =
+      (shape.size() == 3 || shape.size() == 4) && (shape[0] == static_cast<std::size_t>(count) ||
+                                                   shape[0] == static_cast<std::size_t>(count) + 1);
+  if (!has_layers) {
+    const std::string layers = std::to_string(count);
+    throw Error(ErrorKind::data,
+                Problem{.where = place,
+                        .expected = "hidden states of all " +
+                                    counted(static_cast<std::size_t>(count), "layer") + ", (" +
+                                    layers + ", L, M) or (" + layers +
+                                    ", B, L, M), or a name with {layer} for one file per layer",
+                        .found = to_string(shape)});
+  }
+  if (text != nullptr) return;
+  hidden.value = Json{};
+  hidden.numbers = std::make_shared<const Tensor>(*hidden_);
+  document_.set(std::move(hidden));
+}
+
+Document LayerSeries::whole() const {
+  Document document = document_;
+  Entry hidden = *document.find("hidden");
+  if (!hidden.numbers) return document;
+  hidden.value = Json{"numbers of shape " + to_string(hidden.numbers->shape())};
+  document.set(std::move(hidden));
+  return document;
+}
+
+Document LayerSeries::document(std::int64_t layer) const {
+  Document one = document_;
+  Entry number = *one.find("layer"), hidden = *one.find("hidden");
+  number.value = Json{layer};
+  const std::string* const text = hidden.value.get<std::string>();
+  if (hidden_) {
+    hidden.numbers = std::make_shared<const Tensor>(hidden_->at(static_cast<std::size_t>(layer)));
+    if (text != nullptr) hidden.value = Json{element_of(*text, layer)};
+  } else {
+    const std::string name = name_of_layer(*text, layer);
+    const TensorRef given = parse_tensor_ref(path_in(hidden.folder, *text));
+    if (!names_layer(given.path))  // one file, which is read once
+      hidden.numbers = std::make_shared<const Tensor>(within(hidden.origin, [&] {
+        return files_.read(parse_tensor_ref(path_in(hidden.folder, name)));
+      }));
+    hidden.value = Json{name};
+  }
+  one.set(std::move(number));
+  one.set(std::move(hidden));
+  return one;
+}
+
+}  // namespace attn

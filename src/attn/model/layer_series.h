@@ -1,0 +1,55 @@
+// Jobs for several layers of a model.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attn/io/tensor_file.h"
+#include "attn/job/document.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+/// Stands for the number of the layer in the names of hidden states and of results.
+inline constexpr std::string_view kLayerWord = "{layer}";
+
+/// Whether the text contains kLayerWord.
+bool names_layer(const std::string& text);
+
+/// The text with the number in place of each kLayerWord.
+std::string name_of_layer(const std::string& text, std::int64_t layer);
+
+/// Whether a document has the key model and several layers: its key layer is "all" or a list.
+bool has_several_layers(const Document& document);
+
+/// The jobs of several layers of a model. Their hidden states are a name with {layer}, or one
+/// tensor (layers, L, M) or (layers, B, L, M), whose first axis has all layers of the stack. It may
+/// have one more element, as hidden_states of transformers does: the output of the last layer.
+class LayerSeries {
+ public:
+  /// `files` reads the configuration, and hidden states that are all in one file; it outlives this.
+  /// Errors: usage, data, no_input.
+  LayerSeries(Document document, TensorFiles& files);
+
+  /// In the order given, each once.
+  const std::vector<std::int64_t>& layers() const { return layers_; }
+  /// The document of all layers; inline hidden states are replaced by their shape.
+  Document whole() const;
+  /// The job of one of the layers, for expand_model(). Errors: as TensorFiles::read().
+  Document document(std::int64_t layer) const;
+
+ private:
+  std::vector<std::int64_t> listed_layers(std::int64_t count) const;
+  void read_hidden(std::int64_t count);
+
+  Document document_;
+  TensorFiles& files_;
+  std::vector<std::int64_t> layers_;
+  std::optional<Tensor> hidden_;  ///< of all layers; nullopt: a name with {layer}
+};
+
+}  // namespace attn

@@ -1,0 +1,110 @@
+#include "attn/result/joined_results.h"
+
+#include <cstring>
+
+#include "attn/base/error.h"
+
+namespace attn {
+namespace {
+
+std::string name_in(const PlannedOutput& output) { return std::string(name_of(output.request)); }
+
+/// The product of the lengths of axes [first, last).
+std::size_t elements_of_axes(const Shape& shape, std::size_t first, std::size_t last) {
+  std::size_t count = 1;
+  for (std::size_t axis = first; axis < last; ++axis) count *= shape[axis];
+  return count;
+}
+
+}  // namespace
+
+Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows) {
+  Plan plan = one;
+  plan.flops = one.flops * static_cast<double>(count);
+  for (PlannedOutput& output : plan.outputs) {
+    output.shape.insert(output.shape.begin(), count);
+    output.bytes = saturating_product({output.bytes, count});
+    output.flops *= static_cast<double>(count);
+    if (output.query_axis) ++*output.query_axis;
+    const Output* const computed = std::get_if<Output>(&output.request);
+    output.streamed = computed != nullptr && by_rows.contains(*computed);
+  }
+  return plan;
+}
+
+std::size_t bytes_kept(const Plan& joined) {
+  std::size_t bytes = 0;
+  for (const PlannedOutput& output : joined.outputs)
+    if (!output.streamed)
+      bytes = saturating_sum(
+          bytes, saturating_product({element_count(output.shape), size_of(output.dtype)}));
+  return bytes;
+}
+
+void require_same_shapes(const Plan& plan, const std::string& name, const Plan& first,
+                         const std::string& first_name) {
+  for (std::size_t i = 0; i < first.outputs.size(); ++i) {
+    const PlannedOutput &one = plan.outputs[i], &other = first.outputs[i];
+    if (one.shape == other.shape && one.dtype == other.dtype) continue;
+    const auto described = [](const PlannedOutput& output) {
+      return std::string(name_of(output.dtype)) + " " + to_string(output.shape);
+    };
+    throw Error(ErrorKind::data,
+                Problem{.where = {name},
+                        .subject = name_in(one),
+                        .expected = described(other) + " as in " + first_name,
+                        .found = described(one),
+                        .hint = "write a file for each layer: -o 'out.{layer}.npz'"});
+  }
+}
+
+JoinedResults::JoinedResults(const Plan& plan, RowReceiver* files) : plan_(plan), files_(files) {
+  for (const PlannedOutput& output : plan.outputs) {
+    const Shape& shape = output.shape;
+    const std::size_t after = output.query_axis.value_or(0) + 1;
+    if (output.streamed)
+      places_[name_in(output)] = {elements_of_axes(shape, 1, after),
+                                  elements_of_axes(shape, after, shape.size())};
+    else
+      kept_.emplace(name_in(output), Tensor(output.dtype, shape));
+  }
+}
+
+void JoinedResults::write_rows(Output output, const RowBlock& rows) {
+  RowBlock moved = rows;
+  moved.first += index_ * places_.at(std::string(name_of(output))).rows;
+  files_->write_rows(output, moved);
+}
+
+void JoinedResults::add(const Result& one) {
+  for (const PlannedOutput& planned : plan_.outputs) {
+    const Tensor* const tensor = one.outputs.find(name_of(planned.request));
+    if (tensor == nullptr) continue;  // has been received by write_rows()
+    if (const auto kept = kept_.find(name_in(planned)); kept != kept_.end()) {
+      if (tensor->bytes() > 0)
+        std::memcpy(kept->second.mutable_raw() + index_ * tensor->bytes(), tensor->raw(),
+                    tensor->bytes());
+      continue;
+    }
+    const Place& place = places_.at(name_in(planned));
+    if (tensor->size() == 0) continue;
+    const RowBlock rows{.first = 0,
+                        .count = place.rows,
+                        .columns = place.columns,
+                        .dtype = tensor->dtype(),
+                        .data = tensor->raw(),
+                        .stride = place.columns * size_of(tensor->dtype())};
+    write_rows(std::get<Output>(planned.request), rows);
+  }
+  ++index_;
+}
+
+TensorMap JoinedResults::outputs() const {
+  TensorMap outputs;
+  for (const PlannedOutput& planned : plan_.outputs)
+    if (const auto kept = kept_.find(name_in(planned)); kept != kept_.end())
+      outputs.set(kept->first, kept->second);
+  return outputs;
+}
+
+}  // namespace attn

@@ -1,0 +1,53 @@
+// Joins the results of several jobs with the same shapes, such as those of the layers of a model,
+// along a new first axis.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+
+#include "attn/core/plan.h"
+#include "attn/result/execution.h"
+
+namespace attn {
+
+/// The plan of `count` jobs like this one: each output has a new first axis. Those in `by_rows` are
+/// written to files while they are computed. `bytes` is that of one job.
+Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows);
+
+/// Bytes of the outputs that are not written while they are computed.
+std::size_t bytes_kept(const Plan& joined);
+
+/// Errors: data, with `name` and `first_name`, if outputs differ in shape or dtype.
+void require_same_shapes(const Plan& plan, const std::string& name, const Plan& first,
+                         const std::string& first_name);
+
+/// Receives the outputs of the jobs, one job after the other.
+class JoinedResults final : public RowReceiver {
+ public:
+  /// `plan` is joined_plan(). Outputs in by_rows go to `files`, which has begun; it may be nullptr
+  /// if there are none. Both outlive this.
+  JoinedResults(const Plan& plan, RowReceiver* files);
+
+  void begin(const Plan&, const Result&) override {}
+  void write_rows(Output output, const RowBlock& rows) override;
+  /// Adds those outputs of a job that have not been received by write_rows(). The next rows belong
+  /// to the next job.
+  void add(const Result& one);
+  /// The outputs that are kept. All jobs have been added.
+  TensorMap outputs() const;
+
+ private:
+  struct Place {
+    std::size_t rows = 0;     ///< of one job
+    std::size_t columns = 0;  ///< elements of a row
+  };
+
+  const Plan& plan_;
+  RowReceiver* files_;
+  std::map<std::string, Place> places_;  ///< of outputs in by_rows, by name
+  std::map<std::string, Tensor> kept_;   ///< of the others
+  std::size_t index_ = 0;                ///< of the job
+};
+
+}  // namespace attn

@@ -1,0 +1,291 @@
+"""`attn run --model DIR --layer all`: several layers at once, compared with a forward pass of each in NumPy."""
+
+import json
+
+import numpy as np
+import pytest
+
+from support.attn import assert_error, attn, attn_and_peak, json_lines, under_sanitizer
+from support.checkpoints import angles, attention, causal, heads_of, rms_norm, rotate, write_model
+
+B, L, M, H, G, D, LAYERS = 2, 7, 12, 4, 2, 6, 4
+CONFIG = {"model_type": "mistral", "hidden_size": M, "num_attention_heads": H, "num_key_value_heads": G, "head_dim": D,
+          "num_hidden_layers": LAYERS, "rms_norm_eps": 1e-3, "rope_theta": 500.0, "sliding_window": 3}
+RNG = np.random.default_rng(4)
+HIDDEN = RNG.standard_normal((LAYERS + 1, B, L, M))
+
+
+def layer_tensors(n, D=D):
+    shapes = {"self_attn.q_proj": (H * D, M), "self_attn.k_proj": (G * D, M), "self_attn.v_proj": (G * D, M),
+              "self_attn.o_proj": (M, H * D), "input_layernorm": (M,)}
+    return {f"model.layers.{n}.{name}.weight": RNG.standard_normal(shape) for name, shape in shapes.items()}
+
+
+TENSORS = {name: array for n in range(LAYERS) for name, array in layer_tensors(n).items()}
+
+
+def expected(n, x):
+    """Weights (H, L, L) and output (L, M) of a layer for x (L, M)."""
+    t = {name.removeprefix(f"model.layers.{n}.").removesuffix(".weight"): y for name, y in TENSORS.items()
+         if f".{n}." in name}
+    x = rms_norm(x, t["input_layernorm"], 1e-3)
+    q, k, v = (heads_of(x @ t[f"self_attn.{name}_proj"].T, heads) for name, heads in [("q", H), ("k", G), ("v", G)])
+    weights, context = attention(rotate(q, angles(L, D, 500)), rotate(k, angles(L, D, 500)), v, causal(L, 3))
+    return weights, context @ t["self_attn.o_proj"].T
+
+
+WEIGHTS, OUTPUT = (np.array([[expected(n, HIDDEN[n, b])[part] for b in range(B)] for n in range(LAYERS)])
+                   for part in (0, 1))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_model(tmp_path / "model", CONFIG, TENSORS)
+    np.save(tmp_path / "h.npy", HIDDEN)
+    return tmp_path
+
+
+def run(folder, *flags, layer="all", hidden="h.npy"):
+    return attn("run", "--model", "model", "--layer", layer, "--hidden", hidden, *flags, cwd=folder)
+
+
+def weights(folder, *flags, **keys):
+    done = run(folder, "--outputs", "weights", "-o", "w.npy", "--force", *flags, **keys)
+    assert (done.returncode, done.stderr) == (0, b"")
+    return np.load(folder / "w.npy")
+
+
+def close(found, right):
+    assert found.shape == right.shape
+    np.testing.assert_allclose(found, right, rtol=0, atol=1e-12 * max(1, np.abs(right).max()))
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "json"])
+def test_outputs_have_an_axis_of_layers(folder, suffix):
+    done = run(folder, "--outputs", "weights,output,entropy", "-o", f"out.{suffix}")
+    assert (done.returncode, done.stderr) == (0, b"")
+    attn("convert", f"out.{suffix}", "-o", "same.npz", cwd=folder)
+    with np.load(folder / "same.npz") as out:
+        close(out["weights"], WEIGHTS)
+        close(out["output"], OUTPUT)
+        close(out["entropy"], -np.sum(WEIGHTS * np.log(np.where(WEIGHTS > 0, WEIGHTS, 1)), -1))
+
+
+@pytest.mark.parametrize("hidden", [HIDDEN, HIDDEN[:-1]], ids=["states after the last layer", "layers only"])
+def test_hidden_states_of_all_layers(folder, hidden):
+    np.save(folder / "h.npy", hidden)
+    close(weights(folder), WEIGHTS)
+
+
+def test_result_has_a_batch_axis_even_if_the_hidden_states_have_none(folder):
+    np.save(folder / "h.npy", HIDDEN[:, 1])
+    close(weights(folder), WEIGHTS[:, 1:])
+
+
+@pytest.mark.parametrize("hidden, files", [
+    ("h.{layer}.npy", {f"h.{n}.npy": HIDDEN[n] for n in range(LAYERS)}),
+    ("{layer}/h{layer}.npy#[0:2]", {f"{n}/h{n}.npy": HIDDEN[n] for n in range(LAYERS)}),
+    ("all.npz#arr_{layer}", {"all.npz": HIDDEN}),
+    ("whole.npz#h", {"whole.npz": {"h": HIDDEN, "other": np.zeros(3)}}),
+    ("h.npy#[0:4]", {"h.npy": HIDDEN}),
+])
+def test_names_of_hidden_states(folder, hidden, files):
+    for name, content in files.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        if name.endswith(".npy"):
+            np.save(folder / name, content)
+        elif isinstance(content, dict):
+            np.savez_compressed(folder / name, **content)
+        else:
+            np.savez(folder / name, *content)
+    close(weights(folder, hidden=hidden), WEIGHTS)
+
+
+@pytest.mark.parametrize("layer, numbers", [("0,2", [0, 2]), ("3,1", [3, 1]), ("0:2,3", [0, 1, 3]), ("[2]", [2]),
+                                            ("1:2", [1])])
+def test_some_layers(folder, layer, numbers):
+    close(weights(folder, layer=layer), WEIGHTS[numbers])
+
+
+@pytest.mark.parametrize("layer", ["all", [1, 3]])
+def test_key_of_a_job(folder, layer):
+    job = {"model": "model", "layer": layer, "hidden": "h.npy", "outputs": ["weights"]}
+    (folder / "job.json").write_text(json.dumps(job))
+    assert attn("run", "job.json", "-o", "out.npy", cwd=folder).returncode == 0
+    close(np.load(folder / "out.npy"), WEIGHTS if layer == "all" else WEIGHTS[layer])
+
+
+def test_inline_hidden_states(folder):
+    job = {"model": "model", "layer": "all", "hidden": HIDDEN.tolist(), "outputs": ["weights"]}
+    (folder / "job.json").write_text(json.dumps(job))
+    assert attn("run", "job.json", "-o", "out.npy", cwd=folder).returncode == 0
+    close(np.load(folder / "out.npy"), WEIGHTS)
+
+
+def test_hidden_states_from_standard_input(folder):
+    done = attn("run", "--model", "model", "--layer", "all", "--hidden", "-", "--outputs", "weights", "-o", "out.npy",
+                cwd=folder, stdin=(folder / "h.npy").read_bytes())
+    assert (done.returncode, done.stderr) == (0, b"")
+    close(np.load(folder / "out.npy"), WEIGHTS)
+
+
+def test_files_for_each_layer_have_the_bytes_of_single_layers(folder):
+    assert run(folder, "-o", "out.{layer}.npz", "-o", "weights=w{layer}.npy").returncode == 0
+    for n in range(LAYERS):
+        np.save(folder / "one.npy", HIDDEN[n])
+        done = run(folder, "--outputs", "scores,weights,context,output", "-o", "one.npz", "--force", layer=n,
+                   hidden="one.npy")
+        assert done.returncode == 0, done.stderr
+        with np.load(folder / "one.npz") as one, np.load(folder / f"out.{n}.npz") as out:
+            assert sorted(one) == sorted(out)
+            assert all(np.array_equal(one[name], out[name]) for name in one)
+            assert np.array_equal(np.load(folder / f"w{n}.npy"), one["weights"])
+
+
+def test_layer_stands_for_the_number_of_a_single_layer(folder):
+    np.save(folder / "h2.npy", HIDDEN[2])
+    assert run(folder, "-o", "weights=w{layer}.npy", layer=2, hidden="h{layer}.npy").returncode == 0
+    close(np.load(folder / "w2.npy"), WEIGHTS[2])
+
+
+def test_result_flows_into_stats(folder):
+    """Entropy of each layer and head."""
+    weights(folder)
+    lines = json_lines(attn("stats", "w.npy", "--format", "ndjson", cwd=folder).stdout)
+    assert [(line["layer"], line["head"]) for line in lines] == [(n, h) for n in range(LAYERS) for h in range(H)]
+    entropies = -np.sum(WEIGHTS * np.log(np.where(WEIGHTS > 0, WEIGHTS, 1)), -1).mean((1, 3))
+    np.testing.assert_allclose([line["entropy"] for line in lines], entropies.ravel(), rtol=1e-10)
+
+
+def test_result_flows_into_rollout(folder):
+    weights(folder)
+    assert attn("rollout", "w.npy", "-o", "r.npy", cwd=folder).returncode == 0
+    for b in range(B):
+        joint = np.eye(L)
+        for n in range(LAYERS):
+            joint = (WEIGHTS[n, b].mean(0) + np.eye(L)) / 2 @ joint
+        np.testing.assert_allclose(np.load(folder / "r.npy")[b], joint, rtol=1e-12, atol=1e-15)
+
+
+def test_result_flows_into_view(folder):
+    assert run(folder, "-o", "out.npz").returncode == 0
+    done = attn("view", "out.npz", "-o", "page.html", cwd=folder)
+    assert (done.returncode, b"[4, 2, 4, 7, 7]" in done.stderr or (folder / "page.html").exists()) == (0, True)
+    assert attn("view", "out.npz", "--layer", "3", "--batch", "1", "--head", "2", cwd=folder).returncode == 0
+
+
+def test_provenance_has_the_job_and_the_inputs_of_all_layers(folder):
+    write_model(folder / "sharded", CONFIG, TENSORS, shards=9)
+    (folder / "model").rename(folder / "unused")
+    (folder / "sharded").rename(folder / "model")
+    assert run(folder, "--outputs", "weights", "-o", "out.json").returncode == 0
+    made_by = json.loads((folder / "out.json").read_text())["made_by"]
+    assert made_by["job"] == {"model": "model", "layer": "all", "hidden": "h.npy", "outputs": ["weights"]}
+    files = {path.name for path in (folder / "model").iterdir()}
+    assert set(made_by["inputs"]) == {"h.npy", *(f"model/{name}" for name in files)}
+
+
+def test_dry_run_prints_the_job_of_each_layer(folder):
+    done = run(folder, "--outputs", "weights", "--dry-run", "--format", "json")
+    layers = json.loads(done.stdout)["layers"]
+    assert [layer["layer"] for layer in layers] == list(range(LAYERS))
+    for n, layer in enumerate(layers):
+        (folder / "one.json").write_text(json.dumps(layer["job"]))
+        assert attn("run", "one.json", "-o", "one.npy", "--force", cwd=folder).returncode == 0
+        close(np.load(folder / "one.npy"), WEIGHTS[n])
+
+
+def test_dry_run_as_text(folder):
+    done = run(folder, "--outputs", "weights", "-o", "w.npy", "--dry-run")
+    assert done.returncode == 0
+    assert b"all layers:\nweights (4, 2, 4, 7, 7) float64: " in done.stdout
+    assert b"written during computation" in done.stdout
+    assert not (folder / "w.npy").exists()
+
+
+def test_warnings_name_the_layer(folder):
+    hidden = HIDDEN.copy()
+    hidden[2, 0, 3, 1] = np.nan
+    np.save(folder / "h.npy", hidden)
+    done = run(folder, "--outputs", "weights", "-o", "w.npy")
+    assert done.returncode == 0
+    assert b"warning: layer 2: weights: " in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_different_shapes_cannot_be_joined(folder):
+    config = {key: value for key, value in CONFIG.items() if key != "head_dim"}
+    write_model(folder / "model", config, {**TENSORS, **layer_tensors(2, D=4)})
+    assert_error(run(folder, "--outputs", "queries", "-o", "q.npy"), 65,
+                 "layer 2: queries: expected float64 (2, 4, 7, 6) as in layer 0, found float64 (2, 4, 7, 4)",
+                 "write a file for each layer: -o 'out.{layer}.npz'")
+    assert run(folder, "--outputs", "queries", "-o", "q{layer}.npy").returncode == 0
+    assert [np.load(folder / f"q{n}.npy").shape for n in (1, 2)] == [(2, 4, 7, 6), (2, 4, 7, 4)]
+
+
+def test_nothing_is_written_if_a_layer_fails(folder):
+    tensors = {name: array for name, array in TENSORS.items() if "3.self_attn.o_proj" not in name}
+    write_model(folder / "model", CONFIG, tensors)
+    for target in "out.npz", "out.{layer}.npz":
+        assert_error(run(folder, "-o", target), 65, "layer 3", "has no tensor 'model.layers.3.self_attn.o_proj.weight'")
+    assert [path.name for path in folder.glob("out*")] == []
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 7, 12), (6, 2, 7, 12), (4, 12), (1, 4, 2, 7, 12)])
+def test_wrong_axis_of_layers(folder, shape):
+    np.save(folder / "h.npy", np.zeros(shape))
+    assert_error(run(folder, "--outputs", "weights"), 65,
+                 "--hidden: expected hidden states of all 4 layers, (4, L, M) or (4, B, L, M), or a name with {layer} "
+                 "for one file per layer, found (" + ", ".join(map(str, shape)) + ")")
+
+
+@pytest.mark.parametrize("flags, code, message", [
+    (["--layer", "0,4"], 65, "model/config.json: the model has 4 layers, from 0 to 3; found layer 4"),
+    (["--layer", "1,1"], 2, "--layer: layer 1 is given twice"),
+    (["--layer", "[]"], 2, "--layer: expected one layer or more, found none"),
+    (["--layer", "some"], 2, "--layer: expected one or more whole numbers >= 0 or all, found 'some'"),
+    (["--layer", "0,-1"], 2, "--layer: expected one or more whole numbers >= 0 or all"),
+    (["-o", "a.{layer}.npz", "-o", "weights=w.npy"], 2, "expected {layer} in the names of all results or of none"),
+    (["-o", "a.{layer}.npz", "-o", "-"], 2, "expected {layer} in the names of all results or of none"),
+    (["-o", "weights={layer}.npy", "-o", "context={layer}.npy"], 2, "two outputs write to the same file"),
+    (["--view"], 2, "--view and --explain require one layer"),
+    (["--hidden", "missing.{layer}.npy"], 66, "missing.0.npy"),
+    (["-o", "h.npy", "--outputs", "weights", "--force"], 73, "h.npy: is an input"),
+    (["-o", "{layer}.npz", "--hidden", "h.{layer}.npz"], 66, "layer 0: --hidden: h.0.npz"),
+])
+def test_errors(folder, flags, code, message):
+    given = {"--layer": "all", "--hidden": "h.npy"} | dict(zip(flags[::2], flags[1::2]))
+    flags = [word for flag in given if flag not in flags for word in (flag, given[flag])] + flags
+    assert_error(attn("run", "--model", "model", *flags, cwd=folder), code, message)
+
+
+def test_other_commands_take_one_layer(folder):
+    job = {"model": "model", "layer": "all", "hidden": "h.npy"}
+    (folder / "job.json").write_text(json.dumps(job))
+    weights(folder)
+    assert_error(attn("compare", "--reference", "w.npy", "job.json", cwd=folder), 65,
+                 "only attn run and attn batch accept several layers in layer; give one number")
+
+
+def test_text_shows_all_layers(folder):
+    done = run(folder, "--outputs", "entropy", "--precision", "3")
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"entropy (4, 2, 4, 7):")
+
+
+def test_several_layers_take_the_memory_of_one(tmp_path):
+    """Weights of 8 layers of 2 heads x 1024 x 1024 in float64 are 134 MB; those of the model are 16 times 2 MB."""
+    if under_sanitizer():
+        pytest.skip("takes more memory")
+    width, layers, tokens = 512, 8, 1024
+    shapes = {f"self_attn.{name}_proj": (width, width) for name in "qkvo"} | {"input_layernorm": (width,)}
+    tensors = {f"layers.{n}.{name}.weight": np.full(shape, 0.001) for n in range(layers)
+               for name, shape in shapes.items()}
+    write_model(tmp_path / "model", {"model_type": "llama", "hidden_size": width, "num_attention_heads": 2,
+                                     "num_hidden_layers": layers}, tensors)
+    np.save(tmp_path / "h.npy", np.ones((layers, tokens, width)))
+    done, peak = attn_and_peak("run", "--model", "model", "--layer", "all", "--hidden", "h.npy", "--outputs", "weights",
+                               "-o", "w.npy", "--max-memory", "100M", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert np.load(tmp_path / "w.npy", mmap_mode="r").shape == (layers, 1, 2, tokens, tokens)
+    assert peak < 120e6
