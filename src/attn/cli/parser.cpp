@@ -162,6 +162,7 @@ const Option* find_with_subcommands(const Command& command, const std::string& n
 /// "-", which may be a job on standard input.
 Arguments join_optional_values(const Command& command, Arguments words) {
   for (std::size_t i = 0; i + 1 < words.size() && words[i] != "--"; ++i) {
+    if (!words[i].starts_with('-')) continue;
     const Option* const option = find_with_subcommands(command, words[i]);
     const auto* const optional =
         option == nullptr ? nullptr : std::get_if<OptionalValue>(&option->value);
@@ -211,7 +212,8 @@ ParsedCommand parse(const Command& command, const std::string& name, const Argum
 
 void check_requirements(const Command& command, const ParsedCommand& parsed) {
   const auto is_given = [&](const std::string& name) {
-    return parsed.given.contains(command.find(name));
+    return std::any_of(parsed.given.begin(), parsed.given.end(),
+                       [&](const Option* option) { return option->has_name(name); });
   };
   for (const SoleOption& sole : command.sole_options) {
     if (!is_given(sole.name)) continue;
