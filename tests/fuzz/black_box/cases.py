@@ -459,8 +459,8 @@ def make_case(pool, seed):
 
     def file_of(match):
         kind = match.group(1)
-        if kind == "index":
-            return match.group(0)  # of batch --name
+        if kind in ("index", "layer"):
+            return match.group(0)  # of batch --name, of layers
         if kind == "out":
             return "out." + dice.choice(TENSOR_SUFFIXES)
         if kind == "picture":
@@ -472,6 +472,8 @@ def make_case(pool, seed):
 
     args = [re.sub(r"\{(\w+)\}", file_of, word) for word in dice.choice(COMMANDS).split()]
     named = [word.partition("#")[0] for word in args if word.partition("#")[0] in pool.files]
+    if args[0] == "model" or "--model" in args:
+        named += ["config.json", "model.safetensors"]
     files = {name: pool.files[name] for name in [*named, *pool.fixed]}
     if "-" in args:
         kind = "ndjson" if args[0] == "batch" else "job" if args[0] == "run" else "any"
