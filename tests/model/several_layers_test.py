@@ -289,3 +289,72 @@ def test_several_layers_take_the_memory_of_one(tmp_path):
     assert (done.returncode, done.stderr) == (0, b"")
     assert np.load(tmp_path / "w.npy", mmap_mode="r").shape == (layers, 1, 2, tokens, tokens)
     assert peak < 120e6
+
+
+def batch(folder, *flags, layer="all"):
+    job = {"model": "../model", "layer": layer, "hidden": "../h.npy", "outputs": ["weights", "output"]}
+    (folder / "jobs").mkdir(exist_ok=True)
+    (folder / "jobs" / "a.json").write_text(json.dumps(job))
+    return attn("batch", "jobs", *flags, cwd=folder)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "json"])
+def test_batch(folder, suffix):
+    done = batch(folder, "--out-dir", "out", "--format", suffix)
+    assert done.returncode == 0, done.stderr
+    attn("convert", f"out/a.{suffix}", "-o", "same.npz", cwd=folder)
+    with np.load(folder / "same.npz") as out:
+        close(out["weights"], WEIGHTS)
+        close(out["output"], OUTPUT)
+
+
+def test_batch_with_processes(folder):
+    assert batch(folder, "--out-dir", "out", "--isolate").returncode == 0
+    with np.load(folder / "out" / "a.npz") as out:
+        close(out["weights"], WEIGHTS)
+
+
+def test_batch_to_standard_output(folder):
+    done = batch(folder, layer=[2, 0])
+    assert done.returncode == 0
+    line = json.loads(done.stdout)
+    close(np.array(line["weights"]), WEIGHTS[[2, 0]])
+    assert line["made_by"]["job"]["layer"] == [2, 0]
+
+
+def test_batch_in_bundles(folder):
+    assert batch(folder, "--out-dir", "out", "--bundle", "4").returncode == 0
+    with np.load(folder / "out" / "bundle-1.npz") as out:
+        close(out["a/weights"], WEIGHTS)
+
+
+def test_batch_computes_again_if_a_layer_changes(folder):
+    write_model(folder / "model", CONFIG, TENSORS, shards=9)
+    (folder / "model" / "model.safetensors").unlink()
+    flags = ["--out-dir", "out", "--manifest", "m.ndjson", "--resume"]
+    assert b"1 done" in batch(folder, *flags).stderr
+    assert b"1 skipped" in batch(folder, *flags).stderr
+    write_model(folder / "model", CONFIG, {**TENSORS, **layer_tensors(3)}, shards=9)
+    assert b"1 done" in batch(folder, *flags).stderr
+
+
+def test_dry_run_of_a_batch(folder):
+    plan = json.loads(batch(folder, "--dry-run").stdout)
+    assert [output["shape"] for output in plan["outputs"]] == [[4, 2, 4, 7, 7], [4, 2, 7, 12]]
+
+
+def test_batch_refuses_layers_that_cannot_be_joined(folder):
+    config = {key: value for key, value in CONFIG.items() if key != "head_dim"}
+    tensors = {name: np.concatenate([y, y], 0) if "o_proj" in name and ".1." in name else y
+               for name, y in TENSORS.items()}
+    write_model(folder / "model", config, tensors)
+    done = batch(folder, "--out-dir", "out")
+    assert_error(done, 3, "jobs/a.json: layer 1: output: expected float64 (2, 7, 12) as in the first layer, "
+                 "found float64 (2, 7, 24)")
+    assert not (folder / "out" / "a.npz").exists()
+
+
+def test_batch_with_too_little_memory(folder):
+    np.save(folder / "h.npy", np.zeros((LAYERS, 1, 600, M)))
+    done = batch(folder, "--out-dir", "out", "--max-memory", "40M")
+    assert_error(done, 3, "jobs/a.json: layer 0: needs", "for outputs of all layers")

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -14,19 +16,26 @@
 #include "attn/io/elements.h"
 #include "attn/io/json_write.h"
 #include "attn/job/job.h"
+#include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
 #include "attn/result/execution.h"
+#include "attn/result/joined_results.h"
 #include "attn/result/memory_estimate.h"
 #include "attn/result/result_writer.h"
 
 namespace attn {
 namespace {
 
-std::vector<FileDigest> input_digests(const Item& item, const TensorFiles& files) {
-  std::vector<FileDigest> digests;
-  if (item.line) digests.emplace_back(item.name, digest_of(bytes_of(*item.line)));
-  for (auto& digest : files.digests()) digests.push_back(std::move(digest));
-  return digests;
+std::vector<FileDigest> digest_of_line(const Item& item) {
+  if (!item.line) return {};
+  return {{item.name, digest_of(bytes_of(*item.line))}};
+}
+
+/// Adds the digests of the files that are not there.
+void add_digests(const TensorFiles& files, std::vector<FileDigest>& digests) {
+  for (auto& digest : files.digests())
+    if (std::find(digests.begin(), digests.end(), digest) == digests.end())
+      digests.push_back(std::move(digest));
 }
 
 /// The digest of a result "bundle-3.npz#NAME"; "" if it does not exist.
@@ -117,6 +126,129 @@ void write_files(ResultWriter& writer, const Result& result, const Attempt& atte
     outcome.outputs.emplace_back(path.substr(naming.folder.size() + 1), digest);
 }
 
+/// Passes on the result: to its files, into its bundle or as a line of JSON.
+void deliver(const Result& result, ResultWriter* writer, const Attempt& attempt,
+             const BatchContext& context, Outcome& outcome) {
+  if (context.has_summary) outcome.statistics = statistics_json(result.outputs, context.statistics);
+  if (writer != nullptr) {
+    write_files(*writer, result, attempt, context, outcome);
+  } else if (context.naming) {  // in a bundle
+    outcome.text = encoded_result(result.outputs, context.naming->suffix);
+    outcome.outputs = {{context.naming->name_of(attempt.item), digest_of(bytes_of(outcome.text))}};
+  } else {
+    append_result_json(outcome.text, result, -1, identity_members(outcome));
+    outcome.text += '\n';
+  }
+}
+
+/// The copies of the outputs that an item makes, by its format.
+void add_copies(const Plan& plan, const BatchContext& context, MemoryEstimate& memory) {
+  if (!context.naming || context.naming->suffix == ".json" || context.naming->suffix == ".csv")
+    memory.add_output_text(plan);
+  if (context.naming && context.naming->bundle > 0 && !context.dry_run)
+    memory.add("copies of the outputs", bytes_of_outputs(plan));
+}
+
+/// Several layers of a model, one after the other. The outputs of all are kept until the end.
+class LayersOfItem {
+ public:
+  LayersOfItem(Attempt& attempt, const BatchContext& context, TensorFiles& files,
+               MemoryBudget::Reservation& reservation, Outcome& outcome)
+      : attempt_(attempt),
+        context_(context),
+        files_(files),
+        reservation_(reservation),
+        outcome_(outcome) {}
+
+  /// Returns as compute().
+  bool compute(Document document) {
+    const LayerSeries series(std::move(document), files_);
+    if (context_.records_inputs && !context_.dry_run)
+      outcome_.inputs = digest_of_line(attempt_.item);
+    try {
+      for (const std::int64_t number : series.layers())
+        if (!within("layer " + std::to_string(number), [&] { return compute(number, series); }))
+          return false;
+    } catch (const ReadBudget::Busy& busy) {
+      throw ReadBudget::Busy{saturating_sum(kept_, busy.bytes)};
+    }
+    if (context_.dry_run) {
+      outcome_.text = dry_run_json(attempt_.item, context_, outcome_, &*joined_, memory_);
+      return true;
+    }
+    result_.outputs = results_->outputs();
+    outcome_.warning = join(warnings_, "; ");
+    std::unique_ptr<ResultWriter> writer;
+    if (context_.naming && context_.naming->bundle == 0)
+      writer = writer_of_item(attempt_.item, context_, job_, std::move(inputs_));
+    deliver(result_, writer.get(), attempt_, context_, outcome_);
+    return true;
+  }
+
+ private:
+  bool compute(std::int64_t number, const LayerSeries& series) {
+    const std::size_t limit = files_.limits().memory;
+    kept_ = saturating_sum(limit - files_.budget().left(), joined_ ? bytes_kept(*joined_) : 0);
+    TensorFiles own(*context_.files);
+    own.budget().share(
+        reservation_.bytes() - std::min(kept_, reservation_.bytes()),
+        [&](std::size_t bytes) { return reservation_.grow_to(saturating_sum(kept_, bytes)); });
+    Document document = series.document(number);
+    const std::optional<HiddenStates> hidden = expand_model(document, own);
+    job_ = make_job(document, own);
+    require_width(hidden, job_);
+    add_batch_axis(job_);
+    if (context_.naming) require_one_output(job_, *context_.naming);
+    const PreparedJob prepared = prepare_job(job_, document);
+    if (!joined_) {
+      first_ = prepared.plan;
+      joined_ = joined_plan(prepared.plan, series.layers().size(), {});
+    }
+    require_same_shapes(prepared.plan, first_, "the first layer");
+    memory_ = MemoryEstimate(prepared.plan);
+    memory_.add("outputs of all layers", bytes_kept(*joined_));
+    add_copies(*joined_, context_, memory_);
+    if (context_.dry_run) return true;
+    memory_.require("", limit);
+    memory_.add("input files", saturating_sum(size_of_texts(files_), size_of_texts(own)));
+    attempt_.needed = std::max(attempt_.needed, memory_.bytes());
+    if (!reservation_.grow_to(attempt_.needed)) return false;
+    if (!results_) {
+      results_.emplace(*joined_, nullptr);
+      result_ = describe_job(job_, series.whole(), files_);
+      add_digests_of(files_);
+    }
+    add_inputs(own, result_.made_by);
+    add_digests_of(own);
+    Execution execution =
+        execute({job_, prepared, std::move(document), nullptr, job_.outputs, context_.nan});
+    for (const std::string& warning : execution.warnings)
+      warnings_.push_back("layer " + std::to_string(number) + ": " + warning);
+    results_->add(execution.result);
+    return true;
+  }
+
+  void add_digests_of(const TensorFiles& files) {
+    inputs_.merge(files.paths());
+    if (context_.records_inputs) add_digests(files, outcome_.inputs);
+  }
+
+  Attempt& attempt_;
+  const BatchContext& context_;
+  TensorFiles& files_;  ///< of the document and the hidden states
+  MemoryBudget::Reservation& reservation_;
+  Outcome& outcome_;
+  Job job_;  ///< of the last layer
+  Plan first_;
+  std::optional<Plan> joined_;
+  std::optional<JoinedResults> results_;
+  std::size_t kept_ = 0;  ///< bytes of what is in memory besides the current layer
+  MemoryEstimate memory_;
+  Result result_;
+  std::set<std::string> inputs_;
+  std::vector<std::string> warnings_;
+};
+
 /// Returns false if it needs more memory than is free now, and has to be started again.
 bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   const Item& item = attempt.item;
@@ -130,6 +262,8 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   files.budget().share(reservation.bytes(),
                        [&](std::size_t bytes) { return reservation.grow_to(bytes); });
   Document document = attempt.document.read(context, files, outcome.id);
+  if (has_several_layers(document))
+    return LayersOfItem(attempt, context, files, reservation, outcome).compute(std::move(document));
   const std::optional<HiddenStates> hidden = expand_model(document, files);
   MemoryEstimate before_reading;
   before_reading.add("the job document", attempt.document.memory());
@@ -140,33 +274,25 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   if (context.naming) require_one_output(job, *context.naming);
   PreparedJob prepared = prepare_job(job, document);
   MemoryEstimate memory(prepared.plan);
-  if (!context.naming || context.naming->suffix == ".json" || context.naming->suffix == ".csv")
-    memory.add_output_text(prepared.plan);
+  add_copies(prepared.plan, context, memory);
   if (context.dry_run) {
     outcome.text = dry_run_json(item, context, outcome, &prepared.plan, memory);
     return true;
   }
-  const bool is_bundled = context.naming && context.naming->bundle > 0;
-  if (is_bundled) memory.add("copies of the outputs", bytes_of_outputs(prepared.plan));
   memory.require(item.name, files.limits().memory);
   memory.add("input files", size_of_texts(files));
   if (!reserve(memory.bytes())) return false;
-  if (context.records_inputs) outcome.inputs = input_digests(item, files);
+  if (context.records_inputs) {
+    outcome.inputs = digest_of_line(item);
+    add_digests(files, outcome.inputs);
+  }
   std::unique_ptr<ResultWriter> writer;
-  if (context.naming && !is_bundled) writer = writer_of_item(item, context, job, files);
+  if (context.naming && context.naming->bundle == 0)
+    writer = writer_of_item(item, context, job, files.paths());
   const auto [result, warnings] =
       execute({job, prepared, std::move(document), &files, job.outputs, context.nan});
   outcome.warning = join(warnings, "; ");
-  if (context.has_summary) outcome.statistics = statistics_json(result.outputs, context.statistics);
-  if (writer) {
-    write_files(*writer, result, attempt, context, outcome);
-  } else if (is_bundled) {
-    outcome.text = encoded_result(result.outputs, context.naming->suffix);
-    outcome.outputs = {{context.naming->name_of(item), digest_of(bytes_of(outcome.text))}};
-  } else {
-    append_result_json(outcome.text, result, -1, identity_members(outcome));
-    outcome.text += '\n';
-  }
+  deliver(result, writer.get(), attempt, context, outcome);
   return true;
 }
 

@@ -32,29 +32,6 @@ struct ReadLayer {
   explicit ReadLayer(const ReadLimits& limits) : files(limits) {}
 };
 
-/// Gives tensors with a row for each token a batch axis.
-void add_batch_axis(Job& job) {
-  for (const Input input : {Input::embeddings, Input::Q, Input::K, Input::V})
-    if (const Tensor* tensor = find(job.tensors, input); tensor != nullptr && tensor->rank() == 2) {
-      const Shape& shape = tensor->shape();
-      job.tensors.set(std::string(name_of(input)), tensor->reshaped({1, shape[0], shape[1]}));
-    }
-}
-
-/// Adds the inputs of `more` to those of `made_by`, each once.
-void add_inputs(const TensorFiles& more, Json& made_by) {
-  auto* members = std::get_if<JsonObject>(&made_by.value);
-  const auto inputs = std::find_if(members->begin(), members->end(),
-                                   [](const auto& member) { return member.first == "inputs"; });
-  auto& digests = std::get<JsonObject>(inputs->second.value);
-  for (auto& [name, digest] : more.digests()) {
-    const std::string text = text_of_name(name);
-    const bool is_known = std::any_of(digests.begin(), digests.end(),
-                                      [&](const auto& each) { return each.first == text; });
-    if (!is_known) digests.emplace_back(text, Json{std::move(digest)});
-  }
-}
-
 /// The run of several layers. Each layer is read twice: to plan it, so that errors of all layers
 /// are found and the inputs are described before anything is computed, and to compute it.
 class LayersRun {
@@ -162,8 +139,10 @@ class LayersRun {
   void join(std::int64_t number, const Plan& plan) {
     const std::size_t count = series_.layers().size();
     if (joined_) {
-      require_same_shapes(plan, name_of_number(number), *first_,
-                          name_of_number(series_.layers().front()));
+      within(name_of_number(number), [&] {
+        require_same_shapes(plan, *first_, name_of_number(series_.layers().front()),
+                            "write a file for each layer: -o 'out.{layer}.npz'");
+      });
       return;
     }
     first_ = plan;

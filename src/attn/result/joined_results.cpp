@@ -1,8 +1,11 @@
 #include "attn/result/joined_results.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "attn/base/error.h"
+#include "attn/base/text.h"
 
 namespace attn {
 namespace {
@@ -17,6 +20,27 @@ std::size_t elements_of_axes(const Shape& shape, std::size_t first, std::size_t 
 }
 
 }  // namespace
+
+void add_batch_axis(Job& job) {
+  for (const Input input : {Input::embeddings, Input::Q, Input::K, Input::V})
+    if (const Tensor* tensor = find(job.tensors, input); tensor != nullptr && tensor->rank() == 2) {
+      const Shape& shape = tensor->shape();
+      job.tensors.set(std::string(name_of(input)), tensor->reshaped({1, shape[0], shape[1]}));
+    }
+}
+
+void add_inputs(const TensorFiles& more, Json& made_by) {
+  auto* members = std::get_if<JsonObject>(&made_by.value);
+  const auto inputs = std::find_if(members->begin(), members->end(),
+                                   [](const auto& member) { return member.first == "inputs"; });
+  auto& digests = std::get<JsonObject>(inputs->second.value);
+  for (auto& [name, digest] : more.digests()) {
+    const std::string text = text_of_name(name);
+    const bool is_known = std::any_of(digests.begin(), digests.end(),
+                                      [&](const auto& each) { return each.first == text; });
+    if (!is_known) digests.emplace_back(text, Json{std::move(digest)});
+  }
+}
 
 Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows) {
   Plan plan = one;
@@ -41,20 +65,18 @@ std::size_t bytes_kept(const Plan& joined) {
   return bytes;
 }
 
-void require_same_shapes(const Plan& plan, const std::string& name, const Plan& first,
-                         const std::string& first_name) {
+void require_same_shapes(const Plan& plan, const Plan& first, const std::string& first_name,
+                         const std::string& hint) {
   for (std::size_t i = 0; i < first.outputs.size(); ++i) {
     const PlannedOutput &one = plan.outputs[i], &other = first.outputs[i];
     if (one.shape == other.shape && one.dtype == other.dtype) continue;
     const auto described = [](const PlannedOutput& output) {
       return std::string(name_of(output.dtype)) + " " + to_string(output.shape);
     };
-    throw Error(ErrorKind::data,
-                Problem{.where = {name},
-                        .subject = name_in(one),
-                        .expected = described(other) + " as in " + first_name,
-                        .found = described(one),
-                        .hint = "write a file for each layer: -o 'out.{layer}.npz'"});
+    throw Error(ErrorKind::data, Problem{.subject = name_in(one),
+                                         .expected = described(other) + " as in " + first_name,
+                                         .found = described(one),
+                                         .hint = hint});
   }
 }
 

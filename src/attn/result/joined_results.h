@@ -11,6 +11,12 @@
 
 namespace attn {
 
+/// Gives queries, keys, values and embeddings without a batch axis one of length 1.
+void add_batch_axis(Job& job);
+
+/// Adds the inputs of another job to those of `made_by`, each once.
+void add_inputs(const TensorFiles& more, Json& made_by);
+
 /// The plan of `count` jobs like this one: each output has a new first axis. Those in `by_rows` are
 /// written to files while they are computed. `bytes` is that of one job.
 Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows);
@@ -18,9 +24,10 @@ Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows);
 /// Bytes of the outputs that are not written while they are computed.
 std::size_t bytes_kept(const Plan& joined);
 
-/// Errors: data, with `name` and `first_name`, if outputs differ in shape or dtype.
-void require_same_shapes(const Plan& plan, const std::string& name, const Plan& first,
-                         const std::string& first_name);
+/// Errors: data, with `first_name` and `hint`, if outputs differ from those of the first job in
+/// shape or dtype.
+void require_same_shapes(const Plan& plan, const Plan& first, const std::string& first_name,
+                         const std::string& hint = "");
 
 /// Receives the outputs of the jobs, one job after the other.
 class JoinedResults final : public RowReceiver {
