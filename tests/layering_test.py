@@ -23,7 +23,7 @@ MODULES = {
     "stats": {"core", "tensor", "base"},
     "report": {"tensor", "base"},
     "job": {"core", "random", "io", "tensor", "base"},
-    "model": {"job", "io", "tensor", "base"},
+    "model": {"job", "core", "io", "tensor", "base"},
     "result": {"job", "core", "io", "tensor", "base"},
     "explain": {"result", "job", "report", "core", "tensor", "base"},
     "examples": {"result", "job", "report", "core", "random", "io", "tensor", "base"},

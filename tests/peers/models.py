@@ -36,6 +36,11 @@ LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_f
 YARN = {"rope_type": "yarn", "rope_theta": 150.0, "factor": 4.0, "original_max_position_embeddings": 8, "truncate": False}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0, 1.5, 2.0, 2.5],
             "long_factor": [2.0, 3.0, 4.0, 5.0], "original_max_position_embeddings": 6}
+LATENT = {**SMALL, "num_key_value_heads": 4, "q_lora_rank": 10, "kv_lora_rank": 12, "qk_nope_head_dim": 6,
+          "qk_rope_head_dim": 4, "v_head_dim": 5, "moe_intermediate_size": 8, "n_routed_experts": 4,
+          "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "first_k_dense_replace": 2, "pad_token_id": 0,
+          "bos_token_id": 1, "eos_token_id": 2}
+LATENT_YARN = {**YARN, "truncate": True, "mscale": 1.0, "mscale_all_dim": 0.8}
 BOTH = {"sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
         "full_attention": {"rope_type": "linear", "rope_theta": 900.0, "factor": 4.0}}
 
@@ -61,6 +66,11 @@ MODELS = [
                      "layer_types": ["sliding_attention", "full_attention"] * 2}),
     ("gpt_oss", {**GROUPED, "head_dim": 8, "sliding_window": 3, "num_local_experts": 2, "num_experts_per_tok": 1,
                  "rope_parameters": YARN, "pad_token_id": 0, "eos_token_id": 2}),
+    ("deepseek_v3", {**LATENT, "rope_parameters": LATENT_YARN}),
+    ("deepseek_v3", {**LATENT, "q_lora_rank": None, "attention_bias": True, "rms_norm_eps": 1e-3}),
+    ("deepseek_v3", {**LATENT, "attention_bias": True, "rope_interleave": False}),
+    ("deepseek_v2", {**LATENT, "rope_parameters": LATENT_YARN}),
+    ("deepseek_v2", {**LATENT, "q_lora_rank": None}),
     ("bert", {**SMALL}),
     ("bert", {**SMALL, "is_decoder": True}),
     ("roberta", {**SMALL, "pad_token_id": 1}),

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "attn/base/text.h"
 #include "attn/model/facts.h"
@@ -170,6 +171,78 @@ void set_gpt_oss(LayerJob& job) {
   set_causal_rotary(job, {.base = 150000});
   set_window_of_type(job, layer_type_of(job, alternating_type(job, 2)), 128);
   job.set_tensor("sinks", "self_attn.sinks");
+}
+
+// DeepSeek-V2 and V3: multi-head latent attention.
+
+void set_deepseek(LayerJob& job, const char* rotary_kind) {
+  const std::int64_t rotary_width = job.config().count({"qk_rope_head_dim"});
+  job.set("heads", Json{heads_of(job)});
+  job.set("causal", Json{true});
+  set_rotary(job, {.kind = rotary_kind, .width = rotary_width});
+  const auto head_width =
+      static_cast<double>(job.config().count({"qk_nope_head_dim"}) + rotary_width);
+  if (const double factor = yarn_scale_of(job); factor != 1)
+    job.set("scale", Json{factor / std::sqrt(head_width)});
+}
+
+void set_deepseek_v2(LayerJob& job) { set_deepseek(job, "interleaved"); }
+
+void set_deepseek_v3(LayerJob& job) {
+  set_deepseek(job, job.config().flag("rope_interleave", true) ? "interleaved" : "half");
+}
+
+Architecture with_latent_attention(Architecture architecture) {
+  architecture.projections = Projections::latent;
+  architecture.q = "self_attn.kv_a_proj_with_mqa";
+  architecture.k = architecture.v = {};
+  return architecture;
+}
+
+/// `norm` is that in front of the attention; "": none.
+void set_latent_projections(const std::string& norm, double epsilon, LayerJob& job) {
+  constexpr double kLatentEpsilon = 1e-6;  // whatever rms_norm_eps is
+  const std::string attention = "self_attn.";
+  const auto width = [&](const char* key) {
+    return static_cast<std::size_t>(job.config().count({key}));
+  };
+  const auto tensor = [&](const char* key, const std::string& name) {
+    return job.required_tensor(key, attention + name);
+  };
+  const auto bias = [&](const char* key, const std::string& name) {
+    return job.has_tensor(attention + name) ? tensor(key, name) : "";
+  };
+  LatentAttention latent{.checkpoint = job.checkpoint(),
+                         .input_epsilon = epsilon,
+                         .latent_epsilon = kLatentEpsilon,
+                         .kv_down = tensor("K", "kv_a_proj_with_mqa.weight"),
+                         .kv_down_bias = bias("K", "kv_a_proj_with_mqa.bias"),
+                         .kv_norm = tensor("K", "kv_a_layernorm.weight"),
+                         .kv_up = tensor("K", "kv_b_proj.weight"),
+                         .heads = width("num_attention_heads"),
+                         .plain_width = width("qk_nope_head_dim"),
+                         .rotary_width = width("qk_rope_head_dim"),
+                         .value_width = width("v_head_dim"),
+                         .latent_width = width("kv_lora_rank")};
+  std::string first = "computed by ";
+  if (!norm.empty()) {
+    latent.input_norm = job.required_tensor("Q", norm + ".weight");
+    first += norm + ", ";
+  }
+  if (job.config().has("q_lora_rank")) {
+    latent.q_down = tensor("Q", "q_a_proj.weight");
+    latent.q_down_bias = bias("Q", "q_a_proj.bias");
+    latent.q_norm = tensor("Q", "q_a_layernorm.weight");
+    latent.q_up = tensor("Q", "q_b_proj.weight");
+    job.set("Q", Json{first + "q_a_proj, q_a_layernorm, q_b_proj"});
+  } else {
+    latent.q_up = tensor("Q", "q_proj.weight");
+    job.set("Q", Json{first + "q_proj"});
+  }
+  const Json keys{first + "kv_a_proj_with_mqa, kv_a_layernorm, kv_b_proj"};
+  job.set("K", keys);
+  job.set("V", keys);
+  job.set_latent(std::move(latent));
 }
 
 // GPT-2 and other decoders with LayerNorm.
@@ -462,9 +535,10 @@ void set_projections(const Architecture& architecture, LayerJob& job) {
     case Projections::per_head:
       return set_thirds(q, heads_of(job), job);
     case Projections::falcon:
-      break;
+      return set_falcon_projections(q, job);
+    case Projections::latent:
+      break;  // set_latent_projections()
   }
-  set_falcon_projections(q, job);
 }
 
 /// Sets the width of the hidden states. Errors: data, if the weights of the queries do not have the
@@ -517,6 +591,8 @@ std::vector<Architecture> single_stacks() {
       with_offset_norms(llama_like("gemma3", set_gemma3)),
       with_offset_norms(llama_like("gemma3_text", set_gemma3)),
       with_epsilon(1e-5, llama_like("gpt_oss", set_gpt_oss)),
+      with_latent_attention(llama_like("deepseek_v2", set_deepseek_v2)),
+      with_latent_attention(llama_like("deepseek_v3", set_deepseek_v3)),
       bert_like("bert", kBert),
       bert_like("roberta", kRoberta),
       bert_like("xlm-roberta", kRoberta),
@@ -644,11 +720,12 @@ std::vector<const Architecture*> stacks_of(const std::string& model_type) {
 }
 
 void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) {
-  const std::string norm = norm_of(architecture, job);
-  if (with_norm && !norm.empty()) {
-    const char* key = architecture.epsilon_key;
-    const double epsilon =
-        key == nullptr ? architecture.epsilon : job.config().number(key, architecture.epsilon);
+  const std::string norm = with_norm ? norm_of(architecture, job) : "";
+  const char* key = architecture.epsilon_key;
+  const double epsilon =
+      key == nullptr ? architecture.epsilon : job.config().number(key, architecture.epsilon);
+  const bool is_latent = architecture.projections == Projections::latent;
+  if (!norm.empty() && !is_latent) {
     job.set("input_norm", architecture.norm_kind);
     job.set("input_norm_epsilon", Json{epsilon});
     job.set_tensor("input_norm_weight", norm + ".weight");
@@ -657,6 +734,7 @@ void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) 
   job.set("weights_layout", architecture.projections == Projections::columns ? "in-out" : "out-in");
   check_widths(architecture, job);
   set_projections(architecture, job);
+  if (is_latent) set_latent_projections(norm, epsilon, job);
   job.set_linear("O", std::string(architecture.output));
   architecture.set_facts(job);
   if (architecture.norm_offset != 0 && (job.has("input_norm_weight") || job.has("q_norm")))

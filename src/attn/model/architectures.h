@@ -11,7 +11,7 @@
 namespace attn {
 
 /// How the weights of queries, keys and values are stored. All but `separate` are one fused tensor,
-/// named by `q`.
+/// named by `q`; of `latent`, `q` names a weight that every layer has.
 enum class Projections {
   separate,  ///< three tensors: q, k and v
   blocks,    ///< H*D rows of queries, G*D of keys, G*D of values
@@ -19,6 +19,7 @@ enum class Projections {
   columns,   ///< thirds of the columns; the matrix is (in, out), as is that of the output
   per_head,  ///< for each head, D rows of queries, of keys and of values
   falcon,    ///< depends on new_decoder_architecture and multi_query
+  latent,    ///< chains of projections and norms (model/latent_attention.h)
 };
 
 /// One row of the table. Names are those of transformers, relative to the layer and without

@@ -39,11 +39,12 @@ double factor_of(const LayerJob& job, const Config& rope) {
          static_cast<double>(original_length(job, rope));
 }
 
+double yarn_magnitude(double factor, double scale) {
+  return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
+}
+
 void set_yarn(LayerJob& job, const Config& rope) {
   const double factor = factor_of(job, rope);
-  const auto magnitude = [&](double scale) {
-    return factor <= 1 ? 1 : 0.1 * scale * std::log(factor) + 1;
-  };
   const double mscale = rope.number("mscale", 0), all = rope.number("mscale_all_dim", 0);
   job.set("rotary.scaling", "yarn");
   job.set("rotary.factor", Json{factor});
@@ -54,7 +55,8 @@ void set_yarn(LayerJob& job, const Config& rope) {
   if (const auto given = rope.number("attention_factor"))
     job.set("rotary.attention_factor", Json{*given});
   else if (mscale != 0 && all != 0)
-    job.set("rotary.attention_factor", Json{magnitude(mscale) / magnitude(all)});
+    job.set("rotary.attention_factor",
+            Json{yarn_magnitude(factor, mscale) / yarn_magnitude(factor, all)});
 }
 
 void set_longrope(LayerJob& job, const Config& rope) {
@@ -72,8 +74,12 @@ void set_longrope(LayerJob& job, const Config& rope) {
     job.set("rotary.attention_factor", Json{*given});
 }
 
+std::string type_of(const Config& rope) {
+  return rope.text("rope_type", rope.text("type", "default"));
+}
+
 void set_scaling(LayerJob& job, const Config& rope) {
-  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  const std::string type = type_of(rope);
   if (rope.has("mrope_section")) rope.refuse("mrope_section", "is not supported");
   if (type == "default") return;
   if (type == "yarn") return set_yarn(job, rope);
@@ -132,12 +138,21 @@ void set_rotary(LayerJob& job, const RotaryDefaults& defaults) {
     owner.refuse(owner.has(kKey) ? kKey : "rotary_pct",
                  "expected a number > 0 and <= 1, found " + to_json(Json{fraction}));
   }
-  const auto D = static_cast<double>(head_width_of(job));
+  const bool is_part = defaults.width > 0;
+  const auto D = static_cast<double>(is_part ? defaults.width : head_width_of(job));
   const auto width = static_cast<std::int64_t>(D * fraction);
   job.set("rotary.kind", defaults.kind);
-  if (static_cast<double>(width) != D) job.set("rotary.width", Json{width});
+  if (is_part || static_cast<double>(width) != D) job.set("rotary.width", Json{width});
   job.set("rotary.base", Json{base});
   if (rope) set_scaling(job, *rope);
+}
+
+double yarn_scale_of(const LayerJob& job) {
+  const std::optional<Config> rope = rope_parameters(job, "");
+  if (!rope || type_of(*rope) == "default") return 1;
+  const double all = rope->number("mscale_all_dim", 0);
+  const double magnitude = all == 0 ? 1 : yarn_magnitude(factor_of(job, *rope), all);
+  return magnitude * magnitude;
 }
 
 std::string layer_type_of(const LayerJob& job, const std::string& otherwise) {

@@ -23,12 +23,16 @@ struct RotaryDefaults {
   const char* kind = "half";
   double base = 10000;
   double fraction = 1;          ///< of the columns of a head
+  std::int64_t width = 0;       ///< columns of a head with rotary positions; 0: all
   std::string layer_type = {};  ///< the object of rope_parameters to use; "": the whole
 };
 
 /// Sets rotary.* from rope_parameters, or from rope_theta, rope_scaling and partial_rotary_factor.
 /// Errors: data, for scalings that no job can express.
 void set_rotary(LayerJob& job, const RotaryDefaults& defaults);
+
+/// The factor of the scale that YaRN's mscale_all_dim adds, as in DeepSeek-V2 and V3; 1 without it.
+double yarn_scale_of(const LayerJob& job);
 
 /// The type of the layer in layer_types; `otherwise` if the configuration has none. Errors: data,
 /// for types other than full_attention and sliding_attention.

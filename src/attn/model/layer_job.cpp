@@ -32,8 +32,7 @@ void LayerJob::set_tensor(const std::string& key, const std::string& name,
   set_shared_tensor(key, prefix_ + name, part);
 }
 
-void LayerJob::set_shared_tensor(const std::string& key, const std::string& full_name,
-                                 const std::string& part) {
+void LayerJob::require_tensor(const std::string& key, const std::string& full_name) const {
   constexpr std::array<std::string_view, 4> kDTypes = {"F64", "F32", "F16", "BF16"};
   const std::optional<StoredTensor> stored = files_.stored(checkpoint_, full_name);
   if (!stored)
@@ -46,6 +45,16 @@ void LayerJob::set_shared_tensor(const std::string& key, const std::string& full
                                          .expected = "F64, F32, F16 or BF16",
                                          .found = stored->dtype,
                                          .hint = "quantised weights cannot be used"});
+}
+
+std::string LayerJob::required_tensor(const std::string& key, const std::string& name) const {
+  require_tensor(key, prefix_ + name);
+  return prefix_ + name;
+}
+
+void LayerJob::set_shared_tensor(const std::string& key, const std::string& full_name,
+                                 const std::string& part) {
+  require_tensor(key, full_name);
   set(key, Json{checkpoint_ + "#" + full_name + part});
 }
 

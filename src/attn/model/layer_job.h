@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "attn/io/tensor_file.h"
 #include "attn/model/config.h"
+#include "attn/model/latent_attention.h"
 
 namespace attn {
 
@@ -30,6 +32,11 @@ class LayerJob {
   const std::string& root() const { return root_; }
   const std::vector<std::pair<std::string, Json>>& keys() const { return keys_; }
 
+  /// Whose queries, keys and values are not projections that a job can have; the values of the keys
+  /// Q, K and V are then texts for readers.
+  const std::optional<LatentAttention>& latent() const { return latent_; }
+  void set_latent(LatentAttention latent) { latent_ = std::move(latent); }
+
   void set(const std::string& key, Json value);
   void set(const std::string& key, const char* word) { set(key, Json{std::string(word)}); }
   bool has(const std::string& key) const;
@@ -41,6 +48,9 @@ class LayerJob {
 
   std::size_t hidden_width() const { return hidden_width_; }  ///< 0: unknown
   void set_hidden_width(std::size_t width) { hidden_width_ = width; }
+  /// The full name of a tensor of the layer that `key` needs. Errors: as set_tensor().
+  std::string required_tensor(const std::string& key, const std::string& name) const;
+  const std::string& checkpoint() const { return checkpoint_; }
   /// Sets a key to a tensor of the layer, or to a part of it (io/tensor_part.h). Errors: data, if
   /// there is none, or if its elements are not floats of 16 bits or more.
   void set_tensor(const std::string& key, const std::string& name, const std::string& part = "");
@@ -53,11 +63,14 @@ class LayerJob {
                   const std::string& bias_part = "");
 
  private:
+  void require_tensor(const std::string& key, const std::string& full_name) const;
+
   const Config& config_;
   std::int64_t layer_;
   std::string checkpoint_, root_, prefix_;
   TensorFiles& files_;
   std::size_t hidden_width_ = 0;
+  std::optional<LatentAttention> latent_;
   std::vector<std::pair<std::string, Json>> keys_;
 };
 

@@ -7,7 +7,6 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
-#include "attn/io/json_tensor.h"
 #include "attn/job/field_value.h"
 #include "attn/model/model_job.h"
 
@@ -86,16 +85,7 @@ void LayerSeries::read_hidden(std::int64_t count) {
   const std::string* const text = hidden.value.get<std::string>();
   if (text != nullptr && names_layer(*text)) return;
   const std::vector<std::string> place = place_of(hidden);
-  if (hidden.value.get<JsonObject>() != nullptr)
-    throw Error(ErrorKind::data, Problem{.where = place,
-                                         .expected = "numbers or a file for several layers",
-                                         .found = "a random tensor"});
-  hidden_ =
-      hidden.numbers ? *hidden.numbers
-      : text != nullptr
-          ? within(hidden.origin,
-                   [&] { return files_.read(parse_tensor_ref(path_in(hidden.folder, *text))); })
-          : within(hidden.origin, [&] { return tensor_from_json(hidden.value, ""); });
+  hidden_ = attn::read_hidden(hidden, files_);
   const Shape& shape = hidden_->shape();
   const bool has_layers =
       (shape.size() == 3 || shape.size() == 4) && (shape[0] == static_cast<std::size_t>(count) ||

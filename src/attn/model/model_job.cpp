@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/io/json_parse.h"
+#include "attn/io/json_tensor.h"
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/job.h"
@@ -193,6 +196,21 @@ void check_model_keys(const Document& document, const Entry& model) {
 
 }  // namespace
 
+Tensor read_hidden(const Entry& hidden, TensorFiles& files) {
+  std::vector<std::string> place = {hidden.origin};
+  if (!hidden.from_flag) place.push_back(hidden.key);
+  if (hidden.value.get<JsonObject>() != nullptr)
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = place, .expected = "numbers or a file", .found = "a random tensor"});
+  if (hidden.numbers) return *hidden.numbers;
+  const auto* text = hidden.value.get<std::string>();
+  return within(hidden.origin, [&] {
+    return text != nullptr ? files.read(parse_tensor_ref(path_in(hidden.folder, *text)))
+                           : tensor_from_json(hidden.value, "");
+  });
+}
+
 ModelReference model_of(const Document& document) {
   const Entry& model = *document.find("model");
   check_values(document);
@@ -202,6 +220,19 @@ ModelReference model_of(const Document& document) {
   const Entry* const stack = document.find("stack");
   return {path_in(model.folder, text), stack == nullptr ? "" : *stack->value.get<std::string>()};
 }
+
+namespace {
+
+/// Gives a key a tensor in memory. Its text says how it was computed.
+void set_computed(const char* key, const Tensor& tensor, Document& document) {
+  Entry entry = *document.find(key);
+  entry.value = Json{"numbers of shape " + to_string(tensor.shape()) + ", " +
+                     *entry.value.get<std::string>()};
+  entry.numbers = std::make_shared<const Tensor>(tensor);
+  document.set(std::move(entry));
+}
+
+}  // namespace
 
 std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files) {
   const Entry* const model = document.find("model");
@@ -223,10 +254,22 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
       name != nullptr && !embeddings.numbers)
     embeddings.value = Json{name_of_layer(*name, integer_of(number))};
   for (const char* key : {"model", "layer", "stack", "hidden", "hidden_is"}) document.erase(key);
-  document.set(std::move(embeddings));
+  std::optional<LatentTensors> computed;
+  if (layer.latent()) {
+    embeddings.key = "hidden";
+    computed =
+        latent_tensors(*layer.latent(), read_hidden(embeddings, files), hidden.subject, files);
+    hidden.width = 0;
+  } else {
+    document.set(std::move(embeddings));
+  }
   for (const auto& [key, value] : layer.keys())
     if (document.find(key) == nullptr)
       document.set({.key = key, .value = value, .origin = layer.config().name(), .folder = ""});
+  if (computed)
+    for (const auto& [key, tensor] :
+         {std::pair{"Q", &computed->Q}, std::pair{"K", &computed->K}, std::pair{"V", &computed->V}})
+      set_computed(key, *tensor, document);
   return hidden;
 }
 

@@ -16,7 +16,7 @@ namespace attn {
 
 /// What a job from a model requires of its hidden states.
 struct HiddenStates {
-  std::size_t width = 0;   ///< 0: unknown
+  std::size_t width = 0;   ///< 0: unknown, or checked already
   std::string subject;     ///< "--hidden" or "hidden"
   std::string checkpoint;  ///< whose weights have this width
 };
@@ -32,10 +32,15 @@ struct ModelReference {
 ModelReference model_of(const Document& document);
 
 /// Replaces the keys model, layer, stack, hidden and hidden_is of a document by the explicit job:
-/// hidden becomes the embeddings, and the other keys follow from the model. Keys that the document
-/// has already are kept. Returns nullopt if the document has no key model. Errors: usage, data,
-/// no_input; also if the document has several layers (model/layer_series.h).
+/// hidden becomes the embeddings, or queries, keys and values computed from them, and the other
+/// keys follow from the model. Keys that the document has already are kept. Returns nullopt if the
+/// document has no key model. Errors: usage, data, no_input; also if the document has several
+/// layers (model/layer_series.h).
 std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files);
+
+/// The hidden states of a document's entry. Errors: as TensorFiles::read(); data, for random
+/// tensors.
+Tensor read_hidden(const Entry& hidden, TensorFiles& files);
 
 /// Errors: data, if the embeddings of a job made from the expanded document have another width.
 void require_width(const std::optional<HiddenStates>& hidden, const Job& job);

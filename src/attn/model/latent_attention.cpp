@@ -1,0 +1,150 @@
+#include "attn/model/latent_attention.h"
+
+#include <algorithm>
+#include <optional>
+#include <span>
+
+#include "attn/base/error.h"
+#include "attn/base/text.h"
+#include "attn/core/gemm.h"
+#include "attn/core/options.h"
+#include "attn/core/plan.h"
+#include "attn/core/qk_norm.h"
+
+namespace attn {
+namespace {
+
+/// Matrices (rows, width) in float64, charged until they are no longer used together.
+class LatentProjector {
+ public:
+  LatentProjector(const LatentAttention& layer, TensorFiles& files)
+      : layer_(layer), files_(files), charge_(&files.budget(), printable(layer.checkpoint)) {}
+
+  bool is_wide() const { return is_wide_; }  ///< whether a tensor was float64
+  /// `count` numbers of 8 bytes.
+  void charge(std::size_t count) { charge_.add(count, sizeof(double)); }
+
+  Tensor wide(const Tensor& tensor) {
+    is_wide_ = is_wide_ || !is_float(tensor.dtype()) || tensor.dtype() == DType::f64;
+    if (tensor.dtype() != DType::f64) charge(tensor.size());
+    return cast(tensor, DType::f64);
+  }
+
+  Tensor projected(const Tensor& x, const std::string& name, const std::string& bias,
+                   std::size_t width) {
+    const std::size_t rows = x.shape()[0];
+    charge(saturating_product({rows, width}));
+    Tensor y(DType::f64, {rows, width});
+    {
+      MemoryCharge copy(&files_.budget(), printable(layer_.checkpoint));
+      const Tensor W = read(name, {width, x.shape()[1]});
+      if (W.dtype() != DType::f64) copy.add(W.size(), sizeof(double));
+      y = matmul(x, cast(W, DType::f64), Second::transposed, name);
+    }
+    if (bias.empty()) return y;
+    const Tensor b = wide(read(bias, {width}));
+    const auto out = y.mutable_data<double>();
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] += b.data<double>()[i % width];
+    return y;
+  }
+
+  Tensor normalised(const Tensor& x, const std::string& weight, double epsilon) {
+    const std::size_t rows = x.shape()[0], width = x.shape()[1];
+    const Tensor factors = wide(read(weight, {width})).reshaped({1, width});
+    charge(saturating_product({rows, width}));
+    Options options;
+    options.qk_norm = QkNorm::rms;
+    options.qk_norm_epsilon = epsilon;
+    return qk_normalised(x.reshaped({1, 1, rows, width}), factors, std::nullopt, options,
+                         DType::f64)
+        .reshaped({rows, width});
+  }
+
+ private:
+  Tensor read(const std::string& name, const Shape& shape) {
+    Tensor tensor = files_.read({layer_.checkpoint, name});
+    if (tensor.shape() != shape)
+      throw Error(ErrorKind::data, Problem{.where = {layer_.checkpoint, name},
+                                           .expected = "shape " + to_string(shape),
+                                           .found = to_string(tensor.shape())});
+    is_wide_ = is_wide_ || tensor.dtype() == DType::f64;
+    return tensor;
+  }
+
+  const LatentAttention& layer_;
+  TensorFiles& files_;
+  MemoryCharge charge_;
+  bool is_wide_ = false;
+};
+
+/// Columns [first, first + width) of each of `heads` groups of columns become columns from `to` on
+/// of the groups of `target`. With one group in `source`, all groups of the target get it.
+void copy_columns(const Tensor& source, std::size_t groups, std::size_t first, std::size_t width,
+                  Tensor& target, std::size_t heads, std::size_t to) {
+  const std::size_t rows = source.shape()[0];
+  const std::size_t from_row = source.shape()[1], to_row = target.shape()[1];
+  const double* const from = source.data<double>().data();
+  double* const out = target.mutable_data<double>().data();
+  for (std::size_t row = 0; row < rows; ++row)
+    for (std::size_t head = 0; head < heads; ++head) {
+      const std::size_t group = groups == 1 ? 0 : head;
+      std::copy_n(from + row * from_row + group * (from_row / groups) + first, width,
+                  out + row * to_row + head * (to_row / heads) + to);
+    }
+}
+
+}  // namespace
+
+LatentTensors latent_tensors(const LatentAttention& layer, const Tensor& hidden,
+                             const std::string& hidden_name, TensorFiles& files) {
+  const auto stored = files.stored(layer.checkpoint, layer.kv_down);
+  const std::size_t M = stored && stored->shape.size() == 2 ? stored->shape[1] : 0;
+  const Shape& given = hidden.shape();
+  if ((given.size() != 2 && given.size() != 3) || given.back() != M)
+    throw Error(ErrorKind::data,
+                Problem{.where = {hidden_name},
+                        .expected = "hidden states of width " + std::to_string(M) +
+                                    ", as the layers of " + printable(layer.checkpoint),
+                        .found = to_string(given)});
+  const std::size_t H = layer.heads, P = layer.plain_width, R = layer.rotary_width,
+                    Dv = layer.value_width, C = layer.latent_width;
+  const std::size_t rows = M == 0 ? 0 : hidden.size() / M;
+  LatentProjector projector(layer, files);
+  Tensor x = projector.wide(hidden.reshaped({rows, M}));
+  if (!layer.input_norm.empty()) x = projector.normalised(x, layer.input_norm, layer.input_epsilon);
+
+  Tensor q = x;
+  if (!layer.q_down.empty()) {
+    const auto q_down = files.stored(layer.checkpoint, layer.q_down);
+    const std::size_t rank = q_down && !q_down->shape.empty() ? q_down->shape[0] : 0;
+    q = projector.projected(q, layer.q_down, layer.q_down_bias, rank);
+    q = projector.normalised(q, layer.q_norm, layer.latent_epsilon);
+  }
+  q = projector.projected(q, layer.q_up, "", H * (P + R));
+  const Tensor down = projector.projected(x, layer.kv_down, layer.kv_down_bias, C + R);
+  projector.charge(saturating_product({rows, C}));
+  Tensor latent(DType::f64, {rows, C});
+  copy_columns(down, 1, 0, C, latent, 1, 0);
+  const Tensor kv =
+      projector.projected(projector.normalised(latent, layer.kv_norm, layer.latent_epsilon),
+                          layer.kv_up, "", H * (P + Dv));
+
+  projector.charge(saturating_product({rows, H, 2 * (R + P) + Dv}));
+  Tensor Q(DType::f64, {rows, H * (R + P)}), K = Q, V(DType::f64, {rows, H * Dv});
+  copy_columns(q, H, P, R, Q, H, 0);
+  copy_columns(q, H, 0, P, Q, H, R);
+  copy_columns(down, 1, C, R, K, H, 0);
+  copy_columns(kv, H, 0, P, K, H, R);
+  copy_columns(kv, H, P, Dv, V, H, 0);
+
+  const DType dtype = projector.is_wide() ? DType::f64 : DType::f32;
+  const auto finished = [&](const Tensor& tensor) {
+    files.budget().charge(tensor.size() * size_of(dtype), hidden_name, "project");
+    Shape shape = given;
+    shape.back() = tensor.shape()[1];
+    return cast(tensor, dtype).reshaped(shape);
+  };
+  return {finished(Q), finished(K), finished(V)};
+}
+
+}  // namespace attn
