@@ -7,14 +7,17 @@ import hashlib
 import html.parser
 import json
 import math
+import os
 import re
+import resource
+import subprocess
 import types
 import zlib
 
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.attn import ATTN, attn, under_sanitizer
 
 TYPES = {64: "<f8", 32: "<f4", 16: "<u2", 8: "u1"}
 
@@ -301,6 +304,50 @@ class TestLevels:
         codes = Numbers(page(tmp_path, "w.npz")[0]).overview(0, 0, 1)
         assert codes[0, 1] == ZERO
         assert codes.argmax() == 0
+
+
+# Size.
+
+
+class TestManyMatrices:
+    """A page of 24 heads in which blocks of the values are larger than those of the first reduced copies."""
+
+    @pytest.fixture(scope="class")
+    def weights(self):
+        return np.random.default_rng(6).random((24, 512, 512), np.float32) ** 8
+
+    @pytest.fixture(scope="class")
+    def numbers(self, weights, class_path):
+        np.save(class_path / "w.npy", weights)
+        return Numbers(page(class_path, "w.npy", "--max-html-bytes", "600K")[0])
+
+    def test_have_no_reduced_copies_finer_than_the_values(self, numbers):
+        assert numbers.facts["step"] > 4
+        assert all(min(blocks) > numbers.facts["step"] for blocks in numbers.facts["pyramid"])
+
+    @pytest.mark.parametrize("head", [0, 23])
+    def test_have_the_largest_value_of_each_block(self, numbers, weights, head):
+        step = numbers.facts["step"]
+        values, error = numbers.matrix(f"0-{head}")
+        assert (np.abs(values - pooled(weights[head], step, step)) <= error).all()
+
+    def test_do_not_depend_on_the_number_of_threads(self, weights, class_path):
+        np.save(class_path / "w.npy", weights)
+        several = page(class_path, "w.npy", "--max-html-bytes", "600K")[0]
+        subprocess.run(["taskset", "-c", str(min(os.sched_getaffinity(0))), ATTN, "view", "w.npy", "-o", "one.html",
+                        "--max-html-bytes", "600K"], cwd=class_path, check=True, capture_output=True)
+        assert (class_path / "one.html").read_text() == several
+
+
+@pytest.mark.skipif(under_sanitizer(), reason="sanitizers take more memory")
+def test_large_files_are_not_read_into_memory(tmp_path):
+    with open(tmp_path / "w.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (64, 2048, 2048)})
+        file.truncate(file.tell() + 64 * 2048 * 2048 * 4)
+    limit = 200 << 20
+    run = subprocess.run([ATTN, "view", "w.npy", "--rows", "0:4", "-o", "w.html"], cwd=tmp_path, capture_output=True,
+                         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)))
+    assert run.returncode == 0, run.stderr
 
 
 # Statistics of heads.

@@ -8,6 +8,7 @@
 #include "attn/base/text.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
+#include "attn/core/fused.h"
 #include "attn/core/output_table.h"
 #include "attn/core/plan.h"
 #include "attn/report/drawing_memory.h"
@@ -160,6 +161,12 @@ double widest_label(const std::vector<std::string>& tokens) {
   return widest;
 }
 
+/// Threads are not worth starting for small tensors.
+std::size_t threads_for(const Tensor& tensor) {
+  constexpr std::size_t kSmall = std::size_t{1} << 20;  // elements
+  return tensor.size() < kSmall ? 1 : thread_count();
+}
+
 /// An SVG of at most 5 MB: heads are reduced to fewer cells if needed.
 std::string svg_within_limit(const HeatMap& map, const PictureStyle& style) {
   constexpr std::size_t kMaxBytes = 5'000'000, kFewestCells = 8;
@@ -222,7 +229,7 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   }
   const DType dtype = source.tensor.dtype();
   const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
-  PageSet set{file, make_heat_map(source, choice), wide ? 64 : 32};
+  PageSet set{file, make_heat_map(source, choice, threads_for(source.tensor)), wide ? 64 : 32};
   if (choice.rows.empty() && choice.columns.empty()) set.key = source.key;
   return set;
 }
@@ -243,7 +250,7 @@ std::size_t rendering_bytes(const Shape& shape, DType dtype, const std::vector<s
     case RenderFormat::html:
       break;
   }
-  return saturating_sum(labels, bytes_of_page(shape, dtype, style.max_html_bytes));
+  return saturating_sum(labels, bytes_of_page(shape, dtype, style.max_html_bytes, thread_count()));
 }
 
 void charge_heat_map(const Shape& shape, ReadBudget& budget, const std::string& file) {
@@ -280,7 +287,7 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
     case RenderFormat::html:
       break;
   }
-  Page page = make_page(sets, style.max_html_bytes);
+  Page page = make_page(sets, style.max_html_bytes, threads_for(map.cells.values));
   note("page: " + page.text);
   return std::move(page.html);
 }

@@ -42,7 +42,8 @@ void check_labels(const std::string& flag, const std::vector<std::string>& label
 }
 
 /// `file` is "FILE" or "FILE#NAME"; the latter is the same as --of NAME.
-PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files) {
+PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files,
+               ReadBudget& drawing) {
   const TensorRef ref = parse_tensor_ref(file);
   const std::string& path = ref.path;
   const std::string name = ref.member + ref.part;
@@ -63,7 +64,7 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
     if (!args.key_tokens.empty())
       check_labels("--key-tokens", source.column_tokens, {columns}, source);
   }
-  charge_heat_map(source.tensor.shape(), files.budget(), printable(path));
+  charge_heat_map(source.tensor.shape(), drawing, printable(path));
   PageSet set = page_set(source, args.choice, file);
   if (is_part || !read_by_pages(path, files)) set.key.reset();
   return set;
@@ -73,11 +74,14 @@ int view(const ViewArgs& args) {
   const RenderFormat format = render_format(args.output);
   if (!args.other.empty() && format != RenderFormat::html)
     throw Error(ErrorKind::usage, "comparing two files requires -o FILE.html");
-  TensorFiles files(reading_limits(args.limits, FileAccess::read));
-  std::vector<PageSet> sets = {set_of(args.file, args, files)};
-  if (!args.other.empty()) sets.push_back(set_of(args.other, args, files));
+  TensorFiles files(reading_limits(args.limits, FileAccess::map));
+  // Without --max-memory, files are not limited, because they are mapped; what is drawn is.
+  ReadBudget unmapped(limits_of(args.limits).memory);
+  ReadBudget& drawing = args.limits.max_memory.empty() ? unmapped : files.budget();
+  std::vector<PageSet> sets = {set_of(args.file, args, files, drawing)};
+  if (!args.other.empty()) sets.push_back(set_of(args.other, args, files, drawing));
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
-  charge_rendering(sets, format, args.style, files.budget(), printable(args.file));
+  charge_rendering(sets, format, args.style, drawing, printable(args.file));
   out.write(render(sets, format, args.style));
   out.commit();
   return 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attn/report/heat_picture.h"
+#include "attn/report/page_elements.h"
 #include "attn/report/svg.h"
 
 namespace attn {
@@ -86,19 +87,26 @@ std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& s
   return with_labels(bounds.cells * kCell + bounds.texts * kText + pixels * kPixel, m);
 }
 
-std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes) {
+std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes,
+                          std::size_t threads) {
   constexpr double kBase85 = 1.25;
   constexpr double kOverview = 2 * 4096;  // for the overview, of each matrix
   constexpr double kChunk = 3 << 20;      // levels of 32 matrices before they are compressed
   constexpr double kCopies = 3.25;        // the page, its values, and these while they grow
-  constexpr double kMatrixCopies = 4;     // its values, with row facts, compressed, in base 85
+  // For each thread: values, with row facts, compressed, in base 85; the last for two more
+  // matrices.
+  constexpr double kMatrixCopies = 4 + 2 * kBase85;
   const Matrices m = matrices_of(shape);
+  if (m.panels == 0) return with_labels(0, m);
+  const auto count = [](double number) { return static_cast<std::size_t>(number); };
+  const auto workers = static_cast<double>(page_workers(count(m.rows), count(m.columns), threads));
   const double value = static_cast<double>(std::max<std::size_t>(size_of(dtype), 4));
   const double matrix = m.rows * (16 + value * m.columns);  // with sum, entropy, least and most
   const double levels = m.rows * m.columns / 4 + std::min(m.rows * m.columns * 2, kOverview);
   const double page =
       std::min(kBase85 * m.panels * (matrix + levels), static_cast<double>(max_bytes));
-  return with_labels(kCopies * page + kMatrixCopies * matrix + kChunk, m);
+  const double workspace = kMatrixCopies * std::min(workers, m.panels) * (matrix + levels);
+  return with_labels(kCopies * page + workspace + kChunk, m);
 }
 
 }  // namespace attn

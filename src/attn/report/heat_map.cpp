@@ -9,6 +9,7 @@
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
+#include "attn/kernel/thread_pool.h"
 
 namespace attn {
 namespace {
@@ -128,24 +129,34 @@ struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   std::array<bool, 4> kinds = {};
   bool has(CellKind kind) const { return kinds[static_cast<std::size_t>(kind)]; }
+
+  /// `positive`: only values above 0 count for the range.
+  void add(const HeatRow& row, bool positive) {
+    for (std::size_t j = 0; j < row.values.size(); ++j) {
+      const double value = row.values[j];
+      kinds[static_cast<std::size_t>(row.kinds[j])] = true;
+      if (row.kinds[j] != CellKind::value || !std::isfinite(value) || (positive && value <= 0))
+        continue;
+      low = std::min(low, value);
+      high = std::max(high, value);
+    }
+  }
+  void add(const Extent& more) {
+    low = std::min(low, more.low);
+    high = std::max(high, more.high);
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) kinds[kind] |= more.kinds[kind];
+  }
 };
 
-/// `positive`: only values above 0 count for the range.
-Extent extent_of(const HeatMap& map, bool positive) {
-  Extent extent;
-  for (const HeatPanel& panel : map.panels)
-    for (std::size_t i = 0; i < map.rows(); ++i) {
-      const HeatRow row = map.row(panel, i);
-      for (std::size_t j = 0; j < row.values.size(); ++j) {
-        const double value = row.values[j];
-        extent.kinds[static_cast<std::size_t>(row.kinds[j])] = true;
-        if (row.kinds[j] != CellKind::value || !std::isfinite(value) || (positive && value <= 0))
-          continue;
-        extent.low = std::min(extent.low, value);
-        extent.high = std::max(extent.high, value);
-      }
-    }
-  return extent;
+Extent extent_of(const HeatMap& map, bool positive, std::size_t threads) {
+  kernel::ThreadPool pool(threads);
+  std::vector<Extent> extents(threads);
+  pool.run(map.panels.size(), threads, [&](std::size_t p, std::size_t worker) {
+    for (std::size_t i = 0; i < map.rows(); ++i)
+      extents[worker].add(map.row(map.panels[p], i), positive);
+  });
+  for (const Extent& extent : extents) extents[0].add(extent);
+  return extents[0];
 }
 
 HeatScale scale_of(Extent range, const HeatChoice& choice, bool is_signed) {
@@ -200,6 +211,18 @@ void merge(CellKind& kind, double& value, CellKind other_kind, double other) {
   }
 }
 
+/// A row of a tensor (matrices, rows, columns).
+std::vector<double> numbers_of(const Tensor& tensor, std::size_t matrix, std::size_t row) {
+  const std::size_t count = tensor.shape()[2], first = (matrix * tensor.shape()[1] + row) * count;
+  std::vector<double> numbers(count);
+  visit(tensor.dtype(), [&]<class T>(Type<T>) {
+    const auto from = tensor.data<T>().subspan(first, count);
+    std::transform(from.begin(), from.end(), numbers.begin(),
+                   [](T value) { return static_cast<double>(value); });
+  });
+  return numbers;
+}
+
 }  // namespace
 
 double HeatScale::position(double value) const {
@@ -210,7 +233,7 @@ double HeatScale::position(double value) const {
   return std::clamp((value - low) / (high - low), 0.0, 1.0);
 }
 
-HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
+HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::size_t threads) {
   const Shape shape = at_least_2d(source);
   const std::size_t L = shape[shape.size() - 2], S = shape.back();
   const Shape matrices{source.tensor.size() / (L * S), L, S};
@@ -232,7 +255,7 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice) {
   map.column_axis = source.column_axis;
   map.row_labels = labels_of(source.row_tokens, L, map.cells.rows);
   map.column_labels = labels_of(source.column_tokens, S, map.cells.columns);
-  const Extent extent = extent_of(map, choice.logarithmic);
+  const Extent extent = extent_of(map, choice.logarithmic, threads);
   map.has_hidden = extent.has(CellKind::hidden);
   map.has_zeros = extent.has(CellKind::zero);
   map.has_nans = extent.has(CellKind::nan);
@@ -271,27 +294,36 @@ std::string short_number(double value) {
 }
 
 HeatRow HeatCells::row(std::size_t matrix, std::size_t i) const {
+  if (tall == 1 && wide == 1) return cells_of(matrix, rows[i]);
   const std::size_t count = (columns.size() + wide - 1) / wide;
   HeatRow out{std::vector<double>(count, 0), std::vector<CellKind>(count, CellKind::hidden)};
-  const auto read = [&](const Tensor& tensor, std::size_t at) {
-    return cast(tensor.at(matrix).at(at), DType::f64);
-  };
-  for (std::size_t k = i * tall; k < std::min((i + 1) * tall, rows.size()); ++k) {
-    const Tensor row = read(values, rows[k]);
-    const Tensor mask = masked ? read(*masked, rows[k]) : Tensor();
-    const auto numbers = row.data<double>(), masks = mask.data<double>();
-    for (std::size_t to = 0, j = 0; to < count; ++to)
-      for (; j < std::min((to + 1) * wide, columns.size()); ++j) {
-        const double value = numbers[columns[j]];
-        const CellKind kind = masked && masks[columns[j]] == kHidden ? mark
-                              : value == kHidden                     ? CellKind::hidden
-                              : marks_zeros && value == 0            ? CellKind::zero
-                              : std::isnan(value)                    ? CellKind::nan
-                                                                     : CellKind::value;
-        merge(out.kinds[to], out.values[to], kind, kind == CellKind::value ? value : 0);
-      }
+  for (std::size_t k = i * tall; k < std::min((i + 1) * tall, rows.size()); ++k)
+    merge_row(out, cells_of(matrix, rows[k]), wide);
+  return out;
+}
+
+HeatRow HeatCells::cells_of(std::size_t matrix, std::size_t row) const {
+  const std::vector<double> numbers = numbers_of(values, matrix, row);
+  const std::vector<double> masks = masked ? numbers_of(*masked, matrix, row) : numbers;
+  const bool has_mask = masked.has_value();
+  HeatRow out{std::vector<double>(columns.size()), std::vector<CellKind>(columns.size())};
+  for (std::size_t j = 0; j < columns.size(); ++j) {
+    const double value = numbers[columns[j]];
+    const CellKind kind = has_mask && masks[columns[j]] == kHidden ? mark
+                          : value == kHidden                       ? CellKind::hidden
+                          : marks_zeros && value == 0              ? CellKind::zero
+                          : std::isnan(value)                      ? CellKind::nan
+                                                                   : CellKind::value;
+    out.kinds[j] = kind;
+    out.values[j] = kind == CellKind::value ? value : 0;
   }
   return out;
+}
+
+void merge_row(HeatRow& blocks, const HeatRow& row, std::size_t wide) {
+  for (std::size_t to = 0, j = 0; to < blocks.kinds.size(); ++to)
+    for (const std::size_t end = std::min(j + wide, row.kinds.size()); j < end; ++j)
+      merge(blocks.kinds[to], blocks.values[to], row.kinds[j], row.values[j]);
 }
 
 HeatMap reduced(const HeatMap& map, std::size_t max_rows, std::size_t max_columns) {

@@ -56,7 +56,14 @@ struct HeatCells {
   std::size_t tall = 1, wide = 1;
 
   HeatRow row(std::size_t matrix, std::size_t i) const;
+
+ private:
+  HeatRow cells_of(std::size_t matrix, std::size_t row) const;  ///< before they are reduced
 };
+
+/// Reduces blocks of `wide` cells of `row` to one, and merges them into `blocks`: a block becomes
+/// NaN if it has one, or its value of largest magnitude; without values zero, or hidden.
+void merge_row(HeatRow& blocks, const HeatRow& row, std::size_t wide);
 
 struct HeatMap {
   std::string title;                  ///< "weights, head 3"
@@ -97,7 +104,7 @@ struct HeatSource {
 
 /// Errors: usage, for an index out of range or invalid limits (NaN, or low >= high); data, for a
 /// tensor that is empty or has more than five axes.
-HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice);
+HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::size_t threads = 1);
 
 /// The map reduced to at most `max_rows` x `max_columns` cells, with a note that says
 /// so. A block of cells becomes the cell with the largest magnitude, so that single strong cells

@@ -1,6 +1,8 @@
 #include "attn/report/page.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -9,8 +11,7 @@
 #include "attn/base/text.h"
 #include "attn/report/markup.h"
 #include "attn/report/numpy_text.h"
-#include "attn/report/page_overview.h"
-#include "attn/report/page_values.h"
+#include "attn/report/page_elements.h"
 
 extern "C" {
 extern const char attn_font_begin[], attn_font_end[], attn_font_sha256[];
@@ -46,8 +47,6 @@ std::string hash_source(const EmbeddedFile& file) {
 
 namespace {
 
-std::size_t divided_up(std::size_t count, std::size_t step) { return (count + step - 1) / step; }
-
 std::string hex_table(ColourMap map) {
   std::string text;
   for (int i = 0; i < 256; ++i) {
@@ -81,15 +80,8 @@ HeatScale shared_scale(const std::vector<PageSet>& sets) {
   return scale;
 }
 
-/// How the values are stored.
-struct Precision {
-  int bits = 64;         ///< per value; 64 or 32: float; 16 or 8: steps of the row's range
-  std::size_t step = 1;  ///< blocks of step x step cells are stored as one
-  bool exact = true;     ///< no value is rounded
-};
-
 /// For each set the name for reading exact values; "null" if not possible or not needed.
-std::string sources(const std::vector<PageSet>& sets, const Precision& precision) {
+std::string sources(const std::vector<PageSet>& sets, const PagePrecision& precision) {
   const auto has_key = [](const PageSet& set) { return set.key.has_value(); };
   const bool all = precision.exact && precision.step == 1;
   if (all || !std::all_of(sets.begin(), sets.end(), has_key)) return "null";
@@ -103,14 +95,60 @@ std::string sources(const std::vector<PageSet>& sets, const Precision& precision
   return "[" + text + "]";
 }
 
+/// Six significant digits.
+std::string short_decimal(double number) {
+  char digits[32];
+  const auto end =
+      std::to_chars(digits, digits + sizeof digits, number, std::chars_format::general, 6);
+  return {digits, end.ptr};
+}
+
+/// {"name":"entropy","of":[[...],[...]]}, for each statistic; null for NaN.
+std::string statistics(const PageSurvey& survey) {
+  std::string text;
+  const auto member = [&](const char* name, const std::string& of) {
+    text += (text.empty() ? "{\"name\":\"" : ",{\"name\":\"") + std::string(name) + "\",\"of\":[" +
+            of + "]}";
+  };
+  const auto numbers = [](const auto& items, auto number_of) {
+    return "[" +
+           join(items, ",",
+                [&](const auto& item) {
+                  const double number = number_of(item);
+                  return std::isfinite(number) ? short_decimal(number) : std::string("null");
+                }) +
+           "]";
+  };
+  const auto of_sets = [&](double HeadSummary::*field) {
+    return join(survey.summaries, ",", [&](const auto& heads) {
+      return numbers(heads, [&](const HeadSummary& head) { return head.*field; });
+    });
+  };
+  if (!survey.differences.empty())
+    member("difference", numbers(survey.differences, [](double number) { return number; }));
+  const auto defined = [](const auto& heads) {
+    return std::any_of(heads.begin(), heads.end(),
+                       [](const HeadSummary& head) { return !std::isnan(head.entropy); });
+  };
+  if (std::any_of(survey.summaries.begin(), survey.summaries.end(), defined)) {
+    member("entropy", of_sets(&HeadSummary::entropy));
+    member("first", of_sets(&HeadSummary::first));
+    member("distance", of_sets(&HeadSummary::distance));
+    member("previous", of_sets(&HeadSummary::previous));
+  }
+  member("largest", of_sets(&HeadSummary::largest));
+  return text;
+}
+
 /// The matrix without its group: "head 3".
 std::string name_in_group(const HeatPanel& panel) {
   return panel.name.empty() ? panel.group : panel.name;
 }
 
 /// #attn: everything but the values.
-std::string facts(const std::vector<PageSet>& sets, const Precision& precision,
-                  const PageSpans& spans, const std::string& overview) {
+std::string facts(const std::vector<PageSet>& sets, const PagePrecision& precision,
+                  const PageSurvey& survey, const PageLayout& layout) {
+  const PageSpans spans = reduced(survey.spans, precision.step);
   const HeatMap& map = sets[0].map;
   std::vector<std::string> names, heads, groups, notes = map.notes;
   for (const PageSet& set : sets) names.push_back(printable(set.name));
@@ -151,7 +189,14 @@ std::string facts(const std::vector<PageSet>& sets, const Precision& precision,
                              hex_table(ColourMap::night) + "\",\"diverging\":\"" +
                              hex_table(ColourMap::diverging) + "\",\"divergingNight\":\"" +
                              hex_table(ColourMap::diverging_night) + "\"}");
-  return text + overview + "}";
+  const auto blocks = [](const BlockSize& size) {
+    return "[" + std::to_string(size.tall) + "," + std::to_string(size.wide) + "]";
+  };
+  text += member("unit", python_repr(layout.unit)) + member("overview", blocks(layout.overview));
+  text += member("chunk", std::to_string(kPageChunk));
+  text += member("pyramid", "[" + join(layout.pyramid, ",", blocks) + "]");
+  text += member("statistics", "[" + statistics(survey) + "]");
+  return text + "}";
 }
 
 std::string policy() {
@@ -191,32 +236,7 @@ std::string megabytes(std::size_t bytes) {
   return short_number(static_cast<double>(bytes) / 1e6) + " MB";
 }
 
-/// The elements values-S-P; empty if they have, or are going to have, more than `max_bytes`.
-std::optional<std::string> values(const std::vector<PageSet>& sets, const Precision& precision,
-                                  const PageSpans& spans, std::size_t max_bytes) {
-  constexpr double kMostCompressed = 0.3;  // a guess; of attention weights
-  constexpr std::size_t kSample = 4;       // matrices, from which the others are extrapolated
-  const double raw = static_cast<double>(spans.cells()) * precision.bits / 8 * 1.25;
-  const std::size_t count = sets.size() * sets[0].map.panels.size();
-  if (raw * kMostCompressed * static_cast<double>(count) > static_cast<double>(max_bytes))
-    return {};
-  std::string text;
-  std::size_t done = 0;
-  for (std::size_t s = 0; s < sets.size(); ++s) {
-    const HeatMap map = reduced(sets[s].map, divided_up(sets[s].map.rows(), precision.step),
-                                divided_up(sets[s].map.columns(), precision.step));
-    for (std::size_t p = 0; p < map.panels.size(); ++p) {
-      append_data(text, data_id("values", s, p),
-                  page_values(map, map.panels[p], spans, precision.bits, precision.step));
-      ++done;
-      const std::size_t expected = done < kSample ? text.size() : text.size() / done * count;
-      if (text.size() > max_bytes || expected > max_bytes + max_bytes / 4) return {};
-    }
-  }
-  return text;
-}
-
-std::string description(const std::vector<PageSet>& sets, const Precision& precision,
+std::string description(const std::vector<PageSet>& sets, const PagePrecision& precision,
                         std::size_t bytes) {
   const HeatMap& map = sets[0].map;
   const std::size_t matrices = sets.size() * map.panels.size();
@@ -233,31 +253,29 @@ std::string description(const std::vector<PageSet>& sets, const Precision& preci
 
 }  // namespace
 
-Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes) {
+Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::size_t threads) {
   const HeatMap& map = sets[0].map;
   for (const PageSet& set : sets)
     if (set.map.rows() != map.rows() || set.map.columns() != map.columns() ||
         set.map.panels.size() != map.panels.size())
       throw Error(ErrorKind::usage, printable(sets[0].name) + ", " + printable(set.name) +
                                         ": the shapes must be equal to compare them");
-  Precision precision{32, 1, true};
-  PageSurvey survey = survey_of(map);
-  for (std::size_t s = 1; s < sets.size(); ++s) {
-    const PageSurvey other = survey_of(sets[s].map);
-    survey = {united(survey.spans, other.spans), std::max(survey.largest, other.largest)};
-  }
+  kernel::ThreadPool pool(threads);
+  const PageSurvey survey = survey_of(sets, pool);
+  PagePrecision precision{32, 1, true};
   for (const PageSet& set : sets) precision.bits = std::max(precision.bits, set.bits);
   const int exact_bits = precision.bits;
-  const PageOverview overview = page_overview(sets, survey.largest);
   while (true) {
-    const PageSpans spans = reduced(survey.spans, precision.step);
-    const std::string json = facts(sets, precision, spans, overview.facts);
-    const std::size_t fixed =
-        framed(map.title, json, {}).size() + overview.overview.size() + overview.pyramid.size();
-    std::optional<std::string> text;
-    if (fixed < max_bytes) text = values(sets, precision, spans, max_bytes - fixed);
-    if (text) {
-      Page page{framed(map.title, json, {overview.overview, overview.pyramid, *text}), ""};
+    const PageLayout layout = layout_of(sets, survey, precision);
+    const std::string json = facts(sets, precision, survey, layout);
+    const std::size_t fixed = framed(map.title, json, {}).size();
+    std::optional<PageElements> elements;
+    if (fixed < max_bytes)
+      elements = page_elements(sets, survey, layout, precision, max_bytes - fixed, pool);
+    if (elements) {
+      std::vector<std::string_view> parts = {elements->overview, elements->pyramid};
+      parts.insert(parts.end(), elements->values.begin(), elements->values.end());
+      Page page{framed(map.title, json, parts), ""};
       page.text = description(sets, precision, page.html.size());
       return page;
     }

@@ -37,18 +37,25 @@ std::uint16_t strength_code(double value, CellKind kind, double unit) {
 }
 
 PageLevel page_level(std::size_t rows, std::size_t columns, std::size_t tall, std::size_t wide) {
-  PageLevel level{tall, wide, blocks_in(rows, tall), blocks_in(columns, wide), {}};
+  PageLevel level{tall, wide, blocks_in(rows, tall), blocks_in(columns, wide), rows, {}};
   level.codes.assign(level.rows * level.columns, 0);
   return level;
 }
 
 void add_row(PageLevel& level, std::size_t i, std::span<const std::uint16_t> codes) {
+  if (i % level.tall == 0) {
+    level.strongest.assign(codes.begin(), codes.end());
+  } else {
+    for (std::size_t j = 0; j < codes.size(); ++j)
+      level.strongest[j] = std::max(level.strongest[j], codes[j]);
+  }
+  if ((i + 1) % level.tall != 0 && i + 1 != level.cell_rows) return;
+  const auto at = level.strongest.begin();
   std::uint16_t* const row = level.codes.data() + i / level.tall * level.columns;
-  for (std::size_t block = 0, j = 0; block < level.columns; ++block) {
-    std::uint16_t strongest = row[block];
-    for (const std::size_t end = std::min(j + level.wide, codes.size()); j < end; ++j)
-      strongest = std::max(strongest, codes[j]);
-    row[block] = strongest;
+  for (std::size_t block = 0; block < level.columns; ++block) {
+    const std::size_t end = std::min((block + 1) * level.wide, codes.size());
+    row[block] = *std::max_element(at + static_cast<std::ptrdiff_t>(block * level.wide),
+                                   at + static_cast<std::ptrdiff_t>(end));
   }
 }
 

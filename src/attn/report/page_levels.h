@@ -27,13 +27,16 @@ std::uint16_t strength_code(double value, CellKind kind, double unit);
 struct PageLevel {
   std::size_t tall = 1, wide = 1;
   std::size_t rows = 0, columns = 0;  ///< blocks
+  std::size_t cell_rows = 0;          ///< of the matrix
   std::vector<std::uint16_t> codes;   ///< rows x columns
+  std::vector<std::uint16_t> strongest =
+      {};  ///< of each column, of the rows of an incomplete block
 };
 
 /// A level of a matrix of rows x columns cells, all hidden.
 PageLevel page_level(std::size_t rows, std::size_t columns, std::size_t tall, std::size_t wide);
 
-/// Adds row `i` of the matrix.
+/// Adds row `i` of the matrix, after the rows before it.
 void add_row(PageLevel& level, std::size_t i, std::span<const std::uint16_t> codes);
 
 struct BlockSize {

@@ -19,7 +19,8 @@ struct RowFacts {
   float min = std::numeric_limits<float>::infinity(), max = -min;
 };
 
-RowFacts facts_of(const HeatRow& row) {
+/// Without `sums`, the sum and the entropy are NaN.
+RowFacts facts_of(const HeatRow& row, bool sums) {
   RowFacts facts;
   bool negative = false;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
@@ -34,6 +35,7 @@ RowFacts facts_of(const HeatRow& row) {
     facts.min = std::min(facts.min, static_cast<float>(value));
     facts.max = std::max(facts.max, static_cast<float>(value));
   }
+  if (!sums) facts.sum = kPageNan;
   if (negative || !(facts.sum > 0)) {
     facts.entropy = kPageNan;
     return facts;
@@ -88,73 +90,33 @@ void append_row(std::vector<std::byte>& bytes, const HeatRow& row, std::size_t f
 
 }  // namespace
 
-std::size_t PageSpans::cells() const {
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < first.size(); ++i) count += end[i] - first[i];
-  return count;
-}
-
-PageSurvey survey_of(const HeatMap& map) {
-  const std::size_t columns = map.columns();
-  PageSurvey survey;
-  PageSpans& spans = survey.spans;
-  spans.first.assign(map.rows(), columns);
-  spans.end.assign(map.rows(), 0);
-  for (const HeatPanel& panel : map.panels)
-    for (std::size_t i = 0; i < map.rows(); ++i) {
-      const HeatRow row = map.row(panel, i);
-      std::size_t first = 0, end = columns;
-      while (first < spans.first[i] && !has_number(row.kinds[first])) ++first;
-      while (end > spans.end[i] && !has_number(row.kinds[end - 1])) --end;
-      spans.first[i] = std::min(spans.first[i], first);
-      spans.end[i] = std::max(spans.end[i], end);
-      for (const double value : row.values)
-        if (std::isfinite(value)) survey.largest = std::max(survey.largest, std::abs(value));
+void PageValues::add(const HeatRow& row) {
+  const std::size_t step = precision_.step;
+  if (step == 1) {
+    blocks_ = row;
+  } else {
+    if (merged_ == 0) {
+      const std::size_t count = (row.kinds.size() + step - 1) / step;
+      blocks_ = {std::vector<double>(count, 0), std::vector<CellKind>(count, CellKind::hidden)};
     }
-  for (std::size_t i = 0; i < map.rows(); ++i)
-    spans.first[i] = std::min(spans.first[i], spans.end[i]);  // a row with only hidden cells
-  return survey;
+    merge_row(blocks_, row, step);
+  }
+  if (++merged_ == step) end_row();
 }
 
-PageSpans united(const PageSpans& a, const PageSpans& b) {
-  PageSpans both = a;
-  for (std::size_t i = 0; i < a.first.size(); ++i) {
-    both.first[i] = std::min(a.first[i], b.first[i]);
-    both.end[i] = std::max(a.end[i], b.end[i]);
-  }
-  return both;
+std::vector<std::byte> PageValues::take() {
+  if (merged_ > 0) end_row();
+  facts_.insert(facts_.end(), cells_.begin(), cells_.end());
+  return std::move(facts_);
 }
 
-PageSpans reduced(const PageSpans& spans, std::size_t step) {
-  PageSpans small;
-  for (std::size_t i = 0; i < spans.first.size(); ++i) {
-    const std::size_t first = spans.first[i] / step, end = (spans.end[i] + step - 1) / step;
-    if (i % step == 0) {
-      small.first.push_back(first);
-      small.end.push_back(end);
-    } else {
-      small.first.back() = std::min(small.first.back(), first);
-      small.end.back() = std::max(small.end.back(), end);
-    }
-  }
-  return small;
-}
-
-std::vector<std::byte> page_values(const HeatMap& map, const HeatPanel& panel,
-                                   const PageSpans& spans, int bits, std::size_t step) {
-  std::vector<std::byte> cells, bytes;
-  cells.reserve(spans.cells() * static_cast<std::size_t>(bits) / 8);
-  for (std::size_t i = 0; i < map.rows(); ++i) {
-    const HeatRow row = map.row(panel, i);
-    const RowFacts facts = facts_of(row);
-    append_row(cells, row, spans.first[i], spans.end[i], facts, bits);
-    append_float(bytes, step == 1 ? facts.sum : kPageNan, 32);
-    append_float(bytes, step == 1 ? facts.entropy : kPageNan, 32);
-    append_float(bytes, facts.min, 32);
-    append_float(bytes, facts.max, 32);
-  }
-  bytes.insert(bytes.end(), cells.begin(), cells.end());
-  return bytes;
+void PageValues::end_row() {
+  const RowFacts facts = facts_of(blocks_, precision_.step == 1);
+  append_row(cells_, blocks_, spans_.first[row_], spans_.end[row_], facts, precision_.bits);
+  for (const double fact : {facts.sum, facts.entropy, double{facts.min}, double{facts.max}})
+    append_float(facts_, fact, 32);
+  ++row_;
+  merged_ = 0;
 }
 
 }  // namespace attn

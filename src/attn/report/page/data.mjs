@@ -22,16 +22,31 @@ const digits = new Uint8Array(128);
 '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%()*+,-./:;=?@[]^_{|'
     .split('').forEach((letter, digit) => { digits[letter.charCodeAt(0)] = digit; });
 
+/** The next task of the page, after input that waits. */
+export const nextTask = () => new Promise(resume => setTimeout(resume));
+
+/** Ends the task if it has taken long, so that the browser can handle input. */
+export class Pauses {
+  constructor() { this.start = performance.now(); }
+  async pause() {
+    if (performance.now() - this.start < 12) return;
+    await nextTask();
+    this.start = performance.now();
+  }
+}
+
 /**
  * Five base-85 digits, the most significant first, encode a little-endian 32-bit word (report/markup.h).
  * @param {string} text
  */
-export function decodedBase85(text) {
-  const words = new Uint32Array(Math.floor(text.length / 5));
-  for (let k = 0, at = 0; k < words.length; ++k, at += 5)
+export async function decodedBase85(text) {
+  const words = new Uint32Array(Math.floor(text.length / 5)), pauses = new Pauses();
+  for (let k = 0, at = 0; k < words.length; ++k, at += 5) {
     words[k] = (((digits[text.charCodeAt(at)] * 85 + digits[text.charCodeAt(at + 1)]) * 85 +
                  digits[text.charCodeAt(at + 2)]) * 85 + digits[text.charCodeAt(at + 3)]) * 85 +
         digits[text.charCodeAt(at + 4)];
+    if (k % 16384 === 0) await pauses.pause();
+  }
   return new Uint8Array(words.buffer);
 }
 
@@ -44,16 +59,6 @@ export async function inflated(bytes) {
   const packed = new Blob([/** @type {any} */ (bytes.subarray(4, 4 + length))]);
   const stream = packed.stream().pipeThrough(new DecompressionStream('deflate'));
   return new Uint8Array(await new Response(stream).arrayBuffer());
-}
-
-/** Lets the browser handle input if this task has taken long. */
-export class Pauses {
-  constructor() { this.start = performance.now(); }
-  async pause() {
-    if (performance.now() - this.start < 12) return;
-    await new Promise(resume => setTimeout(resume));
-    this.start = performance.now();
-  }
 }
 
 // Four numbers for each row: sum, entropy in nats, least, greatest.
@@ -255,7 +260,7 @@ export class Data {
   get setCount() { return this.compares ? 3 : 1; }
 
   /** @param {string} id */
-  async bytes(id) { return inflated(decodedBase85(await this.textOf(id))); }
+  async bytes(id) { return inflated(await decodedBase85(await this.textOf(id))); }
 
   /**
    * Decodes the overview levels of a set; `ready(first, end)` is called for each part.

@@ -1,7 +1,7 @@
 // The page: its state, its input events, and what it draws.
 
 import {Camera} from './camera.mjs';
-import {Data, Matrix, Pauses, blankName, kDifference, kEntropy, kSum} from './data.mjs';
+import {Data, Matrix, Pauses, blankName, kDifference, kEntropy, kSum, nextTask} from './data.mjs';
 import {Figure} from './figure.mjs';
 import {GlPainter} from './gl.mjs';
 import {kStatisticNames, orderedHeads, statistic} from './order.mjs';
@@ -117,6 +117,7 @@ async function drawHead() {
   }
   drawMatrices();
   const heads = await Promise.all(figures.map(figure => data.head(figure.set, head)));
+  await nextTask();
   if (key !== wanted) return;
   heads.forEach((one, k) => { figures[k].head = one; });
   if (undecided) selectStrongest();
