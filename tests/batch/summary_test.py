@@ -92,6 +92,19 @@ def test_nan_is_left_out(tmp_path):
         "shape": [2, 1], "min": 2.0, "max": 2.0, "mean": 2.0}
 
 
+def test_entropy_leaves_out_rows_with_nan(tmp_path):
+    job = {"Q": [["NaN"], [1]], "K": [[1], [2]], "scale": "none", "outputs": ["weights"]}
+    assert attn("batch", "-", "--summary", "s.ndjson", "--nan", "allow", stdin=json.dumps(job), cwd=tmp_path).returncode == 0
+    weights = np.exp([1, 2]) / np.exp([1, 2]).sum()
+    assert rows_of(tmp_path / "s.ndjson")[0]["outputs"]["weights"]["entropy"] == pytest.approx(entropy(weights))
+
+
+def test_weights_without_rows_with_numbers_have_no_entropy(tmp_path):
+    job = {"Q": [["NaN"]], "K": [[1], [2]], "outputs": ["weights"]}
+    assert attn("batch", "-", "--summary", "s.ndjson", "--nan", "allow", stdin=json.dumps(job), cwd=tmp_path).returncode == 0
+    assert "entropy" not in rows_of(tmp_path / "s.ndjson")[0]["outputs"]["weights"]
+
+
 def test_empty_rows_have_entropy_0(tmp_path):
     attn("batch", "-", "--summary", "s.ndjson", cwd=tmp_path, stdin=json.dumps(
         {"Q": [[1.0], [1.0]], "K": [[1.0], [1.0]], "mask": [[False, False], [True, True]], "outputs": ["weights"]}))

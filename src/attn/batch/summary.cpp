@@ -27,15 +27,24 @@ bool is_weights(const std::string& output) {
   return output == "weights" || output == "mean_weights";
 }
 
-/// The mean over the rows of -sum(w log w), with 0 log 0 = 0. Empty for a tensor without rows.
+/// The mean of -sum(w log w), with 0 log 0 = 0, over the rows without NaN and negative numbers.
+/// Empty if there are none.
 std::optional<double> mean_entropy(const Tensor& weights) {
   if (weights.rank() == 0 || weights.size() == 0) return std::nullopt;
-  const std::size_t rows = weights.size() / weights.shape().back();
+  const std::size_t columns = weights.shape().back();
   return visit(weights.dtype(), [&]<class T>(Type<T>) -> std::optional<double> {
     double sum = 0;
-    for (const T element : weights.data<T>())
-      if (const auto w = static_cast<double>(element); w != 0) sum -= w * std::log(w);
-    return sum / static_cast<double>(rows);
+    std::size_t rows = 0;
+    const auto elements = weights.data<T>();
+    for (std::size_t start = 0; start < elements.size(); start += columns) {
+      double entropy = 0;
+      for (const T element : elements.subspan(start, columns))
+        if (const auto w = static_cast<double>(element); w != 0) entropy -= w * std::log(w);
+      if (std::isnan(entropy)) continue;
+      sum += entropy;
+      ++rows;
+    }
+    return rows == 0 ? std::nullopt : std::optional(sum / static_cast<double>(rows));
   });
 }
 
