@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from support.attn import ATTN, attn, attn_and_peak, json_lines, under_asan, under_sanitizer
+from support.checkpoints import write_model
 from support.jobs import is_expected, job, write_jobs
 
 MIB = 2**20
@@ -288,7 +289,7 @@ def test_line_that_is_too_long_fails_and_the_others_run(attempt):
 
 
 @NOT_UNDER_SANITIZER
-@pytest.mark.parametrize("kind", ["read", "drawn", "computed"])
+@pytest.mark.parametrize("kind", ["read", "model", "drawn", "computed"])
 def test_jobs_of_a_batch_together_keep_to_max_memory(tmp_path, kind):
     """Tensors that are read, drawn and computed all count, and are freed for the next job. All eight
     jobs at once would take 256 MB."""
@@ -298,7 +299,13 @@ def test_jobs_of_a_batch_together_keep_to_max_memory(tmp_path, kind):
     for number in range(8):
         if kind == "read":
             np.save(tmp_path / f"{number}.npy", np.full((500_000, 8), number, np.float64))  # 32 MB
+        if kind == "model":
+            weights = {f"layers.0.self_attn.{name}_proj.weight": np.eye(2) for name in "qkvo"}
+            write_model(tmp_path / str(number), {"model_type": "llama", "hidden_size": 2, "num_attention_heads": 1,
+                                                 "num_hidden_layers": 1},
+                        {**weights, "layers.0.input_layernorm.weight": np.ones(2), "unused": np.zeros(4_000_000)})
         text = {"read": one_row | {"Q": f"../{number}.npy"},
+                "model": {"model": f"../{number}", "layer": 0, "hidden": [[1.0, 2.0]], "outputs": ["weights"]},
                 "drawn": one_row | {"seed": number, "Q": {"rand": {"shape": [500_000, 8]}}},
                 "computed": {"seed": number, "Q": square, "K": square}}[kind]
         (tmp_path / "jobs" / f"{number}.json").write_text(json.dumps(text))

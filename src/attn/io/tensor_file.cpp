@@ -191,6 +191,12 @@ const FileBytes& TensorFiles::file(const std::string& path) {
     add(std::move(file));
     return files_.at(path);
   }
+  // A job of a batch reserves memory before the file is read.
+  std::error_code is_no_file;
+  if (const std::uintmax_t size = std::filesystem::file_size(path, is_no_file); !is_no_file) {
+    budget_.charge(size, printable(path));
+    budget_.release(size);
+  }
   // Keep the version whose digest is recorded, for tensors requested later.
   const auto held = held_.emplace(path, shared_->file(path)).first;
   add(held->second->bytes());
