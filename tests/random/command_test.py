@@ -201,6 +201,9 @@ REFUSED = [
     (["rand", "--seed", 1, "--repeat", 2, "-o", "x.npy"], "holds one tensor, found 2"),
     (["rand", "--sed", 1], "unknown flag '--sed' (did you mean '--seed'?)"),
     (["rand"], "--seed is required"),
+    (["nonsense"], "unknown random method 'nonsense'"),
+    (["rand", "--high", 3], "rand: unknown argument 'high'"),
+    (["randint", "--high", 3, "--shape", 2**40], "--seed is required"),
 ]
 
 

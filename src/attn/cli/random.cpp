@@ -18,7 +18,8 @@ namespace attn {
 namespace {
 
 struct RandomArgs {
-  std::string method, seed, generator = "RandomState", input;
+  std::string method, generator = "RandomState", input;
+  std::optional<std::string> seed;
   std::map<std::string, std::string> arguments;  ///< those given, by their names in a job
   std::map<std::string, bool> booleans;
   std::size_t repeat = 1;
@@ -168,12 +169,28 @@ void refuse_flags_with_file(const RandomArgs& args) {
   if (args.repeat != 1) refuse("--repeat");
 }
 
+/// Errors: usage, for wrong arguments, otherwise for the missing seed. Draws with any seed, unless
+/// that takes long.
+[[noreturn]] void refuse_without_seed(const RandomArgs& args, TensorFiles& files) {
+  constexpr std::size_t kFew = std::size_t{1} << 20;  // bytes
+  if (!names_file(args.method)) {
+    const Json spec = spec_of(args);
+    std::optional<Tensor> values;
+    if (!args.input.empty()) values = files.read(parse_tensor_ref(args.input));
+    const Tensor* given = values ? &*values : nullptr;
+    RandomStream stream = make_stream(Json{std::int64_t{0}}, args.generator);
+    if (random_tensor_bytes(spec, given) <= kFew) draw(spec, stream, given);
+  }
+  fail_usage("--seed is required; see 'attn random --help'");
+}
+
 int run_random(const RandomArgs& args) {
   if (names_file(args.method)) refuse_flags_with_file(args);
   TensorFiles files(reading_limits(args.limits, FileAccess::read));
   TensorMap arrays;
   try {
-    const Json seed = value_from_flag(*find_field("seed"), args.seed, "--seed");
+    if (!args.seed) refuse_without_seed(args, files);
+    const Json seed = value_from_flag(*find_field("seed"), *args.seed, "--seed");
     RandomStream stream = make_stream(seed, args.generator);
     if (names_file(args.method)) {
       emit_tensors(run_steps(args, stream, files), args.emit, files);
@@ -252,10 +269,11 @@ Command random_command() {
                "name of the method in its library (see below), or a list of steps: FILE.json, or - "
                "for standard input"),
            random_methods())),
-       required(
-           text("--seed", args->seed, "N[,M...]",
-                "N means np.random.seed(N), torch.manual_seed(N) or jax.random.key(N); N,M means "
-                "np.random.seed([N, M])")),
+       text("--seed",
+            Store<std::string>([args = args.get()](const std::string& seed) { args->seed = seed; }),
+            "N[,M...]",
+            "N means np.random.seed(N), torch.manual_seed(N) or jax.random.key(N); N,M means "
+            "np.random.seed([N, M])"),
        generator_option(*args),
        integer("--repeat", args->repeat, {.min = 1}, "N",
                "number of arrays to generate, one after another")});
