@@ -60,14 +60,19 @@ def test_files_are_layers_in_their_order(tmp_path):
 
 
 @pytest.mark.parametrize("args, code, text", [
-    (["wide.npy"], 65, "(..., L, L)"), (["a.npy", "b.npy"], 65, "as in the first layer"),
+    (["wide.npy"], 65, "wide.npy: expected weights of self-attention, (..., L, L), found (2, 3)"),
+    (["a.npy", "b.npy"], 65, "b.npy: expected weights of 1 batch item and 3 tokens, as in the layers before, found (4, 4)"),
+    (["heads.npy"], 65, "heads.npy: expected weights of self-attention, (..., L, L), found (2, 0, 3, 3)"),
+    (["job.npz"], 65, "job.npz: has no weights, but found Q, K"),
+    (["a.npy", "job.npz"], 65, "job.npz: has no weights, but found Q, K"),
     (["vector.npy"], 65, "2 to 5 axes"), (["many.npy"], 65, "a tensor without elements"),
     (["a.npy", "--residual", "1.5"], 2, "from 0 to 1"),
-    (["none.npz"], 65, "none.npz: expected the weights of a layer, found none"),
+    (["none.npz"], 65, "none.npz: has no weights"),
     (["a.npy", "--discard", "-1"], 2, "--discard"), (["missing.npy"], 66, "missing.npy")])
 def test_errors(tmp_path, args, code, text):
-    for name, shape in {"wide": (2, 3), "a": (3, 3), "b": (4, 4), "vector": (3,)}.items():
+    for name, shape in {"wide": (2, 3), "a": (3, 3), "b": (4, 4), "vector": (3,), "heads": (2, 0, 3, 3)}.items():
         np.save(tmp_path / f"{name}.npy", np.ones(shape))
     np.save(tmp_path / "many.npy", np.zeros((2**21, 0, 0)))
     np.savez(tmp_path / "none.npz")
+    np.savez(tmp_path / "job.npz", Q=np.ones((3, 3)), K=np.ones((3, 3)))
     assert_error(attn("rollout", *args, cwd=tmp_path), code, text)

@@ -220,7 +220,95 @@ class TestFiles:
 
     def test_rows_need_their_weight_sum(self, tmp_path):
         np.savez(tmp_path / "rows.npz", entropy=np.ones(3))
-        assert_error(attn("stats", "rows.npz", cwd=tmp_path), 65, "rows.npz: entropy", "2 to 5 axes")
+        assert_error(attn("stats", "rows.npz", cwd=tmp_path), 65, "rows.npz: has no weights, but found entropy")
+
+    @pytest.mark.parametrize("form", ["npz", "json"])
+    def test_queries_and_keys_of_a_job_are_no_weights(self, tmp_path, form):
+        job = {"Q": np.ones((3, 4)), "K": np.ones((3, 4)), "embeddings": np.ones((3, 3)), "scores": np.ones((3, 3))}
+        if form == "npz":
+            np.savez(tmp_path / "job.npz", **job)
+        else:
+            (tmp_path / "job.json").write_text(json.dumps({name: x.tolist() for name, x in job.items()}))
+        assert_error(attn("stats", f"job.{form}", cwd=tmp_path), 65,
+                     f"job.{form}: has no weights, but found Q, K, embeddings, ...; FILE#NAME uses a tensor of any name")
+
+    def test_a_named_tensor_of_a_job_is_used(self, tmp_path):
+        np.savez(tmp_path / "job.npz", Q=np.eye(3))
+        assert stats("job.npz#Q", cwd=tmp_path)[0]["distance"] == 0
+
+    @pytest.mark.parametrize("output", ["mean_weights", "dropped_weights"])
+    def test_other_outputs_that_are_weights(self, tmp_path, output):
+        np.savez(tmp_path / "out.npz", **{output: np.eye(3)[None], "scores": np.ones((1, 3, 3))})
+        [line] = stats("out.npz", cwd=tmp_path)
+        assert (line["name"], line["entropy"]) == (output, 0)
+
+
+class TestBundles:
+    @pytest.fixture(scope="class", params=["npz", "safetensors"])
+    def folder(self, request, tmp_path_factory):
+        """Weights, and statistics of rows, of five jobs with two heads."""
+        folder = tmp_path_factory.mktemp("bundles")
+        rng = np.random.default_rng(6)
+        lines = []
+        for _ in range(5):
+            q, k = rng.standard_normal((2, 6, 4)).tolist()
+            lines.append(json.dumps({"Q": q, "K": k, "heads": 2, "causal": True}))
+        for name, outputs in [("weights", "weights"), ("rows", ",".join(OF_ROWS[:-2]))]:
+            for bundle in [], ["--bundle", "3"]:
+                out = f"{name}{'-bundled' if bundle else ''}"
+                run = attn("batch", "-", "--out-dir", out, "--format", request.param, "--outputs", outputs, *bundle,
+                           stdin="\n".join(lines), cwd=folder)
+                assert run.returncode == 0, run.stderr
+        return folder
+
+    @pytest.mark.parametrize("kind", ["weights", "rows"])
+    def test_jobs_of_bundles_are_combined(self, folder, kind):
+        [single, bundled] = [stats(name, "--by", "all", cwd=folder) for name in (kind, f"{kind}-bundled")]
+        assert [(line["head"], line["queries"]) for line in bundled] == [(0, 30), (1, 30)]
+        for one, other in zip(single, bundled):
+            assert_line(one, {name: value for name, value in other.items() if isinstance(value, float)})
+
+    def test_lines_name_the_jobs(self, folder):
+        names = {line["name"] for line in stats("rows-bundled", cwd=folder)}
+        assert names == {"1", "2", "3", "4", "5"}
+        assert {line["name"] for line in stats("weights-bundled", cwd=folder)} == {f"{name}/weights" for name in names}
+
+    def test_one_job_of_a_bundle(self, folder):
+        suffix = next((folder / "weights").glob("2.*")).suffix
+        [one, other] = [stats(name, cwd=folder) for name in
+                        (f"weights/2{suffix}", f"weights-bundled/bundle-1{suffix}#2/weights")]
+        assert [line["entropy"] for line in one] == [line["entropy"] for line in other]
+
+    def test_similarity(self, folder):
+        [single, bundled] = [stats(name, "--by", "all", "--similarity", cwd=folder) for name in
+                             ("weights", "weights-bundled")]
+        assert_line(single[0], {name: bundled[0][name] for name in ("cosine", "divergence")})
+
+
+class TestStrangeWeights:
+    def test_nan_makes_the_statistics_of_its_head_nan(self, tmp_path):
+        w = causal_weights((2, 5, 5))
+        w[1, 2, 0] = np.nan
+        np.save(tmp_path / "w.npy", w)
+        first, second = stats("w.npy", cwd=tmp_path)
+        assert_line(first, statistics_of(w[0]))
+        assert second["queries"] == 5
+        assert {second[name] for name in OF_ROWS[1:-2]} == {"NaN"}
+
+    @pytest.mark.parametrize("flags", [[], ["--similarity"]])
+    def test_negative_weights_are_refused(self, tmp_path, flags):
+        w = causal_weights((2, 5, 5))
+        w[1, 3, 0] = -0.5
+        np.savez(tmp_path / "w.npz", weights=w)
+        assert_error(attn("stats", "w.npz", *flags, cwd=tmp_path), 65,
+                     "w.npz: weights: expected weights, which are not negative, found -0.5 for query 3")
+
+    def test_other_files_are_still_used(self, tmp_path):
+        np.save(tmp_path / "a.npy", -np.eye(3))
+        np.save(tmp_path / "b.npy", np.eye(3))
+        run = attn("stats", "a.npy", "b.npy", "--format", "csv", cwd=tmp_path)
+        assert_error(run, 65, "a.npy: expected weights")
+        assert run.stdout.count(b"\n") == 2 and b"b.npy" in run.stdout
 
 
 LAST = sorted(LOST)

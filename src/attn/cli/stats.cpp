@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <tuple>
 
 #include "attn/base/error.h"
@@ -19,6 +20,7 @@
 #include "attn/io/csv.h"
 #include "attn/io/json_write.h"
 #include "attn/io/staged_file.h"
+#include "attn/job/fields.h"
 #include "attn/result/result_writer.h"
 #include "attn/stats/head_statistics.h"
 #include "attn/stats/rollout.h"
@@ -229,6 +231,46 @@ using Similarities = std::map<HeadKey, HeadSimilarity>;  ///< by name and layer
 
 constexpr std::size_t kBytesPerLine = 4096;  // a line's numbers as JSON values and as text
 
+/// The names of `weights`, or of all tensors that may be weights: floating-point numbers, or the
+/// only tensor, under names that neither the keys nor the other outputs of a job have. Errors:
+/// data, if there are none.
+std::vector<std::string> weights_in(const TensorMap& tensors) {
+  if (contains(tensors, Output::weights)) return {std::string(name_of(Output::weights))};
+  std::vector<std::string> names, others;
+  for (const auto& [name, tensor] : tensors) {
+    const auto output = output_named(name);
+    const bool is_other =
+        output && output != Output::dropped_weights && output != Output::mean_weights;
+    const bool is_number = is_float(tensor.dtype()) || tensors.size() == 1;
+    (is_number && !is_other && find_field(name) == nullptr ? names : others).push_back(name);
+  }
+  if (!names.empty()) return names;
+  constexpr std::size_t kNamed = 3;
+  const std::span<const std::string> first(others.data(), std::min(others.size(), kNamed));
+  throw Error(ErrorKind::data,
+              Problem{.message = others.empty()
+                                     ? "has no weights"
+                                     : "has no weights, but found " + printable(join(first, ", ")) +
+                                           (others.size() > kNamed ? ", ..." : ""),
+                      .hint = others.empty() ? "" : "FILE#NAME uses a tensor of any name"});
+}
+
+/// The results in a bundle of attn batch, by the names of their jobs: its tensors are called
+/// JOB/OUTPUT. Empty if the file is no bundle with weights or weight_sum.
+std::map<std::string, ResultFile> jobs_of_bundle(const TensorMap& tensors) {
+  std::map<std::string, ResultFile> jobs;
+  bool has_weights = false;
+  for (const auto& [name, tensor] : tensors) {
+    const std::size_t slash = name.rfind('/');
+    if (slash == name.npos) return {};
+    const std::string output = name.substr(slash + 1);
+    has_weights =
+        has_weights || output == name_of(Output::weights) || output == name_of(Output::weight_sum);
+    jobs[name.substr(0, slash)].tensors.set(output, tensor);
+  }
+  return has_weights ? jobs : std::map<std::string, ResultFile>{};
+}
+
 /// Reads files and adds up the sums of their heads.
 class Collector {
  public:
@@ -244,6 +286,7 @@ class Collector {
 
   /// Errors: as read_result(); data, naming the file.
   void add(const std::string& file) {
+    job_.clear();
     TensorFiles files(limits_);
     const TensorRef ref = parse_tensor_ref(file);
     ResultFile result;
@@ -251,7 +294,12 @@ class Collector {
       result = read_result(ref.path, files);
     else
       result.tensors = tensors_of(ref, files);
-    within(printable(file), [&] { add_tensors(result, files); });
+    within(printable(file), [&] {
+      if (ref.member.empty())
+        add_file(result, files);
+      else
+        add_tensors(result, true, files);
+    });
     files.require_unchanged();
   }
 
@@ -277,27 +325,31 @@ class Collector {
     return converted(ids, DType::i64, files);
   }
 
-  void add_tensors(const ResultFile& result, TensorFiles& files) {
+  /// The result of one job, or those of a bundle.
+  void add_file(const ResultFile& result, TensorFiles& files) {
+    std::map<std::string, ResultFile> jobs = jobs_of_bundle(result.tensors);
+    if (jobs.empty()) return add_tensors(result, false, files);
+    for (const auto& [job, part] : jobs) {
+      job_ = job;
+      within(printable(job), [&, &own = part] { add_tensors(own, false, files); });
+    }
+  }
+
+  /// `is_named`: the user named the only tensor.
+  void add_tensors(const ResultFile& result, bool is_named, TensorFiles& files) {
     const TensorMap& tensors = result.tensors;
     std::optional<Tensor> ids = token_ids_;
     const std::string ids_name(name_of(Input::token_ids));
     if (const Tensor* own = tensors.find(ids_name); own != nullptr && !ids)
       ids = checked_ids(*own, ids_name, files);
     const std::string weights(name_of(Output::weights));
-    if (tensors.contains(weights)) {
-      add_weights(result, weights, ids, files);
-    } else if (contains(tensors, Output::weight_sum)) {
+    if (tensors.contains(weights))
+      within(weights, [&] { add_weights(result, weights, ids, files); });
+    else if (contains(tensors, Output::weight_sum))
       add_row_statistics(result, files);
-    } else {
-      bool any = false;
-      for (const auto& entry : tensors) {
-        if (!is_float(entry.second.dtype()) && tensors.size() > 1) continue;
-        within(printable(entry.first), [&] { add_weights(result, entry.first, ids, files); });
-        any = true;
-      }
-      if (!any)
-        throw Error(ErrorKind::data, Problem{.message = "has no weights (floating-point numbers)"});
-    }
+    else
+      for (const std::string& name : is_named ? tensors.names() : weights_in(tensors))
+        within(printable(name), [&] { add_weights(result, name, ids, files); });
   }
 
   void charge_lines(const HeadAxes& axes, TensorFiles& files) const {
@@ -319,8 +371,14 @@ class Collector {
     return own;
   }
 
+  /// With the job's name, if it is in a bundle and its lines are its own.
+  std::string name_in_table(const std::string& name) const {
+    if (job_.empty() || args_.by == Grouping::all) return name;
+    return name.empty() ? job_ : job_ + "/" + name;
+  }
+
   HeadKey key_of(const std::string& name, const HeadAxes& axes, std::size_t index) const {
-    HeadKey key{.name = name};
+    HeadKey key{.name = name_in_table(name)};
     if (axes.has_heads) key.head = static_cast<std::int64_t>(index % axes.heads);
     if (axes.has_items && args_.by == Grouping::item)
       key.item = static_cast<std::int64_t>(index / axes.heads % axes.items);
@@ -367,7 +425,7 @@ class Collector {
       files.budget().charge(saturating_product({2, shape[3], shape[4], sizeof(double)}), "",
                             "convert");
     for (std::size_t layer = 0; layer < axes.layers; ++layer) {
-      HeadKey key{.name = name};
+      HeadKey key{.name = name_in_table(name)};
       if (axes.has_layers) key.layer = static_cast<std::int64_t>(layer);
       HeadSimilarity& heads = similarities.try_emplace(key, axes.heads).first->second;
       if (heads.heads() != axes.heads)
@@ -415,6 +473,7 @@ class Collector {
   const StatsArgs& args_;
   ReadLimits limits_;
   std::optional<Tensor> token_ids_;
+  std::string job_;  ///< of a bundle; "": the file has one job
 };
 
 std::vector<std::string> columns_of_table(const StatsArgs& args) {
@@ -553,10 +612,17 @@ Tensor with_all_axes(const Tensor& weights) {
   return weights.reshaped({axes.layers, axes.items, axes.heads, *(shape.end() - 2), shape.back()});
 }
 
-/// The weights of a file: `weights`, or all its tensors in order.
-std::vector<std::string> layers_in(const TensorMap& tensors) {
-  const std::string weights(name_of(Output::weights));
-  return tensors.contains(weights) ? std::vector{weights} : tensors.names();
+/// Errors: data, unless the weights are those of self-attention with the batch items and tokens of
+/// the layers before, whose product is `result`.
+void check_layer(const Tensor& given, const Shape& shape, const std::optional<Shape>& result) {
+  if (shape[2] == 0 || shape[3] != shape[4])
+    throw Error(ErrorKind::data, Problem{.expected = "weights of self-attention, (..., L, L)",
+                                         .found = to_string(given.shape())});
+  if (!result || *result == Shape{shape[1], shape[3], shape[4]}) return;
+  throw Error(ErrorKind::data,
+              Problem{.expected = "weights of " + counted((*result)[0], "batch item") + " and " +
+                                  counted((*result)[1], "token") + ", as in the layers before",
+                      .found = to_string(given.shape())});
 }
 
 /// Copies of a layer's matrices (B, L, L) in doubles: fused, the result before and after, and the
@@ -571,10 +637,16 @@ int print_rollout(const RolloutArgs& args) {
   Rollout rollout(args.options);
   bool is_batched = false;
   for (const std::string& file : files_of(args.layers)) {
-    const TensorMap tensors = tensors_of(parse_tensor_ref(file), files);
-    for (const std::string& name : layers_in(tensors))
+    const TensorRef ref = parse_tensor_ref(file);
+    const TensorMap tensors = tensors_of(ref, files);
+    const std::vector<std::string> names =
+        ref.member.empty() ? within(printable(file), [&] { return weights_in(tensors); })
+                           : tensors.names();
+    for (const std::string& name : names)
       within(label_of(file, name), [&] {
         const Tensor weights = with_all_axes(tensors.at(name));
+        check_layer(tensors.at(name), weights.shape(),
+                    rollout.has_layers() ? std::optional(rollout.result().shape()) : std::nullopt);
         is_batched |= tensors.at(name).rank() > 3;
         files.budget().charge(rollout_bytes(weights.shape()), "", "multiply");
         for (std::size_t layer = 0; layer < weights.shape()[0]; ++layer)

@@ -3,8 +3,11 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <string>
 #include <utility>
 
+#include "attn/base/error.h"
+#include "attn/base/number_text.h"
 #include "attn/core/reductions.h"
 
 namespace attn {
@@ -26,6 +29,15 @@ double jensen_shannon(std::span<const double> p, std::span<const double> q) {
     sum += divergence_term(p[j], m) + divergence_term(q[j], m);
   }
   return sum / 2;
+}
+
+/// Errors: data, for negative weights.
+void require_no_negative(std::span<const double> weights, std::size_t query) {
+  for (const double w : weights)
+    if (w < 0)
+      throw Error(ErrorKind::data,
+                  Problem{.expected = "weights, which are not negative",
+                          .found = python_repr(w) + " for query " + std::to_string(query)});
 }
 
 bool has_weight(std::span<const double> row) {
@@ -63,6 +75,7 @@ HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens) {
     query.own = tokens.own_keys[i];
     const Tensor row = cast(weights.at(i), DType::f64);
     const double* const data = row.data<double>().data();
+    require_no_negative(row.data<double>(), i);
     HeadSums::Numbers numbers{};
     for (std::size_t k = 0; k < numbers.size(); ++k) {
       const Output output = kStatistics[k].output;
@@ -86,6 +99,7 @@ void HeadSimilarity::add(const Tensor& weights) {
       Pair& sums = pair(a, b);
       for (std::size_t i = 0; i < L; ++i) {
         const auto p = row_of_matrix(of_a, i), q = row_of_matrix(of_b, i);
+        if (a == b) require_no_negative(p, i);
         if (!has_weight(p) || !has_weight(q)) continue;
         ++sums.queries;
         for (std::size_t j = 0; j < p.size(); ++j) sums.product += p[j] * q[j];

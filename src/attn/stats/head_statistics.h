@@ -62,7 +62,7 @@ struct SequenceTokens {
 };
 
 /// The sums of a head with `weights` (L, S). Without token ids, those of duplicate_token_weight and
-/// induction_weight are 0.
+/// induction_weight are 0. NaN makes all sums NaN. Errors: data, for negative weights.
 HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens);
 
 /// How alike the weights of heads are, over the queries of one or more sequences.
@@ -71,7 +71,7 @@ class HeadSimilarity {
   explicit HeadSimilarity(std::size_t heads);
 
   std::size_t heads() const { return heads_; }
-  /// `weights` is (heads, L, S).
+  /// `weights` is (heads, L, S). Errors: data, for negative weights.
   void add(const Tensor& weights);
   /// The cosine similarity of the weights as vectors over all queries and keys. NaN if one is 0.
   double cosine(std::size_t a, std::size_t b) const;
