@@ -114,8 +114,8 @@ BatchStatus status_of(const Manifest& manifest,
     status.failed.add(job.number);
     status.failures.push_back(std::move(job));
   });
-  std::sort(status.failures.begin(), status.failures.end(),
-            [](const Outcome& a, const Outcome& b) { return a.number < b.number; });
+  sort_outcomes(status.failures,
+                [](const Outcome& a, const Outcome& b) { return a.number < b.number; });
   NumberSet recorded = status.done;
   for (const auto& [first, last] : status.failed.ranges()) recorded.add(first, last);
   status.missing = recorded.missing_up_to(status.jobs.value_or(recorded.highest()));

@@ -1,5 +1,6 @@
 #include "attn/batch/item.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "attn/base/number_text.h"
@@ -56,6 +57,11 @@ std::string reason_of(Change change, const std::string& file) {
       break;
   }
   return "";
+}
+
+void sort_outcomes(std::vector<Outcome>& outcomes,
+                   bool (*precedes)(const Outcome& a, const Outcome& b)) {
+  std::sort(outcomes.begin(), outcomes.end(), precedes);
 }
 
 std::string identity_members(const Outcome& outcome) {

@@ -85,8 +85,7 @@ PruneReport prune_results(const Manifest& manifest, const std::vector<JobFile>& 
     job.outputs = std::move(removed);
     report.removed.push_back(std::move(job));
   });
-  std::sort(report.removed.begin(), report.removed.end(),
-            [](const Outcome& a, const Outcome& b) { return a.name < b.name; });
+  sort_outcomes(report.removed, [](const Outcome& a, const Outcome& b) { return a.name < b.name; });
   return report;
 }
 
