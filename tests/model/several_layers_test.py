@@ -1,5 +1,6 @@
 """`attn run --model DIR --layer all`: several layers at once, compared with a forward pass of each in NumPy."""
 
+import io
 import json
 
 import numpy as np
@@ -211,6 +212,26 @@ def test_warnings_name_the_layer(folder):
     assert done.returncode == 0
     assert b"warning: layer 2: weights: " in done.stderr
     assert done.stderr.count(b"\n") == 1
+
+
+def test_a_warning_about_all_layers_is_printed_once(folder):
+    done = run(folder, "--outputs", "weights", "-o", "w.npy", "--tokens", "a,b")
+    assert done.returncode == 0
+    assert done.stderr.startswith(b"attn: warning: tokens: expected as many as the 7 queries")
+    assert done.stderr.count(b"\n") == 1
+    assert batch(folder, "--tokens", "a,b", "--out-dir", "out").stderr.count(b"tokens: expected") == 1
+
+
+def test_existing_files_are_found_before_anything_is_computed(folder):
+    (folder / "w3.npy").write_bytes(b"")
+    assert_error(run(folder, "--outputs", "weights", "-o", "w{layer}.npy"), 73, "w3.npy: already exists")
+    assert [path.name for path in folder.glob("w*")] == ["w3.npy"]
+    assert run(folder, "--outputs", "weights", "-o", "w{layer}.npy", "--no-clobber").returncode == 0
+
+
+def test_binary_standard_output(folder):
+    done = run(folder, "--outputs", "weights", "--format", "npy")
+    close(np.load(io.BytesIO(done.stdout)), WEIGHTS)
 
 
 def test_different_shapes_cannot_be_joined(folder):

@@ -177,7 +177,7 @@ class LayersOfItem {
       return true;
     }
     result_.outputs = results_->outputs();
-    outcome_.warning = join(warnings_, "; ");
+    outcome_.warning = join(lines_of_layers(warnings_, series.layers().size()), "; ");
     std::unique_ptr<ResultWriter> writer;
     if (context_.naming && context_.naming->bundle == 0)
       writer = writer_of_item(attempt_.item, context_, job_, std::move(inputs_));
@@ -222,8 +222,7 @@ class LayersOfItem {
     add_digests_of(own);
     Execution execution =
         execute({job_, prepared, std::move(document), nullptr, job_.outputs, context_.nan});
-    for (const std::string& warning : execution.warnings)
-      warnings_.push_back("layer " + std::to_string(number) + ": " + warning);
+    for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
     results_->add(execution.result);
     return true;
   }
@@ -246,7 +245,7 @@ class LayersOfItem {
   MemoryEstimate memory_;
   Result result_;
   std::set<std::string> inputs_;
-  std::vector<std::string> warnings_;
+  std::vector<LayerWarning> warnings_;
 };
 
 /// Returns false if it needs more memory than is free now, and has to be started again.

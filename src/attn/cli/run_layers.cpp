@@ -60,7 +60,8 @@ class LayersRun {
       compute_joined();
     else
       compute_each();
-    for (const std::string& warning : warnings_) note("warning: " + warning);
+    for (const std::string& line : lines_of_layers(warnings_, series_.layers().size()))
+      note("warning: " + line);
     return 0;
   }
 
@@ -128,11 +129,11 @@ class LayersRun {
       if (args_.dry_run) add_plan(number, *layer, plan, memory, number == layers.back());
       layer->files.require_unchanged();
     }
-    if (args_.dry_run)
-      for (const std::int64_t number : layers) {
+    if (!is_joined_)
+      for (const std::int64_t number : layers)
         require_writable(targets_of(number), names_, policy());
-        if (is_joined_) break;
-      }
+    else if (args_.dry_run)
+      require_writable(destination_.targets, names_, policy());
   }
 
   /// Adds a layer to the plan of all.
@@ -180,8 +181,7 @@ class LayersRun {
           receiver);
     });
     layer.files.require_unchanged();
-    for (const std::string& warning : execution.warnings)
-      warnings_.push_back(name_of_number(number) + ": " + warning);
+    for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
     return std::move(execution.result);
   }
 
@@ -229,7 +229,7 @@ class LayersRun {
   std::optional<Plan> first_, joined_;
   Result described_;  ///< of joined outputs
   std::string text_;  ///< of --dry-run
-  std::vector<std::string> warnings_;
+  std::vector<LayerWarning> warnings_;
 };
 
 }  // namespace

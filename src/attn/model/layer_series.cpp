@@ -1,5 +1,6 @@
 #include "attn/model/layer_series.h"
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -34,6 +35,25 @@ std::string name_of_layer(const std::string& text, std::int64_t layer) {
   for (std::size_t at = 0; (at = name.find(kLayerWord, at)) != name.npos; at += number.size())
     name.replace(at, kLayerWord.size(), number);
   return name;
+}
+
+std::vector<std::string> lines_of_layers(const std::vector<LayerWarning>& warnings,
+                                         std::size_t count) {
+  std::vector<std::pair<std::string, std::vector<std::int64_t>>> groups;
+  for (const LayerWarning& warning : warnings) {
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& each) { return each.first == warning.text; });
+    if (group == groups.end()) group = groups.insert(group, {warning.text, {}});
+    group->second.push_back(warning.layer);
+  }
+  std::vector<std::string> lines;
+  for (const auto& [text, layers] : groups) {
+    const auto digits = [](std::int64_t layer) { return std::to_string(layer); };
+    const std::string where =
+        (layers.size() == 1 ? "layer " : "layers ") + join(layers, ", ", digits);
+    lines.push_back(layers.size() == count ? text : where + ": " + text);
+  }
+  return lines;
 }
 
 bool has_several_layers(const Document& document) {

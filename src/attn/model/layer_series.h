@@ -23,6 +23,17 @@ bool names_layer(const std::string& text);
 /// The text with the number in place of each kLayerWord.
 std::string name_of_layer(const std::string& text, std::int64_t layer);
 
+/// A warning about one of the layers.
+struct LayerWarning {
+  std::int64_t layer = 0;
+  std::string text;
+};
+
+/// A line for each different text, with its layers: "layers 0, 3: TEXT". Layers are left out if the
+/// warning is about all `count` of them.
+std::vector<std::string> lines_of_layers(const std::vector<LayerWarning>& warnings,
+                                         std::size_t count);
+
 /// Whether a document has the key model and several layers: its key layer is "all" or a list.
 bool has_several_layers(const Document& document);
 

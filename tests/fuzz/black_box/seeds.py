@@ -69,6 +69,8 @@ def write_layers(folder):
     write_model(folder, {"model_type": "llama", "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 2},
                 tensors)
     np.save(folder / "hidden.npy", draw((2, 3, 4)))
+    job = {"model": ".", "layer": "all", "hidden": "hidden.npy", "outputs": ["weights"]}
+    (folder / "layers.job.json").write_text(json.dumps(job))
 
 
 def write_files(folder):
