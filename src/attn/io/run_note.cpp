@@ -40,8 +40,11 @@ RunNote::RunNote(const std::string& output)
   }
   const std::string& own = temp_token();
   if (ftruncate(file_.get(), 0) != 0 ||
-      pwrite(file_.get(), own.data(), own.size(), 0) != static_cast<ssize_t>(own.size()))
-    throw system_error(ErrorKind::io, path_.path(), errno);
+      pwrite(file_.get(), own.data(), own.size(), 0) != static_cast<ssize_t>(own.size())) {
+    const int code = errno;
+    unlink(path_.path().c_str());
+    throw system_error(ErrorKind::io, path_.path(), code);
+  }
 }
 
 RunNote::~RunNote() {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -44,9 +45,10 @@ std::atomic<bool> ending = false;
 
 constexpr char kPrefix[] = ".attn-tmp-";
 
-/// TOKEN of ".attn-tmp-PID-TOKEN-N", or "".
+/// TOKEN of ".attn-tmp-PID-TOKEN-N" or ".attn-tmp-PID-TOKEN.MEMBER-N", or "".
 std::string token_in(const std::string& name) {
-  const std::size_t start = name.find('-', sizeof kPrefix - 1) + 1, end = name.rfind('-');
+  const std::size_t start = name.find('-', sizeof kPrefix - 1) + 1;
+  const std::size_t end = std::min(name.rfind('-'), name.find('.', start));
   return start > 0 && start < end ? name.substr(start, end - start) : "";
 }
 
@@ -90,16 +92,28 @@ std::string new_temp_name() {
   return kPrefix + std::to_string(getpid()) + "-" + temp_token() + "-" + std::to_string(count++);
 }
 
+namespace {
+
+std::string given_token;
+
+std::string random_token() {
+  // std::random_device would need glibc 2.36 (arc4random).
+  std::uint64_t number = 0;
+  if (getentropy(&number, sizeof number) != 0)
+    throw system_error(ErrorKind::io, "random numbers", errno);
+  char digits[16];
+  return std::string(digits, std::to_chars(digits, digits + sizeof digits, number, 36).ptr);
+}
+
+}  // namespace
+
 const std::string& temp_token() {
-  static const std::string token = [] {
-    // std::random_device would need glibc 2.36 (arc4random).
-    std::uint64_t number = 0;
-    if (getentropy(&number, sizeof number) != 0)
-      throw system_error(ErrorKind::io, "random numbers", errno);
-    char digits[16];
-    return std::string(digits, std::to_chars(digits, digits + sizeof digits, number, 36).ptr);
-  }();
+  static const std::string token = given_token.empty() ? random_token() : given_token;
   return token;
+}
+
+void set_temp_token(const std::string& token, std::size_t member) {
+  given_token = token + "." + std::to_string(member);
 }
 
 void remove_leftovers(const std::string& folder, const std::set<std::string>& tokens) {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <map>
 #include <mutex>
 #include <set>
@@ -10,9 +11,13 @@
 
 namespace attn {
 
-/// A new name ".attn-tmp-PID-TOKEN-N". TOKEN is random, the same for the whole run.
+/// A new name ".attn-tmp-PID-TOKEN-N", or with the number of a member of a team
+/// ".attn-tmp-PID-TOKEN.MEMBER-N". TOKEN is random, the same for the whole run.
 std::string new_temp_name();
 const std::string& temp_token();
+
+/// Call it on a member of a team before new_temp_name(): `token` is that of member 0.
+void set_temp_token(const std::string& token, std::size_t member);
 
 /// Removes files that earlier runs with these tokens left in `folder` and below, for example after
 /// SIGKILL. Skips directories without permission.

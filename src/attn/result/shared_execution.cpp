@@ -295,11 +295,17 @@ MemberJob job_of_member(const Job& job, const PreparedJob& prepared, const Shari
 }
 
 std::size_t bytes_to_gather(const Plan& plan, const Sharing& sharing) {
-  std::size_t bytes = 0;
-  for (const PlannedOutput& output : plan.outputs)
-    if (sharing.kind == Kind::rows && output.query_axis && !output.streamed)
-      bytes = saturating_sum(bytes, output.bytes);
-  return bytes;
+  if (sharing.kind != Kind::rows) return 0;
+  std::size_t bytes = 0, most_queries = 0, largest_part = 0;
+  for (std::size_t member = 1; member < sharing.rows.size(); ++member)
+    most_queries = std::max(most_queries, count_of(sharing.rows[member]));
+  for (const PlannedOutput& output : plan.outputs) {
+    if (!output.query_axis || output.streamed) continue;
+    bytes = saturating_sum(bytes, output.bytes);
+    largest_part = std::max(largest_part, row_count(output, most_queries) * row_elements(output) *
+                                              size_of(output.dtype));
+  }
+  return saturating_sum(bytes, largest_part);
 }
 
 Execution execute_shared(const ExecutionRequest& request, const Sharing& sharing, Team& team,

@@ -31,7 +31,7 @@ MemberJob job_of_member(const Job& job, const PreparedJob& prepared, const Shari
 Execution execute_shared(const ExecutionRequest& request, const Sharing& sharing, Team& team,
                          RowReceiver* receiver);
 
-/// The memory in which member 0 collects outputs that are not streamed.
+/// The memory in which member 0 collects outputs that are not streamed, and receives a part.
 std::size_t bytes_to_gather(const Plan& plan, const Sharing& sharing);
 
 /// Lines for --dry-run: the queries, bytes of memory and operations of each member, and the balance
