@@ -1,7 +1,8 @@
-// attn-mpi: attn run on many ranks.
+// attn-mpi: attn run and attn batch on many ranks.
 //
-// Rank 0 reads the command line. If the job can be shared, it lets the others start; otherwise they
-// end when it does. A rank that fails tells rank 0, which reports the first failure and ends all.
+// Rank 0 reads the command line. If the work can be shared, it lets the others start; otherwise
+// they end when it does. A rank that fails tells rank 0, which reports the first failure and ends
+// all.
 
 #include <unistd.h>
 
@@ -21,7 +22,9 @@
 
 namespace {
 
-std::atomic<bool> reported = false;  // a failure, or the end of the job
+std::atomic<bool> reported = false;  // a failure, or the end of the work
+attn::MpiTeam* ranks = nullptr;
+std::thread watcher;  // on rank 0
 
 [[noreturn]] void end_all(const attn::Failure& failure) {
   std::fputs(failure.messages.c_str(), stderr);
@@ -40,30 +43,43 @@ void watch() {
   }
 }
 
+bool is_batch(std::string_view command) { return command == "batch"; }
+
 /// Whether this command may run on several ranks.
 bool is_shared_command(int argc, char** argv) {
   if (argc < 2) return true;  // prints the overview
   const std::string_view first = argv[1];
-  return first == "run" || first == "help" || first.starts_with('-');
+  return first == "run" || is_batch(first) || first == "help" || first.starts_with('-');
+}
+
+/// The end of the work on rank 0.
+void stop_watching() {
+  if (reported.exchange(true))
+    for (;;) pause();  // the watcher ends all
+  watcher.join();
+}
+
+/// Ends the use of MPI by a rank whose process must not return.
+void leave() {
+  if (ranks->rank() == 0) stop_watching();
+  ranks->meet();
+  MPI_Finalize();
 }
 
 int run_first(int argc, char** argv) {
   std::string messages;
-  attn::collect_messages(&messages);
-  std::thread watcher(watch);
+  if (argc < 2 || !is_batch(argv[1])) attn::collect_messages(&messages);  // a batch tells at once
+  watcher = std::thread(watch);
   int code = 2;  // as for other wrong usage
   if (is_shared_command(argc, argv))
     code = attn::run_cli(argc, argv);
   else
     messages =
-        "attn-mpi: computes one job on many ranks: expected 'run', found another command; "
-        "'attn batch --shard auto' divides many jobs\n";
-  if (reported.exchange(true))
-    for (;;) pause();  // the watcher ends all
-  watcher.join();
-  if (code != 0 && attn::has_team_started()) end_all({code, messages});
+        "attn-mpi: expected 'run' or 'batch', found another command; 'attn' has the others\n";
+  stop_watching();
+  if (code != 0 && attn::team_state() == attn::TeamState::running) end_all({code, messages});
   std::fputs(messages.c_str(), stderr);
-  if (!attn::has_team_started()) attn::dismiss_team();
+  if (attn::team_state() == attn::TeamState::waiting) attn::dismiss_team();
   return code;
 }
 
@@ -91,7 +107,9 @@ int main(int argc, char** argv) {
     MPI_Finalize();
     return 70;
   }
-  attn::set_team(&team, {.members_of_host = team.ranks_of_host(), .threads = team.threads()});
+  ranks = &team;
+  attn::set_team(
+      &team, {.members_of_host = team.ranks_of_host(), .threads = team.threads(), .leave = leave});
   const int code = team.rank() == 0 ? run_first(argc, argv) : run_other(argc, argv);
   team.meet();
   MPI_Finalize();

@@ -5,16 +5,19 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "attn/core/blas.h"
 
 namespace attn {
 namespace {
 
-constexpr int kData = 1, kFailure = 2;  // tags
+constexpr int kData = 1, kFailure = 2, kMailboxes = 3;  // tags; kMailboxes: of the first mailbox
 
 // MPI counts bytes with an int.
 constexpr std::size_t kMaxMessage = std::size_t{1} << 30;
+
+int tag_of(Mailbox mailbox) { return kMailboxes + static_cast<int>(mailbox); }
 
 void pause(long nanoseconds) {
   const timespec time{0, nanoseconds};
@@ -100,6 +103,41 @@ void MpiTeam::broadcast_from(std::size_t rank, std::span<std::byte> bytes) {
     MPI_Ibcast(data, count, MPI_BYTE, static_cast<int>(rank), MPI_COMM_WORLD, &request);
     wait(request);
   });
+}
+
+void MpiTeam::post(std::size_t to, Mailbox mailbox, std::string bytes) {
+  const std::lock_guard lock(mutex_);
+  Sending& sending = sending_.emplace_back(Sending{std::move(bytes), {}});
+  for_each_message(std::span(sending.bytes), [&](const char* data, int count) {
+    MPI_Isend(data, count, MPI_BYTE, static_cast<int>(to), tag_of(mailbox), MPI_COMM_WORLD,
+              &sending.requests.emplace_back(MPI_REQUEST_NULL));
+  });
+}
+
+bool MpiTeam::is_sending() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sending_, [](Sending& sending) {
+    int done = 0;
+    MPI_Testall(static_cast<int>(sending.requests.size()), sending.requests.data(), &done,
+                MPI_STATUSES_IGNORE);
+    return done != 0;
+  });
+  return !sending_.empty();
+}
+
+std::optional<Parcel> MpiTeam::take(Mailbox mailbox) {
+  int found = 0, count = 0;
+  MPI_Message message = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  MPI_Improbe(MPI_ANY_SOURCE, tag_of(mailbox), MPI_COMM_WORLD, &found, &message, &status);
+  if (found == 0) return std::nullopt;
+  MPI_Get_count(&status, MPI_BYTE, &count);
+  Parcel parcel{static_cast<std::size_t>(status.MPI_SOURCE),
+                std::string(static_cast<std::size_t>(count), '\0')};
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Imrecv(parcel.bytes.data(), count, MPI_BYTE, &message, &request);
+  wait(request);
+  return parcel;
 }
 
 void MpiTeam::meet() {

@@ -3,15 +3,18 @@
 
 #include <mpi.h>
 
+#include <list>
+#include <mutex>
 #include <string>
+#include <vector>
 
-#include "attn/base/team.h"
+#include "attn/base/posting_team.h"
 
 namespace attn {
 
 /// The ranks of MPI_COMM_WORLD. While a function waits, the processor is free for other programs:
 /// MPI libraries poll.
-class MpiTeam : public Team {
+class MpiTeam : public PostingTeam {
  public:
   MpiTeam();
   std::size_t rank() const override { return rank_; }
@@ -20,6 +23,9 @@ class MpiTeam : public Team {
   void receive(std::size_t from, std::span<std::byte> bytes) override;
   void broadcast(std::span<std::byte> bytes) override;
   void exchange(std::span<std::byte> bytes, const std::vector<std::size_t>& ends) override;
+  void post(std::size_t to, Mailbox mailbox, std::string bytes) override;
+  bool is_sending() override;
+  std::optional<Parcel> take(Mailbox mailbox) override;
 
   void meet();  ///< waits for all ranks
   std::size_t ranks_of_host() const { return ranks_of_host_; }
@@ -30,7 +36,14 @@ class MpiTeam : public Team {
  private:
   void broadcast_from(std::size_t rank, std::span<std::byte> bytes);
 
+  struct Sending {
+    std::string bytes;
+    std::vector<MPI_Request> requests;
+  };
+
   std::size_t rank_ = 0, size_ = 1, ranks_of_host_ = 1;
+  std::mutex mutex_;  ///< guards sending_
+  std::list<Sending> sending_;
 };
 
 /// How a rank ended that failed: its exit code, and the messages that explain it.

@@ -1,34 +1,23 @@
 """Faults of attn-mpi end all ranks soon, with one line, the usual exit code and no partial output.
 
-ATTN_MPI names the programs: "MPIRUN=ATTN_MPI". scripts/test-mpi runs these tests for each MPI library;
-without the variable they are skipped.
+scripts/test-mpi runs these tests for each MPI library.
 """
 
 import os
 import signal
-import subprocess
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from mpi.mpi_jobs import ENVIRONMENT, command
+from mpi import ranks
+from mpi.mpi_jobs import command
+from mpi.ranks import launch, messages, mpi, ranks_of, start, with_script
 from support.attn import ATTN, ROOT
 
-pytestmark = pytest.mark.skipif("ATTN_MPI" not in os.environ, reason="ATTN_MPI is not set")
-MPIRUN, PROGRAM = os.environ.get("ATTN_MPI", "=").split("=")
+pytestmark = ranks.NEEDS_MPI
 INTERPOSE = os.environ.get("ATTN_INTERPOSE", ROOT / "build/release/attn_interpose.so")
 L = 3000
-
-
-def launch(words, cwd, limit=60, **options):
-    return subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, timeout=limit,
-                          check=False, env={**os.environ, **ENVIRONMENT}, **options)
-
-
-def messages(run):
-    return [line for line in run.stderr.splitlines() if line.startswith("attn")]
 
 
 @pytest.fixture(name="folder")
@@ -39,20 +28,6 @@ def folder_fixture(tmp_path):
     (tmp_path / "job.json").write_text('{"Q": "Q.npy", "K": "K.npy", "V": "V.npy", "causal": true}')
     (tmp_path / "out").mkdir()
     return tmp_path
-
-
-def mpi(folder, *words, ranks=3):
-    """All ranks with the same words."""
-    return launch([*command(MPIRUN, ranks), PROGRAM, *words], folder)
-
-
-def with_script(folder, rank, script, *words, ranks=3):
-    """Runs a shell script before the program on one rank."""
-    path = folder / "on_rank.sh"
-    path.write_text(f'#!/bin/bash\nif [ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" = {rank} ]; then\n{script}\nfi\n'
-                    'exec "$@"\n', encoding="utf-8")
-    path.chmod(0o755)
-    return launch([*command(MPIRUN, ranks), path, PROGRAM, *words], folder)
 
 
 def refused(run, folder, code, *parts):
@@ -79,7 +54,7 @@ EARLY = {
     "a missing folder": (["run", "job.json", "-o", "none/r.npz"], 73, "none"),
     "an output that is an input": (["run", "job.json", "-o", "context=Q.npy", "--force"], 73, "Q.npy"),
     "too little memory for the job": ([*RUN, "--max-memory", "100K"], 65, "memory"),
-    "another command": (["batch", "jobs.ndjson"], 2, "attn batch --shard"),
+    "another command": (["inspect", "Q.npy"], 2, "expected 'run' or 'batch'"),
     "a window that is not one": ([*RUN, "--window", "x"], 2, "--window"),
 }
 
@@ -106,6 +81,10 @@ ONE_RANK = {
     "it sees a folder": (1, "mkdir other/V.npy; cd other", ["--mpi-read", "each"], 66, ["rank 1 on ", "V.npy"]),
     "it has another instruction set": (1, "export ATTN_ISA=baseline", [], 74, ["rank 1 on ", "another program"]),
     "it has too little memory": (2, 'set -- "$@" --max-memory 300K', [], 65, ["rank 2 on ", "--max-memory"]),
+    "it has too little memory for what rank 0 reads": (2, 'set -- "$@" --max-memory 150K', ["--mpi-read", "root"], 65,
+                                                       ["rank 2 on ", "K.npy"]),
+    "rank 0 has too little memory to collect": (0, 'set -- "$@" --max-memory 6M', ["-o", "out/r.json"], 65,
+                                                ["outputs of other ranks"]),
     "it may not write so far": (2, "ulimit -f 20000", ["--outputs", "weights"], 74, ["rank 2 on ", "too large"]),
     "rank 0 may not write so far": (0, "ulimit -f 20000", ["--outputs", "weights"], 74, ["too large"]),
     "its disk fails": (1, f"export LD_PRELOAD={INTERPOSE} ATTN_FAULT=sync:EIO:1+", ["--durable"], 74,
@@ -135,7 +114,8 @@ def test_a_file_that_one_rank_lacks_is_sent_by_rank_0(folder):
 
 def test_a_job_on_standard_input_is_sent_by_rank_0(folder):
     job = (folder / "job.json").read_text()
-    run = launch([*command(MPIRUN, 3), PROGRAM, "run", "-", "-o", "context=out/r.npy"], folder, input=job)
+    words = [*command(ranks.MPIRUN, 3), ranks.PROGRAM, "run", "-", "-o", "context=out/r.npy"]
+    run = launch(words, folder, text=job)
     assert (run.returncode, messages(run)) == (0, [])
     launch([ATTN, "run", "job.json", "-o", "context=one.npy"], folder)
     assert (folder / "out/r.npy").read_bytes() == (folder / "one.npy").read_bytes()
@@ -149,23 +129,6 @@ def test_refused_nan_of_another_rank_ends_all(folder):
     alone = launch([ATTN, *RUN, "--nan", "refuse"], folder)
     assert messages(run) == messages(alone)
     refused(run, folder, 65, "values are NaN")
-
-
-def start(folder, *words, ranks=3):
-    # pylint: disable=consider-using-with
-    return subprocess.Popen([*command(MPIRUN, ranks), PROGRAM, *words], cwd=folder, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, env={**os.environ, **ENVIRONMENT})
-
-
-def ranks_of(process):
-    """The process identifiers of the ranks, in no order."""
-    found, waiting = [], [process.pid]
-    while waiting:
-        children = Path(f"/proc/{waiting[0]}/task/{waiting[0]}/children")
-        below = [int(pid) for pid in children.read_text().split()] if children.exists() else []
-        waiting = waiting[1:] + below
-        found += [pid for pid in below if Path(f"/proc/{pid}/comm").read_text().strip() == Path(PROGRAM).name[:15]]
-    return found
 
 
 def long_job(folder):

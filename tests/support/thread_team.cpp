@@ -5,9 +5,12 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -33,6 +36,19 @@ class Post {
     std::copy(box.front().begin(), box.front().end(), bytes.begin());
     box.pop_front();
   }
+  void put_parcel(std::size_t to, attn::Mailbox mailbox, attn::Parcel parcel) {
+    const std::lock_guard lock(mutex_);
+    parcels_[{to, mailbox}].push_back(std::move(parcel));
+  }
+  std::optional<attn::Parcel> take_parcel(std::size_t to, attn::Mailbox mailbox) {
+    const std::lock_guard lock(mutex_);
+    std::deque<attn::Parcel>& waiting = parcels_[{to, mailbox}];
+    if (waiting.empty() && failed_) throw std::runtime_error("a member failed");
+    if (waiting.empty()) return std::nullopt;
+    attn::Parcel first = std::move(waiting.front());
+    waiting.pop_front();
+    return first;
+  }
   void fail() {
     const std::lock_guard lock(mutex_);
     failed_ = true;
@@ -44,10 +60,11 @@ class Post {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<std::deque<Bytes>> boxes_;
+  std::map<std::pair<std::size_t, attn::Mailbox>, std::deque<attn::Parcel>> parcels_;
   bool failed_ = false;
 };
 
-class Member : public attn::Team {
+class Member : public attn::PostingTeam {
  public:
   Member(std::size_t rank, std::size_t size, Post& post) : rank_(rank), size_(size), post_(post) {}
   std::size_t rank() const override { return rank_; }
@@ -65,6 +82,16 @@ class Member : public attn::Team {
       from_member(i, bytes.subspan(first, ends[i] - first));
     }
   }
+  /// In two parts.
+  void post(std::size_t to, attn::Mailbox mailbox, std::string bytes) override {
+    const std::size_t half = bytes.size() / 2;
+    post_.put_parcel(to, mailbox, {rank_, bytes.substr(0, half)});
+    post_.put_parcel(to, mailbox, {rank_, bytes.substr(half)});
+  }
+  bool is_sending() override { return false; }
+  std::optional<attn::Parcel> take(attn::Mailbox mailbox) override {
+    return post_.take_parcel(rank_, mailbox);
+  }
 
  private:
   void from_member(std::size_t member, std::span<std::byte> bytes) {
@@ -79,7 +106,7 @@ class Member : public attn::Team {
 
 }  // namespace
 
-void run_team(std::size_t members, const std::function<void(attn::Team&)>& work) {
+void run_team(std::size_t members, const std::function<void(attn::PostingTeam&)>& work) {
   Post post(members);
   std::vector<std::exception_ptr> failures(members);
   std::vector<std::thread> threads;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <functional>
 
-#include "attn/base/team.h"
+#include "attn/base/posting_team.h"
 
 /// Calls work() once for each of `members`, in threads. Throws what the first of them throws.
-void run_team(std::size_t members, const std::function<void(attn::Team&)>& work);
+void run_team(std::size_t members, const std::function<void(attn::PostingTeam&)>& work);

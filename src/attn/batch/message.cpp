@@ -73,8 +73,6 @@ std::optional<std::string_view> take_message(std::string_view& bytes) {
   return contents;
 }
 
-enum class ReplyKind : std::uint64_t { outcome, question };
-
 Outcome read_outcome(MessageReader& reader, std::string text_buffer) {
   Outcome outcome;
   outcome.status =
@@ -121,9 +119,14 @@ void append_memory_answer(std::string& out, bool is_granted) {
   append(out, is_granted);
 }
 
+void append_end(std::string& out) {
+  const MessageScope scope(out);
+  append(out, static_cast<std::uint64_t>(WorkerRequest::Kind::end));
+}
+
 void append_outcome(std::string& out, std::size_t sequence, const Outcome& outcome) {
   const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(ReplyKind::outcome));
+  append(out, static_cast<std::uint64_t>(WorkerReply::Kind::outcome));
   append(out, sequence);
   append(out, static_cast<std::uint64_t>(outcome.status));
   std::uint64_t seconds = 0;
@@ -144,9 +147,15 @@ void append_outcome(std::string& out, std::size_t sequence, const Outcome& outco
 
 void append_question(std::string& out, const AskForMemory& ask) {
   const MessageScope scope(out);
-  append(out, static_cast<std::uint64_t>(ReplyKind::question));
+  append(out, static_cast<std::uint64_t>(WorkerReply::Kind::question));
   append(out, ask.bytes);
   append(out, ask.wait);
+}
+
+void append_return(std::string& out, std::size_t sequence) {
+  const MessageScope scope(out);
+  append(out, static_cast<std::uint64_t>(WorkerReply::Kind::returned));
+  append(out, sequence);
 }
 
 std::optional<WorkerRequest> take_request(std::string_view& bytes) {
@@ -155,7 +164,7 @@ std::optional<WorkerRequest> take_request(std::string_view& bytes) {
   MessageReader reader(*contents);
   WorkerRequest request;
   request.kind = static_cast<WorkerRequest::Kind>(
-      reader.number_up_to(static_cast<std::uint64_t>(WorkerRequest::Kind::memory)));
+      reader.number_up_to(static_cast<std::uint64_t>(WorkerRequest::Kind::end)));
   if (request.kind == WorkerRequest::Kind::item) {
     Item& item = request.assignment.item;
     request.assignment.sequence = reader.number();
@@ -176,13 +185,15 @@ std::optional<WorkerReply> take_reply(std::string_view& bytes, std::string text_
   if (!contents) return std::nullopt;
   MessageReader reader(*contents);
   WorkerReply reply;
-  const auto last = static_cast<std::uint64_t>(ReplyKind::question);
-  if (static_cast<ReplyKind>(reader.number_up_to(last)) == ReplyKind::outcome) {
-    reply.sequence = reader.number();
-    reply.outcome = read_outcome(reader, std::move(text_buffer));
-  } else {
+  reply.kind = static_cast<WorkerReply::Kind>(
+      reader.number_up_to(static_cast<std::uint64_t>(WorkerReply::Kind::returned)));
+  if (reply.kind == WorkerReply::Kind::question) {
     reply.ask.bytes = reader.number();
     reply.ask.wait = reader.number_up_to(1) == 1;
+  } else {
+    reply.sequence = reader.number();
+    if (reply.kind == WorkerReply::Kind::outcome)
+      reply.outcome = read_outcome(reader, std::move(text_buffer));
   }
   reader.require_end();
   return reply;

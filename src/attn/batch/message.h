@@ -23,8 +23,9 @@ struct Assignment {
 struct WorkerRequest {
   enum class Kind : std::uint64_t {
     item,       ///< run this item
-    withdrawn,  ///< the items before this message were withdrawn; do not run them
+    withdrawn,  ///< do not run the items before this message; a member of a team returns them
     memory,     ///< answers an AskForMemory
+    end,        ///< there are no more items (for a member of a team)
   };
   Kind kind = Kind::item;
   Assignment assignment = {};
@@ -36,18 +37,26 @@ struct AskForMemory {
   bool wait = false;
 };
 
-/// From a worker to the main process: an outcome, or a question.
+/// From a worker to the main process.
 struct WorkerReply {
-  std::size_t sequence = 0;
-  std::optional<Outcome> outcome = {};  ///< without its name and number
-  AskForMemory ask = {};                ///< if there is no outcome
+  enum class Kind : std::uint64_t {
+    outcome,
+    question,  ///< an AskForMemory
+    returned,  ///< the item was withdrawn and has not been started
+  };
+  Kind kind = Kind::outcome;
+  std::size_t sequence = 0;  ///< of the outcome or the returned item
+  Outcome outcome = {};      ///< without its name and number
+  AskForMemory ask = {};
 };
 
 void append_item(std::string& out, std::size_t sequence, const Item& item);
 void append_withdrawal(std::string& out);
 void append_memory_answer(std::string& out, bool is_granted);
+void append_end(std::string& out);
 void append_outcome(std::string& out, std::size_t sequence, const Outcome& outcome);
 void append_question(std::string& out, const AskForMemory& ask);
+void append_return(std::string& out, std::size_t sequence);
 
 /// Removes one message from the front of `bytes`. Returns nullopt if it is incomplete. Throws
 /// BadMessage.

@@ -328,23 +328,25 @@ void ProcessPool::collect(Worker& worker, bool has_ended) {
 }
 
 void ProcessPool::receive(WorkerProcess& worker) {
-  worker.receive(
-      [&] { return finished_.spare_text(); },
-      [&](WorkerReply reply) {
-        if (!reply.outcome) return lender_.ask(worker, reply.ask);
-        if (worker.unfinished.empty() || worker.unfinished.front().sequence != reply.sequence)
-          throw BadMessage();
-        const Item& item = worker.unfinished.front().item;
-        reply.outcome->number = item.number;
-        reply.outcome->name = item.name;
-        const double seconds = reply.outcome->seconds;
-        worker.mean_seconds =
-            worker.mean_seconds < 0 ? seconds : 0.75 * worker.mean_seconds + 0.25 * seconds;
-        worker.unfinished.pop_front();
-        ++worker.finished;
-        lender_.give_back(worker);
-        finish(reply.sequence, std::move(*reply.outcome));
-      });
+  worker.receive([&] { return finished_.spare_text(); },
+                 [&](WorkerReply reply) {
+                   if (reply.kind == WorkerReply::Kind::question)
+                     return lender_.ask(worker, reply.ask);
+                   if (reply.kind != WorkerReply::Kind::outcome || worker.unfinished.empty() ||
+                       worker.unfinished.front().sequence != reply.sequence)
+                     throw BadMessage();
+                   const Item& item = worker.unfinished.front().item;
+                   reply.outcome.number = item.number;
+                   reply.outcome.name = item.name;
+                   const double seconds = reply.outcome.seconds;
+                   worker.mean_seconds = worker.mean_seconds < 0
+                                             ? seconds
+                                             : 0.75 * worker.mean_seconds + 0.25 * seconds;
+                   worker.unfinished.pop_front();
+                   ++worker.finished;
+                   lender_.give_back(worker);
+                   finish(reply.sequence, std::move(reply.outcome));
+                 });
 }
 
 /// Ends a worker, which may have ended, and replaces it. The item that it ran has failed; the

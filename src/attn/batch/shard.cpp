@@ -24,6 +24,7 @@ struct Scheduler {
   /// The array's range of indices. They need not start at `first`.
   const char *lowest = nullptr, *highest = nullptr, *step = nullptr;
   const char* unset = nullptr;  ///< the value of `index` in a job that is no array
+  bool numbers_ranks = false;   ///< of an MPI program
 };
 
 constexpr std::array kSchedulers = {
@@ -45,8 +46,14 @@ constexpr std::array kSchedulers = {
     Scheduler{
         .index = "AWS_BATCH_JOB_ARRAY_INDEX", .first = 0, .count = "AWS_BATCH_JOB_ARRAY_SIZE"},
     Scheduler{.index = "JOB_COMPLETION_INDEX", .first = 0},  // Kubernetes
-    Scheduler{.index = "OMPI_COMM_WORLD_RANK", .first = 0, .count = "OMPI_COMM_WORLD_SIZE"},
-    Scheduler{.index = "PMI_RANK", .first = 0, .count = "PMI_SIZE"},  // MPICH, srun --mpi=pmi2
+    Scheduler{.index = "OMPI_COMM_WORLD_RANK",
+              .first = 0,
+              .count = "OMPI_COMM_WORLD_SIZE",
+              .numbers_ranks = true},
+    Scheduler{.index = "PMI_RANK",  // MPICH, srun --mpi=pmi2
+              .first = 0,
+              .count = "PMI_SIZE",
+              .numbers_ranks = true},
 };
 
 /// Nothing if the text is not a whole number of at least 0.
@@ -123,10 +130,11 @@ Shard shard_from(const Scheduler& scheduler, std::optional<std::size_t> count) {
 
 /// Reads the variables of the scheduler that started this process. An MPI job of one process inside
 /// a task is no contradiction. Errors: usage.
-Shard shard_of_task(std::optional<std::size_t> count) {
+Shard shard_of_task(std::optional<std::size_t> count, bool of_ranks) {
   std::vector<const Scheduler*> found;
   for (const Scheduler& scheduler : kSchedulers)
-    if (is_task_of(scheduler)) found.push_back(&scheduler);
+    if (is_task_of(scheduler) && (of_ranks || !scheduler.numbers_ranks))
+      found.push_back(&scheduler);
   const auto is_single_process = [](const Scheduler* scheduler) {
     return scheduler->count != nullptr && is_set_to(scheduler->count, "1") &&
            scheduler->lowest == nullptr;
@@ -202,14 +210,14 @@ std::string text_of(const Shard& shard, const std::string& separator) {
   return std::to_string(shard.index) + separator + std::to_string(shard.count);
 }
 
-Shard parse_shard(const std::string& text) {
+Shard parse_shard(const std::string& text, bool of_ranks) {
   constexpr std::string_view kAuto = "auto", kAutoOf = "auto/";
   if (text.empty()) return {};
-  if (text == kAuto) return shard_of_task(std::nullopt);
+  if (text == kAuto) return shard_of_task(std::nullopt, of_ranks);
   if (text.starts_with(kAutoOf)) {
     const std::size_t count =
         whole_number(std::string_view(text).substr(kAutoOf.size())).value_or(0);
-    if (count > 0) return shard_of_task(count);
+    if (count > 0) return shard_of_task(count, of_ranks);
   }
   const std::optional<Shard> shard = valid_shard(text);
   if (!shard)

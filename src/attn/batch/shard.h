@@ -20,8 +20,9 @@ struct Shard {
 
 /// Parses "2/4"; "" is the whole batch. "auto" reads index and count from the scheduler's
 /// variables; "auto/4" reads the index only, from 1 to 4, or from 0 to 3 for schedulers that always
-/// count from 0. Errors: usage, also for variables that are missing or contradict each other.
-Shard parse_shard(const std::string& text);
+/// count from 0. Without `of_ranks`, the variables of MPI do not count. Errors: usage, also for
+/// variables that are missing or contradict each other.
+Shard parse_shard(const std::string& text, bool of_ranks = true);
 
 /// The shard of a text such as "2/4", if it is one.
 std::optional<Shard> valid_shard(const std::string& text);

@@ -23,10 +23,12 @@
 #include "attn/batch/prune.h"
 #include "attn/batch/sandbox.h"
 #include "attn/batch/summary.h"
+#include "attn/batch/team_pool.h"
 #include "attn/batch/work.h"
 #include "attn/cli/batch_report.h"
 #include "attn/cli/batch_status.h"
 #include "attn/cli/shared_options.h"
+#include "attn/cli/team_run.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/blas.h"
 #include "attn/core/fused.h"
@@ -100,11 +102,7 @@ std::vector<Option> running_options(BatchArgs& args) {
        flag("--prune", args.prune, "remove results of job files that no longer exist"),
        text("--manifest", args.manifest, "FILE",
             "manifest file; default: manifest.ndjson in --out-dir"),
-       word("--progress", args.progress,
-            {{"auto", ProgressStyle::automatic},
-             {"plain", ProgressStyle::plain},
-             {"none", ProgressStyle::none}},
-            "auto (a bar on a terminal), plain (lines) or none"),
+       progress_option(args.progress),
        flag("--dry-run", args.dry_run,
             "show each job's outputs, memory and operation count as JSON lines; compute nothing"),
        text("--status", args.status, "DIR",
@@ -156,6 +154,8 @@ void add_batch_options(Command& command, BatchArgs& args) {
 }
 
 void check(const BatchArgs& args) {
+  if (args.isolate && team() != nullptr)
+    fail_usage("--isolate: attn-mpi cannot start processes, because MPI libraries do not allow it");
   if (!args.status.empty() && args.lines()) fail_usage("--status: expected job files, not '-'");
   if (args.jobs.empty() && args.files_from.empty() && args.status.empty())
     fail_usage("expected jobs: files, folders, '-' or --files-from; see 'attn batch --help'");
@@ -186,6 +186,11 @@ ReportOptions report_options(const BatchArgs& args, const ItemSource& source,
           .total = source.count(),
           .where = manifest != nullptr ? printable(manifest->path()) : "the results",
           .resumable = manifest != nullptr};
+}
+
+/// Those that the workers of this process use.
+std::size_t processors_of_process() {
+  return team() == nullptr ? available_processors() : team_place().threads;
 }
 
 std::size_t workers_of(const BatchArgs& args, std::size_t processors) {
@@ -265,6 +270,7 @@ OutputPolicy policy_of_summary(const BatchArgs& args, const Manifest* manifest) 
 
 /// Ends the process while threads still compute.
 [[noreturn]] void exit_now(int code) {
+  if (team() != nullptr) team_place().leave();
   remove_temp_files();
   std::fflush(nullptr);
   std::_Exit(code);
@@ -279,6 +285,32 @@ void begin_worker_process(const BatchContext& context, Manifest* manifest) {
   enter_sandbox(folders);
 }
 
+/// Sets what workers do. The calls use all arguments.
+void set_work(PoolCalls& calls, const BatchArgs& args, const BatchContext& context,
+              Manifest* manifest, std::size_t threads) {
+  calls.begin = [&args, &context, manifest, threads] {
+    set_threads(threads);
+    if (args.isolate) begin_worker_process(context, manifest);
+  };
+  calls.work = [&context](const Item& item, const CompletionToken& token, std::string text_buffer) {
+    return work_on(item, context, token, std::move(text_buffer));
+  };
+}
+
+/// Processors without a worker are used by the kernels.
+std::size_t threads_of_worker(const PoolOptions& pool, std::size_t processors) {
+  return std::max<std::size_t>(1, processors / pool.threads);
+}
+
+PoolEnd run_in_pool(const BatchArgs& args, const BatchContext& context, ItemSource& source,
+                    const PoolOptions& pool, const PoolCalls& calls, std::atomic<bool>& stop) {
+  if (args.isolate) return run_process_pool(source, pool, calls, *context.memory, stop);
+  if (!has_other_members()) return run_pool(source, pool, calls, stop);
+  PoolEnd end = run_team_pool(source, pool, calls, *team(), stop);
+  if (!end.fault) set_team_state(TeamState::ended);
+  return end;
+}
+
 }  // namespace
 
 int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& source,
@@ -288,7 +320,7 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   std::optional<OutputFile> results;
   if (!is_recorded) results.emplace("-", OutputPolicy{});
   const bool results_on_terminal = !is_recorded && isatty(STDOUT_FILENO) == 1;
-  const std::size_t processors = available_processors();
+  const std::size_t processors = processors_of_process();
   const std::size_t max_memory = context.files->limits().memory;
   std::optional<SummaryFile> summary;
   if (context.has_summary)
@@ -300,14 +332,7 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
   const PoolOptions pool =
       pool_options(args, processors, max_memory, !is_recorded || bundles.has_value());
   PoolCalls calls;
-  // Processors without a worker are used by the kernels.
-  calls.begin = [&, threads = std::max<std::size_t>(1, processors / pool.threads)] {
-    set_threads(threads);
-    if (args.isolate) begin_worker_process(context, manifest);
-  };
-  calls.work = [&](const Item& item, const CompletionToken& token, std::string text_buffer) {
-    return work_on(item, context, token, std::move(text_buffer));
-  };
+  set_work(calls, args, context, manifest, threads_of_worker(pool, processors));
   calls.report = [&](std::span<const Outcome> outcomes) {
     for (const Outcome& outcome : outcomes) report.item(outcome);
     const bool had_bar = results_on_terminal && report.clear_bar();
@@ -325,8 +350,7 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
     if (had_bar) report.draw_bar();
   };
   calls.tick = [&] { report.tick(); };
-  PoolEnd end = args.isolate ? run_process_pool(source, pool, calls, *context.memory, stop)
-                             : run_pool(source, pool, calls, stop);
+  PoolEnd end = run_in_pool(args, context, source, pool, calls, stop);
   if (!end.fault && bundles)
     end.fault = exception_from([&] {
       if (stop)
@@ -476,6 +500,12 @@ void check_output_names(const Document& base) {
   requests_named(unknown, {}, {});
 }
 
+/// For each bundle of an earlier run.
+ReadLimits limits_of_bundle(ReadLimits limits) {
+  limits.memory /= kBundleFraction;
+  return limits;
+}
+
 BatchContext context_of(const BatchArgs& args) {
   BatchContext context;
   context.naming = naming_of(args);
@@ -508,11 +538,37 @@ int show_status(const BatchArgs& args) {
   return print_status(request);
 }
 
+/// What all members of a team but the first do.
+int run_as_member(const BatchArgs& args, BatchContext& context, const ReadLimits& limits) {
+  const std::string options = options_digest(args, context.base, *context.files);
+  const std::string path = join_batch_team(options);
+  ScopedDirectories folders;
+  context.folders = &folders;
+  context.policy.inputs = {args.base, args.files_from, path};
+  std::unique_ptr<Manifest> manifest;
+  if (args.resume) {
+    manifest = std::make_unique<Manifest>(path, ManifestUse::read_only,
+                                          RunDescription{.options = options}, false, limits.memory);
+    if (args.manifest.empty()) manifest->read_shards(context.naming->folder, limits.memory);
+    context.earlier = manifest.get();
+  }
+  BundleCache bundles(limits_of_bundle(limits));
+  context.bundles = &bundles;
+  const std::size_t processors = processors_of_process();
+  const PoolOptions pool = pool_options(args, processors, limits.memory, false);
+  PoolCalls calls;
+  set_work(calls, args, context, nullptr, threads_of_worker(pool, processors));
+  const PoolEnd end = run_items_of_team(pool, calls, *team());
+  if (end.fault) std::rethrow_exception(end.fault);
+  if (end.overdue > 0) exit_now(0);
+  return 0;
+}
+
 int run_batch(const BatchArgs& args) {
   check(args);
   if (!args.status.empty()) return show_status(args);
   machine();  // an invalid ATTN_ISA is an error before any job runs
-  const ReadLimits limits = limits_of(args.limits);
+  const ReadLimits limits = limits_of_member(args.limits);
   return_freed_memory_to_system();
   MemoryBudget memory(limits.memory - limits.memory / kCacheFraction);
   const std::size_t caches = args.isolate ? workers_of(args, available_processors()) : 1;
@@ -524,7 +580,8 @@ int run_batch(const BatchArgs& args) {
   check_values(context.base);
   check_output_names(context.base);
   read_numbers(context.base);
-  Shard shard = parse_shard(args.shard);
+  if (team() != nullptr && team()->rank() > 0) return run_as_member(args, context, limits);
+  Shard shard = parse_shard(args.shard, team() == nullptr);
   shard.block = std::max<std::size_t>(args.bundle, 1);
   std::atomic<bool> stop = false;
   const bool has_manifest = context.naming && (args.resume || !args.dry_run);
@@ -550,10 +607,9 @@ int run_batch(const BatchArgs& args) {
                               .jobs = args.lines() ? std::nullopt : source->count_of_batch()},
                              limits.memory, folders);
   if (args.resume) context.earlier = manifest.get();
-  ReadLimits bundle_limits = limits;
-  bundle_limits.memory /= kBundleFraction;
-  BundleCache bundles(bundle_limits);
+  BundleCache bundles(limits_of_bundle(limits));
   context.bundles = &bundles;
+  if (has_other_members()) start_batch_team(options_digest(args, context.base, cache), path);
   return run_items(args, context, *source, args.dry_run ? nullptr : manifest.get(), stop);
 }
 
@@ -569,7 +625,10 @@ Command batch_command() {
       "  attn batch 'jobs/*.json' --base common.json --causal --out-dir results\n"
       "  generate-jobs | attn batch - --wq W_Q.npy > results.ndjson";
   add_batch_options(command, *args);
-  command.action = [args] { return run_batch(*args); };
+  command.action = [args] {
+    const bool is_first = team() == nullptr || team()->rank() == 0;
+    return is_first ? run_batch(*args) : as_member([&] { return run_batch(*args); });
+  };
   command.report = [args](const std::exception_ptr& exception) {
     return args->json ? report_exception_as_event(exception) : report_exception(exception);
   };

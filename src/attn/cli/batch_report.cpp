@@ -134,13 +134,6 @@ std::string counted_jobs(std::size_t count) {
   return std::to_string(count) + (count == 1 ? " job" : " jobs");
 }
 
-/// Whether a line on standard error can be overwritten.
-bool can_show_bar() {
-  const char* const terminal = std::getenv("TERM");
-  return isatty(STDERR_FILENO) == 1 && terminal != nullptr && *terminal != 0 &&
-         std::string_view(terminal) != "dumb";
-}
-
 /// Removes parts at the end ("1 s left", "823 per second") until the text fits.
 std::string fitted(std::string text, std::size_t width) {
   while (text.size() > width) {

@@ -11,6 +11,7 @@
 #include "attn/cli/rendering.h"
 #include "attn/cli/run_args.h"
 #include "attn/cli/run_layers.h"
+#include "attn/cli/team_progress.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
@@ -163,12 +164,9 @@ void RunViews::commit() {
 
 namespace {
 
-/// The limits of this process.
-ReadLimits limits_of_member(const RunArgs& args) {
-  ReadLimits limits = limits_of(args.limits);
+ReadLimits limits_of_run(const RunArgs& args) {
+  ReadLimits limits = limits_of_member(args.limits);
   limits.access = FileAccess::map;
-  if (team() != nullptr && args.limits.max_memory.empty())
-    limits.memory /= team_place().members_of_host;
   return limits;
 }
 
@@ -280,6 +278,15 @@ void name_results_of_layer(const Document& document, Destination& destination) {
       target.path = name_of_layer(target.path, *number);
 }
 
+/// Reports the progress of a shared job.
+std::unique_ptr<TeamProgress> progress_of(const PreparedJob& prepared, const Sharing& sharing,
+                                          bool as_bar) {
+  const Inputs& in = prepared.inputs;
+  const std::size_t rows = in.B * in.H * in.rows.size();
+  const bool by_rows = sharing.kind == Sharing::Kind::rows;
+  return std::make_unique<TeamProgress>(*team(), as_bar, by_rows ? rows : rows * team()->size());
+}
+
 TeamRun team_run(const Job& job, const std::vector<Request>& requested, const Plan& plan) {
   TeamRun run{names_of(job.outputs), names_of(requested), {}};
   for (const PlannedOutput& output : plan.outputs)
@@ -289,10 +296,10 @@ TeamRun team_run(const Job& job, const std::vector<Request>& requested, const Pl
 
 /// What all members of a team but the first do.
 int run_as_member(const RunArgs& args) {
-  const ReadLimits limits = limits_of_member(args);
+  const ReadLimits limits = limits_of_run(args);
   TensorFiles files(limits);
-  const TeamRun start = join_team(files);
   return as_member([&] {
+    const TeamRun start = join_team(files);
     Document document = document_of(args, files);
     expand_model(document, files);
     Job job = make_job(document, files);
@@ -304,8 +311,10 @@ int run_as_member(const RunArgs& args) {
     const MemberJob own = job_of_member(job, prepared, sharing, team()->rank());
     MemoryEstimate(own.prepared.plan).require(document.name, limits.memory);
     set_member_threads(args);
+    const auto progress = start.shows_progress ? progress_of(prepared, sharing, false) : nullptr;
     execute_shared({job, prepared, document, nullptr, requested, args.nan}, sharing, *team(),
                    nullptr);
+    if (progress) progress->finish();
     files.require_unchanged();
     return 0;
   });
@@ -314,7 +323,7 @@ int run_as_member(const RunArgs& args) {
 int run(const RunArgs& args) {
   if (team() != nullptr && team()->rank() > 0) return run_as_member(args);
   Destination destination = destination_of(args);
-  const ReadLimits limits = limits_of_member(args);
+  const ReadLimits limits = limits_of_run(args);
   TensorFiles files(limits);
   Document document = document_of(args, files);
   if (has_several_layers(document)) return run_layers(args, std::move(document), files);
@@ -369,9 +378,17 @@ int run(const RunArgs& args) {
   const std::vector<Request> requested = is_delivered ? outputs : views.outputs(job);
   const ExecutionRequest request{job,       prepared, document, described ? &files : nullptr,
                                  requested, args.nan};
-  if (is_shared) start_team(team_run(job, requested, plan), files, args.reading);
+  std::unique_ptr<TeamProgress> progress;
+  if (is_shared) {
+    const bool as_bar = args.progress == ProgressStyle::automatic && can_show_bar() && !is_quiet();
+    TeamRun start = team_run(job, requested, plan);
+    start.shows_progress = as_bar || args.progress == ProgressStyle::plain;
+    start_team(start, files, args.reading);
+    if (start.shows_progress) progress = progress_of(prepared, *sharing, as_bar);
+  }
   const auto [all, warnings] =
       is_shared ? execute_shared(request, *sharing, *team(), &writer) : execute(request, &writer);
+  if (progress) progress->finish();
   const Result result = only(all, outputs);
   writer.write(result);
   files.require_unchanged();
@@ -426,7 +443,8 @@ Command run_command() {
                   flag("--dry-run", args->dry_run,
                        "show shapes, memory and cost of the outputs; compute nothing"),
                   nan_option(args->nan)}));
-  if (team() != nullptr)
+  if (team() != nullptr) {
+    command.add(in_group("Results", {progress_option(args->progress)}));
     command.add(in_group("Results", {word("--mpi-read", args->reading,
                                           {{"auto", TeamReading::automatic},
                                            {"each", TeamReading::each},
@@ -434,6 +452,7 @@ Command run_command() {
                                           "which ranks read the inputs: each, root (rank 0, which "
                                           "sends them to the others), or auto: each, or root if a "
                                           "file is missing on some rank")}));
+  }
   add_limit_options(command, args->limits);
   command.requirements.push_back(
       {{"--force", "--no-clobber", "--durable"},

@@ -27,6 +27,7 @@ struct RunArgs {
   std::size_t threads = 0;
   RunViewArgs views;
   TeamReading reading = TeamReading::automatic;
+  ProgressStyle progress = ProgressStyle::automatic;
 };
 
 Destination destination_of(const RunArgs& args);

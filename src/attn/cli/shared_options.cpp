@@ -95,6 +95,14 @@ std::string format_tensor(const Tensor& tensor, const TextArgs& args) {
   return args.repr ? repr_text(tensor, options) : str_text(tensor, options);
 }
 
+Option progress_option(ProgressStyle& style) {
+  return word("--progress", style,
+              {{"auto", ProgressStyle::automatic},
+               {"plain", ProgressStyle::plain},
+               {"none", ProgressStyle::none}},
+              "auto (a bar on a terminal), plain (lines) or none");
+}
+
 Option view_option(std::string& target, const std::string& help) {
   const auto is_picture = [](const std::string& word) {
     return find_render_format(word).has_value();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "attn/cli/batch_report.h"
 #include "attn/cli/command.h"
 #include "attn/cli/option.h"
 #include "attn/cli/rendering.h"
@@ -47,6 +48,9 @@ std::vector<std::string> text_option_names();
 
 /// A tensor as str() or repr() print it in the chosen style. Errors: usage.
 std::string format_tensor(const Tensor& tensor, const TextArgs& args);
+
+/// --progress
+Option progress_option(ProgressStyle& style);
 
 /// --view, --view=FILE or, for a FILE with a suffix of a picture, --view FILE.
 Option view_option(std::string& target, const std::string& help);

@@ -14,13 +14,14 @@
 #include "attn/core/blas.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
+#include "attn/io/temp_files.h"
 
 namespace attn {
 namespace {
 
-Team* g_team = nullptr;
+PostingTeam* g_team = nullptr;
 TeamPlace g_place;
-bool g_started = false;
+TeamState g_state = TeamState::waiting;
 std::string g_start;  ///< member 0's message, on the others
 
 enum class Reply : std::uint8_t { same, missing, refused };
@@ -69,11 +70,18 @@ struct SentFile {
   std::string sample;
 };
 
-std::string pack_start(const TeamRun& run, const std::vector<SentFile>& files) {
+/// The beginning of the message that starts the others.
+std::string pack_program() {
   std::string text;
   pack(text, true);
   pack_text(text, program());
+  return text;
+}
+
+std::string pack_start(const TeamRun& run, const std::vector<SentFile>& files) {
+  std::string text = pack_program();
   for (const auto* texts : {&run.computed, &run.requested, &run.by_rows}) pack_texts(text, *texts);
+  pack(text, run.shows_progress);
   pack(text, files.size());
   for (const SentFile& file : files) {
     pack_text(text, file.path);
@@ -104,10 +112,16 @@ std::string pack_reply(Reply reply, const std::string& reason) {
   return text;
 }
 
+/// Why this program is not that of member 0, or "".
+std::string difference_from(const std::string& other) {
+  const std::string own = program();
+  if (own == other) return "";
+  return "runs another program (" + own + ") than rank 0 (" + other + "); results would differ";
+}
+
 std::string checked(const std::string& other, const std::vector<SentFile>& files) {
-  if (const std::string own = program(); own != other)
-    return pack_reply(Reply::refused, "runs another program (" + own + ") than rank 0 (" + other +
-                                          "); results would differ");
+  if (const std::string reason = difference_from(other); !reason.empty())
+    return pack_reply(Reply::refused, reason);
   std::string missing;
   for (const SentFile& file : files) {
     if (!file.is_mapped) continue;
@@ -122,13 +136,15 @@ bool is_sent(const SentFile& file, bool all) { return all || !file.is_mapped; }
 
 }  // namespace
 
-void set_team(Team* team, const TeamPlace& place) {
+void set_team(PostingTeam* team, const TeamPlace& place) {
   g_team = team;
   g_place = place;
 }
-Team* team() { return g_team; }
+PostingTeam* team() { return g_team; }
+bool has_other_members() { return g_team != nullptr && g_team->size() > 1; }
 const TeamPlace& team_place() { return g_place; }
-bool has_team_started() { return g_started; }
+TeamState team_state() { return g_state; }
+void set_team_state(TeamState state) { g_state = state; }
 
 std::string member_name() {
   char host[256] = "";
@@ -153,7 +169,7 @@ void start_team(const TeamRun& run, const TensorFiles& files, TeamReading readin
     sent.push_back(
         {path, file.mapped.has_value(), file.size, file.mapped ? sample_of(file) : std::string()});
   broadcast_text(*g_team, pack_start(run, sent));
-  g_started = true;
+  g_state = TeamState::running;
   bool all = reading == TeamReading::root;
   for (const std::string& text : gather_texts(*g_team, pack_reply(Reply::same, ""))) {
     Unpacker in(text);
@@ -179,6 +195,7 @@ TeamRun join_team(TensorFiles& files) {
   const std::string program = in.text();
   TeamRun run;
   for (auto* texts : {&run.computed, &run.requested, &run.by_rows}) *texts = unpack_texts(in);
+  run.shows_progress = in.number<bool>();
   std::vector<SentFile> sent(in.number<std::size_t>());
   for (SentFile& file : sent) {
     file.path = in.text();
@@ -191,11 +208,42 @@ TeamRun join_team(TensorFiles& files) {
   g_team->broadcast(std::as_writable_bytes(std::span(&all, 1)));
   for (const SentFile& file : sent) {
     if (!is_sent(file, all)) continue;
+    files.budget().charge(file.size, printable(file.path));  // as add() does, after allocation
+    files.budget().release(file.size);
     const std::shared_ptr<std::byte> bytes = allocate_bytes(file.size);
     g_team->broadcast({bytes.get(), file.size});
     files.add({.path = file.path, .data = bytes, .size = file.size});
   }
   return run;
+}
+
+void start_batch_team(const std::string& options, const std::string& manifest) {
+  std::string text = pack_program();
+  for (const std::string& part : {options, manifest, temp_token()}) pack_text(text, part);
+  broadcast_text(*g_team, text);
+  g_state = TeamState::running;
+  for (const std::string& reply : gather_texts(*g_team, pack_reply(Reply::same, ""))) {
+    Unpacker in(reply);
+    if (in.number<Reply>() != Reply::same) throw Error(ErrorKind::io, in.text());
+  }
+}
+
+std::string join_batch_team(const std::string& options) {
+  Unpacker in(g_start);
+  in.number<bool>();
+  std::string reason = difference_from(in.text());
+  if (in.text() != options && reason.empty())
+    reason = "--base: is another file here than on rank 0";
+  std::string manifest = in.text();
+  set_temp_token(in.text(), g_team->rank());
+  gather_texts(*g_team, pack_reply(reason.empty() ? Reply::same : Reply::refused, reason));
+  return manifest;
+}
+
+ReadLimits limits_of_member(const LimitArgs& args) {
+  ReadLimits limits = limits_of(args);
+  if (g_team != nullptr && args.max_memory.empty()) limits.memory /= g_place.members_of_host;
+  return limits;
 }
 
 }  // namespace attn

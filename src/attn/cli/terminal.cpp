@@ -52,6 +52,11 @@ TerminalStyle terminal_style(const std::string& when, std::size_t width) {
   return style;
 }
 
+bool can_show_bar() {
+  const std::string terminal = environment("TERM");
+  return isatty(STDERR_FILENO) == 1 && !terminal.empty() && terminal != "dumb";
+}
+
 void refuse_binary_on_terminal(Format format) {
   const bool is_text = format == Format::json || format == Format::csv;
   if (!is_text && isatty(STDOUT_FILENO) == 1)

@@ -22,6 +22,9 @@ TerminalStyle terminal_style(const std::string& when, std::size_t width);
 /// Errors: usage, if standard output is a terminal and the format is binary.
 void refuse_binary_on_terminal(Format format);
 
+/// Whether standard error is a terminal on which a line can be overwritten.
+bool can_show_bar();
+
 /// "attn: TEXT" on stderr. All messages are written by this function: names from files can contain
 /// any bytes, so control characters are escaped and long messages are cut (printable_message()).
 void write_message(const std::string& text);

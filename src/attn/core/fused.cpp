@@ -362,6 +362,8 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
                                   : attend_as<double>(q, k, values, in, options, request);
 }
 
+void count_rows(std::atomic<std::size_t>* rows) { kernel::count_rows(rows); }
+
 std::size_t thread_count() { return t_threads == 0 ? kernel::available_cpus() : t_threads; }
 
 void set_threads(std::size_t threads) {

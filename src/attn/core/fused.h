@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <optional>
 #include <vector>
@@ -58,5 +59,9 @@ FusedResult attend_fused(const Tensor& queries, const Tensor& keys, const Tensor
 void set_threads(std::size_t threads);
 /// The number of threads that set_threads() has set, or that of the processors.
 std::size_t thread_count();
+
+/// From now on, the kernels add the number of rows (B * H * queries) that they have computed to
+/// `rows`, block by block; with nullptr they do not count.
+void count_rows(std::atomic<std::size_t>* rows);
 
 }  // namespace attn

@@ -15,6 +15,12 @@ namespace {
 
 constexpr double kWorkOfOneWorker = 8e6;  // below this, waking a thread costs more than it saves
 
+std::atomic<std::atomic<std::size_t>*> g_computed_rows = nullptr;
+
+void add_computed_rows(std::size_t count) {
+  if (auto* const rows = g_computed_rows.load(std::memory_order_relaxed)) *rows += count;
+}
+
 constexpr std::size_t kTasksOfWorker = 8;  // to balance the load
 
 /// One call of attend(). Other processors fetch the cache lines that the caller writes here one at
@@ -176,6 +182,11 @@ class alignas(64) Call {
   }
 
   void whole_rows(QueryBlock<T> rows) const {
+    compute_rows(rows);
+    add_computed_rows(rows.rows);
+  }
+
+  void compute_rows(QueryBlock<T>& rows) const {
     if (schedule_.key_blocks == 1 && !schedule_.full_rows)
       return kernels_.single_block(rows, results_);
     kernels_.begin(rows, results_);
@@ -230,6 +241,7 @@ class alignas(64) Call {
       for (std::size_t number = 0; number < blocks; ++number)
         kernels_.merge(whole, state(task * blocks + number));
       kernels_.finish(whole, results_);
+      add_computed_rows(rows);
     });
   }
 
@@ -260,6 +272,8 @@ class alignas(64) Call {
 };
 
 }  // namespace
+
+void count_rows(std::atomic<std::size_t>* rows) { g_computed_rows = rows; }
 
 bool can_split_keys(std::size_t B, std::size_t H, std::size_t G, std::size_t L, std::size_t S) {
   return B * H * L > 0 && H / G * L <= kMaxRows && key_blocks(S) > 1;

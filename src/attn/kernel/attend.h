@@ -16,6 +16,9 @@
 // has the logsumexp +infinity.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
+
 #include "attn/kernel/isa.h"
 #include "attn/kernel/problem.h"
 #include "attn/kernel/thread_pool.h"
@@ -31,6 +34,10 @@ namespace attn::kernel {
 template <class T>
 void attend(const Problem<T>& problem, const Results<T>& results, ThreadPool& pool,
             Isa isa = active_isa());
+
+/// From now on, attend() adds the number of rows that it has computed to `rows`, block by block;
+/// with nullptr it does not count.
+void count_rows(std::atomic<std::size_t>* rows);
 
 /// Whether each pair of a batch item and a key/value head has so few query rows that its key blocks
 /// can be computed independently, if no rows of scores or weights are requested, and whether it

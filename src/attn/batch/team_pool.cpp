@@ -1,0 +1,372 @@
+#include "attn/batch/team_pool.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "attn/base/error.h"
+#include "attn/batch/manifest.h"
+#include "attn/batch/message.h"
+#include "attn/batch/signal_blocker.h"
+
+namespace attn {
+namespace {
+
+using TeamClock = std::chrono::steady_clock;
+
+/// Waits longer each time nothing has arrived, so that the processor is free for others.
+class PollPause {
+ public:
+  void wait() {
+    const timespec time{0, nanoseconds_};
+    nanosleep(&time, nullptr);
+    nanoseconds_ = std::min(2 * nanoseconds_, kLongest);
+  }
+  void reset() { nanoseconds_ = kShortest; }
+
+ private:
+  static constexpr long kShortest = 1000, kLongest = 1000000;
+  long nanoseconds_ = kShortest;
+};
+
+/// The items that member 0 has sent to this member.
+class ReceivedItems final : public ItemSource {
+ public:
+  ReceivedItems(PostingTeam& team, const std::atomic<bool>& stop) : team_(team), stop_(stop) {}
+
+  std::optional<Item> next() override {
+    PollPause pause;
+    for (;; pause.wait()) {
+      const std::lock_guard lock(mutex_);
+      receive();
+      if (!waiting_.empty()) {
+        Assignment first = std::move(waiting_.front());
+        waiting_.pop_front();
+        started_[first.item.number] = first.sequence;
+        return std::move(first.item);
+      }
+      if (has_ended_ || stop_) return std::nullopt;
+    }
+  }
+  std::optional<std::size_t> count() const override { return std::nullopt; }
+
+  /// Returns withdrawn items, even if all workers are busy.
+  void look_for_withdrawal() {
+    const std::lock_guard lock(mutex_);
+    receive();
+  }
+
+  void send(std::span<const Outcome> outcomes) {
+    std::string bytes;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Outcome& outcome : outcomes) {
+        const auto started = started_.find(outcome.number);
+        append_outcome(bytes, started->second, outcome);
+        started_.erase(started);
+      }
+    }
+    team_.post(0, Mailbox::replies, std::move(bytes));
+    if (team_.rank() == 0) return;  // TeamPool moves it
+    for (PollPause pause; team_.is_sending();) pause.wait();
+  }
+
+ private:
+  void receive() {
+    while (const std::optional<Parcel> parcel = team_.take(Mailbox::requests)) {
+      received_ += parcel->bytes;
+      std::string_view rest = received_;
+      while (std::optional<WorkerRequest> request = take_request(rest)) {
+        if (request->kind == WorkerRequest::Kind::item)
+          waiting_.push_back(std::move(request->assignment));
+        if (request->kind == WorkerRequest::Kind::withdrawn) return_waiting_items();
+        has_ended_ = has_ended_ || request->kind == WorkerRequest::Kind::end;
+      }
+      received_.erase(0, received_.size() - rest.size());
+    }
+  }
+
+  void return_waiting_items() {
+    std::string bytes;
+    for (const Assignment& assignment : waiting_) append_return(bytes, assignment.sequence);
+    waiting_.clear();
+    if (!bytes.empty()) team_.post(0, Mailbox::replies, std::move(bytes));
+  }
+
+  PostingTeam& team_;
+  const std::atomic<bool>& stop_;
+  std::mutex mutex_;  ///< guards the members below
+  std::string received_;
+  std::deque<Assignment> waiting_;
+  std::unordered_map<std::size_t, std::size_t> started_;  ///< sequence by the item's number
+  bool has_ended_ = false;
+};
+
+PoolEnd run_received_items(ReceivedItems& items, const PoolOptions& options, const PoolCalls& calls,
+                           std::atomic<bool>& stop) {
+  PoolCalls own{.begin = calls.begin, .work = calls.work, .report = {}, .tick = {}};
+  own.report = [&](std::span<const Outcome> outcomes) { items.send(outcomes); };
+  own.tick = [&] { items.look_for_withdrawal(); };
+  PoolOptions pool = options;
+  pool.in_order = pool.fail_fast = false;  // member 0 sees to both
+  return run_pool(items, pool, own, stop);
+}
+
+/// A member as member 0 sees it.
+struct TeamMember {
+  std::map<std::size_t, Item> unfinished = {};  ///< by sequence
+  std::size_t line_bytes = 0;                   ///< of the lines of unfinished items
+  double mean_seconds = -1;                     ///< of recent items; negative: unknown
+  TeamClock::time_point last_reply = TeamClock::now();
+  std::string to_send = {}, received = {};
+};
+
+constexpr double kTeamWorkAhead = 20e-3;                   // seconds of work of a member
+constexpr auto kTeamTick = std::chrono::milliseconds(50);  // and without a reply, it is slow
+constexpr std::size_t kMaxItemsOfMember = 4096;
+constexpr std::size_t kMaxLinesOfMember = std::size_t{1} << 20;  // bytes
+
+class TeamPool {
+ public:
+  TeamPool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
+           PostingTeam& team, std::atomic<bool>& stop)
+      : source_(source),
+        options_(options),
+        calls_(calls),
+        team_(team),
+        stop_(stop),
+        own_items_(team, stop_own_),
+        members_(team.size()),
+        finished_(options.in_order) {}
+
+  PoolEnd run();
+
+ private:
+  void start_own_member();
+  bool feed();
+  std::optional<Assignment> next_item();
+  TeamMember* freest_member();
+  bool can_take_another(const TeamMember& member) const;
+  bool is_slow(const TeamMember& member) const {
+    return TeamClock::now() - member.last_reply >= kTeamTick;
+  }
+  void assign(TeamMember& member, Assignment assignment);
+  bool collect();
+  void handle(TeamMember& member, WorkerReply reply);
+  void tick();
+  void withdraw_waiting_items();
+  void report();
+
+  ItemSource& source_;
+  const PoolOptions options_;
+  const PoolCalls& calls_;
+  PostingTeam& team_;
+  std::atomic<bool>& stop_;
+  std::atomic<bool> stop_own_ = false, has_own_ended_ = false;
+  ReceivedItems own_items_;
+  PoolEnd own_end_;
+  std::thread own_member_;
+  std::vector<TeamMember> members_;
+  std::deque<Assignment> returned_;
+  std::size_t started_ = 0;  ///< items taken from the source
+  bool source_ended_ = false;
+  FinishedItems finished_;
+  TeamClock::time_point next_tick_ = TeamClock::now();
+};
+
+PoolEnd TeamPool::run() {
+  std::exception_ptr fault;
+  try {
+    start_own_member();
+    PollPause pause;
+    while (feed()) {
+      if (collect())
+        pause.reset();
+      else
+        pause.wait();
+      tick();
+      if (has_own_ended_) throw Error(ErrorKind::internal, "the workers of rank 0 have ended");
+    }
+    report();
+    std::string end;
+    append_end(end);
+    for (std::size_t rank = 0; rank < members_.size(); ++rank)
+      team_.post(rank, Mailbox::requests, end);
+    for (PollPause sending; team_.is_sending();) sending.wait();
+  } catch (...) {
+    fault = std::current_exception();
+    stop_ = stop_own_ = true;
+  }
+  if (own_member_.joinable()) own_member_.join();
+  return {own_end_.fault ? own_end_.fault : fault, own_end_.overdue};
+}
+
+void TeamPool::start_own_member() {
+  const SignalBlocker blocker;
+  try {
+    own_member_ = std::thread([this] {
+      own_end_ = run_received_items(own_items_, options_, calls_, stop_own_);
+      has_own_ended_ = true;
+    });
+  } catch (const std::system_error&) {
+    throw Error(ErrorKind::busy, "no thread could be started");
+  }
+}
+
+/// Gives items to members. Returns false when all are done.
+bool TeamPool::feed() {
+  for (TeamMember* member = nullptr; (member = freest_member()) != nullptr;) {
+    std::optional<Assignment> assignment = next_item();
+    if (!assignment) break;
+    assign(*member, std::move(*assignment));
+  }
+  bool is_waiting = false;
+  for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+    TeamMember& member = members_[rank];
+    if (!member.to_send.empty())
+      team_.post(rank, Mailbox::requests, std::exchange(member.to_send, {}));
+    is_waiting = is_waiting || !member.unfinished.empty();
+  }
+  return is_waiting || !returned_.empty() || !(source_ended_ || stop_);
+}
+
+std::optional<Assignment> TeamPool::next_item() {
+  if (!returned_.empty()) {
+    Assignment first = std::move(returned_.front());
+    returned_.pop_front();
+    return first;
+  }
+  const std::size_t bytes = finished_.bytes();
+  const bool is_full =
+      finished_.size() >= kMaxWaitingItems || (bytes > 0 && bytes >= options_.max_waiting);
+  if (stop_ || source_ended_ || is_full || !source_.is_ready()) return std::nullopt;
+  std::optional<Item> item = source_.next();
+  source_ended_ = !item;
+  if (!item) return std::nullopt;
+  return Assignment{started_++, std::move(*item)};
+}
+
+/// The member with the fewest items among those that can take another; nullptr if there is none.
+TeamMember* TeamPool::freest_member() {
+  TeamMember* best = nullptr;
+  for (TeamMember& member : members_)
+    if ((best == nullptr || member.unfinished.size() < best->unfinished.size()) &&
+        can_take_another(member))
+      best = &member;
+  return best;
+}
+
+bool TeamPool::can_take_another(const TeamMember& member) const {
+  const std::size_t count = member.unfinished.size();
+  if (count < options_.threads) return true;
+  if (options_.fail_fast || member.mean_seconds < 0 || is_slow(member)) return false;
+  const double ahead = std::ceil(kTeamWorkAhead / std::max(member.mean_seconds, 1e-6));
+  return count < kMaxItemsOfMember && member.line_bytes < kMaxLinesOfMember &&
+         static_cast<double>(count) < static_cast<double>(options_.threads) * (1 + ahead);
+}
+
+void TeamPool::assign(TeamMember& member, Assignment assignment) {
+  if (member.unfinished.empty()) member.last_reply = TeamClock::now();
+  append_item(member.to_send, assignment.sequence, assignment.item);
+  member.line_bytes += assignment.item.line ? assignment.item.line->size() : 0;
+  member.unfinished.emplace(assignment.sequence, std::move(assignment.item));
+}
+
+/// Handles what has arrived. Returns false if nothing has.
+bool TeamPool::collect() {
+  bool has_arrived = false;
+  while (const std::optional<Parcel> parcel = team_.take(Mailbox::replies)) {
+    has_arrived = true;
+    TeamMember& member = members_.at(parcel->from);
+    member.last_reply = TeamClock::now();
+    member.received += parcel->bytes;
+    std::string_view rest = member.received;
+    while (std::optional<WorkerReply> reply = take_reply(rest, finished_.spare_text()))
+      handle(member, std::move(*reply));
+    member.received.erase(0, member.received.size() - rest.size());
+  }
+  team_.is_sending();  // moves large messages
+  return has_arrived;
+}
+
+void TeamPool::handle(TeamMember& member, WorkerReply reply) {
+  const auto entry = member.unfinished.find(reply.sequence);
+  if (entry == member.unfinished.end()) throw BadMessage();
+  Item item = std::move(entry->second);
+  member.unfinished.erase(entry);
+  member.line_bytes -= item.line ? item.line->size() : 0;
+  if (reply.kind == WorkerReply::Kind::returned) {
+    returned_.push_back({reply.sequence, std::move(item)});
+    return;
+  }
+  Outcome& outcome = reply.outcome;
+  outcome.number = item.number;
+  outcome.name = std::move(item.name);
+  member.mean_seconds = member.mean_seconds < 0
+                            ? outcome.seconds
+                            : 0.75 * member.mean_seconds + 0.25 * outcome.seconds;
+  if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
+  finished_.add(reply.sequence, std::move(outcome));
+}
+
+void TeamPool::tick() {
+  if (TeamClock::now() < next_tick_) return;
+  next_tick_ = TeamClock::now() + kTeamTick;
+  report();
+  calls_.tick();
+  withdraw_waiting_items();
+}
+
+/// If a member could run more items, takes back those that wait on slow ones.
+void TeamPool::withdraw_waiting_items() {
+  const auto is_free = [&](const TeamMember& member) {
+    return member.unfinished.size() < options_.threads;
+  };
+  if (std::none_of(members_.begin(), members_.end(), is_free)) return;
+  for (TeamMember& member : members_)
+    if (member.unfinished.size() > options_.threads && is_slow(member))
+      append_withdrawal(member.to_send);
+}
+
+void TeamPool::report() {
+  std::vector<Outcome> ready = finished_.take();
+  if (ready.empty()) return;
+  calls_.report(ready);
+  finished_.forget(ready);
+}
+
+}  // namespace
+
+PoolEnd run_team_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
+                      PostingTeam& team, std::atomic<bool>& stop) {
+  auto pool = std::make_unique<TeamPool>(source, options, calls, team, stop);
+  const PoolEnd end = pool->run();
+  if (end.overdue > 0) static_cast<void>(pool.release());  // their threads may use it
+  return end;
+}
+
+PoolEnd run_items_of_team(const PoolOptions& options, const PoolCalls& calls, PostingTeam& team) {
+  struct Run {
+    explicit Run(PostingTeam& of) : items(of, stop) {}
+    std::atomic<bool> stop = false;
+    ReceivedItems items;
+  };
+  auto run = std::make_unique<Run>(team);
+  const PoolEnd end = run_received_items(run->items, options, calls, run->stop);
+  if (end.overdue > 0) static_cast<void>(run.release());  // their threads may use it
+  return end;
+}
+
+}  // namespace attn

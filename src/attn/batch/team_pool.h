@@ -1,0 +1,23 @@
+// Runs the items of a batch on all members of a team (base/team.h). Member 0 hands them out; each
+// member, also member 0, runs them in a pool of threads.
+#pragma once
+
+#include <atomic>
+
+#include "attn/base/posting_team.h"
+#include "attn/batch/pool.h"
+
+namespace attn {
+
+/// On member 0: as run_pool(), with `options.threads` workers on each member. A member gets about
+/// 20 ms of work at a time. `calls.begin` and `calls.work` are called on member 0 for its own
+/// items. After a fault, other members wait for items: end them. `overdue` counts threads of this
+/// member.
+PoolEnd run_team_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
+                      PostingTeam& team, std::atomic<bool>& stop);
+
+/// On the other members: runs items until member 0 has no more. `calls.report` and `calls.tick` are
+/// not used; they must exist while overdue threads run.
+PoolEnd run_items_of_team(const PoolOptions& options, const PoolCalls& calls, PostingTeam& team);
+
+}  // namespace attn
