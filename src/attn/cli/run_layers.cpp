@@ -75,7 +75,7 @@ class LayersRun {
       fail_usage("-o: expected {layer} in the names of all results or of none");
     if (!args_.views.empty())
       fail_usage("--view and --explain require one layer; 'attn view RESULT' draws all layers");
-    if (team() != nullptr) fail_usage("attn-mpi computes one layer at a time; give --layer N");
+    if (team() != nullptr) fail_usage("attn-mpi run computes one layer at a time; give --layer N");
   }
 
   std::unique_ptr<ReadLayer> read(std::int64_t number) const {
