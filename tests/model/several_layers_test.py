@@ -379,3 +379,14 @@ def test_batch_with_too_little_memory(folder):
     np.save(folder / "h.npy", np.zeros((LAYERS, 1, 600, M)))
     done = batch(folder, "--out-dir", "out", "--max-memory", "40M")
     assert_error(done, 3, "jobs/a.json: layer 0: needs", "for outputs of all layers")
+
+
+def test_hidden_states_of_all_layers_count_towards_max_memory(folder):
+    """20,000 tokens in one file of all layers, and in a file for each layer: three layers of 1.92 MB more."""
+    hidden = np.zeros((LAYERS, 1, 20000, M))
+    np.savez(folder / "all.npz", h=hidden)
+    for n in range(LAYERS):
+        np.savez(folder / f"{n}.npz", h=hidden[n])
+    together, apart = (json.loads(run(folder, "--outputs", "entropy", "--rows", "0", "--dry-run", "--format", "json",
+                                      hidden=name).stdout)["layers"][0]["memory"] for name in ("all.npz#h", "{layer}.npz#h"))
+    assert together - apart > 3 * 1_920_000

@@ -78,8 +78,14 @@ class LayersRun {
     if (team() != nullptr) fail_usage("attn-mpi run computes one layer at a time; give --layer N");
   }
 
+  /// Bytes of the document and of the hidden states that are all in one file.
+  std::size_t shared_bytes() const { return limits_.memory - files_.budget().left(); }
+
   std::unique_ptr<ReadLayer> read(std::int64_t number) const {
-    auto layer = std::make_unique<ReadLayer>(limits_);
+    const std::size_t kept = saturating_sum(shared_bytes(), joined_ ? bytes_kept(*joined_) : 0);
+    ReadLimits rest = limits_;
+    rest.memory -= std::min(kept, rest.memory);
+    auto layer = std::make_unique<ReadLayer>(rest);
     const auto inside = [&] {
       layer->document = series_.document(number);
       const std::optional<HiddenStates> hidden = expand_model(layer->document, layer->files);
@@ -118,6 +124,7 @@ class LayersRun {
       if (is_joined_) join(number, plan);
       MemoryEstimate memory(plan);
       const Plan& written = is_joined_ ? *joined_ : plan;
+      memory.add("inputs of all layers", shared_bytes());
       if (is_joined_) memory.add("outputs of all layers", bytes_kept(written));
       if (has_text(destination_, args_.show.format)) memory.add_output_text(written);
       if (!args_.dry_run) memory.require(name_of_number(number), limits_.memory);
