@@ -226,3 +226,18 @@ def test_one_rank_fails_because(tmp_path, fault):
     shutil.rmtree(tmp_path / "other")
     run = mpi(tmp_path, "batch", "jobs", "--base", "base.json", "--out-dir", "out")
     assert run.returncode == 0, run.stderr
+
+
+def test_a_bundle_that_rank_0_cannot_write_ends_all(tmp_path):
+    draw = {"standard_normal": {"size": [1000, 4]}}
+    lines = "".join(json.dumps({"seed": seed, "Q": draw, "K": draw, "outputs": ["scores"]}) + "\n"
+                    for seed in range(4))  # 8 MB each
+    (tmp_path / "lines").write_text(lines)
+    words = ["batch", "-", "--bundle", "4", "--out-dir", "out", "--resume"]
+    run = with_script(tmp_path, 0, "ulimit -f 20000; exec < lines", *words)
+    assert (run.returncode, run.stderr.count("File too large")) == (74, 1), run.stderr
+    assert not list((tmp_path / "out").glob("bundle*"))
+    run = mpi(tmp_path, *words, lines=lines)
+    assert run.returncode == 0, run.stderr
+    launch([ATTN, "batch", "-", "--bundle", "4", "--out-dir", "one"], tmp_path, text=lines)
+    assert contents(tmp_path / "out") == contents(tmp_path / "one")
