@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <type_traits>
 #include <utility>
 
 #include "attn/base/error.h"
@@ -211,14 +212,36 @@ void merge(CellKind& kind, double& value, CellKind other_kind, double other) {
   }
 }
 
+/// The value of each of the 65,536 numbers of a 16-bit format. A look-up is faster than a
+/// conversion.
+template <class Float16>
+const std::vector<float>& values_of_bits() {
+  static const std::vector<float> values = [] {
+    std::vector<float> all(std::size_t{1} << 16);
+    Float16 number;
+    for (std::size_t bits = 0; bits < all.size(); ++bits) {
+      number.bits = static_cast<std::uint16_t>(bits);
+      all[bits] = static_cast<float>(number);
+    }
+    return all;
+  }();
+  return values;
+}
+
 /// A row of a tensor (matrices, rows, columns).
 std::vector<double> numbers_of(const Tensor& tensor, std::size_t matrix, std::size_t row) {
   const std::size_t count = tensor.shape()[2], first = (matrix * tensor.shape()[1] + row) * count;
   std::vector<double> numbers(count);
   visit(tensor.dtype(), [&]<class T>(Type<T>) {
     const auto from = tensor.data<T>().subspan(first, count);
-    std::transform(from.begin(), from.end(), numbers.begin(),
-                   [](T value) { return static_cast<double>(value); });
+    if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>) {
+      const std::vector<float>& of_bits = values_of_bits<T>();
+      std::transform(from.begin(), from.end(), numbers.begin(),
+                     [&](T value) { return double{of_bits[value.bits]}; });
+    } else {
+      std::transform(from.begin(), from.end(), numbers.begin(),
+                     [](T value) { return static_cast<double>(value); });
+    }
   });
   return numbers;
 }
@@ -321,9 +344,18 @@ HeatRow HeatCells::cells_of(std::size_t matrix, std::size_t row) const {
 }
 
 void merge_row(HeatRow& blocks, const HeatRow& row, std::size_t wide) {
-  for (std::size_t to = 0, j = 0; to < blocks.kinds.size(); ++to)
-    for (const std::size_t end = std::min(j + wide, row.kinds.size()); j < end; ++j)
-      merge(blocks.kinds[to], blocks.values[to], row.kinds[j], row.values[j]);
+  for (std::size_t to = 0, j = 0; to < blocks.kinds.size(); ++to) {
+    CellKind kind = blocks.kinds[to];
+    double value = blocks.values[to];
+    for (const std::size_t end = std::min(j + wide, row.kinds.size()); j < end; ++j) {
+      if (kind != row.kinds[j])
+        merge(kind, value, row.kinds[j], row.values[j]);
+      else if (std::abs(row.values[j]) > std::abs(value))
+        value = row.values[j];
+    }
+    blocks.kinds[to] = kind;
+    blocks.values[to] = value;
+  }
 }
 
 HeatMap reduced(const HeatMap& map, std::size_t max_rows, std::size_t max_columns) {

@@ -1,6 +1,7 @@
 #include "attn/report/page_elements.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 #include <utility>
 
@@ -10,7 +11,7 @@
 namespace attn {
 namespace {
 
-constexpr std::size_t kSampledMatrices = 8;
+constexpr std::size_t kSampledMatrices = 16;
 constexpr std::size_t kTasksPerWorker = 2;  // matrices whose elements are joined at once
 
 /// Appends a script element that contains `bytes`, compressed.
@@ -26,6 +27,12 @@ void append_data(std::string& page, const char* kind, std::size_t set, std::size
           "-" + std::to_string(number) + "\">";
   append_base85(page, packed);
   page += "</script>\n";
+}
+
+/// The k-th matrix of a sample. Multiples of the golden ratio spread over all layers and heads.
+std::size_t sampled_matrix(std::size_t k, std::size_t matrices) {
+  const double turns = static_cast<double>(k) * 0.6180339887498949;
+  return static_cast<std::size_t>((turns - std::floor(turns)) * static_cast<double>(matrices));
 }
 
 /// What a page stores of one matrix.
@@ -176,7 +183,7 @@ std::optional<PageElements> page_elements(const std::vector<PageSet>& sets,
     ElementsJoiner sample(sets.size());
     while (sample.count() < kSampledMatrices)
       add(sample, std::min(kTasksPerWorker * workers, kSampledMatrices - sample.count()),
-          [&](std::size_t k) { return (sample.count() + k) * matrices / kSampledMatrices; });
+          [&](std::size_t k) { return sampled_matrix(sample.count() + k, matrices); });
     if (expected(sample.take().size(), kSampledMatrices) > 1.1 * limit) return {};
   }
   ElementsJoiner joiner(sets.size());
