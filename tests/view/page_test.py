@@ -3,6 +3,7 @@ scripts/test-page opens it in a browser.
 """
 
 import base64
+import csv
 import hashlib
 import html.parser
 import json
@@ -354,25 +355,32 @@ def test_large_files_are_not_read_into_memory(tmp_path):
 
 
 def statistics_of(w):
-    """Means over the queries: entropy, weight of key 0, distance, weight of the key before the query."""
-    p = w / w.sum(-1, keepdims=True)
+    """The formulas of docs/statistics.md."""
     L, S = w.shape
     i, j = np.arange(L)[:, None] + max(S - L, 0), np.arange(S)
-    entropy = -np.where(p > 0, p * np.log(np.where(p > 0, p, 1)), 0).sum(1)
-    before = [p[row, at - 1] for row, at in enumerate(i[:, 0]) if at > 0 and at - 1 < S]
-    counted = sum(at > 0 for at in i[:, 0])
-    return {"entropy": entropy.mean(), "first": p[:, 0].mean(), "distance": (p * np.abs(i - j)).sum(1).mean(),
-            "previous": sum(before) / counted}
+    entropy = -np.where(w > 0, w * np.log(np.where(w > 0, w, 1)), 0).sum(1)
+    return {"entropy": entropy.mean(), "first": w[:, 0].sum() / w.sum(), "distance": (w * np.abs(i - j)).sum() / w.sum(),
+            "previous": w[i - 1 == j].sum() / w.sum()}
 
 
 class TestStatistics:
     @pytest.mark.parametrize("shape", [(9, 9), (5, 12), (12, 5)])
     @pytest.mark.parametrize("name", ["entropy", "first", "distance", "previous"])
-    def test_are_means_over_queries(self, tmp_path, shape, name):
+    def test_are_those_of_the_documentation(self, tmp_path, shape, name):
         w = np.random.default_rng(2).random((3, *shape)) ** 4
         np.savez(tmp_path / "w.npz", weights=w)
         found = Numbers(page(tmp_path, "w.npz")[0]).statistic(name)[0]
         np.testing.assert_allclose(found, [statistics_of(head)[name] for head in w], rtol=1e-5)
+
+    @pytest.mark.parametrize("name, column", [("entropy", "entropy"), ("first", "first_key_weight"), ("distance", "distance"),
+                                              ("previous", "previous_token_weight")])
+    def test_are_those_of_attn_stats(self, tmp_path, name, column):
+        w = np.random.default_rng(3).random((3, 6, 9)) ** 4
+        np.savez(tmp_path / "w.npz", weights=w)
+        run = attn("stats", "w.npz", "--format", "csv", cwd=tmp_path)
+        lines = list(csv.DictReader(run.stdout.decode().splitlines()))
+        np.testing.assert_allclose(Numbers(page(tmp_path, "w.npz")[0]).statistic(name)[0],
+                                   [float(line[column]) for line in lines], rtol=1e-5)
 
     def test_have_the_largest_magnitude(self, tmp_path):
         scores = np.random.default_rng(2).standard_normal((3, 4, 4))
@@ -391,6 +399,58 @@ class TestStatistics:
         np.savez(tmp_path / "w.npz", weights=np.eye(6))
         found = Numbers(page(tmp_path, "w.npz", "--rows", "3:", "--cols", "1:")[0])
         assert found.statistic("distance")[0] == [0]
+
+
+# Colours.
+
+# What people with each form of complete colour blindness see, in linear RGB (Machado, Oliveira and Fernandes 2009).
+BLINDNESS = {
+    "none": np.eye(3),
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+    "grey": np.tile([0.2126, 0.7152, 0.0722], (3, 1)),
+}
+
+
+def lab(colours, blindness):
+    """CIE 1976 L*a*b* (D65) of 8-bit sRGB colours."""
+    c = colours / 255
+    linear = np.where(c <= 0.04045, c / 12.92, ((c + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(linear @ np.transpose(BLINDNESS[blindness]), 0, 1)
+    xyz = seen @ np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]).T
+    t = xyz / [0.9505, 1, 1.089]
+    f = np.where(t > 216 / 24389, np.cbrt(t), (24389 / 27 * t + 16) / 116)
+    return np.stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])], 1)
+
+
+class TestColourMaps:
+    @pytest.fixture(scope="class")
+    def maps(self, class_path):
+        np.save(class_path / "w.npy", np.eye(2))
+        facts = Numbers(page(class_path, "w.npy")[0]).facts
+        return {name: np.frombuffer(bytes.fromhex(text), "u1").reshape(256, 3) for name, text in facts["maps"].items()}
+
+    @pytest.mark.parametrize("blindness", BLINDNESS)
+    def test_of_weights_get_darker_on_paper(self, maps, blindness):
+        assert (np.diff(lab(maps["paper"], blindness)[::5, 0]) < 0).all()
+
+    @pytest.mark.parametrize("blindness", BLINDNESS)
+    def test_of_weights_get_brighter_at_night(self, maps, blindness):
+        assert (np.diff(lab(maps["night"], blindness)[::5, 0]) > 0).all()
+
+    @pytest.mark.parametrize("blindness", [form for form in BLINDNESS if form != "grey"])
+    @pytest.mark.parametrize("name, sign", [("diverging", -1), ("divergingNight", 1)])
+    def test_of_signed_values_change_from_the_middle_to_both_ends(self, maps, blindness, name, sign):
+        light = lab(maps[name], blindness)[:, 0]
+        assert (sign * np.diff(light[128::6]) > 0).all()
+        assert (sign * np.diff(light[127::-6]) > 0).all()
+
+    @pytest.mark.parametrize("blindness", [form for form in BLINDNESS if form != "grey"])
+    @pytest.mark.parametrize("name", ["diverging", "divergingNight"])
+    def test_of_signed_values_tell_the_signs_apart(self, maps, blindness, name):
+        seen = lab(maps[name], blindness)
+        assert min(np.hypot(*(seen[127 - k] - seen[128 + k])[1:]) for k in (32, 64, 96, 127)) > 10
 
 
 # Two results.

@@ -11,37 +11,41 @@ HeadSummarizer::HeadSummarizer(const std::vector<std::size_t>& queries,
     : queries_(queries), keys_(keys), offset_(S >= L ? S - L : 0) {}
 
 void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
-  double sum = 0;
-  bool has_nan = false;
+  double sum = 0, largest = 0;
+  bool has_nan = false, negative = false;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
-    has_nan = has_nan || row.kinds[j] == CellKind::nan;
-    negative_ = negative_ || row.values[j] < 0;
+    has_nan |= row.kinds[j] == CellKind::nan;
+    negative |= row.values[j] < 0;
     sum += row.values[j];
-    sum_.largest = std::max(sum_.largest, std::abs(row.values[j]));
+    largest = std::max(largest, std::abs(row.values[j]));
   }
+  negative_ |= negative;
+  sum_.largest = std::max(sum_.largest, largest);
   if (has_nan || negative_ || !(sum > 0) || !std::isfinite(sum)) return;
   const std::size_t position = queries_[i] + offset_;
   ++rows_;
-  if (position > 0) ++rows_with_previous_;
+  weight_sum_ += sum;
+  double entropy = 0, distance = 0;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
-    const double weight = row.values[j] / sum;
+    const double weight = row.values[j];
     if (!(weight > 0)) continue;
     const std::size_t key = keys_[j];
-    sum_.entropy -= weight * std::log(weight);
-    sum_.distance +=
-        weight * static_cast<double>(std::max(position, key) - std::min(position, key));
+    entropy -= weight * std::log(weight);
+    distance += weight * static_cast<double>(std::max(position, key) - std::min(position, key));
     if (key == 0) sum_.first += weight;
     if (key + 1 == position) sum_.previous += weight;
   }
+  sum_.entropy += entropy;
+  sum_.distance += distance;
 }
 
 HeadSummary HeadSummarizer::summary() const {
-  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-  const auto mean = [&](double sum, std::size_t count) {
-    return negative_ || count == 0 ? kNan : sum / static_cast<double>(count);
-  };
-  return {mean(sum_.entropy, rows_), mean(sum_.first, rows_), mean(sum_.distance, rows_),
-          mean(sum_.previous, rows_with_previous_), sum_.largest};
+  if (negative_ || rows_ == 0) {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    return {kNone, kNone, kNone, kNone, sum_.largest};
+  }
+  return {sum_.entropy / static_cast<double>(rows_), sum_.first / weight_sum_,
+          sum_.distance / weight_sum_, sum_.previous / weight_sum_, sum_.largest};
 }
 
 }  // namespace attn

@@ -9,14 +9,14 @@
 
 namespace attn {
 
-/// Means over the queries whose weights have a sum above 0 and no NaN; each is computed from the
-/// weights divided by their sum. NaN if there is no such query, or if a value is negative.
+/// The statistics of docs/statistics.md over the drawn queries and keys, without queries whose
+/// weights have no positive sum or a NaN. NaN if no query is left, or if a value is negative.
 struct HeadSummary {
-  double entropy = 0;   ///< in nats
-  double first = 0;     ///< weight of the first key of the tensor
-  double distance = 0;  ///< mean of |query - key| as positions
-  double previous = 0;  ///< weight of the key before the query; of queries that have one
-  double largest = 0;   ///< the largest magnitude of all values; not a mean
+  double entropy = 0;
+  double first = 0;  ///< first_key_weight
+  double distance = 0;
+  double previous = 0;  ///< previous_token_weight
+  double largest = 0;   ///< the largest magnitude of all values
 };
 
 /// Collects the rows of a head.
@@ -36,7 +36,8 @@ class HeadSummarizer {
   const std::vector<std::size_t>& keys_;
   std::size_t offset_;
   bool negative_ = false;
-  std::size_t rows_ = 0, rows_with_previous_ = 0;
+  std::size_t rows_ = 0;
+  double weight_sum_ = 0;
   HeadSummary sum_;
 };
 
