@@ -86,6 +86,7 @@ class Chromium(Browser):
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         self.driver = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
         self.driver.set_script_timeout(300)
+        self.pid = self.driver.service.process.pid
 
     def visit(self, address):
         self.driver.get(address)
@@ -142,6 +143,7 @@ class Firefox(Browser):
             ["firefox-esr", "--marionette", "--remote-allow-system-access", "--headless", "--no-remote", "--profile", self.folder],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, "MOZ_HEADLESS_WIDTH": "4200",
                                                                        "MOZ_HEADLESS_HEIGHT": "2400"})
+        self.pid = self.process.pid
         end = time.monotonic() + 60
         while True:
             try:

@@ -7,6 +7,7 @@ axe-core's axe.min.js.
 
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import time
@@ -290,8 +291,105 @@ def test_row_and_matrix_can_be_exported(page, weights, folder):
     assert [[float(value or 0) for value in line[1:]] for line in lines[1:]] == weights[0].tolist()
 
 
+def test_plus_and_minus_zoom(page, model, folder):
+    show(page, folder / "model.html")
+    page.press("+", "+")
+    page.wait("return attn.camera.zoom > 2")
+    assert page.run("return attn.camera.zoom") == pytest.approx(2.25)
+    page.press("-", "-", "-")
+    page.wait("return attn.camera.zoom === 1")
+
+
+def test_enter_locks_the_selection(page, weights, folder):
+    show(page, folder / "heads.html")
+    page.run("document.getElementById('matrices').focus()")
+    page.press("Enter")
+    assert page.text("locked") == "locked"
+
+
+def test_shift_and_a_click_add_lines_of_up_to_six_heads(page, model, folder):
+    show(page, folder / "model.html")
+    page.run("""for (let head = 1; head < 9; ++head) {
+      const place = attn.overview.placeOf(head), b = attn.overview.boxOf(place.row, place.column);
+      const box = attn.overview.box.getBoundingClientRect();
+      attn.overview.box.dispatchEvent(new MouseEvent('click', {shiftKey: true, bubbles: true,
+          clientX: box.left + b.left + b.width / 2, clientY: box.top + b.top + b.height / 2}));
+    }""")
+    assert page.run("return attn.state.pinned") == [1, 2, 3, 4, 5, 6]
+    page.wait("return attn.lines.heads.length === 7")
+
+
+def test_lines_are_as_wide_as_their_weights_are_large(page, model, folder):
+    show(page, folder / "model.html", "#head=14&row=63&column=0&colours=linear&scale=head")
+    page.wait("return attn.lines.heads.length === 1 && !!attn.figures[0].head.matrix")
+    widths = page.run("""
+      const drawn = {}, line = attn.lines, stroke = CanvasRenderingContext2D.prototype.stroke;
+      CanvasRenderingContext2D.prototype.stroke = function() { (drawn[this.globalAlpha.toFixed(6)] ??= []).push(this.lineWidth); };
+      line.draw();
+      CanvasRenderingContext2D.prototype.stroke = stroke;
+      const all = [...Array(64).keys()].map(j => line.heads[0].values.value(63, j));
+      const most = attn.scaleOf(0, 14).high;
+      return all.map(value => {
+        const strength = Math.min(1, value / most);
+        return [strength, drawn[(.25 + .75 * strength).toFixed(6)]?.at(-1) ?? 0];
+      });""")
+    seen = [(strength, width) for strength, width in widths if width > 0.5]
+    assert len(seen) >= 3
+    assert all(width == pytest.approx(7.5 * strength, rel=1e-3) for strength, width in seen)
+
+
+def test_square_root_is_the_default_for_more_than_64_keys(page, model, folder):
+    np.savez(folder / "wide.npz", weights=np.full((1, 65, 65), 1 / 65))
+    attn("view", "wide.npz", "-o", "wide.html", "--force", cwd=folder)
+    for name, mode in ("model", "linear"), ("wide", "root"):
+        show(page, folder / f"{name}.html")
+        assert page.run("return document.getElementById('colours').value") == mode
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_follows_the_dark_mode_of_the_system(page, weights, folder, dark):
+    page.size(1280, 900, dark=dark)
+    show(page, folder / "heads.html")
+    ground = page.run("return getComputedStyle(document.body).backgroundColor")
+    assert (luminance(tuple(map(int, ground[4:-1].split(",")))) < 0.1) == dark
+
+
+def test_head_is_saved_as_png(page, model, folder):
+    show(page, folder / "model.html")
+    page.run("""HTMLAnchorElement.prototype.click = function() { window.saved = this.download; };
+      URL.createObjectURL = blob => {
+        blob.arrayBuffer().then(buffer => { window.bytes = [...new Uint8Array(buffer, 0, 24)]; });
+        return '#';
+      };
+      document.getElementById('save-png').click();""")
+    page.wait("return !!window.saved && !!window.bytes")
+    assert page.run("return window.saved").endswith(".png")
+    start = bytes(page.run("return window.bytes"))
+    assert start[:8] == b"\x89PNG\r\n\x1a\n"
+    assert [int.from_bytes(start[at:at + 4], "big") for at in (16, 20)] == page.run(
+        "return [attn.figures[0].base.width, attn.figures[0].base.height]")
+
+
+def test_link_to_the_view_is_copied(page, model, folder):
+    show(page, folder / "model.html")
+    choose(page, 30, 50, 21)
+    page.run("Object.defineProperty(navigator, 'clipboard', {value: {writeText: async words => { window.copied = words; }}});"
+             "document.getElementById('copy-link').click()")
+    page.wait("return !!window.copied")
+    copied = page.run("return window.copied")
+    assert copied.startswith("file://")
+    assert {"head=30", "row=50", "column=21"} <= set(copied.split("#")[1].split("&"))
+
+
 # Pixels.
 
+
+def test_hidden_keys_are_hatched(page, model, folder):
+    show(page, folder / "model.html")
+    found = page.run("""const f = attn.figures[0], r = f.base.width / f.box.clientWidth, {camera} = attn;
+      const data = f.base.getContext('2d').getImageData(f.xOf(40) * r, f.yOf(2) * r, 20 * camera.scaleX * r, 8 * camera.scaleY * r).data;
+      return [...new Set(new Uint32Array(data.buffer))].length;""")
+    assert found == 2, "the ground and the lines of the pattern"
 
 def pixel(page, row, column):
     return page.run("const f = attn.figures[0], r = f.base.width / f.box.clientWidth;"
@@ -688,9 +786,16 @@ def test_large_page_opens_and_is_accurate(page, folder):
         page.run("attn.chooseHead(arguments[0])", 20 * k + 3)
         page.move(*cell(page, 80 * k, 30 * k))
     page.press("+", "+", "0")
-    longest = max(page.run("return window.tasks"), default=0)
+    for action in ("attn.redraw()", "attn.overview.camera.zoomBy(4, 50, 50); attn.overview.draw()", "document.getElementById('theme').click()",
+                   *(f"document.querySelector('input[value={side}]').click()" for side in ("text", "keys", "lines"))):
+        page.run(action)
+        time.sleep(0.3)
+    for name, value in ("colours", "log"), ("scale", "head"), ("order", "entropy"):
+        set_to(page, name, value)
+        time.sleep(0.3)
+    longest = f"{max(page.run('return window.tasks'), default=0):.0f} ms" if page.name == "chromium" else "not measured"
     print(f"{page.name}: 12 x 12 heads of 512 x 512, {size / 1e6:.1f} MB: ready in {seconds:.2f} s, complete in {complete:.2f} s "
-          f"({inside / 1000:.2f} s by the page's clock), longest task afterwards {longest:.0f} ms (0: below 50)", file=sys.stderr)
+          f"({inside / 1000:.2f} s by the page's clock), longest task afterwards {longest} (0: below 50)", file=sys.stderr)
     choose(page, 100, 300, 17)
     value, error = page.text("value").split(" ± ")
     want = w[8, 0, 4, 300, 17]
@@ -702,3 +807,54 @@ def test_large_page_opens_and_is_accurate(page, folder):
         choose(page, 100, row, column)
         page.wait("return !document.getElementById('value').textContent.includes('±')")
         assert np.float32(page.text("value")) == w[8, 0, 4, row, column]
+
+
+def pss(pid):
+    """Megabytes of memory of a process and its children; pages that n processes share count as 1/n for each."""
+    children = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            children.setdefault(int(entry.read_text().rsplit(")", 1)[1].split()[1]), []).append(int(entry.parent.name))
+        except OSError:
+            pass
+    total, left = 0, [pid]
+    while left:
+        left += children.get(pid := left.pop(), [])
+        try:
+            rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+            total += int(rollup.split("\nPss:")[1].split()[0]) / 1000
+        except (OSError, IndexError):
+            pass
+    return total
+
+
+@pytest.mark.skipif("ATTN_PAGE_4096" not in os.environ, reason="takes minutes and 9 GB of disk")
+def test_page_of_4096_heads_opens(page, folder):
+    """64 layers of 64 heads, 1,024 tokens, as float16."""
+    if not (folder / "w64.npy").exists():
+        rng, n = np.random.default_rng(0), 1024
+        far = np.subtract.outer(np.arange(n), np.arange(n))
+        heads = np.empty((64, n, n), "f2")
+        for h in range(64):
+            q, k = rng.standard_normal((2, n, 16), np.float32)
+            s = np.where(far < 0, -np.inf, q @ k.T * (0.2 + 0.1 * (h % 9)) + 6 * (far == 1 + h % 3) * (h % 5 == 0))
+            e = np.exp(s - s.max(1, keepdims=True))
+            heads[h] = e / e.sum(1, keepdims=True)
+        with open(folder / "w64.npy", "wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f2", "fortran_order": False, "shape": (64, 1, 64, n, n)})
+            for layer in range(64):
+                np.roll(heads, layer, 0).tofile(file)
+        start = time.monotonic()
+        run = attn("view", "w64.npy", "-o", "w64.html", cwd=folder, timeout=1000)
+        assert run.returncode == 0, run.stderr
+        print(f"{run.stderr.decode().strip()}; written in {time.monotonic() - start:.0f} s", file=sys.stderr)
+    page.visit("about:blank")
+    time.sleep(1)
+    before = pss(page.pid)
+    start = time.monotonic()
+    show(page, folder / "w64.html")
+    seconds, after = time.monotonic() - start, pss(page.pid)
+    choose(page, 2077, 900, 30)
+    assert page.text("panel") == "layer 32, head 29"
+    print(f"{page.name}: 64 x 64 heads of 1024 x 1024: complete in {seconds:.2f} s; {after:.0f} MB of memory, {after - before:.0f} MB "
+          "more than a blank page", file=sys.stderr)

@@ -142,6 +142,12 @@ def test_nan_is_crossed_out(draw):
     assert NAN not in cells[0][1]
 
 
+def test_nan_is_green_on_a_dark_ground(draw_svg):
+    picture = xml.etree.ElementTree.tostring(draw_svg({"scores": np.array([[np.nan, 1.0]])}, "--dark")).decode()
+    strokes = {tuple(bytes.fromhex(colour)) for colour in re.findall("#([0-9a-f]{6})", picture)}
+    assert (64, 224, 160) in strokes
+
+
 def test_small_cells_that_are_nan_are_filled(draw):
     """2 x 2 pixels would miss the lines of the cross."""
     scores = np.where(np.arange(300 * 300).reshape(300, 300) % 997 == 0, np.nan, 1.0)

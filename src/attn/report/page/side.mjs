@@ -60,7 +60,7 @@ export class Lines {
         const strength = Math.min(1, Math.abs(value) / reach);
         if (strength < kLeastStrength || (j < first - 200 || j > end + 200) && strength < .05) continue;
         context.globalAlpha = alpha * (.25 + .75 * strength);
-        context.lineWidth = .5 + 7 * strength;
+        context.lineWidth = Math.max(.5, 7.5 * strength);
         context.setLineDash(value < 0 ? [4, 3] : []);
         context.strokeStyle = head.colour;
         context.beginPath();
