@@ -133,14 +133,20 @@ struct Extent {
 
   /// `positive`: only values above 0 count for the range.
   void add(const HeatRow& row, bool positive) {
+    const double most = std::numeric_limits<double>::max(), least = positive ? 0 : -most;
+    double row_low = low, row_high = high;  // in registers
+    unsigned found = 0;
     for (std::size_t j = 0; j < row.values.size(); ++j) {
       const double value = row.values[j];
-      kinds[static_cast<std::size_t>(row.kinds[j])] = true;
-      if (row.kinds[j] != CellKind::value || !std::isfinite(value) || (positive && value <= 0))
-        continue;
-      low = std::min(low, value);
-      high = std::max(high, value);
+      found |= 1u << static_cast<unsigned>(row.kinds[j]);
+      if (row.kinds[j] != CellKind::value || !(value <= most) || value < least) continue;
+      if (positive && value == 0) continue;
+      row_low = std::min(row_low, value);
+      row_high = std::max(row_high, value);
     }
+    low = row_low;
+    high = row_high;
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) kinds[kind] |= (found >> kind & 1) != 0;
   }
   void add(const Extent& more) {
     low = std::min(low, more.low);

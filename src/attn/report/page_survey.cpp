@@ -25,8 +25,10 @@ struct PartialSurvey {
     while (end > spans.end[i] && !is_stored(end - 1)) --end;
     spans.first[i] = std::min(spans.first[i], first);
     spans.end[i] = std::max(spans.end[i], end);
+    double row_largest = largest;  // in a register
     for (const double value : row.values)
-      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+      if (std::isfinite(value)) row_largest = std::max(row_largest, std::abs(value));
+    largest = row_largest;
   }
 
   void add(const PartialSurvey& more) {
