@@ -223,7 +223,10 @@ def run(words, folder, limit=120):
                               env={**os.environ, **ENVIRONMENT})
     except subprocess.TimeoutExpired:
         return None, [f"it took more than {limit} s"], ""
-    messages = [line for line in done.stderr.splitlines() if line.startswith("attn")]
+    lines = done.stderr.splitlines()
+    messages = [line for line in lines if line.startswith("attn")]
+    if done.returncode != 0 and not messages:
+        messages = lines[-5:]  # of mpirun
     return done.returncode, messages, done.stdout
 
 
