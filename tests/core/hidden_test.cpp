@@ -10,7 +10,6 @@ using namespace attn;
 
 namespace {
 
-const double kInf = std::numeric_limits<double>::infinity();
 const double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// One query with the given scores of its keys, and the values of the keys.

@@ -17,7 +17,7 @@ struct Given {
   DType dtype = DType::f64;
 };
 
-TensorMap zeros(const std::vector<Given>& given) {
+TensorMap zeros_of(const std::vector<Given>& given) {
   TensorMap tensors;
   for (const Given& one : given) tensors.set(one.name, Tensor(one.dtype, one.shape));
   return tensors;
@@ -36,7 +36,7 @@ Lines errors(const TensorMap& tensors, const Options& options = {}) {
 }
 
 Lines errors(const std::vector<Given>& given, const Options& options = {}) {
-  return errors(zeros(given), options);
+  return errors(zeros_of(given), options);
 }
 
 Options with_heads(std::int64_t heads, std::int64_t kv_heads = 0) {
@@ -49,22 +49,22 @@ Options with_heads(std::int64_t heads, std::int64_t kv_heads = 0) {
 }  // namespace
 
 TEST_CASE("axis sizes are derived from each form of inputs") {
-  const Inputs packed =
-      make_inputs(zeros({{"Q", {2, 3, 8}}, {"K", {2, 5, 4}}, {"V", {2, 5, 6}}}), with_heads(4, 2));
+  const Inputs packed = make_inputs(
+      zeros_of({{"Q", {2, 3, 8}}, {"K", {2, 5, 4}}, {"V", {2, 5, 6}}}), with_heads(4, 2));
   CHECK(Shape{packed.B, packed.H, packed.G, packed.L, packed.S, packed.D, packed.Dv} ==
         Shape{2, 4, 2, 3, 5, 2, 3});
   CHECK((packed.packed && packed.batched && packed.with_heads));
 
   Options blhd;
   blhd.layout = Layout::blhd;
-  const Inputs split = make_inputs(zeros({{"Q", {2, 3, 4, 7}}, {"K", {2, 5, 2, 7}}}), blhd);
+  const Inputs split = make_inputs(zeros_of({{"Q", {2, 3, 4, 7}}, {"K", {2, 5, 2, 7}}}), blhd);
   CHECK(Shape{split.B, split.H, split.G, split.L, split.S, split.D, split.Dv} ==
         Shape{2, 4, 2, 3, 5, 7, 7});
   CHECK(split.K.shape() == Shape{2, 2, 5, 7});
   CHECK((!split.packed && split.batched && split.with_heads));
 
   const Inputs cross = make_inputs(
-      zeros({{"embeddings", {3, 6}}, {"memory", {5, 4}}, {"W_K", {4, 6}}, {"W_V", {4, 8}}}),
+      zeros_of({{"embeddings", {3, 6}}, {"memory", {5, 4}}, {"W_K", {4, 6}}, {"W_V", {4, 8}}}),
       with_heads(2));
   CHECK(Shape{cross.B, cross.H, cross.G, cross.L, cross.S, cross.D, cross.Dv} ==
         Shape{1, 2, 2, 3, 5, 3, 4});
@@ -184,7 +184,7 @@ TEST_CASE("masks broadcast from the right") {
 }
 
 TEST_CASE("an integer mask contains only 0 and 1") {
-  TensorMap tensors = zeros({{"Q", {2, 3}}, {"K", {2, 3}}});
+  TensorMap tensors = zeros_of({{"Q", {2, 3}}, {"K", {2, 3}}});
   tensors.set("mask", Tensor::of<std::int64_t>({2}, {1, 0}));
   CHECK(make_inputs(tensors, {}).mask->dtype() == DType::boolean);
   tensors.set("mask", Tensor::of<std::int64_t>({2}, {0, -1000}));
@@ -210,11 +210,11 @@ TEST_CASE("a width of zero requires an explicit scale") {
 }
 
 TEST_CASE("all errors are reported at once") {
-  TensorMap tensors = zeros({{"embeddings", {4, 3}},
-                             {"W_Q", {2, 4}},
-                             {"W_K", {3, 4}},
-                             {"W_V", {5, 4}},
-                             {"mask", {7}, DType::boolean}});
+  TensorMap tensors = zeros_of({{"embeddings", {4, 3}},
+                                {"W_Q", {2, 4}},
+                                {"W_K", {3, 4}},
+                                {"W_V", {5, 4}},
+                                {"mask", {7}, DType::boolean}});
   tensors.set("b_V", Tensor::of<std::uint64_t>({4}, {~std::uint64_t{0}, 0, 0, 0}));
   Options options;
   options.rows = {9};

@@ -11,8 +11,6 @@ using namespace attn;
 
 namespace {
 
-const double kInf = std::numeric_limits<double>::infinity();
-
 TensorMap words() {
   TensorMap tensors;
   tensors.set("embeddings", Tensor::of<double>({4, 3}, {0.3, -1.2, 0.7, 1.1, 0.4, -0.6, -0.9, 0.8,

@@ -1,10 +1,13 @@
 // Comparison of numbers with error bounds; NaN is never equal.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "attn/tensor/tensor.h"
+
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// The expected shape and elements of a tensor, and the error bound of each element.
 struct Expected {

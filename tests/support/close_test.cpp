@@ -7,7 +7,6 @@
 using attn::Tensor;
 
 namespace {
-const double kInf = std::numeric_limits<double>::infinity();
 const double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 bool equal(double found, double wanted, double bound = 0.5) {
