@@ -124,6 +124,8 @@ TEST_CASE("documents are written compactly and read back unchanged") {
 
 TEST_CASE("quoted text is always valid JSON") {
   CHECK(json_quoted("a\"b\\c\r\x7f") == R"("a\"b\\c\u000d\u007f")");
+  CHECK(json_quoted("a\u202eb\u0085") == R"("a\u202eb\u0085")");
+  CHECK(json_quoted("\U000E0001\u00e9") == "\"\\udb40\\udc01\u00e9\"");
   CHECK(json_quoted(std::string("\0", 1)) == R"("\u0000")");
   CHECK(json_quoted("bad \xFF\xC3") == "\"bad \uFFFD\uFFFD\"");
 }

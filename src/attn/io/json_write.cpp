@@ -73,6 +73,17 @@ std::size_t plain_length(std::string_view text, std::size_t at) {
   return end - at;
 }
 
+/// The escape of a code point; above U+FFFF, those of its two UTF-16 units.
+void append_escape(std::string& out, std::uint32_t code) {
+  const auto append_unit = [&](std::uint32_t unit) {
+    append_hex(out += "\\u", static_cast<std::uint8_t>(unit >> 8));
+    append_hex(out, static_cast<std::uint8_t>(unit & 0xFF));
+  };
+  if (code > 0xFFFF) append_unit(0xD800 + ((code - 0x10000) >> 10));
+  append_unit(code > 0xFFFF ? 0xDC00 + (code & 0x3FF) : code);
+}
+
+/// Characters that a terminal would not show as they are, such as direction marks, are escaped.
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (std::size_t i = 0; i < text.size();) {
@@ -91,8 +102,8 @@ void append_quoted(std::string& out, std::string_view text) {
       out += "\\n";
     else if (c == '\t')
       out += "\\t";
-    else if (length == 1 && (static_cast<unsigned char>(c) < 0x20 || c == 0x7F))
-      append_hex(out += "\\u00", static_cast<std::uint8_t>(c));
+    else if (const std::uint32_t code = code_point(text, i); is_invisible(code))
+      append_escape(out, code);
     else
       out.append(text, i, length);
     i += length == 0 ? 1 : length;

@@ -156,10 +156,7 @@ def stdout_problems(case, outcome):
     binary = outcome.stdout[:6] in (b"\x93NUMPY", b"PK\3\4-\0", b"PK\3\4\x14\0") or outcome.stdout[:2] == b"PK" or \
         "safetensors" in " ".join(case.args)
     coloured = any("--color" in word for word in case.args) or "COLORTERM" in case.environment
-    # JSON escapes ASCII control characters only: it is data, not text for a terminal.
-    is_json = "batch" in case.args or re.search("json|schema", " ".join(case.args))
-    has_controls = re.search(rb"[\0-\x09\x0b-\x1f\x7f]" if is_json else rb"\0", outcome.stdout)
-    if not binary and not coloured and (has_controls or not is_json and not is_text(outcome.stdout)):
+    if not binary and not coloured and not is_text(outcome.stdout):
         at = re.search(rb"[^\n\x20-\x7e]", outcome.stdout)
         yield f"standard output is not plain text: {outcome.stdout[max(0, at.start() - 40):at.start() + 40]!r}"
     if outcome.code not in (0, 1, 3) and outcome.stdout and not PARTIAL_REPORTS & set(case.args):
