@@ -307,6 +307,6 @@ def test_end_event_after_a_signal():
 
 def test_events_escape_direction_marks_in_names(tmp_path):
     run = attn("batch", "\u202egnp.exe", "--json", cwd=tmp_path)
-    assert "\u202e" not in run.stderr
-    names = [event["job"] for event in map(json.loads, run.stderr.splitlines()) if event["event"] == "item"]
+    assert "\u202e".encode() not in run.stderr
+    names = [event["job"] for event in json_lines(run.stderr) if event["event"] == "item"]
     assert names == ["\u202egnp.exe"]
