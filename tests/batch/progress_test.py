@@ -306,7 +306,8 @@ def test_end_event_after_a_signal():
 
 
 def test_events_escape_direction_marks_in_names(tmp_path):
-    run = attn("batch", "\u202egnp.exe", "--json", cwd=tmp_path)
+    name = "\u202egnp.json"
+    (tmp_path / name).write_text(json.dumps(job(0)))
+    run = attn("batch", name, "--json", "--out-dir", "out", cwd=tmp_path)
     assert "\u202e".encode() not in run.stderr
-    names = [event["job"] for event in json_lines(run.stderr) if event["event"] == "item"]
-    assert names == ["\u202egnp.exe"]
+    assert [event["job"] for event in json_lines(run.stderr) if event["event"] == "item"] == [name]
