@@ -174,6 +174,49 @@ def test_another_number_of_shards_completes_the_batch(batch, fresh, tmp_path):
     assert contents(tmp_path / "out") == fresh(range(18))
 
 
+def flags_of(size):
+    return ["--bundle", str(size)] if size else []
+
+
+@pytest.mark.parametrize("before, after, sizes", [
+    (1, 2, "its run had --bundle 1, this one has --bundle 2"), (3, 1, "its run had --bundle 3, this one has --bundle 1"),
+    (1, 0, "its run had --bundle 1, this one has no --bundle"), (0, 1, "its run had no --bundle, this one has --bundle 1")])
+@pytest.mark.parametrize("dry_run", [[], ["--dry-run"]], ids=["run", "dry run"])
+def test_resumed_run_with_another_bundle_size_is_refused(tmp_path, before, after, sizes, dry_run):
+    write_jobs(tmp_path / "jobs", range(3))
+    attn("batch", "jobs", "--out-dir", "out", *flags_of(before), cwd=tmp_path)
+    want = contents(tmp_path / "out", without=())
+    run = attn("batch", "jobs", "--out-dir", "out", *flags_of(after), "--resume", *dry_run, cwd=tmp_path)
+    assert_error(run, 73, f"out/manifest.ndjson: {sizes}; use the same, or another --out-dir")
+    assert contents(tmp_path / "out", without=()) == want
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_refused_run_can_be_resumed_with_its_bundle_size(tmp_path, size):
+    def batch(size, *flags):
+        return attn("batch", "-", "--out-dir", "out", "--bundle", str(size), *flags, cwd=tmp_path,
+                    stdin="".join(json.dumps(job(seed)) + "\n" for seed in range(6)))
+    batch(size)
+    assert_error(batch(3, "--resume"), 73, f"out/manifest.ndjson: its run had --bundle {size}")
+    assert counts(batch(size, "--resume")) == (0, 6, 0)
+
+
+@pytest.mark.parametrize("shard", [[], ["--shard", "2/2"], ["--shard", "3/3"]], ids=" ".join)
+def test_bundle_size_of_another_shard_is_compared(tmp_path, shard):
+    write_jobs(tmp_path / "jobs", range(8))
+    attn("batch", "jobs", "--out-dir", "out", "--bundle", "2", "--shard", "1/2", cwd=tmp_path)
+    run = attn("batch", "jobs", "--out-dir", "out", "--bundle", "3", "--resume", *shard, cwd=tmp_path)
+    assert_error(run, 73, "out/manifest.1-of-2.ndjson: its run had --bundle 2, this one has --bundle 3")
+    assert [path.name for path in (tmp_path / "out").glob("manifest*")] == ["manifest.1-of-2.ndjson"]
+
+
+def test_no_clobber_after_bundles_is_refused(tmp_path):
+    write_jobs(tmp_path / "jobs", range(2))
+    attn("batch", "jobs", "--out-dir", "out", "--bundle", "1", cwd=tmp_path)
+    run = attn("batch", "jobs", "--out-dir", "out", "--no-clobber", cwd=tmp_path)
+    assert_error(run, 73, "out/manifest.ndjson: its run had --bundle 1, this one has no --bundle")
+
+
 @pytest.mark.parametrize("damage", [
     pytest.param(lambda path: path.unlink(), id="deleted"),
     pytest.param(lambda path: path.write_bytes(path.read_bytes()[:-5]), id="cut short"),

@@ -208,7 +208,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, RunDescription run,
   std::string line = std::string(kFirstLineStart) + ",\"program\":\"attn " + kVersion +
                      "\",\"run\":\"" + temp_token() + "\"";
   if (run_.shard.count > 1) line += ",\"shard\":\"" + text_of(run_.shard) + "\"";
-  if (run_.shard.block > 1) line += ",\"bundle\":" + std::to_string(run_.shard.block);
+  if (run_.bundle > 0) line += ",\"bundle\":" + std::to_string(run_.bundle);
   if (run_.jobs) line += ",\"jobs\":" + std::to_string(*run_.jobs);
   append(line + "}\n");
   if (durable_) sync_folder(path_, fs::path(follow_links(path_)).parent_path().string());
@@ -223,7 +223,10 @@ std::size_t Manifest::read_earlier() {
   });
 }
 
-void Manifest::read_shards(const std::string& folder, std::size_t max_bytes) {
+namespace {
+
+/// The files in `folder` that are named as manifests, sorted.
+std::vector<std::string> manifests_in(const std::string& folder) {
   std::error_code error;
   std::vector<std::string> paths;
   for (fs::directory_iterator entry(folder, error); !error && entry != fs::directory_iterator();
@@ -233,7 +236,14 @@ void Manifest::read_shards(const std::string& folder, std::size_t max_bytes) {
       paths.push_back(entry->path().string());
   }
   std::sort(paths.begin(), paths.end());
-  for (const std::string& path : paths)
+  return paths;
+}
+
+}  // namespace
+
+void Manifest::read_shards(const std::string& folder, std::size_t max_bytes) {
+  std::error_code error;
+  for (const std::string& path : manifests_in(folder))
     if (!fs::equivalent(path, path_, error))
       read_shard(path, max_bytes - std::min(max_bytes, bytes_read()));
 }
@@ -375,6 +385,44 @@ std::vector<RunDescription> Manifest::runs() const {
     runs.push_back({.shard = shard, .jobs = number_in(record, "jobs")});
   }
   return runs;
+}
+
+namespace {
+
+/// The jobs of a bundle of the first run in a manifest, 0 without bundles. Nothing if the file
+/// cannot be read or its first line is damaged.
+std::optional<std::size_t> bundle_size_in(const std::string& path) {
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  std::string line(4096, ' ');
+  const ssize_t count = file.is_open() ? pread(file.get(), line.data(), line.size(), 0) : -1;
+  if (count <= 0) return std::nullopt;
+  line.resize(static_cast<std::size_t>(count));
+  const std::size_t end = line.find('\n');
+  if (end == std::string::npos || !line.starts_with(kFirstLineStart)) return std::nullopt;
+  const Json record = parsed(std::string_view(line).substr(0, end));
+  if (record.find("program") == nullptr) return std::nullopt;
+  return number_in(record, "bundle").value_or(0);
+}
+
+std::string bundle_flag(std::size_t size) {
+  return size == 0 ? "no --bundle" : "--bundle " + std::to_string(size);
+}
+
+}  // namespace
+
+void Manifest::require_bundle_size(const std::string& path, const std::string& folder,
+                                   std::size_t bundle) {
+  std::vector<std::string> paths = {path};
+  if (!folder.empty())
+    for (std::string& other : manifests_in(folder)) paths.push_back(std::move(other));
+  for (const std::string& manifest : paths) {
+    const std::optional<std::size_t> earlier = bundle_size_in(manifest);
+    if (earlier && *earlier != bundle)
+      throw Error(ErrorKind::cannot_create, printable(manifest) + ": its run had " +
+                                                bundle_flag(*earlier) + ", this one has " +
+                                                bundle_flag(bundle) +
+                                                "; use the same, or another --out-dir");
+  }
 }
 
 void Manifest::require_unlocked(const std::string& path) {

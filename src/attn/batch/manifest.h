@@ -55,9 +55,10 @@ enum class ManifestUse {
 
 /// What a run is a part of.
 struct RunDescription {
-  std::string options = {};              ///< the digest of the batch's options
-  Shard shard = {};                      ///< its `block` is the number of jobs of a bundle
+  std::string options = {};  ///< the digest of the batch's options
+  Shard shard = {};
   std::optional<std::size_t> jobs = {};  ///< of the whole batch, if known when the run starts
+  std::size_t bundle = 0;                ///< jobs of a bundle; 0: each job has its own files
 };
 
 class Manifest {
@@ -99,6 +100,13 @@ class Manifest {
 
   /// The runs in the manifests, without their options.
   std::vector<RunDescription> runs() const;
+
+  /// Compares the first line of the manifest at `path`, and of all manifests in `folder` unless it
+  /// is "", with the bundle size of a run that is to continue them. With another size, the results
+  /// of the earlier run would stay beside those of the new one. Errors: cannot_create, if a size
+  /// differs.
+  static void require_bundle_size(const std::string& path, const std::string& folder,
+                                  std::size_t bundle);
 
   /// Errors: busy, if another run has locked the file at `path`.
   static void require_unlocked(const std::string& path);

@@ -417,6 +417,8 @@ void refuse_input(const std::string& manifest, const std::string& input) {
 std::unique_ptr<Manifest> open_manifest(const BatchArgs& args, const Naming& naming,
                                         const std::string& path, const RunDescription& run,
                                         std::size_t max_bytes, ScopedDirectories& folders) {
+  if (args.resume || args.no_clobber)
+    Manifest::require_bundle_size(path, args.manifest.empty() ? naming.folder : "", run.bundle);
   if (args.dry_run) {
     auto manifest = std::make_unique<Manifest>(path, ManifestUse::read_only, run, false, max_bytes);
     if (args.manifest.empty()) manifest->read_shards(naming.folder, max_bytes);
@@ -604,7 +606,8 @@ int run_batch(const BatchArgs& args) {
     manifest = open_manifest(args, *context.naming, path,
                              {.options = options_digest(args, context.base, cache),
                               .shard = shard,
-                              .jobs = args.lines() ? std::nullopt : source->count_of_batch()},
+                              .jobs = args.lines() ? std::nullopt : source->count_of_batch(),
+                              .bundle = args.bundle},
                              limits.memory, folders);
   if (args.resume) context.earlier = manifest.get();
   BundleCache bundles(limits_of_bundle(limits));
