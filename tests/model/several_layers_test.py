@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from support.attn import assert_error, attn, attn_and_peak, json_lines, under_sanitizer
-from support.checkpoints import angles, attention, causal, heads_of, rms_norm, rotate, write_model
+from support.checkpoints import angles, attention, causal, heads_of, rms_norm, rotate, write_model, write_tensors
 
 B, L, M, H, G, D, LAYERS = 2, 7, 12, 4, 2, 6, 4
 CONFIG = {"model_type": "mistral", "hidden_size": M, "num_attention_heads": H, "num_key_value_heads": G, "head_dim": D,
@@ -141,6 +141,22 @@ def test_files_for_each_layer_have_the_bytes_of_single_layers(folder):
             assert sorted(one) == sorted(out)
             assert all(np.array_equal(one[name], out[name]) for name in one)
             assert np.array_equal(np.load(folder / f"w{n}.npy"), one["weights"])
+
+
+@pytest.mark.parametrize("hidden, one", [("all.npz#arr_{layer}", "all.npz#arr_{n}"), ("h.npy", "h.npy#[{n}]"),
+                                         ("h{layer}.npy", "h{n}.npy"), ("job.npz#h", "job.npz#h[{n}]"),
+                                         ("h.safetensors#h{layer}", "h.safetensors#h{n}")])
+def test_files_for_each_layer_have_the_provenance_of_single_layers(folder, hidden, one):
+    np.savez(folder / "all.npz", *HIDDEN)
+    np.savez(folder / "job.npz", h=HIDDEN)
+    write_tensors(folder / "h.safetensors", {f"h{n}": HIDDEN[n] for n in range(LAYERS)})
+    for n in range(LAYERS):
+        np.save(folder / f"h{n}.npy", HIDDEN[n])
+    assert run(folder, "-o", "out.{layer}.npz", hidden=hidden).returncode == 0
+    for n in range(LAYERS):
+        done = run(folder, "-o", "one.npz", "--force", layer=n, hidden=one.replace("{n}", str(n)))
+        assert done.returncode == 0, done.stderr
+        assert (folder / f"out.{n}.npz").read_bytes() == (folder / "one.npz").read_bytes()
 
 
 def test_layer_stands_for_the_number_of_a_single_layer(folder):

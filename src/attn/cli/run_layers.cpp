@@ -183,9 +183,9 @@ class LayersRun {
                  RowReceiver* receiver) {
     const PreparedJob prepared = prepare_job(layer.job, layer.document, *by_rows_);
     Execution execution = within(name_of_number(number), [&] {
-      return execute(
-          {layer.job, prepared, layer.document, described_by, layer.job.outputs, args_.nan},
-          receiver);
+      return execute({layer.job, prepared, layer.document, described_by, layer.job.outputs,
+                      args_.nan, shared_inputs_},
+                     receiver);
     });
     layer.files.require_unchanged();
     for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
@@ -210,11 +210,12 @@ class LayersRun {
 
   void compute_each() {
     std::list<ResultWriter> writers;
+    const bool is_described = needs_description(destination_, args_);
+    if (is_described) shared_inputs_ = files_.digests();
     for (const std::int64_t number : series_.layers()) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       const std::vector<OutputTarget> targets = targets_of(number);
       ResultWriter& writer = writers.emplace_back(targets, names_, policy());
-      const bool is_described = needs_description(destination_, args_);
       writer.write(compute(number, *layer, is_described ? &layer->files : nullptr, &writer));
       writer.finish();
     }
@@ -233,6 +234,8 @@ class LayersRun {
   std::vector<std::string> names_;    ///< of the outputs
   std::set<std::string> inputs_;      ///< paths
   std::vector<OutputPath> paths_;     ///< of files for each layer
+  /// Digests of what was read for all layers, recorded in the file of each layer.
+  std::vector<std::pair<std::string, std::string>> shared_inputs_;
   std::optional<Plan> first_, joined_;
   Result described_;  ///< of joined outputs
   std::string text_;  ///< of --dry-run

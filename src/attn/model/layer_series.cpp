@@ -25,6 +25,11 @@ std::string element_of(const std::string& name, std::int64_t index) {
   return name + (name.find('#') == name.npos ? "#[" : "[") + std::to_string(index) + "]";
 }
 
+/// Whether TensorFiles reads single tensors of the file.
+bool is_mapped(const std::string& path) {
+  return format_of_suffix(path) == Format::safetensors || path.ends_with(kIndexSuffix);
+}
+
 }  // namespace
 
 bool names_layer(const std::string& text) { return text.find(kLayerWord) != text.npos; }
@@ -146,7 +151,8 @@ Document LayerSeries::document(std::int64_t layer) const {
   } else {
     const std::string name = name_of_layer(*text, layer);
     const TensorRef given = parse_tensor_ref(path_in(hidden.folder, *text));
-    if (!names_layer(given.path))  // one file, which is read once
+    // One file is read once; of safetensors, each layer reads only its own tensors.
+    if (!names_layer(given.path) && !is_mapped(given.path))
       hidden.numbers = std::make_shared<const Tensor>(within(hidden.origin, [&] {
         return files_.read(parse_tensor_ref(path_in(hidden.folder, name)));
       }));

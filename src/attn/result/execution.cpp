@@ -3,6 +3,7 @@
 #include <map>
 #include <utility>
 
+#include "attn/result/joined_results.h"
 #include "attn/result/warnings.h"
 
 namespace attn {
@@ -37,8 +38,9 @@ class CountedRows {
   RowConsumers consumers_;
 };
 
-void describe(Result& result, const Job& job, Document document, const TensorFiles& files) {
-  Result description = describe_job(job, std::move(document), files);
+void describe(Result& result, const ExecutionRequest& request, Document document) {
+  Result description = describe_job(request.job, std::move(document), *request.described_by);
+  if (!request.shared_inputs.empty()) add_inputs(request.shared_inputs, description.made_by);
   result.tokens = std::move(description.tokens);
   result.made_by = std::move(description.made_by);
 }
@@ -46,14 +48,14 @@ void describe(Result& result, const Job& job, Document document, const TensorFil
 }  // namespace
 
 Execution execute(ExecutionRequest request, RowReceiver* receiver) {
-  const auto& [job, prepared, document, files, outputs, nan] = request;
+  const auto& [job, prepared, document, files, outputs, nan, ignored] = request;
   Execution execution;
   Result& result = execution.result;
   if (receiver == nullptr) {
     compute_job(job, prepared, document, result);
-    if (files != nullptr) describe(result, job, std::move(request.document), *files);
+    if (files != nullptr) describe(result, request, std::move(request.document));
   } else {
-    if (files != nullptr) describe(result, job, document, *files);
+    if (files != nullptr) describe(result, request, document);
     receiver->begin(prepared.plan, result);
     const CountedRows rows(request, *receiver);
     compute_job(job, prepared, document, result, rows.consumers());

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "attn/io/staged_file.h"
@@ -38,6 +39,8 @@ struct ExecutionRequest {
   /// well.
   std::vector<Request> outputs = {};
   NanPolicy nan = NanPolicy::allow;
+  /// Digests of inputs that were read for several jobs, by name; recorded with described_by.
+  std::vector<std::pair<std::string, std::string>> shared_inputs = {};
 };
 
 struct Execution {

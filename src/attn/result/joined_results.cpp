@@ -29,18 +29,22 @@ void add_batch_axis(Job& job) {
     }
 }
 
-void add_inputs(const TensorFiles& more, Json& made_by) {
+void add_inputs(std::vector<std::pair<std::string, std::string>> more, Json& made_by) {
   auto* members = std::get_if<JsonObject>(&made_by.value);
   const auto inputs = std::find_if(members->begin(), members->end(),
                                    [](const auto& member) { return member.first == "inputs"; });
   auto& digests = std::get<JsonObject>(inputs->second.value);
-  for (auto& [name, digest] : more.digests()) {
+  for (auto& [name, digest] : more) {
     const std::string text = text_of_name(name);
-    const bool is_known = std::any_of(digests.begin(), digests.end(),
-                                      [&](const auto& each) { return each.first == text; });
-    if (!is_known) digests.emplace_back(text, Json{std::move(digest)});
+    const auto place =
+        std::lower_bound(digests.begin(), digests.end(), text,
+                         [](const auto& each, const auto& other) { return each.first < other; });
+    if (place == digests.end() || place->first != text)
+      digests.emplace(place, text, Json{std::move(digest)});
   }
 }
+
+void add_inputs(const TensorFiles& more, Json& made_by) { add_inputs(more.digests(), made_by); }
 
 Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows) {
   Plan plan = one;

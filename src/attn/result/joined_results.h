@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "attn/core/plan.h"
 #include "attn/result/execution.h"
@@ -14,7 +16,9 @@ namespace attn {
 /// Gives queries, keys, values and embeddings without a batch axis one of length 1.
 void add_batch_axis(Job& job);
 
-/// Adds the inputs of another job to those of `made_by`, each once.
+/// Adds inputs (name, digest) to those of `made_by`, each once and in the order of their names.
+void add_inputs(std::vector<std::pair<std::string, std::string>> more, Json& made_by);
+/// The same for the files of another job.
 void add_inputs(const TensorFiles& more, Json& made_by);
 
 /// The plan of `count` jobs like this one: each output has a new first axis. Those in `by_rows` are
