@@ -121,6 +121,31 @@ def test_resumed_run_has_the_rows_of_all_jobs(batch, tmp_path, flags):
     assert [rows[i]["outputs"] for i in (0, 2)] == [first[i]["outputs"] for i in (0, 2)]
 
 
+WARNING = "attn: warning: the summary has no statistics of 2 skipped jobs; --force runs all jobs again"
+
+
+@pytest.mark.parametrize("flag", ["--resume", "--no-clobber"])
+def test_skipped_jobs_without_statistics_are_counted(batch, tmp_path, flag):
+    lines = "".join(json.dumps(job(seed)) + "\n" for seed in (0, 1))
+    attn("batch", "-", "--out-dir", "out", stdin=lines, cwd=tmp_path)
+    run = batch([0, 1, 2], "--out-dir", "out", flag)
+    assert run.returncode == 0
+    assert WARNING in run.stderr.decode().splitlines()
+    assert ["outputs" in row for row in rows_of(tmp_path / "s.ndjson")] == [False, False, True]
+
+
+@pytest.mark.parametrize("flags", [["-q"], ["--json"]], ids=" ".join)
+def test_skipped_jobs_without_statistics_cause_no_text(batch, tmp_path, flags):
+    lines = "".join(json.dumps(job(seed)) + "\n" for seed in (0, 1))
+    attn("batch", "-", "--out-dir", "out", stdin=lines, cwd=tmp_path)
+    assert b"warning" not in batch([0, 1], "--out-dir", "out", "--resume", *flags).stderr
+
+
+def test_skipped_jobs_with_statistics_cause_no_warning(batch):
+    batch([0, 1], "--out-dir", "out")
+    assert b"warning" not in batch([0, 1], "--out-dir", "out", "--resume").stderr
+
+
 def test_manifest_has_the_statistics(batch, tmp_path):
     batch([0], "--out-dir", "out")
     assert manifest_of(tmp_path / "out")["line 1"]["statistics"] == rows_of(tmp_path / "s.ndjson")[0]["outputs"]

@@ -142,7 +142,10 @@ void SummaryFile::add(const Outcome& outcome) {
                     name_of(outcome.status) + "\",\"seconds\":";
   append_number(row, std::round(outcome.seconds * 1e6) / 1e6);
   if (outcome.status == Status::failed) row += ",\"code\":" + std::to_string(outcome.code);
-  if (!outcome.statistics.empty()) row += ",\"outputs\":" + outcome.statistics;
+  if (!outcome.statistics.empty())
+    row += ",\"outputs\":" + outcome.statistics;
+  else if (outcome.status == Status::skipped)
+    ++skipped_without_statistics_;
   rows_.append(row + "}\n");
 }
 

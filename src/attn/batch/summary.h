@@ -37,6 +37,8 @@ class SummaryFile {
               std::vector<std::string> chosen);
   void add(const Outcome& outcome);
   void commit();
+  /// Skipped jobs of which no statistics are known.
+  std::size_t skipped_without_statistics() const { return skipped_without_statistics_; }
 
  private:
   template <class Act>
@@ -48,6 +50,7 @@ class SummaryFile {
   const std::vector<std::string> chosen_;
   OutputFile file_;
   SpoolFile rows_;  ///< NDJSON
+  std::size_t skipped_without_statistics_ = 0;
 };
 
 }  // namespace attn

@@ -368,6 +368,8 @@ int run_items(const BatchArgs& args, const BatchContext& context, ItemSource& so
       manifest->close();
     });
   if (!end.fault && summary) end.fault = exception_from([&] { summary->commit(); });
+  if (!end.fault && summary)
+    report.skipped_without_statistics(summary->skipped_without_statistics());
   const int code = end.fault ? report.fault(end.fault) : report.failed() > 0 ? kSomeFailed : 0;
   if (!is_broken_pipe(end.fault)) report.end(code);
   if (end.overdue > 0) exit_now(code);

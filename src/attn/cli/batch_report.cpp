@@ -244,6 +244,12 @@ void BatchReport::warning(const Outcome& outcome) {
   if (warned_ == kMaxErrors + 1) say("more jobs have warnings; they are not shown");
 }
 
+void BatchReport::skipped_without_statistics(std::size_t count) {
+  if (count == 0 || options_.json || options_.quiet) return;
+  say("warning: the summary has no statistics of " + counted(count, "skipped job") +
+      "; --force runs all jobs again");
+}
+
 void BatchReport::tick() {
   const auto now = Clock::now();
   if (status_requested.exchange(false)) say_status();

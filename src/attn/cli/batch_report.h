@@ -72,6 +72,8 @@ class BatchReport {
   void item(const Outcome& outcome);
   void take_back(const Outcome& outcome);  ///< its result could not be written: uncounts it
   void take_back_done(std::size_t count) { progress_.done -= count; }
+  /// Warns that the summary lacks the statistics of `count` skipped jobs.
+  void skipped_without_statistics(std::size_t count);
   void tick();
   void say(const std::string& line);
   bool clear_bar();  ///< call before writing other text; false if no bar was shown
