@@ -124,6 +124,52 @@ def test_failed_jobs_are_shown_with_their_error(shards, batch):
     assert "\nfailed: 2 (8,15)\n  jobs/job0007.json: Q: requires K\n" in batch("--status", "out").stdout.decode()
 
 
+def test_failed_job_without_a_file_is_named(shards, batch, tmp_path):
+    shards([1], 1)
+    (tmp_path / "jobs" / "job0014.json").unlink()
+    text = batch("--status", "out").stdout.decode()
+    assert """
+failed, and their files do not exist: 1; --status DIR JOB... counts only the jobs given
+  jobs/job0014.json
+missing: 0
+to run them: --resume
+""" in text
+
+
+def test_only_jobs_that_can_run_are_advised_to_resume(shards, batch, tmp_path):
+    shards([1], 1)
+    for number in 8, 15:
+        (tmp_path / "jobs" / f"job{number - 1:04}.json").unlink()
+    run = batch("--status", "out")
+    assert run.returncode == 3
+    assert "their files do not exist: 2;" in run.stdout.decode()
+    assert b"--resume" not in run.stdout
+
+
+def test_failed_job_with_the_number_of_a_deleted_one_is_advised_to_resume(batch, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    for name in "ab":
+        (tmp_path / "jobs" / f"{name}.json").write_text('{"Q": [[1]]}')
+        batch("jobs", "--out-dir", "out", "--resume")
+        (tmp_path / "jobs" / "a.json").unlink(missing_ok=True)
+    text = batch("--status", "out").stdout.decode()
+    assert "\nfailed: 1 (1)\n" in text
+    assert text.endswith("\nto run them: --resume\n")
+
+
+def test_given_jobs_leave_out_deleted_files(shards, batch, tmp_path):
+    shards([1], 1)
+    for number in 8, 15:
+        (tmp_path / "jobs" / f"job{number - 1:04}.json").unlink()
+    run = batch("--status", "out", "jobs")
+    assert (run.returncode, run.stdout.decode()) == (0, "18 jobs\ndone: 18 (1-18)\nfailed: 0\nmissing: 0\n")
+
+
+def test_failed_lines_have_no_files(batch):
+    batch("-", "--out-dir", "out", stdin='{"Q": [[1]]}\n')
+    assert "files do not exist" not in batch("--status", "out").stdout.decode()
+
+
 def test_quiet_status_of_a_complete_batch_prints_nothing(batch, tmp_path):
     write_jobs(tmp_path / "jobs", range(2))
     batch("jobs", "--out-dir", "out")

@@ -55,6 +55,11 @@ void remove_file(const std::string& folder, const std::string& output) {
 
 }  // namespace
 
+bool is_deleted_file(const std::string& job) {
+  std::error_code error;
+  return !is_line(job) && !fs::exists(job, error) && !error;
+}
+
 PruneReport prune_results(const Manifest& manifest, const std::vector<JobFile>& files,
                           const Naming& naming, bool dry_run) {
   std::unordered_set<std::string> present_jobs;
@@ -63,8 +68,7 @@ PruneReport prune_results(const Manifest& manifest, const std::vector<JobFile>& 
   PruneReport report;
   manifest.for_each_job([&](Outcome job) {
     std::error_code ignored;
-    if (job.status != Status::done || present_jobs.contains(job.name) || is_line(job.name) ||
-        fs::exists(job.name, ignored))
+    if (job.status != Status::done || present_jobs.contains(job.name) || !is_deleted_file(job.name))
       return;
     std::vector<FileDigest> removed;
     for (FileDigest& output : job.outputs) {

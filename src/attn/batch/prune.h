@@ -10,6 +10,9 @@
 
 namespace attn {
 
+/// Whether a job in a manifest is a file, not a line, and the file does not exist.
+bool is_deleted_file(const std::string& job);
+
 struct PruneReport {
   std::vector<Outcome> removed;   ///< one per job, with the files that were removed
   std::vector<std::string> kept;  ///< a message for each file that was not removed

@@ -6,6 +6,7 @@
 #include "attn/base/text.h"
 #include "attn/batch/batch_status.h"
 #include "attn/batch/manifest.h"
+#include "attn/batch/prune.h"
 #include "attn/io/json_write.h"
 #include "attn/io/staged_file.h"
 
@@ -60,16 +61,30 @@ std::string listed(const std::vector<Item>& items, Text text) {
   return lines;
 }
 
-std::string text_of(const BatchStatus& status) {
+std::vector<std::string> deleted_files(const std::vector<Outcome>& failures) {
+  std::vector<std::string> files;
+  for (const Outcome& job : failures)
+    if (is_deleted_file(job.name)) files.push_back(job.name);
+  return files;
+}
+
+/// `deleted` are files of failed jobs, which no run can complete. Their numbers are not shown,
+/// because other jobs may have them now.
+std::string text_of(const BatchStatus& status, const std::vector<std::string>& deleted) {
   std::string text = status.jobs ? counted(*status.jobs, "job") + "\n"
                                  : "number of jobs not known: no run has read all lines\n";
   text += line_of("done", status.done) + line_of("failed", status.failed);
   text += listed(status.failures, [](const Outcome& job) {
     return job.error.empty() ? printable(job.name) : printable_message(job.error.front());
   });
+  if (!deleted.empty())
+    text += "failed, and their files do not exist: " + std::to_string(deleted.size()) +
+            "; --status DIR JOB... counts only the jobs given\n" + listed(deleted, printable);
   text += line_of("missing", status.missing);
   text += listed(status.missing_names, printable);
   if (status.is_complete()) return text;
+  const bool can_run = deleted.size() < status.failures.size() || status.missing.size() > 0;
+  if (status.jobs && !can_run) return text;
   if (status.shards == 1) return text + "to run them: --resume\n";
   return text + "to run them: --array=" + status.resubmit.text() + " with --resume --shard auto/" +
          std::to_string(status.shards) + "\n";
@@ -88,7 +103,9 @@ int print_status(const StatusRequest& request) {
   const BatchStatus status = status_of(manifest, request.jobs);
   if (!request.quiet || request.json || !status.is_complete()) {
     OutputFile out("-", {});
-    out.write(request.json ? json_of(status, request.jobs.has_value()) : text_of(status));
+    out.write(request.json ? json_of(status, request.jobs.has_value())
+                           : text_of(status, request.jobs ? std::vector<std::string>()
+                                                          : deleted_files(status.failures)));
     out.commit();
   }
   return status.is_complete() ? 0 : kIncomplete;
