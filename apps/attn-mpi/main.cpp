@@ -24,7 +24,8 @@ namespace {
 
 std::atomic<bool> reported = false;  // a failure, or the end of the work
 attn::MpiTeam* ranks = nullptr;
-std::thread watcher;  // on rank 0
+std::thread watcher;   // on rank 0
+std::string messages;  // collected; printed with the exit code
 
 [[noreturn]] void end_all(const attn::Failure& failure) {
   std::fputs(failure.messages.c_str(), stderr);
@@ -59,15 +60,19 @@ void stop_watching() {
   watcher.join();
 }
 
-/// Ends the use of MPI by a rank whose process must not return.
-void leave() {
-  if (ranks->rank() == 0) stop_watching();
+/// Ends the use of MPI by a rank whose process ends with this code and must not return.
+void leave(int code) {
+  if (ranks->rank() == 0) {
+    stop_watching();
+    if (attn::team_state() == attn::TeamState::running) end_all({code, messages});
+  } else if (code != 0) {
+    attn::report_failure({code, messages});
+  }
   ranks->meet();
   MPI_Finalize();
 }
 
 int run_first(int argc, char** argv) {
-  std::string messages;
   if (argc < 2 || !is_batch(argv[1])) attn::collect_messages(&messages);  // a batch tells at once
   watcher = std::thread(watch);
   int code = 2;  // as for other wrong usage
@@ -85,7 +90,6 @@ int run_first(int argc, char** argv) {
 
 int run_other(int argc, char** argv) {
   if (!attn::await_start()) return 0;
-  std::string messages;
   attn::collect_messages(&messages);
   const int code = attn::run_cli(argc, argv);
   if (code != 0) attn::report_failure({code, messages});

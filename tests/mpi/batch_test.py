@@ -14,6 +14,7 @@ import time
 import pytest
 
 from mpi import ranks
+from mpi.mpi_jobs import command
 from mpi.ranks import launch, messages, mpi, ranks_of, start, with_script
 from support.attn import ATTN
 from support.jobs import contents, job, manifest_of, slow_job, write_jobs
@@ -164,6 +165,14 @@ def test_a_job_over_its_time_limit_fails_and_the_batch_ends(tmp_path):
     lines = [json.loads(line) for line in run.stdout.splitlines()]
     assert run.returncode == 3, run.stderr
     assert [line.get("code") for line in lines] == [75, None, 75]
+
+
+def test_a_full_disk_ends_ranks_with_jobs_over_their_time_limit(tmp_path):
+    (tmp_path / "lines").write_text((json.dumps(slow_job()) + "\n") * 2 + (json.dumps(job(1)) + "\n") * 4)
+    shell = ["sh", "-c", 'exec "$@" <lines >/dev/full', "sh", ranks.PROGRAM]
+    run = launch([*command(ranks.MPIRUN, 2), *shell, "batch", "-", "-q", "-j", "1", "--timeout", "0.3"], tmp_path)
+    assert run.returncode == 74, run.stderr
+    assert "No space left on device" in run.stderr
 
 
 def test_a_failure_ends_the_batch_early_with_fail_fast(tmp_path):

@@ -19,8 +19,8 @@ struct Parcel {
   std::string bytes;
 };
 
-/// Members post and take when they like, not in the same order. Several threads may do so at the
-/// same time.
+/// Any member may post or take at any time; members need not do so in the same order. Several
+/// threads of a member may call these functions at the same time.
 class PostingTeam : public Team {
  public:
   /// Starts to send bytes to a member, which may be this one. Those from the same member for the

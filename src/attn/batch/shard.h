@@ -20,7 +20,7 @@ struct Shard {
 
 /// Parses "2/4"; "" is the whole batch. "auto" reads index and count from the scheduler's
 /// variables; "auto/4" reads the index only, from 1 to 4, or from 0 to 3 for schedulers that always
-/// count from 0. Without `of_ranks`, the variables of MPI do not count. Errors: usage, also for
+/// count from 0. Without `of_ranks`, the variables of MPI are ignored. Errors: usage, also for
 /// variables that are missing or contradict each other.
 Shard parse_shard(const std::string& text, bool of_ranks = true);
 

@@ -133,8 +133,9 @@ struct TeamMember {
   std::string to_send = {}, received = {};
 };
 
-constexpr double kTeamWorkAhead = 20e-3;                   // seconds of work of a member
-constexpr auto kTeamTick = std::chrono::milliseconds(50);  // and without a reply, it is slow
+constexpr double kTeamWorkAhead = 20e-3;  // seconds of work of a member
+constexpr auto kTeamTick =
+    std::chrono::milliseconds(50);  // also: a member that has not replied for this long is slow
 constexpr std::size_t kMaxItemsOfMember = 4096;
 constexpr std::size_t kMaxLinesOfMember = std::size_t{1} << 20;  // bytes
 
@@ -196,6 +197,8 @@ PoolEnd TeamPool::run() {
         pause.reset();
       else
         pause.wait();
+      if (finished_.size() >= kMaxWaitingItems / 2 || finished_.bytes() >= options_.max_waiting / 2)
+        report();  // before no item may start
       tick();
       if (has_own_ended_) throw Error(ErrorKind::internal, "the workers of rank 0 have ended");
     }

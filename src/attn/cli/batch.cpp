@@ -270,7 +270,7 @@ OutputPolicy policy_of_summary(const BatchArgs& args, const Manifest* manifest) 
 
 /// Ends the process while threads still compute.
 [[noreturn]] void exit_now(int code) {
-  if (team() != nullptr) team_place().leave();
+  if (team() != nullptr) team_place().leave(code);
   remove_temp_files();
   std::fflush(nullptr);
   std::_Exit(code);
@@ -563,8 +563,9 @@ int run_as_member(const BatchArgs& args, BatchContext& context, const ReadLimits
   PoolCalls calls;
   set_work(calls, args, context, nullptr, threads_of_worker(pool, processors));
   const PoolEnd end = run_items_of_team(pool, calls, *team());
+  if (end.overdue > 0)
+    exit_now(end.fault ? report_exception(end.fault) : 0);  // threads use what is above
   if (end.fault) std::rethrow_exception(end.fault);
-  if (end.overdue > 0) exit_now(0);
   return 0;
 }
 

@@ -14,7 +14,7 @@ namespace attn {
 
 /// While it exists, counts the rows that the kernels of this member compute. The others report them
 /// to member 0 each second, which prints the share of all rows: a line every five seconds and at
-/// the end, or as a bar one that it overwrites. The reference path does not count rows.
+/// the end, or as a bar: a line that is overwritten. The reference path does not count rows.
 class TeamProgress {
  public:
   /// `rows`: of all members.

@@ -21,7 +21,8 @@ namespace attn {
 struct TeamPlace {
   std::size_t members_of_host = 1;  ///< members on this machine, with this one
   std::size_t threads = 0;          ///< default number of threads; 0: one for each processor
-  void (*leave)() = nullptr;        ///< call it before ending the process while threads compute
+  /// Call it before ending the process with this exit code while threads compute.
+  void (*leave)(int code) = nullptr;
 };
 
 /// Sets the team of this process. Without one, it computes alone. The team outlives all runs.
@@ -46,7 +47,7 @@ enum class TeamState {
 TeamState team_state();
 void set_team_state(TeamState state);
 
-/// How the others read regular files. Others, such as pipes, are always read by member 0.
+/// How the other members read regular files. Pipes and devices are always read by member 0.
 enum class TeamReading {
   automatic,  ///< each, or member 0 for all if a file is missing on some machine
   each,

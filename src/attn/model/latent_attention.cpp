@@ -14,18 +14,18 @@
 namespace attn {
 namespace {
 
-/// Matrices (rows, width) in float64, charged until they are no longer used together.
+/// Matrices (rows, width) in float64, charged to the budget until this object is destroyed.
 class LatentProjector {
  public:
   LatentProjector(const LatentAttention& layer, TensorFiles& files)
       : layer_(layer), files_(files), charge_(&files.budget(), printable(layer.checkpoint)) {}
 
-  bool is_wide() const { return is_wide_; }  ///< whether a tensor was float64
+  bool is_wide() const { return is_wide_; }  ///< whether a tensor was float64 or of integers
   /// `count` numbers of 8 bytes.
   void charge(std::size_t count) { charge_.add(count, sizeof(double)); }
 
   Tensor wide(const Tensor& tensor) {
-    is_wide_ = is_wide_ || !is_float(tensor.dtype()) || tensor.dtype() == DType::f64;
+    note_dtype(tensor);
     if (tensor.dtype() != DType::f64) charge(tensor.size());
     return cast(tensor, DType::f64);
   }
@@ -67,8 +67,12 @@ class LatentProjector {
       throw Error(ErrorKind::data, Problem{.where = {layer_.checkpoint, name},
                                            .expected = "shape " + to_string(shape),
                                            .found = to_string(tensor.shape())});
-    is_wide_ = is_wide_ || tensor.dtype() == DType::f64;
+    note_dtype(tensor);
     return tensor;
+  }
+
+  void note_dtype(const Tensor& tensor) {
+    is_wide_ = is_wide_ || !is_float(tensor.dtype()) || tensor.dtype() == DType::f64;
   }
 
   const LatentAttention& layer_;
@@ -77,8 +81,9 @@ class LatentProjector {
   bool is_wide_ = false;
 };
 
-/// Columns [first, first + width) of each of `heads` groups of columns become columns from `to` on
-/// of the groups of `target`. With one group in `source`, all groups of the target get it.
+/// The columns of `source` form `groups` groups of equal width, those of `target` `heads` groups.
+/// Copies columns [first, first + width) of each group to column `to` of the same group of
+/// `target`, or of all groups if `source` has one.
 void copy_columns(const Tensor& source, std::size_t groups, std::size_t first, std::size_t width,
                   Tensor& target, std::size_t heads, std::size_t to) {
   const std::size_t rows = source.shape()[0];

@@ -34,9 +34,10 @@ struct LatentTensors {
   Tensor V;     ///< (..., H*Dv)
 };
 
-/// Computes in float64 and rounds once: to float64 if the hidden states or a weight are float64,
-/// otherwise to float32. The tensors stay charged to the budget of `files`. Errors: data, for
-/// tensors of other shapes; `hidden_name` is used in those about hidden states (L, M) or (B, L, M).
+/// Computes in float64 and rounds once: to float64 if the hidden states or a weight are float64
+/// or integers, otherwise to float32. The tensors stay charged to the budget of `files`. Errors:
+/// data, for tensors of other shapes; `hidden_name` is used in those about hidden states (L, M) or
+/// (B, L, M).
 LatentTensors latent_tensors(const LatentAttention& layer, const Tensor& hidden,
                              const std::string& hidden_name, TensorFiles& files);
 

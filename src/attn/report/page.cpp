@@ -282,7 +282,7 @@ Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::siz
     if (precision.bits > 8) {
       precision.bits /= 2;
     } else if (precision.step < std::max(map.rows(), map.columns())) {
-      // The next size whose values have a ninth less bytes or more.
+      // The next step; its values have at least a ninth fewer bytes.
       precision.step += precision.step / 16 + 1;
     } else {
       throw Error(ErrorKind::usage,

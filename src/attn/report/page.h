@@ -56,7 +56,8 @@ struct Page {
 };
 
 /// The page of at most `max_bytes` with the most exact values: first with fewer bits, then with
-/// blocks of cells as one. Errors: usage, if the sets differ in shape, or no page is small enough.
+/// each block of cells stored as one value. Errors: usage, if the sets differ in shape, or no page
+/// is small enough.
 Page make_page(const std::vector<PageSet>& sets, std::size_t max_bytes, std::size_t threads);
 
 }  // namespace attn
