@@ -41,6 +41,8 @@ class PollPause {
   long nanoseconds_ = kShortest;
 };
 
+constexpr std::size_t kLargeReply = std::size_t{1} << 16;  // bytes; a worker waits until it is sent
+
 /// The items that member 0 has sent to this member.
 class ReceivedItems final : public ItemSource {
  public:
@@ -78,8 +80,14 @@ class ReceivedItems final : public ItemSource {
         started_.erase(started);
       }
     }
+    const bool is_large = bytes.size() > kLargeReply;
     team_.post(0, Mailbox::replies, std::move(bytes));
     if (team_.rank() == 0) return;  // TeamPool moves it
+    for (PollPause pause; team_.is_sending() && is_large;) pause.wait();
+  }
+
+  /// Waits until all outcomes are sent.
+  void finish_sending() {
     for (PollPause pause; team_.is_sending();) pause.wait();
   }
 
@@ -368,6 +376,7 @@ PoolEnd run_items_of_team(const PoolOptions& options, const PoolCalls& calls, Po
   };
   auto run = std::make_unique<Run>(team);
   const PoolEnd end = run_received_items(run->items, options, calls, run->stop);
+  if (!end.fault) run->items.finish_sending();
   if (end.overdue > 0) static_cast<void>(run.release());  // their threads may use it
   return end;
 }
