@@ -122,6 +122,16 @@ def test_attn_batch_skips_what_it_finished(tmp_path):
     assert messages(run) == [line for line in messages(run) if "0 done, 40 skipped" in line]
 
 
+def test_another_bundle_size_is_refused(tmp_path):
+    write_jobs(tmp_path / "jobs", range(10))
+    words = ["batch", "jobs", "--out-dir", "out", "--bundle"]
+    assert launch([ATTN, *words, "1"], tmp_path).returncode == 0
+    run = mpi(tmp_path, *words, "2", "--resume")
+    assert run.returncode == 73
+    assert messages(run) == ["attn: out/manifest.ndjson: its run had --bundle 1, this one has --bundle 2; "
+                             "use the same, or another --out-dir"]
+
+
 @pytest.mark.parametrize("which", [0, 1, 2])
 def test_after_a_rank_is_killed_a_resumed_run_completes(tmp_path, which):
     write_jobs(tmp_path / "jobs", range(3000))
