@@ -95,9 +95,9 @@ def test_normed_hidden_states(tmp_path):
 
 def test_batch_and_rows(tmp_path):
     folder = folder_of(tmp_path, TENSORS)
-    x = np.stack([X, X[::-1]])
+    x = np.stack([X, X[::-1], 2 * X, -X])
     weights, output = run(folder, x, "--rows", "-1")
-    for b in 0, 1:
+    for b in range(4):
         right = expected(TENSORS, x[b])
         close((weights[b], output[b]), (right[0][:, -1:], right[1][-1:]))
 
@@ -192,12 +192,39 @@ def test_models_that_do_not_fit(tmp_path, keys, shapes, message):
     assert done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("shape", [(L, M + 1), (M,), (1, 1, L, M)])
-def test_hidden_states_of_another_width(tmp_path, shape):
+@pytest.mark.parametrize("shape, message", [
+    ((L, M + 1), "--hidden: expected hidden states of width 12, as the layers of model/model.safetensors"),
+    ((M,), "--hidden: expected hidden states (L, M) or (B, L, M), found (12,)"),
+    ((1, 1, L, M), "--hidden: expected hidden states (L, M) or (B, L, M), found (1, 1, 7, 12)"),
+])
+def test_hidden_states_of_another_shape(tmp_path, shape, message):
     folder = folder_of(tmp_path, TENSORS)
     np.save(folder / "x.npy", np.zeros(shape))
-    done = attn("run", "--model", "model", "--layer", 0, "--hidden", "x.npy", cwd=folder)
-    assert_error(done, 65, "--hidden: expected hidden states of width 12, as the layers of model/model.safetensors")
+    assert_error(attn("run", "--model", "model", "--layer", 0, "--hidden", "x.npy", cwd=folder), 65, message)
+
+
+def test_a_batch_of_as_many_sequences_as_layers(tmp_path):
+    folder = folder_of(tmp_path, TENSORS)
+    np.save(folder / "x.npy", np.stack([X, 2 * X]))
+    done = attn("run", "--model", "model", "--layer", 0, "--hidden", "x.npy", "-o", "out.npz", cwd=folder)
+    assert done.returncode == 0
+    assert b"warning: --hidden: (2, 7, 12) is a batch of 2 sequences" in done.stderr
+
+
+def test_job_from_saved_queries_keys_and_values(tmp_path):
+    folder = folder_of(tmp_path, TENSORS)
+    np.save(folder / "x.npy", X)
+    flags = ["run", "--model", "model", "--layer", 1, "--hidden", "x.npy"]
+    assert attn(*flags, "--outputs", "Q,K,V", "-o", "qkv.npz", cwd=folder).returncode == 0
+    job = {"Q": "qkv.npz#Q", "K": "qkv.npz#K", "V": "qkv.npz#V", "heads": H, "causal": True,
+           "rotary": {"kind": "interleaved", "width": R, "base": 500.0},
+           "weights_layout": "out-in", "W_O": "model/model.safetensors#model.layers.1.self_attn.o_proj.weight"}
+    printed = json.loads(attn(*flags, "--dry-run", "--format", "json", cwd=folder).stdout)["job"]
+    assert {key: printed[key] for key in printed if key not in "QKV"} == {key: job[key] for key in job if key not in "QKV"}
+    (folder / "job.json").write_text(json.dumps(job))
+    assert attn("run", "job.json", "--outputs", "weights,output", "-o", "out.npz", cwd=folder).returncode == 0
+    with np.load(folder / "out.npz") as out:
+        close((out["weights"], out["output"]), expected(TENSORS, X))
 
 
 def test_memory_is_limited(tmp_path):

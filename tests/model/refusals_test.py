@@ -174,7 +174,7 @@ def test_quantised_weights_are_refused(folder):
      "--model: cannot be combined with --embeddings; give --hidden"),
     (["--model", "model", "--layer", "0", "--hidden", "x.npy", "--q", "x.npy", "--k", "x.npy"],
      "--model: cannot be combined with --q; give --hidden"),
-    (["--model", "model", "--layer", "-1", "--hidden", "x.npy"], "--layer: expected one or more whole numbers >= 0 or all, found -1"),
+    (["--model", "model", "--layer", "-1", "--hidden", "x.npy"], "--layer: expected all, or numbers and ranges such as 0,3 or 0:4, found -1"),
 ])
 def test_flags_that_do_not_fit(folder, flags, message):
     done = attn("run", *flags, cwd=folder)

@@ -116,6 +116,12 @@ def test_key_of_a_job(folder, layer):
     close(np.load(folder / "out.npy"), WEIGHTS if layer == "all" else WEIGHTS[layer])
 
 
+def test_key_that_names_no_layers(folder):
+    (folder / "job.json").write_text(json.dumps({"model": "model", "layer": "0-3", "hidden": "h.npy"}))
+    assert_error(attn("run", "job.json", cwd=folder), 65,
+                 "job.json: layer: expected a whole number >= 0, a list of them or \"all\", found '0-3'")
+
+
 def test_inline_hidden_states(folder):
     job = {"model": "model", "layer": "all", "hidden": HIDDEN.tolist(), "outputs": ["weights"]}
     (folder / "job.json").write_text(json.dumps(job))
@@ -128,6 +134,38 @@ def test_hidden_states_from_standard_input(folder):
                 cwd=folder, stdin=(folder / "h.npy").read_bytes())
     assert (done.returncode, done.stderr) == (0, b"")
     close(np.load(folder / "out.npy"), WEIGHTS)
+
+
+@pytest.mark.parametrize("items", [LAYERS, LAYERS + 1])
+def test_a_batch_of_as_many_sequences_as_layers(folder, items):
+    np.save(folder / "h.npy", np.resize(HIDDEN[:, 0], (items, L, M)))
+    done = run(folder, "--outputs", "weights", "-o", "w.npy", layer=1)
+    assert done.returncode == 0
+    assert done.stderr.decode() == (
+        f"attn: warning: --hidden: ({items}, 7, 12) is a batch of {items} sequences; if these are the hidden states of "
+        "all layers, select one layer: 'h.npy#[1]'\n")
+
+
+def test_selected_layer_of_hidden_states_of_all_layers(folder):
+    np.save(folder / "h.npy", HIDDEN[:, 0])
+    done = run(folder, "--outputs", "weights", "-o", "w.npy", layer=1, hidden="h.npy#[1]")
+    assert (done.returncode, done.stderr) == (0, b"")
+    close(np.load(folder / "w.npy"), WEIGHTS[1, 0])
+
+
+@pytest.mark.parametrize("items", [1, LAYERS - 1, LAYERS + 2])
+def test_a_batch_of_another_number_of_sequences(folder, items):
+    np.save(folder / "h.npy", np.resize(HIDDEN[:, 0], (items, L, M)))
+    assert run(folder, "--outputs", "weights", "-o", "w.npy", layer=1).stderr == b""
+
+
+@pytest.mark.parametrize("shape, hint", [((M,), ""), ((3, 2, 7, M), ""),
+                                         ((LAYERS, 2, 7, M), "; select one layer: 'h.npy#[1]'")])
+def test_hidden_states_of_one_layer_with_other_axes(folder, shape, hint):
+    np.save(folder / "h.npy", np.zeros(shape))
+    found = np.zeros(shape).shape
+    assert_error(run(folder, "--outputs", "weights", layer=1), 65,
+                 f"--hidden: expected hidden states (L, M) or (B, L, M), found {found}{hint}\n")
 
 
 def test_files_for_each_layer_have_the_bytes_of_single_layers(folder):
@@ -280,8 +318,9 @@ def test_wrong_axis_of_layers(folder, shape):
     (["--layer", "0,4"], 65, "model/config.json: the model has 4 layers, from 0 to 3; found layer 4"),
     (["--layer", "1,1"], 2, "--layer: layer 1 is given twice"),
     (["--layer", "[]"], 2, "--layer: expected one layer or more, found none"),
-    (["--layer", "some"], 2, "--layer: expected one or more whole numbers >= 0 or all, found 'some'"),
-    (["--layer", "0,-1"], 2, "--layer: expected one or more whole numbers >= 0 or all"),
+    *((["--layer", text], 2, f"--layer: expected all, or numbers and ranges such as 0,3 or 0:4, found '{text}'")
+      for text in ["some", "0-3", "2:", ":2", "0..3", "1,"]),
+    (["--layer", "0,-1"], 2, "--layer: expected all, or numbers and ranges such as 0,3 or 0:4, found [0,-1]"),
     (["-o", "a.{layer}.npz", "-o", "weights=w.npy"], 2, "expected {layer} in the names of all results or of none"),
     (["-o", "a.{layer}.npz", "-o", "-"], 2, "expected {layer} in the names of all results or of none"),
     (["-o", "weights={layer}.npy", "-o", "context={layer}.npy"], 2, "two outputs write to the same file"),

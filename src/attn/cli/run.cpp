@@ -398,6 +398,8 @@ int run(const RunArgs& args) {
   if (destination.shown) show(result, shown, meaning_of);
   views.write_streams(job, all);
   for (const std::string& warning : warnings) note("warning: " + warning);
+  if (const std::string warning = warn_layers_as_batch(from_model, job); !warning.empty())
+    note("warning: " + warning);
   return 0;
 }
 

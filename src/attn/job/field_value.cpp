@@ -15,7 +15,9 @@ namespace attn {
 namespace {
 
 /// "a whole number >= 1, auto or none": the values that a field accepts.
-std::string expectation(const Field& field) {
+std::string expectation(const Field& field, bool from_flag) {
+  if (from_flag && !field.flag_expected.empty()) return field.flag_expected;
+  if (!field.expected.empty()) return field.expected;
   std::string text;
   const std::string bound =
       !field.min  ? ""
@@ -206,7 +208,7 @@ std::vector<std::string> strings_of(const Json& value) {
   return list;
 }
 
-std::optional<Problem> problem_with(const Field& field, const Json& value) {
+std::optional<Problem> problem_with(const Field& field, const Json& value, bool from_flag) {
   constexpr std::size_t kMaxShownLength = 40;
   if (fits(field, value)) return std::nullopt;
   for (const auto& [word, reason] : field.refused)
@@ -218,7 +220,7 @@ std::optional<Problem> problem_with(const Field& field, const Json& value) {
   else if (const std::string written = to_json(value); written.size() <= kMaxShownLength)
     found = printable(written);
   const std::string example = field.example.empty() ? "" : ", such as " + field.example;
-  return Problem{.expected = expectation(field) + example, .found = found};
+  return Problem{.expected = expectation(field, from_flag) + example, .found = found};
 }
 
 std::optional<Json> number_from_flag(const std::string& text) {

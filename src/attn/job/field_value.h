@@ -19,7 +19,7 @@ bool is_whole(double value);
 bool is_word(const Field& field, const std::string& text);
 
 /// What is wrong with a value of this field; nullopt if it is valid.
-std::optional<Problem> problem_with(const Field& field, const Json& value);
+std::optional<Problem> problem_with(const Field& field, const Json& value, bool from_flag = false);
 
 /// The value of a number given as a flag: an integer if possible. Also accepts ".5" and "1.".
 /// nullopt if the text is not a number.

@@ -569,6 +569,8 @@ std::vector<Field> model_fields() {
        .placeholder = "N",
        .help = "number of the layer of the model, from 0; several numbers, or all, for several "
                "layers at once",
+       .expected = "a whole number >= 0, a list of them or \"all\"",
+       .flag_expected = "all, or numbers and ranges such as 0,3 or 0:4",
        .words = {"all"},
        .min = 0,
        .single = true,

@@ -353,7 +353,7 @@ void check_values(const Document& document) {
   ProblemList problems;
   bool only_flags = true;
   for (const Entry& entry : document.entries) {
-    std::optional<Problem> problem = problem_with(*entry.field, entry.value);
+    std::optional<Problem> problem = problem_with(*entry.field, entry.value, entry.from_flag);
     if (!problem) continue;
     only_flags = only_flags && entry.from_flag;
     problem->where = where_of(entry);

@@ -20,17 +20,16 @@ std::vector<std::string> place_of(const Entry& entry) {
   return {entry.origin, entry.key};
 }
 
-/// The text of a tensor's name with the part that selects one element of the first axis.
-std::string element_of(const std::string& name, std::int64_t index) {
-  return name + (name.find('#') == name.npos ? "#[" : "[") + std::to_string(index) + "]";
-}
-
 /// Whether TensorFiles reads single tensors of the file.
 bool is_mapped(const std::string& path) {
   return format_of_suffix(path) == Format::safetensors || path.ends_with(kIndexSuffix);
 }
 
 }  // namespace
+
+std::string element_of(const std::string& name, std::int64_t index) {
+  return name + (name.find('#') == name.npos ? "#[" : "[") + std::to_string(index) + "]";
+}
 
 bool names_layer(const std::string& text) { return text.find(kLayerWord) != text.npos; }
 

@@ -223,6 +223,24 @@ ModelReference model_of(const Document& document) {
 
 namespace {
 
+/// Whether the first axis can be that of the layers.
+bool may_have_layers(const HiddenStates& hidden, const Shape& shape) {
+  return !hidden.of_layer.empty() && (shape[0] == static_cast<std::size_t>(hidden.layers) ||
+                                      shape[0] == static_cast<std::size_t>(hidden.layers) + 1);
+}
+
+/// Errors: data, unless the shape is (L, M) or (B, L, M).
+void require_axes(const HiddenStates& hidden, const Shape& shape) {
+  if (shape.size() == 2 || shape.size() == 3) return;
+  const bool has_layers = shape.size() == 4 && may_have_layers(hidden, shape);
+  throw Error(
+      ErrorKind::data,
+      Problem{.where = {hidden.subject},
+              .expected = "hidden states (L, M) or (B, L, M)",
+              .found = to_string(shape),
+              .hint = has_layers ? "select one layer: '" + printable(hidden.of_layer) + "'" : ""});
+}
+
 /// Gives a key a tensor in memory. Its text says how it was computed.
 void set_computed(const char* key, const Tensor& tensor, Document& document) {
   Entry entry = *document.find(key);
@@ -247,18 +265,26 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
                     name_of_key(*model, "layer") + "; give one number");
   const Model opened(reference.folder, files);
   const LayerJob layer = opened.layer(opened.stack(reference.stack), integer_of(number), with_norm);
-  HiddenStates hidden{layer.hidden_width(), name_of_key(*model, "hidden"), opened.checkpoint()};
+  HiddenStates hidden{.width = layer.hidden_width(),
+                      .subject = name_of_key(*model, "hidden"),
+                      .checkpoint = opened.checkpoint(),
+                      .layers = opened.layers(opened.stack(reference.stack))};
   Entry embeddings = *document.find("hidden");
   embeddings.key = "embeddings";
   if (const auto* name = embeddings.value.get<std::string>();
-      name != nullptr && !embeddings.numbers)
+      name != nullptr && !embeddings.numbers) {
+    if (!names_layer(*name) && !name->ends_with(']'))
+      hidden.of_layer = element_of(*name, integer_of(number));
     embeddings.value = Json{name_of_layer(*name, integer_of(number))};
+  }
   for (const char* key : {"model", "layer", "stack", "hidden", "hidden_is"}) document.erase(key);
   std::optional<LatentTensors> computed;
   if (layer.latent()) {
     embeddings.key = "hidden";
-    computed =
-        latent_tensors(*layer.latent(), read_hidden(embeddings, files), hidden.subject, files);
+    const Tensor states = read_hidden(embeddings, files);
+    hidden.shape = states.shape();
+    require_axes(hidden, hidden.shape);
+    computed = latent_tensors(*layer.latent(), states, hidden.subject, files);
     hidden.width = 0;
   } else {
     document.set(std::move(embeddings));
@@ -276,12 +302,23 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
 void require_width(const std::optional<HiddenStates>& hidden, const Job& job) {
   if (!hidden || hidden->width == 0) return;
   const Shape& shape = at(job.tensors, Input::embeddings).shape();
-  if (shape.empty() || shape.back() == hidden->width) return;
+  require_axes(*hidden, shape);
+  if (shape.back() == hidden->width) return;
   throw Error(ErrorKind::data,
               Problem{.where = {hidden->subject},
                       .expected = "hidden states of width " + std::to_string(hidden->width) +
                                   ", as the layers of " + printable(hidden->checkpoint),
                       .found = to_string(shape)});
+}
+
+std::string warn_layers_as_batch(const std::optional<HiddenStates>& hidden, const Job& job) {
+  if (!hidden) return "";
+  const Shape& shape =
+      hidden->shape.empty() ? at(job.tensors, Input::embeddings).shape() : hidden->shape;
+  if (shape.size() != 3 || shape[0] < 2 || !may_have_layers(*hidden, shape)) return "";
+  return hidden->subject + ": " + to_string(shape) + " is a batch of " + std::to_string(shape[0]) +
+         " sequences; if these are the hidden states of all layers, " + "select one layer: '" +
+         printable(hidden->of_layer) + "'";
 }
 
 ModelLayers::ModelLayers(const std::string& folder, TensorFiles& files)

@@ -16,9 +16,12 @@ namespace attn {
 
 /// What a job from a model requires of its hidden states.
 struct HiddenStates {
-  std::size_t width = 0;   ///< 0: unknown, or checked already
-  std::string subject;     ///< "--hidden" or "hidden"
-  std::string checkpoint;  ///< whose weights have this width
+  std::size_t width = 0;      ///< 0: unknown, or checked already
+  std::string subject;        ///< "--hidden" or "hidden"
+  std::string checkpoint;     ///< whose weights have this width
+  std::int64_t layers = 0;    ///< of the model
+  std::string of_layer = {};  ///< the name to give if the file has the states of all layers; or ""
+  Shape shape = {};           ///< of the hidden states, if Q, K and V were computed from them
 };
 
 /// The model that a document names.
@@ -42,8 +45,13 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
 /// tensors.
 Tensor read_hidden(const Entry& hidden, TensorFiles& files);
 
-/// Errors: data, if the embeddings of a job made from the expanded document have another width.
+/// Errors: data, if the embeddings of a job made from the expanded document have other axes or
+/// another width.
 void require_width(const std::optional<HiddenStates>& hidden, const Job& job);
+
+/// A warning if the batch of a job of one layer has as many items as the model has layers, or one
+/// more; otherwise "". The first axis could be that of the layers.
+std::string warn_layers_as_batch(const std::optional<HiddenStates>& hidden, const Job& job);
 
 /// What is known about a model.
 struct ModelFacts {
