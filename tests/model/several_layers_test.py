@@ -324,6 +324,7 @@ def test_wrong_axis_of_layers(folder, shape):
     (["-o", "a.{layer}.npz", "-o", "weights=w.npy"], 2, "expected {layer} in the names of all results or of none"),
     (["-o", "a.{layer}.npz", "-o", "-"], 2, "expected {layer} in the names of all results or of none"),
     (["-o", "weights={layer}.npy", "-o", "context={layer}.npy"], 2, "two outputs write to the same file"),
+    (["--outputs", "weigths"], 2, "attn: --outputs: unknown output 'weigths' (did you mean 'weights'?)\n"),
     (["--view"], 2, "--view and --explain require one layer"),
     (["--hidden", "missing.{layer}.npy"], 66, "missing.0.npy"),
     (["-o", "h.npy", "--outputs", "weights", "--force"], 73, "h.npy: is an input"),

@@ -10,12 +10,14 @@
 #include "attn/base/text.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/fused.h"
+#include "attn/job/field_value.h"
 #include "attn/model/layer_job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
 #include "attn/result/execution.h"
 #include "attn/result/joined_results.h"
 #include "attn/result/memory_estimate.h"
+#include "attn/result/output_target.h"
 #include "attn/result/result_writer.h"
 
 namespace attn {
@@ -43,6 +45,7 @@ class LayersRun {
         destination_(destination_of(args)),
         series_(std::move(document), files) {
     check_targets();
+    check_names_of_outputs();
     shown_ = args.show;
     shown_.text.settings = print_settings_of(series_.whole());
     if (destination_.shown) print_options_of(shown_.text);  // refuses flags without effect
@@ -76,6 +79,19 @@ class LayersRun {
     if (!args_.views.empty())
       fail_usage("--view and --explain require one layer; 'attn view RESULT' draws all layers");
     if (team() != nullptr) fail_usage("attn-mpi run computes one layer at a time; give --layer N");
+  }
+
+  /// Errors: usage or data, if the document has names of outputs that no layer has.
+  void check_names_of_outputs() const {
+    const Document document = series_.whole();
+    const Entry* const outputs = document.find("outputs");
+    if (outputs == nullptr) return;
+    const std::vector<std::string> known = job_output_names();
+    std::vector<std::string> unknown;
+    for (std::string& name : strings_of(outputs->value))
+      if (std::find(known.begin(), known.end(), name) == known.end())
+        unknown.push_back(std::move(name));
+    outputs_named(unknown, Job{}, document);
   }
 
   /// Bytes of the document and of the hidden states that are all in one file.
