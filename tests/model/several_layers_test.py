@@ -212,6 +212,21 @@ def test_result_flows_into_stats(folder):
     np.testing.assert_allclose([line["entropy"] for line in lines], entropies.ravel(), rtol=1e-10)
 
 
+@pytest.mark.parametrize("outputs", ["weights", "entropy,weight_sum"])
+def test_stats_number_layers_as_the_model(folder, outputs):
+    assert run(folder, "--outputs", outputs, "-o", "some.npz", layer="3,1").returncode == 0
+    lines = json_lines(attn("stats", "some.npz", "--format", "ndjson", cwd=folder).stdout)
+    assert [line["layer"] for line in lines] == [1] * H + [3] * H
+    entropies = -np.sum(WEIGHTS * np.log(np.where(WEIGHTS > 0, WEIGHTS, 1)), -1).mean((1, 3))
+    np.testing.assert_allclose([line["entropy"] for line in lines], entropies[[1, 3]].ravel(), rtol=1e-10)
+
+
+def test_similarity_numbers_layers_as_the_model(folder):
+    assert run(folder, "--outputs", "weights", "-o", "some.npz", layer="3,1").returncode == 0
+    lines = json_lines(attn("stats", "some.npz", "--similarity", "--format", "ndjson", cwd=folder).stdout)
+    assert {line["layer"] for line in lines} == {1, 3}
+
+
 def test_result_flows_into_rollout(folder):
     weights(folder)
     assert attn("rollout", "w.npy", "-o", "r.npy", cwd=folder).returncode == 0

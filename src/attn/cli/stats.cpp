@@ -167,7 +167,11 @@ class Table {
 struct HeadAxes {
   std::size_t layers = 1, items = 1, heads = 1;
   bool has_layers = false, has_items = false, has_heads = false;
+  std::vector<std::int64_t> numbers = {};  ///< of the layers in their model; empty: 0, 1, ...
 
+  std::int64_t number_of(std::size_t layer) const {
+    return numbers.empty() ? static_cast<std::int64_t>(layer) : numbers[layer];
+  }
   std::size_t count() const { return layers * items * heads; }
 };
 
@@ -204,6 +208,17 @@ HeadAxes head_axes(const Shape& shape, std::size_t inner, bool third_is_batch) {
   if (outer > 0) axes.heads = shape[--outer], axes.has_heads = true;
   if (outer > 0) axes.items = shape[--outer], axes.has_items = true;
   if (outer > 0) axes.layers = shape[--outer], axes.has_layers = true;
+  return axes;
+}
+
+/// The same for a tensor of a result. Layers have the numbers that the result's job gives.
+HeadAxes axes_of(const ResultFile& result, const std::string& name, const Shape& shape,
+                 std::size_t inner) {
+  HeadAxes axes = head_axes(shape, inner, axis_names(result, name).third == "batch");
+  const Json* layers = result.job("layer");
+  const auto* numbers = layers == nullptr ? nullptr : layers->get<JsonIntegers>();
+  if (axes.has_layers && numbers != nullptr && numbers->size() == axes.layers)
+    axes.numbers.assign(numbers->begin(), numbers->end());
   return axes;
 }
 
@@ -382,7 +397,7 @@ class Collector {
     if (axes.has_heads) key.head = static_cast<std::int64_t>(index % axes.heads);
     if (axes.has_items && args_.by == Grouping::item)
       key.item = static_cast<std::int64_t>(index / axes.heads % axes.items);
-    if (axes.has_layers) key.layer = static_cast<std::int64_t>(index / axes.heads / axes.items);
+    if (axes.has_layers) key.layer = axes.number_of(index / axes.heads / axes.items);
     return key;
   }
 
@@ -390,7 +405,7 @@ class Collector {
                    const std::optional<Tensor>& ids, TensorFiles& files) {
     const Tensor& weights = result.tensors.at(name);
     const Shape& shape = weights.shape();
-    const HeadAxes axes = head_axes(shape, 2, axis_names(result, name).third == "batch");
+    const HeadAxes axes = axes_of(result, name, shape, 2);
     const std::size_t L = *(shape.end() - 2), S = shape.back();
     charge_lines(axes, files);
     if (ids && (ids->shape().back() != S || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
@@ -426,7 +441,7 @@ class Collector {
                             "convert");
     for (std::size_t layer = 0; layer < axes.layers; ++layer) {
       HeadKey key{.name = name_in_table(name)};
-      if (axes.has_layers) key.layer = static_cast<std::int64_t>(layer);
+      if (axes.has_layers) key.layer = axes.number_of(layer);
       HeadSimilarity& heads = similarities.try_emplace(key, axes.heads).first->second;
       if (heads.heads() != axes.heads)
         throw Error(ErrorKind::data,
@@ -442,8 +457,7 @@ class Collector {
       throw Error(ErrorKind::data, Problem{.message = "--similarity requires weights"});
     const std::string total(name_of(Output::weight_sum));
     const Tensor weight_sums = converted(result.tensors.at(total), DType::f64, files);
-    const HeadAxes axes =
-        head_axes(weight_sums.shape(), 1, axis_names(result, total).third == "batch");
+    const HeadAxes axes = axes_of(result, total, weight_sums.shape(), 1);
     charge_lines(axes, files);
     std::vector<std::optional<Tensor>> rows(kStatistics.size());
     for (std::size_t k = 0; k < rows.size(); ++k)
