@@ -365,6 +365,20 @@ def test_text_shows_all_layers(folder):
     assert done.stdout.startswith(b"entropy (4, 2, 4, 7):")
 
 
+def test_hidden_states_of_an_archive_are_in_memory_one_layer_at_a_time(tmp_path):
+    """Those of all 16 layers are 34 MB."""
+    width, layers, tokens = 512, 16, 512
+    shapes = {f"self_attn.{name}_proj": (width, width) for name in "qkvo"} | {"input_layernorm": (width,)}
+    tensors = {f"layers.{n}.{name}.weight": np.full(shape, 0.001, np.float32) for n in range(layers)
+               for name, shape in shapes.items()}
+    write_model(tmp_path / "model", {"model_type": "llama", "hidden_size": width, "num_attention_heads": 1,
+                                     "num_hidden_layers": layers}, tensors)
+    np.savez_compressed(tmp_path / "h.npz", *np.ones((layers, tokens, width)))
+    done = attn("run", "--model", "model", "--layer", "all", "--hidden", "h.npz#arr_{layer}", "--outputs", "row_max",
+                "-o", "r.npy", "--max-memory", "40M", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_several_layers_take_the_memory_of_one(tmp_path):
     """Weights of 8 layers of 2 heads x 1024 x 1024 in float64 are 134 MB; those of the model are 16 times 2 MB."""
     if under_sanitizer():

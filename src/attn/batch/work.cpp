@@ -187,13 +187,13 @@ class LayersOfItem {
 
  private:
   bool compute(std::int64_t number, const LayerSeries& series) {
+    Document document = series.document(number);
     const std::size_t limit = files_.limits().memory;
     kept_ = saturating_sum(limit - files_.budget().left(), joined_ ? bytes_kept(*joined_) : 0);
     TensorFiles own(*context_.files);
     own.budget().share(
         reservation_.bytes() - std::min(kept_, reservation_.bytes()),
         [&](std::size_t bytes) { return reservation_.grow_to(saturating_sum(kept_, bytes)); });
-    Document document = series.document(number);
     const std::optional<HiddenStates> hidden = expand_model(document, own);
     job_ = make_job(document, own);
     require_width(hidden, job_);

@@ -98,12 +98,14 @@ class LayersRun {
   std::size_t shared_bytes() const { return limits_.memory - files_.budget().left(); }
 
   std::unique_ptr<ReadLayer> read(std::int64_t number) const {
-    const std::size_t kept = saturating_sum(shared_bytes(), joined_ ? bytes_kept(*joined_) : 0);
-    ReadLimits rest = limits_;
-    rest.memory -= std::min(kept, rest.memory);
-    auto layer = std::make_unique<ReadLayer>(rest);
+    std::unique_ptr<ReadLayer> layer;
     const auto inside = [&] {
-      layer->document = series_.document(number);
+      Document document = series_.document(number);
+      const std::size_t kept = saturating_sum(shared_bytes(), joined_ ? bytes_kept(*joined_) : 0);
+      ReadLimits rest = limits_;
+      rest.memory -= std::min(kept, rest.memory);
+      layer = std::make_unique<ReadLayer>(rest);
+      layer->document = std::move(document);
       const std::optional<HiddenStates> hidden = expand_model(layer->document, layer->files);
       layer->job = make_job(layer->document, layer->files);
       require_width(hidden, layer->job);

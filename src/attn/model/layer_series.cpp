@@ -139,6 +139,20 @@ Document LayerSeries::whole() const {
   return document;
 }
 
+/// Charged to the budget only as long as the result exists.
+std::shared_ptr<const Tensor> LayerSeries::read_for_a_while(const Entry& hidden,
+                                                            const TensorRef& ref) const {
+  ReadBudget& budget = files_.budget();
+  const std::size_t left = budget.left();
+  auto tensor =
+      std::make_unique<const Tensor>(within(hidden.origin, [&] { return files_.read(ref); }));
+  const std::size_t charged = std::min(left - budget.left(), tensor->bytes());
+  return {tensor.release(), [&budget, charged](const Tensor* released) {
+            delete released;
+            budget.release(charged);
+          }};
+}
+
 Document LayerSeries::document(std::int64_t layer) const {
   Document one = document_;
   Entry number = *one.find("layer"), hidden = *one.find("hidden");
@@ -152,9 +166,7 @@ Document LayerSeries::document(std::int64_t layer) const {
     const TensorRef given = parse_tensor_ref(path_in(hidden.folder, *text));
     // One file is read once; of safetensors, each layer reads only its own tensors.
     if (!names_layer(given.path) && !is_mapped(given.path))
-      hidden.numbers = std::make_shared<const Tensor>(within(hidden.origin, [&] {
-        return files_.read(parse_tensor_ref(path_in(hidden.folder, name)));
-      }));
+      hidden.numbers = read_for_a_while(hidden, parse_tensor_ref(path_in(hidden.folder, name)));
     hidden.value = Json{name};
   }
   one.set(std::move(number));

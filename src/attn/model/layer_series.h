@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -59,6 +60,7 @@ class LayerSeries {
  private:
   std::vector<std::int64_t> listed_layers(std::int64_t count) const;
   void read_hidden(std::int64_t count);
+  std::shared_ptr<const Tensor> read_for_a_while(const Entry& hidden, const TensorRef& ref) const;
 
   Document document_;
   TensorFiles& files_;
