@@ -29,18 +29,17 @@ void add_batch_axis(Job& job) {
     }
 }
 
-void add_inputs(std::vector<std::pair<std::string, std::string>> more, Json& made_by) {
+void add_inputs(const std::vector<std::pair<std::string, std::string>>& more, Json& made_by) {
   auto* members = std::get_if<JsonObject>(&made_by.value);
   const auto inputs = std::find_if(members->begin(), members->end(),
                                    [](const auto& member) { return member.first == "inputs"; });
   auto& digests = std::get<JsonObject>(inputs->second.value);
-  for (auto& [name, digest] : more) {
+  for (const auto& [name, digest] : more) {
     const std::string text = text_of_name(name);
     const auto place =
         std::lower_bound(digests.begin(), digests.end(), text,
                          [](const auto& each, const auto& other) { return each.first < other; });
-    if (place == digests.end() || place->first != text)
-      digests.emplace(place, text, Json{std::move(digest)});
+    if (place == digests.end() || place->first != text) digests.emplace(place, text, Json{digest});
   }
 }
 

@@ -17,7 +17,7 @@ namespace attn {
 void add_batch_axis(Job& job);
 
 /// Adds inputs (name, digest) to those of `made_by`, each once and in the order of their names.
-void add_inputs(std::vector<std::pair<std::string, std::string>> more, Json& made_by);
+void add_inputs(const std::vector<std::pair<std::string, std::string>>& more, Json& made_by);
 /// The same for the files of another job.
 void add_inputs(const TensorFiles& more, Json& made_by);
 
