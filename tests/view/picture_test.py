@@ -488,3 +488,12 @@ class TestEmbeddedMatrix:
         weights = np.exp(scores) * np.tril(np.ones((128, 128), np.float32))
         weights /= weights.sum(-1, keepdims=True)
         assert len(draw(weights, suffix="svg")) < 5e6
+
+
+@pytest.mark.parametrize("environment", [{"ATTN_ISA": "baseline"}, {"LC_ALL": "C", "TZ": "Asia/Tokyo"},
+                                         {"HOME": "/nonexistent", "FONTCONFIG_FILE": "/nonexistent"}], ids=str)
+def test_png_is_the_same_in_every_environment(tmp_path, environment):
+    np.save(tmp_path / "w.npy", np.linspace(0, 1, 35).reshape(5, 7))
+    for name, extra in ("here", {}), ("there", environment):
+        subprocess.run([ATTN, "view", "w.npy", "-o", f"{name}.png"], cwd=tmp_path, check=True, env={**os.environ, **extra})
+    assert (tmp_path / "there.png").read_bytes() == (tmp_path / "here.png").read_bytes()
