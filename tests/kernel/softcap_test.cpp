@@ -81,11 +81,12 @@ TEST_CASE("kernel: softcap is accurate to a few units in the last place", "[kern
 }
 
 TEST_CASE("kernel: softcap of infinity is the cap, of NaN is NaN", "[kernel]") {
-  constexpr float kInf = std::numeric_limits<float>::infinity();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (kernel::Isa isa : kernel::available_isas()) {
     INFO(name_of(isa));
     const std::vector<float> found = softcap(
-        {kInf, -kInf, std::numeric_limits<float>::quiet_NaN(), 0.0f, 3e38f, -3e38f}, 30.0f, isa);
+        {kInfinity, -kInfinity, std::numeric_limits<float>::quiet_NaN(), 0.0f, 3e38f, -3e38f},
+        30.0f, isa);
     CHECK(units(found[0], 30) <= 1);
     CHECK(units(found[1], -30) <= 1);
     CHECK(std::isnan(found[2]));
