@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import xml.etree.ElementTree
@@ -110,6 +111,11 @@ def png_problem(data):
     return "" if kinds and kinds[0] == b"IHDR" and kinds[-1] == b"IEND" else "chunks are missing"
 
 
+def starts_with(path, start):
+    with open(path, "rb") as file:
+        return file.read(len(start)) == start
+
+
 def content_problem(path, data, is_new, folder, read_by_attn):
     """Why the output cannot be read, or "". A manifest keeps the lines that it had."""
     suffix = path.rpartition(".")[2].lower()
@@ -120,7 +126,7 @@ def content_problem(path, data, is_new, folder, read_by_attn):
             return png_problem(data)
         elif suffix == "json":
             json.loads(data)
-        elif suffix == "csv" and data.startswith(b"job,id,item,"):  # of batch --summary
+        elif suffix == "csv" and starts_with(os.path.join(folder, path), b"job,id,item,"):  # of batch --summary
             rows = list(csv.reader(data.decode().splitlines(keepends=True)))
             return "" if all(len(row) == len(rows[0]) for row in rows) else "rows of different lengths"
         elif suffix == "ndjson" and is_new:
