@@ -31,12 +31,12 @@ std::vector<std::string> errors(const TensorMap& tensors, const std::vector<std:
 
 TEST_CASE("an unavailable output is a usage error") {
   const TensorMap tensors = zeros({{"Q", {2, 3}}, {"K", {2, 3}}});
-  using Lines = std::vector<std::string>;
   CHECK(errors(tensors, {"weight", "output", "inputs", "positions", "V", "W_Q_heads"}) ==
-        Lines{"outputs: unknown output 'weight' (did you mean 'weights'?)",
-              "outputs: 'output' requires W_O", "outputs: 'inputs' requires embeddings",
-              "outputs: 'positions' requires position", "outputs: 'V' is not an input of this job",
-              "outputs: 'W_Q_heads' requires W_Q"});
+        std::vector<std::string>{
+            "outputs: unknown output 'weight' (did you mean 'weights'?)",
+            "outputs: 'output' requires W_O", "outputs: 'inputs' requires embeddings",
+            "outputs: 'positions' requires position", "outputs: 'V' is not an input of this job",
+            "outputs: 'W_Q_heads' requires W_Q"});
 }
 
 TEST_CASE("every available output can be requested") {
