@@ -584,8 +584,8 @@ std::vector<Field> model_fields() {
        .type = FieldType::tensor,
        .placeholder = "FILE",
        .help =
-           "hidden states (L, M) or (B, L, M) at the input of the layer; {layer} stands for its "
-           "number; for several layers, also (layers, L, M) or (layers, B, L, M)",
+           "hidden states (L, M) or (B, L, M) at the input of the layer; {layer} is replaced by "
+           "its number; for several layers, also (layers, L, M) or (layers, B, L, M)",
        .requirements = {model}},
       {.key = "hidden_is",
        .placeholder = "WORD",

@@ -15,7 +15,7 @@
 
 namespace attn {
 
-/// Stands for the number of the layer in the names of hidden states and of results.
+/// Replaced by the number of the layer in the names of hidden states and of results.
 inline constexpr std::string_view kLayerWord = "{layer}";
 
 /// Whether the text contains kLayerWord.
