@@ -23,10 +23,11 @@ struct TeamRunResult {
   std::size_t failed = 0;
 };
 
-/// Runs items on a team; `report` is called before outcomes are recorded.
+/// Runs items on a team; `report` is called before outcomes are recorded. Members other than 0 have
+/// `workers_of_others` workers, if given.
 TeamRunResult run_on_team(
     std::size_t members, std::size_t items, const PoolOptions& options, const Work& work,
-    const std::function<void()>& report = [] {}) {
+    const std::function<void()>& report = [] {}, std::size_t workers_of_others = 0) {
   TeamRunResult result;
   run_team(members, [&](PostingTeam& team) {
     PoolCalls calls;
@@ -38,7 +39,9 @@ TeamRunResult run_on_team(
       return outcome;
     };
     if (team.rank() > 0) {
-      run_items_of_team(options, calls, team);
+      PoolOptions own = options;
+      if (workers_of_others > 0) own.threads = workers_of_others;
+      run_items_of_team(own, calls, team);
       return;
     }
     calls.report = [&](std::span<const Outcome> outcomes) {
@@ -92,6 +95,21 @@ TEST_CASE("items that wait for a slow one on a member of a team are run by other
   CHECK(are_others_done);
 }
 
+TEST_CASE("each member of a team keeps all of its workers busy") {
+  std::atomic<int> running = 0;
+  std::atomic<bool> are_all_busy = false;
+  const auto work = [&](const Item& item) {
+    if (++running == 4) are_all_busy = true;
+    for (int i = 0; i < 20000 && !are_all_busy; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    --running;
+    return done(item);
+  };
+  run_on_team(
+      2, 4, {.threads = 1}, work, [] {}, 3);
+  CHECK(are_all_busy);
+}
+
 TEST_CASE("a team starts no further item of a batch after one has failed, with fail_fast") {
   const TeamRunResult run =
       run_on_team(3, 100000, {.threads = 1, .fail_fast = true}, [](const Item& item) {
@@ -117,6 +135,10 @@ TEST_CASE("messages about items of a team are read as they were written") {
   CHECK(reply->kind == WorkerReply::Kind::returned);
   CHECK(reply->sequence == 7);
   CHECK(rest.empty());
+  bytes.clear();
+  append_workers(bytes, 12);
+  rest = bytes;
+  CHECK(take_reply(rest, "")->workers == 12);
   bytes.clear();
   append_end(bytes);
   rest = bytes;

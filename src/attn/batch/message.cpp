@@ -158,6 +158,12 @@ void append_return(std::string& out, std::size_t sequence) {
   append(out, sequence);
 }
 
+void append_workers(std::string& out, std::size_t workers) {
+  const MessageScope scope(out);
+  append(out, static_cast<std::uint64_t>(WorkerReply::Kind::workers));
+  append(out, workers);
+}
+
 std::optional<WorkerRequest> take_request(std::string_view& bytes) {
   const std::optional<std::string_view> contents = take_message(bytes);
   if (!contents) return std::nullopt;
@@ -186,10 +192,12 @@ std::optional<WorkerReply> take_reply(std::string_view& bytes, std::string text_
   MessageReader reader(*contents);
   WorkerReply reply;
   reply.kind = static_cast<WorkerReply::Kind>(
-      reader.number_up_to(static_cast<std::uint64_t>(WorkerReply::Kind::returned)));
+      reader.number_up_to(static_cast<std::uint64_t>(WorkerReply::Kind::workers)));
   if (reply.kind == WorkerReply::Kind::question) {
     reply.ask.bytes = reader.number();
     reply.ask.wait = reader.number_up_to(1) == 1;
+  } else if (reply.kind == WorkerReply::Kind::workers) {
+    reply.workers = reader.number();
   } else {
     reply.sequence = reader.number();
     if (reply.kind == WorkerReply::Kind::outcome)

@@ -43,11 +43,13 @@ struct WorkerReply {
     outcome,
     question,  ///< an AskForMemory
     returned,  ///< the item was withdrawn and has not been started
+    workers,   ///< how many items a member of a team runs at a time
   };
   Kind kind = Kind::outcome;
   std::size_t sequence = 0;  ///< of the outcome or the returned item
   Outcome outcome = {};      ///< without its name and number
   AskForMemory ask = {};
+  std::size_t workers = 0;
 };
 
 void append_item(std::string& out, std::size_t sequence, const Item& item);
@@ -57,6 +59,7 @@ void append_end(std::string& out);
 void append_outcome(std::string& out, std::size_t sequence, const Outcome& outcome);
 void append_question(std::string& out, const AskForMemory& ask);
 void append_return(std::string& out, std::size_t sequence);
+void append_workers(std::string& out, std::size_t workers);
 
 /// Removes one message from the front of `bytes`. Returns nullopt if it is incomplete. Throws
 /// BadMessage.

@@ -64,6 +64,12 @@ class ReceivedItems final : public ItemSource {
   }
   std::optional<std::size_t> count() const override { return std::nullopt; }
 
+  void announce(std::size_t workers) {
+    std::string bytes;
+    append_workers(bytes, workers);
+    team_.post(0, Mailbox::replies, std::move(bytes));
+  }
+
   /// Returns withdrawn items, even if all workers are busy.
   void look_for_withdrawal() {
     const std::lock_guard lock(mutex_);
@@ -134,6 +140,7 @@ PoolEnd run_received_items(ReceivedItems& items, const PoolOptions& options, con
 
 /// A member as member 0 sees it.
 struct TeamMember {
+  std::size_t workers = 1;                      ///< until it has told how many it has
   std::map<std::size_t, Item> unfinished = {};  ///< by sequence
   std::size_t line_bytes = 0;                   ///< of the lines of unfinished items
   double mean_seconds = -1;                     ///< of recent items; negative: unknown
@@ -158,7 +165,9 @@ class TeamPool {
         stop_(stop),
         own_items_(team, stop_own_),
         members_(team.size()),
-        finished_(options.in_order) {}
+        finished_(options.in_order) {
+    members_[0].workers = options.threads;
+  }
 
   PoolEnd run();
 
@@ -281,11 +290,11 @@ TeamMember* TeamPool::freest_member() {
 
 bool TeamPool::can_take_another(const TeamMember& member) const {
   const std::size_t count = member.unfinished.size();
-  if (count < options_.threads) return true;
+  if (count < member.workers) return true;
   if (options_.fail_fast || member.mean_seconds < 0 || is_slow(member)) return false;
   const double ahead = std::ceil(kTeamWorkAhead / std::max(member.mean_seconds, 1e-6));
   return count < kMaxItemsOfMember && member.line_bytes < kMaxLinesOfMember &&
-         static_cast<double>(count) < static_cast<double>(options_.threads) * (1 + ahead);
+         static_cast<double>(count) < static_cast<double>(member.workers) * (1 + ahead);
 }
 
 void TeamPool::assign(TeamMember& member, Assignment assignment) {
@@ -313,6 +322,10 @@ bool TeamPool::collect() {
 }
 
 void TeamPool::handle(TeamMember& member, WorkerReply reply) {
+  if (reply.kind == WorkerReply::Kind::workers) {
+    member.workers = reply.workers;
+    return;
+  }
   const auto entry = member.unfinished.find(reply.sequence);
   if (entry == member.unfinished.end()) throw BadMessage();
   Item item = std::move(entry->second);
@@ -342,12 +355,12 @@ void TeamPool::tick() {
 
 /// If a member could run more items, takes back those that wait on slow ones.
 void TeamPool::withdraw_waiting_items() {
-  const auto is_free = [&](const TeamMember& member) {
-    return member.unfinished.size() < options_.threads;
+  const auto is_free = [](const TeamMember& member) {
+    return member.unfinished.size() < member.workers;
   };
   if (std::none_of(members_.begin(), members_.end(), is_free)) return;
   for (TeamMember& member : members_)
-    if (member.unfinished.size() > options_.threads && is_slow(member))
+    if (member.unfinished.size() > member.workers && is_slow(member))
       append_withdrawal(member.to_send);
 }
 
@@ -375,6 +388,7 @@ PoolEnd run_items_of_team(const PoolOptions& options, const PoolCalls& calls, Po
     ReceivedItems items;
   };
   auto run = std::make_unique<Run>(team);
+  run->items.announce(options.threads);
   const PoolEnd end = run_received_items(run->items, options, calls, run->stop);
   if (!end.fault) run->items.finish_sending();
   if (end.overdue > 0) static_cast<void>(run.release());  // their threads may use it

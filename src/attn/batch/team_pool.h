@@ -9,11 +9,10 @@
 
 namespace attn {
 
-/// On member 0: as run_pool(), with `options.threads` workers on each member; more workers of
-/// another member are not kept busy. A member gets about
-/// 20 ms of work at a time. `calls.begin` and `calls.work` are called on member 0 for its own
-/// items. After a fault, the other members still wait for items; the caller must end their
-/// processes. `overdue` counts threads of this member.
+/// On member 0: as run_pool(), with `options.threads` workers on this member; the others have those
+/// of their own options. A member gets about 20 ms of work at a time. `calls.begin` and
+/// `calls.work` are called on member 0 for its own items. After a fault, the other members still
+/// wait for items; the caller must end their processes. `overdue` counts threads of this member.
 PoolEnd run_team_pool(ItemSource& source, const PoolOptions& options, const PoolCalls& calls,
                       PostingTeam& team, std::atomic<bool>& stop);
 
