@@ -134,6 +134,8 @@ failed, and their files do not exist: 1; --status DIR JOB... counts only the job
 missing: 0
 to run them: --resume
 """ in text
+    failures = json.loads(batch("--status", "out", "--json").stdout)["failed"]["jobs"]
+    assert [(failure["item"], failure.get("deleted")) for failure in failures] == [(8, None), (15, True)]
 
 
 def test_only_jobs_that_can_run_are_advised_to_resume(shards, batch, tmp_path):

@@ -25,7 +25,8 @@ std::string members_of(const NumberSet& jobs) {
 std::string failure_json(const Outcome& job) {
   return "{" + identity_members(job) + ",\"item\":" + std::to_string(job.number) +
          ",\"code\":" + std::to_string(job.code) + ",\"error\":[" +
-         join(job.error, ",", [](const std::string& line) { return json_quoted(line); }) + "]}";
+         join(job.error, ",", [](const std::string& line) { return json_quoted(line); }) + "]" +
+         (is_deleted_file(job.name) ? ",\"deleted\":true}" : "}");
 }
 
 std::string json_of(const BatchStatus& status, bool has_names) {
