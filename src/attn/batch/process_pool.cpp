@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <deque>
 #include <iterator>
 #include <memory>
@@ -268,9 +267,9 @@ bool ProcessPool::can_take_another(const WorkerProcess& worker) const {
   constexpr std::size_t kMaxUnsent = std::size_t{1} << 20;
   const std::size_t count = worker.unfinished.size();
   if (count == 0) return true;
-  if (options_.fail_fast || worker.mean_seconds < 0 || worker.unsent() > kMaxUnsent) return false;
-  const double ahead = kWorkAhead / std::max(worker.mean_seconds, 1e-6);
-  const bool has_space = count < kMaxItems && static_cast<double>(count) < 1 + std::ceil(ahead);
+  if (options_.fail_fast || !worker.mean.is_known() || worker.unsent() > kMaxUnsent) return false;
+  const bool has_space =
+      count < kMaxItems && static_cast<double>(count) < 1 + worker.mean.items_in(kWorkAhead);
   return has_space && worker.busy_seconds() < kSlow;
 }
 
@@ -338,10 +337,7 @@ void ProcessPool::receive(WorkerProcess& worker) {
                    const Item& item = worker.unfinished.front().item;
                    reply.outcome.number = item.number;
                    reply.outcome.name = item.name;
-                   const double seconds = reply.outcome.seconds;
-                   worker.mean_seconds = worker.mean_seconds < 0
-                                             ? seconds
-                                             : 0.75 * worker.mean_seconds + 0.25 * seconds;
+                   worker.mean.add(reply.outcome.seconds);
                    worker.unfinished.pop_front();
                    ++worker.finished;
                    lender_.give_back(worker);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <ctime>
 #include <deque>
 #include <map>
@@ -19,6 +18,7 @@
 #include "attn/base/error.h"
 #include "attn/batch/manifest.h"
 #include "attn/batch/message.h"
+#include "attn/batch/recent_mean.h"
 #include "attn/batch/signal_blocker.h"
 
 namespace attn {
@@ -143,7 +143,7 @@ struct TeamMember {
   std::size_t workers = 1;                      ///< until it has told how many it has
   std::map<std::size_t, Item> unfinished = {};  ///< by sequence
   std::size_t line_bytes = 0;                   ///< of the lines of unfinished items
-  double mean_seconds = -1;                     ///< of recent items; negative: unknown
+  RecentMean mean = {};                         ///< of finished items
   TeamClock::time_point last_reply = TeamClock::now();
   std::string to_send = {}, received = {};
 };
@@ -291,8 +291,8 @@ TeamMember* TeamPool::freest_member() {
 bool TeamPool::can_take_another(const TeamMember& member) const {
   const std::size_t count = member.unfinished.size();
   if (count < member.workers) return true;
-  if (options_.fail_fast || member.mean_seconds < 0 || is_slow(member)) return false;
-  const double ahead = std::ceil(kTeamWorkAhead / std::max(member.mean_seconds, 1e-6));
+  if (options_.fail_fast || !member.mean.is_known() || is_slow(member)) return false;
+  const double ahead = member.mean.items_in(kTeamWorkAhead);
   return count < kMaxItemsOfMember && member.line_bytes < kMaxLinesOfMember &&
          static_cast<double>(count) < static_cast<double>(member.workers) * (1 + ahead);
 }
@@ -338,9 +338,7 @@ void TeamPool::handle(TeamMember& member, WorkerReply reply) {
   Outcome& outcome = reply.outcome;
   outcome.number = item.number;
   outcome.name = std::move(item.name);
-  member.mean_seconds = member.mean_seconds < 0
-                            ? outcome.seconds
-                            : 0.75 * member.mean_seconds + 0.25 * outcome.seconds;
+  member.mean.add(outcome.seconds);
   if (outcome.status == Status::failed && options_.fail_fast) stop_ = true;
   finished_.add(reply.sequence, std::move(outcome));
 }

@@ -16,6 +16,7 @@
 #include "attn/batch/memory_budget.h"
 #include "attn/batch/message.h"
 #include "attn/batch/pool.h"
+#include "attn/batch/recent_mean.h"
 #include "attn/io/open_file.h"
 
 namespace attn {
@@ -68,7 +69,7 @@ class WorkerProcess {
 
   std::deque<Assignment> unfinished;  ///< items that it has, in order
   std::size_t finished = 0;           ///< number of items
-  double mean_seconds = -1;           ///< of recent items; negative: unknown
+  RecentMean mean;                    ///< of finished items
   std::size_t lent = 0;               ///< bytes of memory, above MemoryBudget::minimum()
 
   pid_t process() const { return process_; }

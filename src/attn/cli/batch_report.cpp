@@ -130,10 +130,6 @@ std::string rounded(double value) {
   return text;
 }
 
-std::string counted_jobs(std::size_t count) {
-  return std::to_string(count) + (count == 1 ? " job" : " jobs");
-}
-
 /// Removes parts at the end ("1 s left", "823 per second") until the text fits.
 std::string fitted(std::string text, std::size_t width) {
   while (text.size() > width) {
@@ -272,8 +268,8 @@ std::string BatchReport::status() const {
   const std::size_t finished = progress_.finished();
   const double rate = static_cast<double>(finished) / std::max(seconds(), 1e-9);
   std::string text = options_.total
-                         ? std::to_string(finished) + " of " + counted_jobs(*options_.total)
-                         : counted_jobs(finished);
+                         ? std::to_string(finished) + " of " + counted(*options_.total, "job")
+                         : counted(finished, "job");
   text += ", " + std::to_string(progress_.failed) + " failed, " + rounded(rate) + " per second";
   if (options_.total && finished > 0)
     text += ", " + rounded(static_cast<double>(*options_.total - finished) / rate) + " s left";
@@ -330,7 +326,7 @@ void BatchReport::end(int code) {
   clear_bar();
   if (options_.json) return event("end", ",\"code\":" + std::to_string(code));
   const std::size_t finished = progress_.finished();
-  std::string text = counted_jobs(finished) + ": " + std::to_string(progress_.done) +
+  std::string text = counted(finished, "job") + ": " + std::to_string(progress_.done) +
                      (options_.dry_run ? " planned, " : " done, ") +
                      std::to_string(progress_.skipped) + " skipped, " +
                      std::to_string(progress_.failed) + " failed";
@@ -340,7 +336,7 @@ void BatchReport::end(int code) {
   text += reruns();
   if (removed_ > 0)
     text +=
-        "; results of " + counted_jobs(removed_) + (options_.dry_run ? " to remove" : " removed");
+        "; results of " + counted(removed_, "job") + (options_.dry_run ? " to remove" : " removed");
   if (progress_.failed > 0) text += "; failures are in " + options_.where;
   if (!options_.quiet || progress_.failed > 0) say(text);
 }

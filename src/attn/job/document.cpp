@@ -184,6 +184,11 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
 
 }  // namespace
 
+std::vector<std::string> where_of(const Entry& entry) {
+  if (entry.from_flag) return {entry.origin};
+  return {entry.origin, entry.key};
+}
+
 std::string path_in(const std::string& folder, const std::string& path) {
   const bool is_complete = folder.empty() || path == "-" || path.rfind("-#", 0) == 0 ||
                            (!path.empty() && path[0] == '/');

@@ -28,6 +28,9 @@ struct Entry {
   const Field* field = nullptr;  ///< of the key; set by Document::set()
 };
 
+/// Where a key was given, for Problem::where: a flag, or a file and the key.
+std::vector<std::string> where_of(const Entry& entry);
+
 /// `path` as a job file in `folder` gives it: relative to the folder, unless it is complete or "-".
 std::string path_in(const std::string& folder, const std::string& path);
 

@@ -233,7 +233,7 @@ std::optional<Json> number_from_flag(const std::string& text) {
 }
 
 Json value_from_flag(const Field& field, const std::string& text, const std::string& flag) {
-  const bool is_name = text.starts_with("{layer}");  // of a file for each layer of a model
+  const bool is_name = text.starts_with(kLayerWord);
   const bool inline_json = !text.empty() && (text[0] == '[' || text[0] == '{') && !is_name;
   // "[CLS],a,b" is not JSON.
   if (inline_json && field.type != FieldType::strings) return parse_json(text, flag);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attn/base/error.h"
@@ -11,6 +12,9 @@
 #include "attn/job/fields.h"
 
 namespace attn {
+
+/// Replaced by the number of the layer in the names of hidden states and of results.
+inline constexpr std::string_view kLayerWord = "{layer}";
 
 /// As in JSON Schema, 2.0 is an integer, within the range in which floats are exact.
 bool is_whole(double value);

@@ -90,12 +90,6 @@ bool states_default(const Entry& entry) {
   return word != nullptr && is_word(*entry.field, *word);
 }
 
-/// Where a key was given, for Problem::where: a flag, or a file and the key.
-std::vector<std::string> where_of(const Entry& entry) {
-  if (entry.from_flag) return {entry.origin};
-  return {entry.origin, entry.key};
-}
-
 /// Returns read(), and adds the entry to the errors that it throws.
 template <class Read>
 auto within_entry(const Entry& entry, Read&& read) {

@@ -14,12 +14,6 @@
 namespace attn {
 namespace {
 
-/// Where a key was given, for Problem::where.
-std::vector<std::string> place_of(const Entry& entry) {
-  if (entry.from_flag) return {entry.origin};
-  return {entry.origin, entry.key};
-}
-
 /// Whether TensorFiles reads single tensors of the file.
 bool is_mapped(const std::string& path) {
   return format_of_suffix(path) == Format::safetensors || path.ends_with(kIndexSuffix);
@@ -83,7 +77,7 @@ std::vector<std::int64_t> LayerSeries::listed_layers(std::int64_t count) const {
     constexpr std::int64_t kMaxLayers = 65536;  // config.json can state any number
     if (count > kMaxLayers)
       throw Error(ErrorKind::data,
-                  Problem{.where = place_of(entry),
+                  Problem{.where = where_of(entry),
                           .expected = "at most " + std::to_string(kMaxLayers) + " layers",
                           .found = std::to_string(count)});
     layers.resize(static_cast<std::size_t>(count));
@@ -95,12 +89,12 @@ std::vector<std::int64_t> LayerSeries::listed_layers(std::int64_t count) const {
   for (const std::int64_t layer : layers)
     if (!seen.insert(layer).second)
       throw Error(entry.from_flag ? ErrorKind::usage : ErrorKind::data,
-                  Problem{.where = place_of(entry),
+                  Problem{.where = where_of(entry),
                           .message = "layer " + std::to_string(layer) + " is given twice"});
   if (layers.empty())
     throw Error(
         entry.from_flag ? ErrorKind::usage : ErrorKind::data,
-        Problem{.where = place_of(entry), .expected = "one layer or more", .found = "none"});
+        Problem{.where = where_of(entry), .expected = "one layer or more", .found = "none"});
   return layers;
 }
 
@@ -108,7 +102,6 @@ void LayerSeries::read_hidden(std::int64_t count) {
   Entry hidden = *document_.find("hidden");
   const std::string* const text = hidden.value.get<std::string>();
   if (text != nullptr && names_layer(*text)) return;
-  const std::vector<std::string> place = place_of(hidden);
   hidden_ = attn::read_hidden(hidden, files_);
   const Shape& shape = hidden_->shape();
   const bool has_layers =
@@ -117,7 +110,7 @@ void LayerSeries::read_hidden(std::int64_t count) {
   if (!has_layers) {
     const std::string layers = std::to_string(count);
     throw Error(ErrorKind::data,
-                Problem{.where = place,
+                Problem{.where = where_of(hidden),
                         .expected = "hidden states of all " +
                                     counted(static_cast<std::size_t>(count), "layer") + ", (" +
                                     layers + ", L, M) or (" + layers +

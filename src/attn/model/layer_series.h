@@ -6,7 +6,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "attn/io/tensor_file.h"
@@ -14,9 +13,6 @@
 #include "attn/tensor/tensor.h"
 
 namespace attn {
-
-/// Replaced by the number of the layer in the names of hidden states and of results.
-inline constexpr std::string_view kLayerWord = "{layer}";
 
 /// Whether the text contains kLayerWord.
 bool names_layer(const std::string& text);

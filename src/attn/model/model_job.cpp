@@ -197,12 +197,10 @@ void check_model_keys(const Document& document, const Entry& model) {
 }  // namespace
 
 Tensor read_hidden(const Entry& hidden, TensorFiles& files) {
-  std::vector<std::string> place = {hidden.origin};
-  if (!hidden.from_flag) place.push_back(hidden.key);
   if (hidden.value.get<JsonObject>() != nullptr)
-    throw Error(
-        ErrorKind::data,
-        Problem{.where = place, .expected = "numbers or a file", .found = "a random tensor"});
+    throw Error(ErrorKind::data, Problem{.where = where_of(hidden),
+                                         .expected = "numbers or a file",
+                                         .found = "a random tensor"});
   if (hidden.numbers) return *hidden.numbers;
   const auto* text = hidden.value.get<std::string>();
   return within(hidden.origin, [&] {

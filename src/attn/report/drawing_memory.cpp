@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "attn/report/heat_picture.h"
+#include "attn/report/markup.h"
 #include "attn/report/page_elements.h"
 #include "attn/report/svg.h"
 
@@ -89,13 +90,12 @@ std::size_t bytes_of_png(const Shape& shape, double label, const PictureStyle& s
 
 std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes,
                           std::size_t threads) {
-  constexpr double kBase85 = 1.25;
   constexpr double kOverview = 2 * 4096;  // for the overview, of each matrix
   constexpr double kChunk = 3 << 20;      // levels of 32 matrices before they are compressed
   constexpr double kCopies = 3.25;        // the page, its values, and these while they grow
   // For each thread: values, with row facts, compressed, in base 85; the last for two more
   // matrices.
-  constexpr double kMatrixCopies = 4 + 2 * kBase85;
+  constexpr double kMatrixCopies = 4 + 2 * kBase85Characters;
   const Matrices m = matrices_of(shape);
   if (m.panels == 0) return with_labels(0, m);
   const auto count = [](double number) { return static_cast<std::size_t>(number); };
@@ -104,7 +104,7 @@ std::size_t bytes_of_page(const Shape& shape, DType dtype, std::size_t max_bytes
   const double matrix = m.rows * (16 + value * m.columns);  // with sum, entropy, least and most
   const double levels = m.rows * m.columns / 4 + std::min(m.rows * m.columns * 2, kOverview);
   const double page =
-      std::min(kBase85 * m.panels * (matrix + levels), static_cast<double>(max_bytes));
+      std::min(kBase85Characters * m.panels * (matrix + levels), static_cast<double>(max_bytes));
   const double workspace = kMatrixCopies * std::min(workers, m.panels) * (matrix + levels);
   return with_labels(kCopies * page + workspace + kChunk, m);
 }

@@ -162,13 +162,14 @@ std::optional<PageElements> page_elements(const std::vector<PageSet>& sets,
   constexpr double kMostCompressed = 0.3;  // a guess; of attention weights
   const ElementsWriter writer(sets, survey, layout, precision);
   const std::size_t matrices = writer.matrices();
-  const double raw = static_cast<double>(writer.spans().cells()) * precision.bits / 8 * 1.25;
+  const double raw =
+      static_cast<double>(writer.spans().cells()) * precision.bits / 8 * kBase85Characters;
   if (raw * kMostCompressed * static_cast<double>(sets.size() * matrices) >
       static_cast<double>(max_bytes))
     return {};
   const std::size_t workers =
       page_workers(sets[0].map.rows(), sets[0].map.columns(), pool.threads());
-  /// Adds `count` matrices, from number(k).
+  /// Adds `count` matrices: the k-th is the one with the number number(k).
   const auto add = [&](ElementsJoiner& joiner, std::size_t count, const auto& number) {
     std::vector<MatrixElements> elements(count);
     pool.run(count, workers,
@@ -178,6 +179,7 @@ std::optional<PageElements> page_elements(const std::vector<PageSet>& sets,
   const auto expected = [&](std::size_t bytes, std::size_t count) {
     return static_cast<double>(bytes) / static_cast<double>(count) * static_cast<double>(matrices);
   };
+  // A page that is expected to be too large is given up early, unless the estimate may be wrong.
   const auto limit = static_cast<double>(max_bytes);
   if (matrices > 2 * kSampledMatrices) {
     ElementsJoiner sample(sets.size());
