@@ -146,6 +146,26 @@ def test_a_batch_of_as_many_sequences_as_layers(folder, items):
         "all layers, select one layer: 'h.npy#[1]'\n")
 
 
+def test_all_commands_warn_of_a_batch_of_as_many_sequences_as_layers(folder):
+    np.save(folder / "h.npy", HIDDEN[:-1, 0])
+    warning = (b"hidden: (4, 7, 12) is a batch of 4 sequences; if these are the hidden states of all layers, select "
+               b"one layer: 'h.npy#[1]'")
+    job = {"model": "model", "layer": 1, "hidden": "h.npy", "outputs": ["weights"]}
+    (folder / "job.json").write_text(json.dumps(job))
+    for command in (["run", "job.json", "-o", "w.npz"], ["batch", "job.json", "--out-dir", "out"],
+                    ["batch", "job.json", "--isolate", "--out-dir", "isolated"],
+                    ["compare", "--reference", "w.npy", "job.json"]):
+        done = attn(*command, cwd=folder)
+        assert done.returncode == 0, done.stderr
+        assert (done.stdout + done.stderr).count(warning) == 1, command
+
+
+def test_no_warning_of_a_file_for_each_layer(folder):
+    for n in range(LAYERS):
+        np.save(folder / f"h{n}.npy", np.resize(HIDDEN[n, 0], (LAYERS, L, M)))
+    assert run(folder, "--outputs", "weights", "-o", "w.npy", hidden="h{layer}.npy").stderr == b""
+
+
 def test_selected_layer_of_hidden_states_of_all_layers(folder):
     np.save(folder / "h.npy", HIDDEN[:, 0])
     done = run(folder, "--outputs", "weights", "-o", "w.npy", layer=1, hidden="h.npy#[1]")

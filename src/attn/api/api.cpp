@@ -93,9 +93,7 @@ void run_job(const char* job_text, const attn_tensor* tensors, std::size_t count
   TensorFiles files(settings.limits);
   Document document =
       document_of(job_text, tensors_of(tensors, count, result.copied), files.budget());
-  const std::optional<HiddenStates> hidden = expand_model(document, files);
-  const Job job = make_job(document, files);
-  require_width(hidden, job);
+  const Job job = read_job(document, files);
   const PreparedJob prepared = prepare_job(job, document);
   MemoryEstimate(prepared.plan).require("", settings.limits.memory);
   set_threads(settings.threads);

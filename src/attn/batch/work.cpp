@@ -194,9 +194,7 @@ class LayersOfItem {
     own.budget().share(
         reservation_.bytes() - std::min(kept_, reservation_.bytes()),
         [&](std::size_t bytes) { return reservation_.grow_to(saturating_sum(kept_, bytes)); });
-    const std::optional<HiddenStates> hidden = expand_model(document, own);
-    job_ = make_job(document, own);
-    require_width(hidden, job_);
+    job_ = read_job(document, own);
     add_batch_axis(job_);
     if (context_.naming) require_one_output(job_, *context_.naming);
     const PreparedJob prepared = prepare_job(job_, document);
@@ -268,8 +266,8 @@ bool compute(Attempt& attempt, const BatchContext& context, Outcome& outcome) {
   before_reading.add("the job document", attempt.document.memory());
   before_reading.add("its inputs", bytes_to_read(document, files));
   if (!reserve(before_reading.bytes())) return false;
-  const Job job = make_job(document, files);
-  require_width(hidden, job);
+  Job job = make_job(document, files);
+  check_hidden(hidden, job);
   if (context.naming) require_one_output(job, *context.naming);
   PreparedJob prepared = prepare_job(job, document);
   MemoryEstimate memory(prepared.plan);

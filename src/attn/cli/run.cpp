@@ -301,8 +301,7 @@ int run_as_member(const RunArgs& args) {
   return as_member([&] {
     const TeamRun start = join_team(files);
     Document document = document_of(args, files);
-    expand_model(document, files);
-    Job job = make_job(document, files);
+    Job job = read_job(document, files);
     job.outputs = outputs_named(start.computed, job, document);
     const std::vector<Request> requested = outputs_named(start.requested, job, document);
     PreparedJob prepared = prepare_job(job, document);
@@ -328,9 +327,8 @@ int run(const RunArgs& args) {
   Document document = document_of(args, files);
   if (has_several_layers(document)) return run_layers(args, std::move(document), files);
   name_results_of_layer(document, destination);
-  const std::optional<HiddenStates> from_model = expand_model(document, files);
-  Job job = make_job(document, files);
-  require_width(from_model, job);
+  const bool from_model = document.find("model") != nullptr;
+  Job job = read_job(document, files);
   ShowArgs shown = args.show;
   shown.text.settings = print_settings_of(document);
   if (destination.shown) print_options_of(shown.text);  // refuses flags without effect
@@ -398,8 +396,6 @@ int run(const RunArgs& args) {
   if (destination.shown) show(result, shown, meaning_of);
   views.write_streams(job, all);
   for (const std::string& warning : warnings) note("warning: " + warning);
-  if (const std::string warning = warn_layers_as_batch(from_model, job); !warning.empty())
-    note("warning: " + warning);
   return 0;
 }
 

@@ -106,9 +106,7 @@ class LayersRun {
       rest.memory -= std::min(kept, rest.memory);
       layer = std::make_unique<ReadLayer>(rest);
       layer->document = std::move(document);
-      const std::optional<HiddenStates> hidden = expand_model(layer->document, layer->files);
-      layer->job = make_job(layer->document, layer->files);
-      require_width(hidden, layer->job);
+      layer->job = read_job(layer->document, layer->files);
       if (is_joined_) add_batch_axis(layer->job);
       layer->job.outputs = outputs_of(layer->job, layer->document, destination_);
     };

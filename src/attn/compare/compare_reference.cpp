@@ -203,11 +203,9 @@ std::string mistake_in(const TensorPair& pair, const Request& output, const Prec
 CompareReport compare_to_reference(const TensorMap& given, Document document,
                                    const ReferenceOptions& typed, TensorFiles& files) {
   const Tolerance& tolerance = typed.tolerance;
-  const std::optional<HiddenStates> hidden = expand_model(document, files);
   check_values(document);
   document.erase("outputs");  // A determines the outputs
-  Job job = make_job(document, files);
-  require_width(hidden, job);
+  Job job = read_job(document, files);
   job.options.compute = Compute::f64;
   job.options.path = Path::reference;
   files.budget().charge(bytes_of_conversions(job.tensors, job.options), "inputs", "convert");

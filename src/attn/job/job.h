@@ -41,6 +41,7 @@ struct Job {
   bool values_given = false;         ///< V is given, or stated to be the keys
   std::vector<Request> outputs;
   std::vector<std::string> tokens;
+  std::string hidden_warning;  ///< about the hidden states of a model's layer; may be ""
 };
 
 /// Parses all options, reads all files and generates random tensors: those of "draws", then the

@@ -158,9 +158,10 @@ Document LayerSeries::document(std::int64_t layer) const {
     const std::string name = name_of_layer(*text, layer);
     const TensorRef given = parse_tensor_ref(path_in(hidden.folder, *text));
     // One file is read once; of safetensors, each layer reads only its own tensors.
-    if (!names_layer(given.path) && !is_mapped(given.path))
+    if (!names_layer(given.path) && !is_mapped(given.path)) {
       hidden.numbers = read_for_a_while(hidden, parse_tensor_ref(path_in(hidden.folder, name)));
-    hidden.value = Json{name};
+      hidden.value = Json{name};
+    }  // expand_model() replaces {layer} in other names
   }
   one.set(std::move(number));
   one.set(std::move(hidden));

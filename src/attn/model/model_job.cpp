@@ -297,26 +297,43 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
   return hidden;
 }
 
-void require_width(const std::optional<HiddenStates>& hidden, const Job& job) {
-  if (!hidden || hidden->width == 0) return;
+namespace {
+
+/// Errors: data, if the embeddings have other axes or another width than the hidden states need.
+void require_width(const HiddenStates& hidden, const Job& job) {
+  if (hidden.width == 0) return;
   const Shape& shape = at(job.tensors, Input::embeddings).shape();
-  require_axes(*hidden, shape);
-  if (shape.back() == hidden->width) return;
+  require_axes(hidden, shape);
+  if (shape.back() == hidden.width) return;
   throw Error(ErrorKind::data,
-              Problem{.where = {hidden->subject},
-                      .expected = "hidden states of width " + std::to_string(hidden->width) +
-                                  ", as the layers of " + printable(hidden->checkpoint),
+              Problem{.where = {hidden.subject},
+                      .expected = "hidden states of width " + std::to_string(hidden.width) +
+                                  ", as the layers of " + printable(hidden.checkpoint),
                       .found = to_string(shape)});
 }
 
-std::string warn_layers_as_batch(const std::optional<HiddenStates>& hidden, const Job& job) {
-  if (!hidden) return "";
+std::string warn_layers_as_batch(const HiddenStates& hidden, const Job& job) {
   const Shape& shape =
-      hidden->shape.empty() ? at(job.tensors, Input::embeddings).shape() : hidden->shape;
-  if (shape.size() != 3 || shape[0] < 2 || !may_have_layers(*hidden, shape)) return "";
-  return hidden->subject + ": " + to_string(shape) + " is a batch of " + std::to_string(shape[0]) +
+      hidden.shape.empty() ? at(job.tensors, Input::embeddings).shape() : hidden.shape;
+  if (shape.size() != 3 || shape[0] < 2 || !may_have_layers(hidden, shape)) return "";
+  return hidden.subject + ": " + to_string(shape) + " is a batch of " + std::to_string(shape[0]) +
          " sequences; if these are the hidden states of all layers, " + "select one layer: '" +
-         printable(hidden->of_layer) + "'";
+         printable(hidden.of_layer) + "'";
+}
+
+}  // namespace
+
+void check_hidden(const std::optional<HiddenStates>& hidden, Job& job) {
+  if (!hidden) return;
+  require_width(*hidden, job);
+  job.hidden_warning = warn_layers_as_batch(*hidden, job);
+}
+
+Job read_job(Document& document, TensorFiles& files) {
+  const std::optional<HiddenStates> hidden = expand_model(document, files);
+  Job job = make_job(document, files);
+  check_hidden(hidden, job);
+  return job;
 }
 
 ModelLayers::ModelLayers(const std::string& folder, TensorFiles& files)

@@ -45,13 +45,14 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
 /// tensors.
 Tensor read_hidden(const Entry& hidden, TensorFiles& files);
 
-/// Errors: data, if the embeddings of a job made from the expanded document have other axes or
-/// another width.
-void require_width(const std::optional<HiddenStates>& hidden, const Job& job);
+/// Checks the hidden states of a job made from the expanded document. Sets the warning of the job
+/// if the first axis may be that of the layers: if the batch has as many items as the model has
+/// layers, or one more. Errors: data, if they have other axes or another width.
+void check_hidden(const std::optional<HiddenStates>& hidden, Job& job);
 
-/// A warning if the batch of a job of one layer has as many items as the model has layers, or one
-/// more; otherwise "". The first axis could be that of the layers.
-std::string warn_layers_as_batch(const std::optional<HiddenStates>& hidden, const Job& job);
+/// The job of a document, which expand_model() makes explicit. Errors: as expand_model(),
+/// make_job() and check_hidden().
+Job read_job(Document& document, TensorFiles& files);
 
 /// What is known about a model.
 struct ModelFacts {

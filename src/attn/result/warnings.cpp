@@ -219,10 +219,11 @@ std::string warn_token_count(const Job& job, const Inputs& in) {
 std::vector<std::string> warnings_of(const Job& job, const Inputs& in, const Result& result,
                                      const std::vector<Request>& outputs, NanPolicy nan) {
   std::vector<std::string> warnings;
-  for (std::string& warning : std::array{
+  for (std::string& warning : std::array<std::string, 9>{
            nan_warning(job, result, outputs, nan), warn_overflow(in, result, outputs),
-           warn_float_mask(job), warn_hiding_mask(job), warn_weights_layout(job),
-           warn_missing_values(job, outputs), warn_alignment(job, in), warn_token_count(job, in)})
+           job.hidden_warning, warn_float_mask(job), warn_hiding_mask(job),
+           warn_weights_layout(job), warn_missing_values(job, outputs), warn_alignment(job, in),
+           warn_token_count(job, in)})
     if (!warning.empty()) warnings.push_back(std::move(warning));
   return warnings;
 }
