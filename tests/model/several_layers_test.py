@@ -288,9 +288,21 @@ def test_dry_run_prints_the_job_of_each_layer(folder):
 def test_dry_run_as_text(folder):
     done = run(folder, "--outputs", "weights", "-o", "w.npy", "--dry-run")
     assert done.returncode == 0
-    assert b"all layers:\nweights (4, 2, 4, 7, 7) float64: " in done.stdout
+    assert b"all layers:\nweights (4, 2, 4, 7, 7) float64: 12.2 KiB, " in done.stdout
     assert b"written during computation" in done.stdout
     assert not (folder / "w.npy").exists()
+
+
+def test_dry_run_states_the_shapes_and_the_memory_of_all_layers(folder):
+    """Without files, the weights of all layers, 4 x 2 x 4 x 7 x 7 doubles, are kept."""
+    plan = json.loads(run(folder, "--outputs", "weights", "--dry-run", "--format", "json").stdout)
+    weights_of_all = {"name": "weights", "shape": [4, 2, 4, 7, 7], "dtype": "float64", "bytes": WEIGHTS.nbytes}
+    assert {key: plan["outputs"][0][key] for key in weights_of_all} == weights_of_all
+    assert plan["memory"] == max(layer["memory"] for layer in plan["layers"])
+    assert plan["flops"] == sum(layer["flops"] for layer in plan["layers"])
+    one = json.loads(run(folder, "--outputs", "weights", "--dry-run", "--format", "json", layer=0,
+                         hidden="h.npy#[0]").stdout)
+    assert plan["memory"] >= one["memory"] + WEIGHTS.nbytes
 
 
 def test_warnings_name_the_layer(folder):
@@ -483,7 +495,20 @@ def test_batch_refuses_layers_that_cannot_be_joined(folder):
 def test_batch_with_too_little_memory(folder):
     np.save(folder / "h.npy", np.zeros((LAYERS, 1, 600, M)))
     done = batch(folder, "--out-dir", "out", "--max-memory", "40M")
-    assert_error(done, 3, "jobs/a.json: layer 0: needs", "for outputs of all layers")
+    assert_error(done, 3, "jobs/a.json: needs", " for tensors of layer 0, ", " for outputs of all layers; ")
+
+
+@pytest.mark.parametrize("flags, parts", [
+    (["-o", "w.json"], [" for tensors of layer 0, ", " for outputs of all layers, ", " for output text; "]),
+    (["-o", "w.npy", "--path", "reference"], [" for tensors of layer 0, "]),
+    (["-o", "w{layer}.npy", "--path", "reference"], [" for tensors of layer 0, "]),
+])
+def test_too_little_memory(folder, flags, parts):
+    for n in range(LAYERS):
+        np.save(folder / f"h{n}.npy", np.zeros((600, M)))
+    done = run(folder, "--outputs", "weights", "--max-memory", "1M", *flags, hidden="h{layer}.npy")
+    assert_error(done, 65, "attn: needs ", *parts)
+    assert b"more than the limit of 1.0 MiB" in done.stderr
 
 
 def test_hidden_states_of_all_layers_count_towards_max_memory(folder):

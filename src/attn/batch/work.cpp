@@ -167,8 +167,7 @@ class LayersOfItem {
       outcome_.inputs = digest_of_line(attempt_.item);
     try {
       for (const std::int64_t number : series.layers())
-        if (!within("layer " + std::to_string(number), [&] { return compute(number, series); }))
-          return false;
+        if (!compute(number, series)) return false;
     } catch (const ReadBudget::Busy& busy) {
       throw ReadBudget::Busy{saturating_sum(kept_, busy.bytes)};
     }
@@ -187,29 +186,35 @@ class LayersOfItem {
 
  private:
   bool compute(std::int64_t number, const LayerSeries& series) {
-    Document document = series.document(number);
+    const std::string name = "layer " + std::to_string(number);
     const std::size_t limit = files_.limits().memory;
-    kept_ = saturating_sum(limit - files_.budget().left(), joined_ ? bytes_kept(*joined_) : 0);
     TensorFiles own(*context_.files);
-    own.budget().share(
-        reservation_.bytes() - std::min(kept_, reservation_.bytes()),
-        [&](std::size_t bytes) { return reservation_.grow_to(saturating_sum(kept_, bytes)); });
-    job_ = read_job(document, own);
-    add_batch_axis(job_);
-    if (context_.naming) require_one_output(job_, *context_.naming);
-    const PreparedJob prepared = prepare_job(job_, document);
-    if (!joined_) {
-      first_ = prepared.plan;
-      joined_ = joined_plan(prepared.plan, series.layers().size(), {});
-    }
-    require_same_shapes(prepared.plan, first_, "the first layer");
-    memory_ = MemoryEstimate(prepared.plan);
-    memory_.add("outputs of all layers", bytes_kept(*joined_));
-    add_copies(*joined_, context_, memory_);
+    Document document;
+    std::optional<PreparedJob> prepared;
+    std::size_t shared = 0;  // bytes of inputs that all layers use
+    const auto read = [&] {
+      document = series.document(number);
+      shared = limit - files_.budget().left();
+      kept_ = saturating_sum(shared, joined_ ? bytes_kept(*joined_) : 0);
+      own.budget().share(
+          reservation_.bytes() - std::min(kept_, reservation_.bytes()),
+          [&](std::size_t bytes) { return reservation_.grow_to(saturating_sum(kept_, bytes)); });
+      job_ = read_job(document, own);
+      add_batch_axis(job_);
+      if (context_.naming) require_one_output(job_, *context_.naming);
+      prepared = prepare_job(job_, document);
+      add_plan(prepared->plan, series.layers().size());
+    };
+    within(name, read);
+    MemoryEstimate memory(prepared->plan, "tensors of " + name);
+    memory.add("inputs of all layers", shared);
+    memory.add("outputs of all layers", bytes_kept(*joined_));
+    add_copies(*joined_, context_, memory);
+    if (memory.bytes() > memory_.bytes()) memory_ = memory;
     if (context_.dry_run) return true;
-    memory_.require("", limit);
-    memory_.add("input files", saturating_sum(size_of_texts(files_), size_of_texts(own)));
-    attempt_.needed = std::max(attempt_.needed, memory_.bytes());
+    memory.require("", limit);
+    memory.add("input files", size_of_texts(own));
+    attempt_.needed = std::max(attempt_.needed, memory.bytes());
     if (!reservation_.grow_to(attempt_.needed)) return false;
     if (!results_) {
       results_.emplace(*joined_, nullptr);
@@ -218,11 +223,23 @@ class LayersOfItem {
     }
     add_inputs(own, result_.made_by);
     add_digests_of(own);
-    Execution execution =
-        execute({job_, prepared, std::move(document), nullptr, job_.outputs, context_.nan});
+    Execution execution = within(name, [&] {
+      return execute({job_, *prepared, std::move(document), nullptr, job_.outputs, context_.nan});
+    });
     for (const std::string& warning : execution.warnings) warnings_.push_back({number, warning});
     results_->add(execution.result);
     return true;
+  }
+
+  /// Adds a layer to the plan of all.
+  void add_plan(const Plan& plan, std::size_t layers) {
+    if (!joined_) {
+      first_ = plan;
+      joined_ = joined_plan(plan, layers, {});
+      return;
+    }
+    require_same_shapes(plan, first_, "the first layer");
+    add_flops(plan, *joined_);
   }
 
   void add_digests_of(const TensorFiles& files) {
@@ -239,8 +256,8 @@ class LayersOfItem {
   Plan first_;
   std::optional<Plan> joined_;
   std::optional<JoinedResults> results_;
-  std::size_t kept_ = 0;  ///< bytes of what is in memory besides the current layer
-  MemoryEstimate memory_;
+  std::size_t kept_ = 0;   ///< bytes of what is in memory besides the current layer
+  MemoryEstimate memory_;  ///< of the layer that needs most
   Result result_;
   std::set<std::string> inputs_;
   std::vector<LayerWarning> warnings_;

@@ -43,6 +43,7 @@ class LayersRun {
         limits_(files.limits()),
         files_(files),
         destination_(destination_of(args)),
+        name_(document.name),
         series_(std::move(document), files) {
     check_targets();
     check_names_of_outputs();
@@ -55,7 +56,7 @@ class LayersRun {
     plan_layers();
     refuse_duplicates(paths_);
     if (args_.dry_run) {
-      print(prints_json(args_) ? text_ + "]}\n" : text_);
+      print(text_ + end_of_plans());
       return 0;
     }
     set_threads(args_.threads);
@@ -138,18 +139,19 @@ class LayersRun {
       names_ = names_of(layer->job.outputs);
       inputs_.merge(layer->files.paths());
       if (is_joined_) join(number, plan);
-      MemoryEstimate memory(plan);
+      MemoryEstimate memory(plan, "tensors of " + name_of_number(number));
       const Plan& written = is_joined_ ? *joined_ : plan;
       memory.add("inputs of all layers", shared_bytes());
       if (is_joined_) memory.add("outputs of all layers", bytes_kept(written));
       if (has_text(destination_, args_.show.format)) memory.add_output_text(written);
-      if (!args_.dry_run) memory.require(name_of_number(number), limits_.memory);
+      if (!args_.dry_run) memory.require(name_, limits_.memory);
+      if (memory.bytes() > memory_.bytes()) memory_ = memory;
       if (is_joined_ && needs_description(destination_, args_) && !args_.dry_run)
         describe(*layer);
       else if (!is_joined_)
         for (OutputPath& path : output_paths(targets_of(number), names_))
           paths_.push_back(std::move(path));
-      if (args_.dry_run) add_plan(number, *layer, plan, memory, number == layers.back());
+      if (args_.dry_run) add_plan(number, *layer, plan, memory);
       layer->files.require_unchanged();
     }
     if (!is_joined_)
@@ -167,6 +169,7 @@ class LayersRun {
         require_same_shapes(plan, *first_, name_of_number(series_.layers().front()),
                             "write a file for each layer: -o 'out.{layer}.npz'");
       });
+      add_flops(plan, *joined_);
       return;
     }
     first_ = plan;
@@ -181,7 +184,7 @@ class LayersRun {
 
   /// Adds a layer to what --dry-run prints.
   void add_plan(std::int64_t number, const ReadLayer& layer, const Plan& plan,
-                const MemoryEstimate& memory, bool is_last) {
+                const MemoryEstimate& memory) {
     const bool is_json = prints_json(args_);
     const std::string job = job_json(layer.document, is_json ? -1 : 0);
     if (is_json) {
@@ -190,8 +193,14 @@ class LayersRun {
       text_.replace(text_.size() - 1, 1, ",\"job\":" + job + "}");
     } else {
       text_ += name_of_number(number) + ":\n" + plan_text(plan, memory) + "job:\n" + job + "\n";
-      if (is_last && is_joined_) text_ += "all layers:\n" + plan_text(*joined_, memory);
     }
+  }
+
+  /// The end of what --dry-run prints: the plan of joined outputs.
+  std::string end_of_plans() const {
+    if (!prints_json(args_))
+      return is_joined_ ? "all layers:\n" + plan_text(*joined_, memory_) : "";
+    return is_joined_ ? "]," + plan_json(*joined_, memory_).substr(1) + "\n" : "]}\n";
   }
 
   /// Computes a layer; its rows go to `receiver`.
@@ -243,6 +252,7 @@ class LayersRun {
   const ReadLimits limits_;
   TensorFiles& files_;
   const Destination destination_;
+  const std::string name_;  ///< of the job file; may be ""
   const LayerSeries series_;
   ShowArgs shown_;
   bool is_joined_ = true;
@@ -253,8 +263,9 @@ class LayersRun {
   /// Digests of what was read for all layers, recorded in the file of each layer.
   std::vector<std::pair<std::string, std::string>> shared_inputs_;
   std::optional<Plan> first_, joined_;
-  Result described_;  ///< of joined outputs
-  std::string text_;  ///< of --dry-run
+  Result described_;       ///< of joined outputs
+  MemoryEstimate memory_;  ///< of the layer that needs most
+  std::string text_;       ///< of --dry-run
   std::vector<LayerWarning> warnings_;
 };
 

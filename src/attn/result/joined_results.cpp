@@ -47,16 +47,20 @@ void add_inputs(const TensorFiles& more, Json& made_by) { add_inputs(more.digest
 
 Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows) {
   Plan plan = one;
-  plan.flops = one.flops * static_cast<double>(count);
   for (PlannedOutput& output : plan.outputs) {
     output.shape.insert(output.shape.begin(), count);
     output.bytes = saturating_product({output.bytes, count});
-    output.flops *= static_cast<double>(count);
     if (output.query_axis) ++*output.query_axis;
     const Output* const computed = std::get_if<Output>(&output.request);
     output.streamed = computed != nullptr && by_rows.contains(*computed);
   }
   return plan;
+}
+
+void add_flops(const Plan& one, Plan& joined) {
+  joined.flops += one.flops;
+  for (std::size_t i = 0; i < one.outputs.size(); ++i)
+    joined.outputs[i].flops += one.outputs[i].flops;
 }
 
 std::size_t bytes_kept(const Plan& joined) {

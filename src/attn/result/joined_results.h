@@ -21,9 +21,13 @@ void add_inputs(const std::vector<std::pair<std::string, std::string>>& more, Js
 /// The same for the files of another job.
 void add_inputs(const TensorFiles& more, Json& made_by);
 
-/// The plan of `count` jobs like this one: each output has a new first axis. Those in `by_rows` are
-/// written to files while they are computed. `bytes` is that of one job.
+/// The plan of `count` jobs with the shapes of this one, the first: each output has a new first
+/// axis. Those in `by_rows` are written to files while they are computed. `bytes` and the flops are
+/// those of one job.
 Plan joined_plan(const Plan& one, std::size_t count, const OutputSet& by_rows);
+
+/// Adds the flops of another job.
+void add_flops(const Plan& one, Plan& joined);
 
 /// Bytes of the outputs that are not written while they are computed.
 std::size_t bytes_kept(const Plan& joined);

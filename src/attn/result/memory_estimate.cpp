@@ -25,7 +25,9 @@ std::string scientific(double number) {
 
 }  // namespace
 
-MemoryEstimate::MemoryEstimate(const Plan& plan) { add("tensors", plan.bytes); }
+MemoryEstimate::MemoryEstimate(const Plan& plan, std::string name) {
+  add(std::move(name), plan.bytes);
+}
 
 void MemoryEstimate::add(std::string name, std::size_t bytes) {
   if (bytes == 0) return;
@@ -45,7 +47,7 @@ void MemoryEstimate::require(const std::string& job, std::size_t limit,
                              const std::string& flags) const {
   if (bytes_ <= limit) return;
   std::string parts;
-  if (contributions_.size() > 1)
+  if (contributions_.size() > 1 || contributions_[0].name != kTensors)
     for (const Contribution& part : contributions_)
       parts += (parts.empty() ? "" : ", ") + size_text(part.bytes) + " for " + part.name;
   throw Error(

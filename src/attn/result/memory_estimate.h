@@ -14,8 +14,8 @@ namespace attn {
 class MemoryEstimate {
  public:
   MemoryEstimate() = default;
-  /// Starts with the contribution "tensors": inputs, stages and outputs.
-  explicit MemoryEstimate(const Plan& plan);
+  /// Starts with the contribution `name`: inputs, stages and outputs.
+  explicit MemoryEstimate(const Plan& plan, std::string name = kTensors);
 
   /// `name` is a plural noun. Zero bytes are ignored.
   void add(std::string name, std::size_t bytes);
@@ -30,6 +30,8 @@ class MemoryEstimate {
   void require(const std::string& job, std::size_t limit, const std::string& flags = "") const;
 
  private:
+  static constexpr const char* kTensors = "tensors";
+
   struct Contribution {
     std::string name;
     std::size_t bytes;
