@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 
 import numpy as np
 import pytest
@@ -154,7 +155,7 @@ def test_all_commands_warn_of_a_batch_of_as_many_sequences_as_layers(folder):
     (folder / "job.json").write_text(json.dumps(job))
     for command in (["run", "job.json", "-o", "w.npz"], ["batch", "job.json", "--out-dir", "out"],
                     ["batch", "job.json", "--isolate", "--out-dir", "isolated"],
-                    ["compare", "--reference", "w.npy", "job.json"]):
+                    ["compare", "--reference", "w.npz", "job.json"]):
         done = attn(*command, cwd=folder)
         assert done.returncode == 0, done.stderr
         assert (done.stdout + done.stderr).count(warning) == 1, command
@@ -262,6 +263,77 @@ def test_result_flows_into_view(folder):
     done = attn("view", "out.npz", "-o", "page.html", cwd=folder)
     assert (done.returncode, b"[4, 2, 4, 7, 7]" in done.stderr or (folder / "page.html").exists()) == (0, True)
     assert attn("view", "out.npz", "--layer", "3", "--batch", "1", "--head", "2", cwd=folder).returncode == 0
+
+
+@pytest.fixture
+def some(folder):
+    """Results of layers 3 and 1, in this order."""
+    assert run(folder, "-o", "some.npz", "--outputs", "weights,entropy,context,output", layer="3,1").returncode == 0
+    return folder
+
+
+def view(folder, *flags):
+    done = attn("view", "some.npz", *flags, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode()
+
+
+def test_view_numbers_layers_as_the_model(some):
+    text = view(some)
+    assert re.findall(r"layer \d", text) == ["layer 3", "layer 3", "layer 1", "layer 1"]  # two batch items
+    view(some, "-o", "some.svg")
+    svg = (some / "some.svg").read_text()
+    assert "layer 3, batch 0" in svg and "layer 1, batch 1" in svg and "layer 0" not in svg
+    view(some, "-o", "some.html")
+    page = (some / "some.html").read_text()
+    assert '"groups":["layer 3, batch 0","layer 3, batch 1","layer 1, batch 0","layer 1, batch 1"]' in page
+
+
+@pytest.mark.parametrize("typed, layers", [("3", [3]), ("1", [1]), ("-1", [1]), ("-2", [3]), ("1,3", [1, 3]),
+                                           ("2:4", [3]), (":3", [1]), (":", [3, 1]), ("0:-1", []), (":-2", [1])])
+def test_view_selects_layers_by_their_numbers(some, typed, layers):
+    flags = ["--layer", typed, "--batch", "0", "--head", "0", "--width", "400"]
+    if not layers:
+        assert_error(attn("view", "some.npz", *flags, cwd=some), 2, f"--layer {typed}: selects nothing to draw")
+        return
+    text = view(some, *flags)
+    assert [int(n) for n in re.findall(r"layer (\d)", text)] == layers
+
+
+@pytest.mark.parametrize("name", ["weights", "output"])
+def test_view_of_a_layer_draws_its_numbers(some, name):
+    """Two numbers of the fifth row."""
+    for n in 3, 1:
+        drawn = view(some, "--of", name, "--layer", str(n), "--batch", "1", "--rows", "4", "--cols", "3,4")
+        right = WEIGHTS[n, 1, 0] if name == "weights" else OUTPUT[n, 1]
+        shown = next(line for line in drawn.splitlines() if re.match(r"\s*4 ", line)).split()[1:3]
+        np.testing.assert_allclose([float(text) for text in shown], right[4, 3:5], rtol=0.3)
+
+
+@pytest.mark.parametrize("typed", ["0", "2", "-3", "7:-3"])
+def test_view_of_a_layer_that_the_file_lacks(some, typed):
+    assert_error(attn("view", "some.npz", "--layer", typed, cwd=some), 2, "expected one of 3, 1\n")
+
+
+@pytest.mark.parametrize("name, titles", [
+    ("entropy", ["layer 3, batch 0", "layer 3, batch 1", "layer 1, batch 0", "layer 1, batch 1"]),
+    ("output", ["layer 3, batch 0", "layer 3, batch 1", "layer 1, batch 0", "layer 1, batch 1"]),
+    ("context", ["layer 3, batch 0", "layer 3, batch 1", "layer 1, batch 0", "layer 1, batch 1"]),
+])
+def test_view_calls_layers_layers_in_all_outputs(some, name, titles):
+    view(some, "--of", name, "-o", "of.svg")
+    svg = (some / "of.svg").read_text()
+    assert "head " not in svg
+    for title in titles:
+        layer, item = title.split(", ")
+        assert title in svg or (layer in svg and item in svg)
+    assert "layer 1, batch 1" in view(some, "--of", name, "--layer", "1", "--batch", "1")
+    assert_error(attn("view", "some.npz", "--of", name, "--head", "0", cwd=some), 2, "--head: ", "has no such axis")
+
+
+def test_view_of_one_joined_layer_names_it(folder):
+    assert run(folder, "-o", "some.npz", "--outputs", "weights", layer="[2]").returncode == 0
+    assert "weights, layer 2, batch 1, head 3" in view(folder, "--batch", "1", "--head", "3").replace("  ", " ")
 
 
 def test_provenance_has_the_job_and_the_inputs_of_all_layers(folder):

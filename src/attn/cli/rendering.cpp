@@ -1,7 +1,10 @@
 #include "attn/cli/rendering.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <string_view>
+#include <utility>
 
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
@@ -34,15 +37,26 @@ AxisList axes_of(const std::string& name) {
   return {};
 }
 
-/// Whether the result has a job, and the job does not set heads.
+/// Whether the result has a job, and neither the job nor its model sets heads.
 bool without_heads(const ResultFile& result) {
-  return result.made_by.find("job") != nullptr && result.job("heads") == nullptr;
+  return result.made_by.find("job") != nullptr && result.job("heads") == nullptr &&
+         result.job("model") == nullptr;
 }
 
-/// The axes of this tensor. Heads are an axis only if the job sets heads.
+/// Whether the tensor is an output of several layers, joined along its first axis
+/// (result/joined_results.h).
+bool has_layers(const ResultFile& result, const std::string& name) {
+  const Json* layer = result.job("layer");
+  const bool is_joined = layer != nullptr && layer->get<std::int64_t>() == nullptr;
+  const AxisList axes = axes_of(name);
+  return is_joined && !axes.empty() && result.tensors.at(name).rank() == axes.size() + 1;
+}
+
+/// The axes of this tensor, without that of layers. Heads are an axis only if the job sets heads.
 AxisList axes_in(const ResultFile& result, const std::string& name) {
-  const std::size_t rank = result.tensors.at(name).rank();
   AxisList axes = axes_of(name);
+  if (has_layers(result, name)) return axes;
+  const std::size_t rank = result.tensors.at(name).rank();
   const bool packed = !axes.empty() && is_packed(axes.back());
   if (packed && rank == 4) {  // heads are an axis
     const Json* layout = result.job("layout");
@@ -66,6 +80,20 @@ std::string word_for(std::optional<Axis> axis, const char* otherwise) {
                            : otherwise;
 }
 
+/// The names of all leading axes, of which some are known; "": not.
+LeadingAxes with_known(const std::array<std::string_view, 3>& known) {
+  std::vector<std::string> others(kLeadingAxes.rbegin(), kLeadingAxes.rend());
+  for (const std::string_view name : known) std::erase(others, name);
+  LeadingAxes axes;
+  for (std::size_t k = 0; k < axes.size(); ++k) {
+    axes[k] = known[k];
+    if (!known[k].empty()) continue;
+    axes[k] = others.back();
+    others.pop_back();
+  }
+  return axes;
+}
+
 }  // namespace
 
 AxisNames axis_names(const ResultFile& result, const std::string& name) {
@@ -82,8 +110,20 @@ AxisNames axis_names(const ResultFile& result, const std::string& name) {
   const bool has_tokens = width == Axis::M || width == Axis::Mk || width == Axis::Mv;
   if (has_tokens && names.rows != "rows") names.rows = "tokens";
   names.known = !axes.empty();
-  const bool batched = names.known ? from_end(3) == Axis::B : without_heads(result) && rank == 3;
-  if (batched) names.third = "batch";
+  const bool with_layers = has_layers(result, name);
+  const bool is_batch = !names.known && without_heads(result) && rank == 3;
+  std::array<std::string_view, kLeadingAxes.size()> known = {is_batch ? "batch" : ""};
+  for (std::size_t k = 0; k < known.size(); ++k) {
+    const std::optional<Axis> axis = from_end(k + 3);
+    if (axis == Axis::B) known[k] = "batch";
+    if (axis && is_head(*axis)) known[k] = "head";
+    if (with_layers && k + 3 == rank) known[k] = "layer";
+  }
+  names.leading = with_known(known);
+  const Json* layer = with_layers ? result.job("layer") : nullptr;
+  const auto* numbers = layer == nullptr ? nullptr : layer->get<JsonIntegers>();
+  if (numbers != nullptr && numbers->size() == result.tensors.at(name).shape()[0])
+    names.layers.assign(numbers->begin(), numbers->end());
   return names;
 }
 
@@ -206,7 +246,8 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
   source.column_axis = axes.columns;
-  source.third_axis = axes.third;
+  source.leading_axes = axes.leading;
+  source.layers = axes.layers;
   source.row_tokens = labels_of(axes.rows, axes.known, result);
   source.column_tokens = labels_of(axes.columns, axes.known, result);
   const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
@@ -219,13 +260,17 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
 
 PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::string& file) {
   HeatSource source = given;
-  const bool one_axis = source.tensor.rank() == 3;
-  if (one_axis && !choice.head.empty() && source.third_axis == "batch") {
-    source.third_axis = "head";
+  LeadingAxes& axes = source.leading_axes;
+  const auto call_first = [&](const char* name) {
+    std::swap(axes[0], *std::find(axes.begin(), axes.end(), name));
+  };
+  const bool one_axis = source.tensor.rank() == 3 && axes[0] != "layer";
+  if (one_axis && !choice.head.empty() && axes[0] == "batch") {
+    call_first("head");
     note(source.name + " " + to_string(source.tensor.shape()) +
          ": --head selects from the first axis, which is the batch of the job");
   } else if (one_axis && !choice.batch.empty()) {
-    source.third_axis = "batch";
+    call_first("batch");
   }
   const DType dtype = source.tensor.dtype();
   const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);

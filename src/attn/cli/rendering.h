@@ -1,6 +1,7 @@
 // Renders tensors that the command line names as heat maps: text, SVG, PNG or HTML.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,12 +16,15 @@ namespace attn {
 
 struct AxisNames {
   std::string rows = "rows", columns = "columns";
-  std::string third = "head";  ///< the axis before the last two: "head" or "batch"
-  bool known = false;          ///< whether the tensor is a known output or input
+  /// The axes before the last two, from the last to the first.
+  LeadingAxes leading = kLeadingAxes;
+  std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
+  bool known = false;                     ///< whether the tensor is a known output or input
 };
 
 /// The axis names of the tensor `name` in a result. They come from the axes in the tables of
-/// outputs and inputs; other tensors have rows and columns.
+/// outputs and inputs; other tensors have rows and columns. If the result's job computed several
+/// layers of a model, outputs have the axis of layers first.
 AxisNames axis_names(const ResultFile& result, const std::string& name);
 
 /// All tensors of "FILE", or the one of "FILE#NAME".

@@ -142,7 +142,7 @@ std::vector<Option> panel_options(HeatChoice& choice) {
                "draw only these heads, such as 0,3 or 0:4; default: all, side by side"),
           text("--batch", choice.batch, "LIST", "draw only these items of the batch"),
           text("--layer", choice.layer, "LIST",
-               "draw only these layers (for axes layer, batch, head, L, S)")};
+               "draw only these layers, by their numbers in the model if the file has them")};
 }
 
 }  // namespace attn

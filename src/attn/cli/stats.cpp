@@ -211,14 +211,12 @@ HeadAxes head_axes(const Shape& shape, std::size_t inner, bool third_is_batch) {
   return axes;
 }
 
-/// The same for a tensor of a result. Layers have the numbers that the result's job gives.
+/// The same for a tensor of a result.
 HeadAxes axes_of(const ResultFile& result, const std::string& name, const Shape& shape,
                  std::size_t inner) {
-  HeadAxes axes = head_axes(shape, inner, axis_names(result, name).third == "batch");
-  const Json* layers = result.job("layer");
-  const auto* numbers = layers == nullptr ? nullptr : layers->get<JsonIntegers>();
-  if (axes.has_layers && numbers != nullptr && numbers->size() == axes.layers)
-    axes.numbers.assign(numbers->begin(), numbers->end());
+  const AxisNames names = axis_names(result, name);
+  HeadAxes axes = head_axes(shape, inner, names.leading[0] == "batch");
+  axes.numbers = names.layers;
   return axes;
 }
 

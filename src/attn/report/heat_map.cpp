@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <type_traits>
 #include <utility>
 
@@ -19,12 +20,33 @@ constexpr std::size_t kMaxPanels = 4096;
 
 [[noreturn]] void usage(const std::string& text) { throw Error(ErrorKind::usage, text); }
 
-std::size_t absolute_index(std::int64_t index, std::size_t count, const std::string& flag) {
-  const auto n = static_cast<std::int64_t>(count);
-  if (index < -n || index >= n)
-    usage(flag + " " + std::to_string(index) + ": expected " + std::to_string(-n) + " to " +
-          std::to_string(n - 1));
-  return static_cast<std::size_t>(index < 0 ? index + n : index);
+/// The elements of an axis. The user selects them by their positions, or by their numbers, which
+/// layers of a model have.
+struct AxisElements {
+  std::size_t count = 0;
+  std::vector<std::int64_t> numbers = {};  ///< empty: 0, 1, ...
+};
+
+/// "one of 3, 7"
+std::string listed(const std::vector<std::int64_t>& numbers) {
+  constexpr std::size_t kMost = 10;
+  const std::span<const std::int64_t> first(numbers.data(), std::min(numbers.size(), kMost));
+  return (numbers.size() > 1 ? "one of " : "") +
+         join(first, ", ", [](std::int64_t number) { return std::to_string(number); }) +
+         (numbers.size() > kMost ? ", ..." : "");
+}
+
+std::size_t index_of(std::int64_t number, const AxisElements& elements, const std::string& flag) {
+  const auto n = static_cast<std::int64_t>(elements.count);
+  const std::vector<std::int64_t>& numbers = elements.numbers;
+  if (number < 0 && number >= -n) return static_cast<std::size_t>(number + n);
+  if (numbers.empty() && number >= 0 && number < n) return static_cast<std::size_t>(number);
+  const auto found = std::find(numbers.begin(), numbers.end(), number);
+  if (found == numbers.end())
+    usage(
+        flag + " " + std::to_string(number) + ": expected " +
+        (numbers.empty() ? std::to_string(-n) + " to " + std::to_string(n - 1) : listed(numbers)));
+  return static_cast<std::size_t>(found - numbers.begin());
 }
 
 std::int64_t integer(const std::string& text, const std::string& flag, const std::string& typed) {
@@ -35,15 +57,28 @@ std::int64_t integer(const std::string& text, const std::string& flag, const std
   return value;
 }
 
-/// One part of a list: "3", or "A:B" with either end open, as Python slices.
-void append_part(std::vector<std::size_t>& indices, const std::string& part, std::size_t count,
-                 const std::string& flag, const std::string& typed) {
+/// One part of a list: "3", or "A:B" with either end open, as Python slices. Negative numbers count
+/// from the end of the axis.
+void append_part(std::vector<std::size_t>& indices, const std::string& part,
+                 const AxisElements& elements, const std::string& flag, const std::string& typed) {
   const std::size_t colon = part.find(':');
   if (colon == std::string::npos) {
-    indices.push_back(absolute_index(integer(part, flag, typed), count, flag));
+    indices.push_back(index_of(integer(part, flag, typed), elements, flag));
     return;
   }
-  const auto n = static_cast<std::int64_t>(count);
+  const std::vector<std::int64_t>& numbers = elements.numbers;
+  if (!numbers.empty()) {
+    const auto end = [&](const std::string& text, std::int64_t open) {
+      const std::int64_t number = text.empty() ? open : integer(text, flag, typed);
+      return number < 0 ? numbers[index_of(number, elements, flag)] : number;
+    };
+    const std::int64_t first = end(part.substr(0, colon), 0);
+    const std::int64_t last = end(part.substr(colon + 1), std::numeric_limits<std::int64_t>::max());
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      if (numbers[i] >= first && numbers[i] < last) indices.push_back(i);
+    return;
+  }
+  const auto n = static_cast<std::int64_t>(elements.count);
   const auto bound = [&](const std::string& text, std::int64_t open) {
     const std::int64_t value = text.empty() ? open : integer(text, flag, typed);
     return std::clamp(value < 0 ? value + n : value, std::int64_t{0}, n);
@@ -53,12 +88,12 @@ void append_part(std::vector<std::size_t>& indices, const std::string& part, std
     indices.push_back(static_cast<std::size_t>(i));
 }
 
-std::vector<std::size_t> selected_indices(const std::string& typed, std::size_t count,
+std::vector<std::size_t> selected_indices(const std::string& typed, const AxisElements& elements,
                                           const std::string& flag) {
   std::vector<std::size_t> indices;
   for (std::size_t start = 0; start <= typed.size();) {
     const std::size_t comma = std::min(typed.find(',', start), typed.size());
-    append_part(indices, typed.empty() ? ":" : typed.substr(start, comma - start), count, flag,
+    append_part(indices, typed.empty() ? ":" : typed.substr(start, comma - start), elements, flag,
                 typed);
     start = comma + 1;
   }
@@ -74,18 +109,9 @@ std::vector<std::string> labels_of(const std::vector<std::string>& tokens, std::
   return labels;
 }
 
-/// The names of the axes before the last two, and the indices to draw, from the innermost axis
-/// outwards.
-struct PanelAxis {
-  std::string name;
-  std::string picked, flag;  ///< the user's choice
-};
-
-std::array<PanelAxis, 3> panel_axes(const HeatSource& source, const HeatChoice& choice) {
-  const PanelAxis head{"head", choice.head, "--head"}, batch{"batch", choice.batch, "--batch"};
-  const PanelAxis layer{"layer", choice.layer, "--layer"};
-  if (source.third_axis == "head") return {head, batch, layer};
-  return {batch, head, layer};
+/// What the user picked of an axis before the last two.
+const std::string& picked_of(const std::string& axis, const HeatChoice& choice) {
+  return axis == "head" ? choice.head : axis == "batch" ? choice.batch : choice.layer;
 }
 
 /// The panels of all combinations of indices. A name contains the innermost axis of which several
@@ -93,14 +119,18 @@ std::array<PanelAxis, 3> panel_axes(const HeatSource& source, const HeatChoice& 
 std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& choice,
                                  const Shape& shape) {
   const std::size_t leading = shape.size() - 2;
-  const auto axes = panel_axes(source, choice);
+  const LeadingAxes& axes = source.leading_axes;
   for (std::size_t k = leading; k < axes.size(); ++k)
-    if (!axes[k].picked.empty())
-      usage(axes[k].flag + ": " + source.name + " " + to_string(source.tensor.shape()) +
+    if (!picked_of(axes[k], choice).empty())
+      usage("--" + axes[k] + ": " + source.name + " " + to_string(source.tensor.shape()) +
             " has no such axis");
+  std::vector<AxisElements> elements(leading);
   std::vector<std::vector<std::size_t>> indices(leading);
-  for (std::size_t k = 0; k < leading; ++k)
-    indices[k] = selected_indices(axes[k].picked, shape[leading - 1 - k], axes[k].flag);
+  for (std::size_t k = 0; k < leading; ++k) {
+    elements[k].count = shape[leading - 1 - k];
+    if (axes[k] == "layer") elements[k].numbers = source.layers;
+    indices[k] = selected_indices(picked_of(axes[k], choice), elements[k], "--" + axes[k]);
+  }
   std::size_t named = 0;
   while (named + 1 < leading && indices[named].size() == 1) ++named;
   std::vector<HeatPanel> panels{{}};
@@ -109,15 +139,16 @@ std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& cho
       throw Error(ErrorKind::data, source.name + ": expected at most " +
                                        std::to_string(kMaxPanels) + " matrices, found shape " +
                                        to_string(shape) + "; choose with --layer, --batch, --head");
-    const std::size_t count = shape[leading - 1 - k];
+    const auto& [count, numbers] = elements[k];
     std::vector<HeatPanel> next;
     for (const HeatPanel& panel : panels)
       for (const std::size_t index : indices[k]) {
         HeatPanel more = panel;
         more.matrix = panel.matrix * count + index;
         std::string& title = k > named ? more.group : more.name;
-        if (count > 1)
-          title += (title.empty() ? "" : ", ") + axes[k].name + " " + std::to_string(index);
+        if (count > 1 || !numbers.empty())
+          title += (title.empty() ? "" : ", ") + axes[k] + " " +
+                   (numbers.empty() ? std::to_string(index) : std::to_string(numbers[index]));
         next.push_back(std::move(more));
       }
     panels = std::move(next);
@@ -267,8 +298,8 @@ HeatMap make_heat_map(const HeatSource& source, const HeatChoice& choice, std::s
   const std::size_t L = shape[shape.size() - 2], S = shape.back();
   const Shape matrices{source.tensor.size() / (L * S), L, S};
   HeatMap map;
-  map.cells.rows = selected_indices(choice.rows, L, "--rows");
-  map.cells.columns = selected_indices(choice.columns, S, "--cols");
+  map.cells.rows = selected_indices(choice.rows, {L}, "--rows");
+  map.cells.columns = selected_indices(choice.columns, {S}, "--cols");
   map.cells.values = source.tensor.reshaped(matrices);
   if (source.masked) map.cells.masked = source.masked->reshaped(matrices);
   map.cells.mark = source.masks_zeros ? CellKind::zero : CellKind::hidden;

@@ -6,6 +6,8 @@
 // (HTML).
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -80,6 +82,10 @@ struct HeatMap {
   HeatRow row(const HeatPanel& panel, std::size_t i) const { return cells.row(panel.matrix, i); }
 };
 
+/// The names of the axes before the last two, from the last to the first; each once.
+using LeadingAxes = std::array<std::string, 3>;
+inline const LeadingAxes kLeadingAxes = {"head", "batch", "layer"};
+
 /// The user's selection. Negative indices count from the end.
 struct HeatChoice {
   std::string layer, batch, head;  ///< "0,3" or "0:4"; "": all, as panels
@@ -97,8 +103,9 @@ struct HeatSource {
   std::string name, what;        ///< "weights", and a description; may be ""
   std::string key;               ///< the tensor's name in its file; may be ""
   std::string row_axis = "queries", column_axis = "keys";
-  bool is_signed = false;           ///< use the diverging map for any values, as for scores
-  std::string third_axis = "head";  ///< name of the axis before the last two
+  bool is_signed = false;  ///< use the diverging map for any values, as for scores
+  LeadingAxes leading_axes = kLeadingAxes;
+  std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
   std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match
 };
 
