@@ -382,3 +382,21 @@ def test_explanation_has_the_norm_in_front_of_the_attention(folder, model_type, 
     assert "Normalised inputs" in done.stdout.decode()
     assert words in " ".join(done.stdout.decode().split())
     assert "Normalised inputs" not in run(folder, "--explain", "-", "--hidden-is", "normed").stdout.decode()
+
+
+# Shapes, which attn model inspect checks as attn run does.
+
+
+@pytest.mark.parametrize("name, shape", [("k_proj.weight", (M, M + 1)), ("v_proj.weight", (M - 1, M)),
+                                         ("o_proj.weight", (M, M + 2)), ("q_proj.bias", (M + 1,)),
+                                         ("o_proj.bias", (3,)), ("q_proj.weight", (M,)),
+                                         ("q_proj.weight", (M + 1, M))])
+def test_inspect_refuses_shapes_as_run_does(folder, name, shape):
+    write_model(folder / "model", CONFIG, tensors() | {f"model.layers.1.self_attn.{name}": np.ones(shape)})
+    refused = attn("run", "--model", "model", "--layer", 1, "--hidden", "x.npy", "-o", "out.npz", cwd=folder)
+    done = attn("model", "inspect", "model", cwd=folder)
+    found = ", ".join(map(str, shape))
+    assert_refused(refused, 65, f"self_attn.{name}")
+    assert_refused(done, 65, f"self_attn.{name}")
+    assert done.stderr.replace(b"(1, 8)", b"(4, 8)") == refused.stderr, found
+    assert attn("model", "inspect", "model", "--layer", 0, cwd=folder).returncode == 0

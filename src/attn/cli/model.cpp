@@ -119,8 +119,8 @@ Command model_command() {
   inspect.summary = "print the attention of each layer as keys of a job";
   inspect.description =
       "Prints each attention layer of a model as the job that attn run --model DIR --layer N "
-      "computes, without the hidden states. Layers with the same keys are printed together; # is "
-      "the number of the layer.";
+      "computes, without the hidden states, and checks the shapes of its tensors. Layers with the "
+      "same keys are printed together; # is the number of the layer.";
   inspect.example = "  attn model inspect Qwen3-0.6B --layer 3";
   inspect.options = {
       required(positional("DIR", args->folder, "folder of config.json and model.safetensors")),

@@ -159,18 +159,24 @@ Tensor taken(const Tensor& tensor, std::size_t axis, const std::vector<Range>& r
   return result;
 }
 
-/// `list` is the text between brackets.
-Tensor sliced(const Tensor& tensor, std::string_view list, const std::string& part,
-              MemoryCharge& charge) {
+/// `list` is the text between brackets, for a tensor of this shape.
+std::vector<AxisPart> axis_parts(std::string_view list, const Shape& shape,
+                                 const std::string& part) {
   std::vector<AxisPart> axes;
   for (std::size_t start = 0; start <= list.size();) {
     const std::size_t comma = std::min(list.find(',', start), list.size());
     axes.push_back(AxisPartReader(list.substr(start, comma - start), part).read());
     start = comma + 1;
   }
-  if (axes.size() > tensor.rank())
-    refuse_part(part, "shape " + to_string(tensor.shape()) + " has fewer than " +
+  if (axes.size() > shape.size())
+    refuse_part(part, "shape " + to_string(shape) + " has fewer than " +
                           std::to_string(axes.size()) + " axes");
+  return axes;
+}
+
+Tensor sliced(const Tensor& tensor, std::string_view list, const std::string& part,
+              MemoryCharge& charge) {
+  const std::vector<AxisPart> axes = axis_parts(list, tensor.shape(), part);
   Tensor result = tensor;
   for (std::size_t axis = 0; axis < axes.size(); ++axis)
     result = taken(result, axis, ranges_of(axes[axis], result.shape()[axis], axis, part, charge),
@@ -179,6 +185,25 @@ Tensor sliced(const Tensor& tensor, std::string_view list, const std::string& pa
   for (std::size_t axis = 0; axis < result.rank(); ++axis)
     if (axis >= axes.size() || !axes[axis].drops_axis()) shape.push_back(result.shape()[axis]);
   return result.reshaped(shape);
+}
+
+Shape sliced(const Shape& whole, std::string_view list, const std::string& part) {
+  const std::vector<AxisPart> axes = axis_parts(list, whole, part);
+  MemoryCharge unlimited(nullptr, "");
+  Shape shape;
+  for (std::size_t axis = 0; axis < whole.size(); ++axis) {
+    std::size_t kept = axis < axes.size() ? 0 : whole[axis];
+    if (axis < axes.size())
+      for (const Range& range : ranges_of(axes[axis], whole[axis], axis, part, unlimited))
+        kept += range.last - range.first;
+    if (axis >= axes.size() || !axes[axis].drops_axis()) shape.push_back(kept);
+  }
+  return shape;
+}
+
+void require_matrix(const Shape& shape, const std::string& part) {
+  if (shape.size() != 2)
+    refuse_part(part, "expected a matrix to transpose, found shape " + to_string(shape));
 }
 
 }  // namespace
@@ -204,9 +229,7 @@ Tensor part_of(const Tensor& tensor, const std::string& part, const std::string&
   Tensor result = tensor;
   for (std::string_view rest = part; !rest.empty();) {
     if (rest.starts_with(kTransposed)) {
-      if (result.rank() != 2)
-        refuse_part(part,
-                    "expected a matrix to transpose, found shape " + to_string(result.shape()));
+      require_matrix(result.shape(), part);
       charge.add(result.bytes());
       result = transposed(result);
       rest.remove_prefix(kTransposed.size());
@@ -217,6 +240,22 @@ Tensor part_of(const Tensor& tensor, const std::string& part, const std::string&
     }
   }
   charge.keep();
+  return result;
+}
+
+Shape shape_of_part(const Shape& shape, const std::string& part) {
+  Shape result = shape;
+  for (std::string_view rest = part; !rest.empty();) {
+    if (rest.starts_with(kTransposed)) {
+      require_matrix(result, part);
+      result = {result[1], result[0]};
+      rest.remove_prefix(kTransposed.size());
+    } else {
+      const std::size_t close = rest.find(']');
+      result = sliced(result, rest.substr(1, close - 1), part);
+      rest.remove_prefix(close + 1);
+    }
+  }
   return result;
 }
 

@@ -36,4 +36,7 @@ NamedPart split_part(const std::string& text);
 Tensor part_of(const Tensor& tensor, const std::string& part, const std::string& name,
                ReadBudget* budget);
 
+/// The shape of part_of() of a tensor of this shape. Errors: as part_of().
+Shape shape_of_part(const Shape& shape, const std::string& part);
+
 }  // namespace attn

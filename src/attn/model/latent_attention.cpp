@@ -37,12 +37,12 @@ class LatentProjector {
     Tensor y(DType::f64, {rows, width});
     {
       MemoryCharge copy(&files_.budget(), printable(layer_.checkpoint));
-      const Tensor W = read(name, {width, x.shape()[1]});
+      const Tensor W = read(name);
       if (W.dtype() != DType::f64) copy.add(W.size(), sizeof(double));
       y = matmul(x, cast(W, DType::f64), Second::transposed, name);
     }
     if (bias.empty()) return y;
-    const Tensor b = wide(read(bias, {width}));
+    const Tensor b = wide(read(bias));
     const auto out = y.mutable_data<double>();
     for (std::size_t i = 0; i < out.size(); ++i) out[i] += b.data<double>()[i % width];
     return y;
@@ -50,7 +50,7 @@ class LatentProjector {
 
   Tensor normalised(const Tensor& x, const std::string& weight, double epsilon) {
     const std::size_t rows = x.shape()[0], width = x.shape()[1];
-    const Tensor factors = wide(read(weight, {width})).reshaped({1, width});
+    const Tensor factors = wide(read(weight)).reshaped({1, width});
     charge(saturating_product({rows, width}));
     Options options;
     options.qk_norm = QkNorm::rms;
@@ -61,12 +61,8 @@ class LatentProjector {
   }
 
  private:
-  Tensor read(const std::string& name, const Shape& shape) {
+  Tensor read(const std::string& name) {
     Tensor tensor = files_.read({layer_.checkpoint, name});
-    if (tensor.shape() != shape)
-      throw Error(ErrorKind::data, Problem{.where = {layer_.checkpoint, name},
-                                           .expected = "shape " + to_string(shape),
-                                           .found = to_string(tensor.shape())});
     note_dtype(tensor);
     return tensor;
   }
@@ -98,12 +94,51 @@ void copy_columns(const Tensor& source, std::size_t groups, std::size_t first, s
     }
 }
 
+Shape shape_of(const LatentAttention& layer, const std::string& name, TensorFiles& files) {
+  const auto stored = files.stored(layer.checkpoint, name);
+  return stored ? stored->shape : Shape{};
+}
+
+/// The number of elements of the latent vector of the queries.
+std::size_t rank_of_queries(const LatentAttention& layer, TensorFiles& files) {
+  const Shape shape = shape_of(layer, layer.q_down, files);
+  return shape.empty() ? 0 : shape[0];
+}
+
 }  // namespace
+
+std::size_t hidden_width_of(const LatentAttention& layer, TensorFiles& files) {
+  const Shape shape = shape_of(layer, layer.kv_down, files);
+  return shape.size() == 2 ? shape[1] : 0;
+}
+
+void require_shapes(const LatentAttention& layer, TensorFiles& files) {
+  const auto require = [&](const std::string& name, const Shape& shape) {
+    if (name.empty()) return;
+    const Shape found = shape_of(layer, name, files);
+    if (found != shape)
+      throw Error(ErrorKind::data, Problem{.where = {layer.checkpoint, name},
+                                           .expected = "shape " + to_string(shape),
+                                           .found = to_string(found)});
+  };
+  const std::size_t M = hidden_width_of(layer, files), H = layer.heads, P = layer.plain_width,
+                    R = layer.rotary_width, Dv = layer.value_width, C = layer.latent_width;
+  require(layer.input_norm, {M});
+  const bool has_rank = !layer.q_down.empty();
+  const std::size_t rank = has_rank ? rank_of_queries(layer, files) : M;
+  if (has_rank) require(layer.q_down, {rank, M});
+  require(layer.q_down_bias, {rank});
+  require(layer.q_norm, {rank});
+  require(layer.q_up, {H * (P + R), rank});
+  require(layer.kv_down, {C + R, M});
+  require(layer.kv_down_bias, {C + R});
+  require(layer.kv_norm, {C});
+  require(layer.kv_up, {H * (P + Dv), C});
+}
 
 LatentTensors latent_tensors(const LatentAttention& layer, const Tensor& hidden,
                              const std::string& hidden_name, TensorFiles& files) {
-  const auto stored = files.stored(layer.checkpoint, layer.kv_down);
-  const std::size_t M = stored && stored->shape.size() == 2 ? stored->shape[1] : 0;
+  const std::size_t M = hidden_width_of(layer, files);
   const Shape& given = hidden.shape();
   if ((given.size() != 2 && given.size() != 3) || given.back() != M)
     throw Error(ErrorKind::data,
@@ -111,6 +146,7 @@ LatentTensors latent_tensors(const LatentAttention& layer, const Tensor& hidden,
                         .expected = "hidden states of width " + std::to_string(M) +
                                     ", as the layers of " + printable(layer.checkpoint),
                         .found = to_string(given)});
+  require_shapes(layer, files);
   const std::size_t H = layer.heads, P = layer.plain_width, R = layer.rotary_width,
                     Dv = layer.value_width, C = layer.latent_width;
   const std::size_t rows = M == 0 ? 0 : hidden.size() / M;
@@ -120,9 +156,7 @@ LatentTensors latent_tensors(const LatentAttention& layer, const Tensor& hidden,
 
   Tensor q = x;
   if (!layer.q_down.empty()) {
-    const auto q_down = files.stored(layer.checkpoint, layer.q_down);
-    const std::size_t rank = q_down && !q_down->shape.empty() ? q_down->shape[0] : 0;
-    q = projector.projected(q, layer.q_down, layer.q_down_bias, rank);
+    q = projector.projected(q, layer.q_down, layer.q_down_bias, rank_of_queries(layer, files));
     q = projector.normalised(q, layer.q_norm, layer.latent_epsilon);
   }
   q = projector.projected(q, layer.q_up, "", H * (P + R));

@@ -28,6 +28,13 @@ struct LatentAttention {
   std::size_t latent_width = 0;                 ///< C: of the latent vector of keys and values
 };
 
+/// The width M of the hidden states; 0 if the tensors do not tell.
+std::size_t hidden_width_of(const LatentAttention& layer, TensorFiles& files);
+
+/// Reads no elements. Errors: data, for a tensor of another shape than the widths of the layer
+/// require.
+void require_shapes(const LatentAttention& layer, TensorFiles& files);
+
 /// Before rotary positions, with the axes of the hidden states.
 struct LatentTensors {
   Tensor Q, K;  ///< (..., H*(R + P)): in each head, the rotary columns come first

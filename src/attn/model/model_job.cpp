@@ -15,6 +15,7 @@
 #include "attn/job/job.h"
 #include "attn/model/architectures.h"
 #include "attn/model/layer_series.h"
+#include "attn/model/layer_shapes.h"
 
 namespace attn {
 namespace {
@@ -338,6 +339,7 @@ Job read_job(Document& document, TensorFiles& files) {
 
 ModelLayers::ModelLayers(const std::string& folder, TensorFiles& files)
     : folder_(folder),
+      files_(files),
       model_(std::make_unique<const Model>(folder, files)),
       facts_{model_->model_type(), model_->checkpoint(), {}} {
   for (const Architecture* stack : model_->stacks())
@@ -360,6 +362,7 @@ Document ModelLayers::job(const std::string& stack, std::int64_t layer) const {
   document.name = folder_;
   for (const auto& [key, value] : job.keys())
     document.set({.key = key, .value = value, .origin = folder_, .folder = ""});
+  check_shapes(document, job, stack == "cross", files_);
   return document;
 }
 

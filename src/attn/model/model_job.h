@@ -80,11 +80,12 @@ class ModelLayers {
   std::int64_t count(const std::string& stack) const;
   /// Errors: data, if the stack has no such layer.
   void require_layer(const std::string& stack, std::int64_t layer) const;
-  /// The job of a layer, without embeddings. Errors: as expand_model().
+  /// The job of a layer, without embeddings. Errors: as expand_model() and check_shapes().
   Document job(const std::string& stack, std::int64_t layer) const;
 
  private:
   std::string folder_;
+  TensorFiles& files_;
   std::unique_ptr<const Model> model_;
   ModelFacts facts_;
 };
