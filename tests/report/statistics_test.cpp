@@ -8,13 +8,13 @@ using namespace attn;
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
 TEST_CASE("statistics exclude NaN and count it") {
-  const Statistics s = statistics_of(Tensor::of<double>({4}, {kNaN, 3, -1, kNaN}));
+  const Statistics s = statistics_of(Tensor::of<double>({4}, {kNotANumber, 3, -1, kNotANumber}));
   CHECK(s.nan == 2);
   CHECK(s.infinite == 0);
   REQUIRE(s.range.has_value());
@@ -34,7 +34,7 @@ TEST_CASE("infinities are included and counted") {
 
 TEST_CASE("there is no range without numbers") {
   CHECK_FALSE(statistics_of(Tensor(DType::f32, {0, 3})).range.has_value());
-  const Statistics s = statistics_of(Tensor::of<double>({2}, {kNaN, kNaN}));
+  const Statistics s = statistics_of(Tensor::of<double>({2}, {kNotANumber, kNotANumber}));
   CHECK(s.nan == 2);
   CHECK_FALSE(s.range.has_value());
 }
@@ -55,7 +55,7 @@ TEST_CASE("float16, bfloat16 and booleans have statistics") {
   const Statistics half = statistics_of(Tensor::of<Half>({2}, {Half(0.5), Half(-2)}));
   CHECK(double(half.range->minimum.data<Half>()[0]) == -2);
   CHECK(half.range->mean == -0.75);
-  CHECK(statistics_of(Tensor::of<BFloat16>({1}, {BFloat16(kNaN)})).nan == 1);
+  CHECK(statistics_of(Tensor::of<BFloat16>({1}, {BFloat16(kNotANumber)})).nan == 1);
   const Statistics boolean = statistics_of(Tensor::of<bool>({4}, {true, false, false, false}));
   CHECK_FALSE(boolean.range->minimum.data<bool>()[0]);
   CHECK(boolean.range->maximum.data<bool>()[0]);
