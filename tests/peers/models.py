@@ -3,7 +3,7 @@ sentence encoder.
 
 Prints a line for each model_type and exits with 1 if a layer differs. The models run with eager attention in
 float64: casts to float32 in their code are replaced. In float32, each layer has to agree with the float64 reference
-of `attn compare --reference` within its error bound.
+of `attn compare --reference` within its error bound. `attn model inspect` accepts each model.
 """
 
 import argparse
@@ -293,8 +293,10 @@ def check_layers(name, model, layers, published=None):
             (folder / "m32").symlink_to(published)
         else:
             model.to(torch.float32).save_pretrained(folder / "m32")
+        errors.append(attn("model", "inspect", "m32", cwd=folder).stderr)
         for number, stack, hidden, _, _, memory in layers:
-            errors += [error for error in [check_float32(folder, number, stack, hidden, memory)] if error]
+            errors.append(check_float32(folder, number, stack, hidden, memory))
+    errors = [error for error in errors if error]
     worst = max(results, default=np.inf)
     passed = not errors and worst <= TOLERANCE
     print(f"{'ok  ' if passed else 'FAIL'}  {name:12}  {worst:.1e}", *errors[:1], flush=True)
