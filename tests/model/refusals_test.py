@@ -315,32 +315,46 @@ def test_model_without_a_subcommand(folder):
 
 @pytest.mark.skipif(under_sanitizer(), reason="sanitizers need more memory")
 def test_layer_of_a_large_checkpoint_needs_little_memory(tmp_path):
-    """Two sparse files of 4 GiB: layer 0 is in the first, and zeros follow it."""
-    weight_map, size = {}, 4 << 30
+    """8 GB with the widths of Qwen3-4B, in sparse files. All weights are 0: a query attends to all keys alike."""
+    width, heads, kv_heads, head_width, inner, layers, per_shard = 2560, 32, 8, 128, 9728, 40, 5
+    shapes = {"self_attn.q_proj": (heads * head_width, width), "self_attn.k_proj": (kv_heads * head_width, width),
+              "self_attn.v_proj": (kv_heads * head_width, width), "self_attn.o_proj": (width, heads * head_width),
+              "mlp.gate_proj": (inner, width), "mlp.up_proj": (inner, width), "mlp.down_proj": (width, inner),
+              "input_layernorm": (width,)}
     (tmp_path / "model").mkdir()
-    for n in 0, 1:
-        header, data, name = {}, b"", f"model-{n}.safetensors"
-        for key, array in tensors().items():
-            if f"layers.{n}." in key:
-                header[key] = entry(len(data), len(data) + array.nbytes, shape=list(array.shape))
-                data += array.tobytes()
-        header[f"zeros{n}"] = entry(len(data), size)
+    weight_map, total = {}, 0
+    for first in range(0, layers, per_shard):
+        header, size, name = {}, 0, f"model-{first}.safetensors"
+        for n in range(first, first + per_shard):
+            for key, shape in shapes.items():
+                end = size + 2 * int(np.prod(shape))
+                header[f"model.layers.{n}.{key}.weight"] = entry(size, end, "BF16", list(shape))
+                size = end
         text = json.dumps(header)
-        file = build(text + " " * (-len(text) % 8), data)
+        start = build(text + " " * (-len(text) % 8), b"")
         with open(tmp_path / "model" / name, "wb") as shard:
-            shard.write(file)
+            shard.write(start)
             try:
-                shard.truncate(len(file) - len(data) + size)
+                shard.truncate(len(start) + size)
             except OSError:
                 pytest.skip("the file system has no sparse files of this size")
         weight_map |= {key: name for key in header}
+        total += size
+    assert total > 8e9
+    config = {"model_type": "llama", "hidden_size": width, "num_attention_heads": heads, "head_dim": head_width,
+              "num_key_value_heads": kv_heads, "num_hidden_layers": layers}
     (tmp_path / "model" / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
-    (tmp_path / "model" / "config.json").write_text(json.dumps(CONFIG))
-    np.save(tmp_path / "x.npy", np.ones((L, M)))
-    done, peak = attn_and_peak("run", "--model", "model", "--layer", 1, "--hidden", "x.npy", "-o", "out.npz",
-                               "--max-memory", "1G", cwd=tmp_path)
+    (tmp_path / "model" / "config.json").write_text(json.dumps(config))
+    np.save(tmp_path / "x.npy", np.ones((16, width), np.float32))
+    done, peak = attn_and_peak("run", "--model", "model", "--layer", 7, "--hidden", "x.npy", "--outputs",
+                               "weights,output", "-o", "out.npz", "--threads", "2", "--max-memory", "1G", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert peak < 200 << 20
+    assert peak < 200e6
+    with np.load(tmp_path / "out.npz") as out:
+        np.testing.assert_allclose(out["weights"][:, -1], 1 / 16, rtol=1e-6)
+    done, peak = attn_and_peak("model", "inspect", "model", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert peak < 100e6
 
 
 @pytest.mark.parametrize("keys, message", [

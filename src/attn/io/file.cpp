@@ -292,4 +292,13 @@ void fail_at(std::vector<std::string> where, std::string message) {
   throw Error(ErrorKind::data, Problem{.where = std::move(where), .message = std::move(message)});
 }
 
+void FileBytes::release_pages(std::span<const std::byte> part) const {
+  if (!mapped) return;
+  const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<std::uintptr_t>(part.data());
+  const std::uintptr_t begin = (address + page - 1) / page * page;
+  const std::uintptr_t end = (address + part.size()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 }  // namespace attn

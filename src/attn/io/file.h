@@ -55,6 +55,8 @@ struct FileBytes {
   std::string name() const { return path == "-" ? "standard input" : path; }  ///< for errors
   std::span<const std::byte> bytes() const { return {data.get(), size}; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data.get()), size}; }
+  /// Takes a part of a mapped file out of memory. It is read again when it is used.
+  void release_pages(std::span<const std::byte> part) const;
   /// Errors: io, if the file is mapped and was modified since.
   void require_unchanged() const {
     if (mapped) attn::require_unchanged(path, *mapped);

@@ -279,6 +279,29 @@ void TensorFiles::require_unchanged() const {
   for (const auto& [path, file] : files_) file.require_unchanged();
 }
 
+namespace {
+
+/// Keeps only a small part of a mapped file in memory.
+std::string digest_of_part(const FileBytes& file, std::span<const std::byte> part) {
+  constexpr std::size_t kStep = std::size_t{4} << 20;
+  Digest digest;
+  for (std::size_t at = 0; at < part.size(); at += kStep) {
+    const auto next = part.subspan(at, std::min(kStep, part.size() - at));
+    digest.add(next);
+    file.release_pages(next);
+  }
+  return digest.text();
+}
+
+}  // namespace
+
+void TensorFiles::release_pages(const Tensor& tensor) const {
+  const std::span<const std::byte> elements(tensor.raw(), tensor.bytes());
+  for (const auto& [path, file] : files_)
+    if (elements.data() >= file.data.get() && elements.data() < file.data.get() + file.size)
+      file.release_pages(elements);
+}
+
 std::vector<std::pair<std::string, std::string>> TensorFiles::digests() const {
   std::vector<std::pair<std::string, std::string>> digests;
   for (const auto& [path, file] : files_) {
@@ -289,8 +312,9 @@ std::vector<std::pair<std::string, std::string>> TensorFiles::digests() const {
     }
     for (const std::string& name : part->second) {
       const SafetensorsEntry& entry = entry_named(headers_.at(path), name, file);
-      digests.emplace_back(path + "#" + name,
-                           digest_of(file.bytes().subspan(entry.begin, entry.end - entry.begin)));
+      digests.emplace_back(
+          path + "#" + name,
+          digest_of_part(file, file.bytes().subspan(entry.begin, entry.end - entry.begin)));
     }
   }
   return digests;

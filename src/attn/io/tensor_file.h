@@ -102,6 +102,9 @@ class TensorFiles {
   std::set<std::string> paths() const;  ///< of all files read; outputs must not overwrite them
   /// Errors: io, if a mapped file was modified since.
   void require_unchanged() const;
+  /// Takes the elements of a tensor of a mapped file out of memory, when they have been copied.
+  /// They are read again when they are used.
+  void release_pages(const Tensor& tensor) const;
   const ReadLimits& limits() const { return limits_; }
   ReadBudget& budget() { return budget_; }  ///< memory of the files and tensors
 

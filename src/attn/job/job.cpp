@@ -258,13 +258,15 @@ bool is_of_flag(const Job& job, const Document& document, const Problem& problem
 constexpr std::array kProjections = {Input::W_Q, Input::W_K, Input::W_V, Input::W_O, Input::W_gate};
 
 /// Gives all weights the axes (in, out).
-void apply_weights_layout(Job& job, const Document& document) {
+void apply_weights_layout(Job& job, const Document& document, const TensorFiles& files) {
   if (job.options.weights_layout == WeightsLayout::in_out) return;
   for (const Input input : kProjections) {
     const std::string key(name_of(input));
     const Tensor* W = job.tensors.find(key);
     if (W == nullptr || W->rank() != 2 || document.find(key)->in_out) continue;
-    job.tensors.set(key, transposed(*W));
+    const Tensor given = *W;
+    job.tensors.set(key, transposed(given));
+    files.release_pages(given);
     job.transposed.insert(key);
   }
 }
@@ -413,7 +415,7 @@ Job make_job(const Document& given, TensorFiles& files) {
   for (const Entry& entry : document.entries) {
     if (entry.field->apply) entry.field->apply(entry.value, job.options);
   }
-  apply_weights_layout(job, document);
+  apply_weights_layout(job, document, files);
   job.alignment_given = is_alignment_given(document);
   job.values_given = document.find(name_of(Input::V)) != nullptr;
   job.ambiguous_weights = ambiguous_weights(job, document);
