@@ -236,6 +236,18 @@ class TestFiles:
         np.savez(tmp_path / "job.npz", Q=np.eye(3))
         assert stats("job.npz#Q", cwd=tmp_path)[0]["distance"] == 0
 
+    @pytest.mark.parametrize("outputs", ["weights", "weight_sum,entropy"])
+    def test_items_of_a_job_without_heads(self, tmp_path, outputs):
+        q = np.random.default_rng(5).standard_normal((3, 4, 2))
+        (tmp_path / "job.json").write_text(json.dumps({"Q": q.tolist(), "K": q.tolist()}))
+        assert attn("run", "job.json", "--outputs", outputs, "-o", "out.npz", cwd=tmp_path).returncode == 0
+        lines = list(map(json.loads, attn("stats", "out.npz", "--by", "item", "--format", "ndjson",
+                                          cwd=tmp_path).stdout.splitlines()))
+        assert [(line["item"], line["head"]) for line in lines] == [(0, None), (1, None), (2, None)]
+        weights = softmax(q @ q.swapaxes(1, 2) / math.sqrt(2))
+        entropies = -np.sum(weights * np.log(weights), -1).mean(-1)
+        np.testing.assert_allclose([line["entropy"] for line in lines], entropies, rtol=1e-10)
+
     @pytest.mark.parametrize("output", ["mean_weights", "dropped_weights"])
     def test_other_outputs_that_are_weights(self, tmp_path, output):
         np.savez(tmp_path / "out.npz", **{output: np.eye(3)[None], "scores": np.ones((1, 3, 3))})

@@ -215,7 +215,8 @@ HeadAxes head_axes(const Shape& shape, std::size_t inner, bool third_is_batch) {
 HeadAxes axes_of(const ResultFile& result, const std::string& name, const Shape& shape,
                  std::size_t inner) {
   const AxisNames names = axis_names(result, name);
-  HeadAxes axes = head_axes(shape, inner, names.leading[0] == "batch");
+  const bool third_is_batch = inner == 1 ? names.rows == "batches" : names.leading[0] == "batch";
+  HeadAxes axes = head_axes(shape, inner, third_is_batch);
   axes.numbers = names.layers;
   return axes;
 }
