@@ -1,4 +1,4 @@
-"""scripts/setup on systems that are not Debian."""
+"""scripts/setup: which packages are missing, and what it does on systems that are not Debian."""
 
 import os
 import shutil
@@ -59,3 +59,44 @@ def test_can_be_skipped(setup):
 
 def test_unknown_group_is_refused(setup):
     assert setup("bild").returncode == 2
+
+
+@pytest.mark.skipif(not shutil.which("dpkg-query"), reason="needs dpkg-query")
+class TestInstalledPackages:
+    @pytest.fixture
+    def missing(self, setup, tmp_path):
+        """Runs scripts/setup with a database of installed packages; returns those that it lists."""
+        for name in "env", "dpkg-query":
+            (tmp_path / name).symlink_to(shutil.which(name))
+        (tmp_path / "id").unlink()
+        for name, script in ("id", "echo 0"), ("apt-get", "exit 0"):
+            (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n")
+            (tmp_path / name).chmod(0o755)
+
+        def missing(group, *packages):
+            (tmp_path / "status").write_text("".join(
+                f"Package: {name}\nStatus: {status}\nVersion: 1\nArchitecture: all\n{more}\n"
+                for name, status, more in packages))
+            run = setup(group, DPKG_ADMINDIR=str(tmp_path))
+            assert run.returncode == 0, run.stderr
+            return [line.split()[0] for line in run.stderr.splitlines() if line.startswith("  ")]
+        return missing
+
+    ARM = "g++-aarch64-linux-gnu", "install ok installed", ""
+
+    def test_none(self, missing):
+        assert missing("arm", self.ARM, ("qemu-user", "install ok installed", "")) == []
+
+    def test_one(self, missing):
+        assert missing("arm", self.ARM) == ["qemu-user"]
+
+    def test_package_that_left_its_configuration(self, missing):
+        assert missing("arm", self.ARM, ("qemu-user", "deinstall ok config-files", "")) == ["qemu-user"]
+
+    @pytest.mark.parametrize("provides, absent", [
+        ("qemu-user", []),
+        ("qemu, qemu-user (= 7.2), other", []),
+        ("qemu-user-static", ["qemu-user"]),
+    ])
+    def test_provided_package(self, missing, provides, absent):
+        assert missing("arm", self.ARM, ("emulators", "install ok installed", f"Provides: {provides}\n")) == absent
