@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "attn/report/binary_text.h"
 #include "attn/report/heat_picture.h"
-#include "attn/report/markup.h"
 #include "attn/report/page_elements.h"
 #include "attn/report/svg.h"
 

@@ -9,6 +9,7 @@
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
 #include "attn/base/text.h"
+#include "attn/report/binary_text.h"
 #include "attn/report/markup.h"
 #include "attn/report/numpy_text.h"
 #include "attn/report/page_elements.h"

@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "attn/report/binary_text.h"
 #include "attn/report/deflate.h"
-#include "attn/report/markup.h"
 
 namespace attn {
 namespace {
@@ -73,8 +73,7 @@ class ElementsWriter {
       }
       if (sets_.size() == 2) of_sets.push_back(row_difference(of_sets[0], of_sets[1]));
       for (std::size_t s = 0; s < of_sets.size(); ++s) {
-        for (std::size_t j = 0; j < columns; ++j)
-          codes[j] = strength_code(of_sets[s].values[j], of_sets[s].kinds[j], layout_.unit);
+        strength_codes(of_sets[s], layout_.unit, codes);
         for (PageLevel& level : levels[s]) add_row(level, i, codes);
       }
     }

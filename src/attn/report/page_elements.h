@@ -15,7 +15,7 @@ namespace attn {
 
 /// How the matrices of a page are reduced for drawing.
 struct PageLayout {
-  double unit = 1;  ///< of strength_code()
+  double unit = 1;  ///< of strength_codes()
   BlockSize overview;
   std::vector<BlockSize> pyramid;  ///< larger than the blocks of the values
 };

@@ -10,16 +10,6 @@ namespace {
 
 std::size_t blocks_in(std::size_t count, std::size_t size) { return (count + size - 1) / size; }
 
-}  // namespace
-
-double code_unit(double largest) {
-  constexpr int kTopExponent = 14;
-  if (!(largest > 0) || !std::isfinite(largest)) return 1;
-  int exponent = 0;
-  std::frexp(largest, &exponent);  // largest < 2^exponent
-  return std::ldexp(1.0, std::max(exponent - kTopExponent, -1021));
-}
-
 std::uint16_t strength_code(double value, CellKind kind, double unit) {
   constexpr unsigned kZeroRank = 1, kFirstValue = 2, kNanRank = 0x7FFF;
   switch (kind) {
@@ -34,6 +24,21 @@ std::uint16_t strength_code(double value, CellKind kind, double unit) {
   }
   const unsigned rank = kFirstValue + Half(std::abs(value) / unit).bits;
   return static_cast<std::uint16_t>(2 * rank + (value < 0 ? 1 : 0));
+}
+
+}  // namespace
+
+double code_unit(double largest) {
+  constexpr int kTopExponent = 14;
+  if (!(largest > 0) || !std::isfinite(largest)) return 1;
+  int exponent = 0;
+  std::frexp(largest, &exponent);  // largest < 2^exponent
+  return std::ldexp(1.0, std::max(exponent - kTopExponent, -1021));
+}
+
+void strength_codes(const HeatRow& row, double unit, std::span<std::uint16_t> codes) {
+  for (std::size_t j = 0; j < codes.size(); ++j)
+    codes[j] = strength_code(row.values[j], row.kinds[j], unit);
 }
 
 PageLevel page_level(std::size_t rows, std::size_t columns, std::size_t tall, std::size_t wide) {

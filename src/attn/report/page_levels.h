@@ -21,7 +21,8 @@ namespace attn {
 /// A power of two such that largest / unit is at most 2^14. 1 for a largest magnitude of 0.
 double code_unit(double largest);
 
-std::uint16_t strength_code(double value, CellKind kind, double unit);
+/// The code of each cell of a row.
+void strength_codes(const HeatRow& row, double unit, std::span<std::uint16_t> codes);
 
 /// A matrix reduced by blocks of tall x wide cells.
 struct PageLevel {

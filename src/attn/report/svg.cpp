@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "attn/base/text.h"
+#include "attn/report/binary_text.h"
 #include "attn/report/markup.h"
 #include "attn/report/png.h"
 
