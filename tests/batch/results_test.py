@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from support.attn import attn
+from support.attn import assert_error, attn
 from support.jobs import contents, is_expected, job, manifest_of, write_jobs
 
 
@@ -195,6 +195,13 @@ class TestExistingResult:
         assert b"kept/job0000.npz: already exists" in run.stderr
         assert list(contents(tmp_path / "kept")) == ["job0000.npz"]
         assert (tmp_path / "kept" / "job0000.npz").read_text() == "mine"
+
+    @pytest.mark.parametrize("count, others", [(2, "1 other"), (3, "2 others")])
+    def test_several_are_counted(self, batch, paths, tmp_path, count, others):
+        for path in paths[:count]:
+            (tmp_path / "kept" / path.name).with_suffix(".npz").write_text("mine")
+        run = batch(*paths[:count], "--out-dir", "kept")
+        assert_error(run, 73, f"kept/job0000.npz and {others}: already exist; --force replaces")
 
     def test_is_skipped_with_no_clobber(self, after_no_clobber, tmp_path):
         assert after_no_clobber.returncode == 0

@@ -121,7 +121,8 @@ def test_resumed_run_has_the_rows_of_all_jobs(batch, tmp_path, flags):
     assert [rows[i]["outputs"] for i in (0, 2)] == [first[i]["outputs"] for i in (0, 2)]
 
 
-WARNING = "attn: warning: the summary has no statistics of 2 skipped jobs; --force runs all jobs again"
+WARNING = "attn: warning: the summary has no statistics of 2 skipped jobs; --force instead of --resume or " \
+          "--no-clobber runs all jobs again"
 
 
 @pytest.mark.parametrize("flag", ["--resume", "--no-clobber"])

@@ -446,11 +446,13 @@ void refuse_overwriting(const std::vector<JobFile>& files, const BatchArgs& args
   const bool expected = args.force || args.resume || args.no_clobber || args.dry_run;
   if (existing.count == 0 || expected) return;
   Manifest::require_unlocked(manifest);
+  const std::size_t more = existing.count - 1;
   const std::string others =
-      existing.count == 1 ? "" : " and " + std::to_string(existing.count - 1) + " others";
+      more == 0 ? "" : " and " + std::to_string(more) + (more == 1 ? " other" : " others");
   throw Error(ErrorKind::cannot_create,
               printable(existing.first) + others +
-                  ": already exists; --force replaces, --no-clobber skips existing results, "
+                  (more == 0 ? ": already exists" : ": already exist") +
+                  "; --force replaces, --no-clobber skips existing results, "
                   "--resume continues an earlier run");
 }
 

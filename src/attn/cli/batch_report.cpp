@@ -243,7 +243,7 @@ void BatchReport::warning(const Outcome& outcome) {
 void BatchReport::skipped_without_statistics(std::size_t count) {
   if (count == 0 || options_.json || options_.quiet) return;
   say("warning: the summary has no statistics of " + counted(count, "skipped job") +
-      "; --force runs all jobs again");
+      "; --force instead of --resume or --no-clobber runs all jobs again");
 }
 
 void BatchReport::tick() {
