@@ -97,12 +97,35 @@ int run_other(int argc, char** argv) {
 }
 
 /// If all ranks are on one host, lets Open MPI start without its search for fast networks, which
-/// takes 0.2 s. A value that the user chose (mpirun --mca pml) remains.
+/// takes 0.2 s. A value of mpirun --mca pml or of the environment remains; one in a file of MCA
+/// parameters does not.
 void skip_network_search() {
   const char* all = std::getenv("OMPI_COMM_WORLD_SIZE");
   const char* ranks_of_host = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (all == nullptr || ranks_of_host == nullptr) return;  // another library
   if (std::string_view(all) == ranks_of_host) setenv("OMPI_MCA_pml", "ob1", 0);
+}
+
+/// Whether mpirun has started several ranks, but of another MPI library: each of them is alone.
+bool has_wrong_launcher(const attn::MpiTeam& team) {
+  if (team.size() > 1) return false;
+  for (const char* variable : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
+    if (const char* size = std::getenv(variable); size != nullptr && std::atoi(size) > 1)
+      return true;
+  return false;
+}
+
+int refuse_launcher() {
+  char library[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(library, &length);
+  const std::string_view name(library, static_cast<std::size_t>(length));
+  std::fputs(("attn: this mpirun is of another MPI library; use that of " +
+              std::string(name.substr(0, name.find_first_of(",\n"))) + "\n")
+                 .c_str(),
+             stderr);
+  MPI_Finalize();
+  return 70;
 }
 
 }  // namespace
@@ -121,6 +144,7 @@ int main(int argc, char** argv) {
     MPI_Finalize();
     return 70;
   }
+  if (has_wrong_launcher(team)) return refuse_launcher();
   ranks = &team;
   attn::set_team(
       &team, {.members_of_host = team.ranks_of_host(), .threads = team.threads(), .leave = leave});

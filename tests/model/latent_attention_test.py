@@ -181,7 +181,10 @@ def test_tensor_of_another_shape(tmp_path, name):
     ({"kv_lora_rank": "absent"}, {}, "model/config.json: kv_lora_rank: expected a whole number"),
     ({"v_head_dim": 2 ** 40}, {}, "model/config.json: v_head_dim: expected a whole number from 1 to 1000000000"),
     ({}, {"self_attn.kv_b_proj.weight": None}, "has no tensor 'model.layers.0.self_attn.kv_b_proj.weight'"),
-    ({}, {"self_attn.kv_a_proj_with_mqa.weight": (C + R,)}, "hidden states of width 0"),
+    ({}, {"self_attn.kv_a_proj_with_mqa.weight": (C + R,)},
+     f"model.layers.0.self_attn.kv_a_proj_with_mqa.weight: expected a matrix, found ({C + R},)"),
+    ({}, {"self_attn.q_a_proj.weight": (RANK,)},
+     f"model.layers.0.self_attn.q_a_proj.weight: expected a matrix, found ({RANK},)"),
 ])
 def test_models_that_do_not_fit(tmp_path, keys, shapes, message):
     kept = {name: shapes.get(name, shape) for name, shape in SHAPES.items()}
@@ -190,6 +193,7 @@ def test_models_that_do_not_fit(tmp_path, keys, shapes, message):
     done = attn("run", "--model", "model", "--layer", 0, "--hidden", "x.npy", cwd=folder)
     assert_error(done, 65, message)
     assert done.stderr.count(b"\n") == 1
+    assert_error(attn("model", "inspect", "model", cwd=folder), 65, message)
 
 
 @pytest.mark.parametrize("shape, message", [

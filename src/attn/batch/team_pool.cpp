@@ -140,7 +140,7 @@ PoolEnd run_received_items(ReceivedItems& items, const PoolOptions& options, con
 
 /// A member as member 0 sees it.
 struct TeamMember {
-  std::size_t workers = 1;                      ///< until it has told how many it has
+  std::size_t workers = 0;                      ///< 0 until it has told how many it has
   std::map<std::size_t, Item> unfinished = {};  ///< by sequence
   std::size_t line_bytes = 0;                   ///< of the lines of unfinished items
   RecentMean mean = {};                         ///< of finished items
@@ -173,6 +173,10 @@ class TeamPool {
 
  private:
   void start_own_member();
+  bool have_all_announced() const {
+    return std::all_of(members_.begin(), members_.end(),
+                       [](const TeamMember& member) { return member.workers > 0; });
+  }
   bool feed();
   std::optional<Assignment> next_item();
   TeamMember* freest_member();
@@ -219,6 +223,8 @@ PoolEnd TeamPool::run() {
       tick();
       if (has_own_ended_) throw Error(ErrorKind::internal, "the workers of rank 0 have ended");
     }
+    while (!have_all_announced())  // no message may be left when MPI ends
+      if (!collect()) pause.wait();
     report();
     std::string end;
     append_end(end);
@@ -291,6 +297,7 @@ TeamMember* TeamPool::freest_member() {
 bool TeamPool::can_take_another(const TeamMember& member) const {
   const std::size_t count = member.unfinished.size();
   if (count < member.workers) return true;
+  if (member.workers == 0) return false;
   if (options_.fail_fast || !member.mean.is_known() || is_slow(member)) return false;
   const double ahead = member.mean.items_in(kTeamWorkAhead);
   return count < kMaxItemsOfMember && member.line_bytes < kMaxLinesOfMember &&

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -190,35 +192,42 @@ void limit_empty_tensor(const Shape& shape) {
                         .found = to_string(shape)});
 }
 
-/// The axes before the last `inner` ones. `third_is_batch`: a single axis is the batch. Errors:
-/// data, for too few or too many axes and as limit_empty_tensor().
-HeadAxes head_axes(const Shape& shape, std::size_t inner, bool third_is_batch) {
-  if (shape.size() < inner || shape.size() > inner + 3)
+/// The axes of a tensor of a result before the last `inner` ones: layers, batch, heads, of which
+/// some may be missing. Errors: data, for too few or too many axes and as limit_empty_tensor().
+HeadAxes head_axes(const ResultFile& result, const std::string& name, std::size_t inner) {
+  const Shape& shape = result.tensors.at(name).shape();
+  const auto refuse = [&] {
     throw Error(ErrorKind::data,
                 Problem{.expected = std::to_string(inner) + " to " + std::to_string(inner + 3) +
                                     " axes: layer, batch, head, " + (inner == 2 ? "L, S" : "L"),
                         .found = to_string(shape)});
+  };
+  if (shape.size() < inner || shape.size() > inner + 3) refuse();
   limit_empty_tensor(shape);
-  HeadAxes axes;
-  std::size_t outer = shape.size() - inner;
-  if (outer == 1 && third_is_batch) {
-    axes.items = shape[0], axes.has_items = true;
-    return axes;
+  const AxisNames names = axis_names(result, name);
+  LeadingAxes leading = names.leading;
+  if (inner == 1) leading = {names.rows == "batches" ? "batch" : "head", "batch", "layer"};
+  HeadAxes axes{.numbers = names.layers};
+  std::size_t next = 0;  // in kLeadingAxes; each axis precedes those that it contains
+  for (std::size_t outer = shape.size() - inner; outer > 0; ++next) {
+    const auto found =
+        std::find(kLeadingAxes.begin(), kLeadingAxes.end(), leading[shape.size() - inner - outer]);
+    next = std::max(next, static_cast<std::size_t>(found - kLeadingAxes.begin()));
+    if (next >= kLeadingAxes.size()) refuse();
+    const std::size_t length = shape[--outer];
+    if (kLeadingAxes[next] == "head") axes.heads = length, axes.has_heads = true;
+    if (kLeadingAxes[next] == "batch") axes.items = length, axes.has_items = true;
+    if (kLeadingAxes[next] == "layer") axes.layers = length, axes.has_layers = true;
   }
-  if (outer > 0) axes.heads = shape[--outer], axes.has_heads = true;
-  if (outer > 0) axes.items = shape[--outer], axes.has_items = true;
-  if (outer > 0) axes.layers = shape[--outer], axes.has_layers = true;
   return axes;
 }
 
-/// The same for a tensor of a result.
-HeadAxes axes_of(const ResultFile& result, const std::string& name, const Shape& shape,
-                 std::size_t inner) {
-  const AxisNames names = axis_names(result, name);
-  const bool third_is_batch = inner == 1 ? names.rows == "batches" : names.leading[0] == "batch";
-  HeadAxes axes = head_axes(shape, inner, third_is_batch);
-  axes.numbers = names.layers;
-  return axes;
+/// All tensors of "FILE" with what the file states about its job, or the tensor of "FILE#NAME".
+ResultFile result_of(const TensorRef& ref, TensorFiles& files) {
+  if (ref.member.empty()) return read_result(ref.path, files);
+  ResultFile result;
+  result.tensors = tensors_of(ref, files);
+  return result;
 }
 
 /// Identifies a line of the table; -1 for an axis that the tensor lacks or that is pooled.
@@ -303,11 +312,7 @@ class Collector {
     job_.clear();
     TensorFiles files(limits_);
     const TensorRef ref = parse_tensor_ref(file);
-    ResultFile result;
-    if (ref.member.empty())
-      result = read_result(ref.path, files);
-    else
-      result.tensors = tensors_of(ref, files);
+    const ResultFile result = result_of(ref, files);
     within(printable(file), [&] {
       if (ref.member.empty())
         add_file(result, files);
@@ -404,7 +409,7 @@ class Collector {
                    const std::optional<Tensor>& ids, TensorFiles& files) {
     const Tensor& weights = result.tensors.at(name);
     const Shape& shape = weights.shape();
-    const HeadAxes axes = axes_of(result, name, shape, 2);
+    const HeadAxes axes = head_axes(result, name, 2);
     const std::size_t L = *(shape.end() - 2), S = shape.back();
     charge_lines(axes, files);
     if (ids && (ids->shape().back() != S || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
@@ -456,7 +461,7 @@ class Collector {
       throw Error(ErrorKind::data, Problem{.message = "--similarity requires weights"});
     const std::string total(name_of(Output::weight_sum));
     const Tensor weight_sums = converted(result.tensors.at(total), DType::f64, files);
-    const HeadAxes axes = axes_of(result, total, weight_sums.shape(), 1);
+    const HeadAxes axes = head_axes(result, total, 1);
     charge_lines(axes, files);
     std::vector<std::optional<Tensor>> rows(kStatistics.size());
     for (std::size_t k = 0; k < rows.size(); ++k)
@@ -618,10 +623,9 @@ struct RolloutArgs {
   LimitArgs limits;
 };
 
-/// (layers, B, H, L, S) of a tensor whose last axes are L, S.
-Tensor with_all_axes(const Tensor& weights) {
+/// (layers, B, H, L, S) of weights (..., L, S) with these axes.
+Tensor with_all_axes(const Tensor& weights, const HeadAxes& axes) {
   const Shape& shape = weights.shape();
-  const HeadAxes axes = head_axes(shape, 2, false);
   return weights.reshaped({axes.layers, axes.items, axes.heads, *(shape.end() - 2), shape.back()});
 }
 
@@ -638,6 +642,15 @@ void check_layer(const Tensor& given, const Shape& shape, const std::optional<Sh
                       .found = to_string(given.shape())});
 }
 
+/// Errors: data, unless each layer comes after all layers below it.
+void require_ascending(const std::vector<std::int64_t>& numbers) {
+  const auto wrong = std::adjacent_find(numbers.begin(), numbers.end(), std::greater_equal<>());
+  if (wrong != numbers.end())
+    throw Error(ErrorKind::data, Problem{.expected = "layers in ascending order",
+                                         .found = std::to_string(*std::next(wrong)) + " after " +
+                                                  std::to_string(*wrong)});
+}
+
 /// Copies of a layer's matrices (B, L, L) in doubles: fused, the result before and after, and the
 /// order of their elements.
 std::size_t rollout_bytes(const Shape& shape) {
@@ -648,19 +661,24 @@ std::size_t rollout_bytes(const Shape& shape) {
 int print_rollout(const RolloutArgs& args) {
   TensorFiles files(reading_limits(args.limits, FileAccess::map));
   Rollout rollout(args.options);
+  std::vector<std::int64_t> numbers;  // of the layers so far, as far as they are known
   bool is_batched = false;
   for (const std::string& file : files_of(args.layers)) {
     const TensorRef ref = parse_tensor_ref(file);
-    const TensorMap tensors = tensors_of(ref, files);
+    const ResultFile layer_file = result_of(ref, files);
+    const TensorMap& tensors = layer_file.tensors;
     const std::vector<std::string> names =
         ref.member.empty() ? within(printable(file), [&] { return weights_in(tensors); })
                            : tensors.names();
     for (const std::string& name : names)
       within(label_of(file, name), [&] {
-        const Tensor weights = with_all_axes(tensors.at(name));
+        const HeadAxes axes = head_axes(layer_file, name, 2);
+        const Tensor weights = with_all_axes(tensors.at(name), axes);
         check_layer(tensors.at(name), weights.shape(),
                     rollout.has_layers() ? std::optional(rollout.result().shape()) : std::nullopt);
-        is_batched |= tensors.at(name).rank() > 3;
+        is_batched |= axes.has_items;
+        numbers.insert(numbers.end(), axes.numbers.begin(), axes.numbers.end());
+        require_ascending(numbers);
         files.budget().charge(rollout_bytes(weights.shape()), "", "multiply");
         for (std::size_t layer = 0; layer < weights.shape()[0]; ++layer)
           rollout.add_layer(weights.at(layer));

@@ -9,7 +9,8 @@ namespace attn {
 
 /// Prepares the layer's job for the hidden states of one token. `document` has the keys of the
 /// layer. Weights of projections are not read. `is_cross`: keys and values come from other hidden
-/// states. Errors: data, as prepare_job(), for the first tensor of another shape.
+/// states. Errors: data, as require_shapes(), make_job() and prepare_job(), for the first tensor of
+/// another shape.
 void check_shapes(Document document, const LayerJob& layer, bool is_cross, TensorFiles& files);
 
 }  // namespace attn

@@ -27,13 +27,14 @@ struct AxisElements {
   std::vector<std::int64_t> numbers = {};  ///< empty: 0, 1, ...
 };
 
-/// "one of 3, 7"
+/// "3, 7, or -2 to -1"
 std::string listed(const std::vector<std::int64_t>& numbers) {
   constexpr std::size_t kMost = 10;
   const std::span<const std::int64_t> first(numbers.data(), std::min(numbers.size(), kMost));
-  return (numbers.size() > 1 ? "one of " : "") +
-         join(first, ", ", [](std::int64_t number) { return std::to_string(number); }) +
-         (numbers.size() > kMost ? ", ..." : "");
+  const std::string least = std::to_string(-static_cast<std::int64_t>(numbers.size()));
+  return join(first, ", ", [](std::int64_t number) { return std::to_string(number); }) +
+         (numbers.size() > kMost ? ", ..." : "") + ", or " +
+         (numbers.size() > 1 ? least + " to " : "") + "-1";
 }
 
 std::size_t index_of(std::int64_t number, const AxisElements& elements, const std::string& flag) {
@@ -57,8 +58,8 @@ std::int64_t integer(const std::string& text, const std::string& flag, const std
   return value;
 }
 
-/// One part of a list: "3", or "A:B" with either end open, as Python slices. Negative numbers count
-/// from the end of the axis.
+/// One part of a list: "3", or "A:B" with either end open. Positions are sliced as in Python;
+/// numbered layers are those with A <= number < B. Negative ones count from the end of the axis.
 void append_part(std::vector<std::size_t>& indices, const std::string& part,
                  const AxisElements& elements, const std::string& flag, const std::string& typed) {
   const std::size_t colon = part.find(':');
@@ -70,6 +71,8 @@ void append_part(std::vector<std::size_t>& indices, const std::string& part,
   if (!numbers.empty()) {
     const auto end = [&](const std::string& text, std::int64_t open) {
       const std::int64_t number = text.empty() ? open : integer(text, flag, typed);
+      if (number < -static_cast<std::int64_t>(numbers.size()))  // before all
+        return std::numeric_limits<std::int64_t>::min();
       return number < 0 ? numbers[index_of(number, elements, flag)] : number;
     };
     const std::int64_t first = end(part.substr(0, colon), 0);
