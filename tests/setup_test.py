@@ -32,6 +32,7 @@ def test_fails_without_apt_and_lists_the_packages(setup):
 @pytest.mark.parametrize("manager, command", [
     ("dnf", "  sudo dnf install gcc-c++ cmake ninja-build cli11-devel json-devel "),
     ("pacman", "  sudo pacman -S --needed gcc cmake ninja cli11 nlohmann-json "),
+    ("brew", "  brew install gcc cmake ninja cli11 nlohmann-json "),
 ])
 def test_names_the_packages_of_the_system(setup, tmp_path, manager, command):
     (tmp_path / manager).symlink_to(shutil.which("true"))
