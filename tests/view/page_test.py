@@ -354,13 +354,30 @@ def test_large_files_are_not_read_into_memory(tmp_path):
 # Statistics of heads.
 
 
-def statistics_of(w):
-    """The formulas of docs/statistics.md."""
+def statistics_of(w, own=None):
+    """The formulas of docs/statistics.md. `own`: the keys at the positions of the queries."""
     L, S = w.shape
-    i, j = np.arange(L)[:, None] + max(S - L, 0), np.arange(S)
+    i, j = np.reshape(np.arange(L) + max(S - L, 0) if own is None else own, (L, 1)), np.arange(S)
     entropy = -np.where(w > 0, w * np.log(np.where(w > 0, w, 1)), 0).sum(1)
     return {"entropy": entropy.mean(), "first": w[:, 0].sum() / w.sum(), "distance": (w * np.abs(i - j)).sum() / w.sum(),
             "previous": w[i - 1 == j].sum() / w.sum()}
+
+
+def result_of_rows(folder, rows, chosen):
+    """Writes rows.npz and run.html of causal self-attention over 8 tokens, and returns the weights."""
+    x = np.random.default_rng(4).standard_normal((2, 8, 4))
+    np.save(folder / "x.npy", x)
+    run = attn("run", "--q", "x.npy", "--k", "x.npy", "--causal", "--rows=" + rows, "--outputs", "weights", "-o", "rows.npz",
+               "--view=run.html", "--force", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    scores = x @ x.swapaxes(1, 2) / 2 + np.triu(np.full((8, 8), -np.inf), 1)
+    return (np.exp(scores) / np.exp(scores).sum(-1, keepdims=True))[:, chosen]
+
+
+def assert_statistics(found, weights, own, which=0):
+    for name in "entropy", "first", "distance", "previous":
+        np.testing.assert_allclose(found.statistic(name)[which], [statistics_of(head, own)[name] for head in weights],
+                                   rtol=1e-5, atol=1e-9)
 
 
 class TestStatistics:
@@ -399,6 +416,27 @@ class TestStatistics:
         np.savez(tmp_path / "w.npz", weights=np.eye(6))
         found = Numbers(page(tmp_path, "w.npz", "--rows", "3:", "--cols", "1:")[0])
         assert found.statistic("distance")[0] == [0]
+
+    ROWS = {"0:3": [0, 1, 2], "5,1,-2": [5, 1, 6], "2": [2], "4:8": [4, 5, 6, 7]}
+
+    @pytest.mark.parametrize("rows", ROWS)
+    def test_place_the_queries_that_the_job_selected(self, tmp_path, rows):
+        w = result_of_rows(tmp_path, rows, self.ROWS[rows])
+        for text in (tmp_path / "run.html").read_text(), page(tmp_path, "rows.npz")[0]:
+            assert_statistics(Numbers(text), w, self.ROWS[rows])
+
+    def test_place_the_drawn_ones_of_the_queries_that_the_job_selected(self, tmp_path):
+        w = result_of_rows(tmp_path, "5,1,-2", [5, 1, 6])
+        found = Numbers(page(tmp_path, "rows.npz", "--rows", "2,0")[0])
+        assert_statistics(found, w[:, [2, 0]], [6, 5])
+
+    def test_place_the_queries_of_each_of_two_results(self, tmp_path):
+        first = result_of_rows(tmp_path, "0:3", [0, 1, 2])
+        (tmp_path / "rows.npz").rename(tmp_path / "first.npz")
+        second = result_of_rows(tmp_path, "5,1,-2", [5, 1, 6])
+        found = Numbers(page(tmp_path, "first.npz", "rows.npz")[0])
+        assert_statistics(found, first, [0, 1, 2], 0)
+        assert_statistics(found, second, [5, 1, 6], 1)
 
 
 # Colours.

@@ -127,6 +127,25 @@ AxisNames axis_names(const ResultFile& result, const std::string& name) {
   return names;
 }
 
+std::vector<std::int64_t> selected_queries(const ResultFile& result) {
+  const Json* rows = result.job("rows");
+  const auto* selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
+  if (selected == nullptr) return {};
+  return {selected->begin(), selected->end()};
+}
+
+std::vector<std::int64_t> own_keys(const std::vector<std::int64_t>& selected, std::size_t L,
+                                   std::size_t S) {
+  std::vector<std::int64_t> own(L);
+  const auto keys = static_cast<std::int64_t>(S);
+  for (std::size_t i = 0; i < L; ++i)
+    if (selected.size() == L)
+      own[i] = selected[i] < 0 ? selected[i] + keys : selected[i];
+    else
+      own[i] = static_cast<std::int64_t>(i + (S > L ? S - L : 0));
+  return own;
+}
+
 TensorMap tensors_of(const TensorRef& ref, TensorFiles& files) {
   if (ref.member.empty()) return files.all(ref.path);
   TensorMap tensors;
@@ -141,17 +160,17 @@ std::string label_of(const std::string& path, const std::string& name) {
 namespace {
 
 /// The tokens of the rows that were computed (--rows); without tokens, the rows' positions.
-std::vector<std::string> tokens_of_rows(const std::vector<std::string>& tokens, const Json* rows) {
-  const auto* selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
-  if (selected == nullptr) return tokens;
+std::vector<std::string> tokens_of_rows(const std::vector<std::string>& tokens,
+                                        const std::vector<std::int64_t>& selected) {
+  if (selected.empty()) return tokens;
   if (tokens.empty()) {
     std::vector<std::string> positions;
-    for (const std::int64_t row : *selected) positions.push_back(std::to_string(row));
+    for (const std::int64_t row : selected) positions.push_back(std::to_string(row));
     return positions;
   }
   const auto count = static_cast<std::int64_t>(tokens.size());
   std::vector<std::string> picked;
-  for (const std::int64_t row : *selected) {
+  for (const std::int64_t row : selected) {
     const std::int64_t at = row < 0 ? row + count : row;
     if (at < 0 || at >= count) return tokens;
     picked.push_back(tokens[static_cast<std::size_t>(at)]);
@@ -162,7 +181,7 @@ std::vector<std::string> tokens_of_rows(const std::vector<std::string>& tokens, 
 /// Labels of an axis whose elements are tokens, or whose meaning is unknown.
 std::vector<std::string> labels_of(const std::string& axis, bool known, const ResultFile& result) {
   if (axis == "queries" || axis == "tokens" || (axis == "rows" && !known))
-    return tokens_of_rows(result.tokens, result.job("rows"));
+    return tokens_of_rows(result.tokens, selected_queries(result));
   if (axis == "keys" || (axis == "columns" && !known)) return result.tokens;
   return {};
 }
@@ -248,6 +267,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.column_axis = axes.columns;
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
+  source.selected_queries = selected_queries(result);
   source.row_tokens = labels_of(axes.rows, axes.known, result);
   source.column_tokens = labels_of(axes.columns, axes.known, result);
   const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
@@ -275,6 +295,9 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   const DType dtype = source.tensor.dtype();
   const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
   PageSet set{file, make_heat_map(source, choice, threads_for(source.tensor)), wide ? 64 : 32};
+  const Shape& matrices = set.map.cells.values.shape();
+  const auto own = own_keys(source.selected_queries, matrices[1], matrices[2]);
+  for (const std::size_t row : set.map.cells.rows) set.own_keys.push_back(own[row]);
   if (choice.rows.empty() && choice.columns.empty()) set.key = source.key;
   return set;
 }

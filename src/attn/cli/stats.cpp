@@ -375,21 +375,6 @@ class Collector {
     files.budget().charge(saturating_product({axes.count(), kBytesPerLine}), "", "list");
   }
 
-  /// Where queries are among the keys: the rows that the job selected, or the last ones.
-  static std::vector<std::int64_t> own_keys(const ResultFile& result, std::size_t L,
-                                            std::size_t S) {
-    std::vector<std::int64_t> own(L);
-    const Json* rows = result.job("rows");
-    const auto* selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
-    const auto keys = static_cast<std::int64_t>(S);
-    for (std::size_t i = 0; i < L; ++i)
-      if (selected != nullptr && selected->size() == L)
-        own[i] = (*selected)[i] < 0 ? (*selected)[i] + keys : (*selected)[i];
-      else
-        own[i] = static_cast<std::int64_t>(i + (S > L ? S - L : 0));
-    return own;
-  }
-
   /// With the job's name, if it is in a bundle and its lines are its own.
   std::string name_in_table(const std::string& name) const {
     if (job_.empty() || args_.by == Grouping::all) return name;
@@ -421,7 +406,7 @@ class Collector {
       return add_similarity(weights.reshaped({axes.layers, axes.items, axes.heads, L, S}), name,
                             axes, files);
     const Tensor matrices = weights.reshaped({axes.count(), L, S});
-    SequenceTokens tokens{.own_keys = own_keys(result, L, S)};
+    SequenceTokens tokens{.own_keys = own_keys(selected_queries(result), L, S)};
     for (std::size_t i = 0; i < axes.count(); ++i) {
       const std::size_t item = i / axes.heads % axes.items;
       if (ids)

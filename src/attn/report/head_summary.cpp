@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 
 namespace attn {
 
-HeadSummarizer::HeadSummarizer(const std::vector<std::size_t>& queries,
-                               const std::vector<std::size_t>& keys, std::size_t L, std::size_t S)
-    : queries_(queries), keys_(keys), offset_(S >= L ? S - L : 0) {}
+HeadSummarizer::HeadSummarizer(const std::vector<std::int64_t>& own_keys,
+                               const std::vector<std::size_t>& keys)
+    : own_keys_(own_keys), keys_(keys) {}
 
 void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
   double sum = 0, largest = 0;
@@ -22,18 +23,18 @@ void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
   negative_ |= negative;
   sum_.largest = std::max(sum_.largest, largest);
   if (has_nan || negative_ || !(sum > 0) || !std::isfinite(sum)) return;
-  const std::size_t position = queries_[i] + offset_;
+  const std::int64_t own = own_keys_[i];
   ++rows_;
   weight_sum_ += sum;
   double entropy = 0, distance = 0;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
     const double weight = row.values[j];
     if (!(weight > 0)) continue;
-    const std::size_t key = keys_[j];
+    const auto key = static_cast<std::int64_t>(keys_[j]);
     entropy -= weight * std::log(weight);
-    distance += weight * static_cast<double>(std::max(position, key) - std::min(position, key));
+    distance += weight * static_cast<double>(std::abs(own - key));
     if (key == 0) sum_.first += weight;
-    if (key + 1 == position) sum_.previous += weight;
+    if (key + 1 == own) sum_.previous += weight;
   }
   sum_.entropy += entropy;
   sum_.distance += distance;

@@ -22,19 +22,16 @@ struct HeadSummary {
 /// Collects the rows of a head.
 class HeadSummarizer {
  public:
-  /// `queries` and `keys` are the drawn rows and columns, of a tensor (L, S); both
-  /// must outlive this object. If S >= L, the last query is at the position of the last key;
-  /// otherwise the first query is at that of the first key.
-  HeadSummarizer(const std::vector<std::size_t>& queries, const std::vector<std::size_t>& keys,
-                 std::size_t L, std::size_t S);
+  /// `own_keys` has the key at the position of each drawn query, `keys` the drawn keys; both must
+  /// outlive this object.
+  HeadSummarizer(const std::vector<std::int64_t>& own_keys, const std::vector<std::size_t>& keys);
 
-  void add(const HeatRow& row, std::size_t i);  ///< of queries[i]
+  void add(const HeatRow& row, std::size_t i);  ///< of the drawn query i
   HeadSummary summary() const;
 
  private:
-  const std::vector<std::size_t>& queries_;
+  const std::vector<std::int64_t>& own_keys_;
   const std::vector<std::size_t>& keys_;
-  std::size_t offset_;
   bool negative_ = false;
   std::size_t rows_ = 0;
   double weight_sum_ = 0;

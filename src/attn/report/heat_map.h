@@ -106,6 +106,7 @@ struct HeatSource {
   bool is_signed = false;  ///< use the diverging map for any values, as for scores
   LeadingAxes leading_axes = kLeadingAxes;
   std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
+  std::vector<std::int64_t> selected_queries = {};     ///< `rows` of the job; empty: all
   std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match
 };
 
