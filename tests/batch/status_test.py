@@ -148,15 +148,88 @@ def test_only_jobs_that_can_run_are_advised_to_resume(shards, batch, tmp_path):
     assert b"--resume" not in run.stdout
 
 
-def test_failed_job_with_the_number_of_a_deleted_one_is_advised_to_resume(batch, tmp_path):
-    (tmp_path / "jobs").mkdir()
-    for name in "ab":
-        (tmp_path / "jobs" / f"{name}.json").write_text('{"Q": [[1]]}')
+def assert_refused(run):
+    assert_error(run, 2, "--status out: the list of jobs has changed between runs; "
+                         "give the jobs: --status out JOB...")
+    assert run.stdout == b""
+
+
+def test_numbers_of_different_lists_are_refused(batch, status, tmp_path):
+    write_jobs(tmp_path / "jobs", range(2))
+    batch("jobs", "--out-dir", "out")
+    (tmp_path / "jobs" / "job0000.json").unlink()
+    write_jobs(tmp_path / "jobs", range(2, 3))
+    batch("jobs", "--out-dir", "out", "--resume", "--shard", "1/2")
+    assert_refused(batch("--status", "out"))
+    code, found = status("jobs")
+    assert (code, found["done"]["items"], found["missing"]["jobs"]) == (3, "1", ["jobs/job0002.json"])
+
+
+def test_complete_batch_to_which_a_job_was_added_is_not_called_incomplete(batch, status, tmp_path):
+    for numbers in [0, 2], [1]:
+        write_jobs(tmp_path / "jobs", numbers)
         batch("jobs", "--out-dir", "out", "--resume")
-        (tmp_path / "jobs" / "a.json").unlink(missing_ok=True)
-    text = batch("--status", "out").stdout.decode()
-    assert "\nfailed: 1 (1)\n" in text
-    assert text.endswith("\nto run them: --resume\n")
+    assert_refused(batch("--status", "out"))
+    code, found = status("jobs")
+    assert (code, found["done"]["items"]) == (0, "1-3")
+
+
+def test_shards_of_different_lists_are_refused(shards, batch, tmp_path):
+    shards([1, 2], 4)
+    (tmp_path / "jobs" / "job0003.json").rename(tmp_path / "jobs" / "job0003b.json")
+    batch("jobs", "--out-dir", "out", "--shard", "3/4")
+    assert_refused(batch("--status", "out"))
+
+
+def test_jobs_in_another_order_are_another_list(batch, tmp_path):
+    paths = write_jobs(tmp_path, range(2))
+    for names in paths, reversed(paths):
+        batch(*[path.name for path in names], "--out-dir", "out", "--resume")
+    assert_refused(batch("--status", "out"))
+
+
+def test_refusal_with_json_is_an_event(batch, tmp_path):
+    for numbers in [0], [1]:
+        write_jobs(tmp_path / "jobs", numbers)
+        batch("jobs", "--out-dir", "out", "--resume")
+    run = batch("--status", "out", "--json")
+    event = json.loads(run.stderr)
+    assert (run.returncode, run.stdout, event["event"], event["code"]) == (2, b"", "error", 2)
+
+
+def test_manifest_that_is_replaced_has_one_list(batch, status, tmp_path):
+    for numbers in [0], [1]:
+        write_jobs(tmp_path / "jobs", numbers)
+        batch("jobs", "--out-dir", "out", "--force")
+    assert status()[1]["done"]["items"] == "1-2"
+
+
+def test_all_shards_record_the_same_list(shards, batch, tmp_path):
+    shards([1, 2, 3], 3)
+    batch("jobs", "--out-dir", "out", "--resume")
+    heads = [json.loads(path.read_text().splitlines()[0]) for path in (tmp_path / "out").glob("manifest.*")]
+    assert len(heads) == 4
+    [digest] = {head["list"] for head in heads}
+    assert digest.startswith("xxh128:")
+
+
+def test_lines_may_be_appended(batch, status):
+    for count in 2, 3:
+        batch("-", "--out-dir", "out", "--resume", stdin=count * '{"Q": [[1]], "K": [[1]]}\n')
+    code, found = status()
+    assert (code, found["done"]["items"]) == (0, "1-3")
+
+
+def test_manifest_of_a_version_that_recorded_no_list(shards, batch, status, tmp_path):
+    shards([1, 2], 2)
+    manifest = tmp_path / "out" / "manifest.1-of-2.ndjson"
+    head, *lines = manifest.read_text().splitlines(keepends=True)
+    run = json.loads(head)
+    del run["list"]
+    manifest.write_text(json.dumps(run, separators=(",", ":")) + "\n" + "".join(lines))
+    code, found = status()
+    assert (code, found["done"]["count"], found["failed"]["count"]) == (3, 18, 2)
+    assert b"18 skipped" in batch("jobs", "--out-dir", "out", "--resume").stderr
 
 
 def test_given_jobs_leave_out_deleted_files(shards, batch, tmp_path):

@@ -84,7 +84,10 @@ NumberSet shards_of(const NumberSet& jobs, std::size_t count, std::size_t block)
 
 /// Numbers of the last runs: of shards, the largest; of jobs, the largest that is known.
 void read_runs(const Manifest& manifest, BatchStatus& status) {
+  std::string list;
   for (const RunDescription& run : manifest.runs()) {
+    if (!list.empty() && !run.list.empty() && run.list != list) status.list_changed = true;
+    if (!run.list.empty()) list = run.list;
     status.shards = std::max(status.shards, std::min(run.shard.count, kMaxNumber));
     if (run.shard.block > 1) status.bundle = run.shard.block;
     if (run.jobs) status.jobs = std::min(std::max(status.jobs.value_or(0), *run.jobs), kMaxNumber);

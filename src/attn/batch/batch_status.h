@@ -40,6 +40,8 @@ struct BatchStatus {
   std::vector<std::string> missing_names;  ///< if the jobs were given
   std::size_t shards = 1, bundle = 1;      ///< shards, and jobs of a bundle, in the last runs
   NumberSet resubmit;                      ///< shards with failed or missing jobs
+  /// The runs had different lists of jobs, so that a number means several jobs.
+  bool list_changed = false;
 
   bool is_complete() const { return resubmit.size() == 0; }
 };

@@ -89,6 +89,8 @@ class ItemSource {
   /// Of all items of the batch, of which this source may be a shard; known at the end at the
   /// latest.
   virtual std::optional<std::size_t> count_of_batch() const { return count(); }
+  /// A digest of the names of all items of the batch, in order; "" if they are lines.
+  virtual std::string digest_of_list() const { return ""; }
   /// Whether next() would return an item without waiting for input. Thread-safe.
   virtual bool has_more() const { return false; }
   /// Whether next() would return without waiting, also at the end. Reads input that has arrived.

@@ -19,6 +19,8 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/io/digest.h"
+#include "attn/io/elements.h"
 #include "attn/io/file.h"
 #include "attn/io/open_file.h"
 #include "attn/io/read_budget.h"
@@ -288,6 +290,13 @@ class FileItems final : public ItemSource {
   }
 
   std::optional<std::size_t> count() const override { return files_.size(); }
+
+  std::string digest_of_list() const override {
+    Digest digest;
+    for (const JobFile& file : files_)
+      digest.add(bytes_of({file.path.c_str(), file.path.size() + 1}));  // with its NUL
+    return digest.text();
+  }
 
  private:
   std::vector<JobFile> files_;

@@ -210,6 +210,7 @@ Manifest::Manifest(const std::string& path, ManifestUse use, RunDescription run,
   if (run_.shard.count > 1) line += ",\"shard\":\"" + text_of(run_.shard) + "\"";
   if (run_.bundle > 0) line += ",\"bundle\":" + std::to_string(run_.bundle);
   if (run_.jobs) line += ",\"jobs\":" + std::to_string(*run_.jobs);
+  if (!run_.list.empty()) line += ",\"list\":\"" + run_.list + "\"";
   append(line + "}\n");
   if (durable_) sync_folder(path_, fs::path(follow_links(path_)).parent_path().string());
 }
@@ -382,7 +383,8 @@ std::vector<RunDescription> Manifest::runs() const {
     const Json record = parsed(line);
     Shard shard = valid_shard(text_in(record, "shard")).value_or(Shard());
     shard.block = std::clamp<std::size_t>(number_in(record, "bundle").value_or(1), 1, kMaxBundle);
-    runs.push_back({.shard = shard, .jobs = number_in(record, "jobs")});
+    runs.push_back(
+        {.shard = shard, .jobs = number_in(record, "jobs"), .list = text_in(record, "list")});
   }
   return runs;
 }

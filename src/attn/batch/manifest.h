@@ -2,10 +2,10 @@
 //
 // Each run starts with
 //   {"schema": "attn-batch/1", "program": ..., "run": TOKEN, "shard": "2/4", "bundle": N, "jobs":
-//   NUMBER}
+//   NUMBER, "list": DIGEST}
 // "shard" is absent for a whole batch, "bundle" without --bundle; "jobs" is the number of jobs of
-// the whole batch. If the jobs are lines of standard input, the number follows at the end of a run
-// that has read all of them:
+// the whole batch, and "list" a digest of their names in order. If the jobs are lines of standard
+// input, "list" is absent, and the number follows at the end of a run that has read all of them:
 //   {"schema": "attn-batch/1", "run": TOKEN, "jobs": NUMBER}
 // Between these are lines
 //   {"job": NAME, "item": NUMBER, "status": "done"|"failed"|"removed", "seconds": X, "options":
@@ -58,6 +58,7 @@ struct RunDescription {
   std::string options = {};  ///< the digest of the batch's options
   Shard shard = {};
   std::optional<std::size_t> jobs = {};  ///< of the whole batch, if known when the run starts
+  std::string list = {};                 ///< ItemSource::digest_of_list(), or "" if not recorded
   std::size_t bundle = 0;                ///< jobs of a bundle; 0: each job has its own files
 };
 

@@ -176,6 +176,8 @@ class ShardItems final : public ItemSource {
 
   std::optional<std::size_t> count_of_batch() const override { return source_->count_of_batch(); }
 
+  std::string digest_of_list() const override { return source_->digest_of_list(); }
+
   bool has_more() const override { return source_->has_more(); }
 
   bool is_ready() override {

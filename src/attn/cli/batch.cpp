@@ -107,7 +107,7 @@ std::vector<Option> running_options(BatchArgs& args) {
             "show each job's outputs, memory and operation count as JSON lines; compute nothing"),
        text("--status", args.status, "DIR",
             "print which jobs in the manifests of DIR are done, failed and missing, and the shards "
-            "to run again; compute nothing"),
+            "to run again; compute nothing; give the jobs too if their list has changed"),
        flag("--json", args.json,
             "print events as JSON lines on stderr; with --status, the status as JSON")});
 }
@@ -612,6 +612,7 @@ int run_batch(const BatchArgs& args) {
                              {.options = options_digest(args, context.base, cache),
                               .shard = shard,
                               .jobs = args.lines() ? std::nullopt : source->count_of_batch(),
+                              .list = source->digest_of_list(),
                               .bundle = args.bundle},
                              limits.memory, folders);
   if (args.resume) context.earlier = manifest.get();

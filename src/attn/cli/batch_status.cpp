@@ -70,7 +70,7 @@ std::vector<std::string> deleted_files(const std::vector<Outcome>& failures) {
 }
 
 /// `deleted` are files of failed jobs, which no run can complete. Their numbers are not shown,
-/// because other jobs may have them now.
+/// because other jobs will have them in the next run.
 std::string text_of(const BatchStatus& status, const std::vector<std::string>& deleted) {
   std::string text = status.jobs ? counted(*status.jobs, "job") + "\n"
                                  : "number of jobs not known: no run has read all lines\n";
@@ -102,6 +102,10 @@ int print_status(const StatusRequest& request) {
     throw Error(ErrorKind::no_input,
                 printable(request.folder) + ": contains no manifest of attn batch");
   const BatchStatus status = status_of(manifest, request.jobs);
+  if (status.list_changed && !request.jobs)
+    fail_usage("--status " + printable(request.folder) +
+               ": the list of jobs has changed between runs; give the jobs: --status " +
+               printable(request.folder) + " JOB...");
   if (!request.quiet || request.json || !status.is_complete()) {
     OutputFile out("-", {});
     out.write(request.json ? json_of(status, request.jobs.has_value())
