@@ -33,8 +33,8 @@ Tensor untouched(DType dtype, const Shape& shape) {
                                        [pages, bytes](const std::byte*) { munmap(pages, bytes); }));
 }
 
-/// Zeros with the shape of the tensor that a key names. float32 stands for float16 and bfloat16,
-/// whose shapes are checked in the same way.
+/// A tensor of zeros with the shape of the one that a key names, in float64 or float32. The check
+/// of shapes treats float16 and bfloat16 as float32.
 Tensor without_elements(const std::string& name, TensorFiles& files) {
   const TensorRef ref = parse_tensor_ref(name);
   const NamedPart named = split_part(ref.member);
