@@ -168,8 +168,6 @@ def test_quantised_weights_are_refused(folder):
 @pytest.mark.parametrize("flags, message", [
     (["--model", "model", "--hidden", "x.npy"], "--model: requires --layer"),
     (["--model", "model", "--layer", "0"], "--model: requires --hidden"),
-    (["--layer", "0", "--embeddings", "x.npy"], "--layer: requires --model"),
-    (["--hidden", "x.npy", "--embeddings", "x.npy"], "--hidden: requires --model"),
     (["--model", "model", "--layer", "0", "--hidden", "x.npy", "--embeddings", "x.npy"],
      "--model: cannot be combined with --embeddings; give --hidden"),
     (["--model", "model", "--layer", "0", "--hidden", "x.npy", "--q", "x.npy", "--k", "x.npy"],
@@ -180,6 +178,25 @@ def test_flags_that_do_not_fit(folder, flags, message):
     done = attn("run", *flags, cwd=folder)
     assert message in done.stderr.decode()
     assert done.returncode in (2, 65)
+
+
+@pytest.mark.parametrize("flags, message", [
+    (["--layer", "3"], "--layer: requires --model"),
+    (["--layer", "3", "--hidden", "x.npy"], "--layer: requires --model"),
+    (["--layer", "all", "--hidden", "h{layer}.npy", "-o", "w{layer}.npy"], "--layer: requires --model"),
+    (["--layer", "0", "--embeddings", "x.npy"], "--layer: requires --model"),
+    (["--hidden", "x.npy"], "--hidden: requires --model"),
+    (["--hidden", "x.npy", "--embeddings", "x.npy"], "--hidden: requires --model"),
+])
+def test_flags_without_a_model(folder, flags, message):
+    done = attn("run", *flags, cwd=folder)
+    assert (done.returncode, done.stderr.decode()) == (2, f"attn: {message}\n")
+
+
+def test_keys_without_a_model(folder):
+    (folder / "job.json").write_text('{"layer": 3, "hidden": "x.npy"}')
+    done = attn("run", "job.json", cwd=folder)
+    assert (done.returncode, done.stderr) == (65, b"attn: job.json: layer: requires model\n")
 
 
 # Jobs and batches.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -819,14 +820,15 @@ class Checker {
     return std::nullopt;
   }
 
-  /// Whether the error is in the command line alone and not in a file. Tensors count as files.
+  /// Whether the error is in the command line alone and not in a file. Tensors of a job count as
+  /// files; hidden states without a model are never read.
   bool is_usage() const {
     const bool contradicts_file = std::any_of(
         field_.requirements.begin(), field_.requirements.end(), [&](const KeyRequirement& each) {
           const Entry* other = document_.find(each.same_word);
           return other != nullptr && !other->from_flag;
         });
-    return entry_.from_flag && field_.type != FieldType::tensor && !contradicts_file;
+    return entry_.from_flag && !field_.input && !contradicts_file;
   }
 
  private:
@@ -893,6 +895,7 @@ class Checker {
 
 void check_key_requirements(const Job& job, const Document& document) {
   ProblemList problems;
+  std::set<std::string> missing;
   bool only_usage = true;
   const auto saved = std::find_if(document.entries.begin(), document.entries.end(),
                                   [](const Entry& entry) { return entry.needs_heads; });
@@ -906,6 +909,9 @@ void check_key_requirements(const Job& job, const Document& document) {
     std::optional<Problem> problem = checker.problem();
     if (!problem) continue;
     only_usage = only_usage && checker.is_usage();
+    // What several keys lack is reported once.
+    if (problem->message.starts_with("requires ") && !missing.insert(problem->message).second)
+      continue;
     problems.add(std::move(*problem));
   }
   if (!problems.empty()) problems.raise(only_usage ? ErrorKind::usage : ErrorKind::data);
