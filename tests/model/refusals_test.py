@@ -157,12 +157,42 @@ def test_missing_shard_names_the_index(folder):
     assert_refused(run(folder), 66, "model/model.safetensors.index.json: model/model-00001-of-00002.safetensors: ")
 
 
-def test_quantised_weights_are_refused(folder):
-    names = list(tensors())
-    data = bytes(M * M * len(names))
-    header = {name: entry(n * M * M, (n + 1) * M * M, "U8", [M, M]) for n, name in enumerate(names)}
+def write_quantised(folder, method, suffix, dtype, shape):
+    """A checkpoint whose projections are stored in this form."""
+    names = {name.removesuffix("weight") + suffix: (dtype, shape) for name in tensors() if "proj" in name}
+    names |= {name: ("F64", [M]) for name in tensors() if "norm" in name}
+    data, header = b"", {}
+    for name, (kind, axes) in names.items():
+        size = int(np.prod(axes)) * {"U8": 1, "I8": 1, "F8_E4M3": 1, "I32": 4, "F64": 8}[kind]
+        header[name] = entry(len(data), len(data) + size, kind, axes)
+        data += bytes(size)
     (folder / "model" / "model.safetensors").write_bytes(build(header, data))
-    assert_refused(run(folder), 65, "expected F64, F32, F16 or BF16, found U8; quantised weights cannot be used")
+    change(folder, quantization_config={"quant_method": method} if method else "absent")
+
+
+@pytest.mark.parametrize("method, suffix, dtype, shape, form", [
+    ("bitsandbytes", "weight", "U8", [M * M // 2, 1], "bitsandbytes, U8"),
+    ("bitsandbytes", "weight", "I8", [M, M], "bitsandbytes, I8"),
+    ("", "weight", "U8", [M * M // 2, 1], "U8"),
+    ("fp8", "weight", "F8_E4M3", [M, M], "fp8, F8_E4M3"),
+    ("gptq", "qweight", "I32", [1, M], "gptq, stored as qweight"),
+    ("awq", "qweight", "I32", [M, 1], "awq, stored as qweight"),
+    ("compressed-tensors", "weight_packed", "I32", [M, 1], "compressed-tensors, stored as weight_packed"),
+    ("hqq", "W_q", "U8", [M * M // 2, 1], "hqq, stored as W_q"),
+])
+def test_quantised_weights_are_refused(folder, method, suffix, dtype, shape, form):
+    write_quantised(folder, method, suffix, dtype, shape)
+    line = (f"attn: model/model.safetensors: model.layers.0.self_attn.q_proj.weight: is quantised ({form}); "
+            "dequantise the checkpoint to float16, bfloat16 or float32 first\n")
+    for done in run(folder), attn("model", "inspect", "model", cwd=folder):
+        assert (done.returncode, done.stderr.decode()) == (65, line)
+
+
+def test_plain_weights_of_a_checkpoint_with_other_quantised_tensors(folder):
+    expected = run(folder)
+    change(folder, quantization_config={"quant_method": "mxfp4", "modules_to_not_convert": ["self_attn"]})
+    done = run(folder)
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", expected.stdout)
 
 
 @pytest.mark.parametrize("flags, message", [

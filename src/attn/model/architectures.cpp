@@ -546,6 +546,7 @@ void set_projections(const Architecture& architecture, LayerJob& job) {
 void check_widths(const Architecture& architecture, LayerJob& job) {
   const Config& config = job.config();
   const std::string name = std::string(architecture.q) + ".weight";
+  job.required_tensor("W_Q", name);  // before its shape: quantised weights have others
   const Shape shape = job.shape_of(name);
   if (shape.size() != 2) return;  // reported as an error of W_Q
   const bool is_in_out = architecture.projections == Projections::columns;

@@ -4,10 +4,18 @@
 #include <array>
 #include <optional>
 
-#include "attn/base/error.h"
 #include "attn/base/text.h"
 
 namespace attn {
+
+Error quantised_error(const std::string& checkpoint, const std::string& tensor,
+                      const std::string& form, const std::string& method) {
+  return Error(
+      ErrorKind::data,
+      Problem{.where = {checkpoint, tensor},
+              .message = "is quantised (" + (method.empty() ? "" : method + ", ") + form + ")",
+              .hint = "dequantise the checkpoint to float16, bfloat16 or float32 first"});
+}
 
 void LayerJob::set(const std::string& key, Json value) {
   keys_.emplace_back(key, std::move(value));
@@ -41,10 +49,7 @@ void LayerJob::require_tensor(const std::string& key, const std::string& full_na
                         .message = "has no tensor '" + printable(full_name) + "', which '" + key +
                                    "' of this model_type requires"});
   if (std::find(kDTypes.begin(), kDTypes.end(), stored->dtype) == kDTypes.end())
-    throw Error(ErrorKind::data, Problem{.where = {checkpoint_, full_name},
-                                         .expected = "F64, F32, F16 or BF16",
-                                         .found = stored->dtype,
-                                         .hint = "quantised weights cannot be used"});
+    throw quantised_error(checkpoint_, full_name, stored->dtype, quantisation_);
 }
 
 std::string LayerJob::required_tensor(const std::string& key, const std::string& name) const {

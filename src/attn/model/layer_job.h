@@ -7,22 +7,30 @@
 #include <utility>
 #include <vector>
 
+#include "attn/base/error.h"
 #include "attn/io/tensor_file.h"
 #include "attn/model/config.h"
 #include "attn/model/latent_attention.h"
 
 namespace attn {
 
+/// The error for a tensor whose numbers are not stored as floats of 16 bits or more. `form` says
+/// how they are stored: "U8", "stored as qweight". `method` of the quantisation; "" if unknown.
+Error quantised_error(const std::string& checkpoint, const std::string& tensor,
+                      const std::string& form, const std::string& method);
+
 /// A layer of a checkpoint, and the keys of its job.
 class LayerJob {
  public:
   /// `root` and `prefix` are in front of the names of the model's and the layer's tensors:
   /// "model.", "model.layers.3.". `checkpoint` is a .safetensors file or an index.
-  LayerJob(const Config& config, std::int64_t layer, std::string checkpoint, std::string root,
-           std::string prefix, TensorFiles& files)
+  /// `quantisation` is the method that the configuration states; "" if none.
+  LayerJob(const Config& config, std::int64_t layer, std::string checkpoint,
+           std::string quantisation, std::string root, std::string prefix, TensorFiles& files)
       : config_(config),
         layer_(layer),
         checkpoint_(std::move(checkpoint)),
+        quantisation_(std::move(quantisation)),
         root_(std::move(root)),
         prefix_(std::move(prefix)),
         files_(files) {}
@@ -67,7 +75,7 @@ class LayerJob {
 
   const Config& config_;
   std::int64_t layer_;
-  std::string checkpoint_, root_, prefix_;
+  std::string checkpoint_, quantisation_, root_, prefix_;
   TensorFiles& files_;
   std::size_t hidden_width_ = 0;
   std::optional<LatentAttention> latent_;

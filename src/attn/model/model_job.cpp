@@ -51,6 +51,19 @@ std::string with_number(std::string_view pattern, std::int64_t layer) {
   return place == std::string::npos ? text : text.replace(place, 1, std::to_string(layer));
 }
 
+/// What GPTQ and AWQ, compressed-tensors and HQQ store in place of "weight".
+constexpr const char* kPackedWeights[] = {"qweight", "weight_packed", "W_q"};
+
+/// The method of the quantisation that the configuration states: "gptq"; "" if none.
+std::string quantisation_in(const Json& config) {
+  const Json* const object = config.find("quantization_config");
+  const Json* const method = object == nullptr || object->get<JsonObject>() == nullptr
+                                 ? nullptr
+                                 : object->find("quant_method");
+  const std::string* const name = method == nullptr ? nullptr : method->get<std::string>();
+  return name == nullptr ? "" : printable(*name);
+}
+
 }  // namespace
 
 /// A folder whose config.json has been read.
@@ -67,6 +80,7 @@ class Model {
                   Problem{.where = {path}, .expected = "an object", .found = json_.kind()});
     const Config whole(json_, path);
     model_type_ = whole.text("model_type", "");
+    quantisation_ = quantisation_in(json_);
     checkpoint_ = checkpoint_in(folder_);
     stacks_ = stacks_of(model_type_);
     if (stacks_.empty()) refuse_type(path);
@@ -112,8 +126,8 @@ class Model {
   LayerJob layer(const Architecture& stack, std::int64_t number, bool with_norm) const {
     require_layer(stack, number);
     const std::string root = root_of(stack, number);
-    LayerJob job(*config_, number, checkpoint_, root, root + with_number(stack.layer, number),
-                 files_);
+    LayerJob job(*config_, number, checkpoint_, quantisation_, root,
+                 root + with_number(stack.layer, number), files_);
     set_layer(stack, with_norm, job);
     return job;
   }
@@ -121,9 +135,15 @@ class Model {
  private:
   /// The first of the architecture's roots under which the layer has a weight of queries.
   std::string root_of(const Architecture& stack, std::int64_t number) const {
-    const std::string name = with_number(stack.layer, number) + std::string(stack.q) + ".weight";
+    const std::string base = with_number(stack.layer, number) + std::string(stack.q) + ".";
+    const std::string name = base + "weight";
     for (const std::string_view root : stack.roots)
       if (files_.stored(checkpoint_, std::string(root) + name)) return std::string(root);
+    for (const std::string_view root : stack.roots)
+      for (const char* packed : kPackedWeights)
+        if (files_.stored(checkpoint_, std::string(root) + base + packed))
+          throw quantised_error(checkpoint_, std::string(root) + name,
+                                std::string("stored as ") + packed, quantisation_);
     throw Error(
         ErrorKind::data,
         Problem{.where = {checkpoint_},
@@ -153,7 +173,7 @@ class Model {
   TensorFiles& files_;
   MemoryCharge charge_;  ///< of json_
   Json json_;
-  std::string model_type_, checkpoint_;
+  std::string model_type_, quantisation_, checkpoint_;
   std::vector<const Architecture*> stacks_;
   std::optional<Config> config_;
 };
