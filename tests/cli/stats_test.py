@@ -104,7 +104,7 @@ class TestHeads:
     def test_without_token_ids_two_statistics_are_null(self, model):
         folder, _, _ = model
         line = stats("weights.npy", cwd=folder)[0]
-        assert {name for name, value in line.items() if value is None} == LOST | {"file", "name", "item"}
+        assert {name for name, value in line.items() if value is None} == LOST | {"name", "item"}
 
     def test_token_ids_in_the_file(self, model, tmp_path):
         _, weights, tokens = model
@@ -334,6 +334,10 @@ class TestFormats:
         np.save(folder / "a,b.npy", causal_weights((6, 6)))
         return folder
 
+    def test_only_text_leaves_out_the_name_of_the_only_file(self, folder):
+        assert "file" not in attn("stats", "w.npy", cwd=folder).stdout.decode()
+        assert [line["file"] for line in stats("w.npy", cwd=folder)] == ["w.npy", "w.npy"]
+
     def test_text_leaves_out_unknown_columns(self, folder):
         lines = attn("stats", "w.npy", cwd=folder).stdout.decode().splitlines()
         assert lines[0].split() == ["head", "queries", "entropy", "effective_keys", "keys_95", "distance",
@@ -343,6 +347,7 @@ class TestFormats:
     def test_csv_has_the_digits_of_ndjson(self, folder):
         rows = list(csv.DictReader(io.StringIO(attn("stats", "w.npy", "--format", "csv", cwd=folder).stdout.decode())))
         for row, line in zip(rows, stats("w.npy", cwd=folder)):
+            assert row.pop("file") == line["file"] == "w.npy"
             for name, cell in row.items():
                 assert (None if cell == "" else float(cell)) == line[name]
 
@@ -414,7 +419,7 @@ class TestSimilarity:
             np.save(tmp_path / f"{b}.npy", weights[0, b])
         np.save(tmp_path / "both.npy", weights[0])
         together = stats("0.npy", "1.npy", "--similarity", "--by", "all", cwd=tmp_path)
-        assert together == stats("both.npy", "--similarity", cwd=tmp_path)
+        assert together == stats("both.npy", "--similarity", "--by", "all", cwd=tmp_path)
 
 
 @pytest.mark.parametrize("form", ["text", "csv"])

@@ -539,7 +539,8 @@ int print_statistics(const StatsArgs& args) {
   for (const std::string& file : files) {
     try {
       collected.add(file);
-      if (args.by != Grouping::all) write(files.size() > 1 ? file : "");
+      if (args.by != Grouping::all)
+        write(files.size() == 1 && format == StatsFormat::text ? "" : file);
     } catch (const Error& error) {
       if (!kind) kind = error.kind();
       for (const Problem& problem : error.problems()) problems.add(problem);
