@@ -460,3 +460,50 @@ def test_inspect_refuses_shapes_as_run_does(folder, name, shape):
     assert_refused(done, 65, f"self_attn.{name}")
     assert done.stderr.replace(b"(1, 8)", b"(4, 8)") == refused.stderr
     assert attn("model", "inspect", "model", "--layer", 0, cwd=folder).returncode == 0
+
+
+LLAMA = "layers.0.self_attn."
+HEADS = ", for 2 heads of width 4 (config.json), found "
+
+
+@pytest.mark.parametrize("keys, changes, message", [
+    ({}, {"q_proj": (6, 8)}, "q_proj.weight: expected shape (8, 8)" + HEADS + "(6, 8)"),
+    ({}, {"q_proj": (12, 8)}, "q_proj.weight: expected shape (8, 8)" + HEADS + "(12, 8)"),
+    ({}, {"q_proj": (10, 8), "k_proj": (10, 8), "v_proj": (10, 8), "o_proj": (8, 10)},
+     "q_proj.weight: expected shape (8, 8)" + HEADS + "(10, 8)"),
+    ({}, {"k_proj": (4, 8)}, "k_proj.weight: expected shape (8, 8)" + HEADS + "(4, 8)"),
+    ({"num_key_value_heads": 1}, {}, "k_proj.weight: expected shape (4, 8), for 2 heads and 1 key/value head of width "
+                                     "4 (config.json), found (8, 8)"),
+    ({}, {"v_proj": (8, 6)}, "v_proj.weight: expected shape (8, 8)" + HEADS + "(8, 6)"),
+    ({"head_dim": 2}, {"q_proj": (4, 8), "k_proj": (4, 8), "v_proj": (4, 8), "o_proj": (4, 8)},
+     "o_proj.weight: expected shape (8, 4), for 2 heads of width 2 (config.json), found (4, 8)"),
+])
+def test_tensor_of_another_shape_than_the_configuration_requires(folder, keys, changes, message):
+    """Not a tensor that fits the configuration, nor a key of jobs."""
+    wrong = {f"model.{LLAMA}{name}.weight": np.ones(shape) for name, shape in changes.items()}
+    write_model(folder / "model", CONFIG | keys, tensors() | wrong)
+    for done in run(folder), attn("model", "inspect", "model", cwd=folder):
+        assert (done.returncode, done.stderr.decode()) == (
+            65, f"attn: model/model.safetensors: model.{LLAMA}{message}\n")
+
+
+@pytest.mark.parametrize("model_type, names, q, output, message", [
+    ("phi3", ("model.layers.0.self_attn.qkv_proj", "model.layers.0.self_attn.o_proj"), (40, M), (M, M),
+     "model.layers.0.self_attn.qkv_proj.weight: expected shape (24, 8)" + HEADS + "(40, 8)"),
+    ("gpt2", ("transformer.h.0.attn.c_attn", "transformer.h.0.attn.c_proj"), (M, 27), (M, M),
+     "transformer.h.0.attn.c_attn.weight: expected shape (8, 24)" + HEADS + "(8, 27)"),
+    ("gpt2", ("transformer.h.0.attn.c_attn", "transformer.h.0.attn.c_proj"), (M, 24), (6, M),
+     "transformer.h.0.attn.c_proj.weight: expected shape (8, 8)" + HEADS + "(6, 8)"),
+])
+def test_fused_tensor_of_another_shape_than_the_configuration_requires(folder, model_type, names, q, output, message):
+    norm = "transformer.h.0.ln_1" if model_type == "gpt2" else "model.layers.0.input_layernorm"
+    write_model(folder / "model", CONFIG | {"model_type": model_type}, {
+        f"{names[0]}.weight": np.ones(q), f"{names[1]}.weight": np.ones(output), f"{norm}.weight": np.ones(M)})
+    for done in run(folder), attn("model", "inspect", "model", "--layer", 0, cwd=folder):
+        assert (done.returncode, done.stderr.decode()) == (65, f"attn: model/model.safetensors: {message}\n")
+
+
+def test_flags_replace_the_heads_of_a_wrong_configuration(folder):
+    change(folder, num_key_value_heads=1)
+    assert run(folder).returncode == 65
+    assert run(folder, "--kv-heads", "2").returncode == 0

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <memory>
 #include <new>
 #include <optional>
@@ -9,10 +10,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/io/tensor_part.h"
+#include "attn/job/field_value.h"
 #include "attn/job/job.h"
 
 namespace attn {
@@ -47,7 +50,107 @@ Tensor without_elements(const std::string& name, TensorFiles& files) {
   return untouched(stored->dtype == "F64" ? DType::f64 : DType::f32, stored->shape);
 }
 
+/// The number that a key of the layer has; 0 if it has none.
+std::size_t number_of_key(const LayerJob& layer, const char* key) {
+  for (const auto& [name, value] : layer.keys())
+    if (name == key) return static_cast<std::size_t>(integer_of(value));
+  return 0;
+}
+
+/// The heads and widths that a configuration states; 0: unknown.
+struct LayerWidths {
+  std::size_t heads, kv_heads, head, hidden;
+};
+
+LayerWidths widths_of(const LayerJob& layer) {
+  const Config& config = layer.config();
+  LayerWidths widths{number_of_key(layer, "heads"), number_of_key(layer, "kv_heads"), 0,
+                     layer.hidden_width()};
+  if (widths.kv_heads == 0) widths.kv_heads = widths.heads;
+  for (const char* key : {"hidden_size", "n_embd", "d_model", "dim"})
+    if (config.has(key)) widths.hidden = static_cast<std::size_t>(config.count({key}));
+  for (const char* key : {"head_dim", "d_kv"})
+    if (config.has(key)) widths.head = static_cast<std::size_t>(config.count({key}));
+  if (widths.head == 0 && widths.heads > 0 && widths.hidden % widths.heads == 0)
+    widths.head = widths.hidden / widths.heads;
+  return widths;
+}
+
+/// The weight of a projection, with the axes (out, in).
+struct Projection {
+  std::string name;
+  std::size_t out_heads, in_heads;  ///< 0: as wide as the hidden states
+  Shape found;
+};
+
+std::vector<Projection> projections_of(const Architecture& architecture, const LayerJob& layer,
+                                       const LayerWidths& widths) {
+  const std::size_t H = widths.heads, G = widths.kv_heads;
+  std::vector<Projection> all;
+  const auto add = [&](std::string_view name, std::size_t out_heads, std::size_t in_heads) {
+    const std::string weight = std::string(name) + ".weight";
+    Shape shape = layer.shape_of(weight);
+    if (architecture.projections == Projections::columns) std::reverse(shape.begin(), shape.end());
+    all.push_back({layer.full_name(weight), out_heads, in_heads, std::move(shape)});
+  };
+  if (architecture.projections == Projections::separate) {
+    add(architecture.q, H, 0);
+    add(architecture.k, G, 0);
+    add(architecture.v, G, 0);
+  } else {
+    add(architecture.q, H + 2 * G, 0);
+  }
+  add(architecture.output, 0, H);
+  return all;
+}
+
 }  // namespace
+
+void require_projections(const Architecture& architecture, const LayerJob& layer) {
+  const LayerWidths widths = widths_of(layer);
+  if (layer.latent() || widths.heads == 0 || widths.head == 0) return;
+  const std::vector<Projection> all = projections_of(architecture, layer, widths);
+  // Of a cross-attention, keys and values come from hidden states that may have another width.
+  const bool is_cross = architecture.stack == "cross";
+  const auto shape_for = [&](const Projection& each, std::size_t head) {
+    const std::size_t in =
+        is_cross && each.out_heads > 0 && each.found.size() == 2 ? each.found[1] : widths.hidden;
+    return Shape{each.out_heads == 0 ? widths.hidden : each.out_heads * head,
+                 each.in_heads == 0 ? in : each.in_heads * head};
+  };
+  const auto fits = [&](std::size_t head) {
+    return std::all_of(all.begin(), all.end(), [&](const Projection& each) {
+      const Shape shape = shape_for(each, head);
+      // The output may have another width than the hidden states.
+      return each.found.size() == 2 && each.found[1] == shape[1] &&
+             (each.out_heads == 0 || each.found[0] == shape[0]);
+    });
+  };
+  if (fits(widths.head)) return;
+  // The rows of blocks follow from the configuration.
+  const bool may_differ = !layer.config().has("head_dim") &&
+                          architecture.projections != Projections::blocks &&
+                          architecture.projections != Projections::falcon;
+  const std::size_t given = all[0].found.empty() ? 0 : all[0].found[0] / all[0].out_heads;
+  const bool needs_pairs = layer.has("rotary.kind") && !layer.has("rotary.width");
+  if (may_differ && given > 0 && !(needs_pairs && given % 2 == 1) && fits(given)) return;
+  for (const Projection& each : all) {
+    Shape required = shape_for(each, widths.head), found = each.found;
+    if (found == required) continue;
+    if (architecture.projections == Projections::columns) {
+      std::swap(required[0], required[1]);
+      std::reverse(found.begin(), found.end());
+    }
+    const std::string of_keys =
+        widths.kv_heads == widths.heads ? "" : " and " + counted(widths.kv_heads, "key/value head");
+    throw Error(ErrorKind::data,
+                Problem{.where = {layer.checkpoint(), each.name},
+                        .expected = "shape " + to_string(required) + ", for " +
+                                    counted(widths.heads, "head") + of_keys + " of width " +
+                                    std::to_string(widths.head) + " (config.json)",
+                        .found = to_string(found)});
+  }
+}
 
 void check_shapes(Document document, const LayerJob& layer, bool is_cross, TensorFiles& files) {
   const std::size_t left = files.budget().left();

@@ -269,6 +269,14 @@ void set_computed(const char* key, const Tensor& tensor, Document& document) {
   document.set(std::move(entry));
 }
 
+/// Whether the document has keys that replace the model's heads or weights.
+bool replaces_projections(const Document& document) {
+  constexpr const char* kKeys[] = {"heads", "kv_heads", "weights_layout", "W_Q", "W_K",
+                                   "W_V",   "W_O"};
+  return std::any_of(std::begin(kKeys), std::end(kKeys),
+                     [&](const char* key) { return document.find(key) != nullptr; });
+}
+
 }  // namespace
 
 std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files) {
@@ -283,11 +291,13 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
                 "only attn run and attn batch accept several layers in " +
                     name_of_key(*model, "layer") + "; give one number");
   const Model opened(reference.folder, files);
-  const LayerJob layer = opened.layer(opened.stack(reference.stack), integer_of(number), with_norm);
+  const Architecture& stack = opened.stack(reference.stack);
+  const LayerJob layer = opened.layer(stack, integer_of(number), with_norm);
+  if (!replaces_projections(document)) require_projections(stack, layer);
   HiddenStates hidden{.width = layer.hidden_width(),
                       .subject = name_of_key(*model, "hidden"),
                       .checkpoint = opened.checkpoint(),
-                      .layers = opened.layers(opened.stack(reference.stack))};
+                      .layers = opened.layers(stack)};
   Entry embeddings = *document.find("hidden");
   embeddings.key = "embeddings";
   if (const auto* name = embeddings.value.get<std::string>();
@@ -378,6 +388,7 @@ void ModelLayers::require_layer(const std::string& stack, std::int64_t layer) co
 
 Document ModelLayers::job(const std::string& stack, std::int64_t layer) const {
   const LayerJob job = model_->layer(model_->stack(stack), layer, true);
+  require_projections(model_->stack(stack), job);
   Document document;
   document.name = folder_;
   for (const auto& [key, value] : job.keys())
