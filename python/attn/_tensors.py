@@ -13,6 +13,9 @@ NUMPY_TYPES = {np.dtype(name): name for name in (
     "uint64", "bool")}
 NUMPY_TYPE_OF = {name: dtype for dtype, name in NUMPY_TYPES.items()}
 
+_first_byte: Any = ctypes.c_char.from_buffer
+_address = ctypes.addressof
+
 
 class Tensor(NamedTuple):
     """The fields of attn_tensor for one array."""
@@ -53,7 +56,11 @@ def tensor_of(name: str, array: Any) -> Tensor:
 def _of_numpy(name: str, array: np.ndarray[Any, Any]) -> Tensor:
     if isinstance(array, np.ma.MaskedArray):
         raise TypeError(f"{name}: masked arrays are not supported; use .filled() and give the mask as mask=")
+    flags = array.flags
     dtype = NUMPY_TYPES.get(array.dtype)
+    if dtype is not None and flags.c_contiguous and flags.writeable and array.size:
+        # The address of the buffer, in a third of the time of array.ctypes.data.
+        return Tensor(name, dtype, array.shape, None, _address(_first_byte(array)), array)
     if dtype is None:
         dtype = array.dtype.name  # "bfloat16" is that of ml_dtypes; libattn refuses unknown ones
         if not array.dtype.isnative:
@@ -117,8 +124,6 @@ def _address_of(name: str) -> int:
 
 
 # Types of ctypes take longer to make than a small job: arrays of a given length are not used below.
-_first_byte = ctypes.c_char.from_buffer
-_address = ctypes.addressof
 _TENSOR = struct.Struct("@PPNPPP")  # attn_tensor
 _Header = ctypes.c_char * _TENSOR.size
 

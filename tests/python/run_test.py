@@ -124,10 +124,17 @@ class TestArrays:
             attn.run(Q=np.zeros((1,) * 9), K=K, V=V)
 
 
+def read_only(array):
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 class TestMemory:
     """Inputs are read where they are, and outputs are not copied."""
 
-    @pytest.mark.parametrize("make", [lambda x: x, memoryview, DLPackArray], ids=["numpy", "buffer", "dlpack"])
+    @pytest.mark.parametrize("make", [lambda x: x, read_only, memoryview, DLPackArray],
+                             ids=["numpy", "read-only", "buffer", "dlpack"])
     def test_address_of_input(self, attn, make):
         tensor = sys.modules["attn._tensors"].tensor_of("Q", make(Q))
         assert tensor.address == Q.ctypes.data
