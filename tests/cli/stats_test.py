@@ -135,6 +135,25 @@ class TestHeads:
         [line] = stats("w.npy", cwd=tmp_path)
         assert line["previous_token_weight"] == pytest.approx((w[0, 3] + w[1, 4]) / 2, rel=1e-12)
 
+    CACHES = {"some": ({"rows": [2, -1]}, [6, 9]), "all": ({}, range(4, 10)), "offset": ({"causal_offset": 2}, range(2, 8)),
+              "top-left": ({"alignment": "top-left"}, range(4, 10)), "appended": ({"zero_key": True}, range(4, 10)),
+              "some, appended": ({"rows": [-6, 3], "zero_key": True}, [4, 7])}
+
+    @pytest.mark.parametrize("name", ["out.npz", "out.json", "out.safetensors"])
+    @pytest.mark.parametrize("case", CACHES)
+    def test_queries_after_a_cache_are_at_the_keys_of_their_positions(self, tmp_path, case, name):
+        options, own = self.CACHES[case]
+        rng = np.random.default_rng(8)
+        cached = {key: rng.standard_normal((2, 4 if key[0] == "p" else 6, 3)) for key in ["Q", "K", "V", "past_K", "past_V"]}
+        np.savez(tmp_path / "in.npz", **cached)
+        job = {key: f"in.npz#{key}" for key in cached} | {"causal": True, "outputs": ["weights"]} | options
+        (tmp_path / "job.json").write_text(json.dumps(job))
+        assert attn("run", "job.json", "-o", name, "-o", "w.npy", cwd=tmp_path).returncode == 0
+        w = np.load(tmp_path / "w.npy")
+        expected = np.mean([w[:, i, key - 1] for i, key in enumerate(own)])
+        [line] = stats(name, "--by", "all", cwd=tmp_path)
+        assert line["previous_token_weight"] == pytest.approx(expected, rel=1e-10)
+
     def test_queries_without_weights_are_left_out(self, tmp_path):
         w = causal_weights((5, 5))
         np.save(tmp_path / "w.npy", np.concatenate([w, np.zeros((2, 5))])[None, :, :5])

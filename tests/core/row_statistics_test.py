@@ -71,12 +71,13 @@ def test_the_rows_of_some_queries(tmp_path, path):
         np.testing.assert_allclose(out[name], expected, rtol=1e-12, atol=1e-13, err_msg=name)
 
 
-def test_a_query_after_a_cache_is_at_the_key_of_its_position(tmp_path):
+@pytest.mark.parametrize("rows", [list(range(L)), [2, L - 1]])
+def test_a_query_after_a_cache_is_at_the_key_of_its_position(tmp_path, rows):
     rng = np.random.default_rng(3)
     past = {"past_K": rng.standard_normal((B, G, 4, D)), "past_V": rng.standard_normal((B, G, 4, D))}
     tokens = rng.integers(0, 3, (B, S + 4))
-    out = run(tmp_path, {"causal": True}, tensors={**past, "token_ids": tokens})
-    own = np.array([np.arange(L) + 4] * B)
+    out = run(tmp_path, {"causal": True, "rows": rows}, tensors={**past, "token_ids": tokens})
+    own = np.array([np.array(rows) + 4] * B)
     for name, expected in statistics_of(out["weights"], tokens, own).items():
         np.testing.assert_allclose(out[name], expected, rtol=1e-12, atol=1e-13, err_msg=name)
 

@@ -374,6 +374,16 @@ def result_of_rows(folder, rows, chosen):
     return (np.exp(scores) / np.exp(scores).sum(-1, keepdims=True))[:, chosen]
 
 
+def result_after_a_cache(folder):
+    """Writes rows.npz of queries 2 and 5 of 6 after a cache of 4 tokens, and returns the weights."""
+    q, k = np.random.default_rng(5).standard_normal((2, 2, 10, 4))
+    np.savez(folder / "in.npz", Q=q[:, 4:], K=k[:, 4:], V=k[:, 4:], past_K=k[:, :4], past_V=k[:, :4])
+    run = attn("run", "in.npz", "--causal", "--rows=2,-1", "--outputs", "weights", "-o", "rows.npz", "--view=run.html", cwd=folder)
+    assert run.returncode == 0, run.stderr
+    scores = q @ k.swapaxes(1, 2) / 2 + np.triu(np.full((10, 10), -np.inf), 1)
+    return (np.exp(scores) / np.exp(scores).sum(-1, keepdims=True))[:, [6, 9]]
+
+
 def assert_statistics(found, weights, own, which=0):
     for name in "entropy", "first", "distance", "previous":
         np.testing.assert_allclose(found.statistic(name)[which], [statistics_of(head, own)[name] for head in weights],
@@ -416,6 +426,11 @@ class TestStatistics:
         np.savez(tmp_path / "w.npz", weights=np.eye(6))
         found = Numbers(page(tmp_path, "w.npz", "--rows", "3:", "--cols", "1:")[0])
         assert found.statistic("distance")[0] == [0]
+
+    def test_place_selected_queries_after_a_cache(self, tmp_path):
+        w = result_after_a_cache(tmp_path)
+        for text in (tmp_path / "run.html").read_text(), page(tmp_path, "rows.npz")[0]:
+            assert_statistics(Numbers(text), w, [6, 9])
 
     ROWS = {"0:3": [0, 1, 2], "5,1,-2": [5, 1, 6], "2": [2], "4:8": [4, 5, 6, 7]}
 

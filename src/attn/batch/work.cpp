@@ -218,7 +218,7 @@ class LayersOfItem {
     if (!reservation_.grow_to(attempt_.needed)) return false;
     if (!results_) {
       results_.emplace(*joined_, nullptr);
-      result_ = describe_job(job_, series.whole(), files_);
+      result_ = describe_job(job_, prepared->inputs, series.whole(), files_);
       add_digests_of(files_);
     }
     add_inputs(own, result_.made_by);

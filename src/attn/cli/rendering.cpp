@@ -127,6 +127,8 @@ AxisNames axis_names(const ResultFile& result, const std::string& name) {
   return names;
 }
 
+namespace {
+
 std::vector<std::int64_t> selected_queries(const ResultFile& result) {
   const Json* rows = result.job("rows");
   const auto* selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
@@ -134,15 +136,41 @@ std::vector<std::int64_t> selected_queries(const ResultFile& result) {
   return {selected->begin(), selected->end()};
 }
 
-std::vector<std::int64_t> own_keys(const std::vector<std::int64_t>& selected, std::size_t L,
-                                   std::size_t S) {
+}  // namespace
+
+QueryPositions query_positions(const ResultFile& result) {
+  const auto is_position = [](std::int64_t number) {  // others could overflow
+    constexpr std::int64_t kLargest = std::int64_t{1} << 48;
+    return number >= -kLargest && number <= kLargest;
+  };
+  QueryPositions positions;
+  if (std::vector<std::int64_t> selected = selected_queries(result);
+      std::all_of(selected.begin(), selected.end(), is_position))
+    positions.selected = std::move(selected);
+  const Json* recorded = result.made_by.find("positions");
+  if (recorded == nullptr) return positions;
+  const auto integer = [&](const char* key) -> std::optional<std::int64_t> {
+    const Json* found = recorded->find(key);
+    const auto* number = found == nullptr ? nullptr : found->get<std::int64_t>();
+    if (number == nullptr || !is_position(*number)) return std::nullopt;
+    return *number;
+  };
+  positions.queries = integer("queries");
+  positions.first = integer("first_own_key");
+  return positions;
+}
+
+std::vector<std::int64_t> own_keys(const QueryPositions& positions, std::size_t L, std::size_t S) {
+  const std::vector<std::int64_t>& selected = positions.selected;
+  const bool some = selected.size() == L;
+  const auto more_keys = static_cast<std::int64_t>(S > L && !some ? S - L : 0);
+  const std::int64_t first = positions.first.value_or(more_keys);
+  const std::int64_t queries = positions.queries.value_or(static_cast<std::int64_t>(S));
   std::vector<std::int64_t> own(L);
-  const auto keys = static_cast<std::int64_t>(S);
-  for (std::size_t i = 0; i < L; ++i)
-    if (selected.size() == L)
-      own[i] = selected[i] < 0 ? selected[i] + keys : selected[i];
-    else
-      own[i] = static_cast<std::int64_t>(i + (S > L ? S - L : 0));
+  for (std::size_t i = 0; i < L; ++i) {
+    const std::int64_t query = some ? selected[i] : static_cast<std::int64_t>(i);
+    own[i] = first + (query < 0 ? query + queries : query);
+  }
   return own;
 }
 
@@ -267,7 +295,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.column_axis = axes.columns;
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
-  source.selected_queries = selected_queries(result);
+  source.positions = query_positions(result);
   source.row_tokens = labels_of(axes.rows, axes.known, result);
   source.column_tokens = labels_of(axes.columns, axes.known, result);
   const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
@@ -296,7 +324,7 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
   PageSet set{file, make_heat_map(source, choice, threads_for(source.tensor)), wide ? 64 : 32};
   const Shape& matrices = set.map.cells.values.shape();
-  const auto own = own_keys(source.selected_queries, matrices[1], matrices[2]);
+  const auto own = own_keys(source.positions, matrices[1], matrices[2]);
   for (const std::size_t row : set.map.cells.rows) set.own_keys.push_back(own[row]);
   if (choice.rows.empty() && choice.columns.empty()) set.key = source.key;
   return set;

@@ -27,13 +27,12 @@ struct AxisNames {
 /// layers of a model, outputs have the axis of layers first.
 AxisNames axis_names(const ResultFile& result, const std::string& name);
 
-/// `rows` of the result's job: the queries it computed, if not all.
-std::vector<std::int64_t> selected_queries(const ResultFile& result);
+QueryPositions query_positions(const ResultFile& result);
 
-/// For each query of a tensor (L, S), the key at its position: that of the selected query; without
-/// L selected ones, the last L keys, or the first ones if L > S.
-std::vector<std::int64_t> own_keys(const std::vector<std::int64_t>& selected, std::size_t L,
-                                   std::size_t S);
+/// For each query of a tensor (L, S), the key at its position. If the first one is not known, query
+/// i of `selected` is at key i; without L selected ones, the queries are at the last L keys, or at
+/// the first ones if L > S.
+std::vector<std::int64_t> own_keys(const QueryPositions& positions, std::size_t L, std::size_t S);
 
 /// All tensors of "FILE", or the one of "FILE#NAME".
 TensorMap tensors_of(const TensorRef& ref, TensorFiles& files);

@@ -147,7 +147,7 @@ class LayersRun {
       if (!args_.dry_run) memory.require(name_, limits_.memory);
       if (memory.bytes() > memory_.bytes()) memory_ = memory;
       if (is_joined_ && needs_description(destination_, args_) && !args_.dry_run)
-        describe(*layer);
+        describe(*layer, prepared.inputs);
       else if (!is_joined_)
         for (OutputPath& path : output_paths(targets_of(number), names_))
           paths_.push_back(std::move(path));
@@ -176,9 +176,9 @@ class LayersRun {
     joined_ = joined_plan(plan, count, *by_rows_);
   }
 
-  void describe(const ReadLayer& layer) {
+  void describe(const ReadLayer& layer, const Inputs& in) {
     if (described_.made_by.find("inputs") == nullptr)
-      described_ = describe_job(layer.job, series_.whole(), files_);
+      described_ = describe_job(layer.job, in, series_.whole(), files_);
     add_inputs(layer.files, described_.made_by);
   }
 

@@ -406,7 +406,7 @@ class Collector {
       return add_similarity(weights.reshaped({axes.layers, axes.items, axes.heads, L, S}), name,
                             axes, files);
     const Tensor matrices = weights.reshaped({axes.count(), L, S});
-    SequenceTokens tokens{.own_keys = own_keys(selected_queries(result), L, S)};
+    SequenceTokens tokens{.own_keys = own_keys(query_positions(result), L, S)};
     for (std::size_t i = 0; i < axes.count(); ++i) {
       const std::size_t item = i / axes.heads % axes.items;
       if (ids)

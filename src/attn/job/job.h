@@ -78,7 +78,8 @@ struct Result {
   TensorMap outputs;
   std::map<Output, StreamedOutput> streamed;
   std::vector<std::string> tokens;
-  Json made_by;  ///< schema, program, version, the job's options, digests of its inputs
+  /// Schema, program, version, the job's options, digests of its inputs, positions of queries.
+  Json made_by;
   Overflows overflows;
 };
 
@@ -93,7 +94,7 @@ struct PreparedJob {
 PreparedJob prepare_job(const Job& job, const Document& document, const OutputSet& offered = {});
 
 /// A result without outputs: tokens and made_by, with the digests of all inputs.
-Result describe_job(const Job& job, Document document, const TensorFiles& files);
+Result describe_job(const Job& job, const Inputs& in, Document document, const TensorFiles& files);
 
 /// Computes the result's outputs. Outputs with a consumer are passed to it instead
 /// (core/attention.h). Errors as prepare_job().

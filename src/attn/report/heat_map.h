@@ -94,6 +94,13 @@ struct HeatChoice {
   bool logarithmic = false;
 };
 
+/// What a result records of the positions of its queries.
+struct QueryPositions {
+  std::vector<std::int64_t> selected = {};  ///< `rows` of the job; empty: all
+  std::optional<std::int64_t> queries;      ///< how many the job had before `rows` selected some
+  std::optional<std::int64_t> first;        ///< the key at the position of the first of them
+};
+
 /// A tensor to draw, with its names and its hidden cells.
 struct HeatSource {
   Tensor tensor;                 ///< (S), (L, S), or with leading axes head, batch, layer
@@ -106,7 +113,7 @@ struct HeatSource {
   bool is_signed = false;  ///< use the diverging map for any values, as for scores
   LeadingAxes leading_axes = kLeadingAxes;
   std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
-  std::vector<std::int64_t> selected_queries = {};     ///< `rows` of the job; empty: all
+  QueryPositions positions = {};
   std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match
 };
 

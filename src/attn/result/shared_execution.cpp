@@ -218,7 +218,8 @@ Execution execute_rows(const ExecutionRequest& request, const Sharing& sharing, 
   std::unique_ptr<RegionWriter> writer;
   if (team.rank() == 0) {
     if (request.described_by != nullptr)
-      result = describe_job(request.job, request.document, *request.described_by);
+      result = describe_job(request.job, request.prepared.inputs, request.document,
+                            *request.described_by);
     if (receiver != nullptr) {
       receiver->begin(plan, result);
       regions = receiver->regions();
