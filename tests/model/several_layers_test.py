@@ -425,7 +425,45 @@ def test_existing_files_are_found_before_anything_is_computed(folder):
     (folder / "w3.npy").write_bytes(b"")
     assert_error(run(folder, "--outputs", "weights", "-o", "w{layer}.npy"), 73, "w3.npy: already exists")
     assert [path.name for path in folder.glob("w*")] == ["w3.npy"]
-    assert run(folder, "--outputs", "weights", "-o", "w{layer}.npy", "--no-clobber").returncode == 0
+
+
+def test_no_clobber_skips_layers_with_a_file(folder):
+    (folder / "w3.npy").write_bytes(b"3")
+    (folder / "c1.npy").write_bytes(b"1")
+    flags = ["-o", "weights=w{layer}.npy", "-o", "context=c{layer}.npy", "--no-clobber"]
+    done = run(folder, *flags)
+    assert (done.returncode, done.stderr) == (0, b"attn: layers 1, 3: skipped, as an output file exists\n")
+    assert sorted(path.name for path in folder.glob("[wc]*.npy")) == [
+        "c0.npy", "c1.npy", "c2.npy", "w0.npy", "w2.npy", "w3.npy"]
+    assert ((folder / "w3.npy").read_bytes(), (folder / "c1.npy").read_bytes()) == (b"3", b"1")
+    close(np.load(folder / "w2.npy"), WEIGHTS[2])
+    done = run(folder, *flags)
+    assert (done.returncode, done.stderr) == (0, b"attn: layers 0, 1, 2, 3: skipped, as an output file exists\n")
+
+
+def test_no_clobber_skips_all_layers_with_one_file(folder):
+    (folder / "w.npy").write_bytes(b"")
+    done = run(folder, "--outputs", "weights", "-o", "w.npy", "--no-clobber")
+    assert (done.returncode, done.stderr) == (0, b"attn: w.npy: already exists; --force replaces it; nothing was done\n")
+
+
+@pytest.mark.parametrize("layer", ["all", "0"])
+@pytest.mark.parametrize("target", ["w{Layer}.npy", "w{layer}.{head}.npy", "weights=w{head}.npy"])
+def test_unknown_placeholder(folder, layer, target):
+    word = "{Layer}" if "{Layer}" in target else "{head}"
+    hidden = "h.npy" if layer == "all" else "h.npy#[0]"
+    done = run(folder, "--outputs", "weights", "-o", target, layer=layer, hidden=hidden)
+    assert_error(done, 2, f": unknown placeholder {word}; the only one is {{layer}}, the number of the layer\n")
+    assert done.stderr.count(b"\n") == 1
+    assert list(folder.glob("w*")) == []
+
+
+def test_braces_that_are_no_placeholder(folder):
+    """A name with other braces, and one of a job without a model."""
+    assert run(folder, "--outputs", "weights", "-o", "w{1-a}.npy").returncode == 0
+    done = attn("run", "--q", "h.npy#[0]", "--k", "h.npy#[0]", "--outputs", "weights", "-o", "w{Layer}.npy", cwd=folder)
+    assert done.returncode == 0
+    assert sorted(path.name for path in folder.glob("w*")) == ["w{1-a}.npy", "w{Layer}.npy"]
 
 
 def test_binary_standard_output(folder):

@@ -255,6 +255,13 @@ std::vector<Request> outputs_of(const Job& job, const Document& document,
   return outputs;
 }
 
+void require_placeholders(const std::vector<OutputTarget>& targets) {
+  for (const OutputTarget& target : targets)
+    if (const std::string word = unknown_placeholder(target.path); !word.empty())
+      fail_usage("-o " + printable(target.path) + ": unknown placeholder " + word +
+                 "; the only one is " + std::string(kLayerWord) + ", the number of the layer");
+}
+
 void require_writable(const std::vector<OutputTarget>& targets,
                       const std::vector<std::string>& outputs, const OutputPolicy& policy) {
   std::vector<OutputTarget> files;
@@ -273,6 +280,7 @@ namespace {
 void name_results_of_layer(const Document& document, Destination& destination) {
   const Entry* const layer = document.find("layer");
   if (layer == nullptr || document.find("model") == nullptr) return;
+  require_placeholders(destination.targets);
   if (const auto* number = layer->value.get<std::int64_t>())
     for (OutputTarget& target : destination.targets)
       target.path = name_of_layer(target.path, *number);
@@ -433,14 +441,16 @@ Command run_command() {
   add_show_options(command, args->show, [args = args.get()] { return destination_of(*args); });
   add_view_options(command, args->views);
   command.add(in_group(
-      "Results", {integer("--threads", args->threads, {1, 1024}, "N",
-                          "maximum number of threads; default: one per processor"),
-                  flag("--no-clobber", args->no_clobber, "do nothing if an output file exists"),
-                  flag("--durable", args->durable,
-                       "flush results to disk (fsync), to survive a power failure"),
-                  flag("--dry-run", args->dry_run,
-                       "show shapes, memory and cost of the outputs; compute nothing"),
-                  nan_option(args->nan)}));
+      "Results",
+      {integer("--threads", args->threads, {1, 1024}, "N",
+               "maximum number of threads; default: one per processor"),
+       flag("--no-clobber", args->no_clobber,
+            "do nothing if an output file exists; of several layers, skip those that have one"),
+       flag("--durable", args->durable,
+            "flush results to disk (fsync), to survive a power failure"),
+       flag("--dry-run", args->dry_run,
+            "show shapes, memory and cost of the outputs; compute nothing"),
+       nan_option(args->nan)}));
   if (team() != nullptr) {
     command.add(in_group("Results", {progress_option(args->progress)}));
     command.add(in_group("Results", {word("--mpi-read", args->reading,

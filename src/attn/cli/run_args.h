@@ -43,6 +43,9 @@ bool needs_description(const Destination& destination, const RunArgs& args);
 /// Whether any output is JSON or CSV, which need memory for the text. (NumPy's text is summarised.)
 bool has_text(const Destination& destination, const std::string& format);
 
+/// Errors: usage, if the name of a result of a model has a placeholder other than {layer}.
+void require_placeholders(const std::vector<OutputTarget>& targets);
+
 /// Throws if a file cannot be written. Does not open pipes and devices, because that may block.
 void require_writable(const std::vector<OutputTarget>& targets,
                       const std::vector<std::string>& outputs, const OutputPolicy& policy);

@@ -1,6 +1,7 @@
 #include "attn/cli/run_layers.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <list>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "attn/base/text.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/fused.h"
+#include "attn/io/open_file.h"
 #include "attn/job/field_value.h"
 #include "attn/model/layer_job.h"
 #include "attn/model/layer_series.h"
@@ -44,7 +46,8 @@ class LayersRun {
         files_(files),
         destination_(destination_of(args)),
         name_(document.name),
-        series_(std::move(document), files) {
+        series_(std::move(document), files),
+        layers_(series_.layers()) {
     check_targets();
     check_names_of_outputs();
     shown_ = args.show;
@@ -54,6 +57,8 @@ class LayersRun {
 
   int run() {
     plan_layers();
+    for (const std::string& line : lines_of_layers(skipped_, 0)) note(line);
+    if (layers_.empty()) return 0;
     refuse_duplicates(paths_);
     if (args_.dry_run) {
       print(text_ + end_of_plans());
@@ -64,14 +69,16 @@ class LayersRun {
       compute_joined();
     else
       compute_each();
-    for (const std::string& line : lines_of_layers(warnings_, series_.layers().size()))
+    for (const std::string& line : lines_of_layers(warnings_, layers_.size()))
       note("warning: " + line);
     return 0;
   }
 
  private:
-  /// Errors: usage, unless {layer} is in the names of all results or of none.
+  /// Errors: usage, unless {layer} is in the names of all results or of none, and no other
+  /// placeholder in any.
   void check_targets() {
+    require_placeholders(destination_.targets);
     std::size_t named = 0;
     for (const OutputTarget& target : destination_.targets) named += names_layer(target.path);
     is_joined_ = named == 0;
@@ -121,6 +128,15 @@ class LayersRun {
     return targets;
   }
 
+  /// Whether an output file of the layer exists.
+  bool has_file(std::int64_t number) const {
+    const std::vector<OutputPath> paths = output_paths(targets_of(number), names_);
+    return std::any_of(paths.begin(), paths.end(), [](const OutputPath& output) {
+      std::error_code ignored;
+      return !is_stream(output.path) && std::filesystem::exists(output.path, ignored);
+    });
+  }
+
   OutputPolicy policy() const {
     OutputPolicy policy = policy_of(args_, files_);
     policy.inputs.insert(inputs_.begin(), inputs_.end());
@@ -128,8 +144,7 @@ class LayersRun {
   }
 
   void plan_layers() {
-    const std::vector<std::int64_t>& layers = series_.layers();
-    for (const std::int64_t number : layers) {
+    for (const std::int64_t number : series_.layers()) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       if (!by_rows_)
         by_rows_ = destination_.shown ? OutputSet{}
@@ -137,6 +152,11 @@ class LayersRun {
       const PreparedJob prepared = prepare_job(layer->job, layer->document, *by_rows_);
       const Plan& plan = prepared.plan;
       names_ = names_of(layer->job.outputs);
+      if (args_.no_clobber && !is_joined_ && has_file(number)) {
+        skipped_.push_back({number, "skipped, as an output file exists"});
+        std::erase(layers_, number);
+        continue;
+      }
       inputs_.merge(layer->files.paths());
       if (is_joined_) join(number, plan);
       MemoryEstimate memory(plan, "tensors of " + name_of_number(number));
@@ -155,7 +175,7 @@ class LayersRun {
       layer->files.require_unchanged();
     }
     if (!is_joined_)
-      for (const std::int64_t number : layers)
+      for (const std::int64_t number : layers_)
         require_writable(targets_of(number), names_, policy());
     else if (args_.dry_run)
       require_writable(destination_.targets, names_, policy());
@@ -163,10 +183,10 @@ class LayersRun {
 
   /// Adds a layer to the plan of all.
   void join(std::int64_t number, const Plan& plan) {
-    const std::size_t count = series_.layers().size();
+    const std::size_t count = layers_.size();
     if (joined_) {
       within(name_of_number(number), [&] {
-        require_same_shapes(plan, *first_, name_of_number(series_.layers().front()),
+        require_same_shapes(plan, *first_, name_of_number(layers_.front()),
                             "write a file for each layer: -o 'out.{layer}.npz'");
       });
       add_flops(plan, *joined_);
@@ -221,7 +241,7 @@ class LayersRun {
     ResultWriter writer(destination_.targets, names_, policy());
     writer.begin(*joined_, described_);
     JoinedResults joined(*joined_, &writer);
-    for (const std::int64_t number : series_.layers()) {
+    for (const std::int64_t number : layers_) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       joined.add(compute(number, *layer, nullptr, &joined));
     }
@@ -237,7 +257,7 @@ class LayersRun {
     std::list<ResultWriter> writers;
     const bool is_described = needs_description(destination_, args_);
     if (is_described) shared_inputs_ = files_.digests();
-    for (const std::int64_t number : series_.layers()) {
+    for (const std::int64_t number : layers_) {
       const std::unique_ptr<ReadLayer> layer = read(number);
       const std::vector<OutputTarget> targets = targets_of(number);
       ResultWriter& writer = writers.emplace_back(targets, names_, policy());
@@ -254,6 +274,8 @@ class LayersRun {
   const Destination destination_;
   const std::string name_;  ///< of the job file; may be ""
   const LayerSeries series_;
+  std::vector<std::int64_t> layers_;  ///< of series_, without those that are skipped
+  std::vector<LayerWarning> skipped_;
   ShowArgs shown_;
   bool is_joined_ = true;
   std::optional<OutputSet> by_rows_;  ///< outputs that are written while they are computed

@@ -35,6 +35,19 @@ std::string name_of_layer(const std::string& text, std::int64_t layer) {
   return name;
 }
 
+std::string unknown_placeholder(const std::string& text) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  for (std::size_t at = 0; (at = text.find('{', at)) != text.npos; ++at) {
+    const std::size_t end = text.find('}', at);
+    if (end == text.npos) break;
+    const std::string word = text.substr(at, end + 1 - at);
+    const bool is_word =
+        word.size() > 2 && std::all_of(word.begin() + 1, word.end() - 1, is_letter);
+    if (is_word && word != kLayerWord) return word;
+  }
+  return "";
+}
+
 std::vector<std::string> lines_of_layers(const std::vector<LayerWarning>& warnings,
                                          std::size_t count) {
   std::vector<std::pair<std::string, std::vector<std::int64_t>>> groups;

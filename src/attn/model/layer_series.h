@@ -20,6 +20,9 @@ bool names_layer(const std::string& text);
 /// The text with the number in place of each kLayerWord.
 std::string name_of_layer(const std::string& text, std::int64_t layer);
 
+/// The first "{word}" in the text that is not kLayerWord; "" if there is none.
+std::string unknown_placeholder(const std::string& text);
+
 /// The name of one element of a tensor's first axis: "h.npy#[3]", "h.npz#states[3]".
 std::string element_of(const std::string& name, std::int64_t index);
 
