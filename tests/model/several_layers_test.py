@@ -298,6 +298,38 @@ def some(folder):
     return folder
 
 
+@pytest.mark.parametrize("suffix", [".npz", ".json", ".safetensors"])
+@pytest.mark.parametrize("layers, numbers, warns", [("0,1", "2,3", True), ("0:2", "1,0", True),
+                                                    ("0:2", "0,1", False), ("all", "0:4", False), ("all", "3,2,1,0", True)])
+def test_comparison_of_other_layers_causes_a_warning(folder, layers, numbers, warns, suffix):
+    names = ["a" + suffix, "b" + suffix]
+    for name, layer in zip(names, [layers, numbers]):
+        assert run(folder, "-o", name, "--outputs", "weights,entropy", "--force", layer=layer).returncode == 0
+    listed = [{"all": "0, 1, 2, 3", "0:2": "0, 1"}.get(typed, typed.replace(",", ", ")) for typed in [layers, numbers]]
+    warning = (f"attn: warning: {names[0]} has layers {listed[0]}, but {names[1]} has layers {listed[1]}; "
+               "they are compared in this order\n").encode() if warns else b""
+    compared = attn("compare", *names, cwd=folder)
+    assert (compared.returncode, compared.stderr) == (int(warns), warning)
+    assert attn("compare", *(name + "#weights" for name in names), cwd=folder).stderr.count(b"warning") == warns
+    drawn = attn("view", *names, "-o", "both.html", "--force", cwd=folder)
+    assert drawn.returncode == 0
+    assert drawn.stderr.startswith(warning + b"attn: page: ")
+
+
+def test_only_drawn_layers_are_compared_by_their_numbers(folder):
+    for name, layer in [("a.npz", "1,3"), ("b.npz", "3,2")]:
+        assert run(folder, "-o", name, layer=layer).returncode == 0
+    drawn = attn("view", "a.npz", "b.npz", "--layer", "3", "-o", "both.html", cwd=folder)
+    assert (drawn.returncode, b"warning" in drawn.stderr) == (0, False)
+
+
+def test_layers_without_numbers_cause_no_warning(folder):
+    for name, layer in [("a.npz", "0,1"), ("b.npz", "2,3")]:
+        assert run(folder, "-o", name, "--outputs", "weights", layer=layer).returncode == 0
+    np.save(folder / "b.npy", np.load(folder / "b.npz")["weights"])
+    assert attn("compare", "a.npz", "b.npy", cwd=folder).stderr == b""
+
+
 def view(folder, *flags):
     done = attn("view", "some.npz", *flags, cwd=folder)
     assert done.returncode == 0, done.stderr

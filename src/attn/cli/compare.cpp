@@ -283,6 +283,24 @@ void charge_comparison(const TensorMap& tensors, ReadBudget& budget, const std::
   budget.charge(kCopies * sizeof(double) * largest + kReport * tensors.size(), name, "compare");
 }
 
+/// Warns about the first pair of tensors whose files record different layers.
+void warn_of_pairs(const CompareReport& report, const CompareArgs& args, TensorFiles& files) {
+  std::vector<ResultFile> results;
+  for (const TensorPair& pair : report.pairs) {
+    if (!pair.found.same_shape || pair.compared.a.rank() < 3) continue;
+    if (results.empty())
+      for (const std::string& file : {args.a, args.b})
+        results.push_back({{}, {}, read_made_by(parse_tensor_ref(file).path, files)});
+    std::vector<LayersOfFile> of_files;
+    for (ResultFile& result : results) {
+      result.tensors.set(pair.compared.name, pair.compared.a);
+      of_files.push_back(
+          {of_files.empty() ? args.a : args.b, axis_names(result, pair.compared.name).layers});
+    }
+    if (warn_of_layers(of_files[0], of_files[1])) return;
+  }
+}
+
 int run_compare(const CompareArgs& args) {
   check(args);
   const ReadLimits limits = compare_limits(args);
@@ -304,6 +322,7 @@ int run_compare(const CompareArgs& args) {
     refuse_nameless(b, args.b, a, args.a);
     charge_comparison(a, files.budget(), printable(args.a));
     report = compare_all(a, b, tolerance, args.tolerant());
+    warn_of_pairs(report, args, files);
   }
   if (report.pairs.empty() && report.only_in_a.empty() && report.only_in_b.empty())
     throw Error(ErrorKind::data, printable(args.a) + ": expected a tensor to compare, found none");

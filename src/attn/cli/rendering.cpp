@@ -122,9 +122,23 @@ AxisNames axis_names(const ResultFile& result, const std::string& name) {
   names.leading = with_known(known);
   const Json* layer = with_layers ? result.job("layer") : nullptr;
   const auto* numbers = layer == nullptr ? nullptr : layer->get<JsonIntegers>();
-  if (numbers != nullptr && numbers->size() == result.tensors.at(name).shape()[0])
+  const std::size_t count = with_layers ? result.tensors.at(name).shape()[0] : 0;
+  if (numbers != nullptr && numbers->size() == count)
     names.layers.assign(numbers->begin(), numbers->end());
+  if (const auto* text = layer == nullptr ? nullptr : layer->get<std::string>();
+      text != nullptr && *text == "all")
+    for (std::size_t n = 0; n < count; ++n) names.layers.push_back(static_cast<std::int64_t>(n));
   return names;
+}
+
+bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b) {
+  if (a.layers.empty() || b.layers.empty() || a.layers == b.layers) return false;
+  const auto text = [](const LayersOfFile& one) {
+    return printable(one.file) + " has layer" + (one.layers.size() > 1 ? "s " : " ") +
+           join(one.layers, ", ", [](std::int64_t number) { return std::to_string(number); });
+  };
+  note("warning: " + text(a) + ", but " + text(b) + "; they are compared in this order");
+  return true;
 }
 
 namespace {

@@ -27,6 +27,15 @@ struct AxisNames {
 /// layers of a model, outputs have the axis of layers first.
 AxisNames axis_names(const ResultFile& result, const std::string& name);
 
+/// A file and the numbers in the model of the layers that it holds; empty if not known.
+struct LayersOfFile {
+  std::string file;
+  std::vector<std::int64_t> layers;
+};
+
+/// Warns, and returns true, if both are known and differ.
+bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b);
+
 QueryPositions query_positions(const ResultFile& result);
 
 /// For each query of a tensor (L, S), the key at its position. If the first one is not known, query

@@ -70,6 +70,14 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
   return set;
 }
 
+LayersOfFile drawn_layers(const std::string& file, const PageSet& set) {
+  LayersOfFile drawn{file, {}};
+  for (const HeatPanel& panel : set.map.panels)
+    if (panel.layer && (drawn.layers.empty() || drawn.layers.back() != *panel.layer))
+      drawn.layers.push_back(*panel.layer);
+  return drawn;
+}
+
 int view(const ViewArgs& args) {
   const RenderFormat format = render_format(args.output);
   if (!args.other.empty() && format != RenderFormat::html)
@@ -82,6 +90,8 @@ int view(const ViewArgs& args) {
   if (!args.other.empty()) sets.push_back(set_of(args.other, args, files, drawing));
   OutputFile out(args.output, {.force = args.force, .inputs = files.paths()});
   charge_rendering(sets, format, args.style, drawing, printable(args.file));
+  if (sets.size() == 2)
+    warn_of_layers(drawn_layers(args.file, sets[0]), drawn_layers(args.other, sets[1]));
   out.write(render(sets, format, args.style));
   out.commit();
   return 0;

@@ -124,6 +124,11 @@ TensorMap read_npz(const FileBytes& file, std::string* comment, const NpzLimits&
   return tensors;
 }
 
+std::string npz_comment(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge) {
+  return read_zip_directory(file.bytes(), file.name(), {limits.members, limits.name}, charge)
+      .comment;
+}
+
 std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& key,
                                      const NpzLimits& limits, ReadBudget* budget) {
   MemoryCharge charge(budget, file.name());

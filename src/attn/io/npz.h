@@ -35,6 +35,9 @@ bool is_zip(std::span<const std::byte> bytes);
 TensorMap read_npz(const FileBytes& file, std::string* comment = nullptr,
                    const NpzLimits& limits = {}, ReadBudget* budget = nullptr);
 
+/// The archive's comment. Errors: data.
+std::string npz_comment(const FileBytes& file, const NpzLimits& limits, MemoryCharge& charge);
+
 /// One array, or nothing if absent. Other members are not expanded. Errors: data.
 std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& key,
                                      const NpzLimits& limits = {}, ReadBudget* budget = nullptr);

@@ -148,6 +148,7 @@ std::vector<HeatPanel> panels_of(const HeatSource& source, const HeatChoice& cho
       for (const std::size_t index : indices[k]) {
         HeatPanel more = panel;
         more.matrix = panel.matrix * count + index;
+        if (axes[k] == "layer" && !numbers.empty()) more.layer = numbers[index];
         std::string& title = k > named ? more.group : more.name;
         if (count > 1 || !numbers.empty())
           title += (title.empty() ? "" : ", ") + axes[k] + " " +

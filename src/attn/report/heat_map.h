@@ -36,9 +36,10 @@ struct HeatScale {
 
 /// Panels of one group are in adjacent rows: the heads of a layer.
 struct HeatPanel {
-  std::string group;       ///< "layer 2"; "" if there is one group
-  std::string name;        ///< "head 3"; "" for a single panel
-  std::size_t matrix = 0;  ///< index among all matrices of the tensor
+  std::string group;                       ///< "layer 2"; "" if there is one group
+  std::string name;                        ///< "head 3"; "" for a single panel
+  std::size_t matrix = 0;                  ///< index among all matrices of the tensor
+  std::optional<std::int64_t> layer = {};  ///< its number in the model, if known
 
   std::string title() const { return group + (group.empty() || name.empty() ? "" : ", ") + name; }
 };

@@ -118,6 +118,24 @@ Json parsed(const std::string& text, const std::string& name, ReadBudget& budget
 
 }  // namespace
 
+Json read_made_by(const std::string& path, TensorFiles& files) {
+  const FileBytes& file = files.file(path);
+  const Format format = format_of(file);
+  ReadBudget& budget = files.budget();
+  MemoryCharge charge(&budget, path);
+  std::string text;
+  if (format == Format::npz) {
+    text = npz_comment(file, files.limits().npz, charge);
+  } else if (format == Format::safetensors) {
+    for (const auto& [key, value] : parse_safetensors_header(file, charge).metadata)
+      if (key == "made_by") text = value;
+  } else if (format == Format::json && file.text().find("\"layer\"") != std::string::npos) {
+    const Json document = parse_json(file.text(), path, charge);
+    if (const Json* made_by = document.find("made_by")) return *made_by;
+  }
+  return parsed(text, printable(path), budget);
+}
+
 const Json* ResultFile::job(const std::string& key) const {
   const Json* job = made_by.find("job");
   return job == nullptr ? nullptr : job->find(key);

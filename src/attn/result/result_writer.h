@@ -58,6 +58,10 @@ struct ResultFile {
   const Json* job(const std::string& key) const;
 };
 
+/// The made_by of a result, without reading its tensors. JSON files are parsed only if they name
+/// layers. Errors: as TensorFiles.
+Json read_made_by(const std::string& path, TensorFiles& files);
+
 /// Comments and metadata keys of other programs are ignored. Errors: as TensorFiles.
 ResultFile read_result(const std::string& path, TensorFiles& files);
 
