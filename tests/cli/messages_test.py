@@ -65,3 +65,11 @@ def test_different_names_look_different(tmp_path):
     assert messages[0].startswith(b"attn: a\\x1b.npy: ")
     assert messages[1].startswith(b"attn: a\\x5cx1b.npy: ")
     assert messages[2].startswith(b"attn: a\\n.npy: ")
+
+
+def test_view_of_a_file_with_many_tensors(tmp_path):
+    np.savez(tmp_path / "many.npz", **{f"t{n:03}": np.ones((2, 2)) for n in range(322)})
+    names = ", ".join(f"t{n:03}" for n in range(10))
+    run = attn("view", "many.npz", cwd=tmp_path)
+    assert (run.returncode, run.stderr.decode()) == (
+        2, f"attn: many.npz: has no tensor weights; select one with --of: {names} and 312 more\n")

@@ -271,6 +271,13 @@ def test_several_saved_layers_are_refused(tmp_path, layer):
             b"model.npz#layers.0.\n") in run.stderr
 
 
+def test_many_saved_layers_are_counted(tmp_path, layer):
+    np.savez(tmp_path / "model.npz", **{f"layers.{n:02}.{k}": v for n in range(30) for k, v in layer.items()})
+    run = attn("run", "model.npz", "--heads", "2", cwd=tmp_path)
+    assert run.returncode == 65
+    assert b"model.npz: contains 30 attention layers; select one, as model.npz#layers.00.\n" in run.stderr
+
+
 @pytest.mark.parametrize("suffix", ["npz", "safetensors"])
 def test_prefix_selects_one_of_several_saved_layers(tmp_path, layer, suffix):
     np.save(tmp_path / "x.npy", np.arange(12.0).reshape(3, 4))

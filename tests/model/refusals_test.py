@@ -49,6 +49,25 @@ def test_model_with_slash_and_default_outputs(folder):
         assert sorted(out) == ["context", "output", "scores", "weights"]
 
 
+@pytest.mark.parametrize("given, inside", [("model/config.json", False), ("config.json", True)])
+def test_config_file_in_place_of_its_folder(folder, given, inside):
+    (folder / "x.npy").rename(folder / "model" / "x.npy")
+    cwd, hidden, name = (folder / "model", "x.npy", ".") if inside else (folder, "model/x.npy", "model")
+    flags = ["--layer", 0, "--hidden", hidden]
+    expected = attn("run", "--model", name, *flags, cwd=cwd)
+    done = attn("run", "--model", given, *flags, cwd=cwd)
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", expected.stdout)
+    expected = attn("model", "inspect", name, cwd=cwd)
+    done = attn("model", "inspect", given, cwd=cwd)
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", expected.stdout)
+
+
+def test_another_file_in_place_of_the_folder(folder):
+    assert_refused(attn("model", "inspect", "model/model.safetensors", cwd=folder), 65,
+                   "attn: model/model.safetensors: expected the folder of a model, found a file; give model\n")
+    assert_refused(run(folder, model="x.npy"), 65, "attn: x.npy: expected the folder of a model, found a file\n")
+
+
 def test_unknown_model_type_is_refused_by_name(folder):
     change(folder, model_type="rwkv")
     assert_refused(run(folder), 65, "model/config.json: model_type: 'rwkv' is not supported; write the job by hand",

@@ -9,6 +9,7 @@
 #include "attn/base/error.h"
 #include "attn/base/suggestion.h"
 #include "attn/base/text.h"
+#include "attn/cli/tensor_names.h"
 #include "attn/cli/terminal.h"
 #include "attn/core/attention.h"
 #include "attn/core/fused.h"
@@ -232,9 +233,7 @@ std::vector<std::string> labels_of(const std::string& axis, bool known, const Re
 std::string list_tensors(const std::vector<std::string>& names) {
   if (names.empty()) return ", nor any other tensor";
   if (names == std::vector<std::string>{""}) return "; its only tensor is unnamed: omit --of";
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + printable(name);
-  return "; select one with --of: " + list;
+  return "; select one with --of: " + list_names(names);
 }
 
 /// Without a name: the weights, or the only tensor.

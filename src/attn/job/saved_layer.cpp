@@ -113,11 +113,14 @@ void check_one_layer(const TensorMap& arrays, const std::string& file) {
     if (const auto name = torch_array_name(path))
       paths.insert(path.substr(0, path.size() - name->size()));
   if (paths.size() < 2) return;
-  throw Error(
-      ErrorKind::data,
-      Problem{.where = {file},
-              .message = "contains several attention layers: " + printable(join(paths, ", ")),
-              .hint = "select one, as " + printable(file + "#" + *paths.begin())});
+  constexpr std::size_t kMaxListed = 8;
+  const std::string found = paths.size() > kMaxListed
+                                ? counted(paths.size(), "attention layer")
+                                : "several attention layers: " + printable(join(paths, ", "));
+  throw Error(ErrorKind::data,
+              Problem{.where = {file},
+                      .message = "contains " + found,
+                      .hint = "select one, as " + printable(file + "#" + *paths.begin())});
 }
 
 const KnownArray* find_array(const std::string& path) {

@@ -25,9 +25,23 @@ bool is_there(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-std::string without_slash(std::string folder) {
-  while (folder.size() > 1 && folder.ends_with('/')) folder.pop_back();
-  return folder;
+/// The folder of a model, from its path or from that of its config.json. Errors: data, for another
+/// file.
+std::string folder_at(std::string path) {
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path, ignored)) {
+    const std::filesystem::path file = path;
+    const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+    if (file.filename() == "config.json") return folder;
+    throw Error(
+        ErrorKind::data,
+        Problem{.where = {path},
+                .expected = "the folder of a model",
+                .found = "a file",
+                .hint = is_there(folder + "/config.json") ? "give " + printable(folder) : ""});
+  }
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
 }
 
 /// The file of all tensors. Errors: no_input.
@@ -70,7 +84,7 @@ std::string quantisation_in(const Json& config) {
 class Model {
  public:
   Model(const std::string& folder, TensorFiles& files)
-      : folder_(without_slash(folder)),
+      : folder_(folder_at(folder)),
         files_(files),
         charge_(&files.budget(), folder_ + "/config.json") {
     const std::string path = folder_ + "/config.json";
