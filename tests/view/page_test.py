@@ -416,6 +416,24 @@ class TestStatistics:
         np.testing.assert_allclose(found.statistic("largest")[0], np.abs(scores).max((1, 2)), rtol=1e-5)
         assert found.statistic("entropy") is None
 
+    @pytest.mark.parametrize("name", ["entropy", "logsumexp", "distance", "weight_sum", "masked_scores", "context", "V"])
+    def test_are_not_those_of_weights_for_other_tensors(self, tmp_path, name):
+        values = np.random.default_rng(6).random((3, 5, 5))
+        np.savez(tmp_path / "r.npz", weights=values, other=values, **{name: values})
+        found = Numbers(page(tmp_path, "r.npz", "--of", name)[0])
+        assert [one["name"] for one in found.facts["statistics"]] == ["largest"]
+        np.testing.assert_allclose(found.statistic("largest")[0], values.max((1, 2)), rtol=1e-5)
+        sums, entropies, _, _ = found.rows("0-0").T
+        assert np.isnan(sums).all() and np.isnan(entropies).all()
+
+    @pytest.mark.parametrize("name", ["weights", "dropped_weights", "mean_weights", "attn"])
+    def test_are_those_of_weights_of_these_names(self, tmp_path, name):
+        values = np.random.default_rng(6).random((3, 5, 5))
+        np.savez(tmp_path / "r.npz", scores=values, **{name: values})
+        found = Numbers(page(tmp_path, "r.npz", "--of", name)[0])
+        assert_statistics(found, values, None)
+        np.testing.assert_allclose(found.rows("0-0")[:, 0].reshape(-1), values[0].sum(1), rtol=1e-6)
+
     def test_leave_out_queries_that_see_no_key(self, tmp_path):
         np.savez(tmp_path / "w.npz", weights=np.array([[0.0, 0, 0], [0.5, 0.5, 0], [0, 1, 0]]))
         found = Numbers(page(tmp_path, "w.npz")[0])

@@ -225,6 +225,7 @@ HeatSource source_of(const TensorPair& pair, const ResultFile& labels, const Com
       masked.mutable_data<double>()[i] = hidden;
   source.masked = masked;
   source.is_signed = true;
+  source.is_weights = false;
   source.zero_is_hidden = false;
   source.name = name + ": A \u2212 B";
   source.what = "A: " + printable(args.a) +

@@ -15,6 +15,7 @@
 #include "attn/core/fused.h"
 #include "attn/core/output_table.h"
 #include "attn/core/plan.h"
+#include "attn/job/fields.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
 #include "attn/report/png.h"
@@ -189,6 +190,14 @@ std::vector<std::int64_t> own_keys(const QueryPositions& positions, std::size_t 
   return own;
 }
 
+bool may_be_weights(const std::string& name) {
+  const auto output = output_named(name);
+  if (output)
+    return output == Output::weights || output == Output::dropped_weights ||
+           output == Output::mean_weights;
+  return find_field(name) == nullptr;
+}
+
 TensorMap tensors_of(const TensorRef& ref, TensorFiles& files) {
   if (ref.member.empty()) return files.all(ref.path);
   TensorMap tensors;
@@ -303,6 +312,10 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
     source.what = with_superscript_t(std::string(row_of(*output).description));
   source.zero_is_hidden = output_named(source.name) == Output::weights;
   source.is_signed = source.name.ends_with(name_of(Output::scores));  // also of other programs
+  const std::size_t slash = source.name.rfind('/');                   // "JOB/OUTPUT" in a bundle
+  source.is_weights =
+      !source.is_signed &&
+      may_be_weights(slash == std::string::npos ? source.name : source.name.substr(slash + 1));
   const AxisNames axes = axis_names(result, source.name);
   source.row_axis = axes.rows;
   source.column_axis = axes.columns;
@@ -339,6 +352,7 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   const Shape& matrices = set.map.cells.values.shape();
   const auto own = own_keys(source.positions, matrices[1], matrices[2]);
   for (const std::size_t row : set.map.cells.rows) set.own_keys.push_back(own[row]);
+  set.is_weights = source.is_weights;
   if (choice.rows.empty() && choice.columns.empty()) set.key = source.key;
   return set;
 }

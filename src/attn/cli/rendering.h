@@ -43,6 +43,9 @@ QueryPositions query_positions(const ResultFile& result);
 /// the first ones if L > S.
 std::vector<std::int64_t> own_keys(const QueryPositions& positions, std::size_t L, std::size_t S);
 
+/// Whether weights may have this name: a tensor of another program, or an output of weights.
+bool may_be_weights(const std::string& name);
+
 /// All tensors of "FILE", or the one of "FILE#NAME".
 TensorMap tensors_of(const TensorRef& ref, TensorFiles& files);
 

@@ -261,11 +261,8 @@ std::vector<std::string> weights_in(const TensorMap& tensors) {
   if (contains(tensors, Output::weights)) return {std::string(name_of(Output::weights))};
   std::vector<std::string> names, others;
   for (const auto& [name, tensor] : tensors) {
-    const auto output = output_named(name);
-    const bool is_other =
-        output && output != Output::dropped_weights && output != Output::mean_weights;
     const bool is_number = is_float(tensor.dtype()) || tensors.size() == 1;
-    (is_number && !is_other && find_field(name) == nullptr ? names : others).push_back(name);
+    (is_number && may_be_weights(name) ? names : others).push_back(name);
   }
   if (!names.empty()) return names;
   constexpr std::size_t kNamed = 3;

@@ -40,8 +40,8 @@ void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
   sum_.distance += distance;
 }
 
-HeadSummary HeadSummarizer::summary() const {
-  if (negative_ || rows_ == 0) {
+HeadSummary HeadSummarizer::summary(bool is_weights) const {
+  if (!is_weights || negative_ || rows_ == 0) {
     constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
     return {kNone, kNone, kNone, kNone, sum_.largest};
   }

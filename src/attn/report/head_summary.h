@@ -27,7 +27,7 @@ class HeadSummarizer {
   HeadSummarizer(const std::vector<std::int64_t>& own_keys, const std::vector<std::size_t>& keys);
 
   void add(const HeatRow& row, std::size_t i);  ///< of the drawn query i
-  HeadSummary summary() const;
+  HeadSummary summary(bool is_weights) const;   ///< otherwise only `largest` is a number
 
  private:
   const std::vector<std::int64_t>& own_keys_;

@@ -112,6 +112,7 @@ struct HeatSource {
   std::string key;               ///< the tensor's name in its file; may be ""
   std::string row_axis = "queries", column_axis = "keys";
   bool is_signed = false;  ///< use the diverging map for any values, as for scores
+  bool is_weights = true;  ///< pages show statistics of weights
   LeadingAxes leading_axes = kLeadingAxes;
   std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
   QueryPositions positions = {};

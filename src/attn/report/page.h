@@ -49,6 +49,7 @@ struct PageSet {
   /// columns. A page with rounded values can then read the exact ones when its user opens the file.
   std::optional<std::string> key = {};
   std::vector<std::int64_t> own_keys = {};  ///< of each drawn query, the key at its position
+  bool is_weights = true;                   ///< otherwise without sums, entropies and the like
 };
 
 struct Page {

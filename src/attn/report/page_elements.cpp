@@ -63,7 +63,8 @@ class ElementsWriter {
       for (const BlockSize& size : layout_.pyramid)
         of_set.push_back(page_level(rows, columns, size.tall, size.wide));
     }
-    std::vector<PageValues> values(sets_.size(), {spans_, precision_});
+    std::vector<PageValues> values;
+    for (const PageSet& set : sets_) values.emplace_back(spans_, precision_, set.is_weights);
     std::vector<std::uint16_t> codes(columns);
     for (std::size_t i = 0; i < rows; ++i) {
       std::vector<HeatRow> of_sets;

@@ -85,7 +85,8 @@ PageSurvey survey_of(const std::vector<PageSet>& sets, kernel::ThreadPool& pool)
         for (const double value : row_difference(of_sets[0], of_sets[1]).values)
           most_different = std::max(most_different, std::abs(value));
     }
-    for (std::size_t s = 0; s < sets.size(); ++s) survey.summaries[s][p] = summarizers[s].summary();
+    for (std::size_t s = 0; s < sets.size(); ++s)
+      survey.summaries[s][p] = summarizers[s].summary(sets[s].is_weights);
     if (sets.size() == 2) survey.differences[p] = most_different;
   });
   for (const PartialSurvey& part : parts) parts[0].add(part);

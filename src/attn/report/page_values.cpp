@@ -111,7 +111,7 @@ std::vector<std::byte> PageValues::take() {
 }
 
 void PageValues::end_row() {
-  const RowFacts facts = facts_of(blocks_, precision_.step == 1);
+  const RowFacts facts = facts_of(blocks_, sums_);
   append_row(cells_, blocks_, spans_.first[row_], spans_.end[row_], facts, precision_.bits);
   for (const double fact : {facts.sum, facts.entropy, double{facts.min}, double{facts.max}})
     append_float(facts_, fact, 32);

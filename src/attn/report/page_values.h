@@ -22,12 +22,13 @@ struct PagePrecision {
 /// 64 and 32 bits: floats, hidden cells are -inf. 16 and 8 bits: a step of the row's range, 0 for
 /// the least and 2^bits - 3 for the greatest value; the two codes above mean NaN and hidden. Sums
 /// and entropies (of the row divided by its sum) are NaN if a value is NaN or `step` is not 1
-/// (rows were merged); entropies also if a value is negative or the sum is 0.
+/// (rows were merged) or the values are not weights; entropies also if a value is negative or the
+/// sum is 0.
 class PageValues {
  public:
   /// `spans` are those of blocks, and must outlive this object.
-  PageValues(const PageSpans& spans, const PagePrecision& precision)
-      : spans_(spans), precision_(precision) {}
+  PageValues(const PageSpans& spans, const PagePrecision& precision, bool is_weights)
+      : spans_(spans), precision_(precision), sums_(is_weights && precision.step == 1) {}
 
   void add(const HeatRow& row);  ///< the next row of cells
   /// After the last row.
@@ -38,6 +39,7 @@ class PageValues {
 
   const PageSpans& spans_;
   PagePrecision precision_;
+  bool sums_;               ///< whether to store sums and entropies
   HeatRow blocks_;          ///< of the rows that have been added since the last row of blocks
   std::size_t merged_ = 0;  ///< the number of these rows
   std::size_t row_ = 0;     ///< of blocks
