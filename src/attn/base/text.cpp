@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <span>
 
 #include "attn/base/utf8.h"
 
@@ -12,6 +13,13 @@ std::string join_or(const std::vector<std::string>& items) {
   std::string text;
   for (std::size_t i = 0; i < items.size(); ++i)
     text += (i == 0 ? "" : i + 1 == items.size() ? " or " : ", ") + items[i];
+  return text;
+}
+
+std::string list_names(const std::vector<std::string>& names, std::size_t most) {
+  const std::span first = std::span(names).first(std::min(names.size(), most));
+  std::string text = join(first, ", ", printable);
+  if (names.size() > most) text += " and " + std::to_string(names.size() - most) + " more";
   return text;
 }
 

@@ -32,6 +32,9 @@ std::string join(const Items& items, std::string_view separator) {
 /// "a", "a or b", "a, b or c".
 std::string join_or(const std::vector<std::string>& items);
 
+/// "a, b and 4 more": at most `most` of the names, safe to print.
+std::string list_names(const std::vector<std::string>& names, std::size_t most = 10);
+
 /// Two lower-case hexadecimal digits.
 inline void append_hex(std::string& out, std::uint8_t byte) {
   constexpr char kDigits[] = "0123456789abcdef";

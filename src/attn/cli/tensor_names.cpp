@@ -1,6 +1,5 @@
 #include "attn/cli/tensor_names.h"
 
-#include <algorithm>
 #include <map>
 
 #include "attn/base/error.h"
@@ -50,16 +49,6 @@ TensorMap renamed(const TensorMap& tensors, const std::vector<std::string>& as,
     result.set(name, elements);
   }
   return result;
-}
-
-std::string list_names(const std::vector<std::string>& names) {
-  const std::vector<std::string> first(
-      names.begin(),
-      names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), ProblemList::kMaxKept)));
-  return join(first, ", ", printable) +
-         (names.size() > first.size()
-              ? " and " + std::to_string(names.size() - first.size()) + " more"
-              : "");
 }
 
 }  // namespace attn

@@ -17,7 +17,4 @@ Option as_option(std::vector<std::string>& target, const std::string& help);
 TensorMap renamed(const TensorMap& tensors, const std::vector<std::string>& as,
                   const std::string& file);
 
-/// "out, lse, x and 4 more": at most ten names, safe to print.
-std::string list_names(const std::vector<std::string>& names);
-
 }  // namespace attn

@@ -88,15 +88,7 @@ bool is_plain_text(std::string_view text) {
   });
 }
 
-/// "Q, K, V", or the first few names and the number of others.
-std::string list_of(const std::vector<std::string>& names) {
-  constexpr std::size_t kMaxListed = 8;
-  const std::span first = std::span(names).first(std::min(names.size(), kMaxListed));
-  std::string text = join(first, ", ", printable);
-  if (names.size() > kMaxListed)
-    text += " and " + std::to_string(names.size() - kMaxListed) + " more";
-  return text;
-}
+constexpr std::size_t kMaxListed = 8;  ///< names in a message
 
 }  // namespace
 
@@ -391,7 +383,7 @@ TensorMap TensorFiles::below(const std::string& path, const std::string& prefix)
       tensors.set(name.substr(prefix.size()), read_whole({path, name}));
   if (tensors.empty())
     fail_at({path}, "has no tensor whose name starts with '" + printable(prefix) +
-                        "'; its tensors: " + list_of(all));
+                        "'; its tensors: " + list_names(all, kMaxListed));
   return tensors;
 }
 
@@ -403,7 +395,8 @@ TensorRef TensorFiles::in_shard(const TensorRef& ref) {
     std::vector<std::string> known;
     for (const auto& [name, shard] : names) known.push_back(name);
     if (ref.member.empty())
-      fail_at({ref.path}, "has several arrays (" + list_of(known) + "); select one, for example " +
+      fail_at({ref.path}, "has several arrays (" + list_names(known, kMaxListed) +
+                              "); select one, for example " +
                               printable(ref.path + "#" + known.front()));
     fail_at({ref.path},
             "has no tensor '" + printable(ref.member) + "'" + did_you_mean(ref.member, known));
@@ -448,7 +441,7 @@ Tensor TensorFiles::read_whole(const TensorRef& ref) {
   const std::vector<std::string> names = tensors.names();
   if (names.empty()) fail_at({bytes.name()}, "has no arrays");
   if (ref.member.empty())
-    fail_at({bytes.name()}, "has several arrays (" + list_of(names) +
+    fail_at({bytes.name()}, "has several arrays (" + list_names(names, kMaxListed) +
                                 "); select one, for example " +
                                 printable(ref.path + "#" + names.front()));
   if (const Tensor* tensor = tensors.find(ref.member)) return *tensor;
@@ -456,7 +449,7 @@ Tensor TensorFiles::read_whole(const TensorRef& ref) {
   if (names == std::vector<std::string>{""})
     fail_at({bytes.name()}, "has no array " + member + "; its only array is unnamed");
   fail_at({bytes.name()}, "has no array " + member + printable(did_you_mean(ref.member, names)) +
-                              "; its arrays: " + list_of(names));
+                              "; its arrays: " + list_names(names, kMaxListed));
 }
 
 }  // namespace attn
