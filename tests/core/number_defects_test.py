@@ -210,3 +210,18 @@ def test_the_lowest_float16_does_not(tmp_path, path):
     weights, unmasked = weights_with_mask(tmp_path, "f16", path, LOWEST["f16"])
     np.testing.assert_allclose(weights, unmasked, rtol=2 ** -8 + 2 ** -11)
     assert np.ptp(unmasked, -1).min() > 0.01
+
+
+@pytest.mark.parametrize("visible, rows, weights", [
+    ([0, 0, 0], [0, 0, 0], {"zero": 0, "uniform": 1 / 6, "nan": math.nan}),  # no query sees a key
+    ([1, 0, 0], [1 / 3, 0, 0], {"zero": 0, "uniform": 0, "nan": 0}),
+])
+@pytest.mark.parametrize("empty_rows", ["zero", "uniform", "nan"])
+def test_softmax_over_all_rows_without_visible_keys(tmp_path, visible, rows, weights, empty_rows):
+    """The third query is padding: its weights are 0, and it does not count."""
+    mask = np.repeat(np.array(visible, bool)[:, None], 3, axis=1)
+    tensors = {"Q": np.zeros((3, 1)), "K": np.zeros((3, 1)), "mask": mask, "query_lengths": np.array([2])}
+    out, _ = run_job(tmp_path, tensors, "--softmax-axis", "all", "--empty-rows", empty_rows, "--outputs", "weights",
+                     "--nan", "allow")
+    expected = [[weights[empty_rows] or row] * 3 for row in rows[:2]] + [[0] * 3]
+    np.testing.assert_allclose(out["weights"], expected, rtol=1e-15)

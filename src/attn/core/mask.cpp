@@ -108,10 +108,12 @@ bool is_padding(const Inputs& in, std::size_t batch_row, std::size_t query) {
 
 namespace {
 
-std::vector<bool> padding(const Inputs& in) {
-  std::vector<bool> padding;
+/// Boolean (B, R)
+Tensor padding(const Inputs& in) {
+  Tensor padding(DType::boolean, {in.B, in.rows.size()});
+  bool* out = padding.mutable_data<bool>().data();
   for (std::size_t b = 0; b < in.B; ++b)
-    for (const std::size_t i : in.rows) padding.push_back(is_padding(in, b, i));
+    for (const std::size_t i : in.rows) *out++ = is_padding(in, b, i);
   return padding;
 }
 

@@ -28,8 +28,8 @@ bool is_padding(const Inputs& in, std::size_t batch_item, std::size_t query);
 /// The keys that each query sees. Masked scores do not determine this, because a visible score can
 /// be -inf.
 struct VisibleKeys {
-  Tensor keys;                ///< (B, H, R, S), boolean
-  std::vector<bool> padding;  ///< (B, R): beyond its batch item's length; EmptyRows does not apply
+  Tensor keys;     ///< (B, H, R, S), boolean
+  Tensor padding;  ///< (B, R), boolean: beyond its batch item's length; EmptyRows does not apply
 };
 
 /// Masked scores (B, H, R, S) and what was masked. Query i sees key j when the boolean mask, the

@@ -18,7 +18,8 @@ struct Group {
   std::span<const T> scores;
   std::span<const bool> visible;
   std::span<T> weights;
-  double sink = -kInfinity;  ///< -inf: none
+  double sink;                      ///< -inf: none
+  std::span<const bool> is_padded;  ///< of each query
 };
 
 /// log(sum exp x) over the visible keys. If `largest` is infinite, there are no finite differences
@@ -31,7 +32,7 @@ double log_sum(double largest, double sum, bool has_nan) {
 /// Fills the group's weights and returns its logsumexp.
 template <class T>
 double softmax(const Group<T>& group) {
-  const auto& [x, visible, w, sink] = group;
+  const auto& [x, visible, w, sink, is_padded] = group;
   T largest = static_cast<T>(sink);
   bool has_nan = false;
   for (std::size_t j = 0; j < x.size(); ++j) {
@@ -64,13 +65,24 @@ std::vector<double> other_weights(std::vector<double> x, const Options& options)
   return top_k_softmax(x, static_cast<std::size_t>(options.top_k));
 }
 
+/// The weights of a group without visible keys: those of empty_rows, but 0 for padded queries.
 template <class T>
-double normalise_group(const Group<T>& group, const Options& options, bool is_padding) {
-  const auto& [x, visible, w, sink] = group;
+void fill_empty(const Group<T>& group, EmptyRows empty_rows) {
+  const auto& [x, visible, w, sink, is_padded] = group;
+  const std::size_t S = w.size() / is_padded.size();
+  const auto queries =
+      static_cast<std::size_t>(std::count(is_padded.begin(), is_padded.end(), false));
+  const T weight = static_cast<T>(empty_weight(empty_rows, queries * S));
+  for (std::size_t i = 0; i < is_padded.size(); ++i)
+    std::fill_n(w.subspan(i * S).begin(), S, is_padded[i] ? T{0} : weight);
+}
+
+template <class T>
+double normalise_group(const Group<T>& group, const Options& options) {
+  const auto& [x, visible, w, sink, is_padded] = group;
   const bool none = std::find(visible.begin(), visible.end(), true) == visible.end();
-  if (none && (sink == -kInfinity || is_padding)) {
-    const EmptyRows empty_rows = is_padding ? EmptyRows::zero : options.empty_rows;
-    std::fill(w.begin(), w.end(), static_cast<T>(empty_weight(empty_rows, w.size())));
+  if (none && (sink == -kInfinity || is_padded.front())) {
+    fill_empty(group, options.empty_rows);
     return -kInfinity;
   }
   const double logsumexp = softmax(group);
@@ -92,7 +104,8 @@ std::pair<Tensor, Tensor> normalise_as(const Tensor& scores, const VisibleKeys& 
   const std::size_t H = shape[1], L = shape[2], S = shape[3];
   Tensor weights(dtype_of<T>, shape), logsumexp(dtype_of<T>, {shape[0], H, L});
   const auto x = scores.data<T>();
-  const auto visible = visible_keys.keys.data<bool>();
+  const auto visible = visible_keys.keys.data<bool>(),
+             is_padded = visible_keys.padding.data<bool>();
   const auto w = weights.mutable_data<T>(), out = logsumexp.mutable_data<T>();
   const Tensor sink = sinks ? cast(*sinks, DType::f64) : Tensor();
   const std::size_t rows = options.softmax_axis == SoftmaxAxis::all ? L : 1;  // normalised together
@@ -100,10 +113,10 @@ std::pair<Tensor, Tensor> normalise_as(const Tensor& scores, const VisibleKeys& 
     const std::size_t from = i * S, count = rows * S;
     const Group<T> group{x.subspan(from, count), visible.subspan(from, count),
                          w.subspan(from, count),
-                         sinks ? sink.data<double>()[i / L % H] : -kInfinity};
-    const bool is_padding = rows == 1 && visible_keys.padding[i / L / H * L + i % L];
+                         sinks ? sink.data<double>()[i / L % H] : -kInfinity,
+                         is_padded.subspan(i / L / H * L + i % L, rows)};
     std::fill_n(out.begin() + static_cast<std::ptrdiff_t>(i), rows,
-                static_cast<T>(normalise_group(group, options, is_padding)));
+                static_cast<T>(normalise_group(group, options)));
   }
   return {weights, logsumexp};
 }

@@ -18,9 +18,10 @@ namespace attn {
 ///   sigmoid:   1 / (1 + exp(-x)), for each key separately
 ///   none:      x
 ///   sparsemax, entmax15, hardmax, top_k: core/weighted_values.h
-/// Hidden keys have weight 0. Without visible keys the weights follow EmptyRows (0 for padding) and
-/// logsumexp is -inf. Where scores are normalised together, a visible NaN or +inf (inf - inf) makes
-/// the weights of all visible keys NaN, as in NumPy.
+/// Hidden keys have weight 0. Without visible keys the weights follow EmptyRows and logsumexp is
+/// -inf; uniform weights sum to 1. Padded queries have weights 0. Where scores are normalised
+/// together, a visible NaN or +inf (inf - inf) makes the weights of all visible keys NaN, as in
+/// NumPy.
 ///
 /// `sinks` (H), for softmax over keys: a learned score per head without a value (Xiao et al. 2023,
 /// arXiv:2309.17453). It is included in the maximum and the sum, so the weights sum to less than 1,

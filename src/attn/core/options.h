@@ -75,7 +75,7 @@ enum class SoftmaxAxis {
 };
 
 /// The weights of a query that sees no key (with SoftmaxAxis::all: of a matrix without visible
-/// keys).
+/// keys). Padded queries have weights 0.
 enum class EmptyRows { zero, uniform, nan };
 
 /// The axes of 4-D queries, keys and values.
