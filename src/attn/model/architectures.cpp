@@ -61,7 +61,7 @@ Architecture with_fused_blocks(std::string_view name, Architecture architecture)
 
 void set_causal_rotary(LayerJob& job, const RotaryDefaults& defaults = {}) {
   set_heads(job);
-  job.set("causal", Json{true});
+  set_causal(job);
   set_rotary(job, defaults);
 }
 
@@ -149,7 +149,7 @@ void set_gemma3(LayerJob& job) {
   const std::string type =
       layer_type_of(job, alternating_type(job, config.count({"sliding_window_pattern"}, 6)));
   set_heads(job);
-  job.set("causal", Json{true});
+  set_causal(job);
   const std::optional<Config> rope = config.object("rope_parameters");
   if (rope && rope->has(type.c_str())) {
     set_rotary(job, {.layer_type = type});
@@ -178,7 +178,7 @@ void set_gpt_oss(LayerJob& job) {
 void set_deepseek(LayerJob& job, const char* rotary_kind) {
   const std::int64_t rotary_width = job.config().count({"qk_rope_head_dim"});
   job.set("heads", Json{heads_of(job)});
-  job.set("causal", Json{true});
+  set_causal(job);
   set_rotary(job, {.kind = rotary_kind, .width = rotary_width});
   const auto head_width =
       static_cast<double>(job.config().count({"qk_nope_head_dim"}) + rotary_width);
@@ -253,7 +253,7 @@ constexpr std::array<std::string_view, 3> kOpt = {"model.decoder.", "decoder.", 
 
 void set_causal_heads(LayerJob& job) {
   set_heads(job);
-  job.set("causal", Json{true});
+  set_causal(job);
 }
 
 void set_gpt2(LayerJob& job) {
@@ -286,22 +286,21 @@ void set_falcon(LayerJob& job) {
   refuse_flag(job, "alibi");  // transformers rounds it to bfloat16
   job.set("heads", Json{heads_of(job)});
   if (falcon_kv_heads(job) != heads_of(job)) job.set("kv_heads", Json{falcon_kv_heads(job)});
-  job.set("causal", Json{true});
+  set_causal(job);
   set_rotary(job, {});
 }
 
-void set_bloom(LayerJob& job) {
+/// The bias of a key depends on its position only, so that causal attention is that of alibi.
+void set_alibi_heads(LayerJob& job) {
+  refuse_flag(job, "is_causal", false);
   set_causal_heads(job);
   job.set("alibi", Json{true});
 }
 
 void set_mpt(LayerJob& job) {
-  set_causal_heads(job);
+  set_alibi_heads(job);
   const std::optional<Config> attention = job.config().object("attn_config");
-  if (!attention) {
-    job.set("alibi", Json{true});
-    return;
-  }
+  if (!attention) return;
   if (attention->text("attn_type", "multihead_attention") != "multihead_attention")
     attention->refuse("attn_type", "expected multihead_attention");
   for (const char* key : {"qk_ln", "prefix_lm"})
@@ -309,7 +308,6 @@ void set_mpt(LayerJob& job) {
   if (!attention->flag("alibi", true)) attention->refuse("alibi", "false is not supported");
   if (attention->number("alibi_bias_max", 8) != 8)
     attention->refuse("alibi_bias_max", "only 8 is supported");
-  job.set("alibi", Json{true});
   if (const auto clip = attention->number("clip_qkv")) job.set("clip_qkv", Json{*clip});
   if (const auto scale = attention->number("softmax_scale")) job.set("scale", Json{*scale});
 }
@@ -328,14 +326,20 @@ void set_bert(LayerJob& job) {
   if (config.text("position_embedding_type", "absolute") != "absolute")
     config.refuse("position_embedding_type", "only absolute is supported");
   set_heads(job);
-  if (config.flag("is_decoder", false)) job.set("causal", Json{true});
+  if (config.flag("is_decoder", false)) set_causal(job);
+}
+
+/// Of a model without a decoder.
+void set_encoder(LayerJob& job) {
+  refuse_flag(job, "is_decoder");
+  set_heads(job);
 }
 
 void set_modernbert(LayerJob& job) {
   const Config& config = job.config();
   const bool is_full = job.layer() % config.count({"global_attn_every_n_layers"}, 3) == 0;
   const std::string type = layer_type_of(job, is_full ? "full_attention" : "sliding_attention");
-  set_heads(job);
+  set_encoder(job);
   const bool slides = type == "sliding_attention";
   const double base = slides ? config.number("local_rope_theta", 10000)
                              : config.number("global_rope_theta", 160000);
@@ -369,7 +373,7 @@ void set_t5(LayerJob& job, const char* direction) {
 void set_t5_encoder(LayerJob& job) { set_t5(job, "both"); }
 
 void set_t5_decoder(LayerJob& job) {
-  job.set("causal", Json{true});
+  set_causal(job);
   set_t5(job, "past");
 }
 
@@ -383,7 +387,7 @@ void set_decoder_heads(LayerJob& job) {
 
 void set_causal_decoder_heads(LayerJob& job) {
   set_decoder_heads(job);
-  job.set("causal", Json{true});
+  set_causal(job);
 }
 
 /// The three stacks of T5.
@@ -576,6 +580,11 @@ std::string norm_of(const Architecture& architecture, const LayerJob& job) {
   return std::string(architecture.norm);
 }
 
+bool has_norm_weights(const Architecture& architecture, const LayerJob& job) {
+  const char* const key = architecture.affine_key;
+  return key == nullptr || job.config().flag(key, true);
+}
+
 std::vector<Architecture> single_stacks() {
   return {
       llama_like("llama", set_llama),
@@ -606,7 +615,7 @@ std::vector<Architecture> single_stacks() {
        .k = "k_lin",
        .v = "v_lin",
        .output = "out_lin",
-       .set_facts = set_bert},
+       .set_facts = set_encoder},
       {.model_type = "vit",
        .roots = kViT,
        .layer = "encoder.layer.#.",
@@ -618,7 +627,7 @@ std::vector<Architecture> single_stacks() {
        .norm_kind = "layer",
        .epsilon_key = "layer_norm_eps",
        .epsilon = 1e-12,
-       .set_facts = set_heads},
+       .set_facts = set_encoder},
       {.model_type = "modernbert",
        .roots = kModel,
        .layer = "layers.#.",
@@ -652,6 +661,7 @@ std::vector<Architecture> single_stacks() {
        .norm_kind = "layer",
        .epsilon_key = nullptr,
        .epsilon = 1e-5,
+       .affine_key = "layer_norm_elementwise_affine",
        .set_facts = set_causal_heads},
       {.model_type = "gpt_neox",
        .roots = kGptNeoX,
@@ -685,7 +695,7 @@ std::vector<Architecture> single_stacks() {
        .norm_kind = "layer",
        .epsilon_key = "layer_norm_epsilon",
        .epsilon = 1e-5,
-       .set_facts = set_bloom},
+       .set_facts = set_alibi_heads},
       {.model_type = "mpt",
        .roots = kTransformer,
        .layer = "blocks.#.",
@@ -729,8 +739,10 @@ void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) 
   if (!norm.empty() && !is_latent) {
     job.set("input_norm", architecture.norm_kind);
     job.set("input_norm_epsilon", Json{epsilon});
-    job.set_tensor("input_norm_weight", norm + ".weight");
-    if (job.has_tensor(norm + ".bias")) job.set_tensor("input_norm_bias", norm + ".bias");
+    if (has_norm_weights(architecture, job)) {
+      job.set_tensor("input_norm_weight", norm + ".weight");
+      if (job.has_tensor(norm + ".bias")) job.set_tensor("input_norm_bias", norm + ".bias");
+    }
   }
   job.set("weights_layout", architecture.projections == Projections::columns ? "in-out" : "out-in");
   check_widths(architecture, job);

@@ -39,6 +39,7 @@ struct Architecture {
   const char* norm_kind = "rms";  ///< of input_norm
   const char* epsilon_key = "rms_norm_eps";
   double epsilon = 1e-6;                       ///< if the configuration has none
+  const char* affine_key = nullptr;            ///< whether the norm has weights; nullptr: it has
   double norm_offset = 0;                      ///< added to the weights of all norms
   void (*set_facts)(LayerJob& job) = nullptr;  ///< sets all other keys
 };

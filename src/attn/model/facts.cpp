@@ -101,6 +101,15 @@ void set_scaling(LayerJob& job, const Config& rope) {
   job.set("rotary.factor", Json{rope.number("factor", 1)});
 }
 
+/// null is false, as in transformers.
+bool is_causal(const LayerJob& job) {
+  return job.config().flag("is_causal", !job.config().mentions("is_causal"));
+}
+
+void set_window(LayerJob& job, std::int64_t keys) {
+  job.set("window", Json{is_causal(job) ? JsonIntegers{keys - 1, 0} : JsonIntegers{keys, keys}});
+}
+
 }  // namespace
 
 std::int64_t heads_of(const LayerJob& job) {
@@ -114,6 +123,10 @@ std::int64_t kv_heads_of(const LayerJob& job) {
 void set_heads(LayerJob& job) {
   job.set("heads", Json{heads_of(job)});
   if (kv_heads_of(job) != heads_of(job)) job.set("kv_heads", Json{kv_heads_of(job)});
+}
+
+void set_causal(LayerJob& job) {
+  if (is_causal(job)) job.set("causal", Json{true});
 }
 
 std::int64_t head_width_of(const LayerJob& job) {
@@ -166,15 +179,11 @@ std::string layer_type_of(const LayerJob& job, const std::string& otherwise) {
   return types[index];
 }
 
-void set_causal_window(LayerJob& job, std::int64_t keys) {
-  job.set("window", Json{JsonIntegers{keys - 1, 0}});
-}
-
 void set_window_of_all(LayerJob& job, std::optional<std::int64_t> otherwise) {
   if (job.config().has("sliding_window"))
-    set_causal_window(job, job.config().count({"sliding_window"}));
+    set_window(job, job.config().count({"sliding_window"}));
   else if (otherwise && !job.config().mentions("sliding_window"))
-    set_causal_window(job, *otherwise);
+    set_window(job, *otherwise);
 }
 
 void set_window_of_type(LayerJob& job, const std::string& layer_type,
@@ -195,8 +204,9 @@ void set_scale_of(LayerJob& job, double scalar) {
   job.set("scale", Json{1 / std::sqrt(scalar)});
 }
 
-void refuse_flag(const LayerJob& job, const char* key) {
-  if (job.config().flag(key, false)) job.config().refuse(key, "true is not supported");
+void refuse_flag(const LayerJob& job, const char* key, bool value) {
+  if (job.config().flag(key, !value) == value)
+    job.config().refuse(key, std::string(value ? "true" : "false") + " is not supported");
 }
 
 }  // namespace attn

@@ -15,6 +15,9 @@ void set_heads(LayerJob& job);
 std::int64_t heads_of(const LayerJob& job);
 std::int64_t kv_heads_of(const LayerJob& job);
 
+/// Sets causal, unless is_causal is false. Windows then extend to both sides.
+void set_causal(LayerJob& job);
+
 /// The width D of a head: head_dim, by default hidden_size / num_attention_heads.
 std::int64_t head_width_of(const LayerJob& job);
 
@@ -38,11 +41,9 @@ double yarn_scale_of(const LayerJob& job);
 /// for types other than full_attention and sliding_attention.
 std::string layer_type_of(const LayerJob& job, const std::string& otherwise);
 
-/// Sets a window of this many keys up to the query's own.
-void set_causal_window(LayerJob& job, std::int64_t keys);
-
-/// Sets a causal window of sliding_window keys; of `otherwise` keys, if any, where the
-/// configuration does not have this key. null means no window.
+/// Sets a window of sliding_window keys up to the query's own, or of as many on each side where
+/// is_causal is false; of `otherwise` keys, if any, where the configuration does not have
+/// sliding_window. null means no window.
 void set_window_of_all(LayerJob& job, std::optional<std::int64_t> otherwise);
 
 /// Likewise, in layers of type sliding_attention only.
@@ -57,7 +58,7 @@ void set_qk_norm(LayerJob& job, const char* kind, double epsilon, const std::str
 /// Sets the scale to scalar^-0.5.
 void set_scale_of(LayerJob& job, double scalar);
 
-/// Refuses a configuration in which `key` is true.
-void refuse_flag(const LayerJob& job, const char* key);
+/// Refuses a configuration in which `key` has this value; by default, it has the other one.
+void refuse_flag(const LayerJob& job, const char* key, bool value = true);
 
 }  // namespace attn
