@@ -78,6 +78,16 @@ def test_commands_print_what_the_page_shows(folder, path):
         assert any_duration(printed) == any_duration(expected), f"$ {command}"
 
 
+def test_inputs_of_the_tested_kernel_differ(folder):
+    """A kernel that confuses its inputs must not pass the test that the page describes."""
+    run_page(ROOT / "docs" / "comparing.md", folder)
+    assert len({(folder / f"{name}.npy").read_bytes() for name in "qkv"}) == 3
+    flags = ["--q", "q.npy", "--k", "v.npy", "--v", "k.npy", "--causal"]
+    for command, code in ["attn run " + " ".join(flags) + " -o context=swapped.npy", 0], \
+                         ["attn compare swapped.npy --reference --q q.npy --k k.npy --v v.npy --causal", 1]:
+        assert run_command(command, folder).returncode == code
+
+
 def test_pages_show_commands():
     assert sum(len(list(console_steps(read(path)))) for path in PAGES) > 10
 

@@ -194,6 +194,17 @@ def test_a_view_is_written_to_a_file(tmp_path, file, start):
     assert (tmp_path / file).read_bytes().startswith(start)
 
 
+@pytest.mark.parametrize("view", ["--view=x.svg", "--explain=x.html"])
+def test_force_replaces_a_file_as_the_message_says(tmp_path, view):
+    command = ["examples", "run", "single-query", view]
+    assert attn(*command, cwd=tmp_path).returncode == 0
+    assert_error(attn(*command, cwd=tmp_path), 73, "already exists; --force replaces it")
+    assert attn(*command, "--force", cwd=tmp_path).returncode == 0
+    assert_error(attn(*command[:3], "--force"), 2, "--force requires --view=FILE or --explain FILE")
+    for other in "-f", "--overwrite":
+        assert_error(attn(*command, other, cwd=tmp_path), 2, "use --force")
+
+
 @pytest.mark.parametrize("arguments, reason", [
     (["single-query", "head-split", "--view"], "--view and --explain require the name of one example"),
     (["--all", "--view"], "--view and --explain require the name of one example"),

@@ -379,7 +379,7 @@ HUGE = [[2**62, 0, 0, 0]]
     ([*QKV, "--repr", "--format", "json"], 2, "--repr"),
     (["--q", json.dumps(HUGE), "--k", json.dumps(HUGE)], 65, "int64"),
     (["--q", "nan.npy", "--k", "k.npy", "--nan", "refuse"], 65, "values are NaN"),
-    ([], 2, "expected a job file or tensors"),
+    ([], 2, "expected a job file (- for standard input) or tensors"),
 ])
 def test_invalid_command_line_is_refused(inputs, arguments, code, reason):
     output = [] if {"-o", "--repr"} & set(arguments) else ["-o", "result.npz"]

@@ -540,6 +540,42 @@ def test_latex_compiles(tmp_path, job, query):
     assert "Overfull" not in log
 
 
+# --precision.
+
+
+@pytest.mark.parametrize("decimals", [0, 1, 3, 12])
+def test_precision_limits_digits_after_the_point(explain, decimals):
+    text = explain(JOB, "--explain-query", "2", "--precision", str(decimals))
+    printed = re.findall(r"\d+(?:\.(\d+))?", re.sub(r"^#.*|_\{.*?\}|\(.*?\)", "", text, flags=re.MULTILINE))
+    assert max(map(len, printed)) == decimals
+    found = matrices(text)
+    for name, wanted in {"Q": Q, "S": Q @ K.T, "S'": SCALED, "A": softmax(SCALED), "C": softmax(SCALED) @ V}.items():
+        small = abs(wanted) < 0.5 * 10.0 ** -decimals  # has an exponent
+        np.testing.assert_allclose(found[name][~small], wanted[~small], rtol=0, atol=0.50001 * 10.0 ** -decimals)
+        np.testing.assert_allclose(found[name][small], wanted[small], rtol=0.50001 * 10.0 ** -decimals)
+    assert f"at most {decimals} digit{'' if decimals == 1 else 's'} after the point" in text
+
+
+@pytest.mark.parametrize("value, decimals, text", [
+    (0.5, 3, "0.5"), (2, 3, "2"), (-1.25, 1, "-1.2"), (0.0004, 3, "4*10^-4"), (0.0006, 3, "0.001"),
+    (123456.789, 2, "123456.79"), (1234567.0, 2, "1.23*10^6"), (0, 2, "0"), (100, 0, "100"),
+    (-0.00123, 2, "-1.23*10^-3")])
+def test_numbers_with_a_precision(explain, value, decimals, text):
+    job = {"Q": [[value, 1]], "K": [[1, 1]], "V": [[1, 1]]}
+    found = re.search(r"Q &= \\begin{bmatrix}(.*?)&", explain(job, "--precision", str(decimals)))
+    assert re.sub(r"[{} ]|cdot", "", found[1]).replace("\\", "*") == text
+
+
+def test_precision_of_an_explanation_on_stdout(explain, tmp_path):
+    wanted = explain(JOB, "--precision", "2", suffix="txt")
+    run = attn("run", "job.json", "--explain", "-", "--precision", "2", cwd=tmp_path)
+    assert (run.returncode, run.stdout.decode()) == (0, wanted)
+    both = attn("run", "job.json", "-o", "-", "--explain", "-", "--precision", "2", cwd=tmp_path)
+    assert both.stdout.decode() == attn("run", "job.json", "--precision", "2", cwd=tmp_path).stdout.decode() + wanted
+    assert_error(attn("run", "job.json", "--explain", "-", "--suppress", cwd=tmp_path), 2,
+                 "--suppress requires text on standard output")
+
+
 # Errors.
 
 

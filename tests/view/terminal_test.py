@@ -514,3 +514,27 @@ def test_missing_tensor_is_described(files, arguments, code, message):
 
 def test_missing_file_is_an_error(tmp_path):
     assert attn("view", "none.npz", cwd=tmp_path).returncode == 66
+
+
+# Which output attn run --view draws.
+
+
+@pytest.mark.parametrize("outputs, drawn", [
+    (["scores"], "scores"), (["context", "scores"], "context"), (["scores", "weights"], "weights"),
+    (["masked_scores"], "masked_scores"), (["logsumexp"], "logsumexp"), (["Q"], "Q"), (None, "weights")])
+@pytest.mark.parametrize("as_flag", [True, False])
+def test_run_draws_the_outputs_that_the_job_names(tmp_path, outputs, drawn, as_flag):
+    job = {"Q": [[1, 0], [0, 2]], "K": [[1, 0], [0, 3]], "V": [[1, 2], [3, 4]], "causal": True}
+    flags = ["--outputs", ",".join(outputs)] if outputs and as_flag else []
+    (tmp_path / "job.json").write_text(json.dumps({**job, **({"outputs": outputs} if outputs else {})}
+                                                  if not as_flag else job))
+    run = attn("run", "job.json", *flags, "--view", cwd=tmp_path)
+    assert run.returncode == 0 and run.stdout.decode().splitlines()[0] == drawn
+    needed = [drawn, "masked_scores"] if drawn != "masked_scores" else [drawn]
+    attn("run", "job.json", "--outputs", ",".join(needed), "-o", "r.npz", cwd=tmp_path)
+    assert attn("view", "r.npz", "--of", drawn, cwd=tmp_path).stdout == run.stdout
+
+
+def test_run_draws_the_weights_beside_another_output_in_a_file(tmp_path):
+    run = attn("run", "--q", "[[1.0, 2]]", "--k", "[[1.0, 2]]", "-o", "scores=s.npy", "--view", cwd=tmp_path)
+    assert run.stdout.decode().splitlines()[0] == "weights"

@@ -61,6 +61,9 @@ void add_common_options(Command& command) {
   const auto ignore = [](bool) {};
   command.options.insert(command.options.begin(),
                          flag("-h,--help", Store<bool>(ignore), "show this help"));
+  if (command.find("--force") != nullptr)
+    command.hints.push_back(
+        {{"-f", "--overwrite", "--clobber"}, "use --force to overwrite existing files"});
 }
 
 }  // namespace
@@ -89,9 +92,6 @@ Command make_command(const CommandEntry& entry) {
   Command command = entry.make();
   add_common_options(command);
   for (Command& subcommand : command.subcommands) add_common_options(subcommand);
-  if (command.find("--force") != nullptr)
-    command.hints.push_back(
-        {{"-f", "--overwrite", "--clobber"}, "use --force to overwrite existing files"});
   command.add(flag("-q,--quiet", Store<bool>(set_quiet), command.quiet_help));
   return command;
 }

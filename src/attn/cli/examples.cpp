@@ -28,9 +28,8 @@ struct ExampleArgs {
   bool cells = false;
   std::string job;  ///< of views; "": all jobs
   RunViewArgs views;
-  // Of copy.
-  std::string name, target;
   bool force = false;
+  std::string name, target;  ///< of copy
 };
 
 std::string padded(const std::string& text, std::size_t width) {
@@ -110,8 +109,8 @@ int view_example(const ExampleArgs& args) {
                 "a file holds one job of the example; choose it with --job: " + join_or(jobs));
   for (const std::string& job : jobs) {
     if (jobs.size() > 1) print((job == jobs[0] ? "# " : "\n# ") + job + "\n");
-    if (const int code = run_job_views(path_of(example.folder, job), args.views); code != 0)
-      return code;
+    const int code = run_job_views(path_of(example.folder, job), args.views, args.force);
+    if (code != 0) return code;
   }
   return 0;
 }
@@ -202,8 +201,12 @@ Command examples_command() {
       flag("--cells", args->cells, "print '# In [20]' before the output of each cell"),
       text("--job", args->job, "FILE", "the example's job to draw or explain; default: all")};
   add_view_options(run_command, args->views);
+  run_command.add(flag("--force", args->force, "overwrite FILE if it exists"));
   run_command.requirements.push_back(
       {{"--job"}, "--view or --explain", [args = args.get()] { return !args->views.empty(); }});
+  run_command.requirements.push_back({{"--force"},
+                                      "--view=FILE or --explain FILE",
+                                      [args = args.get()] { return args->views.has_file(); }});
   run_command.conflicts = {{"--cells", "--view"}, {"--cells", "--explain"}};
   run_command.action = [args] { return run_examples(*args); };
 

@@ -18,6 +18,8 @@
 #include "attn/core/output_table.h"
 #include "attn/io/open_file.h"
 #include "attn/io/run_note.h"
+#include "attn/job/field_value.h"
+#include "attn/job/fields.h"
 #include "attn/job/job.h"
 #include "attn/model/layer_series.h"
 #include "attn/model/model_job.h"
@@ -66,6 +68,14 @@ std::size_t bytes_of_steps(const PlannedOutput& weights, const Job& job) {
   return picture + picture / 2;  // and a copy while the page is built
 }
 
+/// Whether rows are queries and columns are keys.
+bool is_of_pairs(const Request& request) {
+  const Output* const output = std::get_if<Output>(&request);
+  if (output == nullptr) return false;
+  const AxisList& axes = row_of(*output).axes;
+  return axes.size() >= 2 && axes[axes.size() - 2] == Axis::L && axes[axes.size() - 1] == Axis::S;
+}
+
 }  // namespace
 
 bool RunViewArgs::has_file() const {
@@ -75,9 +85,10 @@ bool RunViewArgs::has_file() const {
 void add_view_options(Command& command, RunViewArgs& args) {
   command.add(in_group(
       "Results",
-      {view_option(args.view,
-                   "draw the weights as a heat map on the terminal, or as a picture or page with "
-                   "--view=FILE.svg, .png or .html"),
+      {view_option(
+           args.view,
+           "draw the weights, or else the first of the outputs of the job, as a heat map on "
+           "the terminal, or as a picture or page with --view=FILE.svg, .png or .html"),
        text(
            "--explain", args.explain, "FILE",
            "write each stage with its formula and numbers for one query to FILE.html, .md, .tex or "
@@ -94,9 +105,16 @@ void add_view_options(Command& command, RunViewArgs& args) {
   command.requirements.push_back({{"--explain-query", "--explain-head"}, "--explain"});
 }
 
-RunViews::RunViews(const RunViewArgs& args, std::vector<OutputPath> results,
+Request drawn_output(const Job& job, const Document& document) {
+  const Request weights = Output::weights;
+  const std::vector<Request>& outputs = job.outputs;
+  const bool all_differ = std::find(outputs.begin(), outputs.end(), weights) == outputs.end();
+  return all_differ && document.find("outputs") != nullptr ? outputs.front() : weights;
+}
+
+RunViews::RunViews(const RunViewArgs& args, const Request& drawn, std::vector<OutputPath> results,
                    const OutputPolicy& policy)
-    : args_(args) {
+    : args_(args), drawn_(drawn) {
   if (!args.view.empty()) results.push_back({"--view", args.view});
   if (!args.explain.empty()) results.push_back({"--explain", args.explain});
   refuse_duplicates(results);
@@ -116,8 +134,8 @@ std::vector<Request> RunViews::outputs(const Job& job) const {
   std::vector<Request> outputs;
   if (explain_) outputs = explained_outputs(job);
   if (view_) {
-    outputs.emplace_back(Output::masked_scores);  // for the hidden keys
-    outputs.emplace_back(Output::weights);
+    outputs.emplace_back(drawn_);
+    if (is_of_pairs(drawn_)) outputs.emplace_back(Output::masked_scores);  // for the hidden keys
   }
   return outputs;
 }
@@ -125,11 +143,11 @@ std::vector<Request> RunViews::outputs(const Job& job) const {
 std::size_t RunViews::bytes(const Job& job, const Plan& plan) const {
   std::size_t bytes = 0;
   for (const PlannedOutput& output : plan.outputs) {
-    if (output.request != Request{Output::weights}) continue;
-    if (view_)
-      bytes = rendering_bytes(output.shape, output.dtype, job.tokens, render_format(args_.view),
-                              args_.style);
-    if (explain_ && steps_format(args_.explain) == StepsFormat::html)
+    if (view_ && output.request == drawn_)
+      bytes = std::max(bytes, rendering_bytes(output.shape, output.dtype, job.tokens,
+                                              render_format(args_.view), args_.style));
+    if (explain_ && output.request == Request{Output::weights} &&
+        steps_format(args_.explain) == StepsFormat::html)
       bytes = std::max(bytes, bytes_of_steps(output, job));
   }
   return bytes;
@@ -150,7 +168,7 @@ void RunViews::write(const Job& job, const Result& result, bool streams) {
   }
   if (!view_ || view_streams_ != streams) return;
   const ResultFile file{result.outputs, result.tokens, result.made_by};
-  const HeatSource source = heat_source(file, std::string(name_of(Output::weights)), "result");
+  const HeatSource source = heat_source(file, std::string(name_of(drawn_)), "result");
   PageSet set = page_set(source, {}, "result");
   set.key.reset();  // no result file exists to read from
   view_->write(render({set}, render_format(args_.view), args_.style));
@@ -190,8 +208,8 @@ Document document_of(const RunArgs& args, TensorFiles& files) {
   if (document.entries.empty())
     throw Error(
         ErrorKind::usage,
-        "expected a job file or tensors (--q, --k, --v or --embeddings, ...); see 'attn run "
-        "--help'");
+        "expected a job file (- for standard input) or tensors (--q, --k, --v or --embeddings, "
+        "...); see 'attn run --help'");
   return document;
 }
 
@@ -276,6 +294,13 @@ bool prints_json(const RunArgs& args) {
 
 namespace {
 
+RunViewArgs views_of(const RunArgs& args) {
+  RunViewArgs views = args.views;
+  if (const Entry* precision = args.show.text.flags.find(std::string(kPrintOptions) + "precision"))
+    views.choice.decimals = static_cast<int>(integer_of(precision->value));
+  return views;
+}
+
 /// Puts the number of the layer of a model in place of {layer} in the names of results.
 void name_results_of_layer(const Document& document, Destination& destination) {
   const Entry* const layer = document.find("layer");
@@ -342,8 +367,9 @@ int run(const RunArgs& args) {
   if (destination.shown) print_options_of(shown.text);  // refuses flags without effect
   const std::vector<Request> outputs = outputs_of(job, document, destination);
   const std::vector<std::string> names = names_of(outputs);
+  RunViews views(views_of(args), drawn_output(job, document),
+                 output_paths(destination.targets, names), policy_of(args, files));
   job.outputs = outputs;
-  RunViews views(args.views, output_paths(destination.targets, names), policy_of(args, files));
   append_missing(job.outputs, views.outputs(job));
 
   const bool whole = destination.shown || !args.views.empty();
@@ -419,10 +445,11 @@ int run_unless_there(const RunArgs& args) {
 
 }  // namespace
 
-int run_job_views(const std::string& job, const RunViewArgs& views) {
+int run_job_views(const std::string& job, const RunViewArgs& views, bool force) {
   RunArgs args;
   args.job = job;
   args.views = views;
+  args.show.force = force;
   return run(args);
 }
 
@@ -438,7 +465,9 @@ Command run_command() {
   command.add(
       positional("JOB", args->job, "job file (.json, .npz or .safetensors); - for standard input"));
   command.add(job_options(args->flags));
-  add_show_options(command, args->show, [args = args.get()] { return destination_of(*args); });
+  add_show_options(
+      command, args->show, [args = args.get()] { return destination_of(*args); },
+      [args = args.get()] { return !args->views.explain.empty(); });
   add_view_options(command, args->views);
   command.add(in_group(
       "Results",

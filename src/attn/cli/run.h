@@ -24,15 +24,20 @@ struct RunViewArgs {
   bool has_file() const;  ///< any output that is not the terminal
 };
 
+/// The output that --view draws: the weights or, if the job lists outputs without them, the first
+/// of these.
+Request drawn_output(const Job& job, const Document& document);
+
 /// --view, --explain and their companions, in the group "Results".
 void add_view_options(Command& command, RunViewArgs& args);
 
 /// Opens its files immediately, so that errors are reported before anything is computed. `results`
-/// are the files of the results, which must be different ones. Errors: usage, cannot_create,
-/// permission.
+/// are the files of the results, which must be different ones. `drawn` is drawn_output(). Errors:
+/// usage, cannot_create, permission.
 class RunViews {
  public:
-  RunViews(const RunViewArgs& args, std::vector<OutputPath> results, const OutputPolicy& policy);
+  RunViews(const RunViewArgs& args, const Request& drawn, std::vector<OutputPath> results,
+           const OutputPolicy& policy);
 
   /// The outputs that have to be computed.
   std::vector<Request> outputs(const Job& job) const;
@@ -49,12 +54,13 @@ class RunViews {
   void write(const Job& job, const Result& result, bool streams);
 
   RunViewArgs args_;
+  Request drawn_;
   std::optional<OutputFile> view_, explain_;
   bool view_streams_ = false, explain_streams_ = false;
 };
 
 /// Computes a job for --view and --explain alone. Returns the exit code. Errors: as 'attn run'.
-int run_job_views(const std::string& job, const RunViewArgs& views);
+int run_job_views(const std::string& job, const RunViewArgs& views, bool force);
 
 Command run_command();
 

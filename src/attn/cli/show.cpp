@@ -30,7 +30,8 @@ void refuse_list(const std::string& typed, const std::vector<std::string>& names
 }  // namespace
 
 void add_show_options(Command& command, ShowArgs& args,
-                      const std::function<Destination()>& destination) {
+                      const std::function<Destination()>& destination,
+                      const std::function<bool()>& explains) {
   command.add(in_group(
       "Results",
       {list("-o,--output", args.outputs, "[NAME=]PATH",
@@ -40,9 +41,13 @@ void add_show_options(Command& command, ShowArgs& args,
             "format on stdout: text, json, ndjson, csv, npz, npy or safetensors"),
        flag("--force", args.force, "overwrite existing output files")}));
   command.add(text_options(args.text));
+  const auto shows_text = [&args, destination] { return destination().shown && is_text(args); };
+  std::vector<std::string> others = text_option_names();
+  std::erase(others, "--precision");
+  const std::string companion = "text on standard output";
   command.requirements.push_back(
-      {text_option_names(), "text on standard output",
-       [&args, destination] { return destination().shown && is_text(args); }});
+      {{"--precision"}, companion, [shows_text, explains] { return explains() || shows_text(); }});
+  command.requirements.push_back({others, companion, shows_text});
 }
 
 bool Destination::has_file() const {

@@ -33,9 +33,10 @@ Destination destination_of(const ShowArgs& args, const std::vector<std::string>&
                            bool by_default = true);
 
 /// Adds -o, --format, --force and the options of text. `destination` returns the parsed
-/// destination.
-void add_show_options(Command& command, ShowArgs& args,
-                      const std::function<Destination()>& destination);
+/// destination; `explains`, whether other text uses --precision.
+void add_show_options(
+    Command& command, ShowArgs& args, const std::function<Destination()>& destination,
+    const std::function<bool()>& explains = [] { return false; });
 
 /// Overwrites existing files only with --force, and never an input.
 OutputPolicy policy_of(const ShowArgs& args, const TensorFiles& files);

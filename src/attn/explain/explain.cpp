@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "attn/base/text.h"
 #include "attn/core/attention.h"
 #include "attn/explain/explain_source.h"
 
@@ -43,8 +44,11 @@ bool is_hidden(double score) { return score == -std::numeric_limits<double>::inf
 /// Writes the steps of one job in order.
 class Explainer {
  public:
-  explicit Explainer(const ExplainSource& source)
-      : from_(source), query_(source.query()), scores_(source.matrix(Output::scores)) {}
+  Explainer(const ExplainSource& source, std::optional<int> decimals)
+      : from_(source),
+        decimals_(decimals),
+        query_(source.query()),
+        scores_(source.matrix(Output::scores)) {}
 
   WorkedSteps steps() {
     steps_.title = "Attention, step by step";
@@ -58,6 +62,7 @@ class Explainer {
     drop();
     mix();
     join_heads();
+    if (decimals_) round_numbers();
     return std::move(steps_);
   }
 
@@ -98,7 +103,9 @@ class Explainer {
   void introduce() {
     words("Each stage is shown as a matrix, then computed step by step for " + from_.query_name() +
           ", row " + std::to_string(query_) + " of the matrices. Rows and columns count from 0; " +
-          "numbers have at most six digits.");
+          "numbers have at most " +
+          (decimals_ ? counted(static_cast<std::size_t>(*decimals_), "digit") + " after the point."
+                     : "six digits."));
     if (from_.heads() > 1)
       words("This is head " + std::to_string(from_.head()) + " of " +
             std::to_string(from_.heads()) + ", counted from 0.");
@@ -413,7 +420,17 @@ class Explainer {
            {name("Y"), {row(formula), of_queries(from_.first(Output::output))}}});
   }
 
+  void round_numbers() {
+    for (auto& block : steps_.blocks) {
+      auto* const derivation = std::get_if<Derivation>(&block);
+      if (derivation == nullptr) continue;
+      for (Equation& line : derivation->lines)
+        for (Math& right : line.rights) math::set_decimals(right, *decimals_);
+    }
+  }
+
   const ExplainSource& from_;
+  std::optional<int> decimals_;
   std::size_t query_;
   Matrix scores_;
   std::string scores_letter_ = "s";  ///< of the last stage before softmax
@@ -433,7 +450,7 @@ std::vector<Request> explained_outputs(const Job& job) {
 
 WorkedSteps explain(const Job& job, const TensorMap& outputs, const ExplainChoice& choice) {
   const ExplainSource source(job, outputs, choice);
-  return Explainer(source).steps();
+  return Explainer(source, choice.decimals).steps();
 }
 
 }  // namespace attn

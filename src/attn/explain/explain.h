@@ -16,6 +16,7 @@ struct ExplainChoice {
   std::optional<std::int64_t> query;  ///< index from 0 to L - 1; default: the first computed
                                       ///< row, or the last that sees a key if the job is causal
   std::int64_t head = 0;
+  std::optional<int> decimals = {};  ///< digits after the point; default: six significant digits
 };
 
 /// The available outputs that explain() needs.

@@ -159,22 +159,51 @@ Math matrix(std::vector<Math> cells, std::size_t columns) {
   return {Math::Kind::matrix, "", std::move(cells), columns};
 }
 
-Math number(double value) {
+namespace {
+
+/// The text without zeros at the end of a fraction: "0.5" for "0.500", "12" for "12.".
+std::string without_zeros(std::string text) {
+  const std::size_t e = std::min(text.find('e'), text.size());
+  std::size_t end = text.find_last_not_of('0', e - 1) + 1;
+  if (text[end - 1] == '.') --end;
+  return text.erase(end, e - end);
+}
+
+/// Large numbers, and small ones of which no digit would be left, have an exponent.
+std::string decimal_text(double size, int decimals) {
+  constexpr double kLarge = 1e6;
+  std::string text = without_zeros(rounded_text(size, decimals, Notation::positional));
+  if (size < kLarge && (text != "0" || size == 0)) return text;
+  return without_zeros(rounded_text(size, decimals, Notation::scientific));
+}
+
+}  // namespace
+
+Math number(double value, std::optional<int> decimals) {
   if (std::isnan(value)) return name("NaN");
-  std::string digits = std::isinf(value) ? "∞" : six_digits(std::abs(value));
+  const double positive = std::abs(value);
+  const std::string digits = std::isinf(value) ? "∞"
+                             : decimals        ? decimal_text(positive, *decimals)
+                                               : six_digits(positive);
   const std::size_t e = digits.find('e');
   Math size = std::isinf(value) ? sign(digits) : Math{Math::Kind::number, digits.substr(0, e)};
   if (e != std::string::npos) {
     const double power = std::stod(digits.substr(e + 1));
     size = row({size, sign("·"), superscript({Math::Kind::number, "10"}, number(power))});
   }
-  if (!std::signbit(value) || value == 0) return size;
-  return row({sign("−"), size});
+  if (std::signbit(value) && value != 0) size = row({sign("−"), size});
+  size.value = value;
+  return size;
 }
 
 Math factor(double value) {
   if (!(value < 0)) return number(value);
   return row({sign("("), number(value), sign(")")});  // GCC 12 destroys parts twice after ?:
+}
+
+void set_decimals(Math& math, int decimals) {
+  if (math.value) math = number(*math.value, decimals);
+  for (Math& part : math.parts) set_decimals(part, decimals);
 }
 
 }  // namespace math

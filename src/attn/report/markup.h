@@ -2,6 +2,7 @@
 // escapes of text for HTML, SVG and scripts.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,7 @@ struct Math {
   std::vector<Math> parts = {};
   std::size_t columns = 0;
   std::vector<std::string> row_labels = {}, column_labels = {};  ///< of a matrix; empty for none
+  std::optional<double> value = {};  ///< of a number, whose digits `text` or `parts` show
 };
 
 namespace math {
@@ -41,11 +43,15 @@ Math root(Math inside);
 Math parentheses(Math inside);
 Math matrix(std::vector<Math> cells, std::size_t columns);
 
-/// A number with at most six significant digits: "8", "0.236090", "1.2 · 10^-5", "−∞".
-Math number(double value);
+/// A number with at most six significant digits: "8", "0.236090", "1.2 · 10^-5", "−∞"; or with at
+/// most `decimals` digits after the point.
+Math number(double value, std::optional<int> decimals = {});
 
 /// The same inside a product or a sum: in parentheses if negative.
 Math factor(double value);
+
+/// Writes all numbers of a formula with at most `decimals` digits after the point.
+void set_decimals(Math& math, int decimals);
 
 }  // namespace math
 
