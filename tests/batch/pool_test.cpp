@@ -1,20 +1,27 @@
 // The worker pool when memory runs out, and time limits of items.
 #include "attn/batch/pool.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <catch2/catch.hpp>
 #include <chrono>
+#include <limits>
 #include <thread>
 
+#include "attn/io/file.h"
+#include "support/child.h"
 #include "support/failing_new.h"
 #include "support/items.h"
+#include "support/run_attn.h"
 
 using namespace attn;
 
 namespace {
 
 /// Outlives run_pool(), since overdue threads still use it.
-struct Run {
-  explicit Run(std::size_t items) : source(items) {}
+struct PoolRun {
+  explicit PoolRun(std::size_t items) : source(items) {}
   Items source;
   std::atomic<bool> stop = false;
   std::atomic<int> active = 0;
@@ -26,7 +33,7 @@ void sleep(int milliseconds) {
 }
 
 /// Times are in milliseconds.
-PoolCalls calls_of(Run& run, const std::function<int(const Item&)>& item_time,
+PoolCalls calls_of(PoolRun& run, const std::function<int(const Item&)>& item_time,
                    int report_time = 0) {
   PoolCalls calls;
   calls.begin = [] {};
@@ -48,9 +55,9 @@ PoolCalls calls_of(Run& run, const std::function<int(const Item&)>& item_time,
 }  // namespace
 
 TEST_CASE("no thread is left running when memory runs out while a pool starts", "[memory]") {
-  std::vector<std::unique_ptr<Run>> runs;
+  std::vector<std::unique_ptr<PoolRun>> runs;
   const auto act = [&] {
-    Run& run = *runs.emplace_back(std::make_unique<Run>(6));
+    PoolRun& run = *runs.emplace_back(std::make_unique<PoolRun>(6));
     const PoolCalls calls = calls_of(run, [](const Item&) { return 2; });
     const PoolEnd end = run_pool(run.source, {.threads = 3}, calls, run.stop);
     if (end.fault) std::rethrow_exception(end.fault);
@@ -64,7 +71,7 @@ TEST_CASE("no thread is left running when memory runs out while a pool starts", 
 }
 
 TEST_CASE("overdue items are reported while others finish faster than they are reported") {
-  Run run(600);
+  PoolRun run(600);
   const auto item_time = [](const Item& item) {
     return item.number <= 4 || item.number == 300 ? 1500 : 3;
   };
@@ -74,4 +81,23 @@ TEST_CASE("overdue items are reported while others finish faster than they are r
   CHECK(end.fault == nullptr);
   CHECK(run.reported == 600);
   CHECK(run.failed == 5);
+}
+
+TEST_CASE("a mapped file that a thread of a pool finds truncated ends the program with a message") {
+  const ScratchFolder folder;
+  const std::filesystem::path path = folder.write("cut", std::string(300000, 'm'));
+  const auto [status, text] = end_of_child([&] {
+    const FileBytes file =
+        read_file(path.string(), std::numeric_limits<std::size_t>::max(), FileAccess::map);
+    if (truncate(path.c_str(), 0) != 0) _exit(1);
+    PoolRun run(1);
+    PoolCalls calls = calls_of(run, [](const Item&) { return 0; });
+    calls.work = [&](const Item& item, const CompletionToken&, const std::string&) {
+      touch_pages(file.data.get(), file.size);
+      return Outcome{.number = item.number};
+    };
+    run_pool(run.source, {.threads = 2}, calls, run.stop);
+  });
+  CHECK((WIFEXITED(status) && WEXITSTATUS(status) == 74));
+  CHECK(text.ends_with("/cut: was truncated while being read, or its disk failed\n"));
 }

@@ -5,14 +5,17 @@
 
 namespace attn {
 
-/// Blocks all signals, during its lifetime, on this thread and on threads and processes that it
-/// starts.
+/// Blocks signals, during its lifetime, on this thread and on threads and processes that it starts.
+/// Signals that the thread's own instructions raise are not blocked: the kernel would end the
+/// program without calling their handlers, such as that of map_file().
 class SignalBlocker {
  public:
   SignalBlocker() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
+    sigset_t blocked;
+    sigfillset(&blocked);
+    for (const int raised : {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS})
+      sigdelset(&blocked, raised);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before_);
   }
   SignalBlocker(const SignalBlocker&) = delete;
   SignalBlocker& operator=(const SignalBlocker&) = delete;
