@@ -133,11 +133,13 @@ class ErrorOps {
       total = plus(plus(product(x.error, w), product(magnitudes, distance_when_stored(*W))),
                    times(product(magnitudes, w), sum_of_products(W->shape()[0])));
     }
-    if (b) {
-      const Tensor of_bias = distance_when_stored(*b);
-      const auto e = of_bias.data<double>();
+    if (b) {  // added to any of the partial sums of the product
+      const Tensor of_bias = distance_when_stored(*b), size = magnitude(*b);
+      const auto e = of_bias.data<double>(), bias = size.data<double>();
+      const double of_sums = W ? growth(W->shape()[0]) * s_ : 0;
       const auto out = total.mutable_data<double>();
-      for (std::size_t i = 0; i < out.size(); ++i) out[i] += e[i % e.size()];
+      for (std::size_t i = 0; i < out.size(); ++i)
+        out[i] += e[i % e.size()] + of_sums * bias[i % e.size()];
     }
     return {y, rounded(plus(total, times(magnitude(y), s_)), y), true};
   }
@@ -215,17 +217,20 @@ class ErrorOps {
     return {scaled, plus(std::move(error), times(magnitude(scaled), own))};
   }
 
-  /// Hidden scores are exact.
+  /// Hidden scores are exact. The score and its biases may be added in any order: all sums but the
+  /// last are at most the sum of the magnitudes, even if biases cancel.
   std::pair<Bounded, VisibleKeys> mask(const Bounded& scaled) const {
+    const auto [biases, count] = bias_magnitudes(in_, options_);
     const double of_bias = 2 * s_ + (biases_are_rounded() ? r_ : 0);
+    const double of_sums = count > 1 ? static_cast<double>(count - 1) * s_ : 0;
     const double own = options_.softcap > 0 ? 5 * s_ : s_;
     auto [masked, visible] = exact_.mask(scaled.value);
     Tensor error = each(
-        [&](double e, double before, double x) {
-          return std::isfinite(x) ? e + of_bias * finite(std::abs(x - before)) + own * std::abs(x)
-                                  : 0;
+        [&](double e, double before, double bias, double x) {
+          if (!std::isfinite(x)) return 0.0;
+          return e + of_bias * bias + of_sums * (std::abs(before) + bias) + own * std::abs(x);
         },
-        scaled.error, wide(scaled.value), masked);
+        scaled.error, wide(scaled.value), biases, masked);
     return {{std::move(masked), std::move(error)}, std::move(visible)};
   }
 
@@ -235,20 +240,28 @@ class ErrorOps {
     Tensor of_logsumexp(DType::f64, logsumexp.shape());
     const auto out = of_weights.mutable_data<double>();
     const auto sums = of_logsumexp.mutable_data<double>();
-    const double roundings = growth(in_.S) * s_;
+    const double roundings = growth(in_.S + (in_.sinks ? 1 : 0)) * s_;
+    const double temperature = std::abs(options_.temperature);
+    const Tensor sinks = in_.sinks ? magnitude(*in_.sinks) : Tensor(DType::f64, {in_.H});
+    const Tensor of_sinks = in_.sinks ? distance_when_stored(*in_.sinks) : sinks;
     std::vector<double> n(in_.S);
     for (std::size_t row = 0; row < sums.size(); ++row) {
+      const std::size_t head = row / in_.rows.size() % in_.H;
       const std::size_t from = row * in_.S;
       const auto scores = masked.value.data<double>().subspan(from, in_.S);
       const auto w = weights.data<double>().subspan(from, in_.S);
-      double largest = 0, shared = 0;
-      for (const double score : scores) largest = std::max(largest, finite(std::abs(score)));
+      const double sink = sinks.data<double>()[head];
+      double largest = sink, shared = 0, of_sink = in_.sinks ? 1 : 0;  // its share of the sum
+      for (const double score : scores)
+        largest = std::max(largest, finite(std::abs(score)) / temperature);
       for (std::size_t j = 0; j < in_.S; ++j) {
-        const double own = out[from + j];
-        const double argument = finite(std::abs(scores[j])) + largest;
-        n[j] = (own + 2 * s_ * argument) / std::abs(options_.temperature) + 4 * s_;
+        const double argument = finite(std::abs(scores[j])) / temperature + largest;
+        n[j] = out[from + j] / temperature + (2 * argument + 4) * s_;
         shared += finite(w[j]) * n[j];
+        of_sink -= finite(w[j]);
       }
+      if (of_sink > 0)
+        shared += of_sink * (of_sinks.data<double>()[head] + (2 * (sink + largest) + 4) * s_);
       for (std::size_t j = 0; j < in_.S; ++j)
         out[from + j] = finite(w[j]) * std::expm1(n[j] + shared + roundings + 2 * s_);
       const double lse = finite(std::abs(logsumexp.data<double>()[row]));

@@ -15,7 +15,7 @@
 //
 // the error bounds are
 //
-//   X W + b   e(X) |W| + |X| e(W) + c(M) |X| |W| + e(b) + s |.|, stored: + r |.|
+//   X W + b   e(X) |W| + |X| e(W) + c(M) |X| |W| + e(b) + g(M) s |b| + s |.|, stored: + r |.|
 //   norms     u = x / n: (e(x) / n + |u| p) / (1 - p), p = |e(x)| / n + (g(d) / 2 + 6) s, where
 //             |.| is the norm of d columns, and n is at least epsilon; layer: first e(x) + the
 //             means of e(x) and g(d) s |x|; then e(u) |w| + |u| (e(w) + r |w|) + e(b) + s |.|,
@@ -26,9 +26,11 @@
 //             cosines, sines and products may be stored
 //   scores    e(Q) |K|' + |Q| e(K)' + c(D) |Q| |K|'
 //   scaled    the scale times that, + 4 s |.|; softcap: + 4 s |.| more
-//   masked    + (2 s + r if biases are not representable) |bias| + s |.|; divided by temperature
+//   masked    with n biases b, in any order: + (2 s + r if one is not representable) sum |b|
+//             + (n - 1) s (|scaled| + sum |b|) + s |.|; divided by temperature
 //   weights   w (exp(t) - 1), t = n + sum_k w_k n_k + g(S) s + 2 s,
 //             n = e(masked) + 2 s (|x| + |max x|) + 4 s: the argument of exp, and exp itself
+//             a sink counts as a key
 //   logsumexp sum_k w_k n_k + (g(S) + 4) s + 2 s |.|
 //   entropy   sum_k (e(w_k) + tiny) (1 + |log w_k|) + (g(S) + 3) s w_k |log w_k|
 //   context   e(w) |V| + w e(V) + c(S) w |V| + min(f w |V|, 4 f |w V|_2) + 4 tiny |V|_2

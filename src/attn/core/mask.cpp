@@ -123,6 +123,17 @@ void cap(std::span<T> scores, double c) {
   for (T& x : scores) x = static_cast<T>(c * std::tanh(static_cast<double>(x) / c));
 }
 
+/// Calls add(bias, hides) for each bias of the scores: floats that broadcast to (B, H, R, S), and
+/// whether -inf hides a key.
+template <class Add>
+void each_bias(const Inputs& in, const Options& options, Add&& add) {
+  for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask})
+    if (*given && is_float((*given)->dtype()))
+      add(fitted_mask(**given, in, options.mask_polarity), true);
+  if (in.slopes) add(alibi_bias(*in.slopes, in), false);
+  if (in.relative_bias) add(relative_bias(*in.relative_bias, in, options), false);
+}
+
 template <class T>
 std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
                                        const Options& options) {
@@ -134,25 +145,16 @@ std::pair<Tensor, VisibleKeys> mask_as(const Tensor& scaled, const Inputs& in,
   const Tensor by_position = visible_by_position(in, options);
   xt::noalias(visible) = xt::broadcast(array_of<bool>(by_position), extents_of(scaled));
   for (const std::optional<Tensor>* given : {&in.bias, &in.mask, &in.key_mask}) {
-    if (!*given) continue;
+    if (!*given || is_float((*given)->dtype())) continue;
     const Tensor mask = fitted_mask(**given, in, options.mask_polarity);
-    if (mask.dtype() == DType::boolean) {
-      const bool attend = options.mask_polarity == MaskPolarity::attend;
-      xt::noalias(visible) = visible && xt::equal(array_of<bool>(mask), attend);
-    } else {
-      const auto bias = array_of<T>(mask);
-      xt::noalias(visible) = visible && xt::not_equal(bias, kHidden);
-      xt::noalias(scores) = scores + bias;
-    }
+    const bool attend = options.mask_polarity == MaskPolarity::attend;
+    xt::noalias(visible) = visible && xt::equal(array_of<bool>(mask), attend);
   }
-  if (in.slopes) {
-    const Tensor bias = alibi_bias(*in.slopes, in);
-    xt::noalias(scores) = scores + array_of<T>(bias);
-  }
-  if (in.relative_bias) {
-    const Tensor bias = relative_bias(*in.relative_bias, in, options);
-    xt::noalias(scores) = scores + array_of<T>(bias);
-  }
+  each_bias(in, options, [&](const Tensor& tensor, bool hides) {
+    const auto bias = array_of<T>(tensor);
+    if (hides) xt::noalias(visible) = visible && xt::not_equal(bias, kHidden);
+    xt::noalias(scores) = scores + bias;
+  });
   if (options.softcap_order == SoftcapOrder::after_mask)
     cap(masked.mutable_data<T>(), options.softcap);
   xt::noalias(scores) = xt::where(visible, scores, kHidden);
@@ -178,6 +180,18 @@ Tensor fitted_mask(const Tensor& given, const Inputs& in, MaskPolarity polarity)
         *out++ = j < keys ? mask.data<T>()[row * shape[3] + j * step] : static_cast<T>(open);
   });
   return wide;
+}
+
+BiasMagnitudes bias_magnitudes(const Inputs& in, const Options& options) {
+  BiasMagnitudes magnitudes{Tensor(DType::f64, {in.B, in.H, in.rows.size(), in.S}), 0};
+  auto sums = mutable_array_of<double>(magnitudes.sums);
+  each_bias(in, options, [&](const Tensor& bias, bool) {
+    const Tensor wide = cast(bias, DType::f64);
+    const auto size = xt::abs(array_of<double>(wide));
+    xt::noalias(sums) = sums + xt::where(xt::isfinite(size), size, 0.0);
+    ++magnitudes.count;
+  });
+  return magnitudes;
 }
 
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,

@@ -40,6 +40,13 @@ struct VisibleKeys {
 std::pair<Tensor, VisibleKeys> mask_scores(const Tensor& scaled, const Inputs& in,
                                            const Options& options);
 
+/// What mask_scores() adds to the scaled scores.
+struct BiasMagnitudes {
+  Tensor sums;  ///< (B, H, R, S), f64: the sum of the magnitudes of all biases that are finite
+  std::size_t count;  ///< how many biases there are
+};
+BiasMagnitudes bias_magnitudes(const Inputs& in, const Options& options);
+
 /// The rows of a mask for in.rows, with columns for appended keys, which every query sees.
 Tensor fitted_mask(const Tensor& mask, const Inputs& in, MaskPolarity polarity);
 
