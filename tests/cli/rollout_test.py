@@ -51,6 +51,19 @@ def test_defaults_are_those_of_the_paper(tmp_path):
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["arrays", "folder"])
+def test_layers_are_in_natural_order(tmp_path, kind):
+    """arr_10 after arr_9, also if the file has them in another order."""
+    weights = random_weights(1)[:3, 0].repeat(4, axis=0) ** np.arange(1, 13)[:, None, None, None]
+    (tmp_path / "layers").mkdir()
+    if kind == "arrays":
+        np.savez(tmp_path / "layers" / "w.npz", **{f"arr_{i}": weights[i] for i in sorted(range(12), key=str)})
+    else:
+        for i in range(12):
+            np.save(tmp_path / "layers" / f"{i}.npy", weights[i])
+    np.testing.assert_allclose(rollout(tmp_path, "layers"), rollout_of(weights), rtol=1e-11)
+
+
 def test_files_are_layers_in_their_order(tmp_path):
     weights = random_weights()[:, 0]
     for layer in range(LAYERS):

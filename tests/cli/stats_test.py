@@ -189,6 +189,17 @@ class TestFiles:
         files = [statistics_of(causal_weights((2, 7, 7), seed)[1]) for seed in range(3)]
         assert_line(lines[1], {name: np.mean([file[name] for file in files]) for name in files[0] if name != "queries"})
 
+    def test_text_has_one_header(self, folder):
+        lines = attn("stats", ".", cwd=folder).stdout.decode().splitlines()
+        assert [line.split()[0] for line in lines].count("file") == 1
+        assert len(lines) == 1 + len(stats(".", cwd=folder))
+        assert len({len(line) for line in lines}) == 1  # aligned
+
+    def test_files_are_in_natural_order(self, tmp_path):
+        for number in 2, 10, 1:
+            np.save(tmp_path / f"layer{number}.npy", np.eye(3))
+        assert [line["file"] for line in stats(".", cwd=tmp_path)] == [f"./layer{i}.npy" for i in (1, 2, 10)]
+
     def test_files_that_cannot_be_used_are_reported_last(self, folder, tmp_path):
         np.save(tmp_path / "a.npy", np.arange(6))
         np.savez(tmp_path / "b.npz", weights=np.eye(2))
@@ -203,6 +214,21 @@ class TestFiles:
         lines = stats("attentions.npz", cwd=tmp_path)
         assert [line["name"] for line in lines[::2]] == ["arr_0", "arr_1", "arr_2"]
         assert_line(lines[5], statistics_of(layers[2][1]))
+
+    @pytest.mark.parametrize("name", ["arr_{}", "layer{}", "model.layers.{}.attn"])
+    def test_numbered_arrays_are_layers_in_natural_order(self, tmp_path, name):
+        layers = [causal_weights((2, 4, 4), seed) for seed in range(12)]
+        np.savez(tmp_path / "a.npz", **{name.format(i): layers[i] for i in sorted(range(12), key=str)})
+        lines = stats("a.npz", cwd=tmp_path)
+        assert [(line["layer"], line["head"]) for line in lines] == [(i, h) for i in range(12) for h in range(2)]
+        for line in lines:
+            assert line["name"] == name.format(line["layer"])
+            assert_line(line, statistics_of(layers[line["layer"]][line["head"]]))
+
+    def test_other_numbers_in_names_are_not_layers(self, tmp_path):
+        np.savez(tmp_path / "a.npz", head_10=np.eye(3), head_9=np.eye(3))
+        assert [(line["name"], line["layer"]) for line in stats("a.npz", cwd=tmp_path)] == \
+            [("head_9", None), ("head_10", None)]
 
     def test_one_array_of_a_file(self, tmp_path):
         np.savez(tmp_path / "a.npz", x=np.eye(3), y=np.full((3, 3), 1 / 3))

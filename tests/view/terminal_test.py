@@ -2,6 +2,7 @@
 
 import colorsys
 import json
+import math
 import os
 import pty
 import re
@@ -459,6 +460,56 @@ class TestHeadsOfABatch:
 
     def test_are_a_batch_otherwise(self, view):
         assert "batch 11" in view("r.npz")
+
+
+# Layers as separate arrays, as numpy.savez(file, *attentions) stores them.
+
+
+@pytest.fixture
+def save_layers(tmp_path):
+    """Stores 12 arrays of this shape, whose elements are unique, separately and as one."""
+    def save_layers(*shape, **others):
+        layers = np.arange(12 * math.prod(shape), dtype=float).reshape(12, *shape) / 1000
+        np.savez(tmp_path / "a.npz", **{f"arr_{i}": layers[i] for i in sorted(range(12), key=str)}, **others)
+        np.save(tmp_path / "a.npy", layers.reshape(12, *(1, 1, *shape)[-4:]))  # layer, batch, head, L, S
+    return save_layers
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (2, 2, 3, 3)])
+def test_numbered_arrays_are_drawn_as_one_array(tmp_path, save_layers, shape):
+    save_layers(*shape, token_ids=np.arange(3))
+    flags = ["--layer", "9:11", *(["--batch", "1"] if len(shape) == 4 else [])]
+    one = attn("view", "a.npy", *flags, cwd=tmp_path).stdout.decode().splitlines()
+    for file in ["a.npz"], ["a.npz#arr_{layer}"], ["a.npz", "--of", "arr_{layer}"]:
+        many = attn("view", *file, *flags, cwd=tmp_path).stdout.decode().splitlines()
+        assert many[0] == "arr_{layer}"
+        assert many[1:] == one[1:]
+
+
+def test_one_of_numbered_arrays(tmp_path, save_layers):
+    save_layers(3, 3)
+    assert attn("view", "a.npz#arr_10", cwd=tmp_path).stdout.startswith(b"arr_10\n")
+
+
+@pytest.mark.parametrize("arrays", [{"arr_0": (2, 2), "arr_1": (3, 3)}, {"head_0": (2, 2), "head_1": (2, 2)},
+                                    {"arr_0": (2, 2), "arr_1": (2, 2), "layer_0": (2, 2), "layer_1": (2, 2)},
+                                    {"layer0/weights": (2, 2), "layer1/weights": (2, 2)}])
+def test_arrays_that_are_not_layers_of_one_shape_must_be_selected(tmp_path, arrays):
+    np.savez(tmp_path / "a.npz", **{name: np.ones(shape) for name, shape in arrays.items()})
+    assert_error(attn("view", "a.npz", cwd=tmp_path), 2, "a.npz: has no tensor weights; select one with --of: ")
+
+
+def test_page_of_numbered_arrays_has_their_numbers(tmp_path):
+    np.savez(tmp_path / "a.npz", layer_3=np.ones((2, 2, 2)), layer_7=np.ones((2, 2, 2)))
+    text = attn("view", "a.npz", cwd=tmp_path).stdout.decode()
+    assert "layer 3" in text and "layer 7" in text and "layer 0" not in text
+    assert attn("view", "a.npz", "-o", "a.html", cwd=tmp_path).returncode == 0
+
+
+def test_layers_that_exceed_the_limit_are_refused(tmp_path, save_layers):
+    save_layers(2, 64, 64)
+    run = attn("view", "a.npz", "--layer", "0", "--max-memory", "2M", cwd=tmp_path)
+    assert_error(run, 65, "a.npz: takes more than", "bytes of memory to join the layers")
 
 
 # Errors.

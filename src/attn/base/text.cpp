@@ -23,6 +23,27 @@ std::string list_names(const std::vector<std::string>& names, std::size_t most) 
   return text;
 }
 
+bool precedes_naturally(std::string_view a, std::string_view b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto digits_at = [&](std::string_view name, std::size_t at) {  // without leading zeros
+    while (at + 1 < name.size() && name[at] == '0' && is_digit(name[at + 1])) ++at;
+    const auto end = std::find_if_not(name.begin() + at, name.end(), is_digit);
+    return name.substr(at, static_cast<std::size_t>(end - name.begin()) - at);
+  };
+  for (std::size_t i = 0, k = 0; i < a.size() && k < b.size(); ++i, ++k) {
+    if (is_digit(a[i]) && is_digit(b[k])) {
+      const std::string_view one = digits_at(a, i), other = digits_at(b, k);
+      if (one.size() != other.size()) return one.size() < other.size();
+      if (one != other) return one < other;
+      i = static_cast<std::size_t>(one.end() - a.begin()) - 1;
+      k = static_cast<std::size_t>(other.end() - b.begin()) - 1;
+    } else if (a[i] != b[k]) {
+      return static_cast<unsigned char>(a[i]) < static_cast<unsigned char>(b[k]);
+    }
+  }
+  return a.size() != b.size() ? a.size() < b.size() : a < b;
+}
+
 std::string text_of_name(std::string_view name) {
   const bool plain = name.find('\\') == name.npos && find_invalid_utf8(name) == name.npos;
   if (plain) return std::string(name);

@@ -35,6 +35,10 @@ std::string join_or(const std::vector<std::string>& items);
 /// "a, b and 4 more": at most `most` of the names, safe to print.
 std::string list_names(const std::vector<std::string>& names, std::size_t most = 10);
 
+/// Whether `a` comes before `b` if whole numbers in names are compared by value: "arr_9" before
+/// "arr_10".
+bool precedes_naturally(std::string_view a, std::string_view b);
+
 /// Two lower-case hexadecimal digits.
 inline void append_hex(std::string& out, std::uint8_t byte) {
   constexpr char kDigits[] = "0123456789abcdef";

@@ -15,6 +15,7 @@
 #include "attn/base/text.h"
 #include "attn/base/utf8.h"
 #include "attn/cli/emit.h"
+#include "attn/cli/layer_tensors.h"
 #include "attn/cli/rendering.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
@@ -61,7 +62,7 @@ bool is_tensor_file(const fs::path& path) {
   return format && *format != Format::csv;
 }
 
-/// The .npz, .safetensors, .npy and .json files in a folder and its subfolders, sorted.
+/// The .npz, .safetensors, .npy and .json files in a folder and its subfolders, in natural order.
 std::vector<std::string> tensor_files_in(const std::string& folder) {
   std::vector<std::string> paths;
   std::error_code error;
@@ -81,7 +82,7 @@ std::vector<std::string> tensor_files_in(const std::string& folder) {
     throw Error(
         ErrorKind::no_input,
         Problem{.where = {folder}, .message = "has no .npz, .safetensors, .npy or .json files"});
-  std::sort(paths.begin(), paths.end());
+  std::sort(paths.begin(), paths.end(), precedes_naturally);
   return paths;
 }
 
@@ -123,16 +124,22 @@ class Table {
   Table(StatsFormat format, std::vector<std::string> columns)
       : format_(format), columns_(std::move(columns)) {}
 
-  /// The text of lines that belong together. In text, columns that they all lack are left out.
+  /// The lines as text. Those of an aligned table are kept until end().
   std::string text_of(const std::vector<Line>& lines) {
     std::string text;
-    if (format_ == StatsFormat::text) return aligned(lines);
+    if (format_ == StatsFormat::text) {
+      kept_.insert(kept_.end(), lines.begin(), lines.end());
+      return text;
+    }
     if (format_ == StatsFormat::csv && !has_header_) text += join(columns_, ",") + "\n";
     has_header_ = true;
     for (const Line& line : lines)
       text += format_ == StatsFormat::csv ? join(line, ",", csv_cell) + "\n" : object(line) + "\n";
     return text;
   }
+
+  /// The aligned table, under one header.
+  std::string end() const { return kept_.empty() ? "" : aligned(columns_, kept_); }
 
  private:
   std::string object(const Line& line) const {
@@ -142,14 +149,16 @@ class Table {
     return text + "}";
   }
 
-  std::string aligned(const std::vector<Line>& lines) const {
+  /// Columns without any value are left out.
+  static std::string aligned(const std::vector<std::string>& columns,
+                             const std::vector<Line>& lines) {
     std::vector<std::string> rows(lines.size() + 1);
-    for (std::size_t i = 0; i < columns_.size(); ++i) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
       const auto is_known = [i](const Line& line) {
         return line[i].get<std::nullptr_t>() == nullptr;
       };
       if (std::none_of(lines.begin(), lines.end(), is_known)) continue;
-      std::vector<std::string> cells = {columns_[i]};
+      std::vector<std::string> cells = {columns[i]};
       for (const Line& line : lines) cells.push_back(text_cell(line[i]));
       std::size_t width = 0;
       for (const std::string& cell : cells) width = std::max(width, columns_of(cell));
@@ -163,6 +172,7 @@ class Table {
   StatsFormat format_;
   std::vector<std::string> columns_;
   bool has_header_ = false;
+  std::vector<Line> kept_;
 };
 
 /// Weights or row statistics as (layers, B, H, ...), and which of the first three axes they have.
@@ -235,8 +245,8 @@ struct HeadKey {
   std::string name;
   std::int64_t layer = -1, item = -1, head = -1;
   bool operator<(const HeadKey& other) const {
-    return std::tie(name, layer, item, head) <
-           std::tie(other.name, other.layer, other.item, other.head);
+    if (name != other.name) return precedes_naturally(name, other.name);
+    return std::tie(layer, item, head) < std::tie(other.layer, other.item, other.head);
   }
 };
 
@@ -254,9 +264,9 @@ using Similarities = std::map<HeadKey, HeadSimilarity>;  ///< by name and layer
 
 constexpr std::size_t kBytesPerLine = 4096;  // a line's numbers as JSON values and as text
 
-/// The names of `weights`, or of all tensors that may be weights: floating-point numbers, or the
-/// only tensor, under names that neither the keys nor the other outputs of a job have. Errors:
-/// data, if there are none.
+/// The names of `weights`, or of all tensors that may be weights, in natural order: floating-point
+/// numbers, or the only tensor, under names that neither the keys nor the other outputs of a job
+/// have. Errors: data, if there are none.
 std::vector<std::string> weights_in(const TensorMap& tensors) {
   if (contains(tensors, Output::weights)) return {std::string(name_of(Output::weights))};
   std::vector<std::string> names, others;
@@ -264,6 +274,7 @@ std::vector<std::string> weights_in(const TensorMap& tensors) {
     const bool is_number = is_float(tensor.dtype()) || tensors.size() == 1;
     (is_number && may_be_weights(name) ? names : others).push_back(name);
   }
+  std::sort(names.begin(), names.end(), precedes_naturally);
   if (!names.empty()) return names;
   constexpr std::size_t kNamed = 3;
   const std::span<const std::string> first(others.data(), std::min(others.size(), kNamed));
@@ -303,6 +314,11 @@ class Collector {
 
   Groups groups;
   Similarities similarities;
+
+  /// Leaves less memory for further files.
+  void keep(std::size_t lines) {
+    limits_.memory -= std::min(limits_.memory, saturating_product({lines, kBytesPerLine}));
+  }
 
   /// Errors: as read_result(); data, naming the file.
   void add(const std::string& file) {
@@ -364,8 +380,19 @@ class Collector {
     else if (contains(tensors, Output::weight_sum))
       add_row_statistics(result, files);
     else
-      for (const std::string& name : is_named ? tensors.names() : weights_in(tensors))
-        within(printable(name), [&] { add_weights(result, name, ids, files); });
+      add_all(result, is_named ? tensors.names() : weights_in(tensors), ids, files);
+  }
+
+  /// Each of several tensors may be a layer.
+  void add_all(const ResultFile& result, const std::vector<std::string>& names,
+               const std::optional<Tensor>& ids, TensorFiles& files) {
+    for (const std::string& name : names) {
+      const std::optional<LayerName> found =
+          names.size() > 1 ? layer_in_name(name) : std::optional<LayerName>();
+      within(printable(name), [&] {
+        add_weights(result, name, ids, files, found ? std::optional(found->layer) : std::nullopt);
+      });
+    }
   }
 
   void charge_lines(const HeadAxes& axes, TensorFiles& files) const {
@@ -387,11 +414,14 @@ class Collector {
     return key;
   }
 
+  /// `layer`: of weights without an axis of layers.
   void add_weights(const ResultFile& result, const std::string& name,
-                   const std::optional<Tensor>& ids, TensorFiles& files) {
+                   const std::optional<Tensor>& ids, TensorFiles& files,
+                   std::optional<std::int64_t> layer = std::nullopt) {
     const Tensor& weights = result.tensors.at(name);
     const Shape& shape = weights.shape();
-    const HeadAxes axes = head_axes(result, name, 2);
+    HeadAxes axes = head_axes(result, name, 2);
+    if (layer && !axes.has_layers) axes.has_layers = true, axes.numbers = {*layer};
     const std::size_t L = *(shape.end() - 2), S = shape.back();
     charge_lines(axes, files);
     if (ids && (ids->shape().back() != S || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
@@ -530,6 +560,7 @@ int print_statistics(const StatsArgs& args) {
         args.similarity ? lines_of(collected.similarities, file) : lines_of(collected.groups, file);
     if (!lines.empty()) out.write(table.text_of(lines));
     out.flush();
+    if (format == StatsFormat::text) collected.keep(lines.size());
     collected.groups.clear();
     collected.similarities.clear();
   };
@@ -545,6 +576,7 @@ int print_statistics(const StatsArgs& args) {
     }
   }
   if (args.by == Grouping::all) write("");
+  out.write(table.end());
   if (kind && !is_stream(args.output)) problems.raise(*kind);
   out.commit();
   if (kind) problems.raise(*kind);

@@ -7,6 +7,7 @@
 #include "attn/base/error.h"
 #include "attn/base/text.h"
 #include "attn/cli/job_flags.h"
+#include "attn/cli/layer_tensors.h"
 #include "attn/cli/shared_options.h"
 #include "attn/cli/terminal.h"
 #include "attn/io/staged_file.h"
@@ -41,19 +42,46 @@ void check_labels(const std::string& flag, const std::vector<std::string>& label
        printable(source.name) + " " + to_string(source.tensor.shape()) + "; positions are shown");
 }
 
-/// `file` is "FILE" or "FILE#NAME"; the latter is the same as --of NAME.
+/// The tensor of a file to draw.
+struct Drawn {
+  ResultFile result;
+  std::string name;                    ///< ""; the weights, or the only tensor
+  std::optional<JoinedLayers> layers;  ///< it consists of several tensors
+  bool is_part = false;                ///< of a tensor
+};
+
+/// Of "FILE" or "FILE#NAME"; the latter is the same as --of NAME.
+Drawn drawn_tensor(const std::string& file, const ViewArgs& args, TensorFiles& files,
+                   ReadBudget& drawing) {
+  const TensorRef ref = parse_tensor_ref(file);
+  const std::string member = ref.member + ref.part;
+  if (!member.empty() && !args.of.empty())
+    throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
+  Drawn drawn{read_result(ref.path, files), member.empty() ? args.of : member, {}};
+  TensorMap& tensors = drawn.result.tensors;
+  const std::string name = drawn.name.empty() ? std::string(name_of(Output::weights)) : drawn.name;
+  if (!tensors.contains(name) || !ref.part.empty())
+    drawn.layers = join_layers(tensors, drawn.name, drawing, printable(ref.path));
+  drawn.is_part = !member.empty() && !drawn.layers && !(ref.part.empty() && tensors.contains(name));
+  if (drawn.layers) tensors.set(drawn.name = drawn.layers->name, drawn.layers->tensor);
+  if (drawn.is_part) tensors.set(name, files.read(ref));
+  return drawn;
+}
+
+/// The first of the axes before the last two is that of layers.
+void set_layers(const JoinedLayers& layers, HeatSource& source) {
+  LeadingAxes& axes = source.leading_axes;
+  std::swap(axes[layers.tensor.rank() - 3], *std::find(axes.begin(), axes.end(), "layer"));
+  source.layers = layers.numbers;
+}
+
 PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files,
                ReadBudget& drawing) {
-  const TensorRef ref = parse_tensor_ref(file);
-  const std::string& path = ref.path;
-  const std::string name = ref.member + ref.part;
-  if (!name.empty() && !args.of.empty())
-    throw Error(ErrorKind::usage, "--of: " + printable(file) + " already names the tensor to draw");
-  ResultFile result = read_result(path, files);
-  const bool is_part = !name.empty() && !(ref.part.empty() && result.tensors.contains(name));
-  if (is_part) result.tensors.set(name, files.read(ref));
+  const std::string path = parse_tensor_ref(file).path;
+  auto [result, name, layers, is_part] = drawn_tensor(file, args, files, drawing);
   if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens", files.budget());
-  HeatSource source = heat_source(result, name.empty() ? args.of : name, path);
+  HeatSource source = heat_source(result, name, path);
+  if (layers) set_layers(*layers, source);
   if (!args.key_tokens.empty())
     source.column_tokens = tokens_of_flag(args.key_tokens, "--key-tokens", files.budget());
   if (source.tensor.rank() > 0) {
@@ -66,7 +94,7 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
   }
   charge_heat_map(source.tensor.shape(), drawing, printable(path));
   PageSet set = page_set(source, args.choice, file);
-  if (is_part || !read_by_pages(path, files)) set.key.reset();
+  if (is_part || layers || !read_by_pages(path, files)) set.key.reset();
   return set;
 }
 

@@ -1,0 +1,35 @@
+// Layers that a file has as separate tensors: arr_0, arr_1, ... of numpy.savez, or layer_0, ...
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attn/io/read_budget.h"
+#include "attn/tensor/tensor.h"
+
+namespace attn {
+
+struct LayerName {
+  std::string series;  ///< "arr_{layer}", "layers.{layer}.attn"
+  std::int64_t layer = 0;
+};
+
+/// Of "arr_3", or of a name with a number after "layer" or "layers". Nothing for the outputs of
+/// jobs in a bundle.
+std::optional<LayerName> layer_in_name(const std::string& name);
+
+struct JoinedLayers {
+  std::string name;                   ///< "arr_{layer}"
+  std::vector<std::int64_t> numbers;  ///< of the layers, ascending
+  Tensor tensor;                      ///< with an axis of layers before the others
+};
+
+/// Joins the layers of the series `wanted`, or, if it is "", of the only series among the tensors.
+/// Nothing if there is no such series of at least two tensors with the same shape and dtype.
+/// Charges the copy. Errors: data.
+std::optional<JoinedLayers> join_layers(const TensorMap& tensors, const std::string& wanted,
+                                        ReadBudget& budget, const std::string& file);
+
+}  // namespace attn
