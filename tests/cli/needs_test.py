@@ -174,7 +174,7 @@ def test_another_number_of_tokens_is_a_warning(arguments, tokens, warning):
     assert_error(attn("run", *arguments, "--tokens", tokens), 0, warning)
 
 
-@pytest.mark.parametrize("text, tokens", [("[CLS],a", ["[CLS]", "a"]), ('["a", "b"]', ["a", "b"])])
+@pytest.mark.parametrize("text, tokens", [("[CLS],a", ["[CLS]", "a"]), ("{x},[", ["{x}", "["]), ('["a", "b"]', ["a", "b"])])
 def test_tokens_are_a_list_with_commas_or_json(text, tokens):
     run = attn("run", *X, "--tokens", text, "--format", "json")
     assert json.loads(run.stdout)["tokens"] == tokens

@@ -136,6 +136,22 @@ def test_list_of_no_values_is_refused(folder):
     assert_error(attn("view", "a.npy", "--tokens", ",", cwd=folder), 2, "--tokens: expected values, found ','")
 
 
+@pytest.mark.parametrize("flag", ["--tokens", "--key-tokens"])
+@pytest.mark.parametrize("value, code, error", [
+    ("[[1]]", 2, "expected a list of strings, found [[1]]"),
+    ("[1,2]", 2, "expected a list of strings, found [1,2]"),
+    ("{}", 2, "expected a list of strings, found {}"),
+    ("[", 65, "line 1, column 2: expected a value or ']', found the end of the file"),
+    ('["a"', 65, "line 1, column 5: expected ',' or ']', found the end of the file"),
+    ("[,a,]", 65, "line 1, column 2: expected a value or ']', found ','")])
+def test_labels_in_brackets_are_json(folder, flag, value, code, error):
+    run = attn("view", "a.npy", flag, value, cwd=folder)
+    assert_error(run, code, f"{flag}: {error}")
+    if flag == "--tokens":
+        same = attn("run", "--q", "a.npy", "--k", "a.npy", flag, value, cwd=folder)
+        assert (same.returncode, same.stderr) == (run.returncode, run.stderr)
+
+
 @pytest.mark.parametrize("rows, same", [("0:2", "0,1"), ("1:2,0", "1,0"), ("0:1,-1", "0,-1")])
 def test_rows_takes_ranges(folder, rows, same):
     ranges = attn("run", "job.json", "--rows", rows, cwd=folder)

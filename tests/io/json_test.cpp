@@ -161,12 +161,12 @@ TEST_CASE("documents keep the order of keys and the characters of strings") {
   const Json json = parse_json(
       "\xEF\xBB\xBF {\"b\": [true, null, \"\\u00e9\\ud83d\\ude00\"],\r\n\"a\": {}, \"\": 1.5}\n",
       "F");
-  const auto* object = json.get<JsonObject>();
+  const auto object = json.get<JsonObject>();
   REQUIRE(object);
   REQUIRE(object->size() == 3);
   CHECK((*object)[0].first == "b");
   CHECK((*object)[1].first == "a");
-  const auto* array = json.find("b")->get<JsonArray>();
+  const auto array = json.find("b")->get<JsonArray>();
   REQUIRE(array);
   CHECK(*(*array)[0].get<bool>());
   CHECK((*array)[1].get<std::nullptr_t>());
@@ -174,6 +174,9 @@ TEST_CASE("documents keep the order of keys and the characters of strings") {
   CHECK(json.find("a")->get<JsonObject>()->empty());
   CHECK(*json.find("")->get<double>() == 1.5);
   CHECK(json.find("c") == nullptr);
+  CHECK_THROWS_WITH(*json.find("a")->get<std::string>(), "expected a string, found an object");
+  CHECK_THROWS_WITH(json.find("b")->get<JsonObject>()->empty(),
+                    "expected an object, found an array");
   CHECK(parse_json("[1]", "F").find("b") == nullptr);
 }
 

@@ -24,7 +24,7 @@ using Setting = std::pair<std::string, std::function<std::string(const Json&)>>;
 void apply(const char* json, const std::vector<Setting>& settings) {
   if (json == nullptr) return;
   const Json parsed = parse_json(json, "settings");
-  const auto* members = parsed.get<JsonObject>();
+  const auto members = parsed.get<JsonObject>();
   if (members == nullptr)
     throw Error(ErrorKind::usage, "settings: expected an object, found " + parsed.kind());
   for (const auto& [name, value] : *members) {
@@ -45,11 +45,11 @@ void apply(const char* json, const std::vector<Setting>& settings) {
 
 Setting max_memory(ReadLimits& limits) {
   return {"max_memory", [&limits](const Json& value) -> std::string {
-            if (const auto* text = value.get<std::string>()) {
+            if (const auto text = value.get<std::string>()) {
               limits.memory = parse_size(*text, "max_memory");
               return "";
             }
-            const auto* bytes = value.get<std::int64_t>();
+            const auto bytes = value.get<std::int64_t>();
             if (bytes == nullptr || *bytes < 1) return "a size such as \"2G\", or bytes";
             limits.memory = static_cast<std::size_t>(*bytes);
             return "";
@@ -60,7 +60,7 @@ Setting max_memory(ReadLimits& limits) {
 template <class Value>
 Setting word(const std::string& name, Value& target, std::map<std::string, Value> words) {
   return {name, [&target, words = std::move(words)](const Json& value) -> std::string {
-            const auto* text = value.get<std::string>();
+            const auto text = value.get<std::string>();
             const auto found = text == nullptr ? words.end() : words.find(*text);
             if (found != words.end()) {
               target = found->second;
@@ -104,7 +104,7 @@ RunSettings run_settings(const char* json) {
   RunSettings settings;
   const auto threads = [&settings](const Json& value) -> std::string {
     constexpr std::int64_t kMostThreads = 1024;
-    const auto* count = value.get<std::int64_t>();
+    const auto count = value.get<std::int64_t>();
     if (count == nullptr || *count < 0 || *count > kMostThreads) return "an integer from 0 to 1024";
     settings.threads = static_cast<std::size_t>(*count);
     return "";

@@ -15,7 +15,7 @@ namespace {
 /// A string or a number as JSON; "" for null. Errors: data.
 std::string id_json(const Json& id, const std::string& item) {
   double ignored = 0;
-  if (std::holds_alternative<std::nullptr_t>(id.value)) return "";
+  if (id.get<std::nullptr_t>()) return "";
   if (id.get<std::string>() != nullptr || id.as_number(ignored)) return to_json(id);
   throw Error(ErrorKind::data, Problem{.where = {item},
                                        .subject = "id",
@@ -110,7 +110,7 @@ void require_one_output(const BatchContext& context, const JobFile& first) {
     TensorFiles files(*context.files);
     const Document document = ItemDocument(item).read(context, files, id);
     const Entry* const outputs = document.find("outputs");
-    const JsonArray* const names = outputs ? outputs->value.get<JsonArray>() : nullptr;
+    const auto names = outputs ? outputs->value.get<JsonArray>() : nullptr;
     if (outputs != nullptr && names == nullptr) return;
     if (names != nullptr) count = names->size();
   } catch (const Error&) {

@@ -137,7 +137,7 @@ Json parsed(std::string_view line) {
 
 std::string text_in(const Json& json, const std::string& key) {
   const Json* member = json.find(key);
-  const std::string* text = member ? member->get<std::string>() : nullptr;
+  const auto text = member ? member->get<std::string>() : nullptr;
   return text ? *text : "";
 }
 
@@ -145,10 +145,10 @@ std::string text_in(const Json& json, const std::string& key) {
 std::vector<FileDigest> digests_in(const Json& json, const std::string& key) {
   std::vector<FileDigest> digests;
   const Json* member = json.find(key);
-  const JsonObject* object = member ? member->get<JsonObject>() : nullptr;
+  const auto object = member ? member->get<JsonObject>() : nullptr;
   if (object == nullptr) return digests;
   for (const auto& [file, digest] : *object)
-    if (const std::string* text = digest.get<std::string>())
+    if (const auto text = digest.get<std::string>())
       digests.emplace_back(name_of_text(file), *text);
   return digests;
 }
@@ -338,7 +338,7 @@ namespace {
 /// A number of at least 0 in an object.
 std::optional<std::size_t> number_in(const Json& json, const std::string& key) {
   const Json* const member = json.find(key);
-  const auto* const number = member ? member->get<std::int64_t>() : nullptr;
+  const auto number = member ? member->get<std::int64_t>() : nullptr;
   if (number == nullptr || *number < 0) return std::nullopt;
   return static_cast<std::size_t>(*number);
 }
@@ -358,9 +358,9 @@ std::optional<Outcome> job_in_line(std::string_view line) {
   job.outputs = digests_in(record, "outputs");
   job.code = static_cast<int>(std::min<std::size_t>(number_in(record, "code").value_or(0), 255));
   const Json* const error = record.find("error");
-  if (const JsonArray* const messages = error ? error->get<JsonArray>() : nullptr)
+  if (const auto messages = error ? error->get<JsonArray>() : nullptr)
     for (const Json& message : *messages)
-      if (const std::string* const text = message.get<std::string>()) job.error.push_back(*text);
+      if (const auto text = message.get<std::string>()) job.error.push_back(*text);
   return job;
 }
 

@@ -178,14 +178,14 @@ Json parsed_row(std::string_view text) {
 std::string field_of(const Json* object, const std::string& key) {
   const Json* const member = object ? object->find(key) : nullptr;
   if (member == nullptr) return "";
-  const std::string* const text = member->get<std::string>();
+  const auto text = member->get<std::string>();
   return csv_field(text ? *text : to_json(*member));
 }
 
 /// [4, 4] as "4x4"
 std::string shape_field(const Json* output) {
   const Json* const shape = output ? output->find("shape") : nullptr;
-  const auto* const sizes = shape ? shape->get<JsonIntegers>() : nullptr;
+  const auto sizes = shape ? shape->get<JsonIntegers>() : nullptr;
   if (sizes == nullptr) return "";
   return join(*sizes, "x", [](std::int64_t size) { return std::to_string(size); });
 }
@@ -226,7 +226,7 @@ void SummaryFile::commit() {
   for_each_row([&](std::string_view text) {
     const Json row = parsed_row(text);
     const Json* const outputs = row.find("outputs");
-    const JsonObject* const object = outputs ? outputs->get<JsonObject>() : nullptr;
+    const auto object = outputs ? outputs->get<JsonObject>() : nullptr;
     if (object == nullptr) return;
     for (const auto& [name, ignored] : *object) names.insert(name);
   });

@@ -496,11 +496,11 @@ Document base_of(const BatchArgs& args, FileCache& cache) {
 /// Errors: usage, for a name that is not an output or input of any job.
 void check_output_names(const Document& base) {
   const Entry* const entry = base.find("outputs");
-  const JsonArray* const names = entry ? entry->value.get<JsonArray>() : nullptr;
+  const auto names = entry ? entry->value.get<JsonArray>() : nullptr;
   if (names == nullptr) return;
   std::vector<std::string> unknown;
   for (const Json& name : *names) {
-    const std::string* const text = name.get<std::string>();
+    const auto text = name.get<std::string>();
     if (text && !output_named(*text) && !input_named(*text)) unknown.push_back(*text);
   }
   requests_named(unknown, {}, {});

@@ -176,9 +176,12 @@ std::vector<std::string> tokens_of_flag(const std::string& text, const std::stri
                                         ReadBudget& budget) {
   if (text.find_first_not_of(',') == text.npos)
     throw Error(ErrorKind::usage, flag + ": expected values, found '" + text + "'");
-  return strings_of(
-      value_from_flag(*find_field("tokens"),
-                      text.starts_with('@') ? read_tokens(text.substr(1), budget) : text, flag));
+  const Field& field = *find_field("tokens");
+  const Json list = value_from_flag(
+      field, text.starts_with('@') ? read_tokens(text.substr(1), budget) : text, flag);
+  if (const auto problem = problem_with(field, list, true))
+    throw Error(ErrorKind::usage, *problem).within(flag);
+  return strings_of(list);
 }
 
 void apply_job_flags(const JobFlags& flags, Document& document, ReadBudget& budget) {

@@ -35,7 +35,7 @@ std::string keys_of(const Document& document, const ModelFacts& facts, std::int6
   for (const Entry& entry : document.entries) width = std::max(width, entry.key.size());
   std::string lines;
   for (const Entry& entry : document.entries) {
-    const std::string* text = entry.value.get<std::string>();
+    const auto text = entry.value.get<std::string>();
     std::string value = text == nullptr ? to_json(entry.value) : *text;
     if (value.starts_with(facts.checkpoint + "#")) {
       value = value.substr(facts.checkpoint.size() + 1);

@@ -118,7 +118,7 @@ TensorMap run_steps(const RandomArgs& args, RandomStream& stream, TensorFiles& f
   const FileBytes& file = files.file(args.method);
   MemoryCharge charge(&files.budget(), file.name());
   const Json list = parse_json(file.text(), file.name(), charge);
-  const auto* steps = list.get<JsonArray>();
+  const auto steps = list.get<JsonArray>();
   if (steps == nullptr)
     throw Error(ErrorKind::data,
                 Problem{.where = {file.name()},

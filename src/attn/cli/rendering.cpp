@@ -61,7 +61,7 @@ AxisList axes_in(const ResultFile& result, const std::string& name) {
   const bool packed = !axes.empty() && is_packed(axes.back());
   if (packed && rank == 4) {  // heads are an axis
     const Json* layout = result.job("layout");
-    const auto* word = layout == nullptr ? nullptr : layout->get<std::string>();
+    const auto word = layout == nullptr ? nullptr : layout->get<std::string>();
     axes.insert(word != nullptr && *word == "blhd" ? 2 : 1, Axis::H);
   } else if (without_heads(result) && rank < axes.size()) {
     AxisList rest = {};
@@ -122,11 +122,11 @@ AxisNames axis_names(const ResultFile& result, const std::string& name) {
   }
   names.leading = with_known(known);
   const Json* layer = with_layers ? result.job("layer") : nullptr;
-  const auto* numbers = layer == nullptr ? nullptr : layer->get<JsonIntegers>();
+  const auto numbers = layer == nullptr ? nullptr : layer->get<JsonIntegers>();
   const std::size_t count = with_layers ? result.tensors.at(name).shape()[0] : 0;
   if (numbers != nullptr && numbers->size() == count)
     names.layers.assign(numbers->begin(), numbers->end());
-  if (const auto* text = layer == nullptr ? nullptr : layer->get<std::string>();
+  if (const auto text = layer == nullptr ? nullptr : layer->get<std::string>();
       text != nullptr && *text == "all")
     for (std::size_t n = 0; n < count; ++n) names.layers.push_back(static_cast<std::int64_t>(n));
   return names;
@@ -146,7 +146,7 @@ namespace {
 
 std::vector<std::int64_t> selected_queries(const ResultFile& result) {
   const Json* rows = result.job("rows");
-  const auto* selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
+  const auto selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
   if (selected == nullptr) return {};
   return {selected->begin(), selected->end()};
 }
@@ -166,7 +166,7 @@ QueryPositions query_positions(const ResultFile& result) {
   if (recorded == nullptr) return positions;
   const auto integer = [&](const char* key) -> std::optional<std::int64_t> {
     const Json* found = recorded->find(key);
-    const auto* number = found == nullptr ? nullptr : found->get<std::int64_t>();
+    const auto number = found == nullptr ? nullptr : found->get<std::int64_t>();
     if (number == nullptr || !is_position(*number)) return std::nullopt;
     return *number;
   };

@@ -306,7 +306,7 @@ void name_results_of_layer(const Document& document, Destination& destination) {
   const Entry* const layer = document.find("layer");
   if (layer == nullptr || document.find("model") == nullptr) return;
   require_placeholders(destination.targets);
-  if (const auto* number = layer->value.get<std::int64_t>())
+  if (const auto number = layer->value.get<std::int64_t>())
     for (OutputTarget& target : destination.targets)
       target.path = name_of_layer(target.path, *number);
 }

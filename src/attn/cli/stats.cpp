@@ -106,15 +106,15 @@ using Line = std::vector<Json>;
 
 std::string csv_cell(const Json& value) {
   if (value.get<std::nullptr_t>() != nullptr) return "";
-  if (const double* number = value.get<double>()) return python_repr(*number);
-  const std::string* text = value.get<std::string>();
+  if (const auto number = value.get<double>()) return python_repr(*number);
+  const auto text = value.get<std::string>();
   return text == nullptr ? to_json(value) : csv_field(printable(*text));
 }
 
 std::string text_cell(const Json& value) {
   if (value.get<std::nullptr_t>() != nullptr) return "-";
-  if (const double* number = value.get<double>()) return six_digits(*number);
-  const std::string* text = value.get<std::string>();
+  if (const auto number = value.get<double>()) return six_digits(*number);
+  const auto text = value.get<std::string>();
   return text == nullptr ? to_json(value) : printable(*text);
 }
 

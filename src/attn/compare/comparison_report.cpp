@@ -56,8 +56,8 @@ Json of_bound(const TensorPair& pair) {
   const std::optional<Extreme>& worst = pair.found.max_of_bound;
   Json object = extreme(worst, pair);
   if (worst)
-    std::get<JsonObject>(object.value)
-        .emplace_back("bound", Json{pair.compared.bounds->data<double>()[worst->at]});
+    object.get<JsonObject>()->emplace_back("bound",
+                                           Json{pair.compared.bounds->data<double>()[worst->at]});
   return object;
 }
 

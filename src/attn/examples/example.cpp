@@ -110,7 +110,7 @@ void JsonNode::require_only(const std::vector<std::string>& known) const {
 }
 
 std::vector<JsonNode> JsonNode::elements() const {
-  const auto* array = json_->get<JsonArray>();
+  const auto array = json_->get<JsonArray>();
   if (array == nullptr) fail_kind("an array");
   std::vector<JsonNode> nodes;
   for (std::size_t i = 0; i < array->size(); ++i)
@@ -125,12 +125,12 @@ std::vector<std::string> JsonNode::texts() const {
 }
 
 const std::string& JsonNode::text() const {
-  if (const auto* text = json_->get<std::string>()) return *text;
+  if (const auto text = json_->get<std::string>()) return *text;
   fail_kind("a string");
 }
 
 std::size_t JsonNode::count() const {
-  const auto* integer = json_->get<std::int64_t>();
+  const auto integer = json_->get<std::int64_t>();
   if (integer == nullptr || *integer < 0 || *integer > std::numeric_limits<std::int32_t>::max())
     fail_kind("an integer from 0");
   return static_cast<std::size_t>(*integer);
@@ -145,7 +145,7 @@ void JsonNode::fail_kind(const std::string& expected) const {
 }
 
 const JsonObject& JsonNode::object() const {
-  if (const auto* object = json_->get<JsonObject>()) return *object;
+  if (const auto object = json_->get<JsonObject>()) return *object;
   fail_kind("an object");
 }
 

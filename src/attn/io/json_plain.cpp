@@ -32,19 +32,19 @@ class Reader {
     if (next_ == end_) return false;
     switch (*next_) {
       case '{':
-        return object(json.value.emplace<JsonObject>(), depth);
+        return object(json.emplace<JsonObject>(), depth);
       case '[':
         return array(json, depth);
       case '"':
-        return string(json.value.emplace<std::string>());
+        return string(json.emplace<std::string>());
       case 't':
-        json.value = true;
+        json.emplace<bool>(true);
         return word("true");
       case 'f':
-        json.value = false;
+        json.emplace<bool>(false);
         return word("false");
       case 'n':
-        json.value = nullptr;
+        json.emplace<std::nullptr_t>(nullptr);
         return word("null");
       default:
         return number(json);
@@ -130,8 +130,8 @@ class Reader {
     const auto read = [&](auto& result) {
       return std::from_chars(start, next_, result).ec == std::errc();
     };
-    if (next_ != whole) return read(json.value.emplace<double>());
-    return read(json.value.emplace<std::int64_t>()) || read(json.value.emplace<std::uint64_t>());
+    if (next_ != whole) return read(json.emplace<double>());
+    return read(json.emplace<std::int64_t>()) || read(json.emplace<std::uint64_t>());
   }
 
   /// An integer that fits 64 bits. All other values are left to value().

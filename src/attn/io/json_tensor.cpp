@@ -22,16 +22,16 @@ std::string to_string(const Path& path) {
 
 /// The length of an array in any of its forms; nothing for other values.
 std::optional<std::size_t> length_of(const Json& json) {
-  if (const auto* array = json.get<JsonArray>()) return array->size();
-  if (const auto* integers = json.get<JsonIntegers>()) return integers->size();
-  if (const auto* floats = json.get<JsonFloats>()) return floats->size();
+  if (const auto array = json.get<JsonArray>()) return array->size();
+  if (const auto integers = json.get<JsonIntegers>()) return integers->size();
+  if (const auto floats = json.get<JsonFloats>()) return floats->size();
   return std::nullopt;
 }
 
 /// The cell as a number; nothing for other values.
 std::optional<Number> number_of(const Json& cell) {
-  if (const auto* integer = cell.get<std::int64_t>()) return *integer;
-  if (const auto* large = cell.get<std::uint64_t>()) return *large;
+  if (const auto integer = cell.get<std::int64_t>()) return *integer;
+  if (const auto large = cell.get<std::uint64_t>()) return *large;
   double number = 0;
   if (cell.as_number(number)) return number;
   return std::nullopt;
@@ -45,7 +45,7 @@ Shape shape_along_first(const Json& json) {
     const auto length = length_of(*row);
     if (!length) break;
     shape.push_back(*length);
-    const auto* array = row->get<JsonArray>();
+    const auto array = row->get<JsonArray>();
     row = array && !array->empty() ? &array->front() : nullptr;
   }
   return shape;
@@ -83,13 +83,13 @@ class Survey {
       fail("row " + here() + " has " + counted(*length, "element") + ", row " + first() + " has " +
            std::to_string(shape_[depth]));
     path_.push_back(0);
-    if (const auto* array = json.get<JsonArray>())
+    if (const auto array = json.get<JsonArray>())
       for (const Json& element : *array) {
         visit(element);
         ++path_.back();
       }
-    if (const auto* integers = json.get<JsonIntegers>()) visit_numbers(*integers, "an integer");
-    if (const auto* floats = json.get<JsonFloats>()) visit_numbers(*floats, "a float");
+    if (const auto integers = json.get<JsonIntegers>()) visit_numbers(*integers, "an integer");
+    if (const auto floats = json.get<JsonFloats>()) visit_numbers(*floats, "a float");
     path_.pop_back();
   }
 
@@ -109,7 +109,7 @@ class Survey {
     const auto number = number_of(cell);
     const bool is_boolean = cell.get<bool>() != nullptr;
     if (!number && !is_boolean) {
-      const auto* text = cell.get<std::string>();
+      const auto text = cell.get<std::string>();
       const std::string found = text ? "the string '" + printable(*text) + "'" : cell.kind();
       fail((path_.empty() ? "" : "element " + here() + ": ") + "expected a number, found " + found);
     }
@@ -136,15 +136,15 @@ class Survey {
 template <class T>
 T* fill(const Json& json, T* out) {
   const auto convert = [](auto value) { return static_cast<T>(value); };
-  if (const auto* integers = json.get<JsonIntegers>())
+  if (const auto integers = json.get<JsonIntegers>())
     return std::transform(integers->begin(), integers->end(), out, convert);
-  if (const auto* floats = json.get<JsonFloats>())
+  if (const auto floats = json.get<JsonFloats>())
     return std::transform(floats->begin(), floats->end(), out, convert);
-  if (const auto* array = json.get<JsonArray>()) {
+  if (const auto array = json.get<JsonArray>()) {
     for (const Json& element : *array) out = fill(element, out);
     return out;
   }
-  if (const auto* boolean = json.get<bool>())
+  if (const auto boolean = json.get<bool>())
     *out = static_cast<T>(*boolean);
   else
     *out = number_to<T>(*number_of(json));

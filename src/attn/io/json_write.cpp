@@ -12,8 +12,13 @@
 
 namespace attn {
 
+void fail_kind(const Json& expected, const Json* found) {
+  throw Error(ErrorKind::data, Problem{.expected = expected.kind(),
+                                       .found = found == nullptr ? "nothing" : found->kind()});
+}
+
 const Json* Json::find(std::string_view key) const {
-  if (const auto* object = get<JsonObject>())
+  if (const auto object = get<JsonObject>())
     for (const auto& [name, member] : *object)
       if (name == key) return &member;
   return nullptr;
@@ -31,12 +36,12 @@ std::string Json::kind() const {
 }
 
 bool Json::as_number(double& number) const {
-  if (const auto* word = get<std::string>()) return parse_non_finite(*word, number);
-  if (const auto* float_number = get<double>())
+  if (const auto word = get<std::string>()) return parse_non_finite(*word, number);
+  if (const auto float_number = get<double>())
     number = *float_number;
-  else if (const auto* integer = get<std::int64_t>())
+  else if (const auto integer = get<std::int64_t>())
     number = static_cast<double>(*integer);
-  else if (const auto* large = get<std::uint64_t>())
+  else if (const auto large = get<std::uint64_t>())
     number = static_cast<double>(*large);
   else
     return false;
@@ -133,7 +138,7 @@ class JsonWriter {
           else
             list('[', value, ']', false);
         },
-        json.value);
+        json.value());
   }
 
  private:

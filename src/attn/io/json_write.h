@@ -6,9 +6,12 @@
 // "Infinity" and "-Infinity".
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -17,7 +20,7 @@
 
 namespace attn {
 
-struct Json;
+class Json;
 using JsonArray = std::vector<Json>;
 using JsonObject = std::vector<std::pair<std::string, Json>>;  // in the document's order
 
@@ -31,25 +34,69 @@ struct JsonIntegers : std::vector<std::int64_t> {
 };
 using JsonFloats = std::vector<double>;
 
+/// Throws Error(data): "expected a string, found an array".
+[[noreturn]] void fail_kind(const Json& expected, const Json* found);
+
+/// What Json::get() returns: a pointer to the value if it has type T, otherwise null. Using null
+/// throws Error(data), so that no document can make the program read what is not there.
+template <class T>
+class JsonPointer {
+ public:
+  JsonPointer(std::nullptr_t = nullptr) {}
+  JsonPointer(T* value, const Json& json) : value_(value), json_(&json) {}
+
+  explicit operator bool() const { return value_ != nullptr; }
+  bool operator==(std::nullptr_t) const { return value_ == nullptr; }
+  T& operator*() const;
+  T* operator->() const { return &**this; }
+
+ private:
+  T* value_ = nullptr;
+  const Json* json_ = nullptr;
+};
+
 /// A value. Arrays that contain only numbers are JsonIntegers or JsonFloats; all others are
 /// JsonArray, including empty arrays and arrays with an integer that does not fit std::int64_t.
 /// std::uint64_t is used only for such integers.
-struct Json {
-  std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, JsonArray,
-               JsonObject, JsonIntegers, JsonFloats>
-      value = nullptr;
+class Json {
+ public:
+  using Value = std::variant<std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string,
+                             JsonArray, JsonObject, JsonIntegers, JsonFloats>;
+
+  Json() = default;
+  template <class T>
+  requires(!std::same_as<std::remove_cvref_t<T>, Json>) explicit Json(T&& value)
+      : value_(std::forward<T>(value)) {}
 
   template <class T>
-  const T* get() const {
-    return std::get_if<T>(&value);
+  JsonPointer<const T> get() const {
+    return {std::get_if<T>(&value_), *this};
   }
+  template <class T>
+  JsonPointer<T> get() {
+    return {std::get_if<T>(&value_), *this};
+  }
+  template <class T, class... Arguments>
+  T& emplace(Arguments&&... arguments) {
+    return value_.emplace<T>(std::forward<Arguments>(arguments)...);
+  }
+  const Value& value() const { return value_; }
   const Json* find(std::string_view key) const;  ///< a member of an object, or nullptr
   bool is_array() const;
   /// For messages: "a string", "an object", "an integer", ...
   std::string kind() const;
   /// Sets `number` and returns true if this is a number or "NaN", "Infinity" or "-Infinity".
   bool as_number(double& number) const;
+
+ private:
+  Value value_ = nullptr;
 };
+
+template <class T>
+T& JsonPointer<T>::operator*() const {
+  if (value_ == nullptr) fail_kind(Json{std::remove_const_t<T>{}}, json_);
+  return *value_;
+}
 
 /// indent < 0: compact. Otherwise each member of an object has its own line, indented by `indent`
 /// spaces and two more for each level. Floats have the shortest digits that read back as the same

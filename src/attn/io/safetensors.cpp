@@ -226,7 +226,7 @@ std::string_view header_text(const FileBytes& file) {
 }
 
 const SafetensorsKind& kind_named(const Json& json, const std::string& name) {
-  const std::string* word = json.get<std::string>();
+  const auto word = json.get<std::string>();
   if (word == nullptr) fail_at({name}, "dtype: expected a string, found " + json.kind());
   for (const SafetensorsKind& kind : kKinds)
     if (*word == kind.name) return kind;
@@ -237,9 +237,9 @@ const SafetensorsKind& kind_named(const Json& json, const std::string& name) {
 
 /// A list of integers from 0 to 2^63 - 1.
 Shape sizes_in(const Json& json, const std::string& what, const std::string& name) {
-  const auto* array = json.get<JsonArray>();
+  const auto array = json.get<JsonArray>();
   if (array != nullptr && array->empty()) return {};
-  const auto* integers = json.get<JsonIntegers>();
+  const auto integers = json.get<JsonIntegers>();
   if (integers == nullptr || std::any_of(integers->begin(), integers->end(),
                                          [](std::int64_t number) { return number < 0; }))
     fail_at({name}, what + ": expected a list of integers from 0 to 2^63 - 1, found " +
@@ -299,7 +299,7 @@ void read_offsets(SafetensorsEntry& entry, const Json& json, const std::string& 
 SafetensorsEntry entry_of(const std::string& key, const Json& json, const FileBytes& file,
                           std::size_t data_start) {
   const std::string& name = key;
-  const auto* members = json.get<JsonObject>();
+  const auto members = json.get<JsonObject>();
   if (members == nullptr) fail_at({name}, "expected an object, found " + json.kind());
   const std::vector<std::string> known = {"dtype", "shape", "data_offsets"};
   for (const auto& [found, value] : *members)
@@ -345,11 +345,11 @@ void require_no_gap(const SafetensorsHeader& header, const FileBytes& file, std:
 
 SafetensorsMetadata metadata_of(const Json& json, MemoryCharge& charge) {
   const std::string name(kMetadata);
-  const auto* members = json.get<JsonObject>();
+  const auto members = json.get<JsonObject>();
   if (members == nullptr) fail_at({name}, "expected an object of strings, found " + json.kind());
   SafetensorsMetadata metadata;
   for (const auto& [key, value] : *members) {
-    const std::string* text = value.get<std::string>();
+    const auto text = value.get<std::string>();
     if (text == nullptr)
       fail_at({name}, "'" + printable(key) + "': expected a string, found " + value.kind());
     charge.add_string(key.size());

@@ -34,7 +34,7 @@ struct Leaves {
 
 void count_leaves(const Json& json, Leaves& leaves) {
   double number = 0;
-  if (const JsonArray* array = json.get<JsonArray>()) {
+  if (const auto array = json.get<JsonArray>()) {
     for (const Json& member : *array) count_leaves(member, leaves);
   } else if (json.is_array() || json.get<bool>() != nullptr) {
     ++leaves.numbers;
@@ -59,7 +59,7 @@ TensorMap read_json_tensors(const FileBytes& file, ReadBudget* budget) {
   MemoryCharge parsed(budget, name), elements(budget, name);
   const Json document = parse_json(file.text(), name, parsed);
   TensorMap tensors;
-  const JsonObject* const object = document.get<JsonObject>();
+  const auto object = document.get<JsonObject>();
   if (object == nullptr) {
     tensors.set("", tensor_from_json(document, name, elements));
   } else {
@@ -242,13 +242,13 @@ const TensorFiles::ShardNames& TensorFiles::shards(const std::string& path) {
   MemoryCharge parsed(&budget_, name), kept(&budget_, name);
   const Json index = parse_json(bytes.text(), name, parsed);
   const Json* map = index.find("weight_map");
-  const JsonObject* members = map == nullptr ? nullptr : map->get<JsonObject>();
+  const auto members = map == nullptr ? nullptr : map->get<JsonObject>();
   if (members == nullptr)
     fail_at({name}, "expected an object 'weight_map' with the file of each tensor, found " +
                         (map == nullptr ? "none" : map->kind()));
   ShardNames shards;
   for (const auto& member : *members) {
-    const std::string* shard = member.second.get<std::string>();
+    const auto shard = member.second.get<std::string>();
     if (shard == nullptr)
       fail_at({name, "weight_map", member.first},
               "expected the name of a file, found " + member.second.kind());

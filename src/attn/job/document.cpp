@@ -72,7 +72,7 @@ class MemberReader {
       problem({.message = "unknown key '" + key + "': expected the key '" + key.substr(dot + 1) +
                           "' in an object '" + key.substr(0, dot) + "'"});
     } else if (!known.empty() && value.get<JsonObject>() != nullptr) {
-      add_group(key, std::get<JsonObject>(value.value), known);
+      add_group(key, *value.get<JsonObject>(), known);
     } else if (const Field* field = find_field_by_other_key(key)) {
       set(field->key, key, std::move(value));
     } else if (!known.empty()) {
@@ -205,14 +205,14 @@ void add_member(JsonObject& job, const std::string& key, Json value) {
   auto found = std::find_if(job.begin(), job.end(),
                             [&](const auto& member) { return member.first == group; });
   if (found == job.end()) found = job.insert(job.end(), {group, Json{JsonObject{}}});
-  std::get<JsonObject>(found->second.value).emplace_back(key.substr(dot + 1), std::move(value));
+  found->second.get<JsonObject>()->emplace_back(key.substr(dot + 1), std::move(value));
 }
 
 std::string job_json(const Document& document, int indent) {
   JsonObject job;
   for (const Entry& entry : document.entries) {
     Json value = entry.value;
-    if (const auto* text = value.get<std::string>();
+    if (const auto text = value.get<std::string>();
         text != nullptr && entry.field->type == FieldType::tensor)
       value = Json{path_in(entry.folder, *text)};
     else if (entry.numbers)
@@ -226,6 +226,11 @@ const Entry* Document::find(std::string_view key) const {
   for (const Entry& entry : entries)
     if (same_name(entry.key, key)) return &entry;
   return nullptr;
+}
+
+const Entry& Document::at(std::string_view key) const {
+  if (const Entry* entry = find(key)) return *entry;
+  throw Error(ErrorKind::internal, "no key '" + std::string(key) + "'");
 }
 
 void Document::set(Entry entry) {
@@ -256,7 +261,7 @@ Document parse_document(std::string_view json, const std::string& name, const st
   MemoryCharge charge(budget, name);
   Json parsed = parse_json(json, name, charge);
   charge.keep();
-  auto* members = std::get_if<JsonObject>(&parsed.value);
+  const auto members = parsed.get<JsonObject>();
   if (members == nullptr)
     throw Error(ErrorKind::data,
                 Problem{.where = {name}, .expected = "a job (an object)", .found = parsed.kind()});

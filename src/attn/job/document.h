@@ -39,8 +39,9 @@ struct Document {
   std::vector<Entry> entries;
 
   const Entry* find(std::string_view key) const;
-  void set(Entry entry);         ///< replaces an entry with the same key
-  void set_all(Document other);  ///< as set(), for each entry; also takes the name
+  const Entry& at(std::string_view key) const;  ///< a key that must be there; errors: internal
+  void set(Entry entry);                        ///< replaces an entry with the same key
+  void set_all(Document other);                 ///< as set(), for each entry; also takes the name
   void erase(std::string_view key);
 };
 

@@ -33,14 +33,14 @@ constexpr auto kLayerInputs = std::to_array<LayerInputs>({{Input::W_Q, Input::b_
 std::vector<std::string> names_of_targets(const Json& to) {
   std::vector<std::string> names;
   const auto add = [&](const Json& item, const std::string& place) {
-    const auto* name = item.get<std::string>();
+    const auto name = item.get<std::string>();
     if (name == nullptr) refuse_targets(place + item.kind());
     if (name->empty()) refuse_targets(place + "an empty string");
     if (std::find(names.begin(), names.end(), *name) != names.end())
       fail_step({.subject = "to", .message = "'" + printable(*name) + "' is given twice"});
     names.push_back(*name);
   };
-  if (const auto* list = to.get<JsonArray>()) {
+  if (const auto list = to.get<JsonArray>()) {
     if (list->empty()) refuse_targets("an empty list");
     for (const Json& item : *list) add(item, "a list with ");
   } else if (to.is_array()) {
@@ -92,7 +92,7 @@ TensorMap parts_of(const Tensor& tensor, const std::vector<std::string>& to) {
 }  // namespace
 
 DrawStep parse_step(const Json& step) {
-  const auto* members = step.get<JsonObject>();
+  const auto members = step.get<JsonObject>();
   if (members == nullptr)
     fail_step({.expected = "an object with a random method or a seed", .found = step.kind()});
   DrawStep parsed;

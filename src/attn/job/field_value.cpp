@@ -76,7 +76,7 @@ bool in_bounds(const Field& field, double value) {
 }
 
 bool is_whole_number(const Json& value) {
-  const auto* real = value.get<double>();
+  const auto real = value.get<double>();
   return value.get<std::int64_t>() != nullptr || (real != nullptr && is_whole(*real));
 }
 
@@ -87,8 +87,8 @@ bool are_whole(const JsonFloats& values) {
 bool is_integer_list(const Field& field, const Json& value) {
   if (double one = 0; field.single && is_whole_number(value))
     return value.as_number(one) && in_bounds(field, one);
-  const auto* empty = value.get<JsonArray>();
-  const auto* floats = value.get<JsonFloats>();
+  const auto empty = value.get<JsonArray>();
+  const auto floats = value.get<JsonFloats>();
   if (empty != nullptr) return empty->empty() && !field.length;
   if (!value.is_array() || (floats != nullptr && !are_whole(*floats))) return false;
   const std::vector<std::int64_t> list = integers_of(value);
@@ -100,7 +100,7 @@ bool is_integer_list(const Field& field, const Json& value) {
 
 bool is_string_list(const Field& field, const Json& value) {
   if (field.single && value.get<std::string>() != nullptr) return true;
-  const auto* list = value.get<JsonArray>();
+  const auto list = value.get<JsonArray>();
   if (list == nullptr || (list->empty() && !field.may_be_empty)) return false;
   for (const Json& item : *list)
     if (item.get<std::string>() == nullptr) return false;
@@ -108,26 +108,25 @@ bool is_string_list(const Field& field, const Json& value) {
 }
 
 bool is_seed_number(const Json& value) {
-  if (const auto* real = value.get<double>()) return is_whole(*real) && *real >= 0;
-  if (const auto* text = value.get<std::string>()) return entropy_words(*text).has_value();
-  const auto* number = value.get<std::int64_t>();
+  if (const auto real = value.get<double>()) return is_whole(*real) && *real >= 0;
+  if (const auto text = value.get<std::string>()) return entropy_words(*text).has_value();
+  const auto number = value.get<std::int64_t>();
   return (number != nullptr && *number >= 0) || value.get<std::uint64_t>() != nullptr;
 }
 
 bool is_seed(const Json& value) {
-  if (const auto* row = value.get<JsonFloats>())
+  if (const auto row = value.get<JsonFloats>())
     return are_whole(*row) &&
            std::all_of(row->begin(), row->end(), [](double item) { return item >= 0; });
-  if (const auto* row = value.get<JsonIntegers>())
+  if (const auto row = value.get<JsonIntegers>())
     return std::all_of(row->begin(), row->end(), [](std::int64_t item) { return item >= 0; });
-  if (const auto* list = value.get<JsonArray>())
+  if (const auto list = value.get<JsonArray>())
     return !list->empty() && std::all_of(list->begin(), list->end(), is_seed_number);
   return is_seed_number(value);
 }
 
 bool fits(const Field& field, const Json& value) {
-  if (const std::string* text = word_of(value); text != nullptr && is_word(field, *text))
-    return true;
+  if (const auto text = word_of(value); text != nullptr && is_word(field, *text)) return true;
   double real = 0;
   switch (field.type) {
     case FieldType::tensor:
@@ -182,7 +181,7 @@ bool is_word(const Field& field, const std::string& text) {
 }
 
 std::int64_t integer_of(const Json& value) {
-  const auto* integer = value.get<std::int64_t>();
+  const auto integer = value.get<std::int64_t>();
   return integer != nullptr ? *integer : static_cast<std::int64_t>(number_of(value));
 }
 
@@ -193,17 +192,17 @@ double number_of(const Json& value) {
 }
 
 std::vector<std::int64_t> integers_of(const Json& value) {
-  if (const auto* list = value.get<JsonIntegers>()) return *list;
+  if (const auto list = value.get<JsonIntegers>()) return *list;
   std::vector<std::int64_t> integers;
-  if (const auto* floats = value.get<JsonFloats>())
+  if (const auto floats = value.get<JsonFloats>())
     for (const double item : *floats) integers.push_back(static_cast<std::int64_t>(item));
   return integers;
 }
 
 std::vector<std::string> strings_of(const Json& value) {
-  if (const std::string* one = value.get<std::string>()) return {*one};
+  if (const auto one = value.get<std::string>()) return {*one};
   std::vector<std::string> list;
-  if (const auto* items = value.get<JsonArray>())
+  if (const auto items = value.get<JsonArray>())
     for (const Json& item : *items) list.push_back(*item.get<std::string>());
   return list;
 }
@@ -215,7 +214,7 @@ std::optional<Problem> problem_with(const Field& field, const Json& value, bool 
     if (word_of(value) != nullptr && *word_of(value) == word)
       return Problem{.message = "'" + word + "': " + reason};
   std::string found = value.kind();
-  if (const std::string* text = value.get<std::string>())
+  if (const auto text = value.get<std::string>())
     found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words);
   else if (const std::string written = to_json(value); written.size() <= kMaxShownLength)
     found = printable(written);
@@ -232,23 +231,36 @@ std::optional<Json> number_from_flag(const std::string& text) {
   return parsed ? std::optional(Json{*parsed}) : std::nullopt;
 }
 
+namespace {
+
+bool starts_with_bracket(std::string_view text) {
+  return text.starts_with('[') || text.starts_with('{');
+}
+
+/// "[CLS],a,b": not JSON, and the first of several strings ends with the bracket's counterpart.
+bool is_list_of_words(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  const char last = text.front() == '[' ? ']' : '}';
+  return comma != text.npos && text[comma - 1] == last && word_of(scalar_of(text, "")) != nullptr;
+}
+
+Json strings_from_flag(const std::string& text, const std::string& flag) {
+  if (starts_with_bracket(text) && !is_list_of_words(text)) return parse_json(text, flag);
+  JsonArray list;
+  for (const std::string& part : split(text)) list.push_back(Json{part});
+  return Json{list};
+}
+
+}  // namespace
+
 Json value_from_flag(const Field& field, const std::string& text, const std::string& flag) {
-  const bool is_name = text.starts_with(kLayerWord);
-  const bool inline_json = !text.empty() && (text[0] == '[' || text[0] == '{') && !is_name;
-  // "[CLS],a,b" is not JSON.
-  if (inline_json && field.type != FieldType::strings) return parse_json(text, flag);
+  if (field.type == FieldType::strings) return strings_from_flag(text, flag);
+  if (starts_with_bracket(text) && !text.starts_with(kLayerWord)) return parse_json(text, flag);
   switch (field.type) {
     case FieldType::tensor:
     case FieldType::text:
     case FieldType::word:
       return Json{text};
-    case FieldType::strings: {
-      if (Json written = inline_json ? scalar_of(text, flag) : Json{}; written.is_array())
-        return written;
-      JsonArray list;
-      for (const std::string& part : split(text)) list.push_back(Json{part});
-      return Json{list};
-    }
     case FieldType::integers:
       if (field.single && text.find(',') == text.npos) return scalar_of(text, flag);
       try {

@@ -35,7 +35,9 @@ Json value_from_flag(const Field& field, const std::string& text, const std::str
 
 // Conversions of values that are known to be valid.
 std::int64_t integer_of(const Json& value);  ///< 2.0 is 2
-inline const std::string* word_of(const Json& value) { return value.get<std::string>(); }
+inline JsonPointer<const std::string> word_of(const Json& value) {
+  return value.get<std::string>();
+}
 double number_of(const Json& value);
 std::vector<std::int64_t> integers_of(const Json& value);
 std::vector<std::string> strings_of(const Json& value);  ///< a string is a list of one

@@ -227,7 +227,7 @@ std::vector<Field> tensor_fields() {
 }
 
 void apply_scale(const Json& value, Options& options) {
-  const std::string* word = word_of(value);
+  const auto word = word_of(value);
   if (word == nullptr)
     options.scale = {Scale::Kind::number, number_of(value)};
   else
@@ -235,7 +235,7 @@ void apply_scale(const Json& value, Options& options) {
 }
 
 void apply_causal(const Json& value, Options& options) {
-  const std::string* word = word_of(value);
+  const auto word = word_of(value);
   options.causal = word != nullptr || *value.get<bool>();
   if (word != nullptr)
     options.alignment = *word == "top-left" ? Alignment::top_left : Alignment::bottom_right;
@@ -878,7 +878,7 @@ class Checker {
     if (!key.empty() && !has_word(key, words))
       return "requires " + name_of(key) + " " + join_or(words);
     if (const Entry* other = document_.find(same_word))
-      if (const std::string* mine = word_of(entry_.value), *theirs = word_of(other->value);
+      if (const auto mine = word_of(entry_.value), theirs = word_of(other->value);
           mine != nullptr && theirs != nullptr && *mine != *theirs)
         return *mine + " contradicts " + name_of(same_word) + " " + *theirs;
     if (fact && !holds(*fact, job_, document_)) return std::string("requires ") + text_of(*fact);

@@ -86,7 +86,7 @@ std::vector<const Entry*> tensor_entries(const Document& document) {
 
 /// "V": "K" states the default, that the keys are also the values.
 bool states_default(const Entry& entry) {
-  const std::string* word = entry.value.get<std::string>();
+  const auto word = entry.value.get<std::string>();
   return word != nullptr && is_word(*entry.field, *word);
 }
 
@@ -107,7 +107,7 @@ class TensorReader {
     const bool is_random = entry.value.get<JsonObject>() != nullptr;
     if (is_random) open_stream(entry);
     return within_entry(entry, [&] {
-      if (const auto* text = entry.value.get<std::string>()) return read_file(entry, *text);
+      if (const auto text = entry.value.get<std::string>()) return read_file(entry, *text);
       if (!is_random) return tensor_from_json(entry.value, "");
       files_.budget().charge(random_tensor_bytes(entry.value), "", "draw");
       return random_tensor(entry.value, *stream_);
@@ -263,7 +263,7 @@ void apply_weights_layout(Job& job, const Document& document, const TensorFiles&
   for (const Input input : kProjections) {
     const std::string key(name_of(input));
     const Tensor* W = job.tensors.find(key);
-    if (W == nullptr || W->rank() != 2 || document.find(key)->in_out) continue;
+    if (W == nullptr || W->rank() != 2 || document.at(key).in_out) continue;
     const Tensor given = *W;
     job.tensors.set(key, transposed(given));
     files.release_pages(given);
@@ -387,7 +387,7 @@ namespace {
 
 /// The memory of a step of "draws", which has not been checked.
 std::size_t bytes_of_step(const Json& step) {
-  const auto* members = step.get<JsonObject>();
+  const auto members = step.get<JsonObject>();
   if (members == nullptr) return 0;
   std::size_t bytes = 0;
   for (const auto& member : *members)
@@ -404,11 +404,11 @@ std::size_t bytes_to_read(const Document& document, TensorFiles& files) {
     if (entry->numbers || states_default(*entry)) continue;
     if (entry->value.get<JsonObject>() != nullptr)
       bytes = saturating_sum(bytes, random_tensor_bytes(entry->value));
-    else if (const auto* path = entry->value.get<std::string>())
+    else if (const auto path = entry->value.get<std::string>())
       paths.merge(files.paths_of(parse_tensor_ref(path_in(entry->folder, *path))));
   }
   if (const Entry* draws = document.find("draws"))
-    if (const auto* steps = draws->value.get<JsonArray>())
+    if (const auto steps = draws->value.get<JsonArray>())
       for (const Json& step : *steps) bytes = saturating_sum(bytes, bytes_of_step(step));
   paths.erase(document.name);  // a job that is an archive has been read already
   for (const std::string& path : paths) {
@@ -429,7 +429,7 @@ Job make_job(const Document& given, TensorFiles& files) {
   for (const Entry* entry : tensor_entries(document)) {
     if (states_default(*entry)) continue;
     job.tensors.set(entry->key, reader.read(*entry));
-    const auto* path = entry->value.get<std::string>();
+    const auto path = entry->value.get<std::string>();
     job.origins[entry->key] = path != nullptr ? path_in(entry->folder, *path) : entry->origin;
   }
   if (const Entry* convention = document.find("convention")) {

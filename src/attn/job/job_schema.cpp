@@ -92,7 +92,7 @@ Json field_schema(const Field& field) {
   if (any.size() > 1)
     schema.emplace_back("anyOf", Json{std::move(any)});
   else
-    for (auto& member : std::get<JsonObject>(any[0].value)) schema.push_back(member);
+    for (auto& member : *any[0].get<JsonObject>()) schema.push_back(member);
   return object(std::move(schema));
 }
 
@@ -198,9 +198,9 @@ JsonObject properties() {
     }
     const std::string group = field.key.substr(0, dot);
     if (groups.insert(group).second) top.emplace_back(group, group_schema(group));
-    auto& members = std::get<JsonObject>(top.back().second.value);
-    std::get<JsonObject>(members.back().second.value)
-        .emplace_back(field.key.substr(dot + 1), field_schema(field));
+    auto& members = *top.back().second.get<JsonObject>();
+    members.back().second.get<JsonObject>()->emplace_back(field.key.substr(dot + 1),
+                                                          field_schema(field));
   }
   for (const Field& field : job_fields())
     for (const std::string& other : field.other_keys())

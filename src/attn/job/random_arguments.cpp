@@ -65,7 +65,7 @@ constexpr std::size_t kMaxElements = std::size_t{1} << 32;  // 32 GiB of float64
 RandomArguments::RandomArguments(const Json& json, const std::vector<std::string>& known,
                                  const Tensor* values)
     : json_(json), values_(values) {
-  const auto* members = json.get<JsonObject>();
+  const auto members = json.get<JsonObject>();
   if (members == nullptr)
     refuse_argument(Problem{.expected = "an object of arguments", .found = json.kind()});
   const auto is_known = [&](const std::string& key) {
@@ -91,10 +91,9 @@ int128 RandomArguments::integer(const std::string& key,
                                 std::optional<std::int64_t> fallback) const {
   if (fallback && !has(key)) return *fallback;
   const Json& value = need(key);
-  if (const auto* number = value.get<std::int64_t>()) return *number;
-  if (const auto* number = value.get<std::uint64_t>()) return *number;
-  if (const auto* text =
-          value.get<std::string>()) {  // does not fit 64 bits: "18446744073709551616"
+  if (const auto number = value.get<std::int64_t>()) return *number;
+  if (const auto number = value.get<std::uint64_t>()) return *number;
+  if (const auto text = value.get<std::string>()) {  // does not fit 64 bits: "18446744073709551616"
     const auto words = entropy_words(*text);
     if (words && words->size() <= 3) {
       int128 number = 0;
@@ -124,14 +123,14 @@ double RandomArguments::number(const std::string& key, double fallback) const {
 bool RandomArguments::boolean(const std::string& key, bool fallback) const {
   const Json* value = find(key);
   if (value == nullptr) return fallback;
-  if (const bool* given = value->get<bool>()) return *given;
+  if (const auto given = value->get<bool>()) return *given;
   wrong(key, "true or false", *value);
 }
 
 std::string RandomArguments::word(const std::string& key, const std::string& fallback) const {
   const Json* value = find(key);
   if (value == nullptr) return fallback;
-  if (const auto* given = value->get<std::string>()) return *given;
+  if (const auto given = value->get<std::string>()) return *given;
   wrong(key, "a string", *value);
 }
 
@@ -158,10 +157,10 @@ Shape RandomArguments::sizes(const std::string& key) const {
   if (value == nullptr) return {};
   const std::string name = key == "size" ? "shape" : key;
   std::vector<std::int64_t> numbers;
-  const auto* empty = value->get<JsonArray>();
-  if (const auto* one = value->get<std::int64_t>())
+  const auto empty = value->get<JsonArray>();
+  if (const auto one = value->get<std::int64_t>())
     numbers = {*one};
-  else if (const auto* list = value->get<JsonIntegers>())
+  else if (const auto list = value->get<JsonIntegers>())
     numbers = *list;
   else if (empty == nullptr || !empty->empty())
     wrong(name, "a list of whole numbers", *value);
@@ -178,7 +177,7 @@ Shape RandomArguments::sizes(const std::string& key) const {
 DType RandomArguments::dtype(DType fallback) const {
   const Json* value = find("dtype");
   if (value == nullptr) return fallback;
-  const auto* name = value->get<std::string>();
+  const auto name = value->get<std::string>();
   const auto dtype = name == nullptr ? std::nullopt : dtype_named(*name);
   if (!dtype)
     refuse_argument(

@@ -46,11 +46,11 @@ std::vector<std::string> method_names(std::string_view generator) {
 /// An integer of any size as 32-bit words, least significant first; zero is one word.
 std::vector<std::uint32_t> seed_words(const Json& number) {
   std::string digits;
-  if (const auto* small = number.get<std::int64_t>()) digits = std::to_string(*small);
-  if (const auto* real = number.get<double>(); real != nullptr && is_whole(*real))
+  if (const auto small = number.get<std::int64_t>()) digits = std::to_string(*small);
+  if (const auto real = number.get<double>(); real != nullptr && is_whole(*real))
     digits = std::to_string(static_cast<std::int64_t>(*real));
-  if (const auto* large = number.get<std::uint64_t>()) digits = std::to_string(*large);
-  if (const auto* text = number.get<std::string>()) digits = *text;
+  if (const auto large = number.get<std::uint64_t>()) digits = std::to_string(*large);
+  if (const auto text = number.get<std::string>()) digits = *text;
   const auto words = entropy_words(digits);
   if (!words)
     fail_seed("whole numbers >= 0 of at most " + std::to_string(kMaxSeedDigits) + " digits",
@@ -63,11 +63,11 @@ using SeedNumbers = std::vector<std::vector<std::uint32_t>>;
 /// The numbers of a seed, each as words.
 SeedNumbers seed_numbers(const Json& seed) {
   SeedNumbers numbers;
-  if (const auto* row = seed.get<JsonIntegers>()) {
+  if (const auto row = seed.get<JsonIntegers>()) {
     for (const std::int64_t item : *row) numbers.push_back(seed_words(Json{item}));
-  } else if (const auto* floats = seed.get<JsonFloats>()) {
+  } else if (const auto floats = seed.get<JsonFloats>()) {
     for (const double item : *floats) numbers.push_back(seed_words(Json{item}));
-  } else if (const auto* list = seed.get<JsonArray>()) {
+  } else if (const auto list = seed.get<JsonArray>()) {
     for (const Json& item : *list) numbers.push_back(seed_words(item));
   } else {
     numbers.push_back(seed_words(seed));
@@ -105,7 +105,7 @@ RandomStream make_stream(const Json& seed, const std::string& generator) {
 }
 
 TensorMap draw(const Json& spec, RandomStream& stream, const Tensor* values) {
-  const auto* members = spec.get<JsonObject>();
+  const auto members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1)
     fail("expected an object with one random method, such as {\"randn\": {\"shape\": [2, 3]}}");
   const std::string& name = members->front().first;
@@ -130,10 +130,9 @@ namespace {
 
 /// The numbers in a value and in the lists that it contains.
 double count_numbers(const Json& value) {
-  if (const auto* integers = value.get<JsonIntegers>())
-    return static_cast<double>(integers->size());
-  if (const auto* floats = value.get<JsonFloats>()) return static_cast<double>(floats->size());
-  const auto* list = value.get<JsonArray>();
+  if (const auto integers = value.get<JsonIntegers>()) return static_cast<double>(integers->size());
+  if (const auto floats = value.get<JsonFloats>()) return static_cast<double>(floats->size());
+  const auto list = value.get<JsonArray>();
   if (list == nullptr) return 1;
   double count = 0;
   for (const Json& item : *list) count += count_numbers(item);
@@ -144,7 +143,7 @@ double count_numbers(const Json& value) {
 
 std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
   constexpr double kCopies = 3;  // the given values, those that are drawn from, and the result
-  const auto* members = spec.get<JsonObject>();
+  const auto members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1) return 0;
   const Json& arguments = members->front().second;
   const auto number = [&](const char* key, double fallback) {
@@ -157,7 +156,7 @@ std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
   const auto product = [&](const char* key) {
     const Json* value = arguments.find(key);
     if (value == nullptr) return 0.0;
-    const auto* list = value->get<JsonIntegers>();
+    const auto list = value->get<JsonIntegers>();
     if (list == nullptr) return number(key, 0);
     double result = 1;
     for (const std::int64_t extent : *list) result *= static_cast<double>(extent);
@@ -166,7 +165,7 @@ std::size_t random_tensor_bytes(const Json& spec, const Tensor* values) {
   const auto of_layer = [&] {
     const double embed = number("embed_dim", 0), columns = number("embedding_dim", 0);
     const Json* indices = arguments.find("indices");
-    const auto* rows = indices == nullptr ? nullptr : indices->get<JsonIntegers>();
+    const auto rows = indices == nullptr ? nullptr : indices->get<JsonIntegers>();
     return (number("in_features", 0) + 1) * number("out_features", 0) +
            embed * (2 * embed + number("kdim", embed) + number("vdim", embed) + 4) +
            columns * (number("num_embeddings", 0) + (rows ? static_cast<double>(rows->size()) : 0));

@@ -16,7 +16,7 @@ const Json* Config::find(const char* key) const {
 std::string Config::text(const char* key, const std::string& otherwise) const {
   const Json* value = find(key);
   if (value == nullptr) return otherwise;
-  const std::string* text = value->get<std::string>();
+  const auto text = value->get<std::string>();
   if (text == nullptr) refuse(key, "expected a string, found " + value->kind());
   return *text;
 }
@@ -24,7 +24,7 @@ std::string Config::text(const char* key, const std::string& otherwise) const {
 bool Config::flag(const char* key, bool otherwise) const {
   const Json* value = find(key);
   if (value == nullptr) return otherwise;
-  const bool* flag = value->get<bool>();
+  const auto flag = value->get<bool>();
   if (flag == nullptr) refuse(key, "expected true or false, found " + value->kind());
   return *flag;
 }
@@ -55,10 +55,10 @@ std::vector<std::string> Config::texts(const char* key) const {
   std::vector<std::string> texts;
   const Json* value = find(key);
   if (value == nullptr) return texts;
-  const JsonArray* items = value->get<JsonArray>();
+  const auto items = value->get<JsonArray>();
   if (items == nullptr) refuse(key, "expected a list of strings, found " + value->kind());
   for (const Json& item : *items) {
-    const std::string* text = item.get<std::string>();
+    const auto text = item.get<std::string>();
     if (text == nullptr) refuse(key, "expected a list of strings, found " + item.kind() + " in it");
     texts.push_back(*text);
   }
@@ -68,9 +68,8 @@ std::vector<std::string> Config::texts(const char* key) const {
 std::vector<double> Config::numbers(const char* key) const {
   const Json* value = find(key);
   if (value == nullptr) return {};
-  if (const JsonFloats* floats = value->get<JsonFloats>()) return *floats;
-  if (const JsonIntegers* integers = value->get<JsonIntegers>())
-    return {integers->begin(), integers->end()};
+  if (const auto floats = value->get<JsonFloats>()) return *floats;
+  if (const auto integers = value->get<JsonIntegers>()) return {integers->begin(), integers->end()};
   refuse(key, "expected a list of numbers, found " + value->kind());
 }
 

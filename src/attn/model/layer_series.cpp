@@ -84,7 +84,7 @@ LayerSeries::LayerSeries(Document document, TensorFiles& files)
 }
 
 std::vector<std::int64_t> LayerSeries::listed_layers(std::int64_t count) const {
-  const Entry& entry = *document_.find("layer");
+  const Entry& entry = document_.at("layer");
   std::vector<std::int64_t> layers;
   if (word_of(entry.value) != nullptr) {
     constexpr std::int64_t kMaxLayers = 65536;  // config.json can state any number
@@ -112,8 +112,8 @@ std::vector<std::int64_t> LayerSeries::listed_layers(std::int64_t count) const {
 }
 
 void LayerSeries::read_hidden(std::int64_t count) {
-  Entry hidden = *document_.find("hidden");
-  const std::string* const text = hidden.value.get<std::string>();
+  Entry hidden = document_.at("hidden");
+  const auto text = hidden.value.get<std::string>();
   if (text != nullptr && names_layer(*text)) return;
   hidden_ = attn::read_hidden(hidden, files_);
   const Shape& shape = hidden_->shape();
@@ -138,7 +138,7 @@ void LayerSeries::read_hidden(std::int64_t count) {
 
 Document LayerSeries::whole() const {
   Document document = document_;
-  Entry hidden = *document.find("hidden");
+  Entry hidden = document.at("hidden");
   if (!hidden.numbers) return document;
   hidden.value = Json{"numbers of shape " + to_string(hidden.numbers->shape())};
   document.set(std::move(hidden));
@@ -161,9 +161,9 @@ std::shared_ptr<const Tensor> LayerSeries::read_for_a_while(const Entry& hidden,
 
 Document LayerSeries::document(std::int64_t layer) const {
   Document one = document_;
-  Entry number = *one.find("layer"), hidden = *one.find("hidden");
+  Entry number = one.at("layer"), hidden = one.at("hidden");
   number.value = Json{layer};
-  const std::string* const text = hidden.value.get<std::string>();
+  const auto text = hidden.value.get<std::string>();
   if (hidden_) {
     hidden.numbers = std::make_shared<const Tensor>(hidden_->at(static_cast<std::size_t>(layer)));
     if (text != nullptr) hidden.value = Json{element_of(*text, layer)};

@@ -154,8 +154,7 @@ void require_projections(const Architecture& architecture, const LayerJob& layer
 
 void check_shapes(Document document, const LayerJob& layer, bool is_cross, TensorFiles& files) {
   const std::size_t left = files.budget().left();
-  const Json* const layout = &document.find("weights_layout")->value;
-  const bool is_transposed = *layout->get<std::string>() == "out-in";
+  const bool is_transposed = *word_of(document.at("weights_layout").value) == "out-in";
   std::set<std::string> transposed;
   Shape shape_of_keys;  // (in, out)
   for (const char* key : kWeights) {

@@ -74,7 +74,7 @@ std::string quantisation_in(const Json& config) {
   const Json* const method = object == nullptr || object->get<JsonObject>() == nullptr
                                  ? nullptr
                                  : object->find("quant_method");
-  const std::string* const name = method == nullptr ? nullptr : method->get<std::string>();
+  const auto name = method == nullptr ? nullptr : method->get<std::string>();
   return name == nullptr ? "" : printable(*name);
 }
 
@@ -237,7 +237,7 @@ Tensor read_hidden(const Entry& hidden, TensorFiles& files) {
                                          .expected = "numbers or a file",
                                          .found = "a random tensor"});
   if (hidden.numbers) return *hidden.numbers;
-  const auto* text = hidden.value.get<std::string>();
+  const auto text = hidden.value.get<std::string>();
   return within(hidden.origin, [&] {
     return text != nullptr ? files.read(parse_tensor_ref(path_in(hidden.folder, *text)))
                            : tensor_from_json(hidden.value, "");
@@ -245,7 +245,7 @@ Tensor read_hidden(const Entry& hidden, TensorFiles& files) {
 }
 
 ModelReference model_of(const Document& document) {
-  const Entry& model = *document.find("model");
+  const Entry& model = document.at("model");
   check_values(document);
   check_model_keys(document, model);
   const std::string& text = *model.value.get<std::string>();
@@ -276,7 +276,7 @@ void require_axes(const HiddenStates& hidden, const Shape& shape) {
 
 /// Gives a key a tensor in memory. Its text says how it was computed.
 void set_computed(const char* key, const Tensor& tensor, Document& document) {
-  Entry entry = *document.find(key);
+  Entry entry = document.at(key);
   entry.value = Json{"numbers of shape " + to_string(tensor.shape()) + ", " +
                      *entry.value.get<std::string>()};
   entry.numbers = std::make_shared<const Tensor>(tensor);
@@ -299,7 +299,7 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
   const ModelReference reference = model_of(document);
   const Entry* const hidden_is = document.find("hidden_is");
   const bool with_norm = hidden_is == nullptr || *hidden_is->value.get<std::string>() == "raw";
-  const Json& number = document.find("layer")->value;
+  const Json& number = document.at("layer").value;
   if (number.is_array() || word_of(number) != nullptr)
     refuse_keys(document, *model,
                 "only attn run and attn batch accept several layers in " +
@@ -312,9 +312,9 @@ std::optional<HiddenStates> expand_model(Document& document, TensorFiles& files)
                       .subject = name_of_key(*model, "hidden"),
                       .checkpoint = opened.checkpoint(),
                       .layers = opened.layers(stack)};
-  Entry embeddings = *document.find("hidden");
+  Entry embeddings = document.at("hidden");
   embeddings.key = "embeddings";
-  if (const auto* name = embeddings.value.get<std::string>();
+  if (const auto name = embeddings.value.get<std::string>();
       name != nullptr && !embeddings.numbers) {
     if (!names_layer(*name) && !name->ends_with(']'))
       hidden.of_layer = element_of(*name, integer_of(number));

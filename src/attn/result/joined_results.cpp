@@ -30,10 +30,10 @@ void add_batch_axis(Job& job) {
 }
 
 void add_inputs(const std::vector<std::pair<std::string, std::string>>& more, Json& made_by) {
-  auto* members = std::get_if<JsonObject>(&made_by.value);
+  const auto members = made_by.get<JsonObject>();
   const auto inputs = std::find_if(members->begin(), members->end(),
                                    [](const auto& member) { return member.first == "inputs"; });
-  auto& digests = std::get<JsonObject>(inputs->second.value);
+  auto& digests = *inputs->second.get<JsonObject>();
   for (const auto& [name, digest] : more) {
     const std::string text = text_of_name(name);
     const auto place =

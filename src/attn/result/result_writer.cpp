@@ -26,7 +26,7 @@ Json tokens_json(const Result& result) {
 std::string metadata_text(const Result& result, bool with_tokens) {
   if (!with_tokens || result.tokens.empty()) return to_json(result.made_by);
   Json made_by = result.made_by;
-  std::get<JsonObject>(made_by.value).emplace_back("tokens", tokens_json(result));
+  made_by.get<JsonObject>()->emplace_back("tokens", tokens_json(result));
   return to_json(made_by);
 }
 
@@ -94,10 +94,10 @@ namespace {
 
 std::vector<std::string> strings(const Json& json) {
   std::vector<std::string> list;
-  const JsonArray* items = json.get<JsonArray>();
+  const auto items = json.get<JsonArray>();
   if (items == nullptr) return list;
   for (const Json& item : *items) {
-    const std::string* text = item.get<std::string>();
+    const auto text = item.get<std::string>();
     if (text == nullptr) return {};
     list.push_back(*text);
   }
