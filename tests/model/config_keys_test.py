@@ -1,6 +1,8 @@
 """Keys of config.json that change attention are honoured, or refused by name. tests/peers/config_keys.py checks all
 that transformers reads."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -99,3 +101,69 @@ def test_refused_by_name(tmp_path, rng, family, config, message):
     done = attn("model", "inspect", "model", "--layer", 0, cwd=tmp_path)
     assert_error(done, 65, f"attn: model/config.json: {message}")
     assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("keys", [{"partial_rotary_factor": 0.5}, {"rope_parameters": {"partial_rotary_factor": 0.5}}])
+def test_llama_rotates_all_columns(tmp_path, rng, keys):
+    tensors, x = tensors_of(rng, LLAMA), rng.standard_normal((L, M))
+    close(run(tmp_path, {"model_type": "llama", **keys}, tensors, x),
+          expected(tensors, LLAMA, x, causal(L), angles(L, D)))
+
+
+@pytest.mark.parametrize("model_type, keys, message", [
+    ("llama", {"partial_rotary_factor": 0.5, "rope_scaling": {"rope_type": "linear", "factor": 2}},
+     "partial_rotary_factor: expected 1 with rope_type 'linear' of this model_type, found 0.5"),
+    ("stablelm", {}, "partial_rotary_factor: expected an even number of the 4 columns of a head (head_dim, or "
+                     "hidden_size / num_attention_heads), found 0.25"),
+    ("llama", {"layer_types": ["chunked_attention", "full_attention"]},
+     "layer_types: 'chunked_attention' is not supported, only full_attention and sliding_attention"),
+    ("mixtral", {"layer_types": ["linear_attention", "full_attention"]}, "layer_types: 'linear_attention' is not"),
+    ("llama", {"layer_types": ["sliding_attention"] * 2, "sliding_window": 3},
+     "layer_types: sliding_attention is not supported for this layer, which has no window"),
+    ("mixtral", {"layer_types": ["full_attention"] * 2, "sliding_window": 3},
+     "layer_types: full_attention is not supported for this layer, which has a window"),
+    ("qwen2", {"layer_types": ["sliding_attention"] * 2, "sliding_window": 3}, "layer_types: sliding_attention is not"),
+    ("llama", {"per_layer_config": {"1": {"head_dim": 8}}}, "per_layer_config: is not supported"),
+    ("gpt_oss", {"rope_scaling": {}}, "rope_parameters: expected an object here or in rope_scaling, found none"),
+])
+def test_rotary_positions_and_layer_types_refused_by_name(tmp_path, rng, model_type, keys, message):
+    norms = {f"{LLAMA[0]}{name}": np.ones(M) for name in ("input_layernorm.bias", "self_attn.sinks")}
+    write_model(tmp_path / "model", {**SIZES, "model_type": model_type, **keys}, tensors_of(rng, LLAMA) | norms)
+    done = attn("model", "inspect", "model", "--layer", 0, cwd=tmp_path)
+    assert_error(done, 65, f"attn: model/config.json: {message}")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("types, windows", [
+    (["sliding_attention", "full_attention"], [2, None]), (["attention", "sliding_attention"], [None, 2]),
+    (None, [2, 2])])
+def test_layer_types_of_mistral(tmp_path, rng, types, windows):
+    tensors, x = tensors_of(rng, LLAMA), rng.standard_normal((L, M))
+    tensors |= {name.replace("layers.0", "layers.1"): each for name, each in tensors.items()}
+    config = {"model_type": "mistral", "layer_types": types, "sliding_window": 2}
+    for layer, window in enumerate(windows):
+        close(run(tmp_path, config, tensors, x, layer), expected(tensors, LLAMA, x, causal(L, window), angles(L, D)))
+
+
+def test_empty_rope_scaling_is_none(tmp_path, rng):
+    tensors, x = tensors_of(rng, LLAMA), rng.standard_normal((L, M))
+    config = {"model_type": "llama", "rope_scaling": {}, "rope_parameters": {"rope_theta": 50.0}}
+    close(run(tmp_path, config, tensors, x), expected(tensors, LLAMA, x, causal(L), angles(L, D, 50)))
+
+
+@pytest.mark.parametrize("rope, truncate", [({}, None), ({"truncate": None}, False), ({"truncate": False}, False)])
+def test_flag_that_is_null_is_false(tmp_path, rng, rope, truncate):
+    write_model(tmp_path / "model", {**SIZES, "model_type": "llama", "max_position_embeddings": 64, "rope_scaling": {
+        "rope_type": "yarn", "factor": 4.0, **rope}}, tensors_of(rng, LLAMA))
+    done = attn("model", "inspect", "model", "--layer", 0, "--json", cwd=tmp_path)
+    assert json.loads(done.stdout)["job"]["rotary"].get("truncate") == truncate
+
+
+@pytest.mark.parametrize("keys, message", [
+    ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, "rope_type: 'yarn' is not supported for this model_type"),
+    ({"rope_scaling": {"rope_type": "longrope", "factor": 4.0}}, "original_max_position_embeddings: expected a whole"),
+])
+def test_scalings_of_phi3(tmp_path, rng, keys, message):
+    family = ("layers.0.", ["self_attn.o_proj"], {"input_layernorm.weight": M, "self_attn.qkv_proj.weight": (3 * M, M)})
+    write_model(tmp_path / "model", {**SIZES, "model_type": "phi3", **keys}, tensors_of(rng, family))
+    assert_error(attn("model", "inspect", "model", "--layer", 0, cwd=tmp_path), 65, f"model/config.json: {message}")

@@ -75,6 +75,14 @@ def test_latent_attention(tmp_path, model_type):
     close(run(folder_of(tmp_path, TENSORS, model_type=model_type), X, layer=1), expected(TENSORS, X))
 
 
+def test_rank_of_queries_has_a_default(tmp_path):
+    close(run(folder_of(tmp_path, TENSORS, q_lora_rank="absent"), X), expected(TENSORS, X))
+
+
+def test_rope_interleave_that_is_null_is_false(tmp_path):
+    close(run(folder_of(tmp_path, TENSORS, rope_interleave=None), X), expected(TENSORS, X, interleaved=False))
+
+
 def test_queries_without_a_latent_vector(tmp_path):
     t = draw({name: shape for name, shape in SHAPES.items() if ".q_" not in name} | DIRECT)
     close(run(folder_of(tmp_path, t, q_lora_rank=None), X), expected(t, X))

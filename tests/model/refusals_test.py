@@ -93,7 +93,7 @@ def test_unknown_model_type_is_refused_by_name(folder):
     ({"rope_scaling": {"mrope_section": [1, 2], "rope_type": "default"}}, "mrope_section: is not supported"),
     ({"model_type": "stablelm", "qk_layernorm": True}, "qk_layernorm: true is not supported"),
     ({"model_type": "gemma", "use_bidirectional_attention": True}, "use_bidirectional_attention: true is not supp"),
-    ({"model_type": "gpt_oss"}, "rope_scaling: expected an object, found none"),
+    ({"model_type": "gpt_oss"}, "rope_parameters: expected an object here or in rope_scaling, found none"),
     ({"model_type": "gemma2", "layer_types": ["linear_attention"] * 2}, "'linear_attention' is not supported"),
     ({"model_type": "gemma2", "layer_types": []}, ""),
 ])

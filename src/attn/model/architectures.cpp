@@ -72,8 +72,12 @@ double rms_epsilon(const LayerJob& job, double otherwise = 1e-6) {
 void set_llama(LayerJob& job) { set_causal_rotary(job); }
 
 void set_mistral(LayerJob& job) {
+  constexpr std::int64_t kWindow = 4096;
   set_causal_rotary(job);
-  set_window_of_all(job, 4096);
+  if (job.config().has("layer_types"))
+    set_window_of_type(job, layer_type_of(job, ""), kWindow);
+  else
+    set_window_of_all(job, kWindow);
 }
 
 void set_mixtral(LayerJob& job) {
@@ -82,7 +86,13 @@ void set_mixtral(LayerJob& job) {
 }
 
 void set_phi3(LayerJob& job) {
-  set_causal_rotary(job);
+  const std::string type = rope_type_of(job);
+  if (type != "default" && type != "longrope" && type != "su")
+    job.config().refuse("rope_type", "'" + printable(type) +
+                                         "' is not supported for this model_type, only longrope");
+  // transformers has another default than max_position_embeddings.
+  if (type != "default") job.config().count({"original_max_position_embeddings"});
+  set_causal_rotary(job, {.fraction = 1});
   set_window_of_all(job, {});
 }
 
@@ -94,7 +104,7 @@ void set_qwen2(LayerJob& job) {
   const bool slides =
       has_windows && static_cast<double>(job.layer()) >= config.number("max_window_layers", 28);
   const std::string type = layer_type_of(job, slides ? "sliding_attention" : "full_attention");
-  set_window_of_type(job, type, has_windows ? std::optional<std::int64_t>(4096) : std::nullopt);
+  if (has_windows) set_window_of_type(job, type, 4096);
 }
 
 void set_qwen3(LayerJob& job) {
@@ -166,8 +176,9 @@ void set_gemma3(LayerJob& job) {
 
 void set_gpt_oss(LayerJob& job) {
   const Config& config = job.config();
-  if (!config.has("rope_scaling") && !config.has("rope_parameters"))
-    config.refuse("rope_scaling", "expected an object, found none");
+  const std::optional<Config> scaling = config.object("rope_scaling");
+  if ((!scaling || scaling->is_empty()) && !config.has("rope_parameters"))
+    config.refuse("rope_parameters", "expected an object here or in rope_scaling, found none");
   set_causal_rotary(job, {.base = 150000});
   set_window_of_type(job, layer_type_of(job, alternating_type(job, 2)), 128);
   job.set_tensor("sinks", "self_attn.sinks");
@@ -229,7 +240,7 @@ void set_latent_projections(const std::string& norm, double epsilon, LayerJob& j
     latent.input_norm = job.required_tensor("Q", norm + ".weight");
     first += norm + ", ";
   }
-  if (job.config().has("q_lora_rank")) {
+  if (job.config().has("q_lora_rank") || !job.config().mentions("q_lora_rank")) {
     latent.q_down = tensor("Q", "q_a_proj.weight");
     latent.q_down_bias = bias("Q", "q_a_proj.bias");
     latent.q_norm = tensor("Q", "q_a_layernorm.weight");
@@ -750,6 +761,7 @@ void set_layer(const Architecture& architecture, bool with_norm, LayerJob& job) 
   if (is_latent) set_latent_projections(norm, epsilon, job);
   job.set_linear("O", std::string(architecture.output));
   architecture.set_facts(job);
+  check_layer_type(job);
   if (architecture.norm_offset != 0 && (job.has("input_norm_weight") || job.has("q_norm")))
     job.set("norm_offset", Json{architecture.norm_offset});
 }

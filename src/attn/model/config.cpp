@@ -23,7 +23,7 @@ std::string Config::text(const char* key, const std::string& otherwise) const {
 
 bool Config::flag(const char* key, bool otherwise) const {
   const Json* value = find(key);
-  if (value == nullptr) return otherwise;
+  if (value == nullptr) return otherwise && !mentions(key);
   const auto flag = value->get<bool>();
   if (flag == nullptr) refuse(key, "expected true or false, found " + value->kind());
   return *flag;

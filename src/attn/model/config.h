@@ -12,7 +12,8 @@
 
 namespace attn {
 
-/// Facts of a config.json, or of an object in it. A key with the value null counts as absent.
+/// Facts of a config.json, or of an object in it. A key with the value null counts as absent; as a
+/// flag, it is false.
 /// Errors: data, naming the file and the key, for a value of another type.
 class Config {
  public:
@@ -25,6 +26,8 @@ class Config {
   bool has(const char* key) const { return find(key) != nullptr; }
   /// Whether the key is present, even if its value is null.
   bool mentions(const char* key) const { return json_->find(key) != nullptr; }
+
+  bool is_empty() const { return json_->get<JsonObject>()->empty(); }
 
   std::string text(const char* key, const std::string& otherwise) const;
   bool flag(const char* key, bool otherwise) const;

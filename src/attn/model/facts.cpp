@@ -15,7 +15,7 @@ constexpr const char* kSliding = "sliding_attention";
 std::optional<Config> rope_parameters(const LayerJob& job, const std::string& layer_type) {
   const Config& config = job.config();
   std::optional<Config> rope = config.object("rope_scaling");
-  if (!rope) rope = config.object("rope_parameters");
+  if (!rope || rope->is_empty()) rope = config.object("rope_parameters");
   if (!rope) return rope;
   if (!layer_type.empty() && rope->has(layer_type.c_str())) return rope->object(layer_type.c_str());
   for (const char* type : {kFull, kSliding})
@@ -101,10 +101,32 @@ void set_scaling(LayerJob& job, const Config& rope) {
   job.set("rotary.factor", Json{rope.number("factor", 1)});
 }
 
-/// null is false, as in transformers.
-bool is_causal(const LayerJob& job) {
-  return job.config().flag("is_causal", !job.config().mentions("is_causal"));
+constexpr const char* kFraction = "partial_rotary_factor";
+
+/// How many of the D columns of a head are rotated. `otherwise` as RotaryDefaults::fraction.
+std::int64_t rotary_columns(const LayerJob& job, const std::optional<Config>& rope,
+                            std::optional<double> stated, std::optional<double> otherwise,
+                            std::int64_t D) {
+  const Config& owner = rope && rope->has(kFraction) ? *rope : job.config();
+  const char* const key =
+      !owner.has(kFraction) && owner.has("rotary_pct") ? "rotary_pct" : kFraction;
+  const double fraction = stated.value_or(otherwise.value_or(1));
+  const auto refuse = [&](const std::string& message) {
+    owner.refuse(key, message + ", found " + to_json(Json{fraction}));
+  };
+  if (!(fraction > 0 && fraction <= 1)) refuse("expected a number > 0 and <= 1");
+  const std::string type = rope ? type_of(*rope) : "default";
+  if (!otherwise && fraction != 1 && type != "default")
+    refuse("expected 1 with rope_type '" + printable(type) + "' of this model_type");
+  if (!otherwise) return D;
+  const auto columns = static_cast<std::int64_t>(static_cast<double>(D) * fraction);
+  if (columns != D && (columns == 0 || columns % 2 != 0))
+    refuse("expected an even number of the " + std::to_string(D) +
+           " columns of a head (head_dim, or hidden_size / num_attention_heads)");
+  return columns;
 }
+
+bool is_causal(const LayerJob& job) { return job.config().flag("is_causal", true); }
 
 void set_window(LayerJob& job, std::int64_t keys) {
   job.set("window", Json{is_causal(job) ? JsonIntegers{keys - 1, 0} : JsonIntegers{keys, keys}});
@@ -142,22 +164,19 @@ void set_rotary(LayerJob& job, const RotaryDefaults& defaults) {
     if (rope) value = rope->number(key);
     return value ? value : config.number(key);
   };
-  const double fraction = stated("partial_rotary_factor").value_or(defaults.fraction);
-  const double base = stated("rope_theta").value_or(defaults.base);
-  if (!(fraction > 0 && fraction <= 1)) {
-    constexpr const char* kKey = "partial_rotary_factor";
-    const Config& owner = rope && rope->has(kKey) ? *rope : config;
-    // No other default depends on the configuration.
-    owner.refuse(owner.has(kKey) ? kKey : "rotary_pct",
-                 "expected a number > 0 and <= 1, found " + to_json(Json{fraction}));
-  }
   const bool is_part = defaults.width > 0;
-  const auto D = static_cast<double>(is_part ? defaults.width : head_width_of(job));
-  const auto width = static_cast<std::int64_t>(D * fraction);
+  const std::int64_t D = is_part ? defaults.width : head_width_of(job);
+  const std::int64_t width = rotary_columns(job, rope, stated(kFraction), defaults.fraction, D);
+  const double base = stated("rope_theta").value_or(defaults.base);
   job.set("rotary.kind", defaults.kind);
-  if (is_part || static_cast<double>(width) != D) job.set("rotary.width", Json{width});
+  if (is_part || width != D) job.set("rotary.width", Json{width});
   job.set("rotary.base", Json{base});
   if (rope) set_scaling(job, *rope);
+}
+
+std::string rope_type_of(const LayerJob& job) {
+  const std::optional<Config> rope = rope_parameters(job, "");
+  return rope ? type_of(*rope) : "default";
 }
 
 double yarn_scale_of(const LayerJob& job) {
@@ -174,9 +193,22 @@ std::string layer_type_of(const LayerJob& job, const std::string& otherwise) {
   const auto index = static_cast<std::size_t>(job.layer());
   if (index >= types.size())
     job.config().refuse("layer_types", "has entries for only " + counted(types.size(), "layer"));
+  if (types[index] == "attention") return kFull;  // of older versions of transformers
   if (types[index] != kFull && types[index] != kSliding)
-    job.config().refuse("layer_types", "'" + printable(types[index]) + "' is not supported");
+    job.config().refuse("layer_types", "'" + printable(types[index]) +
+                                           "' is not supported, only full_attention and "
+                                           "sliding_attention");
   return types[index];
+}
+
+void check_layer_type(const LayerJob& job) {
+  const Config& config = job.config();
+  if (config.has("per_layer_config")) config.refuse("per_layer_config", "is not supported");
+  const bool has_window = job.has("window");
+  const std::string type = layer_type_of(job, has_window ? kSliding : kFull);
+  if ((type == kSliding) != has_window)
+    config.refuse("layer_types", type + " is not supported for this layer, which has " +
+                                     (has_window ? "a window" : "no window"));
 }
 
 void set_window_of_all(LayerJob& job, std::optional<std::int64_t> otherwise) {

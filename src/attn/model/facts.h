@@ -25,7 +25,9 @@ std::int64_t head_width_of(const LayerJob& job);
 struct RotaryDefaults {
   const char* kind = "half";
   double base = 10000;
-  double fraction = 1;          ///< of the columns of a head
+  /// Of the columns of a head, unless partial_rotary_factor is given; nullopt: transformers ignores
+  /// that key, and rotates all.
+  std::optional<double> fraction = {};
   std::int64_t width = 0;       ///< columns of a head with rotary positions; 0: all
   std::string layer_type = {};  ///< the object of rope_parameters to use; "": the whole
 };
@@ -34,12 +36,18 @@ struct RotaryDefaults {
 /// Errors: data, for scalings that no job can express.
 void set_rotary(LayerJob& job, const RotaryDefaults& defaults);
 
+/// rope_type, or "default".
+std::string rope_type_of(const LayerJob& job);
+
 /// The factor of the scale that YaRN's mscale_all_dim adds, as in DeepSeek-V2 and V3; 1 without it.
 double yarn_scale_of(const LayerJob& job);
 
 /// The type of the layer in layer_types; `otherwise` if the configuration has none. Errors: data,
 /// for types other than full_attention and sliding_attention.
 std::string layer_type_of(const LayerJob& job, const std::string& otherwise);
+
+/// Errors: data, if all keys of the layer are set, but not as layer_types or per_layer_config says.
+void check_layer_type(const LayerJob& job);
 
 /// Sets a window of sliding_window keys up to the query's own, or of as many on each side where
 /// is_causal is false; of `otherwise` keys, if any, where the configuration does not have
