@@ -122,7 +122,7 @@ std::optional<double> non_finite(std::string_view word) {
 }
 
 /// Whether the text was meant as a number, valid or not: an optional sign, then a digit.
-bool starts_number(std::string_view text) {
+bool looks_like_number(std::string_view text) {
   if (text.starts_with('+') || text.starts_with('-')) text.remove_prefix(1);
   if (text.starts_with('.')) text.remove_prefix(1);
   return !text.empty() && is_digit(text[0]);
@@ -142,7 +142,7 @@ std::optional<T> whole(std::string_view text, bool& overflow) {
 std::optional<Number> parse_number(std::string_view text, bool& overflow) {
   overflow = false;
   if (const auto number = non_finite(text)) return *number;
-  if (!starts_number(text)) return std::nullopt;
+  if (!looks_like_number(text)) return std::nullopt;
   if (text[0] == '+') text.remove_prefix(1);
   if (const auto integer = whole<std::int64_t>(text, overflow)) return *integer;
   if (overflow) {
@@ -160,9 +160,9 @@ std::optional<Number> parse_number(std::string_view text, bool& overflow) {
   return std::nullopt;
 }
 
-class Reader {
+class CsvReader {
  public:
-  Reader(std::string_view text, const std::string& name, MemoryCharge& charge)
+  CsvReader(std::string_view text, const std::string& name, MemoryCharge& charge)
       : name_(name), charge_(charge), lines_(text, name, charge) {}
 
   Tensor read() {
@@ -193,7 +193,7 @@ class Reader {
   bool is_header(const CsvLine& line) const {
     return !line.blank() &&
            (labelled_ || std::none_of(line.cells.begin(), line.cells.end(), [](CsvCell cell) {
-              return starts_number(cell.text) || non_finite(cell.text);
+              return looks_like_number(cell.text) || non_finite(cell.text);
             }));
   }
 
@@ -260,7 +260,7 @@ class Reader {
 };
 
 template <class T>
-void append_cell(std::string& out, T value) {
+void append_csv_cell(std::string& out, T value) {
   if constexpr (std::is_same_v<T, bool>) {
     out += value ? '1' : '0';
   } else if constexpr (std::is_integral_v<T>) {
@@ -310,7 +310,7 @@ std::string matrix_text(const Tensor& tensor, const std::string& name, const Nam
     for (std::size_t i = 0; i < cells.size(); ++i) {
       if (names && i % columns == 0) append_name(out, names->rows[i / columns]);
       if (names || i % columns > 0) out += ',';
-      append_cell(out, cells[i]);
+      append_csv_cell(out, cells[i]);
       if ((i + 1) % columns == 0) out += '\n';
     }
   });
@@ -321,7 +321,7 @@ std::string matrix_text(const Tensor& tensor, const std::string& name, const Nam
 
 Tensor read_csv(const FileBytes& file, const std::string& name, ReadBudget* budget) {
   MemoryCharge parsing(budget, name);
-  Tensor tensor = Reader(checked_text(file.text(), name), name, parsing).read();
+  Tensor tensor = CsvReader(checked_text(file.text(), name), name, parsing).read();
   parsing.release_to(tensor.bytes());
   parsing.keep();
   return tensor;

@@ -8,6 +8,14 @@
 
 namespace attn {
 
+std::size_t checked_count(const Shape& shape, const std::string& name) {
+  try {
+    return element_count(shape);
+  } catch (const Error& error) {
+    fail_at({name}, error.what());
+  }
+}
+
 std::shared_ptr<std::byte> allocate_bytes(std::size_t size) {
   constexpr std::align_val_t kAlignment{64};
   auto* block = static_cast<std::byte*>(::operator new(size, kAlignment));

@@ -14,6 +14,9 @@
 
 namespace attn {
 
+/// element_count(). Errors: data, at `name`.
+std::size_t checked_count(const Shape& shape, const std::string& name);
+
 /// `size` uninitialised bytes, aligned to 64 (a cache line and the widest SIMD register), so that a
 /// tensor of any dtype can use them. Throws std::bad_alloc.
 std::shared_ptr<std::byte> allocate_bytes(std::size_t size);

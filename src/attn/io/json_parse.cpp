@@ -136,7 +136,7 @@ std::string remedy(std::string_view text, std::size_t at, bool after_comma) {
   return "";
 }
 
-bool starts_number(char c) { return c == '-' || (c >= '0' && c <= '9'); }
+bool starts_json_number(char c) { return c == '-' || (c >= '0' && c <= '9'); }
 
 /// An invalid string that starts at `start`.
 Problem explain_string(const JsonSyntaxError& error, std::size_t start) {
@@ -194,7 +194,7 @@ Problem syntax_problem(const JsonSyntaxError& error) {
     return explain_string(error, at);
   if (inside && at > 0 && text[at - 1] == '0' && text[at] >= '0' && text[at] <= '9')
     return problem_at(text, at, "expected a number without leading zeros");
-  const std::string wanted = inside && value && starts_number(text[at]) ? "a number" : what;
+  const std::string wanted = inside && value && starts_json_number(text[at]) ? "a number" : what;
   return problem_at(
       text, at,
       "expected " + wanted + ", found " + found_at(text, at) + remedy(text, at, after_comma));

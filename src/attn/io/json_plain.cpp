@@ -15,9 +15,9 @@ std::size_t size_in_quotes(std::string_view text) {
 namespace {
 
 /// Each function reads one item at the next character and moves past it, or returns false.
-class Reader {
+class PlainJsonReader {
  public:
-  Reader(std::string_view text, MemoryCharge& charge)
+  PlainJsonReader(std::string_view text, MemoryCharge& charge)
       : next_(text.data()), end_(next_ + text.size()), charge_(charge) {}
 
   bool document(Json& json) {
@@ -179,7 +179,7 @@ class Reader {
 
 std::optional<Json> parse_plain_json(std::string_view text, MemoryCharge& charge) {
   Json json;
-  if (!Reader(text, charge).document(json)) return std::nullopt;
+  if (!PlainJsonReader(text, charge).document(json)) return std::nullopt;
   return json;
 }
 

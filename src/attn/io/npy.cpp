@@ -19,7 +19,7 @@ namespace attn {
 namespace {
 
 constexpr std::size_t kLongestHeader = 10000;  // NumPy's limit
-constexpr std::size_t kPrefix = 8;             // magic and version
+constexpr std::size_t kMagicSize = 8;          // magic and version
 
 constexpr std::array<std::pair<std::string_view, DType>, 12> kCodes = {{{"f8", DType::f64},
                                                                         {"f4", DType::f32},
@@ -204,15 +204,15 @@ NpyHeader parse_npy_header(std::span<const std::byte> bytes, const std::string& 
   if (!is_npy(bytes))
     fail_at({name},
             "not a .npy file: expected \\x93NUMPY, found " + quoted(text_of(bytes).substr(0, 6)));
-  if (bytes.size() < kPrefix) fail_at({name}, "ends inside the .npy version");
+  if (bytes.size() < kMagicSize) fail_at({name}, "ends inside the .npy version");
   const auto major = std::to_integer<int>(bytes[6]), minor = std::to_integer<int>(bytes[7]);
   if (major < 1 || major > 3 || minor != 0)
     fail_at({name}, ".npy version " + std::to_string(major) + "." + std::to_string(minor) +
                         " is not supported; expected 1.0, 2.0 or 3.0");
-  const std::size_t start = kPrefix + (major == 1 ? 2 : 4);
+  const std::size_t start = kMagicSize + (major == 1 ? 2 : 4);
   if (bytes.size() < start) fail_at({name}, "ends inside the .npy header's length");
-  const std::size_t length = major == 1 ? little_endian<std::uint16_t>(bytes.subspan(kPrefix))
-                                        : little_endian<std::uint32_t>(bytes.subspan(kPrefix));
+  const std::size_t length = major == 1 ? little_endian<std::uint16_t>(bytes.subspan(kMagicSize))
+                                        : little_endian<std::uint32_t>(bytes.subspan(kMagicSize));
   if (length > kLongestHeader)
     fail_at({name}, "header of " + std::to_string(length) + " bytes; the limit is " +
                         std::to_string(kLongestHeader));
@@ -231,18 +231,10 @@ namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
 
-std::size_t count_of(const Shape& shape, const std::string& name) {
-  try {
-    return element_count(shape);
-  } catch (const Error& error) {
-    fail_at({name}, error.what());
-  }
-}
-
 /// Checks that the file has exactly as many bytes as the shape requires.
 void require_bytes(const NpyHeader& header, std::size_t available, const std::string& name) {
   std::size_t bytes = 0;
-  if (__builtin_mul_overflow(count_of(header.shape, name), size_of(header.dtype), &bytes))
+  if (__builtin_mul_overflow(checked_count(header.shape, name), size_of(header.dtype), &bytes))
     fail_at({name}, "shape " + to_string(header.shape) + " takes more than 2^64 bytes");
   const std::string expected = "shape " + to_string(header.shape) + " of " +
                                std::string(name_of(header.dtype)) + " takes " +

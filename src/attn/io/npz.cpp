@@ -12,6 +12,7 @@
 #include "attn/io/elements.h"
 #include "attn/io/npy.h"
 #include "attn/io/zip_directory.h"
+#include "attn/io/zip_format.h"
 
 namespace attn {
 namespace {
@@ -19,7 +20,6 @@ namespace {
 constexpr std::string_view kSuffix = ".npy";
 // Members of at most this many bytes may have any ratio (NpzLimits::ratio).
 constexpr std::size_t kRatioMinimum = std::size_t{64} << 20;
-constexpr std::uint16_t kStored = 0, kDeflated = 8;
 
 std::string method_name(std::uint16_t method) {
   switch (method) {
@@ -39,11 +39,11 @@ std::string method_name(std::uint16_t method) {
 }
 
 /// Adds the member's size to `expanded`, the bytes of all deflated members before it.
-void require_readable(const ZipMember& member, const std::string& name, const NpzLimits& limits,
-                      std::size_t& expanded) {
+void require_supported(const ZipMember& member, const std::string& name, const NpzLimits& limits,
+                       std::size_t& expanded) {
   if (member.is_encrypted()) fail_at({name}, "is encrypted");
-  const bool deflated = member.method == kDeflated;
-  if (!deflated && member.method != kStored)
+  const bool deflated = member.method == zip::kDeflated;
+  if (!deflated && member.method != zip::kStored)
     fail_at({name},
             "is compressed with " + method_name(member.method) + ": expected stored or deflated");
   const std::size_t packed = member.packed.size();
@@ -92,7 +92,7 @@ TensorMap read_members(const ZipDirectory& directory, const FileBytes& file,
     if (key.empty()) fail_at({file.name()}, "has an array without a name");
     within(file.name(), [&] {
       const std::string array(key);
-      require_readable(member, array, limits, expanded);
+      require_supported(member, array, limits, expanded);
       if (wanted == nullptr || array == *wanted)
         tensors.set(array, read_member(member, array, budget));
     });
@@ -141,15 +141,9 @@ std::optional<Tensor> read_npz_array(const FileBytes& file, const std::string& k
 
 namespace {
 
-// APPNOTE.TXT, 4.3.7 (local header), 4.3.12 (central directory), 4.3.14 to 4.3.16 (its end).
-constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
-constexpr std::uint32_t kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
-constexpr std::uint64_t kFull32 = 0xFFFFFFFF;  // "see the zip64 field"
-constexpr std::uint64_t kFull16 = 0xFFFF;
 constexpr std::uint16_t kVersion = 20,
                         kVersionZip64 = 45;      // of the format that readers must support
 constexpr std::uint16_t kUnix = 3 << 8;          // made on Unix: attributes are Unix modes
-constexpr std::uint16_t kUtf8 = 1 << 11;         // flag: the name is UTF-8
 constexpr std::uint16_t kFirstDay = 1 << 5 | 1;  // 1980-01-01
 constexpr std::uint32_t kMode = 0100644u << 16;  // a regular file, rw-r--r--
 
@@ -179,11 +173,11 @@ class Record {
   std::string bytes_;
 };
 
-std::uint64_t clipped(std::uint64_t value) { return std::min(value, kFull32); }
+std::uint64_t clipped(std::uint64_t value) { return std::min(value, zip::kFull32); }
 
 std::uint16_t flags(const std::string& name) {
   for (const char c : name)
-    if (static_cast<unsigned char>(c) >= 0x80) return kUtf8;
+    if (static_cast<unsigned char>(c) >= 0x80) return zip::kUtf8;
   return 0;
 }
 
@@ -208,19 +202,20 @@ void put_member(Record& record, const Member& member, const std::string& extra) 
 }
 
 std::string local_header(const Member& member) {
-  const std::string extra = member.size < kFull32 ? "" : extra_field({member.size, member.size});
+  const std::string extra =
+      member.size < zip::kFull32 ? "" : extra_field({member.size, member.size});
   Record record;
-  put_member(record.u32(kLocal), member, extra);
+  put_member(record.u32(zip::kLocal), member, extra);
   return record.text(member.name).text(extra).bytes();
 }
 
 std::string central_header(const Member& member) {
   std::vector<std::uint64_t> large;
-  if (member.size >= kFull32) large = {member.size, member.size};
-  if (member.offset >= kFull32) large.push_back(member.offset);
+  if (member.size >= zip::kFull32) large = {member.size, member.size};
+  if (member.offset >= zip::kFull32) large.push_back(member.offset);
   const std::string extra = extra_field(large);
   Record record;
-  record.u32(kCentral).u16(kUnix | kVersionZip64);
+  record.u32(zip::kCentral).u16(kUnix | kVersionZip64);
   put_member(record, member, extra);
   record.u16(0).u16(0).u16(0).u32(kMode).u32(clipped(member.offset));
   return record.text(member.name).text(extra).bytes();
@@ -229,13 +224,13 @@ std::string central_header(const Member& member) {
 std::string end_of_archive(std::uint64_t count, std::uint64_t start, std::uint64_t size,
                            const std::string& comment) {
   Record record;
-  if (count >= kFull16 || start >= kFull32 || size >= kFull32) {
-    record.u32(kEnd64).u64(44).u16(kUnix | kVersionZip64).u16(kVersionZip64).u32(0).u32(0);
+  if (count >= zip::kFull16 || start >= zip::kFull32 || size >= zip::kFull32) {
+    record.u32(zip::kEnd64).u64(44).u16(kUnix | kVersionZip64).u16(kVersionZip64).u32(0).u32(0);
     record.u64(count).u64(count).u64(size).u64(start);
-    record.u32(kLocator64).u32(0).u64(start + size).u32(1);
+    record.u32(zip::kLocator64).u32(0).u64(start + size).u32(1);
   }
-  const std::uint64_t shown = std::min(count, kFull16);
-  record.u32(kEnd).u16(0).u16(0).u16(shown).u16(shown).u32(clipped(size)).u32(clipped(start));
+  const std::uint64_t shown = std::min(count, zip::kFull16);
+  record.u32(zip::kEnd).u16(0).u16(0).u16(shown).u16(shown).u32(clipped(size)).u32(clipped(start));
   return record.u16(comment.size()).text(comment).bytes();
 }
 
@@ -263,7 +258,7 @@ void refuse_unreadable(const std::vector<TensorSpec>& specs, const std::string& 
 FileLayout npz_layout(const std::vector<TensorSpec>& specs,
                       const std::vector<std::uint32_t>& checksums, const std::string& comment,
                       const std::string& path) {
-  if (comment.size() > kFull16) throw Error(ErrorKind::internal, "archive comment too long");
+  if (comment.size() > zip::kFull16) throw Error(ErrorKind::internal, "archive comment too long");
   refuse_unreadable(specs, path);
   FileLayout layout;
   std::string directory;

@@ -256,18 +256,10 @@ const Json& member(const Json& entry, const char* key, const std::string& name) 
   return *value;
 }
 
-std::size_t count_of(const Shape& shape, const std::string& name) {
-  try {
-    return element_count(shape);
-  } catch (const Error& error) {
-    fail_at({name}, error.what());
-  }
-}
-
 /// The size of the elements in bytes.
 std::size_t bytes_of_entry(const SafetensorsEntry& entry, const std::string& name) {
   std::size_t bits = 0;
-  if (__builtin_mul_overflow(count_of(entry.shape, name), entry.kind->bits, &bits))
+  if (__builtin_mul_overflow(checked_count(entry.shape, name), entry.kind->bits, &bits))
     fail_at({name}, "shape " + to_string(entry.shape) + " takes more than 2^64 bits");
   if (bits % 8 != 0)
     fail_at({name}, "shape " + to_string(entry.shape) + " of " + std::string(entry.kind->name) +

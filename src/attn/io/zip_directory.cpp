@@ -13,19 +13,12 @@
 #include "attn/base/utf8.h"
 #include "attn/io/digest.h"
 #include "attn/io/elements.h"
+#include "attn/io/zip_format.h"
 
 namespace attn {
 namespace {
 
 using Bytes = std::span<const std::byte>;
-
-constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50;
-constexpr std::uint32_t kEnd64 = 0x06064b50, kLocator64 = 0x07064b50, kDescriptor = 0x08074b50;
-constexpr std::size_t kLocalSize = 30, kCentralSize = 46, kEndSize = 22;
-constexpr std::size_t kEnd64Size = 56, kLocator64Size = 20;
-constexpr std::uint64_t kFull16 = 0xFFFF, kFull32 = 0xFFFFFFFF;  // "see the zip64 record"
-constexpr std::uint16_t kHasDescriptor = 1 << 3, kUtf8 = 1 << 11;
-constexpr std::uint16_t kDeflated = 8;  // 0 is stored
 
 /// Reads the fields of a record in their order.
 class Fields {
@@ -99,9 +92,10 @@ std::string from_code_page_437(std::string_view name) {
   return text;
 }
 
-class Reader {
+class DirectoryReader {
  public:
-  Reader(Bytes archive, const std::string& name, const ZipLimits& limits, MemoryCharge& charge)
+  DirectoryReader(Bytes archive, const std::string& name, const ZipLimits& limits,
+                  MemoryCharge& charge)
       : archive_(archive), name_(name), limits_(limits), charge_(charge) {}
 
   ZipDirectory read() {
@@ -139,11 +133,11 @@ class Reader {
   /// the same record, because all other bytes of the file belong to members and directory.
   EndRecord find_end(std::string& comment) const {
     const std::size_t from =
-        archive_.size() - std::min<std::size_t>(archive_.size(), kEndSize + kFull16);
+        archive_.size() - std::min<std::size_t>(archive_.size(), zip::kEndSize + zip::kFull16);
     const std::size_t found = text_of(archive_.subspan(from)).rfind("PK\5\6");
     if (found == std::string_view::npos) invalid("no end record");
     const std::size_t start = from + found;
-    if (archive_.size() - start < kEndSize) invalid("its end record is truncated");
+    if (archive_.size() - start < zip::kEndSize) invalid("its end record is truncated");
     Fields fields(archive_.subspan(start + 4));
     bool one_disk = fields.u16() == 0;
     one_disk = fields.u16() == 0 && one_disk;
@@ -157,16 +151,16 @@ class Reader {
       invalid(std::to_string(fields.left() - comment_length) + " bytes follow its end record");
     if (!one_disk || here != members) invalid("it is split over several disks");
     comment = text_of(fields.bytes(comment_length));
-    const bool is_zip64 =
-        start >= kLocator64Size && signature_at(start - kLocator64Size) == kLocator64;
+    const bool is_zip64 = start >= zip::kLocator64Size &&
+                          signature_at(start - zip::kLocator64Size) == zip::kLocator64;
     const std::size_t directory_end =
-        is_zip64 ? read_zip64_end(start - kLocator64Size, end) : start;
+        is_zip64 ? read_zip64_end(start - zip::kLocator64Size, end) : start;
     if (end.directory_start > directory_end ||
         directory_end - end.directory_start != end.directory_size)
       invalid("its end record states a directory at byte " + std::to_string(end.directory_start) +
               " of " + std::to_string(end.directory_size) + " bytes, which does not end at byte " +
               std::to_string(directory_end));
-    if (end.directory_size / kCentralSize < end.members)
+    if (end.directory_size / zip::kCentralSize < end.members)
       invalid("its directory is too small for " + std::to_string(end.members) + " members");
     return end;
   }
@@ -178,7 +172,8 @@ class Reader {
     const std::uint32_t disk = fields.u32();
     const std::uint64_t start = fields.u64();
     const std::uint32_t disks = fields.u32();
-    if (locator < kEnd64Size || start != locator - kEnd64Size || signature_at(start) != kEnd64)
+    if (locator < zip::kEnd64Size || start != locator - zip::kEnd64Size ||
+        signature_at(start) != zip::kEnd64)
       invalid("no zip64 end record before its locator");
     fields = Fields(archive_.subspan(start + 4));
     const std::uint64_t size = fields.u64();
@@ -188,15 +183,15 @@ class Reader {
     const std::uint64_t here = fields.u64();
     const EndRecord large{fields.u64(), 0, 0};
     const std::uint64_t directory_size = fields.u64(), directory_start = fields.u64();
-    if (size != kEnd64Size - 12) invalid("its zip64 end record has an unknown extension");
+    if (size != zip::kEnd64Size - 12) invalid("its zip64 end record has an unknown extension");
     if (!one_disk || first_disk != 0 || here != large.members)
       invalid("it is split over several disks");
     const auto agrees = [](std::uint64_t narrow, std::uint64_t wide, std::uint64_t full) {
       return narrow == full || narrow == wide;
     };
-    if (!agrees(end.members, large.members, kFull16) ||
-        !agrees(end.directory_size, directory_size, kFull32) ||
-        !agrees(end.directory_start, directory_start, kFull32))
+    if (!agrees(end.members, large.members, zip::kFull16) ||
+        !agrees(end.directory_size, directory_size, zip::kFull32) ||
+        !agrees(end.directory_start, directory_start, zip::kFull32))
       invalid("its two end records differ");
     end = {large.members, directory_start, directory_size};
     return start;
@@ -208,7 +203,7 @@ class Reader {
     directory.members.reserve(end.members);
     Fields fields(archive_.subspan(end.directory_start, end.directory_size));
     for (std::uint64_t i = 0; i < end.members; ++i) {
-      if (fields.left() < kCentralSize || fields.u32() != kCentral)
+      if (fields.left() < zip::kCentralSize || fields.u32() != zip::kCentral)
         invalid("entry " + std::to_string(i) + " of its directory is corrupt");
       fields.u16();  // version made by
       Entry entry{read_header(fields), 0, {}};
@@ -246,7 +241,7 @@ class Reader {
   std::string decoded_name(const Entry& entry) const {
     const std::string_view name = text_of(entry.raw_name);
     if (name.find('\0') != std::string_view::npos) invalid("a member's name contains a NUL");
-    if ((entry.header.flags & kUtf8) == 0) return from_code_page_437(name);
+    if ((entry.header.flags & zip::kUtf8) == 0) return from_code_page_437(name);
     if (find_invalid_utf8(name) != std::string_view::npos)
       invalid("a member's name is marked as UTF-8 but is not");
     return std::string(name);
@@ -267,7 +262,7 @@ class Reader {
         if (has_zip64) invalid(member, "has two zip64 fields");
         has_zip64 = true;
         for (std::uint64_t* const value : values) {
-          if (*value != kFull32) continue;
+          if (*value != zip::kFull32) continue;
           if (field.left() < 8) invalid(member, "has a truncated zip64 field");
           *value = field.u64();
         }
@@ -308,9 +303,9 @@ class Reader {
 
   /// `bytes` go from the member's local header to the next one, or to the directory.
   Bytes read_member(const Entry& entry, const ZipMember& member, Bytes bytes) const {
-    if (bytes.size() < kLocalSize || little_endian<std::uint32_t>(bytes) != kLocal)
+    if (bytes.size() < zip::kLocalSize || little_endian<std::uint32_t>(bytes) != zip::kLocal)
       invalid(member,
-              bytes.size() < kLocalSize ? "overlaps another member" : "has no local header");
+              bytes.size() < zip::kLocalSize ? "overlaps another member" : "has no local header");
     Fields fields(bytes.subspan(4));
     Header local = read_header(fields);
     const Header& central = entry.header;
@@ -320,10 +315,10 @@ class Reader {
       invalid(member, "has a different name in its local header");
     read_extra(fields.bytes(local.extra_length), {&local.size, &local.packed}, member,
                entry.raw_name);
-    constexpr std::uint16_t kComparedFlags = 1u << 0 | kHasDescriptor | kUtf8;
+    constexpr std::uint16_t kComparedFlags = 1u << 0 | zip::kHasDescriptor | zip::kUtf8;
     if (local.method != central.method || ((local.flags ^ central.flags) & kComparedFlags) != 0)
       invalid(member, "has a different method or different flags in its local header");
-    const bool has_descriptor = (central.flags & kHasDescriptor) != 0;
+    const bool has_descriptor = (central.flags & zip::kHasDescriptor) != 0;
     const auto agrees = [&](std::uint64_t in_local, std::uint64_t in_central) {
       return in_local == in_central || (has_descriptor && in_local == 0);
     };
@@ -345,7 +340,7 @@ class Reader {
     const std::size_t size = fields.left();
     const bool has_signature = size == 16 || size == 24, is_wide = size >= 20;
     if ((size != 12 && size != 16 && size != 20 && size != 24) ||
-        (has_signature && fields.u32() != kDescriptor))
+        (has_signature && fields.u32() != zip::kDescriptor))
       invalid(member, "has no data descriptor");
     const std::uint32_t checksum = fields.u32();
     const std::uint64_t packed = is_wide ? fields.u64() : fields.u32();
@@ -413,11 +408,11 @@ std::string inflate_member(const ZipMember& member, std::byte* out) {
 
 ZipDirectory read_zip_directory(std::span<const std::byte> archive, const std::string& name,
                                 const ZipLimits& limits, MemoryCharge& charge) {
-  return Reader(archive, name, limits, charge).read();
+  return DirectoryReader(archive, name, limits, charge).read();
 }
 
 std::string expand(const ZipMember& member, std::byte* out) {
-  if (member.method == kDeflated) {
+  if (member.method == zip::kDeflated) {
     std::string problem = inflate_member(member, out);
     if (!problem.empty()) return problem;
   } else {
