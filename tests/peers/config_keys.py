@@ -293,8 +293,8 @@ def difference(found, expected):
 
 
 def names_in(change):
-    """All keys in a change: {"rope_parameters", "factor"}."""
-    names = set()
+    """All keys in a change: {"rope_parameters", "factor"}; all keys of rotary positions if it has one of these."""
+    names = {*ROPE_VALUES} if {"rope_parameters", "rope_scaling"} & {*change} else set()
     for key, value in change.items():
         names |= {*key.split("."), *(names_in(value) if isinstance(value, dict) else ())}
     return names

@@ -8,6 +8,7 @@
 
 #include "attn/base/text.h"
 #include "attn/model/facts.h"
+#include "attn/model/rotary_facts.h"
 
 namespace attn {
 namespace {
@@ -103,7 +104,7 @@ void set_qwen2(LayerJob& job) {
   const bool has_windows = config.flag("use_sliding_window", false);
   const bool slides =
       has_windows && static_cast<double>(job.layer()) >= config.number("max_window_layers", 28);
-  const std::string type = layer_type_of(job, slides ? "sliding_attention" : "full_attention");
+  const std::string type = layer_type_of(job, slides ? kSlidingAttention : kFullAttention);
   if (has_windows) set_window_of_type(job, type, 4096);
 }
 
@@ -138,7 +139,7 @@ void set_gemma(LayerJob& job) {
 
 /// Every `period`th layer sees all keys, the others a window.
 std::string alternating_type(const LayerJob& job, std::int64_t period) {
-  return (job.layer() + 1) % period == 0 ? "full_attention" : "sliding_attention";
+  return (job.layer() + 1) % period == 0 ? kFullAttention : kSlidingAttention;
 }
 
 void set_gemma2(LayerJob& job) {
@@ -160,15 +161,10 @@ void set_gemma3(LayerJob& job) {
       layer_type_of(job, alternating_type(job, config.count({"sliding_window_pattern"}, 6)));
   set_heads(job);
   set_causal(job);
-  const std::optional<Config> rope = config.object("rope_parameters");
-  if (rope && rope->has(type.c_str())) {
-    set_rotary(job, {.layer_type = type});
-  } else if (type == "full_attention") {
-    set_rotary(job, {.base = 1e6});
-  } else {
-    job.set("rotary.kind", "half");
-    job.set("rotary.base", Json{config.number("rope_local_base_freq", 10000)});
-  }
+  if (type == kFullAttention)
+    set_rotary(job, {.base = 1e6, .layer_type = type});
+  else
+    set_rotary(job, {.base_key = "rope_local_base_freq", .layer_type = type, .is_scaled = false});
   set_scale_of(job, config.number("query_pre_attn_scalar", 256));
   set_window_of_type(job, type, 4096);
   set_qk_norm(job, "rms", rms_epsilon(job), "self_attn.q_norm.weight", "self_attn.k_norm.weight");
@@ -279,10 +275,8 @@ void set_gpt2(LayerJob& job) {
 }
 
 void set_gpt_neox(LayerJob& job) {
-  const Config& config = job.config();
   set_causal_heads(job);
-  set_rotary(job, {.base = config.number("rotary_emb_base", 10000),
-                   .fraction = config.number("rotary_pct", 0.25)});
+  set_rotary(job, {.base_key = "rotary_emb_base", .fraction = 0.25, .fraction_key = "rotary_pct"});
 }
 
 /// The key/value heads of Falcon: one for all heads with multi_query.
@@ -349,12 +343,12 @@ void set_encoder(LayerJob& job) {
 void set_modernbert(LayerJob& job) {
   const Config& config = job.config();
   const bool is_full = job.layer() % config.count({"global_attn_every_n_layers"}, 3) == 0;
-  const std::string type = layer_type_of(job, is_full ? "full_attention" : "sliding_attention");
+  const std::string type = layer_type_of(job, is_full ? kFullAttention : kSlidingAttention);
   set_encoder(job);
-  const bool slides = type == "sliding_attention";
-  const double base = slides ? config.number("local_rope_theta", 10000)
-                             : config.number("global_rope_theta", 160000);
-  set_rotary(job, {.base = base, .layer_type = type});
+  const bool slides = type == kSlidingAttention;
+  set_rotary(job, {.base = slides ? 10000.0 : 160000.0,
+                   .base_key = slides ? "local_rope_theta" : "global_rope_theta",
+                   .layer_type = type});
   if (!slides) return;
   const std::int64_t half = config.count({"local_attention"}, 128) / 2;
   job.set("window", Json{JsonIntegers{half, half}});

@@ -9,6 +9,9 @@
 
 namespace attn {
 
+constexpr const char* kFullAttention = "full_attention";
+constexpr const char* kSlidingAttention = "sliding_attention";
+
 /// Sets heads and kv_heads from num_attention_heads and num_key_value_heads.
 void set_heads(LayerJob& job);
 
@@ -20,27 +23,6 @@ void set_causal(LayerJob& job);
 
 /// The width D of a head: head_dim, by default hidden_size / num_attention_heads.
 std::int64_t head_width_of(const LayerJob& job);
-
-/// How an architecture rotates queries and keys, where its configuration does not say otherwise.
-struct RotaryDefaults {
-  const char* kind = "half";
-  double base = 10000;
-  /// Of the columns of a head, unless partial_rotary_factor is given; nullopt: transformers ignores
-  /// that key, and rotates all.
-  std::optional<double> fraction = {};
-  std::int64_t width = 0;       ///< columns of a head with rotary positions; 0: all
-  std::string layer_type = {};  ///< the object of rope_parameters to use; "": the whole
-};
-
-/// Sets rotary.* from rope_parameters, or from rope_theta, rope_scaling and partial_rotary_factor.
-/// Errors: data, for scalings that no job can express.
-void set_rotary(LayerJob& job, const RotaryDefaults& defaults);
-
-/// rope_type, or "default".
-std::string rope_type_of(const LayerJob& job);
-
-/// The factor of the scale that YaRN's mscale_all_dim adds, as in DeepSeek-V2 and V3; 1 without it.
-double yarn_scale_of(const LayerJob& job);
 
 /// The type of the layer in layer_types; `otherwise` if the configuration has none. Errors: data,
 /// for types other than full_attention and sliding_attention.
