@@ -124,10 +124,15 @@ def test_llama_rotates_all_columns(tmp_path, rng, keys):
      "layer_types: full_attention is not supported for this layer, which has a window"),
     ("qwen2", {"layer_types": ["sliding_attention"] * 2, "sliding_window": 3}, "layer_types: sliding_attention is not"),
     ("llama", {"per_layer_config": {"1": {"head_dim": 8}}}, "per_layer_config: is not supported"),
+    ("gemma3_text", {"rope_parameters": {"rope_theta": 50.0}},
+     "rope_parameters: expected objects full_attention and sliding_attention"),
+    ("gemma3_text", {"rope_parameters": {"full_attention": {}}, "rope_scaling": {"type": "linear", "factor": 2}},
+     "rope_scaling: is not supported with rope_parameters"),
     ("gpt_oss", {"rope_scaling": {}}, "rope_parameters: expected an object here or in rope_scaling, found none"),
 ])
 def test_rotary_positions_and_layer_types_refused_by_name(tmp_path, rng, model_type, keys, message):
     norms = {f"{LLAMA[0]}{name}": np.ones(M) for name in ("input_layernorm.bias", "self_attn.sinks")}
+    norms |= {f"{LLAMA[0]}self_attn.{name}_norm.weight": np.ones(D) for name in "qk"}
     write_model(tmp_path / "model", {**SIZES, "model_type": model_type, **keys}, tensors_of(rng, LLAMA) | norms)
     done = attn("model", "inspect", "model", "--layer", 0, cwd=tmp_path)
     assert_error(done, 65, f"attn: model/config.json: {message}")
@@ -167,3 +172,26 @@ def test_scalings_of_phi3(tmp_path, rng, keys, message):
     family = ("layers.0.", ["self_attn.o_proj"], {"input_layernorm.weight": M, "self_attn.qkv_proj.weight": (3 * M, M)})
     write_model(tmp_path / "model", {**SIZES, "model_type": "phi3", **keys}, tensors_of(rng, family))
     assert_error(attn("model", "inspect", "model", "--layer", 0, cwd=tmp_path), 65, f"model/config.json: {message}")
+
+
+@pytest.mark.parametrize("family, model_type", [(BERT, "bert"), (OPT, "opt")])
+def test_key_value_heads_of_models_that_do_not_group_heads(tmp_path, rng, family, model_type):
+    tensors, x = tensors_of(rng, family), rng.standard_normal((L, M))
+    config = {"model_type": model_type, "num_key_value_heads": 1, "do_layer_norm_before": False}
+    close(run(tmp_path, config, tensors, x),
+          expected(tensors, family, x, EVERYWHERE if model_type == "bert" else causal(L)))
+
+
+@pytest.mark.parametrize("keys, bases", [
+    ({"rope_theta": 50.0}, [10000, 50]),
+    ({"rope_theta": 50.0, "rope_local_base_freq": 60.0, "rope_scaling": {"rope_theta": 70}}, [60, 70]),
+    ({"rope_parameters": {"full_attention": {"rope_theta": 70}}, "rope_local_base_freq": 60}, [60, 70]),
+    ({"rope_parameters": {}}, [10000, 1e6]),
+])
+def test_bases_of_gemma3(tmp_path, rng, keys, bases):
+    tensors = tensors_of(rng, LLAMA) | {f"layers.0.self_attn.{name}_norm.weight": np.ones(D) for name in "qk"}
+    tensors |= {name.replace("layers.0", "layers.1"): each for name, each in tensors.items()}
+    write_model(tmp_path / "model", {**SIZES, "model_type": "gemma3_text", "sliding_window_pattern": 2, **keys}, tensors)
+    for layer in 0, 1:
+        done = attn("model", "inspect", "model", "--layer", layer, "--json", cwd=tmp_path)
+        assert json.loads(done.stdout)["job"]["rotary"] == {"kind": "half", "base": bases[layer]}

@@ -162,7 +162,7 @@ def test_gpt_neox_has_projections_fused_by_head(tmp_path, rng):
     turned = angles(L, 2, 700)
     weights, context = attention(rotate(q, turned), rotate(k, turned), v, causal(L))
     config = {"model_type": "gpt_neox", "hidden_size": M, "num_attention_heads": H, "num_hidden_layers": 1,
-              "rotary_pct": 0.5, "rotary_emb_base": 700}
+              "rotary_pct": 0.5, "rotary_emb_base": 700, "partial_rotary_factor": 1, "rope_theta": 5}
     close(run(tmp_path, config, t, x), (weights, linear(t, prefix + "attention.dense", context)))
 
 

@@ -61,7 +61,7 @@ Architecture with_fused_blocks(std::string_view name, Architecture architecture)
 }
 
 void set_causal_rotary(LayerJob& job, const RotaryDefaults& defaults = {}) {
-  set_heads(job);
+  set_grouped_heads(job);
   set_causal(job);
   set_rotary(job, defaults);
 }
@@ -159,7 +159,7 @@ void set_gemma3(LayerJob& job) {
     config.refuse("attn_logit_softcapping", "is not supported");
   const std::string type =
       layer_type_of(job, alternating_type(job, config.count({"sliding_window_pattern"}, 6)));
-  set_heads(job);
+  set_grouped_heads(job);
   set_causal(job);
   if (type == kFullAttention)
     set_rotary(job, {.base = 1e6, .layer_type = type});
@@ -184,7 +184,7 @@ void set_gpt_oss(LayerJob& job) {
 
 void set_deepseek(LayerJob& job, const char* rotary_kind) {
   const std::int64_t rotary_width = job.config().count({"qk_rope_head_dim"});
-  job.set("heads", Json{heads_of(job)});
+  set_heads(job);
   set_causal(job);
   set_rotary(job, {.kind = rotary_kind, .width = rotary_width});
   const auto head_width =
@@ -289,7 +289,7 @@ std::int64_t falcon_kv_heads(const LayerJob& job) {
 
 void set_falcon(LayerJob& job) {
   refuse_flag(job, "alibi");  // transformers rounds it to bfloat16
-  job.set("heads", Json{heads_of(job)});
+  set_heads(job);
   if (falcon_kv_heads(job) != heads_of(job)) job.set("kv_heads", Json{falcon_kv_heads(job)});
   set_causal(job);
   set_rotary(job, {});

@@ -25,8 +25,10 @@ std::int64_t kv_heads_of(const LayerJob& job) {
   return job.config().count({"num_key_value_heads"}, heads_of(job));
 }
 
-void set_heads(LayerJob& job) {
-  job.set("heads", Json{heads_of(job)});
+void set_heads(LayerJob& job) { job.set("heads", Json{heads_of(job)}); }
+
+void set_grouped_heads(LayerJob& job) {
+  set_heads(job);
   if (kv_heads_of(job) != heads_of(job)) job.set("kv_heads", Json{kv_heads_of(job)});
 }
 
