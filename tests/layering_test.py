@@ -21,7 +21,7 @@ MODULES = {
     "kernel": {"tensor", "base"},
     "core": {"kernel", "tensor", "base"},
     "stats": {"core", "tensor", "base"},
-    "report": {"kernel", "tensor", "base"},
+    "report": {"stats", "core", "kernel", "tensor", "base"},
     "job": {"core", "random", "io", "tensor", "base"},
     "model": {"job", "core", "io", "tensor", "base"},
     "result": {"job", "core", "io", "tensor", "base"},

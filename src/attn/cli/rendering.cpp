@@ -15,6 +15,7 @@
 #include "attn/core/output_table.h"
 #include "attn/core/plan.h"
 #include "attn/job/fields.h"
+#include "attn/job/recorded_places.h"
 #include "attn/report/drawing_memory.h"
 #include "attn/report/heat_picture.h"
 #include "attn/report/png.h"
@@ -142,51 +143,9 @@ bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b) {
   return true;
 }
 
-namespace {
-
-std::vector<std::int64_t> selected_queries(const ResultFile& result) {
-  const Json* rows = result.job("rows");
-  const auto selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
-  if (selected == nullptr) return {};
-  return {selected->begin(), selected->end()};
-}
-
-}  // namespace
-
-QueryPositions query_positions(const ResultFile& result) {
-  const auto is_position = [](std::int64_t number) {  // others could overflow
-    constexpr std::int64_t kLargest = std::int64_t{1} << 48;
-    return number >= -kLargest && number <= kLargest;
-  };
-  QueryPositions positions;
-  if (std::vector<std::int64_t> selected = selected_queries(result);
-      std::all_of(selected.begin(), selected.end(), is_position))
-    positions.selected = std::move(selected);
-  const Json* recorded = result.made_by.find("positions");
-  if (recorded == nullptr) return positions;
-  const auto integer = [&](const char* key) -> std::optional<std::int64_t> {
-    const Json* found = recorded->find(key);
-    const auto number = found == nullptr ? nullptr : found->get<std::int64_t>();
-    if (number == nullptr || !is_position(*number)) return std::nullopt;
-    return *number;
-  };
-  positions.queries = integer("queries");
-  positions.first = integer("first_own_key");
-  return positions;
-}
-
-std::vector<std::int64_t> own_keys(const QueryPositions& positions, std::size_t L, std::size_t S) {
-  const std::vector<std::int64_t>& selected = positions.selected;
-  const bool some = selected.size() == L;
-  const auto more_keys = static_cast<std::int64_t>(S > L && !some ? S - L : 0);
-  const std::int64_t first = positions.first.value_or(more_keys);
-  const std::int64_t queries = positions.queries.value_or(static_cast<std::int64_t>(S));
-  std::vector<std::int64_t> own(L);
-  for (std::size_t i = 0; i < L; ++i) {
-    const std::int64_t query = some ? selected[i] : static_cast<std::int64_t>(i);
-    own[i] = first + (query < 0 ? query + queries : query);
-  }
-  return own;
+void warn_unknown_places(const std::string& name) {
+  note("warning: " + printable(name) +
+       ": the positions of the queries are not recorded; statistics that need them are left out");
 }
 
 bool may_be_weights(const std::string& name) {
@@ -209,6 +168,13 @@ std::string label_of(const std::string& path, const std::string& name) {
 }
 
 namespace {
+
+std::vector<std::int64_t> selected_queries(const ResultFile& result) {
+  const Json* rows = result.job("rows");
+  const auto selected = rows == nullptr ? nullptr : rows->get<JsonIntegers>();
+  if (selected == nullptr) return {};
+  return {selected->begin(), selected->end()};
+}
 
 /// The tokens of the rows that were computed (--rows); without tokens, the rows' positions.
 std::vector<std::string> tokens_of_rows(const std::vector<std::string>& tokens,
@@ -269,6 +235,25 @@ double widest_label(const std::vector<std::string>& tokens) {
   return widest;
 }
 
+/// The places of the queries of a tensor with these names of its leading axes.
+PlacesOfMatrices places_of(const ResultFile& result, const Shape& shape, const LeadingAxes& axes) {
+  PlacesOfMatrices places;
+  const std::size_t rank = shape.size();
+  for (std::size_t k = 0; k + 2 < rank && k < axes.size(); ++k) {
+    const std::size_t length = shape[rank - 3 - k];
+    if (axes[k] == "batch") {
+      places.items = length;
+      break;
+    }
+    places.matrices_of_item *= length;
+  }
+  if (places.items == 1) places.matrices_of_item = 1;
+  if (rank > 0)
+    places.places =
+        places_in(result.made_by, places.items, rank > 1 ? shape[rank - 2] : 1, shape[rank - 1]);
+  return places;
+}
+
 /// Threads are not worth starting for small tensors.
 std::size_t threads_for(const Tensor& tensor) {
   constexpr std::size_t kSmall = std::size_t{1} << 20;  // elements
@@ -320,7 +305,7 @@ HeatSource heat_source(const ResultFile& result, const std::string& requested,
   source.column_axis = axes.columns;
   source.leading_axes = axes.leading;
   source.layers = axes.layers;
-  source.positions = query_positions(result);
+  source.places = places_of(result, source.tensor.shape(), axes.leading);
   source.row_tokens = labels_of(axes.rows, axes.known, result);
   source.column_tokens = labels_of(axes.columns, axes.known, result);
   const bool of_pairs = axes.rows == "queries" && axes.columns == "keys";
@@ -348,9 +333,7 @@ PageSet page_set(const HeatSource& given, const HeatChoice& choice, const std::s
   const DType dtype = source.tensor.dtype();
   const bool wide = dtype == DType::f64 || (is_integer(dtype) && size_of(dtype) >= 4);
   PageSet set{file, make_heat_map(source, choice, threads_for(source.tensor)), wide ? 64 : 32};
-  const Shape& matrices = set.map.cells.values.shape();
-  const auto own = own_keys(source.positions, matrices[1], matrices[2]);
-  for (const std::size_t row : set.map.cells.rows) set.own_keys.push_back(own[row]);
+  set.places = source.places;
   set.is_weights = source.is_weights;
   if (choice.rows.empty() && choice.columns.empty()) set.key = source.key;
   return set;
@@ -409,6 +392,8 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
     case RenderFormat::html:
       break;
   }
+  for (const PageSet& set : sets)
+    if (set.is_weights && !set.places.places) warn_unknown_places(set.name);
   Page page = make_page(sets, style.max_html_bytes, threads_for(map.cells.values));
   note("page: " + page.text);
   return std::move(page.html);

@@ -36,12 +36,8 @@ struct LayersOfFile {
 /// Warns, and returns true, if both are known and differ.
 bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b);
 
-QueryPositions query_positions(const ResultFile& result);
-
-/// For each query of a tensor (L, S), the key at its position. If the first one is not known, query
-/// i of `selected` is at key i; without L selected ones, the queries are at the last L keys, or at
-/// the first ones if L > S.
-std::vector<std::int64_t> own_keys(const QueryPositions& positions, std::size_t L, std::size_t S);
+/// Warns that the places of the queries of this file or tensor are unknown (places_in()).
+void warn_unknown_places(const std::string& name);
 
 /// Whether weights may have this name: a tensor of another program, or an output of weights.
 bool may_be_weights(const std::string& name);

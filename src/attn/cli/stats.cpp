@@ -24,6 +24,7 @@
 #include "attn/io/json_write.h"
 #include "attn/io/staged_file.h"
 #include "attn/job/fields.h"
+#include "attn/job/recorded_places.h"
 #include "attn/result/result_writer.h"
 #include "attn/stats/head_statistics.h"
 #include "attn/stats/rollout.h"
@@ -232,12 +233,10 @@ HeadAxes head_axes(const ResultFile& result, const std::string& name, std::size_
   return axes;
 }
 
-/// All tensors of "FILE" with what the file states about its job, or the tensor of "FILE#NAME".
+/// All tensors of "FILE", or the one of "FILE#NAME", with what the file states about its job.
 ResultFile result_of(const TensorRef& ref, TensorFiles& files) {
   if (ref.member.empty()) return read_result(ref.path, files);
-  ResultFile result;
-  result.tensors = tensors_of(ref, files);
-  return result;
+  return {tensors_of(ref, files), {}, read_made_by(ref.path, files)};
 }
 
 /// Identifies a line of the table; -1 for an axis that the tensor lacks or that is pooled.
@@ -322,6 +321,7 @@ class Collector {
 
   /// Errors: as read_result(); data, naming the file.
   void add(const std::string& file) {
+    file_ = file;
     job_.clear();
     TensorFiles files(limits_);
     const TensorRef ref = parse_tensor_ref(file);
@@ -424,7 +424,9 @@ class Collector {
     if (layer && !axes.has_layers) axes.has_layers = true, axes.numbers = {*layer};
     const std::size_t L = *(shape.end() - 2), S = shape.back();
     charge_lines(axes, files);
-    if (ids && (ids->shape().back() != S || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
+    const std::optional<QueryPlaces> places = places_in(result.made_by, axes.items, L, S);
+    const std::size_t keys = places ? places->keys() : S;
+    if (ids && (ids->shape().back() != keys || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
       throw Error(ErrorKind::data,
                   Problem{.subject = std::string(name_of(Input::token_ids)),
                           .expected = "a token id for each key of the weights " + to_string(shape),
@@ -433,16 +435,16 @@ class Collector {
       return add_similarity(weights.reshaped({axes.layers, axes.items, axes.heads, L, S}), name,
                             axes, files);
     const Tensor matrices = weights.reshaped({axes.count(), L, S});
-    SequenceTokens tokens{.own_keys = own_keys(query_positions(result), L, S)};
+    if (!places) warn_unknown_places(file_ + (name.empty() ? "" : ": " + name));
+    SequenceTokens tokens{.places = places ? &*places : nullptr};
     for (std::size_t i = 0; i < axes.count(); ++i) {
-      const std::size_t item = i / axes.heads % axes.items;
+      tokens.item = i / axes.heads % axes.items;
       if (ids)
         tokens.token_ids =
-            ids->data<std::int64_t>().data() + (ids->rank() == 2 ? item * S : std::size_t{0});
+            ids->data<std::int64_t>().data() + (ids->rank() == 2 ? tokens.item * keys : 0);
       Group& group = groups[key_of(name, axes, i)];
       group.sums.add(sums_of_weights(matrices.at(i), tokens));
-      for (std::size_t k = 0; k < kStatistics.size(); ++k)
-        if (!ids && row_of(kStatistics[k].output).source == Input::token_ids) group.known.reset(k);
+      group.known &= statistics_with(places.has_value(), ids.has_value());
     }
   }
 
@@ -503,6 +505,7 @@ class Collector {
   const StatsArgs& args_;
   ReadLimits limits_;
   std::optional<Tensor> token_ids_;
+  std::string file_;
   std::string job_;  ///< of a bundle; "": the file has one job
 };
 
@@ -666,6 +669,24 @@ void require_ascending(const std::vector<std::int64_t>& numbers) {
                                                   std::to_string(*wrong)});
 }
 
+/// Rollout multiplies weights of self-attention. Errors: data, unless each query is at the key of
+/// its index.
+void require_own_keys(const ResultFile& result, const std::string& name, const HeadAxes& axes) {
+  const Shape& shape = result.tensors.at(name).shape();
+  const std::size_t L = *(shape.end() - 2), S = shape.back();
+  const std::optional<QueryPlaces> places = places_in(result.made_by, axes.items, L, S);
+  const auto refuse = [](const std::string& found) {
+    throw Error(ErrorKind::data,
+                Problem{.expected = "all queries of self-attention in order", .found = found});
+  };
+  if (!places) refuse("unknown positions");
+  if (places->keys() != S) refuse(counted(S - places->keys(), "appended key"));
+  for (std::size_t item = 0; item < places->items().size(); ++item)
+    for (const auto& [begin, place] : places->items()[item])
+      if (place.own != static_cast<std::int64_t>(begin))
+        refuse("query " + std::to_string(begin) + " at key " + std::to_string(place.own));
+}
+
 /// Copies of a layer's matrices (B, L, L) in doubles: fused, the result before and after, and the
 /// order of their elements.
 std::size_t rollout_bytes(const Shape& shape) {
@@ -691,6 +712,7 @@ int print_rollout(const RolloutArgs& args) {
         const Tensor weights = with_all_axes(tensors.at(name), axes);
         check_layer(tensors.at(name), weights.shape(),
                     rollout.has_layers() ? std::optional(rollout.result().shape()) : std::nullopt);
+        require_own_keys(layer_file, name, axes);
         is_batched |= axes.has_items;
         numbers.insert(numbers.end(), axes.numbers.begin(), axes.numbers.end());
         require_ascending(numbers);

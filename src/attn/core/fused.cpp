@@ -187,7 +187,7 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
       results.*each.wanted = true;
     }
   }
-  const auto places = reductions.empty() ? nullptr : std::make_shared<const QueryPlaces>(in);
+  const auto queries = reductions.empty() ? nullptr : std::make_shared<const RowQueries>(in);
   const auto pass_all = [=](const kernel::FinishedRows<T>& rows, bool finite) {
     for (const RowOutput<T>& each : matrices) {
       const bool before_mask = each.rows == &kernel::FinishedRows<T>::scores ||
@@ -197,7 +197,7 @@ void set_row_outputs(kernel::Results<T>& results, FusedOutputs& outputs,
     for (const ReducedOutput<T>& each : reductions)
       for (std::size_t i = 0; i < rows.count; ++i)
         each.kept[rows.first + i] = reduce_row(each.output, rows.*each.rows + i * rows.stride, S,
-                                               places->of(rows.first + i));
+                                               queries->of(rows.first + i));
   };
   results.on_rows = [pass_all, &overflowed,
                      logsumexp = results.logsumexp](const kernel::FinishedRows<T>& rows) {

@@ -33,12 +33,18 @@
 
 namespace attn {
 
-/// The segments and positions of the queries and keys of a batch item (core/token_positions.h).
+/// The documents and positions of the queries and keys of a batch item (core/token_positions.h).
 struct TokenPositions {
   static constexpr std::int64_t kPadding = -1;
   struct Side {
-    std::vector<std::int64_t> segment_ids;  ///< equal ids: one segment; kPadding: none
-    std::vector<std::int64_t> positions;    ///< in the segment; for a query, plus the offset
+    std::vector<std::int64_t> documents;  ///< equal ids: one document; kPadding: none
+    std::vector<std::int64_t> positions;  ///< in the document; for a query, plus the offset
+    std::size_t length = 0;               ///< tokens from this index on are padding
+
+    /// The document, or kPadding.
+    std::int64_t segment(std::size_t token) const {
+      return token < length ? documents[token] : kPadding;
+    }
   };
   Side queries, keys;  ///< L and P + N
 };

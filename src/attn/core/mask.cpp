@@ -34,21 +34,21 @@ Interval reach(std::int64_t position, const Options& options) {
   return reach;
 }
 
-/// The keys of each segment, if they are contiguous and in order: a key's position is its distance
-/// from the first one.
-std::optional<std::map<std::int64_t, Interval>> segments_of(const TokenPositions::Side& keys) {
-  std::map<std::int64_t, Interval> segments;
+/// The keys of each document that are not padding, if they are contiguous and in order: a key's
+/// position is its distance from the first one.
+std::optional<std::map<std::int64_t, Interval>> documents_of(const TokenPositions::Side& keys) {
+  std::map<std::int64_t, Interval> documents;
   Interval* latest = nullptr;
-  for (std::size_t key = 0; key < keys.segment_ids.size(); ++key) {
-    const std::int64_t id = keys.segment_ids[key];
+  for (std::size_t key = 0; key < keys.length; ++key) {
+    const std::int64_t id = keys.documents[key];
     if (id == TokenPositions::kPadding) continue;
     const auto j = static_cast<std::int64_t>(key);
-    if (latest == nullptr || keys.segment_ids[key - 1] != id)
-      latest = &segments.try_emplace(id, Interval{j, j}).first->second;
+    if (latest == nullptr || keys.documents[key - 1] != id)
+      latest = &documents.try_emplace(id, Interval{j, j}).first->second;
     if (latest->end != j || keys.positions[key] != j - latest->begin) return std::nullopt;
     ++latest->end;
   }
-  return segments;
+  return documents;
 }
 
 }  // namespace
@@ -57,13 +57,13 @@ std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const 
   std::vector<kernel::KeyRange> ranges;
   const auto keys = static_cast<std::int64_t>(in.P + in.N);
   for (const TokenPositions& tokens : in.token_positions) {
-    const auto segments = segments_of(tokens.keys);
-    if (!segments) return std::nullopt;
+    const auto documents = documents_of(tokens.keys);
+    if (!documents) return std::nullopt;
     for (const std::size_t i : in.rows) {
-      const std::int64_t id = tokens.queries.segment_ids[i];
+      const std::int64_t id = tokens.queries.segment(i);
       kernel::KeyRange range{.padding = id == TokenPositions::kPadding};
-      if (const auto segment = segments->find(id); segment != segments->end()) {
-        const auto& [begin, end] = segment->second;
+      if (const auto document = documents->find(id); document != documents->end()) {
+        const auto& [begin, end] = document->second;
         range.center = begin + tokens.queries.positions[i];
         const Interval reached = reach(range.center, options);
         range.begin = std::clamp(reached.begin, begin, end);
@@ -92,18 +92,18 @@ Tensor visible_by_position(const Inputs& in, const Options& options) {
   for (const auto& [queries, keys] : in.token_positions)
     for (const std::size_t i : in.rows) {
       const Interval reached = reach(queries.positions[i], options);
-      const std::int64_t id = queries.segment_ids[i];
+      const std::int64_t id = queries.segment(i);
       for (std::size_t j = 0; j < in.S; ++j)
-        *out++ = id != TokenPositions::kPadding &&
-                 (j >= in.P + in.N ||
-                  (id == keys.segment_ids[j] && reached.contains(keys.positions[j])));
+        *out++ =
+            id != TokenPositions::kPadding &&
+            (j >= in.P + in.N || (id == keys.segment(j) && reached.contains(keys.positions[j])));
     }
   return visible;
 }
 
 bool is_padding(const Inputs& in, std::size_t batch_row, std::size_t query) {
   const std::size_t b = in.token_positions.size() == 1 ? 0 : batch_row;
-  return in.token_positions[b].queries.segment_ids[query] == TokenPositions::kPadding;
+  return in.token_positions[b].queries.segment(query) == TokenPositions::kPadding;
 }
 
 namespace {

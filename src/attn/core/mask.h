@@ -1,4 +1,4 @@
-// Masks: which keys each query sees by its position (segments, lengths, causality, window), masks
+// Masks: which keys each query sees by its position (documents, lengths, causality, window), masks
 // that hide more keys, and biases of scores.
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace attn {
 
 /// For each batch item, or once if in.token_positions has one entry for all of them, a range for
-/// each of in.rows. nullopt if the keys that a query sees are not contiguous: segments may be
+/// each of in.rows. nullopt if the keys that a query sees are not contiguous: documents may be
 /// interleaved, and appended keys may follow keys that are hidden.
 std::optional<std::vector<kernel::KeyRange>> key_ranges(const Inputs& in, const Options& options);
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -69,32 +68,14 @@ Tensor sum_over_queries(const Tensor& weights, Team* team) {
   return sum_over(weights, s[0] * s[1], s[2], {s[0], s[1], s[3]}, 1);
 }
 
-QueryPlaces::QueryPlaces(const Inputs& in) : in_(in) {
-  for (const auto& [queries, keys] : in.token_positions) {
-    std::map<std::int64_t, std::int64_t> begins;  // of the segments
-    for (std::size_t j = 0; j < keys.segment_ids.size(); ++j)
-      if (j == 0 || keys.segment_ids[j] != keys.segment_ids[j - 1])
-        begins.try_emplace(keys.segment_ids[j], static_cast<std::int64_t>(j));
-    for (const std::size_t i : in.rows) {
-      QueryPlace& place = places_.emplace_back();
-      place.keys = in.P + in.N;
-      const std::int64_t id = queries.segment_ids[i];
-      const auto begin = begins.find(id);
-      if (id == TokenPositions::kPadding || begin == begins.end()) continue;
-      place.first = begin->second;
-      place.own = begin->second + queries.positions[i];
-    }
-  }
-}
-
-QueryPlace QueryPlaces::of(std::size_t row) const {
+RowQuery RowQueries::of(std::size_t row) const {
   const std::size_t count = in_.rows.size(), b = row / count / in_.H;
-  QueryPlace place = places_[(in_.token_positions.size() == 1 ? 0 : b) * count + row % count];
+  RowQuery query{.place = places_.of(b, row % count), .keys = places_.keys()};
   if (in_.token_ids) {
-    const std::size_t from = in_.token_ids->shape()[0] == 1 ? 0 : b * place.keys;
-    place.token_ids = in_.token_ids->data<std::int64_t>().data() + from;
+    const std::size_t from = in_.token_ids->shape()[0] == 1 ? 0 : b * query.keys;
+    query.token_ids = in_.token_ids->data<std::int64_t>().data() + from;
   }
-  return place;
+  return query;
 }
 
 namespace {
@@ -184,33 +165,34 @@ double keys_95(const T* weights, std::size_t count) {
 
 /// sum(w |own - j|); appended keys have distance 0, as with ALiBi.
 template <class T>
-double distance(const T* weights, const QueryPlace& query) {
+double distance(const T* weights, const RowQuery& query) {
   double sum = 0;
+  if (query.place.first < 0) return sum;
   for (std::size_t j = 0; j < query.keys; ++j)
     sum += static_cast<double>(weights[j]) *
-           std::abs(static_cast<double>(query.own - static_cast<std::int64_t>(j)));
+           std::abs(static_cast<double>(query.place.own - static_cast<std::int64_t>(j)));
   return sum;
 }
 
 template <class T>
-double weight_at(const T* weights, std::int64_t key, const QueryPlace& query) {
+double weight_at(const T* weights, std::int64_t key, const RowQuery& query) {
   const bool exists = key >= 0 && key < static_cast<std::int64_t>(query.keys);
   return exists ? static_cast<double>(weights[key]) : 0;
 }
 
 /// The weights of the keys j + `shift` whose token j is the query's own, first <= j < own.
 template <class T>
-double weight_of_equal_tokens(const T* weights, const QueryPlace& query, std::int64_t shift) {
+double weight_of_equal_tokens(const T* weights, const RowQuery& query, std::int64_t shift) {
   double sum = 0;
-  if (query.first < 0 || query.own >= static_cast<std::int64_t>(query.keys)) return sum;
-  for (std::int64_t j = query.first; j < query.own; ++j)
-    if (query.token_ids[j] == query.token_ids[query.own])
+  if (query.place.first < 0 || query.place.own >= static_cast<std::int64_t>(query.keys)) return sum;
+  for (std::int64_t j = query.place.first; j < query.place.own; ++j)
+    if (query.token_ids[j] == query.token_ids[query.place.own])
       sum += static_cast<double>(weights[j + shift]);
   return sum;
 }
 
 template <class T>
-double reduced(Output output, const T* row, std::size_t count, const QueryPlace& query) {
+double reduced(Output output, const T* row, std::size_t count, const RowQuery& query) {
   switch (output) {
     case Output::weight_sum:
       return weight_sum(row, count);
@@ -223,9 +205,9 @@ double reduced(Output output, const T* row, std::size_t count, const QueryPlace&
     case Output::distance:
       return distance(row, query);
     case Output::first_key_weight:
-      return weight_at(row, query.first, query);
+      return weight_at(row, query.place.first, query);
     case Output::previous_token_weight:
-      return query.own > query.first ? weight_at(row, query.own - 1, query) : 0;
+      return query.place.own > query.place.first ? weight_at(row, query.place.own - 1, query) : 0;
     case Output::duplicate_token_weight:
       return weight_of_equal_tokens(row, query, 0);
     case Output::induction_weight:
@@ -238,14 +220,14 @@ double reduced(Output output, const T* row, std::size_t count, const QueryPlace&
 }  // namespace
 
 template <class T>
-T reduce_row(Output output, const T* row, std::size_t count, const QueryPlace& query) {
+T reduce_row(Output output, const T* row, std::size_t count, const RowQuery& query) {
   if (output == Output::row_max) return row_max(row, count);
   return static_cast<T>(reduced(output, row, count, query));
 }
-template float reduce_row(Output, const float*, std::size_t, const QueryPlace&);
-template double reduce_row(Output, const double*, std::size_t, const QueryPlace&);
+template float reduce_row(Output, const float*, std::size_t, const RowQuery&);
+template double reduce_row(Output, const double*, std::size_t, const RowQuery&);
 
-Tensor reduce_rows(Output output, const Tensor& matrix, const QueryPlaces& queries) {
+Tensor reduce_rows(Output output, const Tensor& matrix, const RowQueries& queries) {
   const Shape& s = matrix.shape();
   Tensor reduced(matrix.dtype(), {s[0], s[1], s[2]});
   visit(matrix.dtype(), [&]<class T>(Type<T>) {

@@ -9,6 +9,7 @@
 #include "attn/base/team.h"
 #include "attn/core/inputs.h"
 #include "attn/core/output_table.h"
+#include "attn/core/query_places.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -20,26 +21,25 @@ Tensor mean_over_heads(const Tensor& weights);  ///< (B, L, S)
 /// sums over all rows, with the bytes that one process computes; the others receive partial ones.
 Tensor sum_over_queries(const Tensor& weights, Team* team = nullptr);
 
-/// What the statistics of a query's weights need to know about the query.
-struct QueryPlace {
-  std::int64_t own = -1;    ///< index of the key at the query's position; may not exist
-  std::int64_t first = -1;  ///< index of the first key of the query's document; -1: none
-  std::size_t keys = 0;     ///< number of keys before the appended ones
+/// A query, as the statistics of its weights need to know it.
+struct RowQuery {
+  QueryPlace place = {};
+  std::size_t keys = 0;                     ///< number of keys before the appended ones
   const std::int64_t* token_ids = nullptr;  ///< (keys); nullptr: not given
 };
 
-/// The places of the queries in.rows of all batch items.
-class QueryPlaces {
+/// The queries in.rows of all heads of all batch items.
+class RowQueries {
  public:
   /// `in` must outlive this object.
-  explicit QueryPlaces(const Inputs& in);
+  explicit RowQueries(const Inputs& in) : in_(in), places_(in) {}
 
   /// `row` is a flat index of (B, H, rows).
-  QueryPlace of(std::size_t row) const;
+  RowQuery of(std::size_t row) const;
 
  private:
   const Inputs& in_;
-  std::vector<QueryPlace> places_;  ///< (token_positions, rows)
+  QueryPlaces places_;
 };
 
 /// An output that is one number for each row of a score matrix. With the fused kernels it is
@@ -70,9 +70,9 @@ constexpr bool is_row_reduction(Output output) {
 /// Computes one of kRowReductions for one row of `count` elements. T is float or double; sums are
 /// in doubles.
 template <class T>
-T reduce_row(Output output, const T* row, std::size_t count, const QueryPlace& query);
+T reduce_row(Output output, const T* row, std::size_t count, const RowQuery& query);
 
 /// (B, H, L, S) -> (B, H, L).
-Tensor reduce_rows(Output output, const Tensor& matrix, const QueryPlaces& queries);
+Tensor reduce_rows(Output output, const Tensor& matrix, const RowQueries& queries);
 
 }  // namespace attn

@@ -150,15 +150,15 @@ Tensor TensorOps::sum_over_queries(const Tensor& weights) const {
 }
 
 Tensor TensorOps::row_max(const Tensor& masked) const {
-  return reduce_rows(Output::row_max, masked, QueryPlaces(in_));
+  return reduce_rows(Output::row_max, masked, RowQueries(in_));
 }
 
 Tensor TensorOps::entropy(const Tensor& weights) const {
-  return reduce_rows(Output::entropy, weights, QueryPlaces(in_));
+  return reduce_rows(Output::entropy, weights, RowQueries(in_));
 }
 
 Tensor TensorOps::row_statistic(Output statistic, const Tensor& weights) const {
-  return reduce_rows(statistic, weights, QueryPlaces(in_));
+  return reduce_rows(statistic, weights, RowQueries(in_));
 }
 
 Tensor TensorOps::weighted_values(const Tensor& weights, const Tensor& values,

@@ -123,7 +123,7 @@ struct Count {
   std::int64_t queries = 0, keys = 0, past = 0;
 };
 
-/// The counts of each segment. Neighbours are mostly of the same segment.
+/// The counts of each document. Neighbours are mostly of the same document.
 class Counts {
  public:
   Count& operator[](std::int64_t id) {
@@ -137,9 +137,9 @@ class Counts {
   std::int64_t latest_id_ = 0;
 };
 
-/// The segment ids of one batch item, padding from `length` on.
-Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N,
-            std::int64_t length) {
+/// The tokens of one batch item, without positions. `lengths` has one for each item.
+TokenPositions::Side tokens_of(const std::optional<Tensor>& documents,
+                               const std::optional<Ids>& lengths, std::size_t b, std::size_t N) {
   Ids row(N, 0);
   if (documents) {
     const auto all = documents->data<std::int64_t>();
@@ -147,33 +147,29 @@ Ids row_ids(const std::optional<Tensor>& documents, std::size_t b, std::size_t N
     std::copy_n(all.begin() + static_cast<std::ptrdiff_t>(from), N, row.begin());
     for (std::int64_t& id : row) id = std::max<std::int64_t>(id, TokenPositions::kPadding);
   }
-  std::fill(row.begin() + length, row.end(), TokenPositions::kPadding);
-  return row;
+  return {std::move(row), {}, lengths ? static_cast<std::size_t>((*lengths)[b]) : N};
 }
 
-/// Positions within each segment, from the segment ids.
-TokenPositions positions_in_segments(Ids queries, Ids keys, const Inputs& in,
-                                     const Options& options) {
+/// Sets the positions within each document. The offset of the queries does not count padding.
+void set_positions(TokenPositions& tokens, std::size_t P, const Options& options) {
+  auto& [queries, keys] = tokens;
   Counts counts, seen;
-  for (const std::int64_t id : queries) ++counts[id].queries;
-  for (std::size_t j = 0; j < keys.size(); ++j) {
-    ++counts[keys[j]].keys;
-    if (j < in.P) ++counts[keys[j]].past;
+  for (std::size_t i = 0; i < queries.length; ++i) ++counts[queries.documents[i]].queries;
+  for (std::size_t j = 0; j < keys.length; ++j) {
+    ++counts[keys.documents[j]].keys;
+    if (j < P) ++counts[keys.documents[j]].past;
   }
-  TokenPositions tokens{{std::move(queries), {}}, {std::move(keys), {}}};
-  tokens.queries.positions.reserve(tokens.queries.segment_ids.size());
-  tokens.keys.positions.reserve(tokens.keys.segment_ids.size());
-  for (const std::int64_t id : tokens.queries.segment_ids) {
+  queries.positions.reserve(queries.documents.size());
+  keys.positions.reserve(keys.documents.size());
+  for (const std::int64_t id : queries.documents) {
     const Count& count = counts[id];
     const std::int64_t offset = options.causal_offset ? *options.causal_offset
                                 : options.alignment == Alignment::top_left
                                     ? count.past
                                     : count.keys - count.queries;
-    tokens.queries.positions.push_back(seen[id].queries++ + offset);
+    queries.positions.push_back(seen[id].queries++ + offset);
   }
-  for (const std::int64_t id : tokens.keys.segment_ids)
-    tokens.keys.positions.push_back(seen[id].keys++);
-  return tokens;
+  for (const std::int64_t id : keys.documents) keys.positions.push_back(seen[id].keys++);
 }
 
 }  // namespace
@@ -203,12 +199,10 @@ std::vector<TokenPositions> make_token_positions(const TensorMap& numbers, const
   const bool same = !query_lengths && !key_lengths && !(queries && queries->rank() == 2) &&
                     !(keys && keys->rank() == 2);
   std::vector<TokenPositions> all;
-  for (std::size_t b = 0; b < (same ? 1 : in.B); ++b)
-    all.push_back(positions_in_segments(
-        row_ids(queries, b, in.L,
-                query_lengths ? (*query_lengths)[b] : static_cast<std::int64_t>(in.L)),
-        row_ids(keys, b, S, key_lengths ? (*key_lengths)[b] : static_cast<std::int64_t>(S)), in,
-        options));
+  for (std::size_t b = 0; b < (same ? 1 : in.B); ++b) {
+    all.push_back({tokens_of(queries, query_lengths, b, in.L), tokens_of(keys, key_lengths, b, S)});
+    set_positions(all.back(), in.P, options);
+  }
   return all;
 }
 

@@ -1,10 +1,9 @@
 // Positions of tokens: positional encodings (Position, core/options.h) and positions within
-// segments.
+// documents.
 //
-// Each query and each key of a batch item belongs to a segment, for example a document (all to one,
-// unless `documents` or `cu_seqlens` are given), and has a position in it; queries see keys of
-// their own segment only. Tokens beyond `query_lengths` and `key_lengths` are padding and belong to
-// none.
+// Each query and each key of a batch item belongs to a document (all to one, unless `documents` or
+// `cu_seqlens` are given) and has a position in it; queries see keys of their own document only.
+// Tokens beyond `query_lengths` and `key_lengths` are padding: they see and are seen by none.
 #pragma once
 
 #include <vector>

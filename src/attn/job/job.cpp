@@ -23,6 +23,7 @@
 #include "attn/job/field_value.h"
 #include "attn/job/fields.h"
 #include "attn/job/random_spec.h"
+#include "attn/job/recorded_places.h"
 #include "attn/tensor/transposed.h"
 
 namespace attn {
@@ -326,29 +327,6 @@ Json recorded_value(Entry& entry, const Job& job) {
                    : std::move(entry.value);
 }
 
-/// The key at the position of the first of all queries; nullopt if documents or lengths decide.
-std::optional<std::int64_t> first_own_key(const Inputs& in) {
-  if (in.token_positions.size() != 1 || in.L == 0) return std::nullopt;
-  const auto& [queries, keys] = in.token_positions[0];
-  for (const TokenPositions::Side* side : {&queries, &keys})
-    for (const std::int64_t id : side->segment_ids)
-      if (id != 0) return std::nullopt;
-  return queries.positions[0];
-}
-
-/// Nullopt if they are what readers assume without them: without selected rows, that the last query
-/// is at the last key; with rows, that query i is at key i.
-std::optional<Json> recorded_positions(const Job& job, const Inputs& in) {
-  const std::optional<std::int64_t> first = first_own_key(in);
-  if (!first) return std::nullopt;
-  const bool all = job.options.rows.empty();
-  const std::size_t more_keys = in.S > in.L ? in.S - in.L : 0;
-  if (*first == (all ? static_cast<std::int64_t>(more_keys) : 0) && (all || in.S == in.L))
-    return std::nullopt;
-  return Json{JsonObject{{"queries", Json{static_cast<std::int64_t>(in.L)}},
-                         {"first_own_key", Json{*first}}}};
-}
-
 Json provenance(const Job& job, const Inputs& in, Document document, const TensorFiles& files) {
   JsonObject options, inputs;
   options.reserve(document.entries.size());
@@ -363,7 +341,7 @@ Json provenance(const Job& job, const Inputs& in, Document document, const Tenso
   made_by.emplace_back("program", Json{std::string("attn ") + kVersion});
   made_by.emplace_back("job", Json{std::move(options)});
   made_by.emplace_back("inputs", Json{std::move(inputs)});
-  if (std::optional<Json> positions = recorded_positions(job, in))
+  if (std::optional<Json> positions = recorded_places(QueryPlaces(in), in.S))
     made_by.emplace_back("positions", std::move(*positions));
   return Json{std::move(made_by)};
 }

@@ -2,51 +2,57 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 namespace attn {
+namespace {
 
-HeadSummarizer::HeadSummarizer(const std::vector<std::int64_t>& own_keys,
-                               const std::vector<std::size_t>& keys)
-    : own_keys_(own_keys), keys_(keys) {}
+/// Those that a page shows.
+StatisticSet shown_statistics(bool places) {
+  StatisticSet shown = statistics_with(places, false);
+  for (std::size_t k = 0; k < kStatistics.size(); ++k)
+    if (const Output output = kStatistics[k].output;
+        output == Output::effective_keys || output == Output::keys_95)
+      shown.reset(k);
+  return shown;
+}
+
+}  // namespace
+
+HeadSummarizer::HeadSummarizer(const HeatCells& cells, const PlacesOfMatrices& places,
+                               std::size_t matrix)
+    : cells_(cells),
+      places_(places),
+      item_(places.item_of(matrix)),
+      weights_(cells.values.shape()[2]) {}
 
 void HeadSummarizer::add(const HeatRow& row, std::size_t i) {
-  double sum = 0, largest = 0;
-  bool has_nan = false, negative = false;
+  double sum = 0;
+  bool has_nan = false;
   for (std::size_t j = 0; j < row.values.size(); ++j) {
     has_nan |= row.kinds[j] == CellKind::nan;
-    negative |= row.values[j] < 0;
+    negative_ |= row.values[j] < 0;
     sum += row.values[j];
-    largest = std::max(largest, std::abs(row.values[j]));
+    largest_ = std::max(largest_, std::abs(row.values[j]));
+    weights_[cells_.columns[j]] = row.values[j];
   }
-  negative_ |= negative;
-  sum_.largest = std::max(sum_.largest, largest);
   if (has_nan || negative_ || !(sum > 0) || !std::isfinite(sum)) return;
-  const std::int64_t own = own_keys_[i];
-  ++rows_;
-  weight_sum_ += sum;
-  double entropy = 0, distance = 0;
-  for (std::size_t j = 0; j < row.values.size(); ++j) {
-    const double weight = row.values[j];
-    if (!(weight > 0)) continue;
-    const auto key = static_cast<std::int64_t>(keys_[j]);
-    entropy -= weight * std::log(weight);
-    distance += weight * static_cast<double>(std::abs(own - key));
-    if (key == 0) sum_.first += weight;
-    if (key + 1 == own) sum_.previous += weight;
-  }
-  sum_.entropy += entropy;
-  sum_.distance += distance;
+  RowQuery query;
+  if (const auto& places = places_.places)
+    query = {.place = places->of(item_, cells_.rows[i]), .keys = places->keys()};
+  sums_.add(sum, numbers_of_row(weights_, query, shown_statistics(places_.places.has_value())));
 }
 
 HeadSummary HeadSummarizer::summary(bool is_weights) const {
-  if (!is_weights || negative_ || rows_ == 0) {
-    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-    return {kNone, kNone, kNone, kNone, sum_.largest};
-  }
-  return {sum_.entropy / static_cast<double>(rows_), sum_.first / weight_sum_,
-          sum_.distance / weight_sum_, sum_.previous / weight_sum_, sum_.largest};
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  const bool is_known = is_weights && !negative_;
+  const auto value = [&](Output statistic, bool known) {
+    return known ? sums_.value(statistic) : kNone;
+  };
+  const bool has_places = is_known && places_.places.has_value();
+  return {value(Output::entropy, is_known), value(Output::first_key_weight, has_places),
+          value(Output::distance, has_places), value(Output::previous_token_weight, has_places),
+          largest_};
 }
 
 }  // namespace attn

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "attn/report/heat_map.h"
+#include "attn/stats/head_statistics.h"
 
 namespace attn {
 
 /// The statistics of docs/statistics.md over the drawn queries and keys, without queries whose
-/// weights have no positive sum or a NaN. NaN if no query is left, or if a value is negative.
+/// weights have no positive sum or a NaN. NaN if no query is left, or if a value is negative; those
+/// that depend on the places of queries also if these are unknown.
 struct HeadSummary {
   double entropy = 0;
   double first = 0;  ///< first_key_weight
@@ -22,20 +23,20 @@ struct HeadSummary {
 /// Collects the rows of a head.
 class HeadSummarizer {
  public:
-  /// `own_keys` has the key at the position of each drawn query, `keys` the drawn keys; both must
-  /// outlive this object.
-  HeadSummarizer(const std::vector<std::int64_t>& own_keys, const std::vector<std::size_t>& keys);
+  /// Both must outlive this object.
+  HeadSummarizer(const HeatCells& cells, const PlacesOfMatrices& places, std::size_t matrix);
 
   void add(const HeatRow& row, std::size_t i);  ///< of the drawn query i
   HeadSummary summary(bool is_weights) const;   ///< otherwise only `largest` is a number
 
  private:
-  const std::vector<std::int64_t>& own_keys_;
-  const std::vector<std::size_t>& keys_;
+  const HeatCells& cells_;
+  const PlacesOfMatrices& places_;
+  std::size_t item_;
+  std::vector<double> weights_;  ///< of all keys, 0 for those that are not drawn
   bool negative_ = false;
-  std::size_t rows_ = 0;
-  double weight_sum_ = 0;
-  HeadSummary sum_;
+  double largest_ = 0;
+  HeadSums sums_;
 };
 
 }  // namespace attn

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "attn/core/query_places.h"
 #include "attn/report/colour.h"
 #include "attn/tensor/tensor.h"
 
@@ -95,11 +96,13 @@ struct HeatChoice {
   bool logarithmic = false;
 };
 
-/// What a result records of the positions of its queries.
-struct QueryPositions {
-  std::vector<std::int64_t> selected = {};  ///< `rows` of the job; empty: all
-  std::optional<std::int64_t> queries;      ///< how many the job had before `rows` selected some
-  std::optional<std::int64_t> first;        ///< the key at the position of the first of them
+/// The places of the queries of a tensor's matrices.
+struct PlacesOfMatrices {
+  std::optional<QueryPlaces> places = {};  ///< nullopt: unknown
+  std::size_t items = 1;                   ///< of the batch
+  std::size_t matrices_of_item = 1;        ///< adjacent ones: its heads
+
+  std::size_t item_of(std::size_t matrix) const { return matrix / matrices_of_item % items; }
 };
 
 /// A tensor to draw, with its names and its hidden cells.
@@ -115,7 +118,7 @@ struct HeatSource {
   bool is_weights = true;  ///< pages show statistics of weights
   LeadingAxes leading_axes = kLeadingAxes;
   std::vector<std::int64_t> layers = {};  ///< their numbers in the model; empty: 0, 1, ...
-  QueryPositions positions = {};
+  PlacesOfMatrices places = {};
   std::vector<std::string> row_tokens, column_tokens;  ///< ignored if their number does not match
 };
 

@@ -140,9 +140,10 @@ std::vector<std::string> wrapped(const std::string& text, double size, double wi
   return lines;
 }
 
-class Layout {
+class PictureLayout {
  public:
-  Layout(const HeatMap& map, const Theme& theme) : map_(map), theme_(theme), f_(figure_of(map)) {
+  PictureLayout(const HeatMap& map, const Theme& theme)
+      : map_(map), theme_(theme), f_(figure_of(map)) {
     picture_.title = map.title;
     picture_.theme = theme;
     for (std::size_t k = 0; k < kLevels; ++k)
@@ -331,7 +332,7 @@ std::size_t max_cells_across(std::size_t panels) {
 Picture heat_picture(const HeatMap& whole, bool dark, std::size_t most) {
   const std::size_t max = std::min(most, max_cells_across(whole.panels.size()));
   const HeatMap map = reduced(whole, max, max);
-  return Layout(map, theme(dark)).take();
+  return PictureLayout(map, theme(dark)).take();
 }
 
 PictureBounds picture_bounds(std::size_t panels, std::size_t group, std::size_t rows,

@@ -48,8 +48,8 @@ struct PageSet {
   /// The tensor's name in the file, if the file contains the drawn values in the same rows and
   /// columns. A page with rounded values can then read the exact ones when its user opens the file.
   std::optional<std::string> key = {};
-  std::vector<std::int64_t> own_keys = {};  ///< of each drawn query, the key at its position
-  bool is_weights = true;                   ///< otherwise without sums, entropies and the like
+  PlacesOfMatrices places = {};
+  bool is_weights = true;  ///< otherwise without sums, entropies and the like
 };
 
 struct Page {

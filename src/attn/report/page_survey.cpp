@@ -72,7 +72,8 @@ PageSurvey survey_of(const std::vector<PageSet>& sets, kernel::ThreadPool& pool)
   std::vector<PartialSurvey> parts(pool.threads(), {map.rows(), map.columns()});
   pool.run(matrices, pool.threads(), [&](std::size_t p, std::size_t worker) {
     std::vector<HeadSummarizer> summarizers;
-    for (const PageSet& set : sets) summarizers.emplace_back(set.own_keys, set.map.cells.columns);
+    for (const PageSet& set : sets)
+      summarizers.emplace_back(set.map.cells, set.places, set.map.panels[p].matrix);
     double most_different = 0;
     for (std::size_t i = 0; i < map.rows(); ++i) {
       std::vector<HeatRow> of_sets;

@@ -30,13 +30,25 @@ std::string metadata_text(const Result& result, bool with_tokens) {
   return to_json(made_by);
 }
 
-/// The comment with tokens if they fit, otherwise without them, otherwise empty.
+/// made_by without the job and its inputs, or with null for the positions.
+std::string shortened(const Json& made_by, bool with_job, bool with_positions) {
+  JsonObject members;
+  for (const auto& [key, value] : *made_by.get<JsonObject>())
+    if (with_job || (key != "job" && key != "inputs"))
+      members.emplace_back(key, key == "positions" && !with_positions ? Json{} : value);
+  return to_json(Json{std::move(members)});
+}
+
+/// The comment with tokens if they fit, otherwise without them. If that is too long, too, it has
+/// only what readers need to know of the positions, if anything.
 std::string zip_comment(const Result& result) {
-  for (const bool with_tokens : {true, false}) {
-    std::string text = metadata_text(result, with_tokens);
-    if (text.size() <= kMaxComment) return text;
-  }
-  return "";
+  const auto fits = [](const std::string& text) { return text.size() <= kMaxComment; };
+  for (const bool with_tokens : {true, false})
+    if (std::string text = metadata_text(result, with_tokens); fits(text)) return text;
+  if (result.made_by.find("positions") == nullptr) return "";
+  std::string text = shortened(result.made_by, true, false);
+  if (!fits(text)) text = shortened(result.made_by, false, true);
+  return fits(text) ? text : shortened(result.made_by, false, false);
 }
 
 /// The values are strings, as the format requires.
@@ -129,7 +141,8 @@ Json read_made_by(const std::string& path, TensorFiles& files) {
   } else if (format == Format::safetensors) {
     for (const auto& [key, value] : parse_safetensors_header(file, charge).metadata)
       if (key == "made_by") text = value;
-  } else if (format == Format::json && file.text().find("\"layer\"") != std::string::npos) {
+  } else if (format == Format::json && (file.text().find("\"layer\"") != std::string::npos ||
+                                        file.text().find("\"positions\"") != std::string::npos)) {
     const Json document = parse_json(file.text(), path, charge);
     if (const Json* made_by = document.find("made_by")) return *made_by;
   }

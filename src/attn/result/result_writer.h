@@ -59,7 +59,7 @@ struct ResultFile {
 };
 
 /// The made_by of a result, without reading its tensors. JSON files are parsed only if they name
-/// layers. Errors: as TensorFiles.
+/// layers or positions. Errors: as TensorFiles.
 Json read_made_by(const std::string& path, TensorFiles& files);
 
 /// Comments and metadata keys of other programs are ignored. Errors: as TensorFiles.

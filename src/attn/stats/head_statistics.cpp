@@ -8,7 +8,6 @@
 
 #include "attn/base/error.h"
 #include "attn/base/number_text.h"
-#include "attn/core/reductions.h"
 
 namespace attn {
 namespace {
@@ -67,23 +66,42 @@ double HeadSums::value(std::size_t statistic) const {
   return sums_[statistic] / (is_mean ? static_cast<double>(queries_) : weight_sum_);
 }
 
+double HeadSums::value(Output statistic) const {
+  for (std::size_t k = 0; k < kStatistics.size(); ++k)
+    if (kStatistics[k].output == statistic) return value(k);
+  throw Error(ErrorKind::internal, "not a statistic");
+}
+
+StatisticSet statistics_with(bool places, bool token_ids) {
+  StatisticSet known;
+  for (std::size_t k = 0; k < kStatistics.size(); ++k) {
+    const bool needs_tokens = row_of(kStatistics[k].output).source == Input::token_ids;
+    known.set(k, (places || !kStatistics[k].by_place) && (token_ids || !needs_tokens));
+  }
+  return known;
+}
+
+HeadSums::Numbers numbers_of_row(std::span<const double> weights, const RowQuery& query,
+                                 const StatisticSet& wanted) {
+  HeadSums::Numbers numbers{};
+  for (std::size_t k = 0; k < numbers.size(); ++k)
+    if (wanted.test(k))
+      numbers[k] = reduce_row(kStatistics[k].output, weights.data(), weights.size(), query);
+  return numbers;
+}
+
 HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens) {
-  const std::size_t L = weights.shape()[0], S = weights.shape()[1];
+  const auto& [places, item, token_ids] = tokens;
+  const StatisticSet known = statistics_with(places != nullptr, token_ids != nullptr);
   HeadSums sums;
-  QueryPlace query{.first = 0, .keys = S, .token_ids = tokens.token_ids};
-  for (std::size_t i = 0; i < L; ++i) {
-    query.own = tokens.own_keys[i];
-    const Tensor row = cast(weights.at(i), DType::f64);
-    const double* const data = row.data<double>().data();
-    require_no_negative(row.data<double>(), i);
-    HeadSums::Numbers numbers{};
-    for (std::size_t k = 0; k < numbers.size(); ++k) {
-      const Output output = kStatistics[k].output;
-      const bool needs_tokens = row_of(output).source == Input::token_ids;
-      if (!needs_tokens || tokens.token_ids != nullptr)
-        numbers[k] = reduce_row(output, data, S, query);
-    }
-    sums.add(reduce_row(Output::weight_sum, data, S, query), numbers);
+  for (std::size_t i = 0; i < weights.shape()[0]; ++i) {
+    const Tensor wide = cast(weights.at(i), DType::f64);
+    const auto row = wide.data<double>();
+    require_no_negative(row, i);
+    RowQuery query{.token_ids = token_ids};
+    if (places != nullptr) query.place = places->of(item, i), query.keys = places->keys();
+    sums.add(reduce_row(Output::weight_sum, row.data(), row.size(), query),
+             numbers_of_row(row, query, known));
   }
   return sums;
 }

@@ -7,9 +7,12 @@
 #include <bitset>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "attn/core/output_table.h"
+#include "attn/core/query_places.h"
+#include "attn/core/reductions.h"
 #include "attn/tensor/tensor.h"
 
 namespace attn {
@@ -23,18 +26,22 @@ enum class Summary {
 struct StatisticRow {
   Output output;  ///< names and describes the statistic
   Summary summary;
+  bool by_place;  ///< whether it depends on the places of the queries
 };
 inline constexpr auto kStatistics = std::to_array<StatisticRow>({
-    {Output::entropy, Summary::mean},
-    {Output::effective_keys, Summary::mean},
-    {Output::keys_95, Summary::mean},
-    {Output::distance, Summary::share},
-    {Output::first_key_weight, Summary::share},
-    {Output::previous_token_weight, Summary::share},
-    {Output::duplicate_token_weight, Summary::share},
-    {Output::induction_weight, Summary::share},
+    {Output::entropy, Summary::mean, false},
+    {Output::effective_keys, Summary::mean, false},
+    {Output::keys_95, Summary::mean, false},
+    {Output::distance, Summary::share, true},
+    {Output::first_key_weight, Summary::share, true},
+    {Output::previous_token_weight, Summary::share, true},
+    {Output::duplicate_token_weight, Summary::share, true},
+    {Output::induction_weight, Summary::share, true},
 });
 using StatisticSet = std::bitset<kStatistics.size()>;
+
+/// The statistics that can be computed from weights with or without places and token ids.
+StatisticSet statistics_with(bool places, bool token_ids);
 
 /// The sums from which the statistics of a head follow. They can be added up over sequences.
 class HeadSums {
@@ -48,6 +55,7 @@ class HeadSums {
   std::size_t queries() const { return queries_; }  ///< those that have a weight
   /// NaN if there are no queries.
   double value(std::size_t statistic) const;
+  double value(Output statistic) const;
 
  private:
   std::size_t queries_ = 0;
@@ -55,14 +63,19 @@ class HeadSums {
   Numbers sums_{};
 };
 
-/// The positions and tokens that the statistics of stored weights refer to.
+/// The numbers of a row of weights; 0 for statistics that are not in `wanted`.
+HeadSums::Numbers numbers_of_row(std::span<const double> weights, const RowQuery& query,
+                                 const StatisticSet& wanted);
+
+/// What the statistics of stored weights refer to.
 struct SequenceTokens {
-  std::vector<std::int64_t> own_keys;       ///< (L): the key at the position of each query
-  const std::int64_t* token_ids = nullptr;  ///< (S); nullptr: unknown
+  const QueryPlaces* places = nullptr;      ///< nullptr: unknown
+  std::size_t item = 0;                     ///< of the batch
+  const std::int64_t* token_ids = nullptr;  ///< of the keys; nullptr: unknown
 };
 
-/// The sums of a head with `weights` (L, S). Without token ids, those of duplicate_token_weight and
-/// induction_weight are 0. NaN makes all sums NaN. Errors: data, for negative weights.
+/// The sums of a head with `weights` (L, S); 0 for those not in statistics_with(). NaN makes all
+/// sums NaN. Errors: data, for negative weights.
 HeadSums sums_of_weights(const Tensor& weights, const SequenceTokens& tokens);
 
 /// How alike the weights of heads are, over the queries of one or more sequences.

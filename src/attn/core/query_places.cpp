@@ -1,0 +1,79 @@
+#include "attn/core/query_places.h"
+
+#include <algorithm>
+#include <map>
+
+#include "attn/core/inputs.h"
+
+namespace attn {
+namespace {
+
+/// The indices of the keys of each document. Neighbours are mostly of the same document.
+class KeysOfDocuments {
+ public:
+  explicit KeysOfDocuments(const std::vector<std::int64_t>& documents) {
+    std::vector<std::int64_t>* keys = nullptr;
+    for (std::size_t j = 0; j < documents.size(); ++j) {
+      if (j == 0 || documents[j] != documents[j - 1]) keys = &keys_[documents[j]];
+      keys->push_back(static_cast<std::int64_t>(j));
+    }
+  }
+
+  QueryPlace place(std::int64_t document, std::int64_t position) const {
+    const auto found = keys_.find(document);
+    if (found == keys_.end()) return {};
+    const std::vector<std::int64_t>& keys = found->second;
+    const auto last = static_cast<std::int64_t>(keys.size()) - 1;
+    const std::int64_t inside = std::clamp<std::int64_t>(position, 0, last);
+    return {keys[static_cast<std::size_t>(inside)] + position - inside, keys.front()};
+  }
+
+ private:
+  std::map<std::int64_t, std::vector<std::int64_t>> keys_;
+};
+
+bool continues(const QueryPlaces::Run& run, std::size_t query, const QueryPlace& place) {
+  const auto ahead = place.first < 0 ? 0 : static_cast<std::int64_t>(query - run.begin);
+  return place.first == run.place.first && place.own == run.place.own + ahead;
+}
+
+std::vector<QueryPlaces::Run> runs_of(const TokenPositions& tokens,
+                                      const std::vector<std::size_t>& rows) {
+  const KeysOfDocuments keys(tokens.keys.documents);
+  std::vector<QueryPlaces::Run> runs;
+  for (std::size_t query = 0; query < rows.size(); ++query) {
+    const std::size_t i = rows[query];
+    const QueryPlace place = keys.place(tokens.queries.documents[i], tokens.queries.positions[i]);
+    if (runs.empty() || !continues(runs.back(), query, place)) runs.push_back({query, place});
+  }
+  return runs;
+}
+
+}  // namespace
+
+QueryPlaces::QueryPlaces(std::size_t queries, std::size_t keys)
+    : queries_(queries), keys_(keys), items_(1) {
+  const std::size_t more = keys > queries ? keys - queries : 0;
+  if (queries > 0) items_[0].push_back({0, {static_cast<std::int64_t>(more), 0}});
+}
+
+QueryPlaces::QueryPlaces(const Inputs& in) : queries_(in.rows.size()), keys_(in.P + in.N) {
+  for (const TokenPositions& tokens : in.token_positions)
+    items_.push_back(runs_of(tokens, in.rows));
+  if (std::all_of(items_.begin(), items_.end(),
+                  [&](const auto& runs) { return runs == items_.front(); }))
+    items_.resize(1);
+}
+
+QueryPlace QueryPlaces::of(std::size_t item, std::size_t query) const {
+  const std::vector<Run>& runs = items_[items_.size() == 1 ? 0 : item];
+  const auto after =
+      std::upper_bound(runs.begin(), runs.end(), query,
+                       [](std::size_t at, const Run& run) { return at < run.begin; });
+  const Run& run = *(after - 1);
+  QueryPlace place = run.place;
+  if (place.first >= 0) place.own += static_cast<std::int64_t>(query - run.begin);
+  return place;
+}
+
+}  // namespace attn
