@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from support.attn import attn
+from support.checkpoints import write_model
 
 B, H, L, S, D = 2, 3, 4, 6, 2
 E = H * D
@@ -320,6 +321,17 @@ def test_arrays_that_are_not_keys_get_one_line(tmp_path):
     assert run.stderr == (b"attn: linear.npz: 5 arrays are not job keys: a.weight, "
                           b"b.weight, c.weight, ...; pass each with the flag of its input, such as --wq "
                           b"linear.npz#a.weight\n")
+
+
+@pytest.mark.parametrize("given, folder", [("model/model.safetensors", "model"), ("model.safetensors", "."),
+                                           ("model.safetensors#layers.", ".")])
+def test_arrays_of_a_model(tmp_path, given, folder):
+    write_model(tmp_path / "model", {}, {f"layers.0.{name}.weight": np.ones((2, 2)) for name in "abc"})
+    run = attn("run", given, cwd=tmp_path / "model" if folder == "." else tmp_path)
+    assert run.returncode == 65
+    assert run.stderr.endswith(b"; config.json is in the same folder: to compute a layer of the model, give --model "
+                               + folder.encode() + b" --layer N --hidden FILE\n")
+    assert run.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize("name", ["jobs.ndjson", "jobs.jsonl"])

@@ -1,6 +1,7 @@
 #include "attn/job/document.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <span>
 
 #include "attn/base/error.h"
@@ -137,6 +138,16 @@ Json option_from(const Tensor& tensor, const std::string& name, ReadBudget& budg
                                        .found = "shape " + to_string(tensor.shape())});
 }
 
+/// What to do with arrays that are not inputs of a job. `example` is one of them.
+std::string hint_for_arrays(const std::string& file, const std::string& example) {
+  const std::string folder = folder_of(file);
+  std::error_code ignored;
+  if (file != "-" && std::filesystem::is_regular_file(path_in(folder, "config.json"), ignored))
+    return "config.json is in the same folder: to compute a layer of the model, give --model " +
+           printable(folder.empty() ? "." : folder) + " --layer N --hidden FILE";
+  return "pass each with the flag of its input, such as --wq " + printable(example);
+}
+
 /// `source` is in front of the arrays' names: "FILE#", or "FILE#PREFIX".
 void add_arrays(Document& document, const TensorMap& arrays, const std::string& source,
                 ProblemList& problems, ReadBudget& budget) {
@@ -165,13 +176,12 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
       unknown.push_back(key);
   }
   if (unknown.empty()) return;
-  const std::string example = printable(source + unknown.front());
   constexpr std::size_t kNamed = 3;
   if (unknown.size() == 1)
     problems.add(unknown_key(document.name, unknown.front(),
                              "arrays of a job have the names of inputs, such as Q, K, V, "
                              "embeddings, W_Q; to use an array of another name, write --q " +
-                                 example));
+                                 printable(source + unknown.front())));
   else
     problems.add(
         {.where = {document.name},
@@ -179,7 +189,7 @@ void add_arrays(Document& document, const TensorMap& arrays, const std::string& 
              counted(unknown.size(), "array") + " are not job keys: " +
              printable(join(std::span(unknown).first(std::min(kNamed, unknown.size())), ", ")) +
              (unknown.size() > kNamed ? ", ..." : ""),
-         .hint = "pass each with the flag of its input, such as --wq " + example});
+         .hint = hint_for_arrays(parse_tensor_ref(document.name).path, source + unknown.front())});
 }
 
 }  // namespace
