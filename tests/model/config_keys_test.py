@@ -60,7 +60,8 @@ def close(found, wanted):
 
 
 @pytest.mark.parametrize("keys, visible", [
-    ({}, causal(L)), ({"is_causal": True}, causal(L)), ({"is_causal": False}, EVERYWHERE), ({"is_causal": None}, EVERYWHERE),
+    ({}, causal(L)), ({"is_causal": True}, causal(L)),
+    ({"is_causal": False}, EVERYWHERE), ({"is_causal": None}, EVERYWHERE),
     ({"model_type": "mistral", "sliding_window": 2}, causal(L, 2)),
     ({"model_type": "mistral", "sliding_window": 2, "is_causal": False}, DISTANCE <= 2),
     ({"model_type": "mistral", "sliding_window": None, "is_causal": False}, EVERYWHERE),
@@ -182,6 +183,14 @@ def test_key_value_heads_of_models_that_do_not_group_heads(tmp_path, rng, family
           expected(tensors, family, x, EVERYWHERE if model_type == "bert" else causal(L)))
 
 
+def test_head_dim_that_does_not_fit_fused_projections(tmp_path, rng):
+    family = ("h.0.attn.", [], {"c_attn.weight": (M, 3 * M), "c_proj.weight": (M, M)})
+    write_model(tmp_path / "model", {**SIZES, "model_type": "gpt2", "head_dim": 2},
+                tensors_of(rng, family) | {"h.0.ln_1.weight": np.ones(M)})
+    assert_error(attn("model", "inspect", "model", "--layer", 0, cwd=tmp_path), 65,
+                 "h.0.attn.c_attn.weight: expected shape (16, 24), for 4 heads of width 2 (head_dim of config.json)")
+
+
 @pytest.mark.parametrize("keys, bases", [
     ({"rope_theta": 50.0}, [10000, 50]),
     ({"rope_theta": 50.0, "rope_local_base_freq": 60.0, "rope_scaling": {"rope_theta": 70}}, [60, 70]),
@@ -191,7 +200,8 @@ def test_key_value_heads_of_models_that_do_not_group_heads(tmp_path, rng, family
 def test_bases_of_gemma3(tmp_path, rng, keys, bases):
     tensors = tensors_of(rng, LLAMA) | {f"layers.0.self_attn.{name}_norm.weight": np.ones(D) for name in "qk"}
     tensors |= {name.replace("layers.0", "layers.1"): each for name, each in tensors.items()}
-    write_model(tmp_path / "model", {**SIZES, "model_type": "gemma3_text", "sliding_window_pattern": 2, **keys}, tensors)
+    config = {**SIZES, "model_type": "gemma3_text", "sliding_window_pattern": 2, **keys}
+    write_model(tmp_path / "model", config, tensors)
     for layer in 0, 1:
         done = attn("model", "inspect", "model", "--layer", layer, "--json", cwd=tmp_path)
         assert json.loads(done.stdout)["job"]["rotary"] == {"kind": "half", "base": bases[layer]}

@@ -95,8 +95,9 @@ def test_vit(tmp_path, rng):
     close(run(tmp_path, config, t, x), (weights, linear(t, prefix + "attention.output.dense", context)))
 
 
-@pytest.mark.parametrize("layer", [0, 1, 3])
-def test_modernbert_has_local_and_global_layers(tmp_path, rng, layer):
+@pytest.mark.parametrize("layer, keys", [(0, {"local_attention": 4}), (1, {"local_attention": 4}),
+                                         (3, {"local_attention": 4}), (1, {"local_attention": 7, "sliding_window": 2})])
+def test_modernbert_has_local_and_global_layers(tmp_path, rng, layer, keys):
     prefix = f"model.layers.{layer}."
     t = random_tensors(rng, prefix, attn__Wqkv__weight=(3 * M, M), attn__Wo__weight=(M, M), attn_norm__weight=M)
     x = rng.standard_normal((L, M))
@@ -107,8 +108,7 @@ def test_modernbert_has_local_and_global_layers(tmp_path, rng, layer):
     i, j = np.arange(L)[:, None], np.arange(L)
     visible = EVERYWHERE if is_global else abs(i - j) <= 2
     weights, context = attention(rotate(q, turned), rotate(k, turned), v, visible)
-    config = {"model_type": "modernbert", "hidden_size": M, "num_attention_heads": H, "num_hidden_layers": 4,
-              "local_attention": 4}
+    config = {"model_type": "modernbert", "hidden_size": M, "num_attention_heads": H, "num_hidden_layers": 4, **keys}
     close(run(tmp_path, config, t, x, layer), (weights, linear(t, prefix + "attn.Wo", context)))
 
 

@@ -495,7 +495,7 @@ HEADS = ", for 2 heads of width 4 (config.json), found "
                                      "4 (config.json), found (8, 8)"),
     ({}, {"v_proj": (8, 6)}, "v_proj.weight: expected shape (8, 8)" + HEADS + "(8, 6)"),
     ({"head_dim": 2}, {"q_proj": (4, 8), "k_proj": (4, 8), "v_proj": (4, 8), "o_proj": (4, 8)},
-     "o_proj.weight: expected shape (8, 4), for 2 heads of width 2 (config.json), found (4, 8)"),
+     "o_proj.weight: expected shape (8, 4), for 2 heads of width 2 (head_dim of config.json), found (4, 8)"),
 ])
 def test_tensor_of_another_shape_than_the_configuration_requires(folder, keys, changes, message):
     """Not a tensor that fits the configuration, nor a key of jobs."""

@@ -1,4 +1,4 @@
-"""Every key of config.json that changes attention in transformers is honoured by `attn run --model`, or refused by name.
+"""`attn run --model` honours every key of config.json that changes attention in transformers, or refuses it by name.
 
 For each architecture, config_scan.py lists the keys that the installed transformers reads. Each key of a small random
 model gets other values; transformers then computes all layers in float64, and attn has to return the same weights
@@ -53,7 +53,8 @@ VALUES = {
     "use_bidirectional_attention": [*FLAG, "vision"], "sliding_window": [1, 2, 5, 100],
     "use_sliding_window": FLAG, "max_window_layers": [0, 1, 3, 28], "layer_types": TYPES + OTHER_TYPES,
     "sliding_window_pattern": [1, 2, 3], "local_attention": [2, 3, 7, 100], "global_attn_every_n_layers": [1, 2, 4],
-    "attention_chunk_size": [2], "per_layer_config": [{"1": {"sliding_window": 2}}, {"0": {"rms_norm_eps": 0.5}}],
+    "attention_chunk_size": [2], "per_layer_config": [{"1": {"sliding_window": 2}}, {"1": {"num_key_value_heads": 1}},
+                                                                        {"0": {"intermediate_size": 20}}],
     "no_rope_layers": [[0] * LAYERS, [1, 0] * (LAYERS // 2)], "no_rope_layer_interval": [2], "prefix_lm": FLAG,
     # scores and projections
     "attn_logit_softcapping": [0.5, 30], "query_pre_attn_scalar": [3, 100], "attention_multiplier": [0.5],
@@ -251,6 +252,8 @@ def layers_of(model_type, config, folder):
     (folder / "config.json").write_text(json.dumps(config))
     torch.manual_seed(1)
     loaded = transformers.AutoConfig.from_pretrained(folder, attn_implementation="eager")
+    if "use_cache" not in config:
+        loaded.use_cache = False
     model = transformers.AutoModel.from_config(loaded, attn_implementation="eager", experts_implementation="eager")
     model = model.double().eval()
     for parameter in model.parameters():
@@ -292,11 +295,11 @@ def difference(found, expected):
     return np.abs(found - expected).max() / max(1, np.abs(expected).max())
 
 
-def names_in(change):
+def names_in(change, aliases):
     """All keys in a change: {"rope_parameters", "factor"}; all keys of rotary positions if it has one of these."""
     names = {*ROPE_VALUES} if {"rope_parameters", "rope_scaling"} & {*change} else set()
     for key, value in change.items():
-        names |= {*key.split("."), *(names_in(value) if isinstance(value, dict) else ())}
+        names |= {*key.split("."), aliases.get(key, key), *(names_in(value, {}) if isinstance(value, dict) else ())}
     return names
 
 
@@ -324,7 +327,8 @@ def outcome_of(model_type, config, change):
         if worst > TOLERANCE:
             return "FAIL", f"differs by {worst:.1e}"
         if refusals:
-            unnamed = [text for text in refusals if not any(name in text for name in names_in(change))]
+            names = names_in(change, transformers.CONFIG_MAPPING[inner].attribute_map)
+            unnamed = [text for text in refusals if not any(name in text for name in names)]
             return ("FAIL", f"does not name the key: {unnamed[0]}") if unnamed else ("refused", refusals[0])
         errors = attn_errors(folder, "same", layers)
         same = all(not isinstance(error, str) and error <= TOLERANCE for error in errors)

@@ -350,7 +350,8 @@ void set_modernbert(LayerJob& job) {
                    .base_key = slides ? "local_rope_theta" : "global_rope_theta",
                    .layer_type = type});
   if (!slides) return;
-  const std::int64_t half = config.count({"local_attention"}, 128) / 2;
+  const std::int64_t half =
+      config.count({"sliding_window"}, config.count({"local_attention"}, 128) / 2);
   job.set("window", Json{JsonIntegers{half, half}});
 }
 
