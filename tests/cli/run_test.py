@@ -369,7 +369,7 @@ HUGE = [[2**62, 0, 0, 0]]
     ([*QKV, "--hedas", "2"], 2, "did you mean '--heads'?"),
     ([*QKV, "--num-heads", "8"], 2, "did you mean '--heads'?"),
     ([*QKV, "--attn-mask", "m.npy"], 2, "did you mean '--mask'?"),
-    ([*QKV, "--key-padding-mask", "m.npy"], 2, "did you mean '--key-mask'?"),
+    ([*QKV, "--key-padding-mask", "m.npy"], 2, "did you mean '--key-mask' with"),
     ([*QKV, "--is-causal"], 2, "did you mean '--causal'?"),
     *(([f"--{name}", "q.npy"], 2, f"did you mean '--{name[0]}'?)") for name in ("query", "key", "value")),
     ([*QKV, "-o", "x.txt"], 2, "x.txt"),

@@ -451,7 +451,7 @@ def test_hidden_states_of_another_width_in_a_batch(folder):
 
 def test_flag_of_hidden_states():
     assert_error(attn("run", "--model", "model", "--layer", "0", "--hidden-states", "x.npy"), 2,
-                 "did you mean '--hidden'?")
+                 "did you mean '--hidden' for a layer of --model")
 
 
 @pytest.mark.parametrize("model_type, words", [("llama", "root mean square"), ("stablelm", "standard deviation")])

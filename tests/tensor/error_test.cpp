@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "attn/base/suggestion.h"
 #include "attn/base/text.h"
 
 using namespace attn;
@@ -95,52 +94,4 @@ TEST_CASE("printable text cannot move the cursor, forge a line or flood the scre
   for (const auto& [text, shown] : cases) CHECK(printable(text) == shown);
   CHECK(printable(std::string(200, 'x')) == std::string(200, 'x'));
   CHECK(printable(std::string(100'000, 'x')) == std::string(200, 'x') + "...");
-}
-
-TEST_CASE("the nearest known word is suggested") {
-  const std::vector<std::string> known = {"scores", "scaled_scores", "weights", "context", "Q"};
-  CHECK(nearest("score", known) == "scores");
-  CHECK(nearest("socres", known) == "scores");  // adjacent letters swapped
-  CHECK(nearest("SCORES", known) == "scores");
-  CHECK(nearest("wieghts", known) == "weights");
-  CHECK(nearest("q", known) == "Q");
-  CHECK(nearest("scores", known) == "scores");
-  CHECK(nearest("temperature", known) == "");
-  CHECK(nearest("weights", {}) == "");
-  CHECK(nearest(std::string(1'000'000, 'a'), known) == "");
-  CHECK(did_you_mean("contxt", known) == " (did you mean 'context'?)");
-  CHECK(did_you_mean("temperature", known) == "");
-}
-
-TEST_CASE("a word that contains a known name suggests that name") {
-  const std::vector<std::string> known = {"heads",   "kv_heads",   "mean_weights",  "weights",
-                                          "mask",    "key_mask",   "masked_scores", "scale",
-                                          "softmax", "embeddings", "rotary.base"};
-  CHECK(nearest("num_heads", known) == "heads");
-  CHECK(nearest("n_head", known) == "heads");
-  CHECK(nearest("num_kv_heads", known) == "kv_heads");
-  CHECK(nearest("attn_weights", known) == "weights");
-  CHECK(nearest("softmax_scale", known) == "scale");  // the last part determines the meaning
-  CHECK(nearest("scale_factor", known) == "scale");
-  CHECK(nearest("maskd_scores", known) ==
-        "masked_scores");  // a typing error of one letter is nearer
-  CHECK(nearest("head_dim", known) == "");
-  CHECK(nearest("embed", known) == "embeddings");
-  CHECK(nearest("ROTARY_BASE", known) == "rotary.base");
-  CHECK(nearest("--attn-mask", {"--key-mask", "--mask"}) == "--mask");
-}
-
-TEST_CASE("a known name from another library suggests the name used here") {
-  CHECK(nearest("query", {"Q", "K", "V"}) == "Q");
-  CHECK(nearest("query", {"Q", "queries"}) == "queries");
-  CHECK(nearest("--query", {"--query-lengths", "--q"}) == "--q");
-  CHECK(nearest("values", {"Q", "K", "V"}) == "V");
-  CHECK(nearest("q_proj", {"--wq", "--q"}) == "--wq");
-  CHECK(nearest("key_padding_mask", {"mask", "key_mask"}) == "key_mask");
-  CHECK(nearest("num_key_value_heads", {"heads", "kv_heads"}) == "kv_heads");
-  CHECK(nearest("query", {"scores"}) == "");
-}
-
-TEST_CASE("nothing is suggested for an empty word or a single letter") {
-  for (const char* const word : {"", "--", "z"}) CHECK(nearest(word, {"Q", "K", "V"}) == "");
 }

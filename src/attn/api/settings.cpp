@@ -34,7 +34,7 @@ void apply(const char* json, const std::vector<Setting>& settings) {
       std::vector<std::string> names;
       for (const Setting& known : settings) names.push_back(known.first);
       throw Error(ErrorKind::usage, "settings: unknown setting '" + printable(name) + "'" +
-                                        did_you_mean(name, names));
+                                        did_you_mean(name, names, NameKind::other));
     }
     const std::string expected = setting->second(value);
     if (!expected.empty())

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "attn/base/other_names.h"
+
 namespace attn {
 
 /// a == b. Compares the last character first, because similar names differ there: W_Q, W_K.
@@ -25,11 +27,20 @@ struct NameHash {
   }
 };
 
-/// The member of `known` that is most similar to `word` in spelling, shares a part with it, or is
-/// called `word` in another library. Empty if there is none.
-std::string nearest(const std::string& word, const std::vector<std::string>& known);
+/// The members of `known` that `word` may mean, at most three but for those that other libraries
+/// call `word`: equal but for case, separators, plurals and words such as "attn"; a few typing
+/// errors away; or longer names that begin or end with it. A name in which another number or a word
+/// of another meaning stands is not similar, however few letters differ: query_weights is not
+/// key_weights.
+std::vector<std::string> similar_names(const std::string& word,
+                                       const std::vector<std::string>& known, NameKind kind);
 
-/// " (did you mean 'scores'?)" to append to a message, or empty if there is no suggestion.
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& known);
+/// The only one of these, or "".
+std::string nearest(const std::string& word, const std::vector<std::string>& known, NameKind kind);
+
+/// " (did you mean 'scores'?)" to append to a message, or "" if no name is similar. Several names
+/// are separated by "or", and have a note that distinguishes them.
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& known,
+                         NameKind kind);
 
 }  // namespace attn

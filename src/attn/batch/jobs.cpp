@@ -361,7 +361,8 @@ std::string value_of(const std::string& word, const Item& item) {
   if (word == "stem") return stem_of(item.relative);
   if (word == "job") return without_suffix(item.relative);
   fail_usage("--name: unknown {" + printable(word) + "}" +
-             did_you_mean(word, {"stem", "index", "job"}) + "; expected {stem}, {index} or {job}");
+             did_you_mean(word, {"stem", "index", "job"}, NameKind::other) +
+             "; expected {stem}, {index} or {job}");
 }
 
 std::string expand(const std::string& pattern, const Item& item) {

@@ -168,7 +168,7 @@ void check(const BatchArgs& args) {
   for (const std::string& name : args.statistics)
     if (std::count(statistic_names().begin(), statistic_names().end(), name) == 0)
       fail_usage("--statistics: unknown '" + printable(name) + "'" +
-                 did_you_mean(name, statistic_names()) + "; expected " +
+                 did_you_mean(name, statistic_names(), NameKind::other) + "; expected " +
                  join_or(statistic_names()));
 }
 

@@ -63,7 +63,7 @@ int help(const std::string& name) {
     print(topic->text);
   } else {
     throw Error(ErrorKind::usage, "no help for '" + printable(name) + "'" +
-                                      did_you_mean(name, help_names()) +
+                                      did_you_mean(name, help_names(), NameKind::command) +
                                       "; 'attn help' lists commands and topics");
   }
   return 0;
@@ -86,7 +86,8 @@ int dispatch(int argc, char** argv) {
     return run_command_line(*entry, {argv + 2, argv + argc});
   const std::string what = first.starts_with('-') ? "flag" : "command";
   throw Error(ErrorKind::usage, "unknown " + what + " '" + printable(first) + "'" +
-                                    did_you_mean(first, command_names()) + "; see 'attn --help'");
+                                    did_you_mean(first, command_names(), NameKind::command) +
+                                    "; see 'attn --help'");
 }
 
 std::atomic<bool> ran_out = false;

@@ -145,7 +145,8 @@ TensorMap only_named(const TensorMap& tensors, const std::string& name, const st
   const Tensor* tensor = tensors.find(name);
   if (tensor == nullptr)
     throw Error(ErrorKind::usage, "--as: " + printable(file) + " has no tensor '" +
-                                      printable(name) + "'" + did_you_mean(name, tensors.names()));
+                                      printable(name) + "'" +
+                                      did_you_mean(name, tensors.names(), NameKind::tensor));
   TensorMap one;
   one.set(name, *tensor);
   return one;

@@ -52,7 +52,8 @@ std::vector<std::string> chosen(const ExampleArgs& args, const std::string& fold
   for (const std::string& name : args.names)
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw Error(ErrorKind::usage, "unknown example '" + printable(name) + "'" +
-                                        did_you_mean(name, known) + "; see 'attn examples list'");
+                                        did_you_mean(name, known, NameKind::other) +
+                                        "; see 'attn examples list'");
   return args.names.empty() ? known : args.names;
 }
 

@@ -157,7 +157,7 @@ Command man_command() {
       print(page_of(*topic));
     else
       throw Error(ErrorKind::usage, "no manual page for '" + printable(args->page) + "'" +
-                                        did_you_mean(args->page, help_names()) +
+                                        did_you_mean(args->page, help_names(), NameKind::command) +
                                         "; 'attn help' lists commands and topics");
     return 0;
   };

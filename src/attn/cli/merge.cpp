@@ -41,7 +41,8 @@ void check_as(const std::vector<std::string>& as) {
     const std::string name = entry.substr(equals + 1);
     if (std::find(known.begin(), known.end(), name) == known.end())
       throw Error(ErrorKind::usage, "--as: expected " + join(known, ", ") + ", found '" +
-                                        printable(name) + "'" + did_you_mean(name, known));
+                                        printable(name) + "'" +
+                                        did_you_mean(name, known, NameKind::output));
   }
 }
 

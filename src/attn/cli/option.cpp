@@ -88,7 +88,8 @@ std::size_t index_of_word(const Option& option, const std::vector<std::string>& 
   const auto found = std::find(words.begin(), words.end(), text);
   if (found != words.end()) return static_cast<std::size_t>(found - words.begin());
   throw Error(ErrorKind::usage, option.name() + ": expected " + join_or(words) + ", found '" +
-                                    printable(text) + "'" + did_you_mean(text, words));
+                                    printable(text) + "'" +
+                                    did_you_mean(text, words, NameKind::value));
 }
 
 /// Stores the values of one kind of option.

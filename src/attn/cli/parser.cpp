@@ -94,11 +94,20 @@ std::string suggest_flag(const std::string& flag, const std::set<const Command*>
     for (const FlagHint& hint : command->hints)
       if (std::find(hint.flags.begin(), hint.flags.end(), flag) != hint.flags.end())
         return "; " + hint.hint;
-    for (const Option& option : command->options)
-      for (const std::string& name : option.names)
-        if (name.starts_with("--")) flags.push_back(name);
+    for (const Option& option : command->options) {
+      std::vector<std::string> spellings;  // --w-q and --wq are one
+      for (const std::string& name : option.names) {
+        std::string letters = name;
+        std::erase(letters, '-');
+        const bool is_new =
+            std::find(spellings.begin(), spellings.end(), letters) == spellings.end();
+        if (!name.starts_with("--") || !is_new) continue;
+        spellings.push_back(letters);
+        flags.push_back(name);
+      }
+    }
   }
-  return did_you_mean(flag, flags);
+  return did_you_mean(flag, flags, NameKind::input);
 }
 
 /// "write --shape 2,3" for the words --shape 2 3, where the option takes numbers with commas.
@@ -137,7 +146,7 @@ void refuse_extras(Arguments extras, const Command& command, const Command& give
   std::string hint = hint_detached_value(command, words);
   if (hint.empty()) hint = hint_list(command, extras, words);
   refuse("unexpected argument '" + printable(extras[0]) + "'" +
-         (hint.empty() ? did_you_mean(extras[0], subcommands) : "; " + hint));
+         (hint.empty() ? did_you_mean(extras[0], subcommands, NameKind::other) : "; " + hint));
 }
 
 void store_options(const CommandParser& parser, ParsedCommand& parsed) {

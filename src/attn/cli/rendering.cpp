@@ -218,7 +218,8 @@ std::string name_in(const ResultFile& result, const std::string& requested,
   if (result.tensors.contains(wanted)) return wanted;
   if (requested.empty() && names.size() == 1) return names[0];
   throw Error(ErrorKind::usage, printable(file) + ": has no tensor " + printable(wanted) +
-                                    did_you_mean(wanted, names) + list_tensors(names));
+                                    did_you_mean(wanted, names, NameKind::tensor) +
+                                    list_tensors(names));
 }
 
 /// "Q K^T" with a superscript T.

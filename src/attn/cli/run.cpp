@@ -496,8 +496,7 @@ Command run_command() {
        "a file: -o, --view=FILE or --explain FILE",
        [args = args.get()] { return args->views.has_file() || destination_of(*args).has_file(); }});
   command.conflicts = {{"--force", "--no-clobber"}};
-  command.hints = {{{"--head"}, "'attn view RESULT' has --head"},
-                   {{"--hidden-states", "--hidden_states"}, "did you mean '--hidden'?"}};
+  command.hints = {{{"--head"}, "'attn view RESULT' has --head"}};
   command.action = [args] { return run_unless_there(*args); };
   return command;
 }

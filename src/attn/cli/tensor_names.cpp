@@ -36,7 +36,7 @@ TensorMap renamed(const TensorMap& tensors, const std::vector<std::string>& as,
     if (name.empty()) refuse_as("expected TENSOR=NAME, found '" + printable(entry) + "'");
     if (!tensors.contains(tensor))
       refuse_as(printable(file) + " has no tensor '" + printable(tensor) + "'" +
-                did_you_mean(tensor, tensors.names()));
+                did_you_mean(tensor, tensors.names(), NameKind::tensor));
     if (!names.emplace(tensor, name).second)
       refuse_as("'" + printable(tensor) + "' is given twice");
   }

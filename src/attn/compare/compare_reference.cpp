@@ -127,7 +127,7 @@ void refuse_unmatched(const std::vector<std::string>& unmatched, const TensorMap
     const std::vector<std::string> fitting =
         outputs_of_shape(given.at(name).shape(), prepared, job);
     const std::string guess = fitting.size() == 1     ? fitting[0]
-                              : problems.keeps_next() ? nearest(name, fitting)
+                              : problems.keeps_next() ? nearest(name, fitting, NameKind::output)
                                                       : "";
     const std::string as = "use --as " + printable(name) + "=";
     problems.add({.where = {"A"},

@@ -16,12 +16,18 @@ std::string_view missing_for(Output output, const TensorMap& tensors, const Opti
   return !source || has_other || contains(tensors, *source) ? "" : name_of(*source);
 }
 
+std::vector<std::string> output_names() {
+  std::vector<std::string> names;
+  for (const OutputRow& row : kOutputs) names.emplace_back(row.name);
+  return names;
+}
+
 /// " (did you mean 'scores'?)", or "; the outputs are positions, inputs, ..." if no name is
 /// similar.
 std::string nearest_or_all(const std::string& name) {
   std::vector<std::string> names = input_names();
-  for (const OutputRow& row : kOutputs) names.emplace_back(row.name);
-  std::string text = did_you_mean(name, names);
+  for (std::string& output : output_names()) names.push_back(std::move(output));
+  std::string text = did_you_mean(name, names, NameKind::output);
   if (!text.empty()) return text;
   for (const OutputRow& row : kOutputs)
     text += (text.empty() ? "; the outputs are " : ", ") + std::string(row.name);
@@ -47,7 +53,8 @@ void require_available(const Request& request, const TensorMap& tensors, const O
   if (!missing.empty())
     add(problems, "'" + std::string(name_of(*output)) + "' requires " + std::string(missing));
   else if (input && !contains(tensors, *input))
-    add(problems, "'" + std::string(name_of(*input)) + "' is not an input of this job");
+    add(problems, "'" + std::string(name_of(*input)) + "' is not an input of this job" +
+                      did_you_mean(std::string(name_of(*input)), output_names(), NameKind::output));
 }
 
 }  // namespace

@@ -107,7 +107,7 @@ void check_names(const TensorMap& tensors, AxisLengths& axes) {
   for (const auto& [name, tensor] : tensors)
     if (!input_named(name))
       axes.problem({.message = "unknown tensor '" + printable(name) + "'" +
-                               did_you_mean(name, input_names())});
+                               did_you_mean(name, input_names(), NameKind::input)});
   const bool direct = contains(tensors, Input::Q) && contains(tensors, Input::K);
   if (!direct && !contains(tensors, Input::embeddings))
     axes.problem(Input::embeddings, {.expected = "embeddings, or Q and K", .found = "neither"});

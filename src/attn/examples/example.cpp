@@ -106,7 +106,7 @@ std::vector<std::string> JsonNode::keys() const {
 void JsonNode::require_only(const std::vector<std::string>& known) const {
   for (const std::string& key : keys())
     if (std::find(known.begin(), known.end(), key) == known.end())
-      fail("unknown key '" + printable(key) + "'" + did_you_mean(key, known));
+      fail("unknown key '" + printable(key) + "'" + did_you_mean(key, known, NameKind::other));
 }
 
 std::vector<JsonNode> JsonNode::elements() const {

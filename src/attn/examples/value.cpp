@@ -158,7 +158,8 @@ const typename Map::mapped_type& find_by_name(const Map& map, const std::string&
     known.push_back(entry.first);
     list += (list.empty() ? "" : ", ") + entry.first;
   }
-  fail(reference, "'" + printable(name) + "' is not one of " + list + did_you_mean(name, known));
+  fail(reference, "'" + printable(name) + "' is not one of " + list +
+                      did_you_mean(name, known, NameKind::output));
 }
 
 Value resolve(const Reference& reference, const Results& results) {

@@ -154,7 +154,8 @@ const SafetensorsEntry& entry_named(const SafetensorsHeader& header, const std::
   if (const SafetensorsEntry* entry = header.find(name)) return *entry;
   std::vector<std::string> names;
   for (const SafetensorsEntry& entry : header.entries) names.push_back(entry.name);
-  fail_at({file.name()}, "has no tensor '" + printable(name) + "'" + did_you_mean(name, names));
+  fail_at({file.name()},
+          "has no tensor '" + printable(name) + "'" + did_you_mean(name, names, NameKind::tensor));
 }
 
 FileLayout safetensors_layout(const std::vector<TensorSpec>& specs,
@@ -232,7 +233,8 @@ const SafetensorsKind& kind_named(const Json& json, const std::string& name) {
     if (*word == kind.name) return kind;
   std::vector<std::string> known;
   for (const SafetensorsKind& kind : kKinds) known.emplace_back(kind.name);
-  fail_at({name}, "unknown dtype '" + printable(*word) + "'" + did_you_mean(*word, known));
+  fail_at({name},
+          "unknown dtype '" + printable(*word) + "'" + did_you_mean(*word, known, NameKind::other));
 }
 
 /// A list of integers from 0 to 2^63 - 1.
@@ -296,7 +298,8 @@ SafetensorsEntry entry_of(const std::string& key, const Json& json, const FileBy
   const std::vector<std::string> known = {"dtype", "shape", "data_offsets"};
   for (const auto& [found, value] : *members)
     if (std::find(known.begin(), known.end(), found) == known.end())
-      fail_at({name}, "unknown key '" + printable(found) + "'" + did_you_mean(found, known));
+      fail_at({name}, "unknown key '" + printable(found) + "'" +
+                          did_you_mean(found, known, NameKind::other));
   SafetensorsEntry entry;
   entry.name = key;
   entry.kind = &kind_named(member(json, "dtype", name), name);

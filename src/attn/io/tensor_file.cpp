@@ -398,8 +398,8 @@ TensorRef TensorFiles::in_shard(const TensorRef& ref) {
       fail_at({ref.path}, "has several arrays (" + list_names(known, kMaxListed) +
                               "); select one, for example " +
                               printable(ref.path + "#" + known.front()));
-    fail_at({ref.path},
-            "has no tensor '" + printable(ref.member) + "'" + did_you_mean(ref.member, known));
+    fail_at({ref.path}, "has no tensor '" + printable(ref.member) + "'" +
+                            did_you_mean(ref.member, known, NameKind::tensor));
   }
   const std::size_t slash = ref.path.rfind('/');
   const std::string folder = slash == std::string::npos ? "" : ref.path.substr(0, slash + 1);
@@ -448,7 +448,8 @@ Tensor TensorFiles::read_whole(const TensorRef& ref) {
   const std::string member = std::string("'").append(printable(ref.member)).append("'");
   if (names == std::vector<std::string>{""})
     fail_at({bytes.name()}, "has no array " + member + "; its only array is unnamed");
-  fail_at({bytes.name()}, "has no array " + member + printable(did_you_mean(ref.member, names)) +
+  fail_at({bytes.name()}, "has no array " + member +
+                              printable(did_you_mean(ref.member, names, NameKind::tensor)) +
                               "; its arrays: " + list_names(names, kMaxListed));
 }
 

@@ -17,23 +17,28 @@
 namespace attn {
 namespace {
 
+/// Keys of groups as they are accepted without the object around them: rotary_base.
 std::vector<std::string> known_keys() {
   std::vector<std::string> keys;
-  for (const Field& field : job_fields()) keys.push_back(field.key);
+  for (const Field& field : job_fields()) {
+    const std::vector<std::string> others = field.other_keys();
+    const bool is_in_group = field.key.find('.') != std::string::npos;
+    keys.push_back(is_in_group && !others.empty() ? others.front() : field.key);
+  }
   return keys;
 }
 
 /// The keys of a group: of "position", kind, base, ...
 std::vector<std::string> known_members(const std::string& group) {
   std::vector<std::string> members;
-  for (const std::string& key : known_keys())
-    if (key.rfind(group + ".", 0) == 0) members.push_back(key.substr(group.size() + 1));
+  for (const Field& field : job_fields())
+    if (field.key.starts_with(group + ".")) members.push_back(field.key.substr(group.size() + 1));
   return members;
 }
 
 /// "a.npz: unknown key 'q' (did you mean 'Q'?)", or with `hint` if no known key is similar.
 Problem unknown_key(const std::string& name, const std::string& key, const std::string& hint) {
-  const std::string near = did_you_mean(key, known_keys());
+  const std::string near = did_you_mean(key, known_keys(), NameKind::input);
   return {.where = {name},
           .message = "unknown key '" + printable(key) + "'" + near,
           .hint = key == "id"    ? "only lines read by attn batch have an id"
@@ -94,8 +99,9 @@ class MemberReader {
         set(key, key, std::move(value));
       else
         problem({.subject = group,
-                 .message = "unknown key '" + printable(member) + "'" +
-                            (problems_.keeps_next() ? did_you_mean(member, known) : "")});
+                 .message =
+                     "unknown key '" + printable(member) + "'" +
+                     (problems_.keeps_next() ? did_you_mean(member, known, NameKind::input) : "")});
     }
   }
 

@@ -126,7 +126,7 @@ DrawnInputs inputs_of(const DrawStep& step, const TensorMap& drawn) {
     if (!input_named(name))
       fail_step({.subject = "to",
                  .message = "unknown input '" + printable(name) + "'" +
-                            did_you_mean(name, input_names())});
+                            did_you_mean(name, input_names(), NameKind::input)});
   if (drawn.contains("out_proj.weight")) {
     if (!step.to.empty())
       fail_step({.subject = "to",

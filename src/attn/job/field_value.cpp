@@ -207,6 +207,14 @@ std::vector<std::string> strings_of(const Json& value) {
   return list;
 }
 
+namespace {
+
+NameKind kind_of_words(const Field& field) {
+  return field.key == "convention" ? NameKind::convention : NameKind::value;
+}
+
+}  // namespace
+
 std::optional<Problem> problem_with(const Field& field, const Json& value, bool from_flag) {
   constexpr std::size_t kMaxShownLength = 40;
   if (fits(field, value)) return std::nullopt;
@@ -215,7 +223,7 @@ std::optional<Problem> problem_with(const Field& field, const Json& value, bool 
       return Problem{.message = "'" + word + "': " + reason};
   std::string found = value.kind();
   if (const auto text = value.get<std::string>())
-    found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words);
+    found = "'" + printable(*text) + "'" + did_you_mean(*text, field.words, kind_of_words(field));
   else if (const std::string written = to_json(value); written.size() <= kMaxShownLength)
     found = printable(written);
   const std::string example = field.example.empty() ? "" : ", such as " + field.example;

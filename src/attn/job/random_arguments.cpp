@@ -73,9 +73,9 @@ RandomArguments::RandomArguments(const Json& json, const std::vector<std::string
   };
   const auto check = [&](const std::string& key) {
     if (!is_known(key) && !(key == "size" && is_known("shape")))
-      refuse_argument(
-          Problem{.message = "unknown argument '" + printable(key) + "'" + did_you_mean(key, known),
-                  .hint = "the arguments are " + join(known, ", ")});
+      refuse_argument(Problem{.message = "unknown argument '" + printable(key) + "'" +
+                                         did_you_mean(key, known, NameKind::input),
+                              .hint = "the arguments are " + join(known, ", ")});
   };
   for (const auto& [key, value] : *members) check(key);
   if (values_ != nullptr) check("values");

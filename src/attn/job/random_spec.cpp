@@ -29,14 +29,51 @@ std::vector<std::string> method_names(std::string_view generator) {
   return names;
 }
 
-[[noreturn]] void refuse_method(std::string_view generator, const std::string& name) {
+/// The generator of a method that is written as in Python: torch of "torch.nn.init" and of methods
+/// that end in '_'. Empty if it is not known.
+std::string generator_of(std::string module, const std::string& method) {
+  static const std::pair<const char*, std::vector<std::string>> kModules[] = {
+      {"RandomState",
+       {"np.random", "numpy.random", "RandomState", "np.random.RandomState",
+        "numpy.random.RandomState"}},
+      {"default_rng",
+       {"default_rng", "np.random.default_rng", "numpy.random.default_rng", "Generator",
+        "np.random.Generator", "numpy.random.Generator"}},
+      {"torch", {"torch", "torch.nn", "torch.nn.init", "nn", "nn.init", "init", "torch.Tensor"}},
+      {"jax", {"jax.random", "jrandom", "jr"}}};
+  std::erase_if(module, [](char c) { return c == '(' || c == ')'; });
+  for (const auto& [generator, modules] : kModules)
+    if (std::find(modules.begin(), modules.end(), module) != modules.end()) return generator;
+  return module.empty() && method.ends_with('_') ? "torch" : "";
+}
+
+/// "randn --generator torch" for "torch.randn" or, in a job, "randn" with "generator": "torch".
+std::string suggested_method(std::string_view generator, const std::string& name, bool typed) {
+  const std::size_t dot = name.rfind('.');
+  std::string method = dot == std::string::npos ? name : name.substr(dot + 1);
+  const std::string module = dot == std::string::npos ? "" : name.substr(0, dot);
+  const std::string theirs = generator_of(module, method);
+  if (method.ends_with("()")) method.resize(method.size() - 2);
+  if (method.ends_with('_')) method.pop_back();
+  if (theirs.empty() && module.empty())
+    return did_you_mean(method, method_names(generator), NameKind::other);
+  if (theirs.empty() || find_method(theirs, method) == nullptr) return "";
+  const std::string other = theirs == generator ? "'"
+                            : typed             ? " --generator " + theirs + "'"
+                                                : "' with \"generator\": \"" + theirs + "\"";
+  return " (did you mean '" + method + other + "?)";
+}
+
+[[noreturn]] void refuse_method(std::string_view generator, const std::string& name, bool typed) {
   const std::vector<std::string> known = method_names(generator);
   std::vector<std::string> others;
   for (const std::string& other : generator_names())
     if (find_method(other, name) != nullptr) others.push_back(other);
-  if (others.empty())
-    fail("unknown random method '" + printable(name) + "'" + did_you_mean(name, known) +
-         "; the methods are " + join(known, ", "));
+  if (others.empty()) {
+    const std::string near = suggested_method(generator, name, typed);
+    fail("unknown random method '" + printable(name) + "'" +
+         (near.empty() ? "; the methods are " + join(known, ", ") : near));
+  }
   fail(Problem{
       .subject = name,
       .message = "not available for " + std::string(generator) + ", only for " + join_or(others),
@@ -104,14 +141,18 @@ RandomStream make_stream(const Json& seed, const std::string& generator) {
           JaxRandom(joined_words(numbers, 1)[0], partitionable)};
 }
 
+void require_method(std::string_view generator, const std::string& name, bool typed) {
+  if (find_method(generator, name) == nullptr) refuse_method(generator, name, typed);
+}
+
 TensorMap draw(const Json& spec, RandomStream& stream, const Tensor* values) {
   const auto members = spec.get<JsonObject>();
   if (members == nullptr || members->size() != 1)
     fail("expected an object with one random method, such as {\"randn\": {\"shape\": [2, 3]}}");
   const std::string& name = members->front().first;
   const Json& arguments = members->front().second;
+  require_method(stream.generator, name, false);
   const RandomMethod* method = find_method(stream.generator, name);
-  if (method == nullptr) refuse_method(stream.generator, name);
   return within(name, [&] {
     return method->draw(stream, RandomArguments(arguments, method->arguments, values));
   });

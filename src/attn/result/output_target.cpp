@@ -32,7 +32,8 @@ std::size_t name_length(const std::string& text) {
 
 /// The most similar name, or a list of all names, or where to find one.
 std::string suggestion(const std::string& word, const std::vector<std::string>& names) {
-  if (const std::string near = did_you_mean(word, names); !near.empty()) return near;
+  if (const std::string near = did_you_mean(word, names, NameKind::output); !near.empty())
+    return near;
   if (names.size() > 9) return "; see 'attn help outputs'";
   std::string all;
   for (const std::string& name : names) all += (all.empty() ? "; expected " : ", ") + name;
