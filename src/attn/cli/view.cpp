@@ -12,6 +12,7 @@
 #include "attn/cli/terminal.h"
 #include "attn/io/staged_file.h"
 #include "attn/job/job.h"
+#include "attn/job/recorded_places.h"
 #include "attn/result/output_target.h"
 
 namespace attn {
@@ -80,6 +81,7 @@ PageSet set_of(const std::string& file, const ViewArgs& args, TensorFiles& files
   const std::string path = parse_tensor_ref(file).path;
   auto [result, name, layers, is_part] = drawn_tensor(file, args, files, drawing);
   if (!args.tokens.empty()) result.tokens = tokens_of_flag(args.tokens, "--tokens", files.budget());
+  drawing.charge(bytes_of_places(result.made_by), printable(path), "draw");
   HeatSource source = heat_source(result, name, path);
   if (layers) set_layers(*layers, source);
   if (!args.key_tokens.empty())

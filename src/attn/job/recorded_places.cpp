@@ -29,6 +29,7 @@ std::optional<Runs> runs_of_numbers(const JsonIntegers& numbers, std::size_t que
   Runs runs;
   std::size_t begin = 0;
   if (numbers.size() % kNumbers != 0) return std::nullopt;
+  runs.reserve(numbers.size() / kNumbers);
   for (std::size_t i = 0; i < numbers.size(); i += kNumbers) {
     const std::int64_t count = numbers[i], own = numbers[i + 1], first = numbers[i + 2];
     const bool is_place = own >= -kLargest && own <= kLargest && first >= -1 &&
@@ -67,6 +68,7 @@ std::optional<QueryPlaces> places_in(const Json& made_by, std::size_t items, std
   if (list == nullptr || keys > S || (list->size() != 1 && list->size() != items))
     return std::nullopt;
   std::vector<Runs> of_items;
+  of_items.reserve(list->size());
   for (const Json& each : *list) {
     const auto numbers = each.get<JsonIntegers>();
     std::optional<Runs> found;
@@ -75,6 +77,19 @@ std::optional<QueryPlaces> places_in(const Json& made_by, std::size_t items, std
     of_items.push_back(std::move(*found));
   }
   return QueryPlaces(L, keys, std::move(of_items));
+}
+
+std::size_t bytes_of_places(const Json& made_by) {
+  constexpr std::size_t kItem = sizeof(Runs) + 32;
+  std::size_t bytes = 0;
+  const Json* recorded = made_by.find("positions");
+  const Json* runs = recorded == nullptr ? nullptr : recorded->find("runs");
+  const auto list = runs == nullptr ? nullptr : runs->get<JsonArray>();
+  if (list == nullptr) return bytes;
+  for (const Json& each : *list)
+    if (const auto numbers = each.get<JsonIntegers>())
+      bytes += numbers->size() / kNumbers * sizeof(QueryPlaces::Run) + kItem;
+  return bytes;
 }
 
 }  // namespace attn
