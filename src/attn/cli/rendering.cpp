@@ -143,8 +143,8 @@ bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b) {
   return true;
 }
 
-void warn_unknown_places(const std::string& name) {
-  note("warning: " + printable(name) +
+void warn_unknown_places(const std::string& label) {
+  note("warning: " + label +
        ": the positions of the queries are not recorded; statistics that need them are left out");
 }
 
@@ -394,7 +394,7 @@ std::string render(const std::vector<PageSet>& sets, RenderFormat format,
       break;
   }
   for (const PageSet& set : sets)
-    if (set.is_weights && !set.places.places) warn_unknown_places(set.name);
+    if (set.is_weights && !set.places.places) warn_unknown_places(printable(set.name));
   Page page = make_page(sets, style.max_html_bytes, threads_for(map.cells.values));
   note("page: " + page.text);
   return std::move(page.html);

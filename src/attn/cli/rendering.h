@@ -37,7 +37,7 @@ struct LayersOfFile {
 bool warn_of_layers(const LayersOfFile& a, const LayersOfFile& b);
 
 /// Warns that the places of the queries of this file or tensor are unknown (places_in()).
-void warn_unknown_places(const std::string& name);
+void warn_unknown_places(const std::string& label);
 
 /// Whether weights may have this name: a tensor of another program, or an output of weights.
 bool may_be_weights(const std::string& name);

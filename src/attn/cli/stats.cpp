@@ -233,6 +233,16 @@ HeadAxes head_axes(const ResultFile& result, const std::string& name, std::size_
   return axes;
 }
 
+/// Warns if the first of four axes may be layers: it is taken as the batch, but only provenance
+/// could say so.
+void warn_of_batch(const ResultFile& result, const std::string& label, const Shape& shape,
+                   const HeadAxes& axes) {
+  if (shape.size() != 4 || axes.has_layers || axes.items < 2 || result.made_by.find("job")) return;
+  note("warning: " + label + " " + to_string(shape) +
+       ": the axes are taken as batch, head, L, S; if the first one is layers, save x[:, None], "
+       "which is layer, batch, head, L, S");
+}
+
 /// All tensors of "FILE", or the one of "FILE#NAME", with what the file states about its job.
 ResultFile result_of(const TensorRef& ref, TensorFiles& files) {
   if (ref.member.empty()) return read_result(ref.path, files);
@@ -423,7 +433,11 @@ class Collector {
     HeadAxes axes = head_axes(result, name, 2);
     if (layer && !axes.has_layers) axes.has_layers = true, axes.numbers = {*layer};
     const std::size_t L = *(shape.end() - 2), S = shape.back();
+    if (job_.empty() && args_.by != Grouping::item)
+      warn_of_batch(result, label_of(file_, name), shape, axes);
     charge_lines(axes, files);
+    MemoryCharge charge(&files.budget(), "");
+    charge.add(bytes_of_places(result.made_by));
     const std::optional<QueryPlaces> places = places_in(result.made_by, axes.items, L, S);
     const std::size_t keys = places ? places->keys() : S;
     if (ids && (ids->shape().back() != keys || (ids->rank() == 2 && ids->shape()[0] != axes.items)))
@@ -435,7 +449,7 @@ class Collector {
       return add_similarity(weights.reshaped({axes.layers, axes.items, axes.heads, L, S}), name,
                             axes, files);
     const Tensor matrices = weights.reshaped({axes.count(), L, S});
-    if (!places) warn_unknown_places(file_ + (name.empty() ? "" : ": " + name));
+    if (!places) warn_unknown_places(label_of(file_, name));
     SequenceTokens tokens{.places = places ? &*places : nullptr};
     for (std::size_t i = 0; i < axes.count(); ++i) {
       tokens.item = i / axes.heads % axes.items;
@@ -713,6 +727,7 @@ int print_rollout(const RolloutArgs& args) {
         check_layer(tensors.at(name), weights.shape(),
                     rollout.has_layers() ? std::optional(rollout.result().shape()) : std::nullopt);
         require_own_keys(layer_file, name, axes);
+        warn_of_batch(layer_file, label_of(file, name), tensors.at(name).shape(), axes);
         is_batched |= axes.has_items;
         numbers.insert(numbers.end(), axes.numbers.begin(), axes.numbers.end());
         require_ascending(numbers);
